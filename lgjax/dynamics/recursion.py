@@ -1,0 +1,86 @@
+"""What the recursions share: the body's parameters as one value and motions and forces between neighbours."""
+
+from typing import NamedTuple
+
+import jax
+
+from lgjax.groups import small_matrix as sm
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.joints.kind import JointKind
+from lgjax.multibody.model import Model
+
+
+class Motion(NamedTuple):
+    """Twist or acceleration: angular (3,), linear (3,), in the body's joint frame at its origin."""
+
+    w: jax.Array
+    v: jax.Array
+
+
+class Force(NamedTuple):
+    """Wrench: moment (3,) about the joint frame's origin, force (3,)."""
+
+    n: jax.Array
+    f: jax.Array
+
+
+class BodyData(NamedTuple):
+    """The leaves of a Model that belong to one body."""
+
+    placement: Pose
+    screw: jax.Array
+    inertia: Inertia
+
+
+def body_data(model: Model) -> BodyData:
+    return BodyData(model.placements, model.screws, model.inertias)
+
+
+def to_child(R, p, motion: Motion) -> Motion:
+    """Ad_(R,p)^-1: a motion of the parent, seen at the child whose pose in the parent is (R, p)."""
+    return Motion(sm.tmatvec(R, motion.w), sm.tmatvec(R, motion.v + sm.cross(motion.w, p)))
+
+
+def to_parent(R, p, force: Force) -> Force:
+    """Ad_(R,p)^-T: a wrench on the child, as a wrench about the parent's origin."""
+    f = sm.matvec(R, force.f)
+    return Force(sm.matvec(R, force.n) + sm.cross(p, f), f)
+
+
+def joint_motion(S, qd) -> Motion:
+    """S qd."""
+    return Motion(sm.matvec(S[0], qd), sm.matvec(S[1], qd))
+
+
+def project(S, force: Force):
+    """S^T force, (nv,)."""
+    return sm.tmatvec(S[0], force.n) + sm.tmatvec(S[1], force.f)
+
+
+def velocity_product(kind: JointKind, S, q, qd, screw, twist: Motion, joint: Motion) -> Motion:
+    """ad_V (S qd) + S' qd: the part of the acceleration that qdd and the parent do not cause."""
+    c = Motion(sm.cross(twist.w, joint.w), sm.cross(twist.v, joint.w) + sm.cross(twist.w, joint.v))
+    if kind.subspace_rate is None:
+        return c
+    rate = kind.subspace_rate(q, qd, screw)
+    return Motion(c.w + rate[0], c.v + rate[1])
+
+
+def momentum_rate(inertia: Inertia, twist: Motion, acceleration: Motion) -> Force:
+    """Euler-Poincare: I a - ad_V^T (I V), the wrench that moves a body so."""
+    h, l = inertia.momentum(twist.w, twist.v)
+    n, f = inertia.momentum(acceleration.w, acceleration.v)
+    return Force(n + sm.cross(twist.w, h) + sm.cross(twist.v, l), f + sm.cross(twist.w, l))
+
+
+def add(a, b):
+    """Sum of two motions or two forces."""
+    return type(a)(a[0] + b[0], a[1] + b[1])
+
+
+def rotate_out(links: Pose, wrenches):
+    """Wrenches (nbodies, 6) in body frames as Force about the origins of the joint frames, joint axes."""
+    n, f = wrenches[..., :3], wrenches[..., 3:]
+    f = sm.matvec(links.rotation, f)
+    return Force(sm.matvec(links.rotation, n) + sm.cross(links.translation, f), f)

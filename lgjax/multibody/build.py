@@ -1,0 +1,304 @@
+"""From a description of bodies and joints to a checked Model."""
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.joints import FREE, PRISMATIC, REVOLUTE, JointKind
+from lgjax.multibody.model import Model
+from lgjax.multibody.tree import Tree
+
+GRAVITY = (0.0, 0.0, -9.81)
+KINDS: dict[str, JointKind | None] = {
+    "revolute": REVOLUTE,
+    "continuous": REVOLUTE,
+    "prismatic": PRISMATIC,
+    "free": FREE,
+    "fixed": None,
+}
+
+
+@dataclass(frozen=True)
+class Joint:
+    """How a body hangs on its parent; axis (3,) and origin (3,) are in the body frame.
+
+    kind: revolute, continuous, prismatic, fixed or free. SI units and radians; `friction` and the limits are kept as
+    data and not applied by the dynamics.
+    """
+
+    name: str
+    kind: str
+    axis: tuple[float, ...] = (0.0, 0.0, 1.0)
+    origin: tuple[float, ...] = (0.0, 0.0, 0.0)
+    lower: float = -np.inf
+    upper: float = np.inf
+    effort: float = np.inf
+    rate: float = np.inf
+    damping: float = 0.0
+    friction: float = 0.0
+    armature: float = 0.0
+
+
+@dataclass(frozen=True)
+class Body:
+    """A rigid body: the pose of its frame in its parent's frame at q = 0, and its inertia.
+
+    parent None is the world. com (3,) in the body frame; inertia (3, 3) about com, axes of the body frame.
+    """
+
+    name: str
+    parent: str | None
+    joint: Joint
+    rotation: np.ndarray = field(default_factory=lambda: np.eye(3))
+    position: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    mass: float = 0.0
+    com: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    inertia: np.ndarray = field(default_factory=lambda: np.zeros((3, 3)))
+
+
+@dataclass
+class _Moving:
+    """A moving body while fixed links are merged into it: joint-frame placement and accumulated inertia."""
+
+    body: Body
+    kind: JointKind
+    parent: int
+    placement: tuple[np.ndarray, np.ndarray]
+    link: tuple[np.ndarray, np.ndarray]
+    mass: float = 0.0
+    moment: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    second: np.ndarray = field(default_factory=lambda: np.zeros((3, 3)))
+
+
+def build(
+    bodies: Iterable[Body],
+    name: str = "model",
+    gravity=GRAVITY,
+    check_inertia: Literal["error", "warn"] = "error",
+    dtype=None,
+) -> Model:
+    """A Model from bodies in any order; links on fixed joints are merged into the body that carries them.
+
+    The moving bodies are numbered depth first, children in the order given. dtype defaults to JAX's default float.
+    Raises ValueError naming the body and the value: duplicate names, a missing parent, a cycle, an unknown joint
+    kind, a zero axis, non-finite or wrongly shaped values, negative mass, an inertia that is not positive
+    semi-definite or violates the triangle inequality (1e-6 relative) after merging; `check_inertia="warn"` turns the
+    last into a warning.
+    """
+    if check_inertia not in ("error", "warn"):
+        raise ValueError(f"check_inertia is 'error' or 'warn', not {check_inertia!r}")
+    ordered = _depth_first(list(bodies), name)
+    gravity = _array("gravity", gravity, (3,))
+    moving, place, frames = _merge(ordered)
+    if not moving:
+        raise ValueError(f"{name!r} has no moving body")
+    for body in moving:
+        _check_inertia(body, moving, check_inertia)
+    tree = Tree(
+        name,
+        tuple(m.body.name for m in moving),
+        tuple(m.parent for m in moving),
+        tuple(m.kind for m in moving),
+        tuple(m.body.joint.name for m in moving),
+        tuple((body, index) for body, index, _ in frames),
+    )
+    return _assemble(tree, moving, [place for _, _, place in frames], gravity, dtype or jnp.zeros(()).dtype)
+
+
+def _array(name: str, value, shape) -> np.ndarray:
+    array = np.asarray(value, float)
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} is not finite: {array.tolist()}")
+    return array
+
+
+def _depth_first(bodies: list[Body], name: str) -> list[Body]:
+    """Bodies with parents first; checks names, parents and cycles."""
+    by_name: dict[str, Body] = {}
+    for body in bodies:
+        if body.name in by_name:
+            raise ValueError(f"two bodies are named {body.name!r}")
+        by_name[body.name] = body
+    children: dict[str | None, list[Body]] = {}
+    for body in bodies:
+        if body.parent is not None and body.parent not in by_name:
+            raise ValueError(f"body {body.name!r}: its parent {body.parent!r} does not exist")
+        children.setdefault(body.parent, []).append(body)
+    ordered: list[Body] = []
+    stack = list(reversed(children.get(None, [])))
+    while stack:
+        body = stack.pop()
+        ordered.append(body)
+        stack.extend(reversed(children.get(body.name, [])))
+    if len(ordered) < len(bodies):
+        reached = {body.name for body in ordered}
+        loop = [body.name for body in bodies if body.name not in reached]
+        raise ValueError(f"{name!r}: these bodies form a cycle that never reaches the world: {', '.join(loop)}")
+    joints = [body.joint.name for body in bodies]
+    twice = sorted({joint for joint in joints if joints.count(joint) > 1})
+    if twice:
+        raise ValueError(f"two joints are named {twice[0]!r}")
+    return ordered
+
+
+def _merge(ordered: list[Body]):
+    """Moving bodies with fixed links merged, and the frames of those links."""
+    moving: list[_Moving] = []
+    # body name -> (index of the moving body that carries it or -1, pose of its frame in that body's joint frame)
+    place: dict[str | None, tuple[int, tuple[np.ndarray, np.ndarray]]] = {None: (-1, (np.eye(3), np.zeros(3)))}
+    frames = []
+    for body in ordered:
+        kind = _kind(body)
+        carrier, parent_pose = place[body.parent]
+        here = _compose(parent_pose, _pose(body))
+        if kind is None:
+            place[body.name] = (carrier, here)
+            frames.append((body.name, carrier, here))
+        else:
+            to_joint = _joint_frame(body, kind)
+            link = (to_joint[0].T, -to_joint[0].T @ to_joint[1])
+            moving.append(_Moving(body, kind, carrier, _compose(here, to_joint), link))
+            carrier, here = len(moving) - 1, link
+            place[body.name] = (carrier, here)
+        _add_inertia(body, moving[carrier] if carrier >= 0 else None, here)
+    return moving, place, frames
+
+
+def _kind(body: Body) -> JointKind | None:
+    if body.joint.kind not in KINDS:
+        raise ValueError(
+            f"joint {body.joint.name!r} of body {body.name!r}: unknown type {body.joint.kind!r}; "
+            f"known: {', '.join(KINDS)}"
+        )
+    kind = KINDS[body.joint.kind]
+    if kind is FREE and body.parent is not None:
+        raise ValueError(f"body {body.name!r}: a free joint hangs on the world, not on {body.parent!r}")
+    return kind
+
+
+def _pose(body: Body) -> tuple[np.ndarray, np.ndarray]:
+    rotation = _array(f"rotation of body {body.name!r}", body.rotation, (3, 3))
+    gap = np.max(np.abs(rotation.T @ rotation - np.eye(3)))
+    if gap > 1e-6 or np.linalg.det(rotation) < 0:
+        raise ValueError(f"rotation of body {body.name!r} is not a rotation: R^T R - I has an entry of {gap:.3g}")
+    return rotation, _array(f"position of body {body.name!r}", body.position, (3,))
+
+
+def _compose(a, b):
+    return a[0] @ b[0], a[0] @ b[1] + a[1]
+
+
+def _joint_frame(body: Body, kind: JointKind) -> tuple[np.ndarray, np.ndarray]:
+    """Pose of the joint frame in the body frame: z along the axis, by the shortest rotation."""
+    where = f"joint {body.joint.name!r} of body {body.name!r}"
+    origin = _array(f"origin of {where}", body.joint.origin, (3,))
+    if kind is FREE:
+        if np.any(origin):
+            raise ValueError(f"origin of {where} is not at the body frame: {origin.tolist()}")
+        return np.eye(3), origin
+    axis = _array(f"axis of {where}", body.joint.axis, (3,))
+    length = np.linalg.norm(axis)
+    if length < 1e-9:
+        raise ValueError(f"axis of {where} has no direction: {axis.tolist()}")
+    return rotation_to(axis / length), origin
+
+
+def rotation_to(axis: np.ndarray) -> np.ndarray:
+    """The shortest rotation (3, 3) that takes z to the unit vector `axis`; about x for axis = -z."""
+    x, y, z = axis
+    if z < -1 + 1e-12:
+        return np.diag([1.0, -1.0, -1.0])
+    k = 1 / (1 + z)
+    return np.array([[1 - k * x * x, -k * x * y, x], [-k * x * y, 1 - k * y * y, y], [-x, -y, z]])
+
+
+def _add_inertia(body: Body, target: "_Moving | None", pose) -> None:
+    """Add a body's inertia to the moving body that carries it; what is fixed to the world has none to add."""
+    where = f"of body {body.name!r}"
+    mass = float(_array(f"mass {where}", body.mass, ()))
+    com = _array(f"centre of mass {where}", body.com, (3,))
+    inertia = _array(f"inertia {where}", body.inertia, (3, 3))
+    if mass < 0:
+        raise ValueError(f"mass {where} is negative: {mass}")
+    if not np.allclose(inertia, inertia.T, rtol=1e-9, atol=1e-12):
+        raise ValueError(f"inertia {where} is not symmetric: {inertia.tolist()}")
+    if target is None:
+        return
+    c = pose[0] @ com + pose[1]
+    target.mass += mass
+    target.moment = target.moment + mass * c
+    target.second = target.second + pose[0] @ inertia @ pose[0].T + mass * (c @ c * np.eye(3) - np.outer(c, c))
+
+
+def _check_inertia(body: _Moving, moving: list[_Moving], check: str) -> None:
+    """Positive semi-definite with the triangle inequality about the centre of mass; massless only if it carries others."""
+    name, m = body.body.name, body.mass
+    if m == 0:
+        index = moving.index(body)
+        if not any(other.parent == index for other in moving):
+            raise ValueError(f"mass of body {name!r} is zero and it carries no other body: it would accelerate freely")
+        c = np.zeros(3)
+    else:
+        c = body.moment / m
+    about_com = body.second - m * (c @ c * np.eye(3) - np.outer(c, c))
+    principal = np.linalg.eigvalsh(about_com)
+    slack = 1e-6 * max(abs(principal[2]), 1e-300)
+    problem = None
+    if principal[0] < -slack:
+        problem = "is not positive semi-definite"
+    elif principal[0] + principal[1] < principal[2] - slack:
+        problem = "violates the triangle inequality"
+    if problem:
+        message = f"inertia of body {name!r} {problem}: principal moments {principal.tolist()} kg m^2"
+        if check == "error":
+            raise ValueError(message + " (check_inertia='warn' accepts it)")
+        warnings.warn(message, stacklevel=4)
+
+
+def _assemble(tree: Tree, moving: list[_Moving], frames, gravity, dtype) -> Model:
+    def array(values, shape):
+        return jnp.asarray(np.asarray(values, float).reshape(shape), dtype)
+
+    def poses(pairs):
+        pairs = list(pairs)
+        return Pose(array([r for r, _ in pairs], (-1, 3, 3)), array([p for _, p in pairs], (-1, 3)))
+
+    def per_velocity(attribute):
+        return array([getattr(m.body.joint, attribute) for m in moving for _ in range(m.kind.nv)], (-1,))
+
+    def per_coordinate(attribute):
+        return array([getattr(m.body.joint, attribute) for m in moving for _ in range(m.kind.nq)], (-1,))
+
+    for m in moving:
+        for attribute in ("damping", "friction", "armature"):
+            value = getattr(m.body.joint, attribute)
+            if not (np.isfinite(value) and value >= 0):
+                raise ValueError(f"{attribute} of joint {m.body.joint.name!r} is not a non-negative number: {value}")
+    return Model(
+        tree=tree,
+        placements=poses(m.placement for m in moving),
+        links=poses(m.link for m in moving),
+        screws=array([(1.0, 0.0) if m.kind is REVOLUTE else (0.0, 1.0) for m in moving], (-1, 2)),
+        inertias=Inertia(
+            array([m.mass for m in moving], (-1,)),
+            array([m.moment for m in moving], (-1, 3)),
+            array([m.second for m in moving], (-1, 3, 3)),
+        ),
+        gravity=array(gravity, (3,)),
+        armature=per_velocity("armature"),
+        damping=per_velocity("damping"),
+        friction=per_velocity("friction"),
+        lower=per_coordinate("lower"),
+        upper=per_coordinate("upper"),
+        effort=per_velocity("effort"),
+        rate=per_velocity("rate"),
+        frames=poses(frames),
+    )

@@ -1,0 +1,38 @@
+"""Inertial parameters of a rigid body: ten numbers in which the dynamics are linear."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.groups import small_matrix as sm
+
+
+class Inertia(NamedTuple):
+    """Mass, first moment and rotational inertia of a body about the origin of its frame.
+
+    The momentum of twist [w, v] is [second w + moment x v, mass v - moment x w]. Scaling all three at once changes
+    the density; the dynamics are linear in them, which identification and randomisation rely on.
+
+    mass: (...,) kg. moment: (..., 3) kg m, mass times the centre of mass. second: (..., 3, 3) kg m^2 about the origin.
+    """
+
+    mass: jax.Array
+    moment: jax.Array
+    second: jax.Array
+
+    @property
+    def com(self) -> jax.Array:
+        """Centre of mass (..., 3) in the body frame, metres; the origin for a massless body."""
+        mass = self.mass[..., None]
+        return jnp.where(mass > 0, self.moment / jnp.where(mass > 0, mass, 1), 0)
+
+    def scaled(self, factor) -> "Inertia":
+        """The same body `factor` times as dense; factor broadcasts against mass."""
+        factor = jnp.asarray(factor, self.mass.dtype)
+        return Inertia(factor * self.mass, factor[..., None] * self.moment, factor[..., None, None] * self.second)
+
+    def momentum(self, w, v):
+        """Momentum (angular about the origin, linear) of the twist (w, v), body frame."""
+        h, m = self.moment, self.mass
+        return sm.matvec(self.second, w) + sm.cross(h, v), m[..., None] * v - sm.cross(h, w)

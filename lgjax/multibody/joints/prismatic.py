@@ -1,0 +1,17 @@
+"""Prismatic joint along z of the joint frame."""
+
+import jax.numpy as jnp
+
+from lgjax.multibody.joints.kind import JointKind
+from lgjax.multibody.joints.screw import SCREW, unit_z
+
+
+def transform(q, screw):
+    return jnp.eye(3, dtype=q.dtype), q[0] * unit_z(q)
+
+
+def subspace(q, screw):
+    return jnp.zeros((3, 1), q.dtype), unit_z(q)[:, None]
+
+
+PRISMATIC = JointKind("prismatic", 1, 1, "joints", transform, subspace, general=SCREW)

@@ -1,0 +1,79 @@
+"""The mechanism as a value: a static tree and arrays, every one of which can be batched and differentiated."""
+
+from dataclasses import dataclass, field, replace
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.tree import Tree
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Model:
+    """A mechanism: topology (static) and parameters (leaves).
+
+    Each moving body carries a *joint frame*, whose z is the axis of its joint; placements and inertias are given in
+    joint frames, which keeps the recursions short. `links` places the body frame (the link frame of the file that
+    the model came from) in it; poses, base velocity, wrenches and Jacobians are all of body frames.
+
+    placements: Pose (nbodies), joint frame at q = 0 in the parent's joint frame. links: Pose (nbodies), body frame in
+    the joint frame. screws: (nbodies, 2), rotation and translation along z per unit of a one-degree-of-freedom joint.
+    inertias: Inertia (nbodies), joint frame. gravity: (3,) m/s^2, world. armature: (nv,) inertia added on the joint
+    side. damping: (nv,) viscous, N m s/rad or N s/m. friction: (nv,) and the limits are data for controllers: the
+    dynamics do not apply them. lower, upper: (number of scalar coordinates,). effort, rate: (nv,) limits on force
+    and velocity. frames: Pose (nframes), the frames `tree.frames` in their body's joint frame (or in the world).
+    """
+
+    tree: Tree = field(metadata={"static": True})
+    placements: Pose
+    links: Pose
+    screws: jax.Array
+    inertias: Inertia
+    gravity: jax.Array
+    armature: jax.Array
+    damping: jax.Array
+    friction: jax.Array
+    lower: jax.Array
+    upper: jax.Array
+    effort: jax.Array
+    rate: jax.Array
+    frames: Pose
+
+    @property
+    def name(self) -> str:
+        return self.tree.name
+
+    @property
+    def nv(self) -> int:
+        """Number of velocity coordinates."""
+        return self.tree.nv
+
+    @property
+    def nbodies(self) -> int:
+        """Number of moving bodies; links on fixed joints belong to the body that carries them."""
+        return self.tree.nbodies
+
+    @property
+    def body_names(self) -> tuple[str, ...]:
+        return self.tree.body_names
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """Names of the joints in body order, free joints left out."""
+        pairs = zip(self.tree.joint_names, self.tree.kinds, strict=True)
+        return tuple(name for name, kind in pairs if kind.coordinates != "frees")
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.inertias.mass.dtype
+
+    def astype(self, dtype) -> "Model":
+        """The same model with every array in `dtype`."""
+        return jax.tree.map(lambda x: x.astype(dtype), self)
+
+    def replace(self, **changes) -> "Model":
+        """A copy with the given leaves replaced."""
+        return replace(self, **changes)

@@ -1,0 +1,155 @@
+"""Configuration of a mechanism and the group operations on it."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.groups import se3, so3
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.model import Model
+from lgjax.multibody.tree import Tree
+
+
+class Configuration(NamedTuple):
+    """Where a mechanism is: a point of SE(3)^n_free x R^n x SO(3)^n_ball.
+
+    frees: Pose (n_free), world poses of the bodies on free joints. joints: (n,) scalar coordinates, radians or
+    metres, in body order. balls: (n_ball, 3, 3), child to parent rotations of spherical joints.
+    """
+
+    frees: Pose
+    joints: jax.Array
+    balls: jax.Array
+
+
+def neutral(model: Model) -> Configuration:
+    """Every joint at zero, free bodies at the world origin."""
+    n, dtype = model.tree.nq, model.dtype
+    eye = jnp.eye(3, dtype=dtype)
+    frees = Pose(jnp.broadcast_to(eye, (n["frees"], 3, 3)), jnp.zeros((n["frees"], 3), dtype))
+    return Configuration(frees, jnp.zeros(n["joints"], dtype), jnp.broadcast_to(eye, (n["balls"], 3, 3)))
+
+
+def random_configuration(key: jax.Array, model: Model) -> Configuration:
+    """Uniform joints within their limits (within +-pi where there are none), uniform attitudes, bases in the unit cube."""
+    n, dtype = model.tree.nq, model.dtype
+    keys = jax.random.split(key, 4)
+    lower = jnp.maximum(model.lower, jnp.asarray(-np.pi, dtype))
+    upper = jnp.minimum(model.upper, jnp.asarray(np.pi, dtype))
+    low = jnp.minimum(lower, upper)
+    joints = low + (jnp.maximum(lower, upper) - low) * jax.random.uniform(keys[0], (n["joints"],), dtype)
+    position = jax.random.uniform(keys[1], (n["frees"], 3), dtype, -1, 1)
+    frees = Pose(_random_rotation(keys[2], n["frees"], dtype), position)
+    return Configuration(frees, joints, _random_rotation(keys[3], n["balls"], dtype))
+
+
+def _random_rotation(key: jax.Array, n: int, dtype) -> jax.Array:
+    """Rotations (n, 3, 3), uniform on SO(3): orthonormalised Gaussian columns."""
+    a, b = jnp.moveaxis(jax.random.normal(key, (n, 2, 3), dtype), 1, 0)
+    x = a / jnp.linalg.norm(a, axis=-1, keepdims=True)
+    y = b - x * jnp.sum(x * b, -1, keepdims=True)
+    y = y / jnp.linalg.norm(y, axis=-1, keepdims=True)
+    return jnp.stack([x, y, jnp.cross(x, y)], -1)
+
+
+def configuration(model: Model, base=None, joints=None, balls=None) -> Configuration:
+    """A configuration from its parts, checked; what is not given is neutral.
+
+    base: world pose of the floating base, as a Pose or a 4x4 matrix (leading axis n_free if there are several).
+    joints: (n,) in the order of the scalar coordinates, or {joint name: value} for some of them.
+    balls: (n_ball, 3, 3). Raises ValueError naming the part, for a wrong shape, a non-finite value, an unknown joint
+    or a matrix that is not a rotation.
+    """
+    q, dtype = neutral(model), model.dtype
+    if base is not None:
+        rotation, translation = base if isinstance(base, tuple) else _split_homogeneous(base)
+        q = q._replace(
+            frees=Pose(
+                _checked("base rotation", rotation, q.frees.rotation, dtype, rotation_matrix=True),
+                _checked("base position", translation, q.frees.translation, dtype),
+            )
+        )
+    if isinstance(joints, dict):
+        q = q._replace(joints=_named_joints(model, joints, q.joints))
+    elif joints is not None:
+        q = q._replace(joints=_checked("joints", joints, q.joints, dtype, reshape=False))
+    if balls is not None:
+        q = q._replace(balls=_checked("balls", balls, q.balls, dtype, rotation_matrix=True))
+    return q
+
+
+def _split_homogeneous(base):
+    base = base if isinstance(base, jax.Array) else np.asarray(base)
+    if base.shape[-2:] != (4, 4):
+        raise ValueError(f"base is a Pose or a 4x4 matrix, not an array of shape {base.shape}")
+    return base[..., :3, :3], base[..., :3, 3]
+
+
+def _named_joints(model: Model, values: dict, joints):
+    start = {
+        name: (tree_start, kind.nq)
+        for name, tree_start, kind in zip(model.tree.joint_names, model.tree.q_start, model.tree.kinds, strict=True)
+        if kind.coordinates == "joints"
+    }
+    for name, value in values.items():
+        if name not in start:
+            raise ValueError(f"no scalar joint {name!r} in {model.name!r}; joints: {', '.join(start)}")
+        first, size = start[name]
+        value = _checked(f"joint {name!r}", value, joints[first : first + size], model.dtype)
+        joints = joints.at[first : first + size].set(value)
+    return joints
+
+
+def _checked(name: str, value, like, dtype, rotation_matrix: bool = False, reshape: bool = True):
+    """`value` as an array shaped like `like`; concrete values are checked for finiteness and orthonormality."""
+    if isinstance(value, jax.core.Tracer):
+        array = value
+    else:
+        array = np.asarray(value, dtype)
+        if not np.all(np.isfinite(array)):
+            raise ValueError(f"{name} is not finite: {array.tolist()}")
+        if rotation_matrix:
+            gap = np.max(np.abs(np.swapaxes(array, -1, -2) @ array - np.eye(3)), initial=0.0)
+            if gap > 1e-4 or np.any(np.linalg.det(array) < 0):
+                raise ValueError(f"{name} is not a rotation: R^T R - I has an entry of {gap:.3g} or det R < 0")
+    if array.shape != like.shape and not (reshape and array.shape == like.shape[1:] and like.shape[0] == 1):
+        raise ValueError(f"{name} has shape {array.shape}, this model takes {like.shape}")
+    return jnp.asarray(array, dtype).reshape(like.shape)
+
+
+def split_velocity(tree: Tree, v) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Tangent vector v (nv,) as (frees (n_free, 6), joints (n,), balls (n_ball, 3))."""
+    index: dict[str, list] = {"frees": [], "joints": [], "balls": []}
+    for kind, start in zip(tree.kinds, tree.v_start, strict=True):
+        index[kind.coordinates].extend(range(start, start + kind.nv))
+
+    def take(kind, *shape):
+        return v[np.asarray(index[kind], int)].reshape(shape)
+
+    return take("frees", -1, 6), take("joints", -1), take("balls", -1, 3)
+
+
+def join_velocity(tree: Tree, frees, joints, balls) -> jax.Array:
+    """The inverse of split_velocity: v (nv,)."""
+    order, offset = [], {"frees": 0, "joints": frees.size, "balls": frees.size + joints.size}
+    for kind in tree.kinds:
+        order.extend(range(offset[kind.coordinates], offset[kind.coordinates] + kind.nv))
+        offset[kind.coordinates] += kind.nv
+    return jnp.concatenate([frees.reshape(-1), joints, balls.reshape(-1)])[np.asarray(order, int)]
+
+
+def retract(model: Model, q: Configuration, dv) -> Configuration:
+    """q exp(dv): the configuration reached by the body-frame displacement dv (nv,), exactly on the manifold."""
+    frees, joints, balls = split_velocity(model.tree, dv)
+    return Configuration(
+        se3.compose(q.frees, se3.exp(frees)), q.joints + joints, so3.compose(q.balls, so3.exp(balls))
+    )
+
+
+def difference(model: Model, q0: Configuration, q1: Configuration) -> jax.Array:
+    """The dv (nv,) of least length with retract(model, q0, dv) = q1: log(q0^-1 q1)."""
+    frees = se3.log(se3.compose(se3.inverse(q0.frees), q1.frees))
+    balls = so3.log(so3.compose(so3.inverse(q0.balls), q1.balls))
+    return join_velocity(model.tree, frees, q1.joints - q0.joints, balls)

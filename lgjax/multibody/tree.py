@@ -1,0 +1,87 @@
+"""Topology of a mechanism: hashable, static under jit."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from lgjax.multibody.joints import JointKind
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Moving bodies in an order in which parents come first; body i is moved by joint i.
+
+    parents: index of each body's parent, -1 for the world. kinds: kind of each body's joint.
+    frames: (name, body) of links that are rigidly fixed to a body (-1: to the world).
+    """
+
+    name: str
+    body_names: tuple[str, ...]
+    parents: tuple[int, ...]
+    kinds: tuple[JointKind, ...]
+    joint_names: tuple[str, ...]
+    frames: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def nbodies(self) -> int:
+        return len(self.parents)
+
+    @cached_property
+    def nv(self) -> int:
+        return sum(kind.nv for kind in self.kinds)
+
+    @cached_property
+    def nq(self) -> dict[str, int]:
+        """Number of scalar coordinates, free poses and ball rotations in a Configuration."""
+        count = {"joints": 0, "frees": 0, "balls": 0}
+        for kind in self.kinds:
+            count[kind.coordinates] += kind.nq if kind.coordinates == "joints" else 1
+        return count
+
+    @cached_property
+    def v_start(self) -> tuple[int, ...]:
+        """Index of the first velocity of each body's joint in the flat v."""
+        starts, total = [], 0
+        for kind in self.kinds:
+            starts.append(total)
+            total += kind.nv
+        return tuple(starts)
+
+    @cached_property
+    def q_start(self) -> tuple[int, ...]:
+        """Index of each joint's (first) coordinate in the member of Configuration that its kind uses."""
+        starts, count = [], {"joints": 0, "frees": 0, "balls": 0}
+        for kind in self.kinds:
+            starts.append(count[kind.coordinates])
+            count[kind.coordinates] += kind.nq if kind.coordinates == "joints" else 1
+        return tuple(starts)
+
+    @cached_property
+    def v_body(self) -> tuple[int, ...]:
+        """The body that each entry of v moves."""
+        return tuple(body for body, kind in enumerate(self.kinds) for _ in range(kind.nv))
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        """Number of moving bodies between each body and the world."""
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(0 if parent < 0 else depths[parent] + 1)
+        return tuple(depths)
+
+    @cached_property
+    def ancestors(self) -> tuple[tuple[int, ...], ...]:
+        """For each body the bodies on its path from the world, itself last."""
+        paths: list[tuple[int, ...]] = []
+        for body, parent in enumerate(self.parents):
+            paths.append((*(paths[parent] if parent >= 0 else ()), body))
+        return tuple(paths)
+
+    def body(self, name_or_index: str | int) -> int:
+        """Index of a body by name; an index passes through after a range check."""
+        if isinstance(name_or_index, str):
+            if name_or_index not in self.body_names:
+                raise ValueError(f"no body {name_or_index!r} in {self.name!r}; bodies: {', '.join(self.body_names)}")
+            return self.body_names.index(name_or_index)
+        if not -self.nbodies <= name_or_index < self.nbodies:
+            raise ValueError(f"body index {name_or_index} is out of range for {self.nbodies} bodies")
+        return name_or_index % self.nbodies
