@@ -1,0 +1,1 @@
+"""Lie groups as plain functions over arrays, gathered in records, and the spaces they act on."""

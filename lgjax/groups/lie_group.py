@@ -1,0 +1,124 @@
+"""A Lie group as a value: a frozen, hashable record of functions over arrays."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.groups.small_angle import norm
+
+Array = jax.Array
+Element = Any
+
+
+@dataclass(frozen=True)
+class LieGroup:
+    """What integrators, products and tests need to know of a group G of dimension `dim`.
+
+    Elements are arrays or (named) tuples of arrays, algebra elements and their duals vectors (..., dim); every function
+    broadcasts over leading axes.  ``dexp`` is the left version, ``codexp`` and ``codexpinv`` are transposes,
+    ``hat`` and ``vee`` go to a matrix (for S3: quaternion) form of the algebra and back.  Equality and hash are those of
+    the functions, so a record may be a static argument of ``jit``.
+
+    identity(dtype, batch=())  compose(g, h)  inverse(g)  exp(u)  log(g)  Ad(g, x)  ad(x, y)  coAd(g, mu)  coad(x, mu)
+    dexp(u, v)  dexpinv(u, v)  codexp(u, mu)  codexpinv(u, mu)  hat(u)  vee(m)  cay(u)  cayinv(g)  dcay(u, v)
+    dcayinv(u, v)  distance(g, h)
+    """
+
+    name: str
+    dim: int
+    identity: Callable[..., Element]
+    compose: Callable[[Element, Element], Element]
+    inverse: Callable[[Element], Element]
+    exp: Callable[[Array], Element]
+    log: Callable[[Element], Array]
+    Ad: Callable[[Element, Array], Array]
+    ad: Callable[[Array, Array], Array]
+    coAd: Callable[[Element, Array], Array]
+    coad: Callable[[Array, Array], Array]
+    dexp: Callable[[Array, Array], Array]
+    dexpinv: Callable[[Array, Array], Array]
+    codexp: Callable[[Array, Array], Array]
+    codexpinv: Callable[[Array, Array], Array]
+    hat: Callable[[Array], Any]
+    vee: Callable[[Any], Array]
+    cay: Callable[[Array], Element]
+    cayinv: Callable[[Element], Array]
+    dcay: Callable[[Array, Array], Array]
+    dcayinv: Callable[[Array, Array], Array]
+    distance: Callable[[Element, Element], Array]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+# How each function of a product is put together: what its arguments are (elements are tuples, vectors are flat and are
+# split) and whether its result is a tuple or a flat vector.
+_SIGNATURES = {
+    "compose": ("ee", "e"),
+    "inverse": ("e", "e"),
+    "exp": ("v", "e"),
+    "log": ("e", "v"),
+    "Ad": ("ev", "v"),
+    "ad": ("vv", "v"),
+    "coAd": ("ev", "v"),
+    "coad": ("vv", "v"),
+    "dexp": ("vv", "v"),
+    "dexpinv": ("vv", "v"),
+    "codexp": ("vv", "v"),
+    "codexpinv": ("vv", "v"),
+    "hat": ("v", "e"),
+    "vee": ("e", "v"),
+    "cay": ("v", "e"),
+    "cayinv": ("e", "v"),
+    "dcay": ("vv", "v"),
+    "dcayinv": ("vv", "v"),
+}
+
+
+@cache
+def product(*groups: LieGroup) -> LieGroup:
+    """Direct product of groups: elements are tuples, one entry per factor.
+
+    The algebra is one flat vector (..., sum of the dimensions), the factors' vectors one after the other.  `hat` gives
+    the tuple of the factors' matrices; `distance` is the root of the sum of squares.  Equal arguments give the same
+    record, so a product may be built anew at every call without recompilation.
+    """
+    if not groups:
+        raise ValueError("product() needs at least one group")
+    offsets = [sum(group.dim for group in groups[:i]) for i in range(len(groups) + 1)]
+
+    def split(x: Array) -> tuple[Array, ...]:
+        if x.shape[-1] != offsets[-1]:
+            raise ValueError(f"{name}: an algebra vector has last axis {offsets[-1]}, got shape {x.shape}")
+        return tuple(x[..., a:b] for a, b in pairwise(offsets))
+
+    def join(parts: list[Array]) -> Array:
+        lead = jnp.broadcast_shapes(*(part.shape[:-1] for part in parts))
+        return jnp.concatenate([jnp.broadcast_to(part, (*lead, part.shape[-1])) for part in parts], axis=-1)
+
+    def lift(function: str) -> Callable[..., Any]:
+        kinds, result = _SIGNATURES[function]
+        factors = [getattr(group, function) for group in groups]
+
+        def lifted(*args: Any) -> Any:
+            split_args = [split(arg) if kind == "v" else arg for kind, arg in zip(kinds, args, strict=True)]
+            parts = [factor(*(arg[i] for arg in split_args)) for i, factor in enumerate(factors)]
+            return join(parts) if result == "v" else tuple(parts)
+
+        return lifted
+
+    def identity(dtype: jax.typing.DTypeLike, batch: tuple[int, ...] = ()) -> tuple[Element, ...]:
+        return tuple(group.identity(dtype, batch) for group in groups)
+
+    def distance(g: tuple[Element, ...], h: tuple[Element, ...]) -> Array:
+        parts = [group.distance(a, b) for group, a, b in zip(groups, g, h, strict=True)]
+        return norm(jnp.stack(jnp.broadcast_arrays(*parts), axis=-1))
+
+    name = " x ".join(group.name for group in groups)
+    lifted = {field.name: lift(field.name) for field in fields(LieGroup) if field.name in _SIGNATURES}
+    return LieGroup(name=name, dim=offsets[-1], identity=identity, distance=distance, **lifted)

@@ -1,0 +1,232 @@
+"""3-vector and small-matrix products written as multiply-adds.
+
+A float32 ``dot`` runs in TF32 on recent GPUs unless told otherwise, and a batch of 3x3 products is
+elementwise work anyway, so nothing here calls ``dot_general``: every contraction is an explicit sum of
+products, which XLA fuses with its surroundings.  Every function broadcasts over leading axes and keeps
+the dtype of its arguments.
+"""
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+def stack(*components: Array) -> Array:
+    """Vector (..., n) from n components of broadcastable shapes (...)."""
+    return jnp.stack(jnp.broadcast_arrays(*components), axis=-1)
+
+
+def join(*parts: Array) -> Array:
+    """Concatenate vectors (..., n_i) along the last axis, leading axes broadcast."""
+    lead = jnp.broadcast_shapes(*(part.shape[:-1] for part in parts))
+    return jnp.concatenate([jnp.broadcast_to(part, (*lead, part.shape[-1])) for part in parts], axis=-1)
+
+
+def rows(*vectors: Array) -> Array:
+    """Matrix (..., m, n) whose rows are the m given vectors (..., n)."""
+    return jnp.stack(jnp.broadcast_arrays(*vectors), axis=-2)
+
+
+def identity(n: int, dtype: jax.typing.DTypeLike, batch: tuple[int, ...] = ()) -> Array:
+    """Identity matrices (*batch, n, n)."""
+    return jnp.broadcast_to(jnp.eye(n, dtype=dtype), (*batch, n, n))
+
+
+def dot(a: Array, b: Array) -> Array:
+    """Scalar product (...) of two vectors (..., n)."""
+    total = a[..., 0] * b[..., 0]
+    for i in range(1, a.shape[-1]):
+        total = total + a[..., i] * b[..., i]
+    return total
+
+
+def scale(s: Array, x: Array) -> Array:
+    """Product of a scalar (...) and a vector (..., n)."""
+    return s[..., None] * x
+
+
+def cross(a: Array, b: Array) -> Array:
+    """Vector product of two 3-vectors (..., 3)."""
+    a0, a1, a2 = a[..., 0], a[..., 1], a[..., 2]
+    b0, b1, b2 = b[..., 0], b[..., 1], b[..., 2]
+    return stack(a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0)
+
+
+def outer(a: Array, b: Array) -> Array:
+    """Matrix (..., m, n) with entries a_i b_j."""
+    return a[..., :, None] * b[..., None, :]
+
+
+def transpose(m: Array) -> Array:
+    """Transpose of the last two axes."""
+    return jnp.swapaxes(m, -1, -2)
+
+
+def matvec(m: Array, x: Array) -> Array:
+    """Product (..., m) of a matrix (..., m, n) and a vector (..., n)."""
+    total = m[..., :, 0] * x[..., 0:1]
+    for k in range(1, m.shape[-1]):
+        total = total + m[..., :, k] * x[..., k : k + 1]
+    return total
+
+
+def tmatvec(m: Array, x: Array) -> Array:
+    """Product (..., n) of the transpose of a matrix (..., m, n) and a vector (..., m)."""
+    total = m[..., 0, :] * x[..., 0:1]
+    for k in range(1, m.shape[-2]):
+        total = total + m[..., k, :] * x[..., k : k + 1]
+    return total
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """Product (..., m, n) of two matrices (..., m, k) and (..., k, n)."""
+    total = a[..., :, 0:1] * b[..., 0:1, :]
+    for k in range(1, a.shape[-1]):
+        total = total + a[..., :, k : k + 1] * b[..., k : k + 1, :]
+    return total
+
+
+def tmatmul(a: Array, b: Array) -> Array:
+    """Product of the transpose of a (..., k, m) and b (..., k, n)."""
+    return matmul(transpose(a), b)
+
+
+def matmult(a: Array, b: Array) -> Array:
+    """Product of a (..., m, k) and the transpose of b (..., n, k)."""
+    return matmul(a, transpose(b))
+
+
+def hat(w: Array) -> Array:
+    """Skew matrix (..., 3, 3) with hat(w) x = w × x.  Source: [celledoni2021] eq. (5)."""
+    w0, w1, w2 = w[..., 0], w[..., 1], w[..., 2]
+    zero = jnp.zeros_like(w0)
+    return rows(stack(zero, -w2, w1), stack(w2, zero, -w0), stack(-w1, w0, zero))
+
+
+def vee(m: Array) -> Array:
+    """Inverse of `hat`: the vector (..., 3) of the skew part of a matrix (..., 3, 3)."""
+    skew = stack(m[..., 2, 1] - m[..., 1, 2], m[..., 0, 2] - m[..., 2, 0], m[..., 1, 0] - m[..., 0, 1])
+    return 0.5 * skew
+
+
+def trace(m: Array) -> Array:
+    """Sum (...) of the diagonal of a square matrix (..., n, n)."""
+    total = m[..., 0, 0]
+    for i in range(1, m.shape[-1]):
+        total = total + m[..., i, i]
+    return total
+
+
+def det3(m: Array) -> Array:
+    """Determinant (...) of a 3x3 matrix."""
+    return dot(m[..., 0, :], cross(m[..., 1, :], m[..., 2, :]))
+
+
+def inv3(m: Array) -> Array:
+    """Inverse of a 3x3 matrix by cofactors; infinite or NaN where it is singular."""
+    r0, r1, r2 = m[..., 0, :], m[..., 1, :], m[..., 2, :]
+    c0, c1, c2 = cross(r1, r2), cross(r2, r0), cross(r0, r1)
+    return transpose(rows(c0, c1, c2)) / dot(r0, c0)[..., None, None]
+
+
+def solve3(m: Array, x: Array) -> Array:
+    """Solution (..., 3) of m y = x for a 3x3 matrix, by cofactors."""
+    r0, r1, r2 = m[..., 0, :], m[..., 1, :], m[..., 2, :]
+    c0, c1, c2 = cross(r1, r2), cross(r2, r0), cross(r0, r1)
+    return tmatvec(rows(c0, c1, c2), x) / dot(r0, c0)[..., None]
+
+
+def cholesky(m: Array) -> list[list[Array]]:
+    """Entries of the lower factor L with L Lᵀ = m, m (..., n, n) symmetric positive definite, n small.
+
+    The factor is a list of rows of scalars (...), row i holding L_i0 ... L_i(i-1) and then 1/L_ii; only the
+    lower triangle of m is read.  The loops unroll, so this is for n <= 6.
+    """
+    n = m.shape[-1]
+    factor: list[list[Array]] = []
+    for i in range(n):
+        row: list[Array] = []
+        for j in range(i):
+            entry = m[..., i, j]
+            for k in range(j):
+                entry = entry - row[k] * factor[j][k]
+            row.append(entry * factor[j][j])
+        pivot = m[..., i, i]
+        for k in range(i):
+            pivot = pivot - row[k] * row[k]
+        row.append(jax.lax.rsqrt(pivot))
+        factor.append(row)
+    return factor
+
+
+def cholesky_apply(factor: list[list[Array]], x: Array) -> Array:
+    """Solution (..., n) of L Lᵀ y = x for a factor made by `cholesky`."""
+    n = len(factor)
+    y: list[Array] = []
+    for i in range(n):
+        entry = x[..., i]
+        for k in range(i):
+            entry = entry - factor[i][k] * y[k]
+        y.append(entry * factor[i][i])
+    for i in reversed(range(n)):
+        entry = y[i]
+        for k in range(i + 1, n):
+            entry = entry - factor[k][i] * y[k]
+        y[i] = entry * factor[i][i]
+    return stack(*y)
+
+
+def cholesky_solve(m: Array, x: Array) -> Array:
+    """Solution (..., n) of m y = x, m (..., n, n) symmetric positive definite with n <= 6, x (..., n)."""
+    return cholesky_apply(cholesky(m), x)
+
+
+def ldl(m: Array) -> list[list[Array]]:
+    """Entries of the factors of m = L D Lᵀ, m (..., n, n) symmetric positive definite, n small.
+
+    Row i holds L_i0 ... L_i(i-1) and then 1/D_ii; only the lower triangle of m is read. The loops unroll, so this is
+    for n <= 6. No square root is taken, and n = 1 is one reciprocal.
+    """
+    factor: list[list[Array]] = []
+    for i in range(m.shape[-1]):
+        row: list[Array] = []  # L_ij D_jj
+        for j in range(i):
+            entry = m[..., i, j]
+            for k in range(j):
+                entry = entry - row[k] * factor[j][k]
+            row.append(entry)
+        unit = [entry * factor[j][j] for j, entry in enumerate(row)]
+        pivot = m[..., i, i]
+        for entry, lower in zip(row, unit, strict=True):
+            pivot = pivot - entry * lower
+        factor.append([*unit, 1 / pivot])
+    return factor
+
+
+def ldl_solve(factor: list[list[Array]], x: Array) -> Array:
+    """Solution (..., n) of L D Lᵀ y = x for a factor made by `ldl`."""
+    n = len(factor)
+    y: list[Array] = []
+    for i in range(n):
+        entry = x[..., i]
+        for k in range(i):
+            entry = entry - factor[i][k] * y[k]
+        y.append(entry)
+    for i in reversed(range(n)):
+        entry = y[i] * factor[i][i]
+        for k in range(i + 1, n):
+            entry = entry - factor[k][i] * y[k]
+        y[i] = entry
+    return stack(*y)
+
+
+def diagonal(d: Array) -> Array:
+    """Diagonal matrix (..., n, n) of a vector (..., n)."""
+    return d[..., None] * jnp.eye(d.shape[-1], dtype=d.dtype)
+
+
+def symmetric(m: Array) -> Array:
+    """The symmetric matrix with the upper triangle of m (..., n, n); the lower one is never read."""
+    n = m.shape[-1]
+    return rows(*(stack(*(m[..., min(i, j), max(i, j)] for j in range(n))) for i in range(n)))
