@@ -21,8 +21,8 @@ class LieGroup:
 
     Elements are arrays or (named) tuples of arrays, algebra elements and their duals vectors (..., dim); every function
     broadcasts over leading axes.  ``dexp`` is the left version, ``codexp`` and ``codexpinv`` are transposes,
-    ``hat`` and ``vee`` go to a matrix (for S3: quaternion) form of the algebra and back.  Equality and hash are those of
-    the functions, so a record may be a static argument of ``jit``.
+    ``hat`` and ``vee`` go to a matrix (for S3: quaternion) form of the algebra and back.  Equality and hash are those
+    of the functions, so a record may be a static argument of ``jit``.
 
     identity(dtype, batch=())  compose(g, h)  inverse(g)  exp(u)  log(g)  Ad(g, x)  ad(x, y)  coAd(g, mu)  coad(x, mu)
     dexp(u, v)  dexpinv(u, v)  codexp(u, mu)  codexpinv(u, mu)  hat(u)  vee(m)  cay(u)  cayinv(g)  dcay(u, v)

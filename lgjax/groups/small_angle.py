@@ -3,7 +3,7 @@
 Every map on SO(3) and SE(3) is a combination of powers of ``hat`` whose coefficients are entire in
 s = θ².  They all belong to one family, the Stumpff functions
 
-    c_k(s) = Σ_j (-s)^j / (2j + k)!,     c_0 = cos θ,  c_1 = sin θ / θ,  c_2 = (1 - cos θ) / θ²,  c_3 = (θ - sin θ) / θ³,
+    c_k(s) = Σ_j (-s)^j / (2j + k)!,   c_0 = cos θ,  c_1 = sin θ / θ,  c_2 = (1 - cos θ) / θ²,  c_3 = (θ - sin θ) / θ³,
 
 which is closed under differentiation, c_k' = (k c_{k+2} - c_{k+1}) / 2.  That rule is given to JAX, so a
 derivative of any order, forward or reverse, is again a combination of accurately evaluated members and never

@@ -61,7 +61,7 @@ def log(g: Array) -> Array:
 
 
 def log_quaternion(q: Array) -> Array:
-    """Rotation vector (..., 3), at most π long, of the rotation of a quaternion wxyz (..., 4) of any positive length."""
+    """Rotation vector (..., 3), at most π long, of the rotation of a quaternion wxyz (..., 4) of any length but 0."""
     q = jnp.where(q[..., 0:1] < 0, -q, q)
     v = q[..., 1:]
     return sm.scale(rotation_vector_ratio(q[..., 0], sm.dot(v, v)), v)

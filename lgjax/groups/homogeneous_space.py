@@ -1,0 +1,132 @@
+"""Homogeneous spaces: a manifold, a group acting on it, and what an integrator needs of the pair.
+
+Source: [celledoni2021] section 2.1.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.groups.lie_group import LieGroup
+from lgjax.groups.small_angle import norm
+from lgjax.groups.vector import Rn
+
+Array = jax.Array
+Point = Any
+Algebra = Any
+Dimension = int | tuple["Dimension", ...]
+
+
+@dataclass(frozen=True)
+class HomogeneousSpace:
+    """A space as integrators see it.  Points are any pytrees; equality and hash are those of the functions.
+
+    name       for messages.
+    dim        what an algebra element looks like: an int for one vector with that last axis, a tuple for a tuple.
+    move       (xi, y) -> y moved by the flow of xi for unit time, exp(xi) acting on y.
+    dexpinv    (sigma, xi) -> the rate of sigma that makes y = move(sigma, y0) flow along xi; the sign of the side on
+               which the group acts is already in it.
+    bracket    (x, y) -> the bracket that goes with that dexpinv, dexpinv = 1 - bracket/2 + ..., same sign included.
+    distance   (y0, y1) -> a length (...), for error control and tests.
+    group      the group that acts, where there is one; integrators do not use it.
+    """
+
+    name: str
+    dim: Dimension
+    move: Callable[[Algebra, Point], Point]
+    dexpinv: Callable[[Algebra, Algebra], Algebra]
+    bracket: Callable[[Algebra, Algebra], Algebra]
+    distance: Callable[[Point, Point], Array]
+    group: LieGroup | None = None
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@cache
+def left_translation(group: LieGroup) -> HomogeneousSpace:
+    """The group moved from the left, y -> exp(xi) y: the field is a spatial velocity."""
+
+    def move(xi: Array, y: Point) -> Point:
+        return group.compose(group.exp(xi), y)
+
+    return HomogeneousSpace(
+        name=f"left_translation({group.name})",
+        dim=group.dim,
+        move=move,
+        dexpinv=group.dexpinv,
+        bracket=group.ad,
+        distance=group.distance,
+        group=group,
+    )
+
+
+@cache
+def right_translation(group: LieGroup) -> HomogeneousSpace:
+    """The group moved from the right, y -> y exp(xi): the field is a body velocity.
+
+    Right translations compose in the opposite order, which turns the sign of the bracket: dexpinv(-sigma, .).
+    """
+
+    def move(xi: Array, y: Point) -> Point:
+        return group.compose(y, group.exp(xi))
+
+    def dexpinv(sigma: Array, xi: Array) -> Array:
+        return group.dexpinv(-sigma, xi)
+
+    def bracket(x: Array, y: Array) -> Array:
+        return group.ad(y, x)
+
+    return HomogeneousSpace(
+        name=f"right_translation({group.name})",
+        dim=group.dim,
+        move=move,
+        dexpinv=dexpinv,
+        bracket=bracket,
+        distance=group.distance,
+        group=group,
+    )
+
+
+@cache
+def vector_space(n: int) -> HomogeneousSpace:
+    """Rⁿ moved by addition, on which Lie group methods are the classical ones."""
+    return left_translation(Rn(n))
+
+
+@cache
+def product_space(*spaces: HomogeneousSpace) -> HomogeneousSpace:
+    """Product of spaces: points and algebra elements are tuples, one entry per factor, nested as the factors are.
+
+    A tuple costs nothing at run time, where a flat vector would be cut and glued in every stage, and a velocity that
+    rides along is one entry of it: ``product_space(right_translation(SE3), vector_space(6))`` takes a field
+    (t, (pose, velocity)) -> (velocity, acceleration).  (`product` of groups, one level down, has a flat algebra.)
+    """
+    if not spaces:
+        raise ValueError("product_space() needs at least one space")
+
+    def move(xi: tuple[Algebra, ...], y: tuple[Point, ...]) -> tuple[Point, ...]:
+        return tuple(space.move(a, b) for space, a, b in zip(spaces, xi, y, strict=True))
+
+    def dexpinv(sigma: tuple[Algebra, ...], xi: tuple[Algebra, ...]) -> tuple[Algebra, ...]:
+        return tuple(space.dexpinv(a, b) for space, a, b in zip(spaces, sigma, xi, strict=True))
+
+    def bracket(x: tuple[Algebra, ...], y: tuple[Algebra, ...]) -> tuple[Algebra, ...]:
+        return tuple(space.bracket(a, b) for space, a, b in zip(spaces, x, y, strict=True))
+
+    def distance(y0: tuple[Point, ...], y1: tuple[Point, ...]) -> Array:
+        parts = [space.distance(a, b) for space, a, b in zip(spaces, y0, y1, strict=True)]
+        return norm(jnp.stack(jnp.broadcast_arrays(*parts), axis=-1))
+
+    return HomogeneousSpace(
+        name=" x ".join(space.name for space in spaces),
+        dim=tuple(space.dim for space in spaces),
+        move=move,
+        dexpinv=dexpinv,
+        bracket=bracket,
+        distance=distance,
+    )

@@ -1,0 +1,125 @@
+"""Rⁿ as a Lie group under addition: elements, algebra vectors and duals are arrays (..., n); exp is the identity.
+
+The functions are those of an abelian group: Ad is the identity, brackets vanish, differentials of exp are the
+identity.  None of them does more arithmetic than that, so a vector factor of a product costs an addition.
+"""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.groups.lie_group import LieGroup
+from lgjax.groups.small_angle import norm
+
+Array = jax.Array
+
+
+def compose(g: Array, h: Array) -> Array:
+    """Sum of two vectors."""
+    return g + h
+
+
+def inverse(g: Array) -> Array:
+    """Negative of a vector."""
+    return -g
+
+
+def exp(u: Array) -> Array:
+    """The vector itself."""
+    return u
+
+
+def log(g: Array) -> Array:
+    """The vector itself."""
+    return g
+
+
+def act(g: Array, x: Array) -> Array:
+    """Translate a point."""
+    return x + g
+
+
+def Ad(g: Array, x: Array) -> Array:
+    """The identity map on x, for every g."""
+    return x
+
+
+def ad(x: Array, y: Array) -> Array:
+    """The bracket, zero."""
+    return jnp.zeros(jnp.broadcast_shapes(x.shape, y.shape), y.dtype)
+
+
+def coAd(g: Array, mu: Array) -> Array:
+    """The identity map on mu, for every g."""
+    return mu
+
+
+def coad(x: Array, mu: Array) -> Array:
+    """Zero."""
+    return ad(x, mu)
+
+
+def dexp(u: Array, v: Array) -> Array:
+    """The identity map on v, for every u."""
+    return v
+
+
+dexpinv = dexp
+codexp = dexp
+codexpinv = dexp
+cay = exp
+cayinv = log
+dcay = dexp
+dcayinv = dexp
+
+
+def hat(u: Array) -> Array:
+    """Matrix (..., n+1, n+1) of the translation algebra: [[0, u], [0, 0]]."""
+    n = u.shape[-1]
+    return jnp.zeros((*u.shape[:-1], n + 1, n + 1), u.dtype).at[..., :n, n].set(u)
+
+
+def vee(m: Array) -> Array:
+    """Inverse of `hat`: (..., n+1, n+1) -> (..., n)."""
+    return m[..., :-1, -1]
+
+
+def distance(g0: Array, g1: Array) -> Array:
+    """Euclidean distance (...)."""
+    return norm(g1 - g0)
+
+
+@cache
+def Rn(n: int) -> LieGroup:
+    """The record of Rⁿ under addition; the same object for the same n."""
+    if n < 0:
+        raise ValueError(f"Rn(n): n must not be negative, got {n}")
+
+    def identity(dtype: jax.typing.DTypeLike, batch: tuple[int, ...] = ()) -> Array:
+        return jnp.zeros((*batch, n), dtype)
+
+    return LieGroup(
+        name=f"R{n}",
+        dim=n,
+        identity=identity,
+        compose=compose,
+        inverse=inverse,
+        exp=exp,
+        log=log,
+        Ad=Ad,
+        ad=ad,
+        coAd=coAd,
+        coad=coad,
+        dexp=dexp,
+        dexpinv=dexpinv,
+        codexp=codexp,
+        codexpinv=codexpinv,
+        hat=hat,
+        vee=vee,
+        cay=cay,
+        cayinv=cayinv,
+        dcay=dcay,
+        dcayinv=dcayinv,
+        distance=distance,
+    )
