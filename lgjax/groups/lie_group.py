@@ -38,7 +38,7 @@ class LieGroup:
     log: Callable[[Element], Array]
     Ad: Callable[[Element, Array], Array]
     ad: Callable[[Array, Array], Array]
-    coAd: Callable[[Element, Array], Array]
+    coAd: Callable[[Element, Array], Array]  # noqa: N815 - the name of the field
     coad: Callable[[Array, Array], Array]
     dexp: Callable[[Array, Array], Array]
     dexpinv: Callable[[Array, Array], Array]

@@ -115,7 +115,7 @@ def Ad(g: Pose, x: Array) -> Array:
 
 
 def coAd(g: Pose, mu: Array) -> Array:
-    """Ad_gᵀ mu: wrench mu (..., 6), given in the outer frame of g, in the inner one.  Source: [celledoni2021] eq. (10)."""
+    """Ad_gᵀ mu: the wrench mu (..., 6) of the outer frame of g in the inner one.  Source: [celledoni2021] eq. (10)."""
     n, f = split(mu)
     moment = n - sm.cross(g.translation, f)
     return sm.join(sm.tmatvec(g.rotation, moment), sm.tmatvec(g.rotation, f))

@@ -1,0 +1,63 @@
+"""What integrators ask of a state and of a field, with messages that name what is wrong."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.groups.homogeneous_space import Dimension, HomogeneousSpace
+
+Array = jax.Array
+Field = Callable[[Array, Any], Any]
+
+
+def strong(tree: Any) -> Any:
+    """The same pytree with every leaf an array of a definite dtype: a weak type would compile everything twice."""
+
+    def convert(leaf: Any) -> Array:
+        leaf = jnp.asarray(leaf)
+        return jax.lax.convert_element_type(leaf, leaf.dtype)
+
+    return jax.tree.map(convert, tree)
+
+
+def state_dtype(y: Any) -> jnp.dtype:
+    """The one floating dtype of a state; TypeError if it has none or several."""
+    dtypes = sorted({str(leaf.dtype) for leaf in jax.tree.leaves(y) if jnp.issubdtype(leaf.dtype, jnp.floating)})
+    if len(dtypes) != 1:
+        raise TypeError(f"the state needs arrays of one floating dtype, got {dtypes or 'none'}")
+    return jnp.dtype(dtypes[0])
+
+
+def check_field(space: HomogeneousSpace, field: Field, t: Array, y: Any) -> None:
+    """Raise TypeError or ValueError unless the field returns algebra elements that move y without changing its form."""
+    xi = jax.eval_shape(field, t, y)
+    _check_algebra(space.name, space.dim, xi, state_dtype(y), "the field")
+    moved = jax.eval_shape(space.move, xi, y)
+    if jax.tree.structure(moved) != jax.tree.structure(y):
+        raise TypeError(
+            f"{space.name}: the state has structure {jax.tree.structure(y)}, moved by the field it has "
+            f"{jax.tree.structure(moved)}"
+        )
+    for (path, after), before in zip(jax.tree_util.tree_leaves_with_path(moved), jax.tree.leaves(y), strict=True):
+        if (after.shape, after.dtype) != (before.shape, before.dtype):
+            raise ValueError(
+                f"{space.name}: the state{jax.tree_util.keystr(path)} is {before.dtype}{before.shape}, moved by the "
+                f"field it is {after.dtype}{after.shape}"
+            )
+
+
+def _check_algebra(name: str, dim: Dimension, xi: Any, dtype: jnp.dtype, what: str) -> None:
+    if isinstance(dim, tuple):
+        if not isinstance(xi, tuple) or len(xi) != len(dim):
+            raise TypeError(f"{name}: {what} must return a tuple of {len(dim)} algebra elements, got {xi}")
+        for i, (part, part_dim) in enumerate(zip(xi, dim)):
+            _check_algebra(name, part_dim, part, dtype, f"{what}[{i}]")
+        return
+    if not hasattr(xi, "shape"):
+        raise TypeError(f"{name}: {what} must return one array (..., {dim}), got {xi}")
+    if not xi.shape or xi.shape[-1] != dim:
+        raise ValueError(f"{name}: {what} must return an array (..., {dim}), got shape {xi.shape}")
+    if xi.dtype != dtype and not getattr(xi, "weak_type", False):
+        raise TypeError(f"{name}: {what} returns {xi.dtype}, the state is {dtype}")

@@ -1,0 +1,104 @@
+"""Fixed-step integration of a field on a homogeneous space: one `lax.scan`, whatever the method."""
+
+import operator
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.groups.homogeneous_space import HomogeneousSpace
+from lgjax.integrators.field import Field, state_dtype, strong
+
+Array = jax.Array
+Point = Any
+
+
+class Method(Protocol):
+    """What `integrate` calls.  `init` checks the inputs and makes what the method carries from step to step."""
+
+    def init(self, space: HomogeneousSpace, field: Field, t: Array, y: Point) -> Any: ...
+
+    def step(
+        self, space: HomogeneousSpace, field: Field, t: Array, y: Point, h: Array, carry: Any
+    ) -> tuple[Point, Any]: ...
+
+
+class Solution(NamedTuple):
+    """Times (n,) and states, every leaf of ys with a leading time axis of the same length n."""
+
+    ts: Array
+    ys: Any
+
+
+def _static_integer(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except (TypeError, jax.errors.JAXTypeError) as error:
+        raise TypeError(f"{name} must be a Python integer, it fixes the size of the loop; got {value!r}") from error
+    if isinstance(value, bool) or number <= 0:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    return number
+
+
+def _time(name: str, value: Any, dtype: jnp.dtype) -> Array:
+    time = jnp.asarray(value, dtype)
+    if time.shape != ():
+        raise ValueError(f"{name} must be a scalar, got shape {time.shape}; vmap integrate over several times")
+    return time
+
+
+def integrate(
+    space: HomogeneousSpace,
+    field: Field,
+    y0: Point,
+    t0: Any,
+    t1: Any,
+    steps: int,
+    method: Method,
+    save_every: int | None = 1,
+) -> Solution:
+    """Integrate y' = field(t, y) on a space from t0 to t1 in `steps` equal steps.
+
+    field(t, y) returns an algebra element in the form that ``space.dim`` says (for a left translation the spatial, for
+    a right translation the body velocity), in the dtype of the state.  t0 and t1 may be traced and are taken in the
+    dtype of the state; t1 < t0 integrates backwards.  `steps`, `method` and `save_every` are static.
+
+    Returns the states at t0 and after every `save_every` steps, so steps / save_every + 1 of them; `save_every` must
+    divide `steps`.  With save_every=None only the final state is kept, still with a leading axis, of length 1.
+
+    Transforms with jit, vmap, and grad in both modes.  Called outside `jit` it compiles at every call, like any
+    `lax.scan`; inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError, naming the
+    offending thing, for states, fields, steps and times that do not fit.
+    """
+    steps = _static_integer("steps", steps)
+    chunk = steps if save_every is None else _static_integer("save_every", save_every)
+    if steps % chunk:
+        raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
+    y0 = strong(y0)
+    dtype = state_dtype(y0)
+    start, end = _time("t0", t0, dtype), _time("t1", t1, dtype)
+    h = (end - start) / steps
+
+    def time(i: Array) -> Array:
+        # Not a running sum, which would lose a digit every ten steps in float32.
+        return start + h * i.astype(dtype)
+
+    def one_step(state: Any, i: Array) -> Any:
+        y, carry = state
+        return method.step(space, field, time(i), y, h, carry), None
+
+    def one_chunk(state: Any, first: Array) -> Any:
+        if chunk == 1:
+            state, _ = one_step(state, first)
+        else:
+            state, _ = jax.lax.scan(one_step, state, first + jnp.arange(chunk, dtype=jnp.int32))
+        return state, None if save_every is None else state[0]
+
+    state = (y0, strong(method.init(space, field, start, y0)))
+    firsts = jnp.arange(0, steps, chunk, dtype=jnp.int32)
+    if save_every is None:
+        state, _ = one_chunk(state, firsts[0])
+        return Solution(time(jnp.full((1,), steps, jnp.int32)), jax.tree.map(lambda x: x[None], state[0]))
+    _, saved = jax.lax.scan(one_chunk, state, firsts)
+    ys = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), y0, saved)
+    return Solution(time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32)), ys)
