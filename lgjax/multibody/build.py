@@ -165,7 +165,9 @@ def _merge(ordered: list[Body]):
         else:
             to_joint = _joint_frame(body, kind)
             link = (to_joint[0].T, -to_joint[0].T @ to_joint[1])
-            moving.append(_Moving(body, kind, carrier, _compose(here, to_joint), link))
+            # the coordinates of a free joint are its world pose, wherever the description puts the body
+            placement = (np.eye(3), np.zeros(3)) if kind is FREE else _compose(here, to_joint)
+            moving.append(_Moving(body, kind, carrier, placement, link))
             carrier, here = len(moving) - 1, link
             place[body.name] = (carrier, here)
         _add_inertia(body, moving[carrier] if carrier >= 0 else None, here)

@@ -284,10 +284,10 @@ class Walk:
         return jax.tree.map(join, *values)
 
     def to_velocities(self, values: list) -> jax.Array:
-        """The inverse of `velocities`."""
+        """The inverse of `velocities`, with any trailing axes: (nv, ...)."""
         order = np.argsort(np.concatenate([np.ravel(self._velocity_index(group)) for group in self.groups]))
         rows = [self.executor.lower(b, _shape(g)) for b, g in zip(values, self.groups, strict=True)]
-        return jnp.concatenate([r.reshape(-1) for r in rows])[order]
+        return jnp.concatenate([r.reshape(-1, *r.shape[3:]) for r in rows])[order]
 
     def _velocity_index(self, group: Group) -> np.ndarray:
         return np.asarray(self.tree.v_start)[np.asarray(group.bodies)][..., None] + np.arange(group.kind.nv)

@@ -1,0 +1,79 @@
+"""Batched, differentiable rigid-body dynamics on Lie groups in pure JAX."""
+
+from lgjax.dynamics.energy import center_of_mass, kinetic_energy, momentum, potential_energy
+from lgjax.dynamics.forward import forward_dynamics
+from lgjax.dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics
+from lgjax.dynamics.kinematics import body_twists, forward_kinematics, frame_pose, jacobian
+from lgjax.dynamics.mass_matrix import coriolis_matrix, mass_matrix
+from lgjax.groups import (
+    S3,
+    SE3,
+    SO3,
+    HomogeneousSpace,
+    LieGroup,
+    Pose,
+    R3xSO3,
+    Rn,
+    left_translation,
+    product,
+    product_space,
+    r3_so3,
+    right_translation,
+    s3,
+    se3,
+    so3,
+    vector_space,
+)
+from lgjax.multibody.build import Body, Joint, build
+from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.model import Model
+from lgjax.multibody.state import Configuration, configuration, difference, neutral, random_configuration, retract
+from lgjax.multibody.tree import Tree
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "S3",
+    "SE3",
+    "SO3",
+    "Body",
+    "Configuration",
+    "HomogeneousSpace",
+    "Inertia",
+    "Joint",
+    "LieGroup",
+    "Model",
+    "Pose",
+    "R3xSO3",
+    "Rn",
+    "Tree",
+    "bias_forces",
+    "body_twists",
+    "build",
+    "center_of_mass",
+    "configuration",
+    "coriolis_matrix",
+    "difference",
+    "forward_dynamics",
+    "forward_kinematics",
+    "frame_pose",
+    "gravity_forces",
+    "inverse_dynamics",
+    "jacobian",
+    "kinetic_energy",
+    "left_translation",
+    "mass_matrix",
+    "momentum",
+    "neutral",
+    "potential_energy",
+    "product",
+    "product_space",
+    "r3_so3",
+    "random_configuration",
+    "retract",
+    "right_translation",
+    "s3",
+    "se3",
+    "so3",
+    "vector_space",
+]

@@ -1,0 +1,51 @@
+"""Energies, momentum and centre of mass."""
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.dynamics.kinematics import world_kinematics
+from lgjax.dynamics.mass_matrix import world_inertia
+from lgjax.groups import small_matrix as sm
+from lgjax.multibody.model import Model
+from lgjax.multibody.state import Configuration
+
+
+def kinetic_energy(model: Model, q: Configuration, v) -> jax.Array:
+    """Kinetic energy (), J, that of the armature included: v . M v / 2."""
+    world = world_kinematics(model, q, v)
+    momenta = _momenta(model, world)
+    return (jnp.sum(sm.dot(world.twists, momenta)) + sm.dot(model.armature * v, v)) / 2
+
+
+def potential_energy(model: Model, q: Configuration) -> jax.Array:
+    """Potential energy () of gravity, J, zero at the world origin."""
+    world = world_kinematics(model, q)
+    moment, mass = _first_moment(model, world)
+    return -(sm.dot(model.gravity, moment) + mass * sm.dot(model.gravity, world.origin))
+
+
+def momentum(model: Model, q: Configuration, v) -> jax.Array:
+    """Total momentum (6,) in world axes: [angular about the world origin, linear], kg m^2/s and kg m/s."""
+    world = world_kinematics(model, q, v)
+    total = jnp.sum(_momenta(model, world), 0)
+    return jnp.concatenate([total[:3] + sm.cross(world.origin, total[3:]), total[3:]])
+
+
+def center_of_mass(model: Model, q: Configuration) -> jax.Array:
+    """Centre of mass (3,) of the whole mechanism in the world, metres."""
+    world = world_kinematics(model, q)
+    moment, mass = _first_moment(model, world)
+    return moment / mass + world.origin
+
+
+def _momenta(model: Model, world):
+    """Momentum (nbodies, 6) of each body in world axes about the kinematics' origin."""
+    inertia = world_inertia(world.poses, model.inertias)
+    return jnp.concatenate(inertia.momentum(world.twists[:, :3], world.twists[:, 3:]), -1)
+
+
+def _first_moment(model: Model, world):
+    """Total first moment (3,) about the kinematics' origin, and total mass ()."""
+    R, p = world.poses
+    moments = sm.matvec(R, model.inertias.moment) + model.inertias.mass[:, None] * p
+    return jnp.sum(moments, 0), jnp.sum(model.inertias.mass)

@@ -1,0 +1,122 @@
+"""Where the bodies are and how they move."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.dynamics.recursion import BodyData, Motion, body_data
+from lgjax.groups import se3
+from lgjax.groups import small_matrix as sm
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.joints.kind import place
+from lgjax.multibody.model import Model
+from lgjax.multibody.state import Configuration
+from lgjax.multibody.traversal import Execution, Walk
+from lgjax.multibody.tree import Tree
+
+WORLD = Pose(np.eye(3), np.zeros(3))
+
+
+def forward_kinematics(model: Model, q: Configuration, *, execution: Execution = "scalarised") -> Pose:
+    """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), metres."""
+    walk = Walk(model.tree, model.dtype, execution)
+    poses = walk.outward(_outward_pose, WORLD, walk.bodies((body_data(model), model.links)), walk.configurations(q))
+    return walk.to_bodies(poses)
+
+
+def _outward_pose(kind, parent, data, q):
+    body, link = data
+    here = compose(parent, Pose(*place(kind, body.placement, body.screw, q)))
+    return here, compose(here, link)
+
+
+def compose(a: Pose, b: Pose) -> Pose:
+    return Pose(sm.matmul(a.rotation, b.rotation), a.translation + sm.matvec(a.rotation, b.translation))
+
+
+def frame_pose(model: Model, q: Configuration, name: str) -> Pose:
+    """World pose of a named frame: a body, or a link on fixed joints. Raises ValueError for an unknown name."""
+    names = [frame for frame, _ in model.tree.frames]
+    poses = forward_kinematics(model, q)
+    if name in model.body_names:
+        index = model.body_names.index(name)
+        return jax.tree.map(lambda x: x[index], poses)
+    if name not in names:
+        raise ValueError(f"no frame {name!r} in {model.name!r}; frames: {', '.join([*model.body_names, *names])}")
+    index = names.index(name)
+    frame = jax.tree.map(lambda x: x[index], model.frames)
+    carrier = model.tree.frames[index][1]
+    if carrier < 0:
+        return frame
+    body, link = (jax.tree.map(lambda x: x[carrier], p) for p in (poses, model.links))
+    return se3.compose(body, se3.compose(se3.inverse(link), frame))
+
+
+class World(NamedTuple):
+    """Kinematics of one instant in world axes about one origin: the columns of every Jacobian.
+
+    poses: joint frames. S: (nv, 6) joint motions as spatial twists. twists: (nbodies, 6) spatial velocities, zero if
+    no velocity was given. origin: (3,) the point in the world about which they are taken.
+    """
+
+    poses: Pose
+    S: jax.Array
+    twists: jax.Array
+    origin: jax.Array
+
+
+def world_kinematics(model: Model, q: Configuration, v=None, execution: Execution = "scalarised") -> World:
+    """World-frame motions about the origin of the first free body, which keeps float32 accurate far from home."""
+    origin = q.frees.translation[0] if model.tree.nq["frees"] else jnp.zeros(3, model.dtype)
+    near = q._replace(frees=Pose(q.frees.rotation, q.frees.translation - origin))
+    walk = Walk(model.tree, model.dtype, execution)
+    out = walk.outward(
+        _outward_world,
+        (WORLD, Motion(np.zeros(3), np.zeros(3))),
+        walk.bodies(body_data(model)),
+        walk.configurations(near),
+        walk.velocities(0 * model.armature if v is None else v),
+    )
+    columns = walk.to_velocities([columns for _, columns, _ in out])
+    poses, twists = walk.to_bodies([(pose, twist) for pose, _, twist in out])
+    return World(poses, columns, twists, origin)
+
+
+def _outward_world(kind, parent, body: BodyData, q, qd):
+    """Pose of a body, its joint's motions (nv, 6) and its velocity, all in world axes about the origin."""
+    parent_pose, parent_twist = parent
+    here = compose(parent_pose, Pose(*place(kind, body.placement, body.screw, q)))
+    S_w, S_v = kind.subspace(q, body.screw)
+    w = sm.matmul(here.rotation, S_w)
+    v = sm.matmul(here.rotation, S_v) + sm.matmul(sm.hat(here.translation), w)
+    twist = Motion(parent_twist.w + sm.matvec(w, qd), parent_twist.v + sm.matvec(v, qd))
+    return (here, twist), (here, jnp.concatenate([w, v]).T, jnp.concatenate([*twist]))
+
+
+def ancestor_mask(tree: Tree) -> np.ndarray:
+    """(nbodies, nbodies) bool, [i, j] true iff body j is body i or one of its ancestors."""
+    mask = np.zeros((tree.nbodies, tree.nbodies), bool)
+    for body, path in enumerate(tree.ancestors):
+        mask[body, list(path)] = True
+    return mask
+
+
+def jacobian(model: Model, q: Configuration, body: str | int) -> jax.Array:
+    """Body Jacobian (6, nv): [w, v] of a body in its own frame, at its origin, is J v. body: name or index."""
+    index = model.tree.body(body)
+    world = world_kinematics(model, q)
+    pose = jax.tree.map(lambda x: x[index], world.poses)
+    link = jax.tree.map(lambda x: x[index], model.links)
+    at_body = compose(pose, link)
+    moves = ancestor_mask(model.tree)[index][np.asarray(model.tree.v_body)]
+    columns = se3.Ad(se3.inverse(at_body), world.S)
+    return jnp.where(moves[:, None], columns, 0).T
+
+
+def body_twists(model: Model, q: Configuration, v) -> jax.Array:
+    """Velocities (nbodies, 6) of the bodies, [w, v] in each body frame, at its origin."""
+    world = world_kinematics(model, q, v)
+    at_body = se3.compose(world.poses, model.links)
+    return se3.Ad(se3.inverse(at_body), world.twists)
