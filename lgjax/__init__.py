@@ -24,7 +24,9 @@ from lgjax.groups import (
     so3,
     vector_space,
 )
+from lgjax.multibody import models
 from lgjax.multibody.build import Body, Joint, build
+from lgjax.multibody.importers import load_mjcf, load_urdf
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, configuration, difference, neutral, random_configuration, retract
@@ -62,7 +64,10 @@ __all__ = [
     "jacobian",
     "kinetic_energy",
     "left_translation",
+    "load_mjcf",
+    "load_urdf",
     "mass_matrix",
+    "models",
     "momentum",
     "neutral",
     "potential_energy",

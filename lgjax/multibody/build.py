@@ -252,7 +252,8 @@ def _check_inertia(body: _Moving, moving: list[_Moving], check: str) -> None:
         c = body.moment / m
     about_com = body.second - m * (c @ c * np.eye(3) - np.outer(c, c))
     principal = np.linalg.eigvalsh(about_com)
-    slack = 1e-6 * max(abs(principal[2]), 1e-300)
+    # Moments that vanish about the centre of mass leave round-off of those about the origin.
+    slack = max(1e-6 * abs(principal[2]), 1e-12 * float(np.trace(body.second)), 1e-300)
     problem = None
     if principal[0] < -slack:
         problem = "is not positive semi-definite"

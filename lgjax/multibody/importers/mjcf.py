@@ -1,0 +1,311 @@
+"""MJCF, through MuJoCo's own MjSpec: defaults, includes, angles, frames and inertias of geoms are resolved by the
+compiler that defines the format. What remains here is to leave out what needs files and what is not smooth dynamics,
+and to refuse what would change the motion if it were left out."""
+
+import math
+import os
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from lgjax.multibody.build import Body, Joint, build
+from lgjax.multibody.importers.source import Source, read, require
+from lgjax.multibody.model import Model
+
+# What smooth dynamics has no use for, in an order in which nothing refers to what is already deleted.
+IGNORED = (
+    "keys",
+    "sensors",
+    "actuators",
+    "tendons",
+    "equalities",
+    "pairs",
+    "tuples",
+    "skins",
+    "cameras",
+    "lights",
+    "sites",
+)
+
+
+def load_mjcf(path_or_text: str | os.PathLike, check_inertia: Literal["error", "warn"] = "error") -> Model:
+    """A Model from an MJCF file, or from its text (a string that starts with '<').
+
+    Body frames are those of the file and children are in file order. Hinge, slide and free joints, one per body; a
+    body without joint is merged into its parent. Free bodies have their pose in the configuration, so their position
+    in the file plays no part; at joint coordinate 0 a body with `ref` is where MuJoCo puts it for qpos = 0. Gravity,
+    armature, damping, frictionloss and ranges are read. Unnamed bodies and joints are called body_<number> and
+    <body>_joint.
+
+    Actuators, sensors, contacts and their geoms, cameras, lights, sites, keyframes and tendons without effect are not
+    part of smooth dynamics and are ignored. Mesh files are opened only where a body has no <inertial> and so needs
+    the shape. With check_inertia="warn" an <inertial> that breaks the triangle inequality, which MuJoCo refuses, is
+    taken as it stands.
+
+    Raises ImportError without the extra `mjcf`; ValueError in one line, naming file and element, for a file that cannot
+    be read, what MuJoCo's compiler refuses, ball joints, several joints in one body, springs, active equality
+    constraints, tendons with stiffness, damping, friction, armature or limits, flexible bodies, plugins, fluid forces,
+    gravity compensation, nonlinear damping, armature of free joints, and for what `build` refuses.
+    """
+    mujoco = require("mujoco", "mjcf", "load_mjcf")
+    source = read(path_or_text, "MJCF")
+    _check_xml(source)
+    try:
+        if source.path is None:
+            spec = mujoco.MjSpec.from_string(source.content.decode())
+        else:
+            spec = mujoco.MjSpec.from_file(str(source.path))
+        _check_supported(mujoco, spec)
+        given = _taken_inertias(mujoco, spec) if check_inertia == "warn" else {}
+        _prune(mujoco, spec)
+        compiled = spec.compile()
+        _check_compiled(mujoco, compiled)
+        bodies = _bodies(mujoco, compiled, {body.id: inertia for body, inertia in given.items()})
+        gravity = np.zeros(3) if _disabled(mujoco, compiled, "GRAVITY") else compiled.opt.gravity
+        return build(bodies, spec.modelname, gravity, check_inertia)
+    except ValueError as error:
+        # MuJoCo's messages have several lines.
+        message = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
+        raise ValueError(f"{source.label}: {message}") from error
+
+
+def _check_xml(source: Source) -> None:
+    """Well formed, an MJCF, and free of NaN, which MuJoCo lets pass with a message on the terminal."""
+    try:
+        root = ElementTree.fromstring(source.content)
+    except ElementTree.ParseError as error:
+        raise ValueError(f"{source.label}: not well-formed XML: {error}") from error
+    if root.tag != "mujoco":
+        raise ValueError(f"{source.label}: no <mujoco>: the root element is <{root.tag}>")
+    for element in root.iter():
+        for attribute, text in element.attrib.items():
+            if not attribute.endswith(("name", "class")) and not _finite(text):
+                name = f" name={element.get('name')!r}" if element.get("name") else ""
+                raise ValueError(f"{source.label}: <{element.tag}{name} {attribute}={text!r}> is not finite")
+
+
+def _finite(text: str) -> bool:
+    """False for a list of numbers of which one is NaN or infinite; True for anything else."""
+    try:
+        return all(math.isfinite(float(token)) for token in text.split())
+    except ValueError:
+        return True
+
+
+def _called(element) -> str:
+    return repr(element.name) if element.name else f"in {element.info}"
+
+
+def _check_supported(mujoco: Any, spec: Any) -> None:
+    """Refuse what acts on the motion and is neither a body nor a joint."""
+    for flex in spec.flexes:
+        raise ValueError(f"flex {_called(flex)}: flexible bodies are not supported")
+    for plugin in spec.plugins:
+        raise ValueError(f"plugin {_called(plugin)}: plugins are not supported")
+    for equality in spec.equalities:
+        if equality.active and not _disabled(mujoco, spec.option, "EQUALITY", "CONSTRAINT"):
+            kind = equality.type.name.removeprefix("mjEQ_").lower()
+            raise ValueError(f"equality {_called(equality)}: {kind} constraints are not supported")
+    for tendon in spec.tendons:
+        for attribute in ("stiffness", "damping", "frictionloss", "armature"):
+            if np.any(getattr(tendon, attribute, 0)):
+                raise ValueError(f"tendon {_called(tendon)}: {attribute} is not supported")
+        limited = mujoco.mjtLimited.mjLIMITED_TRUE, mujoco.mjtLimited.mjLIMITED_AUTO
+        if tendon.limited == limited[0] or (tendon.limited == limited[1] and np.any(tendon.range)):
+            raise ValueError(f"tendon {_called(tendon)}: limits are not supported")
+    for actuator in spec.actuators:
+        for attribute in ("damping", "armature"):
+            if np.any(getattr(actuator, attribute, 0)):
+                raise ValueError(f"actuator {_called(actuator)}: {attribute} of an actuator is not supported")
+
+
+def _disabled(mujoco: Any, compiled_or_option: Any, *names: str) -> bool:
+    """Whether one of the flags (which differ between MuJoCo's versions) is disabled in the file."""
+    option = getattr(compiled_or_option, "opt", compiled_or_option)
+    bits = [getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}", None) for name in names]
+    return any(option.disableflags & bit.value for bit in bits if bit is not None)
+
+
+def _prune(mujoco: Any, spec: Any) -> None:
+    """Delete what plays no part in smooth dynamics, and keep the compiler from moving or fusing bodies."""
+    spec.compiler.fusestatic = False
+    spec.compiler.alignfree = False
+    for joint in spec.joints:
+        joint.align = mujoco.mjtAlignFree.mjALIGNFREE_FALSE
+    for collection in IGNORED:
+        for element in list(getattr(spec, collection)):
+            spec.delete(element)
+    _prune_geoms(mujoco, spec)
+    shapes = {geom.meshname for geom in spec.geoms}
+    for mesh in list(spec.meshes):
+        # A mesh without a name is called after its file.
+        if (mesh.name or Path(mesh.file).stem) not in shapes:
+            spec.delete(mesh)
+    for collection in ("hfields", "materials", "textures"):
+        for element in list(getattr(spec, collection)):
+            spec.delete(element)
+
+
+def _prune_geoms(mujoco: Any, spec: Any) -> None:
+    """Keep the geoms that a mass is computed from, and check that the meshes among them can be read."""
+    from_geoms = spec.compiler.inertiafromgeom
+    always = from_geoms == mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_TRUE
+    never = from_geoms == mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_FALSE
+    low, high = spec.compiler.inertiagrouprange
+    files = {mesh.name or Path(mesh.file).stem: mesh.file for mesh in spec.meshes}
+    for body in spec.bodies:
+        # The mass of a fixed body matters only where the file sets the total.
+        weighed = _moves(body) or (body.name != "world" and spec.compiler.settotalmass > 0)
+        needed = weighed and (always or not (never or body.explicitinertial))
+        for geom in list(body.geoms):
+            weightless = geom.mass == 0 or (math.isnan(geom.mass) and geom.density == 0)
+            if not needed or weightless or not low <= geom.group <= high:
+                spec.delete(geom)
+                continue
+            geom.material = ""
+            file = files.get(geom.meshname)
+            if file and not _mesh_path(spec, file).is_file():
+                raise ValueError(
+                    f"body {_called(body)} has no <inertial> and needs the mesh {geom.meshname!r}, "
+                    f"whose file {str(_mesh_path(spec, file))!r} does not exist"
+                )
+
+
+def _moves(body: Any) -> bool:
+    while body is not None and body.name != "world":
+        if body.joints:
+            return True
+        body = body.parent
+    return False
+
+
+def _mesh_path(spec: Any, file: str) -> Path:
+    folder = Path(spec.modelfiledir) / spec.meshdir
+    return folder / (Path(file.replace("\\", "/")).name if spec.strippath else file)
+
+
+def _taken_inertias(mujoco: Any, spec: Any) -> dict[Any, tuple[bool, np.ndarray]]:
+    """The explicit inertias by body, replaced in the spec by ones that MuJoCo accepts.
+
+    The value is (True, full matrix in the body frame) or (False, diagonal in the inertial frame).
+    """
+    always = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_TRUE
+    if spec.compiler.inertiafromgeom == always or spec.compiler.balanceinertia:
+        return {}
+    taken = {}
+    for body in spec.bodies:
+        if not body.explicitinertial or not _moves(body):
+            continue
+        full = np.array(body.fullinertia)
+        if np.isnan(full[0]):
+            taken[body] = False, np.array(body.inertia)
+        else:
+            xx, yy, zz, xy, xz, yz = full
+            taken[body] = True, np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+            body.fullinertia = [math.nan, 0, 0, 0, 0, 0]
+        body.inertia = [max(body.mass, 1e-3)] * 3
+    return taken
+
+
+def _check_compiled(mujoco: Any, m: Any) -> None:
+    for body in range(1, m.nbody):
+        name = _body_name(mujoco, m, body)
+        if m.body_jntnum[body] > 1:
+            raise ValueError(f"body {name!r} has {m.body_jntnum[body]} joints; one joint per body is supported")
+        if m.body_gravcomp[body]:
+            raise ValueError(f"body {name!r}: gravity compensation is not supported")
+    for joint in range(m.njnt):
+        name, kind = _joint_name(mujoco, m, joint), mujoco.mjtJoint(m.jnt_type[joint])
+        where = f"joint {name!r} of body {_body_name(mujoco, m, m.jnt_bodyid[joint])!r}"
+        dof = m.jnt_dofadr[joint]
+        if kind == mujoco.mjtJoint.mjJNT_BALL:
+            raise ValueError(f"{where}: ball joints are not supported")
+        springs = m.jnt_stiffness[joint] or np.any(getattr(m, "jnt_stiffnesspoly", np.zeros(m.njnt))[joint])
+        if springs and not _disabled(mujoco, m, "SPRING", "PASSIVE"):
+            raise ValueError(f"{where}: springs (stiffness) are not supported")
+        if np.any(getattr(m, "dof_dampingpoly", np.zeros(m.nv))[dof]):
+            raise ValueError(f"{where}: nonlinear damping is not supported")
+        if kind == mujoco.mjtJoint.mjJNT_FREE and m.dof_armature[dof]:
+            raise ValueError(f"{where}: armature of a free joint is not supported")
+    if m.opt.density or m.opt.viscosity:
+        raise ValueError("<option density, viscosity>: fluid forces are not supported")
+
+
+def _body_name(mujoco: Any, m: Any, body: int) -> str:
+    return _name(mujoco, m, mujoco.mjtObj.mjOBJ_BODY, body, f"body_{body}")
+
+
+def _joint_name(mujoco: Any, m: Any, joint: int) -> str:
+    made_up = f"{_body_name(mujoco, m, m.jnt_bodyid[joint])}_joint"
+    return _name(mujoco, m, mujoco.mjtObj.mjOBJ_JOINT, joint, made_up)
+
+
+def _name(mujoco: Any, m: Any, kind: Any, index: int, made_up: str) -> str:
+    """The name in the file, or the one made up, made different from those in the file."""
+    name = mujoco.mj_id2name(m, kind, index)
+    if name:
+        return name
+    while mujoco.mj_name2id(m, kind, made_up) >= 0:
+        made_up += "_"
+    return made_up
+
+
+def _bodies(mujoco: Any, m: Any, given: dict[int, tuple[bool, np.ndarray]]) -> list[Body]:
+    bodies = []
+    for i in range(1, m.nbody):
+        parent = _body_name(mujoco, m, m.body_parentid[i]) if m.body_parentid[i] else None
+        rotation, position, name = _rotation(mujoco, m.body_quat[i]), m.body_pos[i].copy(), _body_name(mujoco, m, i)
+        if m.body_jntnum[i]:
+            joint, rotation, position = _joint(mujoco, m, m.body_jntadr[i], rotation, position)
+        else:
+            joint = Joint(_name(mujoco, m, mujoco.mjtObj.mjOBJ_JOINT, -1, f"{name}_fixed"), "fixed")
+        axes = _rotation(mujoco, m.body_iquat[i])
+        full, inertia = given.get(i, (False, m.body_inertia[i]))
+        inertia = inertia if full else axes @ np.diag(inertia) @ axes.T
+        bodies.append(
+            Body(
+                name,
+                parent,
+                joint,
+                rotation,
+                position,
+                m.body_mass[i],
+                m.body_ipos[i].copy(),
+                (inertia + inertia.T) / 2,
+            )
+        )
+    return bodies
+
+
+def _joint(mujoco: Any, m: Any, j: int, rotation, position) -> tuple[Joint, np.ndarray, np.ndarray]:
+    """The joint, and the pose in the parent of the body that it moves at joint coordinate 0."""
+    dof, name = m.jnt_dofadr[j], _joint_name(mujoco, m, j)
+    passive: dict[str, Any] = {"friction": m.dof_frictionloss[dof], "armature": m.dof_armature[dof]}
+    if not _disabled(mujoco, m, "DAMPER", "PASSIVE"):
+        passive["damping"] = m.dof_damping[dof]
+    if m.jnt_actfrclimited[j]:
+        passive["effort"] = np.max(np.abs(m.jnt_actfrcrange[j]))
+    if m.jnt_limited[j]:
+        passive["lower"], passive["upper"] = m.jnt_range[j]
+    passive = {key: float(value) for key, value in passive.items()}
+    kind, axis, origin = mujoco.mjtJoint(m.jnt_type[j]), m.jnt_axis[j], m.jnt_pos[j]
+    if kind == mujoco.mjtJoint.mjJNT_FREE:
+        return Joint(name, "free", **passive), np.eye(3), np.zeros(3)
+    # The file shows the body at coordinate ref; go back along the joint to coordinate 0.
+    ref = m.qpos0[m.jnt_qposadr[j]]
+    if kind == mujoco.mjtJoint.mjJNT_SLIDE:
+        joint = Joint(name, "prismatic", tuple(axis), **passive)
+        return joint, rotation, position - rotation @ axis * ref
+    back = np.zeros(4)
+    mujoco.mju_axisAngle2Quat(back, axis, -ref)
+    back = _rotation(mujoco, back)
+    joint = Joint(name, "revolute", tuple(axis), tuple(origin), **passive)
+    return joint, rotation @ back, position + rotation @ (origin - back @ origin)
+
+
+def _rotation(mujoco: Any, quaternion) -> np.ndarray:
+    matrix = np.zeros(9)
+    mujoco.mju_quat2Mat(matrix, quaternion)
+    return matrix.reshape(3, 3)

@@ -1,0 +1,45 @@
+"""What the importers share: where a description comes from, what it is called in errors, and absent parsers."""
+
+import importlib
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+
+class Source(NamedTuple):
+    """A description and where it came from: label names it in errors, path is None for text."""
+
+    content: bytes
+    label: str
+    path: Path | None
+
+
+def read(path_or_text: str | os.PathLike, what: str) -> Source:
+    """The content of a file, or the text itself where `path_or_text` is a string that starts with '<'.
+
+    Raises ValueError in one line for a file that cannot be read and for an empty one.
+    """
+    if isinstance(path_or_text, str) and path_or_text.lstrip("\ufeff \t\r\n").startswith("<"):
+        return Source(path_or_text.lstrip("\ufeff \t\r\n").encode(), f"{what} text", None)
+    if not isinstance(path_or_text, str | os.PathLike):
+        raise TypeError(f"{what}: expected a path or text, not {type(path_or_text).__name__}")
+    path = Path(path_or_text)
+    # A text that is not XML is taken for a path; its first line is enough to recognise it by.
+    label = str(path).strip().split("\n")[0][:200]
+    try:
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ValueError(f"cannot read {what} {label!r}: {reason}") from error
+    if not content.strip():
+        raise ValueError(f"{label}: the file is empty")
+    return Source(content, label, path)
+
+
+def require(module: str, extra: str, function: str) -> ModuleType:
+    """The imported module, or an ImportError in one line that names the extra which brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{function} needs the package {module}: pip install 'lgjax[{extra}]'") from error

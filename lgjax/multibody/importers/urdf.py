@@ -1,0 +1,241 @@
+"""URDF, through yourdfpy.
+
+yourdfpy reads what it can and fills in the rest (a missing moment of inertia is 1 kg m^2, unknown joint types pass).
+So the elements that matter for the motion are checked first, and it is given those alone: no geometry, no meshes.
+"""
+
+import copy
+import io
+import math
+import os
+import re
+from typing import Any, Literal
+
+import numpy as np
+
+from lgjax.multibody.build import Body, Joint, build
+from lgjax.multibody.importers.source import Source, read, require
+from lgjax.multibody.model import Model
+
+KINDS = ("revolute", "continuous", "prismatic", "fixed")
+# How many numbers an attribute holds, by element.
+NUMBERS = {
+    "origin": {"xyz": 3, "rpy": 3},
+    "mass": {"value": 1},
+    "inertia": {"ixx": 1, "ixy": 1, "ixz": 1, "iyy": 1, "iyz": 1, "izz": 1},
+    "axis": {"xyz": 3},
+    "limit": {"lower": 1, "upper": 1, "effort": 1, "velocity": 1},
+    "dynamics": {"damping": 1, "friction": 1},
+    "mimic": {"multiplier": 1, "offset": 1},
+}
+REQUIRED = {"mass": ("value",), "inertia": ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), "axis": ("xyz",)}
+
+
+def load_urdf(
+    path_or_text: str | os.PathLike,
+    floating_base: bool = True,
+    mimic: Literal["error", "independent"] = "error",
+    check_inertia: Literal["error", "warn"] = "error",
+) -> Model:
+    """A Model from a URDF file, or from its text (a string that starts with '<').
+
+    Body frames are the link frames; children are in the order of the joints in the file; links on fixed joints are
+    merged into the body that carries them. floating_base: the root link has a free joint, or is fixed to the world.
+    mimic: joints that follow others are an error, or with "independent" joints of their own. Limits, damping and
+    friction are read. Visual and collision geometry, transmissions and tags of other tools are not part of the
+    dynamics and are ignored, and no mesh is opened. A revolute or prismatic joint must have a <limit>, where lower
+    and upper are 0 if absent, as the format says; an absent effort or velocity is no limit.
+
+    Raises ImportError without the extra `urdf`; ValueError in one line, naming file, element and value, for a file that
+    cannot be read or is not a URDF, floating and planar joints, unknown types, missing or malformed numbers, links and
+    joints that do not form one tree, and for what `build` refuses.
+    """
+    if mimic not in ("error", "independent"):
+        raise ValueError(f"mimic is 'error' or 'independent', not {mimic!r}")
+    yourdfpy = require("yourdfpy", "urdf", "load_urdf")
+    source = read(path_or_text, "URDF")
+    root = _parse(source)
+    try:
+        essentials = _essentials(root, mimic)
+        robot = yourdfpy.URDF.load(
+            io.BytesIO(_etree().tostring(essentials)), build_scene_graph=False, load_meshes=False
+        ).robot
+        return build(_bodies(robot, floating_base), robot.name, check_inertia=check_inertia)
+    except ValueError as error:
+        raise ValueError(f"{source.label}: {error}") from error
+
+
+def _etree() -> Any:
+    return require("lxml.etree", "urdf", "load_urdf")
+
+
+def _parse(source: Source):
+    """The root element <robot>. A prefix that no namespace declares is common in old files and harmless."""
+    etree = _etree()
+    parser = etree.XMLParser(recover=True, resolve_entities=False, no_network=True, remove_comments=True)
+    root = etree.fromstring(source.content, parser)
+    errors = [error for error in parser.error_log if error.domain != etree.ErrorDomains.NAMESPACE]
+    if root is None or errors:
+        where = f", line {errors[0].line}: {errors[0].message.strip()}" if errors else ""
+        raise ValueError(f"{source.label}: not well-formed XML{where}")
+    if root.tag != "robot":
+        raise ValueError(f"{source.label}: no <robot>: the root element is <{root.tag}>")
+    xacro = next((e for e in root.iter() if re.match(r"(xacro:|\{http[^}]*/xacro\})", str(e.tag))), None)
+    if xacro is not None:
+        raise ValueError(f"{source.label}: line {xacro.sourceline} is a xacro macro: expand the file with xacro first")
+    return root
+
+
+def _essentials(root, mimic: str):
+    """A <robot> with the checked elements that matter for the motion, and nothing else."""
+    robot = _etree().Element("robot", name=_attribute(root, "name", "<robot>"))
+    links = root.findall("link")
+    if not links:
+        raise ValueError(f"robot {robot.get('name')!r} has no <link>")
+    for link in links:
+        where = f"link {_attribute(link, 'name', '<link>')!r}"
+        kept = _keep(robot, link, ("name",))
+        inertial = _only(link, "inertial", where)
+        if inertial is not None:
+            _copy_checked(_keep(kept, inertial), inertial, ("origin", "mass", "inertia"), where, ("mass", "inertia"))
+    for joint in root.findall("joint"):
+        _essential_joint(robot, joint)
+    followers = [joint.get("name") for joint in robot.findall("joint") if joint.find("mimic") is not None]
+    if followers and mimic == "error":
+        raise ValueError(
+            f"mimic joints are not supported: {', '.join(map(repr, followers))} (mimic='independent' frees them)"
+        )
+    _check_tree(robot)
+    return robot
+
+
+def _essential_joint(robot, joint) -> None:
+    name = _attribute(joint, "name", "<joint>")
+    where, kind = f"joint {name!r}", joint.get("type")
+    if kind in ("floating", "planar"):
+        raise ValueError(f"{where}: joints of type {kind!r} are not supported")
+    if kind not in KINDS:
+        raise ValueError(f"{where}: unknown type {kind!r}; known: {', '.join(KINDS)}")
+    kept = _keep(robot, joint, ("name", "type"))
+    for side in ("parent", "child"):
+        element = _only(joint, side, where)
+        if element is None:
+            raise ValueError(f"{where} has no <{side}>")
+        _attribute(element, "link", f"{where}: <{side}>")
+        _keep(kept, element, ("link",))
+    needed = ("limit",) if kind in ("revolute", "prismatic") else ()
+    _copy_checked(kept, joint, ("origin", "axis", "limit", "dynamics", "mimic"), where, needed)
+
+
+def _keep(parent, element, attributes=()):
+    """A bare copy of `element` under `parent`, with the given attributes."""
+    return _etree().SubElement(parent, element.tag, {a: element.get(a) for a in attributes})
+
+
+def _only(element, tag: str, where: str):
+    found = element.findall(tag)
+    if len(found) > 1:
+        raise ValueError(f"{where} has {len(found)} <{tag}> elements")
+    return found[0] if found else None
+
+
+def _attribute(element, name: str, where: str) -> str:
+    value = element.get(name)
+    if not value:
+        raise ValueError(f"{where} in line {element.sourceline} has no attribute {name!r}")
+    return value
+
+
+def _copy_checked(target, element, tags, where: str, needed) -> None:
+    for tag in tags:
+        child = _only(element, tag, where)
+        if child is None:
+            if tag in needed:
+                raise ValueError(f"{where}: <{element.tag}> has no <{tag}>")
+            continue
+        for attribute in REQUIRED.get(tag, ()):
+            if child.get(attribute) is None:
+                raise ValueError(f"{where}: <{tag}> has no attribute {attribute!r}")
+        for attribute, count in NUMBERS[tag].items():
+            if child.get(attribute) is not None:
+                _check_numbers(child, attribute, count, where)
+        target.append(copy.deepcopy(child))
+
+
+def _check_numbers(element, attribute: str, count: int, where: str) -> None:
+    text = element.get(attribute)
+    finite = element.tag != "limit"  # an infinite limit is none
+    try:
+        values = [float(token) for token in text.split()]
+    except ValueError:
+        values = []
+    good = len(values) == count and "_" not in text and not any(math.isnan(x) for x in values)
+    if not good or (finite and not all(math.isfinite(x) for x in values)):
+        expected = "a number" if count == 1 else f"{count} numbers"
+        raise ValueError(f"{where}: <{element.tag} {attribute}={text!r}> is not {'finite ' * finite}{expected}")
+
+
+def _check_tree(robot) -> None:
+    """Every joint connects two links that exist, no link has two parents, one link is the root."""
+    links = [link.get("name") for link in robot.findall("link")]
+    twice = next((link for link in links if links.count(link) > 1), None)
+    if twice is not None:
+        raise ValueError(f"two links are named {twice!r}")
+    carried: dict[str, str] = {}
+    for joint in robot.findall("joint"):
+        name, child = joint.get("name"), joint.find("child").get("link")
+        for side in ("parent", "child"):
+            link = joint.find(side).get("link")
+            if link not in links:
+                raise ValueError(f"joint {name!r}: its {side} link {link!r} does not exist")
+        if child in carried:
+            raise ValueError(f"link {child!r} has two parents, by the joints {carried[child]!r} and {name!r}")
+        carried[child] = name
+    roots = [link for link in links if link not in carried]
+    if len(roots) > 1:
+        raise ValueError(f"the links form {len(roots)} trees, with roots {', '.join(map(repr, roots))}")
+
+
+def _bodies(robot, floating_base: bool) -> list[Body]:
+    """Bodies of a parsed robot, the root link first, the others in the order of their joints."""
+    by_child = {joint.child: joint for joint in robot.joints}
+    inertials = {link.name: link.inertial for link in robot.links}
+    root_joint = "root_joint"
+    while any(joint.name == root_joint for joint in robot.joints):
+        root_joint += "_"
+    bodies = [
+        _body(link.name, None, Joint(root_joint, "free" if floating_base else "fixed"), None, link.inertial)
+        for link in robot.links
+        if link.name not in by_child
+    ]
+    for joint in robot.joints:
+        bodies.append(_body(joint.child, joint.parent, _joint(joint), joint.origin, inertials[joint.child]))
+    return bodies
+
+
+def _joint(joint) -> Joint:
+    limits: dict[str, Any] = {}
+    if joint.limit is not None:
+        limits = {"effort": joint.limit.effort, "rate": joint.limit.velocity}
+        if joint.type != "continuous":
+            limits |= {"lower": joint.limit.lower or 0.0, "upper": joint.limit.upper or 0.0}
+            if limits["lower"] > limits["upper"]:
+                raise ValueError(
+                    f"joint {joint.name!r}: lower limit {limits['lower']} is above the upper limit {limits['upper']}"
+                )
+    if joint.dynamics is not None:
+        limits |= {"damping": joint.dynamics.damping, "friction": joint.dynamics.friction}
+    given: dict[str, Any] = {name: float(value) for name, value in limits.items() if value is not None}
+    axis = tuple(map(float, joint.axis)) if joint.type != "fixed" else (0.0, 0.0, 1.0)
+    return Joint(joint.name, joint.type, axis, **given)
+
+
+def _body(name: str, parent: str | None, joint: Joint, origin, inertial) -> Body:
+    """origin, and that of the inertial, are 4x4 matrices, or None for the identity."""
+    place = np.eye(4) if origin is None else origin
+    if inertial is None:
+        return Body(name, parent, joint, place[:3, :3], place[:3, 3])
+    frame = np.eye(4) if inertial.origin is None else inertial.origin
+    rotation, com = frame[:3, :3], frame[:3, 3]
+    inertia = rotation @ inertial.inertia @ rotation.T
+    return Body(name, parent, joint, place[:3, :3], place[:3, 3], inertial.mass, com, (inertia + inertia.T) / 2)
