@@ -24,6 +24,11 @@ def potential_energy(model: Model, q: Configuration) -> jax.Array:
     return -(sm.dot(model.gravity, moment) + mass * sm.dot(model.gravity, world.origin))
 
 
+def total_energy(model: Model, q: Configuration, v) -> jax.Array:
+    """Kinetic plus potential energy (), J."""
+    return kinetic_energy(model, q, v) + potential_energy(model, q)
+
+
 def momentum(model: Model, q: Configuration, v) -> jax.Array:
     """Total momentum (6,) in world axes: [angular about the world origin, linear], kg m^2/s and kg m/s."""
     world = world_kinematics(model, q, v)

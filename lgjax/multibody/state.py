@@ -1,12 +1,13 @@
 """Configuration of a mechanism and the group operations on it."""
 
+from functools import cache
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.groups import se3, so3
+from lgjax.groups import HomogeneousSpace, se3, so3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
@@ -142,14 +143,49 @@ def join_velocity(tree: Tree, frees, joints, balls) -> jax.Array:
 
 def retract(model: Model, q: Configuration, dv) -> Configuration:
     """q exp(dv): the configuration reached by the body-frame displacement dv (nv,), exactly on the manifold."""
-    frees, joints, balls = split_velocity(model.tree, dv)
+    return _move(model.tree, q, dv)
+
+
+def difference(model: Model, q0: Configuration, q1: Configuration) -> jax.Array:
+    """The dv (nv,) of least length with retract(model, q0, dv) = q1: log(q0^-1 q1)."""
+    return _log(model.tree, q0, q1)
+
+
+def _move(tree: Tree, q: Configuration, dv) -> Configuration:
+    frees, joints, balls = split_velocity(tree, dv)
     return Configuration(
         se3.compose(q.frees, se3.exp(frees)), q.joints + joints, so3.compose(q.balls, so3.exp(balls))
     )
 
 
-def difference(model: Model, q0: Configuration, q1: Configuration) -> jax.Array:
-    """The dv (nv,) of least length with retract(model, q0, dv) = q1: log(q0^-1 q1)."""
+def _log(tree: Tree, q0: Configuration, q1: Configuration) -> jax.Array:
     frees = se3.log(se3.compose(se3.inverse(q0.frees), q1.frees))
     balls = so3.log(so3.compose(so3.inverse(q0.balls), q1.balls))
-    return join_velocity(model.tree, frees, q1.joints - q0.joints, balls)
+    return join_velocity(tree, frees, q1.joints - q0.joints, balls)
+
+
+@cache
+def mechanical_space(tree: Tree) -> HomogeneousSpace:
+    """The states (q, v) of a mechanism, SE(3)^n_free x R^n x SO(3)^n_ball x R^nv.
+
+    The group acts by right translation, so a field returns (v, vdot): body velocities move the configuration.
+    """
+
+    def move(xi, y):
+        return _move(tree, y[0], xi[0]), y[1] + xi[1]
+
+    def dexpinv(sigma, xi):
+        frees, _, balls = split_velocity(tree, sigma[0])
+        xi_frees, xi_joints, xi_balls = split_velocity(tree, xi[0])
+        pulled = join_velocity(tree, se3.dexpinv(-frees, xi_frees), xi_joints, so3.dexpinv(-balls, xi_balls))
+        return pulled, xi[1]
+
+    def bracket(x, y):
+        (a_free, a, a_ball), (b_free, _, b_ball) = split_velocity(tree, x[0]), split_velocity(tree, y[0])
+        return join_velocity(tree, se3.ad(b_free, a_free), 0 * a, so3.ad(b_ball, a_ball)), 0 * x[1]
+
+    def distance(y0, y1):
+        gap = jnp.concatenate([_log(tree, y0[0], y1[0]), y1[1] - y0[1]])
+        return jnp.sqrt(jnp.sum(gap * gap))
+
+    return HomogeneousSpace(f"states of {tree.name}", (tree.nv, tree.nv), move, dexpinv, bracket, distance)

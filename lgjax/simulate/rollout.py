@@ -1,0 +1,71 @@
+"""Time stepping of one mechanism: one `lax.scan`, to be mapped over as many as there are."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.dynamics.forward import forward_dynamics
+from lgjax.integrators import RK4, MuntheKaas, integrate
+from lgjax.multibody.model import Model
+from lgjax.multibody.state import Configuration, mechanical_space
+
+Controller = Callable[[jax.Array, Configuration, jax.Array], jax.Array]
+
+
+class Trajectory(NamedTuple):
+    """States at the saved times; every leaf has a leading time axis (T,).
+
+    ts: (T,) s. q: Configuration. v: (T, nv). finite: () bool, false if any saved state is infinite or NaN.
+    """
+
+    ts: jax.Array
+    q: Configuration
+    v: jax.Array
+    finite: jax.Array
+
+
+def rollout(
+    model: Model,
+    q: Configuration,
+    v,
+    controller: Controller | None,
+    dt,
+    steps: int,
+    method=MuntheKaas(RK4),  # noqa: B008 (a hashable value)
+    save_every: int | None = 1,
+    wrenches: Controller | None = None,
+) -> Trajectory:
+    """The motion from (q, v) over `steps` steps of dt seconds.
+
+    controller(t, q, v) -> tau (nv,), held to within the method's stages, not sampled; None applies no force.
+    wrenches(t, q, v) -> (nbodies, 6), body frame, at the body origin. dt may be traced; steps, method and save_every
+    (a divisor of steps, or None for the final state alone) are static. Differentiable in everything that is traced.
+    Raises ValueError for a controller that returns the wrong shape.
+    """
+    dt = jnp.asarray(dt, model.dtype)
+    v = jnp.asarray(v, model.dtype)
+    if v.shape != (model.nv,):
+        raise ValueError(f"v has shape {v.shape}, {model.name!r} takes ({model.nv},); vmap rollout over a batch")
+
+    def field(t, state):
+        q, v = state
+        tau = 0 * v if controller is None else _checked("controller", controller(t, q, v), v.shape)
+        applied = None if wrenches is None else _checked("wrenches", wrenches(t, q, v), (model.nbodies, 6))
+        return v, forward_dynamics(model, q, v, tau, applied)
+
+    if isinstance(method, MuntheKaas):
+        method = replace(method, scan_stages=True)  # a mechanism compiles slowly: trace it once per step
+    ts, (qs, vs) = integrate(
+        mechanical_space(model.tree), field, (q, v), jnp.zeros_like(dt), steps * dt, steps, method, save_every
+    )
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((qs, vs))]))
+    return Trajectory(ts, qs, vs, finite)
+
+
+def _checked(name: str, value, shape):
+    if jnp.shape(value) != shape:
+        raise ValueError(f"{name} returned shape {jnp.shape(value)}, expected {shape}")
+    return value
