@@ -1,5 +1,6 @@
 """Built-in mechanisms, made by `build` from numbers: no parser and no file is needed."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from importlib import resources
 from itertools import pairwise
@@ -221,11 +222,8 @@ def random_tree(
     return build(bodies, f"random_tree_{n}")
 
 
-def _numbers(text: str, count: int) -> list[int]:
-    numbers = [int(part) for part in text.split("x")]
-    if len(numbers) != count:
-        raise ValueError(f"{text!r} is not {count} number(s)")
-    return numbers
+def _default_random_tree(n: int, floating_base: bool = True) -> Model:
+    return random_tree(0, n, floating_base)
 
 
 # How each built-in model is asked for by name, with the sizes that some take.
@@ -234,21 +232,26 @@ BUILT_IN: dict[str, Callable[..., Model]] = {
     "arm": arm,
     "chain:N": chain,
     "branched_tree:BxL": branched_tree,
-    "random_tree:N": lambda n: random_tree(0, n),
+    "random_tree:N": _default_random_tree,
 }
 
 
-def by_name(name: str) -> Model:
+def by_name(name: str, floating_base: bool | None = None) -> Model:
     """A built-in model: quadruped, arm, chain:7, branched_tree:5x20, random_tree:30.
 
-    Raises ValueError, listing the names, for one that is not known.
+    floating_base: for the models that leave the choice, None for their default. Raises ValueError, listing the names,
+    for one that is not known, and for a choice that a model does not leave.
     """
     start, _, sizes = name.partition(":")
-    for pattern, make in BUILT_IN.items():
-        known, _, letters = pattern.partition(":")
-        if start == known and bool(sizes) == bool(letters):
-            try:
-                return make(*(_numbers(sizes, len(letters.split("x"))) if sizes else ()))
-            except ValueError as error:
-                raise ValueError(f"model {name!r}: {error}") from error
-    raise ValueError(f"unknown model {name!r}; built in: {', '.join(BUILT_IN)}")
+    patterns = {pattern.partition(":")[0]: pattern for pattern in BUILT_IN}
+    if start not in patterns:
+        raise ValueError(f"unknown model {name!r}; built in: {', '.join(BUILT_IN)}")
+    make, expected = BUILT_IN[patterns[start]], patterns[start].partition(":")[2]
+    numbers = [int(part) for part in sizes.split("x") if part.isdecimal()]
+    if "x".join(map(str, numbers)) != sizes or len(numbers) != len(expected.split("x") if expected else ()):
+        raise ValueError(f"model {name!r} is not of the form {patterns[start]}")
+    if floating_base is None:
+        return make(*numbers)
+    if "floating_base" not in inspect.signature(make).parameters:
+        raise ValueError(f"model {name!r} has a base of its own, which can be neither fixed nor freed")
+    return make(*numbers, floating_base=floating_base)

@@ -172,7 +172,7 @@ def _check_numbers(element, attribute: str, count: int, where: str) -> None:
     good = len(values) == count and "_" not in text and not any(math.isnan(x) for x in values)
     if not good or (finite and not all(math.isfinite(x) for x in values)):
         expected = "a number" if count == 1 else f"{count} numbers"
-        raise ValueError(f"{where}: <{element.tag} {attribute}={text!r}> is not {'finite ' * finite}{expected}")
+        raise ValueError(f"{where}: <{element.tag} {attribute}={text!r}> is not {expected}")
 
 
 def _check_tree(robot) -> None:
