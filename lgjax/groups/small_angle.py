@@ -24,8 +24,8 @@ Array = jax.Array
 
 # c_0 to c_2 have no cancellation: their polynomial only guards the division at zero.  From k = 3 on the closed form is
 # the recursion c_k = (1/(k-2)! - c_{k-2}) / s; these cut-offs keep its loss to a few units in the last place.
-_CUTOFFS = {3: 2.0, 4: 4.0, 5: 10.0, 6: 10.0}
-_FAR_CUTOFF = 25.0
+_CUTOFFS = {3: 2.0, 4: 4.0, 5: 10.0, 6: 10.0, 7: 25.0, 8: 25.0}
+_FAR_CUTOFF = 60.0
 
 
 def cutoff(k: int, dtype: jax.typing.DTypeLike) -> float:

@@ -1,6 +1,6 @@
 """Runge-Kutta-Munthe-Kaas methods: a classical Runge-Kutta method for the exponent of the motion.
 
-With y(t) = exp(σ(t)) y_n the exponent obeys σ' = dexpinv_σ(f(t, exp(σ) y_n)), σ(t_n) = 0, in a vector space.
+With y(t) = exp(σ(t)) y_n the exponent obeys σ' = dexpinv_σ(f(t, exp(σ) y_n)), σ(t_n) = 0, a linear space's equation.
 Source: [celledoni2021] section 2.2, eqs. (6)-(8).
 """
 
