@@ -171,7 +171,8 @@ def _check_numbers(element, attribute: str, count: int, where: str) -> None:
         values = []
     good = len(values) == count and "_" not in text and not any(math.isnan(x) for x in values)
     if not good or (finite and not all(math.isfinite(x) for x in values)):
-        expected = "a number" if count == 1 else f"{count} numbers"
+        kind = "finite number" if finite else "number"
+        expected = f"a {kind}" if count == 1 else f"{count} {kind}s"
         raise ValueError(f"{where}: <{element.tag} {attribute}={text!r}> is not {expected}")
 
 

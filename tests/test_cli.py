@@ -1,0 +1,120 @@
+"""The command line: what it writes, what it prints, and its exit codes."""
+
+import numpy as np
+import pytest
+
+from lgjax import models
+from lgjax.cli import main
+
+TINY = ["--batch", "3", "--steps", "4", "--save-every", "2", "--method", "LIE_EULER", "--quiet"]
+
+
+def failing(capsys, *argv):
+    """The exit code and the one line on stderr of a command that fails."""
+    try:
+        code = main(argv)
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    assert err.endswith("\n")
+    assert err.count("\n") == 1, err
+    assert not out
+    return code, err
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rollout_writes_states_energies_and_a_figure(dtype, tmp_path, capsys):
+    out, plot = tmp_path / "chain.npz", tmp_path / "chain.png"
+    argv = ["rollout", "chain:2", "--floating-base", *TINY, "--dtype", dtype, "--mass-spread", "0.1", "--dt", "0.01"]
+    assert main([*argv, "--out", str(out), "--plot", str(plot)]) == 0
+    shown = capsys.readouterr()
+    assert not shown.err
+    assert "chain_2: 2 bodies, nv 7, batch 3, 4 steps of 0.01 s" in shown.out
+    assert "simulated seconds per second" in shown.out
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    with np.load(out) as file:
+        np.testing.assert_allclose(file["times"], [0, 0.02, 0.04], rtol=1e-6)
+        shapes = {name: file[name].shape for name in file.files}
+        assert {file[name].dtype.name for name in ("base_position", "joints", "velocities", "energies")} == {dtype}
+        assert file["finite"].all()
+        assert file["joint_names"].tolist() == ["rod1_joint"]
+        assert len(np.unique(file["velocities"][:, 0, 0])) == 3
+    assert shapes["base_rotation"] == (3, 3, 1, 3, 3)
+    assert shapes["base_position"] == (3, 3, 1, 3)
+    assert (shapes["joints"], shapes["velocities"], shapes["energies"]) == ((3, 3, 1), (3, 3, 7), (3, 3))
+
+
+def test_the_same_seed_gives_the_same_file(tmp_path):
+    contents = []
+    for seed in ("1", "1", "2"):
+        assert main(["rollout", "chain:1", *TINY, "--seed", seed, "--out", str(tmp_path / "x.npz")]) == 0
+        with np.load(tmp_path / "x.npz") as file:
+            contents.append(file["joints"])
+    np.testing.assert_array_equal(contents[0], contents[1])
+    assert np.all(contents[0] != contents[2])
+
+
+def test_a_run_that_leaves_the_finite_numbers_fails(capsys):
+    assert main(["rollout", "chain:2", *TINY, "--dt", "1e30", "--dtype", "float32"]) == 1
+    assert "3 of 3 samples are not finite" in capsys.readouterr().err
+
+
+def test_info_shows_tree_joints_and_masses(capsys, tmp_path):
+    assert main(["info", "quadruped"]) == 0
+    out = capsys.readouterr().out
+    assert "quadruped: 13 bodies, 12 joints, nv 18\ntotal mass 12.52 kg, gravity (0, 0, -9.81) m/s^2" in out
+    assert "    FL_thigh   FL_thigh_joint  revolute  [-0.7, 3.9]    0.94\n" in out
+    assert "  FL_foot on FL_calf\n" in out
+    (tmp_path / "arm.urdf").write_text(models.urdf("arm"))
+    assert main(["info", str(tmp_path / "arm.urdf"), "--fixed-base"]) == 0
+    fixed = capsys.readouterr().out
+    assert main(["info", "arm"]) == 0
+    assert capsys.readouterr().out == fixed
+    assert main(["info", str(tmp_path / "arm.urdf")]) == 0
+    assert "8 bodies, 7 joints, nv 13" in capsys.readouterr().out
+
+
+BAD_INPUT = {
+    "model": (["rollout", "horse"], "lgjax: error: unknown model 'horse'; built in: quadruped, arm, chain:N"),
+    "method": (["rollout", "--method", "RK5"], "unknown method 'RK5'; known: BOGACKI_SHAMPINE32, DORMAND_PRINCE54, HEUN2"),
+    "file": (["info", "absent.urdf"], "cannot read URDF 'absent.urdf': No such file or directory"),
+    "base": (["info", "quadruped", "--fixed-base"], "model 'quadruped' has a base of its own"),
+    "batch": (["rollout", "--batch", "0"], "lgjax rollout: error: argument --batch: '0' is not a positive integer"),
+    "nan": (["rollout", "--dt", "nan"], "argument --dt: 'nan' is not a positive number"),
+    "spread": (["rollout", "--mass-spread", "-1"], "argument --mass-spread: '-1' is not a number of at least 0"),
+    "both lengths": (["rollout", "--steps", "1", "--duration", "1"], "argument --duration: not allowed with argument"),
+    "short": (["rollout", "--duration", "1e-4", "--dt", "1"], "a duration of 0.0001 s is less than one step of 1 s"),
+    "save": (["rollout", "--steps", "10", "--save-every", "3"], "--save-every 3 does not divide the 10 steps"),
+    "folder": (["rollout", "--out", "no/such/x.npz"], "cannot write 'no/such/x.npz': its folder does not exist"),
+    "command": (["fly"], "invalid choice: 'fly'"),
+    "none": ([], "the following arguments are required: COMMAND"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_INPUT)
+def test_bad_input_is_one_line_and_exit_code_2(name, capsys):
+    argv, message = BAD_INPUT[name]
+    code, line = failing(capsys, *argv)
+    assert code == 2
+    assert message in line
+
+
+def test_bad_files_are_refused(capsys, tmp_path):
+    (tmp_path / "a.xml").write_text(
+        "<mujoco><worldbody><body><joint stiffness='1'/><geom size='1'/></body></worldbody></mujoco>"
+    )
+    code, line = failing(capsys, "info", str(tmp_path / "a.xml"))
+    assert code == 2
+    assert "springs (stiffness) are not supported" in line
+    code, line = failing(capsys, "info", str(tmp_path / "a.xml"), "--fixed-base")
+    assert (code, "an MJCF file says itself whether the base floats" in line) == (2, True)
+    (tmp_path / "a.txt").write_text("")
+    assert "unknown kind of file; known: .urdf, .xml, .mjcf" in failing(capsys, "info", str(tmp_path / "a.txt"))[1]
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["rollout", "--help"], ["info", "--help"], ["--version"]])
+def test_help_is_there(argv, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(argv)
+    assert stop.value.code == 0
+    assert "lgjax" in capsys.readouterr().out
