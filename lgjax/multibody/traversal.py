@@ -17,7 +17,8 @@ import numpy as np
 from jax import lax
 
 from lgjax.multibody.joints import JointKind
-from lgjax.multibody.scalarize import Block, scalarized
+from lgjax.multibody.scalar_graph import View
+from lgjax.multibody.scalarize import Block, is_known, scalarized
 from lgjax.multibody.tree import Tree
 
 Execution = Literal["scalarised", "plain"]
@@ -100,10 +101,12 @@ class _Plain:
     """A block is one array whose first axis is the lane; the step is mapped over it."""
 
     @staticmethod
-    def lift(array, lane_axes: int) -> Block:
+    def lift(array, lane_axes: int = 2) -> Block:
         entries = np.empty((), object)
         entries[()] = array
         return Block(entries, array.dtype)
+
+    lift_parameters = lift
 
     @staticmethod
     def lower(block: Block, lanes):
@@ -112,25 +115,30 @@ class _Plain:
     @staticmethod
     def constant(value, width: int, dtype) -> Block:
         value = jnp.asarray(value, dtype)
-        return _Plain.lift(jnp.broadcast_to(value, (width, *value.shape)), 1)
+        return _Plain.lift(jnp.broadcast_to(value, (width, *value.shape)))
 
     @staticmethod
     def apply(step: Callable, *args):
         out = jax.vmap(step)(*jax.tree.map(lambda block: block.entries[()], args))
-        return jax.tree.map(lambda x: _Plain.lift(x, 1), out)
+        return jax.tree.map(_Plain.lift, out)
 
 
 class _Scalarised:
     """A block has one entry per scalar, an array of lanes or a number known at trace time."""
 
     @staticmethod
-    def lift(array, lane_axes: int) -> Block:
-        shape = array.shape[lane_axes:]
-        entries = np.empty(shape, object)
-        flat = array.reshape(*array.shape[:lane_axes], -1)
-        for k, index in enumerate(np.ndindex(shape)):
-            entries[index] = flat[..., k]
-        return Block(entries, array.dtype)
+    def lift(array, lane_axes: int = 2) -> Block:
+        """State: every scalar becomes an array of its own, contiguous under a batch."""
+        lanes, shape = array.shape[:lane_axes], array.shape[lane_axes:]
+        flat = array.reshape(*lanes, -1)
+        return Block(_entries(shape, lambda k: flat[..., k]), array.dtype)
+
+    @staticmethod
+    def lift_parameters(array) -> Block:
+        """Parameters, which are seldom batched: the scalars of an array stay together until they are used."""
+        shape = array.shape[2:]
+        rows = jnp.swapaxes(array.reshape(*array.shape[:2], -1), 1, 2)
+        return Block(_entries(shape, lambda k: View(rows, k)), array.dtype)
 
     @staticmethod
     def lower(block: Block, lanes):
@@ -141,9 +149,8 @@ class _Scalarised:
     def constant(value, width: int, dtype) -> Block:
         if isinstance(value, jax.Array):
             return _Scalarised.lift(jnp.broadcast_to(value, (width, *value.shape)), 1)
-        entries = np.empty(np.shape(value), object)
-        entries[...] = np.asarray(value, float).tolist()
-        return Block(entries, dtype)
+        flat = np.ravel(np.asarray(value, float)).tolist()
+        return Block(_entries(np.shape(value), lambda k: flat[k]), dtype)
 
     @staticmethod
     def apply(step: Callable, *args):
@@ -153,31 +160,51 @@ class _Scalarised:
 _EXECUTORS: dict[str, Any] = {"scalarised": _Scalarised, "plain": _Plain}
 
 
+def _entries(shape, entry: Callable[[int], Any]) -> np.ndarray:
+    out = np.empty(shape, object)
+    for k, index in enumerate(np.ndindex(*shape)):
+        out[index] = entry(k)
+    return out
+
+
 def _shape(group: Group) -> tuple[int, int]:
     return len(group.bodies), group.width
 
 
 def _array(entry, shape, dtype):
-    return entry if isinstance(entry, jax.Array) else jnp.full(shape, entry, dtype)
+    if isinstance(entry, View):
+        return entry.value()
+    return jnp.full(shape, entry, dtype) if is_known(entry) else entry
 
 
 def _map_entries(f: Callable, tree):
-    """The same tree of blocks with f applied to every entry that is an array."""
+    """The same tree of blocks with f applied once to every array in it."""
+    done: dict[int, Any] = {}
 
-    def one(block: Block) -> Block:
-        entries = np.empty(block.entries.shape, object)
-        for index in np.ndindex(entries.shape):
-            x = block.entries[index]
-            entries[index] = f(x) if isinstance(x, jax.Array) else x
-        return Block(entries, block.dtype)
+    def apply(array):
+        if id(array) not in done:
+            done[id(array)] = (f(array), array)  # holding the array keeps its id its own
+        return done[id(array)][0]
 
-    return jax.tree.map(one, tree)
+    def one(x):
+        if is_known(x):
+            return x
+        return View(apply(x.array), x.index) if isinstance(x, View) else apply(x)
+
+    return _map_blocks(one, tree)
+
+
+def _map_blocks(f: Callable, tree):
+    """The same tree of blocks with f applied to every entry."""
+    return jax.tree.map(
+        lambda block: Block(_entries(block.entries.shape, lambda k: f(block.entries.flat[k])), block.dtype), tree
+    )
 
 
 def _pack(tree) -> tuple[list[jax.Array], Callable]:
-    """The array entries of a tree of blocks, and the function that puts other arrays in their places."""
+    """The arrays in a tree of blocks, and the function that puts other arrays in their places."""
     arrays: list[jax.Array] = []
-    _map_entries(lambda x: arrays.append(x) or x, tree)
+    _map_entries(arrays.append, tree)
 
     def unpack(values):
         stream = iter(values)
@@ -186,48 +213,36 @@ def _pack(tree) -> tuple[list[jax.Array], Callable]:
     return arrays, unpack
 
 
-def _full(tree, width: int):
-    """The same blocks with numbers spread over the lanes, as a scan needs its carry."""
+def _full(tree, width: int) -> list[jax.Array]:
+    """All entries of a tree of blocks as arrays over the lanes, as a scan needs its carry."""
+    return [_array(x, (width,), block.dtype) for block in jax.tree.leaves(tree) for x in block.entries.flat]
 
-    def one(block: Block) -> Block:
-        entries = np.empty(block.entries.shape, object)
-        for index in np.ndindex(entries.shape):
-            entries[index] = _array(block.entries[index], (width,), block.dtype)
-        return Block(entries, block.dtype)
 
-    return jax.tree.map(one, tree)
+def _refill(tree, values):
+    """The same tree of blocks with the entries taken from `values`, in the order of `_full`."""
+    stream = iter(values)
+    return _map_blocks(lambda _: next(stream), tree)
 
 
 def _lanes(trees: list, widths: list[int], take: Callable):
     """`take` applied to the lanes of all groups side by side: (entries, lanes, ...) -> (entries, new lanes, ...)."""
-    flat = [jax.tree.flatten(tree) for tree in trees]
-    blocks = [leaves for leaves, _ in flat]
-    entries = [[x for block in leaves for x in block.entries.flat] for leaves in blocks]
-    dtypes = [block.dtype for block in blocks[0] for _ in block.entries.flat]
-    result: list[Any] = [None] * len(dtypes)
+    entries = [[x for block in jax.tree.leaves(tree) for x in block.entries.flat] for tree in trees]
+    dtypes = [block.dtype for block in jax.tree.leaves(trees[0]) for _ in block.entries.flat]
+    result: list[Any] = [0.0] * len(dtypes)
     alike: dict[Any, list[int]] = {}
     for k, column in enumerate(zip(*entries, strict=True)):
-        if not any(isinstance(x, jax.Array) for x in column) and len(set(column)) == 1 and column[0] == 0:
-            result[k] = 0.0
-        else:
-            tail = next((x.shape[1:] for x in column if isinstance(x, jax.Array)), ())
+        if not all(is_known(x) and x == 0 for x in column):
+            tail = next((x.shape[1:] for x in column if not is_known(x)), ())
             alike.setdefault((tail, dtypes[k]), []).append(k)
     for (tail, dtype), members in alike.items():
         rows = [
             jnp.concatenate([_array(group[k], (w, *tail), dtype) for group, w in zip(entries, widths, strict=True)])
             for k in members
         ]
-        for k, row in zip(members, take(jnp.stack(rows)), strict=True):
-            result[k] = row
-    stream = iter(result)
-
-    def rebuild(block: Block) -> Block:
-        new = np.empty(block.entries.shape, object)
-        for index in np.ndindex(new.shape):
-            new[index] = next(stream)
-        return Block(new, block.dtype)
-
-    return flat[0][1].unflatten([rebuild(block) for block in blocks[0]])
+        taken = take(jnp.stack(rows))
+        for n, k in enumerate(members):
+            result[k] = taken[n] if tail else View(taken, n)
+    return _refill(trees[0], result)
 
 
 def _split_lanes(tree, widths: list[int]) -> list:
@@ -235,9 +250,7 @@ def _split_lanes(tree, widths: list[int]) -> list:
     if len(widths) == 1:
         return [tree]
     stops = np.cumsum(widths)
-    return [
-        _map_entries(lambda x, a=a, b=b: x[a:b], tree) for a, b in zip([0, *stops[:-1]], stops, strict=True)
-    ]
+    return [_map_entries(lambda x, a=a, b=b: x[a:b], tree) for a, b in zip([0, *stops[:-1]], stops, strict=True)]
 
 
 class Walk:
@@ -254,7 +267,7 @@ class Walk:
     def bodies(self, x) -> list:
         """A pytree of arrays with leading axis nbodies, by group."""
         return [
-            jax.tree.map(lambda a, i=np.asarray(group.bodies): self.executor.lift(jnp.asarray(a)[i], 2), x) for group in self.groups
+            jax.tree.map(lambda a, i=np.asarray(group.bodies): self.executor.lift_parameters(jnp.asarray(a)[i]), x) for group in self.groups
         ]
 
     def configurations(self, q) -> list:
@@ -263,15 +276,15 @@ class Walk:
         for group in self.groups:
             start = np.asarray(self.tree.q_start)[np.asarray(group.bodies)]
             if group.kind.coordinates == "joints":
-                out.append(self.executor.lift(q.joints[start[..., None] + np.arange(group.kind.nq)], 2))
+                out.append(self.executor.lift(q.joints[start[..., None] + np.arange(group.kind.nq)]))
             else:
                 member = q.frees if group.kind.coordinates == "frees" else q.balls
-                out.append(jax.tree.map(lambda a, i=start: self.executor.lift(a[i], 2), member))
+                out.append(jax.tree.map(lambda a, i=start: self.executor.lift(a[i]), member))
         return out
 
     def velocities(self, v) -> list:
         """A flat vector (nv,) by group: (kind.nv,) per body."""
-        return [self.executor.lift(v[self._velocity_index(group)], 2) for group in self.groups]
+        return [self.executor.lift(v[self._velocity_index(group)]) for group in self.groups]
 
     def to_bodies(self, values: list):
         """The inverse of `bodies`."""
@@ -346,29 +359,52 @@ class Walk:
         """All levels of one run; data[k][group]. Returns the carries behind the last level and the outputs."""
 
         def level(carries, inputs):
+            """One level; outputs that are inputs stay where they are."""
             pairs = [
                 self.executor.apply(partial(step, group.kind), carries[i], *(d[i] for d in inputs))
                 for i, group in enumerate(run.groups)
             ]
-            return [c for c, _ in pairs], [y for _, y in pairs]
+            kept = {
+                id(inner): outer
+                for inside, outside in zip(jax.tree.leaves(inputs), jax.tree.leaves(data), strict=True)
+                for inner, outer in zip(inside.entries.flat, outside.entries.flat, strict=True)
+                if not is_known(inner)
+            }
+            out = [y for _, y in pairs]
+            mark = _map_blocks(lambda x: _Kept(kept[id(x)]) if id(x) in kept else x, out)
+            return [c for c, _ in pairs], mark
 
         if run.length == 1:
             carry, out = level(carry, _map_entries(lambda x: x[0], data))
-            return carry, _map_entries(lambda x: x[None], out)
+            return carry, _reveal(_map_entries(lambda x: x[None], out))
 
-        carry = [_full(c, group.width) for c, group in zip(carry, run.groups, strict=True)]
-        start, unpack_carry = _pack(carry)
         xs, unpack_data = _pack(data)
         unpack_out: list[Callable] = []
 
+        def split(values):
+            stream = iter(values)
+            return [_refill(c, stream) for c in carry]
+
         def body(values, x):
-            new, out = level(unpack_carry(values), unpack_data(x))
+            new, out = level(split(values), unpack_data(x))
             ys, unpack = _pack(out)
             unpack_out.append(unpack)
-            return _pack([_full(c, group.width) for c, group in zip(new, run.groups, strict=True)])[0], ys
+            return [a for c, g in zip(new, run.groups, strict=True) for a in _full(c, g.width)], ys
 
+        start = [a for c, g in zip(carry, run.groups, strict=True) for a in _full(c, g.width)]
         final, ys = lax.scan(body, start, xs, length=run.length, reverse=reverse)
-        return unpack_carry(final), unpack_out[-1](ys)
+        return split(final), _reveal(unpack_out[-1](ys))
+
+
+class _Kept:
+    """An output that is an entry of the inputs: known outside the loop, so the loop does not carry it."""
+
+    def __init__(self, outer):
+        self.outer = outer
+
+
+def _reveal(tree):
+    return _map_blocks(lambda x: x.outer if isinstance(x, _Kept) else x, tree)
 
 
 def _gather(rows, index: tuple[int, ...]):

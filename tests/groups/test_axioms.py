@@ -25,7 +25,6 @@ def same_element(group, g, h, tolerance):
 def test_group_axioms(name, dtype):
     group = GROUPS[name]
 
-    @jax.jit
     def terms(a, b, c):
         g, h, k = group.exp(a), group.exp(b), group.exp(c)
         one = group.identity(dtype, (a.shape[0],))
@@ -149,15 +148,12 @@ def test_leading_axes_broadcast_and_vmap_is_a_loop(name):
     group = GROUPS[name]
     u = vectors(group, jnp.float64)[:6].reshape(2, 3, group.dim)
     v = vectors(group, jnp.float64, 1)[6:9]  # (3, dim) against (2, 3, dim)
-    for f in (group.dexp, group.dexpinv, group.codexp, group.ad, group.dcay):
-        whole = f(u, v)
-        close(whole, jax.vmap(jax.vmap(f), (0, None))(u, v), 1e-15)
-        close(whole, np.stack([np.stack([f(a, b) for a, b in zip(row, v)]) for row in u]), 1e-15)
-    g = group.exp(u)
+    whole = group.dexpinv(u, v)
+    close(whole, jax.vmap(jax.vmap(group.dexpinv), (0, None))(u, v), 1e-15)
+    close(whole, np.stack([np.stack([group.dexpinv(a, b) for a, b in zip(row, v)]) for row in u]), 1e-15)
+    g, h = group.exp(u), group.exp(v)
     close(g, jax.vmap(jax.vmap(group.exp))(u), 1e-15)
     close(group.Ad(g, v), jax.vmap(jax.vmap(group.Ad), (0, None))(g, v), 1e-15)
-    close(group.Ad(group.exp(u[0, 1]), v), jax.vmap(group.Ad, (None, 0))(group.exp(u[0, 1]), v), 1e-15)
-    h = group.exp(v)
     close(group.compose(g, h), jax.vmap(jax.vmap(group.compose), (0, None))(g, h), 1e-15)
     assert group.distance(g, h).shape == (2, 3)
     assert [leaf.shape[:2] for leaf in jax.tree.leaves(group.identity(jnp.float32, (2, 3)))] == [(2, 3)] * len(
