@@ -70,13 +70,14 @@ class World(NamedTuple):
 def world_kinematics(model: Model, q: Configuration, v=None, execution: Execution = "scalarised") -> World:
     """World-frame motions about the origin of the first free body, which keeps float32 accurate far from home."""
     origin = q.frees.translation[0] if model.tree.nq["frees"] else jnp.zeros(3, model.dtype)
-    near = q._replace(frees=Pose(q.frees.rotation, q.frees.translation - origin))
+    # a fixed base stays at the known world pose, which folds
+    root = Pose(np.eye(3), -origin) if model.tree.nq["frees"] else WORLD
     walk = Walk(model.tree, model.dtype, execution)
     out = walk.outward(
         _outward_world,
-        (WORLD, Motion(np.zeros(3), np.zeros(3))),
+        (root, Motion(np.zeros(3), np.zeros(3))),
         walk.bodies(body_data(model)),
-        walk.configurations(near),
+        walk.configurations(q),
         walk.velocities(0 * model.armature if v is None else v),
     )
     columns = walk.to_velocities([columns for _, columns, _ in out])
