@@ -15,6 +15,11 @@ from lgjax.groups.small_angle import norm
 Array = jax.Array
 
 
+def _second(u: Array, x: Array) -> Array:
+    """x with the leading axes of both; no operation at all where the shapes agree."""
+    return x if u.shape == x.shape else jnp.broadcast_to(x, jnp.broadcast_shapes(u.shape, x.shape))
+
+
 def compose(g: Array, h: Array) -> Array:
     """Sum of two vectors."""
     return g + h
@@ -42,7 +47,7 @@ def act(g: Array, x: Array) -> Array:
 
 def Ad(g: Array, x: Array) -> Array:
     """The identity map on x, for every g."""
-    return x
+    return _second(g, x)
 
 
 def ad(x: Array, y: Array) -> Array:
@@ -52,7 +57,7 @@ def ad(x: Array, y: Array) -> Array:
 
 def coAd(g: Array, mu: Array) -> Array:
     """The identity map on mu, for every g."""
-    return mu
+    return _second(g, mu)
 
 
 def coad(x: Array, mu: Array) -> Array:
@@ -62,7 +67,7 @@ def coad(x: Array, mu: Array) -> Array:
 
 def dexp(u: Array, v: Array) -> Array:
     """The identity map on v, for every u."""
-    return v
+    return _second(u, v)
 
 
 dexpinv = dexp
