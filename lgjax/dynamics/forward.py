@@ -137,7 +137,7 @@ def through_joint(inertia: ArticulatedInertia, U, factor) -> ArticulatedInertia:
 
 def shift(inertia: ArticulatedInertia, R, p) -> ArticulatedInertia:
     """Ad^-T I Ad^-1: an inertia of the child about the parent's origin, in the parent's axes."""
-    turn = lambda X: sm.matmul(sm.matmul(R, X), R.T)  # noqa: E731
+    turn = lambda X: sm.matmul(sm.matmul(R, X), R.T)
     J, H, M = sm.symmetric(turn(inertia.J)), turn(inertia.H), sm.symmetric(turn(inertia.M))
     P = sm.hat(p)
     PH = H + sm.matmul(P, M)

@@ -78,5 +78,3 @@ def gravity_forces(model: Model, q: Configuration, **execution) -> jax.Array:
     """Generalised forces (nv,) that hold the mechanism at rest: the gradient of the potential energy."""
     rest = 0 * model.armature
     return inverse_dynamics(model, q, rest, rest, **execution)
-
-

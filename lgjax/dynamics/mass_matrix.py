@@ -58,7 +58,7 @@ def _products(left, right):
 
 
 def mass_matrix(model: Model, q: Configuration, *, execution: Execution = "scalarised") -> jax.Array:
-    """Mass matrix (nv, nv), armature on the diagonal. kg m^2, kg m, kg. Source: composite rigid bodies, [ali2026] (13)."""
+    """Mass matrix (nv, nv), armature on the diagonal. Source: composite rigid bodies, [ali2026] eq. (13)."""
     world = world_kinematics(model, q, execution=execution)
     total = _subtrees(model, _Subtree(world_inertia(world.poses, model.inertias), None), execution).inertia
     body, above, below = _related(model)

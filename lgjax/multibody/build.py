@@ -95,7 +95,7 @@ def build(
         raise ValueError(f"check_inertia is 'error' or 'warn', not {check_inertia!r}")
     ordered = _depth_first(list(bodies), name)
     gravity = _array("gravity", gravity, (3,))
-    moving, place, frames = _merge(ordered)
+    moving, frames = _merge(ordered)
     if not moving:
         raise ValueError(f"{name!r} has no moving body")
     for body in moving:
@@ -171,7 +171,7 @@ def _merge(ordered: list[Body]):
             carrier, here = len(moving) - 1, link
             place[body.name] = (carrier, here)
         _add_inertia(body, moving[carrier] if carrier >= 0 else None, here)
-    return moving, place, frames
+    return moving, frames
 
 
 def _kind(body: Body) -> JointKind | None:
@@ -241,11 +241,11 @@ def _add_inertia(body: Body, target: "_Moving | None", pose) -> None:
 
 
 def _check_inertia(body: _Moving, moving: list[_Moving], check: str) -> None:
-    """Positive semi-definite with the triangle inequality about the centre of mass; massless only if it carries others."""
+    """Positive semi-definite, within the triangle inequality about the centre of mass, and no massless leaf."""
     name, m = body.body.name, body.mass
     if m == 0:
         index = moving.index(body)
-        if not any(other.parent == index for other in moving):
+        if not any(other.parent == index for other in moving) and not body.body.joint.armature > 0:
             raise ValueError(f"mass of body {name!r} is zero and it carries no other body: it would accelerate freely")
         c = np.zeros(3)
     else:

@@ -199,12 +199,12 @@ def _scatter(indices: tuple[np.ndarray, ...], parts) -> jax.Array:
 
 def _rows(x, n: int):
     """(..., m n) as (..., m, n)."""
-    return x.reshape(*x.shape[:-1], -1, n)
+    return x.reshape(*x.shape[:-1], x.shape[-1] // n, n)
 
 
-def _flatten(x, axes: int = 2):
+def _flatten(x):
     """The last two axes as one."""
-    return x.reshape(*x.shape[:-axes], -1)
+    return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])
 
 
 def _flat_vector(index: _Layout, x, turn) -> jax.Array:
@@ -240,4 +240,5 @@ def _configuration(index: _Layout, x, rotation) -> Configuration:
     if index.continuous.size:
         angles = jnp.arctan2(sines, joints[..., index.continuous])
         joints = joints.at[..., index.continuous].set(angles)
-    return Configuration(Pose(_rows(position, 3), rotation(_rows(attitude, 4))), joints, rotation(_rows(balls, 4)))
+    frees = Pose(rotation(_rows(attitude, 4)), _rows(position, 3))
+    return Configuration(frees, joints, rotation(_rows(balls, 4)))

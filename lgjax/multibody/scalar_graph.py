@@ -17,6 +17,10 @@ from jax.experimental.xla_metadata import set_xla_metadata
 Scalar = Any  # a Ref, or a Python number known at trace time
 
 
+REPEAT = 20  # operations that may be repeated per extra use before a value is kept instead
+COST = {"sin": 15, "cos": 15, "div": 8, "sqrt": 8, "rsqrt": 8}  # of operations that cost more than one
+
+
 class View:
     """Row `index` of a stacked array (..., n, lanes), cut out where it is used."""
 
@@ -44,9 +48,6 @@ def is_number(x: Scalar) -> bool:
 
 class Graph:
     """A growing list of scalar operations; equal operations are one node, and known numbers fold."""
-
-    REPEAT = 20  # operations that may be repeated per extra use before a value is kept instead
-    COST = {"input": 0, "sin": 15, "cos": 15, "div": 8, "sqrt": 8, "rsqrt": 8}
 
     def __init__(self) -> None:
         self.ops: list[tuple[str, Any, tuple[Scalar, ...]]] = []  # name, how to emit it, arguments
@@ -188,8 +189,8 @@ class Graph:
                 if isinstance(a, Ref):
                     repeated |= cones[a.index][0]
                     sources |= cones[a.index][1]
-            cost = sum(self.COST.get(self.ops[i][0], 1) for i in repeated)
-            if index in results or cost * (users[index] - 1) > self.REPEAT:
+            cost = sum(COST.get(self.ops[i][0], 1) for i in repeated)
+            if index in results or cost * (users[index] - 1) > REPEAT:
                 level = 1 + max((depth[s] for s in sources), default=0)
                 depth[index], needs[index] = level, frozenset(sources)
                 while len(layers) < level:

@@ -34,7 +34,7 @@ def neutral(model: Model) -> Configuration:
 
 
 def random_configuration(key: jax.Array, model: Model) -> Configuration:
-    """Uniform joints within their limits (within +-pi where there are none), uniform attitudes, bases in the unit cube."""
+    """Uniform joints within their limits and +-pi, uniform attitudes, base positions within +-1 m."""
     n, dtype = model.tree.nq, model.dtype
     keys = jax.random.split(key, 4)
     lower = jnp.maximum(model.lower, jnp.asarray(-np.pi, dtype))
@@ -153,9 +153,7 @@ def difference(model: Model, q0: Configuration, q1: Configuration) -> jax.Array:
 
 def _move(tree: Tree, q: Configuration, dv) -> Configuration:
     frees, joints, balls = split_velocity(tree, dv)
-    return Configuration(
-        se3.compose(q.frees, se3.exp(frees)), q.joints + joints, so3.compose(q.balls, so3.exp(balls))
-    )
+    return Configuration(se3.compose(q.frees, se3.exp(frees)), q.joints + joints, so3.compose(q.balls, so3.exp(balls)))
 
 
 def _log(tree: Tree, q0: Configuration, q1: Configuration) -> jax.Array:

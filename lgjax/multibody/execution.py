@@ -1,0 +1,165 @@
+"""Two ways to execute a body step on all lanes of a level, and the blocks of data that they work on."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.multibody.scalar_graph import View
+from lgjax.multibody.scalarize import Block, is_known, scalarized
+
+Execution = Literal["scalarised", "plain"]
+
+
+class _Plain:
+    """A block is one array whose first axis is the lane; the step is mapped over it."""
+
+    @staticmethod
+    def lift(array, lane_axes: int = 2) -> Block:
+        entries = np.empty((), object)
+        entries[()] = array
+        return Block(entries, array.dtype)
+
+    lift_parameters = lift
+
+    @staticmethod
+    def lower(block: Block, lanes):
+        return as_array(block.entries[()], lanes, block.dtype)
+
+    @staticmethod
+    def constant(value, width: int, dtype) -> Block:
+        value = jnp.asarray(value, dtype)
+        return _Plain.lift(jnp.broadcast_to(value, (width, *value.shape)))
+
+    @staticmethod
+    def apply(step: Callable, *args):
+        out = jax.vmap(step)(*jax.tree.map(lambda block: _Plain.lower(block, ()), args))
+        return jax.tree.map(_Plain.lift, out)
+
+
+class _Scalarised:
+    """A block has one entry per scalar, an array of lanes or a number known at trace time."""
+
+    @staticmethod
+    def lift(array, lane_axes: int = 2) -> Block:
+        """State: every scalar becomes an array of its own, contiguous under a batch."""
+        lanes, shape = array.shape[:lane_axes], array.shape[lane_axes:]
+        flat = array.reshape(*lanes, -1)
+        return Block(_entries(shape, lambda k: flat[..., k]), array.dtype)
+
+    @staticmethod
+    def lift_parameters(array) -> Block:
+        """Parameters, which are seldom batched: the scalars of an array stay together until they are used."""
+        shape = array.shape[2:]
+        rows = jnp.swapaxes(array.reshape(*array.shape[:2], -1), 1, 2)
+        return Block(_entries(shape, lambda k: View(rows, k)), array.dtype)
+
+    @staticmethod
+    def lower(block: Block, lanes):
+        arrays = [as_array(x, lanes, block.dtype) for x in block.entries.flat]
+        return jnp.stack(arrays, -1).reshape(*lanes, *block.entries.shape)
+
+    @staticmethod
+    def constant(value, width: int, dtype) -> Block:
+        if isinstance(value, jax.Array):
+            return _Scalarised.lift(jnp.broadcast_to(value, (width, *value.shape)), 1)
+        flat = np.ravel(np.asarray(value, float)).tolist()
+        return Block(_entries(np.shape(value), lambda k: flat[k]), dtype)
+
+    @staticmethod
+    def apply(step: Callable, *args):
+        return scalarized(step)(*args)
+
+
+EXECUTORS: dict[str, Any] = {"scalarised": _Scalarised, "plain": _Plain}
+
+
+def _entries(shape, entry: Callable[[int], Any]) -> np.ndarray:
+    out = np.empty(shape, object)
+    for k, index in enumerate(np.ndindex(*shape)):
+        out[index] = entry(k)
+    return out
+
+
+def as_array(entry, shape, dtype):
+    if isinstance(entry, View):
+        return entry.value()
+    return jnp.full(shape, entry, dtype) if is_known(entry) else entry
+
+
+def map_entries(f: Callable, tree):
+    """The same tree of blocks with f applied once to every array in it."""
+    done: dict[int, Any] = {}
+
+    def apply(array):
+        if id(array) not in done:
+            done[id(array)] = (f(array), array)  # holding the array keeps its id its own
+        return done[id(array)][0]
+
+    def one(x):
+        if is_known(x):
+            return x
+        return View(apply(x.array), x.index) if isinstance(x, View) else apply(x)
+
+    return map_blocks(one, tree)
+
+
+def map_blocks(f: Callable, tree):
+    """The same tree of blocks with f applied to every entry."""
+    return jax.tree.map(
+        lambda block: Block(_entries(block.entries.shape, lambda k: f(block.entries.flat[k])), block.dtype), tree
+    )
+
+
+def pack(tree) -> tuple[list[jax.Array], Callable]:
+    """The arrays in a tree of blocks, and the function that puts other arrays in their places."""
+    arrays: list[jax.Array] = []
+    map_entries(arrays.append, tree)
+
+    def unpack(values):
+        stream = iter(values)
+        return map_entries(lambda _: next(stream), tree)
+
+    return arrays, unpack
+
+
+def full(tree, width: int) -> list[jax.Array]:
+    """All entries of a tree of blocks as arrays over the lanes, as a scan needs its carry."""
+    return [as_array(x, (width,), block.dtype) for block in jax.tree.leaves(tree) for x in block.entries.flat]
+
+
+def refill(tree, values):
+    """The same tree of blocks with the entries taken from `values`, in the order of `_full`."""
+    stream = iter(values)
+    return map_blocks(lambda _: next(stream), tree)
+
+
+def lanes_together(trees: list, widths: list[int], take: Callable):
+    """`take` applied to the lanes of all groups side by side: (entries, lanes, ...) -> (entries, new lanes, ...)."""
+    entries = [[x for block in jax.tree.leaves(tree) for x in block.entries.flat] for tree in trees]
+    dtypes = [block.dtype for block in jax.tree.leaves(trees[0]) for _ in block.entries.flat]
+    result: list[Any] = [0.0] * len(dtypes)
+    alike: dict[Any, list[int]] = {}
+    for k, column in enumerate(zip(*entries, strict=True)):
+        if not all(is_known(x) and x == 0 for x in column):
+            tail = next((x.shape[1:] for x in column if not is_known(x)), ())
+            alike.setdefault((tail, dtypes[k]), []).append(k)
+    for (tail, dtype), members in alike.items():
+        rows = [
+            jnp.concatenate([as_array(group[k], (w, *tail), dtype) for group, w in zip(entries, widths, strict=True)])
+            for k in members
+        ]
+        taken = take(jnp.stack(rows))
+        for n, k in enumerate(members):
+            result[k] = taken[n] if tail else View(taken, n)
+    return refill(trees[0], result)
+
+
+def split_lanes(tree, widths: list[int]) -> list:
+    """Blocks over all lanes of a run as one tree per group."""
+    if len(widths) == 1:
+        return [tree]
+    stops = np.cumsum(widths)
+    return [map_entries(lambda x, a=a, b=b: x[a:b], tree) for a, b in zip([0, *stops[:-1]], stops, strict=True)]
