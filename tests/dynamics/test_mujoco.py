@@ -146,7 +146,7 @@ def errors(dtype):
     return {k: np.abs(np.asarray(got[k]) - wanted[k]).max() / np.abs(wanted[k]).max() for k in wanted}
 
 
-@pytest.mark.parametrize("dtype", (jnp.float64, jnp.float32), ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32], ids=lambda dtype: dtype.__name__)
 def test_agrees_with_mujoco(dtype):
     found = errors(dtype)
     assert max(found.values()) < TOLERANCE[dtype], found

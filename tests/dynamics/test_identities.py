@@ -1,0 +1,271 @@
+"""Sentences of mechanics that need no other program, on trees of every shape."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax import Pose, se3
+from tests.dynamics import trees
+from tests.quick import jit
+
+every_tree = pytest.mark.parametrize("name", trees.TREES)
+floating_trees = pytest.mark.parametrize("name", trees.FLOATING)
+
+
+class Facts(NamedTuple):
+    """What the library says about the states of one mechanism, with a leading axis of states."""
+
+    v: Any
+    vdot: Any
+    tau: Any
+    wrenches: Any
+    acceleration: Any  # forward dynamics under tau and wrenches
+    inverse: Any  # inverse dynamics of vdot under wrenches
+    forward_of_inverse: Any
+    bias: Any
+    gravity: Any
+    M: Any
+    C: Any
+    kinetic: Any
+    potential_gradient: Any
+    inverse_of_units: Any  # what each unit acceleration adds to the inverse dynamics
+    momentum: Any
+    twists: Any
+    poses: Any
+    center: Any
+    M_rate: Any  # rates along the motion that tau and wrenches cause
+    energy_rate: Any
+    momentum_rate: Any
+
+
+def facts_of(model, q, v, vdot, tau, wrenches) -> Facts:
+    # mapped over the right-hand sides, so that each recursion is compiled once
+    inverse = jax.vmap(lambda a: lgjax.inverse_dynamics(model, q, v, a, wrenches))
+    forces = inverse(jnp.concatenate([vdot[None], 0 * vdot[None], jnp.eye(model.nv, dtype=model.dtype)]))
+    forward = jax.vmap(lambda tau: lgjax.forward_dynamics(model, q, v, tau, wrenches))
+    acceleration, forward_of_inverse = forward(jnp.stack([tau, forces[0]]))
+    potential = lambda dq: lgjax.potential_energy(model, lgjax.retract(model, q, dq))
+
+    def moved(s):
+        there, speed = lgjax.retract(model, q, s * v), v + s * acceleration
+        return (
+            lgjax.mass_matrix(model, there),
+            lgjax.total_energy(model, there, speed),
+            lgjax.momentum(model, there, speed),
+        )
+
+    zero = jnp.zeros((), model.dtype)
+    (M, _, momentum), rates = jax.jvp(moved, (zero,), (jnp.ones_like(zero),))
+    return Facts(
+        v, vdot, tau, wrenches, acceleration,
+        inverse=forces[0],
+        forward_of_inverse=forward_of_inverse,
+        bias=lgjax.bias_forces(model, q, v),
+        gravity=lgjax.gravity_forces(model, q),
+        M=M,
+        C=lgjax.coriolis_matrix(model, q, v),
+        kinetic=lgjax.kinetic_energy(model, q, v),
+        potential_gradient=jax.grad(potential)(0 * v),
+        inverse_of_units=forces[2:] - forces[1],
+        momentum=momentum,
+        twists=lgjax.body_twists(model, q, v),
+        poses=lgjax.forward_kinematics(model, q),
+        center=lgjax.center_of_mass(model, q),
+        M_rate=rates[0], energy_rate=rates[1], momentum_rate=rates[2],
+    )  # fmt: skip
+
+
+@cache
+def facts(name: str) -> Facts:
+    model = trees.model(name)
+    return jax.tree.map(np.asarray, jit(jax.vmap(facts_of, (None, 0, 0, 0, 0, 0)))(model, *trees.random_states(model)))
+
+
+def close(actual, expected, tolerance=1e-11):
+    scale = max(np.abs(expected).max(), 1.0)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * scale)
+
+
+def times(matrix, vector):
+    return np.einsum("...ij,...j->...i", matrix, vector)
+
+
+def damping(name):
+    return np.asarray(trees.model(name).damping)
+
+
+@every_tree
+def test_kinetic_energy_is_half_v_M_v(name):
+    f = facts(name)
+    close(np.einsum("si,sij,sj->s", f.v, f.M, f.v) / 2, f.kinetic)
+
+
+@every_tree
+def test_mass_matrix_is_symmetric_and_positive_definite(name):
+    M = facts(name).M
+    close(M, np.swapaxes(M, 1, 2), 1e-14)
+    assert np.linalg.eigvalsh(M).min() > 0
+
+
+@every_tree
+def test_mass_matrix_is_what_inverse_dynamics_asks_for_unit_accelerations(name):
+    f = facts(name)
+    close(f.inverse_of_units, f.M)
+
+
+@every_tree
+def test_mass_matrix_rate_less_twice_coriolis_is_skew(name):
+    f = facts(name)
+    N = f.M_rate - 2 * f.C
+    close(N, -np.swapaxes(N, 1, 2))
+
+
+@every_tree
+def test_coriolis_gravity_and_damping_are_the_bias(name):
+    f = facts(name)
+    close(times(f.C, f.v) + f.gravity + damping(name) * f.v, f.bias)
+
+
+@every_tree
+def test_gravity_forces_are_the_gradient_of_potential_energy(name):
+    f = facts(name)
+    close(f.potential_gradient, f.gravity)
+
+
+@every_tree
+def test_forward_dynamics_undoes_inverse_dynamics(name):
+    f = facts(name)
+    close(f.forward_of_inverse, f.vdot)
+    close(times(f.M, f.acceleration - f.vdot), f.tau - f.inverse)
+
+
+@every_tree
+def test_wrenches_act_through_the_jacobians_of_their_bodies(name):
+    f = facts(name)
+    power = np.einsum("sbk,sbk->s", f.wrenches, f.twists)
+    applied = times(f.M, f.vdot) + f.bias - f.inverse
+    close(np.einsum("si,si->s", applied, f.v), power)
+
+
+@every_tree
+def test_power_balance(name):
+    """dE/dt = tau . v + sum of w . V - v . D v."""
+    f = facts(name)
+    power = np.sum(f.tau * f.v, 1) + np.einsum("sbk,sbk->s", f.wrenches, f.twists)
+    close(f.energy_rate, power - np.sum(damping(name) * f.v**2, 1))
+
+
+@floating_trees
+def test_momentum_changes_by_external_wrenches_and_gravity(name):
+    """dh/dt about the world origin; joint forces, friction and armature are internal."""
+    f, model = facts(name), trees.model(name)
+    R, p = f.poses
+    moments, forces = times(R, f.wrenches[..., :3]), times(R, f.wrenches[..., 3:])
+    # a free joint's tau is a wrench on its body as well
+    moments[:, 0] += times(R[:, 0], f.tau[:, :3])
+    forces[:, 0] += times(R[:, 0], f.tau[:, 3:6])
+    weight = np.sum(np.asarray(model.inertias.mass)) * np.asarray(model.gravity)
+    torque = np.sum(moments + np.cross(p, forces), 1) + np.cross(f.center, weight)
+    close(f.momentum_rate, np.concatenate([torque, np.sum(forces, 1) + weight], 1))
+
+
+def test_momentum_is_that_of_the_bodies_by_hand():
+    """Each body by its mass, centre of mass and inertia about it, also where a tree on the ground joins floating ones."""
+    name = "forest"
+    f, model = facts(name), trees.model(name)
+    R, p = f.poses
+    total, weighted = np.zeros((trees.STATES, 6)), np.zeros((trees.STATES, 3))
+    bodies = [trees.body(b, None, "free", i + 1) for i, b in enumerate(model.body_names)]
+    for i, body in enumerate(bodies):
+        w, v = times(R[:, i], f.twists[:, i, :3]), times(R[:, i], f.twists[:, i, 3:])
+        arm = times(R[:, i], body.com)
+        linear = body.mass * (v + np.cross(w, arm))
+        angular = times(R[:, i] @ body.inertia @ np.swapaxes(R[:, i], 1, 2), w) + np.cross(p[:, i] + arm, linear)
+        total += np.concatenate([angular, linear], 1)
+        weighted += body.mass * (p[:, i] + arm)
+    close(f.momentum, total)
+    close(f.center, weighted / sum(body.mass for body in bodies))
+
+
+def test_a_rigid_motion_of_the_world_changes_nothing_that_is_measured_on_the_body():
+    name = "floating tree"
+    model = trees.model(name)
+    q, v, _, tau, wrenches = trees.random_states(model)
+    move = se3.exp(jnp.asarray([0.4, -1.0, 0.7, 3.0, -2.0, 5.0]))
+    there = q._replace(frees=se3.compose(Pose(move.rotation[None], move.translation[None]), q.frees))
+    turned = model.replace(gravity=move.rotation @ model.gravity)
+
+    @jit
+    def measured(model, q):
+        return jax.vmap(
+            lambda q, v, tau, w: (
+                lgjax.forward_dynamics(model, q, v, tau, w),
+                lgjax.mass_matrix(model, q),
+                lgjax.gravity_forces(model, q),
+                lgjax.body_twists(model, q, v),
+            )
+        )(q, v, tau, wrenches)
+
+    jax.tree.map(close, measured(turned, there), measured(model, q))
+
+
+EXECUTED = {
+    "forward_dynamics": lambda m, q, v, a, tau, w, how: lgjax.forward_dynamics(m, q, v, tau, w, execution=how),
+    "inverse_dynamics": lambda m, q, v, a, tau, w, how: lgjax.inverse_dynamics(m, q, v, a, w, execution=how),
+    "without wrenches": lambda m, q, v, a, tau, w, how: lgjax.forward_dynamics(m, q, v, tau, execution=how),
+    "gravity_forces": lambda m, q, v, a, tau, w, how: lgjax.gravity_forces(m, q, execution=how),
+    "forward_kinematics": lambda m, q, v, a, tau, w, how: lgjax.forward_kinematics(m, q, execution=how),
+    "mass_matrix": lambda m, q, v, a, tau, w, how: lgjax.mass_matrix(m, q, execution=how),
+    "coriolis_matrix": lambda m, q, v, a, tau, w, how: lgjax.coriolis_matrix(m, q, v, execution=how),
+}
+
+
+@pytest.mark.parametrize("name", ["chain", "floating tree", "fixed tree", "forest"])
+def test_plain_and_scalarised_execution_agree(name):
+    model = trees.model(name)
+    states = trees.random_states(model)
+
+    def run(how):
+        def all_of(model, *state):
+            return {key: f(model, *state, how) for key, f in EXECUTED.items()}
+
+        return jit(jax.vmap(all_of, (None, 0, 0, 0, 0, 0)))(model, *states)
+
+    jax.tree.map(lambda a, b: close(a, b, 1e-12), run("scalarised"), run("plain"))
+
+
+def test_an_unknown_execution_is_refused():
+    model = trees.model("pendulum")
+    with pytest.raises(ValueError, match="execution is one of scalarised, plain, not 'fast'"):
+        lgjax.gravity_forces(model, lgjax.neutral(model), execution="fast")
+
+
+def test_merging_fixed_joints_adds_inertias():
+    """A payload on a fixed joint moves as one body with what carries it, summed by hand."""
+    arm, payload = trees.body("arm", "base", "revolute", 2), trees.body("payload", "arm", "fixed", 3)
+    base = trees.body("base", None, "free", 1)
+    R, p = payload.rotation, payload.position
+    mass = arm.mass + payload.mass
+    placed = R @ payload.com + p
+    com = (arm.mass * arm.com + payload.mass * placed) / mass
+    steiner = lambda m, c: m * (c @ c * np.eye(3) - np.outer(c, c))
+    inertia = (
+        arm.inertia + steiner(arm.mass, arm.com - com)
+        + R @ payload.inertia @ R.T + steiner(payload.mass, placed - com)
+    )  # fmt: skip
+    by_hand = lgjax.build([base, replace(arm, mass=mass, com=com, inertia=inertia)])
+    merged = lgjax.build([base, arm, payload])
+    assert merged.nbodies == 2
+    assert merged.tree.frames == (("payload", 1),)
+    jax.tree.map(close, merged.inertias, by_hand.inertias)
+    q = lgjax.random_configuration(jax.random.key(0), merged)
+    pose = jax.tree.map(np.asarray, lgjax.frame_pose(merged, q, "payload"))
+    carrier = jax.tree.map(lambda x: np.asarray(x)[1], lgjax.forward_kinematics(merged, q))
+    close(pose.rotation, carrier.rotation @ R)
+    close(pose.translation, carrier.rotation @ p + carrier.translation)
