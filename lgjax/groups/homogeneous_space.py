@@ -4,7 +4,7 @@ Source: [celledoni2021] section 2.1.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -32,7 +32,10 @@ class HomogeneousSpace:
                which the group acts is already in it.
     bracket    (x, y) -> the bracket that goes with that dexpinv, dexpinv = 1 - bracket/2 + ..., same sign included.
     distance   (y0, y1) -> a length (...), for error control and tests.
-    group      the group that acts, where there is one; integrators do not use it.
+    group      the group that acts, where there is one.
+    chart      "exp" if `move` follows the flow of a constant field, the name of another map otherwise: commutator-free
+               methods and series of brackets need the former.
+    factors    those of a product, for error control factor by factor.
     """
 
     name: str
@@ -42,6 +45,8 @@ class HomogeneousSpace:
     bracket: Callable[[Algebra, Algebra], Algebra]
     distance: Callable[[Point, Point], Array]
     group: LieGroup | None = None
+    chart: str = "exp"
+    factors: tuple["HomogeneousSpace", ...] = ()
 
     def __repr__(self) -> str:
         return self.name
@@ -62,6 +67,7 @@ def left_translation(group: LieGroup) -> HomogeneousSpace:
         bracket=group.ad,
         distance=group.distance,
         group=group,
+        chart=group.chart,
     )
 
 
@@ -76,7 +82,10 @@ def right_translation(group: LieGroup) -> HomogeneousSpace:
         return group.compose(y, group.exp(xi))
 
     def dexpinv(sigma: Array, xi: Array) -> Array:
-        return group.dexpinv(-sigma, xi)
+        if group.chart in ("exp", "cay"):
+            return group.dexpinv(-sigma, xi)
+        # Where exp(-σ) is not the inverse of exp(σ), go through the spatial velocity.
+        return group.dexpinv(sigma, group.Ad(group.exp(sigma), xi))
 
     def bracket(x: Array, y: Array) -> Array:
         return group.ad(y, x)
@@ -89,6 +98,7 @@ def right_translation(group: LieGroup) -> HomogeneousSpace:
         bracket=bracket,
         distance=group.distance,
         group=group,
+        chart=group.chart,
     )
 
 
@@ -129,4 +139,43 @@ def product_space(*spaces: HomogeneousSpace) -> HomogeneousSpace:
         dexpinv=dexpinv,
         bracket=bracket,
         distance=distance,
+        chart=common_chart(spaces),
+        factors=spaces,
     )
+
+
+def common_chart(spaces: tuple[HomogeneousSpace, ...]) -> str:
+    """The chart of a product: that of all factors, or "mixed"."""
+    charts = {space.chart for space in spaces}
+    return charts.pop() if len(charts) == 1 else "mixed"
+
+
+@cache
+def power_space(space: HomogeneousSpace, n: int) -> HomogeneousSpace:
+    """n copies of a space along the leading axis of its points: one vectorised call moves all of them.
+
+    The space's own functions already broadcast; what differs is `distance`, one number for all copies.
+    """
+    if n < 1:
+        raise ValueError(f"power_space({space.name}, n): n must be positive, got {n}")
+
+    def distance(y0: Point, y1: Point) -> Array:
+        return norm(space.distance(y0, y1))
+
+    return replace(space, name=f"({space.name})^{n}", distance=distance)
+
+
+@cache
+def frame_space(name: str, dim: int, flow: Callable, distance: Callable) -> HomogeneousSpace:
+    """A manifold with frame fields E_1 ... E_dim and no group: frozen fields Σ xi_i E_i are all a method may use.
+
+    flow(xi, y) is the point that Σ xi_i E_i with constant coefficients reaches from y in unit time; distance(y0, y1) a
+    length.  Only commutator-free methods integrate here: the brackets of a frame need not lie in its span with constant
+    coefficients, so there is no dexpinv, and asking for it raises TypeError.
+    Source: [celledoni2021] section 2.1, eq. (4).
+    """
+
+    def refuse(*_: Any) -> Any:
+        raise TypeError(f"{name} is a frame without a group: use a CommutatorFree method")
+
+    return HomogeneousSpace(name=name, dim=dim, move=flow, dexpinv=refuse, bracket=refuse, distance=distance)

@@ -22,7 +22,8 @@ class LieGroup:
     Elements are arrays or (named) tuples of arrays, algebra elements and their duals vectors (..., dim); every function
     broadcasts over leading axes.  ``dexp`` is the left version, ``codexp`` and ``codexpinv`` are transposes,
     ``hat`` and ``vee`` go to a matrix (for S3: quaternion) form of the algebra and back.  Equality and hash are those
-    of the functions, so a record may be a static argument of ``jit``.
+    of the functions, so a record may be a static argument of ``jit``.  ``chart`` says which map stands in the place of
+    exp, and ``base`` is the group G of a cotangent group G ⋉ g*.
 
     identity(dtype, batch=())  compose(g, h)  inverse(g)  exp(u)  log(g)  Ad(g, x)  ad(x, y)  coAd(g, mu)  coad(x, mu)
     dexp(u, v)  dexpinv(u, v)  codexp(u, mu)  codexpinv(u, mu)  hat(u)  vee(m)  cay(u)  cayinv(g)  dcay(u, v)
@@ -51,6 +52,8 @@ class LieGroup:
     dcay: Callable[[Array, Array], Array]
     dcayinv: Callable[[Array, Array], Array]
     distance: Callable[[Element, Element], Array]
+    chart: str = "exp"
+    base: "LieGroup | None" = None
 
     def __repr__(self) -> str:
         return self.name
@@ -121,4 +124,6 @@ def product(*groups: LieGroup) -> LieGroup:
 
     name = " x ".join(group.name for group in groups)
     lifted = {field.name: lift(field.name) for field in fields(LieGroup) if field.name in _SIGNATURES}
-    return LieGroup(name=name, dim=offsets[-1], identity=identity, distance=distance, **lifted)
+    charts = {group.chart for group in groups}
+    chart = charts.pop() if len(charts) == 1 else "mixed"
+    return LieGroup(name=name, dim=offsets[-1], identity=identity, distance=distance, chart=chart, **lifted)

@@ -1,7 +1,22 @@
 """Integrators on homogeneous spaces: one stepper per family, a method is data."""
 
+from lgjax.integrators.adaptive import ELEMENTARY, PI, AdaptiveSolution, Controller, integrate_adaptive
+from lgjax.integrators.commutator_free import (
+    CF3,
+    CF4,
+    CF32_A,
+    CF32_B,
+    CF43,
+    CROUCH_GROSSMAN3,
+    CommutatorFree,
+    CommutatorFreeTable,
+    Flow,
+)
+from lgjax.integrators.composition import Composition, suzuki, triple_jump
+from lgjax.integrators.dormand_prince85 import DORMAND_PRINCE85
 from lgjax.integrators.integrate import Method, Solution, integrate
 from lgjax.integrators.munthe_kaas import MuntheKaas
+from lgjax.integrators.symplectic import SymplecticLie
 from lgjax.integrators.tableau import (
     BOGACKI_SHAMPINE32,
     DORMAND_PRINCE54,
@@ -16,16 +31,35 @@ from lgjax.integrators.tableau import (
 
 __all__ = [
     "BOGACKI_SHAMPINE32",
+    "CF3",
+    "CF4",
+    "CF32_A",
+    "CF32_B",
+    "CF43",
+    "CROUCH_GROSSMAN3",
     "DORMAND_PRINCE54",
+    "DORMAND_PRINCE85",
+    "ELEMENTARY",
     "HEUN2",
     "LIE_EULER",
+    "PI",
     "RK3",
     "RK4",
     "RK4_TWO_COMMUTATORS",
     "RK6",
+    "AdaptiveSolution",
+    "CommutatorFree",
+    "CommutatorFreeTable",
+    "Composition",
+    "Controller",
+    "Flow",
     "Method",
     "MuntheKaas",
     "Solution",
+    "SymplecticLie",
     "Tableau",
     "integrate",
+    "integrate_adaptive",
+    "suzuki",
+    "triple_jump",
 ]

@@ -209,8 +209,18 @@ class MuntheKaas:
             first_left_out += 1
         return min(self.tableau.order, first_left_out + 1)
 
+    @property
+    def order_hat(self) -> int | None:
+        """Order of the embedded method."""
+        hat = self.tableau.order_hat
+        return hat if hat is None else min(hat, self.order)
+
     def init(self, space: HomogeneousSpace, field: Field, t: Array, y: Point) -> tuple[()]:
         """Check field and state against the space; nothing is carried from step to step."""
+        if (self.tableau.brackets or self.commutators is not None) and space.chart != "exp":
+            raise ValueError(
+                f"series of brackets belong to exp, {space.name} uses {space.chart}; use the exact dexpinv"
+            )
         check_field(space, field, t, y)
         return ()
 

@@ -1,0 +1,72 @@
+"""TS²: directions q on the sphere with angular velocities ω, |q| = 1 and q·ω = 0, moved by SE(3).
+
+The pose (R, r) takes (q, ω) to (R q, R ω + r × R q), which is how it moves twists, so |q| and q·ω stay what they are
+and the action is transitive on TS².  A field f(t, (q, ω)) = [ξ, η] makes q' = ξ × q and ω' = ξ × ω + η × q; for the
+motion q' = ω × q, ω' = a with a·q = 0 it is [ω, q × a].  Leading axes broadcast: N directions (N, 3) are (TS²)^N.
+Source: [celledoni2021] section 5.1.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import jax
+
+from lgjax.groups import small_matrix as sm
+from lgjax.groups.homogeneous_space import HomogeneousSpace
+from lgjax.groups.lie_group import LieGroup
+from lgjax.groups.se3 import SE3, Pose
+from lgjax.groups.small_angle import norm
+
+Array = jax.Array
+
+
+class TangentPoint(NamedTuple):
+    """A unit direction q (..., 3) and its angular velocity or momentum omega (..., 3), orthogonal to q."""
+
+    q: Array
+    omega: Array
+
+
+def act(g: Pose, y: TangentPoint) -> TangentPoint:
+    """The action of a pose (R, r): (R q, R ω + r × R q)."""
+    q = sm.matvec(g.rotation, y.q)
+    return TangentPoint(q, sm.matvec(g.rotation, y.omega) + sm.cross(g.translation, q))
+
+
+def generator(xi: Array, y: TangentPoint) -> TangentPoint:
+    """The rate of y under the algebra element xi = [ξ, η] (..., 6): (ξ × q, ξ × ω + η × q)."""
+    spin, push = xi[..., :3], xi[..., 3:]
+    return TangentPoint(sm.cross(spin, y.q), sm.cross(spin, y.omega) + sm.cross(push, y.q))
+
+
+def project(q: Array, omega: Array) -> TangentPoint:
+    """The point of TS² next to any q != 0 and omega: q made unit, the part of omega along q removed."""
+    q = q / norm(q)[..., None]
+    return TangentPoint(q, omega - sm.scale(sm.dot(q, omega), q))
+
+
+def distance(y0: TangentPoint, y1: TangentPoint) -> Array:
+    """Euclidean distance (...) in R⁶."""
+    return norm(sm.join(y1.q - y0.q, y1.omega - y0.omega))
+
+
+@cache
+def tangent_sphere(group: LieGroup = SE3) -> HomogeneousSpace:
+    """TS² under SE(3) in the coordinates of the given record of SE(3), whose `exp` may be another map."""
+
+    def move(xi: Array, y: TangentPoint) -> TangentPoint:
+        return act(group.exp(xi), y)
+
+    return HomogeneousSpace(
+        name="TS2" if group == SE3 else f"TS2 under {group.name}",
+        dim=6,
+        move=move,
+        dexpinv=group.dexpinv,
+        bracket=group.ad,
+        distance=distance,
+        group=group,
+        chart=group.chart,
+    )
+
+
+TS2 = tangent_sphere()

@@ -1,0 +1,286 @@
+"""Integration with error control: every trajectory takes its own steps, also under vmap.
+
+Source: [celledoni2021] section 4, eq. (33).
+
+The loop that finds the steps is a `lax.while_loop` and is not differentiated.  Derivatives are those of the steps that
+it accepted, their sizes held fixed: a scan over the recorded times, which exists only where a derivative is taken.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.groups.homogeneous_space import HomogeneousSpace
+from lgjax.groups.small_angle import norm
+from lgjax.integrators.field import Field, state_dtype, strong
+from lgjax.integrators.integrate import _static_integer, _time
+
+Array = jax.Array
+Point = Any
+
+
+class AdaptiveSolution(NamedTuple):
+    """What `integrate_adaptive` returns.
+
+    ts, ys               times (n,) and states with a leading axis n: those of save_at, or the end alone.
+    accepted, rejected   number of steps, int32.
+    success              whether t1 was reached; where not, ys beyond the last step are NaN.
+    times                (max_steps + 1,) the times of the accepted steps, t0 first, filled up with the last one.
+    """
+
+    ts: Array
+    ys: Any
+    accepted: Array
+    rejected: Array
+    success: Array
+    times: Array
+
+
+@dataclass(frozen=True)
+class Controller:
+    """Step size after a step with error e, in units of the tolerance: h safety e^(-alpha/k) e_before^(beta/k).
+
+    k is one more than the lower order of the pair.  alpha = 1, beta = 0 is eq. (33), the rule of [celledoni2021].
+    A rejected step is repeated with beta = 0.  The factor is kept between `smallest` and `largest`.
+    """
+
+    alpha: float = 1.0
+    beta: float = 0.0
+    safety: float = 0.85
+    smallest: float = 0.2
+    largest: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not (self.alpha > 0 and 0 < self.safety < 1 and 0 < self.smallest < 1 < self.largest):
+            raise ValueError(f"a controller needs alpha > 0, 0 < safety < 1, 0 < smallest < 1 < largest, got {self}")
+
+    def factor(self, error: Array, before: Array, k: int, accepted: Array) -> Array:
+        """By what to multiply h."""
+        error, before = jnp.maximum(error, 1e-10), jnp.maximum(before, 1e-10)
+        repeat = self.safety * error ** (-1.0 / k)
+        go_on = self.safety * error ** (-self.alpha / k) * before ** (self.beta / k)
+        factor = jnp.clip(jnp.where(accepted, go_on, repeat), self.smallest, self.largest)
+        return jnp.where(jnp.isfinite(error), factor, self.smallest)
+
+
+ELEMENTARY = Controller()
+PI = Controller(alpha=0.7, beta=0.4, safety=0.9)
+
+
+def error_ratio(space: HomogeneousSpace, y: Point, y1: Point, y_hat: Point, rtol: Array, atol: Array) -> Array:
+    """Largest over the factors of a product of distance(y1, y_hat) / (atol + rtol size), which should be at most 1.
+
+    The size of a factor is the largest entry of its points at both ends, 1 for rotations and unit vectors or less.
+    """
+    if space.factors:
+        parts = [error_ratio(f, *points, rtol, atol) for f, *points in zip(space.factors, y, y1, y_hat, strict=True)]
+        return jnp.max(jnp.stack(parts))
+    entries = [jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves((y, y1))]
+    length = norm(jnp.ravel(space.distance(y1, y_hat)))
+    return length / (atol + rtol * jnp.max(jnp.stack(entries)))
+
+
+class _State(NamedTuple):
+    """Carry of the loop: the last accepted point, the next step, what is recorded."""
+
+    t: Array
+    y: Any
+    h: Array
+    carry: Any
+    error: Array
+    accepted: Array
+    rejected: Array
+    times: Array
+    points: Any
+    done: Array
+
+
+@jax.custom_jvp
+def _value_of_first(first: Any, second: Any) -> Any:
+    """`first`, with the derivative of `second`, which is computed only where that derivative is needed."""
+    del second
+    return first
+
+
+@_value_of_first.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    return primals[0], tangents[1]
+
+
+def _scalar(name: str, value: Any, dtype: jnp.dtype) -> Array:
+    """A positive scalar in the dtype of the state; the sign is checked where the value is known."""
+    if not isinstance(value, jax.core.Tracer) and not (math.isfinite(float(value)) and float(value) > 0.0):
+        raise ValueError(f"{name} must be positive and finite, got {value!r}")
+    return _time(name, value, dtype)
+
+
+def _select(condition: Array, a: Any, b: Any) -> Any:
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), a, b)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """One run: what to integrate and how, in the dtype of the state."""
+
+    space: HomogeneousSpace
+    field: Field
+    method: Any
+    controller: Controller
+    max_steps: int
+    rtol: Array
+    atol: Array
+
+    def first_step(self, t0: Array, t1: Array, y0: Point) -> Array:
+        """From the length that the field would move y0 in a hundredth of the time, in units of the tolerance."""
+        h = (t1 - t0) / 100.0
+        xi = jax.tree.map(lambda x: h * jax.lax.convert_element_type(x, h.dtype), self.field(t0, y0))
+        ratio = error_ratio(self.space, y0, y0, self.space.move(xi, y0), self.rtol, self.atol)
+        guess = h * jnp.maximum(ratio, 1.0) ** (-1.0 / (1 + self.method.order_hat))
+        return jnp.where(jnp.isfinite(guess), guess, h)
+
+    def attempt(self, s: _State, t1: Array) -> _State:
+        """One step, accepted or not."""
+        last = jnp.abs(t1 - s.t) <= jnp.abs(s.h) * (1.0 + 1e-3)
+        h = jnp.where(last, t1 - s.t, s.h)
+        y1, y_hat, carry = self.method.embedded_step(self.space, self.field, s.t, s.y, h, s.carry)
+        error = error_ratio(self.space, s.y, y1, y_hat, self.rtol, self.atol)
+        accept = error <= 1.0  # false for NaN
+        t = jnp.where(last, t1, s.t + h)
+        k = 1 + min(self.method.order, self.method.order_hat)
+        factor = self.controller.factor(error, s.error, k, accept)
+        size = jnp.where(accept & last, jnp.maximum(jnp.abs(s.h), jnp.abs(h)) * jnp.sign(h), h * factor)
+        n = s.accepted + accept.astype(jnp.int32)
+        record = lambda buffer, x: buffer.at[n].set(jnp.where(accept, x, buffer[n]))
+        # A step too small to change the time will never do better.
+        stuck = ~accept & (s.t + h * factor == s.t)
+        return _State(
+            t=jnp.where(accept, t, s.t),
+            y=_select(accept, y1, s.y),
+            h=size,
+            carry=_select(accept, carry, s.carry),
+            error=jnp.where(accept, jnp.maximum(error, 1e-4), s.error),
+            accepted=n,
+            rejected=s.rejected + (~accept).astype(jnp.int32),
+            times=record(s.times, t),
+            points=jax.tree.map(record, s.points, y1),
+            done=(accept & last) | stuck,
+        )
+
+    def find_steps(self, t0: Array, t1: Array, y0: Point) -> tuple[_State, Array]:
+        """Integrate with error control; the final state, and whether t1 was reached."""
+        n = self.max_steps + 1
+        zero = jnp.zeros((), jnp.int32)
+        start = _State(
+            t=t0,
+            y=y0,
+            h=self.first_step(t0, t1, y0),
+            carry=strong(self.method.init(self.space, self.field, t0, y0)),
+            error=jnp.ones_like(t0),
+            accepted=zero,
+            rejected=zero,
+            times=jnp.full((n,), t0),
+            points=jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype).at[0].set(x), y0),
+            done=(t0 == t1) | ~(self.rtol > 0) | ~(self.atol > 0),
+        )
+        end = jax.lax.while_loop(
+            lambda s: ~s.done & (s.accepted + s.rejected < self.max_steps), lambda s: self.attempt(s, t1), start
+        )
+        times = jnp.where(jnp.arange(n) <= end.accepted, end.times, end.t)
+        good = (self.rtol > 0) & (self.atol > 0) & (end.t == t1)
+        return end._replace(times=times), good
+
+    def replay(self, times: Array, accepted: Array, t0: Array, t1: Array, y0: Point) -> Any:
+        """The points of the steps again as a differentiable scan, from t0 to t1 through the recorded times between."""
+        n = jnp.arange(1, self.max_steps + 1)
+        inner = jax.lax.stop_gradient(times)
+        ends = jnp.where((n == accepted) & (inner[1:] == t1), t1, inner[1:])
+        starts = jnp.concatenate([t0[None], ends[:-1]])
+
+        @jax.checkpoint
+        def one(state: Any, x: Any) -> Any:
+            i, t, after = x
+
+            def step(state: Any) -> Any:
+                y, carry = state
+                y, _, carry = self.method.embedded_step(self.space, self.field, t, y, after - t, carry)
+                return y, carry
+
+            state = jax.lax.cond(i <= accepted, step, lambda state: state, state)
+            return state, state[0]
+
+        carry = strong(self.method.init(self.space, self.field, t0, y0))
+        _, rest = jax.lax.scan(one, (y0, carry), (n, starts, ends))
+        return jax.tree.map(lambda first, more: jnp.concatenate([first[None], more]), y0, rest)
+
+    def between(self, times: Array, points: Any, accepted: Array, t: Array) -> Point:
+        """The point at time t by one step of the method from the last recorded point before it.
+
+        So dense output has the order of the method, lies on the space, and meets the recorded points at both ends.
+        """
+        forward = times[-1] >= times[0]
+        passed = jnp.where(forward, times <= t, times >= t) & (jnp.arange(self.max_steps + 1) < accepted)
+        i = jnp.maximum(jnp.sum(passed) - 1, 0)
+        y = jax.tree.map(lambda x: x[i], points)
+        carry = strong(self.method.init(self.space, self.field, times[i], y))
+        return self.method.embedded_step(self.space, self.field, times[i], y, t - times[i], carry)[0]
+
+
+def integrate_adaptive(
+    space: HomogeneousSpace,
+    field: Field,
+    y0: Point,
+    t0: Any,
+    t1: Any,
+    method: Any,
+    rtol: Any,
+    atol: Any,
+    max_steps: int,
+    save_at: Any = None,
+    controller: Controller = ELEMENTARY,
+) -> AdaptiveSolution:
+    """Integrate y' = field(t, y) on a space from t0 to t1 with steps that keep the estimated error within tolerance.
+
+    method    one with `embedded_step`: MuntheKaas or CommutatorFree of an embedded pair.
+    rtol, atol   the distance between the two results of a step stays below atol + rtol size, factor by factor of a
+              product; see `error_ratio`.  Traced, like t0, t1 and save_at: new values compile nothing.
+    max_steps the static bound on attempted steps; where it is reached before t1, `success` is False.
+    save_at   times (n,) between t0 and t1 to return states at, by dense output of the order of the method; without it
+              only the end is returned, with a leading axis of length 1.
+    controller   ELEMENTARY, the rule of eq. (33), or PI.
+
+    Raises like `integrate`, and for tolerances that are not positive where their values are known; where they are
+    traced, and where the field gives NaN, `success` is False.  Transforms with jit, vmap and grad in both modes;
+    derivatives take max_steps steps, those of the result with the accepted step sizes held fixed.  Called outside `jit`
+    it computes the derivatives' scan in vain.
+    """
+    max_steps = _static_integer("max_steps", max_steps)
+    if getattr(method, "order_hat", None) is None:
+        raise ValueError(f"integrate_adaptive needs a method with an embedded one, got {method!r}")
+    y0 = strong(y0)
+    dtype = state_dtype(y0)
+    start, end = _time("t0", t0, dtype), _time("t1", t1, dtype)
+    method.init(space, field, start, y0)
+    bounds = (_scalar("rtol", rtol, dtype), _scalar("atol", atol, dtype))
+    pure, parameters = jax.closure_convert(field, start, y0)
+    frozen = [jax.lax.stop_gradient(p) for p in parameters]
+    still = lambda t, y: pure(t, y, *frozen)
+    moving = lambda t, y: pure(t, y, *parameters)
+
+    problem = _Problem(space, still, method, controller, max_steps, *jax.lax.stop_gradient(bounds))
+    state, success = problem.find_steps(*jax.lax.stop_gradient((start, end, y0)))
+    again = _Problem(space, moving, method, controller, max_steps, *jax.lax.stop_gradient(bounds))
+    points = _value_of_first(state.points, again.replay(state.times, state.accepted, start, end, y0))
+    if save_at is None:
+        ts, ys = state.t[None], jax.tree.map(lambda x: x[state.accepted][None], points)
+    else:
+        ts = jnp.asarray(save_at, dtype)
+        if ts.ndim != 1:
+            raise ValueError(f"save_at must be a vector of times, got shape {ts.shape}")
+        times = state.times.at[0].set(start)
+        ys = jax.vmap(lambda t: again.between(times, points, state.accepted, t))(ts)
+        reached = jnp.abs(ts - start) <= jnp.abs(state.t - start)
+        ys = jax.tree.map(lambda x: jnp.where(reached.reshape((-1,) + (1,) * (x.ndim - 1)), x, jnp.nan), ys)
+    return AdaptiveSolution(ts, ys, state.accepted, state.rejected, success, state.times)

@@ -1,0 +1,165 @@
+"""The N-fold spherical pendulum: point masses on massless rods, one below the other.
+
+Source: [celledoni2021] section 5.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.groups import TS2, power_space
+from lgjax.groups import small_matrix as sm
+from lgjax.groups.ts2 import TangentPoint
+from lgjax.systems.system import System, arrays, require_choice
+
+Array = jax.Array
+
+_DIAGONAL = math.sqrt(0.5)
+FORMS = ("chain", "dense", "hamiltonian")
+
+
+def spherical_pendulum(
+    n: int,
+    form: str = "chain",
+    masses: Any = 1.0,
+    lengths: Any = 1.0,
+    gravity: Any = 9.81,
+    q: Any = (_DIAGONAL, 0.0, _DIAGONAL),
+    omega: Any = (0.0, 1.0, 0.0),
+    dtype: Any = None,
+) -> System:
+    """n rods with masses (n,) kg and lengths (n,) m or one number for all; q and omega (n, 3) or (3,) at the start.
+
+    The state is TangentPoint(q (n, 3), omega (n, 3)) on (TS²)^n: directions from the fixed point downwards along the
+    chain, and angular velocities rad/s, orthogonal to them.  Gravity in m/s² pulls along -z.
+
+    "chain"        rod tensions from a tridiagonal system, time and memory proportional to n.
+    "dense"        the 3n x 3n system of the source, section 5.2.
+    "hamiltonian"  omega holds the momenta π = R(q) ω instead, end of section 5.2; `y0` is converted.
+    Invariants: energy, and the angular momentum about the vertical.
+    """
+    require_choice("form", form, FORMS)
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"n must be a positive integer, got {n!r}")
+    p = arrays(dtype, masses=masses, lengths=lengths, gravity=gravity, q=q, omega=omega)
+    for name in ("masses", "lengths"):
+        if p[name].shape not in ((), (n,)):
+            raise ValueError(f"{name} must be one number or have shape ({n},), got {p[name].shape}")
+        p[name] = jnp.broadcast_to(p[name], (n,))
+    y0 = TangentPoint(jnp.broadcast_to(p.pop("q"), (n, 3)), jnp.broadcast_to(p.pop("omega"), (n, 3)))
+    field = {"chain": chain_field, "dense": dense_field, "hamiltonian": hamiltonian_field}[form]
+    velocity = (lambda y: TangentPoint(y.q, _solve(p, y.q, y.omega))) if form == "hamiltonian" else (lambda y: y)
+    if form == "hamiltonian":
+        y0 = TangentPoint(y0.q, _apply(p, y0.q, y0.omega))
+    invariants = {
+        "energy": lambda y: energy(p, velocity(y)),
+        "vertical_momentum": lambda y: jnp.sum(_apply(p, velocity(y).q, velocity(y).omega)[:, 2]),
+    }
+    return System(p, power_space(TS2, n), lambda t, y: field(p, y), y0, invariants)
+
+
+def energy(p: dict[str, Array], y: TangentPoint) -> Array:
+    """Kinetic and potential energy of velocities, by the positions of the masses."""
+    reach = p["lengths"][:, None] * y.q
+    speed = jnp.cumsum(p["lengths"][:, None] * sm.cross(y.omega, y.q), axis=0)
+    height = jnp.cumsum(reach[:, 2])
+    return jnp.sum(p["masses"] * (0.5 * sm.dot(speed, speed) + p["gravity"] * height))
+
+
+def chain_field(p: dict[str, Array], y: TangentPoint) -> Array:
+    """[ω, q × ω'] (n, 6), with ω' from the rod tensions λ that keep the lengths.
+
+    Newton's law m_i x_i'' = m_i g - λ_i q_i + λ_{i+1} q_{i+1} in the second derivative of |x_i - x_{i-1}|² = L_i² is a
+    symmetric positive definite tridiagonal system for λ.
+    """
+    q, omega = y
+    inverse = 1.0 / p["masses"]
+    above = jnp.concatenate([jnp.zeros_like(inverse[:1]), inverse[:-1]])
+    fall = jnp.zeros_like(q[0]).at[2].set(-p["gravity"])
+    right = p["lengths"] * sm.dot(omega, omega)
+    right = right.at[0].add(sm.dot(q[0], fall))
+    tension = tridiagonal_solve(above + inverse, -(inverse[:-1] * sm.dot(q[:-1], q[1:])), right)
+    pull = sm.scale(tension, q)
+    below = jnp.concatenate([pull[1:], jnp.zeros_like(pull[:1])])
+    acceleration = sm.scale(inverse, below - pull)
+    relative = acceleration - jnp.concatenate([-fall[None], acceleration[:-1]])  # gravity cancels but for the first
+    h = sm.cross(q, relative) / p["lengths"][:, None]
+    return sm.join(omega, sm.cross(q, h))
+
+
+def tridiagonal_solve(diagonal: Array, off: Array, right: Array) -> Array:
+    """Solution (n,) of a symmetric positive definite tridiagonal system by elimination, two scans.
+
+    diagonal (n,), off (n - 1,) beside it, right (n,).
+    """
+    off = jnp.concatenate([jnp.zeros_like(diagonal[:1]), off])
+
+    def eliminate(before: Any, row: Any) -> Any:
+        ratio, value = before  # off_{i+1} / pivot_i and the reduced right side over the pivot
+        d, e, r, following = row
+        pivot = 1.0 / (d - e * ratio)
+        state = (following * pivot, (r - e * value) * pivot)
+        return state, state
+
+    following = jnp.concatenate([off[1:], jnp.zeros_like(diagonal[:1])])
+    zero = jnp.zeros_like(diagonal[0])
+    _, (ratios, values) = jax.lax.scan(eliminate, (zero, zero), (diagonal, off, right, following))
+
+    def substitute(after: Array, row: Any) -> Any:
+        ratio, value = row
+        x = value - ratio * after
+        return x, x
+
+    return jax.lax.scan(substitute, zero, (ratios, values), reverse=True)[1]
+
+
+def _coupling(p: dict[str, Array]) -> Array:
+    """M_ij = L_i L_j times the mass at or below both rods, (n, n)."""
+    hanging = jnp.cumsum(p["masses"][::-1])[::-1]
+    i = np.arange(hanging.shape[0])
+    return sm.outer(p["lengths"], p["lengths"]) * hanging[np.maximum(i[:, None], i[None, :])]
+
+
+def _matrix(p: dict[str, Array], q: Array) -> Array:
+    """R(q) (3n, 3n) with blocks M_ij hat(q_i)ᵀ hat(q_j), M_ii I on the diagonal."""
+    n = q.shape[0]
+    blocks = sm.matmul(sm.transpose(sm.hat(q))[:, None], sm.hat(q)[None, :])
+    own = jnp.asarray(np.eye(n, dtype=bool))[:, :, None, None]
+    blocks = _coupling(p)[:, :, None, None] * jnp.where(own, jnp.eye(3, dtype=q.dtype), blocks)
+    return blocks.transpose(0, 2, 1, 3).reshape(3 * n, 3 * n)
+
+
+def _apply(p: dict[str, Array], q: Array, omega: Array) -> Array:
+    """The momenta R(q) ω (n, 3)."""
+    return jnp.sum(_matrix(p, q) * omega.reshape(-1), axis=1).reshape(omega.shape)
+
+
+def _solve(p: dict[str, Array], q: Array, momenta: Array) -> Array:
+    """R(q)⁻¹ π (n, 3)."""
+    return jnp.linalg.solve(_matrix(p, q), momenta.reshape(-1)).reshape(momenta.shape)
+
+
+def dense_field(p: dict[str, Array], y: TangentPoint) -> Array:
+    """[ω, q × ω'] (n, 6) by the system of the source, R(q) ω' = [Σ_j M_ij |ω_j|² q_i × q_j - ... q_i × e_3]."""
+    q, omega = y
+    weights = _coupling(p) * sm.dot(omega, omega)[None, :]
+    load = jnp.cumsum(p["masses"][::-1])[::-1] * p["gravity"] * p["lengths"]
+    up = jnp.zeros_like(q).at[:, 2].set(1.0)
+    right = sm.cross(q, jnp.sum(weights[:, :, None] * q[None, :, :], axis=1) - sm.scale(load, up))
+    return sm.join(omega, sm.cross(q, _solve(p, q, right)))
+
+
+def hamiltonian_field(p: dict[str, Array], y: TangentPoint) -> Array:
+    """[∂H/∂π, ∂H/∂q] (n, 6), for momenta in the place of velocities.  Source: [celledoni2021] end of section 5.2."""
+    q, momenta = y
+    omega = _solve(p, q, momenta)
+    load = jnp.cumsum(p["masses"][::-1])[::-1] * p["gravity"] * p["lengths"]
+    speed = sm.cross(omega, q)
+    coupling = _coupling(p) * (1.0 - jnp.eye(q.shape[0], dtype=q.dtype))
+    # At fixed momenta ∂H/∂q = -∂K/∂q at fixed velocities; K couples rods by M_ij (ω_i × q_i)·(ω_j × q_j).
+    others = jnp.sum(coupling[:, :, None] * speed[None, :, :], axis=1)
+    slope = -sm.cross(others, omega) + jnp.zeros_like(q).at[:, 2].set(load)
+    return sm.join(omega, slope)
