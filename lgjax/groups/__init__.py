@@ -10,6 +10,7 @@ from lgjax.groups.homogeneous_space import (
     power_space,
     product_space,
     right_translation,
+    two_sided_translation,
     vector_space,
 )
 from lgjax.groups.lie_group import LieGroup, product
@@ -50,6 +51,7 @@ __all__ = [
     "so3",
     "tangent_sphere",
     "ts2",
+    "two_sided_translation",
     "vector",
     "vector_space",
 ]

@@ -103,6 +103,36 @@ def right_translation(group: LieGroup) -> HomogeneousSpace:
 
 
 @cache
+def two_sided_translation(group: LieGroup) -> HomogeneousSpace:
+    """The group G moved by G x G, y -> exp(xi) y exp(eta): the field is a velocity as a pair, (spatial, body) part.
+
+    How a velocity is divided is free, spatial = xi + Ad_y eta, and decides what a step has to follow: for a fast top
+    the spin belongs to the body part, so that neither part changes fast.
+    Source: [celledoni2021] section 2.1, after eq. (3).
+    """
+    left, right = left_translation(group), right_translation(group)
+
+    def move(xi: tuple[Array, Array], y: Point) -> Point:
+        return right.move(xi[1], left.move(xi[0], y))
+
+    def dexpinv(sigma: tuple[Array, Array], xi: tuple[Array, Array]) -> tuple[Array, Array]:
+        return left.dexpinv(sigma[0], xi[0]), right.dexpinv(sigma[1], xi[1])
+
+    def bracket(x: tuple[Array, Array], y: tuple[Array, Array]) -> tuple[Array, Array]:
+        return left.bracket(x[0], y[0]), right.bracket(x[1], y[1])
+
+    return HomogeneousSpace(
+        name=f"two_sided_translation({group.name})",
+        dim=(group.dim, group.dim),
+        move=move,
+        dexpinv=dexpinv,
+        bracket=bracket,
+        distance=group.distance,
+        chart=group.chart,
+    )
+
+
+@cache
 def vector_space(n: int) -> HomogeneousSpace:
     """Rⁿ moved by addition, on which Lie group methods are the classical ones."""
     return left_translation(Rn(n))

@@ -146,5 +146,5 @@ def rotation_vector_ratio(q0: Array, x: Array) -> Array:
 def norm(x: Array) -> Array:
     """Euclidean length (...) of a vector (..., n), with derivative zero instead of NaN at the origin."""
     square = jnp.sum(x * x, axis=-1)
-    positive = square > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, jnp.ones_like(square))), jnp.zeros_like(square))
+    origin = square == 0  # false for NaN, which passes through
+    return jnp.where(origin, jnp.zeros_like(square), jnp.sqrt(jnp.where(origin, jnp.ones_like(square), square)))

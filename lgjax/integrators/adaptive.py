@@ -78,7 +78,7 @@ def error_ratio(space: HomogeneousSpace, y: Point, y1: Point, y_hat: Point, rtol
     if space.factors:
         parts = [error_ratio(f, *points, rtol, atol) for f, *points in zip(space.factors, y, y1, y_hat, strict=True)]
         return jnp.max(jnp.stack(parts))
-    entries = [jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves((y, y1))]
+    entries = [jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves((y, y1, y_hat))]
     length = norm(jnp.ravel(space.distance(y1, y_hat)))
     return length / (atol + rtol * jnp.max(jnp.stack(entries)))
 
@@ -188,13 +188,13 @@ class _Problem:
         end = jax.lax.while_loop(
             lambda s: ~s.done & (s.accepted + s.rejected < self.max_steps), lambda s: self.attempt(s, t1), start
         )
-        times = jnp.where(jnp.arange(n) <= end.accepted, end.times, end.t)
+        times = jnp.where(jnp.arange(n, dtype=jnp.int32) <= end.accepted, end.times, end.t)
         good = (self.rtol > 0) & (self.atol > 0) & (end.t == t1)
         return end._replace(times=times), good
 
     def replay(self, times: Array, accepted: Array, t0: Array, t1: Array, y0: Point) -> Any:
         """The points of the steps again as a differentiable scan, from t0 to t1 through the recorded times between."""
-        n = jnp.arange(1, self.max_steps + 1)
+        n = jnp.arange(1, self.max_steps + 1, dtype=jnp.int32)
         inner = jax.lax.stop_gradient(times)
         ends = jnp.where((n == accepted) & (inner[1:] == t1), t1, inner[1:])
         starts = jnp.concatenate([t0[None], ends[:-1]])
@@ -221,8 +221,8 @@ class _Problem:
         So dense output has the order of the method, lies on the space, and meets the recorded points at both ends.
         """
         forward = times[-1] >= times[0]
-        passed = jnp.where(forward, times <= t, times >= t) & (jnp.arange(self.max_steps + 1) < accepted)
-        i = jnp.maximum(jnp.sum(passed) - 1, 0)
+        passed = jnp.where(forward, times <= t, times >= t) & (jnp.arange(self.max_steps + 1, dtype=jnp.int32) < accepted)
+        i = jnp.maximum(jnp.sum(passed, dtype=jnp.int32) - 1, 0)
         y = jax.tree.map(lambda x: x[i], points)
         carry = strong(self.method.init(self.space, self.field, times[i], y))
         return self.method.embedded_step(self.space, self.field, times[i], y, t - times[i], carry)[0]

@@ -19,6 +19,7 @@ from lgjax.groups import (
     product_space,
     right_translation,
     so3,
+    two_sided_translation,
     vector_space,
 )
 from lgjax.groups import small_matrix as sm
@@ -27,7 +28,7 @@ from lgjax.systems.system import System, arrays, require_choice
 
 Array = jax.Array
 
-FORMULATIONS = ("body", "spatial", "cotangent", "lie_poisson", "quadratic")
+FORMULATIONS = ("body", "spatial", "two_sided", "cotangent", "lie_poisson", "quadratic")
 READINGS = ("benchmark", "printed", "printed_upright")
 
 
@@ -55,6 +56,9 @@ def heavy_top(
     "body"         y = (Q, Π) on SO(3) x R³ moved from the right.  Eqs. (19)-(20).
     "spatial"      y = (Q, π) on SO(3) x R³ moved from the left, π = QΠ.  For a fast top of two equal moments its field
                    changes only as fast as the axis turns, so the steps can be long.  Eqs. (21)-(22).
+    "two_sided"    y = (Q, π) with Q moved from both sides.  The spin about χ, as far as it exceeds that of a body of
+                   three equal moments, moves Q from the right, the rest from the left.  For two equal moments that rest
+                   is π over the moment across the axis: no angle of a step is large however fast the top spins.
     "cotangent"    y = Covector(Q, π) on T*SO(3), for `SymplecticLie` or any other method.
     "lie_poisson"  y = [Π, Γ] (6,) on a coadjoint orbit of SE(3), Γ = QᵀΓ_0.  Eqs. (23)-(24).
     "quadratic"    y = Covector((Q, q), [π, p]) on T*(SO(3) x R³) with p = -mass length χ constant.  Eqs. (29)-(32).
@@ -81,6 +85,7 @@ def heavy_top(
     make = {
         "body": _body,
         "spatial": _spatial,
+        "two_sided": _two_sided,
         "cotangent": _cotangent,
         "lie_poisson": _lie_poisson,
         "quadratic": _quadratic,
@@ -122,6 +127,23 @@ def _spatial(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
     space = product_space(left_translation(SO3), vector_space(3))
     invariants = _spatial_invariants(p, inverse, lambda y: y)
     field = lambda t, y: _rates(p, inverse, *y)
+    return System(p, space, field, (SO3.identity(momentum.dtype), momentum), invariants)
+
+
+def _two_sided(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
+    axis = p["axis"] / jnp.sqrt(sm.dot(p["axis"], p["axis"]))
+    along = sm.dot(axis, sm.matvec(inverse, axis))
+    surplus = along - 0.5 * (sm.trace(inverse) - along)
+
+    def field(t: Array, y: Any) -> Any:
+        q, pi = y
+        body = so3.coAd(q, pi)
+        spin = (surplus * sm.dot(axis, body))[..., None] * axis
+        rest = so3.act(q, sm.matvec(inverse, body) - spin)
+        return (rest, spin), sm.cross(p["gravity"], so3.act(q, p["lever"]))
+
+    space = product_space(two_sided_translation(SO3), vector_space(3))
+    invariants = _spatial_invariants(p, inverse, lambda y: y)
     return System(p, space, field, (SO3.identity(momentum.dtype), momentum), invariants)
 
 
