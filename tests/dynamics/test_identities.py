@@ -176,7 +176,7 @@ def test_momentum_changes_by_external_wrenches_and_gravity(name):
 
 
 def test_momentum_is_that_of_the_bodies_by_hand():
-    """Each body by its mass, centre of mass and inertia about it, also where a tree on the ground joins floating ones."""
+    """Each body by its mass, centre of mass and inertia about it, with a tree on the ground beside floating ones."""
     name = "forest"
     f, model = facts(name), trees.model(name)
     R, p = f.poses
