@@ -123,7 +123,7 @@ def product(*groups: LieGroup) -> LieGroup:
         return norm(jnp.stack(jnp.broadcast_arrays(*parts), axis=-1))
 
     name = " x ".join(group.name for group in groups)
-    lifted = {field.name: lift(field.name) for field in fields(LieGroup) if field.name in _SIGNATURES}
+    lifted: dict[str, Any] = {field.name: lift(field.name) for field in fields(LieGroup) if field.name in _SIGNATURES}
     charts = {group.chart for group in groups}
     chart = charts.pop() if len(charts) == 1 else "mixed"
     return LieGroup(name=name, dim=offsets[-1], identity=identity, distance=distance, chart=chart, **lifted)

@@ -76,7 +76,8 @@ def error_ratio(space: HomogeneousSpace, y: Point, y1: Point, y_hat: Point, rtol
     The size of a factor is the largest entry of its points at both ends, 1 for rotations and unit vectors or less.
     """
     if space.factors:
-        parts = [error_ratio(f, *points, rtol, atol) for f, *points in zip(space.factors, y, y1, y_hat, strict=True)]
+        factors = zip(space.factors, y, y1, y_hat, strict=True)
+        parts = [error_ratio(factor, a, b, c, rtol, atol) for factor, a, b, c in factors]
         return jnp.max(jnp.stack(parts))
     entries = [jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves((y, y1, y_hat))]
     length = norm(jnp.ravel(space.distance(y1, y_hat)))
@@ -112,9 +113,14 @@ def _(primals: Any, tangents: Any) -> Any:
 
 def _scalar(name: str, value: Any, dtype: jnp.dtype) -> Array:
     """A positive scalar in the dtype of the state; the sign is checked where the value is known."""
-    if not isinstance(value, jax.core.Tracer) and not (math.isfinite(float(value)) and float(value) > 0.0):
+    scalar = _time(name, value, dtype)
+    try:
+        known = float(value)
+    except jax.errors.ConcretizationTypeError:
+        return scalar
+    if not (math.isfinite(known) and known > 0.0):
         raise ValueError(f"{name} must be positive and finite, got {value!r}")
-    return _time(name, value, dtype)
+    return scalar
 
 
 def _select(condition: Array, a: Any, b: Any) -> Any:
@@ -221,7 +227,8 @@ class _Problem:
         So dense output has the order of the method, lies on the space, and meets the recorded points at both ends.
         """
         forward = times[-1] >= times[0]
-        passed = jnp.where(forward, times <= t, times >= t) & (jnp.arange(self.max_steps + 1, dtype=jnp.int32) < accepted)
+        begun = jnp.arange(self.max_steps + 1, dtype=jnp.int32) < accepted
+        passed = jnp.where(forward, times <= t, times >= t) & begun
         i = jnp.maximum(jnp.sum(passed, dtype=jnp.int32) - 1, 0)
         y = jax.tree.map(lambda x: x[i], points)
         carry = strong(self.method.init(self.space, self.field, times[i], y))
