@@ -1,8 +1,13 @@
 """Batched, differentiable rigid-body dynamics on Lie groups in pure JAX."""
 
 from lgjax import systems
+from lgjax.dynamics.derivatives import (
+    forward_dynamics_derivatives,
+    hybrid_dynamics_derivatives,
+    inverse_dynamics_derivatives,
+)
 from lgjax.dynamics.energy import center_of_mass, kinetic_energy, momentum, potential_energy, total_energy
-from lgjax.dynamics.forward import forward_dynamics
+from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics
 from lgjax.dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics
 from lgjax.dynamics.kinematics import body_twists, forward_kinematics, frame_pose, jacobian
 from lgjax.dynamics.mass_matrix import coriolis_matrix, mass_matrix
@@ -143,13 +148,17 @@ __all__ = [
     "difference",
     "ensemble",
     "forward_dynamics",
+    "forward_dynamics_derivatives",
     "forward_kinematics",
     "frame_pose",
     "frame_space",
     "gravity_forces",
+    "hybrid_dynamics",
+    "hybrid_dynamics_derivatives",
     "integrate",
     "integrate_adaptive",
     "inverse_dynamics",
+    "inverse_dynamics_derivatives",
     "jacobian",
     "kinetic_energy",
     "left_translation",

@@ -1,5 +1,6 @@
 """What the recursions share: the body's parameters as one value and motions and forces between neighbours."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -7,7 +8,6 @@ import jax
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
-from lgjax.multibody.joints.kind import JointKind
 from lgjax.multibody.model import Model
 
 
@@ -58,28 +58,18 @@ def project(S, force: Force):
     return sm.tmatvec(S[0], force.n) + sm.tmatvec(S[1], force.f)
 
 
-def velocity_product(kind: JointKind, S, q, qd, screw, twist: Motion, joint: Motion) -> Motion:
-    """ad_V (S qd) + S' qd: the part of the acceleration that qdd and the parent do not cause."""
-    c = Motion(sm.cross(twist.w, joint.w), sm.cross(twist.v, joint.w) + sm.cross(twist.w, joint.v))
-    if kind.subspace_rate is None:
-        return c
-    rate = kind.subspace_rate(q, qd, screw)
-    return Motion(c.w + rate[0], c.v + rate[1])
-
-
-def momentum_rate(inertia: Inertia, twist: Motion, acceleration: Motion) -> Force:
-    """Euler-Poincare: I a - ad_V^T (I V), the wrench that moves a body so."""
-    h, l = inertia.momentum(twist.w, twist.v)
-    n, f = inertia.momentum(acceleration.w, acceleration.v)
-    return Force(n + sm.cross(twist.w, h) + sm.cross(twist.v, l), f + sm.cross(twist.w, l))
-
-
 def add(a, b):
     """Sum of two motions or two forces."""
     return type(a)(a[0] + b[0], a[1] + b[1])
 
 
-def rotate_out(links: Pose, wrenches):
+def convolve(product, a: Sequence, b: Sequence, k: int, first: int = 0):
+    """A coefficient of a product of two series: sum of product(a[i], b[k - i]) over first <= i <= k."""
+    terms = [product(a[i], b[k - i]) for i in range(first, k + 1)]
+    return sum(terms[1:], start=terms[0])
+
+
+def applied_wrenches(links: Pose, wrenches) -> Force:
     """Wrenches (nbodies, 6) in body frames as Force about the origins of the joint frames, joint axes."""
     n, f = wrenches[..., :3], wrenches[..., 3:]
     f = sm.matvec(links.rotation, f)

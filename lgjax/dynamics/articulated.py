@@ -1,0 +1,55 @@
+"""Articulated inertias: symmetric 6x6 matrices as three 3x3 blocks, and how they pass a joint."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from lgjax.dynamics.recursion import Force
+from lgjax.groups import small_matrix as sm
+from lgjax.multibody.inertia import Inertia
+
+
+class ArticulatedInertia(NamedTuple):
+    """Symmetric 6x6 inertia [[J, H], [H^T, M]] about the joint frame's origin: [n, f] = I [w, v]."""
+
+    J: jax.Array
+    H: jax.Array
+    M: jax.Array
+
+    def wrench(self, w, v) -> Force:
+        return Force(sm.matvec(self.J, w) + sm.matvec(self.H, v), sm.tmatvec(self.H, w) + sm.matvec(self.M, v))
+
+
+NO_INERTIA = ArticulatedInertia(*(np.zeros((3, 3)),) * 3)
+
+
+def add_inertia(children: ArticulatedInertia, own: Inertia) -> ArticulatedInertia:
+    """The articulated inertia of a body with its own rigid-body inertia added."""
+    mass = sm.diagonal(sm.stack(own.mass, own.mass, own.mass))
+    return ArticulatedInertia(children.J + own.second, children.H + sm.hat(own.moment), children.M + mass)
+
+
+def inertia_columns(inertia: ArticulatedInertia, S):
+    """I S as (angular (3, nv), linear (3, nv))."""
+    return (
+        sm.matmul(inertia.J, S[0]) + sm.matmul(inertia.H, S[1]),
+        sm.tmatmul(inertia.H, S[0]) + sm.matmul(inertia.M, S[1]),
+    )
+
+
+def through_joint(inertia: ArticulatedInertia, U, factor) -> ArticulatedInertia:
+    """I - U D^-1 U^T: what is left of an inertia behind a joint that is free to move."""
+    K_w, K_v = sm.ldl_solve(factor, U[0]), sm.ldl_solve(factor, U[1])
+    return ArticulatedInertia(
+        inertia.J - sm.matmult(K_w, U[0]), inertia.H - sm.matmult(K_w, U[1]), inertia.M - sm.matmult(K_v, U[1])
+    )
+
+
+def shift(inertia: ArticulatedInertia, R, p) -> ArticulatedInertia:
+    """Ad^-T I Ad^-1: an inertia of the child about the parent's origin, in the parent's axes."""
+    turn = lambda X: sm.matmul(sm.matmul(R, X), R.T)
+    J, H, M = sm.symmetric(turn(inertia.J)), turn(inertia.H), sm.symmetric(turn(inertia.M))
+    P = sm.hat(p)
+    PH = H + sm.matmul(P, M)
+    return ArticulatedInertia(sm.symmetric(J + sm.matmul(P, H.T) - sm.matmul(PH, P)), PH, M)

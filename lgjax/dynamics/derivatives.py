@@ -1,0 +1,228 @@
+"""Time derivatives of the dynamics as stacks x[k] = d^k x / dt^k, in body or spatial coordinates of the base."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.dynamics.forward import prescribed_mask
+from lgjax.dynamics.recursion import applied_wrenches, convolve
+from lgjax.dynamics.series import hybrid_series, inverse_series
+from lgjax.groups import small_matrix as sm
+from lgjax.multibody.model import Model
+from lgjax.multibody.state import Configuration, join_velocity, split_velocity
+from lgjax.multibody.traversal import Execution
+
+Frame = Literal["body", "spatial"]
+
+
+def inverse_dynamics_derivatives(
+    model: Model,
+    q: Configuration,
+    v,
+    order: int,
+    frame: Frame = "body",
+    wrenches=None,
+    *,
+    execution: Execution = "scalarised",
+) -> jax.Array:
+    """Generalised forces and their time derivatives, (order + 1, nv).
+
+    v: (order + 2, nv), the velocity and its derivatives. wrenches: (order + 1, nbodies, 6) with their derivatives, body
+    frame, at the body origin. frame "spatial": the base part of v and of the result is the twist and wrench in world
+    axes about the world origin, and the component-wise derivatives of those. Source: [ali2026] Alg. 2.
+    """
+    order = _checked_order(order)
+    v = _stack("v", v, (order + 2, model.nv), model)
+    rates = _coefficients(v)
+    base = _Base(model, q, frame)
+    speeds = base.to_body_twists(rates)
+    x = [(k + 1) * speed for k, speed in enumerate(speeds[1:])]
+    forces = inverse_series(model, q, speeds[0], x, _applied(model, wrenches, order), execution)
+    return _derivatives(base.to_frame_wrenches(forces, speeds))
+
+
+def forward_dynamics_derivatives(
+    model: Model,
+    q: Configuration,
+    v,
+    tau,
+    frame: Frame = "body",
+    wrenches=None,
+    *,
+    execution: Execution = "scalarised",
+) -> jax.Array:
+    """Accelerations and their time derivatives, (order + 1, nv), from tau (order + 1, nv) and v (nv,).
+
+    wrenches and frame: as in inverse_dynamics_derivatives. Source: [ali2026] Alg. 3.
+    """
+    return hybrid_dynamics_derivatives(model, q, v, None, tau, (), frame, wrenches, execution=execution)[0]
+
+
+def hybrid_dynamics_derivatives(
+    model: Model,
+    q: Configuration,
+    v,
+    vdot,
+    tau,
+    prescribed: Sequence[int],
+    frame: Frame = "body",
+    wrenches=None,
+    *,
+    execution: Execution = "scalarised",
+) -> tuple[jax.Array, jax.Array]:
+    """Accelerations and forces with their time derivatives, (order + 1, nv) each; v: (nv,).
+
+    prescribed: static velocity indices at which vdot is given and tau solved for; elsewhere the reverse. In the spatial
+    frame a base is prescribed as a whole or not at all. wrenches and frame: as in inverse_dynamics_derivatives. Raises
+    ValueError for stacks of the wrong length or dtype and for bad indices. Source: [ali2026] Alg. 4.
+    """
+    order = _checked_order(np.shape(tau)[0] - 1 if np.ndim(tau) == 2 else -1, "tau is a stack (order + 1, nv)")
+    given = prescribed_mask(model, prescribed)
+    masked = bool(given.any())
+    base = _Base(model, q, frame)
+    base.check_prescribed(given)
+    v = _stack("v", v, (model.nv,), model)
+    tau = _coefficients(_stack("tau", tau, (order + 1, model.nv), model))
+    first = base.to_body_twists([v])
+    rates = None
+    if masked:
+        rates = _coefficients(jnp.concatenate([v[None], _stack("vdot", vdot, (order + 1, model.nv), model)]))
+
+    def inputs(k, speeds):
+        x = None
+        if rates is not None:
+            x = jnp.where(given, (k + 1) * base.to_body_twists(rates[: k + 2], speeds)[k + 1], 0)
+        force = base.to_body_wrench(tau[: k + 1], speeds)
+        return x, jnp.where(given, 0, force) if masked else force
+
+    applied = _applied(model, wrenches, order)
+    found, forces = hybrid_series(model, q, first[0], inputs, order, given if masked else None, applied, execution)
+    speeds = [first[0], *(x / (k + 1) for k, x in enumerate(found))]
+    out = base.to_frame_twists(speeds)
+    vdot = _derivatives([(k + 1) * c for k, c in enumerate(out[1:])])
+    return vdot, _derivatives(base.to_frame_wrenches(forces, speeds))
+
+
+# ---- stacks of derivatives and Taylor coefficients
+def _checked_order(order, message: str = "order is a non-negative integer") -> int:
+    if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order < 0:
+        raise ValueError(f"{message}, got {order!r}")
+    return int(order)
+
+
+def _stack(name: str, value, shape, model: Model) -> jax.Array:
+    value = jnp.asarray(value)
+    if value.shape != shape:
+        raise ValueError(f"{name} has shape {value.shape}, expected {shape}")
+    if value.dtype != model.dtype:
+        raise ValueError(f"{name} is {value.dtype}, the model is {model.dtype}")
+    return value
+
+
+def _coefficients(stack) -> list[jax.Array]:
+    """Taylor coefficients from derivatives."""
+    return [x / math.factorial(k) for k, x in enumerate(stack)]
+
+
+def _derivatives(coefficients: Sequence) -> jax.Array:
+    return jnp.stack([x * math.factorial(k) for k, x in enumerate(coefficients)])
+
+
+def _applied(model: Model, wrenches, order: int):
+    if wrenches is None:
+        return None
+    stack = _stack("wrenches", wrenches, (order + 1, model.nbodies, 6), model)
+    return [applied_wrenches(model.links, w) for w in _coefficients(stack)]
+
+
+# ---- coordinates of the base
+class _Base:
+    """Moves the free joints' part of series of twists and wrenches between body and spatial coordinates.
+
+    The pose T of a free body obeys dT/dt = T hat(V_body) = hat(V_spatial) T.
+    """
+
+    def __init__(self, model: Model, q: Configuration, frame: str):
+        if frame not in ("body", "spatial"):
+            raise ValueError(f"frame is 'body' or 'spatial', not {frame!r}")
+        self.tree, self.start = model.tree, q.frees
+        self.same = frame == "body" or not model.tree.nq["frees"]
+
+    def check_prescribed(self, given: np.ndarray) -> None:
+        if self.same:
+            return
+        for kind, start in zip(self.tree.kinds, self.tree.v_start, strict=True):
+            part = given[start : start + kind.nv]
+            if kind.coordinates == "frees" and part.any() and not part.all():
+                raise ValueError("in the spatial frame a base is prescribed as a whole or not at all")
+
+    def _parts(self, coefficients):
+        """Base twists or wrenches as (angular, linear) series of (n_free, 3)."""
+        base = [split_velocity(self.tree, x)[0] for x in coefficients]
+        return [b[:, :3] for b in base], [b[:, 3:] for b in base]
+
+    def _joined(self, coefficients, angular, linear):
+        out = []
+        for x, w, v in zip(coefficients, angular, linear, strict=False):
+            _, joints, balls = split_velocity(self.tree, x)
+            out.append(join_velocity(self.tree, jnp.concatenate([w, v], -1), joints, balls))
+        return out
+
+    def _poses(self, speeds, orders: int) -> tuple[list, list]:
+        """Series of the poses from body twists, `orders` coefficients."""
+        w, v = self._parts(speeds[: orders - 1])
+        R, p = [self.start.rotation], [self.start.translation]
+        spins = [sm.hat(x) for x in w]
+        for k in range(orders - 1):
+            turn = convolve(sm.matmul, R, spins, k) / (k + 1)
+            p.append(convolve(sm.matvec, R, v, k) / (k + 1))
+            R.append(turn)
+        return R, p
+
+    def to_body_twists(self, coefficients, speeds=None):
+        """Body twists from those of the frame; with it the poses follow, from the body twists found already."""
+        if self.same:
+            return list(coefficients)
+        w, v = self._parts(coefficients)
+        found: list = list(speeds[:1]) if speeds else []
+        for k in range(len(found), len(coefficients)):
+            R, p = self._poses(found, k + 1)
+            lever = [v[m] + convolve(sm.cross, w, p, m) for m in range(k + 1)]
+            angular, linear = convolve(sm.tmatvec, R, w, k), convolve(sm.tmatvec, R, lever, k)
+            found += self._joined([coefficients[k]], [angular], [linear])
+        return found
+
+    def to_frame_twists(self, speeds):
+        """Twists of the frame from body twists."""
+        if self.same:
+            return list(speeds)
+        w, v = self._parts(speeds)
+        R, p = self._poses(speeds, len(speeds))
+        angular = [convolve(sm.matvec, R, w, k) for k in range(len(speeds))]
+        linear = [convolve(sm.matvec, R, v, k) + convolve(sm.cross, p, angular, k) for k in range(len(speeds))]
+        return self._joined(speeds, angular, linear)
+
+    def to_frame_wrenches(self, forces, speeds):
+        """Wrenches of the frame from body wrenches."""
+        if self.same:
+            return list(forces)
+        n, f = self._parts(forces)
+        R, p = self._poses(speeds, len(forces))
+        force = [convolve(sm.matvec, R, f, k) for k in range(len(forces))]
+        moment = [convolve(sm.matvec, R, n, k) + convolve(sm.cross, p, force, k) for k in range(len(forces))]
+        return self._joined(forces, moment, force)
+
+    def to_body_wrench(self, forces, speeds):
+        """The last coefficient of the body wrenches from those of the frame."""
+        if self.same:
+            return forces[-1]
+        k = len(forces) - 1
+        n, f = self._parts(forces)
+        R, p = self._poses(speeds, len(forces))
+        moment = [n[m] - convolve(sm.cross, p, f, m) for m in range(k + 1)]
+        body = self._joined(forces[-1:], [convolve(sm.tmatvec, R, moment, k)], [convolve(sm.tmatvec, R, f, k)])
+        return body[0]

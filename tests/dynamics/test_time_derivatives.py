@@ -1,0 +1,175 @@
+"""Time derivatives of the dynamics against nested forward-mode differentiation of order 0 along a motion."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax import se3
+
+ORDER = 3
+HIGH = 8
+PRESCRIBED = {"joints": (6, 8), "base parts": (0, 3, 5, 7), "base": tuple(range(6)), "all": tuple(range(10))}
+
+
+def model_of(floating: bool, dtype=jnp.float64):
+    return lgjax.models.random_tree(3, 5, floating_base=floating, armature=0.1, damping=0.2).astype(dtype)
+
+
+def motion(model, orders: int, seed: int = 0):
+    """A configuration, derivatives of the velocity and derivatives of wrenches on the bodies."""
+    keys = jax.random.split(jax.random.key(seed), 3)
+    q = lgjax.random_configuration(keys[0], model)
+    v = jax.random.normal(keys[1], (orders + 2, model.nv), model.dtype) / 2
+    return q, v, jax.random.normal(keys[2], (orders + 1, model.nbodies, 6), model.dtype)
+
+
+def polynomial(derivatives, t):
+    return sum(x * t**k / math.factorial(k) for k, x in enumerate(derivatives))
+
+
+def nested(model, q, v, wrenches, order: int, frame: str):
+    """Derivatives of inverse dynamics along the motion whose velocity in `frame` is the polynomial of v."""
+    floating = model.tree.nq["frees"] > 0 and frame == "spatial"
+
+    def velocity(q, t):
+        rate = polynomial(v, t)
+        if not floating:
+            return rate
+        base = se3.Ad(se3.inverse(jax.tree.map(lambda x: x[0], q.frees)), rate[:6])
+        return jnp.concatenate([base, rate[6:]])
+
+    def along(f):
+        def derivative(q, t):
+            return jax.jvp(lambda s: f(lgjax.retract(model, q, s * velocity(q, t)), t + s), (0.0,), (1.0,))[1]
+
+        return derivative
+
+    def forces(q, t):
+        applied = polynomial(wrenches, t)
+        tau = lgjax.inverse_dynamics(
+            model, q, velocity(q, t), along(velocity)(q, t), applied, execution="plain"
+        )
+        if not floating:
+            return tau
+        base = se3.coAd(se3.inverse(jax.tree.map(lambda x: x[0], q.frees)), tau[:6])
+        return jnp.concatenate([base, tau[6:]])
+
+    out = [forces]
+    for _ in range(order):
+        out.append(along(out[-1]))
+    return jnp.stack([f(q, 0.0) for f in out])
+
+
+def relative(a, b):
+    """Largest error of each order, relative to the largest entry of that order."""
+    a, b = np.asarray(a), np.asarray(b)
+    return np.max(np.abs(a - b), -1) / np.max(np.abs(b), -1)
+
+
+@pytest.mark.parametrize("frame", ["body", "spatial"])
+@pytest.mark.parametrize("floating", [True, False], ids=["floating", "fixed"])
+def test_inverse_dynamics_derivatives_are_those_of_nested_jvp(floating, frame):
+    model = model_of(floating)
+    q, v, wrenches = motion(model, ORDER)
+    expected = jax.jit(lambda q, v, w: nested(model, q, v, w, ORDER, frame))(q, v, wrenches)
+    got = jax.jit(lambda q, v, w: lgjax.inverse_dynamics_derivatives(model, q, v, ORDER, frame, w))(q, v, wrenches)
+    assert np.all(relative(got, expected) < 1e-12)
+
+
+@pytest.mark.parametrize("frame", ["body", "spatial"])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64], ids=["f32", "f64"])
+def test_forward_after_inverse_is_the_identity(dtype, frame):
+    order = HIGH if dtype == jnp.float64 else ORDER
+    model = model_of(True, dtype)
+    q, v, wrenches = motion(model, order)
+
+    def there_and_back(q, v, w):
+        tau = lgjax.inverse_dynamics_derivatives(model, q, v, order, frame, w, execution="plain")
+        return lgjax.forward_dynamics_derivatives(model, q, v[0], tau, frame, w, execution="plain")
+
+    vdot = jax.jit(there_and_back)(q, v, wrenches)
+    assert vdot.dtype == dtype
+    assert np.all(relative(vdot, v[1:]) < (1e-9 if dtype == jnp.float64 else 2e-3))
+
+
+@pytest.mark.parametrize("case", list(PRESCRIBED))
+def test_hybrid_dynamics_exchanges_forces_and_accelerations(case):
+    model = model_of(True)
+    q, v, wrenches = motion(model, 2)
+    chosen = np.isin(np.arange(model.nv), PRESCRIBED[case])
+
+    def solve(q, v, w):
+        tau = lgjax.inverse_dynamics_derivatives(model, q, v, 2, wrenches=w, execution="plain")
+        given = jnp.where(chosen, v[1:], jnp.nan), jnp.where(chosen, jnp.nan, tau)
+        vdot, found = lgjax.hybrid_dynamics_derivatives(
+            model, q, v[0], *given, PRESCRIBED[case], wrenches=w, execution="plain"
+        )
+        return vdot, found, tau
+
+    vdot, found, tau = jax.jit(solve)(q, v, wrenches)
+    assert np.all(relative(vdot, v[1:]) < 1e-10)
+    assert np.all(relative(found, tau) < 1e-10)
+    _, alone = lgjax.hybrid_dynamics(model, q, v[0], v[1], tau[0], PRESCRIBED[case], wrenches[0], execution="plain")
+    np.testing.assert_allclose(alone, tau[0], atol=1e-10 * np.max(np.abs(tau[0])))
+
+
+def test_hybrid_dynamics_in_the_spatial_frame_with_the_whole_base_prescribed():
+    model = model_of(True)
+    q, v, _ = motion(model, 2)
+    tau = lgjax.inverse_dynamics_derivatives(model, q, v, 2, "spatial", execution="plain")
+    vdot, found = lgjax.hybrid_dynamics_derivatives(
+        model, q, v[0], v[1:], tau, range(6), "spatial", execution="plain"
+    )
+    assert np.all(relative(vdot, v[1:]) < 1e-11)
+    assert np.all(relative(found, tau) < 1e-11)
+
+
+def test_both_executions_agree():
+    model = model_of(True)
+    q, v, wrenches = motion(model, 2)
+
+    def both(execution):
+        def run(q, v, w):
+            tau = lgjax.inverse_dynamics_derivatives(model, q, v, 2, wrenches=w, execution=execution)
+            return tau, lgjax.forward_dynamics_derivatives(model, q, v[0], tau, wrenches=w, execution=execution)
+
+        return jax.jit(run)(q, v, wrenches)
+
+    for a, b in zip(both("plain"), both("scalarised"), strict=True):
+        assert np.all(relative(a, b) < 1e-13)
+
+
+def test_partial_derivatives_are_finite_at_rest_and_at_the_identity():
+    model = model_of(True)
+    q = lgjax.neutral(model)
+
+    def forces(d, v):
+        return lgjax.inverse_dynamics_derivatives(model, lgjax.retract(model, q, d), v, 1, execution="plain")
+
+    zero = jnp.zeros(model.nv), jnp.zeros((3, model.nv))
+    for jacobian in (jax.jacfwd(forces, (0, 1)), jax.jacrev(forces, (0, 1))):
+        for part in jax.jit(jacobian)(*zero):
+            assert np.all(np.isfinite(part))
+
+
+def test_bad_input_is_named():
+    model = model_of(True)
+    q, v, _ = motion(model, 1)
+    with pytest.raises(ValueError, match="order is a non-negative integer, got -1"):
+        lgjax.inverse_dynamics_derivatives(model, q, v, -1)
+    with pytest.raises(ValueError, match=r"v has shape \(3, 10\), expected \(4, 10\)"):
+        lgjax.inverse_dynamics_derivatives(model, q, v, 2)
+    with pytest.raises(ValueError, match="v is float32, the model is float64"):
+        lgjax.inverse_dynamics_derivatives(model, q, v.astype(jnp.float32), 1)
+    with pytest.raises(ValueError, match="frame is 'body' or 'spatial', not 'world'"):
+        lgjax.inverse_dynamics_derivatives(model, q, v, 1, "world")
+    with pytest.raises(ValueError, match="index 10 is out of range for nv=10"):
+        lgjax.hybrid_dynamics(model, q, v[0], v[1], v[1], (2, 10))
+    with pytest.raises(ValueError, match="names an index twice"):
+        lgjax.hybrid_dynamics(model, q, v[0], v[1], v[1], (2, 2))
+    with pytest.raises(ValueError, match="as a whole or not at all"):
+        lgjax.hybrid_dynamics_derivatives(model, q, v[0], v[1:], v[1:], (0,), "spatial")
