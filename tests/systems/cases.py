@@ -1,0 +1,127 @@
+"""The systems that methods are tried on, their references at END, and observed orders."""
+
+from functools import cache, partial
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.groups import product_space
+from lgjax.integrators import integrate
+from lgjax.systems import free_rigid_body, heavy_top, quadrotors_with_load, spherical_pendulum
+from lgjax.systems.quadrotors_with_load import LoadState, attitude_control, desired_forces, parabola
+from lgjax.systems.system import System
+from tests.quick import jit
+from tests.systems import references
+
+END = 0.4
+INERTIA = np.array([1.0, 2.0, 3.5])
+# A body whose three moments differ, spinning a few radians in the time of the test.
+TOP = {"inertia": (0.8, 0.5, 1.1), "length": 0.4, "mass": 2.0, "angular_velocity": (1.0, 4.0, -2.0)}
+DIRECTIONS = np.array([[0.6, 0.0, 0.8], [0.0, -0.6, -0.8]])
+SPINS = np.array([[0.0, 1.0, 0.0], [1.2, 0.4, -0.3]])
+MASSES, LENGTHS = np.array([1.0, 0.7]), np.array([1.8, 2.4])
+PENDULUM = {"masses": MASSES, "lengths": LENGTHS, "q": DIRECTIONS, "omega": SPINS}
+
+
+@cache
+def system(name: str) -> System:
+    with jax.enable_x64(True):
+        kind, _, formulation = name.partition(" ")
+        if kind == "free":
+            return free_rigid_body(formulation, INERTIA, INERTIA * np.array([1.2, 0.0, 1.5]), jnp.float64)
+        if kind == "top":
+            return heavy_top(formulation, dtype=jnp.float64, **TOP)
+        if kind == "pendulum":
+            return spherical_pendulum(2, formulation, dtype=jnp.float64, **PENDULUM)
+        return quadrotors_with_load(attitude=formulation, dtype=jnp.float64)
+
+
+@cache
+def _top_reference() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    p = jax.tree.map(np.asarray, system("top body").parameters)
+    q, omega = references.heavy_top(p["tensor"], p["lever"], p["gravity"], p["angular_velocity"], END)
+    return q, p["tensor"] @ omega, p["gravity"], p["lever"]
+
+
+@cache
+def reference(name: str) -> list[np.ndarray]:
+    """Leaves of the state at END."""
+    kind, _, formulation = name.partition(" ")
+    if kind == "free":
+        momentum = references.free_body_momentum(INERTIA, 1.2, 1.5, np.array([END]))[0]
+        if formulation == "lie_poisson":
+            return [momentum]
+        p0 = INERTIA * np.array([1.2, 0.0, 1.5])
+        q, _ = references.heavy_top(np.diag(INERTIA), np.zeros(3), np.zeros(3), p0 / INERTIA, END)
+        return [q, momentum] if formulation == "body" else [q, p0]
+    if kind == "top":
+        q, momentum, gravity, lever = _top_reference()
+        if formulation == "body":
+            return [q, momentum]
+        if formulation == "lie_poisson":
+            return [np.concatenate([momentum, q.T @ gravity])]
+        if formulation == "quadratic":  # the cyclic q is not in the reference
+            return [q, np.full(3, np.nan), np.concatenate([q @ momentum, -lever])]
+        return [q, q @ momentum]
+    if kind == "pendulum":
+        q, omega = references.pendulum(DIRECTIONS, SPINS, MASSES, LENGTHS, 9.81, END)
+        if formulation == "hamiltonian":
+            speed = LENGTHS[:, None] * np.cross(omega, q)
+            carried = np.cumsum((MASSES[:, None] * np.cumsum(speed, axis=0))[::-1], axis=0)[::-1]
+            return [q, LENGTHS[:, None] * np.cross(q, carried)]
+        return [q, omega]
+    return _quadrotor_reference(formulation)
+
+
+def _quadrotor_reference(formulation: str) -> list[np.ndarray]:
+    s = system(f"quadrotors {formulation}")
+    p = s.parameters
+
+    @jax.jit
+    def controls(t, state):
+        *rest, q, omega = state
+        y = LoadState(*rest, (q, omega))
+        force = desired_forces(p, parabola, t, y)
+        return attitude_control(p, y, force) if formulation == "controlled" else (force, jnp.zeros((2, 3)))
+
+    numbers = {k: np.asarray(p[k]) for k in ("masses", "load_mass", "lengths", "inertia", "gravity")}
+    control = lambda t, state: tuple(map(np.asarray, controls(t, state)))
+    start = [np.asarray(leaf) for leaf in jax.tree.leaves(s.y0)]
+    return list(references.quadrotors(start, **numbers, control=control, end=END))
+
+
+@partial(jit, static_argnums=(0, 1, 2))
+def leg(names: tuple[str, ...], method: Any, steps: int, y: Any, t0: Any, t1: Any) -> Any:
+    """All systems together from t0 to t1: one compilation for a method."""
+    systems = [system(name) for name in names]
+    space = systems[0].space if len(names) == 1 else product_space(*(s.space for s in systems))
+    field = lambda t, y: tuple(s.field(t, x) for s, x in zip(systems, y, strict=True))
+    if len(names) == 1:
+        field = systems[0].field
+    return jax.tree.map(lambda x: x[0], integrate(space, field, y, t0, t1, steps, method, save_every=None).ys)
+
+
+@cache
+def errors(names: tuple[str, ...], method: Any, legs: tuple[int, ...], steps: int = 2) -> dict[str, np.ndarray]:
+    """Largest error of each system at END with steps * n steps for each n in legs."""
+    result: dict[str, list[float]] = {name: [] for name in names}
+    for n in legs:
+        y = tuple(system(name).y0 for name in names) if len(names) > 1 else system(names[0]).y0
+        for t0, t1 in pairwise(np.linspace(0.0, END, n + 1)):
+            y = leg(names, method, steps, y, float(t0), float(t1))
+        for name, end in zip(names, y if len(names) > 1 else (y,), strict=True):
+            pairs = zip(jax.tree.leaves(end), reference(name), strict=True)
+            result[name].append(max(np.max(np.abs(a - b), where=~np.isnan(b), initial=0.0) for a, b in pairs))
+    return {name: np.array(values) for name, values in result.items()}
+
+
+def observed_order(error: np.ndarray, legs: tuple[int, ...], floor: float = 1e-12) -> float:
+    """From the finest runs of n and 2n legs whose errors round-off does not touch."""
+    found = dict(zip(legs, error, strict=True))
+    for n in sorted(legs, reverse=True):
+        if found.get(2 * n, 0.0) > floor:
+            return float(np.log2(found[n] / found[2 * n]))
+    raise AssertionError(f"errors {error} are all at round-off")
