@@ -1,0 +1,204 @@
+"""Error control: tolerance, transformations, derivatives, statuses and messages."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lgjax.groups import SO3, TS2, TangentPoint, left_translation, vector_space
+from lgjax.integrators import (
+    BOGACKI_SHAMPINE32,
+    CF32_A,
+    CF32_B,
+    CF43,
+    DORMAND_PRINCE54,
+    DORMAND_PRINCE85,
+    ELEMENTARY,
+    PI,
+    RK4,
+    CommutatorFree,
+    Controller,
+    MuntheKaas,
+    integrate_adaptive,
+)
+from lgjax.systems import spherical_pendulum
+from tests.quick import jit
+from tests.systems.cases import END, PENDULUM, reference
+
+PAIRS = {
+    "RKMK 5(4)": MuntheKaas(DORMAND_PRINCE54, scan_stages=True),
+    "RKMK 8(5)": MuntheKaas(DORMAND_PRINCE85, scan_stages=True),
+    "RKMK 3(2)": MuntheKaas(BOGACKI_SHAMPINE32, scan_stages=True),
+    "CF 3(2) A": CommutatorFree(CF32_A),
+    "CF 3(2) B": CommutatorFree(CF32_B),
+    "CF 4(3)": CommutatorFree(CF43),
+}
+METHOD = PAIRS["RKMK 5(4)"]
+SAVE = np.linspace(0.0, 1.0, 6)
+
+
+def pendulum():
+    return spherical_pendulum(2, "dense", **PENDULUM)
+
+
+def run(y, tolerance, end=END, method=METHOD, save_at=None, controller=ELEMENTARY, max_steps=400, gravity=9.81):
+    s = spherical_pendulum(2, "dense", gravity=gravity, **PENDULUM)
+    return integrate_adaptive(
+        s.space, s.field, y, 0.0, end, method, tolerance, tolerance, max_steps, save_at, controller
+    )
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_errors_follow_the_tolerance_and_nothing_recompiles(name):
+    y0 = pendulum().y0
+    compiled = jit(lambda y, tolerance: run(y, tolerance, method=PAIRS[name]))
+    errors = []
+    for tolerance in (1e-4, 1e-6, 1e-8):
+        result = compiled(y0, tolerance)
+        assert result.success
+        assert result.accepted > 0
+        q, omega = reference("pendulum dense")
+        errors.append(max(np.max(np.abs(result.ys.q[0] - q)), np.max(np.abs(result.ys.omega[0] - omega))))
+        assert errors[-1] < 20 * tolerance
+    assert errors[2] < errors[0] / 50
+    assert compiled._cache_size() == 1
+
+
+@pytest.mark.parametrize("controller", [ELEMENTARY, PI], ids=["eq. 33", "PI"])
+def test_every_trajectory_of_a_batch_takes_its_own_steps(controller):
+    y0 = pendulum().y0
+    single = lambda y, tol: run(y, tol, 1.0, save_at=SAVE, controller=controller)
+    spins = jnp.asarray([0.5, 2.0, 8.0])[:, None, None] * y0.omega
+    many = TangentPoint(jnp.broadcast_to(y0.q, spins.shape), spins)
+    batch = jit(jax.vmap(single, (0, None)))(many, 1e-7)
+    one = jit(single)
+    counts = []
+    for i in range(3):
+        alone = one(jax.tree.map(lambda x: x[i], many), 1e-7)  # noqa: B023
+        for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(batch), strict=True):
+            # Round-off in the error estimates moves the steps a little; their numbers are the same.
+            tolerance = 1e-9 if jnp.issubdtype(a.dtype, jnp.floating) else 0.0
+            np.testing.assert_allclose(a, b[i], rtol=tolerance, atol=tolerance)
+        counts.append(int(alone.accepted))
+    assert len(set(counts)) == 3
+
+
+def test_dense_output_is_as_good_as_the_steps_and_on_the_space():
+    times = np.linspace(0.0, 1.0, 23)
+    y0 = pendulum().y0
+    dense = jit(lambda y, tol: run(y, tol, 1.0, save_at=times))
+    rough, fine = dense(y0, 1e-6), dense(y0, 1e-11)
+    np.testing.assert_array_equal(rough.ts, times)
+    assert np.max(TS2.distance(rough.ys, fine.ys)) < 1e-4
+    np.testing.assert_allclose(jnp.linalg.norm(rough.ys.q, axis=-1), 1.0, atol=1e-14)
+    np.testing.assert_array_equal(rough.ys.q[0], y0.q)
+    # The end from the record and from dense output are the same point.
+    end = jit(lambda y, tol: run(y, tol, 1.0))(y0, 1e-6)
+    np.testing.assert_allclose(rough.ys.omega[-1], end.ys.omega[0], rtol=1e-13)
+    steps = np.asarray(rough.times)[: int(rough.accepted) + 1]
+    assert steps[0] == 0.0
+    assert steps[-1] == 1.0
+    assert np.all(np.diff(steps) > 0)
+
+
+def test_dense_output_has_at_least_third_order():
+    """Between the ends of one long step of the free top, against the same step at half the size."""
+    axis = jnp.asarray([0.3, -0.2, 0.4])
+    field = lambda t, g: axis + jnp.sin(t) * g[..., 0]
+    space = left_translation(SO3)
+
+    @jit
+    def middle(h):
+        dense = integrate_adaptive(space, field, jnp.eye(3), 0.0, h, METHOD, 1e3, 1e3, 50, save_at=0.37 * h[None])
+        exact = integrate_adaptive(space, field, jnp.eye(3), 0.0, 0.37 * h, METHOD, 1e-13, 1e-13, 2000)
+        return SO3.distance(dense.ys[0], exact.ys[0])
+
+    errors = [float(middle(jnp.asarray(h))) for h in (2.0, 1.0)]
+    assert np.log2(errors[0] / errors[1]) > 3.8
+
+
+def test_integrating_backwards_returns():
+    s = pendulum()
+    y1 = jit(lambda y: run(y, 1e-10))(s.y0).ys
+    back = jit(lambda y: integrate_adaptive(s.space, s.field, y, END, 0.0, METHOD, 1e-10, 1e-10, 400, [END, 0.1, 0.0]))(
+        jax.tree.map(lambda x: x[0], y1)
+    )
+    assert back.success
+    np.testing.assert_allclose(back.ys.q[-1], s.y0.q, atol=1e-8)
+
+
+def test_gradients_are_difference_quotients():
+    """With respect to the state, a parameter that the field closes over and the end; forward and reverse."""
+    y0 = pendulum().y0
+
+    def value(scale, gravity, end):
+        y = TangentPoint(y0.q, scale * y0.omega)
+        ys = run(y, 1e-9, end, save_at=end * jnp.asarray([0.5, 1.0]), max_steps=80, gravity=gravity).ys
+        return jnp.sum(jnp.sin(ys.omega)) + jnp.sum(ys.q[..., 0])
+
+    point = (jnp.asarray(1.0), jnp.asarray(9.81), jnp.asarray(END))
+    f = jit(value)
+    reverse = jit(jax.grad(value, argnums=(0, 1, 2)))(*point)
+    forward = jit(jax.jacfwd(value, argnums=(0, 1, 2)))(*point)
+    for i, (r, w) in enumerate(zip(reverse, forward, strict=True)):
+        up, down = ([x + s * 1e-4 * (i == k) for k, x in enumerate(point)] for s in (1, -1))
+        np.testing.assert_allclose(r, (f(*up) - f(*down)) / 2e-4, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(r, w, rtol=1e-11)
+
+
+def test_max_steps_is_a_status():
+    result = jit(lambda y: run(y, 1e-9, 5.0, save_at=[0.0, 0.01, 5.0], max_steps=5))(pendulum().y0)
+    assert not result.success
+    assert result.accepted + result.rejected == 5
+    assert np.all(np.isfinite(result.ys.q[:2]))
+    assert np.all(np.isnan(result.ys.q[2]))
+
+
+def test_nan_in_the_field_is_a_status():
+    space = vector_space(2)
+    broken = lambda t, y: jnp.where(t > 0.5, jnp.nan, 1.0) * y
+    for field in (broken, lambda t, y: jnp.nan * y):
+        result = jit(lambda y, f=field: integrate_adaptive(space, f, y, 0.0, 1.0, METHOD, 1e-6, 1e-6, 500))(jnp.ones(2))
+        assert not result.success
+        assert np.all(np.isfinite(result.ys))
+        assert result.ts[0] <= 0.5
+    compiled = jit(lambda tol: integrate_adaptive(space, lambda t, y: y, jnp.ones(2), 0.0, 1.0, METHOD, tol, tol, 50))
+    assert not compiled(-1.0).success
+    assert compiled(1e-6).success
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_dtype_is_kept(dtype):
+    result = jax.eval_shape(
+        lambda y, t: integrate_adaptive(TS2, lambda t, y: jnp.ones(6, dtype), y, 0, t, METHOD, 1e-4, 1e-4, 9, [0.5, 1]),
+        TangentPoint(jnp.ones(3, dtype), jnp.ones(3, dtype)),
+        jnp.ones((), dtype),
+    )
+    for leaf in jax.tree.leaves((result.ts, result.ys, result.times)):
+        assert leaf.dtype == dtype
+        assert not leaf.weak_type
+    assert result.accepted.dtype == jnp.int32
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"rtol": 0.0}, ValueError, "rtol must be positive and finite, got 0.0"),
+        ({"atol": -1e-6}, ValueError, "atol must be positive and finite, got -1e-06"),
+        ({"max_steps": 0}, ValueError, "max_steps must be a positive integer, got 0"),
+        ({"method": MuntheKaas(RK4)}, ValueError, "needs a method with an embedded one"),
+        ({"save_at": 0.5}, ValueError, "save_at must be a vector of times"),
+        ({"field": lambda t, y: jnp.zeros(3)}, ValueError, r"must return an array \(\.\.\., 2\), got shape \(3,\)"),
+        ({"field": lambda t, y: jnp.zeros(2, jnp.float32)}, TypeError, "returns float32, the state is float64"),
+        ({"field": lambda t, y: (y,)}, TypeError, "must return one array"),
+    ],
+)
+def test_bad_input_is_named(changes, error, message):
+    arguments = {"rtol": 1e-6, "atol": 1e-6, "max_steps": 10, "method": METHOD, "field": lambda t, y: y, **changes}
+    with pytest.raises(error, match=message):
+        integrate_adaptive(vector_space(2), y0=jnp.ones(2), t0=0.0, t1=1.0, **arguments)
+
+
+def test_controllers_refuse_nonsense():
+    with pytest.raises(ValueError, match="alpha > 0"):
+        Controller(safety=1.5)
