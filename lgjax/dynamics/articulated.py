@@ -1,6 +1,6 @@
 """Articulated inertias: symmetric 6x6 matrices as three 3x3 blocks, and how they pass a joint."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -21,7 +21,8 @@ class ArticulatedInertia(NamedTuple):
         return Force(sm.matvec(self.J, w) + sm.matvec(self.H, v), sm.tmatvec(self.H, w) + sm.matvec(self.M, v))
 
 
-NO_INERTIA = ArticulatedInertia(*(np.zeros((3, 3)),) * 3)
+_ZERO: Any = np.zeros((3, 3))
+NO_INERTIA = ArticulatedInertia(_ZERO, _ZERO, _ZERO)  # constants that fold
 
 
 def add_inertia(children: ArticulatedInertia, own: Inertia) -> ArticulatedInertia:

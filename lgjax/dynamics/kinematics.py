@@ -1,6 +1,6 @@
 """Where the bodies are and how they move."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,9 @@ from lgjax.multibody.state import Configuration
 from lgjax.multibody.traversal import Execution, Walk
 from lgjax.multibody.tree import Tree
 
-WORLD = Pose(np.eye(3), np.zeros(3))
+EYE: Any = np.eye(3)
+ZERO: Any = np.zeros(3)
+WORLD = Pose(EYE, ZERO)  # constants that fold
 
 
 def forward_kinematics(model: Model, q: Configuration, *, execution: Execution = "scalarised") -> Pose:
@@ -71,11 +73,11 @@ def world_kinematics(model: Model, q: Configuration, v=None, execution: Executio
     """World-frame motions about the origin of the first free body, which keeps float32 accurate far from home."""
     origin = q.frees.translation[0] if model.tree.nq["frees"] else jnp.zeros(3, model.dtype)
     # a fixed base stays at the known world pose, which folds
-    root = Pose(np.eye(3), -origin) if model.tree.nq["frees"] else WORLD
+    root = Pose(EYE, -origin) if model.tree.nq["frees"] else WORLD
     walk = Walk(model.tree, model.dtype, execution)
     out = walk.outward(
         _outward_world,
-        (root, Motion(np.zeros(3), np.zeros(3))),
+        (root, Motion(ZERO, ZERO)),
         walk.bodies(body_data(model)),
         walk.configurations(q),
         walk.velocities(0 * model.armature if v is None else v),

@@ -19,7 +19,6 @@ import numpy as np
 
 from lgjax.dynamics.articulated import (
     NO_INERTIA,
-    ArticulatedInertia,
     add_inertia,
     inertia_columns,
     shift,
@@ -45,7 +44,7 @@ from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 from lgjax.multibody.traversal import Execution, Walk
 
-ZERO = np.zeros(3)
+ZERO: Any = np.zeros(3)  # a constant that folds
 REST = Motion(ZERO, ZERO)
 NO_FORCE = Force(ZERO, ZERO)
 
@@ -218,8 +217,8 @@ def _applied(walk: Walk, applied) -> list:
 class Passage(NamedTuple):
     """An articulated inertia before and behind the joint, U, and the factor of D; None where done with."""
 
-    inertia: ArticulatedInertia | None
-    behind: ArticulatedInertia | None
+    inertia: Any
+    behind: Any
     U: Any
     factor: Any
 
@@ -228,7 +227,7 @@ class Load(NamedTuple):
     """What one order of one body adds: bias acceleration and the wrench of a body that is not accelerated."""
 
     bias: Motion
-    wrench: Force | None
+    wrench: Any
 
 
 def hybrid_series(
@@ -343,11 +342,11 @@ class _Sweeps:
         (_, _, given), _, prescribed = joint
         more = len(history.speed) <= self.last
         own = add(to_child(*history.placed, parent), load.bias)
-        x = sm.ldl_solve(passage.factor, u - project(passage.U, Force(*own)))
+        x = sm.ldl_solve(passage.factor, u - project(passage.U, Force(own.w, own.v)))
         own = add(own, joint_motion(history.S, x))
         if self.masked:
             x = x + given * prescribed
-        wrench = add(passage.inertia.wrench(*own), load.wrench) if self.masked or more else None
+        wrench: Any = add(passage.inertia.wrench(*own), load.wrench) if self.masked or more else None
         through = project(history.S, wrench) if self.masked else None
         if not more:
             return own, (None, None, wrench, x, through)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import core
 
 from lgjax.groups import HomogeneousSpace, se3, so3
 from lgjax.groups.se3 import Pose
@@ -105,7 +106,7 @@ def _named_joints(model: Model, values: dict, joints):
 
 def _checked(name: str, value, like, dtype, rotation_matrix: bool = False, reshape: bool = True):
     """`value` as an array shaped like `like`; concrete values are checked for finiteness and orthonormality."""
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, core.Tracer):
         array = value
     else:
         array = np.asarray(value, dtype)

@@ -27,14 +27,13 @@ class Facts(NamedTuple):
     wrenches: Any
     acceleration: Any  # forward dynamics under tau and wrenches
     inverse: Any  # inverse dynamics of vdot under wrenches
+    inverse_of_units: Any  # what each unit acceleration adds to the inverse dynamics
     forward_of_inverse: Any
     bias: Any
     gravity: Any
     M: Any
     C: Any
     kinetic: Any
-    potential_gradient: Any
-    inverse_of_units: Any  # what each unit acceleration adds to the inverse dynamics
     momentum: Any
     twists: Any
     poses: Any
@@ -42,42 +41,51 @@ class Facts(NamedTuple):
     M_rate: Any  # rates along the motion that tau and wrenches cause
     energy_rate: Any
     momentum_rate: Any
+    potential_gradient: Any
+
+
+# Central differences of sixth order: exact to 1e-11 at this step for motions of a few radians per second.
+STEP = 2e-3
+DIFFERENCES = 1e-9  # of what is compared with differences
+STENCIL = np.array([-1, 9, -45, 0, 45, -9, 1]) / 60
 
 
 def facts_of(model, q, v, vdot, tau, wrenches) -> Facts:
-    # mapped over the right-hand sides, so that each recursion is compiled once
+    # Everything is mapped over where and how it is asked, so that each recursion is compiled once.
+    n, dtype = model.nv, model.dtype
+    units, offsets = jnp.eye(n, dtype=dtype), STEP * jnp.arange(-3, 4, dtype=dtype)
     inverse = jax.vmap(lambda a: lgjax.inverse_dynamics(model, q, v, a, wrenches))
-    forces = inverse(jnp.concatenate([vdot[None], 0 * vdot[None], jnp.eye(model.nv, dtype=model.dtype)]))
+    forces = inverse(jnp.concatenate([vdot[None], 0 * vdot[None], units]))
     forward = jax.vmap(lambda tau: lgjax.forward_dynamics(model, q, v, tau, wrenches))
     acceleration, forward_of_inverse = forward(jnp.stack([tau, forces[0]]))
-    potential = lambda dq: lgjax.potential_energy(model, lgjax.retract(model, q, dq))
 
-    def moved(s):
-        there, speed = lgjax.retract(model, q, s * v), v + s * acceleration
+    def functions_of_state(dq, v):
+        there = lgjax.retract(model, q, dq)
         return (
             lgjax.mass_matrix(model, there),
-            lgjax.total_energy(model, there, speed),
-            lgjax.momentum(model, there, speed),
+            lgjax.kinetic_energy(model, there, v),
+            lgjax.potential_energy(model, there),
+            lgjax.momentum(model, there, v),
         )
 
-    zero = jnp.zeros((), model.dtype)
-    (M, _, momentum), rates = jax.jvp(moved, (zero,), (jnp.ones_like(zero),))
+    along_motion = offsets[:, None] * v
+    along_axes = (units[:, None] * offsets[:, None]).reshape(7 * n, n)
+    speeds = jnp.concatenate([v + offsets[:, None] * acceleration, jnp.broadcast_to(v, (7 * n, n))])
+    M, T, U, h = jax.vmap(functions_of_state)(jnp.concatenate([along_motion, along_axes]), speeds)
+    rate = lambda x: jnp.tensordot(jnp.asarray(STENCIL / STEP, dtype), x[:7], 1, precision="highest")
+    slopes = U[7:].reshape(n, 7) @ jnp.asarray(STENCIL / STEP, dtype)
     return Facts(
         v, vdot, tau, wrenches, acceleration,
         inverse=forces[0],
+        inverse_of_units=forces[2:] - forces[1],
         forward_of_inverse=forward_of_inverse,
         bias=lgjax.bias_forces(model, q, v),
         gravity=lgjax.gravity_forces(model, q),
-        M=M,
-        C=lgjax.coriolis_matrix(model, q, v),
-        kinetic=lgjax.kinetic_energy(model, q, v),
-        potential_gradient=jax.grad(potential)(0 * v),
-        inverse_of_units=forces[2:] - forces[1],
-        momentum=momentum,
+        M=M[3], C=lgjax.coriolis_matrix(model, q, v), kinetic=T[3], momentum=h[3],
         twists=lgjax.body_twists(model, q, v),
         poses=lgjax.forward_kinematics(model, q),
         center=lgjax.center_of_mass(model, q),
-        M_rate=rates[0], energy_rate=rates[1], momentum_rate=rates[2],
+        M_rate=rate(M), energy_rate=rate(T + U), momentum_rate=rate(h), potential_gradient=slopes,
     )  # fmt: skip
 
 
@@ -123,7 +131,7 @@ def test_mass_matrix_is_what_inverse_dynamics_asks_for_unit_accelerations(name):
 def test_mass_matrix_rate_less_twice_coriolis_is_skew(name):
     f = facts(name)
     N = f.M_rate - 2 * f.C
-    close(N, -np.swapaxes(N, 1, 2))
+    close(N, -np.swapaxes(N, 1, 2), DIFFERENCES)
 
 
 @every_tree
@@ -135,7 +143,7 @@ def test_coriolis_gravity_and_damping_are_the_bias(name):
 @every_tree
 def test_gravity_forces_are_the_gradient_of_potential_energy(name):
     f = facts(name)
-    close(f.potential_gradient, f.gravity)
+    close(f.potential_gradient, f.gravity, DIFFERENCES)
 
 
 @every_tree
@@ -158,7 +166,7 @@ def test_power_balance(name):
     """dE/dt = tau . v + sum of w . V - v . D v."""
     f = facts(name)
     power = np.sum(f.tau * f.v, 1) + np.einsum("sbk,sbk->s", f.wrenches, f.twists)
-    close(f.energy_rate, power - np.sum(damping(name) * f.v**2, 1))
+    close(f.energy_rate, power - np.sum(damping(name) * f.v**2, 1), DIFFERENCES)
 
 
 @floating_trees
@@ -172,7 +180,7 @@ def test_momentum_changes_by_external_wrenches_and_gravity(name):
     forces[:, 0] += times(R[:, 0], f.tau[:, 3:6])
     weight = np.sum(np.asarray(model.inertias.mass)) * np.asarray(model.gravity)
     torque = np.sum(moments + np.cross(p, forces), 1) + np.cross(f.center, weight)
-    close(f.momentum_rate, np.concatenate([torque, np.sum(forces, 1) + weight], 1))
+    close(f.momentum_rate, np.concatenate([torque, np.sum(forces, 1) + weight], 1), DIFFERENCES)
 
 
 def test_momentum_is_that_of_the_bodies_by_hand():
@@ -226,7 +234,7 @@ EXECUTED = {
 }
 
 
-@pytest.mark.parametrize("name", ["chain", "floating tree", "fixed tree", "forest"])
+@pytest.mark.parametrize("name", ["chain", "floating tree", "forest"])
 def test_plain_and_scalarised_execution_agree(name):
     model = trees.model(name)
     states = trees.random_states(model)

@@ -46,7 +46,14 @@ def states(n=6):
 
 
 def everything(*arguments):
-    return {name: f(*arguments) for name, f in FUNCTIONS.items()}
+    """All functions but those that only call another."""
+    return {
+        name: f(*arguments) for name, f in FUNCTIONS.items() if name not in ("bias_forces", "total_energy", "retract")
+    }
+
+
+def most_involved(*arguments):
+    return {name: FUNCTIONS[name](*arguments) for name in ("forward_dynamics", "rollout")}
 
 
 def cast(tree, dtype):
@@ -122,8 +129,8 @@ def test_results_do_not_depend_on_the_place_in_the_batch():
 
 
 def test_results_do_not_depend_on_the_size_of_the_batch():
-    small = mapped()(model(), *jax.tree.map(lambda x: x[1:3], states()))
-    assert_round_off(small, jax.tree.map(lambda x: x[1:3], looped()))
+    small = jit(jax.vmap(most_involved, (None, 0, 0, 0, 0)))(model(), *jax.tree.map(lambda x: x[1:3], states()))
+    assert_round_off(small, {name: jax.tree.map(lambda x: x[1:3], looped()[name]) for name in small})
 
 
 def test_models_are_mapped_as_well():
