@@ -234,7 +234,7 @@ EXECUTED = {
 }
 
 
-@pytest.mark.parametrize("name", ["chain", "floating tree", "forest"])
+@pytest.mark.parametrize("name", ["chain", "forest"])
 def test_plain_and_scalarised_execution_agree(name):
     model = trees.model(name)
     states = trees.random_states(model)
