@@ -337,7 +337,7 @@ class _Sweeps:
         factor = sm.ldl(D)
         return Passage(inertia, through_joint(inertia, U, factor), U, factor)
 
-    def outward(self, kind, parent, body, history, load, joint, passage, u, applied):
+    def outward(self, kind, parent, body, history: History, load: Load, joint, passage: Passage, u, applied):
         """Accelerations of joint and body, and the motion and load of the next order."""
         (_, _, given), _, prescribed = joint
         more = len(history.speed) <= self.last

@@ -1,0 +1,20 @@
+"""Every example runs and draws its plot, at a size that takes seconds."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("[0-9]*.py"))
+SMALL = {"01_random_quadrupeds": {"batch": 2, "steps": 10}}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_draws_its_plot(example, tmp_path):
+    spec = importlib.util.spec_from_file_location(f"example_{example.stem}", example)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    picture = tmp_path / "plot.png"
+    module.main(str(picture), **SMALL.get(example.stem, {}))
+    assert picture.read_bytes().startswith(b"\x89PNG")
