@@ -136,6 +136,7 @@ class _Problem:
     method: Any
     controller: Controller
     max_steps: int
+    keep_points: bool
     rtol: Array
     atol: Array
 
@@ -171,7 +172,7 @@ class _Problem:
             accepted=n,
             rejected=s.rejected + (~accept).astype(jnp.int32),
             times=record(s.times, t),
-            points=jax.tree.map(record, s.points, y1),
+            points=jax.tree.map(record, s.points, y1) if self.keep_points else (),
             done=(accept & last) | stuck,
         )
 
@@ -188,7 +189,9 @@ class _Problem:
             accepted=zero,
             rejected=zero,
             times=jnp.full((n,), t0),
-            points=jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype).at[0].set(x), y0),
+            points=jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype).at[0].set(x), y0)
+            if self.keep_points
+            else (),
             done=(t0 == t1) | ~(self.rtol > 0) | ~(self.atol > 0),
         )
         end = jax.lax.while_loop(
@@ -276,14 +279,16 @@ def integrate_adaptive(
     still = lambda t, y: pure(t, y, *frozen)
     moving = lambda t, y: pure(t, y, *parameters)
 
-    problem = _Problem(space, still, method, controller, max_steps, *jax.lax.stop_gradient(bounds))
+    problem = _Problem(space, still, method, controller, max_steps, save_at is not None, *jax.lax.stop_gradient(bounds))
     state, success = problem.find_steps(*jax.lax.stop_gradient((start, end, y0)))
-    again = _Problem(space, moving, method, controller, max_steps, *jax.lax.stop_gradient(bounds))
-    points = _value_of_first(state.points, again.replay(state.times, state.accepted, start, end, y0))
+    again = _Problem(space, moving, method, controller, max_steps, save_at is not None, *jax.lax.stop_gradient(bounds))
+    replayed = again.replay(state.times, state.accepted, start, end, y0)
     if save_at is None:
-        ts, ys = state.t[None], jax.tree.map(lambda x: x[state.accepted][None], points)
+        last = _value_of_first(state.y, jax.tree.map(lambda x: x[state.accepted], replayed))
+        ts, ys = state.t[None], jax.tree.map(lambda x: x[None], last)
     else:
         ts = jnp.asarray(save_at, dtype)
+        points = _value_of_first(state.points, replayed)
         if ts.ndim != 1:
             raise ValueError(f"save_at must be a vector of times, got shape {ts.shape}")
         times = state.times.at[0].set(start)
