@@ -4,7 +4,8 @@
 
 Heavy top: the published benchmark over 1 s; error is the angle to DOP853 at tolerance 1e-13 in quaternions, which the
 coordinate solvers integrate too. Pendulum: 10 rods of 0.5 m over 1 s; error in R^60; all use the O(n) field, the
-coordinate solvers for q and ω in R^60. The batch is 1000 states, 1 % apart; its times are per trajectory. Needs scipy and diffrax.
+coordinate solvers for q and ω in R^60. The batch is 1000 states, 1 % apart; its times are per trajectory. Needs scipy
+and diffrax.
 """
 
 import argparse
