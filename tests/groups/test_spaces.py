@@ -52,7 +52,8 @@ def vectors(n, seed, size=0.5):
 
 def flow_rate(group, u, v, t=1e-5):
     """The spatial velocity of exp(u + tv) at 0 by differences."""
-    log = {"SO3": SO3, "SE3": SE3, "T*SO3": BUNDLES["SO3"]}.get(group.name.split(" ")[0], group).log
+    plain = {"SO3": SO3, "SE3": SE3, "T*SO3": BUNDLES["SO3"]}
+    log = (group if group.chart == "exp" else plain[group.name.split(" ")[0]]).log
     return log(group.compose(group.exp(u + t * v), group.inverse(group.exp(u - t * v)))) / (2 * t)
 
 
