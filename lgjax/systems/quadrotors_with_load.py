@@ -21,6 +21,14 @@ Array = jax.Array
 Path = Callable[[Array], Array]
 
 ATTITUDES = ("ideal", "controlled")
+GAINS = {
+    "load_position": 1.0,
+    "load_velocity": 1.8,
+    "link_position": 36.0,
+    "link_velocity": 10.0,
+    "attitude": 60.0,
+    "attitude_velocity": 4.5,
+}
 
 
 class LoadState(NamedTuple):
@@ -66,17 +74,9 @@ def quadrotors_with_load(
     The state is a `LoadState` on R³ x R³ x SO(3)² x (R³)² x (TS²)².  There are no invariants but the space itself.
     """
     require_choice("attitude", attitude, ATTITUDES)
-    chosen = {
-        "load_position": 1.0,
-        "load_velocity": 1.8,
-        "link_position": 36.0,
-        "link_velocity": 10.0,
-        "attitude": 60.0,
-        "attitude_velocity": 4.5,
-    }
-    unknown = set(gains or {}) - set(chosen)
+    unknown = set(gains or {}) - set(GAINS)
     if unknown:
-        raise ValueError(f"unknown gains {sorted(unknown)}; there are {', '.join(chosen)}")
+        raise ValueError(f"unknown gains {sorted(unknown)}; there are {', '.join(GAINS)}")
     p = arrays(
         dtype,
         load_mass=load_mass,
@@ -85,7 +85,7 @@ def quadrotors_with_load(
         inertia=inertia,
         spread=spread,
         gravity=gravity,
-        **chosen | (gains or {}),
+        **GAINS | (gains or {}),
     )
 
     def field(t: Array, y: Any) -> Any:
