@@ -9,6 +9,7 @@ import pytest
 
 import lgjax
 from lgjax import se3
+from tests.quick import jit
 
 ORDER = 2
 PRESCRIBED = {"base parts and a joint": (0, 3, 5, 7), "all": tuple(range(8))}
@@ -72,8 +73,8 @@ def relative(a, b):
 def test_inverse_dynamics_derivatives_are_those_of_nested_jvp(floating, frame):
     model = model_of(floating)
     q, v, wrenches = motion(model, ORDER)
-    expected = jax.jit(lambda q, v, w: nested(model, q, v, w, ORDER, frame))(q, v, wrenches)
-    got = jax.jit(lambda q, v, w: lgjax.inverse_dynamics_derivatives(model, q, v, ORDER, frame, w))(q, v, wrenches)
+    expected = jit(lambda q, v, w: nested(model, q, v, w, ORDER, frame))(q, v, wrenches)
+    got = jit(lambda q, v, w: lgjax.inverse_dynamics_derivatives(model, q, v, ORDER, frame, w))(q, v, wrenches)
     assert np.all(relative(got, expected) < 1e-12)
 
 
@@ -87,7 +88,7 @@ def test_forward_after_inverse_is_the_identity(dtype, frame):
         tau = lgjax.inverse_dynamics_derivatives(model, q, v, ORDER, frame, w)
         return lgjax.forward_dynamics_derivatives(model, q, v[0], tau, frame, w)
 
-    vdot = jax.jit(there_and_back)(q, v, wrenches)
+    vdot = jit(there_and_back)(q, v, wrenches)
     assert vdot.dtype == dtype
     assert np.all(relative(vdot, v[1:]) < (1e-11 if dtype == jnp.float64 else 2e-3))
 
@@ -104,18 +105,23 @@ def test_hybrid_dynamics_exchanges_forces_and_accelerations(case):
         vdot, found = lgjax.hybrid_dynamics_derivatives(model, q, v[0], *given, PRESCRIBED[case], wrenches=w)
         return vdot, found, tau
 
-    vdot, found, tau = jax.jit(solve)(q, v, wrenches)
+    vdot, found, tau = jit(solve)(q, v, wrenches)
     assert np.all(relative(vdot, v[1:]) < 1e-10)
     assert np.all(relative(found, tau) < 1e-10)
-    _, alone = lgjax.hybrid_dynamics(model, q, v[0], v[1], tau[0], PRESCRIBED[case], wrenches[0])
+    order0 = jit(lambda *args: lgjax.hybrid_dynamics(model, *args[:-1], PRESCRIBED[case], args[-1]))
+    _, alone = order0(q, v[0], v[1], tau[0], wrenches[0])
     np.testing.assert_allclose(alone, tau[0], atol=1e-10 * np.max(np.abs(tau[0])))
 
 
 def test_hybrid_dynamics_in_the_spatial_frame_with_the_whole_base_prescribed():
     model = model_of(True)
     q, v, _ = motion(model, 1)
-    tau = lgjax.inverse_dynamics_derivatives(model, q, v, 1, "spatial")
-    vdot, found = lgjax.hybrid_dynamics_derivatives(model, q, v[0], v[1:], tau, range(6), "spatial")
+
+    def solve(q, v):
+        tau = lgjax.inverse_dynamics_derivatives(model, q, v, 1, "spatial")
+        return tau, *lgjax.hybrid_dynamics_derivatives(model, q, v[0], v[1:], tau, range(6), "spatial")
+
+    tau, vdot, found = jit(solve)(q, v)
     assert np.all(relative(vdot, v[1:]) < 1e-11)
     assert np.all(relative(found, tau) < 1e-11)
 
@@ -129,7 +135,7 @@ def test_both_executions_agree():
             tau = lgjax.inverse_dynamics_derivatives(model, q, v, 1, wrenches=w, execution=execution)
             return tau, lgjax.forward_dynamics_derivatives(model, q, v[0], tau, wrenches=w, execution=execution)
 
-        return jax.jit(run)(q, v, wrenches)
+        return jit(run)(q, v, wrenches)
 
     for a, b in zip(both("plain"), both("scalarised"), strict=True):
         assert np.all(relative(a, b) < 1e-13)
@@ -144,7 +150,7 @@ def test_partial_derivatives_are_finite_at_rest_and_at_the_identity():
 
     zero = jnp.zeros(model.nv), jnp.zeros((2, model.nv))
     for jacobian in (jax.jacfwd(forces, (0, 1)), jax.jacrev(forces, (0, 1))):
-        for part in jax.jit(jacobian)(*zero):
+        for part in jit(jacobian)(*zero):
             assert np.all(np.isfinite(part))
 
 
