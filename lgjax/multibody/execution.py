@@ -138,7 +138,10 @@ def refill(tree, values):
 
 def lanes_together(trees: list, widths: list[int], take: Callable):
     """`take` applied to the lanes of all groups side by side: (entries, lanes, ...) -> (entries, new lanes, ...)."""
-    entries = [[x for block in jax.tree.leaves(tree) for x in block.entries.flat] for tree in trees]
+    entries = [
+        [x.value() if isinstance(x, View) else x for block in jax.tree.leaves(tree) for x in block.entries.flat]
+        for tree in trees
+    ]
     dtypes = [block.dtype for block in jax.tree.leaves(trees[0]) for _ in block.entries.flat]
     result: list[Any] = [0.0] * len(dtypes)
     alike: dict[Any, list[int]] = {}
@@ -162,4 +165,16 @@ def split_lanes(tree, widths: list[int]) -> list:
     if len(widths) == 1:
         return [tree]
     stops = np.cumsum(widths)
-    return [map_entries(lambda x, a=a, b=b: x[a:b], tree) for a, b in zip([0, *stops[:-1]], stops, strict=True)]
+
+    def cut(start: int, stop: int):
+        parts: dict[int, jax.Array] = {}
+
+        def one(x):
+            if not isinstance(x, View):
+                return x if is_known(x) else x[start:stop]
+            part = parts.setdefault(id(x.array), x.array[..., start:stop])
+            return View(part, x.index)
+
+        return map_blocks(one, tree)
+
+    return [cut(start, stop) for start, stop in zip([0, *stops[:-1]], stops, strict=True)]

@@ -26,6 +26,7 @@ from lgjax.multibody.execution import (
     split_lanes,
 )
 from lgjax.multibody.layout import Group, Run, layout
+from lgjax.multibody.scalar_graph import View
 from lgjax.multibody.scalarize import is_known
 from lgjax.multibody.tree import Tree
 
@@ -188,7 +189,14 @@ class Walk:
 
 def _silenced(tree, alive):
     """Zero in the lanes that have ended."""
-    return map_entries(lambda x: jnp.where(alive.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.zeros_like(x)), tree)
+
+    def one(x):
+        if is_known(x):
+            return x
+        x = x.value() if isinstance(x, View) else x
+        return jnp.where(alive.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.zeros_like(x))
+
+    return map_blocks(one, tree)
 
 
 class _Kept:
