@@ -26,7 +26,6 @@ from lgjax.multibody.execution import (
     split_lanes,
 )
 from lgjax.multibody.layout import Group, Run, layout
-from lgjax.multibody.scalar_graph import View
 from lgjax.multibody.scalarize import is_known
 from lgjax.multibody.tree import Tree
 
@@ -177,26 +176,21 @@ class Walk:
         def body(values, x):
             alive, x = x
             new, out = level(split(values), unpack_data(x))
-            new = [c if mask is None else _silenced(c, mask) for c, mask in zip(new, alive, strict=True)]
             ys, unpack = pack(out)
             unpack_out.append(unpack)
-            return [a for c, g in zip(new, run.groups, strict=True) for a in full(c, g.width)], ys
+            ends = zip(new, run.groups, alive, strict=True)
+            return [a for c, g, mask in ends for a in _silenced(full(c, g.width), mask)], ys
 
         start = [a for c, g in zip(carry, run.groups, strict=True) for a in full(c, g.width)]
         final, ys = lax.scan(body, start, (alive, xs), length=run.length, reverse=reverse)
         return split(final), _reveal(unpack_out[-1](ys))
 
 
-def _silenced(tree, alive):
-    """Zero in the lanes that have ended."""
-
-    def one(x):
-        if is_known(x):
-            return x
-        x = x.value() if isinstance(x, View) else x
-        return jnp.where(alive.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.zeros_like(x))
-
-    return map_blocks(one, tree)
+def _silenced(arrays: list, alive) -> list:
+    """Zero in the lanes that have ended; alive None: none has."""
+    if alive is None:
+        return arrays
+    return [jnp.where(alive.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.zeros_like(x)) for x in arrays]
 
 
 class _Kept:
