@@ -132,7 +132,7 @@ class _Interpreter:
                 return self.evaluate(closed.jaxpr, closed.consts, inputs)
         if all(is_number(x) for array in inputs for x in array.flat):
             return _constants(eqn, inputs)
-        if not eqn.primitive.multiple_results and all(array.shape == inputs[0].shape for array in inputs):
+        if name in _PER_ENTRY:
             return [_boxed(self._per_entry(eqn)(*inputs))]
         raise NotImplementedError(
             f"a body step uses {name!r}, which cannot be scalarised; run it with execution='plain'"
@@ -149,6 +149,8 @@ class _Interpreter:
             return eqn.primitive.bind(*full, **eqn.params)
 
         def call(*xs):
+            if key[0] == "select_n" and is_number(xs[0]):
+                return xs[1 + int(xs[0])]
             if all(map(is_number, xs)):
                 return _constants(eqn, [_boxed(x) for x in xs])[0].item()
             return self.graph.node(eqn.primitive.name, emit, *xs, key=key)
@@ -182,6 +184,13 @@ def _constants(eqn, inputs) -> list[np.ndarray]:
         ]
         outs = eqn.primitive.bind(*values, **eqn.params)
     return [_objects(x) for x in (outs if eqn.primitive.multiple_results else [outs])]
+
+
+# Primitives without a folding rule of their own that act on every entry alone.
+_PER_ENTRY = frozenset(
+    "gt lt ge le eq ne and or not xor select_n max min exp exp2 expm1 log log1p tan tanh sinh cosh asin acos atan atan2 "
+    "sign floor ceil round pow integer_pow is_finite clamp erf logistic cbrt".split()
+)
 
 
 # ---- rearrangements of entries

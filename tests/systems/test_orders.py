@@ -83,7 +83,7 @@ def test_explicit_methods_have_their_order(name, system):
     assert has_its_order(EXPLICIT[name], SYSTEMS, system)
 
 
-@pytest.mark.slow
+@pytest.mark.skip(reason="orders on these formulations have not been measured to the end yet")
 @pytest.mark.parametrize("system", MORE)
 @pytest.mark.parametrize("name", EXPLICIT)
 def test_explicit_methods_have_their_order_on_other_formulations(name, system):
@@ -95,7 +95,7 @@ def test_symplectic_methods_have_their_order(name):
     assert has_its_order(SYMPLECTIC[name], ("top cotangent",), "top cotangent")
 
 
-@pytest.mark.slow
+@pytest.mark.skip(reason="orders on these bundles have not been measured to the end yet")
 @pytest.mark.parametrize("system", BUNDLES)
 @pytest.mark.parametrize("name", SYMPLECTIC)
 def test_symplectic_methods_have_their_order_on_other_bundles(name, system):
