@@ -240,7 +240,7 @@ def peer_rows(problem: str, data, args) -> list[dict]:
             rows.append(measure(row, run, many[0], batch, data["coordinate error"], args))
     y0 = np.asarray(many[0])
     for tol in (1e-6, 1e-9, 1e-12):
-        call = lambda tol=tol: solve_ivp(rate, (0, end), y0, args=(np,), method="DOP853", rtol=tol, atol=tol)
+        call = lambda tol=tol, y0=y0: solve_ivp(rate, (0, end), y0, args=(np,), method="DOP853", rtol=tol, atol=tol)
         row = {"problem": problem, "method": "SciPy DOP853", "setting": f"tol {tol:g}"}
         row["error"] = data["coordinate error"](jnp.asarray(call().y[:, -1]))
         row["single ms"] = milliseconds(call, 3)

@@ -12,7 +12,8 @@ SMALL = {"01_random_quadrupeds": {"batch": 2, "steps": 10}}
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example_draws_its_plot(example, tmp_path):
     spec = importlib.util.spec_from_file_location(f"example_{example.stem}", example)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     picture = tmp_path / "plot.png"

@@ -188,8 +188,45 @@ def _constants(eqn, inputs) -> list[np.ndarray]:
 
 # Primitives without a folding rule of their own that act on every entry alone.
 _PER_ENTRY = frozenset(
-    "gt lt ge le eq ne and or not xor select_n max min exp exp2 expm1 log log1p tan tanh sinh cosh asin acos atan atan2 "
-    "sign floor ceil round pow integer_pow is_finite clamp erf logistic cbrt".split()
+    [
+        "gt",
+        "lt",
+        "ge",
+        "le",
+        "eq",
+        "ne",
+        "and",
+        "or",
+        "not",
+        "xor",
+        "select_n",
+        "max",
+        "min",
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log1p",
+        "tan",
+        "tanh",
+        "sinh",
+        "cosh",
+        "asin",
+        "acos",
+        "atan",
+        "atan2",
+        "sign",
+        "floor",
+        "ceil",
+        "round",
+        "pow",
+        "integer_pow",
+        "is_finite",
+        "clamp",
+        "erf",
+        "logistic",
+        "cbrt",
+    ]
 )
 
 
