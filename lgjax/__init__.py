@@ -78,6 +78,7 @@ from lgjax.integrators import (
 )
 from lgjax.multibody import models
 from lgjax.multibody.build import Body, Joint, build
+from lgjax.multibody.flat import MotionState, from_mujoco, from_pinocchio, to_mujoco, to_pinocchio
 from lgjax.multibody.importers import load_mjcf, load_urdf
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
@@ -125,6 +126,7 @@ __all__ = [
     "Joint",
     "LieGroup",
     "Model",
+    "MotionState",
     "MuntheKaas",
     "Pose",
     "R3xSO3",
@@ -152,6 +154,8 @@ __all__ = [
     "forward_kinematics",
     "frame_pose",
     "frame_space",
+    "from_mujoco",
+    "from_pinocchio",
     "gravity_forces",
     "hybrid_dynamics",
     "hybrid_dynamics_derivatives",
@@ -184,6 +188,8 @@ __all__ = [
     "suzuki",
     "systems",
     "tangent_sphere",
+    "to_mujoco",
+    "to_pinocchio",
     "total_energy",
     "triple_jump",
     "ts2",

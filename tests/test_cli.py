@@ -76,7 +76,7 @@ def test_info_shows_tree_joints_and_masses(capsys, tmp_path):
 
 BAD_INPUT = {
     "model": (["rollout", "horse"], "lgjax: error: unknown model 'horse'; built in: quadruped, arm, chain:N"),
-    "method": (["rollout", "--method", "RK5"], "unknown method 'RK5'; known: BOGACKI_SHAMPINE32, "),
+    "method": (["rollout", "--method", "RK5"], "unknown method 'RK5'; known: "),
     "file": (["info", "absent.urdf"], "cannot read URDF 'absent.urdf': No such file or directory"),
     "base": (["info", "quadruped", "--fixed-base"], "model 'quadruped' has a base of its own"),
     "batch": (["rollout", "--batch", "0"], "lgjax rollout: error: argument --batch: '0' is not a positive integer"),
