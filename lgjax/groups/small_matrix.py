@@ -137,51 +137,6 @@ def solve3(m: Array, x: Array) -> Array:
     return tmatvec(rows(c0, c1, c2), x) / dot(r0, c0)[..., None]
 
 
-def cholesky(m: Array) -> list[list[Array]]:
-    """Entries of the lower factor L with L Lᵀ = m, m (..., n, n) symmetric positive definite, n small.
-
-    The factor is a list of rows of scalars (...), row i holding L_i0 ... L_i(i-1) and then 1/L_ii; only the
-    lower triangle of m is read.  The loops unroll, so this is for n <= 6.
-    """
-    n = m.shape[-1]
-    factor: list[list[Array]] = []
-    for i in range(n):
-        row: list[Array] = []
-        for j in range(i):
-            entry = m[..., i, j]
-            for k in range(j):
-                entry = entry - row[k] * factor[j][k]
-            row.append(entry * factor[j][j])
-        pivot = m[..., i, i]
-        for k in range(i):
-            pivot = pivot - row[k] * row[k]
-        row.append(jax.lax.rsqrt(pivot))
-        factor.append(row)
-    return factor
-
-
-def cholesky_apply(factor: list[list[Array]], x: Array) -> Array:
-    """Solution (..., n) of L Lᵀ y = x for a factor made by `cholesky`."""
-    n = len(factor)
-    y: list[Array] = []
-    for i in range(n):
-        entry = x[..., i]
-        for k in range(i):
-            entry = entry - factor[i][k] * y[k]
-        y.append(entry * factor[i][i])
-    for i in reversed(range(n)):
-        entry = y[i]
-        for k in range(i + 1, n):
-            entry = entry - factor[k][i] * y[k]
-        y[i] = entry * factor[i][i]
-    return stack(*y)
-
-
-def cholesky_solve(m: Array, x: Array) -> Array:
-    """Solution (..., n) of m y = x, m (..., n, n) symmetric positive definite with n <= 6, x (..., n)."""
-    return cholesky_apply(cholesky(m), x)
-
-
 def ldl(m: Array) -> list[list[Array]]:
     """Entries of the factors of m = L D Lᵀ, m (..., n, n) symmetric positive definite, n small.
 
