@@ -10,7 +10,7 @@ import numpy as np
 
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
-from lgjax.multibody.joints import FREE, PRISMATIC, REVOLUTE, JointKind
+from lgjax.multibody.joints import FREE, PRISMATIC, REVOLUTE, SPHERICAL, JointKind
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 
@@ -19,17 +19,19 @@ KINDS: dict[str, JointKind | None] = {
     "revolute": REVOLUTE,
     "continuous": REVOLUTE,
     "prismatic": PRISMATIC,
+    "spherical": SPHERICAL,
     "free": FREE,
     "fixed": None,
 }
+SCREWS = {REVOLUTE: (1.0, 0.0), PRISMATIC: (0.0, 1.0)}
 
 
 @dataclass(frozen=True)
 class Joint:
     """How a body hangs on its parent; axis (3,) and origin (3,) are in the body frame.
 
-    kind: revolute, continuous, prismatic, fixed or free. SI units and radians; `friction` and the limits are kept as
-    data and not applied by the dynamics.
+    kind: revolute, continuous, prismatic, spherical, fixed or free; the last three have no axis. SI units and radians;
+    `friction` and the limits are kept as data and not applied by the dynamics.
     """
 
     name: str
@@ -206,6 +208,8 @@ def _joint_frame(body: Body, kind: JointKind) -> tuple[np.ndarray, np.ndarray]:
         if np.any(origin):
             raise ValueError(f"origin of {where} is not at the body frame: {origin.tolist()}")
         return np.eye(3), origin
+    if kind is SPHERICAL:
+        return np.eye(3), origin
     axis = _array(f"axis of {where}", body.joint.axis, (3,))
     length = np.linalg.norm(axis)
     if length < 1e-9:
@@ -289,7 +293,7 @@ def _assemble(tree: Tree, moving: list[_Moving], frames, gravity, dtype) -> Mode
         tree=tree,
         placements=poses(m.placement for m in moving),
         links=poses(m.link for m in moving),
-        screws=array([(1.0, 0.0) if m.kind is REVOLUTE else (0.0, 1.0) for m in moving], (-1, 2)),
+        screws=array([SCREWS.get(m.kind, (0.0, 0.0)) for m in moving], (-1, 2)),
         inertias=Inertia(
             array([m.mass for m in moving], (-1,)),
             array([m.moment for m in moving], (-1, 3)),

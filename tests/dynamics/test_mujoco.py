@@ -1,4 +1,4 @@
-"""A mechanism with a free base, hinges, slides, armature and damping moves as MuJoCo says, contacts switched off."""
+"""A mechanism with a free base, hinges, slides, a ball, armature and damping moves as MuJoCo says, contacts switched off."""
 
 from functools import cache
 
@@ -43,12 +43,17 @@ XML = """
       <body name="pole" pos="0 0 0.1">
         <joint name="pivot" type="hinge" axis="0 1 0"/>
         <inertial pos="0 0 0.3" mass="0.5" diaginertia="0.01 0.01 0.001"/>
+        <body name="bob" pos="0 0.02 0.5" quat="0.6 0.2 -0.7 0.1">
+          <joint name="swivel" type="ball" pos="0.01 -0.02 0.03" damping="0.2" armature="0.02"/>
+          <inertial pos="0.05 0.1 -0.02" quat="0.9 0.1 -0.3 0.2" mass="0.7" diaginertia="0.003 0.002 0.004"/>
+        </body>
       </body>
     </body>
   </worldbody>
 </mujoco>
 """
 STATES = 8
+TIP = 4  # the body whose Jacobian is compared
 TOLERANCE = {jnp.float64: 1e-10, jnp.float32: 1e-4}
 
 
@@ -84,9 +89,10 @@ def answers(i):
     q, v, vdot, tau, wrenches = jax.tree.map(lambda x: np.asarray(x[i]), states())
     data = mujoco.MjData(theirs)
     R, p = q.frees.rotation[0], q.frees.translation[0]
-    quaternion = np.zeros(4)
+    quaternion, swivel = np.zeros((2, 4))
     mujoco.mju_mat2Quat(quaternion, R.ravel())
-    data.qpos[:] = np.r_[p, quaternion, q.joints]
+    mujoco.mju_mat2Quat(swivel, q.balls[0].ravel())
+    data.qpos[:] = np.r_[p, quaternion, q.joints, swivel]
     T = free_to_world(R)
     # d/dt (T v) = T vdot + turning: the world velocity of the base also changes as the body frame turns
     turning = np.zeros(model.nv)
@@ -106,7 +112,7 @@ def answers(i):
     energy = data.energy.copy()
     mass = np.zeros((theirs.nv, theirs.nv))
     mujoco.mj_fullM(theirs, data, mass)
-    tip = model.nbodies - 3
+    tip = TIP
     linear, angular = np.zeros((2, 3, theirs.nv))
     mujoco.mj_jacBody(theirs, data, linear, angular, tip + 1)
     jacobian = np.vstack([rotation[tip].T @ angular, rotation[tip].T @ linear]) @ T
@@ -134,7 +140,7 @@ def everything(model, q, v, vdot, tau, wrenches):
         "mass_matrix": lgjax.mass_matrix(model, q),
         "rotation": poses.rotation,
         "translation": poses.translation,
-        "jacobian": lgjax.jacobian(model, q, model.nbodies - 3),
+        "jacobian": lgjax.jacobian(model, q, TIP),
         "potential_energy": lgjax.potential_energy(model, q),
         "kinetic_energy": lgjax.kinetic_energy(model, q, v),
     }

@@ -281,7 +281,6 @@ BAD_MJCF = {
     "NaN": (mjcf("<joint name='j' pos='0 nan 0'/>"), "<joint name='j' pos='0 nan 0'> is not finite"),
     "schema": (mjcf("<joint name='j' colour='red'/>"), "unrecognized attribute: 'colour'"),
     "several joints": (mjcf("<joint/><joint axis='1 0 0'/>"), "body 'a' has 2 joints; one joint per body is supported"),
-    "ball": (mjcf("<joint name='j' type='ball'/>"), "joint 'j' of body 'a': ball joints are not supported"),
     "spring": (mjcf("<joint stiffness='2'/>"), r"joint 'a_joint' of body 'a': springs \(stiffness\) are not supported"),
     "equality": (mjcf(after="<equality><joint name='e' joint1='j'/></equality>"), "equality 'e': joint constraints"),
     "weld": (mjcf(after="<equality><weld body1='a'/></equality>"), "equality in line 1: weld constraints are not"),

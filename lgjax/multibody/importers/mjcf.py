@@ -45,7 +45,7 @@ def load_mjcf(path_or_text: str | os.PathLike, check_inertia: Literal["error", "
     taken as it stands.
 
     Raises ImportError without the extra `mjcf`; ValueError in one line, naming file and element, for a file that cannot
-    be read, what MuJoCo's compiler refuses, ball joints, several joints in one body, springs, active equality
+    be read, what MuJoCo's compiler refuses, several joints in one body, springs, active equality
     constraints, tendons with stiffness, damping, friction, armature or limits, flexible bodies, plugins, fluid forces,
     gravity compensation, nonlinear damping, armature of free joints, and for what `build` refuses.
     """
@@ -220,8 +220,6 @@ def _check_compiled(mujoco: Any, m: Any) -> None:
         name, kind = _joint_name(mujoco, m, joint), mujoco.mjtJoint(m.jnt_type[joint])
         where = f"joint {name!r} of body {_body_name(mujoco, m, m.jnt_bodyid[joint])!r}"
         dof = m.jnt_dofadr[joint]
-        if kind == mujoco.mjtJoint.mjJNT_BALL:
-            raise ValueError(f"{where}: ball joints are not supported")
         springs = m.jnt_stiffness[joint] or np.any(getattr(m, "jnt_stiffnesspoly", np.zeros(m.njnt))[joint])
         if springs and not _disabled(mujoco, m, "SPRING", "PASSIVE"):
             raise ValueError(f"{where}: springs (stiffness) are not supported")
@@ -293,6 +291,10 @@ def _joint(mujoco: Any, m: Any, j: int, rotation, position) -> tuple[Joint, np.n
     kind, axis, origin = mujoco.mjtJoint(m.jnt_type[j]), m.jnt_axis[j], m.jnt_pos[j]
     if kind == mujoco.mjtJoint.mjJNT_FREE:
         return Joint(name, "free", **passive), np.eye(3), np.zeros(3)
+    if kind == mujoco.mjtJoint.mjJNT_BALL:
+        passive.pop("lower", None)
+        passive.pop("upper", None)
+        return Joint(name, "spherical", origin=tuple(origin), **passive), rotation, position
     # The file shows the body at coordinate ref; go back along the joint to coordinate 0.
     ref = m.qpos0[m.jnt_qposadr[j]]
     if kind == mujoco.mjtJoint.mjJNT_SLIDE:

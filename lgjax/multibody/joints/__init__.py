@@ -5,5 +5,6 @@ from lgjax.multibody.joints.kind import JointKind
 from lgjax.multibody.joints.prismatic import PRISMATIC
 from lgjax.multibody.joints.revolute import REVOLUTE
 from lgjax.multibody.joints.screw import SCREW
+from lgjax.multibody.joints.spherical import SPHERICAL
 
-__all__ = ["FREE", "PRISMATIC", "REVOLUTE", "SCREW", "JointKind"]
+__all__ = ["FREE", "PRISMATIC", "REVOLUTE", "SCREW", "SPHERICAL", "JointKind"]
