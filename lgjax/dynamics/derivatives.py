@@ -8,15 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.dynamics.body_frame import BODY_FRAME
+from lgjax.dynamics.formulation import Formulation
 from lgjax.dynamics.forward import prescribed_mask
 from lgjax.dynamics.recursion import applied_wrenches, convolve
 from lgjax.dynamics.series import hybrid_series, inverse_series
+from lgjax.dynamics.spatial_frame import SPATIAL_FRAME
 from lgjax.groups import small_matrix as sm
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, join_velocity, split_velocity
 from lgjax.multibody.traversal import Execution
 
 Frame = Literal["body", "spatial"]
+FORMULATIONS: dict[str, Formulation] = {"body": BODY_FRAME, "spatial": SPATIAL_FRAME}
 
 
 def inverse_dynamics_derivatives(
@@ -41,7 +45,7 @@ def inverse_dynamics_derivatives(
     base = _Base(model, q, frame)
     speeds = base.to_body_twists(rates)
     x = [(k + 1) * speed for k, speed in enumerate(speeds[1:])]
-    forces = inverse_series(model, q, speeds[0], x, _applied(model, wrenches, order), execution)
+    forces = inverse_series(model, q, speeds[0], x, _applied(model, wrenches, order), execution, FORMULATIONS[frame])
     return _derivatives(base.to_frame_wrenches(forces, speeds))
 
 
@@ -100,7 +104,9 @@ def hybrid_dynamics_derivatives(
         return x, jnp.where(given, 0, force) if masked else force
 
     applied = _applied(model, wrenches, order)
-    found, forces = hybrid_series(model, q, first[0], inputs, order, given if masked else None, applied, execution)
+    found, forces = hybrid_series(
+        model, q, first[0], inputs, order, given if masked else None, applied, execution, FORMULATIONS[frame]
+    )
     speeds = [first[0], *(x / (k + 1) for k, x in enumerate(found))]
     out = base.to_frame_twists(speeds)
     vdot = _derivatives([(k + 1) * c for k, c in enumerate(out[1:])])

@@ -66,7 +66,7 @@ def add(a, b):
 def convolve(product, a: Sequence, b: Sequence, k: int, first: int = 0):
     """A coefficient of a product of two series: sum of product(a[i], b[k - i]) over first <= i <= k."""
     terms = [product(a[i], b[k - i]) for i in range(first, k + 1)]
-    return sum(terms[1:], start=terms[0])
+    return jax.tree.map(lambda first, *rest: sum(rest, start=first), *terms)
 
 
 def applied_wrenches(links: Pose, wrenches) -> Force:

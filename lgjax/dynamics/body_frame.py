@@ -1,0 +1,153 @@
+"""Series of the motion of a body in its joint frame.
+
+There inertia and joint motions are constant, so momentum and projection are linear, and only rotations and gyroscopic
+products are Cauchy products. Source: [ali2026] Algs. 1-4, in body frames.
+
+Gravity is an acceleration of the world: the acceleration of a body below is dV/dt less the gravity that it feels, so
+that dV/dt is needed, and gravity followed, only where a derivative is wanted.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from lgjax.dynamics import articulated
+from lgjax.dynamics.formulation import Formulation
+from lgjax.dynamics.kinematics import compose
+from lgjax.dynamics.recursion import (
+    BodyData,
+    Force,
+    Motion,
+    add,
+    convolve,
+    joint_motion,
+    project,
+    to_child,
+    to_parent,
+)
+from lgjax.groups import small_matrix as sm
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.joints import JointKind
+from lgjax.multibody.model import Model
+
+ZERO: Any = np.zeros(3)  # a constant that folds
+REST = Motion(ZERO, ZERO)
+
+
+class History(NamedTuple):
+    """The coefficients of one body's motion that are known so far, one tuple entry per order.
+
+    S: joint motions, constant. placed: pose in the parent's joint frame, order 0. joint: pose after the joint in the
+    frame before it. speed: (nv,) joint velocity. twist, momentum: of the body in its joint frame. parent: the parent's
+    acceleration in the frame before the joint, one order behind. gravity: in the joint frame; empty where no
+    derivative is wanted.
+    """
+
+    S: tuple[jax.Array, jax.Array]
+    placed: Pose
+    joint: tuple[Pose, ...]
+    speed: tuple[jax.Array, ...]
+    twist: tuple[Motion, ...]
+    momentum: tuple[Force, ...]
+    parent: tuple[Motion, ...]
+    gravity: tuple[jax.Array, ...]
+
+
+def _root(model: Model, order: int):
+    """The world's twist and gravity, the latter if a derivative is wanted, and its accelerations by order."""
+    carry = REST, model.gravity if order else None
+    return carry, (Motion(ZERO, -model.gravity), *(REST,) * order)
+
+
+def _start(kind: JointKind, body: BodyData, q, speed, carry):
+    parent_twist, parent_gravity = carry
+    joint = Pose(*kind.transform(q, body.screw))
+    placed = compose(body.placement, joint)
+    S = kind.subspace(q, body.screw)
+    twist = add(to_child(*placed, parent_twist), joint_motion(S, speed))
+    gravity = None if parent_gravity is None else sm.tmatvec(placed.rotation, parent_gravity)
+    momentum = Force(*body.inertia.momentum(*twist))
+    history = History(S, placed, (joint,), (speed,), (twist,), (momentum,), (), () if gravity is None else (gravity,))
+    return history, (twist, gravity)
+
+
+def _bias(history: History) -> Motion:
+    """The acceleration is Ad^-1 (the parent's) + ad_V (S qd) + S qdd."""
+    k = len(history.speed) - 1
+    w, v = zip(*history.twist, strict=True)
+    rate_w, rate_v = zip(*(joint_motion(history.S, speed) for speed in history.speed), strict=True)
+    angular = convolve(sm.cross, w, rate_w, k)
+    linear = convolve(sm.cross, v, rate_w, k) + convolve(sm.cross, w, rate_v, k)
+    if k:
+        R, p = zip(*history.joint, strict=True)
+        spin = [motion.w for motion in history.parent]
+        at_joint = [motion.v + convolve(sm.cross, spin, p, m) for m, motion in enumerate(history.parent)]
+        lever = convolve(lambda displacement, w: sm.cross(w, displacement), p, (*spin, None), k, first=1)
+        angular = angular + convolve(sm.tmatvec, R, (*spin, None), k, first=1)
+        linear = linear + convolve(sm.tmatvec, R, (*at_joint, None), k, first=1) + sm.tmatvec(R[0], lever)
+    return Motion(angular, linear)
+
+
+def _load(history: History, applied) -> Force:
+    """-ad_V^T (I V) less what is applied."""
+    k = len(history.speed) - 1
+    w, v = zip(*history.twist, strict=True)
+    h, l = zip(*history.momentum, strict=True)
+    wrench = Force(convolve(sm.cross, w, h, k) + convolve(sm.cross, v, l, k), convolve(sm.cross, w, l, k))
+    return wrench if applied is None else Force(wrench.n - applied[k].n, wrench.f - applied[k].f)
+
+
+def _advance(body: BodyData, history: History, x, parent: Motion, own: Motion, last: bool) -> History:
+    """The pose follows dR/dt = R hat(w), dp/dt = R v with the joint's twist, gravity dg/dt = -w x g with the body's."""
+    k = len(history.twist)
+    R = [pose.rotation for pose in history.joint]
+    rate_w, rate_v = zip(*(joint_motion(history.S, speed) for speed in history.speed), strict=True)
+    spin = convolve(sm.matmul, R, [sm.hat(w) for w in rate_w], k - 1) / k
+    slide = convolve(sm.matvec, R, rate_v, k - 1) / k
+    twist = Motion(own.w / k, (own.v + history.gravity[k - 1]) / k)
+    gravity = history.gravity
+    if not last:
+        gravity = (*gravity, convolve(sm.cross, gravity, [motion.w for motion in history.twist], k - 1) / k)
+    return history._replace(
+        joint=(*history.joint, Pose(spin, slide)),
+        speed=(*history.speed, x / k),
+        twist=(*history.twist, twist),
+        momentum=(*history.momentum, Force(*body.inertia.momentum(*twist))),
+        parent=(*history.parent, to_child(*body.placement, parent)),
+        gravity=gravity,
+    )
+
+
+def _posture(history: History) -> History:
+    joint = history.joint if len(history.speed) > 1 else ()
+    return history._replace(joint=joint, twist=(), momentum=(), parent=(), gravity=())
+
+
+def _to_parent(body: BodyData, history: History, wrenches) -> Force:
+    k = len(wrenches) - 1
+    now = to_parent(*history.placed, wrenches[k])
+    if k == 0:
+        return now
+    R, p = zip(*history.joint, strict=True)
+    n, f = zip(*wrenches, strict=True)
+    turned = [convolve(sm.matvec, R, f, m) for m in range(k)]
+    late = convolve(sm.matvec, R, f, k, first=1)
+    moment = convolve(sm.matvec, R, n, k, first=1) + convolve(sm.cross, p, (*turned, None), k, first=1)
+    return add(now, to_parent(*body.placement, Force(moment + sm.cross(p[0], late), late)))
+
+
+BODY_FRAME = Formulation(
+    root=_root,
+    start=_start,
+    bias=_bias,
+    load=_load,
+    advance=_advance,
+    posture=_posture,
+    subspace=lambda history: history.S,
+    inertia=lambda body, history: body.inertia,
+    to_child=lambda history, parent: to_child(*history.placed, parent),
+    to_parent=_to_parent,
+    shift=lambda inertia, history: articulated.shift(inertia, *history.placed),
+    project=lambda history, wrenches: project(history.S, wrenches[-1]),
+)

@@ -1,0 +1,38 @@
+"""What the sweeps of `series` need of a frame in which the motion of the bodies is written."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """The equations of one body in one frame, as functions of what is known of its motion: its history.
+
+    Accelerations are coefficients k of a series, (k + 1) V[k + 1]. A body's acceleration is to_child(history, the
+    parent's) + S x + bias, the wrench that its joint carries inertia times acceleration + load + those of its children.
+
+    root(model, order) -> carry of the world, its accelerations by order.
+    start(kind, body, q, speed, carry of the parent) -> (history of order 0, carry of the body).
+    bias(history) -> Motion, the acceleration apart from those of parent and joint, at the history's last order.
+    load(history, applied) -> Force, the wrench apart from the acceleration's and the children's, at that order.
+    advance(body, history, x, parent, own, last) -> the history with one order more; last: nothing follows it.
+    posture(history) -> what is left to keep of it when the motion is complete.
+    subspace(history) -> joint motions S, angular and linear columns; inertia(body, history) -> Inertia; at order 0.
+    to_child(history, parent) -> Motion; to_parent(body, history, wrenches by order) -> Force, the last order.
+    shift(inertia, history) -> an articulated inertia as the parent feels it.
+    project(history, wrenches by order) -> the joint force (nv,), the last order.
+    """
+
+    root: Callable[..., Any]
+    start: Callable[..., Any]
+    bias: Callable[..., Any]
+    load: Callable[..., Any]
+    advance: Callable[..., Any]
+    posture: Callable[..., Any]
+    subspace: Callable[..., Any]
+    inertia: Callable[..., Any]
+    to_child: Callable[..., Any]
+    to_parent: Callable[..., Any]
+    shift: Callable[..., Any]
+    project: Callable[..., Any]
