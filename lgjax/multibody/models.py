@@ -8,6 +8,7 @@ from itertools import pairwise
 import jax
 import numpy as np
 
+from lgjax.multibody.aerial_manipulator import aerial_manipulator
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.model import Model
 
@@ -233,6 +234,7 @@ BUILT_IN: dict[str, Callable[..., Model]] = {
     "chain:N": chain,
     "branched_tree:BxL": branched_tree,
     "random_tree:N": _default_random_tree,
+    "aerial_manipulator": aerial_manipulator,
 }
 
 

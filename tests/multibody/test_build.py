@@ -92,6 +92,7 @@ SIZES = {
     "chain:4": (4, 4),
     "branched_tree:5x20": (101, 106),
     "random_tree:30": (30, 35),
+    "aerial_manipulator": (7, 12),
 }
 
 

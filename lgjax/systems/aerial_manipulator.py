@@ -1,0 +1,165 @@
+"""The aerial manipulator: its propellers, and reference motions with their time derivatives of any order.
+
+The mechanism is `lgjax.models.aerial_manipulator()`, and all numbers stand beside it.
+Source: [ali2026] section 7.
+"""
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.dynamics.recursion import convolve
+from lgjax.groups import small_matrix as sm
+from lgjax.groups.se3 import Pose
+from lgjax.multibody import models
+from lgjax.multibody.aerial_manipulator import MECHANISM, MOTION, PROPELLERS, Mechanism, Motion, Propellers
+from lgjax.multibody.model import Model
+from lgjax.multibody.state import Configuration
+
+Array = jax.Array
+Series = list[Array]  # Taylor coefficients in time
+
+
+class AerialManipulator(NamedTuple):
+    """The mechanism, its propellers and its reference motion.
+
+    allocation (6, 6): base wrench [n, f], body frame, about the base's centre of mass, from squared propeller speeds
+    in rad²/s². inverse (6, 6): the other way.
+    """
+
+    model: Model
+    allocation: Array
+    inverse: Array
+    motion: Motion
+
+    def wrench(self, squared_speeds: Array) -> Array:
+        """Base wrench (..., 6), body frame, of propellers with these squared speeds (..., 6) in rad²/s²."""
+        return sm.matvec(self.allocation, squared_speeds)
+
+    def squared_speeds(self, wrench: Array) -> Array:
+        """Squared propeller speeds (..., 6) in rad²/s² that make a base wrench (..., 6), body frame.
+
+        Linear, so derivatives of the wrench give derivatives of these. A negative entry says that the propeller would
+        have to pull against its thrust: the wrench is out of reach.
+        """
+        return sm.matvec(self.inverse, wrench)
+
+    def speeds(self, wrench: Array) -> Array:
+        """Propeller speeds (..., 6) in rad/s; negative where the squared speed is, and then out of reach.
+
+        Not differentiable at zero; `squared_speeds` is.
+        """
+        squared = self.squared_speeds(wrench)
+        return jnp.sign(squared) * jnp.sqrt(jnp.abs(squared))
+
+    def reference(self, t: Any, order: int, frame: Literal["body", "spatial"] = "body") -> tuple[Configuration, Array]:
+        """The reference at time t (s): its configuration and derivatives of its velocity, (order + 2, 12).
+
+        This is what `inverse_dynamics_derivatives` of that order and frame takes. t is a scalar in the dtype of the
+        model; vmap it over several. Exact: no difference quotient is formed.
+        """
+        if frame not in ("body", "spatial"):
+            raise ValueError(f"frame is 'body' or 'spatial', not {frame!r}")
+        t = jnp.asarray(t, self.model.dtype)
+        n = order + 3
+        rotation, position = pose_series(t, n, self.motion)
+        base = (body_twists if frame == "body" else spatial_twists)(rotation, position)
+        joints = joint_series(t, n, self.motion)
+        v = [sm.join(twist, rate) * math.factorial(k) for k, (twist, rate) in enumerate(zip(base, _rate(joints)))]
+        balls = jnp.zeros((0, 3, 3), t.dtype)
+        return Configuration(Pose(rotation[0][None], position[0][None]), joints[0], balls), jnp.stack(v)
+
+
+def aerial_manipulator(
+    mechanism: Mechanism = MECHANISM, propellers: Propellers = PROPELLERS, motion: Motion = MOTION, dtype: Any = None
+) -> AerialManipulator:
+    """A hexarotor with tilted propellers and two arms of three joints, with a reference motion of 10 s.
+
+    The defaults carry the numbers, none of which is the source's; `_replace` changes them. The base wrench that inverse
+    dynamics returns, body frame, is the one to be made by the propellers. Raises ValueError for propellers that cannot
+    make every wrench, such as parallel ones, or whose numbers are not six.
+    """
+    model = models.aerial_manipulator(mechanism)
+    model = model if dtype is None else model.astype(dtype)
+    matrix = allocation(propellers)
+    directions = matrix / np.linalg.norm(matrix, axis=0)
+    if matrix.shape != (6, 6) or np.linalg.matrix_rank(directions, 1e-9) < 6:
+        raise ValueError(f"these {matrix.shape[1]} propellers do not make every wrench in one way: {propellers}")
+    as_array = lambda x: jnp.asarray(x, model.dtype)
+    return AerialManipulator(model, as_array(matrix), as_array(np.linalg.inv(matrix)), motion)
+
+
+def allocation(propellers: Propellers = PROPELLERS) -> np.ndarray:
+    """Base wrenches (6, n) of n propellers per squared speed, body frame, about the base's origin.
+
+    Column i is Ad*(rot_z(angle) trans_x(radius) rot_x(tilt)) [0, 0, -spin drag, 0, 0, thrust].
+    Source: [ali2026] eq. (28).
+    """
+    columns = []
+    for angle, tilt, spin in zip(propellers.angles, propellers.tilts, propellers.spins, strict=True):
+        outward = np.array([np.cos(angle), np.sin(angle), 0.0])
+        along = np.array([-np.sin(angle), np.cos(angle), 0.0])
+        axis = np.cos(tilt) * np.array([0.0, 0.0, 1.0]) - np.sin(tilt) * along
+        force = propellers.thrust * axis
+        moment = -spin * propellers.drag * axis + np.cross(propellers.radius * outward, force)
+        columns.append(np.concatenate([moment, force]))
+    return np.stack(columns, axis=1)
+
+
+# ---- the reference motion, as Taylor coefficients in time
+def _sine(rate: float, t: Array, n: int, cosine: bool = False) -> Series:
+    """n coefficients of sin(rate t), or of the cosine."""
+    s, c = jnp.sin(rate * t), jnp.cos(rate * t)
+    cycle = (s, c, -s, -c)
+    return [cycle[(k + cosine) % 4] * (rate**k / math.factorial(k)) for k in range(n)]
+
+
+def _rate(x: Series) -> Series:
+    """Coefficients of the derivative, one fewer."""
+    return [k * coefficient for k, coefficient in enumerate(x)][1:]
+
+
+def joint_series(t: Array, n: int, motion: Motion = MOTION) -> Series:
+    """n coefficients (number of joints,) of the joint angles at time t."""
+    start, amplitude = (jnp.asarray(x, t.dtype) for x in (motion.joint_start, motion.joint_amplitude))
+    cosine = _sine(motion.joint_rate, t, n, cosine=True)
+    return [start + amplitude * (1 - cosine[0]) / 2, *(-amplitude * c / 2 for c in cosine[1:])]
+
+
+def pose_series(t: Array, n: int, motion: Motion = MOTION) -> tuple[Series, Series]:
+    """n coefficients of the base's rotation (3, 3) and position (3,), world frame, at time t."""
+    yaw = [motion.yaw_amplitude * c for c in _sine(motion.yaw_rate, t, n)]
+    rate = _rate(yaw)
+    s, c = [jnp.sin(yaw[0])], [jnp.cos(yaw[0])]
+    times = lambda a, b: a * b
+    for k in range(n - 1):
+        ds, dc = convolve(times, c, rate, k), -convolve(times, s, rate, k)
+        s, c = [*s, ds / (k + 1)], [*c, dc / (k + 1)]
+    zero, one = jnp.zeros_like(t), jnp.ones_like(t)
+    upright, height = [one, *[zero] * (n - 1)], [motion.height * one, *[zero] * (n - 1)]
+    x, y = (_sine(motion.circle_rate, t, n, cosine) for cosine in (True, False))
+    rotation = [
+        sm.rows(sm.stack(c[k], -s[k], zero), sm.stack(s[k], c[k], zero), sm.stack(zero, zero, upright[k]))
+        for k in range(n)
+    ]
+    position = [sm.stack(motion.radius * x[k], motion.radius * y[k], height[k]) for k in range(n)]
+    return rotation, position
+
+
+def body_twists(rotation: Series, position: Series) -> Series:
+    """Coefficients (6,) of the body twist [vee(Rᵀ dR/dt), Rᵀ dp/dt] of a pose, one fewer than its own."""
+    turn, slide = _rate(rotation), _rate(position)
+    return [
+        sm.join(sm.vee(convolve(sm.tmatmul, rotation, turn, k)), convolve(sm.tmatvec, rotation, slide, k))
+        for k in range(len(turn))
+    ]
+
+
+def spatial_twists(rotation: Series, position: Series) -> Series:
+    """Coefficients (6,) of the spatial twist [ω, dp/dt + p × ω], ω = vee(dR/dt Rᵀ), one fewer than the pose's."""
+    turn, slide = _rate(rotation), _rate(position)
+    spin = [sm.vee(convolve(sm.matmult, turn, rotation, k)) for k in range(len(turn))]
+    return [sm.join(spin[k], slide[k] + convolve(sm.cross, position, spin, k)) for k in range(len(turn))]
