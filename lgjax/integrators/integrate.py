@@ -24,10 +24,16 @@ class Method(Protocol):
 
 
 class Solution(NamedTuple):
-    """Times (n,) and states, every leaf of ys with a leading time axis of the same length n."""
+    """What `integrate` returns.
+
+    ts, ys    times (n,) and states, every leaf of ys with a leading time axis of the same length n.
+    success   whether the last state is finite.  A field that gives NaN, a motion that overflows, and a step of an
+              implicit method whose equations were not solved leave NaN in all states from there on.
+    """
 
     ts: Array
     ys: Any
+    success: Array
 
 
 def _static_integer(name: str, value: Any) -> int:
@@ -45,6 +51,11 @@ def _time(name: str, value: Any, dtype: jnp.dtype) -> Array:
     if time.shape != ():
         raise ValueError(f"{name} must be a scalar, got shape {time.shape}; vmap integrate over several times")
     return time
+
+
+def _finite(y: Point) -> Array:
+    numbers = [leaf for leaf in jax.tree.leaves(y) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in numbers]))
 
 
 def integrate(
@@ -65,6 +76,7 @@ def integrate(
 
     Returns the states at t0 and after every `save_every` steps, so steps / save_every + 1 of them; `save_every` must
     divide `steps`.  With save_every=None only the final state is kept, still with a leading axis, of length 1.
+    `success` says whether all went well, under vmap for each trajectory.
 
     Transforms with jit, vmap, and grad in both modes.  Called outside `jit` it compiles at every call, like any
     `lax.scan`; inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError, naming the
@@ -98,7 +110,8 @@ def integrate(
     firsts = jnp.arange(0, steps, chunk, dtype=jnp.int32)
     if save_every is None:
         state, _ = one_chunk(state, firsts[0])
-        return Solution(time(jnp.full((1,), steps, jnp.int32)), jax.tree.map(lambda x: x[None], state[0]))
-    _, saved = jax.lax.scan(one_chunk, state, firsts)
+        ts = time(jnp.full((1,), steps, jnp.int32))
+        return Solution(ts, jax.tree.map(lambda x: x[None], state[0]), _finite(state[0]))
+    state, saved = jax.lax.scan(one_chunk, state, firsts)
     ys = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), y0, saved)
-    return Solution(time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32)), ys)
+    return Solution(time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32)), ys, _finite(state[0]))

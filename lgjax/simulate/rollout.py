@@ -58,7 +58,7 @@ def rollout(
 
     if isinstance(method, MuntheKaas):
         method = replace(method, scan_stages=True)  # a mechanism compiles slowly: trace it once per step
-    ts, (qs, vs) = integrate(
+    ts, (qs, vs), _ = integrate(
         mechanical_space(model.tree), field, (q, v), jnp.zeros_like(dt), steps * dt, steps, method, save_every
     )
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((qs, vs))]))

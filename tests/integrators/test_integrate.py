@@ -33,7 +33,9 @@ def test_storage_times_and_dtype(dtype):
     assert [s.ys.rotation.shape for s in (every, fourth, last)] == [(13, 3, 3), (4, 3, 3), (1, 3, 3)]
     tolerance = 4 * float(jnp.finfo(dtype).eps)
     np.testing.assert_allclose(every.ts, np.linspace(0.5, 2.0, 13), rtol=tolerance)
+    assert all(s.success for s in (every, fourth, last))
     close(jax.tree.map(lambda x: x[0], every.ys), y0, 0.0)
+    every, fourth, last = (s[:2] for s in (every, fourth, last))
     close(fourth, jax.tree.map(lambda x: x[::4], every), 4 * tolerance)
     close(last, jax.tree.map(lambda x: x[-1:], every), 4 * tolerance)
     for leaf in jax.tree.leaves((every, fourth, last)):
@@ -95,6 +97,24 @@ def test_derivatives_are_difference_quotients(scan_stages):
     h = 1e-5
     quotient = [(f(unravel(flat + h * e)) - f(unravel(flat - h * e))) / (2 * h) for e in jnp.eye(flat.size)]
     np.testing.assert_allclose(ravel_pytree(reverse)[0], quotient, rtol=1e-7, atol=1e-8)
+
+
+def test_nan_in_the_field_is_a_status_of_each_trajectory():
+    """From the first bad step on the states are NaN; also where they are not kept."""
+    field = lambda t, y: jnp.where(t * y > 0.5, jnp.nan, 1.0) * y
+    for save_every in (1, None):
+        single = lambda y, save=save_every: integrate(vector_space(1), field, y, 0.0, 1.0, 8, METHOD, save)
+        solution = jax.jit(jax.vmap(single), compiler_options=QUICK)(jnp.asarray([[0.1], [1.0]]))
+        assert solution.success.tolist() == [True, False]
+        assert np.all(np.isfinite(solution.ys[0]))
+        bad = np.isnan(solution.ys[1, :, 0])
+        assert bad[-1]
+        assert np.all(np.diff(bad.astype(int)) >= 0)
+        assert save_every is None or not bad[0]
+
+
+def test_overflow_is_a_status():
+    assert not integrate(vector_space(1), lambda t, y: y * y, jnp.ones(1), 0.0, 2.0, 40, METHOD, None).success
 
 
 def test_nested_products_of_spaces():
