@@ -111,7 +111,7 @@ def _start(p: dict[str, Array], path: Path) -> LoadState:
     dtype = p["gravity"].dtype
     t0, still = jnp.zeros((), dtype), jnp.zeros((3,), dtype)
     turn = so3.exp(jnp.asarray([[0.3, 0.0, 0.0], [0.0, 0.3, 0.0]], dtype))
-    q = so3.act(turn, desired_directions(p, path, _Tracking(t0, still, still)))
+    q = so3.act(turn, _directions(p, path, _Tracking(t0, still, still)))
     position = path(t0) + jnp.asarray([0.2, -0.2, 0.1], dtype)
     zero = jnp.zeros((2, 3), dtype)
     return LoadState(position, zero[0], SO3.identity(dtype, (2,)), zero, TangentPoint(q, zero))
@@ -161,16 +161,24 @@ def _pulls(p: dict[str, Array], path: Path, s: _Tracking) -> Array:
     return 0.5 * force[None, :] + p["spread"] * apart
 
 
-def desired_directions(p: dict[str, Array], path: Path, s: _Tracking) -> Array:
-    """Directions (2, 3) of links that pull with the wanted forces."""
+def _directions(p: dict[str, Array], path: Path, s: _Tracking) -> Array:
     pulls = _pulls(p, path, s)
     return -pulls / norm(pulls)[:, None]
+
+
+def _tracking(path: Path, t: Array, y: LoadState) -> _Tracking:
+    return _Tracking(t, y.position - path(t), y.velocity - _derivative(path)(t))
+
+
+def desired_directions(p: dict[str, Array], path: Path, t: Array, y: LoadState) -> Array:
+    """Directions (2, 3) of links that pull with the forces that the load's controller wants."""
+    return _directions(p, path, _tracking(path, t, y))
 
 
 def desired_forces(p: dict[str, Array], path: Path, t: Array, y: LoadState) -> Array:
     """Forces (2, 3) of the quadrotors: parallel components move the load, normal components turn the links."""
     q, omega = y.link
-    s = _Tracking(t, y.position - path(t), y.velocity - _derivative(path)(t))
+    s = _tracking(path, t, y)
     pull = sm.scale(sm.dot(q, _pulls(p, path, s)), q)
     free = jnp.sum(pull, axis=0) / p["load_mass"]  # the load's acceleration less gravity under these pulls
     carried = sm.scale(p["masses"] * (sm.dot(q, free[None, :]) + p["lengths"] * sm.dot(omega, omega)), q)
@@ -185,7 +193,7 @@ def desired_forces(p: dict[str, Array], path: Path, t: Array, y: LoadState) -> A
         return derivative
 
     # Links: follow the desired directions, with the load's motion compensated.
-    directions = lambda s: desired_directions(p, path, s)
+    directions = lambda s: _directions(p, path, s)
     spin = lambda s: sm.cross(directions(s), along_motion(directions)(s))
     q_d, omega_d, alpha_d = directions(s), spin(s), along_motion(spin)(s)
     across = lambda v: v - sm.scale(sm.dot(q, v), q)

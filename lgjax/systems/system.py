@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups.homogeneous_space import HomogeneousSpace
+from lgjax.groups.homogeneous_space import HomogeneousSpace, product_space, vector_space
 
 Array = jax.Array
 
@@ -26,6 +26,29 @@ class System(NamedTuple):
     field: Callable[[Any, Any], Any]
     y0: Any
     invariants: dict[str, Callable[[Any], Array]]
+
+
+def in_coordinates(system: System) -> System:
+    """The same motion as a classical method sees it: the state is the tuple of its arrays, steps are sums of them.
+
+    Nothing then keeps rotations orthogonal or directions of length one but accuracy.
+    """
+    structure = jax.tree.structure(system.y0)
+    leaves = jax.tree.leaves(system.y0)
+
+    def whole(parts: tuple[Array, ...]) -> Any:
+        return jax.tree.unflatten(structure, parts)
+
+    def field(t: Array, parts: tuple[Array, ...]) -> tuple[Array, ...]:
+        y = whole(parts)
+        xi = system.field(t, y)
+        along = lambda s: system.space.move(jax.tree.map(lambda x: s * x, xi), y)
+        start = jnp.zeros((), leaves[0].dtype)
+        return tuple(jax.tree.leaves(jax.jvp(along, (start,), (jnp.ones_like(start),))[1]))
+
+    space = product_space(*(vector_space(leaf.shape[-1]) for leaf in leaves))
+    invariants = {name: lambda parts, f=f: f(whole(parts)) for name, f in system.invariants.items()}
+    return System(system.parameters, space, field, tuple(leaves), invariants)
 
 
 def arrays(dtype: Any, **values: Any) -> dict[str, Array]:

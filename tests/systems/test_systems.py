@@ -17,11 +17,11 @@ from lgjax.integrators import (
     integrate,
     triple_jump,
 )
-from lgjax.systems import free_rigid_body, heavy_top, quadrotors_with_load, spherical_pendulum
+from lgjax.systems import free_rigid_body, heavy_top, in_coordinates, quadrotors_with_load, spherical_pendulum
 from lgjax.systems.quadrotors_with_load import LoadState, parabola
 from tests.quick import jit
 from tests.systems import references
-from tests.systems.cases import DIRECTIONS, PENDULUM, SPINS
+from tests.systems.cases import DIRECTIONS, PENDULUM, SPINS, TOP
 
 RKMK4 = MuntheKaas(RK4, scan_stages=True)
 RKMK8 = MuntheKaas(DORMAND_PRINCE85, scan_stages=True)
@@ -183,6 +183,27 @@ def test_symplectic_methods_say_where_they_apply():
     two = jax.tree.map(lambda x: jnp.stack([x, x]), s.y0)
     with pytest.raises(ValueError, match=r"takes one point, got leading axes \(2,\); vmap over several"):
         integrate(s.space, s.field, two, 0.0, 1.0, 2, SymplecticLie())
+
+
+@pytest.mark.parametrize(
+    ("make", "defect"),
+    [
+        (lambda: heavy_top("two_sided", **TOP), lambda q: jnp.swapaxes(q, -1, -2) @ q - jnp.eye(3)),
+        (lambda: spherical_pendulum(2, **PENDULUM), lambda q: jnp.sum(q * q, axis=-1) - 1.0),
+    ],
+    ids=["top", "pendulum"],
+)
+def test_in_coordinates_the_motion_is_the_same_but_leaves_the_space(make, defect):
+    s = make()
+    plain = in_coordinates(s)
+    lie, classical = (run(x, 0.4, 40, RKMK8, 40) for x in (s, plain))
+    for a, b in zip(jax.tree.leaves(lie), classical, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-10)
+    for name, invariant in plain.invariants.items():
+        np.testing.assert_allclose(invariant(last(classical)), s.invariants[name](s.y0), rtol=1e-9)
+    lie, classical = (jax.tree.leaves(run(x, 0.4, 10))[0] for x in (s, plain))
+    assert jnp.max(jnp.abs(defect(lie))) < 1e-14
+    assert jnp.max(jnp.abs(defect(classical))) > 1e-7
 
 
 def drift(system, h, steps):
