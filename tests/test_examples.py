@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("[0-9]*.py"))
-SMALL = {"01_random_quadrupeds": {"batch": 2, "steps": 10}}
+SMALL = {
+    "01_random_quadrupeds": {"batch": 2, "steps": 10},
+    "05_aerial_manipulator": {"samples": 5, "order": 1},
+}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
