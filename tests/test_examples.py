@@ -9,6 +9,7 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("[0-9]*.py"))
 SMALL = {
     "01_random_quadrupeds": {"batch": 2, "steps": 10},
     "05_aerial_manipulator": {"samples": 5, "order": 1},
+    "06_elastic_arm": {"saved": 100, "substeps": 8},
 }
 
 
