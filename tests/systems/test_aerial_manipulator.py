@@ -24,7 +24,8 @@ ODD = Propellers(
 
 @cache
 def robot():
-    return lgjax.systems.aerial_manipulator(dtype=jnp.float64)
+    with jax.ensure_compile_time_eval():  # it may be asked for first inside a function that is traced
+        return lgjax.systems.aerial_manipulator(dtype=jnp.float64)
 
 
 @cache
