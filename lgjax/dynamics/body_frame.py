@@ -1,7 +1,11 @@
 """Series of the motion of a body in its joint frame.
 
 There inertia and joint motions are constant, so momentum and projection are linear, and only rotations and gyroscopic
-products are Cauchy products. Source: [ali2026] Algs. 1-4, in body frames.
+products are Cauchy products; of the latter the centre of mass c, moving at u = v + w x c, has the fewest:
+
+    f = m (du/dt + w x u),    n = J_c dw/dt + w x J_c w + c x f.
+
+Source: [ali2026] Algs. 1-4, in body frames.
 
 Gravity is an acceleration of the world: the acceleration of a body below is dV/dt less the gravity that it feels, so
 that dV/dt is needed, and gravity followed, only where a derivative is wanted.
@@ -39,8 +43,8 @@ class History(NamedTuple):
     """The coefficients of one body's motion that are known so far, one tuple entry per order.
 
     S: joint motions, constant. placed: pose in the parent's joint frame, order 0. joint: pose after the joint in the
-    frame before it. speed: (nv,) joint velocity. twist, momentum: of the body in its joint frame. parent: the parent's
-    acceleration in the frame before the joint, one order behind. gravity: in the joint frame; empty where no
+    frame before it. speed: (nv,) joint velocity. twist: of the body in its joint frame. spin: J_c w and u. parent: the
+    parent's acceleration in the frame before the joint, one order behind. gravity: in the joint frame; empty where no
     derivative is wanted.
     """
 
@@ -49,7 +53,7 @@ class History(NamedTuple):
     joint: tuple[Pose, ...]
     speed: tuple[jax.Array, ...]
     twist: tuple[Motion, ...]
-    momentum: tuple[Force, ...]
+    spin: tuple[Motion, ...]
     parent: tuple[Motion, ...]
     gravity: tuple[jax.Array, ...]
 
@@ -65,11 +69,15 @@ def _start(kind: JointKind, body: BodyData, q, speed, carry):
     joint = Pose(*kind.transform(q, body.screw))
     placed = compose(body.placement, joint)
     S = kind.subspace(q, body.screw)
-    twist = add(to_child(*placed, parent_twist), joint_motion(S, speed))
     gravity = None if parent_gravity is None else sm.tmatvec(placed.rotation, parent_gravity)
-    momentum = Force(*body.inertia.momentum(*twist))
-    history = History(S, placed, (joint,), (speed,), (twist,), (momentum,), (), () if gravity is None else (gravity,))
+    twist = add(to_child(*placed, parent_twist), joint_motion(S, speed))
+    spin = _spin(body, twist)
+    history = History(S, placed, (joint,), (speed,), (twist,), (spin,), (), () if gravity is None else (gravity,))
     return history, (twist, gravity)
+
+
+def _spin(body: BodyData, twist: Motion) -> Motion:
+    return Motion(sm.matvec(body.central, twist.w), twist.v + sm.cross(twist.w, body.com))
 
 
 def _bias(history: History) -> Motion:
@@ -89,12 +97,13 @@ def _bias(history: History) -> Motion:
     return Motion(angular, linear)
 
 
-def _load(history: History, applied) -> Force:
-    """-ad_V^T (I V) less what is applied."""
+def _load(body: BodyData, history: History, applied) -> Force:
+    """Gyroscopic wrench less what is applied."""
     k = len(history.speed) - 1
-    w, v = zip(*history.twist, strict=True)
-    h, l = zip(*history.momentum, strict=True)
-    wrench = Force(convolve(sm.cross, w, h, k) + convolve(sm.cross, v, l, k), convolve(sm.cross, w, l, k))
+    w = [motion.w for motion in history.twist]
+    h, u = zip(*history.spin, strict=True)
+    f = body.inertia.mass * convolve(sm.cross, w, u, k)
+    wrench = Force(convolve(sm.cross, w, h, k) + sm.cross(body.com, f), f)
     return wrench if applied is None else Force(wrench.n - applied[k].n, wrench.f - applied[k].f)
 
 
@@ -113,28 +122,32 @@ def _advance(body: BodyData, history: History, x, parent: Motion, own: Motion, l
         joint=(*history.joint, Pose(spin, slide)),
         speed=(*history.speed, x / k),
         twist=(*history.twist, twist),
-        momentum=(*history.momentum, Force(*body.inertia.momentum(*twist))),
+        spin=(*history.spin, _spin(body, twist)),
         parent=(*history.parent, to_child(*body.placement, parent)),
         gravity=gravity,
     )
 
 
+def _to_child(body: BodyData, history: History, parent: Motion) -> Motion:
+    if not history.gravity:
+        return to_child(*history.placed, parent)
+    return to_child(*history.joint[0], to_child(*body.placement, parent))  # the series has a use for the inner one
+
+
 def _posture(history: History) -> History:
     joint = history.joint if len(history.speed) > 1 else ()
-    return history._replace(joint=joint, twist=(), momentum=(), parent=(), gravity=())
+    return history._replace(joint=joint, twist=(), spin=(), parent=(), gravity=())
 
 
 def _to_parent(body: BodyData, history: History, wrenches) -> Force:
     k = len(wrenches) - 1
-    now = to_parent(*history.placed, wrenches[k])
     if k == 0:
-        return now
+        return to_parent(*history.placed, wrenches[k])
     R, p = zip(*history.joint, strict=True)
     n, f = zip(*wrenches, strict=True)
-    turned = [convolve(sm.matvec, R, f, m) for m in range(k)]
-    late = convolve(sm.matvec, R, f, k, first=1)
-    moment = convolve(sm.matvec, R, n, k, first=1) + convolve(sm.cross, p, (*turned, None), k, first=1)
-    return add(now, to_parent(*body.placement, Force(moment + sm.cross(p[0], late), late)))
+    turned = [convolve(sm.matvec, R, f, m) for m in range(k + 1)]
+    moment = convolve(sm.matvec, R, n, k) + convolve(sm.cross, p, turned, k)
+    return to_parent(*body.placement, Force(moment, turned[k]))
 
 
 BODY_FRAME = Formulation(
@@ -146,7 +159,7 @@ BODY_FRAME = Formulation(
     posture=_posture,
     subspace=lambda history: history.S,
     inertia=lambda body, history: body.inertia,
-    to_child=lambda history, parent: to_child(*history.placed, parent),
+    to_child=_to_child,
     to_parent=_to_parent,
     shift=lambda inertia, history: articulated.shift(inertia, *history.placed),
     project=lambda history, wrenches: project(history.S, wrenches[-1]),

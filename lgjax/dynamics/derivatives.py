@@ -1,8 +1,6 @@
 """Time derivatives of the dynamics as stacks x[k] = d^k x / dt^k, in body or spatial coordinates of the base."""
 
-import math
 from collections.abc import Sequence
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +9,16 @@ import numpy as np
 from lgjax.dynamics.body_frame import BODY_FRAME
 from lgjax.dynamics.formulation import Formulation
 from lgjax.dynamics.forward import prescribed_mask
-from lgjax.dynamics.recursion import applied_wrenches, convolve
+from lgjax.dynamics.pose_series import pose_series
+from lgjax.dynamics.recursion import Motion, applied_wrenches, convolve
 from lgjax.dynamics.series import hybrid_series, inverse_series
 from lgjax.dynamics.spatial_frame import SPATIAL_FRAME
+from lgjax.dynamics.stacks import Frame, check_frame, checked, checked_order, coefficients, derivatives
 from lgjax.groups import small_matrix as sm
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, join_velocity, split_velocity
 from lgjax.multibody.traversal import Execution
 
-Frame = Literal["body", "spatial"]
 FORMULATIONS: dict[str, Formulation] = {"body": BODY_FRAME, "spatial": SPATIAL_FRAME}
 
 
@@ -39,14 +38,13 @@ def inverse_dynamics_derivatives(
     frame, at the body origin. frame "spatial": the base part of v and of the result is the twist and wrench in world
     axes about the world origin, and the component-wise derivatives of those. Source: [ali2026] Alg. 2.
     """
-    order = _checked_order(order)
-    v = _stack("v", v, (order + 2, model.nv), model)
-    rates = _coefficients(v)
+    order = checked_order(order)
+    rates = coefficients(checked("v", v, (order + 2, model.nv), model.dtype))
     base = _Base(model, q, frame)
     speeds = base.to_body_twists(rates)
     x = [(k + 1) * speed for k, speed in enumerate(speeds[1:])]
     forces = inverse_series(model, q, speeds[0], x, _applied(model, wrenches, order), execution, FORMULATIONS[frame])
-    return _derivatives(base.to_frame_wrenches(forces, speeds))
+    return derivatives(base.to_frame_wrenches(forces, speeds))
 
 
 def forward_dynamics_derivatives(
@@ -84,17 +82,18 @@ def hybrid_dynamics_derivatives(
     frame a base is prescribed as a whole or not at all. wrenches and frame: as in inverse_dynamics_derivatives. Raises
     ValueError for stacks of the wrong length or dtype and for bad indices. Source: [ali2026] Alg. 4.
     """
-    order = _checked_order(np.shape(tau)[0] - 1 if np.ndim(tau) == 2 else -1, "tau is a stack (order + 1, nv)")
+    order = checked_order(np.shape(tau)[0] - 1 if np.ndim(tau) == 2 else -1, "tau is a stack (order + 1, nv)")
     given = prescribed_mask(model, prescribed)
     masked = bool(given.any())
     base = _Base(model, q, frame)
     base.check_prescribed(given)
-    v = _stack("v", v, (model.nv,), model)
-    tau = _coefficients(_stack("tau", tau, (order + 1, model.nv), model))
+    v = checked("v", v, (model.nv,), model.dtype)
+    tau = coefficients(checked("tau", tau, (order + 1, model.nv), model.dtype))
     first = base.to_body_twists([v])
     rates = None
     if masked:
-        rates = _coefficients(jnp.concatenate([v[None], _stack("vdot", vdot, (order + 1, model.nv), model)]))
+        vdot = checked("vdot", vdot, (order + 1, model.nv), model.dtype)
+        rates = coefficients(jnp.concatenate([v[None], vdot]))
 
     def inputs(k, speeds):
         x = None
@@ -109,52 +108,23 @@ def hybrid_dynamics_derivatives(
     )
     speeds = [first[0], *(x / (k + 1) for k, x in enumerate(found))]
     out = base.to_frame_twists(speeds)
-    vdot = _derivatives([(k + 1) * c for k, c in enumerate(out[1:])])
-    return vdot, _derivatives(base.to_frame_wrenches(forces, speeds))
-
-
-# ---- stacks of derivatives and Taylor coefficients
-def _checked_order(order, message: str = "order is a non-negative integer") -> int:
-    if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order < 0:
-        raise ValueError(f"{message}, got {order!r}")
-    return int(order)
-
-
-def _stack(name: str, value, shape, model: Model) -> jax.Array:
-    value = jnp.asarray(value)
-    if value.shape != shape:
-        raise ValueError(f"{name} has shape {value.shape}, expected {shape}")
-    if value.dtype != model.dtype:
-        raise ValueError(f"{name} is {value.dtype}, the model is {model.dtype}")
-    return value
-
-
-def _coefficients(stack) -> list[jax.Array]:
-    """Taylor coefficients from derivatives."""
-    return [x / math.factorial(k) for k, x in enumerate(stack)]
-
-
-def _derivatives(coefficients: Sequence) -> jax.Array:
-    return jnp.stack([x * math.factorial(k) for k, x in enumerate(coefficients)])
+    vdot = derivatives([(k + 1) * c for k, c in enumerate(out[1:])])
+    return vdot, derivatives(base.to_frame_wrenches(forces, speeds))
 
 
 def _applied(model: Model, wrenches, order: int):
     if wrenches is None:
         return None
-    stack = _stack("wrenches", wrenches, (order + 1, model.nbodies, 6), model)
-    return [applied_wrenches(model.links, w) for w in _coefficients(stack)]
+    stack = checked("wrenches", wrenches, (order + 1, model.nbodies, 6), model.dtype)
+    return [applied_wrenches(model.links, w) for w in coefficients(stack)]
 
 
 # ---- coordinates of the base
 class _Base:
-    """Moves the free joints' part of series of twists and wrenches between body and spatial coordinates.
-
-    The pose T of a free body obeys dT/dt = T hat(V_body) = hat(V_spatial) T.
-    """
+    """Moves the free joints' part of series of twists and wrenches between body and spatial coordinates."""
 
     def __init__(self, model: Model, q: Configuration, frame: str):
-        if frame not in ("body", "spatial"):
-            raise ValueError(f"frame is 'body' or 'spatial', not {frame!r}")
+        check_frame(frame)
         self.tree, self.start = model.tree, q.frees
         self.same = frame == "body" or not model.tree.nq["frees"]
 
@@ -180,14 +150,9 @@ class _Base:
 
     def _poses(self, speeds, orders: int) -> tuple[list, list]:
         """Series of the poses from body twists, `orders` coefficients."""
-        w, v = self._parts(speeds[: orders - 1])
-        R, p = [self.start.rotation], [self.start.translation]
-        spins = [sm.hat(x) for x in w]
-        for k in range(orders - 1):
-            turn = convolve(sm.matmul, R, spins, k) / (k + 1)
-            p.append(convolve(sm.matvec, R, v, k) / (k + 1))
-            R.append(turn)
-        return R, p
+        twists = [Motion(w, v) for w, v in zip(*self._parts(speeds[: orders - 1]), strict=True)]
+        poses = pose_series(self.start, twists)
+        return [pose.rotation for pose in poses], [pose.translation for pose in poses]
 
     def to_body_twists(self, coefficients, speeds=None):
         """Body twists from those of the frame; with it the poses follow, from the body twists found already."""

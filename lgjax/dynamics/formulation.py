@@ -9,17 +9,17 @@ from typing import Any
 class Formulation:
     """The equations of one body in one frame, as functions of what is known of its motion: its history.
 
-    Accelerations are coefficients k of a series, (k + 1) V[k + 1]. A body's acceleration is to_child(history, the
-    parent's) + S x + bias, the wrench that its joint carries inertia times acceleration + load + those of its children.
+    Accelerations are coefficients k of a series, (k + 1) V[k + 1]. A body's acceleration is to_child of the parent's
+    + S x + bias, the wrench at its joint inertia times acceleration + load + to_parent of its children's wrenches.
 
     root(model, order) -> carry of the world, its accelerations by order.
     start(kind, body, q, speed, carry of the parent) -> (history of order 0, carry of the body).
     bias(history) -> Motion, the acceleration apart from those of parent and joint, at the history's last order.
-    load(history, applied) -> Force, the wrench apart from the acceleration's and the children's, at that order.
+    load(body, history, applied) -> Force, the wrench apart from the acceleration's and the children's, at that order.
     advance(body, history, x, parent, own, last) -> the history with one order more; last: nothing follows it.
     posture(history) -> what is left to keep of it when the motion is complete.
     subspace(history) -> joint motions S, angular and linear columns; inertia(body, history) -> Inertia; at order 0.
-    to_child(history, parent) -> Motion; to_parent(body, history, wrenches by order) -> Force, the last order.
+    to_child(body, history, parent) -> Motion; to_parent(body, history, wrenches by order) -> Force, the last order.
     shift(inertia, history) -> an articulated inertia as the parent feels it.
     project(history, wrenches by order) -> the joint force (nv,), the last order.
     """

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
@@ -26,15 +27,19 @@ class Force(NamedTuple):
 
 
 class BodyData(NamedTuple):
-    """The leaves of a Model that belong to one body."""
+    """The leaves of a Model that belong to one body, its centre of mass (3,) and its inertia (3, 3) about that."""
 
     placement: Pose
     screw: jax.Array
     inertia: Inertia
+    com: jax.Array
+    central: jax.Array
 
 
 def body_data(model: Model) -> BodyData:
-    return BodyData(model.placements, model.screws, model.inertias)
+    c, inertia = model.inertias.com, model.inertias
+    shifted = sm.diagonal(sm.scale(sm.dot(c, inertia.moment), jnp.ones_like(c))) - sm.outer(c, inertia.moment)
+    return BodyData(model.placements, model.screws, inertia, c, inertia.second - shifted)
 
 
 def to_child(R, p, motion: Motion) -> Motion:

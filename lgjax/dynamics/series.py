@@ -48,10 +48,10 @@ def inverse_series(
         S, inertia = frame.subspace(history), frame.inertia(body, history)
         accelerations, wrenches = [], []
         for k in orders:
-            own = add(frame.to_child(history, parent_accelerations[k]), joint_motion(S, x[k]))
+            own = add(frame.to_child(body, history, parent_accelerations[k]), joint_motion(S, x[k]))
             own = add(own, frame.bias(history))
             accelerations.append(own)
-            wrenches.append(add(Force(*inertia.momentum(*own)), frame.load(history, applied)))
+            wrenches.append(add(Force(*inertia.momentum(*own)), frame.load(body, history, applied)))
             if k < orders[-1]:
                 history = frame.advance(body, history, x[k], parent_accelerations[k], own, k + 1 == orders[-1])
         return (carry, tuple(accelerations)), (frame.posture(history), tuple(wrenches))
@@ -184,11 +184,11 @@ class _Sweeps:
     def first(self, kind, parent, body, q, speed, applied):
         """The motion at order 0 and what it loads."""
         history, carry = self.frame.start(kind, body, q, speed, parent)
-        return carry, self._loaded(history, applied)
+        return carry, self._loaded(body, history, applied)
 
-    def _loaded(self, history, applied) -> tuple[Any, Load]:
+    def _loaded(self, body, history, applied) -> tuple[Any, Load]:
         done = len(history.speed) > self.last
-        load = Load(self.frame.bias(history), self.frame.load(history, applied))
+        load = Load(self.frame.bias(history), self.frame.load(body, history, applied))
         return self.frame.posture(history) if done else history, load
 
     def inward(self, kind, children, body, history, load, joint, transmitted, passage):
@@ -232,7 +232,7 @@ class _Sweeps:
         """Accelerations of joint and body, and the motion and load of the next order."""
         (_, _, given), _, prescribed = joint
         more = len(history.speed) <= self.last
-        own = add(self.frame.to_child(history, parent), load.bias)
+        own = add(self.frame.to_child(body, history, parent), load.bias)
         x = sm.ldl_solve(passage.factor, u - project(passage.U, Force(own.w, own.v)))
         own = add(own, joint_motion(self.frame.subspace(history), x))
         if self.masked:
@@ -242,4 +242,4 @@ class _Sweeps:
         if not more:
             return own, (None, None, wrench, x, through)
         history = self.frame.advance(body, history, x, parent, own, len(history.speed) == self.last)
-        return own, (*self._loaded(history, applied), wrench, x, through)
+        return own, (*self._loaded(body, history, applied), wrench, x, through)

@@ -120,7 +120,7 @@ def _bias(history: History) -> Motion:
     return Motion(k * moved.w, k * moved.v)
 
 
-def _load(history: History, applied) -> Force:
+def _load(body: BodyData, history: History, applied) -> Force:
     """dM/dt V less gravity and what is applied."""
     k = len(history.speed)
     changed = convolve(lambda inertia, twist: inertia.wrench(*twist), history.inertia, (*history.twist, None), k, 1)
@@ -176,7 +176,7 @@ SPATIAL_FRAME = Formulation(
     posture=_posture,
     subspace=lambda history: history.S[0],
     inertia=_inertia,
-    to_child=lambda history, parent: parent,
+    to_child=lambda body, history, parent: parent,
     to_parent=lambda body, history, wrenches: wrenches[-1],
     shift=lambda inertia, history: inertia,
     project=_project,

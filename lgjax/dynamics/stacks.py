@@ -1,0 +1,44 @@
+"""Stacks of time derivatives x[k] = d^k x / dt^k: checks, and Taylor coefficients of them."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Frame = Literal["body", "spatial"]
+
+
+def check_frame(frame: str) -> None:
+    """Raises ValueError for anything but a frame."""
+    if frame not in get_args(Frame):
+        raise ValueError(f"frame is 'body' or 'spatial', not {frame!r}")
+
+
+def checked_order(order, message: str = "order is a non-negative integer") -> int:
+    """`order` as an int; raises ValueError if it is not a non-negative one."""
+    if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order < 0:
+        raise ValueError(f"{message}, got {order!r}")
+    return int(order)
+
+
+def checked(name: str, value, shape: tuple[int, ...], dtype, owner: str = "the model") -> jax.Array:
+    """`value` as an array; raises ValueError if it is not of the shape, or not of the dtype of its owner."""
+    value = jnp.asarray(value)
+    if value.shape != shape:
+        raise ValueError(f"{name} has shape {value.shape}, expected {shape}")
+    if value.dtype != dtype:
+        raise ValueError(f"{name} is {value.dtype}, {owner} is {dtype}")
+    return value
+
+
+def coefficients(stack) -> list[jax.Array]:
+    """Taylor coefficients from derivatives."""
+    return [x / math.factorial(k) for k, x in enumerate(stack)]
+
+
+def derivatives(series: Sequence) -> jax.Array:
+    """Derivatives from Taylor coefficients."""
+    return jnp.stack([x * math.factorial(k) for k, x in enumerate(series)])
