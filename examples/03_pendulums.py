@@ -1,9 +1,10 @@
-"""Chains of spherical pendulums: staying on (TS²)^N, and constant against adaptive steps for growing N.
+"""Chains of spherical pendulums: orders, staying on (TS²)^N, and constant against adaptive steps for growing N.
 
-Figures 6 to 8, 10 and 11 of [celledoni2021].  python examples/03_pendulums.py [--out pendulums.png]
+Figures 5 to 11 of [celledoni2021].  python examples/03_pendulums.py [--out pendulums.png]
 """
 
 import argparse
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -11,88 +12,205 @@ import numpy as np
 
 import lgjax
 from lgjax.plot import figure, save
+from lgjax.systems import in_coordinates, spherical_pendulum
 
-RKMK4 = lgjax.MuntheKaas(lgjax.RK4, scan_stages=True)
-RKMK5 = lgjax.MuntheKaas(lgjax.DORMAND_PRINCE54, scan_stages=True)
+SCAN = {"scan_stages": True}
+RKMK4 = lgjax.MuntheKaas(lgjax.RK4, **SCAN)
+RKMK5 = lgjax.MuntheKaas(lgjax.DORMAND_PRINCE54, **SCAN)
+RKMK8 = lgjax.MuntheKaas(lgjax.DORMAND_PRINCE85, **SCAN)
+METHODS = {
+    "Lie-Euler": lgjax.MuntheKaas(lgjax.LIE_EULER, **SCAN),
+    "Lie-Heun": lgjax.MuntheKaas(lgjax.HEUN2, **SCAN),
+    "RKMK3": lgjax.MuntheKaas(lgjax.RK3, **SCAN),
+    "RKMK4": RKMK4,
+    "RKMK4, truncated": lgjax.MuntheKaas(lgjax.RK4, commutators=2, **SCAN),
+    "RKMK4, two commutators": lgjax.MuntheKaas(lgjax.RK4_TWO_COMMUTATORS, **SCAN),
+    "CF4": lgjax.CommutatorFree(lgjax.CF4),
+}
+LENGTHS = {"L = 1": lambda n: 1.0, "L = 5/N": lambda n: 5.0 / n}
 
 
-def classical(system):
-    """The same field on plain R⁶ⁿ, as a classical Runge-Kutta method sees it."""
+def difference(a, b):
+    """Euclidean distance of two states in R⁶ⁿ."""
+    leaves = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return float(np.sqrt(sum(np.sum((np.asarray(x) - np.asarray(y)) ** 2) for x, y in leaves)))
 
-    def field(t, y):
-        q, omega = y
-        xi = system.field(t, lgjax.TangentPoint(q, omega))
-        return jnp.cross(xi[:, :3], q), jnp.cross(xi[:, :3], omega) + jnp.cross(xi[:, 3:], q)
 
-    space = lgjax.product_space(lgjax.vector_space(3), lgjax.vector_space(3))
-    return space, field, (system.y0.q, system.y0.omega)
+def last(ys):
+    return jax.tree.map(lambda x: x[-1], ys)
+
+
+def orders(counts, end=1.0):
+    """Errors of a chain of two for each number of steps, multiples of the first; the reference runs in coordinates."""
+    chain = spherical_pendulum(2)
+    plain = in_coordinates(chain)
+    exact = jax.jit(lambda y: lgjax.integrate(plain.space, plain.field, y, 0.0, end, 1000, RKMK8, None).ys)(plain.y0)
+    errors = {}
+    for name, method in METHODS.items():
+        leg = jax.jit(
+            lambda y, a, b, m=method: lgjax.integrate(chain.space, chain.field, y, a, b, counts[0], m, None).ys
+        )
+        errors[name] = []
+        for n in counts:
+            y = chain.y0
+            for a, b in pairwise(np.linspace(0.0, end, n // counts[0] + 1)):
+                y = last(leg(y, a, b))
+            errors[name].append(difference(y, last(exact)))
+    return errors
 
 
 def violations(q, omega):
-    """Largest | |q| - 1 | and |q·ω| over the chain, at every time."""
-    length = jnp.max(jnp.abs(jnp.linalg.norm(q, axis=-1) - 1.0), axis=-1)
+    """Largest | |q|² - 1 | and |q·ω| over the chain, at every time."""
+    length = jnp.max(jnp.abs(jnp.sum(q * q, axis=-1) - 1.0), axis=-1)
     return np.asarray(length), np.asarray(jnp.max(jnp.abs(jnp.sum(q * omega, axis=-1)), axis=-1))
 
 
 def preservation(end=5.0, steps=1000):
-    """Violations of the space by RKMK4 and by classical RK4 with the same steps, out of plane, N = 2."""
+    """Violations of the space by RKMK4, by classical RK4 with the same steps and by adaptive RK5(4), out of plane."""
     directions = np.array([[0.6, 0.0, 0.8], [0.0, -0.6, -0.8]])
-    chain = lgjax.systems.spherical_pendulum(2, q=directions, omega=[[0.0, 1.5, 0.0], [2.0, 0.8, -0.6]])
+    chain = spherical_pendulum(2, q=directions, omega=[[0.0, 1.5, 0.0], [2.0, 0.8, -0.6]])
+    plain = in_coordinates(chain)
     lie = lgjax.integrate(chain.space, chain.field, chain.y0, 0.0, end, steps, RKMK4)
-    space, field, y0 = classical(chain)
-    plain = lgjax.integrate(space, field, y0, 0.0, end, steps, RKMK4)
-    return lie.ts, {"RKMK4": violations(*lie.ys), "classical RK4": violations(*plain.ys)}
-
-
-def compare(n, length, end=3.0, tolerance=1e-6):
-    """Errors in R⁶ⁿ of adaptive RKMK 5(4) and of as many constant steps, and the adaptive run's times."""
-    chain = lgjax.systems.spherical_pendulum(n, lengths=length)
+    classical = lgjax.integrate(plain.space, plain.field, plain.y0, 0.0, end, steps, RKMK4)
     adaptive = jax.jit(
-        lambda tol: lgjax.integrate_adaptive(chain.space, chain.field, chain.y0, 0.0, end, RKMK5, tol, tol, 4000)
-    )
-    exact, run = adaptive(1e-11), adaptive(tolerance)
-    steps = int(run.accepted)
-    fixed = jax.jit(lambda y: lgjax.integrate(chain.space, chain.field, y, 0.0, end, steps, RKMK5, None).ys)(chain.y0)
-    error = lambda ys: float(chain.space.distance(*(jax.tree.map(lambda x: x[0], z) for z in (ys, exact.ys))))
-    return {"adaptive": error(run.ys), "constant": error(fixed), "times": np.asarray(run.times)[: steps + 1]}
+        lambda y: lgjax.integrate_adaptive(plain.space, plain.field, y, 0.0, end, RKMK5, 1e-6, 1e-6, 2000, lie.ts)
+    )(plain.y0)
+    runs = {"RKMK4": lie.ys, "classical RK4": classical.ys, "classical RK5(4), tol 1e-6": adaptive.ys}
+    return lie.ts, {name: violations(*ys) for name, ys in runs.items()}
 
 
-def main(out: str | None = None, sizes: tuple[int, ...] = (2, 4, 8, 12, 16, 20)) -> dict:
-    """Violations of the space, and the comparison for L = 1 and L = 5/N; draws them to `out`."""
+def compare(n, end=3.0, tolerance=1e-6):
+    """Adaptive RKMK 5(4) against as many constant steps of RKMK5 and RK5(4) in coordinates, for both lengths.
+
+    Keys: the errors of "adaptive" and "constant", the "times" of the adaptive run and of that in coordinates,
+    "constant run" and "adaptive run" (times, states).
+    """
+    results = {}
+
+    @jax.jit
+    def exactly(length):
+        plain = in_coordinates(spherical_pendulum(n, lengths=length))
+        return lgjax.integrate_adaptive(plain.space, plain.field, plain.y0, 0.0, end, RKMK8, 1e-12, 1e-12, 50_000)
+
+    @jax.jit
+    def adaptively(length):
+        chain = spherical_pendulum(n, lengths=length)
+        samples = np.linspace(0.0, end, 601)
+        return lgjax.integrate_adaptive(
+            chain.space, chain.field, chain.y0, 0.0, end, RKMK5, tolerance, tolerance, 4000, samples
+        )
+
+    @jax.jit
+    def classically(length):
+        plain = in_coordinates(spherical_pendulum(n, lengths=length))
+        return lgjax.integrate_adaptive(plain.space, plain.field, plain.y0, 0.0, end, RKMK5, tolerance, tolerance, 4000)
+
+    for name, length in LENGTHS.items():
+        exact, run, plain = (f(length(n)) for f in (exactly, adaptively, classically))
+        assert exact.success
+        assert run.success
+        steps = int(run.accepted)
+        chain = spherical_pendulum(n, lengths=length(n))
+        solve = jax.jit(lambda y, c=chain, k=steps: lgjax.integrate(c.space, c.field, y, 0.0, end, k, RKMK5))
+        fixed = solve(chain.y0)
+        results[name] = {
+            "adaptive": difference(last(run.ys), last(exact.ys)),
+            "constant": difference(last(fixed.ys), last(exact.ys)),
+            "times": np.asarray(run.times)[: steps + 1],
+            "times in coordinates": np.asarray(plain.times)[: int(plain.accepted) + 1],
+            "constant run": fixed[:2],
+            "adaptive run": run[:2],
+        }
+        r = results[name]
+        print(f"{name}, N = {n}: adaptive {r['adaptive']:.2e}, constant {r['constant']:.2e}, {steps} steps")
+    return results
+
+
+def main(
+    out: str | None = None,
+    sizes: tuple[int, ...] = tuple(range(2, 21, 2)),
+    counts: tuple[int, ...] = (32, 64, 128, 256),
+) -> dict:
+    """Orders for N = 2, violations of the space, and the comparison for L = 1 and L = 5/N; draws them to `out`."""
     jax.config.update("jax_enable_x64", True)
+    errors = orders(counts)
+    for name, error in errors.items():
+        print(f"{name}: errors at 1 s {', '.join(f'{e:.2e}' for e in error)}")
     ts, kept = preservation()
-    runs = {name: {n: compare(n, length(n)) for n in sizes} for name, length in
-            {"L = 1": lambda n: 1.0, "L = 5/N": lambda n: 5.0 / n}.items()}  # fmt: skip
-    for name, by_size in runs.items():
-        for n, r in by_size.items():
-            print(
-                f"{name}, N = {n}: adaptive {r['adaptive']:.2e}, constant {r['constant']:.2e}, {len(r['times'])} times"
-            )
-    if out:
-        draw(out, ts, kept, runs)
-    return {"violations": kept, "runs": runs}
-
-
-def draw(out, ts, kept, runs):
-    made = figure(15, 4.5)
-    first, second = made.add_subplot(1, 4, 1), made.add_subplot(1, 4, 2)
     for name, (length, tangent) in kept.items():
-        first.semilogy(ts, length + 1e-17, label=name)
-        second.semilogy(ts, tangent + 1e-17, label=name)
-    first.set(title="| |q| - 1 |", xlabel="t (s)")
-    second.set(title="|q·ω|", xlabel="t (s)")
-    first.legend()
-    third, fourth = made.add_subplot(1, 4, 3), made.add_subplot(1, 4, 4)
-    for name, by_size in runs.items():
+        print(f"{name}: | |q|² - 1 | < {np.max(length):.1e}, |q·ω| < {np.max(tangent):.1e}")
+    runs = {n: compare(n) for n in sizes}
+    if out:
+        draw(out, counts, errors, ts, kept, runs)
+    return {"errors": errors, "violations": kept, "runs": runs}
+
+
+def draw(out, counts, errors, ts, kept, runs):
+    made = figure(18, 12)
+    grid = made.add_gridspec(3, 4)
+    first, second, third, fourth = (made.add_subplot(grid[0, i]) for i in range(4))
+    h = 1.0 / np.array(counts)
+    for (name, error), mark in zip(errors.items(), "os^vDx+", strict=True):
+        first.loglog(h, error, mark + "-", label=name, markerfacecolor="none")
+    first.set(title="error at 1 s, N = 2", xlabel="h (s)")
+    first.set_xticks(h, [f"1/{n}" for n in counts])
+    first.set_xticks([], minor=True)
+    for name, (length, tangent) in kept.items():
+        second.semilogy(ts, length + 1e-17, linewidth=0.7, label=name)
+        third.semilogy(ts, tangent + 1e-17, linewidth=0.7, label=name)
+    second.set(title="| |q|² - 1 |, N = 2", xlabel="t (s)")
+    third.set(title="|q·ω|, N = 2", xlabel="t (s)")
+    for name, color in zip(LENGTHS, ("C0", "C1"), strict=True):
         for kind, mark in (("adaptive", "o-"), ("constant", "x--")):
-            third.semilogy(list(by_size), [r[kind] for r in by_size.values()], mark, label=f"{kind}, {name}")
-        smallest = by_size[min(by_size)]["times"]
-        fourth.semilogy(smallest[:-1], np.diff(smallest), label=f"N = {min(by_size)}, {name}")
-    third.set(title="error at 3 s", xlabel="N")
-    fourth.set(title="adaptive steps (s)", xlabel="t (s)")
-    third.legend()
-    fourth.legend()
+            label = f"{kind}, {name}"
+            fourth.semilogy(list(runs), [r[name][kind] for r in runs.values()], mark, color=color, label=label)
+    fourth.set(title="error at 3 s", xlabel="N")
+    fourth.set_xticks(list(runs))
+    for axes in (first, second, third, fourth):
+        axes.legend(fontsize=7, loc="lower right" if axes is first else "best")
+    small, large = min(runs), max(runs)
+    steps(made.add_subplot(grid[1, 0]), runs[large], "L = 1", f"steps (s), N = {large}, L = 1")
+    steps(made.add_subplot(grid[1, 1]), runs[large], "L = 5/N", f"steps (s), N = {large}, L = 5/N")
+    axes = made.add_subplot(grid[1, 2])
+    steps(axes, runs[small], "L = 1", f"steps (s), N = {small}, L = 1")
+    accelerations(made.add_subplot(grid[1, 3]), small, runs[small]["L = 1"])
+    for i in range(2):
+        components(made.add_subplot(grid[2, 2 * i : 2 * i + 2]), i, small, runs[small]["L = 1"])
     save(made, out)
+
+
+def steps(axes, by_length, name, title):
+    """Sizes of the steps of the three runs."""
+    r = by_length[name]
+    for label, times in (("RKMK 5(4)", r["times"]), ("RK 5(4) in coordinates", r["times in coordinates"])):
+        axes.semilogy(times[:-1], np.diff(times), linewidth=0.8, label=label)
+    constant = r["times"][-1] / (len(r["times"]) - 1)
+    axes.axhline(constant, color="black", linestyle=":", label="RKMK 5, constant")
+    axes.set(title=title, xlabel="t (s)")
+    axes.legend(fontsize=7)
+
+
+def accelerations(axes, n, r):
+    """Second components of the angular accelerations along the adaptive run."""
+    chain = spherical_pendulum(n)
+    ts, ys = r["adaptive run"]
+    xi = jax.vmap(chain.field)(ts, ys)
+    rates = jnp.cross(xi[..., 3:], ys.q)  # ω' = ξ × ω + η × q with ξ = ω
+    for i in range(min(n, 2)):
+        axes.plot(ts, rates[:, i, 1], label=f"body {i + 1}")
+    axes.set(title=f"angular accelerations about y (rad/s²), N = {n}", xlabel="t (s)")
+    axes.legend(fontsize=7)
+
+
+def components(axes, i, n, r):
+    """The six components of body i: adaptive as lines, constant steps as dots."""
+    for k, name in enumerate(("q_x", "q_y", "q_z", "ω_x", "ω_y", "ω_z")):
+        pick = lambda ys, k=k: (ys.q if k < 3 else ys.omega)[:, i, k % 3]
+        (ts, ys), (dots, points) = r["adaptive run"], r["constant run"]
+        axes.plot(ts, pick(ys), color=f"C{k}", linewidth=1, label=name)
+        axes.plot(dots, pick(points), ".", color=f"C{k}", markersize=3)
+    axes.set(title=f"body {i + 1} of {n}: adaptive steps (lines), constant steps (dots)", xlabel="t (s)")
+    axes.legend(fontsize=7, ncols=2)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,9 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("[0-9]*.py"))
 SMALL = {
     "01_random_quadrupeds": {"batch": 2, "steps": 10},
+    "02_heavy_top": {"steps": 200, "counts": (100, 200)},
+    "03_pendulums": {"sizes": (2,), "counts": (8, 16)},
+    "04_quadrotors": {"end": 0.5, "steps": 20, "counts": (8, 16)},
     "05_aerial_manipulator": {"samples": 5, "order": 1},
     "06_elastic_arm": {"saved": 100, "substeps": 8},
 }
