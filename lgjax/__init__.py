@@ -11,6 +11,7 @@ from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics
 from lgjax.dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics
 from lgjax.dynamics.kinematics import body_twists, forward_kinematics, frame_pose, jacobian
 from lgjax.dynamics.mass_matrix import coriolis_matrix, mass_matrix
+from lgjax.dynamics.pose_series import pose_derivatives, twist_derivatives
 from lgjax.groups import (
     S3,
     SE3,
@@ -172,6 +173,7 @@ __all__ = [
     "models",
     "momentum",
     "neutral",
+    "pose_derivatives",
     "potential_energy",
     "power_space",
     "product",
@@ -193,6 +195,7 @@ __all__ = [
     "total_energy",
     "triple_jump",
     "ts2",
+    "twist_derivatives",
     "two_sided_translation",
     "vector_space",
 ]

@@ -36,9 +36,9 @@ def checked(name: str, value, shape: tuple[int, ...], dtype, owner: str = "the m
 
 def coefficients(stack) -> list[jax.Array]:
     """Taylor coefficients from derivatives."""
-    return [x / math.factorial(k) for k, x in enumerate(stack)]
+    return [x / float(math.factorial(k)) for k, x in enumerate(stack)]  # an int32 ends at 12!
 
 
 def derivatives(series: Sequence) -> jax.Array:
     """Derivatives from Taylor coefficients."""
-    return jnp.stack([x * math.factorial(k) for k, x in enumerate(series)])
+    return jnp.stack([x * float(math.factorial(k)) for k, x in enumerate(series)])

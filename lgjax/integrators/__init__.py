@@ -28,6 +28,7 @@ from lgjax.integrators.tableau import (
     RK6,
     Tableau,
 )
+from lgjax.integrators.taylor import Taylor
 
 __all__ = [
     "BOGACKI_SHAMPINE32",
@@ -58,6 +59,7 @@ __all__ = [
     "Solution",
     "SymplecticLie",
     "Tableau",
+    "Taylor",
     "integrate",
     "integrate_adaptive",
     "suzuki",

@@ -7,6 +7,7 @@ it accepted, their sizes held fixed: a scan over the recorded times, which exist
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,8 +28,9 @@ class AdaptiveSolution(NamedTuple):
 
     ts, ys               times (n,) and states with a leading axis n: those of save_at, or the end alone.
     accepted, rejected   number of steps, int32.
-    success              whether t1 was reached; where not, ys beyond the last step are NaN.
+    success              whether t1 or an event was reached; where not, ys beyond the last step are NaN.
     times                (max_steps + 1,) the times of the accepted steps, t0 first, filled up with the last one.
+    stopped              whether an event ended the run, at the last of `times`.
     """
 
     ts: Array
@@ -37,6 +39,7 @@ class AdaptiveSolution(NamedTuple):
     rejected: Array
     success: Array
     times: Array
+    stopped: Array
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,20 @@ def error_ratio(space: HomogeneousSpace, y: Point, y1: Point, y_hat: Point, rtol
         factors = zip(space.factors, y, y1, y_hat, strict=True)
         parts = [error_ratio(factor, a, b, c, rtol, atol) for factor, a, b, c in factors]
         return jnp.max(jnp.stack(parts))
-    entries = [jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves((y, y1, y_hat))]
     length = norm(jnp.ravel(space.distance(y1, y_hat)))
-    return length / (atol + rtol * jnp.max(jnp.stack(entries)))
+    return length / (atol + rtol * largest_entry((y, y1, y_hat)))
+
+
+def largest_entry(points: Any) -> Array:
+    """The largest magnitude in a pytree of arrays."""
+    return jnp.max(jnp.stack([jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves(points) if leaf.size]))
 
 
 class _State(NamedTuple):
-    """Carry of the loop: the last accepted point, the next step, what is recorded."""
+    """Carry of the loop: the last accepted point, the next step, what is recorded.
+
+    bracket: once an event is found, the times since t between which it lies; it ends the loop.
+    """
 
     t: Array
     y: Any
@@ -97,6 +107,8 @@ class _State(NamedTuple):
     times: Array
     points: Any
     done: Array
+    bracket: Array
+    stopped: Array
 
 
 @jax.custom_jvp
@@ -132,17 +144,32 @@ class _Problem:
     """One run: what to integrate and how, in the dtype of the state."""
 
     space: HomogeneousSpace
-    field: Field
     method: Any
     controller: Controller
     max_steps: int
     keep_points: bool
     rtol: Array
     atol: Array
+    field: Field
+    event: Callable[[Array, Point], Array] | None
+
+    @property
+    def planned(self) -> bool:
+        """Whether the method knows how long a step may be before it takes it."""
+        return hasattr(self.method, "expand")
+
+    def step_from(self, t: Array, y: Point, carry: Any) -> Callable[[Array], tuple[Point, Any]]:
+        """The step from (t, y) as a function of its size: the point, and what is carried on."""
+        if not self.planned:
+            return lambda h: self.method.embedded_step(self.space, self.field, t, y, h, carry)[::2]
+        expansion = self.method.expand(self.space, self.field, t, y)
+        return lambda h: (self.method.advance(self.space, expansion, y, h), carry)
 
     def first_step(self, t0: Array, t1: Array, y0: Point) -> Array:
         """From the length that the field would move y0 in a hundredth of the time, in units of the tolerance."""
         h = (t1 - t0) / 100.0
+        if self.planned:
+            return h
         xi = jax.tree.map(lambda x: h * jax.lax.convert_element_type(x, h.dtype), self.field(t0, y0))
         ratio = error_ratio(self.space, y0, y0, self.space.move(xi, y0), self.rtol, self.atol)
         guess = h * jnp.maximum(ratio, 1.0) ** (-1.0 / (1 + self.method.order_hat))
@@ -150,31 +177,93 @@ class _Problem:
 
     def attempt(self, s: _State, t1: Array) -> _State:
         """One step, accepted or not."""
+        if self.planned:
+            return self.attempt_planned(s, t1)
         last = jnp.abs(t1 - s.t) <= jnp.abs(s.h) * (1.0 + 1e-3)
         h = jnp.where(last, t1 - s.t, s.h)
         y1, y_hat, carry = self.method.embedded_step(self.space, self.field, s.t, s.y, h, s.carry)
         error = error_ratio(self.space, s.y, y1, y_hat, self.rtol, self.atol)
         accept = error <= 1.0  # false for NaN
-        t = jnp.where(last, t1, s.t + h)
         k = 1 + min(self.method.order, self.method.order_hat)
         factor = self.controller.factor(error, s.error, k, accept)
         size = jnp.where(accept & last, jnp.maximum(jnp.abs(s.h), jnp.abs(h)) * jnp.sign(h), h * factor)
-        n = s.accepted + accept.astype(jnp.int32)
-        record = lambda buffer, x: buffer.at[n].set(jnp.where(accept, x, buffer[n]))
         # A step too small to change the time will never do better.
         stuck = ~accept & (s.t + h * factor == s.t)
-        return _State(
-            t=jnp.where(accept, t, s.t),
-            y=_select(accept, y1, s.y),
+        end = jnp.where(last, t1, s.t + h)
+        bracket, hit = self.find_event(s, lambda part: y1, h, 1)
+        s = self.after(s, accept & ~hit, end, y1, carry)
+        return s._replace(
             h=size,
-            carry=_select(accept, carry, s.carry),
             error=jnp.where(accept, jnp.maximum(error, 1e-4), s.error),
-            accepted=n,
             rejected=s.rejected + (~accept).astype(jnp.int32),
-            times=record(s.times, t),
-            points=jax.tree.map(record, s.points, y1) if self.keep_points else (),
-            done=(accept & last) | stuck,
+            done=(accept & (last | hit)) | stuck,
+            bracket=bracket,
+            stopped=accept & hit,
         )
+
+    def attempt_planned(self, s: _State, t1: Array) -> _State:
+        """One step, as long as its series allows; it fails only where that is not finite."""
+        expansion = self.method.expand(self.space, self.field, s.t, s.y)
+        size = self.method.step_size(self.space, expansion, s.y, self.rtol, self.atol)
+        last = jnp.abs(t1 - s.t) <= size
+        h = jnp.where(last, t1 - s.t, jnp.sign(t1 - s.t) * size)
+        at = lambda part: self.method.advance(self.space, expansion, s.y, part)
+        y1 = at(h)
+        finite = jnp.isfinite(h)
+        for leaf in jax.tree.leaves(y1):
+            finite = finite & jnp.all(jnp.isfinite(leaf))
+        bracket, hit = self.find_event(s, at, h, self.method.substeps)
+        s = self.after(s, finite & ~hit, jnp.where(last, t1, s.t + h), y1, s.carry)
+        return s._replace(
+            h=h,
+            rejected=s.rejected + (~finite).astype(jnp.int32),
+            done=last | hit | ~finite | (s.t + h == s.t),
+            bracket=bracket,
+            stopped=finite & hit,
+        )
+
+    def after(self, s: _State, accept: Array, t: Array, y: Point, carry: Any) -> _State:
+        """The state after a step to (t, y), where it is accepted."""
+        n = s.accepted + accept.astype(jnp.int32)
+        record = lambda buffer, x: buffer.at[n].set(jnp.where(accept, x, buffer[n]))
+        return s._replace(
+            t=jnp.where(accept, t, s.t),
+            y=_select(accept, y, s.y),
+            carry=_select(accept, carry, s.carry),
+            accepted=n,
+            times=record(s.times, t),
+            points=jax.tree.map(record, s.points, y) if self.keep_points else (),
+        )
+
+    def find_event(self, s: _State, at: Callable, h: Array, parts: int) -> tuple[Array, Array]:
+        """Times since s.t around the first change of the event's sign, seen at `parts` points, and if there is one."""
+        event = self.event
+        if event is None:
+            return s.bracket, jnp.zeros((), bool)
+        ends = h * jnp.arange(1, parts + 1, dtype=h.dtype) / parts
+        later = jax.vmap(lambda part: event(s.t + part, at(part)))(ends)
+        signs = jnp.sign(jnp.concatenate([event(s.t, s.y)[None], later]))
+        changes = (signs[:-1] != 0) & (signs[1:] != signs[:-1]) & ~jnp.isnan(signs[1:])
+        first = jnp.argmax(changes)
+        return jnp.stack([ends[first] - h / parts, ends[first]]), jnp.any(changes)
+
+    def locate(self, s: _State) -> _State:
+        """The state at the event in s.bracket, by bisection to round-off; s itself where there is none."""
+        event = self.event
+        if event is None:
+            return s
+        step = self.step_from(s.t, s.y, s.carry)
+        start = jnp.sign(event(s.t + s.bracket[0], step(s.bracket[0])[0]))
+        start = jnp.where(s.bracket[0] == 0, jnp.sign(event(s.t, s.y)), start)
+
+        def halve(_: int, bracket: Array) -> Array:
+            middle = 0.5 * (bracket[0] + bracket[1])
+            before = jnp.sign(event(s.t + middle, step(middle)[0])) == start
+            return jnp.where(before, jnp.stack([middle, bracket[1]]), jnp.stack([bracket[0], middle]))
+
+        bracket = jax.lax.fori_loop(0, jnp.finfo(s.h.dtype).nmant + 8, halve, s.bracket)
+        y, carry = step(bracket[1])
+        return self.after(s, s.stopped, s.t + bracket[1], y, carry)
 
     def find_steps(self, t0: Array, t1: Array, y0: Point) -> tuple[_State, Array]:
         """Integrate with error control; the final state, and whether t1 was reached."""
@@ -193,12 +282,15 @@ class _Problem:
             if self.keep_points
             else (),
             done=(t0 == t1) | ~(self.rtol > 0) | ~(self.atol > 0),
+            bracket=jnp.zeros((2,), t0.dtype),
+            stopped=jnp.zeros((), bool),
         )
         end = jax.lax.while_loop(
             lambda s: ~s.done & (s.accepted + s.rejected < self.max_steps), lambda s: self.attempt(s, t1), start
         )
+        end = self.locate(end)
         times = jnp.where(jnp.arange(n, dtype=jnp.int32) <= end.accepted, end.times, end.t)
-        good = (self.rtol > 0) & (self.atol > 0) & (end.t == t1)
+        good = (self.rtol > 0) & (self.atol > 0) & ((end.t == t1) | end.stopped)
         return end._replace(times=times), good
 
     def replay(self, times: Array, accepted: Array, t0: Array, t1: Array, y0: Point) -> Any:
@@ -213,9 +305,7 @@ class _Problem:
             i, t, after = x
 
             def step(state: Any) -> Any:
-                y, carry = state
-                y, _, carry = self.method.embedded_step(self.space, self.field, t, y, after - t, carry)
-                return y, carry
+                return self.step_from(t, *state)(after - t)
 
             state = jax.lax.cond(i <= accepted, step, lambda state: state, state)
             return state, state[0]
@@ -235,7 +325,21 @@ class _Problem:
         i = jnp.maximum(jnp.sum(passed, dtype=jnp.int32) - 1, 0)
         y = jax.tree.map(lambda x: x[i], points)
         carry = strong(self.method.init(self.space, self.field, times[i], y))
-        return self.method.embedded_step(self.space, self.field, times[i], y, t - times[i], carry)[0]
+        return self.step_from(times[i], y, carry)(t - times[i])[0]
+
+    def delay(self, t: Array, y: Point) -> Array:
+        """Zero, with the derivative of the time of an event at (t, y): how much later it happens if the event grows."""
+        event = self.event
+        assert event is not None
+        value = event(t, y)
+        rate = jax.jvp(lambda s: event(t + s, self.nudged(t, y, s)), (jnp.zeros_like(t),), (jnp.ones_like(t),))[1]
+        rate = jax.lax.stop_gradient(jnp.where(rate == 0, 1, rate))
+        return -(value - jax.lax.stop_gradient(value)) / rate
+
+    def nudged(self, t: Array, y: Point, s: Array) -> Point:
+        """The point a vanishing time s later."""
+        rate = self.method.rate(self.field, t, y) if self.planned else self.field(t, y)
+        return self.space.move(jax.tree.map(lambda x: s * x, rate), y)
 
 
 def integrate_adaptive(
@@ -250,16 +354,20 @@ def integrate_adaptive(
     max_steps: int,
     save_at: Any = None,
     controller: Controller = ELEMENTARY,
+    event: Callable[[Array, Point], Array] | None = None,
 ) -> AdaptiveSolution:
     """Integrate y' = field(t, y) on a space from t0 to t1 with steps that keep the estimated error within tolerance.
 
-    method    one with `embedded_step`: MuntheKaas or CommutatorFree of an embedded pair.
+    method    one with an embedded one: MuntheKaas or CommutatorFree of a pair; or Taylor, with a series as the field.
     rtol, atol   the distance between the two results of a step stays below atol + rtol size, factor by factor of a
               product; see `error_ratio`.  Traced, like t0, t1 and save_at: new values compile nothing.
     max_steps the static bound on attempted steps; where it is reached before t1, `success` is False.
     save_at   times (n,) between t0 and t1 to return states at, by dense output of the order of the method; without it
               only the end is returned, with a leading axis of length 1.
-    controller   ELEMENTARY, the rule of eq. (33), or PI.
+    controller   ELEMENTARY, the rule of eq. (33), or PI; Taylor has its own.
+    event     event(t, y) -> scalar: where it changes its sign the run ends, at that point to round-off, with `stopped`.
+              It is looked at after every step, within those of Taylor at `substeps` points; a zero at t0 is no event.
+              First derivatives take the moving of its time into account.
 
     Raises like `integrate`, and for tolerances that are not positive where their values are known; where they are
     traced, and where the field gives NaN, `success` is False.  Transforms with jit, vmap and grad in both modes;
@@ -267,25 +375,35 @@ def integrate_adaptive(
     it computes the derivatives' scan in vain.
     """
     max_steps = _static_integer("max_steps", max_steps)
-    if getattr(method, "order_hat", None) is None:
+    if getattr(method, "order_hat", None) is None and not hasattr(method, "expand"):
         raise ValueError(f"integrate_adaptive needs a method with an embedded one, got {method!r}")
     y0 = strong(y0)
     dtype = state_dtype(y0)
     start, end = _time("t0", t0, dtype), _time("t1", t1, dtype)
     method.init(space, field, start, y0)
     bounds = (_scalar("rtol", rtol, dtype), _scalar("atol", atol, dtype))
-    pure, parameters = jax.closure_convert(field, start, y0)
+    order = (method.order,) if hasattr(method, "expand") else ()
+    pure, parameters = jax.closure_convert(lambda t, y: field(t, y, *order), start, y0)
     frozen = [jax.lax.stop_gradient(p) for p in parameters]
-    still = lambda t, y: pure(t, y, *frozen)
-    moving = lambda t, y: pure(t, y, *parameters)
+    still = lambda t, y, *_: pure(t, y, *frozen)
+    moving = lambda t, y, *_: pure(t, y, *parameters)
 
-    problem = _Problem(space, still, method, controller, max_steps, save_at is not None, *jax.lax.stop_gradient(bounds))
+    still_event = moving_event = None
+    if event is not None:
+        pure_event, constants = jax.closure_convert(event, start, y0)
+        constants_held = [jax.lax.stop_gradient(c) for c in constants]
+        still_event = lambda t, y: pure_event(t, y, *constants_held)
+        moving_event = lambda t, y: pure_event(t, y, *constants)
+    settings = (space, method, controller, max_steps, save_at is not None, *jax.lax.stop_gradient(bounds))
+    problem, again = _Problem(*settings, still, still_event), _Problem(*settings, moving, moving_event)
     state, success = problem.find_steps(*jax.lax.stop_gradient((start, end, y0)))
-    again = _Problem(space, moving, method, controller, max_steps, save_at is not None, *jax.lax.stop_gradient(bounds))
     replayed = again.replay(state.times, state.accepted, start, end, y0)
     if save_at is None:
-        last = _value_of_first(state.y, jax.tree.map(lambda x: x[state.accepted], replayed))
-        ts, ys = state.t[None], jax.tree.map(lambda x: x[None], last)
+        last, t_last = jax.tree.map(lambda x: x[state.accepted], replayed), jnp.where(state.stopped, state.t, end)
+        if event is not None:
+            delay = jnp.where(state.stopped, again.delay(state.t, last), 0)
+            last, t_last = again.nudged(state.t, last, delay), t_last + delay
+        ts, ys = jax.tree.map(lambda x: x[None], _value_of_first((state.t, state.y), (t_last, last)))
     else:
         ts = jnp.asarray(save_at, dtype)
         points = _value_of_first(state.points, replayed)
@@ -295,4 +413,4 @@ def integrate_adaptive(
         ys = jax.vmap(lambda t: again.between(times, points, state.accepted, t))(ts)
         reached = jnp.abs(ts - start) <= jnp.abs(state.t - start)
         ys = jax.tree.map(lambda x: jnp.where(reached.reshape((-1,) + (1,) * (x.ndim - 1)), x, jnp.nan), ys)
-    return AdaptiveSolution(ts, ys, state.accepted, state.rejected, success, state.times)
+    return AdaptiveSolution(ts, ys, state.accepted, state.rejected, success, state.times, state.stopped)

@@ -5,13 +5,15 @@ Source: [ali2026] section 7.
 """
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.dynamics.pose_series import twist_series
 from lgjax.dynamics.recursion import convolve
+from lgjax.dynamics.stacks import Frame, check_frame, derivatives
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.multibody import models
@@ -55,22 +57,20 @@ class AerialManipulator(NamedTuple):
         squared = self.squared_speeds(wrench)
         return jnp.sign(squared) * jnp.sqrt(jnp.abs(squared))
 
-    def reference(self, t: Any, order: int, frame: Literal["body", "spatial"] = "body") -> tuple[Configuration, Array]:
+    def reference(self, t: Any, order: int, frame: Frame = "body") -> tuple[Configuration, Array]:
         """The reference at time t (s): its configuration and derivatives of its velocity, (order + 2, 12).
 
         This is what `inverse_dynamics_derivatives` of that order and frame takes. t is a scalar in the dtype of the
         model; vmap it over several. Exact: no difference quotient is formed.
         """
-        if frame not in ("body", "spatial"):
-            raise ValueError(f"frame is 'body' or 'spatial', not {frame!r}")
+        check_frame(frame)
         t = jnp.asarray(t, self.model.dtype)
         n = order + 3
-        rotation, position = pose_series(t, n, self.motion)
-        base = (body_twists if frame == "body" else spatial_twists)(rotation, position)
-        joints = joint_series(t, n, self.motion)
-        v = [sm.join(twist, rate) * math.factorial(k) for k, (twist, rate) in enumerate(zip(base, _rate(joints)))]
-        balls = jnp.zeros((0, 3, 3), t.dtype)
-        return Configuration(Pose(rotation[0][None], position[0][None]), joints[0], balls), jnp.stack(v)
+        poses, joints = base_series(t, n, self.motion), joint_series(t, n, self.motion)
+        base = twist_series(poses, frame)
+        v = derivatives([sm.join(*twist, rate) for twist, rate in zip(base, _rate(joints), strict=True)])
+        frees = jax.tree.map(lambda x: x[None], poses[0])
+        return Configuration(frees, joints[0], jnp.zeros((0, 3, 3), t.dtype)), v
 
 
 def aerial_manipulator(
@@ -129,8 +129,8 @@ def joint_series(t: Array, n: int, motion: Motion = MOTION) -> Series:
     return [start + amplitude * (1 - cosine[0]) / 2, *(-amplitude * c / 2 for c in cosine[1:])]
 
 
-def pose_series(t: Array, n: int, motion: Motion = MOTION) -> tuple[Series, Series]:
-    """n coefficients of the base's rotation (3, 3) and position (3,), world frame, at time t."""
+def base_series(t: Array, n: int, motion: Motion = MOTION) -> list[Pose]:
+    """n coefficients of the base's pose, world frame, at time t."""
     yaw = [motion.yaw_amplitude * c for c in _sine(motion.yaw_rate, t, n)]
     rate = _rate(yaw)
     s, c = [jnp.sin(yaw[0])], [jnp.cos(yaw[0])]
@@ -141,25 +141,10 @@ def pose_series(t: Array, n: int, motion: Motion = MOTION) -> tuple[Series, Seri
     zero, one = jnp.zeros_like(t), jnp.ones_like(t)
     upright, height = [one, *[zero] * (n - 1)], [motion.height * one, *[zero] * (n - 1)]
     x, y = (_sine(motion.circle_rate, t, n, cosine) for cosine in (True, False))
-    rotation = [
-        sm.rows(sm.stack(c[k], -s[k], zero), sm.stack(s[k], c[k], zero), sm.stack(zero, zero, upright[k]))
+    return [
+        Pose(
+            sm.rows(sm.stack(c[k], -s[k], zero), sm.stack(s[k], c[k], zero), sm.stack(zero, zero, upright[k])),
+            sm.stack(motion.radius * x[k], motion.radius * y[k], height[k]),
+        )
         for k in range(n)
     ]
-    position = [sm.stack(motion.radius * x[k], motion.radius * y[k], height[k]) for k in range(n)]
-    return rotation, position
-
-
-def body_twists(rotation: Series, position: Series) -> Series:
-    """Coefficients (6,) of the body twist [vee(Rᵀ dR/dt), Rᵀ dp/dt] of a pose, one fewer than its own."""
-    turn, slide = _rate(rotation), _rate(position)
-    return [
-        sm.join(sm.vee(convolve(sm.tmatmul, rotation, turn, k)), convolve(sm.tmatvec, rotation, slide, k))
-        for k in range(len(turn))
-    ]
-
-
-def spatial_twists(rotation: Series, position: Series) -> Series:
-    """Coefficients (6,) of the spatial twist [ω, dp/dt + p × ω], ω = vee(dR/dt Rᵀ), one fewer than the pose's."""
-    turn, slide = _rate(rotation), _rate(position)
-    spin = [sm.vee(convolve(sm.matmult, turn, rotation, k)) for k in range(len(turn))]
-    return [sm.join(spin[k], slide[k] + convolve(sm.cross, position, spin, k)) for k in range(len(turn))]
