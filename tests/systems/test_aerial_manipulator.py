@@ -9,9 +9,8 @@ import pinocchio as pin
 import pytest
 
 import lgjax
-from lgjax import so3
 from lgjax.multibody.aerial_manipulator import MECHANISM, MOTION, PROPELLERS, Propellers
-from lgjax.systems.aerial_manipulator import allocation, body_twists, spatial_twists
+from lgjax.systems.aerial_manipulator import allocation
 from tests.quick import jit
 
 ORDER = 5
@@ -153,11 +152,6 @@ def pose_of(t):
     return rotation, position
 
 
-def wandering(t):
-    """A pose that turns about all axes."""
-    return so3.exp(jnp.stack([0.5 * t, jnp.sin(t), 1.0 - t * t])), jnp.stack([t**3, jnp.cos(t), 1.0 / (2.0 + t)])
-
-
 def twist_of(pose, frame: str):
     def twist(t):
         (R, p), (dR, dp) = jax.jvp(pose, (t,), (jnp.ones_like(t),))
@@ -189,23 +183,6 @@ def test_the_reference_has_the_derivatives_of_its_formulas(frame):
     np.testing.assert_allclose(q.frees.translation[:, 0], position, atol=1e-15)
     np.testing.assert_allclose(q.joints, angles, atol=1e-15)
     assert np.all(relative(v, stack) < 1e-13)
-
-
-@pytest.mark.parametrize(("frame", "twists"), [("body", body_twists), ("spatial", spatial_twists)])
-def test_twists_of_any_motion_follow_from_the_series_of_the_pose(frame, twists):
-    order = 2
-    factorials = np.array([1.0, 1.0, 2.0, 6.0])
-
-    def both(t):
-        rotation, position = (
-            list(derivatives(part, order + 1)(t) / factorials.reshape(-1, *[1] * n))
-            for part, n in ((lambda t: wandering(t)[0], 2), (lambda t: wandering(t)[1], 1))
-        )
-        series = jnp.stack(twists(rotation, position)) * factorials[: order + 1, None]
-        return series, derivatives(twist_of(wandering, frame), order)(t)
-
-    got, wanted = jit(jax.vmap(both))(jnp.array([-0.4, 0.3, 0.8]))
-    assert np.all(relative(got, wanted) < 1e-12)
 
 
 def test_the_reference_keeps_the_dtype_and_names_its_frames():
