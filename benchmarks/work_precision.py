@@ -1,41 +1,34 @@
 """Error against time of Lie group integrators, beside SciPy's DOP853 and diffrax on coordinates, on one core.
 
-    python benchmarks/work_precision.py [--problems top,pendulum] [--repeats 5] [--quick] [--out FILE]
+    python benchmarks/work_precision.py [--problems top,pendulum,chain] [--repeats 5] [--quick] [--out FILE]
 
-Heavy top: the published benchmark over 1 s; error is the angle to DOP853 at tolerance 1e-13 in quaternions, which the
-coordinate solvers integrate too. Pendulum: 10 rods of 0.5 m over 1 s; error in R^60; all use the O(n) field, the
-coordinate solvers for q and ω in R^60. The batch is 1000 states, 1 % apart; its times are per trajectory. Needs scipy
-and diffrax.
+top       the published heavy top over 1 s; error is the angle to DOP853 at tolerance 1e-13 in quaternions, which the
+          coordinate solvers integrate too.
+pendulum  10 rods of 0.5 m over 1 s; error in R^60; all use the O(n) field, the coordinate solvers for q and ω in R^60.
+chain     time of one evaluation of the O(n) field and of the dense one for chains of up to 1000 rods.
+
+The batch is 1000 states, 1 % apart; its times are per trajectory. `disturbed` counts samples in which another process
+had the core. Needs scipy and diffrax.
 """
 
 import argparse
-import json
-import os
-import statistics
 import time
 
-COLUMNS = ["problem", "method", "setting", "error", "single ms", "batch ms", "compile s"]
+import harness
+
+COLUMNS = ["problem", "method", "setting", "error", "single ms", "batch ms", "compile s", "disturbed"]
 BATCH = 1000
+TARGET = 2e-8
+STEPS = {"top": (400, 800, 1600), "pendulum": (50, 100)}  # constant ones of diffrax
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", default="top,pendulum")
+    parser.add_argument("--problems", default="top,pendulum,chain")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="one setting per method and a batch of 50")
     parser.add_argument("--out", help="JSON file for the rows")
     return parser.parse_args()
-
-
-def milliseconds(call, repeats: int) -> float:
-    """Median time of a call that waits for its result; first one call to warm up."""
-    call()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return 1e3 * statistics.median(times)
 
 
 def top():
@@ -145,7 +138,7 @@ def methods(problem: str, quick: bool):
     rk = lambda t: MuntheKaas(t, scan_stages=True)
     plan = {
         "top": [
-            ("two_sided", "RKMK 8", rk(DORMAND_PRINCE85), (8, 16, 32)),
+            ("two_sided", "RKMK 8", rk(DORMAND_PRINCE85), (8, 12, 16, 32)),
             ("two_sided", "RKMK 6", rk(RK6), (20, 40, 80)),
             ("two_sided", "RKMK 5", rk(DORMAND_PRINCE54), (40, 80, 160)),
             ("two_sided", "RKMK 4", rk(RK4), (50, 200, 800)),
@@ -158,12 +151,13 @@ def methods(problem: str, quick: bool):
             ("two_sided", "CF 4(3) adaptive", CommutatorFree(CF43), (1e-6,)),
         ],
         "pendulum": [
-            ("(TS2)^10", "RKMK 8", rk(DORMAND_PRINCE85), (50, 100, 200)),
+            ("(TS2)^10", "RKMK 8", rk(DORMAND_PRINCE85), (25, 50, 100)),
             ("(TS2)^10", "RKMK 6", rk(RK6), (200,)),
             ("(TS2)^10", "RKMK 5", rk(DORMAND_PRINCE54), (200,)),
             ("(TS2)^10", "RKMK 4", rk(RK4), (800,)),
             ("(TS2)^10", "CF 4", CommutatorFree(CF4), (800,)),
             ("(TS2)^10", "RKMK 5(4) adaptive", rk(DORMAND_PRINCE54), (1e-6, 1e-9)),
+            ("(TS2)^10", "RKMK 8(5) adaptive", rk(DORMAND_PRINCE85), (1e-6, 1e-9)),
         ],
     }[problem]
     return [(f, name, m, settings[:1] if quick else settings) for f, name, m, settings in plan]
@@ -177,12 +171,18 @@ def measure(row, run, one, many, error, args) -> dict:
     single = jax.jit(run).lower(one).compile()
     row["compile s"] = time.perf_counter() - start
     row["error"] = error(single(one))
-    row["single ms"] = milliseconds(lambda: jax.block_until_ready(single(one)), 4 * args.repeats)
-    if many is not None:
-        batch = jax.jit(jax.vmap(run)).lower(many).compile()
-        size = len(jax.tree.leaves(many)[0])
-        row["batch ms"] = milliseconds(lambda: jax.block_until_ready(batch(many)), 2) / size
-    print(line(row), flush=True)
+    times = harness.steady(lambda: jax.block_until_ready(single(one)), 2 * args.repeats - 1, 0.1)
+    batch = jax.jit(jax.vmap(run)).lower(many).compile()
+    size = len(jax.tree.leaves(many)[0])
+    every = harness.steady(lambda: jax.block_until_ready(batch(many)), args.repeats, 0.1)
+    row |= {
+        "single ms": 1e3 * times["median"],
+        "batch ms": 1e3 * every["median"] / size,
+        "disturbed": times["disturbed"] + every["disturbed"],
+        "single": times,
+        "batch": every,
+    }
+    print(f"{row['problem']}, {row['method']}, {row['setting']}: done", flush=True)
     return row
 
 
@@ -225,17 +225,21 @@ def peer_rows(problem: str, data, args) -> list[dict]:
     many = jnp.asarray(data["coordinates"])
     term = diffrax.ODETerm(lambda t, y, _: rate(t, y, jnp))
     for name in ("Tsit5", "Dopri8"):
-        for tol in (1e-9,) if args.quick else (1e-6, 1e-9, 1e-12):
+        for setting in (1e-9,) if args.quick else (1e-6, 1e-8, 1e-9, 1e-10, 1e-12, *STEPS[problem]):
             solver = getattr(diffrax, name)()
 
-            def run(y, solver=solver, tol=tol):
-                control = diffrax.PIDController(rtol=tol, atol=tol)
+            def run(y, solver=solver, setting=setting):
+                if isinstance(setting, int):
+                    h, control = end / setting, diffrax.ConstantStepSize()
+                else:
+                    h, control = None, diffrax.PIDController(rtol=setting, atol=setting)
                 return diffrax.diffeqsolve(
-                    term, solver, 0.0, end, None, y, stepsize_controller=control, saveat=diffrax.SaveAt(t1=True),
+                    term, solver, 0.0, end, h, y, stepsize_controller=control, saveat=diffrax.SaveAt(t1=True),
                     max_steps=200_000, throw=False, adjoint=diffrax.ForwardMode(),
                 ).ys[0]  # fmt: skip
 
-            row = {"problem": problem, "method": f"diffrax {name}", "setting": f"tol {tol:g}"}
+            label = f"{setting} steps" if isinstance(setting, int) else f"tol {setting:g}"
+            row = {"problem": problem, "method": f"diffrax {name}", "setting": label}
             batch = many[:50] if args.quick else many
             rows.append(measure(row, run, many[0], batch, data["coordinate error"], args))
     y0 = np.asarray(many[0])
@@ -243,32 +247,66 @@ def peer_rows(problem: str, data, args) -> list[dict]:
         call = lambda tol=tol, y0=y0: solve_ivp(rate, (0, end), y0, args=(np,), method="DOP853", rtol=tol, atol=tol)
         row = {"problem": problem, "method": "SciPy DOP853", "setting": f"tol {tol:g}"}
         row["error"] = data["coordinate error"](jnp.asarray(call().y[:, -1]))
-        row["single ms"] = milliseconds(call, 3)
-        print(line(row), flush=True)
+        times = harness.steady(call, args.repeats, 0.1)
+        row |= {"single ms": 1e3 * times["median"], "disturbed": times["disturbed"], "single": times}
         rows.append(row)
     return rows
 
 
-def line(row: dict) -> str:
-    """A row of the markdown table."""
-    text = lambda x: f"{x:.2g}" if isinstance(x, float) else str(x)
-    return "| " + " | ".join(text(row.get(c, "-")) for c in COLUMNS) + " |"
+def chain_rows(args) -> list[dict]:
+    """Time of both fields of the pendulum, and the power of n that it follows from a hundred rods on."""
+    import jax
+    import numpy as np
+
+    import lgjax
+
+    rows = []
+    sizes = (10, 100) if args.quick else (10, 20, 50, 100, 200, 500, 1000)
+    for form in ("chain", "dense"):
+        for n in sizes:
+            rng = np.random.default_rng(n)
+            q = rng.normal(size=(n, 3))
+            q /= np.linalg.norm(q, axis=1, keepdims=True)
+            s = lgjax.systems.spherical_pendulum(n, form, q=q, omega=np.cross(q, rng.normal(size=(n, 3))))
+            times, _ = harness.compiled(jax.jit(lambda y, s=s: s.field(0.0, y)), s.y0, repeats=args.repeats)
+            row = {"problem": "field", "method": form, "setting": f"{n} rods", "single ms": 1e3 * times["median"]}
+            rows.append(row | {"compile s": times["compile"], "disturbed": times["disturbed"], "single": times})
+        mine = [(n, r["single ms"]) for n, r in zip(sizes, rows[-len(sizes) :]) if args.quick or n >= 100]
+        slope = np.polyfit(*np.log(np.array(mine)).T, 1)[0]
+        print(f"{form}: time grows as n^{slope:.2f} for n from {mine[0][0]} to {mine[-1][0]}")
+    return rows
+
+
+def fastest(rows: list[dict]) -> None:
+    """For each problem and program the fastest run of at most the target error."""
+    for problem in dict.fromkeys(r["problem"] for r in rows):
+        for program in ("lgjax", "diffrax Tsit5", "diffrax Dopri8", "SciPy"):
+            for what in ("single ms", "batch ms"):
+                mine = [r for r in rows if r["problem"] == problem and r["method"].startswith(program)]
+                good = [r for r in mine if what in r and r["error"] <= TARGET]
+                if good:
+                    best = min(good, key=lambda r: r[what])
+                    print(
+                        f"{problem}, {what} to {TARGET:g}: {program} {best[what]:.3g} "
+                        f"({best['method']}, {best['setting']}, error {best['error']:.1e})"
+                    )
 
 
 def main() -> None:
     args = arguments()
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
+    harness.pin_to_cores(1)
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
-    rows = []
+    rows, chain = [], []
     for problem in args.problems.split(","):
+        if problem == "chain":
+            chain = chain_rows(args)
+            continue
         data = {"top": top, "pendulum": pendulum}[problem]()
         rows += library_rows(problem, data, args) + peer_rows(problem, data, args)
-    if args.out:
-        with open(args.out, "w", encoding="utf-8") as file:
-            json.dump(rows, file, indent=1)
+    fastest(rows)
+    harness.report("Work and precision", rows + chain, COLUMNS, args.out)
 
 
 if __name__ == "__main__":
