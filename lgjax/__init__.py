@@ -1,6 +1,7 @@
 """Batched, differentiable rigid-body dynamics on Lie groups in pure JAX."""
 
 from lgjax import systems
+from lgjax.dynamics.closed_form import ClosedForm, closed_form
 from lgjax.dynamics.derivatives import (
     forward_dynamics_derivatives,
     hybrid_dynamics_derivatives,
@@ -11,6 +12,7 @@ from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics
 from lgjax.dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics
 from lgjax.dynamics.kinematics import body_twists, forward_kinematics, frame_pose, jacobian
 from lgjax.dynamics.mass_matrix import coriolis_matrix, mass_matrix
+from lgjax.dynamics.motion import motion_series
 from lgjax.dynamics.pose_series import pose_derivatives, twist_derivatives
 from lgjax.groups import (
     S3,
@@ -72,6 +74,7 @@ from lgjax.integrators import (
     Solution,
     SymplecticLie,
     Tableau,
+    Taylor,
     integrate,
     integrate_adaptive,
     suzuki,
@@ -83,7 +86,15 @@ from lgjax.multibody.flat import MotionState, from_mujoco, from_pinocchio, to_mu
 from lgjax.multibody.importers import load_mjcf, load_urdf
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration, configuration, difference, neutral, random_configuration, retract
+from lgjax.multibody.state import (
+    Configuration,
+    configuration,
+    difference,
+    mechanical_space,
+    neutral,
+    random_configuration,
+    retract,
+)
 from lgjax.multibody.tree import Tree
 from lgjax.simulate.ensemble import Ensemble, ensemble
 from lgjax.simulate.rollout import Trajectory, rollout
@@ -114,6 +125,7 @@ __all__ = [
     "TS2",
     "AdaptiveSolution",
     "Body",
+    "ClosedForm",
     "CommutatorFree",
     "CommutatorFreeTable",
     "Composition",
@@ -136,6 +148,7 @@ __all__ = [
     "SymplecticLie",
     "Tableau",
     "TangentPoint",
+    "Taylor",
     "Trajectory",
     "Tree",
     "bias_forces",
@@ -143,6 +156,7 @@ __all__ = [
     "build",
     "cayley_coordinates",
     "center_of_mass",
+    "closed_form",
     "coadjoint_orbit",
     "configuration",
     "coriolis_matrix",
@@ -170,8 +184,10 @@ __all__ = [
     "load_mjcf",
     "load_urdf",
     "mass_matrix",
+    "mechanical_space",
     "models",
     "momentum",
+    "motion_series",
     "neutral",
     "pose_derivatives",
     "potential_energy",

@@ -1,11 +1,8 @@
 """The Taylor series of a mechanism's motion, as the Taylor integrator takes it."""
 
-import math
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
-from jax.experimental import jet
 
 from lgjax.dynamics.recursion import applied_wrenches
 from lgjax.dynamics.series import hybrid_series
@@ -22,17 +19,19 @@ def motion_series(
 ) -> Callable:
     """series(t, (q, v), order) for `Taylor`: the coefficients of (v, vdot) along the motion, each (order, nv).
 
-    tau(t) -> (nv,) and wrenches(t) -> (nbodies, 6), body frame, at the body origin, are smooth functions of time that
-    `jax.experimental.jet` can differentiate; None applies nothing. The space is `mechanical_space(model.tree)`.
-    Source: [ali2026] Alg. 3 and the series in body frames.
+    tau(t, order) -> (order, nv) and wrenches(t, order) -> (order, nbodies, 6), body frame, at the body origin, are the
+    Taylor coefficients at t of what is applied; None applies nothing. The space is `mechanical_space(model.tree)`.
+    Source: [ali2026] Alg. 3.
     """
 
     def series(t, state, order: int):
         q, v = state
-        forces = _expanded(tau, t, order) if tau else [jnp.zeros_like(v)] * order
-        applied = None
-        if wrenches:
-            applied = [applied_wrenches(model.links, w) for w in _expanded(wrenches, t, order)]
+        forces, applied = jnp.zeros((order, model.nv), v.dtype), None
+        if tau is not None:
+            forces = _checked("tau", tau(t, order), forces.shape)
+        if wrenches is not None:
+            series = _checked("wrenches", wrenches(t, order), (order, model.nbodies, 6))
+            applied = [applied_wrenches(model.links, w) for w in series]
         inputs = lambda k, speeds: (None, forces[k])
         rates, _ = hybrid_series(model, q, v, inputs, order - 1, None, applied, execution)
         speeds = [v, *(x / (k + 1) for k, x in enumerate(rates[:-1]))]
@@ -41,11 +40,7 @@ def motion_series(
     return series
 
 
-def _expanded(f: Callable, t, order: int) -> list[jax.Array]:
-    """Taylor coefficients 0 ... order - 1 of f at t."""
-    t = jnp.asarray(t)
-    if order == 1:
-        return [f(t)]
-    steps = [jnp.ones_like(t), *(jnp.zeros_like(t),) * (order - 2)]
-    first, rest = jet.jet(f, (t,), (steps,))
-    return [first, *(x / math.factorial(k) for k, x in enumerate(rest, 1))]
+def _checked(name: str, value, shape):
+    if jnp.shape(value) != shape:
+        raise ValueError(f"{name} returned shape {jnp.shape(value)}, expected {shape}")
+    return value

@@ -380,7 +380,8 @@ def integrate_adaptive(
     y0 = strong(y0)
     dtype = state_dtype(y0)
     start, end = _time("t0", t0, dtype), _time("t1", t1, dtype)
-    method.init(space, field, start, y0)
+    if not hasattr(method, "expand"):
+        method.init(space, field, start, y0)
     bounds = (_scalar("rtol", rtol, dtype), _scalar("atol", atol, dtype))
     order = (method.order,) if hasattr(method, "expand") else ()
     pure, parameters = jax.closure_convert(lambda t, y: field(t, y, *order), start, y0)
@@ -388,6 +389,8 @@ def integrate_adaptive(
     still = lambda t, y, *_: pure(t, y, *frozen)
     moving = lambda t, y, *_: pure(t, y, *parameters)
 
+    if order:
+        method.init(space, still, start, y0)  # now that tracing it again costs little
     still_event = moving_event = None
     if event is not None:
         pure_event, constants = jax.closure_convert(event, start, y0)

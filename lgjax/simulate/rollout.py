@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.dynamics.forward import forward_dynamics
-from lgjax.integrators import RK4, MuntheKaas, integrate
+from lgjax.dynamics.motion import motion_series
+from lgjax.integrators import RK4, MuntheKaas, Taylor, integrate
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, mechanical_space
 
@@ -56,6 +57,10 @@ def rollout(
         applied = None if wrenches is None else _checked("wrenches", wrenches(t, q, v), (model.nbodies, 6))
         return v, forward_dynamics(model, q, v, tau, applied)
 
+    if isinstance(method, Taylor):
+        if controller is not None or wrenches is not None:
+            raise ValueError("rollout takes Taylor for a passive motion alone; for forces see motion_series")
+        field = motion_series(model)
     if isinstance(method, MuntheKaas):
         method = replace(method, scan_stages=True)  # a mechanism compiles slowly: trace it once per step
     ts, (qs, vs), _ = integrate(

@@ -53,6 +53,16 @@ def order(errors):
     return np.polyfit(np.log(1 / np.array(STEPS[-3:])), np.log(errors[-3:]), 1)[0]
 
 
+def test_taylor_rolls_out_a_passive_mechanism():
+    model = lgjax.models.chain(1)
+    q = lgjax.neutral(model)._replace(joints=jnp.array([0.7]))
+    path = lgjax.rollout(model, q, jnp.zeros(1), None, 0.02, 20, lgjax.Taylor(8), None)
+    fine = lgjax.rollout(model, q, jnp.zeros(1), None, 0.001, 400, save_every=None)
+    np.testing.assert_allclose(path.q.joints, fine.q.joints, atol=1e-11)
+    with pytest.raises(ValueError, match="passive motion alone"):
+        lgjax.rollout(model, q, jnp.zeros(1), lambda t, q, v: v, 0.02, 20, lgjax.Taylor(8))
+
+
 def test_rk4_has_order_four_against_another_formulation():
     q, v = start()
     rotation, position, joints, velocity = floating_robot.motion(
