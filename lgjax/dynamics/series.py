@@ -22,7 +22,8 @@ from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 from lgjax.multibody.traversal import Execution, Walk
 
-NO_FORCE: Any = Force(np.zeros(3), np.zeros(3))  # constants that fold
+ZERO: Any = np.zeros(3)  # a constant that folds
+NO_FORCE = Force(ZERO, ZERO)
 
 
 # ---- inverse dynamics: one sweep out, one in

@@ -26,7 +26,8 @@ from lgjax.multibody.joints import JointKind
 from lgjax.multibody.model import Model
 
 ZERO: Any = np.zeros(3)  # constants that fold
-WORLD = Pose(np.eye(3), ZERO)
+EYE: Any = np.eye(3)
+WORLD = Pose(EYE, ZERO)
 REST = Motion(ZERO, ZERO)
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from lgjax.groups.homogeneous_space import Dimension, HomogeneousSpace
 
 Array = jax.Array
-Field = Callable[[Array, Any], Any]
+Field = Callable[..., Any]  # field(t, y); for Taylor series(t, y, order)
 
 
 def strong(tree: Any) -> Any:

@@ -43,11 +43,11 @@ class Taylor:
         _static_integer("order", self.order)
         _static_integer("substeps", self.substeps)
 
-    def init(self, space: HomogeneousSpace, series: Series, t: Array, y: Point) -> None:
+    def init(self, space: HomogeneousSpace, field: Series, t: Array, y: Point) -> None:
         """Check the series; nothing is carried from step to step."""
         if space.chart != "exp":
             raise ValueError(f"Taylor follows the flow of exp, {space.name} is moved by {space.chart}")
-        check_field(space, lambda t, y: self.rate(series, t, y), t, y)
+        check_field(space, lambda t, y: self.rate(field, t, y), t, y)
 
     def rate(self, series: Series, t: Array, y: Point) -> Any:
         """The field at (t, y)."""
@@ -78,8 +78,8 @@ class Taylor:
             sizes.append(jnp.where(ratio < tiny, tiny, ratio) ** (-1.0 / k))  # NaN stays
         return 0.9 * jnp.min(jnp.stack(sizes))
 
-    def step(self, space: HomogeneousSpace, series: Series, t: Array, y: Point, h: Array, carry: None):
-        return self.advance(space, self.expand(space, series, t, y), y, h), None
+    def step(self, space: HomogeneousSpace, field: Series, t: Array, y: Point, h: Array, carry: None):
+        return self.advance(space, self.expand(space, field, t, y), y, h), None
 
 
 def coefficient_ratio(space: HomogeneousSpace, xi: Any, y: Point, rtol: Array, atol: Array) -> Array:

@@ -41,6 +41,19 @@ def forest() -> lgjax.Model:
     )
 
 
+def shoulder() -> lgjax.Model:
+    """A floating base with an arm that turns, swings on a spherical joint and slides."""
+    return build(
+        [
+            body("base", None, "free", 6),
+            body("shoulder", "base", "revolute", 7, damping=0.1),
+            body("upper", "shoulder", "spherical", 8, damping=0.3, armature=0.1),
+            body("lower", "upper", "prismatic", 9, armature=0.2),
+        ],
+        "shoulder",
+    )
+
+
 TREES = {
     "single body": lambda: models.chain(1, floating_base=True),
     "pendulum": lambda: models.chain(1),
@@ -49,9 +62,10 @@ TREES = {
     "floating tree": lambda: models.random_tree(1, 5, armature=0.1, damping=0.3),
     "fixed tree": lambda: models.random_tree(8, 5, floating_base=False, armature=0.1, damping=0.3),
     "forest": forest,
+    "shoulder": shoulder,
 }
 # Mechanisms whose bodies all move freely, so that the ground takes no momentum.
-FLOATING = ("single body", "star", "floating tree")
+FLOATING = ("single body", "star", "floating tree", "shoulder")
 
 
 @cache

@@ -9,7 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from lgjax.groups import SE3, SO3, HomogeneousSpace, left_translation, right_translation, se3, so3
+from lgjax.groups import (
+    SE3,
+    SO3,
+    HomogeneousSpace,
+    cayley_coordinates,
+    left_translation,
+    right_translation,
+    se3,
+    second_kind_coordinates,
+    so3,
+)
 from lgjax.integrators import integrate
 from tests.oracles.matrix_groups import hat_se3, skew
 
@@ -43,6 +53,8 @@ PROBLEMS = {
     "SO3 left": Problem(left_translation(SO3), lambda t, g: so3.Ad(g, body_rate(t, g))),
     "SE3 right": Problem(right_translation(SE3), body_twist),
     "SE3 left": Problem(left_translation(SE3), lambda t, g: se3.Ad(g, body_twist(t, g))),
+    "SE3 right, second kind": Problem(right_translation(second_kind_coordinates(SE3)), body_twist),
+    "SE3 left, Cayley": Problem(left_translation(cayley_coordinates(SE3)), lambda t, g: se3.Ad(g, body_twist(t, g))),
 }
 
 

@@ -37,6 +37,13 @@ def test_every_tableau_has_its_order(tableau, problem):
     assert abs(observed_order(errors(problem, method, 5, legs_for(tableau.order))) - tableau.order) < 0.2
 
 
+@pytest.mark.parametrize("problem", ["SE3 right, second kind", "SE3 left, Cayley"])
+@pytest.mark.parametrize("tableau", [LIE_EULER, RK4, DORMAND_PRINCE54], ids=repr)
+def test_other_coordinates_than_exp_keep_the_order(tableau, problem):
+    method = MuntheKaas(tableau, scan_stages=True)
+    assert abs(observed_order(errors(problem, method, 5, legs_for(tableau.order))) - tableau.order) < 0.2
+
+
 @pytest.mark.parametrize(
     ("tableau", "commutators", "order"), [(RK4, 0, 2), (RK4, 1, 3), (RK4, 2, 4), (RK6, 3, 5), (RK6, 4, 6)]
 )

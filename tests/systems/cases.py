@@ -1,4 +1,4 @@
-"""The systems that methods are tried on, their references at END, and observed orders."""
+"""The explicit methods, the systems that they are tried on, their references at END, and observed orders."""
 
 from functools import cache, partial
 from itertools import pairwise
@@ -9,13 +9,37 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.groups import product_space
-from lgjax.integrators import integrate
+from lgjax.integrators import (
+    BOGACKI_SHAMPINE32,
+    CF3,
+    CF4,
+    CF32_B,
+    CROUCH_GROSSMAN3,
+    DORMAND_PRINCE54,
+    DORMAND_PRINCE85,
+    HEUN2,
+    LIE_EULER,
+    RK3,
+    RK4,
+    RK4_TWO_COMMUTATORS,
+    RK6,
+    CommutatorFree,
+    MuntheKaas,
+    integrate,
+)
 from lgjax.systems import free_rigid_body, heavy_top, quadrotors_with_load, spherical_pendulum
 from lgjax.systems.quadrotors_with_load import LoadState, attitude_control, desired_forces, parabola
 from lgjax.systems.system import System
 from tests.quick import jit
 from tests.systems import references
 
+TABLEAUX = (LIE_EULER, HEUN2, RK3, RK4, RK4_TWO_COMMUTATORS, BOGACKI_SHAMPINE32, DORMAND_PRINCE54, RK6)
+TABLES = (CF3, CF4, CF32_B, CROUCH_GROSSMAN3)  # the first two are the upper methods of CF32_A and CF43
+EXPLICIT = {
+    **{repr(t): MuntheKaas(t, scan_stages=True) for t in (*TABLEAUX, DORMAND_PRINCE85)},
+    "RK4 truncated": MuntheKaas(RK4, commutators=2, scan_stages=True),
+    **{repr(t): CommutatorFree(t) for t in TABLES},
+}
 END = 0.4
 INERTIA = np.array([1.0, 2.0, 3.5])
 # A body whose three moments differ, spinning a few radians in the time of the test.

@@ -13,22 +13,14 @@ from lgjax.integrators import (
     CF32_A,
     CF32_B,
     CF43,
-    CROUCH_GROSSMAN3,
     DORMAND_PRINCE54,
     DORMAND_PRINCE85,
-    HEUN2,
-    LIE_EULER,
-    RK3,
-    RK4,
-    RK4_TWO_COMMUTATORS,
-    RK6,
     CommutatorFree,
-    MuntheKaas,
     SymplecticLie,
     suzuki,
     triple_jump,
 )
-from tests.systems.cases import errors, observed_order
+from tests.systems.cases import EXPLICIT, errors, observed_order
 
 SYSTEMS = (
     "free lie_poisson",
@@ -47,13 +39,6 @@ MORE = (
     "pendulum hamiltonian",
     "quadrotors controlled",
 )
-TABLEAUX = (LIE_EULER, HEUN2, RK3, RK4, RK4_TWO_COMMUTATORS, BOGACKI_SHAMPINE32, DORMAND_PRINCE54, RK6)
-TABLES = (CF3, CF4, CF32_B, CROUCH_GROSSMAN3)  # the first two are the upper methods of CF32_A and CF43
-EXPLICIT = {
-    **{repr(t): MuntheKaas(t, scan_stages=True) for t in (*TABLEAUX, DORMAND_PRINCE85)},
-    "RK4 truncated": MuntheKaas(RK4, commutators=2, scan_stages=True),
-    **{repr(t): CommutatorFree(t) for t in TABLES},
-}
 QUICK = ("RK4", "DORMAND_PRINCE54", "CF4")
 
 

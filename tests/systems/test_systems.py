@@ -15,15 +15,17 @@ from lgjax.integrators import (
     MuntheKaas,
     SymplecticLie,
     integrate,
+    integrate_adaptive,
     triple_jump,
 )
 from lgjax.systems import free_rigid_body, heavy_top, in_coordinates, quadrotors_with_load, spherical_pendulum
 from lgjax.systems.quadrotors_with_load import LoadState, parabola
 from tests.quick import jit
 from tests.systems import references
-from tests.systems.cases import DIRECTIONS, PENDULUM, SPINS, TOP
+from tests.systems.cases import DIRECTIONS, EXPLICIT, PENDULUM, SPINS, TOP
 
 RKMK4 = MuntheKaas(RK4, scan_stages=True)
+RKMK5 = MuntheKaas(DORMAND_PRINCE54, scan_stages=True)
 RKMK8 = MuntheKaas(DORMAND_PRINCE85, scan_stages=True)
 
 
@@ -36,21 +38,21 @@ def last(ys):
 
 
 @pytest.mark.parametrize(
-    "method",
-    [RKMK4, CommutatorFree(CF4), MuntheKaas(DORMAND_PRINCE54, scan_stages=True)],
-    ids=["RKMK4", "CF4", "RKMK5"],
+    "name",
+    [n if n in ("RK4", "CF4", "DORMAND_PRINCE54") else pytest.param(n, marks=pytest.mark.slow) for n in EXPLICIT],
 )
-def test_ten_thousand_steps_stay_on_the_tangent_bundle_of_the_sphere(method):
-    q, omega = run(spherical_pendulum(2, "dense", **PENDULUM), 50.0, 10_000, method, 100)
+def test_ten_thousand_steps_stay_on_the_tangent_bundle_of_the_sphere(name):
+    q, omega = run(spherical_pendulum(2, "dense", **PENDULUM), 50.0, 10_000, EXPLICIT[name], 100)
     assert jnp.max(jnp.abs(jnp.linalg.norm(q, axis=-1) - 1.0)) < 1e-13
     assert jnp.max(jnp.abs(jnp.sum(q * omega, -1)) / (1.0 + jnp.linalg.norm(omega, axis=-1))) < 1e-13
 
 
+@pytest.mark.parametrize("method", [RKMK4, CommutatorFree(CF4)], ids=["RKMK4", "CF4"])
 @pytest.mark.parametrize("make", [free_rigid_body, heavy_top], ids=["SO3", "SE3"])
-def test_casimirs_are_kept_to_round_off(make):
+def test_casimirs_are_kept_to_round_off(make, method):
     """|Π|² on coadjoint orbits of SO(3); |Γ|² and Π·Γ on those of SE(3): ten thousand steps, at any accuracy."""
     s = make("lie_poisson")
-    ys = run(s, 100.0, 10_000, save_every=100)
+    ys = run(s, 100.0, 10_000, method, 100)
     for name in s.invariants.keys() - {"energy"}:
         values = jax.vmap(s.invariants[name])(ys)
         np.testing.assert_allclose(values, values[0], rtol=1e-13)
@@ -91,7 +93,7 @@ def test_readings_of_the_heavy_top_are_named():
         heavy_top("x")
 
 
-@pytest.mark.parametrize("n", [1, 20])
+@pytest.mark.parametrize("n", [1, 20, 100])
 def test_chain_and_dense_pendulums_agree(n):
     rng = np.random.default_rng(n)
     q = rng.normal(size=(n, 3))
@@ -111,6 +113,21 @@ def test_chain_and_dense_pendulums_agree(n):
     gradient = jax.grad(lambda y: chain.invariants["energy"](y))(chain.y0)
     q_dot, omega_dot = np.cross(data["omega"], q), np.cross(rate[:, 3:], q)  # ω' less ξ × ω + η × q, ξ × ω = 0
     assert abs(np.sum(gradient.q * q_dot) + np.sum(gradient.omega * omega_dot)) < 1e-10 * n
+
+
+def test_adaptive_steps_find_the_sudden_turn_of_two_pendulums():
+    """The source's chain of two turns suddenly at 2.2 s; as many constant steps lose three digits there."""
+    s = spherical_pendulum(2)
+    exact, rough = (
+        jit(lambda t: integrate_adaptive(s.space, s.field, s.y0, 0.0, 3.0, RKMK5, t, t, 1500))(t) for t in (1e-10, 1e-6)
+    )
+    steps = int(rough.accepted)
+    sizes = np.diff(rough.times)[1 : steps - 1]
+    assert 2.1 < rough.times[1 + np.argmin(sizes)] < 2.4
+    constant = run(s, 3.0, steps, RKMK5)
+    error = lambda ys: float(s.space.distance(last(ys), last(exact.ys)))
+    assert error(rough.ys) < 1e-4
+    assert error(constant) > 100 * error(rough.ys)
 
 
 def test_pendulums_refuse_nonsense():
