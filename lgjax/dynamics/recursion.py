@@ -70,7 +70,8 @@ def add(a, b):
 
 def convolve(product, a: Sequence, b: Sequence, k: int, first: int = 0):
     """A coefficient of a product of two series: sum of product(a[i], b[k - i]) over first <= i <= k."""
-    terms = [product(a[i], b[k - i]) for i in range(first, k + 1)]
+    latest_last = sorted(range(first, k + 1), key=lambda i: max(i, k - i))
+    terms = [product(a[i], b[k - i]) for i in latest_last]
     return jax.tree.map(lambda first, *rest: sum(rest, start=first), *terms)
 
 

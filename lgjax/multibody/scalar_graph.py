@@ -18,6 +18,7 @@ Scalar = Any  # a Ref, or a Python number known at trace time
 
 
 REPEAT = 20  # operations that may be repeated per extra use before a value is kept instead
+EARLY = 3  # operations on inputs alone that are done early, so that later layers need not read the inputs
 COST = {"sin": 15, "cos": 15, "div": 8, "sqrt": 8, "rsqrt": 8}  # of operations that cost more than one
 
 
@@ -139,12 +140,12 @@ class Graph:
         layers, needs = self._plan([x.index for x in outputs if isinstance(x, Ref)])
         entered = iter(inputs)
         values: dict[int, Any] = {i: next(entered) for i, (name, _, _) in enumerate(self.ops) if name == "input"}
-        for members in layers:
+        for number, members in enumerate(layers):
             sources = {s: values[s] for s in sorted(set().union(*(needs[m] for m in members)))}
-            values.update(zip(members, self._call(members, sources), strict=True))
+            values.update(zip(members, self._call(members, sources, number == 0), strict=True))
         return [values[x.index] if isinstance(x, Ref) else x for x in outputs]
 
-    def _call(self, members: list[int], sources: dict[int, Any]) -> Sequence[jax.Array]:
+    def _call(self, members: list[int], sources: dict[int, Any], first: bool) -> Sequence[jax.Array]:
         """One layer from the values that it uses, as a call of its own where that helps XLA."""
         arrays = {id(_stored(x)): _stored(x) for x in sources.values()}
         position = {key: n for n, key in enumerate(arrays)}
@@ -154,7 +155,7 @@ class Graph:
             values = {s: stored[n] if k is None else stored[n][..., k, :] for s, (n, k) in where.items()}
             return self._layer(members, values)
 
-        if jax.default_backend() != "cpu":
+        if first or jax.default_backend() != "cpu":
             return layer(*arrays.values())
         with set_xla_metadata(inlineable="false"):
             return jax.jit(layer)(*arrays.values())
@@ -178,25 +179,34 @@ class Graph:
         depth: dict[int, int] = {}
         needs: dict[int, frozenset[int]] = {}
         layers: list[list[int]] = []
+
+        def keep(index: int, sources: frozenset[int]) -> None:
+            level = 1 + max((depth[s] for s in sources), default=0)
+            depth[index], needs[index] = level, sources
+            while len(layers) < level:
+                layers.append([])
+            layers[level - 1].append(index)
+            cones[index] = (frozenset(), frozenset((index,)))
+
         for index, (name, _, args) in enumerate(self.ops):
             if users[index] == 0 and index not in results:
                 continue
             if name == "input":  # also where it is a result: nothing to compute
                 cones[index], depth[index] = (frozenset(), frozenset((index,))), 0
                 continue
+            before = [a.index for a in args if isinstance(a, Ref)]
+            if any(depth[s] for a in before for s in cones[a][1]):
+                for a in before:
+                    repeated, sources = cones[a]
+                    if len(repeated) >= EARLY and not any(depth[s] for s in sources):
+                        keep(a, sources)
             repeated, sources = {index}, set()
-            for a in args:
-                if isinstance(a, Ref):
-                    repeated |= cones[a.index][0]
-                    sources |= cones[a.index][1]
+            for a in before:
+                repeated |= cones[a][0]
+                sources |= cones[a][1]
             cost = sum(COST.get(self.ops[i][0], 1) for i in repeated)
             if index in results or cost * (users[index] - 1) > REPEAT:
-                level = 1 + max((depth[s] for s in sources), default=0)
-                depth[index], needs[index] = level, frozenset(sources)
-                while len(layers) < level:
-                    layers.append([])
-                layers[level - 1].append(index)
-                cones[index] = (frozenset(), frozenset((index,)))
+                keep(index, frozenset(sources))
             else:
                 cones[index] = (frozenset(repeated), frozenset(sources))
         return layers, needs

@@ -1,0 +1,342 @@
+"""Time derivatives of inverse and forward dynamics: cost against order and number of bodies, beside other ways to them.
+
+    python benchmarks/time_derivatives.py [--parts order,bodies,single] [--out FILE]
+
+order    5 branches of 20 bodies on a floating base, orders 0 ... r together, microseconds per sample of a batch, in both
+         frames and precisions; Pinocchio's rnea and aba (order 0, C++ batch call, float64) in the same run.
+bodies   7 bodies (an aerial manipulator), then 5 k + 1 up to 501, order 2.
+single   one evaluation on the tree of `order`: lgjax, nested jax.jvp of the library's own order-0 algorithms, and CasADi:
+         recursive Newton-Euler in SX, the motion as polynomials of t, jtimes, no JIT, mean of 1000 calls after warming
+         up, the making of the graph apart.
+
+One core. The slope is that of a straight line through log(time) against log(order + 1) or log(bodies).
+"""
+
+import argparse
+import math
+import time
+from functools import partial
+
+import harness
+
+COLUMNS = ["part", "what", "how", "dtype", "bodies", "order", "batch", "us", "low", "high", "x pinocchio", "trace s",
+           "compile s", "disturbed"]  # fmt: skip
+SIZES = (1, 5, 10, 20, 40, 60, 100)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", default="order,bodies,single")
+    parser.add_argument("--orders", default="0,1,2,3,4,5,6,8")
+    parser.add_argument("--nested", type=int, default=5, help="highest order of the other ways (default: %(default)s)")
+    parser.add_argument("--frames", default="body,spatial")
+    parser.add_argument("--dtypes", default="float64,float32")
+    parser.add_argument("--branches", type=int, default=5)
+    parser.add_argument("--length", type=int, default=20)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--out", help="JSON file for the rows")
+    return parser.parse_args()
+
+
+def motion(model, order: int, batch: int):
+    """Configurations, velocity stacks and force stacks; derivatives grow like those of smooth motions."""
+    import jax
+    import jax.numpy as jnp
+
+    import lgjax
+
+    keys = jax.random.split(jax.random.key(0), batch)
+    q = jax.vmap(lambda key: lgjax.random_configuration(key, model))(keys)
+    scale = jnp.asarray([math.factorial(k) for k in range(order + 2)], model.dtype)[:, None]
+    v, tau = jax.random.normal(jax.random.key(1), (2, batch, order + 2, model.nv), model.dtype) * scale
+    return q, v, tau[:, :-1]
+
+
+def functions(order: int, frame: str):
+    import lgjax
+
+    return {
+        "inverse": lambda model, q, v, tau: lgjax.inverse_dynamics_derivatives(model, q, v, order, frame),
+        "forward": lambda model, q, v, tau: lgjax.forward_dynamics_derivatives(model, q, v[0], tau, frame),
+    }
+
+
+def measured(options, part: str, model, order: int, frame: str, dtype: str, what: str, batch: int) -> dict:
+    import jax
+
+    model, (q, v, tau) = jax.tree.map(lambda x: x.astype(dtype), (model, motion(model, order, batch)))
+    program = jax.jit(jax.vmap(functions(order, frame)[what], (None, 0, 0, 0)))
+    times, _ = harness.compiled(program, model, q, v, tau, repeats=options.repeats)
+    return row(part, what, f"lgjax {frame}", dtype, model.nbodies, order, batch, times)
+
+
+def row(part, what, how, dtype, bodies, order, batch, times) -> dict:
+    us = {name: times[key] / batch * 1e6 for name, key in (("us", "median"), ("low", "low"), ("high", "high"))}
+    shape = {"part": part, "what": what, "how": how, "dtype": dtype, "bodies": bodies, "order": order, "batch": batch}
+    known = {f"{k} s": times[k] for k in ("trace", "compile") if k in times}
+    return {**shape, **us, **known, "disturbed": times.get("disturbed")}
+
+
+# ---- other ways
+def pinocchio_model(model):
+    import numpy as np
+    import pinocchio as pin
+
+    joint = {"free": pin.JointModelFreeFlyer, "revolute": pin.JointModelRZ}
+    theirs, joints = pin.Model(), []
+    for i, (parent, kind) in enumerate(zip(model.tree.parents, model.tree.kinds, strict=True)):
+        at = pin.SE3(*(np.asarray(x[i]) for x in model.placements))
+        joints.append(theirs.addJoint(joints[parent] if parent >= 0 else 0, joint[kind.name](), at, f"j{i}"))
+        mass, moment, second = (np.asarray(x[i]) for x in model.inertias)
+        c = moment / mass
+        about = second - mass * (c @ c * np.eye(3) - np.outer(c, c))
+        theirs.appendBodyToJoint(joints[-1], pin.Inertia(float(mass), c, about), pin.SE3.Identity())
+    return theirs
+
+
+def pinocchio_rows(options, part: str, model):
+    """Order 0 of both, in batches as Pinocchio offers them."""
+    import numpy as np
+    import pinocchio as pin
+
+    from lgjax.multibody.flat import to_pinocchio
+
+    theirs = pinocchio_model(model)
+    pool = pin.ModelPool(theirs, 1)
+    q, v, tau = motion(model, 0, options.batch)
+    order = {"order": list(model.tree.joint_names), "continuous": []}
+    for what, call in (("inverse", pin.rneaInParallel), ("forward", pin.abaInParallel)):
+        flat = to_pinocchio(model, q, v[:, 0], v[:, 1], tau[:, 0], **order)
+        last = flat.vdot if what == "inverse" else flat.tau
+        columns = [np.asfortranarray(np.asarray(x).T) for x in (flat.q, flat.v, last)]
+        out = np.zeros((theirs.nv, options.batch), order="F")
+        times = harness.steady(partial(call, 1, pool, *columns, out), options.repeats)
+        yield row(part, what, "Pinocchio", "float64", model.nbodies, 0, options.batch, times)
+
+
+def nested(order: int, what: str):
+    """All orders by nesting jax.jvp along the motion, in the body frame."""
+    import jax
+    import jax.numpy as jnp
+
+    import lgjax
+
+    polynomial = lambda stack, t: sum(x * t**k / math.factorial(k) for k, x in enumerate(stack))
+
+    def inverse(model, q, v, tau):
+        def rate(q, t):
+            return polynomial(v, t)
+
+        def force(q, t):
+            slope = polynomial(v[1:], t)
+            return lgjax.inverse_dynamics(model, q, rate(q, t), slope, execution="plain")
+
+        def along(f):
+            return lambda q, t: jax.jvp(lambda s: f(lgjax.retract(model, q, s * rate(q, t)), t + s), (0.0,), (1.0,))[1]
+
+        return _stack(force, along, (q, 0.0))
+
+    def forward(model, q, v, tau):
+        def acceleration(q, v, t):
+            return lgjax.forward_dynamics(model, q, v, polynomial(tau, t), execution="plain")
+
+        def along(f):
+            def derivative(q, v, t):
+                step = lambda s: f(lgjax.retract(model, q, s * v), v + s * acceleration(q, v, t), t + s)
+                return jax.jvp(step, (0.0,), (1.0,))[1]
+
+            return derivative
+
+        return _stack(acceleration, along, (q, v[0], 0.0))
+
+    def _stack(f, along, at):
+        out = [f]
+        for _ in range(order):
+            out.append(along(out[-1]))
+        return jnp.stack([g(*at) for g in out])
+
+    return {"inverse": inverse, "forward": forward}[what]
+
+
+def casadi_inverse(model, order: int, cse: bool):
+    """The function of (joint derivatives, base twist derivatives, gravity derivatives), and the time to make it."""
+    import casadi as ca
+    import numpy as np
+
+    started = time.perf_counter()
+    n = model.nbodies - 1
+    t = ca.SX.sym("t")
+    Q, W, G = ca.SX.sym("Q", n, order + 3), ca.SX.sym("W", 6, order + 2), ca.SX.sym("G", 3, order + 1)
+    along = lambda stack, first: sum(stack[:, first + k] * (t**k / math.factorial(k)) for k in range(order + 1))
+    q, qd, qdd = (along(Q, i) for i in range(3))
+    gravity = along(G, 0)
+    constant = lambda x: ca.sparsify(ca.DM(np.asarray(x)))
+    axis = ca.DM([0, 0, 1])
+
+    def wrench(i, w, v, alpha, a):
+        mass, moment, second = (constant(x[i]) for x in model.inertias)
+        h, l = second @ w + ca.cross(moment, v), mass * v - ca.cross(moment, w)
+        n = second @ alpha + ca.cross(moment, a) + ca.cross(w, h) + ca.cross(v, l)
+        return n, mass * a - ca.cross(moment, alpha) + ca.cross(w, l)
+
+    V, A = along(W, 0), along(W, 1)
+    moving = [(V[:3], V[3:], A[:3], A[3:] - gravity)]
+    poses, own = [None], [wrench(0, *moving[0])]
+    for i in range(1, n + 1):
+        w, v, alpha, a = moving[model.tree.parents[i]]
+        j = i - 1
+        c, s = ca.cos(q[j]), ca.sin(q[j])
+        R = constant(model.placements.rotation[i]) @ ca.vertcat(
+            ca.horzcat(c, -s, 0), ca.horzcat(s, c, 0), ca.horzcat(0, 0, 1)
+        )
+        p = constant(model.placements.translation[i])
+        turned_w, turned_v = R.T @ w, R.T @ (v + ca.cross(w, p))
+        spin = axis * qd[j]
+        new_w = turned_w + spin
+        moving.append((
+            new_w, turned_v,
+            R.T @ alpha + axis * qdd[j] + ca.cross(new_w, spin),
+            R.T @ (a + ca.cross(alpha, p)) + ca.cross(turned_v, spin),
+        ))  # fmt: skip
+        poses.append((R, p))
+        own.append(wrench(i, *moving[i]))
+    torques = []
+    for i in range(n, 0, -1):
+        moment, force = own[i]
+        torques.append(moment[2])
+        R, p = poses[i]
+        up = R @ force
+        parent = model.tree.parents[i]
+        own[parent] = (own[parent][0] + R @ moment + ca.cross(p, up), own[parent][1] + up)
+    out = [ca.vertcat(*own[0], *torques[::-1])]
+    for _ in range(order):
+        out.append(ca.jtimes(out[-1], t, ca.SX(1)))
+    if cse:
+        out = ca.cse(out)
+    function = ca.Function("inverse", [t, Q, W, G], [ca.horzcat(*out)])
+    return function, time.perf_counter() - started
+
+
+def casadi_row(options, model, order: int, cse: bool, q, v, expected) -> dict:
+    """Mean of 1000 calls (100 where one takes longer than 5 ms), values checked against `expected` (order + 1, nv)."""
+    import casadi as ca
+    import numpy as np
+
+    function, making = casadi_inverse(model, order, cse)
+    v = np.asarray(v)
+    joints = np.concatenate([np.asarray(q.joints)[None], v[:, 6:]])
+    gravity = [np.asarray(q.frees.rotation[0]).T @ np.asarray(model.gravity)]
+    for k in range(order):
+        turned = (math.comb(k, i) * np.cross(v[i, :3], gravity[k - i]) for i in range(k + 1))
+        gravity.append(-sum(turned))
+    stacks = [ca.DM(0.0), ca.DM(joints.T), ca.DM(v[:, :6].T), ca.DM(np.array(gravity).T)]
+    result = np.array(function(*stacks)).T
+    error = np.max(np.abs(result - expected)) / np.max(np.abs(expected))
+    if not error < 1e-9:
+        raise AssertionError(f"CasADi at order {order} differs by {error:.2g}")
+    buffer, call = function.buffer()
+    held = [np.array(x, float).ravel(order="F") for x in stacks]
+    for i, x in enumerate(held):
+        buffer.set_arg(i, memoryview(x))
+    out = np.zeros(function.nnz_out(0))
+    buffer.set_res(0, memoryview(out))
+    for _ in range(5):
+        call()
+    started = time.perf_counter()
+    call()
+    calls = 1000 if time.perf_counter() - started < 5e-3 else 100
+    started = time.perf_counter()
+    for _ in range(calls):
+        call()
+    mean = (time.perf_counter() - started) / calls
+    times = {"median": mean, "low": mean, "high": mean, "compile": making}
+    how = "CasADi, cse" if cse else "CasADi"
+    return row("single", "inverse", how, "float64", model.nbodies, order, 1, times)
+
+
+# ---- parts
+def order_rows(options):
+    import lgjax
+
+    model = lgjax.models.branched_tree(options.branches, options.length)
+    yield from pinocchio_rows(options, "order", model)
+    for what in ("inverse", "forward"):
+        for dtype in options.dtypes.split(","):
+            for frame in options.frames.split(","):
+                for order in map(int, options.orders.split(",")):
+                    yield measured(options, "order", model, order, frame, dtype, what, options.batch)
+
+
+def bodies_rows(options):
+    import lgjax
+
+    many = [lgjax.models.branched_tree(5, length) for length in SIZES]
+    for model in (lgjax.models.aerial_manipulator(), *many):
+        yield from pinocchio_rows(options, "bodies", model)
+        for what in ("inverse", "forward"):
+            for frame in options.frames.split(","):
+                yield measured(options, "bodies", model, 2, frame, "float64", what, options.batch)
+
+
+def single_rows(options):
+    import jax
+
+    import lgjax
+
+    model = lgjax.models.branched_tree(options.branches, options.length)
+    for order in range(options.nested + 1):
+        q, v, tau = jax.tree.map(lambda x: x[0], motion(model, order, 1))
+        expected = jax.jit(lambda q, v, order=order: lgjax.inverse_dynamics_derivatives(model, q, v, order))(q, v)
+        for what in ("inverse", "forward"):
+            ways = {f"lgjax {frame}": functions(order, frame)[what] for frame in options.frames.split(",")}
+            for how, function in {**ways, "nested jvp": nested(order, what)}.items():
+                times, _ = harness.compiled(jax.jit(function), model, q, v, tau, repeats=options.repeats)
+                yield row("single", what, how, "float64", model.nbodies, order, 1, times)
+        for cse in (True, False):
+            yield casadi_row(options, model, order, cse, q, v, expected)
+
+
+def slopes(rows: list[dict]) -> list[str]:
+    """Exponents of time in order + 1 and in the number of bodies, one line each."""
+    import numpy as np
+
+    lines = []
+    for part, variable in (("order", lambda r: r["order"] + 1), ("bodies", lambda r: r["bodies"])):
+        kinds = {(r["what"], r["how"], r["dtype"]) for r in rows if r["part"] == part}
+        for kind in sorted(kinds):
+            chosen = [r for r in rows if r["part"] == part and (r["what"], r["how"], r["dtype"]) == kind]
+            if len(chosen) < 3:
+                continue
+            x = np.log([variable(r) for r in chosen])
+            for what in ("us", "compile s"):
+                if chosen[0].get(what) is None:
+                    continue
+                slope = np.polyfit(x, np.log([r[what] for r in chosen]), 1)[0]
+                lines.append(f"{part}: {', '.join(kind)}: {what} ~ {part}^{slope:.2f}")
+    return lines
+
+
+def main() -> None:
+    options = arguments()
+    harness.pin_to_cores(1)
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    parts = {"order": order_rows, "bodies": bodies_rows, "single": single_rows}
+    rows: list[dict] = []
+    peers: dict = {}
+    for part in options.parts.split(","):
+        for entry in parts[part](options):
+            if entry["how"] == "Pinocchio":
+                peers[entry["what"], entry["bodies"]] = entry["us"]
+            peer = peers.get((entry["what"], entry["bodies"]))
+            entry["x pinocchio"] = entry["us"] / peer if peer else None
+            rows.append(entry)
+            print({k: f"{v:.3g}" if isinstance(v, float) else v for k, v in entry.items()}, flush=True)
+    harness.report("time_derivatives", rows, COLUMNS, options.out)
+    print("\n" + "\n".join(slopes(rows)))
+
+
+if __name__ == "__main__":
+    main()
