@@ -13,6 +13,7 @@ SMALL = {
     "04_quadrotors": {"end": 0.5, "steps": 20, "counts": (8, 16)},
     "05_aerial_manipulator": {"samples": 5, "order": 1},
     "06_elastic_arm": {"saved": 100, "substeps": 8},
+    "07_taylor_integrator": {"orders": (4,), "tolerances": (1e-4,), "batch": 2, "repeats": 1},
 }
 
 
