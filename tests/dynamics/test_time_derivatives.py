@@ -9,6 +9,7 @@ import pytest
 
 import lgjax
 from lgjax import se3
+from tests.dynamics import trees
 from tests.quick import jit
 
 ORDER = 2
@@ -69,7 +70,9 @@ def relative(a, b):
 
 
 @pytest.mark.parametrize("frame", ["body", "spatial"])
-@pytest.mark.parametrize("floating", [True, False], ids=["floating", "fixed"])
+@pytest.mark.parametrize(
+    "floating", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["fixed", "floating"]
+)  # test_high_orders.py has a floating base by default
 def test_inverse_dynamics_derivatives_are_those_of_nested_jvp(floating, frame):
     model = model_of(floating)
     q, v, wrenches = motion(model, ORDER)
@@ -154,6 +157,48 @@ def test_partial_derivatives_are_finite_at_rest_and_at_the_identity():
             assert np.all(np.isfinite(part))
 
 
+# Central differences of sixth order, exact to about 1e-8 of the slopes at this step.
+STEP, STENCIL = 1e-2, np.array([-1, 9, -45, 0, 45, -9, 1]) / 60
+
+
+@pytest.mark.parametrize(
+    ("which", "order", "frame"),
+    [
+        ("inverse", 1, "spatial"),
+        pytest.param("inverse", 2, "body", marks=pytest.mark.slow),
+        pytest.param("inverse", 2, "spatial", marks=pytest.mark.slow),
+        pytest.param("forward", 1, "body", marks=pytest.mark.slow),
+        pytest.param("forward", 1, "spatial", marks=pytest.mark.slow),
+    ],
+)
+def test_partial_derivatives_of_higher_orders_are_right_at_rest_and_at_the_identity(which, order, frame):
+    """By differences, with respect to configuration, velocities and forces at once; also away from rest."""
+    model = lgjax.build([trees.body("base", None, "free", 1), trees.body("hand", "base", "spherical", 2, damping=0.1)])
+    n = model.nv
+
+    def f(point):
+        q = lgjax.retract(model, lgjax.neutral(model), point[:n])
+        rows = point[n:].reshape(-1, n)
+        if which == "forward":
+            return lgjax.forward_dynamics_derivatives(model, q, rows[0], rows[1:], frame)
+        return lgjax.inverse_dynamics_derivatives(model, q, rows, order, frame)
+
+    size = n * (order + 3)
+    random = np.random.default_rng(0)
+    weights, directions = random.normal(size=(order + 1, n)), random.normal(size=(6, size))
+    along = jit(lambda point, direction: jax.jvp(f, (point,), (direction,)))
+    gradient = jit(jax.grad(lambda point: jnp.sum(f(point) * weights)))
+    for point in (np.zeros(size), 0.3 * random.normal(size=size)):
+        pulled = gradient(point)
+        assert np.all(np.isfinite(pulled))
+        for direction in directions:
+            _, slope = along(point, direction)
+            values = [along(point + k * STEP * direction, direction)[0] for k in range(-3, 4)]
+            expected = np.tensordot(STENCIL / STEP, np.stack(values), 1)
+            np.testing.assert_allclose(slope, expected, rtol=0, atol=1e-7 * np.max(np.abs(expected)))
+            np.testing.assert_allclose(pulled @ direction, np.sum(weights * slope), rtol=1e-11)
+
+
 def test_bad_input_is_named():
     model = model_of(True)
     q, v, _ = motion(model, 1)
@@ -171,3 +216,41 @@ def test_bad_input_is_named():
         lgjax.hybrid_dynamics(model, q, v[0], v[1], v[1], (2, 2))
     with pytest.raises(ValueError, match="as a whole or not at all"):
         lgjax.hybrid_dynamics_derivatives(model, q, v[0], v[1:], v[1:], (0,), "spatial")
+
+
+def test_bad_input_of_forward_and_hybrid_dynamics_is_named():
+    model = model_of(True)
+    q, v, _ = motion(model, 1)
+    single = v.astype(jnp.float32)
+    forward = lambda v0, tau, *rest: lgjax.forward_dynamics_derivatives(model, q, v0, tau, *rest)
+    hybrid = lambda v0, vdot, tau, *rest: lgjax.hybrid_dynamics_derivatives(model, q, v0, vdot, tau, (6,), *rest)
+    for tau in (v[0], v[:0], 1.0):
+        with pytest.raises(ValueError, match=r"tau is a stack \(order \+ 1, nv\)"):
+            forward(v[0], tau)
+        with pytest.raises(ValueError, match=r"tau is a stack \(order \+ 1, nv\)"):
+            hybrid(v[0], v[1:], tau)
+    with pytest.raises(ValueError, match=r"tau has shape \(3, 7\), expected \(3, 8\)"):
+        forward(v[0], v[:, 1:])
+    with pytest.raises(ValueError, match=r"v has shape \(3, 8\), expected \(8,\)"):
+        forward(v, v)
+    with pytest.raises(ValueError, match="tau is float32, the model is float64"):
+        forward(v[0], single)
+    with pytest.raises(ValueError, match="v is float32, the model is float64"):
+        hybrid(single[0], v[1:], v[1:])
+    with pytest.raises(ValueError, match="vdot is float32, the model is float64"):
+        hybrid(v[0], single[1:], v[1:])
+    with pytest.raises(ValueError, match=r"vdot has shape \(3, 8\), expected \(2, 8\)"):
+        hybrid(v[0], v, v[1:])
+    for wrenches in (jnp.zeros((3, 3, 6)), jnp.zeros((2, 2, 6))):
+        with pytest.raises(ValueError, match=r"wrenches has shape .*, expected \(2, 3, 6\)"):
+            forward(v[0], v[1:], "body", wrenches)
+        with pytest.raises(ValueError, match=r"wrenches has shape .*, expected \(2, 3, 6\)"):
+            hybrid(v[0], v[1:], v[1:], "body", wrenches)
+    with pytest.raises(ValueError, match="wrenches is float32, the model is float64"):
+        forward(v[0], v[1:], "body", jnp.zeros((2, 3, 6), jnp.float32))
+    for call in (lambda: forward(v[0], v[1:], "world"), lambda: hybrid(v[0], v[1:], v[1:], "world")):
+        with pytest.raises(ValueError, match="frame is 'body' or 'spatial', not 'world'"):
+            call()
+    for order in (-1, 1.0, True, None):
+        with pytest.raises(ValueError, match="order is a non-negative integer"):
+            lgjax.inverse_dynamics_derivatives(model, q, v, order)
