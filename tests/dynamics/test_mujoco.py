@@ -1,4 +1,4 @@
-"""A mechanism with a free base, hinges, slides, a ball, armature and damping moves as MuJoCo says, contacts switched off."""
+"""A mechanism with a free base, hinges, slides, a ball, armature and damping moves as MuJoCo says, without contacts."""
 
 from functools import cache
 
