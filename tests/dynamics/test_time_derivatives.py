@@ -165,7 +165,6 @@ STEP, STENCIL = 1e-2, np.array([-1, 9, -45, 0, 45, -9, 1]) / 60
     ("which", "order", "frame"),
     [
         ("inverse", 1, "spatial"),
-        pytest.param("inverse", 2, "body", marks=pytest.mark.slow),
         pytest.param("inverse", 2, "spatial", marks=pytest.mark.slow),
         pytest.param("forward", 1, "body", marks=pytest.mark.slow),
         pytest.param("forward", 1, "spatial", marks=pytest.mark.slow),
