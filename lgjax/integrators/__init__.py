@@ -1,6 +1,6 @@
 """Integrators on homogeneous spaces: one stepper per family, a method is data."""
 
-from lgjax.integrators.adaptive import ELEMENTARY, PI, AdaptiveSolution, Controller, integrate_adaptive
+from lgjax.integrators.adaptive import AdaptiveSolution, integrate_adaptive
 from lgjax.integrators.commutator_free import (
     CF3,
     CF4,
@@ -13,6 +13,7 @@ from lgjax.integrators.commutator_free import (
     Flow,
 )
 from lgjax.integrators.composition import Composition, suzuki, triple_jump
+from lgjax.integrators.control import ELEMENTARY, PI, Controller
 from lgjax.integrators.dormand_prince85 import DORMAND_PRINCE85
 from lgjax.integrators.integrate import Method, Solution, integrate
 from lgjax.integrators.munthe_kaas import MuntheKaas

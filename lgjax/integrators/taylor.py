@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.groups.small_angle import norm
-from lgjax.integrators.adaptive import largest_entry
+from lgjax.integrators.control import largest_entry
 from lgjax.integrators.field import check_field
 from lgjax.integrators.integrate import _static_integer
 from lgjax.integrators.munthe_kaas import dexpinv_coefficients
