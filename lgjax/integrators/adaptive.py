@@ -292,6 +292,29 @@ class _Problem:
         rate = self.method.rate(self.field, t, y) if self.planned else self.field(t, y)
         return self.space.move(jax.tree.map(lambda x: s * x, rate), y)
 
+    def at_end(self, state: _State, replayed: Any, t1: Array) -> tuple[Array, Any]:
+        """The last time and point, both with a leading axis, and with the derivatives of the replayed ones."""
+        last, t_last = jax.tree.map(lambda x: x[state.accepted], replayed), jnp.where(state.stopped, state.t, t1)
+        if self.event is not None:
+            delay = jnp.where(state.stopped, self.delay(state.t, last), 0)
+            last, t_last = self.nudged(state.t, last, delay), t_last + delay
+        return jax.tree.map(lambda x: x[None], _value_of_first((state.t, state.y), (t_last, last)))
+
+    def at_times(self, state: _State, replayed: Any, t0: Array, ts: Array) -> Any:
+        """Dense output; NaN at times that were not reached."""
+        points = _value_of_first(state.points, replayed)
+        times = state.times.at[0].set(t0)
+        ys = jax.vmap(lambda t: self.between(times, points, state.accepted, t))(ts)
+        reached = jnp.abs(ts - t0) <= jnp.abs(state.t - t0)
+        return jax.tree.map(lambda x: jnp.where(reached.reshape((-1,) + (1,) * (x.ndim - 1)), x, jnp.nan), ys)
+
+
+def _held(f: Callable, t: Array, y: Point) -> tuple[Callable, Callable]:
+    """f(t, y) with what it closes over held fixed, and f itself; a further argument of either is not read."""
+    pure, parameters = jax.closure_convert(f, t, y)
+    frozen = [jax.lax.stop_gradient(p) for p in parameters]
+    return lambda t, y, *_: pure(t, y, *frozen), lambda t, y, *_: pure(t, y, *parameters)
+
 
 def integrate_adaptive(
     space: HomogeneousSpace,
@@ -335,36 +358,19 @@ def integrate_adaptive(
         method.init(space, field, start, y0)
     bounds = (_scalar("rtol", rtol, dtype), _scalar("atol", atol, dtype))
     order = (method.order,) if hasattr(method, "expand") else ()
-    pure, parameters = jax.closure_convert(lambda t, y: field(t, y, *order), start, y0)
-    frozen = [jax.lax.stop_gradient(p) for p in parameters]
-    still = lambda t, y, *_: pure(t, y, *frozen)
-    moving = lambda t, y, *_: pure(t, y, *parameters)
-
+    still, moving = _held(lambda t, y: field(t, y, *order), start, y0)
     if order:
         method.init(space, still, start, y0)  # now that tracing it again costs little
-    still_event = moving_event = None
-    if event is not None:
-        pure_event, constants = jax.closure_convert(event, start, y0)
-        constants_held = [jax.lax.stop_gradient(c) for c in constants]
-        still_event = lambda t, y: pure_event(t, y, *constants_held)
-        moving_event = lambda t, y: pure_event(t, y, *constants)
+    still_event, moving_event = _held(event, start, y0) if event else (None, None)
     settings = (space, method, controller, max_steps, save_at is not None, *jax.lax.stop_gradient(bounds))
     problem, again = _Problem(*settings, still, still_event), _Problem(*settings, moving, moving_event)
     state, success = problem.find_steps(*jax.lax.stop_gradient((start, end, y0)))
     replayed = again.replay(state.times, state.accepted, start, end, y0)
     if save_at is None:
-        last, t_last = jax.tree.map(lambda x: x[state.accepted], replayed), jnp.where(state.stopped, state.t, end)
-        if event is not None:
-            delay = jnp.where(state.stopped, again.delay(state.t, last), 0)
-            last, t_last = again.nudged(state.t, last, delay), t_last + delay
-        ts, ys = jax.tree.map(lambda x: x[None], _value_of_first((state.t, state.y), (t_last, last)))
+        ts, ys = again.at_end(state, replayed, end)
     else:
         ts = jnp.asarray(save_at, dtype)
-        points = _value_of_first(state.points, replayed)
         if ts.ndim != 1:
             raise ValueError(f"save_at must be a vector of times, got shape {ts.shape}")
-        times = state.times.at[0].set(start)
-        ys = jax.vmap(lambda t: again.between(times, points, state.accepted, t))(ts)
-        reached = jnp.abs(ts - start) <= jnp.abs(state.t - start)
-        ys = jax.tree.map(lambda x: jnp.where(reached.reshape((-1,) + (1,) * (x.ndim - 1)), x, jnp.nan), ys)
+        ys = again.at_times(state, replayed, start, ts)
     return AdaptiveSolution(ts, ys, state.accepted, state.rejected, success, state.times, state.stopped)
