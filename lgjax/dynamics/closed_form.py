@@ -49,9 +49,9 @@ def closed_form(
     """The equations of motion as matrices, from v and vdot (nv,).
 
     frame "spatial": the base part of v, vdot and of the forces is the twist and wrench in world axes about the world
-    origin, and the component-wise derivatives of those, as in inverse_dynamics_derivatives; free joints are taken to
-    have no armature of their own there, and D stays the one of body coordinates. The cost grows with the number of bodies times nv^2. Raises ValueError for
-    other shapes, dtypes or frames. Source: [ali2026] eqs. (10)-(19) and (21).
+    origin, and the component-wise derivatives of those, as in inverse_dynamics_derivatives; armature and damping of a
+    free joint itself are left as they are in body coordinates. The cost grows with the number of bodies times nv^2.
+    Raises ValueError for other shapes, dtypes or frames. Source: [ali2026] eqs. (10)-(19) and (21).
     """
     check_frame(frame)
     v, vdot = (checked(name, x, (model.nv,), model.dtype) for name, x in (("v", v), ("vdot", vdot)))
