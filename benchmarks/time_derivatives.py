@@ -7,7 +7,7 @@ order    5 branches of 20 bodies on a floating base, orders 0 ... r together, mi
 bodies   7 bodies (an aerial manipulator), then 5 k + 1 up to 501, order 2.
 single   one evaluation on the tree of `order`: lgjax, jax.jvp nested over the library's own order-0 algorithms, and
          CasADi: recursive Newton-Euler in SX, the motion as polynomials of t, jtimes, no JIT, mean of 1000 calls after
-         warming up, the making of the graph apart. Nested jvp of forward dynamics stops at order 3.
+         warming up, the making of the graph apart. Nested jvp of forward dynamics stops two orders earlier.
 
 One core. The slope is that of a straight line through log(time) against log(order + 1) or log(bodies).
 """
@@ -29,6 +29,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--parts", default="order,bodies,single")
     parser.add_argument("--orders", default="0,1,2,3,4,5,8")
     parser.add_argument("--nested", type=int, default=5, help="highest order of the other ways (default: %(default)s)")
+    parser.add_argument("--jvp", type=int, default=4, help="highest order of nested jvp, which compiles for minutes")
     parser.add_argument("--frames", default="body,spatial")
     parser.add_argument("--dtypes", default="float64,float32")
     parser.add_argument("--branches", type=int, default=5)
@@ -290,7 +291,7 @@ def single_rows(options):
         expected = jax.jit(lambda q, v, order=order: lgjax.inverse_dynamics_derivatives(model, q, v, order))(q, v)
         for what in ("inverse", "forward"):
             ways = {f"lgjax {frame}": functions(order, frame)[what] for frame in options.frames.split(",")}
-            if what == "inverse" or order <= 3:
+            if order <= options.jvp - 2 * (what == "forward"):
                 ways["nested jvp"] = nested(order, what)
             for how, function in ways.items():
                 times, _ = harness.compiled(jax.jit(function), model, q, v, tau, repeats=options.repeats)
