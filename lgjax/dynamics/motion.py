@@ -28,9 +28,9 @@ def motion_series(
         q, v = state
         forces, applied = jnp.zeros((order, model.nv), v.dtype), None
         if tau is not None:
-            forces = _checked("tau", tau(t, order), forces.shape)
+            forces = checked_result("tau", tau(t, order), forces.shape)
         if wrenches is not None:
-            series = _checked("wrenches", wrenches(t, order), (order, model.nbodies, 6))
+            series = checked_result("wrenches", wrenches(t, order), (order, model.nbodies, 6))
             applied = [applied_wrenches(model.links, w) for w in series]
         inputs = lambda k, speeds: (None, forces[k])
         rates, _ = hybrid_series(model, q, v, inputs, order - 1, None, applied, execution)
@@ -40,7 +40,8 @@ def motion_series(
     return series
 
 
-def _checked(name: str, value, shape):
+def checked_result(name: str, value, shape):
+    """What a user's function of that name returned; ValueError unless it has the shape."""
     if jnp.shape(value) != shape:
         raise ValueError(f"{name} returned shape {jnp.shape(value)}, expected {shape}")
     return value

@@ -30,10 +30,11 @@ class Taylor:
 
     In place of a field it takes series(t, y, order): the Taylor coefficients, in the time since t, of the field along
     its own solution from (t, y), every leaf with a leading axis of length `order`. `motion_series` makes it for a
-    mechanism, `field_series` from a field that is easy to differentiate.
+    mechanism.
 
     With error control a step is as long as its last two coefficients allow, and none is rejected; `substeps` is the
-    number of parts in which an event is looked for.
+    number of parts in which an event is looked for. Derivatives are those of the polynomials:
+    where the state hardly moves, steps are long, and only a fixed step of `integrate` bounds the error of a gradient.
     """
 
     order: int

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.dynamics.forward import forward_dynamics
-from lgjax.dynamics.motion import motion_series
+from lgjax.dynamics.motion import checked_result, motion_series
 from lgjax.integrators import RK4, MuntheKaas, Taylor, integrate
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, mechanical_space
@@ -53,8 +53,8 @@ def rollout(
 
     def field(t, state):
         q, v = state
-        tau = 0 * v if controller is None else _checked("controller", controller(t, q, v), v.shape)
-        applied = None if wrenches is None else _checked("wrenches", wrenches(t, q, v), (model.nbodies, 6))
+        tau = 0 * v if controller is None else checked_result("controller", controller(t, q, v), v.shape)
+        applied = None if wrenches is None else checked_result("wrenches", wrenches(t, q, v), (model.nbodies, 6))
         return v, forward_dynamics(model, q, v, tau, applied)
 
     if isinstance(method, Taylor):
@@ -68,9 +68,3 @@ def rollout(
     )
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((qs, vs))]))
     return Trajectory(ts, qs, vs, finite)
-
-
-def _checked(name: str, value, shape):
-    if jnp.shape(value) != shape:
-        raise ValueError(f"{name} returned shape {jnp.shape(value)}, expected {shape}")
-    return value

@@ -142,6 +142,27 @@ def test_events_and_batches_on_a_mechanism():
         np.testing.assert_allclose(time, np.pi / 2 / a * np.sqrt(about / (m * 9.81 * arm)), rtol=1e-11)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64], ids=["f32", "f64"])
+def test_gradients_at_rest_are_those_of_small_swings(dtype):
+    """Hanging still, d(angle, rate at t)/d(angle, rate at 0) is the harmonic oscillation; one compilation for all t."""
+    model = jax.tree.map(lambda x: x.astype(dtype), lgjax.models.chain(1))
+
+    def end(x, t):
+        q = lgjax.neutral(model)._replace(joints=x[:1])
+        s = run(model, (q, x[1:]), t, 6, 1e-4, max_steps=20)
+        return jnp.concatenate([s.ys[0].joints[-1], s.ys[1][-1]])
+
+    m, c, inertia = (np.asarray(x, float)[0] for x in (model.inertias.mass, model.inertias.com, model.inertias.second))
+    w = np.sqrt(m * 9.81 * np.linalg.norm(c) / inertia[2, 2])
+    for derivative in (jit(jax.jacfwd(end)), jit(jax.jacrev(end))):
+        for t in (0.1, 0.15):
+            got = derivative(jnp.zeros(2, dtype), jnp.asarray(t, dtype))
+            assert got.dtype == dtype
+            wanted = [[np.cos(w * t), np.sin(w * t) / w], [-w * np.sin(w * t), np.cos(w * t)]]
+            # at rest nothing asks for a short step: one of order 6 is all there is
+            np.testing.assert_allclose(got, wanted, atol=(w * t) ** 7 / 500)
+
+
 def test_bad_input_is_named():
     model = lgjax.models.chain(2)
     y = (lgjax.neutral(model), jnp.zeros(2))
