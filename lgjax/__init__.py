@@ -80,12 +80,13 @@ from lgjax.integrators import (
     suzuki,
     triple_jump,
 )
-from lgjax.multibody import models
+from lgjax.multibody import models, shapes
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.flat import MotionState, from_mujoco, from_pinocchio, to_mujoco, to_pinocchio
 from lgjax.multibody.importers import load_mjcf, load_urdf
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
+from lgjax.multibody.shapes import Plane
 from lgjax.multibody.state import (
     Configuration,
     configuration,
@@ -141,6 +142,7 @@ __all__ = [
     "Model",
     "MotionState",
     "MuntheKaas",
+    "Plane",
     "Pose",
     "R3xSO3",
     "Rn",
@@ -202,6 +204,7 @@ __all__ = [
     "s3",
     "se3",
     "second_kind_coordinates",
+    "shapes",
     "so3",
     "suzuki",
     "systems",

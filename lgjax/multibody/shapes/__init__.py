@@ -1,0 +1,22 @@
+"""Shapes of bodies and their distance from planes."""
+
+from lgjax.multibody.shapes.combined import union
+from lgjax.multibody.shapes.contact import Contact, Gap, Plane, Shape, gap, gap_derivatives
+from lgjax.multibody.shapes.convex import box, capsule, ellipsoid, placed, polyhedron, rounded, sphere
+
+__all__ = [
+    "Contact",
+    "Gap",
+    "Plane",
+    "Shape",
+    "box",
+    "capsule",
+    "ellipsoid",
+    "gap",
+    "gap_derivatives",
+    "placed",
+    "polyhedron",
+    "rounded",
+    "sphere",
+    "union",
+]
