@@ -36,7 +36,8 @@ class Solution(NamedTuple):
     success: Array
 
 
-def _static_integer(name: str, value: Any) -> int:
+def static_integer(name: str, value: Any) -> int:
+    """A positive Python integer; TypeError or ValueError with its name for anything else."""
     try:
         number = operator.index(value)
     except (TypeError, jax.errors.JAXTypeError) as error:
@@ -82,8 +83,8 @@ def integrate(
     `lax.scan`; inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError, naming the
     offending thing, for states, fields, steps and times that do not fit.
     """
-    steps = _static_integer("steps", steps)
-    chunk = steps if save_every is None else _static_integer("save_every", save_every)
+    steps = static_integer("steps", steps)
+    chunk = steps if save_every is None else static_integer("save_every", save_every)
     if steps % chunk:
         raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
     y0 = strong(y0)

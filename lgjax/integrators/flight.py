@@ -1,0 +1,303 @@
+"""The flight of one rigid body between obstacles: variational steps, impacts found to round-off, and their derivative.
+
+`fly` is a small machine that makes one variational step per turn.  A step that ends outside the admissible set starts
+a search for the time of impact, which takes a few turns more; then the body bounces and the rest of the step follows.
+Under vmap every body is at its own turn of its own step, so those that search hold up none that fly.
+`replay` runs the same flight along its recorded impacts, in a loop of fixed length that has derivatives in both modes.
+Source: [tran2024] sections 5.2-5.5, Algorithm 2.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.groups import small_matrix as sm
+from lgjax.groups.se3 import Pose
+from lgjax.integrators.impact import (
+    GRAZING_RATIO,
+    STOPPED,
+    BounceStatus,
+    Contact,
+    Laws,
+    approach_rate,
+    contact_speed,
+    impact,
+    settle,
+)
+from lgjax.integrators.variational import RigidBody, RigidState, variational_step
+
+Array = jax.Array
+Closest = Callable[[Pose], Contact]
+
+FREE, PROBE, COMMIT, SEARCH = range(4)
+# A bounce that would last less than this part of what is left of the step is rest.
+REST_RATIO = 1e-6
+
+
+class Record(NamedTuple):
+    """The first impacts, in order: the step of each, its time after the last impact or start of that step, the plane
+    and the normal impulse; each (record,), entries past their number are zero, plane -1."""
+
+    steps: Array
+    taus: Array
+    times: Array
+    planes: Array
+    impulses: Array
+
+
+class Flight(NamedTuple):
+    """Where the machine is.
+
+    base, gap, rate   the last accepted state, the gap there and its rate.
+    step, left        steps finished, and what is left of the present one, s.
+    mode, tau         what the next turn does, and the time that it tries from `base`, s.
+    low, high, turns  bracket of the time of impact, s, and turns of the search so far.
+    hits, total       impacts in this step and altogether.
+    resting           whether the body is on a plane for good.
+    """
+
+    base: RigidState
+    gap: Array
+    rate: Array
+    step: Array
+    left: Array
+    mode: Array
+    tau: Array
+    low: Array
+    high: Array
+    turns: Array
+    hits: Array
+    total: Array
+    resting: Array
+    status: Array
+    record: Record
+
+
+def _flag(flag: BounceStatus, condition: Array) -> Array:
+    return jnp.where(condition, jnp.int32(int(flag)), jnp.int32(0))
+
+
+def window(pose: Pose) -> Array:
+    """Gaps between 0 and this () count as contact: a few units in the last place of what the gap is computed from."""
+    return 4.0 * float(jnp.finfo(pose.translation.dtype).eps) * (1.0 + jnp.max(jnp.abs(pose.translation)))
+
+
+def take_off(body: RigidBody, closest: Closest, state: RigidState, h: Array, record: int) -> Flight:
+    """The machine at the start.  A gap that is negative by round-off alone counts as contact."""
+    contact = closest(state.pose)
+    chi_rate = approach_rate(body, state, contact)
+    inside = contact.gap < -window(state.pose)
+    finite = jnp.isfinite(contact.gap) & jnp.isfinite(chi_rate)
+    status = _flag(BounceStatus.STARTED_INSIDE, inside) | _flag(BounceStatus.NOT_FINITE, ~finite)
+    zero, none = jnp.zeros_like(h), jnp.zeros((), jnp.int32)
+    empty = Record(
+        jnp.full((record,), -1, jnp.int32),
+        jnp.zeros((record,), h.dtype),
+        jnp.zeros((record,), h.dtype),
+        jnp.full((record,), -1, jnp.int32),
+        jnp.zeros((record,), h.dtype),
+    )
+    lifted = jnp.maximum(-contact.gap, 0)
+    translation = state.pose.translation + jnp.where(inside, 0, lifted) * contact.normal
+    base = RigidState(Pose(state.pose.rotation, translation), state.angular, state.linear)
+    flying = jnp.zeros((), bool)
+    return Flight(
+        base,
+        jnp.maximum(contact.gap, 0),
+        chi_rate,
+        none,
+        h,
+        none,
+        h,
+        zero,
+        zero,
+        none,
+        none,
+        none,
+        flying,
+        status,
+        empty,
+    )
+
+
+def _first_guess(f: Flight, gap: Array) -> Array:
+    """Where the parabola through the base, with its rate, and the gap at the end of the step is zero."""
+    bend = (gap - f.gap - f.rate * f.tau) / (f.tau * f.tau)
+    root = jnp.sqrt(jnp.maximum(f.rate * f.rate - 4.0 * bend * f.gap, 0))
+    falling = 2.0 * f.gap / (root - f.rate)
+    rising = (f.rate + root) / (-2.0 * bend)
+    return jnp.where(f.rate < 0, falling, rising)
+
+
+def _dip(f: Flight, gap: Array, rate: Array) -> tuple[Array, Array]:
+    """Whether the cubic through both ends of a step goes below zero between them, and the time of its lowest point."""
+    turning = (f.rate < 0) & (rate > 0)
+    u = f.rate / jnp.where(turning, f.rate - rate, -jnp.ones_like(rate))
+    v = 1.0 - u
+    lowest = v * v * ((1.0 + 2.0 * u) * f.gap + u * f.tau * f.rate) + u * u * ((3.0 - 2.0 * u) * gap - v * f.tau * rate)
+    return turning & (lowest < 0), u * f.tau
+
+
+def _finish_step(f: Flight, state: RigidState, gap: Array, rate: Array, resting: Array, h: Array) -> Flight:
+    none, zero = jnp.zeros_like(f.step), jnp.zeros_like(h)
+    return f._replace(
+        base=state, gap=gap, rate=rate, step=f.step + 1, left=h, tau=h, mode=none, low=zero, high=zero, turns=none,
+        hits=none, resting=resting,
+    )  # fmt: skip
+
+
+def _searched(f: Flight, gap: Array, rate: Array, tolerance: Array, h: Array) -> tuple[Flight, Array]:
+    """A narrower bracket and the next time to try; and whether the time just tried is that of the impact."""
+    low = jnp.where(gap >= 0, f.tau, f.low)
+    high = jnp.where(gap < 0, f.tau, f.high)
+    narrow = high - low <= 2.0 * float(jnp.finfo(h.dtype).eps) * h
+    newton = f.tau - (gap - 0.5 * tolerance) / jnp.where(rate < 0, rate, -jnp.ones_like(rate))
+    # Every fourth turn halves the bracket, so that the search ends whatever the gap does.
+    trusted = (rate < 0) & (newton > low) & (newton < high) & (f.turns % 4 != 3)
+    tau = jnp.where(narrow, low, jnp.where(trusted, newton, 0.5 * (low + high)))
+    found = (gap >= 0) & (narrow | ((gap <= tolerance) & (rate < 0)))
+    return f._replace(low=low, high=high, tau=tau, turns=f.turns + 1), found
+
+
+def _bounced(
+    f: Flight, body: RigidBody, trial: RigidState, contact: Contact, rate: Array, laws: Laws, h: Array, most: int
+) -> Flight:
+    """After the impact at the end of `trial`."""
+    state, impulse = impact(body, trial, contact, laws)
+    grazing = -rate < GRAZING_RATIO * contact_speed(body, trial, contact)
+    hits, size = f.hits + 1, f.record.steps.shape[0]
+    full = f.total >= size
+    here = jnp.arange(size, dtype=jnp.int32) == f.total
+    time = f.step.astype(h.dtype) * h + (h - f.left) + f.tau
+    news = Record(f.step, f.tau, time, contact.index, impulse)
+    record = jax.tree.map(lambda old, new: jnp.where(here, new, old), f.record, news)
+    flags = (
+        _flag(BounceStatus.GRAZING, grazing)
+        | _flag(BounceStatus.FLAT, contact.flat)
+        | _flag(BounceStatus.NOT_RECORDED, full)
+        | _flag(BounceStatus.ZENO, hits >= most)
+    )
+    none, left = jnp.zeros_like(f.mode), f.left - f.tau
+    return f._replace(
+        base=state, gap=contact.gap, rate=approach_rate(body, state, contact), left=left, tau=left, mode=none,
+        turns=none, hits=hits, total=f.total + 1, resting=f.resting | (hits >= most), status=f.status | flags,
+        record=record,
+    )  # fmt: skip
+
+
+def _choose(cases: list[tuple[Array, Flight]], otherwise: Flight) -> Flight:
+    """The flight of the first case whose condition holds."""
+    for condition, flight in reversed(cases):
+        otherwise = jax.tree.map(lambda yes, no, c=condition: jnp.where(c, yes, no), flight, otherwise)
+    return otherwise
+
+
+def _turn(f: Flight, body: RigidBody, closest: Closest, laws: Laws, h: Array, most: int, chart: str) -> Flight:
+    trial, solved = variational_step(body, f.base, f.tau, chart)
+    contact = closest(trial.pose)
+    gap, rate, tolerance = contact.gap, approach_rate(body, trial, contact), window(trial.pose)
+    finite = jnp.isfinite(gap) & jnp.isfinite(rate)
+    status = f.status | _flag(BounceStatus.NOT_SOLVED, ~solved) | _flag(BounceStatus.NOT_FINITE, ~finite)
+    inside, searching = gap < 0, f.mode == SEARCH
+    # A body that touches and would touch again at once does not bounce any more.
+    at_once = (f.gap <= tolerance) & (f.rate * f.tau <= REST_RATIO * -gap) & (f.hits > 0)
+    rests = f.resting | at_once
+    settled = settle(body, trial, contact, laws)
+    landed = _finish_step(f, settled, jnp.zeros_like(gap), jnp.zeros_like(gap), inside, h)
+    landed = landed._replace(status=f.status | _flag(BounceStatus.ZENO, inside))
+    dips, lowest = _dip(f, gap, rate)
+    narrowed, found = _searched(f, gap, rate, tolerance, h)
+    guess = _first_guess(f, gap)
+    guess = jnp.where((guess > 0) & (guess < f.tau), guess, 0.5 * f.tau)
+    search = f._replace(
+        mode=jnp.full_like(f.mode, SEARCH), low=jnp.zeros_like(h), high=f.tau, tau=guess, turns=jnp.zeros_like(f.turns)
+    )
+    cases = [
+        (~(solved & finite), f._replace(status=status)),
+        (searching & found, _bounced(f, body, trial, contact, rate, laws, h, most)),
+        (searching, narrowed),
+        (rests & inside, landed),
+        (inside, search),
+        (f.mode == PROBE, f._replace(mode=jnp.full_like(f.mode, COMMIT), tau=f.left)),
+        ((f.mode == FREE) & dips & ~rests, f._replace(mode=jnp.full_like(f.mode, PROBE), tau=lowest)),
+    ]
+    return _choose(cases, _finish_step(f, trial, gap, rate, jnp.zeros_like(f.resting), h))
+
+
+def fly(
+    flight: Flight, body: RigidBody, closest: Closest, laws: Laws, h: Array, target: Array, most: int, chart: str
+) -> Flight:
+    """Turns until `target` steps of size h are finished or the body is stopped; `most` impacts per step, then rest."""
+
+    def unfinished(f: Flight) -> Array:
+        return (f.step < target) & ((f.status & int(STOPPED)) == 0)
+
+    return jax.lax.while_loop(unfinished, lambda f: _turn(f, body, closest, laws, h, most, chart), flight)
+
+
+class Replayed(NamedTuple):
+    """The states after every step and every impact, in order, with the times and impulses of the impacts."""
+
+    states: RigidState
+    times: Array
+    impulses: Array
+
+
+def replay(
+    body: RigidBody,
+    closest: Closest,
+    laws: Laws,
+    state: RigidState,
+    h: Array,
+    steps: int,
+    finished: Array,
+    record: Record,
+    chart: str,
+) -> Replayed:
+    """The flight again, along its recorded impacts, whose times follow from the vanishing of the gap.
+
+    A loop of steps + record segments, each one step and perhaps one impact; derivatives in both modes and of any order
+    are those of the implicit function (saltation).  Past `finished` steps nothing moves.
+    """
+    size = record.steps.shape[0]
+
+    def segment(carry: Any, _: None) -> Any:
+        state, step, left, j = carry
+        k = jnp.minimum(j, size - 1)
+        hit = (j < size) & (record.steps[k] == step)
+        guess = record.taus[k]
+
+        def gap(tau: Array) -> Array:
+            # Without an impact, an equation that is solved and harmless to differentiate.
+            there, _ = variational_step(body, state, tau, chart)
+            return jnp.where(hit, closest(there.pose).gap, tau - guess)
+
+        def newton(f: Any, tau: Array) -> Array:
+            value, slope = jax.jvp(f, (tau,), (jnp.ones_like(tau),))
+            return tau - value / slope
+
+        root = jax.lax.custom_root(gap, guess, newton, lambda linear, y: y / linear(jnp.ones_like(y)))
+        tau = jnp.where(hit, root, left)
+        trial, _ = variational_step(body, state, tau, chart)
+        contact = closest(trial.pose)
+        bounced, impulse = impact(body, trial, contact, laws)
+        on_plane = settle(body, trial, contact, laws)
+        after = jax.tree.map(
+            lambda a, b, c: jnp.where(hit, a, jnp.where(contact.gap < 0, b, c)), bounced, on_plane, trial
+        )
+        active = step < finished
+        after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, state)
+        time = step.astype(h.dtype) * h + (h - left) + tau
+        one = (hit & active).astype(jnp.int32)
+        return (after, step + 1 - one, jnp.where(hit, left - tau, h), j + one), (after, time, impulse)
+
+    start = (state, jnp.zeros((), jnp.int32), h, jnp.zeros((), jnp.int32))
+    # Only the states between segments are kept for reverse mode.
+    _, (states, times, impulses) = jax.lax.scan(jax.checkpoint(segment), start, None, length=steps + size)
+    # The j-th impact is segment number (its step) + j.
+    at = jnp.clip(record.steps, 0) + jnp.arange(size, dtype=jnp.int32)
+    real = record.steps >= 0
+    keep = lambda values: jnp.where(real, values[at], jnp.zeros_like(record.taus))
+    return Replayed(states, keep(times), keep(impulses))

@@ -1,0 +1,245 @@
+"""The Lie group variational integrator of one rigid body: symplectic, momentum preserving, of order 2.
+
+The discrete Lagrangian is that of the trapezoidal rule with velocities (x₁ - x₀)/h and (F - I)/h, F = R₀ᵀ R₁.  All it
+asks of a step is one equation for the rotation F, the same for both of its coordinates here.
+Source: [tran2024] section 5.1.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.groups import small_matrix as sm
+from lgjax.groups import so3
+from lgjax.groups.se3 import Pose
+from lgjax.groups.small_angle import stumpff, stumpff_rate
+
+Array = jax.Array
+
+MAX_ITERATIONS = 30
+
+
+class RigidState(NamedTuple):
+    """Pose and momenta of one rigid body.
+
+    pose      Pose of the body frame, whose origin is the centre of mass, in the world.
+    angular   (3,) angular momentum about the centre of mass, body frame, kg m²/s.
+    linear    (3,) linear momentum, world frame, kg m/s.
+    """
+
+    pose: Pose
+    angular: Array
+    linear: Array
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=("mass", "inertia", "gravity"), meta_fields=("potential",))
+@dataclass(frozen=True)
+class RigidBody:
+    """One rigid body and the potential that it moves in.
+
+    mass       (), kg.
+    inertia    (3, 3) about the centre of mass, body frame, kg m².
+    gravity    (3,), world frame, m/s².
+    potential  further potential energy, pose -> joules, or None; differentiated by JAX.  A function that is static: two
+               that are not the same object compile twice.
+    Arrays may be traced, batched and differentiated.  `rigid_body` makes one of plain numbers and checks them.
+    """
+
+    mass: Array
+    inertia: Array
+    gravity: Array
+    potential: Callable[[Pose], Array] | None = None
+
+
+def rigid_body(
+    mass: Any,
+    inertia: Any,
+    gravity: Any = (0.0, 0.0, -9.81),
+    potential: Callable[[Pose], Array] | None = None,
+    dtype: Any = None,
+) -> RigidBody:
+    """A `RigidBody` of numbers or arrays; inertia (3,) is the diagonal of the matrix.
+
+    Values that are not traced are checked: raises ValueError for a mass that is not positive, an inertia that is not
+    symmetric and positive definite or breaks the triangle inequality, and anything that is not finite.
+    """
+    dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
+    m, j, g = (jnp.asarray(x, dtype) for x in (mass, inertia, gravity))
+    if j.shape[-1:] == (3,) and j.ndim == 1:
+        j = sm.diagonal(j)
+    for name, value, shape in (("mass", m, ()), ("inertia", j, (3, 3)), ("gravity", g, (3,))):
+        if value.shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {value.shape}; vmap over several bodies")
+        if not isinstance(value, jax.core.Tracer) and not np.all(np.isfinite(value)):
+            raise ValueError(f"{name} must be finite, got {np.asarray(value)}")
+    if not isinstance(m, jax.core.Tracer) and not m > 0:
+        raise ValueError(f"mass must be positive, got {m}")
+    if not isinstance(j, jax.core.Tracer):
+        _check_inertia(np.asarray(j, np.float64))
+    return RigidBody(m, j, g, potential)
+
+
+def _check_inertia(inertia: np.ndarray) -> None:
+    if np.abs(inertia - inertia.T).max() > 1e-6 * np.abs(inertia).max():
+        raise ValueError(f"inertia must be symmetric, got {inertia.tolist()}")
+    moments = np.linalg.eigvalsh(inertia)
+    if moments[0] <= 0:
+        raise ValueError(f"inertia must be positive definite, got principal moments {moments.tolist()}")
+    if moments[2] > (moments[0] + moments[1]) * (1 + 1e-6):
+        raise ValueError(f"inertia breaks the triangle inequality, got principal moments {moments.tolist()}")
+
+
+def potential_energy(body: RigidBody, pose: Pose) -> Array:
+    """Energy () of gravity and of the body's own potential, joules; zero at the world's origin for gravity."""
+    gravity = -body.mass * sm.dot(body.gravity, pose.translation)
+    return gravity if body.potential is None else gravity + body.potential(pose)
+
+
+def kinetic_energy(body: RigidBody, state: RigidState) -> Array:
+    """½ Π·J⁻¹Π + |γ|²/(2m), joules."""
+    spin = sm.dot(state.angular, sm.solve3(body.inertia, state.angular))
+    return 0.5 * (spin + sm.dot(state.linear, state.linear) / body.mass)
+
+
+def total_energy(body: RigidBody, state: RigidState) -> Array:
+    """The Hamiltonian (), joules."""
+    return kinetic_energy(body, state) + potential_energy(body, state.pose)
+
+
+def forces(body: RigidBody, pose: Pose) -> tuple[Array, Array]:
+    """Moment (3,) in the body frame about the centre of mass and force (3,) in the world frame of all potentials."""
+    force = body.mass * body.gravity
+    if body.potential is None:
+        return jnp.zeros_like(force), force
+    potential = body.potential
+
+    def displaced(turn: Array, shift: Array) -> Array:
+        return potential(Pose(so3.compose(pose.rotation, so3.exp(turn)), pose.translation + shift))
+
+    zero = jnp.zeros_like(force)
+    along_turn, along_shift = jax.grad(displaced, (0, 1))(zero, zero)
+    return -along_turn, force - along_shift
+
+
+class Chart(NamedTuple):
+    """Coordinates of the rotation of a step: the map, and value and derivative of the equation that it satisfies.
+
+    equation(J, z, a)   (3,) zero where F J_d - J_d Fᵀ = hat(a) for F = turn(z), J_d = tr(J)/2 - J, and its (3, 3)
+                        derivative with respect to z.
+    """
+
+    turn: Callable[[Array], Array]
+    equation: Callable[[Array, Array, Array], tuple[Array, Array]]
+
+
+def _exponential_equation(inertia: Array, z: Array, a: Array) -> tuple[Array, Array]:
+    s = sm.dot(z, z)
+    momentum = sm.matvec(inertia, z)
+    gyroscopic = sm.cross(z, momentum)
+    c1, c2 = stumpff(1, s), stumpff(2, s)
+    value = c1 * momentum + c2 * gyroscopic - a
+    rate = stumpff_rate(1, s) * momentum + stumpff_rate(2, s) * gyroscopic
+    skew = sm.matmul(sm.hat(z), inertia) - sm.hat(momentum)
+    return value, c1 * inertia + c2 * skew + sm.outer(rate, z)
+
+
+def _cayley_equation(inertia: Array, z: Array, a: Array) -> tuple[Array, Array]:
+    momentum = sm.matvec(inertia, z)
+    value = momentum + 0.5 * sm.cross(z, momentum) - (1.0 + 0.25 * sm.dot(z, z)) * a
+    skew = sm.matmul(sm.hat(z), inertia) - sm.hat(momentum)
+    return value, inertia + 0.5 * (skew - sm.outer(a, z))
+
+
+CHARTS = {"cayley": Chart(so3.cay, _cayley_equation), "exp": Chart(so3.exp, _exponential_equation)}
+
+
+def solve_rotation(inertia: Array, a: Array, chart: str = "cayley") -> tuple[Array, Array]:
+    """The coordinates z (3,) of the F in SO(3) next to I with F J_d - J_d Fᵀ = hat(a), and whether they were found.
+
+    Newton's method to round-off in at most 30 iterations; there is no solution when a step turns the body too far.
+    Derivatives of any order and in both modes are those of the implicit function.  The charts give the same F:
+    "cayley" solves a quadratic equation, without a sine.  Source: [tran2024] Table 1, third row of F̃.
+    """
+    equation = CHARTS[chart].equation
+    done = 0.1 * float(jnp.finfo(a.dtype).eps) ** 0.5  # an iteration this short leaves an error of round-off
+
+    def solve(_: Any, guess: Array) -> Array:
+        def unfinished(carry: Any) -> Array:
+            z, change, i = carry
+            return (change > done * jnp.max(jnp.abs(z))) & (i < MAX_ITERATIONS)
+
+        def iterate(carry: Any) -> Any:
+            z, _, i = carry
+            value, slope = equation(inertia, z, a)
+            step = sm.solve3(slope, value)
+            return z - step, jnp.max(jnp.abs(step)), i + 1
+
+        start = (guess, jnp.full((), jnp.inf, a.dtype), jnp.zeros((), jnp.int32))
+        return jax.lax.while_loop(unfinished, iterate, start)[0]
+
+    def solve_linear(linear: Any, y: Array) -> Array:
+        return sm.solve3(jax.jacfwd(linear)(y), y)
+
+    root = jax.lax.custom_root(lambda z: equation(inertia, z, a)[0], sm.solve3(inertia, a), solve, solve_linear)
+    error = jnp.max(jnp.abs(equation(inertia, root, a)[0]))
+    scale = jnp.max(jnp.abs(a)) * (1.0 + sm.dot(root, root))
+    return root, error <= 100.0 * float(jnp.finfo(a.dtype).eps) * scale
+
+
+def variational_step(body: RigidBody, state: RigidState, h: Array, chart: str = "cayley") -> tuple[RigidState, Array]:
+    """One step of size h in Hamiltonian form, and whether its rotation was found; h may be zero or negative.
+
+    Keeps the momentum map of every symmetry of the potential to round-off, is time-reversible, and is exact for the
+    translation in uniform gravity.  Source: [tran2024] eqs. (45), (46), with a half kick of the moment at both ends.
+    """
+    moment, force = forces(body, state.pose)
+    half = 0.5 * h
+    kicked = state.angular + half * moment
+    z, found = solve_rotation(body.inertia, h * kicked, chart)
+    turn = CHARTS[chart].turn(z)
+    drift = h / body.mass * (state.linear + half * force)
+    pose = Pose(so3.compose(state.pose.rotation, turn), state.pose.translation + drift)
+    moment_after, force_after = (moment, force) if body.potential is None else forces(body, pose)
+    angular = sm.tmatvec(turn, kicked) + half * moment_after
+    return RigidState(pose, angular, state.linear + half * (force + force_after)), found
+
+
+def discrete_lagrangian(body: RigidBody, start: Pose, end: Pose, h: Array) -> Array:
+    """L_d (), the approximate action of a step, J s.  Source: [tran2024] eq. (42)."""
+    turn = so3.compose(so3.inverse(start.rotation), end.rotation)
+    shift = end.translation - start.translation
+    rotation = sm.trace(sm.matmul(sm.identity(3, turn.dtype) - turn, _nonstandard(body.inertia)))
+    kinetic = 0.5 * body.mass * sm.dot(shift, shift) + rotation
+    return kinetic / h - 0.5 * h * (potential_energy(body, start) + potential_energy(body, end))
+
+
+def _nonstandard(inertia: Array) -> Array:
+    """½ tr(J) I - J, the second moment of mass."""
+    return 0.5 * sm.trace(inertia)[..., None, None] * sm.identity(3, inertia.dtype) - inertia
+
+
+def end_momenta(body: RigidBody, start: Pose, end: Pose, h: Array) -> RigidState:
+    """The state at the end of a step between two poses: the discrete Legendre transform.  Source: [tran2024] eq. (46)."""
+    turn = so3.compose(so3.inverse(start.rotation), end.rotation)
+    moment, force = forces(body, end)
+    second = _nonstandard(body.inertia)
+    angular = 2.0 * sm.vee(sm.matmul(second, turn)) / h + 0.5 * h * moment
+    linear = body.mass / h * (end.translation - start.translation) + 0.5 * h * force
+    return RigidState(end, angular, linear)
+
+
+def lagrangian_step(
+    body: RigidBody, start: Pose, end: Pose, h: Array, next_h: Array, chart: str = "cayley"
+) -> tuple[Pose, Array]:
+    """The pose after (start, end), h before and next_h after `end`: the discrete Euler-Lagrange equations.
+
+    Equal to the Hamiltonian form behind the Legendre transform; momenta are quotients of differences here and lose the
+    digits that those lose.  Source: [tran2024] Table 1 (a).
+    """
+    state, found = variational_step(body, end_momenta(body, start, end, h), next_h, chart)
+    return state.pose, found

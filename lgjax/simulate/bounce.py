@@ -1,0 +1,272 @@
+"""Rigid bodies that bounce on planes: the driver of the variational collision integrator."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.groups import so3
+from lgjax.groups.se3 import Pose
+from lgjax.integrators.flight import Record, fly, replay, take_off
+from lgjax.integrators.impact import Contact, Laws
+from lgjax.integrators.integrate import static_integer
+from lgjax.integrators.variational import CHARTS, RigidBody, RigidState
+from lgjax.multibody.shapes import Plane, Shape, gap
+
+Array = jax.Array
+
+
+class Impacts(NamedTuple):
+    """The first `record` impacts in order; entries past their number are zero, plane -1.
+
+    ts        (record,) times, s.
+    planes    (record,) index of the plane.
+    impulses  (record,) normal impulses, N s.
+    """
+
+    ts: Array
+    planes: Array
+    impulses: Array
+
+
+class BounceSolution(NamedTuple):
+    """What `bounce` returns.
+
+    ts       (n,) times, s, from 0.
+    states   RigidState, every leaf with a leading axis of length n.
+    impacts  (n,) int, impacts so far.
+    status   () int, the flags of `BounceStatus` that apply; 0 when nothing is to be said.
+    events   the first impacts, `Impacts`.
+    """
+
+    ts: Array
+    states: RigidState
+    impacts: Array
+    status: Array
+    events: Impacts
+
+
+class _Settings(NamedTuple):
+    steps: int
+    save_every: int | None
+    max_impacts: int
+    record: int
+    chart: str
+
+
+class _Problem(NamedTuple):
+    """Everything that derivatives are taken with respect to."""
+
+    body: RigidBody
+    shape: Shape
+    planes: tuple[Plane, ...]
+    state: RigidState
+    h: Array
+    restitution: Array
+    friction: Array
+
+
+def bounce(
+    body: RigidBody,
+    shape: Shape,
+    planes: Plane | tuple[Plane, ...],
+    state: RigidState,
+    h: Any,
+    steps: int,
+    max_impacts: int = 16,
+    restitution: Any = 1.0,
+    friction: Any = 0.0,
+    *,
+    save_every: int | None = 1,
+    record: int = 16,
+    chart: str = "cayley",
+) -> BounceSolution:
+    """`steps` variational steps of size h of a body above planes, with every impact at its own time.
+
+    Impacts are elastic and frictionless unless `restitution` (0 to 1) and Coulomb `friction` say otherwise.  A step
+    may have `max_impacts` of them; then, or when a bounce no longer lifts the body, it stays on the plane, where it
+    may slide, until something lifts it, and the status says ZENO.  Bodies never start a step or end it inside a plane.
+    No planes, `()`, is the free variational integrator.
+
+    Saves the state at the start and after every `save_every` steps, only the last one for None.  For large batches
+    save seldom: bodies wait for each other only at the saved times.
+
+    record     number of impacts listed in `events`; derivatives are right through as many.
+    chart      coordinates of the rotation of a step, "cayley" or "exp", with the same result.
+
+    Everything but `steps`, `max_impacts`, `save_every`, `record`, `chart` and the structure of body and
+    shape may be traced, batched by vmap, and differentiated, once or more and in both modes; impact times by the
+    implicit function theorem.  Near grazing impacts derivatives mean nothing and the status says GRAZING.  Values that
+    are known when called are checked: raises TypeError or ValueError naming what is wrong; within jit the status says
+    it, and a body that cannot go on keeps its last good state.  Called outside jit it compiles at every call.
+    Source: [tran2024] Algorithm 2.
+    """
+    static_integer("steps", steps)
+    if save_every is not None and steps % static_integer("save_every", save_every):
+        raise ValueError(f"save_every must divide steps, got save_every={save_every} and steps={steps}")
+    static_integer("max_impacts", max_impacts)
+    static_integer("record", record)
+    if chart not in CHARTS:
+        raise ValueError(f"chart must be one of {', '.join(CHARTS)}, got {chart!r}")
+    problem = _problem(body, shape, planes, state, h, restitution, friction)
+    _check(problem)
+    settings = _Settings(steps, save_every, max_impacts, record, chart)
+    states, events, counts, status, record_planes = _run(settings, problem)
+    saves = jnp.arange(0, steps + 1, save_every or steps, dtype=jnp.int32)
+    if save_every is None:
+        saves = saves[1:]
+    ts = saves.astype(problem.h.dtype) * problem.h
+    return BounceSolution(ts, states, counts, status, Impacts(events[0], record_planes, events[1]))
+
+
+def rigid_state(
+    position: Any,
+    linear_momentum: Any = (0.0, 0.0, 0.0),
+    angular_momentum: Any = (0.0, 0.0, 0.0),
+    rotation: Any = None,
+    dtype: Any = None,
+) -> RigidState:
+    """A `RigidState` of plain numbers: position and linear momentum in the world, angular momentum in the body frame."""
+    dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
+    x, linear, angular = (jnp.asarray(v, dtype) for v in (position, linear_momentum, angular_momentum))
+    turn = so3.identity(dtype) if rotation is None else jnp.asarray(rotation, dtype)
+    for name, value, shape in (
+        ("position", x, (3,)),
+        ("linear_momentum", linear, (3,)),
+        ("angular_momentum", angular, (3,)),
+        ("rotation", turn, (3, 3)),
+    ):
+        if value.shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {value.shape}")
+    return RigidState(Pose(turn, x), angular, linear)
+
+
+def closest_contact(shape: Shape, planes: tuple[Plane, ...], pose: Pose) -> Contact:
+    """Where the body is closest to the planes, the first of those that tie."""
+    far = jnp.full((), jnp.inf, pose.translation.dtype)
+    zero = jnp.zeros_like(pose.translation)
+    best = Contact(far, zero, zero, jnp.zeros((), bool), jnp.full((), -1, jnp.int32))
+    for i, plane in enumerate(planes):
+        distance, point, flat = gap(shape, plane, pose)
+        other = Contact(distance, point, plane.normal, flat, jnp.full((), i, jnp.int32))
+        # NaN is chosen too, so that it shows.
+        nearer = ~(distance >= best.gap)
+        best = jax.tree.map(lambda new, old, c=nearer: jnp.where(c, new, old), other, best)
+    return best
+
+
+def _problem(body: Any, shape: Any, planes: Any, state: Any, h: Any, restitution: Any, friction: Any) -> _Problem:
+    """All inputs as arrays of one dtype, several planes as a tuple of single ones."""
+    if not isinstance(body, RigidBody):
+        raise TypeError(f"body must be a RigidBody (lgjax.rigid_body makes one), got {type(body).__name__}")
+    if not isinstance(shape, Shape):
+        raise TypeError(f"shape must be one of lgjax.shapes, got {type(shape).__name__}")
+    if not isinstance(state, RigidState):
+        raise TypeError(f"state must be a RigidState (lgjax.rigid_state makes one), got {type(state).__name__}")
+    several = (planes,) if isinstance(planes, Plane) else tuple(planes)
+    single: list[Plane] = []
+    for plane in several:
+        if not isinstance(plane, Plane):
+            raise TypeError(f"planes must be Plane, got {type(plane).__name__}")
+        if plane.normal.ndim > 2:
+            raise ValueError(f"planes have at most one leading axis, got normals of shape {plane.normal.shape}")
+        if plane.normal.ndim == 1:
+            single.append(plane)
+        else:
+            single.extend(jax.tree.map(lambda x, i=i: x[i], plane) for i in range(plane.normal.shape[0]))
+    dtype = state.pose.translation.dtype
+    scalars = []
+    for name, value in (("h", h), ("restitution", restitution), ("friction", friction)):
+        scalar = jax.lax.convert_element_type(jnp.asarray(value), dtype)
+        if scalar.shape != ():
+            raise ValueError(f"{name} must be a scalar, got shape {scalar.shape}; vmap over several")
+        scalars.append(scalar)
+    problem = _Problem(body, shape, tuple(single), state, *scalars)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(problem):
+        if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype != dtype:
+            where = jax.tree_util.keystr(path).lstrip(".")
+            raise TypeError(f"{where} has dtype {leaf.dtype}, the state has {dtype}")
+    if state.pose.translation.shape != (3,):
+        raise ValueError(f"bounce takes one body, got positions of shape {state.pose.translation.shape}; vmap over it")
+    return problem
+
+
+def _known(*values: Any) -> bool:
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def _check(p: _Problem) -> None:
+    """What a user could get wrong, as far as the values are known."""
+    if _known(p.h) and not (np.isfinite(p.h) and p.h > 0):
+        raise ValueError(f"h must be positive and finite, got {p.h}")
+    if _known(p.restitution) and not 0 <= p.restitution <= 1:
+        raise ValueError(f"restitution must be from 0 to 1, got {p.restitution}")
+    if _known(p.friction) and not (np.isfinite(p.friction) and p.friction >= 0):
+        raise ValueError(f"friction must not be negative, got {p.friction}")
+    if _known(p.state):
+        for path, leaf in jax.tree_util.tree_leaves_with_path(p.state):
+            if not np.all(np.isfinite(leaf)):
+                name = jax.tree_util.keystr(path).lstrip(".")
+                raise ValueError(f"{name} of the state must be finite, got {np.asarray(leaf).tolist()}")
+        turn = np.asarray(p.state.pose.rotation, np.float64)
+        error = np.abs(turn.T @ turn - np.eye(3)).max()
+        if error > 1e3 * np.finfo(p.h.dtype).eps or np.linalg.det(turn) < 0:
+            raise ValueError(f"pose.rotation of the state must be a rotation, it is off by {error:.1e}")
+    if _known(p.state, p.shape, p.planes):
+        contact = closest_contact(p.shape, p.planes, p.state.pose)
+        if contact.gap < -1e2 * np.finfo(p.h.dtype).eps * (1.0 + np.abs(p.state.pose.translation).max()):
+            raise ValueError(f"the body starts {-float(contact.gap):.3g} m inside plane {int(contact.index)}")
+
+
+def _fly(settings: _Settings, p: _Problem) -> tuple[Any, Array, Array, Array, Record]:
+    """States and counts of impacts at the saved times, finished steps, status, and the recorded impacts."""
+    closest = partial(closest_contact, p.shape, p.planes)
+    laws = Laws(p.restitution, p.friction)
+    chunk = settings.save_every or settings.steps
+    start = take_off(p.body, closest, p.state, p.h, settings.record)
+
+    def advance(flight: Any, target: Array) -> Any:
+        flight = fly(flight, p.body, closest, laws, p.h, target, settings.max_impacts, settings.chart)
+        return flight, (flight.base, flight.total)
+
+    targets = jnp.arange(chunk, settings.steps + 1, chunk, dtype=jnp.int32)
+    end, (states, counts) = jax.lax.scan(advance, start, targets)
+    if settings.save_every is not None:
+        states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), p.state, states)
+        counts = jnp.concatenate([jnp.zeros((1,), jnp.int32), counts])
+    return states, counts, end.step, end.status, end.record
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _run(settings: _Settings, problem: _Problem) -> Any:
+    """(states, (times, impulses) of the impacts, counts, status, planes)."""
+    states, counts, _, status, record = _fly(settings, problem)
+    return states, (record.times, record.impulses), counts, status, record.planes
+
+
+@_run.defjvp
+def _run_jvp(settings: _Settings, primals: Any, tangents: Any) -> Any:
+    (problem,), (change,) = primals, tangents
+    flown = _fly(settings, jax.lax.stop_gradient(problem))
+    states, counts, finished, status, record = jax.lax.stop_gradient(flown)
+
+    def again(p: _Problem) -> Any:
+        closest = partial(closest_contact, p.shape, p.planes)
+        laws = Laws(p.restitution, p.friction)
+        full = replay(p.body, closest, laws, p.state, p.h, settings.steps, finished, record, settings.chart)
+        # Segments so far: steps, and impacts within them.
+        chunk = settings.save_every or settings.steps
+        done = jnp.arange(0, settings.steps + 1, chunk, dtype=jnp.int32)[-counts.shape[0] :]
+        at = jnp.minimum(done, finished) + jnp.minimum(counts, settings.record)
+        path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest])[at], p.state, full.states)
+        return path, (full.times, full.impulses)
+
+    retraced, moved = jax.jvp(again, (problem,), (change,))
+    # The values are those of the flight itself, whatever round-off does to the replay.
+    flown_floats = (states, (record.times, record.impulses))
+    floats = jax.tree.map(lambda new, old: new + jax.lax.stop_gradient(old - new), retraced, flown_floats)
+    integers = (counts, status, record.planes)
+    still = jax.tree.map(lambda x: np.zeros(x.shape, jax.dtypes.float0), integers)
+    return (*floats, *integers), (*moved, *still)
