@@ -70,7 +70,9 @@ from lgjax.integrators import (
     Composition,
     Controller,
     Flow,
+    GeneralizedAlpha,
     MuntheKaas,
+    NewtonRule,
     Solution,
     SymplecticLie,
     Tableau,
@@ -79,12 +81,16 @@ from lgjax.integrators import (
     integrate_adaptive,
     suzuki,
     triple_jump,
+    variational,
 )
-from lgjax.multibody import models, shapes
+from lgjax.integrators.impact import BounceStatus
+from lgjax.integrators.variational import RigidBody, RigidState, rigid_body, rigid_state
+from lgjax.multibody import maximal, models, shapes
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.flat import MotionState, from_mujoco, from_pinocchio, to_mujoco, to_pinocchio
 from lgjax.multibody.importers import load_mjcf, load_urdf
 from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.maximal import MaximalSystem
 from lgjax.multibody.model import Model
 from lgjax.multibody.shapes import Plane
 from lgjax.multibody.state import (
@@ -97,6 +103,8 @@ from lgjax.multibody.state import (
     retract,
 )
 from lgjax.multibody.tree import Tree
+from lgjax.simulate.bounce import BounceSolution, bounce
+from lgjax.simulate.constrained import ConstrainedSolution, integrate_constrained
 from lgjax.simulate.ensemble import Ensemble, ensemble
 from lgjax.simulate.rollout import Trajectory, rollout
 
@@ -126,25 +134,33 @@ __all__ = [
     "TS2",
     "AdaptiveSolution",
     "Body",
+    "BounceSolution",
+    "BounceStatus",
     "ClosedForm",
     "CommutatorFree",
     "CommutatorFreeTable",
     "Composition",
     "Configuration",
+    "ConstrainedSolution",
     "Controller",
     "Covector",
     "Ensemble",
     "Flow",
+    "GeneralizedAlpha",
     "HomogeneousSpace",
     "Inertia",
     "Joint",
     "LieGroup",
+    "MaximalSystem",
     "Model",
     "MotionState",
     "MuntheKaas",
+    "NewtonRule",
     "Plane",
     "Pose",
     "R3xSO3",
+    "RigidBody",
+    "RigidState",
     "Rn",
     "Solution",
     "SymplecticLie",
@@ -155,6 +171,7 @@ __all__ = [
     "Tree",
     "bias_forces",
     "body_twists",
+    "bounce",
     "build",
     "cayley_coordinates",
     "center_of_mass",
@@ -178,6 +195,7 @@ __all__ = [
     "hybrid_dynamics_derivatives",
     "integrate",
     "integrate_adaptive",
+    "integrate_constrained",
     "inverse_dynamics",
     "inverse_dynamics_derivatives",
     "jacobian",
@@ -186,6 +204,7 @@ __all__ = [
     "load_mjcf",
     "load_urdf",
     "mass_matrix",
+    "maximal",
     "mechanical_space",
     "models",
     "momentum",
@@ -200,6 +219,8 @@ __all__ = [
     "random_configuration",
     "retract",
     "right_translation",
+    "rigid_body",
+    "rigid_state",
     "rollout",
     "s3",
     "se3",
@@ -216,5 +237,6 @@ __all__ = [
     "ts2",
     "twist_derivatives",
     "two_sided_translation",
+    "variational",
     "vector_space",
 ]

@@ -15,8 +15,10 @@ from lgjax.integrators.commutator_free import (
 from lgjax.integrators.composition import Composition, suzuki, triple_jump
 from lgjax.integrators.control import ELEMENTARY, PI, Controller
 from lgjax.integrators.dormand_prince85 import DORMAND_PRINCE85
+from lgjax.integrators.generalized_alpha import ConstrainedProblem, GeneralizedAlpha
 from lgjax.integrators.integrate import Method, Solution, integrate
 from lgjax.integrators.munthe_kaas import MuntheKaas
+from lgjax.integrators.newton import NewtonRule
 from lgjax.integrators.symplectic import SymplecticLie
 from lgjax.integrators.tableau import (
     BOGACKI_SHAMPINE32,
@@ -53,10 +55,13 @@ __all__ = [
     "CommutatorFree",
     "CommutatorFreeTable",
     "Composition",
+    "ConstrainedProblem",
     "Controller",
     "Flow",
+    "GeneralizedAlpha",
     "Method",
     "MuntheKaas",
+    "NewtonRule",
     "Solution",
     "SymplecticLie",
     "Tableau",

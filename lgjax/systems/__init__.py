@@ -1,19 +1,28 @@
 """Ready problems from the literature, each with its parameters, space, field, initial state and invariants."""
 
 from lgjax.systems.aerial_manipulator import AerialManipulator, aerial_manipulator
+from lgjax.systems.bouncing_body import BouncingBody, bouncing_body
+from lgjax.systems.constrained_system import ConstrainedSystem
 from lgjax.systems.free_rigid_body import free_rigid_body
 from lgjax.systems.heavy_top import heavy_top
+from lgjax.systems.heavy_top_maximal import heavy_top_maximal
 from lgjax.systems.quadrotors_with_load import quadrotors_with_load
+from lgjax.systems.slider_crank import slider_crank
 from lgjax.systems.spherical_pendulum import spherical_pendulum
 from lgjax.systems.system import System, in_coordinates
 
 __all__ = [
     "AerialManipulator",
+    "BouncingBody",
+    "ConstrainedSystem",
     "System",
     "aerial_manipulator",
+    "bouncing_body",
     "free_rigid_body",
     "heavy_top",
+    "heavy_top_maximal",
     "in_coordinates",
     "quadrotors_with_load",
+    "slider_crank",
     "spherical_pendulum",
 ]

@@ -1,0 +1,130 @@
+"""Newton's method in a bounded loop, with a status and the derivative of the implicit function.
+
+Source: [holzinger2024] sections 3.3 and 3.4.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+MODES = ("full", "modified")
+
+
+class Evaluation(NamedTuple):
+    """A residual (n,), its size in units of the tolerance, and whatever the iteration matrix needs of the point."""
+
+    residual: Array
+    error: Array
+    point: Any
+
+
+class Root(NamedTuple):
+    """What `newton` found: the point x, int32 iterations (linear solves), whether the error is 1 or less, factor."""
+
+    x: Array
+    iterations: Array
+    converged: Array
+    factor: Any
+
+
+class _State(NamedTuple):
+    x: Array
+    now: Evaluation
+    before: Array
+    factor: Any
+    age: Array
+    iterations: Array
+
+
+@dataclass(frozen=True)
+class NewtonRule:
+    """How long to iterate and when to compute the iteration matrix anew; a hashable value.
+
+    mode: "full" computes it in every iteration; "modified" keeps the last one, from one call to the next, until it has
+    served `max_age` iterations within a call or one of them left more than `contractivity` of the error.
+    Source: [holzinger2024] section 3.4; contractivity and age as in the code that its authors published.
+    """
+
+    mode: str = "full"
+    max_iterations: int = 30
+    max_age: int = 8
+    contractivity: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"newton must be one of {', '.join(MODES)}, got {self.mode!r}")
+        for name in ("max_iterations", "max_age"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        if not 0.0 < self.contractivity < 1.0:
+            raise ValueError(f"contractivity must lie between 0 and 1, got {self.contractivity!r}")
+
+
+def only_if(wanted: Array, make: Callable[[], Any], otherwise: Any) -> Any:
+    """make() where wanted, else `otherwise`; under vmap nothing is computed unless one of the lanes wants it.
+
+    A `lax.cond` becomes a select under vmap and computes both sides always; a loop of at most one turn does not.
+    """
+    once = lambda state: (jnp.zeros_like(state[0]), make())
+    return jax.lax.while_loop(lambda state: state[0], once, (wanted, otherwise))[1]
+
+
+def newton(
+    evaluate: Callable[[Array], Evaluation],
+    factorise: Callable[[Array, Any], Any],
+    solve: Callable[[Any, Array], Array],
+    guess: Array,
+    factor: Any,
+    rule: NewtonRule,
+) -> Root:
+    """The zero of evaluate(x).residual near `guess` (n,).
+
+    factorise(x, point) returns the factored iteration matrix and solve(factor, residual) the correction to subtract.
+    `factor` is what a modified iteration starts with, of the same structure; a full one ignores it.  The loop ends when
+    the error is at most 1, is not finite, or after rule.max_iterations: it always ends, and `converged` says how.
+    Not differentiable by itself: see `implicit`.
+    """
+    zero = jnp.zeros((), jnp.int32)
+
+    def unfinished(s: _State) -> Array:
+        return (s.now.error > 1.0) & jnp.isfinite(s.now.error) & (s.iterations < rule.max_iterations)
+
+    def iterate(s: _State) -> _State:
+        make = lambda: factorise(s.x, s.now.point)
+        if rule.mode == "full":
+            fresh, age = make(), zero
+        else:
+            # Error of the last iteration against the one before: infinite at first, when nothing is known.
+            stale = (s.now.error > rule.contractivity * s.before) | (s.age >= rule.max_age)
+            fresh, age = only_if(stale, make, s.factor), jnp.where(stale, zero, s.age) + 1
+        x = s.x - solve(fresh, s.now.residual)
+        return _State(x, evaluate(x), s.now.error, fresh, age, s.iterations + 1)
+
+    first = evaluate(guess)
+    start = _State(guess, first, jnp.full_like(first.error, jnp.inf), factor, zero, zero)
+    end = jax.lax.while_loop(unfinished, iterate, start)
+    return Root(end.x, end.iterations, end.now.error <= 1.0, end.factor)
+
+
+def _dense_solve(linear: Callable[[Array], Array], y: Array) -> Array:
+    return jnp.linalg.solve(jax.jacfwd(linear)(jnp.zeros_like(y)), y)
+
+
+def implicit(residual: Callable[[Array], Array], find: Callable[[Array], Root], guess: Array) -> Root:
+    """find(guess), with the derivatives of the implicit function residual(x) = 0 in all that `residual` closes over.
+
+    Both modes and any order; costs n tangents of the residual and a dense solve, where a derivative is asked for.
+    """
+
+    def solve(_: Any, start: Array) -> tuple[Array, Any]:
+        root = find(start)
+        return root.x, (root.iterations, root.converged, root.factor)
+
+    x, (iterations, converged, factor) = jax.lax.custom_root(residual, guess, solve, _dense_solve, has_aux=True)
+    return Root(x, iterations, converged, factor)

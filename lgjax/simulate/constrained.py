@@ -1,0 +1,166 @@
+"""Implicit integration of rigid bodies in absolute coordinates with joints as constraints."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.integrators.field import strong
+from lgjax.integrators.generalized_alpha import (
+    AlphaState,
+    ConstrainedProblem,
+    GeneralizedAlpha,
+    constraint_rates,
+)
+from lgjax.integrators.integrate import _time, static_integer
+from lgjax.integrators.newton import NewtonRule
+from lgjax.multibody.maximal import AbsoluteConfiguration, MaximalSystem
+from lgjax.multibody.maximal_checks import check_start, start_tolerance
+
+Array = jax.Array
+
+
+class ConstrainedSolution(NamedTuple):
+    """What `integrate_constrained` returns; every leaf but `success` has a leading time axis (T,).
+
+    ts           (T,) s.
+    q, v         configurations and velocities (T, nv).
+    multipliers  (T, nc), in the order of the constraints: newtons for translations, newton metres for rotations.
+    iterations   (T,) int32, Newton iterations since the saved state before; 0 at the start.
+    success      () bool: the start was consistent, no matrix singular there, every Newton iteration converged. Where it
+                 is false all states from the first failure on are NaN.
+    """
+
+    ts: Array
+    q: AbsoluteConfiguration
+    v: Array
+    multipliers: Array
+    iterations: Array
+    success: Array
+
+
+def constrained_problem(system: MaximalSystem) -> ConstrainedProblem:
+    """The equations of motion of a system as the integrator takes them."""
+    return ConstrainedProblem(
+        move=system.move,
+        nudge=system.nudge,
+        push=system.push,
+        pullback=system.pullback,
+        inertia=lambda q, x: system.inertia_product(x),
+        forces=system.generalised_forces,
+        constraints=system.constraints,
+        jacobian=system.jacobian,
+        scale=system.scale,
+        block=6 if system.structure.block else None,
+    )
+
+
+def integrate_constrained(
+    system: MaximalSystem,
+    q: AbsoluteConfiguration,
+    v: Any,
+    t0: Any,
+    t1: Any,
+    steps: int,
+    method: GeneralizedAlpha = GeneralizedAlpha(),  # noqa: B008 (a hashable value)
+    newton: str | NewtonRule = "full",
+    save_every: int | None = 1,
+) -> ConstrainedSolution:
+    """The motion of a constrained system from (q, v) at t0 to t1 in `steps` equal steps.
+
+    newton is "full", "modified" or a `NewtonRule`; it, steps, method and save_every (a divisor of steps, or None for
+    the final state alone) are static, everything else may be traced, mapped over and differentiated: derivatives are
+    those of the implicit functions that the steps are.  Accelerations at t0 are computed, so (q, v) is all of the
+    start; multipliers converge with order 2 after a transient of order 1 of the first steps.
+
+    Raises ValueError where (q, v) is known and breaks a constraint or its rate, where constraints are redundant, or
+    where the mass matrix is singular on what the constraints leave free, naming the joint or body and the value; where
+    they are traced, `success` is false instead.  Raises TypeError or ValueError for steps, times and arrays that do
+    not fit.
+    """
+    steps = static_integer("steps", steps)
+    chunk = steps if save_every is None else static_integer("save_every", save_every)
+    if steps % chunk:
+        raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
+    rule = newton if isinstance(newton, NewtonRule) else NewtonRule(newton)
+    q, v = strong(q), jnp.asarray(v, system.dtype)
+    _check_shapes(system, q, v)
+    start, end = _time("t0", t0, system.dtype), _time("t1", t1, system.dtype)
+    check_start(system, start, q, v)
+    return _integrate(system, q, v, start, (end - start) / steps, (steps, chunk, save_every is None), method, rule)
+
+
+def _check_shapes(system: MaximalSystem, q: AbsoluteConfiguration, v: Array) -> None:
+    n = system.nbodies
+    shapes = ((n, 3, 3), (n, 3), (system.nv - 6 * n,))
+    leaves = jax.tree.leaves(q)
+    if not isinstance(q, AbsoluteConfiguration) or tuple(leaf.shape for leaf in leaves) != shapes:
+        raise ValueError(
+            f"q has leaves of shapes {[leaf.shape for leaf in leaves]}, {system!r} takes {list(shapes)}; "
+            "vmap integrate_constrained over a batch"
+        )
+    if {leaf.dtype for leaf in leaves} != {system.dtype}:
+        raise TypeError(f"q has dtypes {[str(leaf.dtype) for leaf in leaves]}, the system is {system.dtype}")
+    if v.shape != (system.nv,):
+        raise ValueError(f"v has shape {v.shape}, {system!r} takes ({system.nv},); vmap over a batch")
+
+
+def _integrate(
+    system: MaximalSystem,
+    q: AbsoluteConfiguration,
+    v: Array,
+    start: Array,
+    h: Array,
+    counts: tuple[int, int, bool],
+    method: GeneralizedAlpha,
+    rule: NewtonRule,
+) -> ConstrainedSolution:
+    steps, chunk, last_only = counts
+    problem = constrained_problem(system)
+    time = lambda i: start + h * i.astype(system.dtype)
+    first, regular = method.init(problem, start, q, v, h)
+    good = regular & _consistent(system, problem, start, q, v)
+
+    def one_step(carry: Any, i: Array) -> Any:
+        state, good, count = carry
+        state, report = method.step(problem, time(i), state, h, rule)
+        good = good & report.converged
+        return (_void(state, good), good, count + report.iterations), None
+
+    def one_chunk(carry: Any, i: Array) -> Any:
+        state, good = carry
+        count = jnp.zeros((), jnp.int32)
+        (state, good, count), _ = jax.lax.scan(one_step, (state, good, count), i + jnp.arange(chunk, dtype=jnp.int32))
+        saved = (state.q, state.v, state.multipliers, count)
+        return (state, good), saved
+
+    if last_only:
+        (_, good), saved = one_chunk((first, good), jnp.zeros((), jnp.int32))
+        ts = time(jnp.full((1,), steps, jnp.int32))
+        q, v, multipliers, count = jax.tree.map(lambda x: x[None], saved)
+        return ConstrainedSolution(ts, q, v, multipliers, count, good)
+    (_, good), saved = jax.lax.scan(one_chunk, (first, good), jnp.arange(0, steps, chunk, dtype=jnp.int32))
+    begin = (first.q, first.v, first.multipliers, jnp.zeros((), jnp.int32))
+    q, v, multipliers, count = jax.tree.map(lambda x, rest: jnp.concatenate([x[None], rest]), begin, saved)
+    ts = time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32))
+    return ConstrainedSolution(ts, q, v, multipliers, count, good)
+
+
+def _void(state: AlphaState, good: Array) -> AlphaState:
+    """The state, or NaN where it is not one; a NaN ends the Newton iterations of later steps at once."""
+    mark = lambda x: jnp.where(good, x, jnp.nan)
+    return state._replace(
+        q=jax.tree.map(mark, state.q), v=mark(state.v), vdot=mark(state.vdot), multipliers=mark(state.multipliers)
+    )
+
+
+def _consistent(
+    system: MaximalSystem, problem: ConstrainedProblem, t: Array, q: AbsoluteConfiguration, v: Array
+) -> Array:
+    """Whether the start keeps the constraints and their rates, in units of lengths and speeds."""
+    if not system.nc:
+        return jnp.ones((), bool)
+    limit = start_tolerance(system.dtype)
+    gap, rate = problem.constraints(t, q), constraint_rates(problem, t, q, v)[0]
+    near = jnp.max(jnp.abs(gap)) <= limit * problem.scale(q)
+    return near & (jnp.max(jnp.abs(rate)) <= limit * problem.scale(q) * (1.0 + jnp.max(jnp.abs(v))))

@@ -1,0 +1,31 @@
+"""What a ready problem in absolute coordinates returns."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+
+from lgjax.multibody.maximal import AbsoluteConfiguration, MaximalSystem
+
+Array = jax.Array
+
+
+class ConstrainedSystem(NamedTuple):
+    """A problem ready for ``integrate_constrained(problem.system, problem.q0, problem.v0, ...)``.
+
+    parameters   the numbers it was made with, a dict of arrays.
+    system       bodies, joints and forces.
+    q0, v0       a consistent start.
+    invariants   name -> function of (q, v) that the exact motion keeps.
+    """
+
+    parameters: dict[str, Array]
+    system: MaximalSystem
+    q0: AbsoluteConfiguration
+    v0: Array
+    invariants: dict[str, Callable[[AbsoluteConfiguration, Array], Array]]
+
+
+def total_energy(system: MaximalSystem) -> Callable[[AbsoluteConfiguration, Array], Array]:
+    """The energy of (q, v), joules."""
+    return lambda q, v: system.kinetic_energy(q, v) + system.potential_energy(q)
