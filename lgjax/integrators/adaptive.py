@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.control import ELEMENTARY, Controller, error_ratio
 from lgjax.integrators.field import Field, state_dtype, strong
-from lgjax.integrators.integrate import static_integer, _time
+from lgjax.integrators.integrate import _time, static_integer
 
 Array = jax.Array
 Point = Any

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.impact import (
     GRAZING_RATIO,
@@ -24,7 +23,8 @@ from lgjax.integrators.impact import (
     approach_rate,
     contact_speed,
     impact,
-    settle,
+    lift,
+    resting_laws,
 )
 from lgjax.integrators.variational import RigidBody, RigidState, variational_step
 
@@ -89,7 +89,7 @@ def take_off(body: RigidBody, closest: Closest, state: RigidState, h: Array, rec
     contact = closest(state.pose)
     chi_rate = approach_rate(body, state, contact)
     inside = contact.gap < -window(state.pose)
-    finite = jnp.isfinite(contact.gap) & jnp.isfinite(chi_rate)
+    finite = ~jnp.isnan(contact.gap) & jnp.isfinite(chi_rate)
     status = _flag(BounceStatus.STARTED_INSIDE, inside) | _flag(BounceStatus.NOT_FINITE, ~finite)
     zero, none = jnp.zeros_like(h), jnp.zeros((), jnp.int32)
     empty = Record(
@@ -162,11 +162,12 @@ def _searched(f: Flight, gap: Array, rate: Array, tolerance: Array, h: Array) ->
 
 
 def _bounced(
-    f: Flight, body: RigidBody, trial: RigidState, contact: Contact, rate: Array, laws: Laws, h: Array, most: int
-) -> Flight:
-    """After the impact at the end of `trial`."""
-    state, impulse = impact(body, trial, contact, laws)
-    grazing = -rate < GRAZING_RATIO * contact_speed(body, trial, contact)
+    f: Flight, body: RigidBody, before: RigidState, after: RigidState, impulse: Array, contact: Contact, h: Array,
+    most: int,
+) -> Flight:  # fmt: skip
+    """After an impact that turned the state `before` into `after`."""
+    approach = -approach_rate(body, before, contact)
+    grazing = approach < GRAZING_RATIO * contact_speed(body, before, contact)
     hits, size = f.hits + 1, f.record.steps.shape[0]
     full = f.total >= size
     here = jnp.arange(size, dtype=jnp.int32) == f.total
@@ -181,7 +182,7 @@ def _bounced(
     )
     none, left = jnp.zeros_like(f.mode), f.left - f.tau
     return f._replace(
-        base=state, gap=contact.gap, rate=approach_rate(body, state, contact), left=left, tau=left, mode=none,
+        base=after, gap=contact.gap, rate=approach_rate(body, after, contact), left=left, tau=left, mode=none,
         turns=none, hits=hits, total=f.total + 1, resting=f.resting | (hits >= most), status=f.status | flags,
         record=record,
     )  # fmt: skip
@@ -198,15 +199,16 @@ def _turn(f: Flight, body: RigidBody, closest: Closest, laws: Laws, h: Array, mo
     trial, solved = variational_step(body, f.base, f.tau, chart)
     contact = closest(trial.pose)
     gap, rate, tolerance = contact.gap, approach_rate(body, trial, contact), window(trial.pose)
-    finite = jnp.isfinite(gap) & jnp.isfinite(rate)
+    finite = ~jnp.isnan(gap) & jnp.isfinite(rate)
     status = f.status | _flag(BounceStatus.NOT_SOLVED, ~solved) | _flag(BounceStatus.NOT_FINITE, ~finite)
     inside, searching = gap < 0, f.mode == SEARCH
     # A body that touches and would touch again at once does not bounce any more.
     at_once = (f.gap <= tolerance) & (f.rate * f.tau <= REST_RATIO * -gap) & (f.hits > 0)
     rests = f.resting | at_once
-    settled = settle(body, trial, contact, laws)
-    landed = _finish_step(f, settled, jnp.zeros_like(gap), jnp.zeros_like(gap), inside, h)
-    landed = landed._replace(status=f.status | _flag(BounceStatus.ZENO, inside))
+    lands = rests & inside & ~searching
+    struck, impulse = impact(body, lift(trial, contact, lands), contact, resting_laws(laws, lands))
+    landed = _finish_step(f, struck, jnp.zeros_like(gap), jnp.zeros_like(gap), lands, h)
+    landed = landed._replace(status=f.status | _flag(BounceStatus.ZENO, lands))
     dips, lowest = _dip(f, gap, rate)
     narrowed, found = _searched(f, gap, rate, tolerance, h)
     guess = _first_guess(f, gap)
@@ -216,9 +218,9 @@ def _turn(f: Flight, body: RigidBody, closest: Closest, laws: Laws, h: Array, mo
     )
     cases = [
         (~(solved & finite), f._replace(status=status)),
-        (searching & found, _bounced(f, body, trial, contact, rate, laws, h, most)),
+        (searching & found, _bounced(f, body, trial, struck, impulse, contact, h, most)),
         (searching, narrowed),
-        (rests & inside, landed),
+        (lands, landed),
         (inside, search),
         (f.mode == PROBE, f._replace(mode=jnp.full_like(f.mode, COMMIT), tau=f.left)),
         ((f.mode == FREE) & dips & ~rests, f._replace(mode=jnp.full_like(f.mode, PROBE), tau=lowest)),
@@ -282,12 +284,11 @@ def replay(
         tau = jnp.where(hit, root, left)
         trial, _ = variational_step(body, state, tau, chart)
         contact = closest(trial.pose)
-        bounced, impulse = impact(body, trial, contact, laws)
-        on_plane = settle(body, trial, contact, laws)
-        after = jax.tree.map(
-            lambda a, b, c: jnp.where(hit, a, jnp.where(contact.gap < 0, b, c)), bounced, on_plane, trial
-        )
+        # The recorded impacts are all there are: what is inside without one is at rest.
+        lands = ~hit & (contact.gap < 0)
+        struck, impulse = impact(body, lift(trial, contact, lands), contact, resting_laws(laws, lands))
         active = step < finished
+        after = jax.tree.map(lambda new, old: jnp.where(hit | lands, new, old), struck, trial)
         after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, state)
         time = step.astype(h.dtype) * h + (h - left) + tau
         one = (hit & active).astype(jnp.int32)

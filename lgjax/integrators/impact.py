@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from lgjax.groups import small_matrix as sm
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
-from lgjax.integrators.variational import RigidBody, RigidState
+from lgjax.integrators.variational import RigidBody, RigidState, end_momenta, variational_step
 
 Array = jax.Array
 
@@ -49,10 +49,10 @@ class Contact(NamedTuple):
 
 
 class Laws(NamedTuple):
-    """How a body bounces: coefficients () of restitution and friction."""
+    """How a body bounces: coefficients () of restitution and friction, None for no friction at all."""
 
     restitution: Array
-    friction: Array
+    friction: Array | None
 
 
 def arm(contact: Contact, pose: Pose) -> Array:
@@ -96,6 +96,8 @@ def impact(body: RigidBody, state: RigidState, contact: Contact, laws: Laws) -> 
     yielding = sm.dot(chi, sm.solve3(body.inertia, chi)) + sm.dot(contact.normal, contact.normal) / body.mass
     arrest = jnp.where(rate < 0, -rate / yielding, jnp.zeros_like(rate))  # the impulse that ends the approach
     size = (1.0 + laws.restitution) * arrest
+    if laws.friction is None:
+        return _after(state, size * contact.normal, contact), size
     slip = _sticking_impulse(body, state, contact) - arrest * contact.normal
     normal = sm.dot(slip, contact.normal)
     tangential = slip - normal * contact.normal
@@ -117,9 +119,25 @@ def _sticking_impulse(body: RigidBody, state: RigidState, contact: Contact) -> A
     return -sm.solve3(yielding, contact_velocity(body, state, contact))
 
 
-def settle(body: RigidBody, state: RigidState, contact: Contact, laws: Laws) -> RigidState:
-    """A penetrating state put back on the plane, its approach ended: the step of a body at rest or sliding."""
-    lift = jnp.maximum(-contact.gap, 0) * (1.0 + 4.0 * float(jnp.finfo(contact.gap.dtype).eps))
-    pose = Pose(state.pose.rotation, state.pose.translation + lift * contact.normal)
-    plastic = Laws(jnp.zeros_like(laws.restitution), laws.friction)
-    return impact(body, RigidState(pose, state.angular, state.linear), contact, plastic)[0]
+def lift(state: RigidState, contact: Contact, condition: Array) -> RigidState:
+    """The state put back on the plane it penetrates where the condition holds: a body at rest or sliding."""
+    height = jnp.maximum(-contact.gap, 0) * (1.0 + 4.0 * float(jnp.finfo(contact.gap.dtype).eps))
+    shift = jnp.where(condition, height, jnp.zeros_like(height)) * contact.normal
+    pose = Pose(state.pose.rotation, state.pose.translation + shift)
+    return RigidState(pose, state.angular, state.linear)
+
+
+def resting_laws(laws: Laws, condition: Array) -> Laws:
+    """The laws, without restitution where the condition holds."""
+    return Laws(jnp.where(condition, jnp.zeros_like(laws.restitution), laws.restitution), laws.friction)
+
+
+def lagrangian_impact(
+    body: RigidBody, start: Pose, touching: Pose, h: Array, next_h: Array, contact: Contact, laws: Laws
+) -> tuple[Pose, Array]:
+    """The pose next_h after an impact at the pose `touching`, which came h after `start`, and the normal impulse ().
+
+    The Lagrangian form of an impact: two poses in, the next one out.  Source: [tran2024] Table 1 (a), F^i.
+    """
+    struck, impulse = impact(body, end_momenta(body, start, touching, h), contact, laws)
+    return variational_step(body, struck, next_h)[0].pose, impulse

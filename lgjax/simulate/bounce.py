@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.flight import Record, fly, replay, take_off
 from lgjax.integrators.impact import Contact, Laws
@@ -65,7 +64,7 @@ class _Problem(NamedTuple):
     state: RigidState
     h: Array
     restitution: Array
-    friction: Array
+    friction: Array | None
 
 
 def bounce(
@@ -121,28 +120,6 @@ def bounce(
     return BounceSolution(ts, states, counts, status, Impacts(events[0], record_planes, events[1]))
 
 
-def rigid_state(
-    position: Any,
-    linear_momentum: Any = (0.0, 0.0, 0.0),
-    angular_momentum: Any = (0.0, 0.0, 0.0),
-    rotation: Any = None,
-    dtype: Any = None,
-) -> RigidState:
-    """A `RigidState` of plain numbers: position and linear momentum in the world, angular momentum in the body frame."""
-    dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
-    x, linear, angular = (jnp.asarray(v, dtype) for v in (position, linear_momentum, angular_momentum))
-    turn = so3.identity(dtype) if rotation is None else jnp.asarray(rotation, dtype)
-    for name, value, shape in (
-        ("position", x, (3,)),
-        ("linear_momentum", linear, (3,)),
-        ("angular_momentum", angular, (3,)),
-        ("rotation", turn, (3, 3)),
-    ):
-        if value.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {value.shape}")
-    return RigidState(Pose(turn, x), angular, linear)
-
-
 def closest_contact(shape: Shape, planes: tuple[Plane, ...], pose: Pose) -> Contact:
     """Where the body is closest to the planes, the first of those that tie."""
     far = jnp.full((), jnp.inf, pose.translation.dtype)
@@ -177,13 +154,15 @@ def _problem(body: Any, shape: Any, planes: Any, state: Any, h: Any, restitution
         else:
             single.extend(jax.tree.map(lambda x, i=i: x[i], plane) for i in range(plane.normal.shape[0]))
     dtype = state.pose.translation.dtype
-    scalars = []
-    for name, value in (("h", h), ("restitution", restitution), ("friction", friction)):
-        scalar = jax.lax.convert_element_type(jnp.asarray(value), dtype)
-        if scalar.shape != ():
-            raise ValueError(f"{name} must be a scalar, got shape {scalar.shape}; vmap over several")
-        scalars.append(scalar)
-    problem = _Problem(body, shape, tuple(single), state, *scalars)
+    scalars = {"h": h, "restitution": restitution, "friction": friction}
+    for name, value in scalars.items():
+        scalars[name] = jax.lax.convert_element_type(jnp.asarray(value), dtype)
+        if scalars[name].shape != ():
+            raise ValueError(f"{name} must be a scalar, got shape {scalars[name].shape}; vmap over several")
+    # A number that is zero leaves the computation of friction out.
+    if isinstance(friction, int | float) and friction == 0:
+        scalars["friction"] = None
+    problem = _Problem(body, shape, tuple(single), state, **scalars)
     for path, leaf in jax.tree_util.tree_leaves_with_path(problem):
         if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype != dtype:
             where = jax.tree_util.keystr(path).lstrip(".")
@@ -203,7 +182,7 @@ def _check(p: _Problem) -> None:
         raise ValueError(f"h must be positive and finite, got {p.h}")
     if _known(p.restitution) and not 0 <= p.restitution <= 1:
         raise ValueError(f"restitution must be from 0 to 1, got {p.restitution}")
-    if _known(p.friction) and not (np.isfinite(p.friction) and p.friction >= 0):
+    if p.friction is not None and _known(p.friction) and not (np.isfinite(p.friction) and p.friction >= 0):
         raise ValueError(f"friction must not be negative, got {p.friction}")
     if _known(p.state):
         for path, leaf in jax.tree_util.tree_leaves_with_path(p.state):

@@ -1,0 +1,102 @@
+"""A rigid body that bounces on a plane: the four experiments of the source.  Source: [tran2024] section 7."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.groups import SE3, product_space, right_translation, so3, vector_space
+from lgjax.groups import small_matrix as sm
+from lgjax.groups.se3 import Pose
+from lgjax.integrators.variational import RigidBody, RigidState, forces, rigid_body, total_energy
+from lgjax.multibody.shapes import Plane, Shape, box, ellipsoid, rounded, union
+from lgjax.systems.system import System, arrays, require_choice
+
+Array = jax.Array
+
+CASES = ("ellipsoid", "tilted", "union", "cube")
+# In the order of the cases: principal moments of inertia, kg m², for a mass of 1 kg.
+INERTIAS = {
+    "ellipsoid": (5.0, 4.0, 2.6),
+    "tilted": (5.0, 4.0, 2.6),
+    "union": (7.5932718, 9.9326434, 8.2731252),
+    "cube": (2.0, 2.0, 2.0),
+}
+UNION_CENTER = -0.9937128
+
+
+class BouncingBody(NamedTuple):
+    """What ``bounce(p.body, p.shape, p.planes, p.state, p.h, steps)`` takes.
+
+    flight is the motion between impacts for any other integrator: y = (pose, Π, γ), moved from the right by the body
+    twist.
+    """
+
+    body: RigidBody
+    shape: Shape
+    planes: Plane
+    state: RigidState
+    h: Array
+    flight: System
+
+
+def bouncing_body(case: str = "ellipsoid", rounding: float = 1e-13, dtype: Any = None) -> BouncingBody:
+    """One of the four bodies of mass 1 kg thrown up from 10 m, with steps of 0.01 s.
+
+    "ellipsoid"  of semi-axes 2, 3, 4 m on the horizontal plane.
+    "tilted"     the same, the plane tilted by two degrees about y.
+    "union"      of two ellipsoids, 3, 4, 5 m and 6, 1, 1 m; its inertia as printed in the source.
+    "cube"       of side 2√3 m, its corners rounded with radius `rounding`, m.
+    """
+    require_choice("case", case, CASES)
+    p = arrays(
+        dtype,
+        mass=1.0,
+        inertia=INERTIAS[case],
+        gravity=(0.0, 0.0, -9.80665),
+        position=(0.0, 0.0, 10.0),
+        linear_momentum=(2.0, 2.0, 10.0),
+        angular_momentum=(4.0, -4.0, 4.0),
+        h=0.01,
+    )
+    dtype = p["h"].dtype
+    body = rigid_body(p["mass"], p["inertia"], p["gravity"], dtype=dtype)
+    tilt = math.radians(2.0) if case == "tilted" else 0.0
+    plane = Plane(jnp.asarray((math.sin(tilt), 0.0, math.cos(tilt)), dtype))
+    pose = Pose(so3.identity(dtype), p["position"])
+    state = RigidState(pose, p["angular_momentum"], p["linear_momentum"])
+    return BouncingBody(body, _shape(case, rounding, dtype), plane, state, p["h"], _flight(p, body, state))
+
+
+def _shape(case: str, rounding: float, dtype: Any) -> Shape:
+    number = lambda *x: jnp.asarray(x, dtype)
+    if case == "cube":
+        return rounded(box(number(*[math.sqrt(3.0)] * 3)), jnp.asarray(rounding, dtype))
+    if case == "union":
+        large = ellipsoid(number(3.0, 4.0, 5.0), number(1.5 + UNION_CENTER, 0.0, 0.0))
+        return union(large, ellipsoid(number(6.0, 1.0, 1.0), number(-4.5 + UNION_CENTER, 0.0, 0.0)))
+    return ellipsoid(number(2.0, 3.0, 4.0))
+
+
+def free_flight(body: RigidBody) -> tuple[Any, Any]:
+    """Space and field of the motion of a body without impacts, of states (pose, Π, γ)."""
+    space = product_space(right_translation(SE3), vector_space(3), vector_space(3))
+
+    def field(t: Array, y: Any) -> Any:
+        pose, angular, linear = y
+        moment, force = forces(body, pose)
+        omega = sm.solve3(body.inertia, angular)
+        velocity = so3.act(so3.inverse(pose.rotation), linear) / body.mass
+        return sm.join(omega, velocity), sm.cross(angular, omega) + moment, force
+
+    return space, field
+
+
+def _flight(p: dict[str, Array], body: RigidBody, state: RigidState) -> System:
+    space, field = free_flight(body)
+    invariants = {
+        "energy": lambda y: total_energy(body, RigidState(*y)),
+        "angular momentum": lambda y: so3.act(y[0].rotation, y[1]),
+    }
+    return System(p, space, field, tuple(state), invariants)
