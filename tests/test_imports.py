@@ -32,7 +32,7 @@ OUTSIDE = {
     "": set(),
 }
 # Optional packages, imported where they are used and nowhere else.
-EXTRAS = {"simulate": {"tqdm"}, "plot": {"matplotlib"}}
+EXTRAS = {"simulate": {"tqdm"}, "plot": {"matplotlib"}, "multibody": {"scipy"}}
 FILES = sorted(ROOT.rglob("*.py"))
 
 

@@ -1,8 +1,9 @@
 """Shapes of bodies and their distance from planes."""
 
-from lgjax.multibody.shapes.combined import union
+from lgjax.multibody.shapes.combined import intersection, union
 from lgjax.multibody.shapes.contact import Contact, Gap, Plane, Shape, gap, gap_derivatives
 from lgjax.multibody.shapes.convex import box, capsule, ellipsoid, placed, polyhedron, rounded, sphere
+from lgjax.multibody.shapes.implicit import implicit, support
 
 __all__ = [
     "Contact",
@@ -14,9 +15,12 @@ __all__ = [
     "ellipsoid",
     "gap",
     "gap_derivatives",
+    "implicit",
+    "intersection",
     "placed",
     "polyhedron",
     "rounded",
     "sphere",
+    "support",
     "union",
 ]

@@ -1,5 +1,6 @@
 """Shapes made of shapes."""
 
+import itertools
 from dataclasses import dataclass
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 
 from lgjax.groups import small_matrix as sm
 from lgjax.multibody.shapes.contact import Array, Contact, Shape, farthest, unit
+from lgjax.multibody.shapes.implicit import intersect
 
 
 @jax.tree_util.register_dataclass
@@ -33,6 +35,23 @@ def union(*shapes: Shape) -> Union:
     if not shapes:
         raise ValueError("a union needs at least one shape")
     return Union(_shapes("union", shapes))
+
+
+def intersection(*shapes: Shape) -> Shape:
+    """The intersection of convex shapes, or of unions of such; the lowest point may lie where surfaces meet.
+
+    Not of rounded shapes or of those given by a support function, which have no constraint functions: give them as
+    `implicit`. ValueError for those and if no interior point is common to all parts. The distance is found by an
+    iteration to round-off; see `Solved.optimum` for its residual. Source: [tran2024] section 6.4, where the maximum of
+    the two distances, eq. (70), is a lower bound and no more.
+    """
+    if not shapes:
+        raise ValueError("an intersection needs at least one shape")
+    shapes = _shapes("intersection", shapes)
+    # An intersection of unions is a union of intersections.
+    choices = itertools.product(*(shape.parts if isinstance(shape, Union) else (shape,) for shape in shapes))
+    parts = [intersect(choice) for choice in choices]
+    return parts[0] if len(parts) == 1 else Union(tuple(parts))
 
 
 def _shapes(name: str, shapes) -> tuple[Shape, ...]:

@@ -105,7 +105,7 @@ def gap(shape: Shape, plane: Plane, pose: Pose) -> Gap:
     """Signed distance from one plane of a body at `pose` (body to world), and the body's point nearest to it.
 
     The distance is n·(x + R rho) + offset with rho the support point along -R^T n. Its gradient is n in x and, for
-    turns of R in the body frame, rho x R^T n, whatever the shape (`gap_derivatives`); where the touching point is unique
+    turns of R in the body frame, rho x R^T n, whatever the shape (`gap_derivatives`); where the point is unique
     derivatives of every order are right. Source: [tran2024] eqs. (7), (59), (63), (66).
     """
     contact = shape.support(-sm.tmatvec(pose.rotation, plane.normal))

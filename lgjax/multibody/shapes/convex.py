@@ -5,7 +5,7 @@ and the value) and take traced numbers as they come; the dtype is that of the fi
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
@@ -99,6 +99,49 @@ class Polyhedron(Shape):
 
     def middle(self) -> Array:
         return jnp.mean(self.vertices, axis=0)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Facets(Polyhedron):
+    """A polyhedron that knows its faces: for each the indices of three corners, counterclockwise seen from outside."""
+
+    faces: tuple[tuple[int, int, int], ...] = field(metadata={"static": True})
+
+    @classmethod
+    def of(cls, solid: Polyhedron) -> "Facets":
+        """One triple per face of the hull of known vertices."""
+        return cls(solid.vertices, tuple(map(tuple, faces_of(solid.vertices, merge=True).tolist())))
+
+    def constraints(self, point: Array) -> Array:
+        a, b, c = (self.vertices[np.array(corner)] for corner in zip(*self.faces, strict=True))
+        normal = sm.cross(b - a, c - a)
+        return sm.dot(normal, point - a) / sm.dot(normal, a - self.middle())
+
+
+def faces_of(vertices, merge: bool = False) -> np.ndarray:
+    """Triangles (m, 3) of vertex indices on the hull of known vertices, outward; with merge one per plane.
+
+    ValueError if the vertices are traced: which of them are corners of which face must be known. ImportError without
+    SciPy.
+    """
+    if not checks.concrete(vertices):
+        raise ValueError("the faces of a polyhedron need vertices that are known, not traced")
+    try:
+        from scipy.spatial import ConvexHull
+    except ImportError:
+        raise ImportError("the faces of a polyhedron need the package scipy: pip install scipy") from None
+    points = np.asarray(vertices, float)
+    hull = ConvexHull(points)
+    triangles = hull.simplices.copy()
+    a, b, c = (points[triangles[:, k]] for k in range(3))
+    inward = np.einsum("ij,ij->i", np.cross(b - a, c - a), hull.equations[:, :3]) < 0
+    triangles[inward] = triangles[inward][:, [0, 2, 1]]
+    if merge:
+        planes = hull.equations / np.append(np.ones(3), np.abs(points).max())
+        same = np.abs(planes[:, None] - planes[None]).max(axis=-1) < 1e-9
+        triangles = triangles[np.argmax(same, axis=1) == np.arange(len(planes))]
+    return triangles
 
 
 @jax.tree_util.register_dataclass
