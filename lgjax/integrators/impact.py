@@ -113,7 +113,7 @@ def impact(body: RigidBody, state: RigidState, contact: Contact, laws: Laws) -> 
 
 def _sticking_impulse(body: RigidBody, state: RigidState, contact: Contact) -> Array:
     """The impulse (3,), world frame, that brings the contact point to rest."""
-    lever = so3.act(state.pose.rotation, sm.hat(contact.point))
+    lever = sm.matmul(state.pose.rotation, sm.hat(contact.point))
     turned = sm.matmul(lever, sm.matmult(sm.inv3(body.inertia), lever))
     yielding = sm.identity(3, lever.dtype) / body.mass + turned
     return -sm.solve3(yielding, contact_velocity(body, state, contact))
