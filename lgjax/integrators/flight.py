@@ -29,7 +29,7 @@ from lgjax.integrators.impact import (
 from lgjax.integrators.variational import RigidBody, RigidState, variational_step
 
 Array = jax.Array
-Closest = Callable[[Pose], Contact]
+Closest = Callable[[RigidState], Contact]  # at equal gaps the one that is approached fastest
 
 FREE, PROBE, COMMIT, SEARCH = range(4)
 # A bounce that would last less than this part of what is left of the step is rest.
@@ -86,7 +86,7 @@ def window(pose: Pose) -> Array:
 
 def take_off(body: RigidBody, closest: Closest, state: RigidState, h: Array, record: int) -> Flight:
     """The machine at the start.  A gap that is negative by round-off alone counts as contact."""
-    contact = closest(state.pose)
+    contact = closest(state)
     chi_rate = approach_rate(body, state, contact)
     inside = contact.gap < -window(state.pose)
     finite = ~jnp.isnan(contact.gap) & jnp.isfinite(chi_rate)
@@ -155,9 +155,9 @@ def _searched(f: Flight, gap: Array, rate: Array, tolerance: Array, h: Array) ->
     narrow = high - low <= 2.0 * float(jnp.finfo(h.dtype).eps) * h
     newton = f.tau - (gap - 0.5 * tolerance) / jnp.where(rate < 0, rate, -jnp.ones_like(rate))
     # Every fourth turn halves the bracket, so that the search ends whatever the gap does.
-    trusted = (rate < 0) & (newton > low) & (newton < high) & (f.turns % 4 != 3)
-    tau = jnp.where(narrow, low, jnp.where(trusted, newton, 0.5 * (low + high)))
-    found = (gap >= 0) & (narrow | ((gap <= tolerance) & (rate < 0)))
+    trusted = (rate < 0) & (newton < high) & (f.turns % 4 != 3)
+    tau = jnp.where(narrow, low, jnp.where(trusted, jnp.maximum(newton, low), 0.5 * (low + high)))
+    found = ((gap >= 0) & (gap <= tolerance) & (rate < 0)) | (narrow & (f.tau == low))
     return f._replace(low=low, high=high, tau=tau, turns=f.turns + 1), found
 
 
@@ -197,7 +197,7 @@ def _choose(cases: list[tuple[Array, Flight]], otherwise: Flight) -> Flight:
 
 def _turn(f: Flight, body: RigidBody, closest: Closest, laws: Laws, h: Array, most: int, chart: str) -> Flight:
     trial, solved = variational_step(body, f.base, f.tau, chart)
-    contact = closest(trial.pose)
+    contact = closest(trial)
     gap, rate, tolerance = contact.gap, approach_rate(body, trial, contact), window(trial.pose)
     finite = ~jnp.isnan(gap) & jnp.isfinite(rate)
     status = f.status | _flag(BounceStatus.NOT_SOLVED, ~solved) | _flag(BounceStatus.NOT_FINITE, ~finite)
@@ -274,7 +274,7 @@ def replay(
         def gap(tau: Array) -> Array:
             # Without an impact, an equation that is solved and harmless to differentiate.
             there, _ = variational_step(body, state, tau, chart)
-            return jnp.where(hit, closest(there.pose).gap, tau - guess)
+            return jnp.where(hit, closest(there).gap, tau - guess)
 
         def newton(f: Any, tau: Array) -> Array:
             value, slope = jax.jvp(f, (tau,), (jnp.ones_like(tau),))
@@ -283,7 +283,7 @@ def replay(
         root = jax.lax.custom_root(gap, guess, newton, lambda linear, y: y / linear(jnp.ones_like(y)))
         tau = jnp.where(hit, root, left)
         trial, _ = variational_step(body, state, tau, chart)
-        contact = closest(trial.pose)
+        contact = closest(trial)
         # The recorded impacts are all there are: what is inside without one is at rest.
         lands = ~hit & (contact.gap < 0)
         struck, impulse = impact(body, lift(trial, contact, lands), contact, resting_laws(laws, lands))

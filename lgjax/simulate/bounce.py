@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.groups.se3 import Pose
-from lgjax.integrators.flight import Record, fly, replay, take_off
-from lgjax.integrators.impact import Contact, Laws
+from lgjax.integrators.flight import Record, fly, replay, take_off, window
+from lgjax.integrators.impact import Contact, Laws, approach_rate
 from lgjax.integrators.integrate import static_integer
 from lgjax.integrators.variational import CHARTS, RigidBody, RigidState
 from lgjax.multibody.shapes import Plane, Shape, gap
@@ -120,17 +119,23 @@ def bounce(
     return BounceSolution(ts, states, counts, status, Impacts(events[0], record_planes, events[1]))
 
 
-def closest_contact(shape: Shape, planes: tuple[Plane, ...], pose: Pose) -> Contact:
-    """Where the body is closest to the planes, the first of those that tie."""
-    far = jnp.full((), jnp.inf, pose.translation.dtype)
+def closest_contact(body: RigidBody, shape: Shape, planes: tuple[Plane, ...], state: RigidState) -> Contact:
+    """Where the body is closest to the planes; of equal distances, to round-off, where it approaches fastest."""
+    pose = state.pose
     zero = jnp.zeros_like(pose.translation)
-    best = Contact(far, zero, zero, jnp.zeros((), bool), jnp.full((), -1, jnp.int32))
+    nowhere = jnp.full((), jnp.inf, zero.dtype)
+    best = Contact(nowhere, zero, zero, jnp.zeros((), bool), jnp.full((), -1, jnp.int32))
+    best_rate = nowhere
+    tie = window(pose)
     for i, plane in enumerate(planes):
         distance, point, flat = gap(shape, plane, pose)
         other = Contact(distance, point, plane.normal, flat, jnp.full((), i, jnp.int32))
+        rate = approach_rate(body, state, other)
+        ahead = best.gap - distance
         # NaN is chosen too, so that it shows.
-        nearer = ~(distance >= best.gap)
+        nearer = ~(ahead <= tie) | ((jnp.abs(ahead) <= tie) & (rate < best_rate))
         best = jax.tree.map(lambda new, old, c=nearer: jnp.where(c, new, old), other, best)
+        best_rate = jnp.where(nearer, rate, best_rate)
     return best
 
 
@@ -155,6 +160,7 @@ def _problem(body: Any, shape: Any, planes: Any, state: Any, h: Any, restitution
             single.extend(jax.tree.map(lambda x, i=i: x[i], plane) for i in range(plane.normal.shape[0]))
     dtype = state.pose.translation.dtype
     scalars = {"h": h, "restitution": restitution, "friction": friction}
+    _check_scalars(scalars)
     for name, value in scalars.items():
         scalars[name] = jax.lax.convert_element_type(jnp.asarray(value), dtype)
         if scalars[name].shape != ():
@@ -176,32 +182,41 @@ def _known(*values: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
+def _check_scalars(scalars: dict[str, Any]) -> None:
+    """The numbers that are known, one or several."""
+    allowed = {
+        "h": ("be positive and finite", lambda x: np.isfinite(x) & (x > 0)),
+        "restitution": ("be from 0 to 1", lambda x: (x >= 0) & (x <= 1)),
+        "friction": ("not be negative", lambda x: np.isfinite(x) & (x >= 0)),
+    }
+    for name, value in scalars.items():
+        must, good = allowed[name]
+        if _known(value) and not np.all(good(np.asarray(value))):
+            raise ValueError(f"{name} must {must}, got {value}")
+
+
 def _check(p: _Problem) -> None:
-    """What a user could get wrong, as far as the values are known."""
-    if _known(p.h) and not (np.isfinite(p.h) and p.h > 0):
-        raise ValueError(f"h must be positive and finite, got {p.h}")
-    if _known(p.restitution) and not 0 <= p.restitution <= 1:
-        raise ValueError(f"restitution must be from 0 to 1, got {p.restitution}")
-    if p.friction is not None and _known(p.friction) and not (np.isfinite(p.friction) and p.friction >= 0):
-        raise ValueError(f"friction must not be negative, got {p.friction}")
+    """What a user could get wrong in the state, as far as it is known."""
+    eps = float(np.finfo(p.h.dtype).eps)
     if _known(p.state):
         for path, leaf in jax.tree_util.tree_leaves_with_path(p.state):
-            if not np.all(np.isfinite(leaf)):
+            if not np.all(np.isfinite(np.asarray(leaf))):
                 name = jax.tree_util.keystr(path).lstrip(".")
                 raise ValueError(f"{name} of the state must be finite, got {np.asarray(leaf).tolist()}")
         turn = np.asarray(p.state.pose.rotation, np.float64)
         error = np.abs(turn.T @ turn - np.eye(3)).max()
-        if error > 1e3 * np.finfo(p.h.dtype).eps or np.linalg.det(turn) < 0:
+        if error > 1e3 * eps or np.linalg.det(turn) < 0:
             raise ValueError(f"pose.rotation of the state must be a rotation, it is off by {error:.1e}")
-    if _known(p.state, p.shape, p.planes):
-        contact = closest_contact(p.shape, p.planes, p.state.pose)
-        if contact.gap < -1e2 * np.finfo(p.h.dtype).eps * (1.0 + np.abs(p.state.pose.translation).max()):
+    if _known(p.body, p.state, p.shape, p.planes):
+        with jax.ensure_compile_time_eval():
+            contact = jax.tree.map(np.asarray, closest_contact(p.body, p.shape, p.planes, p.state))
+        if contact.gap < -1e2 * eps * (1.0 + np.abs(np.asarray(p.state.pose.translation)).max()):
             raise ValueError(f"the body starts {-float(contact.gap):.3g} m inside plane {int(contact.index)}")
 
 
 def _fly(settings: _Settings, p: _Problem) -> tuple[Any, Array, Array, Array, Record]:
     """States and counts of impacts at the saved times, finished steps, status, and the recorded impacts."""
-    closest = partial(closest_contact, p.shape, p.planes)
+    closest = partial(closest_contact, p.body, p.shape, p.planes)
     laws = Laws(p.restitution, p.friction)
     chunk = settings.save_every or settings.steps
     start = take_off(p.body, closest, p.state, p.h, settings.record)
@@ -232,7 +247,7 @@ def _run_jvp(settings: _Settings, primals: Any, tangents: Any) -> Any:
     states, counts, finished, status, record = jax.lax.stop_gradient(flown)
 
     def again(p: _Problem) -> Any:
-        closest = partial(closest_contact, p.shape, p.planes)
+        closest = partial(closest_contact, p.body, p.shape, p.planes)
         laws = Laws(p.restitution, p.friction)
         full = replay(p.body, closest, laws, p.state, p.h, settings.steps, finished, record, settings.chart)
         # Segments so far: steps, and impacts within them.
