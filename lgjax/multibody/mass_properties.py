@@ -18,7 +18,7 @@ from lgjax.multibody.shapes import checks
 from lgjax.multibody.shapes.combined import Union
 from lgjax.multibody.shapes.contact import Array, Shape
 from lgjax.multibody.shapes.convex import Box, Capsule, Ellipsoid, Placed, Polyhedron, faces_of, placed
-from lgjax.multibody.shapes.implicit import intersect
+from lgjax.multibody.shapes.implicit import Solved, intersect
 
 
 class MassProperties(NamedTuple):
@@ -85,7 +85,9 @@ def moments(shape: Shape, rays: int = 200) -> Moments:
         return _polyhedron(shape)
     if isinstance(shape, Union):
         return _union(shape, rays)
-    return _by_rays(shape, rays)
+    if isinstance(shape, Solved):
+        return _by_rays(shape, rays)
+    raise ValueError(f"no mass properties of a {type(shape).__name__} shape: take what it is made of, or `implicit`")
 
 
 def _capsule(shape: Capsule) -> Moments:
@@ -128,10 +130,11 @@ def _union(shape: Union, rays: int) -> Moments:
             pieces.append(((-1.0) ** (count - 1), _by_rays(common, rays)))
     about = pieces[0][1].about
 
-    def total(take):
-        return sum((sign * take(_moved(piece, about)) for sign, piece in pieces[1:]), take(pieces[0][1]))
-
-    return Moments(total(lambda m: m.volume), total(lambda m: m.first), total(lambda m: m.second), about)
+    volume, first, second, _ = pieces[0][1]
+    for sign, piece in pieces[1:]:
+        moved = _moved(piece, about)
+        volume, first, second = volume + sign * moved.volume, first + sign * moved.first, second + sign * moved.second
+    return Moments(volume, first, second, about)
 
 
 def _moved(piece: Moments, about: Array) -> Moments:
@@ -142,7 +145,7 @@ def _moved(piece: Moments, about: Array) -> Moments:
     return Moments(volume, first + volume * d, second + mixed + sm.transpose(mixed) + volume * sm.outer(d, d), about)
 
 
-def _by_rays(shape: Shape, rays: int) -> Moments:
+def _by_rays(shape: Solved, rays: int) -> Moments:
     """Integrals over a convex body along the rays u from its middle: of r^3/3, r^4/4 u and r^5/5 u u^T over u."""
     middle = shape.middle()
     nodes, weights = np.polynomial.legendre.leggauss(rays)
@@ -162,7 +165,7 @@ def _by_rays(shape: Shape, rays: int) -> Moments:
     )
 
 
-def _exit(shape: Shape, middle: Array, direction: Array) -> Array:
+def _exit(shape: Solved, middle: Array, direction: Array) -> Array:
     """Distance () from an inner point to the surface of a convex body along a direction (3,), by bisection."""
 
     def halve(_, bounds):

@@ -72,7 +72,7 @@ class Plane:
 
     def __init__(self, normal, offset=0.0):
         dtype = checks.float_dtype(normal)
-        given = jnp.shape(normal) if hasattr(normal, "dtype") or checks.concrete(normal) else (3,)
+        given = np.shape(normal) if hasattr(normal, "dtype") or checks.concrete(normal) else (3,)
         if not given or given[-1] != 3:
             raise ValueError(f"normal of the plane has shape {given}, not (..., 3)")
         normal = checks.array("normal of the plane", normal, given, dtype)

@@ -15,7 +15,7 @@ from lgjax.groups import small_matrix as sm
 from lgjax.multibody.shapes import checks
 from lgjax.multibody.shapes.contact import Array, Contact, Shape, unit
 from lgjax.multibody.shapes.convex import Facets, Polyhedron
-from lgjax.multibody.shapes.solver import Optimum, maximize
+from lgjax.multibody.shapes.solver import Optimum, maximize, solve
 
 # Directions in which a user's function is tried when it is given.
 SAMPLES = 200
@@ -161,26 +161,30 @@ def implicit(function: Callable, inside=0.0, parameters: tuple = (), dtype=None)
 def intersect(parts: tuple[Shape, ...]) -> Intersection:
     """The intersection of convex shapes with constraint functions; ValueError if they share no interior point."""
     parts = tuple(Facets.of(part) if type(part) is Polyhedron else part for part in parts)
+    start, size, depth = jax.lax.stop_gradient(_deepest(parts))
+    if checks.concrete(depth) and not depth < 0:
+        raise ValueError(
+            f"the parts of the intersection have no interior point in common: at best, near "
+            f"{np.asarray(start).tolist()}, a constraint is {float(depth):.3g} instead of negative"
+        )
+    shape = Intersection(parts, start, size)
+    _check_search("intersection", shape)
+    return shape
+
+
+@jax.jit
+def _deepest(parts: tuple[Shape, ...]) -> tuple[Array, Array, Array]:
+    """The point (3,) where the greatest of the constraints is least, the size () of the smallest part, that least."""
     dtype = jax.tree.leaves(parts)[0].dtype
     axes = jnp.asarray(directions(0), dtype)
     middles = [part.middle() for part in parts]
     reach = [jax.vmap(part.support)(axes).point - middle for part, middle in zip(parts, middles, strict=True)]
     size = jnp.min(jnp.stack([jnp.max(jnp.abs(r)) for r in reach]))
-    parameters = jax.lax.stop_gradient((parts, size))
     start = jnp.mean(jnp.stack(middles), axis=0) / size
-    level = jnp.max(_sunken(parameters, sm.join(start, jnp.zeros((1,), dtype)))) + 1
+    level = jnp.max(_sunken((parts, size), sm.join(start, jnp.zeros((1,), dtype)))) + 1
     down = jnp.asarray([0, 0, 0, -1], dtype)
-    # Compiled as a whole: step by step it would take longer to compile than to run.
-    search = jax.jit(maximize, static_argnums=0)
-    deepest = search(_sunken, parameters, down, sm.join(start, level[None]), jnp.ones((), dtype)).z
-    if checks.concrete(deepest) and not deepest[3] < 0:
-        raise ValueError(
-            f"the parts of the intersection have no interior point in common: at best, near "
-            f"{np.asarray(deepest[:3] * size).tolist()}, a constraint is {float(deepest[3]):.3g} instead of negative"
-        )
-    shape = Intersection(parts, *jax.lax.stop_gradient((deepest[:3] * size, size)))
-    _check_search("intersection", shape)
-    return shape
+    deepest, _ = solve(_sunken, (parts, size), down, sm.join(start, level[None]), jnp.ones((), dtype))
+    return deepest[:3] * size, size, deepest[3]
 
 
 def _sunken(parameters, point: Array) -> Array:
@@ -189,12 +193,18 @@ def _sunken(parameters, point: Array) -> Array:
     return jnp.concatenate([part.constraints(point[:3] * size) for part in parts]) - point[3]
 
 
+# Compiled once for all shapes that are alike but for their numbers.
+@jax.jit
+def _trial(shape: Solved, along: Array) -> Optimum:
+    return jax.vmap(shape.optimum)(along)
+
+
 def _check_search(name: str, shape: Solved) -> None:
     """Find the support points of a known shape along a few directions; they must be found, and be support points."""
     if not checks.concrete(shape):
         return
     along = jnp.asarray(directions(32), shape.start.dtype)
-    best = jax.jit(jax.vmap(shape.optimum))(along)
+    best = _trial(shape, along)
     residual, eps = np.asarray(best.residual), float(jnp.finfo(along.dtype).eps)
     worst = int(np.argmax(np.where(np.isfinite(residual), residual, np.inf)))
     if not residual[worst] < eps**0.5:

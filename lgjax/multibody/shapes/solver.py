@@ -15,6 +15,7 @@ from lgjax.multibody.shapes.contact import Array
 
 MAX_ITERATIONS = 100
 CENTRING = 0.1  # by how much an iteration tries to reduce the complementarity s_i lambda_i
+POLISH = 2  # Newton steps at the end
 BOLD = 20  # iterations in which the residuals may grow
 TO_BOUNDARY = 0.99  # the part of the way to the nearest bound that a step may go
 
@@ -38,7 +39,7 @@ def maximize(problem, parameters, direction: Array, start: Array, size: Array) -
     constraints are scaled to be about -1 in the middle. Differentiable in parameters and direction.
     """
     start, size = jax.lax.stop_gradient((start, size))
-    z, multipliers = _solve(problem, parameters, direction, start, size)
+    z, multipliers = solve(problem, parameters, direction, start, size)
     # What follows judges the result; it has no derivative.
     p, d, point, lam = jax.lax.stop_gradient((parameters, direction, z, multipliers))
     conditions = _conditions(problem, p, d, size)
@@ -76,7 +77,9 @@ def _newton(conditions, z, multipliers):
     return jnp.where(better, new_z, z), jnp.where(better, new_multipliers, multipliers)
 
 
-def _solve_value(problem, parameters, direction, start, size):
+def _find(problem, parameters, direction, start, size):
+    """The maximiser and its multipliers, not judged; see `maximize` for the arguments."""
+
     def iterate(state):
         return (state[0] + 1, *_interior_step(problem, parameters, direction, size, *state))
 
@@ -89,9 +92,7 @@ def _solve_value(problem, parameters, direction, start, size):
     slack = jnp.maximum(-problem(parameters, start), 0.1)
     _, z, _, multipliers = jax.lax.while_loop(unfinished, iterate, (0, start, slack, size / slack))
     conditions = _conditions(problem, parameters, direction, size)
-    for _ in range(2):
-        z, multipliers = _newton(conditions, z, multipliers)
-    return z, multipliers
+    return jax.lax.fori_loop(0, POLISH, lambda _, state: _newton(conditions, *state), (z, multipliers))
 
 
 def _interior_step(problem, parameters, direction, size, count, z, slack, multipliers):
@@ -145,12 +146,12 @@ def _interior_step(problem, parameters, direction, size, count, z, slack, multip
     return tuple(jnp.where(usable, after, before) for after, before in zip(new, (z, slack, multipliers), strict=True))
 
 
-_solve = jax.custom_jvp(_solve_value, nondiff_argnums=(0,))
+solve = jax.custom_jvp(_find, nondiff_argnums=(0,))
 
 
-@_solve.defjvp
+@solve.defjvp
 def _solve_jvp(problem, primals, tangents):
-    z, multipliers = _solve(problem, *primals)
+    z, multipliers = solve(problem, *primals)
     (parameters, direction, _, size), (dparameters, ddirection, _, _) = primals, tangents
     conditions = _conditions(problem, parameters, direction, size)
     _, change = jax.jvp(
