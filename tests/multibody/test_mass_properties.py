@@ -93,6 +93,12 @@ def test_parts_apart_add_up_and_equal_parts_count_once():
     close(mass_properties(shapes.union(balls[0], balls[0])), one, 1e-10)
 
 
+def test_what_is_cut_away_is_missing():
+    """A unit ball less one of radius 1 at distance 1: the lens of both has volume 5 pi/12."""
+    cut = shapes.intersection(shapes.sphere(1.0), shapes.complement(shapes.sphere(1.0, (1, 0, 0))))
+    np.testing.assert_allclose(mass_properties(cut).mass, 4 / 3 * np.pi - 5 / 12 * np.pi, rtol=2 / 200**2)
+
+
 def test_a_recentred_body_has_its_centre_of_mass_at_the_origin():
     moved = recentered(shapes.union(*PAIR), rays=60)
     np.testing.assert_allclose(mass_properties(moved, rays=60).center, 0, atol=1e-13)

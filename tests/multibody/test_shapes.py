@@ -246,6 +246,27 @@ def test_intersection_of_polytopes_and_unions():
     np.testing.assert_allclose(lowest.point, [np.sqrt(0.75), 0, -0.5], atol=1e-10)
 
 
+def test_a_bite_out_of_an_ellipsoid():
+    """Lowest points of the ellipsoid where they are left, else of the rim of the bite; against dense samples."""
+    axes, bite, center = np.array([2.0, 3, 4]), np.array([1.5, 1.8, 2]), np.array([0.2, 0.3, -3])
+    shape = shapes.intersection(shapes.ellipsoid(axes), shapes.complement(shapes.ellipsoid(bite, center)))
+    samples = axes * BALL
+    samples = samples[np.sum(((samples - center) / bite) ** 2, axis=1) >= 1]
+    d = unit(np.random.default_rng(0).normal(size=(40, 3)) * [0.5, 0.5, 1] - np.array([0, 0, 1]))
+    points = np.asarray(jit(jax.vmap(shape.support))(jnp.asarray(d)).point)
+    height, brute = np.sum(points * d, axis=1), np.max(d @ samples.T, axis=1)
+    assert np.all(height > brute - 1e-12)
+    np.testing.assert_allclose(height, brute, atol=1e-2)  # along the rim the spacing of the samples counts
+    np.testing.assert_allclose(np.sum((points / axes) ** 2, axis=1), 1, atol=1e-14)
+    rim = np.sum(((points - center) / bite) ** 2, axis=1)
+    assert np.all(rim > 1 - 1e-13)
+    assert np.sum(rim < 1 + 1e-13) > 10
+    low, h = jnp.array([0.1, 0.2, -1]), 1e-6
+    support = jit(lambda d: shape.support(d).point)
+    differences = np.stack([(support(low + h * e) - support(low - h * e)) / (2 * h) for e in np.eye(3)], axis=1)
+    np.testing.assert_allclose(jit(jax.jacrev(lambda d: shape.support(d).point))(low), differences, atol=1e-8)
+
+
 @each_dtype
 def test_faces_edges_and_corners_of_a_cube(dtype):
     """What lies flat is said to, and gives its middle, whatever the order of the corners."""
@@ -326,6 +347,13 @@ BAD = {
     r"has no end along \[0.0, 0.0, 1.0\]": lambda: shapes.implicit(lambda p: p[0] * p[0] + p[1] * p[1] - 1),
     "no interior point in common": lambda: shapes.intersection(shapes.sphere(1.0), shapes.sphere(1.0, (3, 0, 0))),
     "Rounded has no constraint functions": lambda: shapes.intersection(shapes.box(1, rounding=0.1), shapes.sphere(1.0)),
+    "a complement alone is unbounded": lambda: shapes.complement(shapes.sphere(1.0)).support(jnp.ones(3)),
+    "does not reach the surface": lambda: shapes.intersection(
+        shapes.sphere(2.0), shapes.complement(shapes.sphere(1.0))
+    ),
+    "leaves nothing of": lambda: shapes.intersection(shapes.sphere(1.0), shapes.complement(shapes.sphere(2.0))),
+    "not 0 and 1": lambda: shapes.intersection(shapes.complement(shapes.sphere(2.0))),
+    "Box has faces": lambda: shapes.intersection(shapes.sphere(1.0), shapes.complement(shapes.box(1.0))),
     "a union needs at least one shape": shapes.union,
     "an intersection needs at least one shape": shapes.intersection,
     "union takes shapes, not 3": lambda: shapes.union(3),

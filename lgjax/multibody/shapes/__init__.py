@@ -1,6 +1,6 @@
 """Shapes of bodies and their distance from planes."""
 
-from lgjax.multibody.shapes.combined import intersection, union
+from lgjax.multibody.shapes.combined import complement, intersection, union
 from lgjax.multibody.shapes.contact import Contact, Gap, Plane, Shape, gap, gap_derivatives
 from lgjax.multibody.shapes.convex import box, capsule, ellipsoid, placed, polyhedron, rounded, sphere
 from lgjax.multibody.shapes.implicit import implicit, support
@@ -12,6 +12,7 @@ __all__ = [
     "Shape",
     "box",
     "capsule",
+    "complement",
     "ellipsoid",
     "gap",
     "gap_derivatives",

@@ -5,10 +5,15 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lgjax.groups import small_matrix as sm
+from lgjax.multibody.shapes import checks
 from lgjax.multibody.shapes.contact import Array, Contact, Shape, farthest, unit
-from lgjax.multibody.shapes.implicit import intersect
+from lgjax.multibody.shapes.implicit import directions, intersect
+from lgjax.multibody.shapes.solver import climb
+
+SEAM_STARTS = 64
 
 
 @jax.tree_util.register_dataclass
@@ -48,10 +53,82 @@ def intersection(*shapes: Shape) -> Shape:
     if not shapes:
         raise ValueError("an intersection needs at least one shape")
     shapes = _shapes("intersection", shapes)
+    if any(isinstance(shape, Complement) for shape in shapes):
+        return _difference(shapes)
     # An intersection of unions is a union of intersections.
     choices = itertools.product(*(shape.parts if isinstance(shape, Union) else (shape,) for shape in shapes))
     parts = [intersect(choice) for choice in choices]
     return parts[0] if len(parts) == 1 else Union(tuple(parts))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Complement(Shape):
+    """The points outside a shape.  Source: [tran2024] eq. (72)."""
+
+    shape: Shape
+
+    def support(self, direction: Array) -> Contact:
+        raise ValueError("a complement alone is unbounded and has no farthest point: intersect it with a convex shape")
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Difference(Shape):
+    """The points of a convex shape outside another; each with one smooth constraint function."""
+
+    body: Shape
+    hole: Shape
+
+    def support(self, direction: Array) -> Contact:
+        d = unit(direction)
+        whole = self.body.support(d)
+        along = jnp.asarray(directions(SEAM_STARTS), d.dtype)
+        starts = jax.lax.stop_gradient(jax.vmap(self.body.support)(along).point)
+        size = jax.lax.stop_gradient(jnp.max(jnp.abs(starts - self.body.middle())))
+        seam, _ = climb(_seam, (self.body, self.hole), d, starts, size)
+        kept = self.hole.constraints(whole.point)[0] >= 0
+        return Contact(jnp.where(kept, whole.point, seam), kept & whole.flat)
+
+    def middle(self) -> Array:
+        return self.body.middle()
+
+
+def _seam(parts, point: Array) -> Array:
+    """Two functions that vanish where the two surfaces meet and are negative in the difference."""
+    body, hole = parts
+    return jnp.concatenate([body.constraints(point), -hole.constraints(point)])
+
+
+def complement(shape: Shape) -> Complement:
+    """The points outside a shape, to be intersected with a convex one: intersection(a, complement(b)) is a without b.
+
+    Its lowest point is that of a if b leaves it, and otherwise the lowest of the curve where both surfaces meet, which
+    need not be convex: it is climbed from 70 starts spread over a, so a narrow bay of the curve can be missed. One
+    convex body and one complement, both with one smooth constraint (ellipsoid, sphere, capsule, implicit).
+    """
+    return Complement(_shapes("complement", (shape,))[0])
+
+
+def _difference(shapes: tuple[Shape, ...]) -> Difference:
+    """A convex shape without another."""
+    whole = [shape for shape in shapes if not isinstance(shape, Complement)]
+    holes = [shape.shape for shape in shapes if isinstance(shape, Complement)]
+    if len(whole) != 1 or len(holes) != 1:
+        raise ValueError(
+            f"an intersection with a complement takes one convex shape and one complement, "
+            f"not {len(whole)} and {len(holes)}"
+        )
+    for shape in (*whole, *holes):
+        if len(shape.constraints(shape.middle())) != 1:
+            raise ValueError(f"{type(shape).__name__} has faces; a complement needs shapes with one smooth surface")
+    shape = Difference(whole[0], holes[0])
+    points = jax.vmap(shape.body.support)(jnp.asarray(directions(SEAM_STARTS), shape.middle().dtype)).point
+    inside = jax.vmap(shape.hole.constraints)(points) < 0
+    if checks.concrete(inside) and (np.all(inside) or not np.any(inside)):
+        what = "leaves nothing of" if np.all(inside) else "does not reach the surface of"
+        raise ValueError(f"the complement's shape {what} the convex one, in {len(points)} directions")
+    return shape
 
 
 def _shapes(name: str, shapes) -> tuple[Shape, ...]:

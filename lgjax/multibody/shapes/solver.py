@@ -146,18 +146,50 @@ def _interior_step(problem, parameters, direction, size, count, z, slack, multip
     return tuple(jnp.where(usable, after, before) for after, before in zip(new, (z, slack, multipliers), strict=True))
 
 
-solve = jax.custom_jvp(_find, nondiff_argnums=(0,))
+def differentiable(find):
+    """`find(problem, parameters, direction, start, size)` -> (z, multipliers) with derivatives by the conditions."""
+    function = jax.custom_jvp(find, nondiff_argnums=(0,))
+
+    @function.defjvp
+    def rule(problem, primals, tangents):
+        z, multipliers = function(problem, *primals)
+        (parameters, direction, _, size), (dparameters, ddirection, _, _) = primals, tangents
+        conditions = _conditions(problem, parameters, direction, size)
+        _, change = jax.jvp(
+            lambda p, d: _conditions(problem, p, d, size)(z, multipliers),
+            (parameters, direction),
+            (dparameters, ddirection),
+        )
+        step = -jnp.linalg.solve(_jacobian(conditions, z, multipliers), change)
+        return (z, multipliers), (step[: len(z)], step[len(z) :])
+
+    return function
 
 
-@solve.defjvp
-def _solve_jvp(problem, primals, tangents):
-    z, multipliers = solve(problem, *primals)
-    (parameters, direction, _, size), (dparameters, ddirection, _, _) = primals, tangents
+def _climb(problem, parameters, direction, starts, size):
+    """The highest point of the curve where two constraints vanish, from many starts (m, 3), which may be NaN."""
+
+    def values(z):
+        return problem(parameters, z), jax.jacfwd(lambda z: problem(parameters, z))(z)
+
+    def least_squares(gradients, x):  # the coefficients (2,) of the rows of gradients (2, 3) nearest to x (3,)
+        return sm.ldl_solve(sm.ldl(sm.matmult(gradients, gradients)), sm.matvec(gradients, x))
+
+    def step(i, z):
+        g, gradients = values(z)
+        along = direction - sm.tmatvec(gradients, least_squares(gradients, direction))
+        back = sm.tmatvec(gradients, sm.ldl_solve(sm.ldl(sm.matmult(gradients, gradients)), g))
+        # Steps that shrink settle on any curve, however tightly it bends.
+        return z + 0.3 * 0.9**i * size * along - back
+
+    ends = jax.vmap(lambda z: jax.lax.fori_loop(0, MAX_ITERATIONS, step, z))(starts)
+    off = jnp.max(jnp.abs(jax.vmap(lambda z: problem(parameters, z))(ends)), axis=1)
+    height = jnp.where(off < float(jnp.finfo(size.dtype).eps) ** 0.5, sm.matvec(ends, direction), -jnp.inf)
+    z = ends[jnp.argmax(height)]
+    multipliers = least_squares(values(z)[1], direction)
     conditions = _conditions(problem, parameters, direction, size)
-    _, change = jax.jvp(
-        lambda p, d: _conditions(problem, p, d, size)(z, multipliers),
-        (parameters, direction),
-        (dparameters, ddirection),
-    )
-    step = -jnp.linalg.solve(_jacobian(conditions, z, multipliers), change)
-    return (z, multipliers), (step[: len(z)], step[len(z) :])
+    return jax.lax.fori_loop(0, 2 + 2 * POLISH, lambda _, state: _newton(conditions, *state), (z, multipliers))
+
+
+solve = differentiable(_find)
+climb = differentiable(_climb)
