@@ -187,7 +187,7 @@ class GeneralizedAlpha:
             return newton(evaluate, factorise, saddle_point.solve, guess, state.factor, rule)
 
         guess = jnp.concatenate([jnp.zeros_like(v), keep * scale * state.multipliers])
-        root = implicit(residual, find, guess)
+        root = implicit(residual, find, guess, state.factor)
         s = stage(root.x)
         a = a + (1.0 - alpha_f) / (1.0 - alpha_m) * (s.vdot - vdot)
         return AlphaState(s.q, s.v, s.vdot, a, s.multipliers, root.factor), Report(root.iterations, root.converged)
@@ -249,11 +249,19 @@ def consistent_accelerations(problem: ConstrainedProblem, t: Array, q: Point, v:
     lengths = jnp.sqrt(jnp.sum(rows * rows, axis=1))
     weight = 1.0 / jnp.where(lengths > 0, lengths, 1.0)
     rows = weight[:, None] * rows
-    top = jnp.concatenate([size[:, None] * mass * size, rows.T], axis=1)
-    whole = jnp.concatenate([top, jnp.concatenate([rows, jnp.zeros((m, m), v.dtype)], axis=1)])
+    scaled = size[:, None] * mass * size
     right = jnp.concatenate([size * problem.forces(t, q, v), -weight * constraint_rates(problem, t, q, v)[1]])
-    lu, pivots = jax.scipy.linalg.lu_factor(whole)
-    x = jax.scipy.linalg.lu_solve((lu, pivots), right)
-    smallest = jnp.min(jnp.abs(jnp.diagonal(lu)))
-    regular = (smallest > 100.0 * float(jnp.finfo(v.dtype).eps)) & jnp.all(jnp.isfinite(x))
-    return size * x[:n], weight * x[n:], regular
+    factor = jax.lax.stop_gradient(saddle_point.factorise(scaled, rows, rows))
+
+    def product(x: Array) -> Array:
+        push = sm.tmatvec(rows, x[n:]) if m else 0.0
+        return jnp.concatenate([sm.matvec(scaled, x[:n]) + push, sm.matvec(rows, x[:n])])
+
+    find = lambda _, r: saddle_point.solve(factor, r)
+    x = jax.lax.custom_linear_solve(product, right, find, symmetric=True)
+    limit = 0.1 / float(jnp.finfo(v.dtype).eps)
+    return (
+        size * x[:n],
+        weight * x[n:],
+        (saddle_point.condition(factor, scaled, rows) < limit) & jnp.all(jnp.isfinite(x)),
+    )

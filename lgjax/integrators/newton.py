@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.groups import small_matrix as sm
+from lgjax.integrators import saddle_point
+
 Array = jax.Array
 
 MODES = ("full", "modified")
@@ -112,19 +115,23 @@ def newton(
     return Root(end.x, end.iterations, end.now.error <= 1.0, end.factor)
 
 
-def _dense_solve(linear: Callable[[Array], Array], y: Array) -> Array:
-    return jnp.linalg.solve(jax.jacfwd(linear)(jnp.zeros_like(y)), y)
-
-
-def implicit(residual: Callable[[Array], Array], find: Callable[[Array], Root], guess: Array) -> Root:
+def implicit(residual: Callable[[Array], Array], find: Callable[[Array], Root], guess: Array, factor: Any) -> Root:
     """find(guess), with the derivatives of the implicit function residual(x) = 0 in all that `residual` closes over.
 
-    Both modes and any order; costs n tangents of the residual and a dense solve, where a derivative is asked for.
+    Both modes and any order; costs as many tangents of the residual as it has entries and a solve, where a derivative
+    is asked for.
+    `factor` has the structure of the one that `find` returns.
     """
+    like = (jnp.zeros((), jnp.int32), jnp.zeros((), bool), factor)
 
     def solve(_: Any, start: Array) -> tuple[Array, Any]:
         root = find(start)
-        return root.x, (root.iterations, root.converged, root.factor)
+        # custom_root has no tangents for integers, so they pass as numbers that have.
+        return root.x, jax.tree.map(lambda x: x.astype(start.dtype), (root.iterations, root.converged, root.factor))
 
-    x, (iterations, converged, factor) = jax.lax.custom_root(residual, guess, solve, _dense_solve, has_aux=True)
+    def solve_linear(linear: Callable[[Array], Array], y: Array) -> Array:
+        return sm.matvec(saddle_point.general_inverse(jax.jacfwd(linear)(jnp.zeros_like(y))), y)
+
+    x, rest = jax.lax.custom_root(residual, guess, solve, solve_linear, has_aux=True)
+    iterations, converged, factor = jax.tree.map(lambda x, kind: x.astype(kind.dtype), rest, like)
     return Root(x, iterations, converged, factor)
