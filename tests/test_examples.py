@@ -14,6 +14,8 @@ SMALL = {
     "05_aerial_manipulator": {"samples": 5, "order": 1},
     "06_elastic_arm": {"saved": 100, "substeps": 8},
     "07_taylor_integrator": {"orders": (4,), "tolerances": (1e-4,), "batch": 2, "repeats": 1},
+    "08_bouncing_bodies": {"steps": 500, "samples": 2},
+    "09_throw": {"guesses": 2, "iterations": 2},
 }
 
 
