@@ -37,13 +37,21 @@ REST_RATIO = 1e-6
 
 
 class Record(NamedTuple):
-    """The first impacts, in order: the step of each, its time after the last impact or start of that step, the plane
-    and the normal impulse; each (record,), entries past their number are zero, plane -1."""
+    """The first impacts, in order; each (record,), entries past their number are zero, plane -1.
+
+    steps    the step that each is in.
+    taus     time after the last impact or the start of the step, s.
+    times    time after the start of the flight, s.
+    planes   what was hit.
+    rates    rate of the gap before the impact, m/s, negative.
+    impulses normal impulse, N s.
+    """
 
     steps: Array
     taus: Array
     times: Array
     planes: Array
+    rates: Array
     impulses: Array
 
 
@@ -97,6 +105,7 @@ def take_off(body: RigidBody, closest: Closest, state: RigidState, h: Array, rec
         jnp.zeros((record,), h.dtype),
         jnp.zeros((record,), h.dtype),
         jnp.full((record,), -1, jnp.int32),
+        jnp.zeros((record,), h.dtype),
         jnp.zeros((record,), h.dtype),
     )
     lifted = jnp.maximum(-contact.gap, 0)
@@ -166,13 +175,13 @@ def _bounced(
     most: int,
 ) -> Flight:  # fmt: skip
     """After an impact that turned the state `before` into `after`."""
-    approach = -approach_rate(body, before, contact)
-    grazing = approach < GRAZING_RATIO * contact_speed(body, before, contact)
+    rate = approach_rate(body, before, contact)
+    grazing = -rate < GRAZING_RATIO * contact_speed(body, before, contact)
     hits, size = f.hits + 1, f.record.steps.shape[0]
     full = f.total >= size
     here = jnp.arange(size, dtype=jnp.int32) == f.total
     time = f.step.astype(h.dtype) * h + (h - f.left) + f.tau
-    news = Record(f.step, f.tau, time, contact.index, impulse)
+    news = Record(f.step, f.tau, time, contact.index, rate, impulse)
     record = jax.tree.map(lambda old, new: jnp.where(here, new, old), f.record, news)
     flags = (
         _flag(BounceStatus.GRAZING, grazing)
@@ -240,10 +249,11 @@ def fly(
 
 
 class Replayed(NamedTuple):
-    """The states after every step and every impact, in order, with the times and impulses of the impacts."""
+    """The states after every step and every impact, in order, and what `Record` says of the impacts."""
 
     states: RigidState
     times: Array
+    rates: Array
     impulses: Array
 
 
@@ -277,8 +287,10 @@ def replay(
             return jnp.where(hit, closest(there).gap, tau - guess)
 
         def newton(f: Any, tau: Array) -> Array:
+            # The recorded time is the root but for round-off.  The iteration is there because JAX differentiates
+            # through it, where it should not, in forward over reverse mode through a scan.
             value, slope = jax.jvp(f, (tau,), (jnp.ones_like(tau),))
-            return tau - value / slope
+            return tau - value / jax.lax.stop_gradient(slope)
 
         root = jax.lax.custom_root(gap, guess, newton, lambda linear, y: y / linear(jnp.ones_like(y)))
         tau = jnp.where(hit, root, left)
@@ -287,18 +299,19 @@ def replay(
         # The recorded impacts are all there are: what is inside without one is at rest.
         lands = ~hit & (contact.gap < 0)
         struck, impulse = impact(body, lift(trial, contact, lands), contact, resting_laws(laws, lands))
+        rate = approach_rate(body, trial, contact)
         active = step < finished
         after = jax.tree.map(lambda new, old: jnp.where(hit | lands, new, old), struck, trial)
         after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, state)
         time = step.astype(h.dtype) * h + (h - left) + tau
         one = (hit & active).astype(jnp.int32)
-        return (after, step + 1 - one, jnp.where(hit, left - tau, h), j + one), (after, time, impulse)
+        return (after, step + 1 - one, jnp.where(hit, left - tau, h), j + one), (after, time, rate, impulse)
 
     start = (state, jnp.zeros((), jnp.int32), h, jnp.zeros((), jnp.int32))
     # Only the states between segments are kept for reverse mode.
-    _, (states, times, impulses) = jax.lax.scan(jax.checkpoint(segment), start, None, length=steps + size)
+    _, (states, times, rates, impulses) = jax.lax.scan(jax.checkpoint(segment), start, None, length=steps + size)
     # The j-th impact is segment number (its step) + j.
     at = jnp.clip(record.steps, 0) + jnp.arange(size, dtype=jnp.int32)
     real = record.steps >= 0
     keep = lambda values: jnp.where(real, values[at], jnp.zeros_like(record.taus))
-    return Replayed(states, keep(times), keep(impulses))
+    return Replayed(states, keep(times), keep(rates), keep(impulses))

@@ -21,11 +21,13 @@ class Impacts(NamedTuple):
 
     ts        (record,) times, s.
     planes    (record,) index of the plane.
+    rates     (record,) rates of the gap just before, m/s, negative.
     impulses  (record,) normal impulses, N s.
     """
 
     ts: Array
     planes: Array
+    rates: Array
     impulses: Array
 
 
@@ -111,12 +113,12 @@ def bounce(
     problem = _problem(body, shape, planes, state, h, restitution, friction)
     _check(problem)
     settings = _Settings(steps, save_every, max_impacts, record, chart)
-    states, events, counts, status, record_planes = _run(settings, problem)
+    states, (times, rates, impulses), counts, status, hit = _run(settings, problem)
     saves = jnp.arange(0, steps + 1, save_every or steps, dtype=jnp.int32)
     if save_every is None:
         saves = saves[1:]
     ts = saves.astype(problem.h.dtype) * problem.h
-    return BounceSolution(ts, states, counts, status, Impacts(events[0], record_planes, events[1]))
+    return BounceSolution(ts, states, counts, status, Impacts(times, hit, rates, impulses))
 
 
 def closest_contact(body: RigidBody, shape: Shape, planes: tuple[Plane, ...], state: RigidState) -> Contact:
@@ -235,9 +237,9 @@ def _fly(settings: _Settings, p: _Problem) -> tuple[Any, Array, Array, Array, Re
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _run(settings: _Settings, problem: _Problem) -> Any:
-    """(states, (times, impulses) of the impacts, counts, status, planes)."""
+    """(states, (times, rates, impulses) of the impacts, counts, status, planes)."""
     states, counts, _, status, record = _fly(settings, problem)
-    return states, (record.times, record.impulses), counts, status, record.planes
+    return states, (record.times, record.rates, record.impulses), counts, status, record.planes
 
 
 @_run.defjvp
@@ -255,11 +257,11 @@ def _run_jvp(settings: _Settings, primals: Any, tangents: Any) -> Any:
         done = jnp.arange(0, settings.steps + 1, chunk, dtype=jnp.int32)[-counts.shape[0] :]
         at = jnp.minimum(done, finished) + jnp.minimum(counts, settings.record)
         path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest])[at], p.state, full.states)
-        return path, (full.times, full.impulses)
+        return path, (full.times, full.rates, full.impulses)
 
     retraced, moved = jax.jvp(again, (problem,), (change,))
     # The values are those of the flight itself, whatever round-off does to the replay.
-    flown_floats = (states, (record.times, record.impulses))
+    flown_floats = (states, (record.times, record.rates, record.impulses))
     floats = jax.tree.map(lambda new, old: new + jax.lax.stop_gradient(old - new), retraced, flown_floats)
     integers = (counts, status, record.planes)
     still = jax.tree.map(lambda x: np.zeros(x.shape, jax.dtypes.float0), integers)
