@@ -149,14 +149,32 @@ def forces(body: RigidBody, pose: Pose) -> tuple[Array, Array]:
 
 
 class Chart(NamedTuple):
-    """Coordinates of the rotation of a step: the map, and value and derivative of the equation that it satisfies.
+    """Coordinates of the rotation F of a step, and value and derivative of the equation that it satisfies.
 
-    equation(J, z, a)   (3,) zero where F J_d - J_d Fᵀ = hat(a) for F = turn(z), J_d = tr(J)/2 - J, and its (3, 3)
-                        derivative with respect to z.
+    increment(z)        F - I (3, 3).  Added to what it turns, it leaves the round-off of a small change, where F would
+                        leave that of the whole, at every step alike.
+    equation(J, z, a)   (3,) zero where F J_d - J_d Fᵀ = hat(a), J_d = tr(J)/2 - J, and its (3, 3) derivative with
+                        respect to z.
     """
 
-    turn: Callable[[Array], Array]
+    increment: Callable[[Array], Array]
     equation: Callable[[Array, Array, Array], tuple[Array, Array]]
+
+
+def _increment(z: Array, first: Array, second: Array) -> Array:
+    """first hat(z) + second hat(z)²."""
+    square = sm.outer(z, z) - sm.dot(z, z) * sm.identity(3, z.dtype)
+    return first * sm.hat(z) + second * square
+
+
+def _exponential_increment(z: Array) -> Array:
+    s = sm.dot(z, z)
+    return _increment(z, stumpff(1, s), stumpff(2, s))
+
+
+def _cayley_increment(z: Array) -> Array:
+    second = 2.0 / (4.0 + sm.dot(z, z))
+    return _increment(z, 2.0 * second, second)
 
 
 def _exponential_equation(inertia: Array, z: Array, a: Array) -> tuple[Array, Array]:
@@ -177,7 +195,10 @@ def _cayley_equation(inertia: Array, z: Array, a: Array) -> tuple[Array, Array]:
     return value, inertia + 0.5 * (skew - sm.outer(a, z))
 
 
-CHARTS = {"cayley": Chart(so3.cay, _cayley_equation), "exp": Chart(so3.exp, _exponential_equation)}
+CHARTS = {
+    "cayley": Chart(_cayley_increment, _cayley_equation),
+    "exp": Chart(_exponential_increment, _exponential_equation),
+}
 
 
 def solve_rotation(inertia: Array, a: Array, chart: str = "cayley") -> tuple[Array, Array]:
@@ -224,11 +245,12 @@ def variational_step(body: RigidBody, state: RigidState, h: Array, chart: str = 
     half = 0.5 * h
     kicked = state.angular + half * moment
     z, found = solve_rotation(body.inertia, h * kicked, chart)
-    turn = CHARTS[chart].turn(z)
+    turn = CHARTS[chart].increment(z)
     drift = h / body.mass * (state.linear + half * force)
-    pose = Pose(so3.compose(state.pose.rotation, turn), state.pose.translation + drift)
+    rotation = state.pose.rotation
+    pose = Pose(rotation + sm.matmul(rotation, turn), state.pose.translation + drift)
     moment_after, force_after = (moment, force) if body.potential is None else forces(body, pose)
-    angular = sm.tmatvec(turn, kicked) + half * moment_after
+    angular = kicked + (sm.tmatvec(turn, kicked) + half * moment_after)
     return RigidState(pose, angular, state.linear + half * (force + force_after)), found
 
 

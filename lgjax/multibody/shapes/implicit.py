@@ -57,7 +57,9 @@ class Solved(Shape):
 
     def support(self, direction: Array) -> Contact:
         best = self.optimum(direction)
-        return Contact(best.z, ~best.unique)
+        # A point that was not found must not pass for one: NaN, which drivers report.
+        found = best.residual < float(jnp.finfo(best.z.dtype).eps) ** 0.5
+        return Contact(jnp.where(found, best.z, jnp.nan), ~best.unique)
 
     def middle(self) -> Array:
         return self.start
