@@ -34,6 +34,13 @@ def _small_inverse(m: Array) -> Array:
     return m
 
 
+def _product(a: Array, b: Array) -> Array:
+    """a b, written out where that is short."""
+    if a.shape[-1] <= 12:
+        return sm.matmul(a, b)
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+
+
 def inverse(m: Array) -> Array:
     """Inverses of matrices (..., n, n) by halves, without row exchanges: for matrices near positive definite ones.
 
@@ -46,19 +53,19 @@ def inverse(m: Array) -> Array:
         return _small_inverse(m)
     k = n // 2
     a = inverse(m[..., :k, :k])
-    right, below = wait(sm.matmul(a, m[..., :k, k:])), wait(sm.matmul(m[..., k:, :k], a))
-    d = wait(inverse(wait(m[..., k:, k:] - sm.matmul(m[..., k:, :k], right))))
-    corner = wait(sm.matmul(d, below))
-    top = jnp.concatenate([a + sm.matmul(right, corner), -sm.matmul(right, d)], axis=-1)
+    right, below = wait(_product(a, m[..., :k, k:])), wait(_product(m[..., k:, :k], a))
+    d = wait(inverse(wait(m[..., k:, k:] - _product(m[..., k:, :k], right))))
+    corner = wait(_product(d, below))
+    top = jnp.concatenate([a + _product(right, corner), -_product(right, d)], axis=-1)
     return wait(jnp.concatenate([top, jnp.concatenate([-corner, d], axis=-1)], axis=-2))
 
 
 def _apply(a: Array, x: Array) -> Array:
     """Product of a matrix (n, n), or of a block diagonal one with blocks (k, b, b), and a matrix (n, m)."""
     if a.ndim == 2:
-        return sm.matmul(a, x)
+        return _product(a, x)
     count, size = a.shape[:2]
-    return sm.matmul(a, x.reshape(count, size, x.shape[-1])).reshape(x.shape)
+    return _product(a, x.reshape(count, size, x.shape[-1])).reshape(x.shape)
 
 
 def factorise(a: Array, b: Array, bt: Array) -> Factor:
@@ -70,10 +77,10 @@ def factorise(a: Array, b: Array, bt: Array) -> Factor:
     weight = None
     if a.ndim == 2 and b.shape[0]:
         weight = jnp.max(jnp.abs(jnp.diagonal(a)))
-        a = a + weight * sm.tmatmul(b, bt)
+        a = a + weight * _product(sm.transpose(b), bt)
     inverse_a = jax.lax.optimization_barrier(inverse(a))
     columns = jax.lax.optimization_barrier(_apply(inverse_a, sm.transpose(b)))
-    complement = sm.matmul(bt, columns) if b.shape[0] else jnp.zeros((0, 0), a.dtype)
+    complement = _product(bt, columns) if b.shape[0] else jnp.zeros((0, 0), a.dtype)
     return Factor(inverse_a, columns, bt, inverse(jax.lax.optimization_barrier(complement)), weight)
 
 

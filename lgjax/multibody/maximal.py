@@ -248,6 +248,17 @@ class MaximalSystem:
             start += len(matrix)
         return jnp.concatenate(parts)
 
+    def inertia_solve(self, f: Array) -> Array:
+        """M⁻¹ f (nv,)."""
+        cut = 6 * self.nbodies
+        wrenches = f[:cut].reshape(-1, 6)
+        angular, linear = sm.solve3(self.inertia, wrenches[:, :3]), wrenches[:, 3:] / self.mass[:, None]
+        parts, start = [sm.join(angular, linear).reshape(-1)], cut
+        for matrix in self.node_masses:
+            parts.append(sm.ldl_solve(sm.ldl(matrix), f[start : start + len(matrix)]))
+            start += len(matrix)
+        return jnp.concatenate(parts)
+
     def generalised_forces(self, t: Any, q: AbsoluteConfiguration, v: Array) -> Array:
         """g(t, q, v) (nv,): applied forces and the gyroscopic ones, -ω × Jω and on SE(3) -m ω × v."""
         m = self.motion(q, v)

@@ -109,11 +109,12 @@ def _node_mass(node: VectorNode, dtype: Any) -> Array:
     name = f"mass of node {node.name!r}"
     if isinstance(node.size, bool) or not isinstance(node.size, int) or node.size < 1:
         raise ValueError(f"size of node {node.name!r} must be a positive integer, got {node.size!r}")
-    if jnp.shape(node.mass) == (node.size, node.size):
-        return checked(name, node.mass, (node.size, node.size), dtype)
-    if jnp.shape(node.mass) not in ((), (node.size,)):
-        raise ValueError(f"{name} has shape {jnp.shape(node.mass)}, the node has size {node.size}")
-    mass = checked(name, node.mass, jnp.shape(node.mass), dtype)
+    given = node.mass if known(node.mass) is None else known(node.mass)
+    if jnp.shape(given) == (node.size, node.size):
+        return checked(name, given, (node.size, node.size), dtype)
+    if jnp.shape(given) not in ((), (node.size,)):
+        raise ValueError(f"{name} has shape {jnp.shape(given)}, the node has size {node.size}")
+    mass = checked(name, given, jnp.shape(given), dtype)
     return jnp.broadcast_to(mass, (node.size,))[:, None] * jnp.eye(node.size, dtype=dtype)
 
 

@@ -105,7 +105,7 @@ class Bushing:
 
 @dataclass(frozen=True)
 class TorsionSpring:
-    """A spring and damper about the common z axis of two frames, towards the angle drive(t), or 0.
+    """A spring and damper about the z axis that a joint keeps common to two frames, towards the angle drive(t), or 0.
 
     The angle is that from x_a to x_b about z_a; its difference to drive(t) is taken between -π and π.  With `drive` it
     is a PD controller.  drive: t -> scalar; compared by identity, so define it once.

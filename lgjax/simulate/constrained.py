@@ -1,10 +1,18 @@
 """Implicit integration of rigid bodies in absolute coordinates with joints as constraints."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from lgjax.groups.homogeneous_space import (
+    HomogeneousSpace,
+    power_space,
+    product_space,
+    right_translation,
+    vector_space,
+)
 from lgjax.integrators.field import strong
 from lgjax.integrators.generalized_alpha import (
     AlphaState,
@@ -164,3 +172,29 @@ def _consistent(
     gap, rate = problem.constraints(t, q), constraint_rates(problem, t, q, v)[0]
     near = jnp.max(jnp.abs(gap)) <= limit * problem.scale(q)
     return near & (jnp.max(jnp.abs(rate)) <= limit * problem.scale(q) * (1.0 + jnp.max(jnp.abs(v))))
+
+
+def unconstrained_problem(
+    system: MaximalSystem, q: AbsoluteConfiguration, v: Array
+) -> tuple[HomogeneousSpace, Callable[..., Any], tuple[Any, ...]]:
+    """Space, field and start of a system without constraints, for the explicit methods of `integrate`.
+
+    States are the tuples (bodies, v), or (bodies, coordinates, v) where there are coordinates; bodies move from the
+    right.  Raises ValueError for a system with constraints.
+    Source: [holzinger2024] section 3.2, Algorithm 3.
+    """
+    if system.nc:
+        raise ValueError(f"{system!r} has constraints; explicit methods take none")
+    n, rest = system.nbodies, system.nv - 6 * system.nbodies
+    spaces = [power_space(right_translation(system.structure.group), n)] if n else []
+    spaces += [vector_space(rest)] if rest else []
+    space = product_space(*spaces, vector_space(system.nv))
+
+    def field(t: Any, y: tuple[Any, ...]) -> tuple[Any, ...]:
+        *parts, v = y
+        here = AbsoluteConfiguration(parts[0] if n else q.bodies, parts[-1] if rest else q.coordinates)
+        vdot = system.inertia_solve(system.generalised_forces(t, here, v))
+        rates = [v[: 6 * n].reshape(n, 6)] if n else []
+        return (*rates, *([v[6 * n :]] if rest else []), vdot)
+
+    return space, field, (*([q.bodies] if n else []), *([q.coordinates] if rest else []), v)

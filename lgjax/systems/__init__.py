@@ -6,7 +6,9 @@ from lgjax.systems.constrained_system import ConstrainedSystem
 from lgjax.systems.free_rigid_body import free_rigid_body
 from lgjax.systems.heavy_top import heavy_top
 from lgjax.systems.heavy_top_maximal import heavy_top_maximal
+from lgjax.systems.puma560 import puma560, puma560_minimal
 from lgjax.systems.quadrotors_with_load import quadrotors_with_load
+from lgjax.systems.rotor import rotor
 from lgjax.systems.slider_crank import slider_crank
 from lgjax.systems.spherical_pendulum import spherical_pendulum
 from lgjax.systems.system import System, in_coordinates
@@ -22,7 +24,10 @@ __all__ = [
     "heavy_top",
     "heavy_top_maximal",
     "in_coordinates",
+    "puma560",
+    "puma560_minimal",
     "quadrotors_with_load",
+    "rotor",
     "slider_crank",
     "spherical_pendulum",
 ]
