@@ -90,6 +90,7 @@ from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.flat import MotionState, from_mujoco, from_pinocchio, to_mujoco, to_pinocchio
 from lgjax.multibody.importers import load_mjcf, load_urdf
 from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.mass_properties import mass_properties, recentered
 from lgjax.multibody.maximal import MaximalSystem
 from lgjax.multibody.model import Model
 from lgjax.multibody.shapes import Plane
@@ -204,6 +205,7 @@ __all__ = [
     "load_mjcf",
     "load_urdf",
     "mass_matrix",
+    "mass_properties",
     "maximal",
     "mechanical_space",
     "models",
@@ -217,6 +219,7 @@ __all__ = [
     "product_space",
     "r3_so3",
     "random_configuration",
+    "recentered",
     "retract",
     "right_translation",
     "rigid_body",

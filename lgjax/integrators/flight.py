@@ -275,7 +275,7 @@ def replay(
     """
     size = record.steps.shape[0]
 
-    def segment(carry: Any, _: None) -> Any:
+    def segment(carry: Any, _: Any) -> Any:
         state, step, left, j = carry
         k = jnp.minimum(j, size - 1)
         hit = (j < size) & (record.steps[k] == step)

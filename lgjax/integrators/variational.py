@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import core
 
 from lgjax.groups import small_matrix as sm
 from lgjax.groups import so3
@@ -75,11 +76,11 @@ def rigid_body(
     for name, value, shape in (("mass", m, ()), ("inertia", j, (3, 3)), ("gravity", g, (3,))):
         if value.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, got {value.shape}; vmap over several bodies")
-        if not isinstance(value, jax.core.Tracer) and not np.all(np.isfinite(value)):
+        if not isinstance(value, core.Tracer) and not np.all(np.isfinite(value)):
             raise ValueError(f"{name} must be finite, got {np.asarray(value)}")
-    if not isinstance(m, jax.core.Tracer) and not m > 0:
+    if not isinstance(m, core.Tracer) and not m > 0:
         raise ValueError(f"mass must be positive, got {m}")
-    if not isinstance(j, jax.core.Tracer):
+    if not isinstance(j, core.Tracer):
         _check_inertia(np.asarray(j, np.float64))
     return RigidBody(m, j, g, potential)
 

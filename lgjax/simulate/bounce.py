@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import core
 
 from lgjax.integrators.flight import Record, fly, replay, take_off, window
 from lgjax.integrators.impact import Contact, Laws, approach_rate
@@ -181,7 +182,7 @@ def _problem(body: Any, shape: Any, planes: Any, state: Any, h: Any, restitution
 
 
 def _known(*values: Any) -> bool:
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+    return not any(isinstance(leaf, core.Tracer) for leaf in jax.tree.leaves(values))
 
 
 def _check_scalars(scalars: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ and the value) and take traced numbers as they come; the dtype is that of the fi
 
 import itertools
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -182,7 +183,7 @@ class Placed(Shape):
         return self.pose.act(self.shape.middle())
 
 
-def ellipsoid(semi_axes, center=0.0) -> Ellipsoid:
+def ellipsoid(semi_axes: Any, center: Any = 0.0) -> Ellipsoid:
     """Ellipsoid with semi-axes (3,) > 0, m, along the axes of the body frame, about center (3,).
 
     Source: [tran2024] eqs. (5), (7).
@@ -194,14 +195,14 @@ def ellipsoid(semi_axes, center=0.0) -> Ellipsoid:
     return Ellipsoid(axes, checks.array("center of the ellipsoid", center, (3,), dtype))
 
 
-def sphere(radius, center=0.0) -> Ellipsoid:
+def sphere(radius: Any, center: Any = 0.0) -> Ellipsoid:
     """Sphere of a radius > 0, m, about center (3,): an ellipsoid with three equal semi-axes."""
     dtype = checks.float_dtype(radius)
     value = checks.positive("radius of the sphere", checks.array("radius of the sphere", radius, (), dtype))
     return Ellipsoid(jnp.broadcast_to(value, (3,)), checks.array("center of the sphere", center, (3,), dtype))
 
 
-def box(half_extents, center=0.0, rounding=0.0) -> Shape:
+def box(half_extents: Any, center: Any = 0.0, rounding: Any = 0.0) -> Shape:
     """Box with half edge lengths (3,) > 0, m, about center (3,); a number makes a cube. `rounding` as in `rounded`."""
     dtype = checks.float_dtype(half_extents)
     half = checks.positive(
@@ -210,7 +211,7 @@ def box(half_extents, center=0.0, rounding=0.0) -> Shape:
     return rounded(Box(half, checks.array("center of the box", center, (3,), dtype)), rounding)
 
 
-def capsule(radius, half_length, center=0.0) -> Capsule:
+def capsule(radius: Any, half_length: Any, center: Any = 0.0) -> Capsule:
     """Capsule about center (3,): radius > 0 around a segment along z that reaches half_length >= 0 to both sides, m."""
     dtype = checks.float_dtype(radius)
     r = checks.positive("radius of the capsule", checks.array("radius of the capsule", radius, (), dtype))
@@ -219,7 +220,7 @@ def capsule(radius, half_length, center=0.0) -> Capsule:
     return Capsule(r, half, checks.array("center of the capsule", center, (3,), dtype))
 
 
-def polyhedron(vertices, rounding=0.0) -> Shape:
+def polyhedron(vertices: Any, rounding: Any = 0.0) -> Shape:
     """Convex hull of vertices (n, 3), n >= 4, m, not all in one plane. `rounding` as in `rounded`.
 
     A point inside the hull changes nothing; one inside a face takes part only when that face lies flat.
