@@ -1,17 +1,18 @@
 """A rigid body that bounces on a plane: the four experiments of the source.  Source: [tran2024] section 7."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups import SE3, product_space, right_translation, so3, vector_space
+from lgjax.groups import SE3, HomogeneousSpace, product_space, right_translation, so3, vector_space
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.variational import RigidBody, RigidState, forces, rigid_body, total_energy
 from lgjax.multibody.shapes import Plane, Shape, box, ellipsoid, rounded, union
-from lgjax.systems.system import System, arrays, require_choice
+from lgjax.systems.system import arrays, require_choice
 
 Array = jax.Array
 
@@ -29,16 +30,24 @@ UNION_CENTER = -0.9937128
 class BouncingBody(NamedTuple):
     """What ``bounce(p.body, p.shape, p.planes, p.state, p.h, steps)`` takes.
 
-    flight is the motion between impacts for any other integrator: y = (pose, Π, γ), moved from the right by the body
-    twist.
+    The first five are those of a `System`, the motion between impacts for any other integrator: y0 = (pose, Π, γ),
+    moved from the right by the body twist.
     """
 
+    parameters: dict[str, Array]
+    space: HomogeneousSpace
+    field: Callable[[Any, Any], Any]
+    y0: Any
+    invariants: dict[str, Callable[[Any], Array]]
     body: RigidBody
     shape: Shape
     planes: Plane
-    state: RigidState
     h: Array
-    flight: System
+
+    @property
+    def state(self) -> RigidState:
+        """The initial state."""
+        return RigidState(*self.y0)
 
 
 def bouncing_body(case: str = "ellipsoid", rounding: float = 1e-13, dtype: Any = None) -> BouncingBody:
@@ -64,9 +73,13 @@ def bouncing_body(case: str = "ellipsoid", rounding: float = 1e-13, dtype: Any =
     body = rigid_body(p["mass"], p["inertia"], p["gravity"], dtype=dtype)
     tilt = math.radians(2.0) if case == "tilted" else 0.0
     plane = Plane(jnp.asarray((math.sin(tilt), 0.0, math.cos(tilt)), dtype))
-    pose = Pose(so3.identity(dtype), p["position"])
-    state = RigidState(pose, p["angular_momentum"], p["linear_momentum"])
-    return BouncingBody(body, _shape(case, rounding, dtype), plane, state, p["h"], _flight(p, body, state))
+    space, field = free_flight(body)
+    y0 = (Pose(so3.identity(dtype), p["position"]), p["angular_momentum"], p["linear_momentum"])
+    invariants = {
+        "energy": lambda y: total_energy(body, RigidState(*y)),
+        "angular momentum": lambda y: so3.act(y[0].rotation, y[1]),
+    }
+    return BouncingBody(p, space, field, y0, invariants, body, _shape(case, rounding, dtype), plane, p["h"])
 
 
 def _shape(case: str, rounding: float, dtype: Any) -> Shape:
@@ -91,12 +104,3 @@ def free_flight(body: RigidBody) -> tuple[Any, Any]:
         return sm.join(omega, velocity), sm.cross(angular, omega) + moment, force
 
     return space, field
-
-
-def _flight(p: dict[str, Array], body: RigidBody, state: RigidState) -> System:
-    space, field = free_flight(body)
-    invariants = {
-        "energy": lambda y: total_energy(body, RigidState(*y)),
-        "angular momentum": lambda y: so3.act(y[0].rotation, y[1]),
-    }
-    return System(p, space, field, tuple(state), invariants)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lgjax import bounce
 from lgjax.groups import SO3, so3
 from lgjax.integrators import (
     CF4,
@@ -18,7 +19,14 @@ from lgjax.integrators import (
     integrate_adaptive,
     triple_jump,
 )
-from lgjax.systems import free_rigid_body, heavy_top, in_coordinates, quadrotors_with_load, spherical_pendulum
+from lgjax.systems import (
+    bouncing_body,
+    free_rigid_body,
+    heavy_top,
+    in_coordinates,
+    quadrotors_with_load,
+    spherical_pendulum,
+)
 from lgjax.systems.quadrotors_with_load import LoadState, parabola
 from tests.quick import jit
 from tests.systems import references
@@ -270,3 +278,15 @@ def test_the_chain_is_linear_in_its_length():
     small, large = cost(10), cost(1000)
     assert large[0] < 105 * small[0]
     assert large[1] <= 12 * 1000
+
+
+def test_bouncing_bodies_fly_as_other_integrators_say():
+    """Between impacts the system is one like the others: space, field, state, invariants."""
+    p = bouncing_body("tilted", dtype=jnp.float64)
+    end = run(p, 1.0, 400, save_every=400)
+    flown = jit(lambda s: bounce(p.body, p.shape, p.planes, s, 0.005, 200))(p.state).states
+    np.testing.assert_allclose(end[0].translation[-1], flown.pose.translation[-1], atol=1e-12)
+    np.testing.assert_allclose(end[0].rotation[-1], flown.pose.rotation[-1], atol=1e-4)
+    for name, invariant in p.invariants.items():
+        values = jax.vmap(invariant)(end)
+        np.testing.assert_allclose(values[-1], values[0], rtol=1e-8, err_msg=name)
