@@ -99,7 +99,9 @@ def classical(system: MaximalSystem, q0: AbsoluteConfiguration, v0: jax.Array, k
     return Classical(problem, start, jnp.linalg.lstsq(rates, v0)[0], configuration)
 
 
-def solve(problem: ConstrainedProblem, q: Any, v: Any, t1: Any, steps: int, method: GeneralizedAlpha, rule: NewtonRule):
+def solve(
+    problem: ConstrainedProblem, q: Any, v: Any, t1: Any, steps: int, method: GeneralizedAlpha, rule: NewtonRule
+) -> tuple[Any, jax.Array, jax.Array]:
     """(q at the end, iterations per step, success) by the steps of generalized-alpha."""
     zero = jnp.zeros((), v.dtype)
     h = jnp.asarray(t1, v.dtype) / steps

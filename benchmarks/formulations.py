@@ -6,6 +6,7 @@ Errors are of a point at the end against an independent reference or against the
 
 import argparse
 import time
+from functools import partial
 
 import jax
 import numpy as np
@@ -52,7 +53,7 @@ def measure(name, end, counts, point, made, rules):
     for formulation, (problem, q0, v0, configuration, method) in made.items():
         for rule in rules:
             for steps in counts:
-                run = jax.jit(lambda q, v, n=steps: solve(problem, q, v, end, n, method, RULES[rule]))
+                run = jax.jit(partial(solve, problem, t1=end, steps=steps, method=method, rule=RULES[rule]))
                 q, count, good = jax.block_until_ready(run(q0, v0))
                 started = time.perf_counter()
                 jax.block_until_ready(run(q0, v0))

@@ -1,0 +1,116 @@
+"""The heavy top with its tip held by a joint: generalized-alpha with multipliers, against explicit steps without.
+
+Section 4.1 of [holzinger2024].  python examples/20_heavy_top_constrained.py [--out heavy_top_constrained.png]
+"""
+
+import argparse
+import time
+from functools import partial
+
+import jax
+import numpy as np
+
+import lgjax
+from lgjax.multibody.maximal import AbsoluteConfiguration
+from lgjax.plot import figure, save
+from lgjax.simulate.constrained import unconstrained_problem
+
+MARKS = ("o-", "s-", "^--", "x--", "d:")
+VARIANTS = {
+    "full Newton": (lgjax.GeneralizedAlpha(), "full"),
+    "modified Newton": (lgjax.GeneralizedAlpha(), "modified"),
+    "full, without T": (lgjax.GeneralizedAlpha(tangent_operator=False), "full"),
+}
+
+
+def sweep(problem, end, counts, variants, point):
+    """name -> (points at the end, Newton iterations per step, seconds) for every number of steps."""
+    found = {}
+    for name, (method, newton) in variants.items():
+        rows = []
+        for n in counts:
+            settings = {"steps": n, "method": method, "newton": newton, "save_every": None}
+            run = jax.jit(partial(lgjax.integrate_constrained, problem.system, t0=0.0, t1=end, **settings))
+            s = jax.block_until_ready(run(problem.q0, problem.v0))
+            started = time.perf_counter()
+            jax.block_until_ready(run(problem.q0, problem.v0))
+            seconds = time.perf_counter() - started
+            reached = np.asarray(point(s.q)[0]) if s.success else np.nan
+            rows.append((reached, float(s.iterations[0]) / n, seconds))
+        found[name] = rows
+    return found
+
+
+def draw_sweep(made, found, exact, end, counts, what):
+    """Convergence, Newton iterations, time, and work against precision, in panels 3 to 6 of a figure."""
+    h = end / np.array(counts)
+    errors = {name: [np.max(np.abs(reached - exact)) for reached, _, _ in rows] for name, rows in found.items()}
+    panels = [made.add_subplot(2, 3, i) for i in (3, 4, 5, 6)]
+    for (name, rows), mark in zip(found.items(), MARKS):
+        for axes, x, y in (
+            (panels[0], h, errors[name]),
+            (panels[1], h, [row[1] for row in rows]),
+            (panels[2], h, [row[2] for row in rows]),
+            (panels[3], [row[2] for row in rows], errors[name]),
+        ):
+            axes.plot(x, y, mark, label=name, markerfacecolor="none")
+    finest = np.nanmin([error[-1] for error in errors.values()])
+    panels[0].loglog(h, finest * (h / h[-1]) ** 2, "k:", linewidth=1, label="order 2")
+    titles = (f"error of {what}", "Newton iterations per step", "time of the solver (s)", "work and precision")
+    for axes, title in zip(panels, titles):
+        axes.set(title=title, xscale="log", xlabel="h (s)", yscale="linear" if "Newton" in title else "log")
+    panels[3].set(xlabel="time (s)", ylabel="error")
+    panels[0].legend(fontsize=8)
+    return errors
+
+
+def tip_to_centre(q):
+    return q.bodies.rotation[..., 0, :, 1]
+
+
+def explicit(problem, end, counts):
+    """Points at the end of RK4 and of RK6 on the group, for every number of steps."""
+    space, field, y0 = unconstrained_problem(problem.system, problem.q0, problem.v0)
+    found = {}
+    for name, table in (("RKMK 4", lgjax.RK4), ("RKMK 6", lgjax.RK6)):
+        rows = []
+        for n in counts:
+            method = lgjax.MuntheKaas(table)
+            run = jax.jit(lambda y, n=n, method=method: lgjax.integrate(space, field, y, 0.0, end, n, method, None))
+            ys = jax.block_until_ready(run(y0)).ys
+            started = time.perf_counter()
+            jax.block_until_ready(run(y0))
+            seconds = time.perf_counter() - started
+            rows.append((np.asarray(tip_to_centre(AbsoluteConfiguration(ys[0], None)))[0], 0.0, seconds))
+        found[name] = rows
+    return found
+
+
+def main(out: str | None = None, end: float = 0.2, counts: tuple[int, ...] = (500, 1000, 2000, 4000)) -> dict:
+    """Errors at the end for each number of steps of each method; draws them to `out`."""
+    jax.config.update("jax_enable_x64", True)
+    free, held = lgjax.systems.heavy_top_maximal(constrained=False), lgjax.systems.heavy_top_maximal()
+    found = sweep(held, end, counts, VARIANTS, tip_to_centre) | explicit(free, end, counts)
+    exact = explicit(free, end, (4 * counts[-1],))["RKMK 6"][0][0]
+    run = jax.jit(lambda q, v: lgjax.integrate_constrained(held.system, q, v, 0.0, end, counts[0]))
+    path = run(held.q0, held.v0)
+    made = figure(15, 8.5)
+    axes = made.add_subplot(2, 3, 1)
+    axes.plot(path.ts, path.q.bodies.translation[:, 0], label=["x", "y", "z"])
+    axes.set(title="centre of mass (m)", xlabel="t (s)")
+    axes.legend()
+    axes = made.add_subplot(2, 3, 2)
+    axes.plot(path.ts, path.multipliers, label=["x", "y", "z"])
+    axes.set(title="force of the tip on the world (N)", xlabel="t (s)")
+    errors = draw_sweep(made, found, exact, end, counts, "the axis")
+    for name, error in errors.items():
+        print(f"{name}: errors {', '.join(f'{e:.2e}' for e in error)}")
+    if out:
+        save(made, out)
+    return errors
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", default="heavy_top_constrained.png")
+    main(parser.parse_args().out)

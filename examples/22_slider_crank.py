@@ -1,0 +1,117 @@
+"""The spatial slider-crank: convergence, Newton iterations, and a batch with random masses.
+
+Section 4.3 of [holzinger2024].  python examples/22_slider_crank.py [--batch 1000] [--out slider_crank.png]
+"""
+
+import argparse
+import time
+from functools import partial
+
+import jax
+import numpy as np
+
+import lgjax
+from lgjax.plot import figure, save
+from lgjax.systems.slider_crank import crank_angle, slider_position
+
+MARKS = ("o-", "s-", "^--", "x--", "d:")
+VARIANTS = {
+    "full Newton": (lgjax.GeneralizedAlpha(), "full"),
+    "modified Newton": (lgjax.GeneralizedAlpha(), "modified"),
+    "full, without T": (lgjax.GeneralizedAlpha(tangent_operator=False), "full"),
+}
+
+
+def sweep(problem, end, counts, variants, point):
+    """name -> (points at the end, Newton iterations per step, seconds) for every number of steps."""
+    found = {}
+    for name, (method, newton) in variants.items():
+        rows = []
+        for n in counts:
+            settings = {"steps": n, "method": method, "newton": newton, "save_every": None}
+            run = jax.jit(partial(lgjax.integrate_constrained, problem.system, t0=0.0, t1=end, **settings))
+            s = jax.block_until_ready(run(problem.q0, problem.v0))
+            started = time.perf_counter()
+            jax.block_until_ready(run(problem.q0, problem.v0))
+            seconds = time.perf_counter() - started
+            reached = np.asarray(point(s.q)[0]) if s.success else np.nan
+            rows.append((reached, float(s.iterations[0]) / n, seconds))
+        found[name] = rows
+    return found
+
+
+def draw_sweep(made, found, exact, end, counts, what):
+    """Convergence, Newton iterations, time, and work against precision, in panels 3 to 6 of a figure."""
+    h = end / np.array(counts)
+    errors = {name: [np.max(np.abs(reached - exact)) for reached, _, _ in rows] for name, rows in found.items()}
+    panels = [made.add_subplot(2, 3, i) for i in (3, 4, 5, 6)]
+    for (name, rows), mark in zip(found.items(), MARKS):
+        for axes, x, y in (
+            (panels[0], h, errors[name]),
+            (panels[1], h, [row[1] for row in rows]),
+            (panels[2], h, [row[2] for row in rows]),
+            (panels[3], [row[2] for row in rows], errors[name]),
+        ):
+            axes.plot(x, y, mark, label=name, markerfacecolor="none")
+    finest = np.nanmin([error[-1] for error in errors.values()])
+    panels[0].loglog(h, finest * (h / h[-1]) ** 2, "k:", linewidth=1, label="order 2")
+    titles = (f"error of {what}", "Newton iterations per step", "time of the solver (s)", "work and precision")
+    for axes, title in zip(panels, titles):
+        axes.set(title=title, xscale="log", xlabel="h (s)", yscale="linear" if "Newton" in title else "log")
+    panels[3].set(xlabel="time (s)", ylabel="error")
+    panels[0].legend(fontsize=8)
+    return errors
+
+
+def family(batch, end, steps):
+    """Slider positions (batch, T) for masses up to a fifth lighter or heavier, in one call."""
+    masses = np.array((0.12, 0.5, 2.0)) * (1 + 0.2 * np.random.default_rng(0).uniform(-1, 1, (batch, 3)))
+
+    def one(masses):
+        p = lgjax.systems.slider_crank(masses)
+        s = lgjax.integrate_constrained(p.system, p.q0, p.v0, 0.0, end, steps)
+        return s.ts, slider_position(s.q), s.success
+
+    ts, positions, success = jax.jit(jax.vmap(one))(masses)
+    print(f"{int(success.sum())} of {batch} slider-cranks solved")
+    return ts[0], positions
+
+
+def main(
+    out: str | None = None,
+    end: float = 5.0,
+    counts: tuple[int, ...] = (1250, 2500, 5000, 10000),
+    batch: int = 100,
+    finest: int = 100000,
+) -> dict:
+    """Errors of the slider for each number of steps; draws them, the motion and a batch to `out`."""
+    jax.config.update("jax_enable_x64", True)
+    problem = lgjax.systems.slider_crank()
+    found = sweep(problem, end, counts, VARIANTS, lambda q: slider_position(q)[..., None])
+    exact = sweep(problem, end, (finest,), {"fine": VARIANTS["full Newton"]}, lambda q: slider_position(q)[..., None])
+    run = jax.jit(lambda q, v: lgjax.integrate_constrained(problem.system, q, v, 0.0, end, counts[0]))
+    path = run(problem.q0, problem.v0)
+    ts, positions = family(batch, end, counts[0])
+    made = figure(15, 8.5)
+    axes = made.add_subplot(2, 3, 1)
+    axes.plot(path.ts, slider_position(path.q), label="slider (m)")
+    axes.plot(path.ts, crank_angle(path.q) / 10, linewidth=0.7, label="crank angle (10 rad)")
+    axes.set(title="motion", xlabel="t (s)")
+    axes.legend()
+    axes = made.add_subplot(2, 3, 2)
+    axes.plot(ts, np.asarray(positions[:20]).T, linewidth=0.4)
+    axes.set(title="sliders of 20 random masses (m)", xlabel="t (s)")
+    errors = draw_sweep(made, found, exact["fine"][0][0], end, counts, "the slider (m)")
+    for name, error in errors.items():
+        print(f"{name}: errors {', '.join(f'{e:.2e}' for e in error)}")
+    if out:
+        save(made, out)
+    return errors
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument("--out", default="slider_crank.png")
+    given = parser.parse_args()
+    main(given.out, batch=given.batch)
