@@ -100,20 +100,17 @@ def classical(system: MaximalSystem, q0: AbsoluteConfiguration, v0: jax.Array, k
 
 
 def solve(
-    problem: ConstrainedProblem, q: Any, v: Any, t1: Any, steps: int, method: GeneralizedAlpha, rule: NewtonRule
+    problem: ConstrainedProblem, q: Any, v: Any, t1: Any, steps: jax.Array, method: GeneralizedAlpha, rule: NewtonRule
 ) -> tuple[Any, jax.Array, jax.Array]:
-    """(q at the end, iterations per step, success) by the steps of generalized-alpha."""
-    zero = jnp.zeros((), v.dtype)
+    """(q at the end, iterations per step, success) by the steps of generalized-alpha; their number may be traced."""
     h = jnp.asarray(t1, v.dtype) / steps
 
-    def step(carry: Any, i: jax.Array) -> Any:
+    def step(i: jax.Array, carry: Any) -> Any:
         state, count, good = carry
         state, report = method.step(problem, h * i.astype(v.dtype), state, h, rule)
         good = good & report.converged
-        state = state._replace(v=jnp.where(good, state.v, jnp.nan))
-        return (state, count + report.iterations, good), None
+        return state._replace(v=jnp.where(good, state.v, jnp.nan)), count + report.iterations, good
 
-    first, good = method.init(problem, zero, q, v, h)
-    start = (first, jnp.zeros((), jnp.int32), good)
-    (state, count, good), _ = jax.lax.scan(step, start, jnp.arange(steps, dtype=jnp.int32))
+    first, good = method.init(problem, jnp.zeros((), v.dtype), q, v, h)
+    state, count, good = jax.lax.fori_loop(0, steps, step, (first, jnp.zeros((), jnp.int32), good))
     return state.q, count / steps, good

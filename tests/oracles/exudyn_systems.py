@@ -45,14 +45,16 @@ class Mechanism:
         """axes: which of three translations and three rotations, in frame_a, are held."""
         eye = np.eye(3)
         frames = [eye if f is None else f for f in (frame_a, frame_b)]
-        self.mbs.AddObject(
-            eu.GenericJoint(
-                markerNumbers=[self.marker(a, point_a), self.marker(b, point_b)],
-                constrainedAxes=axes,
-                rotationMarker0=frames[0],
-                rotationMarker1=frames[1],
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.mbs.AddObject(
+                eu.GenericJoint(
+                    markerNumbers=[self.marker(a, point_a), self.marker(b, point_b)],
+                    constrainedAxes=axes,
+                    rotationMarker0=frames[0],
+                    rotationMarker1=frames[1],
+                )
             )
-        )
 
     def solve(self, end, steps, modified=False, rtol=1e-8):
         """Integrate; returns the number of Newton iterations."""
