@@ -15,7 +15,8 @@ from benchmarks.classical import classical, solve
 from benchmarks.harness import report
 from lgjax import GeneralizedAlpha, NewtonRule
 from lgjax.simulate.constrained import constrained_problem
-from lgjax.systems import heavy_top_maximal, rotor, slider_crank
+from lgjax.systems import heavy_top_maximal, puma560, rotor, slider_crank
+from lgjax.systems.puma560 import joint_angles
 from lgjax.systems.rotor import left_end
 from lgjax.systems.slider_crank import slider_position
 
@@ -25,10 +26,11 @@ COLUMNS = ["problem", "formulation", "newton", "h", "iterations per step", "erro
 
 def problems():
     """name -> (problem, end, steps, point of a configuration)."""
-    top, disc, crank = heavy_top_maximal(), rotor(), slider_crank()
+    top, disc, crank, arm = heavy_top_maximal(), rotor(), slider_crank(), puma560()
     return {
         "top": (top, 0.2, (500, 1000, 2000, 4000, 16000), lambda q: q.bodies.translation[0]),
         "rotor": (disc, 0.2, (500, 1000, 2000, 4000, 16000), lambda q: left_end(q, disc.parameters)),
+        "puma": (arm, 1.0, (10, 25, 50, 200, 800, 1600), joint_angles),
         "crank": (crank, 1.0, (250, 500, 1000, 4000, 16000), lambda q: slider_position(q)[None]),
     }
 
@@ -62,7 +64,7 @@ def measure(name, end, counts, point, made, rules):
                 row = (name, formulation, rule, end / steps, float(count), None, spent / steps * 1e6, bool(good))
                 rows.append(dict(zip(COLUMNS, row, strict=True)))
                 print(row, flush=True)
-    # Richardson: both are of order two, so a third of their difference is left to take off the finer.
+    # Richardson's extrapolation: the method is of order two.
     fine, coarse = (ends["EP", "full", n] for n in (counts[-1], counts[-2]))
     ratio = (counts[-1] / counts[-2]) ** 2
     exact = fine + (fine - coarse) / (ratio - 1)
