@@ -31,15 +31,15 @@ class Mechanism:
         return self.mbs.CreateRigidBody(
             inertia=eu.RigidBodyInertia(mass=mass, inertiaTensor=np.diag(inertia)),
             nodeType=self.node,
-            referencePosition=list(position),
-            referenceRotationMatrix=np.asarray(rotation),
-            initialVelocity=list(velocity),
-            initialAngularVelocity=list(omega),
+            referencePosition=np.array(position),
+            referenceRotationMatrix=np.array(rotation),
+            initialVelocity=np.array(velocity, float),
+            initialAngularVelocity=np.array(omega, float),
             gravity=[0.0, 0.0, -9.81],
         )
 
     def marker(self, body, point):
-        return self.mbs.AddMarker(eu.MarkerBodyRigid(bodyNumber=body, localPosition=list(point)))
+        return self.mbs.AddMarker(eu.MarkerBodyRigid(bodyNumber=body, localPosition=np.array(point, float)))
 
     def joint(self, a, point_a, b, point_b, axes, frame_a=None, frame_b=None):
         """axes: which of three translations and three rotations, in frame_a, are held."""
@@ -107,6 +107,17 @@ def slider_crank(node="RV"):
     return m, slider
 
 
+def _controller(profile):
+    """PD torque towards an angle and rate given as floats."""
+
+    def torque(mbs, t, item, rotation, rate, stiffness, damping, offset):
+        del mbs, item, offset
+        target, target_rate = profile(t)
+        return stiffness * (rotation - target) + damping * (rate - target_rate)
+
+    return torque
+
+
 def puma560(system, profiles, stiffness, damping, start):
     """From a list of (mass, moments, position, rotation, point_a, point_b, frame_b) of the links in their start."""
     m = Mechanism()
@@ -116,22 +127,17 @@ def puma560(system, profiles, stiffness, damping, start):
         body = m.body(mass, moments, position, rotation, (0, 0, 0), (0, 0, 0))
         m.joint(before, point_a, body, point_b, [1, 1, 1, 1, 1, 0], np.eye(3), frame_b)
         markers = [m.marker(before, point_a), m.marker(body, point_b)]
-        data = m.mbs.AddNode(eu.NodeGenericData(numberOfDataCoordinates=1, initialCoordinates=[start[i]]))
-
-        def torque(mbs, t, item, rotation, rate, k, d, offset, i=i):
-            del mbs, item, offset
-            target, target_rate = profiles[i](t)
-            return k * (rotation - target) + d * (rate - target_rate)
+        data = m.mbs.AddNode(eu.NodeGenericData(numberOfDataCoordinates=1, initialCoordinates=[float(start[i])]))
 
         m.mbs.AddObject(
             eu.ObjectConnectorTorsionalSpringDamper(
                 markerNumbers=markers,
                 nodeNumber=data,
                 rotationMarker0=np.eye(3),
-                rotationMarker1=frame_b,
+                rotationMarker1=np.array(frame_b),
                 stiffness=stiffness[i],
                 damping=damping[i],
-                springTorqueUserFunction=torque,
+                springTorqueUserFunction=_controller(profiles[i]),
             )
         )
         before = body
