@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("lgjax", "jax", "jaxlib", "numpy", "scipy", "diffrax", "pin", "mujoco")
+PACKAGES = ("lgjax", "jax", "jaxlib", "numpy", "scipy", "diffrax", "pin", "mujoco", "exudyn")
 
 
 def pin_to_cores(count: int) -> None:

@@ -85,7 +85,7 @@ def main(
     finest: int = 100000,
     modes: int = 3,
 ) -> dict:
-    """Errors of the slider, for each number of steps of the first `modes` methods; draws these, the motion and a batch."""
+    """Errors of the slider, for each number of steps of the first `modes` methods; draws these and a batch."""
     jax.config.update("jax_enable_x64", True)
     problem = lgjax.systems.slider_crank()
     found = sweep(problem, end, counts, dict(list(VARIANTS.items())[:modes]), lambda q: slider_position(q)[..., None])

@@ -18,7 +18,7 @@ SMALL = {
     "09_throw": {"guesses": 2, "iterations": 2},
     "20_heavy_top_constrained": {"end": 0.01, "counts": (100,), "modes": 1},
     "21_high_speed_rotor": {"end": 0.01, "counts": (100,), "long": (0.02, 200), "modes": 1},
-    "22_slider_crank": {"end": 0.1, "counts": (50,), "batch": 3, "finest": 50, "modes": 1},
+    "22_slider_crank": {"end": 0.1, "counts": (50,), "batch": 3, "finest": 100, "modes": 1},
     "23_puma560": {"counts": (25,), "steps": 2000, "modes": 1},
 }
 
