@@ -7,7 +7,6 @@ Under vmap every body is at its own turn of its own step, so those that search h
 Source: [tran2024] sections 5.2-5.5, Algorithm 2.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -23,13 +22,11 @@ from lgjax.integrators.impact import (
     approach_rate,
     contact_speed,
     impact,
-    lift,
-    resting_laws,
 )
+from lgjax.integrators.rest import Closest, choose, land, window
 from lgjax.integrators.variational import RigidBody, RigidState, variational_step
 
 Array = jax.Array
-Closest = Callable[[RigidState], Contact]  # at equal gaps the one that is approached fastest
 
 FREE, PROBE, COMMIT, SEARCH = range(4)
 # A bounce that would last less than this part of what is left of the step is rest.
@@ -85,11 +82,6 @@ class Flight(NamedTuple):
 
 def _flag(flag: BounceStatus, condition: Array) -> Array:
     return jnp.where(condition, jnp.int32(int(flag)), jnp.int32(0))
-
-
-def window(pose: Pose) -> Array:
-    """Gaps between 0 and this () count as contact: a few units in the last place of what the gap is computed from."""
-    return 4.0 * float(jnp.finfo(pose.translation.dtype).eps) * (1.0 + jnp.max(jnp.abs(pose.translation)))
 
 
 def take_off(body: RigidBody, closest: Closest, state: RigidState, h: Array, record: int) -> Flight:
@@ -197,13 +189,6 @@ def _bounced(
     )  # fmt: skip
 
 
-def _choose(cases: list[tuple[Array, Flight]], otherwise: Flight) -> Flight:
-    """The flight of the first case whose condition holds."""
-    for condition, flight in reversed(cases):
-        otherwise = jax.tree.map(lambda yes, no, c=condition: jnp.where(c, yes, no), flight, otherwise)
-    return otherwise
-
-
 def _turn(f: Flight, body: RigidBody, closest: Closest, laws: Laws, h: Array, most: int, chart: str) -> Flight:
     trial, solved = variational_step(body, f.base, f.tau, chart)
     contact = closest(trial)
@@ -215,8 +200,9 @@ def _turn(f: Flight, body: RigidBody, closest: Closest, laws: Laws, h: Array, mo
     at_once = (f.gap <= tolerance) & (f.rate * f.tau <= REST_RATIO * -gap) & (f.hits > 0)
     rests = f.resting | at_once
     lands = rests & inside & ~searching
-    struck, impulse = impact(body, lift(trial, contact, lands), contact, resting_laws(laws, lands))
-    landed = _finish_step(f, struck, jnp.zeros_like(gap), jnp.zeros_like(gap), lands, h)
+    struck, impulse = impact(body, trial, contact, laws)
+    rested = land(body, closest, laws, f.base, trial, contact, lands)
+    landed = _finish_step(f, rested, jnp.zeros_like(gap), jnp.zeros_like(gap), lands, h)
     landed = landed._replace(status=f.status | _flag(BounceStatus.ZENO, lands))
     dips, lowest = _dip(f, gap, rate)
     narrowed, found = _searched(f, gap, rate, tolerance, h)
@@ -234,7 +220,7 @@ def _turn(f: Flight, body: RigidBody, closest: Closest, laws: Laws, h: Array, mo
         (f.mode == PROBE, f._replace(mode=jnp.full_like(f.mode, COMMIT), tau=f.left)),
         ((f.mode == FREE) & dips & ~rests, f._replace(mode=jnp.full_like(f.mode, PROBE), tau=lowest)),
     ]
-    return _choose(cases, _finish_step(f, trial, gap, rate, jnp.zeros_like(f.resting), h))
+    return choose(cases, _finish_step(f, trial, gap, rate, jnp.zeros_like(f.resting), h))
 
 
 def fly(
@@ -267,11 +253,13 @@ def replay(
     finished: Array,
     record: Record,
     chart: str,
+    sweeps: int,
 ) -> Replayed:
     """The flight again, along its recorded impacts, whose times follow from the vanishing of the gap.
 
     A loop of steps + record segments, each one step and perhaps one impact; derivatives in both modes and of any order
-    are those of the implicit function (saltation).  Past `finished` steps nothing moves.
+    are those of the implicit function (saltation).  Past `finished` steps nothing moves; a body at rest is put on its
+    planes in `sweeps` goes.
     """
     size = record.steps.shape[0]
 
@@ -298,10 +286,11 @@ def replay(
         contact = closest(trial)
         # The recorded impacts are all there are: what is inside without one is at rest.
         lands = ~hit & (contact.gap < 0)
-        struck, impulse = impact(body, lift(trial, contact, lands), contact, resting_laws(laws, lands))
+        struck, impulse = impact(body, trial, contact, laws)
+        rested = land(body, closest, laws, state, trial, contact, lands, sweeps)
         rate = approach_rate(body, trial, contact)
         active = step < finished
-        after = jax.tree.map(lambda new, old: jnp.where(hit | lands, new, old), struck, trial)
+        after = choose([(hit, struck), (lands, rested)], trial)
         after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, state)
         time = step.astype(h.dtype) * h + (h - left) + tau
         one = (hit & active).astype(jnp.int32)

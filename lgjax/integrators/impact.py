@@ -119,19 +119,6 @@ def _sticking_impulse(body: RigidBody, state: RigidState, contact: Contact) -> A
     return -sm.solve3(yielding, contact_velocity(body, state, contact))
 
 
-def lift(state: RigidState, contact: Contact, condition: Array) -> RigidState:
-    """The state put back on the plane it penetrates where the condition holds: a body at rest or sliding."""
-    height = jnp.maximum(-contact.gap, 0) * (1.0 + 4.0 * float(jnp.finfo(contact.gap.dtype).eps))
-    shift = jnp.where(condition, height, jnp.zeros_like(height)) * contact.normal
-    pose = Pose(state.pose.rotation, state.pose.translation + shift)
-    return RigidState(pose, state.angular, state.linear)
-
-
-def resting_laws(laws: Laws, condition: Array) -> Laws:
-    """The laws, without restitution where the condition holds."""
-    return Laws(jnp.where(condition, jnp.zeros_like(laws.restitution), laws.restitution), laws.friction)
-
-
 def lagrangian_impact(
     body: RigidBody, start: Pose, touching: Pose, h: Array, next_h: Array, contact: Contact, laws: Laws
 ) -> tuple[Pose, Array]:

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import core
 
-from lgjax.integrators.flight import Record, fly, replay, take_off, window
+from lgjax.integrators.flight import Record, fly, replay, take_off
 from lgjax.integrators.impact import Contact, Laws, approach_rate
 from lgjax.integrators.integrate import static_integer
+from lgjax.integrators.rest import choose, window
 from lgjax.integrators.variational import CHARTS, RigidBody, RigidState
 from lgjax.multibody.shapes import Plane, Shape, gap
 
@@ -137,7 +138,7 @@ def closest_contact(body: RigidBody, shape: Shape, planes: tuple[Plane, ...], st
         ahead = best.gap - distance
         # NaN is chosen too, so that it shows.
         nearer = ~(ahead <= tie) | ((jnp.abs(ahead) <= tie) & (rate < best_rate))
-        best = jax.tree.map(lambda new, old, c=nearer: jnp.where(c, new, old), other, best)
+        best = choose([(nearer, other)], best)
         best_rate = jnp.where(nearer, rate, best_rate)
     return best
 
@@ -252,7 +253,8 @@ def _run_jvp(settings: _Settings, primals: Any, tangents: Any) -> Any:
     def again(p: _Problem) -> Any:
         closest = partial(closest_contact, p.body, p.shape, p.planes)
         laws = Laws(p.restitution, p.friction)
-        full = replay(p.body, closest, laws, p.state, p.h, settings.steps, finished, record, settings.chart)
+        sweeps = max(1, len(p.planes))
+        full = replay(p.body, closest, laws, p.state, p.h, settings.steps, finished, record, settings.chart, sweeps)
         # Segments so far: steps, and impacts within them.
         chunk = settings.save_every or settings.steps
         done = jnp.arange(0, settings.steps + 1, chunk, dtype=jnp.int32)[-counts.shape[0] :]

@@ -195,6 +195,40 @@ def test_a_ball_at_rest_slides_without_friction_and_rolls_with_it():
         np.testing.assert_allclose(end.pose.translation[2], 1.0, atol=1e-12)
 
 
+SLOPES = np.array([[1.0, 0.0, 1.0], [-1.0, 0.0, 1.0], [0.0, 0.2, 1.0]])
+WALLS = np.array([[1.0, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1], [0, 0, -1]])
+
+
+@pytest.mark.parametrize(
+    ("shape", "planes", "restitution", "friction"),
+    [
+        (shapes.ellipsoid((0.2, 0.4, 0.6)), Plane(SLOPES), 0.6, 0.0),
+        (shapes.box((0.2, 0.3, 0.4)), Plane(WALLS, np.array([1.5, 1.5, 1.5, 1.5, 0.0, 3.0])), 0.5, 0.3),
+        (shapes.polyhedron(np.random.default_rng(0).normal(size=(12, 3)) * 0.3), FLOOR, 0.0, 1.0),
+        (shapes.capsule(0.1, 0.5), Plane(SLOPES), 1.0, 0.0),
+    ],
+    ids=["ellipsoid", "box", "polyhedron", "capsule"],
+)
+def test_bodies_thrown_anyhow_never_go_inside_nor_gain_energy(shape, planes, restitution, friction):
+    """Also those that come to rest in a corner, slide, rock and roll."""
+    body = rigid_body(1.0, (0.05, 0.04, 0.03))
+    n = lambda i: jax.random.normal(jax.random.key(i), (30, 3))
+    poses = Pose(so3.exp(n(0)), jnp.array([0.0, 0.0, 1.5]) + 0.1 * n(1))
+    run = jit(jax.vmap(lambda s: bounce(body, shape, planes, s, 0.01, 300, 16, restitution, friction, save_every=3)))
+    solution = run(RigidState(poses, 0.2 * n(2), 2.0 * n(3)))
+    energies = np.asarray(jax.vmap(jax.vmap(lambda s: total_energy(body, s)))(solution.states))
+    assert np.diff(energies, axis=1).max() < 1e-12
+    if restitution == 1:
+        np.testing.assert_allclose(energies[:, -1], energies[:, 0], atol=1e-12)
+    single = planes if planes.normal.ndim == 2 else Plane(planes.normal[None], planes.offset[None])
+    for i in range(single.normal.shape[0]):
+        plane = Plane(single.normal[i], single.offset[i])
+        depth = jax.vmap(jax.vmap(lambda pose, plane=plane: shapes.gap(shape, plane, pose).gap))(solution.states.pose)
+        assert np.asarray(depth).min() >= -1e-14
+    assert np.asarray(solution.impacts[:, -1]).min() > 0
+    assert np.all(np.asarray(solution.status) & int(BounceStatus.NOT_FINITE | BounceStatus.NOT_SOLVED) == 0)
+
+
 def test_several_impacts_within_a_step_are_all_found():
     """Between two walls 1 m apart, without gravity, a ball of radius 0.3 m at 7 m/s hits one every 0.4/7 s."""
     body = rigid_body(1.0, (0.1, 0.1, 0.1), (0.0, 0.0, 0.0))
@@ -268,7 +302,6 @@ def test_derivatives_through_impacts_are_those_of_differences():
         int(jit(lambda v: bounce(p.body, p.shape, p.planes, p.state, 0.012, 500, save_every=None))(0.0).impacts[-1])
         >= 3
     )
-    forward = np.asarray(jit(jax.jacfwd(lambda v: throw(v, p)))(p.state.linear))
     reverse = np.asarray(jit(jax.jacrev(lambda v: throw(v, p)))(p.state.linear))
     d = 1e-6
     differences = np.stack(
@@ -276,8 +309,7 @@ def test_derivatives_through_impacts_are_those_of_differences():
     )
     scale = np.abs(differences).max()
     assert scale > 1
-    np.testing.assert_allclose(forward, differences, atol=1e-7 * scale)
-    np.testing.assert_allclose(reverse, forward, atol=1e-11 * scale)
+    np.testing.assert_allclose(reverse, differences, atol=1e-7 * scale)
 
 
 def test_derivatives_with_respect_to_everything_else_are_those_of_differences():
@@ -301,12 +333,15 @@ def test_derivatives_with_respect_to_everything_else_are_those_of_differences():
 
 
 @pytest.mark.slow
-def test_second_derivatives_through_impacts_are_those_of_differences():
+def test_second_derivatives_and_both_modes_agree_through_impacts():
     p = bouncing_body("ellipsoid", dtype=jnp.float64)
     slope = jit(jax.grad(lambda v: throw(v, p, 420).sum()))
     second = np.asarray(jit(jax.jacfwd(jax.grad(lambda v: throw(v, p, 420).sum())))(p.state.linear))
     differences = np.stack([(slope(p.state.linear + d) - slope(p.state.linear - d)) / 2e-6 for d in 1e-6 * np.eye(3)])
     np.testing.assert_allclose(second, differences, atol=1e-6 * np.abs(differences).max())
+    reverse = np.asarray(jit(jax.jacrev(lambda v: throw(v, p)))(p.state.linear))
+    forward = np.asarray(jit(jax.jacfwd(lambda v: throw(v, p)))(p.state.linear))
+    np.testing.assert_allclose(reverse, forward, atol=1e-11 * np.abs(forward).max())
 
 
 def test_grazing_impacts_are_reported():
