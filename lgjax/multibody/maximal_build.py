@@ -109,7 +109,8 @@ def _node_mass(node: VectorNode, dtype: Any) -> Array:
     name = f"mass of node {node.name!r}"
     if isinstance(node.size, bool) or not isinstance(node.size, int) or node.size < 1:
         raise ValueError(f"size of node {node.name!r} must be a positive integer, got {node.size!r}")
-    given = node.mass if known(node.mass) is None else known(node.mass)
+    value = known(node.mass)
+    given = node.mass if value is None else value
     if jnp.shape(given) == (node.size, node.size):
         return checked(name, given, (node.size, node.size), dtype)
     if jnp.shape(given) not in ((), (node.size,)):
