@@ -129,17 +129,19 @@ def puma560(system, profiles, stiffness, damping, start):
         markers = [m.marker(before, point_a), m.marker(body, point_b)]
         data = m.mbs.AddNode(eu.NodeGenericData(numberOfDataCoordinates=1, initialCoordinates=[float(start[i])]))
 
-        m.mbs.AddObject(
-            eu.ObjectConnectorTorsionalSpringDamper(
-                markerNumbers=markers,
-                nodeNumber=data,
-                rotationMarker0=np.eye(3),
-                rotationMarker1=np.array(frame_b),
-                stiffness=stiffness[i],
-                damping=damping[i],
-                springTorqueUserFunction=_controller(profiles[i]),
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            m.mbs.AddObject(
+                eu.ObjectConnectorTorsionalSpringDamper(
+                    markerNumbers=markers,
+                    nodeNumber=data,
+                    rotationMarker0=np.eye(3),
+                    rotationMarker1=np.array(frame_b),
+                    stiffness=stiffness[i],
+                    damping=damping[i],
+                    springTorqueUserFunction=_controller(profiles[i]),
+                )
             )
-        )
         before = body
         bodies.append(body)
     return m, bodies
