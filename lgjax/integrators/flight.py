@@ -243,6 +243,25 @@ class Replayed(NamedTuple):
     impulses: Array
 
 
+def _time_of_impact(
+    body: RigidBody, closest: Closest, state: RigidState, hit: Array, recorded: Array, chart: str
+) -> Array:
+    """The recorded time after `state`, with the derivatives of the time at which the gap vanishes."""
+
+    def gap(tau: Array) -> Array:
+        # Without an impact, an equation that is solved and harmless to differentiate.
+        there, _ = variational_step(body, state, tau, chart)
+        return jnp.where(hit, closest(there).gap, tau - recorded)
+
+    def newton(f: Any, tau: Array) -> Array:
+        # The recorded time is the root but for round-off.  The iteration is there because JAX differentiates
+        # through it, where it should not, in forward over reverse mode through a scan.
+        value, slope = jax.jvp(f, (tau,), (jnp.ones_like(tau),))
+        return tau - value / jax.lax.stop_gradient(slope)
+
+    return jax.lax.custom_root(gap, recorded, newton, lambda linear, y: y / linear(jnp.ones_like(y)))
+
+
 def replay(
     body: RigidBody,
     closest: Closest,
@@ -257,7 +276,7 @@ def replay(
 ) -> Replayed:
     """The flight again, along its recorded impacts, whose times follow from the vanishing of the gap.
 
-    A loop of steps + record segments, each one step and perhaps one impact; derivatives in both modes and of any order
+    A loop of steps + record segments, each one step and perhaps one impact; first and second derivatives in both modes
     are those of the implicit function (saltation).  Past `finished` steps nothing moves; a body at rest is put on its
     planes in `sweeps` goes.
     """
@@ -267,20 +286,7 @@ def replay(
         state, step, left, j = carry
         k = jnp.minimum(j, size - 1)
         hit = (j < size) & (record.steps[k] == step)
-        guess = record.taus[k]
-
-        def gap(tau: Array) -> Array:
-            # Without an impact, an equation that is solved and harmless to differentiate.
-            there, _ = variational_step(body, state, tau, chart)
-            return jnp.where(hit, closest(there).gap, tau - guess)
-
-        def newton(f: Any, tau: Array) -> Array:
-            # The recorded time is the root but for round-off.  The iteration is there because JAX differentiates
-            # through it, where it should not, in forward over reverse mode through a scan.
-            value, slope = jax.jvp(f, (tau,), (jnp.ones_like(tau),))
-            return tau - value / jax.lax.stop_gradient(slope)
-
-        root = jax.lax.custom_root(gap, guess, newton, lambda linear, y: y / linear(jnp.ones_like(y)))
+        root = _time_of_impact(body, closest, state, hit, record.taus[k], chart)
         tau = jnp.where(hit, root, left)
         trial, _ = variational_step(body, state, tau, chart)
         contact = closest(trial)

@@ -99,7 +99,7 @@ def bounce(
     chart      coordinates of the rotation of a step, "cayley" or "exp", with the same result.
 
     Everything but `steps`, `max_impacts`, `save_every`, `record`, `chart` and the structure of body and
-    shape may be traced, batched by vmap, and differentiated, once or more and in both modes; impact times by the
+    shape may be traced, batched by vmap, and differentiated, once or twice and in both modes; impact times by the
     implicit function theorem.  Near grazing impacts derivatives mean nothing and the status says GRAZING.  Values that
     are known when called are checked: raises TypeError or ValueError naming what is wrong; within jit the status says
     it, and a body that cannot go on keeps its last good state.  Called outside jit it compiles at every call.
