@@ -16,10 +16,10 @@ SMALL = {
     "07_taylor_integrator": {"orders": (4,), "tolerances": (1e-4,), "batch": 2, "repeats": 1},
     "08_bouncing_bodies": {"steps": 500, "samples": 2},
     "09_throw": {"guesses": 2, "iterations": 2},
-    "20_heavy_top_constrained": {"end": 0.01, "counts": (100,), "modes": 1},
-    "21_high_speed_rotor": {"end": 0.01, "counts": (100,), "long": (0.02, 200), "modes": 1},
-    "22_slider_crank": {"end": 0.1, "counts": (50,), "batch": 3, "finest": 100, "modes": 1},
-    "23_puma560": {"counts": (25,), "steps": 2000, "modes": 1},
+    "10_heavy_top_constrained": {"end": 0.01, "counts": (100,), "modes": 1},
+    "11_high_speed_rotor": {"end": 0.01, "counts": (100,), "long": (0.02, 200), "modes": 1},
+    "12_slider_crank": {"end": 0.1, "counts": (50,), "batch": 3, "finest": 100, "modes": 1},
+    "13_puma560": {"counts": (25,), "steps": 2000, "modes": 1},
 }
 
 

@@ -9,7 +9,7 @@ from lgjax.systems.heavy_top_maximal import heavy_top_maximal
 from lgjax.systems.puma560 import puma560, puma560_minimal
 from lgjax.systems.quadrotors_with_load import quadrotors_with_load
 from lgjax.systems.rotor import rotor
-from lgjax.systems.slider_crank import slider_crank
+from lgjax.systems.slider_crank import slider_crank, slider_position
 from lgjax.systems.spherical_pendulum import spherical_pendulum
 from lgjax.systems.system import System, in_coordinates
 
@@ -29,5 +29,6 @@ __all__ = [
     "quadrotors_with_load",
     "rotor",
     "slider_crank",
+    "slider_position",
     "spherical_pendulum",
 ]

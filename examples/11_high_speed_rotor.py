@@ -1,6 +1,6 @@
 """A disc at 500 rad/s on two flexible supports: precession, and the cost of implicit steps.
 
-Section 4.2 of [holzinger2024].  python examples/21_high_speed_rotor.py [--out rotor.png]
+Section 4.2 of [holzinger2024].  python examples/11_high_speed_rotor.py [--out rotor.png]
 """
 
 import argparse

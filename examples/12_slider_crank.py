@@ -1,6 +1,6 @@
 """The spatial slider-crank: convergence, Newton iterations, and a batch with random masses.
 
-Section 4.3 of [holzinger2024].  python examples/22_slider_crank.py [--batch 1000] [--out slider_crank.png]
+Section 4.3 of [holzinger2024].  python examples/12_slider_crank.py [--batch 1000] [--out slider_crank.png]
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """The heavy top with its tip held by a joint: generalized-alpha with multipliers, against explicit steps without.
 
-Section 4.1 of [holzinger2024].  python examples/20_heavy_top_constrained.py [--out heavy_top_constrained.png]
+Section 4.1 of [holzinger2024].  python examples/10_heavy_top_constrained.py [--out heavy_top_constrained.png]
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """The Puma 560 under PD control in absolute coordinates, against its six joint angles.
 
-Section 4.4 of [holzinger2024].  python examples/23_puma560.py [--out puma560.png]
+Section 4.4 of [holzinger2024].  python examples/13_puma560.py [--out puma560.png]
 """
 
 import argparse
