@@ -10,13 +10,14 @@ from lgjax.integrators import saddle_point
 from lgjax.integrators.newton import Evaluation, implicit, newton
 from lgjax.systems import heavy_top_maximal
 from tests.oracles import heavy_top as oracle
+from tests.quick import jit
 
 REFERENCE = {end: oracle.solve(end) for end in (0.05, 0.1)}
 
 
 def end_of(problem, steps, end=0.1, method=GeneralizedAlpha(), newton="full"):  # noqa: B008
     """Solution at the end, errors of rotation, position, velocities and multipliers with it."""
-    run = jax.jit(lambda q, v: integrate_constrained(problem.system, q, v, 0.0, end, steps, method, newton, None))
+    run = jit(lambda q, v: integrate_constrained(problem.system, q, v, 0.0, end, steps, method, newton, None))
     s = run(problem.q0, problem.v0)
     assert s.success
     q = jax.tree.map(lambda x: x[0], s.q)
@@ -74,7 +75,7 @@ def test_multipliers_pass_through_a_transient_of_order_one():
     """After one step the multiplier's error falls with h, at a fixed time with h²."""
     problem = heavy_top_maximal()
 
-    run = jax.jit(lambda h: integrate_constrained(problem.system, problem.q0, problem.v0, 0.0, h, 1).multipliers[1])
+    run = jit(lambda h: integrate_constrained(problem.system, problem.q0, problem.v0, 0.0, h, 1).multipliers[1])
     first = lambda h: np.max(np.abs(run(h) - oracle.solve(h)[4]))
 
     assert np.log2(first(2e-4) / first(1e-4)) == pytest.approx(1.0, abs=0.15)
@@ -148,7 +149,7 @@ def test_linear_systems_with_blocks_with_a_dense_and_with_a_singular_matrix():
     r = random.normal(size=17)
     for a, whole in ((blocks, dense), (dense, dense), (singular, singular)):
         matrix = np.block([[whole, b.T], [bt, np.zeros((5, 5))]])
-        found = jax.jit(lambda a, b, bt, r: saddle_point.solve(saddle_point.factorise(a, b, bt), r))(a, b, bt, r)
+        found = jit(lambda a, b, bt, r: saddle_point.solve(saddle_point.factorise(a, b, bt), r))(a, b, bt, r)
         np.testing.assert_allclose(found, np.linalg.solve(matrix, r), rtol=1e-8, atol=1e-10)
     general = random.normal(size=(9, 9))
     np.testing.assert_allclose(saddle_point.general_inverse(jnp.asarray(general)), np.linalg.inv(general), rtol=1e-9)

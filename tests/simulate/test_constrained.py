@@ -10,6 +10,7 @@ from lgjax.multibody.maximal import JointConstraint, RigidBody, UserForce, Vecto
 from lgjax.systems import slider_crank
 from lgjax.systems.slider_crank import slider_position
 from tests.oracles import slider_crank as oracle
+from tests.quick import jit
 
 MASSES = jnp.asarray((0.12, 0.5, 2.0))
 
@@ -28,13 +29,13 @@ def final(masses, speed, end=0.25, steps=50):
 def second():
     """One second of the slider-crank in steps of a millisecond."""
     problem = slider_crank()
-    return problem, jax.jit(lambda: run(problem, 1.0, 1000))()
+    return problem, jit(lambda: run(problem, 1.0, 1000))()
 
 
 def test_constraints_hold_to_round_off(second):
     problem, s = second
     assert s.success
-    gaps = jax.jit(jax.vmap(problem.system.constraints))(s.ts, s.q)
+    gaps = jit(jax.vmap(problem.system.constraints))(s.ts, s.q)
     assert np.max(np.abs(gaps)) < 1e-12
     rates = jax.vmap(lambda t, q, v: problem.system.jacobian(t, q) @ v)(s.ts, s.q, s.v)
     # The rates are not solved for: they follow with the order of the method.
@@ -57,7 +58,7 @@ def test_the_motion_is_that_of_the_reduced_equation(second):
 
 def test_saving_less_keeps_the_same_states_and_adds_up_iterations(second):
     problem, s = second
-    few = jax.jit(lambda: run(problem, 1.0, 1000, save_every=250))()
+    few = jit(lambda: run(problem, 1.0, 1000, save_every=250))()
     np.testing.assert_allclose(few.v, s.v[::250], rtol=0, atol=1e-9)
     np.testing.assert_allclose(few.ts, s.ts[::250])
     np.testing.assert_array_equal(few.iterations[1:], np.sum(np.reshape(s.iterations[1:], (4, 250)), axis=1))
@@ -68,12 +69,12 @@ def test_saving_less_keeps_the_same_states_and_adds_up_iterations(second):
 def test_a_batch_is_a_loop_and_derivatives_are_those_of_differences():
     """One program for 5 masses and speeds; gradient in the first lane."""
     scale = 1 + 0.2 * jax.random.uniform(jax.random.key(0), (5, 3), minval=-1.0)
-    batch = jax.jit(jax.vmap(final))(MASSES * scale, 6.0 * scale[:, 0])
+    batch = jit(jax.vmap(final))(MASSES * scale, 6.0 * scale[:, 0])
     assert np.all(batch[1])
-    alone = jax.jit(final)
+    alone = jit(final)
     for i in range(5):
         np.testing.assert_allclose(batch[0][i], alone(MASSES * scale[i], 6.0 * scale[i, 0])[0], rtol=0, atol=1e-11)
-    slopes = jax.jit(jax.grad(lambda m, w: final(m, w)[0], (0, 1)))(MASSES, 6.0)
+    slopes = jit(jax.grad(lambda m, w: final(m, w)[0], (0, 1)))(MASSES, 6.0)
     for i, (found, size) in enumerate(zip((*slopes[0], slopes[1]), (*MASSES, 6.0), strict=True)):
         step = 1e-4 * size
         change = np.zeros(4)
@@ -83,7 +84,7 @@ def test_a_batch_is_a_loop_and_derivatives_are_those_of_differences():
 
 
 def test_float32_goes_the_same_way(second):
-    s = jax.jit(lambda: run(slider_crank(dtype=jnp.float32), 1.0, 500, save_every=100))()
+    s = jit(lambda: run(slider_crank(dtype=jnp.float32), 1.0, 500, save_every=100))()
     assert s.success
     assert {leaf.dtype for leaf in jax.tree.leaves((s.q, s.v, s.multipliers))} == {jnp.dtype("float32")}
     np.testing.assert_allclose(slider_position(s.q), slider_position(second[1].q)[::200], atol=5e-4)
@@ -95,7 +96,7 @@ def test_a_newton_failure_is_reported_and_ends():
     rule = NewtonRule(max_iterations=4)
     ends = jnp.asarray([0.05, 5.0])
     go = lambda end: integrate_constrained(problem.system, problem.q0, problem.v0, 0.0, end, 50, newton=rule)
-    s = jax.jit(jax.vmap(go))(ends)
+    s = jit(jax.vmap(go))(ends)
     np.testing.assert_array_equal(s.success, [True, False])
     assert np.all(np.isfinite(s.v[0]))
     assert np.all(np.isnan(s.v[1, -1]))
@@ -113,7 +114,7 @@ def test_inconsistent_starts():
     with pytest.raises(ValueError, match="v is not finite"):
         integrate_constrained(system, q, v * jnp.nan, 0.0, 1.0, 10)
     # Where values are not known the status says it.
-    go = jax.jit(lambda q, v: integrate_constrained(system, q, v, 0.0, 0.01, 2).success)
+    go = jit(lambda q, v: integrate_constrained(system, q, v, 0.0, 0.01, 2).success)
     assert go(q, v)
     assert not go(moved, v)
     assert not go(q, v + 0.1)
@@ -125,7 +126,7 @@ def bar(joints, mass=1.0, inertia=(0.1, 0.1, 0.1)):
 
 
 def status(system, q, v):
-    return bool(jax.jit(lambda q, v: integrate_constrained(system, q, v, 0.0, 0.01, 2).success)(q, v))
+    return bool(jit(lambda q, v: integrate_constrained(system, q, v, 0.0, 0.01, 2).success)(q, v))
 
 
 def test_redundant_constraints():
@@ -158,7 +159,7 @@ def test_conventional_coordinates_swing_with_their_frequency():
     """A vector node alone: x'' = -k x / m."""
     system = MaximalSystem([VectorNode("x", 2, (1.0, 4.0))], [], [UserForce(oscillator, 9.0)])
     q = system.configuration(np.zeros((0, 3, 3)), np.zeros((0, 3)), (1.0, 1.0))
-    s = jax.jit(lambda v: integrate_constrained(system, q, v, 0.0, 1.0, 1000, save_every=None))(jnp.zeros(2))
+    s = jit(lambda v: integrate_constrained(system, q, v, 0.0, 1.0, 1000, save_every=None))(jnp.zeros(2))
     np.testing.assert_allclose(s.q.coordinates[0], np.cos([3.0, 1.5]), atol=1e-5)
 
 
@@ -170,7 +171,7 @@ def test_a_driven_hinge_follows_its_drive():
     """The angle is the drive, the multiplier of the drive the torque J θ̈."""
     system, q, _ = bar([JointConstraint("motor", "revolute", "world", "bar", drive=spin)])
     v = jnp.asarray([0.0, 0.0, 2.0, 0.0, 0.0, 0.0])
-    s = jax.jit(lambda v: integrate_constrained(system, q, v, 0.0, 1.0, 200))(v)
+    s = jit(lambda v: integrate_constrained(system, q, v, 0.0, 1.0, 200))(v)
     assert s.success
     r = s.q.bodies.rotation[-1, 0]
     np.testing.assert_allclose([r[0, 0], r[1, 0]], [np.cos(2.5), np.sin(2.5)], atol=1e-12)

@@ -2,7 +2,6 @@
 
 from functools import cache
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -29,11 +28,12 @@ from lgjax.systems.rotor import left_end
 from lgjax.systems.slider_crank import crank_angle, slider_position
 from tests.oracles import heavy_top as top_oracle
 from tests.oracles import slider_crank as crank_oracle
+from tests.quick import jit
 
 
 def end(problem, steps, t1, newton="full", method=GeneralizedAlpha()):  # noqa: B008
     run = lambda q, v: integrate_constrained(problem.system, q, v, 0.0, t1, steps, method, newton, None)
-    s = jax.jit(run)(problem.q0, problem.v0)
+    s = jit(run)(problem.q0, problem.v0)
     assert s.success
     return s
 
@@ -114,7 +114,7 @@ def test_explicit_methods_have_their_order_on_unconstrained_systems(name, table,
     errors = []
     for steps in counts:
         run = lambda y, n=steps: integrate(space, field, y, 0.0, t1, n, MuntheKaas(table), None)
-        bodies = jax.jit(run)(y0).ys[0]
+        bodies = jit(run)(y0).ys[0]
         errors.append(np.max(np.abs(place(AbsoluteConfiguration(bodies, None))[0] - exact)))
     assert np.log2(errors[0] / errors[1]) == pytest.approx(4 if table is RK4 else 6, abs=0.6)
 
@@ -128,7 +128,7 @@ def test_steps_of_the_explicit_method_follow_the_tolerance():
         method = MuntheKaas(DORMAND_PRINCE54)
         return integrate_adaptive(space, field, y0, 0.0, t1, method, rtol, 1e-2 * rtol, 4000)
 
-    solve = jax.jit(run)
+    solve = jit(run)
     found = [solve(1e-2 * ratio**5) for ratio in (1 / 20, 1 / 40)]
     assert all(s.success for s in found)
     errors = [np.max(np.abs(place(AbsoluteConfiguration(s.ys[0], None))[-1] - exact)) for s in found]
@@ -148,7 +148,7 @@ def puma_reference():
     with pytest.warns(UserWarning, match="triangle inequality"):
         robot = puma560_minimal()
     run = lambda: rollout(robot.model, robot.q0, robot.v0, robot.controller, 1e-4, 10000, save_every=None)
-    return np.asarray(jax.jit(run)().q.joints[0])
+    return np.asarray(jit(run)().q.joints[0])
 
 
 def wrapped(x):
