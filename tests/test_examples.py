@@ -24,7 +24,8 @@ SMALL = {
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_draws_its_plot(example, tmp_path):
+def test_example_draws_its_plot(example, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(example.parent))  # as when it is run as a script
     spec = importlib.util.spec_from_file_location(f"example_{example.stem}", example)
     assert spec is not None
     assert spec.loader is not None
