@@ -1,0 +1,80 @@
+"""Arguments that several commands share, and the numbers that they take."""
+
+import argparse
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import lgjax
+from lgjax.multibody import models
+
+SUFFIXES = {".urdf": lgjax.load_urdf, ".xml": lgjax.load_mjcf, ".mjcf": lgjax.load_mjcf}
+
+
+def fail(code: int, message: str) -> int:
+    """Print an error as one line and return the exit code."""
+    print(f"lgjax: error: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def add_model(parser: argparse.ArgumentParser, **options: Any) -> None:
+    names = ", ".join(models.BUILT_IN)
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help=f"a file (.urdf, .xml) or a built-in model: {names}, with numbers for N, B and L",
+        **options,
+    )
+    base = parser.add_mutually_exclusive_group()
+    base.add_argument(
+        "--floating-base", dest="floating", action="store_true", default=None, help="put the root on a free joint"
+    )
+    base.add_argument("--fixed-base", dest="floating", action="store_false", help="fix the root to the world")
+    parser.add_argument(
+        "--mimic",
+        choices=("error", "independent"),
+        default="error",
+        help="mimic joints of a URDF (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--check-inertia", choices=("error", "warn"), default="error",
+        help="what to do about impossible inertias in a file (default: %(default)s)",
+    )  # fmt: skip
+
+
+def load_model(args: argparse.Namespace) -> Any:
+    """The model that the arguments ask for: a file by its ending, or a built-in one."""
+    load, options = SUFFIXES.get(Path(args.model).suffix.lower()), {}
+    if load is None and Path(args.model).is_file():
+        raise ValueError(f"{args.model}: unknown kind of file; known: {', '.join(SUFFIXES)}")
+    if load is None:
+        return models.by_name(args.model, args.floating)
+    known = inspect.signature(load).parameters
+    if "floating_base" in known:
+        options = {"floating_base": args.floating is not False, "mimic": args.mimic}
+    elif args.floating is not None:
+        raise ValueError(f"{args.model}: an MJCF file says itself whether the base floats")
+    return load(args.model, check_inertia=args.check_inertia, **options)
+
+
+def _number(text: str, good, expected: str):
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not good(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
+    return value
+
+
+def positive(text: str) -> float:
+    return _number(text, lambda x: 0 < x < float("inf"), "a positive number")
+
+
+def not_negative(text: str) -> float:
+    return _number(text, lambda x: 0 <= x < float("inf"), "a number of at least 0")
+
+
+def positive_int(text: str) -> int:
+    return int(_number(text, lambda x: x >= 1 and x == int(min(x, 2**62)), "a positive integer"))

@@ -1,0 +1,119 @@
+"""`lgjax rollout`: a batch of randomised copies of a model, without controls."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from lgjax import integrators, plot
+from lgjax.cli.arguments import add_model, fail, load_model, not_negative, positive, positive_int
+from lgjax.simulate.ensemble import ensemble
+
+TABLEAUX = {name: value for name, value in vars(integrators).items() if isinstance(value, integrators.Tableau)}
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "rollout",
+        help="integrate a batch of randomised copies of a model",
+        description="Integrate a batch of copies of a model without controls, from randomised states, and report "
+        "speed and energy error.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add_model(parser, nargs="?", default="quadruped")
+    parser.add_argument("--batch", type=positive_int, default=1, help="number of copies")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=positive_int, help="number of time steps")
+    length.add_argument("--duration", type=positive, default=1.0, help="simulated time in s, instead of --steps")
+    parser.add_argument("--dt", type=positive, default=1e-3, help="time step in s")
+    parser.add_argument("--method", default="RK4", help=f"Munthe-Kaas method: {', '.join(TABLEAUX)}")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the initial states and masses")
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument(
+        "--save-every", type=positive_int, metavar="K", help="keep every K-th step; about 100 are kept if not given"
+    )
+    parser.add_argument("--mass-spread", type=not_negative, default=0.0, help="spread of the log of the bodies' masses")
+    parser.add_argument("--chunk", type=positive_int, help="copies at a time, where a batch does not fit in memory")
+    parser.add_argument("--out", type=Path, metavar="FILE.npz", help="write times, poses, velocities and energies")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw base path, joints and energy error")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.method.upper() not in TABLEAUX:
+        raise ValueError(f"unknown method {args.method!r}; known: {', '.join(TABLEAUX)}")
+    steps = args.steps or round(args.duration / args.dt)
+    if steps < 1:
+        raise ValueError(f"a duration of {args.duration:g} s is less than one step of {args.dt:g} s")
+    save_every = args.save_every or _divisor(steps, steps // 100)
+    if steps % save_every:
+        raise ValueError(f"--save-every {save_every} does not divide the {steps} steps")
+    for path in filter(None, (args.out, args.plot)):
+        if path.is_dir():
+            raise ValueError(f"cannot write {str(path)!r}: it is a folder")
+        if not path.absolute().parent.is_dir():
+            raise ValueError(f"cannot write {str(path)!r}: its folder does not exist")
+    if args.plot:
+        plot.figure(1, 1)  # fails now, not after the run
+    if args.dtype == "float64":
+        jax.config.update("jax_enable_x64", True)
+    model = load_model(args).astype(args.dtype)
+    try:
+        result = ensemble(
+            model,
+            batch=args.batch,
+            steps=steps,
+            dt=args.dt,
+            key=jax.random.key(args.seed),
+            method=integrators.MuntheKaas(TABLEAUX[args.method.upper()]),
+            mass_spread=args.mass_spread,
+            save_every=save_every,
+            chunk=args.chunk,
+            progress=False if args.quiet else None,
+        )
+    except Exception as error:  # whatever stops it, the user gets one line
+        return fail(1, f"the run failed: {type(error).__name__}: {error}")
+    return _report(args, model, result, steps)
+
+
+def _divisor(n: int, limit: int) -> int:
+    """The largest divisor of n that is at most `limit`, at least 1."""
+    return next((d for d in range(min(n, limit), 0, -1) if n % d == 0), 1)
+
+
+def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> int:
+    if args.out:
+        with args.out.open("wb") as file:
+            np.savez(file, **_arrays(model, result))
+    if args.plot:
+        plot.save(plot.rollout_figure(model, result), args.plot)
+    finite = np.asarray(result.finite)
+    energy = np.asarray(result.energy, float)[finite]
+    drift = f"{np.max(np.abs(energy - energy[:, :1])):.3g} J" if energy.size else "not known"
+    print(f"{model.name}: {model.nbodies} bodies, nv {model.nv}, batch {finite.size}, {steps} steps of {args.dt:g} s")
+    print(f"compiled in {result.compile_seconds:.1f} s, computed in {result.seconds:.2f} s:", end=" ")
+    print(f"{result.simulated_seconds_per_second:.4g} simulated seconds per second")
+    print(f"largest energy error {drift}")
+    for path in filter(None, (args.out, args.plot)):
+        print(f"wrote {path}")
+    if not finite.all():
+        return fail(1, f"{np.sum(~finite)} of {finite.size} samples are not finite; a smaller --dt may help")
+    return 0
+
+
+def _arrays(model: Any, result: Any) -> dict[str, Any]:
+    """What the output file holds; leading axes (batch, times), one free pose per free joint."""
+    return {
+        "times": np.asarray(result.ts),
+        "base_rotation": np.asarray(result.q.frees.rotation),
+        "base_position": np.asarray(result.q.frees.translation),
+        "joints": np.asarray(result.q.joints),
+        "velocities": np.asarray(result.v),
+        "energies": np.asarray(result.energy),
+        "finite": np.asarray(result.finite),
+        "joint_names": np.array(model.joint_names, dtype=str),
+        "body_names": np.array(model.body_names, dtype=str),
+    }
