@@ -2,10 +2,10 @@
 
 Joint motions S are twists in world axes about one point. With P the path sums of the tree, stacked over the bodies,
 
-    J = P S,  dJ/dt = P dS/dt,  V = J v,  dM/dt = -(M ad_V + ad_V^T M)
+    J = P S,  dJ/dt = P dS/dt,  V = J v,  dM/dt = -(M ad_V + ad_V^T M),  dS/dt = ad_V S + Ad_T dB/dt
 
-where M holds the bodies' inertias. Momentum J v taken through M, and differentiated, gives every matrix below.
-Source: [ali2026] Proposition 1 and Lemma 1.
+where M holds the bodies' inertias and B(q) a joint's motions in its own body, constant for most kinds. Momentum J v
+taken through M, and differentiated, gives every matrix below. Source: [ali2026] Proposition 1 and Lemma 1.
 """
 
 from typing import NamedTuple
@@ -55,7 +55,7 @@ def closed_form(
     """
     check_frame(frame)
     v, vdot = (checked(name, x, (model.nv,), model.dtype) for name, x in (("v", v), ("vdot", vdot)))
-    world = world_kinematics(model, q, execution=execution)
+    world = world_kinematics(model, q, execution=execution, rates=[v, vdot])
     inertia = jax.tree.map(lambda x: x[:, None], world_inertia(world.poses, model.inertias))
     body = np.asarray(model.tree.v_body)
     moves = ancestor_mask(model.tree)[:, body]  # P: [i, j] true iff velocity j moves body i
@@ -67,10 +67,16 @@ def closed_form(
     motion = lambda J, x: jnp.sum(J * x[:, None], 1)
     J = stacked(S)
     V = motion(J, v)
-    dS = jnp.where(moving[:, None], se3.ad(V[body], S), 0)
+    along = se3.ad(V[body], S)
+    if world.bend is not None:
+        along = along + world.bend[0]
+    dS = jnp.where(moving[:, None], along, 0)
     dJ = stacked(dS)
     dV = motion(J, vdot) + motion(dJ, v)
-    ddJ = stacked(jnp.where(moving[:, None], se3.ad(dV[body], S) + se3.ad(V[body], dS), 0))
+    along = se3.ad(dV[body], S) + se3.ad(V[body], dS)
+    if world.bend is not None:
+        along = along + se3.ad(V[body], world.bend[0]) + world.bend[1]
+    ddJ = stacked(jnp.where(moving[:, None], along, 0))
 
     V, dV = V[:, None], dV[:, None]
     M = lambda x: _momenta(inertia, x)

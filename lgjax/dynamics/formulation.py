@@ -16,7 +16,7 @@ class Formulation:
     start(kind, body, q, speed, carry of the parent) -> (history of order 0, carry of the body).
     bias(history) -> Motion, the acceleration apart from those of parent and joint, at the history's last order.
     load(body, history, applied) -> Force, the wrench apart from the acceleration's and the children's, at that order.
-    advance(body, history, x, parent, own, last) -> the history with one order more; last: nothing follows it.
+    advance(kind, body, history, x, parent, own, last) -> the history with one order more; last: nothing follows it.
     posture(history) -> what is left to keep of it when the motion is complete.
     subspace(history) -> joint motions S, angular and linear columns; inertia(body, history) -> Inertia; at order 0.
     to_child(body, history, parent) -> Motion; to_parent(body, history, wrenches by order) -> Force, the last order.

@@ -1,5 +1,7 @@
 """Where the bodies are and how they move."""
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +12,7 @@ from lgjax.dynamics.recursion import BodyData, Motion, body_data
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
-from lgjax.multibody.joints.kind import place
+from lgjax.multibody.joints.kind import place, subspace_coefficient
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 from lgjax.multibody.traversal import Execution, Walk
@@ -60,42 +62,67 @@ class World(NamedTuple):
     """Kinematics of one instant in world axes about one origin: the columns of every Jacobian.
 
     poses: joint frames. S: (nv, 6) joint motions as spatial twists. twists: (nbodies, 6) spatial velocities, zero if
-    no velocity was given. origin: (3,) the point in the world about which they are taken.
+    no velocity was given. origin: (3,) the point in the world about which they are taken. bend: (orders, nv, 6), what
+    the dependence of joint motions on coordinates adds: derivatives of S with the bodies at rest.
     """
 
     poses: Pose
     S: jax.Array
     twists: jax.Array
     origin: jax.Array
+    bend: jax.Array | None = None
 
 
-def world_kinematics(model: Model, q: Configuration, v=None, execution: Execution = "scalarised") -> World:
-    """World-frame motions about the origin of the first free body, which keeps float32 accurate far from home."""
+def world_kinematics(
+    model: Model, q: Configuration, v=None, execution: Execution = "scalarised", rates: Sequence = ()
+) -> World:
+    """World-frame motions about the origin of the first free body, which keeps float32 accurate far from home.
+
+    rates: velocities, accelerations, ... (nv,) along which `bend` is wanted; it stays None where no joint's motions
+    depend on coordinates.
+    """
     origin = q.frees.translation[0] if model.tree.nq["frees"] else jnp.zeros(3, model.dtype)
     # a fixed base stays at the known world pose, which folds
     root = Pose(EYE, -origin) if model.tree.nq["frees"] else WORLD
     walk = Walk(model.tree, model.dtype, execution)
+    rates = rates if model.tree.varying else ()
     out = walk.outward(
         _outward_world,
         (root, Motion(ZERO, ZERO)),
         walk.bodies(body_data(model)),
         walk.configurations(q),
         walk.velocities(0 * model.armature if v is None else v),
+        list(zip(*(walk.velocities(x) for x in rates), strict=True)) or [()] * len(walk.groups),
     )
-    columns = walk.to_velocities([columns for _, columns, _ in out])
-    poses, twists = walk.to_bodies([(pose, twist) for pose, _, twist in out])
-    return World(poses, columns, twists, origin)
+    columns = walk.to_velocities([columns for _, columns, _, _ in out])
+    poses, twists = walk.to_bodies([(pose, twist) for pose, _, twist, _ in out])
+    bend = [walk.to_velocities([bends[n] for *_, bends in out]) for n in range(len(rates))]
+    return World(poses, columns, twists, origin, jnp.stack(bend) if bend else None)
 
 
-def _outward_world(kind, parent, body: BodyData, q, qd):
-    """Pose of a body, its joint's motions (nv, 6) and its velocity, all in world axes about the origin."""
+def _outward_world(kind, parent, body: BodyData, q, qd, rates):
+    """Pose of a body, its joint's motions (nv, 6) and its velocity, all in world axes about the origin, and bends."""
     parent_pose, parent_twist = parent
     here = compose(parent_pose, Pose(*place(kind, body.placement, body.screw, q)))
-    S_w, S_v = kind.subspace(q, body.screw)
-    w = sm.matmul(here.rotation, S_w)
-    v = sm.matmul(here.rotation, S_v) + sm.matmul(sm.hat(here.translation), w)
+    w, v = _in_world(here, kind.subspace(q, body.screw))
     twist = Motion(parent_twist.w + sm.matvec(w, qd), parent_twist.v + sm.matvec(v, qd))
-    return (here, twist), (here, jnp.concatenate([w, v]).T, jnp.concatenate([*twist]))
+    bends = tuple(jnp.concatenate(_bend(kind, body, q, rates[: n + 1], here, w)).T for n in range(len(rates)))
+    return (here, twist), (here, jnp.concatenate([w, v]).T, jnp.concatenate([*twist]), bends)
+
+
+def _in_world(pose: Pose, S):
+    """Joint motions as spatial twists."""
+    w = sm.matmul(pose.rotation, S[0])
+    return w, sm.matmul(pose.rotation, S[1]) + sm.matmul(sm.hat(pose.translation), w)
+
+
+def _bend(kind, body: BodyData, q, rates, pose: Pose, like):
+    """The derivative of order len(rates) of a joint's motions along its coordinates, as spatial twists."""
+    if not kind.varying:
+        return jnp.zeros_like(like), jnp.zeros_like(like)
+    speeds = [x / float(math.factorial(k)) for k, x in enumerate(rates)]
+    S = subspace_coefficient(kind, body.screw, q, speeds)
+    return _in_world(pose, jax.tree.map(lambda x: x * float(math.factorial(len(rates))), S))
 
 
 def ancestor_mask(tree: Tree) -> np.ndarray:

@@ -74,13 +74,15 @@ def coriolis_matrix(model: Model, q: Configuration, v, *, execution: Execution =
 
     C = J^T (M dJ/dt - ad_V^T M J) with the stacked spatial Jacobian J. Source: [ali2026] Lemma 1, eq. (21).
     """
-    world = world_kinematics(model, q, v, execution)
+    world = world_kinematics(model, q, v, execution, [v])
     own = world_inertia(world.poses, model.inertias)
     total = _subtrees(model, _Subtree(own, _minus_coad_momentum(world.twists, own)), execution)
     body, above, below = _related(model)
     carried = jax.tree.map(lambda x: x[body], total)
     S = world.S
     S_rate = se3.ad(world.twists[body], S)
+    if world.bend is not None:
+        S_rate = S_rate + world.bend[0]
     momenta = jnp.concatenate(carried.inertia.momentum(S[:, :3], S[:, 3:]), -1)
     momenta_rate = jnp.concatenate(carried.inertia.momentum(S_rate[:, :3], S_rate[:, 3:]), -1)
     shallow_row = _products(S, momenta_rate + sm.matvec(carried.rate, S))

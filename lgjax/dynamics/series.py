@@ -54,7 +54,7 @@ def inverse_series(
             accelerations.append(own)
             wrenches.append(add(Force(*inertia.momentum(*own)), frame.load(body, history, applied)))
             if k < orders[-1]:
-                history = frame.advance(body, history, x[k], parent_accelerations[k], own, k + 1 == orders[-1])
+                history = frame.advance(kind, body, history, x[k], parent_accelerations[k], own, k + 1 == orders[-1])
         return (carry, tuple(accelerations)), (frame.posture(history), tuple(wrenches))
 
     def inward(kind, children, body, motion):
@@ -242,5 +242,5 @@ class _Sweeps:
         through = self.frame.project(history, (*transmitted, wrench)) if self.masked else None
         if not more:
             return own, (None, None, wrench, x, through)
-        history = self.frame.advance(body, history, x, parent, own, len(history.speed) == self.last)
+        history = self.frame.advance(kind, body, history, x, parent, own, len(history.speed) == self.last)
         return own, (*self._loaded(body, history, applied), wrench, x, through)

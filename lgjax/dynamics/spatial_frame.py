@@ -1,8 +1,9 @@
 """Series of the motion of a body in an inertial frame: the paper's spatial representation.
 
 Nothing changes frame on its way through the tree, so twists and wrenches are sums along paths and over subtrees; what
-moves are joint screws S and inertias M, dS/dt = ad_V S and dM/dt = -M ad_V - ad_V^T M. An inertia is kept as its ten
-numbers, mass m, first moment h and second moment Sigma, J = tr(Sigma) 1 - Sigma:
+moves are joint screws S and inertias M, dS/dt = ad_V S and dM/dt = -M ad_V - ad_V^T M; where a joint's motions B(q) in
+its own body vary, S = Ad_T B and dS/dt has Ad_T dB/dt in addition. An inertia is kept as its ten numbers, mass m, first
+moment h and second moment Sigma, J = tr(Sigma) 1 - Sigma:
 
     dh/dt = w x h + m v,    dSigma/dt = X + X^T,  X = hat(w) Sigma + v h^T.
 
@@ -22,7 +23,7 @@ from lgjax.dynamics.recursion import BodyData, Force, Motion, add, convolve, joi
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
-from lgjax.multibody.joints import JointKind
+from lgjax.multibody.joints.kind import JointKind, subspace_coefficient
 from lgjax.multibody.model import Model
 
 ZERO: Any = np.zeros(3)  # constants that fold
@@ -46,12 +47,15 @@ class PseudoInertia(NamedTuple):
 class History(NamedTuple):
     """The coefficients of one body's motion that are known so far, one tuple entry per order.
 
-    S: joint motions, as columns, and inertia: both one order ahead. speed: (nv,) joint velocity. twist: of the body.
+    S: joint motions, as columns, and inertia: both one order ahead. q: coordinates of a joint whose motions bend. bend:
+    coefficients of dB/dt. speed: (nv,) joint velocity. twist: of the body.
     pose: of the joint frame. mass: constant. gravity: constant, in the axes of the frame.
     """
 
     S: tuple[tuple[jax.Array, jax.Array], ...]
     inertia: tuple[PseudoInertia, ...]
+    q: Any
+    bend: tuple[tuple[jax.Array, jax.Array], ...]
     speed: tuple[jax.Array, ...]
     twist: tuple[Motion, ...]
     pose: tuple[Pose, ...]
@@ -76,8 +80,9 @@ def _start(kind: JointKind, body: BodyData, q, speed, carry):
     S = angular, sm.matmul(R, linear) + sm.matmul(sm.hat(p), angular)
     twist = add(parent_twist, joint_motion(S, speed))
     inertia = _placed(body.inertia, R, p)
-    history = History((S,), (inertia,), (speed,), (twist,), (pose,), body.inertia.mass, gravity)
-    return _ahead(history), (pose, twist, gravity)
+    bending = q if kind.varying else ()
+    history = History((S,), (inertia,), bending, (), (speed,), (twist,), (pose,), body.inertia.mass, gravity)
+    return _ahead(kind, body, history), (pose, twist, gravity)
 
 
 def _origin(like: Pose) -> Pose:
@@ -98,7 +103,7 @@ def _placed(inertia: Inertia, R, p) -> PseudoInertia:
     return PseudoInertia(second, moment + inertia.mass * p)
 
 
-def _ahead(history: History) -> History:
+def _ahead(kind: JointKind, body: BodyData, history: History) -> History:
     """The next coefficients of joint motions and inertia."""
     k = len(history.S)
     w, v = zip(*history.twist, strict=True)
@@ -107,11 +112,31 @@ def _ahead(history: History) -> History:
     spins, slides = [sm.hat(x) for x in w], [sm.hat(x) for x in v]
     angular = convolve(sm.matmul, spins, S_w, k - 1) / k
     linear = (convolve(sm.matmul, slides, S_w, k - 1) + convolve(sm.matmul, spins, S_v, k - 1)) / k
+    if kind.varying:
+        history = _bent(kind, body, history)
+        bend_w, bend_v = _in_frame(history)
+        angular, linear = angular + bend_w / k, linear + bend_v / k
     X = (convolve(sm.matmul, spins, second, k - 1) + convolve(sm.outer, v, first, k - 1)) / k
     moment = (convolve(sm.cross, w, first, k - 1) + history.mass * v[k - 1]) / k
     return history._replace(
         S=(*history.S, (angular, linear)), inertia=(*history.inertia, PseudoInertia(sm.symmetric(X + X.T), moment))
     )
+
+
+def _bent(kind: JointKind, body: BodyData, history: History) -> History:
+    """With the next coefficient of dB/dt."""
+    k = len(history.speed)
+    w, v = subspace_coefficient(kind, body.screw, history.q, history.speed)
+    return history._replace(bend=(*history.bend, (k * w, k * v)))
+
+
+def _in_frame(history: History):
+    """The last coefficient of Ad_T dB/dt."""
+    k = len(history.bend) - 1
+    R, p = zip(*history.pose, strict=True)
+    bend_w, bend_v = zip(*history.bend, strict=True)
+    angular = [convolve(sm.matmul, R, bend_w, m) for m in range(k + 1)]
+    return angular[k], convolve(sm.matmul, R, bend_v, k) + convolve(sm.matmul, [sm.hat(x) for x in p], angular, k)
 
 
 def _bias(history: History) -> Motion:
@@ -138,7 +163,7 @@ def _load(body: BodyData, history: History, applied) -> Force:
     return Force(n, f - turned[k - 1])
 
 
-def _advance(body: BodyData, history: History, x, parent: Motion, own: Motion, last: bool) -> History:
+def _advance(kind: JointKind, body: BodyData, history: History, x, parent: Motion, own: Motion, last: bool) -> History:
     """The pose follows dR/dt = hat(w) R, dp/dt = w x p + v."""
     k = len(history.twist)
     w, v = zip(*history.twist, strict=True)
@@ -146,17 +171,19 @@ def _advance(body: BodyData, history: History, x, parent: Motion, own: Motion, l
     turned = convolve(sm.matmul, [sm.hat(a) for a in w], R, k - 1) / k
     moved = (convolve(sm.cross, w, p, k - 1) + v[k - 1]) / k
     return _ahead(
+        kind,
+        body,
         history._replace(
             speed=(*history.speed, x / k),
             twist=(*history.twist, Motion(own.w / k, own.v / k)),
             pose=(*history.pose, Pose(turned, moved)),
-        )
+        ),
     )
 
 
 def _posture(history: History) -> History:
     first = history.inertia[:1] if len(history.speed) == 1 else ()  # an articulated inertia starts with it
-    return history._replace(S=history.S[:-1], inertia=first, twist=(), pose=())
+    return history._replace(S=history.S[:-1], inertia=first, q=(), bend=(), twist=(), pose=())
 
 
 def _project(history: History, wrenches):

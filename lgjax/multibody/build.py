@@ -10,7 +10,17 @@ import numpy as np
 
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
-from lgjax.multibody.joints import FREE, PRISMATIC, REVOLUTE, SPHERICAL, JointKind
+from lgjax.multibody.joints import (
+    CYLINDRICAL,
+    FREE,
+    HELICAL,
+    PLANAR,
+    PRISMATIC,
+    REVOLUTE,
+    SPHERICAL,
+    UNIVERSAL,
+    JointKind,
+)
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 
@@ -19,32 +29,45 @@ KINDS: dict[str, JointKind | None] = {
     "revolute": REVOLUTE,
     "continuous": REVOLUTE,
     "prismatic": PRISMATIC,
+    "helical": HELICAL,
+    "cylindrical": CYLINDRICAL,
+    "universal": UNIVERSAL,
+    "planar": PLANAR,
     "spherical": SPHERICAL,
     "free": FREE,
     "fixed": None,
 }
-SCREWS = {REVOLUTE: (1.0, 0.0), PRISMATIC: (0.0, 1.0)}
+Numbers = float | tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Joint:
-    """How a body hangs on its parent; axis (3,) and origin (3,) are in the body frame.
+    """How a body hangs on its parent; axis (3,) and origin (3,) are in the body frame at q = 0.
 
-    kind: revolute, continuous, prismatic, spherical, fixed or free; the last three have no axis. SI units and radians;
-    `friction` and the limits are kept as data and not applied by the dynamics.
+    kind, with the scalar coordinates q of those that have several:
+    revolute, continuous, prismatic; helical: an angle, with an advance of `pitch` metres per radian along the axis;
+    cylindrical: angle about the axis, displacement along it; universal: angle about the axis, then about `second_axis`,
+    which turns with it; planar: angle about the axis, which is normal to the plane, then displacements along
+    `second_axis` and along what completes a right-handed frame, neither of which turn;
+    spherical, free and fixed, which have no axis; or a kind of one's own, from `joint_kind`, with z along the axis.
+    second_axis (3,) is perpendicular to the axis and x of the joint frame; None takes the shortest rotation of z to the
+    axis along. SI units and radians. Limits, damping, friction and armature: one number for all coordinates of the
+    joint, or one for each; `friction` and the limits are kept as data and not applied by the dynamics.
     """
 
     name: str
-    kind: str
+    kind: str | JointKind
     axis: tuple[float, ...] = (0.0, 0.0, 1.0)
     origin: tuple[float, ...] = (0.0, 0.0, 0.0)
-    lower: float = -np.inf
-    upper: float = np.inf
-    effort: float = np.inf
-    rate: float = np.inf
-    damping: float = 0.0
-    friction: float = 0.0
-    armature: float = 0.0
+    lower: Numbers = -np.inf
+    upper: Numbers = np.inf
+    effort: Numbers = np.inf
+    rate: Numbers = np.inf
+    damping: Numbers = 0.0
+    friction: Numbers = 0.0
+    armature: Numbers = 0.0
+    pitch: float = 0.0
+    second_axis: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -177,12 +200,15 @@ def _merge(ordered: list[Body]):
 
 
 def _kind(body: Body) -> JointKind | None:
-    if body.joint.kind not in KINDS:
-        raise ValueError(
-            f"joint {body.joint.name!r} of body {body.name!r}: unknown type {body.joint.kind!r}; "
-            f"known: {', '.join(KINDS)}"
-        )
-    kind = KINDS[body.joint.kind]
+    kind = body.joint.kind
+    if not isinstance(kind, JointKind):
+        if kind not in KINDS:
+            raise ValueError(
+                f"joint {body.joint.name!r} of body {body.name!r}: unknown type {kind!r}; known: {', '.join(KINDS)}"
+            )
+        kind = KINDS[kind]
+    if body.joint.pitch and kind is not HELICAL:
+        raise ValueError(f"joint {body.joint.name!r} of body {body.name!r}: only a helical joint has a pitch")
     if kind is FREE and body.parent is not None:
         raise ValueError(f"body {body.name!r}: a free joint hangs on the world, not on {body.parent!r}")
     return kind
@@ -210,11 +236,39 @@ def _joint_frame(body: Body, kind: JointKind) -> tuple[np.ndarray, np.ndarray]:
         return np.eye(3), origin
     if kind is SPHERICAL:
         return np.eye(3), origin
-    axis = _array(f"axis of {where}", body.joint.axis, (3,))
+    z = _direction(f"axis of {where}", body.joint.axis)
+    if body.joint.second_axis is None:
+        return rotation_to(z), origin
+    x = _direction(f"second axis of {where}", body.joint.second_axis)
+    if abs(x @ z) > 1e-6:
+        raise ValueError(f"second axis of {where} is not perpendicular to the first: their cosine is {x @ z:.3g}")
+    x = x - (x @ z) * z
+    x /= np.linalg.norm(x)
+    return np.stack([x, np.cross(z, x), z], 1), origin
+
+
+def _direction(what: str, value) -> np.ndarray:
+    """The unit vector along `value`."""
+    axis = _array(what, value, (3,))
     length = np.linalg.norm(axis)
     if length < 1e-9:
-        raise ValueError(f"axis of {where} has no direction: {axis.tolist()}")
-    return rotation_to(axis / length), origin
+        raise ValueError(f"{what} has no direction: {axis.tolist()}")
+    return axis / length
+
+
+def _screw(kind: JointKind, joint: Joint) -> tuple[float, float]:
+    """Rotation and translation along z per unit of the coordinate."""
+    if kind is HELICAL:
+        return 1.0, float(_array(f"pitch of joint {joint.name!r}", joint.pitch, ()))
+    return {REVOLUTE: (1.0, 0.0), PRISMATIC: (0.0, 1.0)}.get(kind, (0.0, 0.0))
+
+
+def _each(joint: Joint, attribute: str, count: int) -> np.ndarray:
+    """An attribute of a joint for each of its `count` coordinates."""
+    values = np.asarray(getattr(joint, attribute), float)
+    if values.ndim and values.shape != (count,):
+        raise ValueError(f"{attribute} of joint {joint.name!r} has {values.size} entries, expected one or {count}")
+    return np.broadcast_to(values, (count,))
 
 
 def rotation_to(axis: np.ndarray) -> np.ndarray:
@@ -249,7 +303,7 @@ def _check_inertia(body: _Moving, moving: list[_Moving], check: str) -> None:
     name, m = body.body.name, body.mass
     if m == 0:
         index = moving.index(body)
-        if not any(other.parent == index for other in moving) and not body.body.joint.armature > 0:
+        if not any(other.parent == index for other in moving) and not np.min(body.body.joint.armature) > 0:
             raise ValueError(f"mass of body {name!r} is zero and it carries no other body: it would accelerate freely")
         c = np.zeros(3)
     else:
@@ -279,21 +333,21 @@ def _assemble(tree: Tree, moving: list[_Moving], frames, gravity, dtype) -> Mode
         return Pose(array([r for r, _ in pairs], (-1, 3, 3)), array([p for _, p in pairs], (-1, 3)))
 
     def per_velocity(attribute):
-        return array([getattr(m.body.joint, attribute) for m in moving for _ in range(m.kind.nv)], (-1,))
+        return array(np.concatenate([_each(m.body.joint, attribute, m.kind.nv) for m in moving]), (-1,))
 
     def per_coordinate(attribute):
-        return array([getattr(m.body.joint, attribute) for m in moving for _ in range(m.kind.nq)], (-1,))
+        return array(np.concatenate([_each(m.body.joint, attribute, m.kind.nq) for m in moving]), (-1,))
 
     for m in moving:
         for attribute in ("damping", "friction", "armature"):
             value = getattr(m.body.joint, attribute)
-            if not (np.isfinite(value) and value >= 0):
+            if not (np.all(np.isfinite(value)) and np.min(value) >= 0):
                 raise ValueError(f"{attribute} of joint {m.body.joint.name!r} is not a non-negative number: {value}")
     return Model(
         tree=tree,
         placements=poses(m.placement for m in moving),
         links=poses(m.link for m in moving),
-        screws=array([SCREWS.get(m.kind, (0.0, 0.0)) for m in moving], (-1, 2)),
+        screws=array([_screw(m.kind, m.body.joint) for m in moving], (-1, 2)),
         inertias=Inertia(
             array([m.mass for m in moving], (-1,)),
             array([m.moment for m in moving], (-1, 3)),

@@ -61,8 +61,10 @@ def layout(tree: Tree) -> tuple[Run, ...]:
     runs: list[Run] = []
     level = [b for b in range(tree.nbodies) if tree.parents[b] < 0]
     lanes = {-1: 0}  # body of the last level -> its lane
+    families = sorted(dict.fromkeys(kind.family for kind in tree.kinds), key=lambda kind: kind.name)
+    rank = {family: number for number, family in enumerate(families)}  # kinds of users may share a name
     while level:
-        level.sort(key=lambda b: (tree.kinds[b].family.name, lanes[tree.parents[b]]))
+        level.sort(key=lambda b: (rank[tree.kinds[b].family], lanes[tree.parents[b]]))
         rows = [level]
         while (following := _continuation(tree, rows[-1])) is not None:
             rows.append(following)
@@ -82,7 +84,7 @@ def _continuation(tree: Tree, row: list[int]) -> list[int] | None:
             children[parent].append(body)
     following = [c for b in row for c in children[b]]
     straight = all(len(c) <= 1 for c in children.values())
-    same = all(tree.kinds[c].family is tree.kinds[tree.parents[c]].family for c in following)
+    same = all(tree.kinds[c].family == tree.kinds[tree.parents[c]].family for c in following)
     return following if following and straight and same else None
 
 
@@ -114,7 +116,7 @@ def _groups(tree: Tree, rows: list[list[int]]) -> tuple[Group, ...]:
     groups = []
     families = [tree.kinds[b].family for b in rows[0]]
     for family in dict.fromkeys(families):
-        lanes = [i for i, f in enumerate(families) if f is family]
+        lanes = [i for i, f in enumerate(families) if f == family]
         kinds = {tree.kinds[row[i]] for row in rows for i in lanes}
         kind = kinds.pop() if len(kinds) == 1 else family
         groups.append(Group(kind, tuple(tuple(row[i] for i in lanes) for row in rows)))

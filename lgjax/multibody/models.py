@@ -10,6 +10,7 @@ import numpy as np
 
 from lgjax.multibody.aerial_manipulator import aerial_manipulator
 from lgjax.multibody.build import Body, Joint, build
+from lgjax.multibody.joints import JointKind
 from lgjax.multibody.model import Model
 
 QUADRUPED_LEGS = {"FL": (1, 1), "FR": (1, -1), "RL": (-1, 1), "RR": (-1, -1)}
@@ -190,16 +191,17 @@ def random_tree(
     key,
     n: int,
     floating_base: bool = True,
-    kinds: Sequence[str] = ("revolute", "prismatic"),
+    kinds: Sequence[str | JointKind] = ("revolute", "prismatic"),
     armature: float = 0.0,
     damping: float = 0.0,
 ) -> Model:
     """A random tree of n bodies; the same for the same key, on every machine.
 
     key: an integer or a JAX key (concrete). Each body hangs on an earlier one, chosen uniformly, by a joint of one of
-    `kinds`, with a random axis and pose and a valid inertia (0.5 to 2 kg, about 10 cm). With floating_base the first is
-    on a free joint, otherwise on one of `kinds`. armature, damping: upper bounds of uniform values on the scalar
-    joints. Topology and kinds do not depend on the other options. "fixed" among the kinds leaves fewer moving bodies.
+    `kinds`, with a random axis and pose, 0.1 m/rad of pitch and a valid inertia (0.5 to 2 kg, about 10 cm). With
+    floating_base the first is on a free joint, otherwise on one of `kinds`. armature, damping: upper bounds of uniform
+    values on the other joints. Topology and kinds do not depend on the other options. "fixed" among the kinds leaves
+    fewer moving bodies.
     """
     _count("n", n)
     shape, values = _Stream(key, 0), _Stream(key, 1)
@@ -211,7 +213,8 @@ def random_tree(
         if i == 0 and floating_base:
             joint = Joint("root_joint", "free")
         else:
-            joint = Joint(f"joint{i}", kind, axis, armature=a, damping=d)
+            pitch = {"pitch": 0.1} if kind == "helical" else {}
+            joint = Joint(f"joint{i}", kind, axis, armature=a, damping=d, **pitch)
         rotation, position = values.rotation(), values.uniform(-0.3, 0.3, 3)
         if i == 0:
             rotation, position = np.eye(3), np.zeros(3)

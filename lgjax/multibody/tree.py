@@ -61,6 +61,11 @@ class Tree:
         return tuple(body for body, kind in enumerate(self.kinds) for _ in range(kind.nv))
 
     @cached_property
+    def varying(self) -> bool:
+        """Whether a joint's motion subspace depends on its coordinates."""
+        return any(kind.varying for kind in self.kinds)
+
+    @cached_property
     def depths(self) -> tuple[int, ...]:
         """Number of moving bodies between each body and the world."""
         depths: list[int] = []

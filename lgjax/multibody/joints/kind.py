@@ -1,8 +1,11 @@
 """What a joint kind is: a hashable record that the recursions read."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import jax
 
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
@@ -13,11 +16,13 @@ class JointKind:
     """A kind of joint, in the joint frame: the child frame that coincides with the parent's side at q = 0.
 
     transform(q, screw) -> (R (3, 3), p (3,)): pose of the child frame after the joint in the frame before it.
-    subspace(q, screw) -> (S_w (3, nv), S_v (3, nv)): child twist = S qd, in the child frame (left-trivialised).
-    subspace_rate(q, qd, screw) -> (3,), (3,): the derivative of S along qd, applied to qd; None where S is constant.
-    coordinates says where q is kept in a Configuration: `joints` (q has shape (nq,)), `frees` (a Pose) or
-    `balls` (a rotation). screw (2,) is the body's entry of `Model.screws`, which only the screw joints read.
-    `general` names the kind that contains this one, so that different kinds can share a level of the traversal.
+    subspace(q, screw) -> (S_w (3, nv), S_v (3, nv)): child twist = S v, in the child frame (left-trivialised).
+    varying: whether S depends on q; only kinds with scalar coordinates may.
+    coordinates says where q is kept in a Configuration: `joints` (q has shape (nq,), nq = nv, and v is dq/dt), `frees`
+    (a Pose) or `balls` (a rotation). screw (2,) is the body's entry of `Model.screws`, which only the helical joint
+    reads. `general` names the kind that contains this one, so that different kinds can share a level of the traversal.
+
+    Users make kinds with `lgjax.joint_kind`, which checks them. Source: [kim2012] section 2.
     """
 
     name: str
@@ -26,7 +31,7 @@ class JointKind:
     coordinates: Literal["joints", "frees", "balls"]
     transform: Callable[..., Any]
     subspace: Callable[..., Any]
-    subspace_rate: Callable[..., Any] | None = None
+    varying: bool = False
     general: "JointKind | None" = None
 
     @property
@@ -42,3 +47,16 @@ def place(kind: JointKind, placement: Pose, screw, q):
     """Pose (R (3, 3), p (3,)) of a body's joint frame in its parent's joint frame."""
     rotation, translation = kind.transform(q, screw)
     return sm.matmul(placement.rotation, rotation), placement.translation + sm.matvec(placement.rotation, translation)
+
+
+def subspace_coefficient(kind: JointKind, screw, q, speeds: Sequence):
+    """Coefficient len(speeds) > 0 of the series S(q(t)), from the coefficients of dq/dt: columns (S_w, S_v)."""
+    order = len(speeds)
+    rates = [x * float(math.factorial(k)) for k, x in enumerate(speeds)]
+    follow = lambda q: kind.subspace(q, screw)
+    if order == 1:
+        return jax.jvp(follow, (q,), (rates[0],))[1]
+    from jax.experimental import jet  # nested jvp grows by a factor of three per order
+
+    _, (S_w, S_v) = jet.jet(follow, (q,), (rates,))
+    return S_w[-1] / float(math.factorial(order)), S_v[-1] / float(math.factorial(order))

@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
+from lgjax.multibody.joints.helical import HELICAL, unit_z
 from lgjax.multibody.joints.kind import JointKind
-from lgjax.multibody.joints.screw import SCREW, unit_z
 
 
 def transform(q, screw):
@@ -14,4 +14,4 @@ def subspace(q, screw):
     return jnp.zeros((3, 1), q.dtype), unit_z(q)[:, None]
 
 
-PRISMATIC = JointKind("prismatic", 1, 1, "joints", transform, subspace, general=SCREW)
+PRISMATIC = JointKind("prismatic", 1, 1, "joints", transform, subspace, general=HELICAL)

@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
+from lgjax.multibody.joints.helical import HELICAL, rotation_about_z, unit_z
 from lgjax.multibody.joints.kind import JointKind
-from lgjax.multibody.joints.screw import SCREW, rotation_about_z, unit_z
 
 
 def transform(q, screw):
@@ -14,4 +14,4 @@ def subspace(q, screw):
     return unit_z(q)[:, None], jnp.zeros((3, 1), q.dtype)
 
 
-REVOLUTE = JointKind("revolute", 1, 1, "joints", transform, subspace, general=SCREW)
+REVOLUTE = JointKind("revolute", 1, 1, "joints", transform, subspace, general=HELICAL)

@@ -1,4 +1,4 @@
-"""Screw joint: rotation and translation along z in a fixed ratio; revolute, prismatic and helical in one."""
+"""Helical joint: rotation and translation along z in a fixed ratio; revolute and prismatic are cases of it."""
 
 import jax.numpy as jnp
 
@@ -25,4 +25,4 @@ def subspace(q, screw):
     return (screw[0] * unit_z(q))[:, None], (screw[1] * unit_z(q))[:, None]
 
 
-SCREW = JointKind("screw", 1, 1, "joints", transform, subspace)
+HELICAL = JointKind("helical", 1, 1, "joints", transform, subspace)

@@ -1,0 +1,94 @@
+"""Joints made by users: a map from scalar coordinates to a pose, and the motion subspace that belongs to it."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.groups import small_matrix as sm
+from lgjax.multibody.joints.kind import JointKind
+
+ROUND_OFF = 1e3  # of the dtype's epsilon, relative to the largest entry
+
+
+def joint_kind(name: str, transform: Callable, subspace: Callable, nv: int, samples=None) -> JointKind:
+    """A kind of joint with nv scalar coordinates q, to be given to `Joint(kind=...)`.
+
+    transform(q (nv,)) -> Pose(rotation (3, 3), translation (3,)): the child frame after the joint in the frame before
+    it, any smooth JAX function. subspace(q) -> S (6, nv): the twist of the child relative to that frame is S dq/dt,
+    [w, v] in the child frame. Both keep the dtype of q. z of the joint frame is along `Joint.axis`.
+
+    Checked at `samples` (n, nv), by default zero and random coordinates within +-1: raises ValueError naming the kind
+    for wrong shapes and dtypes, what is not finite or not a rotation, and a subspace that is not the derivative of the
+    map, R^T dR/dq = hat(S_w), R^T dp/dq = S_v, with the place and size of the mismatch. Recursions are compiled once
+    for a kind, so make it once. Time derivatives of order 2 and more need functions that `jax.experimental.jet` knows.
+    """
+    if isinstance(nv, bool) or not isinstance(nv, int | np.integer) or not 1 <= nv <= 6:
+        raise ValueError(f"joint kind {name!r}: nv is {nv!r}, expected an integer from 1 to 6")
+    if samples is None:
+        samples = np.concatenate([np.zeros((1, nv)), np.random.default_rng(0).uniform(-1, 1, (8, nv))])
+    samples = np.asarray(samples, float)
+    if samples.ndim != 2 or samples.shape[1] != nv or not len(samples):
+        raise ValueError(f"joint kind {name!r}: samples has shape {samples.shape}, expected (n, {nv})")
+    for dtype in (jnp.dtype(jnp.float32), jnp.zeros(()).dtype):
+        _check_shapes(name, transform, subspace, nv, dtype)
+    constant = _check_values(name, transform, subspace, nv, jnp.asarray(samples, dtype))
+    return _record(name, transform, subspace, nv, not constant)
+
+
+@lru_cache(maxsize=256)
+def _record(name: str, transform: Callable, subspace: Callable, nv: int, varying: bool) -> JointKind:
+    def pair(q, screw):
+        S = subspace(q)
+        return S[:3], S[3:]
+
+    return JointKind(name, nv, nv, "joints", lambda q, screw: tuple(transform(q)), pair, varying)
+
+
+def _check_shapes(name: str, transform: Callable, subspace: Callable, nv: int, dtype) -> None:
+    q = jax.ShapeDtypeStruct((nv,), dtype)
+    rotation, translation = jax.eval_shape(transform, q)
+    S = jax.eval_shape(subspace, q)
+    expected = {"rotation": (rotation, (3, 3)), "translation": (translation, (3,)), "subspace": (S, (6, nv))}
+    for what, (found, shape) in expected.items():
+        if (found.shape, found.dtype) != (shape, dtype):
+            raise ValueError(
+                f"joint kind {name!r}: the {what} is {found.dtype}{list(found.shape)} for {dtype} coordinates, "
+                f"expected {dtype}{list(shape)}"
+            )
+
+
+def _check_values(name: str, transform: Callable, subspace: Callable, nv: int, samples) -> bool:
+    """Raises ValueError unless the functions fit one another; returns whether S is constant."""
+
+    def sample(q):
+        R, p = transform(q)
+        dR, dp = jax.jacfwd(lambda q: (*transform(q),))(q)
+        turning = jnp.stack([sm.vee(sm.tmatmul(R, dR[..., i])) for i in range(nv)], 1)
+        return R, p, subspace(q), jnp.concatenate([turning, sm.tmatmul(R, dp)])
+
+    R, p, S, derivative = (np.asarray(x, float) for x in jax.jit(jax.vmap(sample))(samples))
+    tolerance = ROUND_OFF * float(jnp.finfo(samples.dtype).eps)
+    for what, values in (("rotation", R), ("translation", p), ("subspace", S), ("derivative of the map", derivative)):
+        if not np.all(np.isfinite(values)):
+            where = np.asarray(samples)[~np.isfinite(values).reshape(len(values), -1).all(1)][0]
+            raise ValueError(f"joint kind {name!r}: the {what} is not finite at q={_shown(where)}")
+    gap = np.abs(np.swapaxes(R, 1, 2) @ R - np.eye(3)).max((1, 2))
+    if gap.max() > tolerance or np.any(np.linalg.det(R) < 0):
+        where = _shown(samples[gap.argmax()])
+        raise ValueError(f"joint kind {name!r}: no rotation at q={where}: R^T R - I has an entry of {gap.max():.3g}")
+    error = np.abs(S - derivative)
+    if error.max() > tolerance * max(1.0, np.abs(derivative).max()):
+        at, row, column = np.unravel_index(error.argmax(), error.shape)
+        raise ValueError(
+            f"joint kind {name!r}: the subspace is not the derivative of the map: at q={_shown(samples[at])} "
+            f"entry [{row}, {column}] is {S[at, row, column]:.6g}, the map gives {derivative[at, row, column]:.6g}, "
+            f"a difference of {error.max():.3g}"
+        )
+    return not np.any(S - S[0])
+
+
+def _shown(q) -> list[float]:
+    return [round(float(x), 6) for x in q]
