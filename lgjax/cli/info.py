@@ -24,8 +24,10 @@ def run(args: argparse.Namespace) -> int:
     for i, name in enumerate(tree.body_names):
         kind, limits = tree.kinds[i], ""
         if kind.coordinates == "joints":
-            lower, upper = float(model.lower[tree.q_start[i]]), float(model.upper[tree.q_start[i]])
-            limits = "unlimited" if np.isinf([lower, upper]).all() else f"[{lower:.4g}, {upper:.4g}]"
+            here = range(tree.q_start[i], tree.q_start[i] + kind.nq)
+            ranges = [(float(model.lower[k]), float(model.upper[k])) for k in here]
+            each = [f"[{a:.4g}, {b:.4g}]" if np.isfinite([a, b]).any() else "unlimited" for a, b in ranges]
+            limits = each[0] if len(set(each)) == 1 else " ".join(each)
         indent = "  " * tree.depths[i]
         rows.append((indent + name, tree.joint_names[i], kind.name, limits, f"{masses[i]:.6g}"))
     widths = [max(len(row[c]) for row in rows) for c in range(5)]

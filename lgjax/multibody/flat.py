@@ -8,6 +8,11 @@
 | free joint, tau     | [n, f], body frame   | [f world frame, n body frame]| [f, n], body frame          |
 | ball joint, q       | rotation             | quaternion wxyz              | quaternion xyzw             |
 | continuous joint, q | angle                | angle                        | (cos, sin)                  |
+| planar joint, q     | angle, x, y          | x, y, angle                  | x, y, cos, sin              |
+| planar joint, v, tau| angle, x, y          | x, y, angle                  | x and y in the body, angle  |
+
+MuJoCo has no planar joint: what is given are the coordinates of two slides and a hinge. Other joints have the same
+scalar coordinates everywhere.
 
 Everything here is a JAX function of its arrays, broadcasts over leading axes and keeps the dtype.
 """
@@ -23,6 +28,7 @@ import numpy as np
 from lgjax.groups import s3
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.joints import PLANAR
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 from lgjax.multibody.tree import Tree
@@ -86,7 +92,12 @@ def to_pinocchio(
     order: as in `to_mujoco`; Pinocchio sorts the children of a body by name, `model.names[1:]` is its order.
     continuous: names of the joints that it keeps as (cos, sin), those with two entries in its q.
     """
-    index = _layout(model.tree, _names(order), tuple(continuous))
+    index = _layout(model.tree, _names(order), tuple(continuous), planar_pairs=True)
+    if index.planar.size:
+        _needs_velocity(v, vdot, "Pinocchio's accelerations of planar joints depend")
+        angles = q.joints[..., index.planar_angles]
+        v, vdot, tau = (None if x is None else _turn_planar(index, x, -angles) for x in (v, vdot, tau))
+        vdot = None if vdot is None else _add_slip(index, vdot, v, 1)
     swap = lambda a, b: (b, a)
     flat = (None if x is None else _flat_vector(index, x, swap) for x in (v, vdot, tau))
     return MotionState(_flat_configuration(index, q, lambda R: s3.from_rotation(R)[..., XYZW]), *flat)
@@ -102,15 +113,35 @@ def from_pinocchio(
     continuous: Sequence[str] = (),
 ) -> MotionState:
     """The inverse of `to_pinocchio`: MotionState(Configuration, v, vdot, tau); continuous joints within +-pi."""
-    index = _layout(model.tree, _names(order), tuple(continuous))
+    index = _layout(model.tree, _names(order), tuple(continuous), planar_pairs=True)
+    configuration = _configuration(index, q, lambda x: s3.to_rotation(x[..., WXYZ]))
     swap = lambda a, b: (b, a)
-    ours = (None if x is None else _vector(index, x, swap) for x in (v, vdot, tau))
-    return MotionState(_configuration(index, q, lambda x: s3.to_rotation(x[..., WXYZ])), *ours)
+    v, vdot, tau = (None if x is None else _vector(index, x, swap) for x in (v, vdot, tau))
+    if index.planar.size:
+        _needs_velocity(v, vdot, "Pinocchio's accelerations of planar joints depend")
+        angles = configuration.joints[..., index.planar_angles]
+        vdot = None if vdot is None else _add_slip(index, vdot, v, -1)
+        v, vdot, tau = (None if x is None else _turn_planar(index, x, angles) for x in (v, vdot, tau))
+    return MotionState(configuration, v, vdot, tau)
 
 
-def _needs_velocity(v, vdot) -> None:
+def _needs_velocity(v, vdot, what: str = "MuJoCo's accelerations depend") -> None:
     if vdot is not None and v is None:
-        raise ValueError("MuJoCo's accelerations depend on the velocity: give v as well")
+        raise ValueError(f"{what} on the velocity: give v as well")
+
+
+# ---- planar joints, whose velocity Pinocchio keeps in the axes of the body
+def _turn_planar(index: "_Layout", vector, angles):
+    """A vector (..., nv) with the x and y of each planar joint turned by its angle (..., n)."""
+    places, c, s = index.planar[:, 1:], jnp.cos(angles), jnp.sin(angles)
+    x, y = vector[..., places[:, 0]], vector[..., places[:, 1]]
+    return vector.at[..., places].set(jnp.stack([c * x - s * y, s * x + c * y], -1))
+
+
+def _add_slip(index: "_Layout", vdot, v, sign: int):
+    """What the turning of the body's axes adds to the acceleration in them (sign 1), or takes from it."""
+    angle, x, y = (v[..., index.planar[:, k]] for k in range(3))
+    return vdot.at[..., index.planar[:, 1:]].add(sign * jnp.stack([angle * y, -angle * x], -1))
 
 
 def _names(order) -> tuple[str, ...] | None:
@@ -122,40 +153,46 @@ class _Layout(NamedTuple):
     """Index arrays between a flat vector and the parts that it is made of, side by side and flattened.
 
     q: parts frees (position, quaternion), balls, joints, (cos, sin) of the continuous ones. v: parts frees (first
-    three, last three of the flat vector's six), joints, balls. ours: the same parts of lgjax's v.
+    three, last three of the flat vector's six), joints, balls. ours: the same parts of lgjax's v. planar: (n, 3) places
+    in lgjax's v of planar joints, and of their angles among its scalar coordinates.
     """
 
     q: tuple[np.ndarray, ...]
     v: tuple[np.ndarray, ...]
     ours: tuple[np.ndarray, ...]
     continuous: np.ndarray
+    planar: np.ndarray
+    planar_angles: np.ndarray
 
 
 @lru_cache(maxsize=256)
-def _layout(tree: Tree, order: tuple[str, ...] | None, continuous: tuple[str, ...]) -> _Layout:
+def _layout(
+    tree: Tree, order: tuple[str, ...] | None, continuous: tuple[str, ...], planar_pairs: bool = False
+) -> _Layout:
     """Positions of every body's coordinates in the flat vectors."""
     bodies = _bodies_in_order(tree, order)
     scalar = {n for n, k in zip(tree.joint_names, tree.kinds, strict=True) if k.coordinates == "joints" and k.nq == 1}
     if unknown := [name for name in continuous if name not in scalar]:
         raise ValueError(f"no scalar joint {unknown[0]!r} in {tree.name!r}; joints: {', '.join(sorted(scalar))}")
+    planar = [body for body, kind in enumerate(tree.kinds) if kind is PLANAR]
+    pairs = [b for b, name in enumerate(tree.joint_names) if name in continuous or (planar_pairs and b in planar)]
     width = {"frees": 7, "balls": 4}
     starts: dict[int, tuple[int, int]] = {}
     nq = nv = 0
     for body in bodies:
         kind = tree.kinds[body]
         starts[body] = (nq, nv)
-        nq += width.get(kind.coordinates, kind.nq) + (tree.joint_names[body] in continuous)
+        nq += width.get(kind.coordinates, kind.nq) + (body in pairs)
         nv += kind.nv
 
     def of(coordinates: str, which: int, count, offset: int = 0) -> np.ndarray:
         rows = [
-            range(starts[body][which] + offset, starts[body][which] + offset + (count or kind.nv))
+            starts[body][which] + offset + (np.array([2, 0, 1]) if kind is PLANAR else np.arange(count or kind.nv))
             for body, kind in enumerate(tree.kinds)
             if kind.coordinates == coordinates
         ]
-        return np.asarray([i for row in rows for i in row], int)
+        return np.concatenate([np.zeros(0, int), *rows])
 
-    pairs = [body for body in range(tree.nbodies) if tree.joint_names[body] in continuous]
     mine = {
         c: [s + i for k, s in zip(tree.kinds, tree.v_start, strict=True) if k.coordinates == c for i in range(k.nv)]
         for c in ("frees", "joints", "balls")
@@ -167,7 +204,7 @@ def _layout(tree: Tree, order: tuple[str, ...] | None, continuous: tuple[str, ..
             of("frees", 0, 4, 3),
             of("balls", 0, 4),
             of("joints", 0, None),
-            np.asarray([starts[body][0] + 1 for body in pairs], int),
+            np.asarray([starts[body][0] + (3 if body in planar else 1) for body in pairs], int),
         ),
         v=(of("frees", 1, 3), of("frees", 1, 3, 3), of("joints", 1, None), of("balls", 1, 3)),
         ours=(
@@ -177,6 +214,8 @@ def _layout(tree: Tree, order: tuple[str, ...] | None, continuous: tuple[str, ..
             np.asarray(mine["balls"], int),
         ),
         continuous=np.asarray([tree.q_start[body] for body in pairs], int),
+        planar=np.asarray([np.arange(3) + tree.v_start[body] for body in planar], int).reshape(-1, 3),
+        planar_angles=np.asarray([tree.q_start[body] for body in planar], int),
     )
 
 
