@@ -90,6 +90,7 @@ from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.flat import MotionState, from_mujoco, from_pinocchio, to_mujoco, to_pinocchio
 from lgjax.multibody.importers import load_mjcf, load_urdf
 from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.joints import JointKind, joint_kind
 from lgjax.multibody.mass_properties import mass_properties, recentered
 from lgjax.multibody.maximal import MaximalSystem
 from lgjax.multibody.model import Model
@@ -106,8 +107,13 @@ from lgjax.multibody.state import (
 from lgjax.multibody.tree import Tree
 from lgjax.simulate.bounce import BounceSolution, bounce
 from lgjax.simulate.constrained import ConstrainedSolution, integrate_constrained
+from lgjax.simulate.control_problem import ControlSystem, OptimizeStatus
 from lgjax.simulate.ensemble import Ensemble, ensemble
+from lgjax.simulate.monte_carlo import MonteCarlo, Sample, monte_carlo
+from lgjax.simulate.optimize import OptimizedControls, optimize_controls
 from lgjax.simulate.rollout import Trajectory, rollout
+from lgjax.simulate.statistics import Statistics
+from lgjax.simulate.storage import Run, load_run
 
 __version__ = "0.1.0"
 
@@ -143,6 +149,7 @@ __all__ = [
     "Composition",
     "Configuration",
     "ConstrainedSolution",
+    "ControlSystem",
     "Controller",
     "Covector",
     "Ensemble",
@@ -151,19 +158,26 @@ __all__ = [
     "HomogeneousSpace",
     "Inertia",
     "Joint",
+    "JointKind",
     "LieGroup",
     "MaximalSystem",
     "Model",
+    "MonteCarlo",
     "MotionState",
     "MuntheKaas",
     "NewtonRule",
+    "OptimizeStatus",
+    "OptimizedControls",
     "Plane",
     "Pose",
     "R3xSO3",
     "RigidBody",
     "RigidState",
     "Rn",
+    "Run",
+    "Sample",
     "Solution",
+    "Statistics",
     "SymplecticLie",
     "Tableau",
     "TangentPoint",
@@ -200,9 +214,11 @@ __all__ = [
     "inverse_dynamics",
     "inverse_dynamics_derivatives",
     "jacobian",
+    "joint_kind",
     "kinetic_energy",
     "left_translation",
     "load_mjcf",
+    "load_run",
     "load_urdf",
     "mass_matrix",
     "mass_properties",
@@ -210,8 +226,10 @@ __all__ = [
     "mechanical_space",
     "models",
     "momentum",
+    "monte_carlo",
     "motion_series",
     "neutral",
+    "optimize_controls",
     "pose_derivatives",
     "potential_energy",
     "power_space",
