@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import lgjax
+from tests import optimised
 from tests.oracles import pinocchio_robots as oracle
 from tests.quick import jit
 
@@ -86,7 +87,7 @@ def everything(model, q, v, vdot, tau, wrenches):
 def computed(name, dtype):
     cast = lambda tree: jax.tree.map(lambda x: jnp.asarray(x, dtype), tree)
     model, _ = robot(name)
-    compiler = jax.jit if (name, dtype) == ("panda", jnp.float64) else jit
+    compiler = optimised.jit if (name, dtype) == ("panda", jnp.float64) else jit
     return compiler(jax.vmap(everything, (None, 0, 0, 0, 0, 0)))(cast(model), *cast(states(name)))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import lgjax
+from tests import optimised
 from tests.dynamics import trees
 from tests.oracles import floating_robot
 from tests.quick import jit
@@ -64,7 +65,7 @@ def cast(tree, dtype):
 def test_a_step_is_compiled_once(method):
     """For new states, new models of equal topology (also when read anew) and new step sizes, Python numbers or not."""
 
-    @jax.jit
+    @optimised.jit
     def step(model, q, v, tau, dt):
         path = lgjax.rollout(model, q, v, lambda t, q, v: tau, dt, 1, lgjax.MuntheKaas(method), save_every=None)
         return jax.tree.map(lambda x: x[0], (path.q, path.v))
