@@ -33,11 +33,12 @@ IGNORED = (
 def load_mjcf(path_or_text: str | os.PathLike, check_inertia: Literal["error", "warn"] = "error") -> Model:
     """A Model from an MJCF file, or from its text (a string that starts with '<').
 
-    Body frames are those of the file and children are in file order. Hinge, slide and free joints, one per body; a
-    body without joint is merged into its parent. Free bodies have their pose in the configuration, so their position
-    in the file plays no part; at joint coordinate 0 a body with `ref` is where MuJoCo puts it for qpos = 0. Gravity,
-    armature, damping, frictionloss and ranges are read. Unnamed bodies and joints are called body_<number> and
-    <body>_joint.
+    Body frames are those of the file and children are in file order. Hinge, slide, ball and free joints. A body with
+    several joints is a chain: all but the last move massless bodies of their own, called <body>_<joint>, that come
+    before it. A body without joint is merged into its parent. Free bodies have their pose in the configuration, so
+    their position in the file plays no part; at joint coordinate 0 a body with `ref` is where MuJoCo puts it for
+    qpos = 0. Gravity, armature, damping, frictionloss and ranges are read. Unnamed bodies are called body_<number>,
+    unnamed joints <body>_joint, or <body>_joint<number> where the body has several.
 
     Actuators, sensors, contacts and their geoms, cameras, lights, sites, keyframes and tendons without effect are not
     part of smooth dynamics and are ignored. Mesh files are opened only where a body has no <inertial> and so needs
@@ -45,9 +46,9 @@ def load_mjcf(path_or_text: str | os.PathLike, check_inertia: Literal["error", "
     taken as it stands.
 
     Raises ImportError without the extra `mjcf`; ValueError in one line, naming file and element, for a file that cannot
-    be read, what MuJoCo's compiler refuses, several joints in one body, springs, active equality
-    constraints, tendons with stiffness, damping, friction, armature or limits, flexible bodies, plugins, fluid forces,
-    gravity compensation, nonlinear damping, armature of free joints, and for what `build` refuses.
+    be read, what MuJoCo's compiler refuses, springs, active equality constraints, tendons with stiffness, damping,
+    friction, armature or limits, flexible bodies, plugins, fluid forces, gravity compensation, nonlinear damping,
+    armature of free joints, and for what `build` refuses.
     """
     mujoco = require("mujoco", "mjcf", "load_mjcf")
     source = read(path_or_text, "MJCF")
@@ -212,8 +213,6 @@ def _taken_inertias(mujoco: Any, spec: Any) -> dict[Any, tuple[bool, np.ndarray]
 def _check_compiled(mujoco: Any, m: Any) -> None:
     for body in range(1, m.nbody):
         name = _body_name(mujoco, m, body)
-        if m.body_jntnum[body] > 1:
-            raise ValueError(f"body {name!r} has {m.body_jntnum[body]} joints; one joint per body is supported")
         if m.body_gravcomp[body]:
             raise ValueError(f"body {name!r}: gravity compensation is not supported")
     for joint in range(m.njnt):
@@ -236,7 +235,9 @@ def _body_name(mujoco: Any, m: Any, body: int) -> str:
 
 
 def _joint_name(mujoco: Any, m: Any, joint: int) -> str:
-    made_up = f"{_body_name(mujoco, m, m.jnt_bodyid[joint])}_joint"
+    body = m.jnt_bodyid[joint]
+    number = joint - m.body_jntadr[body] if m.body_jntnum[body] > 1 else ""
+    made_up = f"{_body_name(mujoco, m, body)}_joint{number}"
     return _name(mujoco, m, mujoco.mjtObj.mjOBJ_JOINT, joint, made_up)
 
 
@@ -255,10 +256,13 @@ def _bodies(mujoco: Any, m: Any, given: dict[int, tuple[bool, np.ndarray]]) -> l
     for i in range(1, m.nbody):
         parent = _body_name(mujoco, m, m.body_parentid[i]) if m.body_parentid[i] else None
         rotation, position, name = _rotation(mujoco, m.body_quat[i]), m.body_pos[i].copy(), _body_name(mujoco, m, i)
-        if m.body_jntnum[i]:
-            joint, rotation, position = _joint(mujoco, m, m.body_jntadr[i], rotation, position)
-        else:
-            joint = Joint(_name(mujoco, m, mujoco.mjtObj.mjOBJ_JOINT, -1, f"{name}_fixed"), "fixed")
+        joint = Joint(_name(mujoco, m, mujoco.mjtObj.mjOBJ_JOINT, -1, f"{name}_fixed"), "fixed")
+        for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
+            if j > m.body_jntadr[i]:  # every joint but the last moves a body of its own, which has the axes of this one
+                between = _name(mujoco, m, mujoco.mjtObj.mjOBJ_BODY, -1, f"{name}_{joint.name}")
+                bodies.append(Body(between, parent, joint, rotation, position))
+                parent, rotation, position = between, np.eye(3), np.zeros(3)
+            joint, rotation, position = _joint(mujoco, m, j, rotation, position)
         axes = _rotation(mujoco, m.body_iquat[i])
         full, inertia = given.get(i, (False, m.body_inertia[i]))
         inertia = inertia if full else axes @ np.diag(inertia) @ axes.T

@@ -17,7 +17,7 @@ from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.importers.source import Source, read, require
 from lgjax.multibody.model import Model
 
-KINDS = ("revolute", "continuous", "prismatic", "fixed")
+KINDS = ("revolute", "continuous", "prismatic", "planar", "floating", "fixed")
 # How many numbers an attribute holds, by element.
 NUMBERS = {
     "origin": {"xyz": 3, "rpy": 3},
@@ -46,9 +46,14 @@ def load_urdf(
     dynamics and are ignored, and no mesh is opened. A revolute or prismatic joint must have a <limit>, where lower
     and upper are 0 if absent, as the format says; an absent effort or velocity is no limit.
 
+    The axis of a planar joint is the normal of its plane, as the format says, also where it is left out and so is x;
+    x and y of the plane are those of the link where the axis is z. A floating joint constrains nothing, so its link is
+    a free body beside the others, wherever it hangs: the configuration has its pose in the world, and the origin in
+    the file plays no part. A massless root link that carries nothing but such links is the world itself.
+
     Raises ImportError without the extra `urdf`; ValueError in one line, naming file, element and value, for a file that
-    cannot be read or is not a URDF, floating and planar joints, unknown types, missing or malformed numbers, links and
-    joints that do not form one tree, and for what `build` refuses.
+    cannot be read or is not a URDF, unknown types, missing or malformed numbers, links and joints that do not form one
+    tree, and for what `build` refuses.
     """
     if mimic not in ("error", "independent"):
         raise ValueError(f"mimic is 'error' or 'independent', not {mimic!r}")
@@ -112,8 +117,6 @@ def _essentials(root, mimic: str):
 def _essential_joint(robot, joint) -> None:
     name = _attribute(joint, "name", "<joint>")
     where, kind = f"joint {name!r}", joint.get("type")
-    if kind in ("floating", "planar"):
-        raise ValueError(f"{where}: joints of type {kind!r} are not supported")
     if kind not in KINDS:
         raise ValueError(f"{where}: unknown type {kind!r}; known: {', '.join(KINDS)}")
     kept = _keep(robot, joint, ("name", "type"))
@@ -204,13 +207,16 @@ def _bodies(robot, floating_base: bool) -> list[Body]:
     root_joint = "root_joint"
     while any(joint.name == root_joint for joint in robot.joints):
         root_joint += "_"
-    bodies = [
-        _body(link.name, None, Joint(root_joint, "free" if floating_base else "fixed"), None, link.inertial)
-        for link in robot.links
-        if link.name not in by_child
-    ]
+    bodies = []
+    for link in robot.links:
+        if link.name not in by_child:
+            carried = {joint.type for joint in robot.joints if joint.parent == link.name}
+            is_world = not floating_base or (link.inertial is None and carried == {"floating"})
+            root = Joint(root_joint, "fixed" if is_world else "free")
+            bodies.append(_body(link.name, None, root, None, link.inertial))
     for joint in robot.joints:
-        bodies.append(_body(joint.child, joint.parent, _joint(joint), joint.origin, inertials[joint.child]))
+        parent, origin = (None, None) if joint.type == "floating" else (joint.parent, joint.origin)
+        bodies.append(_body(joint.child, parent, _joint(joint), origin, inertials[joint.child]))
     return bodies
 
 
@@ -218,7 +224,7 @@ def _joint(joint) -> Joint:
     limits: dict[str, Any] = {}
     if joint.limit is not None:
         limits = {"effort": joint.limit.effort, "rate": joint.limit.velocity}
-        if joint.type != "continuous":
+        if joint.type in ("revolute", "prismatic"):
             limits |= {"lower": joint.limit.lower or 0.0, "upper": joint.limit.upper or 0.0}
             if limits["lower"] > limits["upper"]:
                 raise ValueError(
@@ -227,8 +233,9 @@ def _joint(joint) -> Joint:
     if joint.dynamics is not None:
         limits |= {"damping": joint.dynamics.damping, "friction": joint.dynamics.friction}
     given: dict[str, Any] = {name: float(value) for name, value in limits.items() if value is not None}
-    axis = tuple(map(float, joint.axis)) if joint.type != "fixed" else (0.0, 0.0, 1.0)
-    return Joint(joint.name, joint.type, axis, **given)
+    if joint.type in ("fixed", "floating"):
+        return Joint(joint.name, {"floating": "free"}.get(joint.type, joint.type), **given)
+    return Joint(joint.name, joint.type, tuple(map(float, joint.axis)), **given)
 
 
 def _body(name: str, parent: str | None, joint: Joint, origin, inertial) -> Body:
