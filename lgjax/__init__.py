@@ -95,6 +95,7 @@ from lgjax.multibody.mass_properties import mass_properties, recentered
 from lgjax.multibody.maximal import MaximalSystem
 from lgjax.multibody.model import Model
 from lgjax.multibody.shapes import Plane
+from lgjax.multibody.specialized import specialize
 from lgjax.multibody.state import (
     Configuration,
     configuration,
@@ -109,6 +110,13 @@ from lgjax.simulate.bounce import BounceSolution, bounce
 from lgjax.simulate.constrained import ConstrainedSolution, integrate_constrained
 from lgjax.simulate.control_problem import ControlSystem, OptimizeStatus
 from lgjax.simulate.ensemble import Ensemble, ensemble
+from lgjax.simulate.fused import (
+    KernelOptions,
+    fused_forward_dynamics,
+    fused_rollout,
+    fused_vmap,
+    kernel_cost,
+)
 from lgjax.simulate.monte_carlo import MonteCarlo, Sample, monte_carlo
 from lgjax.simulate.optimize import OptimizedControls, optimize_controls
 from lgjax.simulate.rollout import Trajectory, rollout
@@ -159,6 +167,7 @@ __all__ = [
     "Inertia",
     "Joint",
     "JointKind",
+    "KernelOptions",
     "LieGroup",
     "MaximalSystem",
     "Model",
@@ -205,6 +214,9 @@ __all__ = [
     "frame_space",
     "from_mujoco",
     "from_pinocchio",
+    "fused_forward_dynamics",
+    "fused_rollout",
+    "fused_vmap",
     "gravity_forces",
     "hybrid_dynamics",
     "hybrid_dynamics_derivatives",
@@ -215,6 +227,7 @@ __all__ = [
     "inverse_dynamics_derivatives",
     "jacobian",
     "joint_kind",
+    "kernel_cost",
     "kinetic_energy",
     "left_translation",
     "load_mjcf",
@@ -248,6 +261,7 @@ __all__ = [
     "second_kind_coordinates",
     "shapes",
     "so3",
+    "specialize",
     "suzuki",
     "systems",
     "tangent_sphere",

@@ -1,0 +1,119 @@
+"""One function for many numbers at once: on all devices of all processes, as wide as memory allows."""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+WIDEST = 4096  # trajectories at a time and device, where nobody says otherwise
+SHARE = 0.5  # of the memory of a device that they may take
+
+EVERYWHERE, SPLIT = PartitionSpec(), PartitionSpec("batch")
+
+
+def device_mesh(devices: int | None) -> Mesh:
+    """`devices` of the local devices, or all, of every process, in the order of the processes."""
+    if devices is not None and devices < 1:
+        raise ValueError(f"devices must be positive, got {devices}")
+    here = jax.local_devices()
+    if devices is not None and devices > len(here):
+        raise ValueError(f"devices={devices} asked for, there are {len(here)} ({here[0].platform})")
+    chosen = [d for p in range(jax.process_count()) for d in jax.local_devices(p)[:devices]]
+    return Mesh(np.array(chosen), ("batch",))
+
+
+class Program:
+    """function(key, number, arguments) -> pytree, compiled for `width` consecutive numbers on each device."""
+
+    def __init__(self, function: Callable, key: jax.Array, arguments: Any, mesh: Mesh, width: int, options: Any):
+        self.mesh, self.width, self.span = mesh, width, width * mesh.size
+        typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+        kind = jax.random.key_impl(key) if typed else None
+        inputs = (np.asarray(jax.random.key_data(key) if typed else key), jax.tree.map(np.asarray, arguments))
+        self.inputs = jax.device_put(inputs, NamedSharding(mesh, EVERYWHERE))
+
+        def many(key_data: Any, arguments: Any, numbers: Any) -> Any:
+            key = jax.random.wrap_key_data(key_data, impl=kind) if typed else key_data
+            return jax.vmap(lambda number: function(key, number, arguments))(numbers)
+
+        # shard_map gives every device the same program, so that results do not depend on how many there are.
+        split = jax.shard_map(
+            many, mesh=mesh, in_specs=(EVERYWHERE, EVERYWHERE, SPLIT), out_specs=SPLIT, check_vma=False
+        )
+        lowered = jax.jit(split).lower(*self.inputs, self._numbers(0))
+        self.shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), lowered.out_info)
+        self.compiled = lowered.compile(compiler_options=options)
+        self.everywhere = jax.jit(lambda x: x, out_shardings=NamedSharding(mesh, EVERYWHERE))
+
+    def __call__(self, start: int) -> Any:
+        """The results for numbers start to start + span - 1, on the devices."""
+        return self.compiled(*self.inputs, self._numbers(start))
+
+    def _numbers(self, start: int) -> jax.Array:
+        rows = lambda index: start + np.arange(self.span, dtype=np.int32)[index]
+        return jax.make_array_from_callback((self.span,), NamedSharding(self.mesh, SPLIT), rows)
+
+    def gathered(self, results: Any) -> Any:
+        """All rows, on the host of every process."""
+        if jax.process_count() > 1:
+            results = jax.tree.map(lambda x: x.addressable_data(0), self.everywhere(results))
+        return jax.device_get(results)
+
+    def local_chunks(self, results: Any) -> Iterator[tuple[int, Any]]:
+        """(place among the chunks of this call, its `width` rows on the host) of the devices of this process."""
+        shards = [x.addressable_shards for x in jax.tree.leaves(results)]
+        for parts in zip(*shards):
+            place = (parts[0].index[0].start or 0) // self.width
+            yield place, jax.tree.unflatten(jax.tree.structure(results), [np.asarray(p.data) for p in parts])
+
+    def memory(self) -> int:
+        """Bytes on one device; results twice, as the next are computed while the last are taken away."""
+        known: Any = self.compiled.memory_analysis()
+        if known is None:
+            return 0
+        return known.temp_size_in_bytes + 2 * known.output_size_in_bytes + known.argument_size_in_bytes
+
+
+def fitting_program(
+    function: Callable, key: jax.Array, arguments: Any, mesh: Mesh, count: int, chunk: int | None, options: Any
+) -> Program:
+    """A program of width `chunk`, or, if that is None, of one that takes no more than half the memory."""
+    make = lambda width: Program(function, key, arguments, mesh, width, options)
+    if chunk is not None:
+        return make(min(chunk, count))
+    width = min(-(-count // mesh.size), WIDEST)
+    program = make(width)
+    excess = program.memory() / (SHARE * device_memory(mesh.local_devices[0]))
+    return program if excess <= 1 else make(max(1, int(width / excess)))
+
+
+def device_memory(device: Any) -> float:
+    """Bytes that a device has: what it says itself, or for a CPU its share of what the machine has."""
+    known = device.memory_stats() or {}
+    if "bytes_limit" in known:
+        return float(known["bytes_limit"])
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        total = 8 * 2**30
+    return float(total / len(jax.local_devices()))
+
+
+def fingerprint(function: Callable, key: jax.Array, arguments: Any) -> tuple[str, Any]:
+    """A number (hexadecimal) that is the same for the same program, constants, arguments and key; shapes of results."""
+    traced = jax.make_jaxpr(function, return_shape=True)
+    closed, shapes = traced(key, jnp.zeros((), jnp.int32), arguments)
+    total = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(closed)).encode())
+    for x in (*closed.consts, *jax.tree.leaves(arguments), key):
+        if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            x = jax.random.key_data(x)
+        x = np.asarray(x)
+        total.update(f"{x.dtype} {x.shape}".encode())
+        total.update(x.tobytes())
+    return total.hexdigest(), shapes

@@ -1,0 +1,76 @@
+"""What the user sees of a long run, and how it is stopped."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+
+class _Silent:
+    """A progress bar that shows nothing."""
+
+    def __enter__(self) -> "_Silent":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        return None
+
+    def update(self, count: int) -> None:
+        pass
+
+
+class _Bar:
+    """tqdm over trajectories, with its rate and the time that is left, and simulated seconds per second."""
+
+    def __init__(self, tqdm: Any, count: int, duration: float, done: int) -> None:
+        self.bar = tqdm(total=count, initial=done, unit="rollout", leave=False)
+        self.duration, self.started, self.done = duration, time.perf_counter(), 0
+
+    def __enter__(self) -> "_Bar":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.bar.close()
+
+    def update(self, count: int) -> None:
+        self.done += count
+        if self.duration:
+            rate = self.done * self.duration / (time.perf_counter() - self.started)
+            self.bar.set_postfix_str(f"{rate:.3g} simulated s/s", refresh=False)
+        self.bar.update(count)
+
+
+def progress_bar(progress: bool | None, count: int, duration: float, done: int = 0) -> Any:
+    """A bar of `count` trajectories of `duration` simulated seconds, `done` of them already there.
+
+    None shows it if tqdm is installed, True insists, False shows nothing; of several processes the first shows it.
+    """
+    if progress is False or jax.process_index() != 0:
+        return _Silent()
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        if progress:
+            raise ImportError("a progress bar needs tqdm: pip install 'lgjax[progress]'") from None
+        return _Silent()
+    return _Bar(tqdm, count, duration, done)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """What is inside happens whole: Ctrl-C takes effect after it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[Any] = []
+    before = signal.signal(signal.SIGINT, lambda *arguments: came.append(arguments))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came and callable(before):
+        before(*came[0])
