@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
+from lgjax.multibody.specialized import SpecializedModel
 
 
 class Motion(NamedTuple):
@@ -37,6 +39,13 @@ class BodyData(NamedTuple):
 
 
 def body_data(model: Model) -> BodyData:
+    if isinstance(model, SpecializedModel):
+        with jax.ensure_compile_time_eval():
+            return jax.tree.map(np.asarray, _body_data(model))
+    return _body_data(model)
+
+
+def _body_data(model: Model) -> BodyData:
     c, inertia = model.inertias.com, model.inertias
     shifted = sm.diagonal(sm.scale(sm.dot(c, inertia.moment), jnp.ones_like(c))) - sm.outer(c, inertia.moment)
     return BodyData(model.placements, model.screws, inertia, c, inertia.second - shifted)

@@ -1,4 +1,8 @@
-"""Two ways to execute a body step on all lanes of a level, and the blocks of data that they work on."""
+"""Two ways to execute a body step on all lanes of a level, and the blocks of data that they work on.
+
+NumPy arrays among the data are constants of the program: where all lanes of all levels agree, the scalarised step
+folds them.
+"""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -10,7 +14,7 @@ import numpy as np
 from lgjax.multibody.scalar_graph import View
 from lgjax.multibody.scalarize import Block, is_known, scalarized
 
-Execution = Literal["scalarised", "plain"]
+Execution = Literal["scalarised", "plain", "unrolled"]
 
 
 class _Plain:
@@ -19,7 +23,7 @@ class _Plain:
     @staticmethod
     def lift(array, lane_axes: int = 2) -> Block:
         entries = np.empty((), object)
-        entries[()] = array
+        entries[()] = jnp.asarray(array)
         return Block(entries, array.dtype)
 
     lift_parameters = lift
@@ -47,14 +51,28 @@ class _Scalarised:
         """State: every scalar becomes an array of its own, contiguous under a batch."""
         lanes, shape = array.shape[:lane_axes], array.shape[lane_axes:]
         flat = array.reshape(*lanes, -1)
+        if isinstance(array, np.ndarray):
+            return Block(_entries(shape, lambda k: _folded(flat[..., k])), array.dtype)
         return Block(_entries(shape, lambda k: flat[..., k]), array.dtype)
 
     @staticmethod
     def lift_parameters(array) -> Block:
         """Parameters, which are seldom batched: the scalars of an array stay together until they are used."""
         shape = array.shape[2:]
+        if isinstance(array, np.ndarray):
+            return _Scalarised._lift_constants(array)
         rows = jnp.swapaxes(array.reshape(*array.shape[:2], -1), 1, 2)
         return Block(_entries(shape, lambda k: View(rows, k)), array.dtype)
+
+    @staticmethod
+    def _lift_constants(array: np.ndarray) -> Block:
+        """Numbers where the lanes agree, rows of one array of the others."""
+        columns = np.moveaxis(array.reshape(*array.shape[:2], -1), 2, 0)
+        known = [(column == column.flat[0]).all() for column in columns]
+        rows = jnp.asarray(np.moveaxis(columns[np.logical_not(known)], 0, 1))
+        places = np.cumsum(np.logical_not(known)) - 1
+        entry = lambda k: columns[k].flat[0].item() if known[k] else View(rows, int(places[k]))
+        return Block(_entries(array.shape[2:], entry), array.dtype)
 
     @staticmethod
     def lower(block: Block, lanes):
@@ -71,6 +89,11 @@ class _Scalarised:
     @staticmethod
     def apply(step: Callable, *args):
         return scalarized(step)(*args)
+
+
+def _folded(lanes: np.ndarray):
+    """The number that a constant is in all lanes, or the array."""
+    return lanes.flat[0].item() if (lanes == lanes.flat[0]).all() else jnp.asarray(lanes)
 
 
 EXECUTORS: dict[str, Any] = {"scalarised": _Scalarised, "plain": _Plain}

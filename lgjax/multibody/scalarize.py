@@ -8,6 +8,7 @@ only, on one array per scalar with one value per body.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import jax
@@ -47,18 +48,21 @@ def scalarized(step: Callable) -> Callable:
             arrays.append(x)
             return graph.input()
 
-        entries = [_map(enter, b.entries) for b in blocks]
-        outs = _Interpreter(graph).evaluate(closed.jaxpr, closed.consts, entries)
+        entries = [map_objects(enter, b.entries) for b in blocks]
+        outs = Interpreter(graph).evaluate(closed.jaxpr, list(map(objects, closed.consts)), entries)
         values = iter(graph.emit([x for out in outs for x in out.flat], arrays))
         leaves, out_tree = jax.tree.flatten(shapes)
         return out_tree.unflatten(
-            [Block(_map(lambda _: next(values), out), leaf.dtype) for out, leaf in zip(outs, leaves, strict=True)]
+            [
+                Block(map_objects(lambda _: next(values), out), leaf.dtype)
+                for out, leaf in zip(outs, leaves, strict=True)
+            ]
         )
 
     return run
 
 
-def _map(f: Callable, array: np.ndarray) -> np.ndarray:
+def map_objects(f: Callable, array: np.ndarray) -> np.ndarray:
     """f on every entry, in order; an object array also where there is one entry."""
     out = np.empty(array.shape, object)
     for index in np.ndindex(array.shape):
@@ -66,7 +70,7 @@ def _map(f: Callable, array: np.ndarray) -> np.ndarray:
     return out
 
 
-def _objects(value) -> np.ndarray:
+def objects(value) -> np.ndarray:
     """A concrete array as an object array of Python numbers."""
     array = np.asarray(value)
     out = np.empty(array.shape, object)
@@ -83,7 +87,7 @@ def _boxed(x) -> np.ndarray:
     return out
 
 
-class _Interpreter:
+class Interpreter:
     """Evaluates jaxprs on object arrays of one graph's scalars."""
 
     def __init__(self, graph: Graph):
@@ -109,9 +113,9 @@ class _Interpreter:
         env: dict[Any, np.ndarray] = {}
 
         def read(atom) -> np.ndarray:
-            return _objects(atom.val) if isinstance(atom, core.Literal) else env[atom]
+            return objects(atom.val) if isinstance(atom, core.Literal) else env[atom]
 
-        env.update(zip(jaxpr.constvars, map(_objects, consts), strict=True))
+        env.update(zip(jaxpr.constvars, consts, strict=True))
         env.update(zip(jaxpr.invars, args, strict=True))
         for eqn in jaxpr.eqns:
             env.update(zip(eqn.outvars, self._apply(eqn, [read(atom) for atom in eqn.invars]), strict=True))
@@ -121,6 +125,12 @@ class _Interpreter:
         name, params = eqn.primitive.name, eqn.params
         if name in self.elementwise:
             return [_boxed(self.elementwise[name](*inputs))]
+        if name == "convert_element_type" and (kinds := _change_of_kind(eqn)):
+            return [map_objects(lambda a: self._converted(a, *kinds), inputs[0])]
+        if name == "integer_pow" and params["y"] > 0:
+            return [_boxed(reduce(self.elementwise["mul"], [inputs[0]] * params["y"]))]
+        if name in _MOVES and all(is_number(x) for i, a in enumerate(inputs) if i not in _MOVES[name] for x in a.flat):
+            return _moved(eqn, inputs)
         if name in _REARRANGEMENTS:
             return [_boxed(_REARRANGEMENTS[name](params, *inputs))]
         if name in ("reduce_sum", "dot_general"):
@@ -129,7 +139,7 @@ class _Interpreter:
             if key in params and name not in ("scan", "while", "cond"):
                 inner = params[key]
                 closed = inner if hasattr(inner, "consts") else core.ClosedJaxpr(inner, ())
-                return self.evaluate(closed.jaxpr, closed.consts, inputs)
+                return self.evaluate(closed.jaxpr, list(map(objects, closed.consts)), inputs)
         if all(is_number(x) for array in inputs for x in array.flat):
             return _constants(eqn, inputs)
         if name in _PER_ENTRY:
@@ -157,6 +167,12 @@ class _Interpreter:
 
         return np.frompyfunc(call, len(dtypes), 1)
 
+    def _converted(self, a, old, new):
+        """A truth value or an integer as a number of another kind."""
+        if is_number(a):
+            return np.dtype(new).type(a).item()
+        return self.graph.node("convert", lambda x: lax.convert_element_type(x, new), a, key=str(new))
+
     def _reduce_sum(self, params, x):
         kept = [axis for axis in range(x.ndim) if axis not in params["axes"]]
         rows = x.transpose(*kept, *params["axes"]).reshape([x.shape[axis] for axis in kept] + [-1])
@@ -183,7 +199,34 @@ def _constants(eqn, inputs) -> list[np.ndarray]:
             for array, atom in zip(inputs, eqn.invars, strict=True)
         ]
         outs = eqn.primitive.bind(*values, **eqn.params)
-    return [_objects(x) for x in (outs if eqn.primitive.multiple_results else [outs])]
+    return [objects(x) for x in (outs if eqn.primitive.multiple_results else [outs])]
+
+
+# Primitives that only move entries, and which of their operands; the others say where to and must be known.
+_MOVES = {"gather": (0,), "scatter": (0, 2), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "split": (0,)}
+
+
+def _moved(eqn, inputs) -> list[np.ndarray]:
+    """The equation done on the places of the entries."""
+    places, start = list(inputs), 0
+    moved = _MOVES[eqn.primitive.name]
+    for i in moved:
+        places[i] = np.arange(start, start + inputs[i].size).reshape(inputs[i].shape)
+        start += inputs[i].size
+    entries = np.concatenate([inputs[i].ravel() for i in moved])
+    with jax.ensure_compile_time_eval():
+        values = [
+            jnp.asarray(np.array(x.tolist(), np.int32 if i in moved else atom.aval.dtype).reshape(x.shape))
+            for i, (x, atom) in enumerate(zip(places, eqn.invars, strict=True))
+        ]
+        outs = eqn.primitive.bind(*values, **eqn.params)
+    return [_boxed(entries[np.asarray(x)]) for x in (outs if eqn.primitive.multiple_results else [outs])]
+
+
+def _change_of_kind(eqn) -> tuple | None:
+    """The dtypes of a conversion between truth values, integers and numbers."""
+    old, new = eqn.invars[0].aval.dtype, eqn.params["new_dtype"]
+    return None if np.issubdtype(old, np.floating) == np.issubdtype(new, np.floating) else (old, new)
 
 
 # Primitives without a folding rule of their own that act on every entry alone.
@@ -226,6 +269,9 @@ _PER_ENTRY = frozenset(
         "erf",
         "logistic",
         "cbrt",
+        "pow",
+        "rem",
+        "is_finite",
     ]
 )
 
@@ -245,23 +291,15 @@ def _slice(params, x):
     return x[tuple(slice(a, b, s) for a, b, s in zip(starts, limits, strides, strict=True))]
 
 
-def _dynamic_slice(params, x, *starts):
-    sizes = params["slice_sizes"]
-    first = [int(s[()]) for s in starts]
-    first = [min(max(f, 0), n - size) for f, n, size in zip(first, x.shape, sizes, strict=True)]
-    return x[tuple(slice(f, f + size) for f, size in zip(first, sizes, strict=True))]
-
-
 def _convert(params, x):
     """Values keep their dtype: one step has one floating dtype."""
-    return _map(lambda a: float(a) if is_number(a) and np.issubdtype(params["new_dtype"], np.floating) else a, x)
+    return map_objects(lambda a: float(a) if is_number(a) and np.issubdtype(params["new_dtype"], np.floating) else a, x)
 
 
 _REARRANGEMENTS: dict[str, Callable] = {
     "broadcast_in_dim": _broadcast_in_dim,
     "concatenate": lambda params, *xs: np.concatenate(xs, axis=params["dimension"]),
     "convert_element_type": _convert,
-    "dynamic_slice": _dynamic_slice,
     "expand_dims": lambda params, x: np.expand_dims(x, params["dimensions"]),
     "reshape": lambda params, x: x.reshape(params["new_sizes"]),
     "rev": lambda params, x: np.flip(x, params["dimensions"]),

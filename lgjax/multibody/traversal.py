@@ -2,12 +2,14 @@
 
 Bodies of equal depth form a level; levels whose bodies follow one another lane by lane form a run, a rectangle of
 (length, width) lanes executed as one `lax.scan`. Between runs values are gathered from parents or summed over
-children. A body step is a pure function of small arrays, executed in one of two ways that are tested equal: `plain`
-maps it over the lanes of a level, `scalarised` re-emits it on one array of lanes per scalar.
+children. A body step is a pure function of small arrays, executed in one of three ways that are tested equal: `plain`
+maps it over the lanes of a level, `scalarised` re-emits it on one array of lanes per scalar, `unrolled` calls it for
+one body after the other, for programs that are scalarised as a whole.
 """
 
 from collections.abc import Callable
 from functools import partial
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -33,9 +35,12 @@ from lgjax.multibody.tree import Tree
 class Walk:
     """Recursions over one tree. Per-body data is a list with one pytree of Blocks per group of the layout."""
 
+    def __new__(cls, tree: Tree, dtype, execution: Execution = "scalarised"):
+        return object.__new__(_Unrolled if execution == "unrolled" else cls)
+
     def __init__(self, tree: Tree, dtype, execution: Execution = "scalarised"):
         if execution not in EXECUTORS:
-            raise ValueError(f"execution is one of {', '.join(EXECUTORS)}, not {execution!r}")
+            raise ValueError(f"execution is one of {', '.join(get_args(Execution))}, not {execution!r}")
         self.tree, self.dtype, self.runs = tree, dtype, layout(tree)
         self.executor = EXECUTORS[execution]
         self.groups = [group for run in self.runs for group in run.groups]
@@ -44,7 +49,7 @@ class Walk:
     def bodies(self, x) -> list:
         """A pytree of arrays with leading axis nbodies, by group."""
         lift = self.executor.lift_parameters
-        return [jax.tree.map(lambda a, i=group.index: lift(jnp.asarray(a)[i]), x) for group in self.groups]
+        return [jax.tree.map(lambda a, i=group.index: lift(_indexable(a)[i]), x) for group in self.groups]
 
     def configurations(self, q) -> list:
         """Joint coordinates of a Configuration by group: (nq,) scalars, a Pose or a rotation."""
@@ -184,6 +189,65 @@ class Walk:
         start = [a for c, g in zip(carry, run.groups, strict=True) for a in full(c, g.width)]
         final, ys = lax.scan(body, start, (alive, xs), length=run.length, reverse=reverse)
         return split(final), _reveal(unpack_out[-1](ys))
+
+
+class _Unrolled(Walk):
+    """One body after the other: a group is one body, its data are small arrays. Compiled as it is, it grows long."""
+
+    def __init__(self, tree: Tree, dtype, execution: Execution = "unrolled"):
+        self.tree, self.dtype = tree, dtype
+        self.groups = [Group(kind, ((body,),)) for body, kind in enumerate(tree.kinds)]
+
+    def bodies(self, x) -> list:
+        return [jax.tree.map(lambda a, b=b: _indexable(a)[b], x) for b in range(self.tree.nbodies)]
+
+    def configurations(self, q) -> list:
+        out = []
+        for kind, start in zip(self.tree.kinds, self.tree.q_start, strict=True):
+            if kind.coordinates == "joints":
+                out.append(q.joints[start : start + kind.nq])
+            else:
+                out.append(jax.tree.map(lambda a, i=start: a[i], q.frees if kind.coordinates == "frees" else q.balls))
+        return out
+
+    def velocities(self, v) -> list:
+        pairs = zip(self.tree.kinds, self.tree.v_start, strict=True)
+        return [v[start : start + kind.nv] for kind, start in pairs]
+
+    def to_bodies(self, values: list):
+        return jax.tree.map(lambda *rows: jnp.stack(rows), *values)
+
+    def to_velocities(self, values: list) -> jax.Array:
+        return jnp.concatenate(values)
+
+    def outward(self, step: Callable, root, *data: list) -> list:
+        once = jax.jit(step, static_argnums=0)  # traced once for bodies of the same kind
+        root = self._constant(root)
+        carries: list = []
+        outputs = []
+        for body, (kind, parent) in enumerate(zip(self.tree.kinds, self.tree.parents, strict=True)):
+            carry, out = once(kind, root if parent < 0 else carries[parent], *(d[body] for d in data))
+            carries.append(carry)
+            outputs.append(out)
+        return outputs
+
+    def inward(self, step: Callable, zero, *data: list) -> list:
+        once = jax.jit(step, static_argnums=0)
+        sums: list = [self._constant(zero)] * self.tree.nbodies
+        outputs: list = [None] * self.tree.nbodies
+        for body in reversed(range(self.tree.nbodies)):
+            up, outputs[body] = once(self.tree.kinds[body], sums[body], *(d[body] for d in data))
+            if (parent := self.tree.parents[body]) >= 0:
+                sums[parent] = jax.tree.map(jnp.add, sums[parent], up)
+        return outputs
+
+    def _constant(self, values):
+        return jax.tree.map(lambda x: jnp.asarray(x, self.dtype), values)
+
+
+def _indexable(array):
+    """NumPy arrays stay what they are: constants of the program."""
+    return array if isinstance(array, np.ndarray) else jnp.asarray(array)
 
 
 def _silenced(arrays: list, alive) -> list:
