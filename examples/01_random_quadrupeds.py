@@ -18,8 +18,7 @@ def main(path: str = "01_random_quadrupeds.png", batch: int = 64, steps: int = 2
         steps=steps,
         dt=1e-3,
         key=jax.random.key(0),
-        velocity_spread=1.0,
-        mass_spread=0.2,
+        spread=lgjax.Spread(velocity=1.0, mass=0.2),
         save_every=max(1, steps // 50),
     )
     drift = np.max(np.abs(result.energy - result.energy[:, :1]))

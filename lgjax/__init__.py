@@ -109,7 +109,7 @@ from lgjax.multibody.tree import Tree
 from lgjax.simulate.bounce import BounceSolution, bounce
 from lgjax.simulate.constrained import ConstrainedSolution, integrate_constrained
 from lgjax.simulate.control_problem import ControlSystem, OptimizeStatus
-from lgjax.simulate.ensemble import Ensemble, ensemble
+from lgjax.simulate.ensemble import Draw, Ensemble, Spread, ensemble, load_ensemble
 from lgjax.simulate.fused import (
     KernelOptions,
     fused_forward_dynamics,
@@ -160,6 +160,7 @@ __all__ = [
     "ControlSystem",
     "Controller",
     "Covector",
+    "Draw",
     "Ensemble",
     "Flow",
     "GeneralizedAlpha",
@@ -186,6 +187,7 @@ __all__ = [
     "Run",
     "Sample",
     "Solution",
+    "Spread",
     "Statistics",
     "SymplecticLie",
     "Tableau",
@@ -230,6 +232,7 @@ __all__ = [
     "kernel_cost",
     "kinetic_energy",
     "left_translation",
+    "load_ensemble",
     "load_mjcf",
     "load_run",
     "load_urdf",

@@ -9,7 +9,7 @@ import numpy as np
 
 from lgjax import integrators, plot
 from lgjax.cli.arguments import add_model, fail, load_model, not_negative, positive, positive_int
-from lgjax.simulate.ensemble import ensemble
+from lgjax.simulate.ensemble import Spread, ensemble
 
 TABLEAUX = {name: value for name, value in vars(integrators).items() if isinstance(value, integrators.Tableau)}
 
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             dt=args.dt,
             key=jax.random.key(args.seed),
             method=integrators.MuntheKaas(TABLEAUX[args.method.upper()]),
-            mass_spread=args.mass_spread,
+            spread=Spread(mass=args.mass_spread),
             save_every=save_every,
             chunk=args.chunk,
             progress=False if args.quiet else None,

@@ -72,19 +72,15 @@ def monte_carlo(
 
     simulate is any function that JAX can trace: of rollouts, of bouncing bodies, of constrained systems. Each device
     runs `chunk` of them at a time; None takes at most 4096 and half of the memory. The same chunk gives bit by bit the
-    same results on however many devices and processes, resumed or not; another one changes their round-off, and
-    statistics do not depend on chunks at all. A trajectory that is not valid, or has a value that is not finite or
-    beyond `limit`, is reported and enters no statistics.
+    same results on however many devices and processes, resumed or not; another one changes round-off. A trajectory
+    that is not valid, or has a value that is not finite or beyond `limit`, is reported and enters no statistics.
 
-    devices: how many of the local ones, None for all. Where `jax.distributed` is initialised all processes call this
-    with the same arguments, each simulates its part, and all get the same result; a folder is one that all can see.
-
-    folder: where records go, chunk by chunk, with statistics and, every `checkpoint_every` seconds and at the end, a
-    checkpoint (extra `checkpoint`); `load_run` reads it, `lgjax.simulate.storage` describes it. resume=True goes on
-    with a run that was stopped in any way, or begins one. common: arrays that are stored once.
-
-    duration: simulated seconds of one trajectory, for the rate. progress: None shows a bar if tqdm is installed, True
-    insists. Ctrl-C stops the run and returns what there is. compiler_options go to XLA.
+    devices: how many of the local ones, None for all. After `jax.distributed.initialize` all processes call this with
+    the same arguments, each simulates its part, and all get the same result; they must see the same folder.
+    folder: where records go, with statistics and, every `checkpoint_every` seconds and at the end, a checkpoint (extra
+    `checkpoint`); `load_run` reads it, `lgjax.simulate.storage` describes it. resume=True goes on with a run that was
+    stopped in any way, or begins one. common: arrays that are stored once. Ctrl-C returns what there is.
+    duration: simulated seconds of each, for the rate. progress: None shows a bar if tqdm is installed, True insists.
 
     Raises ValueError for sizes that are not positive, more devices than there are, a folder that cannot be written or
     holds another run, a checkpoint that cannot be read: before anything is computed or changed. OSError if writing
@@ -102,20 +98,7 @@ def monte_carlo(
     if output is not None:
         output.header["chunk"] = program.width
         _together(lambda: output.create(common or {}))
-    run = _Run(program, output, count, quantiles, state)
-    started, before = time.perf_counter(), run.done
-    try:
-        with progress_bar(progress, count, duration, before) as bar:
-            run.go(bar, checkpoint_every)
-    except KeyboardInterrupt:
-        if not run.done:
-            raise
-    seconds = time.perf_counter() - started
-    run.save()
-    rate = (run.done - before) * duration / seconds
-    return MonteCarlo(
-        run.statistics(), run.failed, run.record(), run.done, program.width, seconds, compile_seconds, rate
-    )
+    return _Run(program, output, count, quantiles, state).finish(duration, checkpoint_every, progress, compile_seconds)
 
 
 def _check(count: int, chunk: int | None, quantiles: tuple[float, ...]) -> None:
@@ -182,7 +165,23 @@ class _Run:
             self.failed = state.pop("failed", self.failed)
             self.accumulator.arrays |= state
 
-    def go(self, bar: Any, checkpoint_every: float) -> None:
+    def finish(self, duration: float, every: float, progress: bool | None, compile_seconds: float) -> MonteCarlo:
+        started, before = time.perf_counter(), self.done
+        try:
+            with progress_bar(progress, self.count, duration, before) as bar:
+                self._go(bar, every)
+        except KeyboardInterrupt:
+            if not self.done:
+                raise
+        seconds = time.perf_counter() - started
+        self.save()
+        rate = (self.done - before) * duration / seconds
+        width = self.program.width
+        return MonteCarlo(
+            self.statistics(), self.failed, self.record(), self.done, width, seconds, compile_seconds, rate
+        )
+
+    def _go(self, bar: Any, checkpoint_every: float) -> None:
         """Until all are done. The devices work on a chunk while the one before is taken in."""
         pending, last = None, time.monotonic()
         for start in (*range(self.done, self.count, self.program.span), None):

@@ -1,15 +1,17 @@
-"""Ensembles: the chunks do not show, the key decides, a trajectory that blows up harms no other."""
+"""Ensembles of a mechanism: what is random, what is observed, what is stored; neither chunks nor folders show."""
 
 import sys
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tqdm
 
 import lgjax
-from lgjax import models
+from lgjax import Spread, models
+from lgjax.simulate import progress
 
 MODULE = sys.modules[lgjax.rollout.__module__.replace("rollout", "ensemble")]
 
@@ -21,7 +23,7 @@ def model():
 
 def run(controller=None, **changes):
     options = {"batch": 5, "steps": 4, "save_every": 2, "dt": 0.02, "key": jax.random.key(0)}
-    options |= {"mass_spread": 0.2, "progress": False}
+    options |= {"spread": Spread(mass=0.2), "progress": False}
     return lgjax.ensemble(model(), controller, **{**options, **changes})
 
 
@@ -30,11 +32,13 @@ def whole():
     return run()
 
 
+FIELDS = ("ts", "q", "v", "energy", "finite", "mass_factors")
+
+
 def same(a, b, tolerance=0.0):
-    keys = ("ts", "q", "v", "energy", "finite", "mass_factors")
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=tolerance),
-        *({key: getattr(e, key) for key in keys} for e in (a, b)),
+        *({key: getattr(e, key) for key in FIELDS} for e in (a, b)),
     )
 
 
@@ -50,6 +54,10 @@ def test_what_comes_back():
     # the trajectories differ, and so do the masses
     assert len(np.unique(e.v[:, 0])) == len(np.unique(e.mass_factors)) == 5
     np.testing.assert_allclose(e.energy[:, 0], e.energy[:, -1], atol=1e-6)
+    # observed are the joint and its velocity
+    seen = np.concatenate([e.q.joints, e.v], -1)
+    np.testing.assert_allclose(e.statistics.mean, seen.mean(0), rtol=1e-13)
+    np.testing.assert_allclose(e.statistics.covariance[1], np.cov(seen[:, 1], rowvar=False), rtol=1e-13)
 
 
 def test_each_trajectory_is_a_rollout_of_its_randomised_copy():
@@ -66,19 +74,25 @@ def test_each_trajectory_is_a_rollout_of_its_randomised_copy():
         np.testing.assert_allclose(path.q.joints, e.q.joints[i], atol=1e-13)
 
 
-@pytest.mark.parametrize("chunk", [2, 100])
-def test_chunks_do_not_show(chunk):
-    same(run(chunk=chunk), whole(), 1e-14)
+def test_neither_chunks_nor_folders_show(tmp_path):
+    same(run(chunk=2), whole(), 1e-14)
+    e = run(chunk=5, folder=tmp_path / "run")
+    assert e.q is None
+    same(lgjax.load_ensemble(tmp_path / "run"), whole())
+    jax.tree.map(np.testing.assert_array_equal, e.statistics, whole().statistics)
+    jax.tree.map(np.testing.assert_array_equal, lgjax.load_ensemble(tmp_path / "run").statistics, e.statistics)
 
 
-def test_the_key_decides():
-    same(run(), whole())
-    assert np.all(run(key=jax.random.key(1)).v[:, 0] != whole().v[:, 0])
-
-
-def test_a_larger_batch_begins_with_the_smaller():
-    larger, smaller = run(batch=7, chunk=5), whole()
-    np.testing.assert_array_equal(larger.v[:5], smaller.v)
+def test_what_is_stored_is_chosen(tmp_path):
+    e = run(store="final", chunk=5)
+    np.testing.assert_array_equal(e.v, whole().v[:, -1:])
+    np.testing.assert_array_equal(e.q.joints, whole().q.joints[:, -1:])
+    assert e.statistics.mean.shape == (3, 2)
+    e = run(store="none", chunk=5, folder=tmp_path / "run")
+    assert e.q is e.v is e.energy is None
+    np.testing.assert_allclose(e.statistics.mean, whole().statistics.mean, rtol=1e-13)
+    for result in (e, lgjax.load_ensemble(tmp_path / "run")):
+        assert result.finite.tolist() == [True] * 5
 
 
 def test_a_trajectory_that_blows_up_leaves_the_others_alone():
@@ -88,56 +102,106 @@ def test_a_trajectory_that_blows_up_leaves_the_others_alone():
     assert 0 < lost.sum() < 5
     np.testing.assert_array_equal(e.finite, ~lost)
     np.testing.assert_allclose(e.v[~lost], undisturbed.v[~lost], atol=1e-14)
+    assert e.statistics.count == 5 - lost.sum()
+    np.testing.assert_allclose(e.statistics.mean[:, 1], undisturbed.v[~lost, :, 0].mean(0), atol=1e-14)
 
 
-class Interrupting:
-    """A progress bar at which the user loses patience after `count` chunks."""
-
-    def __init__(self, count):
-        self.count = count
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        return None
-
-    def update(self, _):
-        self.count -= 1
-        if self.count <= 0:
-            raise KeyboardInterrupt
+def moments(inertia):
+    """∫ dm, ∫ x dm, ∫ x xᵀ dm of the bodies."""
+    second = np.asarray(inertia.second)
+    return inertia.mass, inertia.moment, np.trace(second, axis1=1, axis2=2)[:, None, None] * np.eye(3) / 2 - second
 
 
-def test_an_interrupted_run_keeps_the_chunks_that_were_finished(monkeypatch):
-    monkeypatch.setattr(MODULE, "_progress_bar", lambda *_: Interrupting(2))
-    e = run(chunk=2)
-    assert e.v.shape[0] == 4
-    np.testing.assert_allclose(e.v, whole().v[:4], atol=1e-14)
-    np.testing.assert_allclose(e.simulated_seconds_per_second, 4 * 0.08 / e.seconds)
+def test_every_spread_moves_its_own_parameters_and_leaves_bodies_physical():
+    """Moments of a cloud of points that is stretched, scales of lengths and coefficients; standard deviations."""
+    base = models.chain(3, floating_base=True)
+    base = base.replace(friction=1 + base.friction, damping=1 + base.damping)
+    start = lgjax.Draw(base, lgjax.neutral(base), jnp.zeros(base.nv))
+    keys = jax.random.split(jax.random.key(3), 400)
+    draw = jax.jit(jax.vmap(lambda key, spread: MODULE.randomized(start, spread, key), (0, None)))
+    nothing = Spread(*jnp.zeros(len(Spread._fields)))
+    draws = {name: draw(keys, nothing._replace(**{name: jnp.asarray(0.2)})) for name in Spread._fields}
+    deviation = lambda x: np.std(np.asarray(x).reshape(400, -1), axis=0)
+    close = lambda x: np.testing.assert_allclose(deviation(x), 0.2, rtol=0.15)
+    moved = jax.jit(jax.vmap(lambda q: lgjax.difference(base, start.q, q)))
+    close(moved(draws["position"].q))
+    close(draws["velocity"].v)
+    close(jnp.log(draws["mass"].model.inertias.mass))
+    close(draws["gravity"].model.gravity)
+    lengths = np.linalg.norm(draws["geometry"].model.placements.translation, axis=-1)
+    close(np.log(lengths[:, lengths[0] > 0]))
+    close(jnp.log(draws["friction"].model.damping))
+    np.testing.assert_allclose(draws["friction"].model.damping, draws["friction"].model.friction, rtol=1e-15)
+    # what a spread is not about stays
+    for name, draw in draws.items():
+        changed = {path for path, x in _leaves(draw) if np.asarray(x != x[0]).any()}
+        assert changed <= {f for f in changed if ALLOWED[name] in f}, (name, changed)
+        assert changed
+    for i in range(5):
+        inertia = jax.tree.map(lambda x, i=i: x[i], draws["inertia"].model.inertias)
+        (m0, h0, s0), (m, h, s) = moments(base.inertias), moments(inertia)
+        np.testing.assert_allclose(m, m0, rtol=1e-14)
+        where = np.diagonal(s0, axis1=1, axis2=2) > 1e-9
+        factors = np.sqrt(np.diagonal(s, axis1=1, axis2=2)[where] / np.diagonal(s0, axis1=1, axis2=2)[where])
+        assert factors.min() < 0.95 < 1.05 < factors.max()
+        f = np.ones((base.nbodies, 3))
+        f[where] = factors
+        np.testing.assert_allclose(s, f[:, :, None] * s0 * f[:, None, :], atol=1e-12)
+        np.testing.assert_allclose(h, f * h0, atol=1e-12)
 
 
-def test_an_interruption_before_the_first_chunk_is_one(monkeypatch):
-    class AtOnce(Interrupting):
-        def __enter__(self):
-            monkeypatch.setattr(jax, "device_get", lambda _: self.update(1))
-            return self
-
-    monkeypatch.setattr(MODULE, "_progress_bar", lambda *_: AtOnce(1))
-    with pytest.raises(KeyboardInterrupt):
-        run()
+ALLOWED = {"position": ".q.", "velocity": ".v", "mass": "inertias", "inertia": "inertias", "geometry": "placements",
+           "friction": "", "gravity": "gravity"}  # fmt: skip
 
 
-def test_bad_input_is_refused(monkeypatch):
-    with pytest.raises(ValueError, match="batch and chunk are positive, got batch=0, chunk=None"):
-        run(batch=0)
-    with pytest.raises(ValueError, match="batch and chunk are positive, got batch=5, chunk=-1"):
-        run(chunk=-1)
+def _leaves(draw):
+    return [(jax.tree_util.keystr(path) + ".", x) for path, x in jax.tree_util.tree_leaves_with_path(draw)]
+
+
+def test_draws_of_the_users_with_controllers_of_their_own():
+    """A joint without gravity under a random constant torque: v = t torque / inertia."""
+    free = model().replace(gravity=jnp.zeros(3))
+
+    def sample(key):
+        return lgjax.Draw(
+            free, lgjax.neutral(free), jnp.zeros(1), {"torque": jax.random.normal(key, (1,), jnp.float64)}
+        )
+
+    e = run(
+        lambda t, q, v, parameters: parameters["torque"],
+        sample=sample,
+        observe=lambda t, q, v: jnp.concatenate([v, t[None]]),
+        events=lambda t, q, v: jnp.stack([v[0] > 0, t > 1]),
+    )
+    inertia = float(lgjax.mass_matrix(free, lgjax.neutral(free))[0, 0])
+    np.testing.assert_allclose(e.v[:, :, 0], e.parameters["torque"] * e.ts / inertia, atol=1e-13)
+    np.testing.assert_allclose(e.statistics.mean[:, 1], e.ts)
+    np.testing.assert_array_equal(e.statistics.events, [(e.parameters["torque"] > 0).sum(), 0])
+
+
+def test_bad_input_is_refused(monkeypatch, tmp_path):
+    for match, changes in (
+        ("batch must be positive, got 0", {"batch": 0}),
+        ("chunk must be positive and less than .*, got -1", {"chunk": -1}),
+        ("store must be one of all, final, none, got 'some'", {"store": "some"}),
+        ("save_every must divide steps, got save_every=3 and steps=4", {"save_every": 3}),
+        ("steps must be a positive integer, got 0", {"steps": 0}),
+    ):
+        with pytest.raises(ValueError, match=match):
+            run(**changes)
+    with pytest.raises(ValueError, match=r"controller returned shape \(2,\), expected \(1,\)"):
+        run(lambda t, q, v: jnp.zeros(2), folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
     monkeypatch.setitem(sys.modules, "tqdm", None)
     with pytest.raises(ImportError, match="a progress bar needs tqdm"):
         run(progress=True)
-    assert isinstance(MODULE._progress_bar(None, 5, 1.0), MODULE._Silent)
+    with progress.progress_bar(None, 5, 1.0) as bar:
+        bar.update(5)
 
 
-def test_the_progress_bar_counts_rollouts(capsys):
-    run(progress=True, chunk=2)
-    assert "/5" in capsys.readouterr().err
+def test_the_progress_bar_counts_rollouts_and_simulated_seconds(capsys):
+    with progress._Bar(partial(tqdm.tqdm, mininterval=0), 50, 2.0, 10) as bar:
+        bar.update(20)
+    shown = capsys.readouterr().err
+    assert "30/50" in shown
+    assert "simulated s/s" in shown
