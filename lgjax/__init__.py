@@ -1,6 +1,12 @@
 """Batched, differentiable rigid-body dynamics on Lie groups in pure JAX."""
 
 from lgjax import systems
+from lgjax.dynamics import forces
+from lgjax.dynamics.centroidal import (
+    center_of_mass_velocity,
+    centroidal_momentum_derivative,
+    centroidal_momentum_matrix,
+)
 from lgjax.dynamics.closed_form import ClosedForm, closed_form
 from lgjax.dynamics.derivatives import (
     forward_dynamics_derivatives,
@@ -10,10 +16,20 @@ from lgjax.dynamics.derivatives import (
 from lgjax.dynamics.energy import center_of_mass, kinetic_energy, momentum, potential_energy, total_energy
 from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics
 from lgjax.dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics
-from lgjax.dynamics.kinematics import body_twists, forward_kinematics, frame_pose, jacobian
+from lgjax.dynamics.jacobians import jacobian, jacobian_derivative
+from lgjax.dynamics.kinematics import body_twists, forward_kinematics, frame_pose
 from lgjax.dynamics.mass_matrix import coriolis_matrix, mass_matrix
 from lgjax.dynamics.motion import motion_series
+from lgjax.dynamics.partials import (
+    ForwardPartials,
+    HybridPartials,
+    InversePartials,
+    forward_dynamics_partials,
+    hybrid_dynamics_partials,
+    inverse_dynamics_partials,
+)
 from lgjax.dynamics.pose_series import pose_derivatives, twist_derivatives
+from lgjax.dynamics.solve import solve_mass_matrix
 from lgjax.groups import (
     S3,
     SE3,
@@ -163,9 +179,12 @@ __all__ = [
     "Draw",
     "Ensemble",
     "Flow",
+    "ForwardPartials",
     "GeneralizedAlpha",
     "HomogeneousSpace",
+    "HybridPartials",
     "Inertia",
+    "InversePartials",
     "Joint",
     "JointKind",
     "KernelOptions",
@@ -201,6 +220,9 @@ __all__ = [
     "build",
     "cayley_coordinates",
     "center_of_mass",
+    "center_of_mass_velocity",
+    "centroidal_momentum_derivative",
+    "centroidal_momentum_matrix",
     "closed_form",
     "coadjoint_orbit",
     "configuration",
@@ -209,8 +231,10 @@ __all__ = [
     "cotangent_group",
     "difference",
     "ensemble",
+    "forces",
     "forward_dynamics",
     "forward_dynamics_derivatives",
+    "forward_dynamics_partials",
     "forward_kinematics",
     "frame_pose",
     "frame_space",
@@ -222,12 +246,15 @@ __all__ = [
     "gravity_forces",
     "hybrid_dynamics",
     "hybrid_dynamics_derivatives",
+    "hybrid_dynamics_partials",
     "integrate",
     "integrate_adaptive",
     "integrate_constrained",
     "inverse_dynamics",
     "inverse_dynamics_derivatives",
+    "inverse_dynamics_partials",
     "jacobian",
+    "jacobian_derivative",
     "joint_kind",
     "kernel_cost",
     "kinetic_energy",
@@ -264,6 +291,7 @@ __all__ = [
     "second_kind_coordinates",
     "shapes",
     "so3",
+    "solve_mass_matrix",
     "specialize",
     "suzuki",
     "systems",

@@ -133,18 +133,6 @@ def ancestor_mask(tree: Tree) -> np.ndarray:
     return mask
 
 
-def jacobian(model: Model, q: Configuration, body: str | int) -> jax.Array:
-    """Body Jacobian (6, nv): [w, v] of a body in its own frame, at its origin, is J v. body: name or index."""
-    index = model.tree.body(body)
-    world = world_kinematics(model, q)
-    pose = jax.tree.map(lambda x: x[index], world.poses)
-    link = jax.tree.map(lambda x: x[index], model.links)
-    at_body = compose(pose, link)
-    moves = ancestor_mask(model.tree)[index][np.asarray(model.tree.v_body)]
-    columns = se3.Ad(se3.inverse(at_body), world.S)
-    return jnp.where(moves[:, None], columns, 0).T
-
-
 def body_twists(model: Model, q: Configuration, v) -> jax.Array:
     """Velocities (nbodies, 6) of the bodies, [w, v] in each body frame, at its origin."""
     world = world_kinematics(model, q, v)

@@ -24,6 +24,7 @@ from lgjax.dynamics.forward import prescribed_mask
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
 from lgjax.dynamics.mass_matrix import world_inertia
 from lgjax.dynamics.recursion import applied_wrenches
+from lgjax.dynamics.subtrees import products, subtree_sums
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
@@ -124,7 +125,7 @@ def _solved(model: Model, q, v, vdot, tau, given: np.ndarray, wrenches, executio
     moved = _cho_solve(factor, jnp.concatenate([right, last], 1))
     if not given.any():
         return jnp.split(moved, 3, 1)
-    through = _products(M, moved)
+    through = products(M, moved)
     n = model.nv
     needed = jnp.concatenate([inverse.q, inverse.v, jnp.where(given, M, 0)], 1) + through
     return jnp.split(jnp.where(given[:, None], needed, moved).reshape(n, 3 * n), 3, 1)
@@ -181,7 +182,7 @@ def _instant(model: Model, q: Configuration, v, wrenches, execution: Execution) 
         f = sm.matvec(R, f)
         applied = jnp.concatenate([sm.matvec(R, n) + sm.cross(p, f), f], -1)
     own = _Subtrees(inertia, _turning(inertia, *se3.split(V)), momenta[:, 3:])
-    return _Instant(world.poses, S, S_rate, V, inertia, momenta, applied, _subtree_sums(model, own))
+    return _Instant(world.poses, S, S_rate, V, inertia, momenta, applied, subtree_sums(model, own))
 
 
 def _turning(inertia: Inertia, w, v):
@@ -191,32 +192,16 @@ def _turning(inertia: Inertia, w, v):
     return -2 * (sm.matmul(sm.hat(w), spread) + sm.matmul(sm.hat(inertia.moment), sm.hat(v)))
 
 
-def _subtree_sums(model: Model, own):
-    """Every leaf (nbodies, ...) summed over a body and its descendants."""
-    leaves, treedef = jax.tree.flatten(own)
-    rows = [x.reshape(model.nbodies, -1) for x in leaves]
-    beyond = jnp.asarray(ancestor_mask(model.tree).T, model.dtype)
-    total = _products(beyond, jnp.concatenate(rows, 1))
-    stops = np.cumsum([row.shape[1] for row in rows])[:-1]
-    parts = jnp.split(total, stops, 1)
-    return treedef.unflatten([x.reshape(leaf.shape) for x, leaf in zip(parts, leaves, strict=True)])
-
-
-def _products(a, b):
-    """Matrix product in full precision."""
-    return jnp.matmul(a, b, precision="highest")
-
-
 def _wrenches(model: Model, instant: _Instant, v, vdot):
     """Accelerations (nbodies, 6) with gravity, and wrenches (nbodies, 6) that pass the joints."""
     body = np.asarray(model.tree.v_body)
     moves = jnp.asarray(ancestor_mask(model.tree)[:, body], model.dtype)
     fall = jnp.concatenate([jnp.zeros_like(model.gravity), model.gravity])
-    A = _products(moves, instant.S * vdot[:, None] + instant.S_rate * v[:, None]) - fall
+    A = products(moves, instant.S * vdot[:, None] + instant.S_rate * v[:, None]) - fall
     own = jnp.concatenate(instant.inertia.momentum(*se3.split(A)), -1) - se3.coad(instant.twists, instant.momenta)
     if instant.applied is not None:
         own = own - instant.applied
-    return A, _subtree_sums(model, own)
+    return A, subtree_sums(model, own)
 
 
 def _forces(model: Model, instant: _Instant, v, vdot):
@@ -228,7 +213,7 @@ def _forces(model: Model, instant: _Instant, v, vdot):
 
 def _mass_matrix(model: Model, instant: _Instant):
     deep, shallow = _related(model)
-    M = _products(_momenta(model, instant, instant.S), instant.S.T)
+    M = products(_momenta(model, instant, instant.S), instant.S.T)
     return jnp.where(deep, M, jnp.where(shallow, M.T, 0)) + sm.diagonal(model.armature)
 
 
@@ -273,8 +258,8 @@ def _inverse_partials(
     rows = jnp.concatenate([_momenta(model, instant, S), rated], -1)
     columns = lambda twists, turns: jnp.concatenate([twists, turns[:, :3]], -1).T
     pick = lambda below, above: jnp.where(deep, below, jnp.where(shallow, above, 0))
-    by_q = pick(_products(rows, columns(Y, X)), _products(S, loads_q.T))
-    by_v = pick(_products(rows, columns(Z, S)), _products(S, loads_v.T)) + sm.diagonal(model.damping)
+    by_q = pick(products(rows, columns(Y, X)), products(S, loads_q.T))
+    by_v = pick(products(rows, columns(Z, S)), products(S, loads_v.T)) + sm.diagonal(model.damping)
     return InversePartials(by_q + own, by_v, M)
 
 

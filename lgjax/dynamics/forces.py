@@ -1,0 +1,391 @@
+"""Generalised forces to be added up: springs, dampers, joint limits, friction, springs between points, motors.
+
+A force is a value whose parameters are leaves: batched, differentiated, optimised like those of a Model. It is called
+as tau = force(t, q, v), (nv,), which is what `rollout` takes as a controller, and added to forces and to controllers:
+`forces.spring(model, 20.0) + forces.friction(model, 0.1) + controller`. force.energy(q) is the potential energy of
+what is conservative in it. Makers take the model for its topology and dtype, and raise ValueError naming what is out of
+range. Parameters are numbers or arrays with an entry for each coordinate of the joints named, by default of all but
+free ones, in body order; N/m, N s/m, N for sliding coordinates and N m/rad, N m s/rad, N m for turning ones.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import core
+
+from lgjax.dynamics.jacobians import carrier
+from lgjax.dynamics.kinematics import ancestor_mask, compose, world_kinematics
+from lgjax.groups import small_matrix as sm
+from lgjax.multibody.model import Model
+from lgjax.multibody.state import Configuration, configuration, difference
+
+STATIC = {"static": True}
+
+
+class Force:
+    """tau = force(t, q, v); forces and controllers add up to a force."""
+
+    def __call__(self, t, q: Configuration, v) -> jax.Array:
+        raise NotImplementedError
+
+    def energy(self, q: Configuration) -> jax.Array:
+        """Potential energy (), J, of what is conservative."""
+        return jnp.zeros((), q.joints.dtype)
+
+    def __add__(self, other) -> "Sum":
+        return Sum(_forces(self) + _forces(other), _controllers(self) + _controllers(other))
+
+    def __radd__(self, other) -> "Sum":
+        return Sum(_forces(other) + _forces(self), _controllers(other) + _controllers(self))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Sum(Force):
+    """Several forces, and controllers(t, q, v), at once."""
+
+    forces: tuple[Force, ...]
+    controllers: tuple[Callable, ...] = field(default=(), metadata=STATIC)
+
+    def __call__(self, t, q, v):
+        return sum((part(t, q, v) for part in (*self.forces, *self.controllers)), start=jnp.zeros_like(v))
+
+    def energy(self, q):
+        return sum((part.energy(q) for part in self.forces), start=super().energy(q))
+
+
+def _forces(x) -> tuple:
+    return x.forces if isinstance(x, Sum) else (x,) if isinstance(x, Force) else ()
+
+
+def _controllers(x) -> tuple:
+    if not callable(x):
+        raise TypeError(f"a force adds to forces and to controllers(t, q, v), not to {x!r}")
+    return x.controllers if isinstance(x, Sum) else () if isinstance(x, Force) else (x,)
+
+
+# ---- joints
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Spring(Force):
+    """-stiffness times the displacement from `rest`, a rotation vector in the child's frame for a ball."""
+
+    model: Model
+    stiffness: jax.Array
+    rest: Configuration
+    index: tuple[int, ...] = field(metadata=STATIC)
+
+    def __call__(self, t, q, v):
+        return _spread(v, self.index, -self.stiffness * self._displacement(q))
+
+    def energy(self, q):
+        x = self._displacement(q)
+        return jnp.sum(self.stiffness * x * x) / 2
+
+    def _displacement(self, q):
+        return difference(self.model, self.rest, q)[np.asarray(self.index, int)]
+
+
+def spring(model: Model, stiffness, rest: Configuration | None = None, joints: Sequence[str] | None = None) -> Spring:
+    """Springs at joints: tau = -stiffness (q - rest), rest neutral unless given; a ball has one stiffness."""
+    names, index = _coordinates(model, joints)
+    stiffness = _parameter("stiffness", stiffness, names, model.dtype)
+    if not isinstance(stiffness, core.Tracer):
+        balls = {body: set() for body, kind in enumerate(model.tree.kinds) if kind.coordinates == "balls"}
+        for value, i in zip(np.asarray(stiffness).tolist(), index, strict=True):
+            if (body := model.tree.v_body[i]) in balls:
+                balls[body].add(value)
+                if len(balls[body]) > 1:
+                    name = model.tree.joint_names[body]
+                    raise ValueError(f"stiffness of the ball {name!r} is one number, got {sorted(balls[body])}")
+    return Spring(model, stiffness, configuration(model) if rest is None else rest, tuple(index))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Friction(Force):
+    """-viscous v - coulomb tanh(v / smoothing)."""
+
+    viscous: jax.Array
+    coulomb: jax.Array
+    smoothing: jax.Array
+    index: tuple[int, ...] = field(metadata=STATIC)
+
+    def __call__(self, t, q, v):
+        speed = v[np.asarray(self.index, int)]
+        return _spread(v, self.index, -self.viscous * speed - self.coulomb * jnp.tanh(speed / self.smoothing))
+
+
+def damper(model: Model, damping, joints: Sequence[str] | None = None) -> Friction:
+    """Viscous dampers at joints: tau = -damping v."""
+    return friction(model, damping, 0.0, joints=joints)
+
+
+def friction(model: Model, viscous=0.0, coulomb=None, smoothing=1e-2, joints: Sequence[str] | None = None) -> Friction:
+    """Viscous and dry friction at joints: tau = -viscous v - coulomb tanh(v / smoothing).
+
+    coulomb: None takes `Model.friction`. smoothing: the speed (rad/s or m/s) at which three quarters of it act;
+    below it the joint creeps instead of sticking, and derivatives at rest are finite.
+    """
+    names, index = _coordinates(model, joints)
+    dry = model.friction[np.asarray(index, int)] if coulomb is None else coulomb
+    return Friction(
+        _parameter("viscous", viscous, names, model.dtype),
+        _parameter("coulomb", dry, names, model.dtype),
+        _parameter("smoothing", smoothing, names, model.dtype, positive=True),
+        tuple(index),
+    )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Limits(Force):
+    """A one-sided spring and damper behind each limit, which begins as a parabola of length `width`."""
+
+    lower: jax.Array
+    upper: jax.Array
+    stiffness: jax.Array
+    damping: jax.Array
+    width: jax.Array
+    index: tuple[int, ...] = field(metadata=STATIC)
+    start: tuple[int, ...] = field(metadata=STATIC)
+
+    def __call__(self, t, q, v):
+        speed, tau = v[np.asarray(self.index, int)], 0
+        for side, depth in self._depths(q):
+            inside = jnp.clip(depth, 0, self.width)  # where the parabola is, and one with it beyond
+            push = self.stiffness * (inside * inside / (2 * self.width) + jnp.maximum(depth - self.width, 0))
+            tau = tau - side * push - self.damping * inside / self.width * speed
+        return _spread(v, self.index, tau)
+
+    def energy(self, q):
+        total = 0
+        for _, depth in self._depths(q):
+            inside, beyond = jnp.clip(depth, 0, self.width), jnp.maximum(depth - self.width, 0)
+            total = total + inside**3 / (6 * self.width) + beyond * (beyond + self.width) / 2
+        return jnp.sum(self.stiffness * total)
+
+    def _depths(self, q):
+        """How far the coordinates are beyond the upper and the lower limits."""
+        x = q.joints[np.asarray(self.start, int)]
+        return (1, x - self.upper), (-1, self.lower - x)
+
+
+def limits(
+    model: Model, stiffness, damping=0.0, width=1e-2, lower=None, upper=None, joints: Sequence[str] | None = None
+) -> Limits:
+    """Soft stops at the limits of scalar coordinates, by default those of the model; infinite ones never act.
+
+    Nothing acts inside the limits. Behind one the force grows as stiffness depth^2 / (2 width) up to `width` (rad or
+    m), then with slope `stiffness`, continuous with its first derivative; damping fades in over the same length.
+    """
+    names, index, start = _scalars(model, joints)
+    taken = np.asarray(start, int)
+    low = _parameter("lower", model.lower[taken] if lower is None else lower, names, model.dtype, -np.inf, finite=False)
+    high = _parameter(
+        "upper", model.upper[taken] if upper is None else upper, names, model.dtype, -np.inf, finite=False
+    )
+    if not isinstance(low, core.Tracer) and not isinstance(high, core.Tracer):
+        for name, a, b in zip(names, np.asarray(low).tolist(), np.asarray(high).tolist(), strict=True):
+            if a > b:
+                raise ValueError(f"the lower limit of {name!r} is {a:g}, above the upper one, {b:g}")
+    return Limits(
+        low,
+        high,
+        _parameter("stiffness", stiffness, names, model.dtype),
+        _parameter("damping", damping, names, model.dtype),
+        _parameter("width", width, names, model.dtype, positive=True),
+        tuple(index),
+        tuple(start),
+    )
+
+
+# ---- motors
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Motors(Force):
+    """gear times the motors' torques, as commanded by `command(t, q, v)` within what their speed allows."""
+
+    gear: jax.Array
+    rotor_inertia: jax.Array
+    torque: jax.Array
+    speed: jax.Array
+    index: tuple[int, ...] = field(metadata=STATIC)
+    command: Callable = field(metadata=STATIC)
+
+    def __call__(self, t, q, v):
+        wanted = self.command(t, q, v)
+        turning = self.gear * v[np.asarray(self.index, int)] / self.speed
+        most = self.torque * jnp.clip(1 - turning, 0, 1)
+        least = -self.torque * jnp.clip(1 + turning, 0, 1)
+        return _spread(v, self.index, self.gear * jnp.clip(wanted, least, most))
+
+    def with_rotors(self, model: Model) -> Model:
+        """The model with the rotors' inertia, gear^2 rotor_inertia, added to its armature."""
+        reflected = self.gear * self.gear * self.rotor_inertia
+        return model.replace(armature=model.armature + _spread(model.armature, self.index, reflected))
+
+
+def motors(
+    model: Model,
+    command: Callable,
+    gear=1.0,
+    rotor_inertia=0.0,
+    torque=np.inf,
+    speed=np.inf,
+    joints: Sequence[str] | None = None,
+) -> Motors:
+    """Motors behind gears: command(t, q, v) -> (n,) torques of the n motors, one per coordinate; tau = gear torque.
+
+    gear: turns of the rotor per turn of the joint (per metre: 1/m). rotor_inertia: kg m^2, for `with_rotors`. A motor
+    gives at most `torque` (N m) at rest, which falls linearly to nothing at `speed` (rad/s of the rotor) in the
+    direction of motion; braking it gives all of it.
+    """
+    names, index, _ = _scalars(model, joints)
+    most = _parameter("torque", torque, names, model.dtype, finite=False)
+    return Motors(
+        _parameter("gear", gear, names, model.dtype, -np.inf),
+        _parameter("rotor_inertia", rotor_inertia, names, model.dtype),
+        jnp.minimum(most, jnp.finfo(model.dtype).max),  # finite, as are its products with zero
+        _parameter("speed", speed, names, model.dtype, positive=True, finite=False),
+        tuple(index),
+        command,
+    )
+
+
+# ---- springs between points
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class PointSpring(Force):
+    """A spring and a damper along the line between two points."""
+
+    model: Model
+    points: tuple[jax.Array, jax.Array]
+    stiffness: jax.Array
+    damping: jax.Array
+    length: jax.Array
+    bodies: tuple[str | int | None, str | int | None] = field(metadata=STATIC)
+
+    def __call__(self, t, q, v):
+        world, places, moves = self._kinematics(q, v)
+        gap, _, along = _line(*places)
+        J = [
+            jnp.where(m[:, None], world.S[:, 3:] + sm.cross(world.S[:, :3], p), 0)
+            for p, m in zip(places, moves, strict=True)
+        ]
+        apart = J[1] - J[0]  # (nv, 3): how the gap grows
+        speed = sm.dot(along, jnp.sum(apart * v[:, None], 0))
+        pull = self.stiffness * gap - (self.stiffness * self.length - self.damping * speed) * along
+        return -sm.matvec(apart, pull)
+
+    def energy(self, q):
+        _, places, _ = self._kinematics(q, None)
+        _, distance, _ = _line(*places)
+        return self.stiffness * (distance - self.length) ** 2 / 2
+
+    def _kinematics(self, q, v):
+        """Motions in world axes, the two points about the same origin, and the velocities that move them."""
+        world = world_kinematics(self.model, q, v)
+        places, moves = [], []
+        for body, point in zip(self.bodies, self.points, strict=True):
+            index, offset = (-1, None) if body is None else carrier(self.model, body)
+            if index >= 0 and offset is not None:
+                offset = compose(jax.tree.map(lambda x, i=index: x[i], world.poses), offset)
+            at = point if offset is None else sm.matvec(offset.rotation, point) + offset.translation
+            places.append(at if index >= 0 else at - world.origin)
+            path = ancestor_mask(self.model.tree)[index] if index >= 0 else np.zeros(self.model.nbodies, bool)
+            moves.append(path[np.asarray(self.model.tree.v_body)])
+        return world, places, moves
+
+
+def _line(a, b):
+    """b - a, its length, and its direction, zero where the points meet."""
+    gap = b - a
+    square = sm.dot(gap, gap)
+    apart = square > 0
+    distance = jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1)), 0)
+    return gap, distance, jnp.where(apart, gap / jnp.where(apart, distance, 1), 0)
+
+
+def point_spring(model: Model, a, b, stiffness, length=0.0, damping=0.0) -> PointSpring:
+    """A spring with a damper between two points: pull = stiffness (distance - length) + damping d(distance)/dt.
+
+    a and b: (body, point (3,)), the name of a body or frame, or index of a body, and the point in its frame; (None,
+    point) is a point of the world. Metres, N/m, N s/m. At distance zero a spring with a length has no direction, and
+    gives no force.
+    """
+    points = []
+    for what, (body, point) in (("a", a), ("b", b)):
+        if body is not None:
+            carrier(model, body)
+        point = point if isinstance(point, core.Tracer) else np.asarray(point, float)
+        if point.shape != (3,) or not (isinstance(point, core.Tracer) or np.all(np.isfinite(point))):
+            raise ValueError(f"point {what} of a spring is {point}, expected three finite numbers")
+        points.append(jnp.asarray(point, model.dtype))
+    scalar = lambda name, value: _parameter(name, value, None, model.dtype)
+    return PointSpring(
+        model,
+        (points[0], points[1]),
+        scalar("stiffness", stiffness),
+        scalar("damping", damping),
+        scalar("length", length),
+        (a[0], b[0]),
+    )
+
+
+# ---- what the makers share
+def _spread(v, index: tuple[int, ...], values):
+    return jnp.zeros_like(v).at[np.asarray(index, int)].set(values)
+
+
+def _coordinates(model: Model, joints: Sequence[str] | None) -> tuple[list[str], list[int]]:
+    """The joint's name of each velocity coordinate of the joints, and its index."""
+    chosen = model.joint_names if joints is None else tuple(joints)
+    for name in chosen:
+        if name not in model.joint_names:
+            raise ValueError(f"no joint {name!r} in {model.name!r}; joints: {', '.join(model.joint_names)}")
+    tree = model.tree
+    rows = [
+        (tree.joint_names[body], i)
+        for i, body in enumerate(tree.v_body)
+        if tree.joint_names[body] in chosen and tree.kinds[body].coordinates != "frees"
+    ]
+    return [name for name, _ in rows], [i for _, i in rows]
+
+
+def _scalars(model: Model, joints: Sequence[str] | None) -> tuple[list[str], list[int], list[int]]:
+    """As `_coordinates`, for scalar coordinates alone, with their indices in `Configuration.joints`."""
+    names, index = _coordinates(model, joints)
+    tree = model.tree
+    rows = []
+    for name, i in zip(names, index, strict=True):
+        body = tree.v_body[i]
+        if tree.kinds[body].coordinates == "joints":
+            rows.append((name, i, tree.q_start[body] + i - tree.v_start[body]))
+        elif joints is not None:
+            raise ValueError(f"joint {name!r} is a ball: it has no scalar coordinate")
+    return [r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows]
+
+
+def _parameter(what: str, value, names, dtype, least=0.0, positive: bool = False, finite: bool = True) -> jax.Array:
+    """`value` for each of `names` (None: one number), checked where it is known."""
+    shape = () if names is None else (len(names),)
+    if np.ndim(value) and np.shape(value) != shape:
+        raise ValueError(f"{what} has shape {np.shape(value)}, expected a number or {shape}")
+    if not isinstance(value, core.Tracer):
+        known = np.broadcast_to(np.asarray(value, float), shape)
+        bad = np.isnan(known) | (known < least) | ((known <= 0) & positive) | (~np.isfinite(known) & finite)
+        if bad.any():
+            where = "" if names is None else f" of {names[int(np.argmax(bad))]!r}"
+            raise ValueError(
+                f"{what}{where} is {known.ravel()[np.argmax(bad)]:g}, expected {_range(least, positive, finite)}"
+            )
+    return jnp.broadcast_to(jnp.asarray(value, dtype), shape)
+
+
+def _range(least, positive: bool, finite: bool) -> str:
+    sign = "positive" if positive else "at least 0" if least == 0 else "number"
+    return f"a {'finite ' if finite else ''}{sign}" if sign == "number" else f"{'finite and ' if finite else ''}{sign}"
