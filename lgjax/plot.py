@@ -58,9 +58,7 @@ def _draw_path(axes: Any, model: Model, result: Any, samples: int) -> None:
 
 def _draw_joints(axes: Any, model: Model, result: Any, labelled: int = 12) -> None:
     joints = np.asarray(result.q.joints)[0]
-    names = [
-        n for n, kind in zip(model.tree.joint_names, model.tree.kinds, strict=True) if kind.coordinates == "joints"
-    ]
+    names = model.tree.coordinate_names
     for i, values in enumerate(joints.T):
         axes.plot(result.ts, values, linewidth=1, label=names[i] if i < labelled else None)
     if names:

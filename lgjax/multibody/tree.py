@@ -61,6 +61,13 @@ class Tree:
         return tuple(body for body, kind in enumerate(self.kinds) for _ in range(kind.nv))
 
     @cached_property
+    def coordinate_names(self) -> tuple[str, ...]:
+        """Names of the scalar coordinates: that of the joint, numbered where it has several."""
+        pairs = zip(self.joint_names, self.kinds, strict=True)
+        scalar = [(name, kind.nq) for name, kind in pairs if kind.coordinates == "joints"]
+        return tuple(f"{name}[{i}]" if n > 1 else name for name, n in scalar for i in range(n))
+
+    @cached_property
     def varying(self) -> bool:
         """Whether a joint's motion subspace depends on its coordinates."""
         return any(kind.varying for kind in self.kinds)
