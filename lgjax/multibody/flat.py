@@ -255,7 +255,7 @@ def _flat_vector(index: _Layout, x, turn) -> jax.Array:
 
 def _vector(index: _Layout, x, turn) -> jax.Array:
     """The inverse of `_flat_vector`: turn(first three, last three) -> (angular, linear)."""
-    first, last, joints, balls = (x[..., i] for i in index.v)
+    first, last, joints, balls = (jnp.asarray(x)[..., i] for i in index.v)
     angular, linear = turn(_rows(first, 3), _rows(last, 3))
     return _scatter(index.ours, [_flatten(angular), _flatten(linear), joints, balls])
 
@@ -275,7 +275,7 @@ def _flat_configuration(index: _Layout, q: Configuration, quaternion) -> jax.Arr
 
 
 def _configuration(index: _Layout, x, rotation) -> Configuration:
-    position, attitude, balls, joints, sines = (x[..., i] for i in index.q)
+    position, attitude, balls, joints, sines = (jnp.asarray(x)[..., i] for i in index.q)
     if index.continuous.size:
         angles = jnp.arctan2(sines, joints[..., index.continuous])
         joints = joints.at[..., index.continuous].set(angles)

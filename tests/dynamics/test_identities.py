@@ -14,8 +14,9 @@ from lgjax import Pose, se3
 from tests.dynamics import trees
 from tests.quick import jit
 
-every_tree = pytest.mark.parametrize("name", trees.TREES)
-floating_trees = pytest.mark.parametrize("name", trees.FLOATING)
+# The spherical joint of "shoulder" is among those of "every joint".
+every_tree = pytest.mark.parametrize("name", [name for name in trees.TREES if name != "shoulder"])
+floating_trees = pytest.mark.parametrize("name", [name for name in trees.FLOATING if name != "shoulder"])
 
 
 class Facts(NamedTuple):
@@ -90,9 +91,10 @@ def facts_of(model, q, v, vdot, tau, wrenches) -> Facts:
 
 
 @cache
-def facts(name: str) -> Facts:
+def facts(name: str, dtype=jnp.float64) -> Facts:
     model = trees.model(name)
-    return jax.tree.map(np.asarray, jit(jax.vmap(facts_of, (None, 0, 0, 0, 0, 0)))(model, *trees.random_states(model)))
+    given = jax.tree.map(lambda x: x.astype(dtype), (model, *trees.random_states(model)))
+    return jax.tree.map(np.asarray, jit(jax.vmap(facts_of, (None, 0, 0, 0, 0, 0)))(*given))
 
 
 def close(actual, expected, tolerance=1e-11):
@@ -181,6 +183,20 @@ def test_momentum_changes_by_external_wrenches_and_gravity(name):
     weight = np.sum(np.asarray(model.inertias.mass)) * np.asarray(model.gravity)
     torque = np.sum(moments + np.cross(p, forces), 1) + np.cross(f.center, weight)
     close(f.momentum_rate, np.concatenate([torque, np.sum(forces, 1) + weight], 1), DIFFERENCES)
+
+
+@pytest.mark.slow
+def test_sentences_without_differences_hold_in_single_precision():
+    f = facts("every joint", jnp.float32)
+    assert {x.dtype for x in jax.tree.leaves(f)} == {np.dtype(np.float32)}
+    close(np.einsum("si,sij,sj->s", f.v, f.M, f.v) / 2, f.kinetic, 1e-6)
+    close(f.M, np.swapaxes(f.M, 1, 2), 1e-6)
+    close(f.inverse_of_units, f.M, 2e-5)
+    close(times(f.C, f.v) + f.gravity + damping("every joint").astype(np.float32) * f.v, f.bias, 1e-5)
+    close(f.forward_of_inverse, f.vdot, 2e-3)
+    close(times(f.M, f.acceleration - f.vdot), f.tau - f.inverse, 1e-4)
+    power = np.einsum("sbk,sbk->s", f.wrenches, f.twists)
+    close(np.einsum("si,si->s", times(f.M, f.vdot) + f.bias - f.inverse, f.v), power, 1e-4)
 
 
 def test_momentum_is_that_of_the_bodies_by_hand():

@@ -33,7 +33,7 @@ def forest() -> lgjax.Model:
         [
             body("ship", None, "free", 1),
             body("mast", "ship", "revolute", 2, damping=0.3, armature=0.2),
-            body("cart", None, "prismatic", 3, damping=0.2),
+            body("cart", None, "planar", 3, damping=0.2),
             body("pole", "cart", "continuous", 4),
             body("buoy", None, "free", 5),
         ],
@@ -54,6 +54,36 @@ def shoulder() -> lgjax.Model:
     )
 
 
+def rail(q) -> lgjax.Pose:
+    """A carriage at x = q[0] on a parabola, along its tangent, that rolls about it by q[1]."""
+    slope, (_, c), (_, s) = q[0], jnp.cos(q), jnp.sin(q)
+    zero, one = jnp.zeros_like(c), jnp.ones_like(c)
+    length = jnp.sqrt(1 + slope * slope)
+    along = jnp.stack([one, slope, zero]) / length
+    across = jnp.stack([-slope, one, zero]) / length
+    up = jnp.stack([zero, zero, one])
+    rotation = jnp.stack([along, c * across + s * up, c * up - s * across], 1)
+    return lgjax.Pose(rotation, jnp.stack([slope, slope * slope / 2, zero]))
+
+
+def rail_motions(q):
+    """Its twist per unit of dq/dt, in the carriage."""
+    c, s = jnp.cos(q[1]), jnp.sin(q[1])
+    zero, one = jnp.zeros_like(c), jnp.ones_like(c)
+    square = 1 + q[0] * q[0]
+    along = jnp.stack([zero, s / square, c / square, jnp.sqrt(square), zero, zero])
+    return jnp.stack([along, jnp.stack([one, zero, zero, zero, zero, zero])], 1)
+
+
+RAIL = lgjax.joint_kind("rail", rail, rail_motions, 2)
+JOINTS = ("revolute", "prismatic", "helical", "cylindrical", "universal", "planar", "spherical", RAIL)
+
+
+def every_joint(floating_base: bool = True) -> lgjax.Model:
+    """A random tree in which each kind of joint moves a body, three of them in a row in the longest branch."""
+    return models.random_tree(441, 9, floating_base, JOINTS, armature=0.1, damping=0.3)
+
+
 TREES = {
     "single body": lambda: models.chain(1, floating_base=True),
     "pendulum": lambda: models.chain(1),
@@ -63,9 +93,10 @@ TREES = {
     "fixed tree": lambda: models.random_tree(8, 5, floating_base=False, armature=0.1, damping=0.3),
     "forest": forest,
     "shoulder": shoulder,
+    "every joint": every_joint,
 }
 # Mechanisms whose bodies all move freely, so that the ground takes no momentum.
-FLOATING = ("single body", "star", "floating tree", "shoulder")
+FLOATING = ("single body", "star", "floating tree", "shoulder", "every joint")
 
 
 @cache

@@ -3,12 +3,17 @@
 from importlib.metadata import distribution
 
 import jax
+import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pinocchio
 import pytest
 
+import lgjax
 from lgjax import load_mjcf, load_urdf, models
+from lgjax.multibody import flat
+from tests.dynamics.trees import random_states
+from tests.quick import jit
 
 ROBOTS = ("panda.urdf", "go1.urdf", "anymal_b_simple_description/robots/anymal.urdf", "hyq_no_sensors.urdf",
           "talos_reduced.urdf", "ur5_robot.urdf", "icub_reduced.urdf")  # fmt: skip
@@ -113,6 +118,61 @@ def test_urdf_children_are_in_file_order_and_foreign_tags_do_not_matter():
     assert model.joint_names == ("z", "y")
 
 
+def placed(origin="", kind="continuous", axis="0 0 1", **names):
+    return joint(kind, f'<origin {origin}/><axis xyz="{axis}"/><limit effort="7" velocity="3"/>', **names)
+
+
+SOLID = (
+    '<inertial><origin xyz=".1 0 .02" rpy=".1 .2 .3"/><mass value="{}"/>'
+    '<inertia ixx=".2" iyy=".25" izz=".3" ixy=".01" ixz=".02" iyz=".03"/></inertial>'
+)
+RAFT = urdf(
+    "".join(f'<link name="{name}">{SOLID.format(i)}</link>' for i, name in enumerate(("crate", "lid"), 2)),
+    placed('xyz=".1 .2 .3" rpy=".3 .2 .1"', "floating", name="sea")
+    + placed('xyz="0 .1 .2" rpy="1 0 .4"', "planar", name="deck", parent="a", child="crate")
+    + placed('xyz=".3 0 0"', name="hinge", parent="crate", child="lid"),
+    a=SOLID.format(1),
+)
+
+
+def test_planar_and_floating_joints_move_as_in_pinocchio():
+    """The root link has no mass, so it is the world. Pinocchio keeps the pose relative to the joint's origin."""
+    model = load_urdf(RAFT)
+    assert (model.nbodies, model.joint_names, model.nv) == (3, ("deck", "hinge"), 10)
+    assert model.effort.tolist()[6:] == [7] * 4
+    assert np.isinf(model.upper).all()
+    theirs = pinocchio.buildModelFromXML(RAFT)
+    data, names = theirs.createData(), list(theirs.names)[1:]
+    q, v, _, tau, _ = random_states(model, 4)
+    vdot = jit(jax.vmap(lgjax.forward_dynamics, (None, 0, 0, 0)))(model, q, v, tau)
+    poses = jit(jax.vmap(lgjax.forward_kinematics, (None, 0)))(model, q)
+    origin = theirs.jointPlacements[1]
+    before = lgjax.se3.inverse(lgjax.Pose(jnp.asarray(origin.rotation), jnp.asarray(origin.translation)))
+    relative = q._replace(frees=lgjax.se3.compose(before, q.frees))
+    x = flat.to_pinocchio(model, relative, v, vdot, tau, order=names, continuous=["hinge"])
+    for i in range(4):
+        expected = pinocchio.aba(theirs, data, *(np.asarray(y[i]) for y in (x.q, x.v, x.tau)))
+        np.testing.assert_allclose(x.vdot[i], expected, atol=1e-11 * np.abs(expected).max())
+        pinocchio.framesForwardKinematics(theirs, data, np.asarray(x.q[i]))
+        for body, name in enumerate(model.body_names):
+            there = data.oMf[theirs.getFrameId(name, pinocchio.FrameType.BODY)]
+            np.testing.assert_allclose(poses.rotation[i, body], there.rotation, atol=1e-13)
+            np.testing.assert_allclose(poses.translation[i, body], there.translation, atol=1e-13)
+
+
+def test_a_floating_link_is_a_free_body_wherever_it_hangs():
+    """And a planar joint without axis is normal to x, as the format says."""
+    text = urdf(
+        f'<link name="b">{SOLID.format(2)}</link><link name="c">{SOLID.format(3)}</link>',
+        joint("planar") + joint("floating", name="k", parent="a", child="b") + joint(name="l", parent="b", child="c"),
+    )
+    model = load_urdf(text, floating_base=False)
+    assert model.body_names == ("a", "b", "c")
+    assert model.tree.parents == (-1, -1, 1)
+    assert [kind.name for kind in model.tree.kinds] == ["planar", "free", "revolute"]
+    np.testing.assert_allclose(rotation_between(model, 0)[0] @ [0, 0, 1], [1, 0, 0], atol=1e-15)
+
+
 def test_mimic_joints_are_an_error_unless_they_are_freed():
     text = urdf(joints=joint(inside='<mimic joint="k" multiplier="-1"/>'))
     with pytest.raises(ValueError, match=r"mimic joints are not supported: 'j' \(mimic='independent' frees them\)"):
@@ -133,8 +193,6 @@ BAD_URDF = {
     "no name": ("<robot><link name='a'/></robot>", "<robot> in line 1 has no attribute 'name'"),
     "no link": ("<robot name='r'/>", "robot 'r' has no <link>"),
     "nameless link": ("<robot name='r'><link/></robot>", "<link> in line 1 has no attribute 'name'"),
-    "planar": (urdf(joints=joint("planar")), "joint 'j': joints of type 'planar' are not supported"),
-    "floating": (urdf(joints=joint("floating")), "joint 'j': joints of type 'floating' are not supported"),
     "unknown type": (urdf(joints=joint("hinge")), "joint 'j': unknown type 'hinge'; known: revolute, continuous"),
     "no type": (urdf(joints=joint().replace('type="continuous"', "")), "joint 'j': unknown type None"),
     "no limit": (urdf(joints=joint("revolute")), "joint 'j': <joint> has no <limit>"),
@@ -268,6 +326,41 @@ def test_mjcf_agrees_with_mujoco():
         np.testing.assert_allclose(inertia, axes @ np.diag(body.inertia) @ axes.T, atol=1e-14)
 
 
+LEG = """<mujoco model="leg"><compiler angle="radian"/>
+<option gravity="1 2 -9"><flag contact="disable" constraint="disable"/></option>
+<worldbody><body name="pelvis"><freejoint name="root"/>
+ <inertial mass="3" pos=".01 .02 .03" fullinertia=".05 .06 .07 .001 .002 .003"/>
+ <body name="thigh" pos=".1 0 -.1" euler=".3 .2 .1">
+  <joint name="x" axis="1 0 0" pos="0 .01 0" armature=".01" ref=".3"/>
+  <joint name="y" type="slide" axis="0 1 .5" damping=".2" ref=".1" range="-1 2"/>
+  <joint name="z" axis="0 .3 1" pos=".02 0 0" ref="-.5"/>
+  <inertial mass="1" pos="0 .05 -.2" fullinertia=".02 .03 .04 .001 .002 .003"/>
+  <body name="shin" pos="0 0 -.4" quat=".8 0 .6 0"><joint type="slide" axis="1 0 0"/><joint type="ball" pos="0 0 .05"/>
+   <inertial mass=".5" pos="0 .02 -.2" diaginertia=".02 .03 .04"/></body>
+ </body></body></worldbody></mujoco>"""
+
+
+def test_bodies_with_several_joints_move_as_in_mujoco():
+    model, theirs = load_mjcf(LEG), mujoco.MjModel.from_xml_string(LEG)
+    assert model.body_names == ("pelvis", "thigh_x", "thigh_y", "thigh", "shin_shin_joint0", "shin")
+    assert model.joint_names == ("x", "y", "z", "shin_joint0", "shin_joint1")
+    np.testing.assert_allclose(model.inertias.mass, [3, 0, 0, 1, 0, 0.5])
+    assert (float(model.lower[1]), float(model.upper[1])) == (-1, 2)
+    q, v, _, tau, _ = random_states(model, 4)
+    vdot = jit(jax.vmap(lgjax.forward_dynamics, (None, 0, 0, 0)))(model, q, v, tau)
+    poses = jit(jax.vmap(lgjax.forward_kinematics, (None, 0)))(model, q)
+    x = flat.to_mujoco(model, q, v, vdot, tau)
+    data = mujoco.MjData(theirs)
+    for i in range(4):
+        data.qpos[:], data.qvel[:], data.qfrc_applied[:] = x.q[i], x.v[i], x.tau[i]
+        mujoco.mj_forward(theirs, data)
+        np.testing.assert_allclose(x.vdot[i], data.qacc, atol=1e-11 * np.abs(data.qacc).max())
+        for name in ("pelvis", "thigh", "shin"):
+            body = model.tree.body(name)
+            np.testing.assert_allclose(poses.translation[i, body], data.body(name).xpos, atol=1e-13)
+            np.testing.assert_allclose(poses.rotation[i, body].ravel(), data.body(name).xmat, atol=1e-13)
+
+
 def mjcf(joint='<joint name="j"/>', after="", option="", inside=""):
     body = f"<body name='a'>{joint}<geom name='g' size='.1'/>{inside}</body>"
     return f"<mujoco>{option}<worldbody>{body}</worldbody>{after}</mujoco>"
@@ -280,7 +373,6 @@ BAD_MJCF = {
     "a URDF": (urdf(joints=joint()), "MJCF text: no <mujoco>: the root element is <robot>"),
     "NaN": (mjcf("<joint name='j' pos='0 nan 0'/>"), "<joint name='j' pos='0 nan 0'> is not finite"),
     "schema": (mjcf("<joint name='j' colour='red'/>"), "unrecognized attribute: 'colour'"),
-    "several joints": (mjcf("<joint/><joint axis='1 0 0'/>"), "body 'a' has 2 joints; one joint per body is supported"),
     "spring": (mjcf("<joint stiffness='2'/>"), r"joint 'a_joint' of body 'a': springs \(stiffness\) are not supported"),
     "equality": (mjcf(after="<equality><joint name='e' joint1='j'/></equality>"), "equality 'e': joint constraints"),
     "weld": (mjcf(after="<equality><weld body1='a'/></equality>"), "equality in line 1: weld constraints are not"),

@@ -20,7 +20,7 @@ def test_neutral_is_zero():
     q = lgjax.neutral(model())
     np.testing.assert_array_equal(q.frees.rotation, np.tile(EYE, (2, 1, 1)))
     assert not np.any(q.frees.translation)
-    assert q.joints.shape == (3,)
+    assert q.joints.shape == (5,)
     assert not np.any(q.joints)
     assert q.balls.shape == (0, 3, 3)
 

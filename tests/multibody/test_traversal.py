@@ -47,7 +47,7 @@ def test_lanes_follow_the_tree(name):
         for group in run.groups:
             assert all(len(row) == group.width for row in group.bodies)
             assert len(group.bodies) == run.length
-            assert all(tree.kinds[b].family is group.kind.family for row in group.bodies for b in row)
+            assert all(tree.kinds[b].family == group.kind.family for row in group.bodies for b in row)
             for above, row in zip(group.bodies, group.bodies[1:], strict=False):
                 assert all(tree.parents[b] == a or a == b for a, b in zip(above, row, strict=True))
         top = [body for group in run.groups for body in group.bodies[0]]
