@@ -18,6 +18,19 @@ from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics
 from lgjax.dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics
 from lgjax.dynamics.jacobians import jacobian, jacobian_derivative
 from lgjax.dynamics.kinematics import body_twists, forward_kinematics, frame_pose
+from lgjax.dynamics.loops import (
+    ConstrainedDynamics,
+    Loop,
+    LoopStatus,
+    Projection,
+    constrained_forward_dynamics,
+    constrained_hybrid_dynamics,
+    constrained_inverse_dynamics,
+    loop_constraint,
+    loop_residual,
+    project_positions,
+    project_velocity,
+)
 from lgjax.dynamics.mass_matrix import coriolis_matrix, mass_matrix
 from lgjax.dynamics.motion import motion_series
 from lgjax.dynamics.partials import (
@@ -100,6 +113,7 @@ from lgjax.integrators import (
     variational,
 )
 from lgjax.integrators.impact import BounceStatus
+from lgjax.integrators.reversible import integrate_reversible, reversible_steps
 from lgjax.integrators.variational import RigidBody, RigidState, rigid_body, rigid_state
 from lgjax.multibody import maximal, models, shapes
 from lgjax.multibody.build import Body, Joint, build
@@ -123,6 +137,7 @@ from lgjax.multibody.state import (
 )
 from lgjax.multibody.tree import Tree
 from lgjax.simulate.bounce import BounceSolution, bounce
+from lgjax.simulate.closed_loops import ConstrainedTrajectory, rollout_constrained
 from lgjax.simulate.constrained import ConstrainedSolution, integrate_constrained
 from lgjax.simulate.control_problem import ControlSystem, OptimizeStatus
 from lgjax.simulate.ensemble import Draw, Ensemble, Spread, ensemble, load_ensemble
@@ -133,6 +148,7 @@ from lgjax.simulate.fused import (
     fused_vmap,
     kernel_cost,
 )
+from lgjax.simulate.memory import rollout_memory
 from lgjax.simulate.monte_carlo import MonteCarlo, Sample, monte_carlo
 from lgjax.simulate.optimize import OptimizedControls, optimize_controls
 from lgjax.simulate.rollout import Trajectory, rollout
@@ -172,7 +188,9 @@ __all__ = [
     "CommutatorFreeTable",
     "Composition",
     "Configuration",
+    "ConstrainedDynamics",
     "ConstrainedSolution",
+    "ConstrainedTrajectory",
     "ControlSystem",
     "Controller",
     "Covector",
@@ -189,6 +207,8 @@ __all__ = [
     "JointKind",
     "KernelOptions",
     "LieGroup",
+    "Loop",
+    "LoopStatus",
     "MaximalSystem",
     "Model",
     "MonteCarlo",
@@ -199,6 +219,7 @@ __all__ = [
     "OptimizedControls",
     "Plane",
     "Pose",
+    "Projection",
     "R3xSO3",
     "RigidBody",
     "RigidState",
@@ -226,6 +247,9 @@ __all__ = [
     "closed_form",
     "coadjoint_orbit",
     "configuration",
+    "constrained_forward_dynamics",
+    "constrained_hybrid_dynamics",
+    "constrained_inverse_dynamics",
     "coriolis_matrix",
     "cotangent_bundle",
     "cotangent_group",
@@ -250,6 +274,7 @@ __all__ = [
     "integrate",
     "integrate_adaptive",
     "integrate_constrained",
+    "integrate_reversible",
     "inverse_dynamics",
     "inverse_dynamics_derivatives",
     "inverse_dynamics_partials",
@@ -263,6 +288,8 @@ __all__ = [
     "load_mjcf",
     "load_run",
     "load_urdf",
+    "loop_constraint",
+    "loop_residual",
     "mass_matrix",
     "mass_properties",
     "maximal",
@@ -278,14 +305,19 @@ __all__ = [
     "power_space",
     "product",
     "product_space",
+    "project_positions",
+    "project_velocity",
     "r3_so3",
     "random_configuration",
     "recentered",
     "retract",
+    "reversible_steps",
     "right_translation",
     "rigid_body",
     "rigid_state",
     "rollout",
+    "rollout_constrained",
+    "rollout_memory",
     "s3",
     "se3",
     "second_kind_coordinates",

@@ -2,6 +2,7 @@
 
 from lgjax.systems.aerial_manipulator import AerialManipulator, aerial_manipulator
 from lgjax.systems.bouncing_body import BouncingBody, bouncing_body
+from lgjax.systems.closed_loops import ClosedLoopSystem, five_bar, four_bar, stewart_platform
 from lgjax.systems.constrained_system import ConstrainedSystem
 from lgjax.systems.free_rigid_body import free_rigid_body
 from lgjax.systems.heavy_top import heavy_top
@@ -16,10 +17,13 @@ from lgjax.systems.system import System, in_coordinates
 __all__ = [
     "AerialManipulator",
     "BouncingBody",
+    "ClosedLoopSystem",
     "ConstrainedSystem",
     "System",
     "aerial_manipulator",
     "bouncing_body",
+    "five_bar",
+    "four_bar",
     "free_rigid_body",
     "heavy_top",
     "heavy_top_maximal",
@@ -31,4 +35,5 @@ __all__ = [
     "slider_crank",
     "slider_position",
     "spherical_pendulum",
+    "stewart_platform",
 ]

@@ -1,0 +1,120 @@
+"""Mechanisms with closed loops: a four-bar, a five-bar with an actuator too many, a Stewart platform on springs.
+
+How far the loops open without correction, with Baumgarte's stabilisation and with projection; what three actuators do
+where two would be enough; a platform that is pushed.
+python examples/14_closed_loops.py [--duration 10] [--out closed_loops.png]
+"""
+
+import argparse
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import lgjax
+from lgjax.plot import figure, save
+
+STIFFNESS, CARRIED = 3000.0, 50.0  # N/m and N of the platform's springs
+
+
+def start(system, push):
+    """The velocity nearest to `push` that keeps the loops closed."""
+    return jax.jit(lgjax.project_velocity)(system.model, system.loops, system.q0, push)
+
+
+def drifts(duration, dt):
+    """Times, path of the coupler's middle and residuals of three ways to keep a four-bar closed."""
+    s = lgjax.systems.four_bar()
+    v, steps = start(s, jnp.asarray([6.0, 0.0, 0.0])), round(duration / dt)
+    ways = {
+        "nothing": {"project": None},
+        "Baumgarte, 20/s": {"project": None, "alpha": 20.0, "beta": 20.0},
+        "projection": {"project": "mass"},
+    }
+    found = {}
+    for name, options in ways.items():
+        run = lambda q, v, o=options: lgjax.rollout_constrained(s.model, s.loops, q, v, None, dt, steps, **o)
+        found[name] = jax.jit(run)(s.q0, v)
+    path = found["projection"]
+    poses = jax.jit(jax.vmap(lambda q: lgjax.forward_kinematics(s.model, q)))(path.q)
+    middle = poses.rotation[:, 1] @ jnp.asarray([0.45, 0.0, 0.2]) + poses.translation[:, 1]
+    energy = jax.jit(jax.vmap(s.invariants["energy"]))(path.q, path.v)
+    return path.ts, middle, {k: p.residual for k, p in found.items()}, energy
+
+
+def torques(duration, dt):
+    """Torques of three motors for a motion that two can drive, chosen in two ways."""
+    s = lgjax.systems.five_bar()
+    steps = round(duration / dt)
+    lift = lambda t, q, v: jnp.zeros(4).at[jnp.asarray([0, 2])].set(jnp.asarray([4.0, -4.0]) * jnp.sin(4 * t))
+    run = lambda q, v: lgjax.rollout_constrained(s.model, s.loops, q, v, lift, dt, steps)
+    path = jax.jit(run)(s.q0, s.v0)
+
+    def needed(t, q, v):
+        vdot = lgjax.constrained_forward_dynamics(s.model, s.loops, q, v, lift(t, q, v)).vdot
+        inverse = lgjax.constrained_inverse_dynamics
+        return [
+            inverse(s.model, s.loops, q, v, vdot, s.actuated, minimum=m).tau for m in ("constraint_force", "torque")
+        ]
+
+    return path.ts, jax.jit(jax.vmap(needed))(path.ts, path.q, path.v)
+
+
+def platform(duration, dt):
+    """Times and positions of a Stewart platform on springs that is pushed."""
+    s = lgjax.systems.stewart_platform()
+    slides, steps = jnp.asarray(s.actuated), round(duration / dt)
+    lengths = lambda q: q.joints[2::3]
+    springs = lambda t, q, v: jnp.zeros_like(v).at[slides].set(CARRIED - STIFFNESS * lengths(q))
+    v = start(s, jnp.zeros(s.model.nv).at[:6].set(jnp.asarray([0.3, -0.2, 0.4, 0.2, 0.3, -0.2])))
+    run = lambda q, v: lgjax.rollout_constrained(s.model, s.loops, q, v, springs, dt, steps, save_every=10)
+    path = jax.jit(run)(s.q0, v)
+    return path.ts, path.q.frees.translation[:, 0], path.residual
+
+
+def main(out: str | None = None, duration: float = 10.0, dt: float = 1e-3, legs: bool = True) -> dict:
+    """Largest residuals; draws the motions to `out`. legs: the Stewart platform too, which compiles longest."""
+    jax.config.update("jax_enable_x64", True)
+    ts, middle, residuals, energy = drifts(duration, dt)
+    times, (force, torque) = torques(min(duration, 3.0), dt)
+    worst = {name: float(r[-1]) for name, r in residuals.items()}
+    print("four-bar, largest residual (m):", ", ".join(f"{k} {x:.1e}" for k, x in worst.items()))
+    print(f"relative change of its energy: {float(jnp.ptp(energy) / energy[0]):.1e}")
+    norms = [np.linalg.norm(x, axis=-1) for x in (force, torque)]
+    print(
+        f"five-bar, mean torques: least constraint force {norms[0].mean():.2f}, least torque {norms[1].mean():.2f} N m"
+    )
+    made = figure(15, 8)
+    axes = made.add_subplot(2, 2, 1)
+    axes.plot(middle[:, 0], middle[:, 2], linewidth=0.7)
+    axes.set(title="four-bar: a point of the coupler", xlabel="x (m)", ylabel="z (m)", aspect="equal")
+    axes = made.add_subplot(2, 2, 2)
+    for name, residual in residuals.items():
+        axes.semilogy(ts, np.maximum(residual, 1e-17), label=name)
+    axes.set(title="how far the pin has opened (m)", xlabel="t (s)")
+    axes.legend()
+    axes = made.add_subplot(2, 2, 3)
+    for name, norm in zip(("least constraint force", "least torque"), norms, strict=True):
+        axes.plot(times, norm, label=name)
+    axes.set(title="five-bar: torques of three motors, root of the sum of squares (N m)", xlabel="t (s)")
+    axes.legend()
+    if legs:
+        ts, position, residual = platform(min(duration, 3.0), dt)
+        worst["platform"] = float(residual[-1])
+        print(f"Stewart platform, largest residual: {worst['platform']:.1e} m")
+        axes = made.add_subplot(2, 2, 4)
+        for i, name in enumerate("xyz"):
+            axes.plot(ts, position[:, i] - position[0, i], label=name)
+        axes.set(title="Stewart platform on springs: displacement (m)", xlabel="t (s)")
+        axes.legend()
+    if out:
+        save(made, out)
+    return worst
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--duration", type=float, default=10.0)
+    parser.add_argument("--out", default="closed_loops.png")
+    given = parser.parse_args()
+    main(given.out, given.duration)

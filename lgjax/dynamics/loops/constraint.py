@@ -1,0 +1,144 @@
+"""The constraints of all loops at one state: residual, Jacobian, rate and what of the acceleration is known."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.dynamics.kinematics import World, ancestor_mask, world_kinematics
+from lgjax.dynamics.loops.closures import CLOSURES
+from lgjax.dynamics.loops.loop import Loop, as_loops, carrier
+from lgjax.dynamics.loops.rank import product
+from lgjax.groups import se3
+from lgjax.groups import small_matrix as sm
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.model import Model
+from lgjax.multibody.state import Configuration, neutral, retract
+
+
+class Constraint(NamedTuple):
+    """phi(q) = 0 and its derivatives along the motion, m rows in the order of the loops.
+
+    residual: phi (m,), metres, radians and cosines. jacobian: A (m, nv), dphi/dt = A v. rate: A v (m,).
+    bias: (m,), what of d^2 phi/dt^2 = A vdot + bias does not depend on vdot.
+    """
+
+    residual: jax.Array
+    jacobian: jax.Array
+    rate: jax.Array
+    bias: jax.Array
+
+
+def loop_constraint(model: Model, loops: Loop | Sequence[Loop], q: Configuration, v=None) -> Constraint:
+    """Residual, Jacobian, rate and acceleration bias of the loops; without v the last two are zero.
+
+    The Jacobian is the derivative of the residual by the velocities, exactly, also where the loops are open.
+    Raises ValueError for bodies that are not in the model. Source: [kim2012] eqs. 54-55.
+    """
+    several = as_loops(model, loops)
+    ends = _Ends(model, several)
+    speed = jnp.zeros(model.nv, model.dtype) if v is None else v
+
+    def along(t):
+        here = retract(model, q, t * speed)
+        world = world_kinematics(model, here, speed)
+        parts, slopes = ends.relative(world)
+        pulled = [_pushed(lambda dv, f=value: f(retract(model, here, dv)), speed) for value in ends.values]
+        residual, rate = (ends.ordered(*x) for x in zip(*parts, *pulled, strict=True))
+        return (residual, rate), (world, slopes)
+
+    zero = jnp.zeros((), model.dtype)
+    if v is None:
+        (residual, rate), (world, slopes) = along(zero)
+        bias = rate
+    else:
+        (residual, rate), (_, bias), (world, slopes) = jax.jvp(along, (zero,), (zero + 1,), has_aux=True)
+    jacobians = [product(G, ends.columns(i, world)).reshape(-1, model.nv) for i, G in enumerate(slopes)]
+    for value in ends.values:
+        jacobians.append(jax.jacfwd(lambda dv, f=value: f(retract(model, q, dv)))(0 * speed))
+    return Constraint(residual, ends.ordered(*jacobians), rate, bias)
+
+
+def loop_residual(model: Model, loops: Loop | Sequence[Loop], q: Configuration) -> jax.Array:
+    """How far the loops are from closing, phi(q) (m,): metres, radians and cosines, in the order of the loops."""
+    return loop_constraint(model, loops, q).residual
+
+
+class _Ends:
+    """Loops between frames gathered by kind, so that the number of loops does not matter; then those of functions."""
+
+    def __init__(self, model: Model, loops: tuple[Loop, ...]):
+        self.model = model
+        kinds = dict.fromkeys(loop.kind for loop in loops if isinstance(loop.kind, str))
+        members = [[i for i, loop in enumerate(loops) if loop.kind == kind] for kind in kinds]
+        functions = [i for i, loop in enumerate(loops) if not isinstance(loop.kind, str)]
+        self.closures = [CLOSURES[kind][0] for kind in kinds]
+        self.values = [lambda q, loop=loops[i]: loop.value(model, q, loop.parameters) for i in functions]
+        self.bodies, self.frames, self.numbers, self.moves = [], [], [], []
+        mask = np.concatenate([ancestor_mask(model.tree)[:, np.asarray(model.tree.v_body)], np.zeros((1, model.nv))])
+        for group in members:
+            a, b = ([carrier(model, loops[i], *end) for i in group for end in [_end(loops[i], s)]] for s in "ab")
+            for i, (body_a, _), (body_b, _) in zip(group, a, b, strict=True):
+                if body_a == body_b:
+                    raise ValueError(f"loop {loops[i].label} joins a body to itself")
+            index_a, index_b = (np.asarray([body for body, _ in end]) for end in (a, b))
+            self.bodies.append((index_a, index_b))
+            self.frames.append([jax.tree.map(lambda *x: jnp.stack(x), *(frame for _, frame in end)) for end in (a, b)])
+            numbers = [loops[i].distance if loops[i].distance is not None else loops[i].pitch for i in group]
+            self.numbers.append(jnp.stack([model.gravity[0] if x is None else x for x in numbers]))
+            self.moves.append(mask[index_b] - mask[index_a])
+        sizes = [loops[i].rows(model, neutral(model)) for group in (*members, functions) for i in group]
+        self.size = sum(sizes)
+        order = [i for group in (*members, functions) for i in group]
+        starts = np.cumsum([0, *sizes])[:-1]
+        self.order = np.concatenate(
+            [np.arange(sizes[k]) + starts[k] for k in np.argsort(np.asarray(order), kind="stable")]
+        )
+
+    def ordered(self, *parts) -> jax.Array:
+        """Rows gathered by kind, (loops, rows, ...) or (rows, ...), in the order of the loops."""
+        return jnp.concatenate(parts)[self.order]
+
+    def poses(self, i: int, world: World) -> tuple[Pose, Pose]:
+        """Poses of the frames of the loops of one kind, about the origin of `world`."""
+        ground = Pose(jnp.eye(3, dtype=world.origin.dtype)[None], -world.origin[None])
+        bodies = jax.tree.map(lambda x, w: jnp.concatenate([x, w]), world.poses, ground)
+        a, b = (
+            jax.tree.map(lambda x, k=k: x[k], bodies) @ f for k, f in zip(self.bodies[i], self.frames[i], strict=True)
+        )
+        return a, b
+
+    def columns(self, i: int, world: World) -> jax.Array:
+        """Twists (loops, 6, nv) of frame b relative to frame a, in frame b, per unit of the velocities."""
+        _, b = self.poses(i, world)
+        lifted = jax.tree.map(lambda x: x[:, None], se3.inverse(b))
+        moves = jnp.asarray(self.moves[i], world.S.dtype)
+        return sm.transpose(se3.Ad(lifted, moves[..., None] * world.S))
+
+    def relative(self, world: World):
+        """Per kind (residual, rate), each (loops * rows,), and the derivative (loops, rows, 6) by the twist of b."""
+        twists = jnp.concatenate([world.twists, jnp.zeros_like(world.twists[:1])])
+        found, slopes = [], []
+        for i, closure in enumerate(self.closures):
+            a, b = self.poses(i, world)
+            index_a, index_b = self.bodies[i]
+            twist = se3.Ad(se3.inverse(b), twists[index_b] - twists[index_a])
+            moved = lambda xi, pose, number, f=closure: f(se3.compose(pose, se3.exp(xi)), number)
+            pose = se3.compose(se3.inverse(a), b)
+            still = jnp.zeros_like(twist)
+            values = jax.vmap(moved)(still, pose, self.numbers[i])
+            slope = jax.vmap(jax.jacfwd(moved))(still, pose, self.numbers[i])
+            found.append((values.reshape(-1), sm.matvec(slope, twist).reshape(-1)))
+            slopes.append(slope)
+        return found, slopes
+
+
+def _pushed(function, direction):
+    """Value of a function at zero and its derivative in a direction."""
+    return jax.jvp(function, (0 * direction,), (direction,))
+
+
+def _end(loop: Loop, side: str):
+    return getattr(loop, f"body_{side}"), getattr(loop, f"frame_{side}")

@@ -1,0 +1,171 @@
+"""Forward and hybrid dynamics of constrained mechanisms: the articulated-body solve as the inverse mass matrix."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics, prescribed_mask
+from lgjax.dynamics.loops.constraint import Constraint, loop_constraint
+from lgjax.dynamics.loops.loop import Loop
+from lgjax.dynamics.loops.rank import default_tolerance, independent_rows, product, pseudo_inverse, regular_inverse
+from lgjax.dynamics.loops.status import flags
+from lgjax.multibody.model import Model
+from lgjax.multibody.state import Configuration
+
+Minimum = Literal["constraint_force", "torque"]
+
+
+class ConstrainedDynamics(NamedTuple):
+    """What constrained dynamics return.
+
+    vdot: (nv,). tau: (nv,), forces of the joints, given and found. multipliers: (m,), lambda in the order of the loops,
+    newtons for metres and newton metres for radians; of several that give the same the shortest. forces: (nv,),
+    A^T lambda, what the loops do to the joints. residual: () largest entry of what is left of the equations that could
+    not be met. rank: () int32, of the constraints. status: () int32, `LoopStatus`.
+    """
+
+    vdot: jax.Array
+    tau: jax.Array
+    multipliers: jax.Array
+    forces: jax.Array
+    residual: jax.Array
+    rank: jax.Array
+    status: jax.Array
+
+
+def constrained_forward_dynamics(
+    model: Model,
+    loops: Loop | Sequence[Loop],
+    q: Configuration,
+    v,
+    tau,
+    wrenches=None,
+    *,
+    alpha: Any = 0.0,
+    beta: Any = 0.0,
+    tolerance: Any = None,
+) -> ConstrainedDynamics:
+    """Accelerations under the forces tau (nv,) of a mechanism with closed loops: M vdot + b = tau + A^T lambda.
+
+    The constraints hold as d^2 phi/dt^2 = -2 alpha dphi/dt - beta^2 phi (Baumgarte); alpha and beta (1/s) are traced.
+    wrenches: as in forward_dynamics. tolerance: relative size below which constraints count as dependent, by default
+    half the digits of the dtype; dependent ones are left out of the solve, the status says REDUNDANT and `rank` how
+    many count, and INCONSISTENT where they contradict one another. Nothing is assumed of q and v: see
+    `project_positions` and `project_velocity`. Source: [kim2012] eqs. 54-55; the solve is derived in the comments.
+    """
+    return constrained_hybrid_dynamics(
+        model, loops, q, v, 0 * tau, tau, (), wrenches, alpha=alpha, beta=beta, tolerance=tolerance
+    )
+
+
+def constrained_hybrid_dynamics(
+    model: Model,
+    loops: Loop | Sequence[Loop],
+    q: Configuration,
+    v,
+    vdot,
+    tau,
+    prescribed: Sequence[int],
+    wrenches=None,
+    *,
+    minimum: Minimum = "constraint_force",
+    alpha: Any = 0.0,
+    beta: Any = 0.0,
+    tolerance: Any = None,
+) -> ConstrainedDynamics:
+    """Accelerations and forces of a mechanism with closed loops where some accelerations are prescribed.
+
+    prescribed: as in hybrid_dynamics, static. Where the prescribed motion alone decides some of the constraints, the
+    forces that drive it can work against one another: the status says OVERACTUATED, and `minimum` chooses the least
+    multipliers or the least forces of the prescribed joints. Where it contradicts a constraint the status says
+    INCONSISTENT and the residual how much. Everything else as in constrained_forward_dynamics.
+    Raises ValueError for prescribed indices that are out of range or named twice, and for an unknown `minimum`.
+    Source: derived from [kim2012] eq. 54, sections 2.3 and 3.
+    """
+    check_minimum(minimum)
+    given = prescribed_mask(model, prescribed)
+    c = loop_constraint(model, loops, q, v)
+    wanted = -c.bias - 2 * _scalar(model, alpha) * c.rate - _scalar(model, beta) ** 2 * c.residual
+    # Constraints act on the joints that are free to accelerate; of dependent ones some are left out.
+    free = jnp.where(given, 0, c.jacobian)
+    limit = rank_tolerance(model, tolerance)
+    chosen = independent_rows(free, limit)
+    B = product(chosen.combine, free)
+    # vdot = vdot_0 + X^T mu with X = B M^-1, and B vdot = E wanted: (B X^T) mu = E (wanted - A vdot_0)
+    (vdot_0, tau_0), (X, pull) = responses(model, q, v, vdot, tau, wrenches, B, prescribed)
+    grown = product(B, X.T) + jnp.where(chosen.kept, 0, 1)[:, None] * jnp.eye(len(B), dtype=B.dtype)
+    inverse, right = regular_inverse(grown), product(chosen.combine, wanted - product(c.jacobian, vdot_0))
+    mu = product(inverse, right)
+    mu = mu + product(inverse, right - product(grown, mu))
+    vdot = vdot_0 + product(X.T, mu)
+    tau_0 = tau_0 + product(pull.T, mu)
+    multipliers = product(pseudo_inverse(free, limit).T, product(B.T, mu))
+    if given.any() and minimum == "torque":
+        multipliers = relieve(multipliers, free, c.jacobian[:, given], tau_0[given], limit)
+    forces = product(c.jacobian.T, multipliers)
+    tau = jnp.where(given, tau_0 - forces, tau)
+    return _report(c, wanted, vdot, tau, multipliers, forces, chosen.rank, given, limit)
+
+
+def responses(model: Model, q, v, vdot, tau, wrenches, columns, prescribed=()):
+    """Motion under what is given, and under each row of `columns` (m, nv) as forces alone; of both (vdot, tau).
+
+    One call of the articulated-body algorithm: the inertias are shared, only velocities and forces differ.
+    """
+    first = lambda x: jnp.concatenate([x[None], jnp.zeros((len(columns), *x.shape), x.dtype)])
+
+    def one(gravity, v, vdot, tau, wrenches):
+        here = model.replace(gravity=gravity)
+        if not len(prescribed):
+            return forward_dynamics(here, q, v, tau, wrenches), tau
+        return hybrid_dynamics(here, q, v, vdot, tau, prescribed, wrenches)
+
+    forces = jnp.concatenate([tau[None], columns])
+    applied = None if wrenches is None else first(wrenches)
+    found = jax.vmap(one)(first(model.gravity), first(v), first(vdot), forces, applied)
+    return jax.tree.map(lambda x: x[0], found), jax.tree.map(lambda x: x[1:], found)
+
+
+def relieve(multipliers, passive, active, torque, tolerance):
+    """The multipliers with the least `torque` - active^T multipliers that act on the passive joints as before.
+
+    passive (m, n), active (m, k): columns of the Jacobian. Source: [kim2012] eqs. 61-64.
+    """
+    idle = jnp.eye(len(passive), dtype=passive.dtype) - product(passive, pseudo_inverse(passive, tolerance))
+    left = torque - product(active.T, multipliers)
+    return multipliers + product(idle, product(pseudo_inverse(product(active.T, idle), tolerance), left))
+
+
+def check_minimum(minimum: str) -> None:
+    if minimum not in ("constraint_force", "torque"):
+        raise ValueError(f"minimum is 'constraint_force' or 'torque', not {minimum!r}")
+
+
+def rank_tolerance(model: Model, tolerance) -> jax.Array:
+    return _scalar(model, default_tolerance(model.dtype) if tolerance is None else tolerance)
+
+
+def _scalar(model: Model, value) -> jax.Array:
+    return jnp.asarray(value, model.dtype)
+
+
+def finite(*values) -> jax.Array:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in values]))
+
+
+def _report(c: Constraint, wanted, vdot, tau, multipliers, forces, rank, given: np.ndarray, limit):
+    left = product(c.jacobian, vdot) - wanted
+    residual = jnp.max(jnp.abs(left))
+    # What roundoff and dependent constraints that close no better than their tolerance may leave.
+    size = jnp.max(jnp.abs(wanted)) + jnp.max(product(jnp.abs(c.jacobian), jnp.abs(vdot)))
+    full = independent_rows(c.jacobian, limit).rank if given.any() else rank
+    status = flags(
+        REDUNDANT=full < len(left),
+        INCONSISTENT=residual > 1e2 * limit * size,
+        NOT_FINITE=~finite(vdot, tau, multipliers),
+        OVERACTUATED=full > rank,
+    )
+    return ConstrainedDynamics(vdot, tau, multipliers, forces, residual, full, status)

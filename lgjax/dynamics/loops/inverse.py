@@ -1,0 +1,91 @@
+"""Inverse dynamics of constrained mechanisms with actuated and passive joints."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.dynamics.inverse import inverse_dynamics
+from lgjax.dynamics.loops.constraint import loop_constraint
+from lgjax.dynamics.loops.forward import (
+    ConstrainedDynamics,
+    Minimum,
+    check_minimum,
+    finite,
+    rank_tolerance,
+    relieve,
+)
+from lgjax.dynamics.loops.loop import Loop
+from lgjax.dynamics.loops.rank import independent_rows, product, pseudo_inverse
+from lgjax.dynamics.loops.status import flags
+from lgjax.multibody.model import Model
+from lgjax.multibody.state import Configuration
+
+
+def constrained_inverse_dynamics(
+    model: Model,
+    loops: Loop | Sequence[Loop],
+    q: Configuration,
+    v,
+    vdot,
+    actuated: Sequence[int],
+    tau=None,
+    wrenches=None,
+    *,
+    minimum: Minimum = "constraint_force",
+    tolerance: Any = None,
+) -> ConstrainedDynamics:
+    """Forces of the actuated joints that give a mechanism with closed loops the accelerations vdot (nv,).
+
+    actuated: static velocity indices whose force is found; at the others it is that of `tau` (nv,), by default zero.
+    The passive joints determine the multipliers, A_p^T lambda = tau_r - tau at p with tau_r = M vdot + b, and these the
+    actuators, tau = tau_r - A^T lambda. Where more than one solution exists the status says OVERACTUATED, and `minimum`
+    chooses the least multipliers or the least actuator forces (in the units that they have). Where none exists it says
+    UNDERACTUATED: the solution is that with the least residual, the force that is missing at the passive joints.
+    q, v and vdot are to be consistent with the loops: SLIPPING and INCONSISTENT say that the last two are not.
+    Raises ValueError for actuated indices that are out of range or named twice, and for an unknown `minimum`.
+    Source: [kim2012] eqs. 56-66.
+    """
+    check_minimum(minimum)
+    active = index_mask("actuated", model, actuated)
+    c = loop_constraint(model, loops, q, v)
+    limit = rank_tolerance(model, tolerance)
+    free_tau = inverse_dynamics(model, q, v, vdot, wrenches)
+    given = 0 * free_tau if tau is None else tau
+    rank = independent_rows(c.jacobian, limit).rank
+    # Actuated columns as zeros: the shapes and so the programs do not depend on the split.
+    passive, driven = jnp.where(active, 0, c.jacobian), jnp.where(active, c.jacobian, 0)
+    lack = jnp.where(active, 0, free_tau - given)
+    multipliers = product(pseudo_inverse(passive, limit).T, lack)
+    if minimum == "torque":
+        multipliers = relieve(multipliers, passive, driven, jnp.where(active, free_tau, 0), limit)
+    forces = product(c.jacobian.T, multipliers)
+    left = jnp.where(active, 0, lack - forces)
+    found = jnp.where(active, free_tau - forces, given)
+    residual = jnp.max(jnp.abs(left))
+    acceleration = product(c.jacobian, vdot)
+    size = jnp.max(product(jnp.abs(c.jacobian), jnp.abs(vdot)) + jnp.abs(c.bias))
+    speed = jnp.max(product(jnp.abs(c.jacobian), jnp.abs(v)))
+    status = flags(
+        REDUNDANT=rank < len(c.residual),
+        OVERACTUATED=independent_rows(passive, limit).rank < rank,
+        UNDERACTUATED=residual > 1e2 * limit * (jnp.max(jnp.abs(lack)) + jnp.max(jnp.abs(forces))),
+        INCONSISTENT=jnp.max(jnp.abs(acceleration + c.bias)) > 1e2 * limit * size,
+        SLIPPING=jnp.max(jnp.abs(c.rate)) > 1e2 * limit * speed,
+        NOT_FINITE=~finite(found, multipliers),
+    )
+    return ConstrainedDynamics(vdot, found, multipliers, forces, residual, rank, status)
+
+
+def index_mask(name: str, model: Model, indices: Sequence[int]) -> np.ndarray:
+    """(nv,) bool from static velocity indices, checked."""
+    numbers = [int(index) for index in indices]
+    for index in numbers:
+        if not 0 <= index < model.nv:
+            raise ValueError(f"{name} velocity index {index} is out of range for nv={model.nv}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{name} names an index twice: {sorted(numbers)}")
+    mask = np.zeros(model.nv, bool)
+    mask[numbers] = True
+    return mask

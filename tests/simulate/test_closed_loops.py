@@ -1,0 +1,225 @@
+"""Motions of closed loops: as reduced equations have them, closed at every step, with their energy."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax import LoopStatus
+from lgjax.systems.closed_loops import five_bar, four_bar, stewart_platform
+from tests.oracles import linkages
+from tests.quick import jit
+
+CASES = {
+    "four_bar": (four_bar, linkages.FourBar(), [0], [3.0]),
+    "five_bar": (five_bar, linkages.FiveBar(), [0, 2], [1.0, -0.5]),
+}
+
+
+@cache
+def case(name):
+    """System, oracle, free angles and a consistent start."""
+    make, oracle, free, rate = CASES[name]
+    s = make()
+    v = linkages.jacobian(oracle.joints, np.asarray(s.q0.joints)[free]) @ np.asarray(rate)
+    return s, oracle, free, np.asarray(rate), jnp.asarray(v)
+
+
+@cache
+def stepper(name, project="mass"):
+    """(q, v) after n steps of dt, n traced: one program for all step sizes; and the worst residuals on the way."""
+    s = case(name)[0]
+
+    def run(loops, v, dt, n, alpha):
+        def step(_, state):
+            q, v, worst, status = state
+            path = lgjax.rollout_constrained(
+                s.model, loops, q, v, None, dt, 1, save_every=None, project=project, alpha=alpha, beta=alpha
+            )
+            worst = jnp.maximum(worst, jnp.stack([path.residual[-1], path.rate[-1]]))
+            return jax.tree.map(lambda x: x[0], path.q), path.v[0], worst, status | path.status
+
+        return jax.lax.fori_loop(0, n, step, (s.q0, v, jnp.zeros(2), jnp.int32(0)))
+
+    return jit(run)
+
+
+def wrapped(angle):
+    return np.angle(np.exp(1j * np.asarray(angle)))
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_motion_is_that_of_the_reduced_equations_to_the_order_of_the_method(name):
+    s, oracle, free, rate, v = case(name)
+    joints, rates = linkages.solve(oracle, np.asarray(s.q0.joints)[free], rate, np.array([0.0, 0.5]))
+    energy = jit(s.invariants["energy"])
+    before, errors, drifts = float(energy(s.q0, v)), [], []
+    for n in (25, 50, 100):
+        q, speed, worst, status = stepper(name)(s.loops, v, 0.5 / n, n, 0.0)
+        assert np.max(worst) < 1e-11
+        assert int(status) == LoopStatus.OK
+        errors.append(max(np.abs(wrapped(q.joints - joints[-1])).max(), np.abs(speed - rates[-1]).max()))
+        drifts.append(abs(float(energy(q, speed)) - before))
+    assert errors[-1] < 1e-5
+    assert np.log2(errors[0] / errors[2]) / 2 > 3.6, errors
+    assert np.log2(drifts[0] / drifts[2]) / 2 > 3.6, drifts
+
+
+def test_stabilisation_keeps_loops_nearly_closed_without_projection():
+    """Started open, the residual decays as (1 + a t) exp(-a t) has it; without anything it grows."""
+    s, *_, v = case("four_bar")
+    loops = jax.tree.map(lambda x: x, s.loops[0])
+    object.__setattr__(loops, "frame_a", lgjax.Pose(loops.frame_a.rotation, loops.frame_a.translation + 1e-3))
+    run = stepper("four_bar", None)
+    for alpha in (0.0, 10.0):
+        q, _, _, status = run((loops,), v, 2e-3, 250, alpha)
+        gap = np.abs(lgjax.loop_residual(s.model, loops, q)).max()
+        assert LoopStatus.OPEN in LoopStatus(int(status))
+        assert (gap < 3e-4) if alpha else (gap > 8e-4)
+
+
+def test_controllers_wrenches_saving_and_batches():
+    s, *_, v = case("five_bar")
+    spring = lambda t, q, v: -2.0 * (q.joints - s.q0.joints) - 0.1 * v
+    lift = lambda t, q, v: jnp.zeros((4, 6)).at[0, 3].set(jnp.sin(t))
+
+    def run(v, every):
+        return lgjax.rollout_constrained(
+            s.model, s.loops, s.q0, v, spring, 2e-3, 40, save_every=every, wrenches=lift, project="plain"
+        )
+
+    batch = v * jnp.asarray([[1.0], [0.0], [-0.5]])
+    every, some, last = (jit(jax.vmap(run, (0, None)), static_argnums=1)(batch, k) for k in (1, 10, None))
+    assert every.v.shape == (3, 41, 4)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[:, ::10], b, atol=1e-12), every[:5], some[:5])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[:, -1:], b, atol=1e-12), every[:5], last[:5])
+    np.testing.assert_array_equal(every.status, 0)
+    assert np.all(np.diff(every.residual) >= 0)
+    one = jit(run, static_argnums=1)(batch[2], None)
+    np.testing.assert_allclose(one.v, last.v[2], atol=1e-13)
+
+
+def test_gradients_go_through_steps_and_projections():
+    s, *_, v = case("four_bar")
+
+    def end(x):
+        model = s.model.replace(inertias=s.model.inertias.scaled(1 + x[:3]))
+        tau = lambda t, q, v: x[3] * jnp.asarray([1.0, 0, 0])
+        path = lgjax.rollout_constrained(model, s.loops, s.q0, v * (1 + x[4]), tau, 0.02, 10, save_every=None)
+        return path.q.joints[-1, 0]
+
+    zero, h = jnp.zeros(5), 1e-5
+    value = jit(jax.vmap(end))
+    expected = (value(h * jnp.eye(5)) - value(-h * jnp.eye(5))) / (2 * h)
+    np.testing.assert_allclose(jit(jax.grad(end))(zero), expected, atol=1e-7)
+    np.testing.assert_allclose(jit(jax.jacfwd(end))(zero), expected, atol=1e-7)
+
+
+def test_float32_stays_float32():
+    s, *_, v = case("four_bar")
+    s32 = four_bar(dtype=jnp.float32)
+    run = lambda v: lgjax.rollout_constrained(s32.model, s32.loops, s32.q0, v, None, 5e-3, 40, save_every=20)
+    path = jit(run)(v.astype(jnp.float32))
+    assert {x.dtype for x in jax.tree.leaves(path[:5])} == {jnp.dtype(jnp.float32)}
+    assert int(path.status) == 0
+    q, *_ = stepper("four_bar")(s.loops, v, 5e-3, 40, 0.0)
+    np.testing.assert_allclose(path.q.joints[-1], q.joints, atol=2e-4)
+
+
+def test_inconsistent_starts_are_refused_or_reported():
+    s, *_, v = case("four_bar")
+    run = lambda q, v, **options: lgjax.rollout_constrained(
+        s.model, s.loops, q, v, None, 1e-3, 1, save_every=None, **options
+    )
+    off = s.q0._replace(joints=s.q0.joints + 0.1)
+    with pytest.raises(
+        ValueError, match=r"loop 'coupler pin' is open at the start, by -?0\.\d+; see project_positions"
+    ):
+        run(off, v)
+    with pytest.raises(
+        ValueError, match=r"loop 'coupler pin' opens with the initial velocities, at .*; see project_vel"
+    ):
+        run(s.q0, v + 0.1)
+    with pytest.raises(ValueError, match=r"v has shape \(2,\), 'four_bar' takes \(3,\); vmap rollout over a batch"):
+        run(s.q0, v[:2])
+    with pytest.raises(ValueError, match="metric is 'mass' or 'plain', not 'energy'"):
+        run(s.q0, v, project="energy")
+    with pytest.raises(ValueError, match="not Taylor"):
+        lgjax.rollout_constrained(s.model, s.loops, s.q0, v, None, 1e-3, 1, lgjax.Taylor(4))
+    far = s.loops[0]
+    far = jax.tree.map(lambda x: x, far)
+    object.__setattr__(far, "frame_b", lgjax.Pose(far.frame_b.rotation, 5 * far.frame_b.translation))
+    for loops, start, flag in (
+        (s.loops, v + 0.1, LoopStatus.SLIPPING),
+        ((far,), v, LoopStatus.OPEN),
+        (s.loops, v * jnp.nan, LoopStatus.NOT_FINITE),
+    ):
+        *_, status = stepper("four_bar")(loops, start, 1e-3, 2, 0.0)
+        assert flag in LoopStatus(int(status)), flag
+
+
+# ---- ten seconds
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(CASES))
+def test_ten_seconds_stay_closed_and_agree_with_the_reduced_equations(name):
+    s, oracle, free, rate, v = case(name)
+    joints, rates = linkages.solve(oracle, np.asarray(s.q0.joints)[free], rate, np.array([0.0, 10.0]))
+    q, speed, worst, status = stepper(name)(s.loops, v, 1e-3, 10_000, 0.0)
+    assert np.max(worst) < 1e-9
+    assert int(status) == LoopStatus.OK
+    energy = jit(s.invariants["energy"])
+    before = float(energy(s.q0, v))
+    drift = abs(float(energy(q, speed)) / before - 1)
+    error = max(np.abs(wrapped(q.joints - joints[-1])).max(), np.abs(speed - rates[-1]).max())
+    print(f"{name}: residual and rate {np.asarray(worst)}, energy drift {drift:.1e}, error {error:.1e}")  # noqa: T201
+    assert drift < 1e-8
+    assert error < 1e-5
+
+
+@cache
+def platform_on_springs():
+    """The Stewart platform on springs that carry it, its energy, and a program with the number of steps traced."""
+    s = stewart_platform()
+    slides = jnp.asarray(s.actuated)
+    stiffness, carried = 3000.0, 50.0
+    lengths = lambda q: q.joints[2::3]
+
+    def energy(q, v):
+        x = lengths(q)
+        return s.invariants["energy"](q, v) + jnp.sum(stiffness * x**2 / 2 - carried * x)
+
+    def run(q, v, dt, n):
+        spring = lambda t, q, v: jnp.zeros_like(v).at[slides].set(carried - stiffness * lengths(q))
+
+        def step(_, state):
+            q, v, worst, status = state
+            path = lgjax.rollout_constrained(s.model, s.loops, q, v, spring, dt, 1, save_every=None)
+            worst = jnp.maximum(worst, jnp.stack([path.residual[-1], path.rate[-1]]))
+            return jax.tree.map(lambda x: x[0], path.q), path.v[0], worst, status | path.status
+
+        return jax.lax.fori_loop(0, n, step, (q, v, jnp.zeros(2), jnp.int32(0)))
+
+    return s, jit(energy), jit(run)
+
+
+@pytest.mark.slow
+def test_the_stewart_platform_on_springs_for_ten_seconds():
+    s, energy, run = platform_on_springs()
+    push = jnp.zeros(s.model.nv).at[:6].set(jnp.asarray([0.3, -0.2, 0.4, 0.2, 0.3, -0.2]))
+    v = jit(lgjax.project_velocity)(s.model, s.loops, s.q0, push)
+    before = float(energy(s.q0, v))
+    drifts = []
+    for n in (50, 100):
+        q, speed, *_ = run(s.q0, v, 0.5 / n, n)
+        drifts.append(abs(float(energy(q, speed)) - before))
+    assert np.log2(drifts[0] / drifts[1]) > 3.5, drifts
+    q, speed, worst, status = run(s.q0, v, 1e-3, 10_000)
+    drift = abs(float(energy(q, speed)) - before)
+    print(f"residual and rate {np.asarray(worst)}, energy {before} drifts by {drift:.1e} J")  # noqa: T201
+    assert np.max(worst) < 1e-9
+    assert int(status) == LoopStatus.OK
+    assert drift < 1e-6
+    assert np.abs(speed).max() > 1e-2
