@@ -32,7 +32,12 @@ OUTSIDE = {
     "": set(),
 }
 # Optional packages, imported where they are used and nowhere else.
-EXTRAS = {"simulate": {"tqdm", "orbax"}, "plot": {"matplotlib"}, "multibody": {"scipy"}}
+EXTRAS = {
+    "simulate": {"tqdm", "orbax"},
+    "plot": {"matplotlib"},
+    "multibody": {"scipy"},
+    "cli": {"pinocchio", "mujoco"},
+}
 FILES = sorted(ROOT.rglob("*.py"))
 
 

@@ -170,7 +170,7 @@ def fused_rollout(
         count = jax.ShapeDtypeStruct((), jnp.int32)
         program = ScalarProgram(step, first, h, count, *jax.tree.map(one, (q, v)))
 
-        def advance(leaves, i):
+        def advance(leaves, i) -> tuple[list, Any]:
             out = launch(program, [*before, i, *leaves], flags, options, (len(before) + 1, chunk))
             return out, None if save_every is None else out
 
@@ -211,6 +211,13 @@ def _step(controller: Controller | None, wrenches: Controller | None, method: An
         return method.step(space, field, t, (q, v), h, carry)[0]
 
     return step
+
+
+def step_cost(model: Model, q: Any, v: Any, steps: int, method=MuntheKaas(RK4)) -> dict[str, Any]:  # noqa: B008
+    """`kernel_cost` of a passive step of `fused_rollout`, `steps` of them per launch, from a state of one system."""
+    h, count = jax.ShapeDtypeStruct((), model.dtype), jax.ShapeDtypeStruct((), jnp.int32)
+    cost = kernel_cost(partial(_step(None, None, method), model), h, count, q, v)
+    return cost | {"bytes": cost["bytes"] / steps}
 
 
 # ---- one launch

@@ -1,0 +1,258 @@
+"""Everything that is worth measuring on a GPU in half an hour, the most telling first.
+
+    python benchmarks/gpu.py --out gpu.json [--minutes 25] [--row-seconds 150] [--robots quadruped,humanoid]
+
+Forward dynamics and RK4 rollouts of a quadruped and a humanoid over batch sizes up to a million: the level scan, the
+fused kernel for any model and for this one, the latency of one system, MJX where it is installed; seconds to trace and
+to compile, errors against float64, and the fractions of the memory and arithmetic roofs, which are measured first.
+
+Rows run one after the other in a process of their own. A row that fails is recorded with its error; one that takes
+longer than --row-seconds is given up and the process started again. The file is written after every row. On a machine
+without a GPU the kernels are interpreted: with `--tiny` that shows in a minute whether everything runs.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from functools import cache, partial
+from pathlib import Path
+from queue import Empty, Queue
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+COLUMNS = [
+    "robot", "what", "program", "dtype", "batch", "lanes", "us", "low", "high", "per second", "memory", "arithmetic",
+    "trace s", "compile s", "first s", "error", "failure",
+]  # fmt: skip
+KERNELS = ("kernel", "kernel, specialized", "unrolled, specialized")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default="gpu.json", help="JSON file (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=25, help="no row starts later (default: %(default)s)")
+    parser.add_argument("--row-seconds", type=float, default=150, help="limit of one row (default: %(default)s)")
+    parser.add_argument("--robots", default="quadruped,humanoid")
+    parser.add_argument("--steps", type=int, default=100, help="of a rollout (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--tiny", action="store_true", help="smallest sizes, on any machine")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def plan(options: argparse.Namespace) -> list[dict]:
+    """The rows, the most telling first."""
+    robots = ["pendulum"] if options.tiny else options.robots.split(",")
+    many, sizes = (4, [1, 3]) if options.tiny else (2**18, [1, 2**10, 2**12, 2**14, 2**16, 2**20])
+    lanes = [4] if options.tiny else [32, 64, 128]
+    row = lambda robot, what, program, batch, lanes=lanes[0], dtype="float32": {
+        "robot": robot, "what": what, "program": program, "dtype": dtype, "batch": batch, "lanes": lanes,
+    }  # fmt: skip
+    rows = [row("", "roofs", "device", 64 if options.tiny else 2**24)]
+    for what in ("forward", "rollout"):
+        rows += [row(r, what, p, many) for r in robots for p in ("kernel, specialized", "scan", "kernel")]
+    rows += [row(r, "forward", "kernel, specialized", many, n) for r in robots for n in lanes[1:]]
+    rows += [row(r, "rollout", "kernel, specialized", many, n) for r in robots for n in lanes[1:]]
+    rows += [row(r, "inverse", p, many) for r in robots for p in ("kernel, specialized", "scan")]
+    rows += [row(r, w, "kernel, specialized", n) for n in sizes for r in robots for w in ("forward", "rollout")]
+    rows += [row(r, w, "scan", n) for n in sizes for r in robots for w in ("forward", "rollout")]
+    rows += [row(r, "forward", "scan, specialized", many) for r in robots]
+    rows += [row(r, "gradient", "scan", n) for r in robots for n in sizes[1:3]]
+    rows += [row(r, "forward", "MJX", n) for r in robots for n in (sizes[1], many)]
+    rows += [row(r, "forward", p, many, dtype="float64") for r in robots for p in ("kernel, specialized", "scan")]
+    return rows + [row(r, "forward", "unrolled, specialized", many) for r in robots]
+
+
+# ---- the process that measures
+def model_of(robot: str, dtype: str):
+    import lgjax
+    from benchmarks.humanoid import humanoid
+
+    models = {"quadruped": lgjax.models.quadruped, "humanoid": humanoid, "pendulum": partial(lgjax.models.chain, 1)}
+    return models[robot]().astype(dtype)
+
+
+def programs(row: dict, options: argparse.Namespace):
+    """(function of the batch, cost per evaluation or None, evaluations per call)."""
+    import jax
+    import jax.numpy as jnp
+
+    import lgjax
+    from lgjax.simulate import fused
+
+    model, dt = model_of(row["robot"], row["dtype"]), 1e-3
+    steps = 4 if options.tiny else options.steps
+    special = lgjax.specialize(model) if "specialized" in row["program"] else model
+    interpret = jax.default_backend() != "gpu"
+    kernel = lgjax.KernelOptions(lanes=row["lanes"], interpret=interpret, compiled=not interpret)
+    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states(model, 1))
+    if row["what"] in ("forward", "inverse"):
+        f = {"forward": lgjax.forward_dynamics, "inverse": lgjax.inverse_dynamics}[row["what"]]
+        scan = lambda q, v, x: jax.vmap(f, (None, 0, 0, 0))(special, q, v, x)
+        if row["program"].startswith("scan"):
+            return scan, None, 1
+        body = partial(f, execution="unrolled")
+        if row["program"] == "unrolled, specialized":  # the operations of the kernel, left to XLA
+            return jax.vmap(lambda *s: body(special, *s)), None, 1
+        cost = lgjax.kernel_cost(lambda *s: body(special, *s), *one)
+        return partial(lgjax.fused_vmap(body, (None, 0, 0, 0), options=kernel, plain=f), special), cost, 1
+    path = lambda q, v, x: lgjax.rollout(special, q, v, None, dt, steps, save_every=None)
+    if row["what"] == "gradient":
+        end = lambda q, v, x: jnp.sum(path(q, v, x).v ** 2)
+        return jax.vmap(jax.grad(end, (0, 1))), None, steps
+    last = lambda t: (t.q.joints[:, 0], t.v[:, 0])
+    if row["program"].startswith("scan"):
+        return lambda q, v, x: last(jax.vmap(path)(q, v, x)), None, steps
+    run = partial(lgjax.fused_rollout, save_every=None, options=kernel)
+    return lambda q, v, x: last(run(special, q, v, None, dt, steps)), fused.step_cost(special, *one[:2], steps), steps
+
+
+def states(model, batch: int):
+    from lgjax.cli import bench
+
+    return bench.states(model, batch)
+
+
+@cache
+def reference(robot: str, what: str, tiny: bool, steps: int):
+    """States of 64 systems and what the scan computes for them in float64."""
+    import jax
+
+    state = states(model_of(robot, "float64"), 4 if tiny else 64)
+    row = {"robot": robot, "what": what, "program": "scan", "dtype": "float64", "batch": 64, "lanes": 32}
+    call, _, _ = programs(row, argparse.Namespace(tiny=tiny, steps=steps))
+    return state, jax.device_get(jax.jit(call)(*state))
+
+
+def error(call, row: dict, options: argparse.Namespace) -> float:
+    """The largest difference to float64 over some systems, relative to the largest entry of each array."""
+    import jax
+    import numpy as np
+
+    state, exact = reference(row["robot"], row["what"], options.tiny, options.steps)
+    got = jax.jit(call)(*jax.tree.map(lambda x: x.astype(row["dtype"]), state))
+    worst = lambda a, e: float(np.abs(np.asarray(a, float) - e).max(initial=0) / np.abs(e).max(initial=1e-300))
+    return max(jax.tree.leaves(jax.tree.map(worst, got, exact)))
+
+
+def measure(row: dict, options: argparse.Namespace) -> dict:
+    """A row with its times; whatever goes wrong is recorded in it."""
+    import jax
+
+    from lgjax.cli import bench, peers
+    from lgjax.simulate import roofline, timing
+
+    block = 0.01 if options.tiny else 0.1
+    if row["what"] == "roofs":
+        kernel = {"interpret": jax.default_backend() != "gpu", "lanes": row["lanes"]}
+        chain = {"chain": 4} if options.tiny else {}
+        return row | roofline.measured_roofs(row["dtype"], row["batch"], options.repeats, **chain, **kernel)
+    if row["program"] == "MJX":
+        for program, dtype, times in peers.mjx_times("forward", model_of(row["robot"], "float64"), row["batch"], 5):
+            return row | bench.row_of(row["what"], program, dtype, row["batch"], 1, times)
+    call, cost, count = programs(row, options)
+    state = states(model_of(row["robot"], row["dtype"]), row["batch"])
+    times, _ = timing.compiled(jax.jit(call), *state, repeats=options.repeats, block_seconds=block)
+    row = row | bench.row_of(row["what"], row["program"], row["dtype"], row["batch"], count, times)
+    if cost:
+        row["cost"] = {k: v for k, v in cost.items() if k != "operations"}
+        row["operations"] = cost["operations"]
+    if row["what"] != "gradient" and row["batch"] <= 2**18:
+        row["error"] = error(call, row, options)
+    return row
+
+
+def work(options: argparse.Namespace) -> None:
+    """Rows from standard input, one JSON line each, with their times to standard output."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    from benchmarks import harness
+
+    print(json.dumps({"environment": harness.environment()}), flush=True)
+    for line in sys.stdin:
+        row = json.loads(line)
+        try:
+            row = measure(row, options)
+        except Exception as problem:
+            lines = traceback.format_exception_only(problem)
+            row["failure"] = " ".join("".join(lines).split())[:500]
+        print(json.dumps(row, default=float), flush=True)
+
+
+# ---- the process that hands out rows
+class Worker:
+    """A measuring process that answers in time or is ended."""
+
+    def __init__(self):
+        command = [sys.executable, __file__, *sys.argv[1:], "--worker"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.lines: Queue[str] = Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        for line in self.process.stdout:
+            self.lines.put(line)
+        self.lines.put("")
+
+    def ask(self, row: dict | None, seconds: float) -> dict:
+        """The answer to a row; None: the worker's greeting. An answer with `failure` where there is none in time."""
+        if row is not None:
+            try:
+                print(json.dumps(row), file=self.process.stdin, flush=True)
+            except OSError:
+                return row | {"failure": "the process has died"}
+        stop = time.monotonic() + seconds
+        while True:
+            try:
+                line = self.lines.get(timeout=max(stop - time.monotonic(), 0.01))
+            except Empty:
+                return (row or {}) | {"failure": f"took longer than {seconds:g} s"}
+            if not line:
+                return (row or {}) | {"failure": f"the process ended with {self.process.wait()}"}
+            if line.startswith("{"):
+                return json.loads(line)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def main() -> None:
+    options = arguments()
+    if options.worker:
+        work(options)
+        return
+    from lgjax.simulate import timing
+
+    started, rows, worker, where, roofs = time.monotonic(), [], None, {}, {}
+    for row in plan(options):
+        if time.monotonic() - started > 60 * options.minutes:
+            rows.append(row | {"failure": "not started: no time left"})
+            continue
+        if worker is None:
+            worker = Worker()
+            where = worker.ask(None, 120).get("environment", where)
+        row = worker.ask(row, options.row_seconds)
+        if "longer than" in row.get("failure", "") or "process" in row.get("failure", ""):
+            worker.end()
+            worker = None
+        if row["what"] == "roofs" and "failure" not in row:
+            roofs = {k: v for k, v in row.items() if k.endswith("per second")}
+        if roofs and "cost" in row:
+            row["memory"] = row["cost"]["bytes"] * row["per second"] / roofs["bytes per second"]
+            row["arithmetic"] = row["cost"]["arithmetic"] * row["per second"] / roofs["operations per second"]
+        rows.append(row)
+        timing.save(options.out, "gpu", where, rows)
+        print({k: row[k] for k in COLUMNS if row.get(k) not in (None, "")}, flush=True)
+    if worker is not None:
+        worker.end()
+    timing.save(options.out, "gpu", where, rows)
+    print(timing.table(rows, COLUMNS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Measuring: compilation, first call and steady state apart, blocked on results, as JSON and as a Markdown table."""
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "diffrax", "pin", "mujoco", "mujoco-mjx", "exudyn")
+
+
+def environment(**versions: str) -> dict[str, Any]:
+    """What a number means nothing without: date, device, cores, and versions, those given first."""
+    device = jax.devices()[0]
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "device": _processor() if device.platform == "cpu" else device.device_kind,
+        "platform": device.platform,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def steady(call: Callable[[], Any], repeats: int = 9, block_seconds: float = 0.2) -> dict[str, float]:
+    """Seconds per call in the steady state: median, and lowest and highest quartile, over `repeats` blocks.
+
+    `call` returns when its result is ready. On a CPU a block in which the process did not have its core to itself (less
+    than 93 percent of the wall time) is taken again, up to three times as many; `disturbed` counts those that had to
+    stay. A block is one call at least.
+    """
+    waits = jax.default_backend() != "cpu"  # for its device, which is no disturbance
+    started = time.perf_counter()
+    call()
+    calls = max(1, round(block_seconds / max(time.perf_counter() - started, 1e-9)))
+    clean: list[float] = []
+    disturbed: list[float] = []
+    while len(clean) < repeats and len(clean) + len(disturbed) < 3 * repeats:
+        wall, work = time.perf_counter(), time.process_time()
+        for _ in range(calls):
+            call()
+        wall, work = time.perf_counter() - wall, time.process_time() - work
+        (clean if waits or work > 0.93 * wall else disturbed).append(wall / calls)
+    samples = clean + sorted(disturbed)[: repeats - len(clean)]
+    low, median, high = statistics.quantiles(samples, n=4) if len(samples) > 1 else samples * 3
+    return {"median": median, "low": low, "high": high, "disturbed": len(samples) - len(clean)}
+
+
+def compiled(function: Callable, *args, repeats: int = 9, block_seconds: float = 0.2) -> tuple[dict[str, float], Any]:
+    """Times of a jitted function on `args`, and its result: trace, compile and first call in seconds, and `steady`."""
+    clock = [time.perf_counter()]
+
+    def lap() -> float:
+        clock.append(time.perf_counter())
+        return clock[-1] - clock[-2]
+
+    lowered = function.lower(*args)
+    trace = lap()
+    program = lowered.compile()
+    compile_ = lap()
+    result = jax.block_until_ready(program(*args))
+    first = lap()
+    times = {"trace": trace, "compile": compile_, "first": first}
+    if repeats:
+        times |= steady(lambda: jax.block_until_ready(program(*args)), repeats, block_seconds)
+    return times, result
+
+
+def table(rows: Iterable[dict[str, Any]], columns: list[str]) -> str:
+    """A Markdown table; numbers with three significant digits."""
+
+    def text(value: Any) -> str:
+        return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
+
+    cells = [columns, *([text(row.get(column)) for column in columns] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
+    return "\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]])
+
+
+def headline(where: dict[str, Any]) -> str:
+    """One line that says where it was measured, when and with what."""
+    versions = ", ".join(f"{k} {v}" for k, v in where["versions"].items())
+    return f"{where['device']}, {where['cores']} core(s), {where['date']}; {versions}"
+
+
+def save(path: str | Path, name: str, where: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """Everything as JSON, replaced in one move, so that the file is whole whenever the program ends."""
+    path = Path(path)
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(json.dumps({"name": name, "environment": where, "rows": rows}, indent=1) + "\n")
+    draft.replace(path)
