@@ -15,8 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.integrators import RK4, MuntheKaas
@@ -242,6 +240,9 @@ def launch(
     steps (first, count): the program is run `count` times; its inputs from leaf number `first` on are its own results
     of the time before, and the leaf before those is a counter, to which the number of runs so far is added.
     """
+    from jax.experimental import pallas as pl  # takes long to import, and only here is there a use for it
+    from jax.experimental.pallas import triton
+
     leaves, batched = [*leaves, *program.captured], [*batched, *([False] * len(program.captured))]
     sizes = {x.shape[0] for x, b in zip(leaves, batched, strict=True) if b}
     if len(sizes) != 1:
