@@ -1,6 +1,7 @@
 """Fixed-step integration of a field on a homogeneous space: one `lax.scan`, whatever the method."""
 
 import operator
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -59,6 +60,39 @@ def _finite(y: Point) -> Array:
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in numbers]))
 
 
+def segment_length(steps: int, checkpoint: bool | int) -> int:
+    """Steps in a segment of a checkpointed run, 0 for none; of True a divisor near the square root, if there is one."""
+    if isinstance(checkpoint, bool):
+        if not checkpoint:
+            return 0
+        root = steps**0.5
+        near = [d for d in range(-int(-root / 1.5 // 1), int(root * 1.5) + 1) if steps % d == 0]
+        return min(near, key=lambda d: abs(d - root), default=-int(-root // 1))
+    return min(steps, static_integer("checkpoint", checkpoint))
+
+
+def scan_in_segments(body: Any, carry: Any, xs: Array, length: int) -> tuple[Any, Any]:
+    """`lax.scan` over xs (n,), whose reverse mode keeps every `length`-th carry and computes the others again.
+
+    length 0, and one of n or more, is an ordinary scan.
+    """
+    n = xs.shape[0]
+    if not 0 < length < n:
+        return jax.lax.scan(body, carry, xs)
+
+    @partial(jax.checkpoint, prevent_cse=False)  # there is nothing to share across the iterations of a scan
+    def segment(carry: Any, xs: Array) -> tuple[Any, Any]:
+        return jax.lax.scan(body, carry, xs)
+
+    whole = n - n % length
+    carry, ys = jax.lax.scan(segment, carry, xs[:whole].reshape(-1, length))
+    ys = jax.tree.map(lambda y: y.reshape(whole, *y.shape[2:]), ys)
+    if whole < n:
+        carry, rest = segment(carry, xs[whole:])
+        ys = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), ys, rest)
+    return carry, ys
+
+
 def integrate(
     space: HomogeneousSpace,
     field: Field,
@@ -68,6 +102,7 @@ def integrate(
     steps: int,
     method: Method,
     save_every: int | None = 1,
+    checkpoint: bool | int = False,
 ) -> Solution:
     """Integrate y' = field(t, y) on a space from t0 to t1 in `steps` equal steps.
 
@@ -79,6 +114,10 @@ def integrate(
     divide `steps`.  With save_every=None only the final state is kept, still with a leading axis, of length 1.
     `success` says whether all went well, under vmap for each trajectory.
 
+    Reverse mode keeps what it needs of every step. With `checkpoint`, static, it keeps the states every `checkpoint`
+    steps, about √steps if True, and computes each segment again when it gets there: the same derivatives to round-off
+    with memory for √steps steps, at the price of a second forward run.
+
     Transforms with jit, vmap, and grad in both modes.  Called outside `jit` it compiles at every call, like any
     `lax.scan`; inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError, naming the
     offending thing, for states, fields, steps and times that do not fit.
@@ -87,6 +126,7 @@ def integrate(
     chunk = steps if save_every is None else static_integer("save_every", save_every)
     if steps % chunk:
         raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
+    segment = segment_length(steps, checkpoint)
     y0 = strong(y0)
     dtype = state_dtype(y0)
     start, end = _time("t0", t0, dtype), _time("t1", t1, dtype)
@@ -104,7 +144,7 @@ def integrate(
         if chunk == 1:
             state, _ = one_step(state, first)
         else:
-            state, _ = jax.lax.scan(one_step, state, first + jnp.arange(chunk, dtype=jnp.int32))
+            state, _ = scan_in_segments(one_step, state, first + jnp.arange(chunk, dtype=jnp.int32), segment)
         return state, None if save_every is None else state[0]
 
     state = (y0, strong(method.init(space, field, start, y0)))
@@ -113,6 +153,6 @@ def integrate(
         state, _ = one_chunk(state, firsts[0])
         ts = time(jnp.full((1,), steps, jnp.int32))
         return Solution(ts, jax.tree.map(lambda x: x[None], state[0]), _finite(state[0]))
-    state, saved = jax.lax.scan(one_chunk, state, firsts)
+    state, saved = scan_in_segments(one_chunk, state, firsts, segment // chunk)
     ys = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), y0, saved)
     return Solution(time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32)), ys, _finite(state[0]))

@@ -38,12 +38,15 @@ def rollout(
     method=MuntheKaas(RK4),  # noqa: B008 (a hashable value)
     save_every: int | None = 1,
     wrenches: Controller | None = None,
+    checkpoint: bool | int = False,
 ) -> Trajectory:
     """The motion from (q, v) over `steps` steps of dt seconds.
 
     controller(t, q, v) -> tau (nv,), held to within the method's stages, not sampled; None applies no force.
     wrenches(t, q, v) -> (nbodies, 6), body frame, at the body origin. dt may be traced; steps, method and save_every
-    (a divisor of steps, or None for the final state alone) are static. Differentiable in everything that is traced.
+    (a divisor of steps, or None for the final state alone) are static. Differentiable in everything that is traced, in
+    both modes; forward mode (`jax.jacfwd`) is the one for few parameters, and with `checkpoint` reverse mode keeps
+    memory for √steps steps only, see `integrate`; `rollout_memory` predicts it.
     Raises ValueError for a controller that returns the wrong shape.
     """
     dt = jnp.asarray(dt, model.dtype)
@@ -64,7 +67,15 @@ def rollout(
     if isinstance(method, MuntheKaas):
         method = replace(method, scan_stages=True)  # a mechanism compiles slowly: trace it once per step
     ts, (qs, vs), _ = integrate(
-        mechanical_space(model.tree), field, (q, v), jnp.zeros_like(dt), steps * dt, steps, method, save_every
+        mechanical_space(model.tree),
+        field,
+        (q, v),
+        jnp.zeros_like(dt),
+        steps * dt,
+        steps,
+        method,
+        save_every,
+        checkpoint,
     )
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((qs, vs))]))
     return Trajectory(ts, qs, vs, finite)

@@ -1,0 +1,130 @@
+"""Reverse mode in constant memory: a symmetric method runs the motion backwards, instead of keeping it.
+
+A step of -h of a symmetric method undoes a step of h. The derivative of a step is needed at its start only, so that the
+way back takes a step of -h, and then the derivative of the step of h from where it got. Going back adds its own
+round-off to the states; saved states are taken as they were, which begins anew at each of them.
+Source: Hairer, Lubich, Wanner, Geometric Numerical Integration, section V.1.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.groups.homogeneous_space import HomogeneousSpace
+from lgjax.integrators.field import Field, state_dtype, strong
+from lgjax.integrators.integrate import Method, Solution, _finite, _time, static_integer
+
+Array = jax.Array
+Step = Callable[[Any, Array, Any, Array, Any], tuple[Any, Any]]
+
+
+def integrate_reversible(
+    space: HomogeneousSpace,
+    field: Field,
+    y0: Any,
+    t0: Any,
+    t1: Any,
+    steps: int,
+    method: Method,
+    save_every: int | None = None,
+) -> Solution:
+    """`integrate` with a symmetric method, whose reverse mode keeps no states but those that are saved.
+
+    Derivatives are with respect to y0, t0, t1 and all that the field closes over, in reverse mode and of first order
+    only; they are those of `integrate` up to the round-off of the way back. Methods: SymplecticLie(1/2) and its
+    compositions. Raises ValueError for a method that is not symmetric, and what `integrate` raises.
+    """
+    if not getattr(method, "symmetric", False):
+        raise ValueError(f"integrate_reversible goes back by symmetric methods, {method!r} is not one")
+    y0 = strong(y0)
+    start = _time("t0", t0, state_dtype(y0))
+    carry = strong(method.init(space, field, start, y0))
+    # What the field closes over becomes an argument, as custom derivatives are with respect to arguments alone.
+    pure, closed_over = jax.closure_convert(field, start, y0)
+
+    def step(arguments: Any, t: Array, y: Any, h: Array, carry: Any) -> tuple[Any, Any]:
+        return method.step(space, lambda t, y: pure(t, y, *arguments), t, y, h, carry)
+
+    return reversible_steps(step, closed_over, y0, t0, t1, steps, save_every, carry)
+
+
+def reversible_steps(
+    step: Step,
+    arguments: Any,
+    y0: Any,
+    t0: Any,
+    t1: Any,
+    steps: int,
+    save_every: int | None = None,
+    carry: Any = (),
+) -> Solution:
+    """`steps` steps (y, carry) = step(arguments, t, y, h, carry), of which one of -h undoes one of h.
+
+    For steppers that are no `Method`, such as `variational_step`. Reverse mode is with respect to arguments, y0, t0 and
+    t1, floating pytrees; step closes over nothing that is differentiated. carry is what a step may start its
+    iterations from; it must not change the result.
+    """
+    steps = static_integer("steps", steps)
+    chunk = steps if save_every is None else static_integer("save_every", save_every)
+    if steps % chunk:
+        raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
+    y0 = strong(y0)
+    dtype = state_dtype(y0)
+    start, end = _time("t0", t0, dtype), _time("t1", t1, dtype)
+    ys = _solver(step, steps, chunk)(y0, start, end, strong(arguments), carry)
+    ts = start + (end - start) / steps * jnp.arange(0, steps + 1, chunk, dtype=jnp.int32).astype(dtype)
+    finite = _finite(jax.tree.map(lambda y: y[-1], ys))
+    if save_every is None:
+        return Solution(ts[-1:], ys, finite)
+    return Solution(ts, jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), y0, ys), finite)
+
+
+def _solver(step: Step, steps: int, chunk: int) -> Callable[..., Any]:
+    """solve(y0, start, end, arguments, carry) -> states after every `chunk` steps."""
+    firsts = jnp.arange(0, steps, chunk, dtype=jnp.int32)
+
+    def forward(y0: Any, start: Array, end: Array, arguments: Any, carry: Any) -> tuple[Any, Any]:
+        h = (end - start) / steps
+
+        def one_chunk(state: Any, first: Array) -> Any:
+            def one(i: Array, state: Any) -> Any:
+                return step(arguments, start + h * i.astype(h.dtype), state[0], h, state[1])
+
+            state = jax.lax.fori_loop(first, first + chunk, one, state)
+            return state, state
+
+        _, saved = jax.lax.scan(one_chunk, (y0, carry), firsts)
+        return saved[0], (*saved, start, end, arguments)
+
+    def backward(kept: Any, rates: Any) -> Any:
+        ys, carries, start, end, arguments = kept
+        h = (end - start) / steps
+        zeros = jax.tree.map(jnp.zeros_like, (jax.tree.map(lambda y: y[0], ys), start, h, arguments))
+
+        def one_chunk(adjoint: Any, xs: Any) -> Any:
+            first, y, carry, rate = xs
+            adjoint = (jax.tree.map(jnp.add, adjoint[0], rate), *adjoint[1:])
+
+            def one(k: Array, state: Any) -> Any:
+                y, carry, (of_y, of_start, of_h, of_arguments) = state
+                i = first + chunk - 1 - k
+                number = i.astype(h.dtype)
+                y, carry = step(arguments, start + h * (number + 1), y, -h, carry)
+                forth = lambda y, t, h, arguments: step(arguments, t, y, h, jax.lax.stop_gradient(carry))[0]
+                _, pull = jax.vjp(forth, y, start + h * number, h, arguments)
+                of_y, of_t, more, extra = pull(of_y)
+                of_arguments = jax.tree.map(jnp.add, of_arguments, extra)
+                return y, carry, (of_y, of_start + of_t, of_h + (more + number * of_t), of_arguments)
+
+            return jax.lax.fori_loop(0, chunk, one, (y, carry, adjoint))[2], None
+
+        adjoint, _ = jax.lax.scan(one_chunk, zeros, (firsts, ys, carries, rates), reverse=True)
+        of_y, of_start, of_h, of_arguments = adjoint
+        of_carry = jax.tree.map(lambda c: jnp.zeros_like(c[0]), carries)
+        return of_y, of_start - of_h / steps, of_h / steps, of_arguments, of_carry
+
+    solve = jax.custom_vjp(lambda *inputs: forward(*inputs)[0])
+    solve.defvjp(forward, backward)
+    return solve

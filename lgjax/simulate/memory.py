@@ -1,0 +1,51 @@
+"""How much memory reverse mode through a rollout will take."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.integrators import RK4, MuntheKaas
+from lgjax.integrators.integrate import segment_length
+from lgjax.multibody.model import Model
+from lgjax.multibody.state import neutral
+from lgjax.simulate.rollout import Controller, rollout
+
+
+def rollout_memory(
+    model: Model,
+    steps: int,
+    *,
+    batch: int = 1,
+    controller: Controller | None = None,
+    method=MuntheKaas(RK4),  # noqa: B008 (a hashable value)
+    save_every: int | None = None,
+    wrenches: Controller | None = None,
+    checkpoint: bool | int = True,
+    of_model: bool = False,
+) -> int:
+    """Bytes that the reverse mode of `rollout` keeps, for a batch, with respect to (q, v) and, of_model, the model.
+
+    Traced, not compiled: what the forward run keeps of every step or, with `checkpoint`, the state of every segment and
+    what is kept of one segment, and the saved states twice, for values and their adjoints. XLA's own figure,
+    `compiled.memory_analysis().temp_size_in_bytes`, adds the work of one step.
+    """
+
+    def kept(steps: int, save_every: int | None, checkpoint: bool | int) -> int:
+        def run(model: Model, state: Any) -> Any:
+            path = rollout(model, state[0], state[1], controller, dt, steps, method, save_every, wrenches, checkpoint)
+            return path.q, path.v
+
+        free = run if of_model else (lambda state: run(model, state))
+        inputs = (model, state) if of_model else (state,)
+        saved = 0 if save_every is None else 2 * _bytes(jax.eval_shape(free, *inputs))
+        return saved + _bytes(jax.eval_shape(lambda *inputs: jax.vjp(free, *inputs)[1], *inputs))
+
+    dt, state = jnp.asarray(1e-3, model.dtype), (neutral(model), jnp.zeros(model.nv, model.dtype))
+    segment = segment_length(steps, checkpoint)
+    within = kept(segment, None, False) if 0 < segment < steps else 0
+    return batch * (within + kept(steps, save_every, checkpoint))
+
+
+def _bytes(tree: Any) -> int:
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
