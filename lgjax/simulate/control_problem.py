@@ -11,13 +11,14 @@ import numpy as np
 from jax import core
 from jax.flatten_util import ravel_pytree
 
+from lgjax.dynamics.motion import checked_result
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation, right_translation
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import state_dtype, strong
 from lgjax.integrators.integrate import static_integer
 from lgjax.multibody import state as mechanism
 from lgjax.multibody.model import Model
-from lgjax.simulate.rollout import rollout
+from lgjax.simulate.mechanism_step import mechanism_step
 
 Array = jax.Array
 State = Any
@@ -82,14 +83,14 @@ class ControlSystem:
             controls = len(driven)
             actuation = lambda u: jnp.zeros(model.nv, u.dtype).at[np.asarray(driven, int)].set(u)
 
+        advance = mechanism_step(model, dt, method, static_integer("substeps", substeps))
+        zero = jnp.zeros(model.nv, model.dtype)
+
         def step(state: State, control: Array) -> State:
-            q, v = state
-            tau = None if actuation is None else actuation(control)
-            push = None if wrenches is None else wrenches(control)
-            controller = None if tau is None else lambda *_: tau
-            applied = None if push is None else lambda *_: push
-            path = rollout(model, q, v, controller, dt, substeps, method, None, applied)
-            return jax.tree.map(lambda x: x[0], (path.q, path.v))
+            tau = zero if actuation is None else checked_result("actuation", actuation(control), zero.shape)
+            if wrenches is None:
+                return advance(state, tau, None)
+            return advance(state, tau, checked_result("wrenches", wrenches(control), (model.nbodies, 6)))
 
         def retract(state: State, tangent: Array) -> State:
             return mechanism.retract(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]

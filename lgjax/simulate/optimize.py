@@ -3,7 +3,7 @@
 import hashlib
 import os
 import time
-import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,11 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax import jit
 
 from lgjax.integrators.integrate import static_integer
 from lgjax.simulate.control_problem import ControlSystem, OptimizeStatus, Problem, _finite, check_problem
 from lgjax.simulate.ilqr import ILQR
+from lgjax.simulate.progress import uninterrupted
 from lgjax.simulate.shooting import Shooting
+from lgjax.simulate.storage import read_arrays, write_arrays
 
 Array = jax.Array
 METHODS = ("shooting", "multiple_shooting", "ilqr")
@@ -184,12 +187,12 @@ def _drive(solver: Any, guesses: Array, nodes: Any, iterations: int, every: int,
         return solver.settle(ready, iterations), record
 
     started = time.perf_counter()
-    first = jax.jit(jax.vmap(solver.init, in_axes=(0, None if nodes is None else 0)))(guesses, nodes)
-    limit = jnp.asarray(iterations, jnp.int32)
-    program = jax.jit(jax.vmap(chunk, in_axes=(0, None))).lower(first, limit).compile()
-    compile_seconds = time.perf_counter() - started
+    first = jit(jax.vmap(solver.init, in_axes=(0, None if nodes is None else 0)))(guesses, nodes)
     saved = _Checkpoint(checkpoint, first, every)
     iterate, records = saved.load(first, iterations)
+    limit = jnp.asarray(iterations, jnp.int32)
+    program = jit(jax.vmap(chunk, in_axes=(0, None))).lower(first, limit).compile()
+    compile_seconds = time.perf_counter() - started
     started = time.perf_counter()
     try:
         with _bar(progress, iterations) as bar:
@@ -197,7 +200,7 @@ def _drive(solver: Any, guesses: Array, nodes: Any, iterations: int, every: int,
                 iterate, record = jax.block_until_ready(program(iterate, limit))
                 records.append(np.asarray(record))
                 saved.save(iterate, records)
-                _show(bar, iterate, records)
+                _show(bar, iterate)
     except KeyboardInterrupt:
         pass  # the iterate is that of the last finished chunk
     seconds = time.perf_counter() - started
@@ -248,62 +251,41 @@ class _Checkpoint:
     def load(self, first: Any, iterations: int) -> tuple[Any, list[np.ndarray]]:
         if self.path is None or not self.path.exists():
             return first, []
-        try:
-            with np.load(self.path, allow_pickle=False) as file:
-                problem, record = str(file["problem"]), file["record"]
-                leaves = [jnp.asarray(file[f"leaf{i}"]) for i in range(len(jax.tree.leaves(first)))]
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"checkpoint {str(self.path)!r} cannot be read: {error}") from error
-        if problem != self.problem:
+        arrays = read_arrays(self.path)
+        if str(arrays.get("problem")) != self.problem:
             raise ValueError(f"checkpoint {str(self.path)!r} is of another problem or other guesses")
+        leaves = [jnp.asarray(arrays[f"leaf{i}"]) for i in range(len(jax.tree.leaves(first)))]
         iterate = jax.tree.unflatten(jax.tree.structure(first), leaves)
         longer = (iterate.status == OptimizeStatus.MAX_ITERATIONS) & (iterate.iteration < iterations)
         status = jnp.where(longer, OptimizeStatus.RUNNING, iterate.status).astype(jnp.int32)
-        return iterate._replace(status=status), [record] if record.shape[1] else []
+        return iterate._replace(status=status), [arrays["record"]]
 
     def save(self, iterate: Any, records: list[np.ndarray]) -> None:
         if self.path is None:
             return
-        arrays: dict[str, Any] = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(iterate))}
-        arrays |= {"problem": np.array(self.problem), "record": np.concatenate(records, 1)}
-        part = self.path.with_name(self.path.name + ".part")
-        with part.open("wb") as file:
-            np.savez(file, **arrays)
-        part.replace(self.path)
-
-
-class _Silent:
-    """A progress bar that shows nothing."""
-
-    n = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        return None
-
-    def update(self, count: int) -> None:
-        pass
-
-    def set_postfix_str(self, text: str) -> None:
-        pass
+        leaves = {f"leaf{i}": leaf for i, leaf in enumerate(jax.tree.leaves(iterate))}
+        record = np.concatenate(records, 1)
+        with uninterrupted():
+            write_arrays(self.path, {**leaves, "problem": np.array(self.problem), "record": record})
 
 
 def _bar(progress: bool | None, iterations: int) -> Any:
+    """A bar of tqdm, or None."""
     if progress is False:
-        return _Silent()
+        return nullcontext()
     try:
         from tqdm import tqdm
     except ImportError:
         if progress:
             raise ImportError("a progress bar needs tqdm: pip install 'lgjax[progress]'") from None
-        return _Silent()
+        return nullcontext()
     return tqdm(total=iterations, unit="it", leave=False)
 
 
-def _show(bar: Any, iterate: Any, records: list[np.ndarray]) -> None:
+def _show(bar: Any, iterate: Any) -> None:
     """Iterations of the slowest guess; cost, gradient and violation of the best, and how many guesses have ended."""
+    if bar is None:
+        return
     cost, status = np.asarray(iterate.best.cost), np.asarray(iterate.status)
     i = int(np.nanargmin(np.where(np.isfinite(cost), cost, np.inf)))
     gradient, violation = (float(np.asarray(x)[i]) for x in (iterate.best.gradient_norm, iterate.best.violation))

@@ -192,6 +192,7 @@ class Shooting(NamedTuple):
             jnp.maximum(iterate.multipliers[1] + weight * unequal, 0),
         )
         better = iterate.violation <= jnp.maximum(iterate.last_violation / 4, self.feasibility)
+        better = better | (iterate.gradient_norm > iterate.violation)  # a stiffer problem would be solved no better
         grown = jnp.where(better, weight, self.growth * weight)
         return iterate._replace(multipliers=multipliers, penalty=grown, last_violation=iterate.violation)
 
