@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import lgjax
 from lgjax import models
 from lgjax.cli import main
 
@@ -42,6 +43,24 @@ def test_rollout_writes_states_energies_and_a_figure(dtype, tmp_path, capsys):
     assert shapes["base_rotation"] == (3, 3, 1, 3, 3)
     assert shapes["base_position"] == (3, 3, 1, 3)
     assert (shapes["joints"], shapes["velocities"], shapes["energies"]) == ((3, 3, 1), (3, 3, 7), (3, 3))
+
+
+def test_a_run_in_a_folder_writes_the_same_and_is_resumed(tmp_path, capsys):
+    out, other, statistics, folder = (tmp_path / name for name in ("a.npz", "b.npz", "s.npz", "run"))
+    argv = ["rollout", "chain:1", *TINY, "--gravity-spread", "0.1", "--statistics", str(statistics)]
+    assert main([*argv, "--out", str(out)]) == 0
+    assert main([*argv, "--resume", str(folder), "--out", str(other)]) == 0
+    with np.load(out) as a, np.load(other) as b, np.load(statistics) as s:
+        for name in a.files:
+            np.testing.assert_array_equal(a[name], b[name])
+        assert s["names"].tolist() == ["joint[0]", "velocity[0]"]
+        np.testing.assert_allclose(s["mean"][:, 0], a["joints"].mean(0)[:, 0], rtol=1e-6)
+    capsys.readouterr()
+    code, line = failing(capsys, *argv, "--checkpoint", str(folder))
+    assert (code, "holds a run already" in line) == (2, True)
+    code, line = failing(capsys, *argv, "--resume", str(folder), "--seed", "1")
+    assert (code, "holds a run of another problem" in line) == (2, True)
+    assert lgjax.load_ensemble(folder).finite.shape == (3,)
 
 
 def test_the_same_seed_gives_the_same_file(tmp_path):
@@ -85,6 +104,11 @@ BAD_INPUT = {
     "both lengths": (["rollout", "--steps", "1", "--duration", "1"], "argument --duration: not allowed with argument"),
     "short": (["rollout", "--duration", "1e-4", "--dt", "1"], "a duration of 0.0001 s is less than one step of 1 s"),
     "save": (["rollout", "--steps", "10", "--save-every", "3"], "--save-every 3 does not divide the 10 steps"),
+    "devices": (["rollout", "chain:1", "--devices", "99"], "devices=99 asked for, there are "),
+    "store": (["rollout", "--store", "none", "--out", "x.npz"], "--out and --plot need states, not --store none"),
+    "final": (["rollout", "--store", "final", "--plot", "x.png"], "--plot needs --store all"),
+    "two folders": (["rollout", "--resume", "a", "--checkpoint", "b"], "--checkpoint: not allowed with argument"),
+    "no folder": (["rollout", "chain:1", "--checkpoint", "/dev/null/x"], "cannot write to '/dev/null/x': "),
     "folder": (["rollout", "--out", "no/such/x.npz"], "cannot write 'no/such/x.npz': its folder does not exist"),
     "command": (["fly"], "invalid choice: 'fly'"),
     "none": ([], "the following arguments are required: COMMAND"),

@@ -9,9 +9,18 @@ import numpy as np
 
 from lgjax import integrators, plot
 from lgjax.cli.arguments import add_model, fail, load_model, not_negative, positive, positive_int
-from lgjax.simulate.ensemble import Spread, ensemble
+from lgjax.simulate.ensemble import STORES, Spread, ensemble, load_ensemble
 
 TABLEAUX = {name: value for name, value in vars(integrators).items() if isinstance(value, integrators.Tableau)}
+SPREADS = {
+    "position": "spread of the initial configuration in rad and m",
+    "velocity": "spread of the initial velocity in rad/s and m/s",
+    "mass": "spread of the log of the bodies' masses",
+    "inertia": "spread of the log of the bodies' stretch along each axis",
+    "geometry": "spread of the log of the distances between joints",
+    "friction": "spread of the log of the joints' damping",
+    "gravity": "spread of each component of gravity in m/s^2",
+}
 
 
 def add(commands: Any) -> None:
@@ -34,8 +43,15 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--save-every", type=positive_int, metavar="K", help="keep every K-th step; about 100 are kept if not given"
     )
-    parser.add_argument("--mass-spread", type=not_negative, default=0.0, help="spread of the log of the bodies' masses")
-    parser.add_argument("--chunk", type=positive_int, help="copies at a time, where a batch does not fit in memory")
+    for name, default in Spread()._asdict().items():
+        parser.add_argument(f"--{name}-spread", type=not_negative, default=default, help=SPREADS[name])
+    parser.add_argument("--chunk", type=positive_int, help="copies at a time and device; what fits if not given")
+    parser.add_argument("--devices", type=positive_int, help="how many devices; all if not given")
+    parser.add_argument("--store", choices=STORES, default="all", help="which of the saved states to keep")
+    folder = parser.add_mutually_exclusive_group()
+    folder.add_argument("--checkpoint", type=Path, metavar="DIR", help="write states and checkpoints to a folder")
+    folder.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in that folder, or begin one")
+    parser.add_argument("--statistics", type=Path, metavar="FILE.npz", help="write means, covariances and quantiles")
     parser.add_argument("--out", type=Path, metavar="FILE.npz", help="write times, poses, velocities and energies")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw base path, joints and energy error")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -51,7 +67,11 @@ def run(args: argparse.Namespace) -> int:
     save_every = args.save_every or _divisor(steps, steps // 100)
     if steps % save_every:
         raise ValueError(f"--save-every {save_every} does not divide the {steps} steps")
-    for path in filter(None, (args.out, args.plot)):
+    if args.store == "none" and (args.out or args.plot):
+        raise ValueError("--out and --plot need states, not --store none")
+    if args.store == "final" and args.plot:
+        raise ValueError("--plot needs --store all")
+    for path in _files(args):
         if path.is_dir():
             raise ValueError(f"cannot write {str(path)!r}: it is a folder")
         if not path.absolute().parent.is_dir():
@@ -69,11 +89,17 @@ def run(args: argparse.Namespace) -> int:
             dt=args.dt,
             key=jax.random.key(args.seed),
             method=integrators.MuntheKaas(TABLEAUX[args.method.upper()]),
-            spread=Spread(mass=args.mass_spread),
+            spread=Spread(*(getattr(args, f"{name}_spread") for name in Spread._fields)),
             save_every=save_every,
+            store=args.store,
             chunk=args.chunk,
+            devices=args.devices,
+            folder=args.checkpoint or args.resume,
+            resume=args.resume is not None,
             progress=False if args.quiet else None,
         )
+    except (ValueError, ImportError):  # about what was asked for
+        raise
     except Exception as error:  # whatever stops it, the user gets one line
         return fail(1, f"the run failed: {type(error).__name__}: {error}")
     return _report(args, model, result, steps)
@@ -84,24 +110,43 @@ def _divisor(n: int, limit: int) -> int:
     return next((d for d in range(min(n, limit), 0, -1) if n % d == 0), 1)
 
 
+def _files(args: argparse.Namespace) -> list[Path]:
+    return [path for path in (args.out, args.plot, args.statistics) if path]
+
+
 def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> int:
+    if (args.out or args.plot) and result.q is None:
+        stored = load_ensemble(args.checkpoint or args.resume)
+        result = result._replace(q=stored.q, v=stored.v, energy=stored.energy)
+    if args.statistics:
+        with args.statistics.open("wb") as file:
+            np.savez(file, times=result.ts, names=_observed(model), **result.statistics._asdict())
     if args.out:
         with args.out.open("wb") as file:
             np.savez(file, **_arrays(model, result))
     if args.plot:
         plot.save(plot.rollout_figure(model, result), args.plot)
     finite = np.asarray(result.finite)
-    energy = np.asarray(result.energy, float)[finite]
-    drift = f"{np.max(np.abs(energy - energy[:, :1])):.3g} J" if energy.size else "not known"
     print(f"{model.name}: {model.nbodies} bodies, nv {model.nv}, batch {finite.size}, {steps} steps of {args.dt:g} s")
     print(f"compiled in {result.compile_seconds:.1f} s, computed in {result.seconds:.2f} s:", end=" ")
     print(f"{result.simulated_seconds_per_second:.4g} simulated seconds per second")
-    print(f"largest energy error {drift}")
-    for path in filter(None, (args.out, args.plot)):
+    if result.energy is not None and args.store == "all":
+        energy = np.asarray(result.energy, float)[finite]
+        drift = f"{np.max(np.abs(energy - energy[:, :1])):.3g} J" if energy.size else "not known"
+        print(f"largest energy error {drift}")
+    for path in _files(args):
         print(f"wrote {path}")
+    if finite.size < args.batch:
+        return fail(130, f"interrupted after {finite.size} of {args.batch} samples")
     if not finite.all():
         return fail(1, f"{np.sum(~finite)} of {finite.size} samples are not finite; a smaller --dt may help")
     return 0
+
+
+def _observed(model: Any) -> np.ndarray:
+    """Names of what statistics are taken of, see `lgjax.simulate.ensemble.observation`."""
+    counts = {"position": 3 * model.tree.nq["frees"], "joint": model.tree.nq["joints"], "velocity": model.nv}
+    return np.array([f"{name}[{i}]" for name, count in counts.items() for i in range(count)], str)
 
 
 def _arrays(model: Any, result: Any) -> dict[str, Any]:
