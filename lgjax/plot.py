@@ -43,6 +43,23 @@ def rollout_figure(model: Model, result: Any, samples: int = 16) -> Any:
     return made
 
 
+def controls_figure(ts: Any, controls: Any, joints: Any, costs: Any) -> Any:
+    """Three panels of optimal controls: those of one guess (steps, n), its joints (steps + 1, n), and all costs.
+
+    ts: (steps + 1,) s. costs: (guesses, iterations); they are drawn above the least of them.
+    """
+    made = figure(15, 4.5)
+    forces, motion, course = made.subplots(1, 3)
+    forces.step(ts[:-1], controls, where="post", linewidth=1)
+    forces.set(title="controls of the best guess", xlabel="t (s)", ylabel="N m or N")
+    motion.plot(ts, joints, linewidth=1)
+    motion.set(title="its joint coordinates", xlabel="t (s)", ylabel="rad or m")
+    above = np.asarray(costs) - np.min(costs, where=np.isfinite(costs), initial=np.inf)
+    course.semilogy(np.where(above > 0, above, np.nan).T, linewidth=1)
+    course.set(title="costs above the least", xlabel="iteration")
+    return made
+
+
 def _draw_path(axes: Any, model: Model, result: Any, samples: int) -> None:
     shown = jax.tree.map(lambda x: x[:samples], result.q)
     if model.tree.nq["frees"]:

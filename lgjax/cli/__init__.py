@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import lgjax
-from lgjax.cli import bench, info, rollout
+from lgjax.cli import bench, info, optimize, rollout
 from lgjax.cli.arguments import fail
 
 
@@ -38,6 +38,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="lgjax", description="Batched rigid-body dynamics on Lie groups.")
     parser.add_argument("--version", action="version", version=f"lgjax {lgjax.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (rollout, info, bench):
+    for command in (rollout, info, bench, optimize):
         command.add(commands)
     return parser

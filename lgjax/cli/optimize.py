@@ -1,0 +1,267 @@
+"""`lgjax optimize`: controls of a mechanism for a problem that a small file describes."""
+
+import argparse
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax import plot
+from lgjax.cli.arguments import SUFFIXES, fail
+from lgjax.dynamics.kinematics import frame_pose
+from lgjax.groups import so3
+from lgjax.groups.se3 import Pose
+from lgjax.multibody import models
+from lgjax.multibody.state import Configuration, configuration
+from lgjax.simulate.control_problem import ControlSystem, OptimizeStatus
+from lgjax.simulate.optimize import METHODS, OptimizedControls, optimize_controls
+
+EXAMPLE = """
+model = "arm"               # built in, or a file beside this one
+method = "ilqr"             # or shooting, multiple_shooting
+dt = 0.02                   # s, a control each
+steps = 50
+iterations = 100
+guesses = 4                 # random ones about zero
+spread = 0.1                # of the guesses, N m or N
+seed = 0
+bounds = [-50.0, 50.0]      # of the joint forces: of all, or lists of them
+dtype = "float64"
+
+[start]                     # joints in order or by name, base = [x, y, z], turn = rotation vector; zero if left out
+joints = { joint2 = 0.3 }
+
+[goal]                      # the same, and any named frame; all at rest
+joints = { joint2 = 0.8, joint4 = 0.5 }
+# frame = "tool"; position = [0.4, 0.0, 0.8]; turn = [0.0, 1.57, 0.0]
+
+[weights]                   # of the squares of what is left at the end, and of the forces on the way
+goal = 100.0
+rest = 1.0
+effort = 1e-4
+"""
+TOP = {
+    "model": str, "floating_base": bool, "method": str, "dt": float, "steps": int, "substeps": int, "iterations": int,
+    "guesses": int, "spread": float, "seed": int, "bounds": list, "dtype": str, "tolerance": float, "start": dict,
+    "goal": dict, "weights": dict,
+}  # fmt: skip
+STATE = {"joints": (list, dict), "base": list, "turn": list}
+GOAL = {**STATE, "frame": str, "position": list}
+WEIGHTS = {"goal": 100.0, "rest": 1.0, "effort": 1e-4}
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "optimize",
+        help="find controls for a problem described in a small file",
+        description="Find the joint forces that bring a mechanism to a goal, for a problem such as\n" + EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("problem", metavar="PROBLEM.toml", type=Path)
+    parser.add_argument("--out", type=Path, metavar="FILE.npz", help="write times, controls, states and costs")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw controls, joints and costs")
+    parser.add_argument("--checkpoint", type=Path, metavar="FILE.npz", help="save the search there and go on from it")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.set_defaults(run=run)
+
+
+class Task(NamedTuple):
+    """A problem as read: what `optimize_controls` takes, and the model."""
+
+    model: Any
+    system: ControlSystem
+    start: tuple[Configuration, jax.Array]
+    guesses: jax.Array
+    options: dict[str, Any]
+
+
+def run(args: argparse.Namespace) -> int:
+    for path in filter(None, (args.out, args.plot)):
+        if path.is_dir() or not path.absolute().parent.is_dir():
+            raise ValueError(f"cannot write {str(path)!r}: it is a folder, or its folder does not exist")
+    if args.plot:
+        plot.figure(1, 1)  # fails now, not after the run
+    try:
+        with args.problem.open("rb") as file:
+            table = tomllib.load(file)
+        task = read(table, args.problem.parent)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError, TypeError) as error:
+        raise ValueError(f"{args.problem}: {error}") from error
+    found = optimize_controls(
+        task.system, task.start, task.guesses, progress=False if args.quiet else None, checkpoint=args.checkpoint,
+        **task.options,
+    )  # fmt: skip
+    return _report(args, task, found)
+
+
+# ---- reading
+def read(table: dict[str, Any], folder: Path) -> Task:
+    """A task from the contents of a file; ValueError naming key and value of what is wrong."""
+    values = _typed(table, TOP, "")
+    for name in ("model", "steps", "dt", "goal"):
+        if name not in values:
+            raise ValueError(f"{name} is missing")
+    for name, default in {"steps": 0, "guesses": 1, "iterations": 200, "substeps": 1}.items():
+        if values.setdefault(name, default) < 1:
+            raise ValueError(f"{name} must be at least 1, got {values[name]}")
+    for name, default in {"dt": 0.0, "tolerance": 1e-6}.items():
+        if not 0 < values.setdefault(name, default) < float("inf"):
+            raise ValueError(f"{name} must be positive and finite, got {values[name]}")
+    for name, default, allowed in (("method", "ilqr", METHODS), ("dtype", "float64", ("float32", "float64"))):
+        if values.setdefault(name, default) not in allowed:
+            raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {values[name]!r}")
+    if values["dtype"] == "float64":
+        jax.config.update("jax_enable_x64", True)
+    model = _model(values, folder).astype(values["dtype"])
+    system = ControlSystem.of_model(model, values["dt"], substeps=values["substeps"])
+    start = _configuration(model, values.get("start", {}), "start")
+    noise = jax.random.normal(
+        jax.random.key(values.get("seed", 0)), (values["guesses"], values["steps"], system.controls)
+    )
+    spread = values.get("spread", 0.1)
+    running, terminal = _costs(model, values)
+    options = {name: values[name] for name in ("method", "steps", "iterations", "tolerance")}
+    bounds = values.get("bounds")
+    if bounds is not None and len(bounds) != 2:
+        raise ValueError(f"bounds must be [lower, upper], got {bounds}")
+    options |= {"running": running, "terminal": terminal, "bounds": bounds}
+    state = (start, jnp.zeros(model.nv, model.dtype))
+    return Task(model, system, state, (spread * noise).astype(model.dtype), options)
+
+
+def _typed(table: dict[str, Any], known: dict[str, Any], where: str) -> dict[str, Any]:
+    for key, value in table.items():
+        if key not in known:
+            raise ValueError(f"unknown key {where}{key}; known: {', '.join(known)}")
+        kind = (int, float) if known[key] is float else known[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            raise ValueError(f"{where}{key} must be {' or '.join(k.__name__ for k in kinds)}, got {value!r}")
+    return dict(table)
+
+
+def _model(values: dict[str, Any], folder: Path) -> Any:
+    name, floating = values["model"], values.get("floating_base")
+    load = SUFFIXES.get(Path(name).suffix.lower())
+    if load is None:
+        return models.by_name(name, floating)
+    if load is SUFFIXES[".urdf"]:
+        return load(folder / name, floating_base=floating is not False)
+    if floating is not None:
+        raise ValueError(f"floating_base = {floating}: an MJCF file says itself whether the base floats")
+    return load(folder / name)
+
+
+def _vector(table: dict[str, Any], key: str, where: str, default: Any = (0.0, 0.0, 0.0)) -> np.ndarray:
+    try:
+        value = np.asarray(table.get(key, default), float)
+    except (ValueError, TypeError):
+        value = np.zeros(0)
+    if value.shape != (3,) or not np.all(np.isfinite(value)):
+        raise ValueError(f"{where}.{key} must be three numbers, got {table.get(key)}")
+    return value
+
+
+def _configuration(model: Any, table: dict[str, Any], where: str) -> Configuration:
+    table = _typed(table, STATE, where + ".")
+    base = None
+    if "base" in table or "turn" in table:
+        if model.tree.nq["frees"] != 1:
+            raise ValueError(f"{where}.base or {where}.turn given, but {model.name} has no free base")
+        base = Pose(so3.exp(jnp.asarray(_vector(table, "turn", where))), jnp.asarray(_vector(table, "base", where)))
+    try:
+        return configuration(model, base, table.get("joints"))
+    except ValueError as error:
+        raise ValueError(f"{where}.joints: {error}") from error
+
+
+def _costs(model: Any, values: dict[str, Any]) -> tuple[Any, Any]:
+    weights = WEIGHTS | _typed(values.get("weights", {}), dict.fromkeys(WEIGHTS, float), "weights.")
+    for name, weight in weights.items():
+        if not 0 <= weight < float("inf"):
+            raise ValueError(f"weights.{name} must be at least 0 and finite, got {weight}")
+    goal = _typed(values["goal"], GOAL, "goal.")
+    frame, position = goal.get("frame"), goal.get("position")
+    if frame is not None:
+        if "base" in goal:
+            raise ValueError("goal.base stands beside goal.frame; give one of them")
+        frame_pose(model, configuration(model), frame)  # raises where there is none of that name
+        place = None if position is None else jnp.asarray(_vector(goal, "position", "goal"), model.dtype)
+        turn = so3.exp(jnp.asarray(_vector(goal, "turn", "goal"), model.dtype)) if "turn" in goal else None
+        if place is None and turn is None:
+            raise ValueError(f"goal.frame = {frame!r} needs goal.position, goal.turn or both")
+        goal = {"joints": goal["joints"]} if "joints" in goal else {}
+    elif position is not None:
+        raise ValueError("goal.position needs goal.frame")
+    else:
+        place = turn = None
+    if not goal and frame is None:
+        raise ValueError("goal is empty: give joints, base and turn, or frame with position and turn")
+    wanted = _configuration(model, goal, "goal")
+    asked = _asked(model, goal)
+
+    def running(t: jax.Array, state: Any, u: jax.Array) -> jax.Array:
+        return weights["effort"] * jnp.sum(u * u)
+
+    def terminal(state: Any) -> jax.Array:
+        q, v = state
+        missed = jnp.sum(jnp.where(asked, q.joints - wanted.joints, 0) ** 2)
+        if "base" in goal:
+            missed = missed + jnp.sum((q.frees.translation - wanted.frees.translation) ** 2)
+        if "base" in goal or "turn" in goal:
+            missed = missed + 3 - jnp.sum(q.frees.rotation * wanted.frees.rotation)
+        if frame is not None:
+            pose = frame_pose(model, q, frame)
+            if place is not None:
+                missed = missed + jnp.sum((pose.translation - place) ** 2)
+            if turn is not None:
+                missed = missed + 3 - jnp.sum(pose.rotation * turn)
+        return weights["goal"] * missed + weights["rest"] * jnp.sum(v * v)
+
+    return running, terminal
+
+
+def _asked(model: Any, goal: dict[str, Any]) -> np.ndarray:
+    """Which of the scalar coordinates the goal says something about."""
+    joints = goal.get("joints")
+    asked = np.zeros(model.tree.nq["joints"], bool)
+    if isinstance(joints, dict):
+        for name, start, kind in zip(model.tree.joint_names, model.tree.q_start, model.tree.kinds, strict=True):
+            if name in joints and kind.coordinates == "joints":
+                asked[start : start + kind.nq] = True
+    elif joints is not None:
+        asked[:] = True
+    return asked
+
+
+# ---- reporting
+def _report(args: argparse.Namespace, task: Task, found: OptimizedControls) -> int:
+    q, v = found.states
+    ts = task.system.dt * np.arange(found.controls.shape[1] + 1)
+    if args.out:
+        with args.out.open("wb") as file:
+            np.savez(
+                file, times=ts, controls=found.controls, base_rotation=q.frees.rotation,
+                base_position=q.frees.translation, joints=q.joints, velocities=v, cost=found.cost,
+                gradient_norm=found.gradient_norm, status=found.status,
+                joint_names=np.array(task.model.joint_names, str),
+            )  # fmt: skip
+    if args.plot:
+        plot.save(
+            plot.controls_figure(ts, found.controls[found.best], q.joints[found.best], found.history.cost), args.plot
+        )
+    names = [OptimizeStatus(status).name.lower().replace("_", " ") for status in found.status]
+    print(f"{task.model.name}: {task.options['method']}, {len(names)} guesses, {len(ts) - 1} steps of {ts[1]:g} s")
+    print(f"compiled in {found.compile_seconds:.1f} s, computed in {found.seconds:.2f} s")
+    for i, name in enumerate(names):
+        best = "  best" if i == found.best else ""
+        print(f"guess {i}: cost {found.cost[i]:.6g}, gradient {found.gradient_norm[i]:.1e}, "
+              f"{found.iterations[i]} iterations, {name}{best}")  # fmt: skip
+    for path in filter(None, (args.out, args.plot)):
+        print(f"wrote {path}")
+    if all(status == OptimizeStatus.NOT_FINITE for status in found.status):
+        return fail(1, "cost or gradient of every guess is not finite; a smaller dt may help")
+    return 130 if OptimizeStatus.RUNNING in found.status else 0
