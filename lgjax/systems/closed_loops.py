@@ -106,10 +106,11 @@ def five_bar(
     actuated: tuple[int, ...] = (0, 1, 2),
     dtype: Any = None,
 ) -> ClosedLoopSystem:
-    """A planar five-bar of uniform rods: ground, left upper and lower, right lower and upper (m; kg but for the ground).
+    """A planar five-bar of uniform rods: lengths of ground, left upper, left lower, right lower, right upper (m).
 
-    The upper rods turn about the origin and (ground, 0, 0), in the xz plane; the lower rods hang on them and meet in a
-    pin, which is cut: four velocities, two degrees of freedom. Three actuators drive it redundantly.
+    masses: of the same rods without the ground, kg. The upper rods turn about the origin and (ground, 0, 0), in the xz
+    plane; the lower rods hang on them and meet in a pin, which is cut: four velocities, two degrees of freedom. Three
+    actuators drive it redundantly.
     Starts with the pin below the middle, at rest. Velocities: left upper, left lower, right upper, right lower.
     Source: [kim2012] section 3.1, its example of redundant actuation.
     """

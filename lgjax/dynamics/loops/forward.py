@@ -10,7 +10,14 @@ import numpy as np
 from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics, prescribed_mask
 from lgjax.dynamics.loops.constraint import Constraint, loop_constraint
 from lgjax.dynamics.loops.loop import Loop
-from lgjax.dynamics.loops.rank import default_tolerance, independent_rows, product, pseudo_inverse, regular_inverse
+from lgjax.dynamics.loops.rank import (
+    default_tolerance,
+    independent_rows,
+    longest_row,
+    product,
+    pseudo_inverse,
+    regular_inverse,
+)
 from lgjax.dynamics.loops.status import flags
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
@@ -91,7 +98,8 @@ def constrained_hybrid_dynamics(
     wanted = -c.bias - 2 * _scalar(model, alpha) * c.rate - _scalar(model, beta) ** 2 * c.residual
     # Constraints act on the joints that are free to accelerate; of dependent ones some are left out.
     free = jnp.where(given, 0, c.jacobian)
-    limit = rank_tolerance(model, tolerance)
+    tolerance = rank_tolerance(model, tolerance)
+    limit = tolerance * longest_row(c.jacobian)
     chosen = independent_rows(free, limit)
     B = product(chosen.combine, free)
     # vdot = vdot_0 + X^T mu with X = B M^-1, and B vdot = E wanted: (B X^T) mu = E (wanted - A vdot_0)
@@ -107,7 +115,7 @@ def constrained_hybrid_dynamics(
         multipliers = relieve(multipliers, free, c.jacobian[:, given], tau_0[given], limit)
     forces = product(c.jacobian.T, multipliers)
     tau = jnp.where(given, tau_0 - forces, tau)
-    return _report(c, wanted, vdot, tau, multipliers, forces, chosen.rank, given, limit)
+    return _report(c, wanted, vdot, tau, multipliers, forces, chosen.rank, given, tolerance)
 
 
 def responses(model: Model, q, v, vdot, tau, wrenches, columns, prescribed=()):
@@ -129,14 +137,14 @@ def responses(model: Model, q, v, vdot, tau, wrenches, columns, prescribed=()):
     return jax.tree.map(lambda x: x[0], found), jax.tree.map(lambda x: x[1:], found)
 
 
-def relieve(multipliers, passive, active, torque, tolerance):
+def relieve(multipliers, passive, active, torque, limit):
     """The multipliers with the least `torque` - active^T multipliers that act on the passive joints as before.
 
     passive (m, n), active (m, k): columns of the Jacobian. Source: [kim2012] eqs. 61-64.
     """
-    idle = jnp.eye(len(passive), dtype=passive.dtype) - product(passive, pseudo_inverse(passive, tolerance))
+    idle = jnp.eye(len(passive), dtype=passive.dtype) - product(passive, pseudo_inverse(passive, limit))
     left = torque - product(active.T, multipliers)
-    return multipliers + product(idle, product(pseudo_inverse(product(active.T, idle), tolerance), left))
+    return multipliers + product(idle, product(pseudo_inverse(product(active.T, idle), limit), left))
 
 
 def check_minimum(minimum: str) -> None:
@@ -156,15 +164,15 @@ def finite(*values) -> jax.Array:
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in values]))
 
 
-def _report(c: Constraint, wanted, vdot, tau, multipliers, forces, rank, given: np.ndarray, limit):
+def _report(c: Constraint, wanted, vdot, tau, multipliers, forces, rank, given: np.ndarray, tolerance):
     left = product(c.jacobian, vdot) - wanted
     residual = jnp.max(jnp.abs(left))
     # What roundoff and dependent constraints that close no better than their tolerance may leave.
     size = jnp.max(jnp.abs(wanted)) + jnp.max(product(jnp.abs(c.jacobian), jnp.abs(vdot)))
-    full = independent_rows(c.jacobian, limit).rank if given.any() else rank
+    full = independent_rows(c.jacobian, tolerance * longest_row(c.jacobian)).rank if given.any() else rank
     status = flags(
         REDUNDANT=full < len(left),
-        INCONSISTENT=residual > 1e2 * limit * size,
+        INCONSISTENT=residual > 1e2 * tolerance * size,
         NOT_FINITE=~finite(vdot, tau, multipliers),
         OVERACTUATED=full > rank,
     )

@@ -17,7 +17,7 @@ from lgjax.dynamics.loops.forward import (
     relieve,
 )
 from lgjax.dynamics.loops.loop import Loop
-from lgjax.dynamics.loops.rank import independent_rows, product, pseudo_inverse
+from lgjax.dynamics.loops.rank import independent_rows, longest_row, product, pseudo_inverse
 from lgjax.dynamics.loops.status import flags
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
@@ -50,7 +50,8 @@ def constrained_inverse_dynamics(
     check_minimum(minimum)
     active = index_mask("actuated", model, actuated)
     c = loop_constraint(model, loops, q, v)
-    limit = rank_tolerance(model, tolerance)
+    tolerance = rank_tolerance(model, tolerance)
+    limit = tolerance * longest_row(c.jacobian)
     free_tau = inverse_dynamics(model, q, v, vdot, wrenches)
     given = 0 * free_tau if tau is None else tau
     rank = independent_rows(c.jacobian, limit).rank
@@ -70,9 +71,9 @@ def constrained_inverse_dynamics(
     status = flags(
         REDUNDANT=rank < len(c.residual),
         OVERACTUATED=independent_rows(passive, limit).rank < rank,
-        UNDERACTUATED=residual > 1e2 * limit * (jnp.max(jnp.abs(lack)) + jnp.max(jnp.abs(forces))),
-        INCONSISTENT=jnp.max(jnp.abs(acceleration + c.bias)) > 1e2 * limit * size,
-        SLIPPING=jnp.max(jnp.abs(c.rate)) > 1e2 * limit * speed,
+        UNDERACTUATED=residual > 1e2 * tolerance * (jnp.max(jnp.abs(lack)) + jnp.max(jnp.abs(forces))),
+        INCONSISTENT=jnp.max(jnp.abs(acceleration + c.bias)) > 1e2 * tolerance * size,
+        SLIPPING=jnp.max(jnp.abs(c.rate)) > 1e2 * tolerance * speed,
         NOT_FINITE=~finite(found, multipliers),
     )
     return ConstrainedDynamics(vdot, found, multipliers, forces, residual, rank, status)

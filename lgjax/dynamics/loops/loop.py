@@ -24,8 +24,8 @@ class Loop:
 
     kind: what holds frame b of body b to frame a of body a. A joint cut open, by name or as a `JointKind`, leaves that
     joint's motion free: "weld", "revolute" (about z), "prismatic" (along z), "helical", "cylindrical", "universal" (z
-    of a and x of b stay at right angles), "planar" (xy), "spherical". "point": the origins coincide; "point_on_line": that
-    of b stays on z of a; "point_on_plane": on xy of a; "distance": the origins keep a distance. Or a function
+    of a and x of b stay at right angles), "planar" (xy), "spherical". "point": the origins coincide; "point_on_line":
+    that of b stays on z of a; "point_on_plane": on xy of a; "distance": the origins keep a distance. Or a function
     f(model, q) -> (m,), f(model, q, parameters) if parameters are given, that is to be zero; it has no bodies.
     To cut a joint of a kind of your own keep it in the tree, split its body in two and weld the halves.
 

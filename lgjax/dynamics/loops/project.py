@@ -12,7 +12,7 @@ from jax import lax
 from lgjax.dynamics.loops.constraint import loop_constraint
 from lgjax.dynamics.loops.forward import rank_tolerance
 from lgjax.dynamics.loops.loop import Loop, as_loops
-from lgjax.dynamics.loops.rank import independent_rows, product, regular_inverse
+from lgjax.dynamics.loops.rank import independent_rows, longest_row, product, regular_inverse
 from lgjax.dynamics.solve import solve_mass_matrix
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, difference, retract
@@ -104,11 +104,15 @@ def project_velocity(model: Model, loops: Loop | Sequence[Loop], q: Configuratio
 def velocity_projection(model: Model, loops, q: Configuration, v, metric: Metric, tolerance=None):
     """(projected velocity, the largest entry of A v that is left, rank of A)."""
     jacobian = loop_constraint(model, loops, q).jacobian
-    chosen = independent_rows(jacobian, rank_tolerance(model, tolerance))
+    chosen = _chosen(jacobian, rank_tolerance(model, tolerance))
     B = product(chosen.combine, jacobian)
     X = _lowered(model, q, B, metric)
     v = v - product(X.T, product(_complement(B, X, chosen.kept), product(B, v)))
     return v, jnp.max(jnp.abs(product(jacobian, v))), chosen.rank
+
+
+def _chosen(jacobian, tolerance):
+    return independent_rows(jacobian, tolerance * longest_row(jacobian))
 
 
 def _lowered(model: Model, q, rows, metric: str):
@@ -144,7 +148,7 @@ def _solve(settings: _Settings, p: _Problem, limits):
         return going & jnp.isfinite(s.error) & (s.iterations < settings.max_iterations)
 
     def iterate(s: _State):
-        chosen = independent_rows(s.jacobian, rank)
+        chosen = _chosen(s.jacobian, rank)
         B = product(chosen.combine, s.jacobian)
         X = _lowered(p.model, p.q, B, settings.metric)
         ahead = product(B, s.step) - product(chosen.combine, s.residual)
@@ -179,7 +183,7 @@ def _nearest_jvp(settings: _Settings, primals, tangents):
     (p, limits), (change, _) = primals, tangents
     step, *report = _nearest(settings, p, limits)
     _, jacobian = _at(p, step)
-    chosen = independent_rows(jacobian, limits[1])
+    chosen = _chosen(jacobian, limits[1])
     B = product(chosen.combine, jacobian)
     X = _lowered(p.model, p.q, B, settings.metric)
     mu = product(_complement(B, X, chosen.kept), product(B, step))

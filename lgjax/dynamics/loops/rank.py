@@ -35,15 +35,20 @@ def default_tolerance(dtype) -> float:
     return float(jnp.finfo(dtype).eps) ** 0.5
 
 
-def independent_rows(matrix, tolerance) -> Independent:
-    """Orthogonalises the rows, the longest first, until none is left longer than `tolerance` of the longest of all.
+def longest_row(matrix) -> Array:
+    """Length () of the longest row, what tolerances are relative to."""
+    return jnp.sqrt(jnp.max(jnp.sum(lax.stop_gradient(matrix) ** 2, -1)))
+
+
+def independent_rows(matrix, limit) -> Independent:
+    """Orthogonalises the rows, the longest first, until nothing longer than `limit` is left of any.
 
     The choice is piecewise constant: `combine` is a constant to derivatives.
     """
     matrix = lax.stop_gradient(matrix)
     m, n = matrix.shape
     places = jnp.arange(m)
-    least = (lax.stop_gradient(tolerance) ** 2) * jnp.max(jnp.sum(matrix**2, -1))
+    least = lax.stop_gradient(limit) ** 2
 
     def turn(_, state):
         table, done = state
@@ -68,20 +73,23 @@ def independent_rows(matrix, tolerance) -> Independent:
 
 
 @jax.custom_jvp
-def pseudo_inverse(matrix, tolerance) -> Array:
-    """Moore-Penrose inverse (n, m) of a matrix (m, n), with its derivative where the rank does not change."""
-    first = independent_rows(matrix, tolerance)
+def pseudo_inverse(matrix, limit) -> Array:
+    """Moore-Penrose inverse (n, m) of a matrix (m, n) but for what is shorter than `limit`.
+
+    With the derivative where the rank does not change.
+    """
+    first = independent_rows(matrix, limit)
     columns = product(matrix, first.rows.T)  # matrix = columns rows
-    second = independent_rows(columns.T, 0 * tolerance)
+    second = independent_rows(columns.T, 0 * limit)
     return product(first.rows.T, product(second.combine.T, second.rows))
 
 
 @pseudo_inverse.defjvp
 def _pseudo_inverse_jvp(primals, tangents):
     """Source: G. Golub, V. Pereyra, SIAM J. Numer. Anal. 10 (1973), eq. (4.12)."""
-    matrix, tolerance = primals
+    matrix, limit = primals
     change = tangents[0]
-    inverse = pseudo_inverse(matrix, tolerance)
+    inverse = pseudo_inverse(matrix, limit)
     off_range = change - product(matrix, product(inverse, change))
     off_domain = change - product(product(change, inverse), matrix)
     first = product(inverse, product(change, inverse))
