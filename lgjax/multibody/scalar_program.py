@@ -5,6 +5,7 @@ and evaluated on a graph of scalars, where arrays that it closes over are number
 run on arrays of any one shape, one entry per system, as the kernels of `simulate.fused` do.
 """
 
+import heapq
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -43,14 +44,13 @@ class ScalarProgram:
 
     @cached_property
     def order(self) -> list[int]:
-        """The nodes that the outputs need, in the order of two in which fewer values wait to be used.
+        """The nodes that the outputs need, in that of three orders in which fewest values wait to be used.
 
-        As they were made, sweep by sweep; or each when it is first asked for, so that a branch is finished before the
-        next begins.
+        As they were made, sweep by sweep; each when it is first asked for, so that a branch is finished before the next
+        begins; or, of those that can be computed, always the one that leaves fewest values waiting.
         """
         asked = self._asked_for()
-        made = sorted(asked)
-        return min(made, asked, key=self.waiting)
+        return min(sorted(asked), asked, self._frugal(asked), key=self.waiting)
 
     def _asked_for(self) -> list[int]:
         order: list[int] = []
@@ -67,6 +67,51 @@ class ScalarProgram:
                 done.add(index)
                 order.append(index)
         return order
+
+    def _frugal(self, preferred: list[int]) -> list[int]:
+        """Greedily the node that adds fewest waiting values; among equals the first in the order `preferred`."""
+        ops, place = self.graph.ops, {index: k for k, index in enumerate(preferred)}
+        before = {i: tuple({a.index for a in ops[i][2] if isinstance(a, Ref)}) for i in preferred}
+        users: dict[int, list[int]] = {i: [] for i in preferred}
+        for i in preferred:
+            for a in before[i]:
+                users[a].append(i)
+        uses = {i: len(users[i]) for i in preferred}
+        for x in (x for out in self.outputs for x in out.flat if isinstance(x, Ref)):
+            uses[x.index] += 1
+        inputs = {i for i in preferred if ops[i][0] == "input"}
+        missing = {i: sum(a not in inputs for a in before[i]) for i in preferred}
+        done: dict[int, None] = {}
+        heap: list[tuple[int, int, int]] = []
+        latest: dict[int, int] = {}
+
+        def offer(i: int) -> None:
+            more = 1 + sum((a in inputs and a not in done) - (uses[a] == 1) for a in before[i])
+            latest[i] = more
+            heapq.heappush(heap, (more, place[i], i))
+
+        for i in preferred:
+            if i not in inputs and not missing[i]:
+                offer(i)
+        while heap:
+            more, _, i = heapq.heappop(heap)
+            if i in done or latest[i] != more:
+                continue
+            again: dict[int, None] = {}
+            for a in before[i]:
+                uses[a] -= 1
+                if uses[a] == 1 or (a in inputs and a not in done):
+                    again |= dict.fromkeys(u for u in users[a] if u in latest)
+                done[a] = None
+            done[i] = None
+            for u in users[i]:
+                missing[u] -= 1
+                if not missing[u]:
+                    again[u] = None
+            for u in again:
+                if u not in done:
+                    offer(u)
+        return list(done | dict.fromkeys(inputs))
 
     def waiting(self, order: Sequence[int]) -> int:
         """The largest number of values that are still to be used at one time, in this order: registers wanted."""

@@ -76,7 +76,7 @@ def test_operations_are_counted_and_ordered_for_few_registers():
     counts = program.operations
     assert counts["sin"] == counts["cos"] == 12
     assert sum(counts.values()) < 5000
-    assert program.waiting(program.order) <= min(program.waiting(sorted(program.order)), 260)
+    assert program.waiting(program.order) <= min(program.waiting(sorted(program.order)), 200)
     position = {index: place for place, index in enumerate(program.order)}
     for index in program.order:
         assert all(position[a.index] < position[index] for a in program.graph.ops[index][2] if hasattr(a, "index"))
