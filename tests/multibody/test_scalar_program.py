@@ -58,7 +58,7 @@ def test_what_is_not_arithmetic_on_scalars_is_refused_by_name():
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"), [("pendulum", "float32"), ("shoulder", "float64"), ("floating tree", "float32")]
+    ("name", "dtype"), [("pendulum", "float32"), ("shoulder", "float64"), ("forest", "float32")]
 )
 def test_forward_dynamics_of_a_specialised_model(name, dtype):
     model = trees.model(name).astype(dtype)
