@@ -21,10 +21,20 @@ SMALL = {
     "12_slider_crank": {"end": 0.1, "counts": (50,), "batch": 3, "finest": 100, "modes": 1},
     "13_puma560": {"counts": (25,), "steps": 2000, "modes": 1},
     "14_closed_loops": {"duration": 0.1, "legs": False},
+    "15_satellite_tumble": {"samples": 20, "steps": 40},
+    "16_aerial_reach": {"guesses": 1, "steps": 3, "iterations": 1},
+    "17_cart_pole": {"guesses": 2, "iterations": 2, "methods": ("ilqr",)},
+    "18_falling_cat": {"guesses": 1, "steps": 3, "iterations": 1},
+    "19_payload": {"guesses": 1, "steps": 8, "iterations": 1},
 }
+# Their derivatives take long to compile, at any size.
+SLOW = ("16_aerial_reach", "18_falling_cat")
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in SLOW)) for path in EXAMPLES],
+)
 def test_example_draws_its_plot(example, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(example.parent))  # as when it is run as a script
     spec = importlib.util.spec_from_file_location(f"example_{example.stem}", example)
