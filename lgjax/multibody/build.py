@@ -207,6 +207,8 @@ def _kind(body: Body) -> JointKind | None:
                 f"joint {body.joint.name!r} of body {body.name!r}: unknown type {kind!r}; known: {', '.join(KINDS)}"
             )
         kind = KINDS[kind]
+    elif kind.coordinates == "joints" and kind.nq != kind.nv:
+        raise ValueError(f"joint {body.joint.name!r}: {kind} has {kind.nq} scalar coordinates and {kind.nv} velocities")
     if body.joint.pitch and kind is not HELICAL:
         raise ValueError(f"joint {body.joint.name!r} of body {body.name!r}: only a helical joint has a pitch")
     if kind is FREE and body.parent is not None:

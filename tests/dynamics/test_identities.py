@@ -91,10 +91,9 @@ def facts_of(model, q, v, vdot, tau, wrenches) -> Facts:
 
 
 @cache
-def facts(name: str, dtype=jnp.float64) -> Facts:
+def facts(name: str) -> Facts:
     model = trees.model(name)
-    given = jax.tree.map(lambda x: x.astype(dtype), (model, *trees.random_states(model)))
-    return jax.tree.map(np.asarray, jit(jax.vmap(facts_of, (None, 0, 0, 0, 0, 0)))(*given))
+    return jax.tree.map(np.asarray, jit(jax.vmap(facts_of, (None, 0, 0, 0, 0, 0)))(model, *trees.random_states(model)))
 
 
 def close(actual, expected, tolerance=1e-11):
@@ -187,16 +186,25 @@ def test_momentum_changes_by_external_wrenches_and_gravity(name):
 
 @pytest.mark.slow
 def test_sentences_without_differences_hold_in_single_precision():
-    f = facts("every joint", jnp.float32)
-    assert {x.dtype for x in jax.tree.leaves(f)} == {np.dtype(np.float32)}
-    close(np.einsum("si,sij,sj->s", f.v, f.M, f.v) / 2, f.kinetic, 1e-6)
-    close(f.M, np.swapaxes(f.M, 1, 2), 1e-6)
-    close(f.inverse_of_units, f.M, 2e-5)
-    close(times(f.C, f.v) + f.gravity + damping("every joint").astype(np.float32) * f.v, f.bias, 1e-5)
-    close(f.forward_of_inverse, f.vdot, 2e-3)
-    close(times(f.M, f.acceleration - f.vdot), f.tau - f.inverse, 1e-4)
-    power = np.einsum("sbk,sbk->s", f.wrenches, f.twists)
-    close(np.einsum("si,si->s", times(f.M, f.vdot) + f.bias - f.inverse, f.v), power, 1e-4)
+    given = trees.model("every joint"), *trees.random_states(trees.model("every joint"))
+    model, *states = jax.tree.map(lambda x: x.astype(jnp.float32), given)
+
+    def of(q, v, vdot, _, wrenches):
+        inverse = jax.vmap(lambda v, a: lgjax.inverse_dynamics(model, q, v, a, wrenches))
+        forces, bias, at_rest = inverse(jnp.stack([v, v, 0 * v]), jnp.stack([vdot, 0 * v, 0 * v]))
+        return (
+            v, vdot, forces, bias, at_rest,
+            lgjax.forward_dynamics(model, q, v, forces, wrenches),
+            lgjax.mass_matrix(model, q), lgjax.coriolis_matrix(model, q, v), lgjax.kinetic_energy(model, q, v),
+        )  # fmt: skip
+
+    found = jax.tree.map(np.asarray, jit(jax.vmap(of))(*states))
+    assert {x.dtype for x in found} == {np.dtype(np.float32)}
+    v, vdot, forces, bias, at_rest, forward, M, C, kinetic = found
+    close(np.einsum("si,sij,sj->s", v, M, v) / 2, kinetic, 1e-6)
+    close(times(M, vdot) + bias, forces, 1e-5)
+    close(times(C, v) + at_rest + np.asarray(model.damping) * v, bias, 1e-5)
+    close(forward, vdot, 1e-3)
 
 
 def test_momentum_is_that_of_the_bodies_by_hand():

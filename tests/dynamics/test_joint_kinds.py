@@ -22,8 +22,6 @@ from tests.quick import jit
 
 STATES = 6
 TIP = 6  # the body whose Jacobian is compared
-DTYPES = {"f64": jnp.float64, "f32": jnp.float32}
-every_dtype = pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 
 
 # ---- maps and their motion subspaces
@@ -112,6 +110,10 @@ BAD_JOINTS = {
         "damping of joint 'j' has 3 entries, expected one or 2",
     ),
     "negative": ({"kind": "universal", "armature": (1.0, -2.0)}, r"armature of joint 'j' is not a non-negative number"),
+    "coordinates": (
+        {"kind": lgjax.JointKind("odd", 1, 2, "joints", PLANAR.transform, PLANAR.subspace)},
+        "joint 'j': <joint kind odd> has 1 scalar coordinates and 2 velocities",
+    ),
     "pitch not finite": ({"kind": "helical", "pitch": np.nan}, "pitch of joint 'j' is not finite"),
 }
 
@@ -199,7 +201,7 @@ def ours(model, q, v, vdot, tau):
     )
 
 
-@every_dtype
+@pytest.mark.parametrize("dtype", [jnp.float64, pytest.param(jnp.float32, marks=pytest.mark.slow)], ids=["f64", "f32"])
 def test_agrees_with_pinocchio(dtype):
     cast = lambda tree: jax.tree.map(lambda x: jnp.asarray(x, dtype), tree)
     q, v, vdot, tau, _ = states()
@@ -211,7 +213,7 @@ def test_agrees_with_pinocchio(dtype):
     assert max(gaps) < (1e-10 if dtype == jnp.float64 else 2e-4), gaps
 
 
-@every_dtype
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32], ids=["f64", "f32"])
 def test_states_go_to_pinocchio_and_back(dtype):
     model = mixed()[0].astype(dtype)
     q, v, vdot, tau, _ = jax.tree.map(lambda x: jnp.asarray(x, dtype), states())
@@ -254,20 +256,28 @@ def gap(a, b):
 
 
 @pytest.mark.parametrize("frame", ["body", "spatial"])
-@pytest.mark.parametrize("order", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_time_derivatives_are_those_of_nested_jvp(order, frame):
+@pytest.mark.parametrize(
+    ("order", "prescribed"),
+    [(2, ()), pytest.param(2, (0, 2, 4), marks=pytest.mark.slow), pytest.param(4, (), marks=pytest.mark.slow)],
+)
+def test_time_derivatives_are_those_of_nested_jvp(order, prescribed, frame):
+    """Of inverse, forward and hybrid dynamics, where parts of joints are prescribed."""
     model = bent()
+    chosen = np.isin(np.arange(model.nv), prescribed)
     q, v, wrenches, tau = along(order)
 
-    def both(q, v, tau, w):
+    @jit
+    def solve(q, v, tau, w):
+        known = jnp.where(chosen, v[1:], jnp.nan), jnp.where(chosen, jnp.nan, tau)  # the others are not read
         return (
             lgjax.inverse_dynamics_derivatives(model, q, v, order, frame, w),
-            lgjax.forward_dynamics_derivatives(model, q, v[0], tau, frame, w),
+            *lgjax.hybrid_dynamics_derivatives(model, q, v[0], *known, prescribed, frame, w),
         )
 
-    forces, accelerations = jit(both)(q, v, tau, wrenches)
+    forces, accelerations, found = solve(q, v, tau, wrenches)
     assert np.all(gap(forces, tau) < 1e-12)
     assert np.all(gap(accelerations, v[1:]) < 1e-10)
+    assert np.all(gap(found, tau) < 1e-10)
 
 
 @pytest.mark.parametrize("frame", ["body", pytest.param("spatial", marks=pytest.mark.slow)])
