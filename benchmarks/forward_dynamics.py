@@ -3,11 +3,14 @@
     python benchmarks/forward_dynamics.py [--robots panda,go1,talos_reduced] [--dtypes float32,float64] [--out FILE]
 
 The robots are those of the package example-robot-data. Both libraries read the same file, get the same states and run
-in the same process, on one core unless --cores says otherwise; XLA runs with its default flags.
+in the same process, on one core unless --cores says otherwise; XLA runs with its default flags. MJX runs as well where
+mujoco-mjx is installed. `--what chains` times forward dynamics of chains of 25 to 200 bodies, which should be in
+proportion to their lengths.
 """
 
 import argparse
 import importlib.metadata
+import itertools
 import warnings
 from functools import partial
 
@@ -30,7 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--robots", default="panda,go1,talos_reduced")
     parser.add_argument("--dtypes", default="float32,float64")
     parser.add_argument(
-        "--what", default="forward,inverse,gradient,step", help="what to measure (default: %(default)s)"
+        "--what", default="forward,inverse,gradient,step,chains", help="what to measure (default: %(default)s)"
     )
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--repeats", type=int, default=9)
@@ -118,11 +121,50 @@ def step(model, q, v, tau, dt):
     return path.q, path.v
 
 
+def mjx(name: str, model, options: argparse.Namespace):
+    """Rows of MJX's smooth dynamics in float32, on the same mechanism; none where it is not installed."""
+    from lgjax.cli import peers
+
+    for kind in ("forward", "inverse"):
+        try:
+            for program, dtype, times in peers.mjx_times(kind, model, options.batch, options.repeats):
+                us = {k: times[k] / options.batch * 1e6 for k in ("median", "low", "high")}
+                yield {
+                    "robot": name, "what": f"{kind}, {program}", "dtype": dtype, "batch": options.batch,
+                    "us": us["median"], "low": us["low"], "high": us["high"], "disturbed": times["disturbed"],
+                    **{f"{k} s": times[k] for k in ("trace", "compile", "first")},
+                }  # fmt: skip
+        except ImportError:
+            return
+
+
+def chains(options: argparse.Namespace):
+    """Rows for chains of growing length; `ratio` is the time per body over that of the shortest."""
+    import jax
+
+    import lgjax
+
+    for dtype in options.dtypes.split(","):
+        shortest = None
+        for n in (25, 50, 100, 200):
+            model = lgjax.models.chain(n).astype(dtype)
+            state = jax.tree.map(lambda x, d=dtype: x.astype(d), states(model, options.batch))
+            program = jax.jit(jax.vmap(lgjax.forward_dynamics, (None, 0, 0, 0)))
+            times, _ = harness.compiled(program, model, *state, repeats=options.repeats)
+            us = times["median"] / options.batch * 1e6
+            shortest = shortest or us / n
+            yield {
+                "robot": "chain", "bodies": n, "nv": n, "what": "forward", "dtype": dtype, "batch": options.batch,
+                "us": us, "ratio": us / n / shortest, **{f"{k} s": times[k] for k in ("trace", "compile", "first")},
+            }  # fmt: skip
+
+
 def rows_of(name: str, options: argparse.Namespace, what: list[str]):
     import jax
     import numpy as np
 
     exact = load(name)
+    yield from mjx(name, exact, options)
     peer = pinocchio(name, exact, *states(exact, options.batch), options.repeats)
     shape = {"robot": name, "bodies": exact.nbodies, "nv": exact.nv}
     for dtype in options.dtypes.split(","):
@@ -159,10 +201,11 @@ def main() -> None:
 
     jax.config.update("jax_enable_x64", True)
     rows = []
-    for name in options.robots.split(","):
-        for row in rows_of(name, options, options.what.split(",")):
-            rows.append(row)
-            print({k: f"{v:.3g}" if isinstance(v, float) else v for k, v in row.items()}, flush=True)
+    what = options.what.split(",")
+    sources = [rows_of(name, options, what) for name in options.robots.split(",") if set(what) - {"chains"}]
+    for row in itertools.chain(*sources, chains(options) if "chains" in what else ()):
+        rows.append(row)
+        print({k: f"{v:.3g}" if isinstance(v, float) else v for k, v in row.items()}, flush=True)
     harness.report("forward_dynamics", rows, COLUMNS, options.out)
 
 
