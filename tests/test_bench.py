@@ -1,6 +1,9 @@
 """`lgjax bench`: what it prints and writes, what it refuses, and that peers get the same mechanism."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +12,7 @@ import pytest
 
 import lgjax
 from lgjax.cli import bench, main, peers
-from lgjax.simulate import timing
+from lgjax.simulate import roofline, timing
 from tests.dynamics import trees
 from tests.quick import jit
 from tests.test_cli import failing
@@ -75,6 +78,33 @@ def test_bad_input_takes_one_line(name, capsys):
     code, err = failing(capsys, *argv)
     assert code == 2
     assert message in err
+
+
+def test_kernels_are_rated_by_what_they_move_and_compute():
+    model = lgjax.specialize(lgjax.models.chain(1).astype("float32"))
+    state = bench.states(model, 2)
+    for name in ("forward", "rollout"):
+        _, cost, count = bench.kernel_of(name, model, state)
+        used = roofline.fractions(cost, 1e6, {"bytes per second": 1e9, "operations per second": 1e9})
+        np.testing.assert_allclose(used["memory"], cost["bytes"] * 1e-3)
+        np.testing.assert_allclose(used["arithmetic"], cost["arithmetic"] * 1e-3)
+        assert count == {"forward": 1, "rollout": bench.STEPS}[name]
+    roofs = roofline.measured_roofs("float32", 8, repeats=1, chain=2, interpret=True, lanes=4)
+    assert min(roofs.values()) > 0
+
+
+@pytest.mark.slow
+def test_the_script_for_gpus_runs_without_one(tmp_path):
+    """Rows are written as they come, and what there is no time for is recorded."""
+    script, out = Path(__file__).parents[1] / "benchmarks" / "gpu.py", tmp_path / "gpu.json"
+    argv = [sys.executable, str(script), "--tiny", "--repeats", "1", "--minutes", "0.15", "--out", str(out)]
+    subprocess.run(argv, check=True, capture_output=True, timeout=300)
+    rows = json.loads(out.read_text())["rows"]
+    done = [row for row in rows if "failure" not in row]
+    assert done[0]["what"] == "roofs"
+    assert done[1]["error"] < 1e-5
+    assert {"memory", "arithmetic", "compile s"} <= done[1].keys()
+    assert {row.get("failure") for row in rows} <= {None, "not started: no time left"}
 
 
 def test_the_steady_state_is_timed():
