@@ -48,6 +48,15 @@ def static_integer(name: str, value: Any) -> int:
     return number
 
 
+def numbers_of_steps(steps: Any, save_every: Any) -> tuple[int, int]:
+    """Steps in all and between saved states, checked."""
+    steps = static_integer("steps", steps)
+    chunk = steps if save_every is None else static_integer("save_every", save_every)
+    if steps % chunk:
+        raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
+    return steps, chunk
+
+
 def _time(name: str, value: Any, dtype: jnp.dtype) -> Array:
     time = jnp.asarray(value, dtype)
     if time.shape != ():
@@ -122,10 +131,7 @@ def integrate(
     `lax.scan`; inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError, naming the
     offending thing, for states, fields, steps and times that do not fit.
     """
-    steps = static_integer("steps", steps)
-    chunk = steps if save_every is None else static_integer("save_every", save_every)
-    if steps % chunk:
-        raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
+    steps, chunk = numbers_of_steps(steps, save_every)
     segment = segment_length(steps, checkpoint)
     y0 = strong(y0)
     dtype = state_dtype(y0)

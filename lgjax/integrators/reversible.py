@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.field import Field, state_dtype, strong
-from lgjax.integrators.integrate import Method, Solution, _finite, _time, static_integer
+from lgjax.integrators.integrate import Method, Solution, _finite, _time, numbers_of_steps
 
 Array = jax.Array
 Step = Callable[[Any, Array, Any, Array, Any], tuple[Any, Any]]
@@ -66,10 +66,7 @@ def reversible_steps(
     t1, floating pytrees; step closes over nothing that is differentiated. carry is what a step may start its
     iterations from; it must not change the result.
     """
-    steps = static_integer("steps", steps)
-    chunk = steps if save_every is None else static_integer("save_every", save_every)
-    if steps % chunk:
-        raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
+    steps, chunk = numbers_of_steps(steps, save_every)
     y0 = strong(y0)
     dtype = state_dtype(y0)
     start, end = _time("t0", t0, dtype), _time("t1", t1, dtype)

@@ -12,6 +12,7 @@ from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import strong
+from lgjax.integrators.integrate import numbers_of_steps
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, neutral, retract
@@ -112,6 +113,9 @@ def ensemble(
         raise ValueError(f"batch must be positive, got {batch}")
     if store not in STORES:
         raise ValueError(f"store must be one of {', '.join(STORES)}, got {store!r}")
+    if v is not None and jnp.shape(v) != (model.nv,):
+        raise ValueError(f"v has shape {jnp.shape(v)}, {model.name!r} takes ({model.nv},)")
+    steps, every = numbers_of_steps(steps, save_every)
     start = Draw(model, neutral(model) if q is None else q, jnp.zeros(model.nv, model.dtype) if v is None else v)
 
     def simulate(key, start, spread, dt):
@@ -120,7 +124,7 @@ def ensemble(
         return _sample(start.model, draw, path, observe or observation, events, store)
 
     spread = Spread(*(jnp.asarray(s, model.dtype) for s in spread))
-    times = np.asarray(dt * np.arange(0, steps + 1, save_every or steps), model.dtype)
+    times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)
     times = times[-1:] if save_every is None else times
     result = monte_carlo(
         simulate,

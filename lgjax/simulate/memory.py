@@ -27,7 +27,7 @@ def rollout_memory(
     """Bytes that the reverse mode of `rollout` keeps, for a batch, with respect to (q, v) and, of_model, the model.
 
     Traced, not compiled: what the forward run keeps of every step or, with `checkpoint`, the state of every segment and
-    what is kept of one segment, and the saved states twice, for values and their adjoints. XLA's own figure,
+    what is kept of one segment, and the states that are saved. XLA's own figure,
     `compiled.memory_analysis().temp_size_in_bytes`, adds the work of one step.
     """
 
@@ -38,7 +38,7 @@ def rollout_memory(
 
         free = run if of_model else (lambda state: run(model, state))
         inputs = (model, state) if of_model else (state,)
-        saved = 0 if save_every is None else 2 * _bytes(jax.eval_shape(free, *inputs))
+        saved = 0 if save_every is None else _bytes(jax.eval_shape(free, *inputs))
         return saved + _bytes(jax.eval_shape(lambda *inputs: jax.vjp(free, *inputs)[1], *inputs))
 
     dt, state = jnp.asarray(1e-3, model.dtype), (neutral(model), jnp.zeros(model.nv, model.dtype))
