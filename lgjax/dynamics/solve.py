@@ -3,10 +3,13 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from lgjax.dynamics.articulated import NO_INERTIA, add_inertia, inertia_columns, shift, through_joint
 from lgjax.dynamics.recursion import Force, Motion, add, body_data, joint_motion, project, to_child, to_parent
+from lgjax.dynamics.series import inverse_series
 from lgjax.groups import small_matrix as sm
 from lgjax.multibody.joints.kind import place
 from lgjax.multibody.model import Model
@@ -19,13 +22,26 @@ ZERO: Any = np.zeros(3)  # a constant that folds
 def solve_mass_matrix(model: Model, q: Configuration, f, *, execution: Execution = "scalarised") -> jax.Array:
     """M^-1 f (nv,) for generalised forces f (nv,), armature included, in time proportional to the number of bodies.
 
-    vmap it over f for several right sides: the inertias are then found once. Source: [kim2012] section 2.3.
+    vmap it over f for several right sides: the inertias are then found once. In reverse mode it is its own transpose.
+    Source: [kim2012] section 2.3.
     """
+    return lax.custom_linear_solve(
+        lambda x: _forces(model, q, x, execution), f, lambda _, f: _sweeps(model, q, f, execution), symmetric=True
+    )
+
+
+def _sweeps(model: Model, q: Configuration, f, execution: Execution) -> jax.Array:
     walk = Walk(model.tree, model.dtype, execution)
     bodies = walk.bodies(body_data(model))
     joints = list(zip(walk.velocities(model.armature), walk.velocities(f), strict=True))
     passed = walk.inward(_inward, (NO_INERTIA, Force(ZERO, ZERO)), bodies, walk.configurations(q), joints)
     return walk.to_velocities(walk.outward(_outward, Motion(ZERO, ZERO), passed))
+
+
+def _forces(model: Model, q: Configuration, x, execution: Execution) -> jax.Array:
+    """M x, which derivatives of the solution with respect to model and configuration need."""
+    still = model.replace(gravity=jnp.zeros_like(model.gravity), damping=jnp.zeros_like(model.damping))
+    return inverse_series(still, q, jnp.zeros_like(x), [x], None, execution)[0]
 
 
 def _inward(kind, children, body, q, joint):
@@ -45,6 +61,6 @@ def _inward(kind, children, body, q, joint):
 
 def _outward(kind, parent, passed):
     pose, S, U, factor, u = passed
-    own = to_child(*pose, parent)
+    own = to_child(pose[0], pose[1], parent)
     x = sm.ldl_solve(factor, u - project(U, Force(own.w, own.v)))
     return add(own, joint_motion(S, x)), x
