@@ -213,8 +213,8 @@ def random_tree(
         if i == 0 and floating_base:
             joint = Joint("root_joint", "free")
         else:
-            pitch = {"pitch": 0.1} if kind == "helical" else {}
-            joint = Joint(f"joint{i}", kind, axis, armature=a, damping=d, **pitch)
+            pitch = 0.1 if kind == "helical" else 0.0
+            joint = Joint(f"joint{i}", kind, axis, armature=a, damping=d, pitch=pitch)
         rotation, position = values.rotation(), values.uniform(-0.3, 0.3, 3)
         if i == 0:
             rotation, position = np.eye(3), np.zeros(3)
