@@ -27,7 +27,6 @@ COLUMNS = [
     "robot", "what", "program", "dtype", "batch", "lanes", "us", "low", "high", "per second", "memory", "arithmetic",
     "trace s", "compile s", "first s", "error", "failure",
 ]  # fmt: skip
-KERNELS = ("kernel", "kernel, specialized", "unrolled, specialized")
 
 
 def arguments() -> argparse.Namespace:
@@ -54,6 +53,7 @@ def plan(options: argparse.Namespace) -> list[dict]:
     rows = [row("", "roofs", "device", 64 if options.tiny else 2**24)]
     for what in ("forward", "rollout"):
         rows += [row(r, what, p, many) for r in robots for p in ("kernel, specialized", "scan", "kernel")]
+    rows += [row(r, "rollout", "kernel over stages, specialized", many) for r in robots]
     rows += [row(r, "forward", "kernel, specialized", many, n) for r in robots for n in lanes[1:]]
     rows += [row(r, "rollout", "kernel, specialized", many, n) for r in robots for n in lanes[1:]]
     rows += [row(r, "inverse", p, many) for r in robots for p in ("kernel, specialized", "scan")]
@@ -81,7 +81,7 @@ def programs(row: dict, options: argparse.Namespace):
     import jax.numpy as jnp
 
     import lgjax
-    from lgjax.simulate import fused
+    from lgjax.simulate.fused_rollout import step_cost
 
     model, dt = model_of(row["robot"], row["dtype"]), 1e-3
     steps = 4 if options.tiny else options.steps
@@ -106,8 +106,11 @@ def programs(row: dict, options: argparse.Namespace):
     last = lambda t: (t.q.joints[:, 0], t.v[:, 0])
     if row["program"].startswith("scan"):
         return lambda q, v, x: last(jax.vmap(path)(q, v, x)), None, steps
-    run = partial(lgjax.fused_rollout, save_every=None, options=kernel)
-    return lambda q, v, x: last(run(special, q, v, None, dt, steps)), fused.step_cost(special, *one[:2], steps), steps
+    method = lgjax.MuntheKaas(lgjax.RK4, scan_stages="stages" in row["program"])
+    run = partial(lgjax.fused_rollout, method=method, save_every=None, options=kernel)
+    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), one)
+    cost = step_cost(special, zero[0], zero[1], steps, method)
+    return lambda q, v, x: last(run(special, q, v, None, dt, steps)), cost, steps
 
 
 def states(model, batch: int):

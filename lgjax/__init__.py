@@ -144,10 +144,10 @@ from lgjax.simulate.ensemble import Draw, Ensemble, Spread, ensemble, load_ensem
 from lgjax.simulate.fused import (
     KernelOptions,
     fused_forward_dynamics,
-    fused_rollout,
     fused_vmap,
     kernel_cost,
 )
+from lgjax.simulate.fused_rollout import fused_rollout
 from lgjax.simulate.memory import rollout_memory
 from lgjax.simulate.monte_carlo import MonteCarlo, Sample, monte_carlo
 from lgjax.simulate.optimize import OptimizedControls, optimize_controls

@@ -15,6 +15,7 @@ from lgjax.cli import peers
 from lgjax.cli.arguments import add_model, fail, load_model, positive_int
 from lgjax.dynamics.partials import forward_dynamics_partials, inverse_dynamics_partials
 from lgjax.simulate import fused, roofline, timing
+from lgjax.simulate.fused_rollout import step_cost
 
 STEPS = 10  # of a rollout
 DT = 1e-3  # s
@@ -191,4 +192,4 @@ def kernel_of(name: str, model: Any, state: tuple, options: Any = fused.KernelOp
         return call, lgjax.kernel_cost(partial(unrolled, model), *one), 1
     steps = partial(lgjax.fused_rollout, save_every=None, options=options)
     call = lambda q, v, tau: steps(model, q, v, None, DT, STEPS)
-    return call, fused.step_cost(model, one[0], one[1], STEPS), STEPS
+    return call, step_cost(model, one[0], one[1], STEPS), STEPS

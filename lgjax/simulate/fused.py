@@ -7,7 +7,7 @@ than on a GPU the same functions run as `jax.vmap` of the level scan.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,12 +17,10 @@ import numpy as np
 from jax import lax
 
 from lgjax.dynamics.forward import forward_dynamics
-from lgjax.integrators import RK4, MuntheKaas
 from lgjax.multibody.model import Model
 from lgjax.multibody.scalar_program import ScalarProgram
 from lgjax.multibody.scalarize import map_objects
-from lgjax.multibody.state import Configuration, mechanical_space
-from lgjax.simulate.rollout import Controller, Trajectory, rollout
+from lgjax.multibody.state import Configuration
 
 LANES = 32  # systems in a block, a warp of one system per thread
 
@@ -126,96 +124,6 @@ def kernel_cost(function: Callable, *args: Any) -> dict[str, Any]:
         "bytes": read + written,
         "waiting": program.waiting(program.order),
     }
-
-
-def fused_rollout(
-    model: Model,
-    q: Configuration,
-    v,
-    controller: Controller | None,
-    dt,
-    steps: int,
-    method=MuntheKaas(RK4),  # noqa: B008 (a hashable value)
-    save_every: int | None = 1,
-    wrenches: Controller | None = None,
-    *,
-    options: KernelOptions = KernelOptions(),
-) -> Trajectory:
-    """`rollout` of a batch, `save_every` steps per launch of one kernel; every leaf of the result as vmap gives it.
-
-    q and v have a leading axis for the batch, the leaves of the model all or none; controller and wrenches are
-    functions of one system and become part of the kernel. Same numbers as `rollout` to round-off. Methods that carry
-    something from step to step raise ValueError. Source: that of the method.
-    """
-    dt = jnp.asarray(dt, model.dtype)
-    forced = {"method": method, "save_every": save_every, "wrenches": wrenches}
-    plain = lambda model, dt, q, v: rollout(model, q, v, controller, dt, steps, **forced)
-    mapped = jax.vmap(plain, (model_axis(model), None, 0, 0))
-    if not options.kernel:
-        return mapped(model, dt, q, v)
-    shapes = jax.eval_shape(mapped, model, dt, q, v)  # checks what rollout checks
-    step = _step(controller, wrenches, method)
-    chunk = steps if save_every is None else save_every
-
-    @jax.custom_jvp
-    def run(model, dt, q, v):
-        h = (steps * dt) / steps
-        leaves, treedef = jax.tree.flatten((q, v))
-        before = [*jax.tree.leaves(model), h]
-        flags = [model_axis(model) == 0] * (len(before) - 1) + [False, False] + [True] * len(leaves)
-        one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
-        first = jax.tree.map(one, model) if model_axis(model) == 0 else model
-        count = jax.ShapeDtypeStruct((), jnp.int32)
-        program = ScalarProgram(step, first, h, count, *jax.tree.map(one, (q, v)))
-
-        def advance(leaves, i) -> tuple[list, Any]:
-            out = launch(program, [*before, i, *leaves], flags, options, (len(before) + 1, chunk))
-            return out, None if save_every is None else out
-
-        starts = jnp.arange(0, steps, chunk, dtype=jnp.int32)
-        if save_every is None:
-            saved = [x[:, None] for x in advance(leaves, starts[0])[0]]
-        else:
-            _, saved = lax.scan(advance, leaves, starts)
-            saved = [
-                jnp.concatenate([x[:, None], jnp.moveaxis(y, 0, 1)], 1) for x, y in zip(leaves, saved, strict=True)
-            ]
-        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x.reshape(x.shape[0], -1)), 1) for x in saved]), 0)
-        times = h * jnp.arange(0, steps + 1, chunk, dtype=jnp.int32)[-shapes.ts.shape[1] :].astype(dt.dtype)
-        qs, vs = treedef.unflatten(saved)
-        return Trajectory(jnp.broadcast_to(times, shapes.ts.shape), qs, vs, finite)
-
-    run.defjvp(lambda primals, tangents: jax.jvp(mapped, primals, tangents))
-    return run(model, dt, q, v)
-
-
-def _step(controller: Controller | None, wrenches: Controller | None, method: Any) -> Callable:
-    """One step of one system: (model, h, number of steps before, q, v) -> (q, v)."""
-    if isinstance(method, MuntheKaas):
-        method = replace(method, scan_stages=False)
-
-    def step(model: Model, h, count, q, v):
-        @jax.jit  # traced once for all stages
-        def field(t, state):
-            q, v = state
-            tau = 0 * v if controller is None else controller(t, q, v)
-            applied = None if wrenches is None else wrenches(t, q, v)
-            return v, forward_dynamics(model, q, v, tau, applied, execution="unrolled")
-
-        space, t = mechanical_space(model.tree), h * count.astype(h.dtype)
-        carry = method.init(space, field, t, (q, v))
-        if jax.tree.leaves(carry):
-            raise ValueError(f"fused_rollout takes a method that carries nothing from step to step, not {method}")
-        return method.step(space, field, t, (q, v), h, carry)[0]
-
-    return step
-
-
-def step_cost(model: Model, q: Any, v: Any, steps: int, method=MuntheKaas(RK4)) -> dict[str, Any]:  # noqa: B008
-    """`kernel_cost` of a passive step of `fused_rollout`, `steps` of them per launch, from a state of one system."""
-    h, count = jax.ShapeDtypeStruct((), model.dtype), jax.ShapeDtypeStruct((), jnp.int32)
-    cost = kernel_cost(partial(_step(None, None, method), model), h, count, q, v)
-    return cost | {"bytes": cost["bytes"] / steps}
 
 
 # ---- one launch

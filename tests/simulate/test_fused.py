@@ -83,10 +83,15 @@ ROLLOUTS = {
         "pendulum",
         {"save_every": 2, "wrenches": lambda t, q, v: jnp.ones((1, 6)) * t},
     ),
+    "a loop over stages": ("pendulum", {"save_every": 2, "method": MuntheKaas(RK4, scan_stages=True)}),
     "the end alone": ("pendulum", {"save_every": None, "method": CommutatorFree(CF4)}),
     "a floating body": ("single body", {"save_every": 2}),
+    "a floating body, a loop over stages": (
+        "single body",
+        {"save_every": 4, "method": MuntheKaas(RK4, scan_stages=True)},
+    ),
 }
-SLOW = ("a floating body",)
+SLOW = ("a floating body", "a floating body, a loop over stages")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in ROLLOUTS])
