@@ -23,7 +23,7 @@ CASES = [
 
 
 def reach() -> lgjax.Model:
-    """A floating base with an arm: joint motions that depend on coordinates, a ball and a slider."""
+    """A floating base with joints whose motions depend on coordinates, and a ball."""
     return lgjax.build(
         [
             trees.body("base", None, "free", 1),
