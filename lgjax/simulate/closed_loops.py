@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import core
 
-from lgjax.dynamics.loops import LoopStatus, constrained_forward_dynamics, loop_constraint, project_positions
+from lgjax.dynamics.loops import constrained_forward_dynamics, loop_constraint, project_positions
 from lgjax.dynamics.loops.loop import Loop, as_loops
 from lgjax.dynamics.loops.project import Metric, check_metric, velocity_projection
 from lgjax.dynamics.loops.status import flags
@@ -90,29 +91,30 @@ def rollout_constrained(
         found = constrained_forward_dynamics(model, several, q, v, tau, applied, alpha=alpha, beta=beta)
         return (v, found.vdot), 0 * seen
 
-    def settle(state):
-        (q, v), seen = state
-        if project is None:
-            return state[0], jnp.maximum(seen, _watch(model, several, q, v, None))
-        found = project_positions(model, several, q, metric=project, tolerance=tolerance)
-        v, rate, rank = velocity_projection(model, several, found.q, v, project)
-        now = _seen(found.residual, rate, v, ~found.converged, rank, seen_rows)
-        return (found.q, v), jnp.maximum(seen, now)
-
-    start = _watch(model, several, q, v, None)
-    seen_rows = sum(loop.rows(model, q) for loop in several)
     if isinstance(method, MuntheKaas):
         method = replace(method, scan_stages=True)  # as in rollout
+    settled = _Settled(method, partial(_settle, model, several, project, tolerance))
     space = product_space(mechanical_space(model.tree), vector_space(len(_Seen._fields)))
-    ts, ((qs, vs), seen), _ = integrate(
-        space, field, ((q, v), start), jnp.zeros_like(dt), steps * dt, steps, _Settled(method, settle), save_every
-    )
+    y = (q, v), _watch(model, several, q, v)
+    ts, ((qs, vs), seen), _ = integrate(space, field, y, jnp.zeros_like(dt), steps * dt, steps, settled, save_every)
     worst = _Seen(*jnp.moveaxis(seen, -1, 0))
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((qs, vs))]))
     status = flags(
         OPEN=worst.open[-1] > 0, SLIPPING=worst.slipping[-1] > 0, REDUNDANT=worst.redundant[-1] > 0, NOT_FINITE=~finite
     )
     return ConstrainedTrajectory(ts, qs, vs, worst.residual, worst.rate, status)
+
+
+def _settle(model: Model, loops, project: Metric | None, tolerance, state):
+    """The state ((q, v), seen) moved onto the constraints, and what was seen of it."""
+    (q, v), seen = state
+    if project is None:
+        return (q, v), jnp.maximum(seen, _watch(model, loops, q, v))
+    found = project_positions(model, loops, q, metric=project, tolerance=tolerance)
+    v, rate, rank = velocity_projection(model, loops, found.q, v, project)
+    rows = sum(loop.rows(model, q) for loop in loops)
+    now = _seen(found.residual, rate, v, ~found.converged, rank, rows)
+    return (found.q, v), jnp.maximum(seen, now)
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def _seen(residual, rate, v, failed, rank, rows: int) -> jax.Array:
     return jnp.stack([residual, rate, *marks])
 
 
-def _watch(model: Model, loops, q, v, _):
+def _watch(model: Model, loops, q, v) -> jax.Array:
     c = loop_constraint(model, loops, q, v)
     largest = lambda x: jnp.max(jnp.abs(x))
     rows = jnp.int32(len(c.residual))
@@ -166,6 +168,3 @@ def _check_start(model: Model, loops, q, v) -> None:
         if not np.max(np.abs(values)) <= limit:
             worst = int(np.argmax(np.where(np.isnan(values), np.inf, np.abs(values))))
             raise ValueError(f"loop {loops[owner[worst]].label} {what} {values[worst]:.3g}; see {cure}")
-
-
-__all__ = ["ConstrainedTrajectory", "LoopStatus", "rollout_constrained"]

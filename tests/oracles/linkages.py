@@ -86,20 +86,24 @@ def jacobian(function, u):
     return np.stack([function(u + 1j * step * e).imag / step for e in np.eye(len(u))], 1)
 
 
-def acceleration(linkage, u, rate):
+def acceleration(linkage, u, rate, torque=0.0):
+    """Of the free angles, with torques that work on them."""
     weights = np.concatenate([(m, m, m * r**2 / 12) for m, r in zip(linkage.masses, linkage.rods, strict=True)])
     pull = np.tile([0.0, -GRAVITY, 0.0], len(linkage.masses))
     J = jacobian(lambda x: coordinates(linkage, x), u)
     step = 1e-5
     ahead, behind = (jacobian(lambda x: coordinates(linkage, x), u + s * step * rate) for s in (1, -1))
     bias = (ahead - behind) @ rate / (2 * step)
-    return np.linalg.solve(J.T @ (weights[:, None] * J), J.T @ (weights * (pull - bias)))
+    return np.linalg.solve(J.T @ (weights[:, None] * J), J.T @ (weights * (pull - bias)) + torque)
 
 
-def solve(linkage, u0, rate0, times):
-    """Joint angles (T, n) and their rates of the library's trees at `times`, from u and its rate at 0."""
+def solve(linkage, u0, rate0, times, stiffness=0.0):
+    """Joint angles (T, n) and their rates of the library's trees at `times`, from u and its rate at 0.
+
+    Springs of that stiffness pull the free angles to where they start.
+    """
     k = len(u0)
-    rhs = lambda t, y: np.concatenate([y[k:], acceleration(linkage, y[:k], y[k:])])
+    rhs = lambda t, y: np.concatenate([y[k:], acceleration(linkage, y[:k], y[k:], stiffness * (u0 - y[:k]))])
     y = solve_ivp(
         rhs, (0.0, times[-1]), np.concatenate([u0, rate0]), method="DOP853", rtol=1e-11, atol=1e-11, t_eval=times
     ).y.T

@@ -195,8 +195,10 @@ def _nearest_jvp(settings: _Settings, primals, tangents):
         return jnp.concatenate([normal, jnp.where(chosen.kept, product(chosen.combine, residual), x[len(step) :])])
 
     solution = jnp.concatenate([step, mu])
-    slopes = jax.jacfwd(lambda x: equations(p, x))(solution)
-    moved = jax.jvp(lambda p: equations(p, solution), (p,), (change,))[1]
+    _, slope = jax.linearize(equations, p, solution)
+    still = jax.tree.map(jnp.zeros_like, p)
+    slopes = jax.vmap(lambda e: slope(still, e), out_axes=1)(jnp.eye(len(solution), dtype=step.dtype))
+    moved = slope(change, jnp.zeros_like(solution))
     motion = -product(regular_inverse(slopes), moved)[: len(step)]
-    still = (jnp.zeros_like(report[0]), *(np.zeros(x.shape, jax.dtypes.float0) for x in report[1:]))
-    return (step, *report), (motion, *still)
+    fixed = (jnp.zeros_like(report[0]), *(np.zeros(x.shape, jax.dtypes.float0) for x in report[1:]))
+    return (step, *report), (motion, *fixed)
