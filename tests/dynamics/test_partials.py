@@ -58,7 +58,7 @@ def hybrid(model, given, dq, v, x, q, wrenches):
         return lgjax.inverse_dynamics(model, there, v, x, wrenches)
     if not given.any():
         return lgjax.forward_dynamics(model, there, v, x, wrenches)
-    vdot, tau = lgjax.hybrid_dynamics(model, there, v, x, x, np.flatnonzero(given), wrenches)
+    vdot, tau = lgjax.hybrid_dynamics(model, there, v, x, x, np.flatnonzero(given).tolist(), wrenches)
     return jnp.where(given, tau, vdot)
 
 
@@ -83,7 +83,7 @@ def differentiated(name, what):
 
     def derivatives(model, q, v, x, wrenches):
         at = (jnp.zeros(model.nv, model.dtype), v, x)
-        return jax.jacfwd(lambda *at: hybrid(model, given, *at, q, wrenches), (0, 1, 2))(*at)
+        return jax.jacfwd(lambda dq, v, x: hybrid(model, given, dq, v, x, q, wrenches), (0, 1, 2))(*at)
 
     return jit(jax.vmap(derivatives, (None, 0, 0, 0, 0)))
 
