@@ -347,3 +347,20 @@ def test_bouncing_bodies_are_simulations_like_others():
     fall = np.sqrt(2 * (e.record - 0.5) / 9.81)  # the time of the only impact, after which it goes up as it came down
     np.testing.assert_allclose(e.statistics.mean[2], np.mean(e.record - 9.81 / 2 * (2 * fall - 0.6) ** 2), atol=1e-9)
     np.testing.assert_array_equal(e.statistics.events, [6])
+
+
+@pytest.mark.slow
+def test_constrained_systems_are_simulations_like_others():
+    """Tops with random masses keep their fixed point; one that starts off it is not valid."""
+
+    def spin(key):
+        p = lgjax.systems.heavy_top_maximal(mass=15 + jax.random.uniform(key, (), jnp.float64))
+        off = jnp.where(jax.random.uniform(jax.random.fold_in(key, 1), (), jnp.float64) < 0.6, 1.0, 0.0)
+        q = p.q0._replace(bodies=p.q0.bodies._replace(translation=p.q0.bodies.translation + off))
+        path = lgjax.integrate_constrained(p.system, q, p.v0, 0.0, 0.01, 5, save_every=None)
+        return lgjax.Sample(path.q.bodies.translation[-1, 0], path.success, record=off)
+
+    e = lgjax.monte_carlo(spin, count=12, key=jax.random.key(0), chunk=4, progress=False)
+    np.testing.assert_array_equal(e.failed, np.flatnonzero(e.record))
+    assert 0 < len(e.failed) < 12
+    np.testing.assert_allclose(np.linalg.norm(e.statistics.mean), 1.0, rtol=1e-3)
