@@ -9,8 +9,6 @@ import pytest
 
 from lgjax.cli import main
 from lgjax.cli import optimize as command
-from lgjax.simulate import optimize
-from tests.quick import jit
 
 PENDULUM = """
 model = "chain:1"
@@ -26,11 +24,6 @@ joints = [0.7]
 goal = 1000.0
 rest = 100.0
 """
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(optimize, "jit", jit)
 
 
 def write(folder: Path, text: str) -> str:

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax import jit
 
 from lgjax.integrators.integrate import static_integer
 from lgjax.simulate.control_problem import ControlSystem, OptimizeStatus, Problem, _finite, check_problem
@@ -187,11 +186,11 @@ def _drive(solver: Any, guesses: Array, nodes: Any, iterations: int, every: int,
         return solver.settle(ready, iterations), record
 
     started = time.perf_counter()
-    first = jit(jax.vmap(solver.init, in_axes=(0, None if nodes is None else 0)))(guesses, nodes)
+    first = jax.jit(jax.vmap(solver.init, in_axes=(0, None if nodes is None else 0)))(guesses, nodes)
     saved = _Checkpoint(checkpoint, first, every)
     iterate, records = saved.load(first, iterations)
     limit = jnp.asarray(iterations, jnp.int32)
-    program = jit(jax.vmap(chunk, in_axes=(0, None))).lower(first, limit).compile()
+    program = jax.jit(jax.vmap(chunk, in_axes=(0, None))).lower(first, limit).compile()
     compile_seconds = time.perf_counter() - started
     started = time.perf_counter()
     try:
