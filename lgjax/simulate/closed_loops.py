@@ -16,6 +16,7 @@ from lgjax.dynamics.loops.project import Metric, check_metric, velocity_projecti
 from lgjax.dynamics.loops.status import flags
 from lgjax.dynamics.motion import checked_result
 from lgjax.groups.homogeneous_space import product_space, vector_space
+from lgjax.groups.small_angle import norm
 from lgjax.integrators import RK4, MuntheKaas, Taylor, integrate
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, mechanical_space
@@ -25,9 +26,9 @@ from lgjax.simulate.rollout import Controller
 class ConstrainedTrajectory(NamedTuple):
     """States at the saved times; every leaf but `status` has a leading time axis (T,).
 
-    ts: (T,) s. q: Configuration. v: (T, nv). residual, rate: (T,), the largest entry of phi(q) and of dphi/dt after any
-    step so far. status: () int32, `LoopStatus`, of all steps: OPEN if a projection did not converge or the residual,
-    relative to metres and radians, has passed the square root of eps; SLIPPING the same of the rate and the speed.
+    ts: (T,) s. q: Configuration. v: (T, nv). residual, rate: (T,), the largest length of phi(q) and of dphi/dt after
+    any step so far. status: () int32, `LoopStatus`, of all steps: OPEN if a projection did not converge or the residual
+    has passed the square root of eps; SLIPPING if the rate has, relative to 1 + the largest entry of v.
     """
 
     ts: jax.Array
@@ -145,9 +146,8 @@ def _seen(residual, rate, v, failed, rank, rows: int) -> jax.Array:
 
 def _watch(model: Model, loops, q, v) -> jax.Array:
     c = loop_constraint(model, loops, q, v)
-    largest = lambda x: jnp.max(jnp.abs(x))
     rows = jnp.int32(len(c.residual))
-    return _seen(largest(c.residual), largest(c.rate), v, jnp.zeros((), bool), rows, len(c.residual))
+    return _seen(norm(c.residual), norm(c.rate), v, jnp.zeros((), bool), rows, len(c.residual))
 
 
 _gaps = jax.jit(lambda model, loops, q, v: loop_constraint(model, loops, q, v)[::2])

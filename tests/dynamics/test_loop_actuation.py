@@ -184,6 +184,7 @@ def test_prescribed_motion_that_decides_a_constraint():
     assert float(broken.residual) > 0.1
 
 
+@pytest.mark.slow
 def test_torques_have_derivatives():
     """Through the pseudoinverses, with redundant actuators and constraints, against central differences."""
 

@@ -101,14 +101,11 @@ def test_controllers_wrenches_saving_and_batches():
         )
 
     batch = v * jnp.asarray([[1.0], [0.0], [-0.5]])
-    every, some, last = (jit(jax.vmap(run, (0, None)), static_argnums=1)(batch, k) for k in (1, 10, None))
-    assert every.v.shape == (3, 41, 4)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[:, ::10], b, atol=1e-12), every[:5], some[:5])
+    every, last = (jit(jax.vmap(run, (0, None)), static_argnums=1)(batch, k) for k in (5, None))
+    assert every.v.shape == (3, 9, 4)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[:, -1:], b, atol=1e-12), every[:5], last[:5])
     np.testing.assert_array_equal(every.status, 0)
     assert np.all(np.diff(every.residual) >= 0)
-    one = jit(run, static_argnums=1)(batch[2], None)
-    np.testing.assert_allclose(one.v, last.v[2], atol=1e-13)
 
 
 @pytest.mark.slow

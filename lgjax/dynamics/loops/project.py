@@ -14,6 +14,7 @@ from lgjax.dynamics.loops.forward import rank_tolerance
 from lgjax.dynamics.loops.loop import Loop, as_loops
 from lgjax.dynamics.loops.rank import independent_rows, longest_row, product, regular_inverse
 from lgjax.dynamics.solve import solve_mass_matrix
+from lgjax.groups.small_angle import norm
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, difference, retract
 
@@ -22,7 +23,7 @@ LONGEST = 0.5  # of the entries of a step, radians or metres
 
 
 class Projection(NamedTuple):
-    """What `project_positions` returns: q, the largest entry of the residual phi(q), iterations and success.
+    """What `project_positions` returns: q, the length of the residual phi(q), iterations and success.
 
     Where it did not converge q is the best that was found: the loops cannot be closed from there.
     """
@@ -71,7 +72,7 @@ def project_positions(
     """The configuration with closed loops that is nearest to q: retract(q, d) with the least d^T M(q) d.
 
     metric "mass": M is the mass matrix at q; "plain": the identity. Gauss-Newton steps on the manifold, none longer
-    than half a radian or metre in an entry. tolerance: of the residual, in its units, by default eps^(3/4); rank: see
+    than half a radian or metre in an entry. tolerance: of the residual's length, by default eps^(3/4); rank: see
     `constrained_forward_dynamics`; both may be traced. Derivatives in everything that is traced are those of the
     implicit function, of any order and in both modes, and cost no iterations. Always ends.
     Raises ValueError for an unknown metric and for max_iterations below 1.
@@ -102,13 +103,13 @@ def project_velocity(model: Model, loops: Loop | Sequence[Loop], q: Configuratio
 
 
 def velocity_projection(model: Model, loops, q: Configuration, v, metric: Metric, tolerance=None):
-    """(projected velocity, the largest entry of A v that is left, rank of A)."""
+    """(projected velocity, the length of what is left of A v, rank of A)."""
     jacobian = loop_constraint(model, loops, q).jacobian
     chosen = _chosen(jacobian, rank_tolerance(model, tolerance))
     B = product(chosen.combine, jacobian)
     X = _lowered(model, q, B, metric)
     v = v - product(X.T, product(_complement(B, X, chosen.kept), product(B, v)))
-    return v, jnp.max(jnp.abs(product(jacobian, v))), chosen.rank
+    return v, norm(product(jacobian, v)), chosen.rank
 
 
 def _chosen(jacobian, tolerance):
@@ -157,7 +158,7 @@ def _solve(settings: _Settings, p: _Problem, limits):
         size = jnp.max(jnp.abs(change))
         step = s.step + change * jnp.minimum(1, s.radius / jnp.maximum(size, s.radius))
         residual, jacobian = _at(p, step)
-        error = jnp.max(jnp.abs(residual))
+        error = norm(residual)
         radius = jnp.where(error > s.error, s.radius / 2, jnp.minimum(2 * s.radius, LONGEST))
         better = (error < s.least) | (error <= tolerance)
         best, least = jnp.where(better, step, s.best), jnp.where(better, error, s.least)
@@ -166,7 +167,7 @@ def _solve(settings: _Settings, p: _Problem, limits):
     zero = jnp.zeros((), tolerance.dtype)
     still = jnp.zeros(p.model.nv, tolerance.dtype)
     residual, jacobian = _at(p, still)
-    error = jnp.max(jnp.abs(residual))
+    error = norm(residual)
     start = _State(still, residual, jacobian, error, zero, zero + LONGEST, still, error, jnp.zeros((), jnp.int32))
     end = lax.while_loop(unfinished, iterate, start)
     return end.best, end.least, end.iterations, end.least <= tolerance
