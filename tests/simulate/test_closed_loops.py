@@ -101,7 +101,7 @@ def test_controllers_wrenches_saving_and_batches():
         )
 
     batch = v * jnp.asarray([[1.0], [0.0], [-0.5]])
-    every, last = (jit(jax.vmap(run, (0, None)), static_argnums=1)(batch, k) for k in (5, None))
+    every, last = (jit(jax.vmap(lambda v, k=k: run(v, k)))(batch) for k in (5, None))
     assert every.v.shape == (3, 9, 4)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[:, -1:], b, atol=1e-12), every[:5], last[:5])
     np.testing.assert_array_equal(every.status, 0)
