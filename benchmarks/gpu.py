@@ -108,8 +108,7 @@ def programs(row: dict, options: argparse.Namespace):
         return lambda q, v, x: last(jax.vmap(path)(q, v, x)), None, steps
     method = lgjax.MuntheKaas(lgjax.RK4, scan_stages="stages" in row["program"])
     run = partial(lgjax.fused_rollout, method=method, save_every=None, options=kernel)
-    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), one)
-    cost = step_cost(special, zero[0], zero[1], steps, method)
+    cost = step_cost(special, one[0], one[1], steps, method)
     return lambda q, v, x: last(run(special, q, v, None, dt, steps)), cost, steps
 
 

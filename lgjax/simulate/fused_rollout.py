@@ -81,15 +81,14 @@ def step_cost(model: Model, q: Any, v: Any, steps: int, method=MuntheKaas(RK4)) 
     """`kernel_cost` of a passive step of `fused_rollout`, `steps` of them per launch, from a state of one system."""
     h, count = jax.ShapeDtypeStruct((), model.dtype), jax.ShapeDtypeStruct((), jnp.int32)
     advance, rounds = _piece(None, None, method)
-    state = jax.eval_shape(partial(_start, rounds=rounds), jax.tree.map(lambda x: x[None], (q, v)))
-    state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state)
+    state = jax.eval_shape(partial(_start, rounds=rounds), (q, v))
     cost = kernel_cost(partial(advance, model), h, count, state)
     return cost | {"bytes": cost["bytes"] / steps, "arithmetic": cost["arithmetic"] * rounds}
 
 
 # ---- what the loop of a kernel repeats: (model, h, times before, (state, exponents)) -> (state, exponents)
 def _start(state: tuple, rounds: int) -> tuple:
-    """The state of a batch, with the exponents of the next stage and of the whole step if stages are looped over."""
+    """A state or a batch, with the exponents of the next stage and of the whole step if stages are looped over."""
     zero = jnp.zeros_like(state[1])
     return state, ((zero, zero), (zero, zero)) if rounds > 1 else ()
 

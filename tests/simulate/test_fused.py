@@ -79,11 +79,14 @@ def test_derivatives_are_those_of_the_scan():
 
 CONTROL = lambda t, q, v: jnp.sin(t) - 0.3 * v
 ROLLOUTS = {
-    "every second step, with wrenches": (
+    "a loop over stages, with wrenches": (
         "pendulum",
-        {"save_every": 2, "wrenches": lambda t, q, v: jnp.ones((1, 6)) * t},
+        {
+            "save_every": 2,
+            "method": MuntheKaas(RK4, scan_stages=True),
+            "wrenches": lambda t, q, v: jnp.ones((1, 6)) * t,
+        },
     ),
-    "a loop over stages": ("pendulum", {"save_every": 2, "method": MuntheKaas(RK4, scan_stages=True)}),
     "the end alone": ("pendulum", {"save_every": None, "method": CommutatorFree(CF4)}),
     "a floating body": ("single body", {"save_every": 2}),
     "a floating body, a loop over stages": (
