@@ -20,7 +20,7 @@ SMALL = {
     "11_high_speed_rotor": {"end": 0.01, "counts": (100,), "long": (0.02, 200), "modes": 1},
     "12_slider_crank": {"end": 0.1, "counts": (50,), "batch": 3, "finest": 100, "modes": 1},
     "13_puma560": {"counts": (25,), "steps": 2000, "modes": 1},
-    "14_closed_loops": {"duration": 0.1, "legs": False},
+    "14_closed_loops": {"duration": 0.1, "ways": 1, "legs": False},
     "15_satellite_tumble": {"samples": 20, "steps": 40},
     "16_aerial_reach": {"guesses": 1, "steps": 3, "iterations": 1},
     "17_cart_pole": {"guesses": 2, "iterations": 2, "methods": ("ilqr",)},
