@@ -84,7 +84,7 @@ def fit(model, record, guess, steps, iterations):
     horizons = len(record) * np.repeat(HORIZONS, max(1, iterations // len(HORIZONS)))
 
     def residual(theta, horizon):
-        seen = (jnp.arange(len(record)) < horizon)[:, None]
+        seen = (jnp.arange(len(record), dtype=record.dtype) < horizon)[:, None]
         return jnp.where(seen, (simulate(model, theta, steps) - record) / NOISE, 0).reshape(-1)
 
     def step(carry, horizon):
