@@ -28,7 +28,7 @@ iterations = 100
 guesses = 4                 # random ones about zero
 spread = 0.1                # of the guesses, N m or N
 seed = 0
-bounds = [-50.0, 50.0]      # of the joint forces: of all, or lists of them
+bounds = [-150.0, 150.0]    # of the joint forces: of all, or lists of them
 dtype = "float64"
 
 [start]                     # joints in order or by name, base = [x, y, z], turn = rotation vector; zero if left out
