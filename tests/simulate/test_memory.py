@@ -46,7 +46,6 @@ def test_memory_is_predicted_within_thirty_percent(steps, save_every):
 
 def test_memory_grows_as_the_square_root_of_the_steps():
     assert measured(10_000) < 2 * 1.05 * measured(2500)
-    assert lgjax.rollout_memory(model(), 10_000) < 0.03 * lgjax.rollout_memory(model(), 10_000, checkpoint=False)
 
 
 def test_gradients_are_those_without_checkpoints_and_of_forward_mode():
