@@ -21,7 +21,6 @@ from lgjax.simulate.storage import read_arrays, write_arrays
 
 Array = jax.Array
 METHODS = ("shooting", "multiple_shooting", "ilqr")
-NOT_FOR_ILQR = ("equality", "inequality", "optimizer", "segments", "nodes")
 
 
 class History(NamedTuple):
@@ -60,32 +59,13 @@ class OptimizedControls(NamedTuple):
 
 
 def optimize_controls(
-    system: ControlSystem,
-    state: Any,
-    guesses: Any,
-    *,
-    steps: int,
-    running: Any = None,
-    terminal: Any = None,
-    bounds: Any = None,
-    equality: Any = None,
-    inequality: Any = None,
-    method: str = "shooting",
-    optimizer: Any = None,
-    hold: str = "constant",
-    segments: int | None = None,
-    nodes: Any = None,
-    iterations: int = 500,
-    tolerance: float = 1e-6,
-    feasibility: float = 1e-6,
-    patience: int = 50,
-    improvement: float = 1e-9,
-    penalty: float = 1.0,
-    growth: float = 4.0,
-    every: int = 20,
-    progress: bool | None = None,
-    checkpoint: str | os.PathLike | None = None,
-) -> OptimizedControls:
+    system: ControlSystem, state: Any, guesses: Any, *, steps: int,
+    running: Any = None, terminal: Any = None, bounds: Any = None, equality: Any = None, inequality: Any = None,
+    method: str = "shooting", optimizer: Any = None, hold: str = "constant", segments: int | None = None,
+    nodes: Any = None, iterations: int = 500, tolerance: float = 1e-6, feasibility: float = 1e-6,
+    patience: int = 50, improvement: float = 1e-9, penalty: float = 1.0, growth: float = 4.0, every: int = 20,
+    progress: bool | None = None, checkpoint: str | os.PathLike | None = None,
+) -> OptimizedControls:  # fmt: skip
     """Controls that minimise  Σ dt running(t, state, control) + terminal(state),  from each of many guesses.
 
     system      a `ControlSystem`: a mechanism, or any step on a manifold. state: where it starts.
@@ -109,30 +89,33 @@ def optimize_controls(
     progress None shows a bar if tqdm is installed, True insists. Compiles at every call.
     Raises ValueError or TypeError naming what is wrong, before anything is computed.
     """
-    given = {"equality": equality, "inequality": inequality, "optimizer": optimizer, "segments": segments,
-             "nodes": nodes}  # fmt: skip
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    problem = check_problem(system, state, steps, running, terminal, equality, inequality, bounds)
-    guesses = _checked_guesses(problem, guesses)
     for name, value in {"iterations": iterations, "every": every, "patience": patience}.items():
         static_integer(name, value)
+    problem = check_problem(system, state, steps, running, terminal, equality, inequality, bounds)
+    guesses = _checked_guesses(problem, guesses)
     if method == "ilqr":
-        for name in NOT_FOR_ILQR:
-            if given[name] is not None:
-                raise ValueError(f"ilqr takes no {name}; shooting does")
-        if guesses.shape[1] != problem.steps:
-            raise ValueError(f"ilqr takes a knot per step, {problem.steps}, got {guesses.shape[1]} knots")
+        _refuse(problem, guesses, {"equality": equality, "inequality": inequality, "optimizer": optimizer,
+                                   "segments": segments, "nodes": nodes})  # fmt: skip
         solver = ILQR(problem, tolerance, patience, improvement)
     else:
-        segments = _checked_segments(problem, method, segments)
+        parts, search = _checked_segments(problem, method, segments), optax.lbfgs() if optimizer is None else optimizer
         _checked_hold(hold, guesses.shape[1])
-        search = optax.with_extra_args_support(optax.lbfgs() if optimizer is None else optimizer)
         solver = Shooting(
-            problem, search, segments, guesses.shape[1], hold, tolerance, feasibility, patience, improvement,
-            penalty, growth,
+            problem, optax.with_extra_args_support(search), parts, guesses.shape[1], hold, tolerance, feasibility,
+            patience, improvement, penalty, growth,
         )  # fmt: skip
     return _drive(solver, guesses, nodes, iterations, every, progress, checkpoint)
+
+
+def _refuse(problem: Problem, guesses: Array, given: dict[str, Any]) -> None:
+    """What the regulator cannot do."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"ilqr takes no {name}; shooting does")
+    if guesses.shape[1] != problem.steps:
+        raise ValueError(f"ilqr takes a knot per step, {problem.steps}, got {guesses.shape[1]} knots")
 
 
 def _checked_guesses(problem: Problem, guesses: Any) -> Array:
