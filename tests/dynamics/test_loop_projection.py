@@ -131,15 +131,15 @@ def test_derivatives_are_those_of_the_implicit_function():
         return lgjax.difference(model, q, found)
 
     zero = jnp.zeros(model.nv + model.nbodies + 3)
-    h = 2e-3
+    h = 5e-4
     value = jit(jax.vmap(end))
     slope = lambda steps: value(steps) - value(-steps)
     steps = h * jnp.eye(len(zero))
     expected = ((8 * slope(steps) - slope(2 * steps)) / (12 * h)).T
     _, along = jit(lambda t: jax.jvp(end, (zero,), (t,)))(zero + 1)
-    np.testing.assert_allclose(along, expected @ np.ones(len(zero)), atol=1e-5)
+    np.testing.assert_allclose(along, expected @ np.ones(len(zero)), atol=2e-5)
     scalar = lambda x: weights @ end(x)
-    np.testing.assert_allclose(jit(jax.grad(scalar))(zero), weights @ expected, atol=1e-5)
+    np.testing.assert_allclose(jit(jax.grad(scalar))(zero), weights @ expected, atol=2e-5)
 
 
 @pytest.mark.slow
