@@ -3,8 +3,8 @@
 In the frame that falls with it nothing pushes the robot, so its momentum stays zero and the trunk turns only as the
 legs move: the angular velocity of the trunk is a linear function of the rates of the joints, which depends on where
 they are. The state is the attitude in SO(3), the twelve joints and their rates; controls are accelerations of the
-joints. Goal: from every random guess, within 2 s, trunk upright to 1°, legs as at the start to 0.02 rad and at
-rest to 0.1 rad/s, joints within their limits. The best motion is then replayed with the full dynamics under gravity.
+joints. Goal: from random guesses, within 2 s, trunk upright to 1°, legs as at the start to 0.02 rad and at rest to
+0.1 rad/s, joints within their limits. The best motion is then replayed with the full dynamics under gravity.
 python examples/18_falling_cat.py [--guesses 8] [--out falling_cat.png]
 """
 
