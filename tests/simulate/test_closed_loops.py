@@ -90,6 +90,7 @@ def test_stabilisation_keeps_loops_nearly_closed_without_projection():
         assert (gap < 3e-4) if alpha else (gap > 8e-4)
 
 
+@pytest.mark.slow
 def test_controllers_wrenches_saving_and_batches():
     s, *_, v, _ = case("five_bar")
     spring = lambda t, q, v: -2.0 * (q.joints - s.q0.joints) - 0.1 * v
