@@ -118,7 +118,7 @@ def replay(model, controls):
     return jax.jit(lambda: jax.lax.scan(step, (q, jnp.zeros(model.nv)), jnp.asarray(controls)))()[1]
 
 
-def main(out: str | None = None, guesses: int = 8, steps: int = STEPS, iterations: int = 1200) -> dict:
+def main(out: str | None = None, guesses: int = 8, steps: int = STEPS, iterations: int = 2600) -> dict:
     """Misses at the end and costs of every guess; draws them to `out`."""
     jax.config.update("jax_enable_x64", True)
     model = lgjax.models.quadruped()
