@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax.cli import bench, main, peers
 from lgjax.simulate import roofline, timing
 from tests.dynamics import trees
-from tests.quick import jit
 from tests.test_cli import failing
 
 

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import se3
 from lgjax.multibody.state import join_velocity, split_velocity
 from tests.dynamics import trees
-from tests.quick import jit
 
 STATES = 3
 CASES = [

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax.dynamics import forces
 from tests.dynamics import trees
-from tests.quick import jit
 
 
 @cache

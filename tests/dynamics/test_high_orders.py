@@ -21,13 +21,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 from jax.experimental import jet
 
 import lgjax
 from lgjax import Configuration, Pose, se3
 from lgjax.multibody.state import join_velocity, split_velocity
 from tests.dynamics import trees
-from tests.quick import jit
 
 HIGHEST = 8
 MOTIONS = 2

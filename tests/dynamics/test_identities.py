@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import Pose, se3
 from tests.dynamics import trees
-from tests.quick import jit
 
 # The spherical joint of "shoulder" is among those of "every joint".
 every_tree = pytest.mark.parametrize("name", [name for name in trees.TREES if name != "shoulder"])
@@ -274,7 +274,7 @@ def test_plain_and_scalarised_execution_agree(name):
 
 def test_an_unknown_execution_is_refused():
     model = trees.model("pendulum")
-    with pytest.raises(ValueError, match="execution is one of scalarised, plain, not 'fast'"):
+    with pytest.raises(ValueError, match="execution is one of scalarised, plain, unrolled, not 'fast'"):
         lgjax.gravity_forces(model, lgjax.neutral(model), execution="fast")
 
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import Joint, Pose
@@ -18,7 +19,6 @@ from lgjax.multibody.layout import layout
 from tests.dynamics import trees
 from tests.dynamics.test_high_orders import Motion, rate
 from tests.oracles import pinocchio_trees as oracle
-from tests.quick import jit
 
 STATES = 6
 TIP = 6  # the body whose Jacobian is compared

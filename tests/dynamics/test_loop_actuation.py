@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import LoopStatus
 from lgjax.dynamics.loops import loop_constraint
 from lgjax.systems.closed_loops import five_bar
 from tests.oracles import linkages
-from tests.quick import jit
 
 forward = jit(lgjax.constrained_forward_dynamics)
 constraint = jit(loop_constraint)

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import Loop
 from lgjax.dynamics.loops import loop_constraint, loop_residual
 from lgjax.systems.closed_loops import five_bar, four_bar
 from tests.dynamics.test_loops import DTYPES, random_pose, state, swing
-from tests.quick import jit
 
 positions = jit(lgjax.project_positions, static_argnames=("metric", "max_iterations"))
 velocities = jit(lgjax.project_velocity)

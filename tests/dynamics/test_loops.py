@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import Body, Joint, Loop, LoopStatus, Pose, build
@@ -16,7 +17,6 @@ from lgjax.multibody.build import KINDS
 from lgjax.systems import closed_loops as ready
 from tests.oracles import linkages
 from tests.oracles.pinocchio_loops import Mechanism
-from tests.quick import jit
 
 DTYPES = (jnp.float64, jnp.float32)
 ROUND = {jnp.float64: 1e-10, jnp.float32: 2e-3}

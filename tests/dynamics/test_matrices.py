@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pinocchio as pin
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import Pose
@@ -20,7 +21,6 @@ from lgjax.dynamics.solve import solve_mass_matrix
 from lgjax.groups import small_matrix as sm
 from tests.dynamics import trees
 from tests.oracles import pinocchio_robots as oracle
-from tests.quick import jit
 
 FRAMES = ("body", "world", "spatial")
 PINOCCHIO_FRAMES = dict(zip(FRAMES, (pin.LOCAL, pin.LOCAL_WORLD_ALIGNED, pin.WORLD), strict=True))
@@ -112,7 +112,7 @@ def test_a_frame_of_the_world_does_not_move_and_an_unknown_one_is_refused():
     q = lgjax.neutral(model)
     assert not np.any(jacobian(model, q, "stand"))
     np.testing.assert_array_equal(jacobian(model, q, "wheel"), jacobian(model, q, 0))
-    with pytest.raises(ValueError, match="no frame 'hub' in 'mechanism'; frames: wheel, stand"):
+    with pytest.raises(ValueError, match="no frame 'hub' in 'model'; frames: wheel, stand"):
         jacobian(model, q, "hub")
     with pytest.raises(ValueError, match="frame is one of body, world, spatial, not 'local'"):
         jacobian(model, q, "wheel", "local")  # type: ignore[arg-type]

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pinocchio as pin
 import pytest
+from jax import jit
 from scipy.integrate import solve_ivp
 
 import lgjax
 from lgjax import Body, Joint, Taylor, integrate_adaptive, mechanical_space, motion_series
 from tests.dynamics.trees import body
 from tests.oracles.pinocchio_trees import pinocchio_tree
-from tests.quick import jit
 from tests.systems.references import benchmark_top, rotation
 
 FAST = {"method": "DOP853", "rtol": 3e-14, "atol": 1e-14}

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from tests import optimised
-from tests.quick import jit
 
 # Children are in alphabetical order nowhere; inertial frames are turned and shifted; the second tree is fixed.
 XML = """

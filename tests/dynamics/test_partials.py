@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax.dynamics.partials import forward_dynamics_partials, hybrid_dynamics_partials, inverse_dynamics_partials
 from tests.dynamics import trees
-from tests.quick import jit
 
 STATES = 3
 CASES = [

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from tests import optimised
 from tests.oracles import pinocchio_robots as oracle
-from tests.quick import jit
 
 STATES = 8
 TOLERANCE = {jnp.float64: 1e-10, jnp.float32: 1e-4}

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import Pose, se3, so3
-from tests.quick import jit
 
 ORDER = 8
 both_frames = pytest.mark.parametrize("frame", ["body", "spatial"])

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import se3
 from tests.dynamics import trees
-from tests.quick import jit
 
 ORDER = 2
 PRESCRIBED = {"base parts and a joint": (0, 3, 5, 7), "all": tuple(range(8))}

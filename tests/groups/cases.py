@@ -11,9 +11,6 @@ import numpy as np
 from lgjax.groups import S3, SE3, SO3, LieGroup, R3xSO3, Rn, product, r3_so3, se3
 from tests.oracles import matrix_groups as oracle
 
-# Options for derivatives, programs that run once: compile them quickly rather than well.
-QUICK = {"xla_backend_optimization_level": 0}
-
 
 @cache
 def _jit(function: Any) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lgjax.groups import S3, SE3, SO3
-from tests.groups.cases import CASES, DTYPES, GROUPS, QUICK, SWITCHES, close, eps, vectors
+from tests.groups.cases import CASES, DTYPES, GROUPS, SWITCHES, close, eps, vectors
 from tests.oracles import matrix_groups as oracle
 
 each_group = pytest.mark.parametrize("name", GROUPS)
@@ -95,8 +95,8 @@ def test_derivatives_of_exp_are_those_of_the_matrix_exponential(name):
         """Of a quaternion's matrix the first column, which is the quaternion."""
         return columns if name == "SO3" else columns[:, 0]
 
-    first = jax.jit(jax.jacfwd(value), compiler_options=QUICK)
-    second = jax.jit(jax.jacfwd(jax.jacrev(value)), compiler_options=QUICK)
+    first = jax.jit(jax.jacfwd(value))
+    second = jax.jit(jax.jacfwd(jax.jacrev(value)))
     for u in np.asarray(vectors(group, jnp.float64, 0, POINTS)):
         close(first(u), entries(jacobian(u)), 1e-13)
         h = 1e-4
@@ -121,7 +121,7 @@ def test_float32_derivatives_agree_with_float64(group, function):
         return jnp.concatenate([leaf.ravel() for leaf in leaves])
 
     first = jax.jacrev(value)
-    derivatives = jax.jit(jax.vmap(lambda a, b: (first(a, b), jax.jacfwd(first)(a, b))), compiler_options=QUICK)
+    derivatives = jax.jit(jax.vmap(lambda a, b: (first(a, b), jax.jacfwd(first)(a, b))))
     u, x = vectors(group, jnp.float32, 0, POINTS), vectors(group, jnp.float32, 1, POINTS)
     single = derivatives(u, x)
     double = derivatives(u.astype(jnp.float64), x.astype(jnp.float64))
@@ -141,9 +141,7 @@ def test_log_undoes_exp_to_second_order(group, dtype):
     """The Jacobian of log∘exp is the identity and its Hessian vanishes, up to half turns."""
     f = lambda a: group.log(group.exp(a))
     u = vectors(group, dtype, 0, POINTS)
-    first, second = jax.jit(
-        jax.vmap(lambda a: (jax.jacrev(f)(a), jax.jacfwd(jax.jacrev(f))(a))), compiler_options=QUICK
-    )(u)
+    first, second = jax.jit(jax.vmap(lambda a: (jax.jacrev(f)(a), jax.jacfwd(jax.jacrev(f))(a))))(u)
     close(first, jnp.broadcast_to(jnp.eye(group.dim), first.shape), 60 * eps(dtype))
     close(second, jnp.zeros_like(second), 200 * eps(dtype))
 
@@ -160,4 +158,4 @@ def test_derivative_of_log_is_dexpinv(group, dtype):
         return jax.jacfwd(lambda d: group.log(group.compose(group.exp(d), group.exp(a))))(zero)
 
     expected = jax.vmap(lambda a: jax.vmap(lambda e: group.dexpinv(a, e), out_axes=1)(basis))(u)
-    close(jax.jit(jax.vmap(jacobian), compiler_options=QUICK)(u), expected, 60 * eps(dtype))
+    close(jax.jit(jax.vmap(jacobian))(u), expected, 60 * eps(dtype))

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 from lgjax.groups import (
     SE3,
@@ -30,7 +31,6 @@ from lgjax.groups import (
 )
 from lgjax.integrators import CF3, CF4, RK4, RK4_TWO_COMMUTATORS, CommutatorFree, MuntheKaas, SymplecticLie, integrate
 from tests.groups.cases import close
-from tests.quick import jit
 
 BUNDLES = {g.name: cotangent_group(g) for g in (SO3, SE3, product(SO3, Rn(2)))}
 CHARTS = {

@@ -28,9 +28,6 @@ MOMENTUM = np.array([0.9, -1.6, 1.1])  # in space, constant
 WIND = np.array([0.5, -0.3, 0.2])
 END = 1.5
 
-# Compile quickly rather than well: these programs run once.
-QUICK = {"xla_backend_optimization_level": 0}
-
 
 class Problem(NamedTuple):
     space: HomogeneousSpace
@@ -81,7 +78,7 @@ def reference(name: str) -> np.ndarray:
     return solution.y[:, -1].reshape(m0.shape)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=QUICK)
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def leg(name: str, method: Any, steps: int, y: Any, t0: Any, t1: Any) -> Any:
     """The state after `steps` steps from t0 to t1."""
     problem = PROBLEMS[name]

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 from lgjax.groups import SO3, TS2, TangentPoint, left_translation, vector_space
 from lgjax.integrators import (
@@ -22,7 +23,6 @@ from lgjax.integrators import (
     integrate_adaptive,
 )
 from lgjax.systems import spherical_pendulum
-from tests.quick import jit
 from tests.systems.cases import END, PENDULUM, reference
 
 PAIRS = {

@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 from lgjax import SE3, GeneralizedAlpha, NewtonRule, R3xSO3, integrate_constrained
 from lgjax.integrators import saddle_point
 from lgjax.integrators.newton import Evaluation, implicit, newton
 from lgjax.systems import heavy_top_maximal
 from tests.oracles import heavy_top as oracle
-from tests.quick import jit
 
 REFERENCE = {end: oracle.solve(end) for end in (0.05, 0.1)}
 

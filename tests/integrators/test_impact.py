@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 from lgjax import Pose, so3
 from lgjax.integrators.impact import (
@@ -23,7 +24,6 @@ from lgjax.integrators.variational import (
     total_energy,
     variational_step,
 )
-from tests.quick import jit
 
 SAMPLES = 200
 hit = jit(jax.vmap(impact, (0, 0, 0, None)))

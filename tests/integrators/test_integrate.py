@@ -8,7 +8,7 @@ from jax.flatten_util import ravel_pytree
 
 from lgjax.groups import SE3, SO3, left_translation, product_space, right_translation, se3, vector_space
 from lgjax.integrators import HEUN2, RK4, MuntheKaas, Solution, integrate
-from tests.integrators.problems import PROBLEMS, QUICK, start
+from tests.integrators.problems import PROBLEMS, start
 
 METHOD = MuntheKaas(RK4, scan_stages=True)
 SPACE, FIELD = PROBLEMS["SE3 right"]
@@ -25,7 +25,6 @@ def test_storage_times_and_dtype(dtype):
     run = jax.jit(
         lambda y, save: integrate(SPACE, FIELD, y, 0.5, 2.0, 12, METHOD, save),
         static_argnums=1,
-        compiler_options=QUICK,
     )
     every, fourth, last = (run(y0, save) for save in (1, 4, None))
     assert isinstance(every, Solution)
@@ -50,7 +49,7 @@ def test_weakly_typed_input_and_constant_fields_give_strong_results():
 
 
 def test_new_states_and_times_compile_nothing():
-    run = jax.jit(lambda y, t0, t1: integrate(SPACE, FIELD, y, t0, t1, 3, METHOD), compiler_options=QUICK)
+    run = jax.jit(lambda y, t0, t1: integrate(SPACE, FIELD, y, t0, t1, 3, METHOD))
     for scale, t1 in ((1.0, 1.0), (2.0, 3.0), (0.5, -1.0)):
         run(SE3.exp(scale * jnp.asarray([0.1, 0.2, 0.3, 1.0, 1.0, 1.0])), 0.0, t1)
     assert run._cache_size() == 1
@@ -58,7 +57,7 @@ def test_new_states_and_times_compile_nothing():
 
 def test_integrating_back_returns():
     y0 = start("SE3 right", jnp.float64)
-    run = jax.jit(lambda y, a, b: integrate(SPACE, FIELD, y, a, b, 50, METHOD, None).ys, compiler_options=QUICK)
+    run = jax.jit(lambda y, a, b: integrate(SPACE, FIELD, y, a, b, 50, METHOD, None).ys)
     there = jax.tree.map(lambda x: x[0], run(y0, 0.0, 1.0))
     back = jax.tree.map(lambda x: x[0], run(there, 1.0, 0.0))
     close(back, y0, 1e-7)
@@ -68,8 +67,8 @@ def test_vmap_over_states_and_times_is_a_loop():
     y0 = SE3.exp(jnp.asarray(np.random.default_rng(0).normal(size=(3, 6))))
     t1 = jnp.asarray([0.5, 1.0, 2.0])
     single = lambda y, t: integrate(SPACE, FIELD, y, 0.0, t, 4, METHOD, 2)
-    run = jax.jit(single, compiler_options=QUICK)
-    batch = jax.jit(jax.vmap(single), compiler_options=QUICK)(y0, t1)
+    run = jax.jit(single)
+    batch = jax.jit(jax.vmap(single))(y0, t1)
     for i in range(3):
         close(jax.tree.map(lambda x: x[i], batch), run(jax.tree.map(lambda x: x[i], y0), t1[i]), 1e-13)  # noqa: B023
 
@@ -89,9 +88,9 @@ def test_derivatives_are_difference_quotients(scan_stages):
         return jnp.sum(jnp.sin(ys.rotation)) + jnp.sum(ys.translation**2)
 
     point = (jnp.zeros(6), jnp.asarray(0.1), jnp.asarray(0.6), jnp.asarray(0.4))
-    f = jax.jit(value, compiler_options=QUICK)
-    reverse = jax.jit(jax.grad(value), compiler_options=QUICK)(point)
-    forward = jax.jit(jax.jacfwd(value), compiler_options=QUICK)(point)
+    f = jax.jit(value)
+    reverse = jax.jit(jax.grad(value))(point)
+    forward = jax.jit(jax.jacfwd(value))(point)
     close(forward, reverse, 1e-12)
     flat, unravel = ravel_pytree(point)
     h = 1e-5
@@ -104,7 +103,7 @@ def test_nan_in_the_field_is_a_status_of_each_trajectory():
     field = lambda t, y: jnp.where(t * y > 0.5, jnp.nan, 1.0) * y
     for save_every in (1, None):
         single = lambda y, save=save_every: integrate(vector_space(1), field, y, 0.0, 1.0, 8, METHOD, save)
-        solution = jax.jit(jax.vmap(single), compiler_options=QUICK)(jnp.asarray([[0.1], [1.0]]))
+        solution = jax.jit(jax.vmap(single))(jnp.asarray([[0.1], [1.0]]))
         assert solution.success.tolist() == [True, False]
         assert np.all(np.isfinite(solution.ys[0]))
         bad = np.isnan(solution.ys[1, :, 0])

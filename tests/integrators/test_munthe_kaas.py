@@ -19,7 +19,7 @@ from lgjax.integrators import (
     integrate,
 )
 from lgjax.integrators.munthe_kaas import dexpinv_coefficients, truncated_dexpinv
-from tests.integrators.problems import INERTIA, PROBLEMS, QUICK, errors, observed_order, start
+from tests.integrators.problems import INERTIA, PROBLEMS, errors, observed_order, start
 
 TABLEAUX = (LIE_EULER, HEUN2, RK3, RK4, RK4_TWO_COMMUTATORS, BOGACKI_SHAMPINE32, DORMAND_PRINCE54, RK6)
 
@@ -77,7 +77,7 @@ def test_scanned_stages_are_unrolled_stages(tableau):
     for scan_stages in (False, True):
         method = MuntheKaas(tableau, scan_stages=scan_stages)
         step = method.step if tableau.b_hat is None else method.embedded_step
-        run = jax.jit(lambda t, y, h, step=step: step(space, field, t, y, h, ()), compiler_options=QUICK)
+        run = jax.jit(lambda t, y, h, step=step: step(space, field, t, y, h, ()))
         results.append(run(t, y, h))
     for a, b in zip(jax.tree.leaves(results[0]), jax.tree.leaves(results[1]), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-14, atol=1e-15)
@@ -106,7 +106,6 @@ def test_rotations_stay_rotations(dtype):
     problem = PROBLEMS["SO3 right"]
     run = jax.jit(
         lambda y: integrate(problem.space, problem.field, y, 0.0, 200.0, 2000, MuntheKaas(RK4), None).ys[0],
-        compiler_options=QUICK,
     )
     g = np.asarray(run(start("SO3 right", dtype)), np.float64)
     assert np.max(np.abs(g.T @ g - np.eye(3))) < 500 * jnp.finfo(dtype).eps

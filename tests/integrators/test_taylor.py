@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 from scipy.integrate import solve_ivp
 
 from lgjax.groups import SE3, SO3, Pose, cayley_coordinates, product_space, right_translation, se3, vector_space
 from lgjax.integrators import DORMAND_PRINCE54, MuntheKaas, Taylor, integrate, integrate_adaptive
-from tests.quick import jit
 
 FALL = product_space(vector_space(1), vector_space(1))
 ROTATIONS = right_translation(SO3)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 from lgjax import RK4, MuntheKaas, Pose, integrate, so3
 from lgjax.integrators.variational import (
@@ -23,7 +24,6 @@ from lgjax.integrators.variational import (
     variational_step,
 )
 from lgjax.systems.bouncing_body import free_flight
-from tests.quick import jit
 
 GRAVITY = np.array([0.0, 0.0, -9.81])
 ARM = np.array([0.3, -0.1, 0.8])

@@ -6,11 +6,11 @@ import mujoco
 import numpy as np
 import pinocchio as pin
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax.multibody import flat
 from tests.dynamics import trees
-from tests.quick import jit
 
 # Names in no alphabetical order; Pinocchio sorts the children of a body, MuJoCo keeps the order of the file.
 URDF = """

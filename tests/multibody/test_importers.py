@@ -8,12 +8,12 @@ import mujoco
 import numpy as np
 import pinocchio
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import load_mjcf, load_urdf, models
 from lgjax.multibody import flat
 from tests.dynamics.trees import random_states
-from tests.quick import jit
 
 ROBOTS = ("panda.urdf", "go1.urdf", "anymal_b_simple_description/robots/anymal.urdf", "hyq_no_sensors.urdf",
           "talos_reduced.urdf", "ur5_robot.urdf", "icub_reduced.urdf")  # fmt: skip

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import specialize
 from lgjax.multibody.scalar_program import ScalarProgram
 from tests.dynamics import trees
-from tests.quick import jit
 
 
 def run(function, *batched):
@@ -57,9 +57,7 @@ def test_what_is_not_arithmetic_on_scalars_is_refused_by_name():
         ScalarProgram(lambda x, i: x[i], X[0], jnp.zeros((), jnp.int32))
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"), [("pendulum", "float32"), ("shoulder", "float64"), ("forest", "float32")]
-)
+@pytest.mark.parametrize(("name", "dtype"), [("pendulum", "float32"), ("shoulder", "float64"), ("forest", "float32")])
 def test_forward_dynamics_of_a_specialised_model(name, dtype):
     model = trees.model(name).astype(dtype)
     q, v, _, tau, wrenches = jax.tree.map(lambda x: x.astype(dtype), trees.random_states(model))

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 from scipy.optimize import minimize
 
 import lgjax
 from lgjax import Plane, Pose, shapes, so3
 from lgjax.multibody.shapes.implicit import Solved
-from tests.quick import jit
 
 RNG = np.random.default_rng(0)
 CORNERS = np.array(

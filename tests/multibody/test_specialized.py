@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 from jax.extend import core
 
 import lgjax
 from lgjax import models, specialize
 from tests.dynamics import trees
-from tests.quick import jit
 
 FUNCTIONS = {
     "forward dynamics": lambda m, q, v, tau: lgjax.forward_dynamics(m, q, v, tau),

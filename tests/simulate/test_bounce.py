@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 from scipy.integrate import solve_ivp
 
 from lgjax import Plane, Pose, RigidState, bounce, rigid_body, rigid_state, shapes, so3
 from lgjax.integrators.impact import BounceStatus
 from lgjax.integrators.variational import total_energy
 from lgjax.systems.bouncing_body import CASES, bouncing_body
-from tests.quick import jit
 
 FLOOR = Plane((0.0, 0.0, 1.0))
 GRAVITY = (0.0, 0.0, -9.80665)

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import LoopStatus
 from lgjax.systems.closed_loops import five_bar, four_bar, stewart_platform
 from tests.oracles import linkages
-from tests.quick import jit
 
 # free angles, their rates at the start, and springs on them, which keep the five-bar away from its singularities
 CASES = {

@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 from lgjax import GeneralizedAlpha, MaximalSystem, NewtonRule, integrate_constrained
 from lgjax.multibody.maximal import JointConstraint, RigidBody, UserForce, VectorNode
 from lgjax.systems import slider_crank
 from lgjax.systems.slider_crank import slider_position
 from tests.oracles import slider_crank as oracle
-from tests.quick import jit
 
 MASSES = jnp.asarray((0.12, 0.5, 2.0))
 

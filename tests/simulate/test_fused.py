@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import KernelOptions, fused_forward_dynamics, fused_rollout, fused_vmap, models, specialize
 from lgjax.integrators import CF4, RK4, CommutatorFree, MuntheKaas, SymplecticLie
 from tests.dynamics import trees
-from tests.quick import jit
 
 INTERPRETED = KernelOptions(lanes=4, interpret=True)
 COMPILED = KernelOptions(compiled=True)

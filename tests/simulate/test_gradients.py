@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 from jax.flatten_util import ravel_pytree
 
 import lgjax
 from tests.dynamics import trees
-from tests.quick import jit
 
 DIRECTIONS = 3
 DTYPES = [jnp.float64, jnp.float32]

@@ -150,6 +150,14 @@ def test_a_run_in_which_all_diverge_says_so():
     assert np.isnan(e.statistics.mean).all()
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C works, also where the tests run in the background of a shell, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Impatient:
     """Interrupts a run, as Ctrl-C does, when the bar is told of chunk number `count`."""
 
@@ -168,19 +176,22 @@ class Impatient:
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("in_folder", [False, True])
 def test_ctrl_c_keeps_what_was_computed(in_folder, monkeypatch, tmp_path):
+    expected = whole()  # now, while nothing interrupts it
     monkeypatch.setattr(sys.modules[lgjax.monte_carlo.__module__], "progress_bar", lambda *_: Impatient(2))
     options = {"folder": tmp_path / "run", "resume": True} if in_folder else {}
     e = run(**options)
     assert e.count == e.statistics.count == 14
     path = e.record["path"] if e.record else lgjax.load_run(tmp_path / "run").records["path"]
-    np.testing.assert_array_equal(path, whole()["record.path"][:14])
+    np.testing.assert_array_equal(path, expected["record.path"][:14])
     if in_folder:
         monkeypatch.undo()
-        np.testing.assert_array_equal(run(**options).statistics.mean, whole()["statistics.mean"])
+        np.testing.assert_array_equal(run(**options).statistics.mean, expected["statistics.mean"])
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_does_not_tear_what_belongs_together():
     module, order = sys.modules["lgjax.simulate.progress"], []
 

@@ -9,13 +9,13 @@ import optax
 import pytest
 import scipy.linalg
 import scipy.optimize
+from jax import jit
 
 import lgjax
 from lgjax import OptimizeStatus
 from lgjax.simulate import optimize
 from lgjax.simulate.control_problem import bounded, check_problem, unbounded
 from lgjax.simulate.ilqr import backward, expand
-from tests.quick import jit
 
 N, NX, NU = 12, 4, 2
 RNG = np.random.default_rng(0)

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax import models
 from tests.oracles import floating_robot
-from tests.quick import jit
 
 
 @cache

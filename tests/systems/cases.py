@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import jit
 
 from lgjax.groups import product_space
 from lgjax.integrators import (
@@ -30,7 +31,6 @@ from lgjax.integrators import (
 from lgjax.systems import free_rigid_body, heavy_top, quadrotors_with_load, spherical_pendulum
 from lgjax.systems.quadrotors_with_load import LoadState, attitude_control, desired_forces, parabola
 from lgjax.systems.system import System
-from tests.quick import jit
 from tests.systems import references
 
 TABLEAUX = (LIE_EULER, HEUN2, RK3, RK4, RK4_TWO_COMMUTATORS, BOGACKI_SHAMPINE32, DORMAND_PRINCE54, RK6)

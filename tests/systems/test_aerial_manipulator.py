@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pinocchio as pin
 import pytest
+from jax import jit
 
 import lgjax
 from lgjax.multibody.aerial_manipulator import MECHANISM, MOTION, PROPELLERS, Propellers
 from lgjax.systems.aerial_manipulator import allocation
-from tests.quick import jit
 
 ORDER = 5
 TIMES = np.linspace(0.0, MOTION.horizon, 11)

@@ -5,6 +5,7 @@ from functools import cache
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
@@ -28,7 +29,6 @@ from lgjax.systems.rotor import left_end
 from lgjax.systems.slider_crank import crank_angle, slider_position
 from tests.oracles import heavy_top as top_oracle
 from tests.oracles import slider_crank as crank_oracle
-from tests.quick import jit
 
 
 def end(problem, steps, t1, newton="full", method=GeneralizedAlpha()):  # noqa: B008

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 from lgjax import bounce
 from lgjax.groups import SO3, so3
@@ -28,7 +29,6 @@ from lgjax.systems import (
     spherical_pendulum,
 )
 from lgjax.systems.quadrotors_with_load import LoadState, parabola
-from tests.quick import jit
 from tests.systems import references
 from tests.systems.cases import DIRECTIONS, EXPLICIT, PENDULUM, SPINS, TOP
 

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import jit
 
 import lgjax
 from tests import optimised
 from tests.dynamics import trees
 from tests.oracles import floating_robot
-from tests.quick import jit
 
 # Each takes (model, q, v, force, wrenches).
 FUNCTIONS = {
