@@ -84,14 +84,14 @@ def hybrid_dynamics(
     return found[0], forces[0]
 
 
-def prescribed_mask(model: Model, prescribed: Sequence[int]) -> np.ndarray:
-    """(nv,) bool from static velocity indices, checked."""
-    indices = [int(index) for index in prescribed]
-    for index in indices:
+def prescribed_mask(model: Model, indices: Sequence[int], name: str = "prescribed") -> np.ndarray:
+    """(nv,) bool from static velocity indices, checked; errors call them by `name`."""
+    numbers = [int(index) for index in indices]
+    for index in numbers:
         if not 0 <= index < model.nv:
-            raise ValueError(f"prescribed velocity index {index} is out of range for nv={model.nv}")
-    if len(set(indices)) < len(indices):
-        raise ValueError(f"prescribed names an index twice: {sorted(indices)}")
+            raise ValueError(f"{name} velocity index {index} is out of range for nv={model.nv}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{name} names an index twice: {sorted(numbers)}")
     mask = np.zeros(model.nv, bool)
-    mask[indices] = True
+    mask[numbers] = True
     return mask

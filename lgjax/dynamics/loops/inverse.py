@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
+from lgjax.dynamics.forward import prescribed_mask
 from lgjax.dynamics.inverse import inverse_dynamics
 from lgjax.dynamics.loops.constraint import loop_constraint
 from lgjax.dynamics.loops.forward import (
@@ -48,7 +48,7 @@ def constrained_inverse_dynamics(
     Source: [kim2012] eqs. 56-66.
     """
     check_minimum(minimum)
-    active = index_mask("actuated", model, actuated)
+    active = prescribed_mask(model, actuated, "actuated")
     c = loop_constraint(model, loops, q, v)
     tolerance = rank_tolerance(model, tolerance)
     limit = tolerance * longest_row(c.jacobian)
@@ -77,16 +77,3 @@ def constrained_inverse_dynamics(
         NOT_FINITE=~finite(found, multipliers),
     )
     return ConstrainedDynamics(vdot, found, multipliers, forces, residual, rank, status)
-
-
-def index_mask(name: str, model: Model, indices: Sequence[int]) -> np.ndarray:
-    """(nv,) bool from static velocity indices, checked."""
-    numbers = [int(index) for index in indices]
-    for index in numbers:
-        if not 0 <= index < model.nv:
-            raise ValueError(f"{name} velocity index {index} is out of range for nv={model.nv}")
-    if len(set(numbers)) < len(numbers):
-        raise ValueError(f"{name} names an index twice: {sorted(numbers)}")
-    mask = np.zeros(model.nv, bool)
-    mask[numbers] = True
-    return mask
