@@ -18,6 +18,7 @@ import harness
 
 ROBOTS = {  # file in example-robot-data, and whether the base floats
     "panda": ("panda_description/urdf/panda.urdf", False),
+    "ur5": ("ur_description/urdf/ur5_robot.urdf", False),
     "go1": ("go1_description/urdf/go1.urdf", True),
     "hyq": ("hyq_description/robots/hyq_no_sensors.urdf", True),
     "talos_reduced": ("talos_data/robots/talos_reduced.urdf", True),
@@ -200,13 +201,10 @@ def main() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    rows = []
     what = options.what.split(",")
     sources = [rows_of(name, options, what) for name in options.robots.split(",") if set(what) - {"chains"}]
-    for row in itertools.chain(*sources, chains(options) if "chains" in what else ()):
-        rows.append(row)
-        print({k: f"{v:.3g}" if isinstance(v, float) else v for k, v in row.items()}, flush=True)
-    harness.report("forward_dynamics", rows, COLUMNS, options.out)
+    rows = itertools.chain(*sources, chains(options) if "chains" in what else ())
+    harness.collect("forward_dynamics", rows, COLUMNS, options.out)
 
 
 if __name__ == "__main__":

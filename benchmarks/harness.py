@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -31,6 +32,17 @@ def report(name: str, rows: list[dict[str, Any]], columns: list[str], out: str |
     if out:
         timing.save(out, name, where, rows)
         print(f"\nwritten to {out}", file=sys.stderr)
+
+
+def collect(name: str, rows: Iterable[dict[str, Any]], columns: list[str], out: str | None) -> None:
+    """`report` of rows that are shown as they come."""
+    rows = [_shown(row, columns) for row in rows]
+    report(name, rows, columns, out)
+
+
+def _shown(row: dict[str, Any], columns: list[str]) -> dict[str, Any]:
+    print({k: f"{v:.3g}" if isinstance(v, float) else v for k, v in row.items() if k in columns}, flush=True)
+    return row
 
 
 def __getattr__(name: str) -> Any:

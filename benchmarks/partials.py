@@ -8,6 +8,7 @@ and computeABADerivatives, one state at a time from Python, for orientation. XLA
 """
 
 import argparse
+import itertools
 
 import harness
 from forward_dynamics import ROBOTS, load, robot_file, states
@@ -92,12 +93,8 @@ def main() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    rows = []
-    for name in options.robots.split(","):
-        for row in rows_of(name, options):
-            rows.append(row)
-            print({k: f"{v:.3g}" if isinstance(v, float) else v for k, v in row.items() if k in COLUMNS}, flush=True)
-    harness.report("partials", rows, COLUMNS, options.out)
+    rows = itertools.chain.from_iterable(rows_of(name, options) for name in options.robots.split(","))
+    harness.collect("partials", rows, COLUMNS, options.out)
 
 
 if __name__ == "__main__":

@@ -28,13 +28,13 @@ def start(model):
     return lgjax.neutral(model), v.at[5].set(4.0)
 
 
-def thrown(model, method, y, tolerance, event=None):
-    """The motion until END or the event."""
+def thrown(model, method, y, tolerance, end, event=None):
+    """The motion until `end` or the event."""
     field = lgjax.motion_series(model)
     if not isinstance(method, Taylor):
         field = lambda t, y: (y[1], lgjax.forward_dynamics(model, *y, jnp.zeros(model.nv)))
     space = lgjax.mechanical_space(model.tree)
-    return integrate_adaptive(space, field, y, 0.0, END, method, tolerance, tolerance, LIMIT, event=event)
+    return integrate_adaptive(space, field, y, 0.0, end, method, tolerance, tolerance, LIMIT, event=event)
 
 
 def in_quaternions(model):
@@ -70,20 +70,23 @@ def main(
     tolerances: tuple[float, ...] = (1e-6, 1e-8, 1e-10, 1e-12),
     batch: int = 64,
     repeats: int = 3,
+    end: float = END,
+    catching: float = 1e-10,
+    model: lgjax.Model | None = None,
 ) -> None:
     jax.config.update("jax_enable_x64", True)
-    model = lgjax.models.aerial_manipulator()
+    model = model or lgjax.models.aerial_manipulator()
     y = start(model)
     rate, y0 = in_quaternions(model)
-    exact = solve_ivp(rate, (0, END), y0, method="DOP853", rtol=3e-14, atol=1e-14).y[-model.nv :, -1]
+    exact = solve_ivp(rate, (0, end), y0, method="DOP853", rtol=3e-14, atol=1e-14).y[-model.nv :, -1]
     many = jax.tree.map(lambda x: jnp.broadcast_to(x, (batch, *x.shape)), y)
     many = (many[0], many[1] * jnp.linspace(1.0, 0.9, batch)[:, None])
     methods = {f"Taylor {order}": Taylor(order) for order in orders}
     methods["RKMK 5(4)"] = MuntheKaas(DORMAND_PRINCE54, scan_stages=True)
     rows: dict[str, list[tuple]] = {}
     for name, method in methods.items():
-        one = jax.jit(lambda y, tol, method=method: thrown(model, method, y, tol))
-        all_ = jax.jit(jax.vmap(lambda y, tol, method=method: thrown(model, method, y, tol), (0, None)))
+        one = jax.jit(lambda y, tol, method=method: thrown(model, method, y, tol, end))
+        all_ = jax.jit(jax.vmap(lambda y, tol, method=method: thrown(model, method, y, tol, end), (0, None)))
         for tolerance in tolerances:
             s, ms = timed(lambda one=one, tol=tolerance: one(y, tol), repeats)
             _, together = timed(lambda all_=all_, tol=tolerance: all_(many, tol), repeats)
@@ -92,14 +95,14 @@ def main(
             print(f"{name}, tolerance {tolerance:g}: {int(s.accepted)} steps, error {error:.1e}, {ms:.1f} ms alone, "
                   f"{together / batch:.2f} ms each of {batch}")  # fmt: skip
     for tolerance in tolerances:
-        call = lambda tol=tolerance: solve_ivp(rate, (0, END), y0, method="DOP853", rtol=tol, atol=tol)
+        call = lambda tol=tolerance: solve_ivp(rate, (0, end), y0, method="DOP853", rtol=tol, atol=tol)
         s, ms = timed(call, 1)
         error = float(np.max(np.abs(s.y[-model.nv :, -1] - exact)))
         rows.setdefault("SciPy DOP853", []).append((error, ms, np.nan))
         print(f"DOP853, tolerance {tolerance:g}: {s.nfev} evaluations, error {error:.1e}, {ms:.0f} ms")
 
     above = lambda t, y: y[0].frees.translation[0, 2] - 0.5
-    caught = jax.jit(lambda y: thrown(model, methods[f"Taylor {orders[0]}"], y, 1e-10, above))(y)
+    caught = jax.jit(lambda y: thrown(model, methods[f"Taylor {orders[0]}"], y, catching, end, above))(y)
     height = float(caught.ys[0].frees.translation[-1, 0, 2])
     print(f"the base passes 0.5 m after {float(caught.ts[-1]):.9f} s, at a height of 0.5 m {height - 0.5:+.0e} m")
 
@@ -109,7 +112,7 @@ def main(
         errors, alone, each = np.array(points).T
         axes[0].loglog(alone, errors, "o-", label=name)
         axes[1].loglog(each, errors, "o-", label=name)
-    axes[0].set(title="one trajectory", xlabel="time (ms)", ylabel="error of the velocities after 1 s")
+    axes[0].set(title="one trajectory", xlabel="time (ms)", ylabel=f"error of the velocities after {end:g} s")
     axes[1].set(title=f"each of {batch} trajectories", xlabel="time (ms)")
     axes[0].legend()
     save(sheet, out)

@@ -33,6 +33,7 @@ from lgjax.dynamics.loops import (
 )
 from lgjax.dynamics.mass_matrix import coriolis_matrix, mass_matrix
 from lgjax.dynamics.motion import motion_series
+from lgjax.dynamics.parallel import parallel_forward_dynamics, parallel_inverse_dynamics
 from lgjax.dynamics.partials import (
     ForwardPartials,
     HybridPartials,
@@ -300,6 +301,8 @@ __all__ = [
     "motion_series",
     "neutral",
     "optimize_controls",
+    "parallel_forward_dynamics",
+    "parallel_inverse_dynamics",
     "pose_derivatives",
     "potential_energy",
     "power_space",

@@ -24,6 +24,25 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
         os.environ["XLA_FLAGS"] = wanted
 
 import jax  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+def pytest_collection_modifyitems(items):
+    """The longest test that is alone in its file comes first among those."""
+    items.sort(key=lambda item: item.path.stem != "test_readme")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests of a file share what they compile, so one worker runs them; examples share nothing and fill the gaps."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file, _ = nodeid.split("::", 1)
+            return nodeid if file.endswith("test_examples.py") else file
+
+    return ByFile(config, log)

@@ -1,16 +1,15 @@
 """Forward and hybrid dynamics: the articulated-body algorithm, order 0 of its time derivatives."""
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.custom_derivatives import SymbolicZero
 
 from lgjax.dynamics.recursion import applied_wrenches
 from lgjax.dynamics.series import hybrid_series, inverse_series
-from lgjax.dynamics.solve import solve_mass_matrix
+from lgjax.dynamics.solve import by_inverse_dynamics, solve_mass_matrix
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 from lgjax.multibody.traversal import Execution
@@ -27,36 +26,21 @@ def forward_dynamics(
     applied = None if wrenches is None else [applied_wrenches(model.links, wrenches)]
     if execution == "unrolled":  # a program to be scalarised as a whole, never differentiated
         return _recursion(execution, model, q, v, tau, applied)
-    return _accelerations(execution, model, q, v, tau, applied)
+    return _accelerations(execution)(model, q, v, tau, applied)
 
 
+@partial(jax.jit, static_argnums=0)  # one trace, however often a program evaluates it
 def _recursion(execution: Execution, model: Model, q: Configuration, v, tau, applied) -> jax.Array:
     return hybrid_series(model, q, v, lambda k, speeds: (None, tau), 0, None, applied, execution)[0][0]
 
 
-_accelerations = jax.custom_jvp(_recursion, nondiff_argnums=(0,))
-
-
-@partial(_accelerations.defjvp, symbolic_zeros=True)
-def _implicit(execution: Execution, primals, tangents):
-    """Differentiates inverse dynamics at these accelerations instead of the recursion: M dvdot = dtau - dID.
-
-    Inverse dynamics is a third of the work to differentiate, and in reverse mode M^-1 is its own transpose.
-    """
-    vdot = _accelerations(execution, *primals)
-    leaves, treedef = jax.tree.flatten(primals)
-    moving = jax.tree.leaves(tangents, is_leaf=lambda x: isinstance(x, SymbolicZero))
-    live = [i for i, x in enumerate(moving) if not isinstance(x, SymbolicZero)]
-
-    def lacking(*values):
-        """The forces that the accelerations need, less those that are given."""
-        changed = dict(zip(live, values, strict=True))
-        model, q, v, tau, applied = treedef.unflatten([changed.get(i, x) for i, x in enumerate(leaves)])
-        return inverse_series(model, q, v, [vdot], applied, execution)[0] - tau
-
-    _, lack = jax.jvp(lacking, [leaves[i] for i in live], [moving[i] for i in live])
-    model, q, *_ = primals
-    return vdot, -solve_mass_matrix(model, q, lack, execution=execution)
+@lru_cache
+def _accelerations(execution: Execution):
+    return by_inverse_dynamics(
+        partial(_recursion, execution),
+        lambda model, q, v, vdot, applied: inverse_series(model, q, v, [vdot], applied, execution)[0],
+        lambda model, q, f: solve_mass_matrix(model, q, f, execution=execution),
+    )
 
 
 def hybrid_dynamics(

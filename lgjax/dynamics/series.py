@@ -7,6 +7,7 @@ one sweep in and one out, with articulated inertias that do not depend on k. The
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +28,7 @@ NO_FORCE = Force(ZERO, ZERO)
 
 
 # ---- inverse dynamics: one sweep out, one in
+@partial(jax.jit, static_argnames=("execution", "formulation"))  # one trace, however often a program evaluates it
 def inverse_series(
     model: Model,
     q: Configuration,

@@ -1,11 +1,14 @@
 """The inverse of the mass matrix applied to a vector, without the matrix: the articulated-body recursion at rest."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_derivatives import SymbolicZero
 
 from lgjax.dynamics.articulated import NO_INERTIA, add_inertia, inertia_columns, shift, through_joint
 from lgjax.dynamics.recursion import Force, Motion, add, body_data, joint_motion, project, to_child, to_parent
@@ -26,11 +29,42 @@ def solve_mass_matrix(model: Model, q: Configuration, f, *, execution: Execution
     Source: [kim2012] section 2.3.
     """
     return lax.custom_linear_solve(
-        lambda x: _forces(model, q, x, execution), f, lambda _, f: _sweeps(model, q, f, execution), symmetric=True
+        lambda x: _forces(model, q, x, execution),
+        f,
+        lambda _, f: _sweeps(model, q, f, execution=execution),
+        symmetric=True,
     )
 
 
-def _sweeps(model: Model, q: Configuration, f, execution: Execution) -> jax.Array:
+def by_inverse_dynamics(accelerations: Callable, forces: Callable, solve: Callable) -> Callable:
+    """accelerations(model, q, v, tau, applied), with derivatives by M dvdot = dtau - dID at what it returns.
+
+    forces(model, q, v, vdot, applied) is inverse dynamics, a third of the work to differentiate; solve(model, q, f)
+    applies M^-1, in reverse mode its own transpose.
+    """
+    function = jax.custom_jvp(accelerations)
+
+    @partial(function.defjvp, symbolic_zeros=True)
+    def rule(primals, tangents):
+        vdot = function(*primals)
+        leaves, treedef = jax.tree.flatten(primals)
+        moving = jax.tree.leaves(tangents, is_leaf=lambda x: isinstance(x, SymbolicZero))
+        live = [i for i, x in enumerate(moving) if not isinstance(x, SymbolicZero)]
+
+        def lacking(*values):
+            """The forces that the accelerations need, less those that are given."""
+            changed = dict(zip(live, values, strict=True))
+            model, q, v, tau, applied = treedef.unflatten([changed.get(i, x) for i, x in enumerate(leaves)])
+            return forces(model, q, v, vdot, applied) - tau
+
+        _, lack = jax.jvp(lacking, [leaves[i] for i in live], [moving[i] for i in live])
+        return vdot, -solve(*primals[:2], lack)
+
+    return function
+
+
+@partial(jax.jit, static_argnames="execution")  # one trace, however often a program evaluates it
+def _sweeps(model: Model, q: Configuration, f, *, execution: Execution) -> jax.Array:
     walk = Walk(model.tree, model.dtype, execution)
     bodies = walk.bodies(body_data(model))
     joints = list(zip(walk.velocities(model.armature), walk.velocities(f), strict=True))

@@ -10,7 +10,9 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
+from lgjax.multibody.lane_scan import lane_scan
 from lgjax.multibody.scalar_graph import View
 from lgjax.multibody.scalarize import Block, is_known, scalarized
 
@@ -19,6 +21,8 @@ Execution = Literal["scalarised", "plain", "unrolled"]
 
 class _Plain:
     """A block is one array whose first axis is the lane; the step is mapped over it."""
+
+    scan = staticmethod(lax.scan)
 
     @staticmethod
     def lift(array, lane_axes: int = 2) -> Block:
@@ -45,6 +49,8 @@ class _Plain:
 
 class _Scalarised:
     """A block has one entry per scalar, an array of lanes or a number known at trace time."""
+
+    scan = staticmethod(lane_scan)
 
     @staticmethod
     def lift(array, lane_axes: int = 2) -> Block:

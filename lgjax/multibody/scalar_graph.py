@@ -22,6 +22,9 @@ EARLY = 3  # operations on inputs alone that are done early, so that later layer
 COST = {"sin": 15, "cos": 15, "div": 8, "sqrt": 8, "rsqrt": 8}  # of operations that cost more than one
 
 
+LAYER = "layer"  # name of the calls that XLA must not inline, by which `lane_scan` knows them
+
+
 class View:
     """Row `index` of a stacked array (..., n, lanes), cut out where it is used."""
 
@@ -157,6 +160,7 @@ class Graph:
 
         if first or jax.default_backend() != "cpu":
             return layer(*arrays.values())
+        layer.__name__ = LAYER
         with set_xla_metadata(inlineable="false"):
             return jax.jit(layer)(*arrays.values())
 

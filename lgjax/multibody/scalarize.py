@@ -230,50 +230,23 @@ def _change_of_kind(eqn) -> tuple | None:
 
 
 # Primitives without a folding rule of their own that act on every entry alone.
-_PER_ENTRY = frozenset(
-    [
-        "gt",
-        "lt",
-        "ge",
-        "le",
-        "eq",
-        "ne",
-        "and",
-        "or",
-        "not",
-        "xor",
-        "select_n",
-        "max",
-        "min",
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log1p",
-        "tan",
-        "tanh",
-        "sinh",
-        "cosh",
-        "asin",
-        "acos",
-        "atan",
-        "atan2",
-        "sign",
-        "floor",
-        "ceil",
-        "round",
-        "pow",
-        "integer_pow",
-        "is_finite",
-        "clamp",
-        "erf",
-        "logistic",
-        "cbrt",
-        "pow",
-        "rem",
-        "is_finite",
-    ]
-)
+_LISTED = """and or not xor gt lt ge le eq ne select_n max min clamp sign floor ceil round rem is_finite
+    exp exp2 expm1 log log1p pow integer_pow cbrt tan asin acos atan atan2 sinh cosh tanh erf logistic"""
+_PER_ENTRY = frozenset(_LISTED.split())
+# All that act so in what a scalarised step becomes.
+ELEMENTWISE = _PER_ENTRY | {
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "neg",
+    "sin",
+    "cos",
+    "sqrt",
+    "rsqrt",
+    "abs",
+    "convert_element_type",
+}
 
 
 # ---- rearrangements of entries

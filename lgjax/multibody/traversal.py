@@ -14,7 +14,6 @@ from typing import get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from lgjax.multibody.execution import (
     EXECUTORS,
@@ -187,7 +186,7 @@ class Walk:
             return [a for c, g, mask in ends for a in _silenced(full(c, g.width), mask)], ys
 
         start = [a for c, g in zip(carry, run.groups, strict=True) for a in full(c, g.width)]
-        final, ys = lax.scan(body, start, (alive, xs), length=run.length, reverse=reverse)
+        final, ys = self.executor.scan(body, start, (alive, xs), run.length, reverse)
         return split(final), _reveal(unpack_out[-1](ys))
 
 

@@ -13,7 +13,10 @@ from typing import Any
 
 import jax
 
-PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "diffrax", "pin", "mujoco", "mujoco-mjx", "exudyn")
+PACKAGES = (
+    "jax", "jaxlib", "numpy", "scipy", "diffrax", "pin", "mujoco", "mujoco-mjx", "exudyn", "adam-robotics", "jaxsim",
+    "frax", "brax",
+)  # fmt: skip
 
 
 def environment(**versions: str) -> dict[str, Any]:

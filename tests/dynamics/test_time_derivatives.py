@@ -82,7 +82,9 @@ def test_inverse_dynamics_derivatives_are_those_of_nested_jvp(floating, frame):
 
 
 @pytest.mark.parametrize("frame", ["body", "spatial"])
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64], ids=["f32", "f64"])
+@pytest.mark.parametrize(
+    "dtype", [jnp.float32, pytest.param(jnp.float64, marks=pytest.mark.slow)], ids=["f32", "f64"]
+)  # test_high_orders.py has float64 by default
 def test_forward_after_inverse_is_the_identity(dtype, frame):
     model = model_of(True, dtype)
     q, v, wrenches = motion(model, ORDER)

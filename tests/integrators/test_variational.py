@@ -245,19 +245,18 @@ def test_float32_is_off_by_its_round_off():
 @pytest.mark.parametrize("name", ["none", "spring"])
 def test_derivatives_at_rest_and_in_motion_are_those_of_differences(name):
     body, state = problem(name)
+
+    def end(angular):
+        s = run(body, RigidState(state.pose, angular, state.linear), 0.05, 3)[0]
+        return jnp.sum(s.pose.rotation[-1] * jnp.arange(9.0).reshape(3, 3)) + s.pose.translation[-1].sum()
+
+    forward, reverse, hessian = jit(jax.jacfwd(end)), jit(jax.value_and_grad(end)), jit(jax.hessian(end))
     for momentum in (jnp.zeros(3), state.angular):
-
-        def end(angular, body=body, state=state):
-            s = run(body, RigidState(state.pose, angular, state.linear), 0.05, 3)[0]
-            return jnp.sum(s.pose.rotation[-1] * jnp.arange(9.0).reshape(3, 3)) + s.pose.translation[-1].sum()
-
-        value, forward, reverse = jit(end), jit(jax.jacfwd(end)), jit(jax.grad(end))
-        e = 1e-6 * jnp.eye(3)
-        differences = np.array([(value(momentum + d) - value(momentum - d)) / 2e-6 for d in e])
-        np.testing.assert_allclose(forward(momentum), differences, atol=1e-8)
-        np.testing.assert_allclose(reverse(momentum), forward(momentum), atol=1e-12)
-        second = np.array([(reverse(momentum + d) - reverse(momentum - d)) / 2e-6 for d in e])
-        np.testing.assert_allclose(jit(jax.hessian(end))(momentum), second, atol=1e-7)
+        above, below = ([reverse(momentum + d) for d in s * jnp.eye(3)] for s in (1e-6, -1e-6))
+        value, gradient = ([(a[k] - b[k]) / 2e-6 for a, b in zip(above, below, strict=True)] for k in (0, 1))
+        np.testing.assert_allclose(forward(momentum), np.array(value), atol=1e-8)
+        np.testing.assert_allclose(reverse(momentum)[1], forward(momentum), atol=1e-12)
+        np.testing.assert_allclose(hessian(momentum), np.array(gradient), atol=1e-7)
 
 
 def test_results_do_not_depend_on_the_place_in_the_batch():

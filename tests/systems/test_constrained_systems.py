@@ -147,7 +147,7 @@ def puma_reference():
     """Joint angles at the end from the tree of the library, in minimal coordinates."""
     with pytest.warns(UserWarning, match="triangle inequality"):
         robot = puma560_minimal()
-    run = lambda: rollout(robot.model, robot.q0, robot.v0, robot.controller, 1e-4, 10000, save_every=None)
+    run = lambda: rollout(robot.model, robot.q0, robot.v0, robot.controller, 2.5e-4, 4000, save_every=None)
     return np.asarray(jit(run)().q.joints[0])
 
 

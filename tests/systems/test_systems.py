@@ -29,6 +29,7 @@ from lgjax.systems import (
     spherical_pendulum,
 )
 from lgjax.systems.quadrotors_with_load import LoadState, parabola
+from tests import optimised
 from tests.systems import references
 from tests.systems.cases import DIRECTIONS, EXPLICIT, PENDULUM, SPINS, TOP
 
@@ -37,8 +38,10 @@ RKMK5 = MuntheKaas(DORMAND_PRINCE54, scan_stages=True)
 RKMK8 = MuntheKaas(DORMAND_PRINCE85, scan_stages=True)
 
 
-def run(system, end, steps, method=RKMK4, save_every=None):
-    return jit(lambda y: integrate(system.space, system.field, y, 0.0, end, steps, method, save_every).ys)(system.y0)
+def run(system, end, steps, method=RKMK4, save_every=None, compiler=jit):
+    return compiler(lambda y: integrate(system.space, system.field, y, 0.0, end, steps, method, save_every).ys)(
+        system.y0
+    )
 
 
 def last(ys):
@@ -231,9 +234,9 @@ def test_in_coordinates_the_motion_is_the_same_but_leaves_the_space(make, defect
     assert jnp.max(jnp.abs(defect(classical))) > 1e-7
 
 
-def drift(system, h, steps):
+def drift(system, h, steps, compiler=jit):
     """|slope| T of a line through the energy, relative to its oscillation."""
-    ys = run(system, h * steps, steps, SymplecticLie(0.5), max(1, steps // 2000))
+    ys = run(system, h * steps, steps, SymplecticLie(0.5), max(1, steps // 2000), compiler)
     energy = np.asarray(jax.vmap(system.invariants["energy"])(ys))
     assert np.all(np.isfinite(energy))
     slope = np.polyfit(np.linspace(0.0, 1.0, len(energy)), energy, 1)[0]
@@ -248,7 +251,7 @@ def test_symplectic_energy_does_not_drift():
 @pytest.mark.slow
 @pytest.mark.parametrize("formulation", ["cotangent", "quadratic"])
 def test_symplectic_energy_does_not_drift_in_a_million_steps(formulation):
-    assert drift(heavy_top(formulation), 0.01, 1_000_000) < 0.1
+    assert drift(heavy_top(formulation), 0.01, 1_000_000, optimised.jit) < 0.1
 
 
 def test_symplectic_gradients_are_difference_quotients():
@@ -259,10 +262,10 @@ def test_symplectic_gradients_are_difference_quotients():
 
     for theta in (0.5,):
         plain = lambda g, theta=theta: value(g, theta)
-        f = jit(plain)
+        f = jit(jax.value_and_grad(plain))
         g = jnp.asarray(9.81)
-        quotient = (f(g + 1e-4) - f(g - 1e-4)) / 2e-4
-        np.testing.assert_allclose(jit(jax.grad(plain))(g), quotient, rtol=1e-7)
+        quotient = (f(g + 1e-4)[0] - f(g - 1e-4)[0]) / 2e-4
+        np.testing.assert_allclose(f(g)[1], quotient, rtol=1e-7)
         np.testing.assert_allclose(jit(jax.jacfwd(plain))(g), quotient, rtol=1e-7)
 
 

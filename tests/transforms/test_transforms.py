@@ -9,7 +9,6 @@ import pytest
 from jax import jit
 
 import lgjax
-from tests import optimised
 from tests.dynamics import trees
 from tests.oracles import floating_robot
 
@@ -53,10 +52,6 @@ def everything(*arguments):
     }
 
 
-def most_involved(*arguments):
-    return {name: FUNCTIONS[name](*arguments) for name in ("forward_dynamics", "rollout")}
-
-
 def cast(tree, dtype):
     return jax.tree.map(lambda x: x.astype(dtype), tree)
 
@@ -65,7 +60,7 @@ def cast(tree, dtype):
 def test_a_step_is_compiled_once(method):
     """For new states, new models of equal topology (also when read anew) and new step sizes, Python numbers or not."""
 
-    @optimised.jit
+    @jit
     def step(model, q, v, tau, dt):
         path = lgjax.rollout(model, q, v, lambda t, q, v: tau, dt, 1, lgjax.MuntheKaas(method), save_every=None)
         return jax.tree.map(lambda x: x[0], (path.q, path.v))
@@ -130,8 +125,9 @@ def test_results_do_not_depend_on_the_place_in_the_batch():
 
 
 def test_results_do_not_depend_on_the_size_of_the_batch():
-    small = jit(jax.vmap(most_involved, (None, 0, 0, 0, 0)))(model(), *jax.tree.map(lambda x: x[1:3], states()))
-    assert_round_off(small, {name: jax.tree.map(lambda x: x[1:3], looped()[name]) for name in small})
+    """Of the most involved function; test_batches.py says so of the dynamics."""
+    small = jit(jax.vmap(FUNCTIONS["rollout"], (None, 0, 0, 0, 0)))(model(), *jax.tree.map(lambda x: x[1:3], states()))
+    assert_round_off(small, jax.tree.map(lambda x: x[1:3], looped()["rollout"]))
 
 
 def test_models_are_mapped_as_well():

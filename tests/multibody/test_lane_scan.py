@@ -1,0 +1,117 @@
+"""lane_scan is lax.scan, for one system, batches, batches of batches and derivatives."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import jit, lax
+
+from lgjax.multibody.lane_scan import lane_scan
+from lgjax.multibody.scalar_graph import LAYER
+
+LENGTH, LANES, ROWS = 5, 3, 2
+
+
+def recurrence(scan, scale, start, xs, reverse):
+    """Elementwise arithmetic with a constant from outside, a stack of rows, and an inner call as layers are."""
+
+    def layer(u, row):
+        return jnp.where(u > row, jnp.sin(u) * row, u / (2.0 + row * row))
+
+    def body(carry, x):
+        a, b = carry
+        signal, rows = x
+        u = jax.jit(layer)(a * scale + signal, rows[0])
+        return (u, b - rows[1] * u), (u * b, rows[0])
+
+    return scan(body, start, xs, LENGTH, reverse)
+
+
+@pytest.fixture(scope="module")
+def data():
+    keys = jax.random.split(jax.random.key(0), 5)
+    shapes = (LANES,), (LANES,), (LANES,), (LENGTH, LANES), (LENGTH, ROWS, LANES)
+    scale, a, b, signal, rows = (jax.random.normal(k, (4, 2, *s), float) for k, s in zip(keys, shapes, strict=True))
+    return scale, (a, b), (signal, rows)
+
+
+def close(ours, theirs):
+    for x, y in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-13, atol=1e-14)
+
+
+def first(tree, depth: int):
+    return jax.tree.map(lambda x: x[(0,) * depth], tree)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_one_system(data, reverse):
+    args = first(data, 2)
+    close(*(jit(partial(recurrence, scan, reverse=reverse))(*args) for scan in (lane_scan, lax.scan)))
+
+
+@pytest.mark.parametrize(
+    "axes", [(0, None, None), (None, 0, None), (None, None, 0), (None, None, (0, None)), (0, 0, 0)]
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_batch_of_any_arguments(data, axes, reverse):
+    args = jax.tree.map(lambda x: x[:, 0], data)
+    args = [
+        part if axis == 0 else (part[0], part[1][0]) if isinstance(axis, tuple) else first(part, 1)
+        for part, axis in zip(args, axes, strict=True)
+    ]
+    run = lambda scan: jit(jax.vmap(partial(recurrence, scan, reverse=reverse), axes))(*args)
+    close(run(lane_scan), run(lax.scan))
+
+
+@pytest.mark.parametrize(
+    "axes", [((0, 0, 0), (0, 0, 0)), ((0, None, None), (None, 0, 0)), ((None, 0, 0), (0, 0, None))]
+)
+def test_a_batch_of_batches(data, axes):
+    outer, inner = axes
+    args = []
+    for part, o, i in zip(data, outer, inner, strict=True):
+        kept = jax.tree.map(lambda x, i=i: x if i == 0 else x[:, 0], part)
+        args.append(kept if o == 0 else first(kept, 1))
+    run = lambda scan: jit(jax.vmap(jax.vmap(partial(recurrence, scan, reverse=False), inner), outer))(*args)
+    close(run(lane_scan), run(lax.scan))
+
+
+@pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev])
+@pytest.mark.parametrize("batched", [False, True])
+def test_derivatives(data, derivative, batched):
+    args = jax.tree.map(lambda x: x[:, 0], data) if batched else first(data, 2)
+
+    def slopes(scan):
+        total = lambda scale, start, xs: sum(
+            jnp.sum(y) for y in jax.tree.leaves(recurrence(scan, scale, start, xs, True))
+        )
+        f = derivative(total, argnums=(0, 1, 2))
+        return jit(jax.vmap(f) if batched else f)(*args)
+
+    close(slopes(lane_scan), slopes(lax.scan))
+
+
+def test_what_is_not_differentiated_costs_no_derivative(data):
+    """Tangents that are zero stay symbolic: the linear program knows nothing of them."""
+    scale, start, xs = first(data, 2)
+    along = lambda scan: jax.make_jaxpr(
+        lambda d: jax.jvp(lambda s: recurrence(scan, scale, (s, start[1]), xs, False)[0], (start[0],), (d,))[1]
+    )(start[0])
+    count = lambda closed: str(closed).count("= mul ")
+    assert count(along(lane_scan)) == count(along(lax.scan)) > 0
+
+
+def test_a_layer_stays_a_call_that_cuts_its_own_inputs(data):
+    _, (start, _), (signal, _) = jax.tree.map(lambda x: x[:, 0], data)
+
+    def layer(u, signal):
+        return jnp.sin(u) * signal
+
+    run = lambda u, signal: lane_scan(lambda u, x: (jax.jit(layer)(u, x), u), u, signal, LENGTH)
+    text = str(jax.make_jaxpr(jax.vmap(run))(start, signal))
+    assert text.count(f"name={LAYER}") == 1
+    inside = text[text.index(f"name={LAYER}") :]
+    assert "dynamic_slice" in inside[: inside.index(" in (")]
