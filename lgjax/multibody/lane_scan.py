@@ -4,18 +4,20 @@ A level does arithmetic on arrays of lanes, and parameters have no batch axis. W
 are constant along contiguous memory; where `jax.vmap` puts it, in front of the lanes, they are not and little
 vectorises. Inputs are cut out of their stacks in the kernels that use them, not before. Derivatives are those of an
 ordinary scan.
+
+The loop is a primitive, because rules attached to functions do not do: a `jax.custom_jvp` whose rule finds other batch
+axes than its function is wrong under a derivative of a jitted vmap (jax-ml/jax#16374), and a scan's rule would.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.custom_batching import custom_vmap
-from jax.custom_derivatives import SymbolicZero
 from jax.extend import core
+from jax.interpreters import ad, batching, mlir
 
 from lgjax.multibody.scalar_graph import LAYER
 from lgjax.multibody.scalarize import ELEMENTWISE
@@ -27,28 +29,54 @@ def lane_scan(body: Callable, start, xs, length: int, reverse: bool = False):
     """What `lax.scan` does, for bodies of elementwise operations."""
     first = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
     closed, shapes = jax.make_jaxpr(body, return_shape=True)(start, first)
-    leaves = jax.tree.leaves(start)
-    loop = _Loop(closed.jaxpr, len(closed.consts), len(leaves), length, reverse)
-    out = loop.differentiable()(*closed.consts, *leaves, *jax.tree.leaves(xs))
-    return jax.tree.unflatten(jax.tree.structure(shapes), out)
+    args = [*closed.consts, *jax.tree.leaves((start, xs))]
+    loop = _Loop(closed.jaxpr, len(closed.consts), len(jax.tree.leaves(start)), length, reverse, None)
+    return jax.tree.unflatten(jax.tree.structure(shapes), loop_p.bind(*args, loop=loop))
 
 
 @dataclass(frozen=True, eq=False)
 class _Loop:
-    """The jaxpr of one level, of its constants, the carry and the inputs, and how often it runs."""
+    """The jaxpr of one level, of its constants, the carry and the inputs, and how often it runs; for `size` systems,
+    the last axis of the carry, of the results and of the arguments that are `batched`. None: for one."""
 
     level: Any
     n_constants: int
     n_carry: int
     length: int
     reverse: bool
+    size: int | None
+    batched: tuple[bool, ...] = ()
 
     def _parts(self, args: Sequence) -> tuple[list, list, list]:
         stop = self.n_constants + self.n_carry
         return list(args[: self.n_constants]), list(args[self.n_constants : stop]), list(args[stop:])
 
+    def shapes(self) -> list:
+        """Of the results."""
+        avals = [x.aval for x in self.level.outvars]
+        batch = () if self.size is None else (self.size,)
+        stacks = [()] * self.n_carry + [(self.length,)] * (len(avals) - self.n_carry)
+        return [x.update(shape=(*n, *x.shape, *batch), weak_type=False) for x, n in zip(avals, stacks, strict=True)]
+
+    def run(self, *args) -> Arrays:
+        constants, start, xs = self._parts(args)
+        variables = self.level.constvars + self.level.invars
+        batched = self.batched or (False,) * len(variables)
+
+        def body(carry, i):
+            values = [*constants, *carry, *(_Slice(x, i) for x in xs)]
+            env = dict(zip(variables, zip(values, batched, strict=True), strict=True))
+            out = _Batch(self.size).outputs(self.level, env)
+            return out[: self.n_carry], out[self.n_carry :]
+
+        final, ys = lax.scan(body, start, jnp.arange(self.length, dtype=jnp.int32), reverse=self.reverse)
+        return [*final, *ys]
+
     def plain(self, *args) -> Arrays:
         """By `lax.scan`, as it is."""
+        if self.size is not None:
+            axes = [-1 if b else None for b in self.batched]
+            return jax.vmap(replace(self, size=None, batched=()).plain, axes, -1, axis_size=self.size)(*args)
         constants, start, xs = self._parts(args)
         level = core.jaxpr_as_fun(core.ClosedJaxpr(self.level, constants))
 
@@ -59,63 +87,51 @@ class _Loop:
         final, ys = lax.scan(body, start, xs, self.length, self.reverse)
         return [*final, *ys]
 
-    def differentiable(self) -> Callable:
-        f = jax.custom_jvp(self.side_by_side(None, [False] * len(self.level.constvars + self.level.invars)))
 
-        def jvp(primals, tangents):
-            moving = [not isinstance(t, SymbolicZero) for t in tangents]
-            select = lambda xs: [x for x, m in zip(xs, moving, strict=True) if m]
+def _jvp(primals, tangents, *, loop: _Loop):
+    moving = [not isinstance(t, ad.Zero) for t in tangents]
+    select = lambda xs: [x for x, m in zip(xs, moving, strict=True) if m]
 
-            def of_moving(*values):
-                stream = iter(values)
-                return self.plain(*(next(stream) if m else x for x, m in zip(primals, moving, strict=True)))
+    def of_moving(*values):
+        stream = iter(values)
+        return loop.plain(*(next(stream) if m else x for x, m in zip(primals, moving, strict=True)))
 
-            return jax.jvp(of_moving, select(primals), select(tangents))
-
-        f.defjvp(jvp, symbolic_zeros=True)
-        return f
-
-    def side_by_side(self, size: int | None, batched: list[bool]) -> Callable:
-        """For `size` systems, the last axis of the arguments that are batched; None: for one."""
-        f = custom_vmap(lambda *args: self._run(size, batched, args))
-
-        @f.def_vmap
-        def rule(more: int, mapped: list[bool], *args):
-            together = [b or m for b, m in zip(batched, mapped, strict=True)]
-            carry = slice(self.n_constants, self.n_constants + self.n_carry)
-            together[carry] = [True] * self.n_carry  # which keeps its shape
-            args = [
-                _merged(x, size if b else None, size, m, more) if t else x
-                for x, b, m, t in zip(args, batched, mapped, together, strict=True)
-            ]
-            out = self.side_by_side(more * (size or 1), together)(*args)
-            apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in out]
-            return [jnp.moveaxis(x, -1, 0) for x in apart], [True] * len(out)
-
-        return f
-
-    def _run(self, size: int | None, batched: list[bool], args: Sequence) -> Arrays:
-        constants, start, xs = self._parts(args)
-
-        def body(carry, i):
-            values = [*constants, *carry, *(_Slice(x, i) for x in xs)]
-            variables = self.level.constvars + self.level.invars
-            env = dict(zip(variables, zip(values, batched, strict=True), strict=True))
-            out = _Batch(size).outputs(self.level, env)
-            return out[: self.n_carry], out[self.n_carry :]
-
-        final, ys = lax.scan(body, start, jnp.arange(self.length, dtype=jnp.int32), reverse=self.reverse)
-        return [*final, *ys]
+    return jax.jvp(of_moving, select(primals), select(tangents))
 
 
-def _merged(x, own: int | None, size: int | None, mapped: bool, more: int) -> jax.Array:
+def _vmap(args, axes, *, loop: _Loop):
+    size = loop.size
+    more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
+    before = loop.batched or (False,) * len(args)
+    together = [b or axis is not None for b, axis in zip(before, axes, strict=True)]
+    carry = slice(loop.n_constants, loop.n_constants + loop.n_carry)
+    together[carry] = [True] * loop.n_carry  # which keeps its shape
+    args = [
+        _merged(x, size if b else None, size, axis, more) if t else x
+        for x, b, axis, t in zip(args, before, axes, together, strict=True)
+    ]
+    outs = loop_p.bind(*args, loop=replace(loop, size=more * (size or 1), batched=tuple(together)))
+    apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
+    return apart, [x.ndim - 1 for x in apart]
+
+
+def _merged(x, own: int | None, size: int | None, axis: int | None, more: int) -> jax.Array:
     """An argument with the axes of both batches as its last one, whether or not it has them."""
-    x = jnp.moveaxis(x, 0, -1) if mapped else _repeated(x, more)
+    x = _repeated(x, more) if axis is None else jnp.moveaxis(x, axis, -1)
     if size is None:
         return x
     if own is None:
         x = jnp.broadcast_to(x[..., None, :], (*x.shape[:-1], size, more))
     return x.reshape(*x.shape[:-2], size * more)
+
+
+loop_p = core.Primitive("lane_scan")
+loop_p.multiple_results = True
+loop_p.def_impl(lambda *args, loop: loop.run(*args))
+loop_p.def_abstract_eval(lambda *avals, loop: loop.shapes())
+mlir.register_lowering(loop_p, mlir.lower_fun(lambda *args, loop: loop.run(*args), multiple_results=True))
+ad.primitive_jvps[loop_p] = _jvp
+batching.primitive_batchers[loop_p] = _vmap
 
 
 def _repeated(x, size: int) -> jax.Array:

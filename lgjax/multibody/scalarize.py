@@ -74,7 +74,7 @@ def objects(value) -> np.ndarray:
     """A concrete array as an object array of Python numbers."""
     array = np.asarray(value)
     out = np.empty(array.shape, object)
-    out[...] = array.tolist() if array.ndim else array.item()
+    out.flat[:] = array.ravel().tolist()
     return out
 
 

@@ -52,16 +52,22 @@ def test_one_system(data, reverse):
     close(*(jit(partial(recurrence, scan, reverse=reverse))(*args) for scan in (lane_scan, lax.scan)))
 
 
-@pytest.mark.parametrize(
-    "axes", [(0, None, None), (None, 0, None), (None, None, 0), (None, None, (0, None)), (0, 0, 0)]
-)
+ALONE = [(0, None, None), (None, 0, None), (None, None, 0), (None, None, (0, None)), (0, 0, 0)]
+
+
+def some(data, axes):
+    """Arguments with a leading axis where `axes` has a 0."""
+    pairs = zip(jax.tree.map(lambda x: x[:, 0], data), axes, strict=True)
+    return tuple(
+        part if axis == 0 else (part[0], part[1][0]) if isinstance(axis, tuple) else first(part, 1)
+        for part, axis in pairs
+    )
+
+
+@pytest.mark.parametrize("axes", ALONE)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_batch_of_any_arguments(data, axes, reverse):
-    args = jax.tree.map(lambda x: x[:, 0], data)
-    args = [
-        part if axis == 0 else (part[0], part[1][0]) if isinstance(axis, tuple) else first(part, 1)
-        for part, axis in zip(args, axes, strict=True)
-    ]
+    args = some(data, axes)
     run = lambda scan: jit(jax.vmap(partial(recurrence, scan, reverse=reverse), axes))(*args)
     close(run(lane_scan), run(lax.scan))
 
@@ -94,6 +100,22 @@ def test_derivatives(data, derivative, batched):
     close(slopes(lane_scan), slopes(lax.scan))
 
 
+@pytest.mark.parametrize("axes", ALONE)
+@pytest.mark.parametrize("what", ["jacrev", "hvp"])
+def test_derivatives_of_a_batch(data, axes, what):
+    """The batch inside a jitted function that is then differentiated, as in an objective that is a mean."""
+    args = some(data, axes)
+
+    def found(scan):
+        batch = jax.jit(jax.vmap(partial(recurrence, scan, reverse=False), axes))
+        weighted = lambda args: sum(jnp.sum(y * jnp.cos(y)) for y in jax.tree.leaves(batch(*args)))
+        if what == "jacrev":
+            return jit(jax.grad(weighted))(args)
+        return jit(lambda x: jax.jvp(jax.grad(weighted), (x,), (jax.tree.map(jnp.sin, x),)))(args)
+
+    close(found(lane_scan), found(lax.scan))
+
+
 def test_what_is_not_differentiated_costs_no_derivative(data):
     """Tangents that are zero stay symbolic: the linear program knows nothing of them."""
     scale, start, xs = first(data, 2)
@@ -111,7 +133,8 @@ def test_a_layer_stays_a_call_that_cuts_its_own_inputs(data):
         return jnp.sin(u) * signal
 
     run = lambda u, signal: lane_scan(lambda u, x: (jax.jit(layer)(u, x), u), u, signal, LENGTH)
-    text = str(jax.make_jaxpr(jax.vmap(run))(start, signal))
+    (loop,) = (e for e in jax.make_jaxpr(jax.vmap(run))(start, signal).eqns if e.primitive.name == "lane_scan")
+    text = str(jax.make_jaxpr(loop.params["loop"].run)(*(x.aval for x in loop.invars)))
     assert text.count(f"name={LAYER}") == 1
     inside = text[text.index(f"name={LAYER}") :]
     assert "dynamic_slice" in inside[: inside.index(" in (")]

@@ -148,8 +148,10 @@ def test_without_a_gpu_the_scan_runs():
     np.testing.assert_array_equal(got, direct(model, *states(model)))
 
 
-def test_the_cost_of_a_kernel():
-    model = specialize(trees.model("pendulum").astype("float32"))
+@pytest.mark.parametrize("special", [specialize, lambda model: model])
+def test_the_cost_of_a_kernel(special):
+    """Also where the parameters are numbers that the function closes over."""
+    model = special(trees.model("pendulum").astype("float32"))
     one = jax.tree.map(lambda x: x[0], states(model))
     cost = lgjax.kernel_cost(lambda *a: lgjax.forward_dynamics(model, *a, execution="unrolled"), *one)
     assert cost["bytes"] == 4 * (1 + 1 + 1)  # angle and force in (the speed does not matter), acceleration out
