@@ -1,14 +1,12 @@
 """Momentum about the centre of mass as a linear function of the velocity."""
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.kinematics import World, world_kinematics
 from lgjax.dynamics.mass_matrix import world_inertia
-from lgjax.dynamics.subtrees import subtree_sums
+from lgjax.dynamics.subtrees import carried, inertia_to_parent, momenta, subtree_sums
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
 from lgjax.multibody.inertia import Inertia
@@ -16,36 +14,27 @@ from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 
 
-class _Whole(NamedTuple):
-    """Columns (nv, 6) of momentum about the kinematics' origin, total mass () and first moment (3,)."""
-
-    columns: jax.Array
-    mass: jax.Array
-    moment: jax.Array
-
-
 def centroidal_momentum_matrix(model: Model, q: Configuration) -> jax.Array:
     """A (6, nv): A v is the momentum in world axes, [angular about the centre of mass, linear], kg m^2/s and kg m/s."""
     world = world_kinematics(model, q)
-    _, whole = _momenta(model, world, world_inertia(world.poses, model.inertias))
-    return _about(whole.moment / whole.mass, whole.columns).T
+    inertia = subtree_sums(model, q, inertia_to_parent, model.inertias, "scalarised")
+    return _about(_center(model, world), _momenta(model, world, inertia, world.S)).T
 
 
 def centroidal_momentum_derivative(model: Model, q: Configuration, v) -> jax.Array:
     """Time derivative (6, nv) of `centroidal_momentum_matrix` along the motion v; times v it is the momentum's bias."""
     world = world_kinematics(model, q, v, rates=[v])
-    own = world_inertia(world.poses, model.inertias)
-    carried, whole = _momenta(model, world, own)
-    body = np.asarray(model.tree.v_body)
-    S_rate = se3.ad(world.twists[body], world.S)
+    moving = _inertia_rate(model.inertias, se3.Ad(se3.inverse(world.poses), world.twists))
+    to_parent = lambda R, p, pair: tuple(inertia_to_parent(R, p, x) for x in pair)  # a rate is an inertia without mass
+    inertia, rate = subtree_sums(model, q, to_parent, (model.inertias, moving), "scalarised")
+    S_rate = se3.ad(world.twists[np.asarray(model.tree.v_body)], world.S)
     if world.bend is not None:
         S_rate = S_rate + world.bend[0]
-    moving = subtree_sums(model, _inertia_rate(own, world.twists))
-    rated = jax.tree.map(lambda x: x[body], moving)
-    rate = _times(carried, S_rate) + _times(rated, world.S)
-    center, velocity = whole.moment / whole.mass, jnp.sum(whole.columns[:, 3:] * v[:, None], 0) / whole.mass
-    slip = sm.cross(velocity, whole.columns[:, 3:])
-    return (_about(center, rate) - jnp.concatenate([slip, jnp.zeros_like(slip)], 1)).T
+    columns = _momenta(model, world, inertia, world.S)
+    change = _momenta(model, world, inertia, S_rate) + _momenta(model, world, rate, world.S)
+    velocity = jnp.sum(columns[:, 3:] * v[:, None], 0) / jnp.sum(model.inertias.mass)
+    slip = sm.cross(velocity, columns[:, 3:])
+    return (_about(_center(model, world), change) - jnp.concatenate([slip, jnp.zeros_like(slip)], 1)).T
 
 
 def center_of_mass_velocity(model: Model, q: Configuration, v) -> jax.Array:
@@ -55,14 +44,17 @@ def center_of_mass_velocity(model: Model, q: Configuration, v) -> jax.Array:
     return jnp.sum(linear, 0) / jnp.sum(model.inertias.mass)
 
 
-def _momenta(model: Model, world: World, own: Inertia) -> tuple[Inertia, _Whole]:
-    """The inertia beyond the joint of each velocity, and what that moves with it."""
-    carried = jax.tree.map(lambda x: x[np.asarray(model.tree.v_body)], subtree_sums(model, own))
-    return carried, _Whole(_times(carried, world.S), jnp.sum(own.mass), jnp.sum(own.moment, 0))
+def _center(model: Model, world: World):
+    """Centre of mass (3,) about the kinematics' origin."""
+    R, p = world.poses
+    moments = sm.matvec(R, model.inertias.moment) + sm.scale(model.inertias.mass, p)
+    return jnp.sum(moments, 0) / jnp.sum(model.inertias.mass)
 
 
-def _times(inertia: Inertia, x):
-    return jnp.concatenate(inertia.momentum(*se3.split(x)), -1)
+def _momenta(model: Model, world: World, sums: Inertia, twists):
+    """What is beyond each joint times twists (nv, 6), those and the momenta about the kinematics' origin."""
+    at_joint = carried(model, se3.inverse(world.poses))
+    return se3.coAd(at_joint, momenta(carried(model, sums), se3.Ad(at_joint, twists)))
 
 
 def _inertia_rate(inertia: Inertia, V) -> Inertia:

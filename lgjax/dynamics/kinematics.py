@@ -76,14 +76,13 @@ class World(NamedTuple):
 def world_kinematics(
     model: Model, q: Configuration, v=None, execution: Execution = "scalarised", rates: Sequence = ()
 ) -> World:
-    """World-frame motions about the origin of the first free body, which keeps float32 accurate far from home.
+    """World-frame motions about the first free body, or where the first body is mounted: accurate far from home.
 
     rates: velocities, accelerations, ... (nv,) along which `bend` is wanted; it stays None where no joint's motions
     depend on coordinates.
     """
-    origin = q.frees.translation[0] if model.tree.nq["frees"] else jnp.zeros(3, model.dtype)
-    # a fixed base stays at the known world pose, which folds
-    root = Pose(EYE, -origin) if model.tree.nq["frees"] else WORLD
+    origin = q.frees.translation[0] if model.tree.nq["frees"] else jnp.asarray(model.placements.translation[0])
+    root = Pose(EYE, -origin)
     walk = Walk(model.tree, model.dtype, execution)
     rates = rates if model.tree.varying else ()
     out = walk.outward(

@@ -1,4 +1,4 @@
-"""Mass matrix and Coriolis matrix from sums over subtrees in world axes."""
+"""Mass matrix and Coriolis matrix from sums over subtrees."""
 
 from typing import NamedTuple
 
@@ -6,14 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
+from lgjax.dynamics.kinematics import world_kinematics
+from lgjax.dynamics.subtrees import carried, inertia_to_parent, mass_matrix_of, momenta, products, related, subtree_sums
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
-from lgjax.multibody.traversal import Execution, Walk
+from lgjax.multibody.traversal import Execution
 
 
 def world_inertia(poses: Pose, inertia: Inertia) -> Inertia:
@@ -27,46 +28,59 @@ def world_inertia(poses: Pose, inertia: Inertia) -> Inertia:
     return Inertia(inertia.mass, h + mass * p, second)
 
 
-class _Subtree(NamedTuple):
-    """Summed over a body and its descendants: rigid-body inertia, and B = -sum of ad_V^T M (6, 6)."""
-
-    inertia: Inertia
-    rate: jax.Array | None
-
-
-def _sum(kind, children, own):
-    total = jax.tree.map(lambda a, b: a + b, children, own)
-    return total, total
-
-
-def _subtrees(model: Model, own: _Subtree, execution: Execution) -> _Subtree:
-    walk = Walk(model.tree, model.dtype, execution)
-    zero = jax.tree.map(lambda x: np.zeros(x.shape[1:]), own)
-    return walk.to_bodies(walk.inward(_sum, zero, walk.bodies(own)))
-
-
-def _related(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bodies of the velocities, and [i, j]: velocity i moves the body of j (above), and the reverse."""
-    body = np.asarray(model.tree.v_body)
-    mask = ancestor_mask(model.tree)
-    return body, mask[body][:, body].T, mask[body][:, body]
-
-
-def _products(left, right):
-    """All scalar products (m, n) of rows (m, 6) and (n, 6), in full precision."""
-    return jnp.einsum("ik,jk->ij", left, right, precision="highest")
-
-
 def mass_matrix(model: Model, q: Configuration, *, execution: Execution = "scalarised") -> jax.Array:
     """Mass matrix (nv, nv), armature on the diagonal. Source: composite rigid bodies, [ali2026] eq. (13)."""
     world = world_kinematics(model, q, execution=execution)
-    total = _subtrees(model, _Subtree(world_inertia(world.poses, model.inertias), None), execution).inertia
-    body, above, below = _related(model)
-    carried = jax.tree.map(lambda x: x[body], total)
-    momenta = jnp.concatenate(carried.momentum(world.S[:, :3], world.S[:, 3:]), -1)
-    upper = _products(world.S, momenta)
-    M = jnp.where(above, upper, jnp.where(below, upper.T, 0))
-    return M + sm.diagonal(model.armature)
+    inertia = carried(model, subtree_sums(model, q, inertia_to_parent, model.inertias, execution))
+    at_joint = carried(model, se3.inverse(world.poses))
+    return mass_matrix_of(model, world, se3.coAd(at_joint, momenta(inertia, se3.Ad(at_joint, world.S))))
+
+
+class _Carried(NamedTuple):
+    """Of what a joint carries: rigid-body inertia and momentum's rate under the velocity alone."""
+
+    inertia: Inertia
+    rate: "_Rate"
+
+
+class _Rate(NamedTuple):
+    """Sum of -ad_V^T M: (w, v) -> [turning w + (lever + hat(linear)) v, hat(spin) v - lever w].
+
+    turning, lever: (..., 3, 3), the latter hat(V_w) hat(h). linear: m V_v. spin: m V_w.
+    """
+
+    turning: jax.Array
+    lever: jax.Array
+    linear: jax.Array
+    spin: jax.Array
+
+    def times(self, x):
+        """Wrenches (..., 6) of twists."""
+        w, v = se3.split(x)
+        moment = sm.matvec(self.turning, w) + sm.matvec(self.lever, v) + sm.cross(self.linear, v)
+        return sm.join(moment, sm.cross(self.spin, v) - sm.matvec(self.lever, w))
+
+    def transpose_times(self, x):
+        w, v = se3.split(x)
+        angular = sm.tmatvec(self.turning, w) - sm.tmatvec(self.lever, v)
+        return sm.join(angular, sm.tmatvec(self.lever, w) - sm.cross(self.linear, w) - sm.cross(self.spin, v))
+
+
+def _rate(inertia: Inertia, V) -> _Rate:
+    w, v = se3.split(V)
+    W, H, mass = sm.hat(w), sm.hat(inertia.moment), inertia.mass[..., None]
+    turning = sm.matmul(W, inertia.second) - sm.matmul(sm.hat(v), H)
+    return _Rate(turning, sm.matmul(W, H), mass * v, mass * w)
+
+
+def _to_parent(R, p, own: _Carried) -> _Carried:
+    turn = lambda X: sm.matmult(sm.matmul(R, X), R)
+    P, spin, linear = sm.hat(p), sm.matvec(R, own.rate.spin), sm.matvec(R, own.rate.linear)
+    near = turn(own.rate.lever)
+    lever = near + sm.matmul(sm.hat(spin), P)
+    turning = turn(own.rate.turning) - sm.matmul(P, lever) - sm.matmul(near + sm.hat(linear), P)
+    rate = _Rate(turning, lever, linear + sm.cross(p, spin), spin)
+    return _Carried(inertia_to_parent(R, p, own.inertia), rate)
 
 
 def coriolis_matrix(model: Model, q: Configuration, v, *, execution: Execution = "scalarised") -> jax.Array:
@@ -75,24 +89,16 @@ def coriolis_matrix(model: Model, q: Configuration, v, *, execution: Execution =
     C = J^T (M dJ/dt - ad_V^T M J) with the stacked spatial Jacobian J. Source: [ali2026] Lemma 1, eq. (21).
     """
     world = world_kinematics(model, q, v, execution, [v])
-    own = world_inertia(world.poses, model.inertias)
-    total = _subtrees(model, _Subtree(own, _minus_coad_momentum(world.twists, own)), execution)
-    body, above, below = _related(model)
-    carried = jax.tree.map(lambda x: x[body], total)
-    S = world.S
-    S_rate = se3.ad(world.twists[body], S)
+    S, S_rate = world.S, se3.ad(world.twists[np.asarray(model.tree.v_body)], world.S)
     if world.bend is not None:
         S_rate = S_rate + world.bend[0]
-    momenta = jnp.concatenate(carried.inertia.momentum(S[:, :3], S[:, 3:]), -1)
-    momenta_rate = jnp.concatenate(carried.inertia.momentum(S_rate[:, :3], S_rate[:, 3:]), -1)
-    shallow_row = _products(S, momenta_rate + sm.matvec(carried.rate, S))
-    deep_row = _products(momenta, S_rate) + _products(sm.tmatvec(carried.rate, S), S)
-    return jnp.where(above, shallow_row, jnp.where(below, deep_row, 0))
-
-
-def _minus_coad_momentum(twists, inertia: Inertia):
-    """-ad_V^T M as a matrix (..., 6, 6), column by column."""
-    basis = jnp.eye(6, dtype=twists.dtype)
-    lifted = jax.tree.map(lambda x: x[..., None, *(slice(None),) * (x.ndim - 1)], inertia)
-    momenta = jnp.concatenate(lifted.momentum(basis[:, :3], basis[:, 3:]), -1)
-    return -sm.transpose(se3.coad(twists[..., None, :], momenta))
+    at_body = se3.inverse(world.poses)
+    own = _Carried(model.inertias, _rate(model.inertias, se3.Ad(at_body, world.twists)))
+    inertia, rate = carried(model, subtree_sums(model, q, _to_parent, own, execution))
+    at_joint = carried(model, at_body)
+    x, x_rate = se3.Ad(at_joint, S), se3.Ad(at_joint, S_rate)
+    rows, rated = (se3.coAd(at_joint, f) for f in (momenta(inertia, x), rate.transpose_times(x)))
+    columns = se3.coAd(at_joint, momenta(inertia, x_rate) + rate.times(x))
+    deep, shallow = related(model.tree)
+    below = products(jnp.concatenate([rows, rated], 1), jnp.concatenate([S_rate, S], 1).T)
+    return jnp.where(deep, below, jnp.where(shallow, products(S, columns.T), 0))

@@ -14,17 +14,24 @@ Source: [kim2012] section 4; [singh2022] with the rate B as twelve numbers.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.forward import prescribed_mask
-from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
-from lgjax.dynamics.mass_matrix import world_inertia
-from lgjax.dynamics.recursion import applied_wrenches
-from lgjax.dynamics.subtrees import products, subtree_sums
+from lgjax.dynamics.kinematics import World, ancestor_mask, world_kinematics
+from lgjax.dynamics.recursion import Force, add, applied_wrenches, to_parent
+from lgjax.dynamics.subtrees import (
+    carried,
+    inertia_to_parent,
+    mass_matrix_of,
+    momenta,
+    products,
+    related,
+    subtree_sums,
+)
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
@@ -69,8 +76,10 @@ def inverse_dynamics_partials(
     Column j of the first is the derivative along retract(model, q, e_j). Arguments as in inverse_dynamics; wrenches
     are held in the body frames. Source: [kim2012] section 4; [singh2022].
     """
-    instant = _instant(model, q, v, wrenches, execution)
-    return _inverse_partials(model, q, instant, v, vdot, _mass_matrix(model, instant), execution)
+    instant = _instant(model, q, v, vdot, wrenches, execution)
+    return _inverse_partials(
+        model, q, instant, v, vdot, mass_matrix_of(model, instant.world, instant.momenta), execution
+    )
 
 
 def forward_dynamics_partials(
@@ -108,13 +117,14 @@ def hybrid_dynamics_partials(
 
 def _solved(model: Model, q, v, vdot, tau, given: np.ndarray, wrenches, execution: Execution):
     """Rows of d(tau) where the acceleration is given, of d(vdot) elsewhere; columns likewise."""
-    instant = _instant(model, q, v, wrenches, execution)
-    M = _mass_matrix(model, instant)
+    known = jnp.where(given, vdot, 0)
+    instant = _instant(model, q, v, known, wrenches, execution)
+    M = mass_matrix_of(model, instant.world, instant.momenta)
     free = ~given
     factor = jax.lax.linalg.cholesky(_block(M, free) + sm.diagonal(jnp.asarray(given, M.dtype)))
-    known = jnp.where(given, vdot, 0)
     push = jnp.where(free, tau - _forces(model, instant, v, known), 0)
-    vdot = known + _cho_solve(factor, push[:, None])[:, 0]
+    found = _cho_solve(factor, push[:, None])[:, 0]
+    vdot, instant = known + found, _accelerated(model, q, instant, found, execution)
     inverse = _inverse_partials(model, q, instant, v, vdot, M, execution)
 
     eye = sm.identity(model.nv, M.dtype)
@@ -141,48 +151,84 @@ def _cho_solve(factor, right):
     return jax.lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
 
 
-# ---- what does not depend on the accelerations
-class _Instant(NamedTuple):
-    """Motion in world axes about one point, of joints (nv, 6) and bodies (nbodies, 6), and sums over subtrees.
-
-    poses: of the joint frames. S, S_rate: joint motions and their derivatives in time. twists: V. inertia: of the
-    bodies. momenta: M V. applied: wrenches, or None. subtrees: inertia and its rate.
-    """
-
-    poses: Pose
-    S: jax.Array
-    S_rate: jax.Array
-    twists: jax.Array
-    inertia: Inertia
-    momenta: jax.Array
-    applied: Any
-    subtrees: "_Subtrees"
-
-
+# ---- one instant
 class _Subtrees(NamedTuple):
-    """Inertia, and the rate B [w, v] = [turning w, -2 linear x w], summed over bodies and their descendants."""
+    """Sums over bodies and their descendants, in joint frames: inertia, its rate and the wrench through the joint."""
 
     inertia: Inertia
+    rate: "_Rate"
+    wrench: Force
+
+
+class _Rate(NamedTuple):
+    """B [w, v] = [turning w, -2 linear x w]."""
+
     turning: jax.Array
     linear: jax.Array
 
+    def times(self, w):
+        return sm.join(sm.matvec(self.turning, w), -2 * sm.cross(self.linear, w))
 
-def _instant(model: Model, q: Configuration, v, wrenches, execution: Execution) -> _Instant:
+    def transpose_times(self, x):
+        """The angular part; the linear one is zero."""
+        return sm.tmatvec(self.turning, x[..., :3]) + 2 * sm.cross(self.linear, x[..., 3:])
+
+
+class _Instant(NamedTuple):
+    """Motion at one instant, in world axes about the origin of the kinematics, and sums over subtrees.
+
+    at_joint: (nv,) what takes twists and wrenches to the joint frames. S: (nv, 6) joint motions there. S_rate: (nv, 6)
+    their derivatives in time, in the world. A: (nbodies, 6) accelerations with gravity. momenta: (nv, 6) inertia beyond
+    each joint times its motion. subtrees: by body.
+    """
+
+    world: World
+    at_joint: Pose
+    S: jax.Array
+    S_rate: jax.Array
+    A: jax.Array
+    momenta: jax.Array
+    subtrees: _Subtrees
+
+
+def _instant(model: Model, q: Configuration, v, vdot, wrenches, execution: Execution) -> _Instant:
     world = world_kinematics(model, q, v, execution, [v])
-    V, S = world.twists, world.S
-    S_rate = se3.ad(V[np.asarray(model.tree.v_body)], S)
+    S_rate = se3.ad(world.twists[np.asarray(model.tree.v_body)], world.S)
     if world.bend is not None:
         S_rate = S_rate + world.bend[0]
-    inertia = world_inertia(world.poses, model.inertias)
-    momenta = jnp.concatenate(inertia.momentum(*se3.split(V)), -1)
-    applied = None
+    A = _path_sums(model, world.S * vdot[:, None] + S_rate * v[:, None]) - _fall(model)
+    at_body = se3.inverse(world.poses)
+    motions = se3.Ad(at_body, jnp.stack([world.twists, A]))
+    momentum, push = momenta(model.inertias, motions)
+    W = push - se3.coad(motions[0], momentum)
     if wrenches is not None:
-        R, p = world.poses
-        n, f = applied_wrenches(model.links, wrenches)
-        f = sm.matvec(R, f)
-        applied = jnp.concatenate([sm.matvec(R, n) + sm.cross(p, f), f], -1)
-    own = _Subtrees(inertia, _turning(inertia, *se3.split(V)), momenta[:, 3:])
-    return _Instant(world.poses, S, S_rate, V, inertia, momenta, applied, subtree_sums(model, own))
+        W = W - sm.join(*applied_wrenches(model.links, wrenches))
+    rate = _Rate(_turning(model.inertias, *se3.split(motions[0])), momentum[:, 3:])
+    own = _Subtrees(model.inertias, rate, Force(*se3.split(W)))
+    sums = subtree_sums(model, q, _to_parent, own, execution)
+    at_joint = carried(model, at_body)
+    S = se3.Ad(at_joint, world.S)
+    rows = se3.coAd(at_joint, momenta(carried(model, sums.inertia), S))
+    return _Instant(world, at_joint, S, S_rate, A, rows, sums)
+
+
+def _accelerated(model: Model, q: Configuration, instant: _Instant, vdot, execution: Execution) -> _Instant:
+    """The same instant with these accelerations of the joints added."""
+    world, sums = instant.world, instant.subtrees
+    A = _path_sums(model, world.S * vdot[:, None])
+    own = momenta(model.inertias, se3.Ad(se3.inverse(world.poses), A))
+    pushed = subtree_sums(model, q, to_parent, Force(*se3.split(own)), execution)
+    return instant._replace(A=instant.A + A, subtrees=sums._replace(wrench=add(sums.wrench, pushed)))
+
+
+def _path_sums(model: Model, rows):
+    """Rows (nv, 6) of the joints summed over those that move each body."""
+    moves = jnp.asarray(ancestor_mask(model.tree)[:, np.asarray(model.tree.v_body)], model.dtype)
+    return products(moves, rows)
+
+
+def _fall(model: Model):
+    return jnp.concatenate([jnp.zeros_like(model.gravity), model.gravity])
 
 
 def _turning(inertia: Inertia, w, v):
@@ -192,42 +238,16 @@ def _turning(inertia: Inertia, w, v):
     return -2 * (sm.matmul(sm.hat(w), spread) + sm.matmul(sm.hat(inertia.moment), sm.hat(v)))
 
 
-def _wrenches(model: Model, instant: _Instant, v, vdot):
-    """Accelerations (nbodies, 6) with gravity, and wrenches (nbodies, 6) that pass the joints."""
-    body = np.asarray(model.tree.v_body)
-    moves = jnp.asarray(ancestor_mask(model.tree)[:, body], model.dtype)
-    fall = jnp.concatenate([jnp.zeros_like(model.gravity), model.gravity])
-    A = products(moves, instant.S * vdot[:, None] + instant.S_rate * v[:, None]) - fall
-    own = jnp.concatenate(instant.inertia.momentum(*se3.split(A)), -1) - se3.coad(instant.twists, instant.momenta)
-    if instant.applied is not None:
-        own = own - instant.applied
-    return A, subtree_sums(model, own)
+def _to_parent(R, p, own: _Subtrees) -> _Subtrees:
+    linear = sm.matvec(R, own.rate.linear)
+    turning = sm.matmult(sm.matmul(R, own.rate.turning), R) - 2 * sm.matmul(sm.hat(p), sm.hat(linear))
+    return _Subtrees(inertia_to_parent(R, p, own.inertia), _Rate(turning, linear), to_parent(R, p, own.wrench))
 
 
 def _forces(model: Model, instant: _Instant, v, vdot):
     """Inverse dynamics."""
-    _, W = _wrenches(model, instant, v, vdot)
-    projected = jnp.sum(instant.S * W[np.asarray(model.tree.v_body)], -1)
+    projected = sm.dot(instant.S, sm.join(*carried(model, instant.subtrees.wrench)))
     return projected + model.armature * vdot + model.damping * v
-
-
-def _mass_matrix(model: Model, instant: _Instant):
-    deep, shallow = _related(model)
-    M = products(_momenta(model, instant, instant.S), instant.S.T)
-    return jnp.where(deep, M, jnp.where(shallow, M.T, 0)) + sm.diagonal(model.armature)
-
-
-def _related(model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """[i, j]: the joint of velocity i is that of j or beyond it (deep); it is nearer to the root (shallow)."""
-    body = np.asarray(model.tree.v_body)
-    deep = ancestor_mask(model.tree)[body][:, body]
-    return deep, deep.T & ~deep
-
-
-def _momenta(model: Model, instant: _Instant, x):
-    """The inertia beyond each joint times a twist (nv, 6) of it."""
-    carried = jax.tree.map(lambda a: a[np.asarray(model.tree.v_body)], instant.subtrees.inertia)
-    return jnp.concatenate(carried.momentum(*se3.split(x)), -1)
 
 
 # ---- the derivatives
@@ -235,31 +255,31 @@ def _inverse_partials(
     model: Model, q: Configuration, instant: _Instant, v, vdot, M, execution: Execution
 ) -> InversePartials:
     body, parents = np.asarray(model.tree.v_body), np.asarray(model.tree.parents)
-    deep, shallow = _related(model)
-    A, W = _wrenches(model, instant, v, vdot)
-    fall = jnp.concatenate([jnp.zeros_like(model.gravity), model.gravity])
-    A_above = jnp.where((parents >= 0)[:, None], A[parents], -fall)[body]
-    V_above = jnp.where((parents >= 0)[:, None], instant.twists[parents], 0)[body]
-    S = instant.S
+    world, A = instant.world, instant.A
+    A_above = jnp.where((parents >= 0)[:, None], A[parents], -_fall(model))[body]
+    V_above = jnp.where((parents >= 0)[:, None], world.twists[parents], 0)[body]
+    S = world.S
     X, Y, own = se3.ad(V_above, S), se3.ad(A_above, S), 0
     if model.tree.varying:
-        bent = _bent(model, q, instant, v, vdot, W, execution)
-        X, Y = X + bent.velocity, Y + bent.acceleration + se3.ad(instant.twists[body], bent.velocity)
+        bent = _bent(model, q, instant, v, vdot, execution)
+        X, Y = X + bent.velocity, Y + bent.acceleration + se3.ad(world.twists[body], bent.velocity)
         own = bent.force
     Y = Y + se3.ad(V_above, X)
     Z = instant.S_rate + X
 
-    turning, linear = instant.subtrees.turning[body], instant.subtrees.linear[body]
-    rate = lambda w: jnp.concatenate([sm.matvec(turning, w), -2 * sm.cross(linear, w)], -1)
-    loads_q = _momenta(model, instant, Y) + rate(X[:, :3]) - se3.coad(S, W[body])
-    loads_v = _momenta(model, instant, Z) + rate(S[:, :3])
+    s, (x, y, z) = instant.S, se3.Ad(instant.at_joint, jnp.stack([X, Y, Z]))
+    inertia, rate, wrench = carried(model, instant.subtrees)
+    loads = momenta(inertia, jnp.stack([y, z])) + rate.times(jnp.stack([x, s])[..., :3])
+    loads = jnp.stack([loads[0] - se3.coad(s, sm.join(*wrench)), loads[1]])
+    by_q, by_v = products(S, jnp.swapaxes(se3.coAd(instant.at_joint, loads), 1, 2))
     # the transpose of the rate, applied to the rows
-    rated = sm.tmatvec(turning, S[:, :3]) + 2 * sm.cross(linear, S[:, 3:])
-    rows = jnp.concatenate([_momenta(model, instant, S), rated], -1)
+    rated = sm.tmatvec(instant.at_joint.rotation, rate.transpose_times(s))
+    rows = jnp.concatenate([instant.momenta, rated], -1)
     columns = lambda twists, turns: jnp.concatenate([twists, turns[:, :3]], -1).T
+    deep, shallow = related(model.tree)
     pick = lambda below, above: jnp.where(deep, below, jnp.where(shallow, above, 0))
-    by_q = pick(products(rows, columns(Y, X)), products(S, loads_q.T))
-    by_v = pick(products(rows, columns(Z, S)), products(S, loads_v.T)) + sm.diagonal(model.damping)
+    by_q = pick(products(rows, columns(Y, X)), by_q)
+    by_v = pick(products(rows, columns(Z, S)), by_v) + sm.diagonal(model.damping)
     return InversePartials(by_q + own, by_v, M)
 
 
@@ -274,13 +294,12 @@ class _Bent(NamedTuple):
     force: jax.Array
 
 
-def _bent(model: Model, q: Configuration, instant: _Instant, v, vdot, W, execution: Execution) -> _Bent:
-    """W: (nbodies, 6), the wrenches that pass the joints."""
+def _bent(model: Model, q: Configuration, instant: _Instant, v, vdot, execution: Execution) -> _Bent:
     walk = Walk(model.tree, model.dtype, execution)
     out = walk.outward(
         _bend,
         (),
-        walk.bodies((model.screws, *se3.split(se3.coAd(instant.poses, W)))),
+        walk.bodies((model.screws, *instant.subtrees.wrench)),
         walk.configurations(q),
         walk.velocities(v),
         walk.velocities(vdot),
@@ -289,7 +308,7 @@ def _bent(model: Model, q: Configuration, instant: _Instant, v, vdot, W, executi
     body, n = np.asarray(model.tree.v_body), np.arange(model.nv)
     column = n - np.asarray(model.tree.v_start)[body][:, None]  # of the joint's own block
     own = body[:, None] == body
-    poses = jax.tree.map(lambda x: x[body], instant.poses)
+    poses = carried(model, instant.world.poses)
     return _Bent(
         se3.Ad(poses, velocity),
         se3.Ad(poses, acceleration),
