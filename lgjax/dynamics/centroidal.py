@@ -18,7 +18,7 @@ def centroidal_momentum_matrix(model: Model, q: Configuration) -> jax.Array:
     """A (6, nv): A v is the momentum in world axes, [angular about the centre of mass, linear], kg m^2/s and kg m/s."""
     world = world_kinematics(model, q)
     inertia = subtree_sums(model, q, inertia_to_parent, model.inertias, "scalarised")
-    return _about(_center(model, world), _momenta(model, world, inertia, world.S)).T
+    return _about(_center(model, world), _momenta(model, world, inertia, world.subspace)).T
 
 
 def centroidal_momentum_derivative(model: Model, q: Configuration, v) -> jax.Array:
@@ -30,8 +30,9 @@ def centroidal_momentum_derivative(model: Model, q: Configuration, v) -> jax.Arr
     S_rate = se3.ad(world.twists[np.asarray(model.tree.v_body)], world.S)
     if world.bend is not None:
         S_rate = S_rate + world.bend[0]
-    columns = _momenta(model, world, inertia, world.S)
-    change = _momenta(model, world, inertia, S_rate) + _momenta(model, world, rate, world.S)
+    S_rate = se3.Ad(carried(model, se3.inverse(world.poses)), S_rate)
+    columns = _momenta(model, world, inertia, world.subspace)
+    change = _momenta(model, world, inertia, S_rate) + _momenta(model, world, rate, world.subspace)
     velocity = jnp.sum(columns[:, 3:] * v[:, None], 0) / jnp.sum(model.inertias.mass)
     slip = sm.cross(velocity, columns[:, 3:])
     return (_about(_center(model, world), change) - jnp.concatenate([slip, jnp.zeros_like(slip)], 1)).T
@@ -52,9 +53,8 @@ def _center(model: Model, world: World):
 
 
 def _momenta(model: Model, world: World, sums: Inertia, twists):
-    """What is beyond each joint times twists (nv, 6), those and the momenta about the kinematics' origin."""
-    at_joint = carried(model, se3.inverse(world.poses))
-    return se3.coAd(at_joint, momenta(carried(model, sums), se3.Ad(at_joint, twists)))
+    """What is beyond each joint times twists (nv, 6) in the joint frames, about the kinematics' origin."""
+    return se3.coAd(carried(model, se3.inverse(world.poses)), momenta(carried(model, sums), twists))
 
 
 def _inertia_rate(inertia: Inertia, V) -> Inertia:

@@ -63,7 +63,8 @@ class World(NamedTuple):
 
     poses: joint frames. S: (nv, 6) joint motions as spatial twists. twists: (nbodies, 6) spatial velocities, zero if
     no velocity was given. origin: (3,) the point in the world about which they are taken. bend: (orders, nv, 6), what
-    the dependence of joint motions on coordinates adds: derivatives of S with the bodies at rest.
+    the dependence of joint motions on coordinates adds: derivatives of S with the bodies at rest. subspace: (nv, 6)
+    joint motions in their joint frames, which no rotation has rounded.
     """
 
     poses: Pose
@@ -71,6 +72,7 @@ class World(NamedTuple):
     twists: jax.Array
     origin: jax.Array
     bend: jax.Array | None = None
+    subspace: Any = None
 
 
 def world_kinematics(
@@ -93,20 +95,21 @@ def world_kinematics(
         walk.velocities(0 * model.armature if v is None else v),
         list(zip(*(walk.velocities(x) for x in rates), strict=True)) or [()] * len(walk.groups),
     )
-    columns = walk.to_velocities([columns for _, columns, _, _ in out])
-    poses, twists = walk.to_bodies([(pose, twist) for pose, _, twist, _ in out])
+    columns, own = (walk.to_velocities([values[k] for values in out]) for k in (1, 2))
+    poses, twists = walk.to_bodies([(pose, twist) for pose, _, _, twist, _ in out])
     bend = [walk.to_velocities([bends[n] for *_, bends in out]) for n in range(len(rates))]
-    return World(poses, columns, twists, origin, jnp.stack(bend) if bend else None)
+    return World(poses, columns, twists, origin, jnp.stack(bend) if bend else None, own)
 
 
 def _outward_world(kind, parent, body: BodyData, q, qd, rates):
     """Pose of a body, its joint's motions (nv, 6) and its velocity, all in world axes about the origin, and bends."""
     parent_pose, parent_twist = parent
     here = compose(parent_pose, Pose(*place(kind, body.placement, body.screw, q)))
-    w, v = _in_world(here, kind.subspace(q, body.screw))
+    S = kind.subspace(q, body.screw)
+    w, v = _in_world(here, S)
     twist = Motion(parent_twist.w + sm.matvec(w, qd), parent_twist.v + sm.matvec(v, qd))
     bends = tuple(jnp.concatenate(_bend(kind, body, q, rates[: n + 1], here, w)).T for n in range(len(rates)))
-    return (here, twist), (here, jnp.concatenate([w, v]).T, jnp.concatenate([*twist]), bends)
+    return (here, twist), (here, jnp.concatenate([w, v]).T, jnp.concatenate(S).T, jnp.concatenate([*twist]), bends)
 
 
 def _in_world(pose: Pose, S):

@@ -33,7 +33,7 @@ def mass_matrix(model: Model, q: Configuration, *, execution: Execution = "scala
     world = world_kinematics(model, q, execution=execution)
     inertia = carried(model, subtree_sums(model, q, inertia_to_parent, model.inertias, execution))
     at_joint = carried(model, se3.inverse(world.poses))
-    return mass_matrix_of(model, world, se3.coAd(at_joint, momenta(inertia, se3.Ad(at_joint, world.S))))
+    return mass_matrix_of(model, world, se3.coAd(at_joint, momenta(inertia, world.subspace)))
 
 
 class _Carried(NamedTuple):
@@ -96,7 +96,7 @@ def coriolis_matrix(model: Model, q: Configuration, v, *, execution: Execution =
     own = _Carried(model.inertias, _rate(model.inertias, se3.Ad(at_body, world.twists)))
     inertia, rate = carried(model, subtree_sums(model, q, _to_parent, own, execution))
     at_joint = carried(model, at_body)
-    x, x_rate = se3.Ad(at_joint, S), se3.Ad(at_joint, S_rate)
+    x, x_rate = world.subspace, se3.Ad(at_joint, S_rate)
     rows, rated = (se3.coAd(at_joint, f) for f in (momenta(inertia, x), rate.transpose_times(x)))
     columns = se3.coAd(at_joint, momenta(inertia, x_rate) + rate.times(x))
     deep, shallow = related(model.tree)

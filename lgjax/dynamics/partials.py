@@ -177,14 +177,13 @@ class _Rate(NamedTuple):
 class _Instant(NamedTuple):
     """Motion at one instant, in world axes about the origin of the kinematics, and sums over subtrees.
 
-    at_joint: (nv,) what takes twists and wrenches to the joint frames. S: (nv, 6) joint motions there. S_rate: (nv, 6)
-    their derivatives in time, in the world. A: (nbodies, 6) accelerations with gravity. momenta: (nv, 6) inertia beyond
-    each joint times its motion. subtrees: by body.
+    at_joint: (nv,) what takes twists and wrenches to the joint frames. S_rate: (nv, 6) derivatives of joint motions in
+    time. A: (nbodies, 6) accelerations with gravity. momenta: (nv, 6) inertia beyond each joint times its motion.
+    subtrees: by body, in the joint frames.
     """
 
     world: World
     at_joint: Pose
-    S: jax.Array
     S_rate: jax.Array
     A: jax.Array
     momenta: jax.Array
@@ -207,9 +206,8 @@ def _instant(model: Model, q: Configuration, v, vdot, wrenches, execution: Execu
     own = _Subtrees(model.inertias, rate, Force(*se3.split(W)))
     sums = subtree_sums(model, q, _to_parent, own, execution)
     at_joint = carried(model, at_body)
-    S = se3.Ad(at_joint, world.S)
-    rows = se3.coAd(at_joint, momenta(carried(model, sums.inertia), S))
-    return _Instant(world, at_joint, S, S_rate, A, rows, sums)
+    rows = se3.coAd(at_joint, momenta(carried(model, sums.inertia), world.subspace))
+    return _Instant(world, at_joint, S_rate, A, rows, sums)
 
 
 def _accelerated(model: Model, q: Configuration, instant: _Instant, vdot, execution: Execution) -> _Instant:
@@ -246,7 +244,7 @@ def _to_parent(R, p, own: _Subtrees) -> _Subtrees:
 
 def _forces(model: Model, instant: _Instant, v, vdot):
     """Inverse dynamics."""
-    projected = sm.dot(instant.S, sm.join(*carried(model, instant.subtrees.wrench)))
+    projected = sm.dot(instant.world.subspace, sm.join(*carried(model, instant.subtrees.wrench)))
     return projected + model.armature * vdot + model.damping * v
 
 
@@ -267,7 +265,7 @@ def _inverse_partials(
     Y = Y + se3.ad(V_above, X)
     Z = instant.S_rate + X
 
-    s, (x, y, z) = instant.S, se3.Ad(instant.at_joint, jnp.stack([X, Y, Z]))
+    s, (x, y, z) = world.subspace, se3.Ad(instant.at_joint, jnp.stack([X, Y, Z]))
     inertia, rate, wrench = carried(model, instant.subtrees)
     loads = momenta(inertia, jnp.stack([y, z])) + rate.times(jnp.stack([x, s])[..., :3])
     loads = jnp.stack([loads[0] - se3.coad(s, sm.join(*wrench)), loads[1]])
