@@ -19,6 +19,7 @@ from lgjax.dynamics.body_frame import BODY_FRAME
 from lgjax.dynamics.formulation import Formulation
 from lgjax.dynamics.recursion import Force, Motion, add, body_data, joint_motion, project
 from lgjax.groups import small_matrix as sm
+from lgjax.multibody.lane_call import batch_behind
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 from lgjax.multibody.traversal import Execution, Walk
@@ -42,7 +43,12 @@ def inverse_series(
 
     applied: coefficients of the wrenches on the bodies, a sequence of Force (nbodies, 3) in joint frames, or None.
     """
-    orders, frame = range(len(x)), formulation
+    program = partial(_inverse_series, execution, formulation)
+    return batch_behind(program, execution)(model, q, v, list(x), applied)
+
+
+def _inverse_series(execution: Execution, frame: Formulation, model: Model, q: Configuration, v, x, applied) -> list:
+    orders = range(len(x))
     walk = Walk(model.tree, model.dtype, execution)
 
     def outward(kind, parent, body, q, speed, x, applied):
@@ -125,6 +131,13 @@ def hybrid_series(
     which may depend on the coefficients of the velocity found so far, speeds[0..k]. given: (nv,) NumPy bool, where the
     acceleration is prescribed and the force unknown; None: nowhere, and x is not read. applied: as in inverse_series.
     """
+    program = partial(_hybrid_series, inputs, order, given, execution, formulation)
+    return batch_behind(program, execution)(model, q, v, applied)
+
+
+def _hybrid_series(
+    inputs: Callable, order: int, given, execution: Execution, formulation: Formulation, model: Model, q, v, applied
+) -> tuple[list[jax.Array], list[jax.Array]]:
     orders = range(order + 1)
     sweeps = _Sweeps(formulation, given is not None, orders[-1])
     walk = Walk(model.tree, model.dtype, execution)

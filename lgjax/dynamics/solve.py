@@ -15,6 +15,7 @@ from lgjax.dynamics.recursion import Force, Motion, add, body_data, joint_motion
 from lgjax.dynamics.series import inverse_series
 from lgjax.groups import small_matrix as sm
 from lgjax.multibody.joints.kind import place
+from lgjax.multibody.lane_call import batch_behind
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 from lgjax.multibody.traversal import Execution, Walk
@@ -65,6 +66,10 @@ def by_inverse_dynamics(accelerations: Callable, forces: Callable, solve: Callab
 
 @partial(jax.jit, static_argnames="execution")  # one trace, however often a program evaluates it
 def _sweeps(model: Model, q: Configuration, f, *, execution: Execution) -> jax.Array:
+    return batch_behind(partial(_sweep, execution), execution)(model, q, f)
+
+
+def _sweep(execution: Execution, model: Model, q: Configuration, f) -> jax.Array:
     walk = Walk(model.tree, model.dtype, execution)
     bodies = walk.bodies(body_data(model))
     joints = list(zip(walk.velocities(model.armature), walk.velocities(f), strict=True))

@@ -14,7 +14,8 @@ from jax import lax
 
 from lgjax.multibody.lane_scan import lane_scan
 from lgjax.multibody.scalar_graph import View
-from lgjax.multibody.scalarize import Block, is_known, scalarized
+from lgjax.multibody.scalar_step import scalarized
+from lgjax.multibody.scalarize import Block, is_known
 
 Execution = Literal["scalarised", "plain", "unrolled"]
 

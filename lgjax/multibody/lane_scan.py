@@ -2,15 +2,18 @@
 
 A level does arithmetic on arrays of lanes, and parameters have no batch axis. Where the batch is the last axis, they
 are constant along contiguous memory; where `jax.vmap` puts it, in front of the lanes, they are not and little
-vectorises. Inputs are cut out of their stacks in the kernels that use them, not before. Derivatives are those of an
-ordinary scan.
+vectorises. Inputs are cut out of their stacks in the kernels that use them, not before.
+
+Tangents and cotangents are loops of the same kind. The tangent of a level is computed from the level's inputs, so these
+and the carries are all that waits for a reverse pass.
 
 The loop is a primitive, because rules attached to functions do not do: a `jax.custom_jvp` whose rule finds other batch
-axes than its function is wrong under a derivative of a jitted vmap (jax-ml/jax#16374), and a scan's rule would.
+axes than its function is wrong under a derivative of a jitted vmap (jax-ml/jax#16374).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,38 +21,70 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as pe
 
-from lgjax.multibody.scalar_graph import LAYER
-from lgjax.multibody.scalarize import ELEMENTWISE
-
-Arrays = list[jax.Array]
+from lgjax.multibody.batch_behind import Arrays, Behind, Slice, merged, traced
+from lgjax.multibody.scalar_step import needs, step_p
 
 
 def lane_scan(body: Callable, start, xs, length: int, reverse: bool = False):
     """What `lax.scan` does, for bodies of elementwise operations."""
-    first = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
-    closed, shapes = jax.make_jaxpr(body, return_shape=True)(start, first)
-    args = [*closed.consts, *jax.tree.leaves((start, xs))]
-    loop = _Loop(closed.jaxpr, len(closed.consts), len(jax.tree.leaves(start)), length, reverse, None)
-    return jax.tree.unflatten(jax.tree.structure(shapes), loop_p.bind(*args, loop=loop))
+    leaves, first = jax.tree.flatten(start)[0], jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
+    trees: list = []
+
+    def level(carry, x):
+        out, tree = jax.tree.flatten(body(jax.tree.unflatten(jax.tree.structure(start), carry), x))
+        trees.append(tree)
+        return out
+
+    jaxpr, constants = traced(level, leaves, first)
+    args = [*constants, *leaves, *jax.tree.leaves(xs)]
+    loop = _Loop(jaxpr, len(constants), len(leaves), length, reverse, (False,) * len(args))
+    return jax.tree.unflatten(trees[0], loop_p.bind(*args, loop=loop))
 
 
 @dataclass(frozen=True, eq=False)
 class _Loop:
-    """The jaxpr of one level, of its constants, the carry and the inputs, and how often it runs; for `size` systems,
-    the last axis of the carry, of the results and of the arguments that are `batched`. None: for one."""
+    """The jaxpr of one level, of its constants, the carry and the inputs, and how often it runs.
+
+    For `size` systems, the last axis of the carry, of the results and of the arguments that are `batched`. None: for
+    one.
+    """
 
     level: Any
     n_constants: int
     n_carry: int
     length: int
     reverse: bool
-    size: int | None
-    batched: tuple[bool, ...] = ()
+    batched: tuple[bool, ...]
+    size: int | None = None
 
-    def _parts(self, args: Sequence) -> tuple[list, list, list]:
+    def parts(self, args: Sequence) -> tuple[list, list, list]:
+        """Constants, carry and inputs."""
         stop = self.n_constants + self.n_carry
         return list(args[: self.n_constants]), list(args[self.n_constants : stop]), list(args[stop:])
+
+    def chosen(self, args: Sequence, marks: Sequence[bool]) -> list[list]:
+        """Those that are marked, of constants, carry and inputs."""
+        pairs = zip(self.parts(args), self.parts(marks), strict=True)
+        return [[x for x, m in zip(part, flags, strict=True) if m] for part, flags in pairs]
+
+    @property
+    def avals(self) -> list:
+        """Of the arguments, for one level of one system."""
+        return [x.aval for x in self.level.invars]
+
+    def at_level(self, args: Sequence) -> Arrays:
+        """One level of one system."""
+        return core.jaxpr_as_fun(core.ClosedJaxpr(self.level, ()))(*args)
+
+    def saving(self, marks: Sequence[bool]) -> "_Loop":
+        """The loop that also returns the carries that are marked, as they come into each level."""
+        if not any(marks):
+            return self
+        some = [n for n, m in enumerate(marks, self.n_constants) if m]
+        level, _ = traced(lambda args: [*self.at_level(args), *(args[n] for n in some)], self.avals)
+        return replace(self, level=level)
 
     def shapes(self) -> list:
         """Of the results."""
@@ -59,70 +94,164 @@ class _Loop:
         return [x.update(shape=(*n, *x.shape, *batch), weak_type=False) for x, n in zip(avals, stacks, strict=True)]
 
     def run(self, *args) -> Arrays:
-        constants, start, xs = self._parts(args)
-        variables = self.level.constvars + self.level.invars
-        batched = self.batched or (False,) * len(variables)
+        constants, start, xs = self.parts(args)
 
         def body(carry, i):
-            values = [*constants, *carry, *(_Slice(x, i) for x in xs)]
-            env = dict(zip(variables, zip(values, batched, strict=True), strict=True))
-            out = _Batch(self.size).outputs(self.level, env)
+            values = [*constants, *carry, *(Slice(x, i) for x in xs)]
+            env = dict(zip(self.level.invars, zip(values, self.batched, strict=True), strict=True))
+            out = Behind(self.size).outputs(self.level, env)
             return out[: self.n_carry], out[self.n_carry :]
 
         final, ys = lax.scan(body, start, jnp.arange(self.length, dtype=jnp.int32), reverse=self.reverse)
         return [*final, *ys]
 
-    def plain(self, *args) -> Arrays:
-        """By `lax.scan`, as it is."""
-        if self.size is not None:
-            axes = [-1 if b else None for b in self.batched]
-            return jax.vmap(replace(self, size=None, batched=()).plain, axes, -1, axis_size=self.size)(*args)
-        constants, start, xs = self._parts(args)
-        level = core.jaxpr_as_fun(core.ClosedJaxpr(self.level, constants))
 
-        def body(carry, x):
-            out = level(*carry, *x)
-            return out[: self.n_carry], out[self.n_carry :]
-
-        final, ys = lax.scan(body, start, xs, self.length, self.reverse)
-        return [*final, *ys]
-
-
+# ---- transformations
 def _jvp(primals, tangents, *, loop: _Loop):
-    moving = [not isinstance(t, ad.Zero) for t in tangents]
-    select = lambda xs: [x for x, m in zip(xs, moving, strict=True) if m]
+    moving, moved = _moving(loop, [not isinstance(t, ad.Zero) for t in tangents])
+    tangents = [ad.instantiate_zeros(t) if m else t for t, m in zip(tangents, moving, strict=True)]
+    level, more, kept = _tangent_level(loop, moving, moved)
+    outs = loop_p.bind(*primals, loop=loop.saving(loop.parts(kept)[1]))
+    outs, carries = outs[: len(moved)], outs[len(moved) :]
+    (constants, _, xs), (turns, start, streams) = loop.chosen(primals, kept), loop.chosen(tangents, moving)
+    flags, turning = loop.chosen(loop.batched, kept), loop.chosen(loop.batched, moving)
+    linear = replace(
+        loop,
+        level=level,
+        n_constants=len(more) + len(constants) + len(turns),
+        n_carry=len(start),
+        batched=(*[False] * len(more), *flags[0], *turning[0], *turning[1], *flags[1], *flags[2], *turning[2]),
+    )
+    found = iter(loop_p.bind(*more, *constants, *turns, *start, *carries, *xs, *streams, loop=linear))
+    return outs, [
+        next(found) if m else ad.Zero(jax.typeof(x).to_tangent_aval()) for x, m in zip(outs, moved, strict=True)
+    ]
 
-    def of_moving(*values):
-        stream = iter(values)
-        return loop.plain(*(next(stream) if m else x for x, m in zip(primals, moving, strict=True)))
 
-    return jax.jvp(of_moving, select(primals), select(tangents))
+def _moving(loop: _Loop, given: list[bool]) -> tuple[list[bool], list[bool]]:
+    """Which arguments and which results have a tangent, if the arguments `given` have one."""
+    moving = given
+    while True:
+        reached = {x for x, m in zip(loop.level.invars, moving, strict=True) if m}
+        hit = partial(_among, reached)
+        for eqn in loop.level.eqns:
+            into = list(map(hit, eqn.invars))
+            through = [any(into)] * len(eqn.outvars)
+            if eqn.primitive is step_p:
+                through = [any(into[n] for n in positions) for positions in needs(eqn.params)]
+            reached |= {
+                x for x, h in zip(eqn.outvars, through, strict=True) if h and jnp.issubdtype(x.aval.dtype, jnp.floating)
+            }
+        moved = list(map(hit, loop.level.outvars))
+        constants, carry, xs = loop.parts(moving)
+        more = [*constants, *(a or b for a, b in zip(carry, moved, strict=False)), *xs]
+        if more == moving:
+            return moving, moved
+        moving = more
+
+
+def _among(variables: set, atom) -> bool:
+    return not isinstance(atom, core.Literal) and atom in variables
+
+
+def _tangent_level(loop: _Loop, moving: list[bool], moved: list[bool]) -> tuple[Any, list, list[bool]]:
+    """The jaxpr of the tangents of a level's results, arrays it closes over, and the arguments of the level it needs.
+
+    Its own arguments are those arrays; the constants it needs, and the tangents of constants; those of the carry; the
+    carry it needs, which is one of its inputs; the inputs it needs, and their tangents.
+    """
+    some = [n for n, m in enumerate(moving) if m]
+
+    def along(args, tangents):
+        def of(*values):
+            merged = dict(enumerate(args)) | dict(zip(some, values, strict=True))
+            return [y for y, m in zip(loop.at_level(list(merged.values())), moved, strict=True) if m]
+
+        return jax.jvp(of, [args[n] for n in some], tangents)[1]
+
+    full, more = traced(along, loop.avals, [loop.avals[n] for n in some])
+    always = [*[True] * len(more), *[False] * len(loop.avals), *[True] * len(some)]
+    short, used = pe.dce_jaxpr(full, [True] * len(full.outvars), always)
+    kept = used[len(more) : len(more) + len(loop.avals)]
+    n_more, n_kept = len(more), sum(kept)
+
+    constants, carry, xs = loop.chosen(range(len(loop.avals)), kept)
+    turns, start, streams = loop.chosen(range(len(loop.avals)), moving)
+    place = {n: n_more + k for k, n in enumerate(n for n, m in enumerate(kept) if m)}
+    turned = {n: n_more + n_kept + k for k, n in enumerate(some)}
+    order = [
+        *range(n_more),
+        *(place[n] for n in constants),
+        *(turned[n] for n in [*turns, *start]),
+        *(place[n] for n in [*carry, *xs]),
+        *(turned[n] for n in streams),
+    ]
+    back = {n: k for k, n in enumerate(order)}
+    run = core.jaxpr_as_fun(core.ClosedJaxpr(short, ()))
+    level, _ = traced(
+        lambda args: run(*(args[back[n]] for n in range(len(args)))), [short.invars[n].aval for n in order]
+    )
+    return level, more, kept
+
+
+def _transpose(cotangents, *args, loop: _Loop):
+    """Of a loop that is linear in its carry and in the arguments that are not known."""
+    unknown = [ad.is_undefined_primal(x) for x in args]
+    linear = [*loop.parts(unknown)[0], *[True] * loop.n_carry, *loop.parts(unknown)[2]]
+    known = [not m for m in linear]
+    some = [n for n, m in enumerate(linear) if m]
+    n_sums, wide = sum(loop.parts(linear)[0]), loop.size is not None
+    asked = [n < loop.n_carry or not isinstance(ct, ad.Zero) for n, ct in enumerate(cotangents)]
+
+    def back(constants, sums, carry, xs, streams):
+        given = iter([*constants, *xs])
+        args = [next(given) if k else None for k in known]
+
+        def of(*values):
+            merged = dict(enumerate(args)) | dict(zip(some, values, strict=True))
+            return [y for y, a in zip(loop.at_level(list(merged.values())), asked, strict=True) if a]
+
+        cts = jax.linear_transpose(of, *(loop.avals[n] for n in some))([*carry, *streams])
+        return [*map(jnp.add, sums, cts[:n_sums]), *cts[n_sums:]]
+
+    avals = loop.chosen(loop.avals, known), loop.chosen(loop.avals, linear)
+    out = [x.aval for x, a in zip(loop.level.outvars, asked, strict=True) if a]
+    level, more = traced(back, avals[0][0], avals[1][0], out[: loop.n_carry], avals[0][2], out[loop.n_carry :])
+    constants, _, xs = loop.chosen(args, known)
+    flags = loop.chosen(loop.batched, known)
+    batch = (loop.size,) if wide else ()
+    sums = [jnp.zeros((*x.shape, *batch), x.dtype) for x in avals[1][0]]
+    cts = [ad.instantiate_zeros(ct) for ct, a in zip(cotangents, asked, strict=True) if a]
+    n_cts = len(cts) - loop.n_carry
+    backwards = replace(
+        loop,
+        level=level,
+        n_constants=len(more) + len(constants),
+        n_carry=n_sums + loop.n_carry,
+        reverse=not loop.reverse,
+        batched=(*[False] * len(more), *flags[0], *[wide] * (n_sums + loop.n_carry), *flags[2], *[wide] * n_cts),
+    )
+    outs = loop_p.bind(*more, *constants, *sums, *cts[: loop.n_carry], *xs, *cts[loop.n_carry :], loop=backwards)
+    found = {
+        n: x if b == wide else x.sum(-1)
+        for n, x, b in zip(some, outs, (b for b, m in zip(loop.batched, linear, strict=True) if m), strict=True)
+    }
+    return [found[n] if m else None for n, m in enumerate(unknown)]
 
 
 def _vmap(args, axes, *, loop: _Loop):
     size = loop.size
     more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
-    before = loop.batched or (False,) * len(args)
-    together = [b or axis is not None for b, axis in zip(before, axes, strict=True)]
+    together = [b or axis is not None for b, axis in zip(loop.batched, axes, strict=True)]
     carry = slice(loop.n_constants, loop.n_constants + loop.n_carry)
     together[carry] = [True] * loop.n_carry  # which keeps its shape
     args = [
-        _merged(x, size if b else None, size, axis, more) if t else x
-        for x, b, axis, t in zip(args, before, axes, together, strict=True)
+        merged(x, size if b else None, size, axis, more) if t else x
+        for x, b, axis, t in zip(args, loop.batched, axes, together, strict=True)
     ]
     outs = loop_p.bind(*args, loop=replace(loop, size=more * (size or 1), batched=tuple(together)))
     apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
     return apart, [x.ndim - 1 for x in apart]
-
-
-def _merged(x, own: int | None, size: int | None, axis: int | None, more: int) -> jax.Array:
-    """An argument with the axes of both batches as its last one, whether or not it has them."""
-    x = _repeated(x, more) if axis is None else jnp.moveaxis(x, axis, -1)
-    if size is None:
-        return x
-    if own is None:
-        x = jnp.broadcast_to(x[..., None, :], (*x.shape[:-1], size, more))
-    return x.reshape(*x.shape[:-2], size * more)
 
 
 loop_p = core.Primitive("lane_scan")
@@ -131,83 +260,5 @@ loop_p.def_impl(lambda *args, loop: loop.run(*args))
 loop_p.def_abstract_eval(lambda *avals, loop: loop.shapes())
 mlir.register_lowering(loop_p, mlir.lower_fun(lambda *args, loop: loop.run(*args), multiple_results=True))
 ad.primitive_jvps[loop_p] = _jvp
+ad.primitive_transposes[loop_p] = _transpose
 batching.primitive_batchers[loop_p] = _vmap
-
-
-def _repeated(x, size: int) -> jax.Array:
-    return lax.broadcast_in_dim(x, (*jnp.shape(x), size), range(jnp.ndim(x)))
-
-
-@dataclass(frozen=True)
-class _Slice:
-    """Entry `index` of a stack, cut out where it is used."""
-
-    stack: jax.Array
-    index: jax.Array
-
-    def value(self) -> jax.Array:
-        zeros = [jnp.zeros((), self.index.dtype)] * (self.stack.ndim - 1)
-        cut = lax.dynamic_slice_p.bind(self.stack, self.index, *zeros, slice_sizes=(1, *self.stack.shape[1:]))
-        return lax.squeeze(cut, (0,))
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Evaluates a jaxpr with a batch axis of `size` behind all others; a value is (array or slice, whether batched)."""
-
-    size: int | None
-
-    def outputs(self, jaxpr, env: dict) -> Arrays:
-        """All of them with the batch axis."""
-        return [self._wide(*value) for value in self._evaluate(jaxpr, env)]
-
-    def _wide(self, x, batched: bool) -> jax.Array:
-        x = x.value() if isinstance(x, _Slice) else x
-        return x if batched or self.size is None else _repeated(x, self.size)
-
-    def _evaluate(self, jaxpr, env: dict) -> list[tuple[Any, bool]]:
-        read = lambda atom: (atom.val, False) if isinstance(atom, core.Literal) else env[atom]
-        for eqn in jaxpr.eqns:
-            with eqn.ctx.manager:
-                outs = self._apply(eqn, [read(atom) for atom in eqn.invars])
-            env.update(zip(eqn.outvars, outs, strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
-
-    def _apply(self, eqn, inputs: list[tuple[Any, bool]]) -> list[tuple[Any, bool]]:
-        if eqn.primitive.name == "jit":
-            return self._call(eqn, inputs)
-        some = self.size is not None and any(batched for _, batched in inputs)
-        arrays = [
-            self._wide(x, batched or not some or not jnp.ndim(atom.aval))
-            for (x, batched), atom in zip(inputs, eqn.invars, strict=True)
-        ]
-        apply = lambda *xs: eqn.primitive.bind(*xs, **eqn.params)
-        if some and eqn.primitive.name not in ELEMENTWISE:
-            axes = [
-                -1 if jnp.ndim(x) > jnp.ndim(atom.aval) else None for x, atom in zip(arrays, eqn.invars, strict=True)
-            ]
-            apply = jax.vmap(apply, axes, -1, axis_size=self.size)
-        outs = apply(*arrays)
-        return [(y, some) for y in (outs if eqn.primitive.multiple_results else [outs])]
-
-    def _call(self, eqn, inputs: list[tuple[Any, bool]]) -> list[tuple[Any, bool]]:
-        """A layer stays a call, which cuts its slices itself; other functions are inlined."""
-        inner = eqn.params["jaxpr"]
-        if eqn.params["name"] != LAYER:
-            return self._evaluate(inner.jaxpr, _environment(inner, inputs))
-        index = next((x.index for x, _ in inputs if isinstance(x, _Slice)), None)
-
-        def layer(index, *arrays):
-            values = [
-                (_Slice(array, index) if isinstance(x, _Slice) else array, batched)
-                for array, (x, batched) in zip(arrays, inputs, strict=True)
-            ]
-            return self.outputs(inner.jaxpr, _environment(inner, values))
-
-        outs = jax.jit(layer)(index, *(x.stack if isinstance(x, _Slice) else x for x, _ in inputs))
-        return [(y, self.size is not None) for y in outs]
-
-
-def _environment(closed, inputs: list) -> dict:
-    constants = [(x, False) for x in closed.consts]
-    return dict(zip(closed.jaxpr.constvars + closed.jaxpr.invars, [*constants, *inputs], strict=True))

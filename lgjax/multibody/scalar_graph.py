@@ -135,8 +135,8 @@ class Graph:
         return args[0] if name == "neg" else None
 
     # -- emission
-    def emit(self, outputs: Sequence[Scalar], inputs: Sequence[jax.Array | View]) -> list[Any]:
-        """The outputs, as arrays or numbers, given the inputs in the order in which they were made.
+    def emit(self, outputs: Sequence[Scalar], inputs: Sequence[Any]) -> list[Any]:
+        """The outputs, as arrays or numbers, given the inputs in the order in which they were made; None: not needed.
 
         An output that is an input comes back as the object that went in.
         """

@@ -33,35 +33,6 @@ def is_known(entry) -> bool:
     return not isinstance(entry, (jax.Array, View))
 
 
-def scalarized(step: Callable) -> Callable:
-    """`step` on pytrees of Blocks, entry by entry."""
-
-    def run(*args):
-        blocks, treedef = jax.tree.flatten(args)
-        specs = treedef.unflatten([jax.ShapeDtypeStruct(b.entries.shape, b.dtype) for b in blocks])
-        closed, shapes = jax.make_jaxpr(step, return_shape=True)(*specs)
-        graph, arrays = Graph(), []
-
-        def enter(x):
-            if is_known(x):
-                return x
-            arrays.append(x)
-            return graph.input()
-
-        entries = [map_objects(enter, b.entries) for b in blocks]
-        outs = Interpreter(graph).evaluate(closed.jaxpr, list(map(objects, closed.consts)), entries)
-        values = iter(graph.emit([x for out in outs for x in out.flat], arrays))
-        leaves, out_tree = jax.tree.flatten(shapes)
-        return out_tree.unflatten(
-            [
-                Block(map_objects(lambda _: next(values), out), leaf.dtype)
-                for out, leaf in zip(outs, leaves, strict=True)
-            ]
-        )
-
-    return run
-
-
 def map_objects(f: Callable, array: np.ndarray) -> np.ndarray:
     """f on every entry, in order; an object array also where there is one entry."""
     out = np.empty(array.shape, object)
@@ -133,6 +104,10 @@ class Interpreter:
             return _moved(eqn, inputs)
         if name in _REARRANGEMENTS:
             return [_boxed(_REARRANGEMENTS[name](params, *inputs))]
+        if name == "unstack":
+            return [_boxed(x) for x in np.moveaxis(inputs[0], params["axis"], 0)]
+        if name == "scatter-add" and all(is_number(x) for x in inputs[1].flat):
+            return [self._scatter_add(eqn, *inputs)]
         if name in ("reduce_sum", "dot_general"):
             return [_boxed(getattr(self, "_" + name)(params, *inputs))]
         for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
@@ -180,6 +155,18 @@ class Interpreter:
         for k in range(1, rows.shape[-1]):
             total = self.elementwise["add"](total, rows[..., k])
         return total
+
+    def _scatter_add(self, eqn, operand, indices, updates):
+        """Each update where it would go if it were the only one."""
+        dtypes = [atom.aval.dtype for atom in eqn.invars]
+        with jax.ensure_compile_time_eval():
+            index, zero = jnp.asarray(indices.tolist(), dtypes[1]), jnp.zeros(operand.shape, dtypes[0])
+            alone = jnp.eye(updates.size, dtype=dtypes[2]).reshape(-1, *updates.shape)
+            found = np.asarray(jax.vmap(lambda u: eqn.primitive.bind(zero, index, u, **eqn.params))(alone))
+        out = operand.copy()
+        for n, place in zip(*np.nonzero(found.reshape(updates.size, -1)), strict=True):
+            out.flat[place] = self.graph.add(out.flat[place], updates.flat[n])
+        return out
 
     def _dot_general(self, params, a, b):
         (ca, cb), (ba, bb) = params["dimension_numbers"]
@@ -269,12 +256,23 @@ def _convert(params, x):
     return map_objects(lambda a: float(a) if is_number(a) and np.issubdtype(params["new_dtype"], np.floating) else a, x)
 
 
+def _pad(params, x, value):
+    config = params["padding_config"]
+    sizes = [low + high + n + max(n - 1, 0) * gap for n, (low, high, gap) in zip(x.shape, config, strict=True)]
+    places = [low + np.arange(n) * (gap + 1) for n, (low, _, gap) in zip(x.shape, config, strict=True)]
+    inside = [(place >= 0) & (place < size) for place, size in zip(places, sizes, strict=True)]
+    out = map_objects(lambda _: value.item(), np.empty(sizes, object))
+    out[np.ix_(*(place[i] for place, i in zip(places, inside, strict=True)))] = x[np.ix_(*inside)]
+    return out
+
+
 _REARRANGEMENTS: dict[str, Callable] = {
     "broadcast_in_dim": _broadcast_in_dim,
     "concatenate": lambda params, *xs: np.concatenate(xs, axis=params["dimension"]),
     "convert_element_type": _convert,
     "expand_dims": lambda params, x: np.expand_dims(x, params["dimensions"]),
     "reshape": lambda params, x: x.reshape(params["new_sizes"]),
+    "pad": _pad,
     "rev": lambda params, x: np.flip(x, params["dimensions"]),
     "slice": _slice,
     "squeeze": lambda params, x: np.squeeze(x, axis=params["dimensions"]),

@@ -1,0 +1,124 @@
+"""A function whose batch axis under `jax.vmap` comes behind all others, from its arguments to its results.
+
+Recursions over a tree work on lanes with the batch behind them (`multibody.lane_scan`). Where a whole algorithm does,
+arrays are transposed when it begins and when it ends, not on the way. Its tangent is a function of the same kind,
+computed from the arguments alone: nothing else waits for a reverse pass.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as pe
+
+from lgjax.multibody.batch_behind import Arrays, Behind, merged, traced
+
+
+def batch_behind(function: Callable, execution: str = "scalarised") -> Callable:
+    """`function` of pytrees of arrays, with the batch behind under `jax.vmap`; other executions gain nothing by it."""
+    if execution != "scalarised":
+        return function
+
+    @wraps(function)
+    def call(*args):
+        trees: list = []
+
+        def flat(*leaves):
+            out, tree = jax.tree.flatten(function(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
+            trees.append(tree)
+            return out
+
+        leaves = jax.tree.leaves(args)
+        jaxpr, constants = traced(flat, *leaves)
+        values = [*constants, *leaves]
+        return jax.tree.unflatten(
+            trees[0], call_p.bind(*values, jaxpr=jaxpr, batched=(False,) * len(values), size=None)
+        )
+
+    return call
+
+
+def _run(*args, jaxpr, batched, size) -> Arrays:
+    return Behind(size).outputs(jaxpr, dict(zip(jaxpr.invars, zip(args, batched, strict=True), strict=True)))
+
+
+def _shapes(*_, jaxpr, batched, size) -> list:
+    behind = () if size is None else (size,)
+    return [x.aval.update(shape=(*x.aval.shape, *behind), weak_type=False) for x in jaxpr.outvars]
+
+
+def _evaluate(jaxpr, args) -> Arrays:
+    return core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, ()))(*args)
+
+
+def _jvp(primals, tangents, *, jaxpr, batched, size):
+    moving = [n for n, t in enumerate(tangents) if not isinstance(t, ad.Zero)]
+    avals = [x.aval for x in jaxpr.invars]
+    moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
+
+    def along(args, tangents):
+        def of(*values):
+            replaced = dict(enumerate(args)) | dict(zip(moving, values, strict=True))
+            return [y for y, m in zip(_evaluate(jaxpr, replaced.values()), moved, strict=True) if m]
+
+        return jax.jvp(of, [args[n] for n in moving], tangents)[1]
+
+    full, more = traced(along, avals, [avals[n] for n in moving])
+    always = [*[True] * len(more), *[False] * len(avals), *[True] * len(moving)]
+    short, used = pe.dce_jaxpr(full, [True] * len(full.outvars), always)
+    kept = used[len(more) : len(more) + len(avals)]
+    args = [*more, *(x for x, k in zip(primals, kept, strict=True) if k), *(tangents[n] for n in moving)]
+    marks = (False,) * len(more) + tuple(b for b, k in zip(batched, kept, strict=True) if k)
+    outs = call_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size)
+    found = iter(call_p.bind(*args, jaxpr=short, batched=(*marks, *(batched[n] for n in moving)), size=size))
+    zero = lambda x: ad.Zero(jax.typeof(x).to_tangent_aval())
+    return outs, [next(found) if m else zero(x) for x, m in zip(outs, moved, strict=True)]
+
+
+def _transpose(cotangents, *args, jaxpr, batched, size):
+    linear = [n for n, x in enumerate(args) if ad.is_undefined_primal(x)]
+    known = [n for n in range(len(args)) if n not in linear]
+    asked = [not isinstance(ct, ad.Zero) for ct in cotangents]
+    avals = [x.aval for x in jaxpr.invars]
+
+    def back(values, cts):
+        def of(*unknown):
+            replaced = dict(zip([*known, *linear], [*values, *unknown], strict=True))
+            out = _evaluate(jaxpr, (replaced[n] for n in range(len(avals))))
+            return [y for y, a in zip(out, asked, strict=True) if a]
+
+        return list(jax.linear_transpose(of, *(avals[n] for n in linear))(cts))
+
+    outs = [x.aval for x, a in zip(jaxpr.outvars, asked, strict=True) if a]
+    backwards, more = traced(back, [avals[n] for n in known], outs)
+    cts = [ct for ct, a in zip(cotangents, asked, strict=True) if a]
+    marks = (*[False] * len(more), *(batched[n] for n in known), *[size is not None] * len(cts))
+    values = [*more, *(args[n] for n in known), *cts]
+    found = call_p.bind(*values, jaxpr=backwards, batched=marks, size=size)
+    sums = {n: x if size is None or batched[n] else x.sum(-1) for n, x in zip(linear, found, strict=True)}
+    return [sums.get(n) for n in range(len(args))]
+
+
+def _vmap(args, axes, *, jaxpr, batched, size):
+    more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
+    together = tuple(b or axis is not None for b, axis in zip(batched, axes, strict=True))
+    args = [
+        merged(x, size if b else None, size, axis, more) if t else x
+        for x, b, axis, t in zip(args, batched, axes, together, strict=True)
+    ]
+    outs = call_p.bind(*args, jaxpr=jaxpr, batched=together, size=more * (size or 1))
+    apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
+    return apart, [x.ndim - 1 for x in apart]
+
+
+call_p = core.Primitive("lane_call")
+call_p.multiple_results = True
+call_p.def_impl(_run)
+call_p.def_abstract_eval(_shapes)
+mlir.register_lowering(call_p, mlir.lower_fun(_run, multiple_results=True))
+ad.primitive_jvps[call_p] = _jvp
+ad.primitive_transposes[call_p] = _transpose
+batching.primitive_batchers[call_p] = _vmap
