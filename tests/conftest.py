@@ -35,6 +35,13 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.stem != "test_readme")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _forget():
+    """What the tests of a file have traced and compiled is of no use to other files, and takes gigabytes."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Tests of a file share what they compile, so one worker runs them; examples share nothing and fill the gaps."""

@@ -146,7 +146,7 @@ def _moving(loop: _Loop, given: list[bool]) -> tuple[list[bool], list[bool]]:
         constants, carry, xs = loop.parts(moving)
         more = [*constants, *(a or b for a, b in zip(carry, moved, strict=False)), *xs]
         if more == moving:
-            return moving, moved
+            return moving, [*carry, *moved[loop.n_carry :]]
         moving = more
 
 

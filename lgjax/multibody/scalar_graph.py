@@ -71,6 +71,10 @@ class Graph:
             found = self._known[(name, key, ids)] = Ref(len(self.ops) - 1)
         return found
 
+    def close(self) -> None:
+        """Nothing will be added: what finds equal operations is forgotten, most of the memory of a graph."""
+        self._known.clear()
+
     # -- arithmetic that folds
     def add(self, a: Scalar, b: Scalar) -> Scalar:
         if is_number(a) and is_number(b):

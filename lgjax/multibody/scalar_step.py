@@ -90,6 +90,7 @@ class Traced:
         entered = [map_objects(enter, x) for x in entries]
         self.place = {ref.index: place for place, ref in inputs.items()}
         self.outputs = Interpreter(self.graph).evaluate(closed.jaxpr, list(map(objects, closed.consts)), entered)
+        self.graph.close()
         self.out_dtypes = [x.dtype for x in closed.out_avals]
         self.stacks = {place.array for place in inputs if place.row is not None}
         self.tangent = lru_cache(self._tangent)

@@ -124,6 +124,14 @@ def test_what_is_not_differentiated_costs_no_derivative(data):
     assert [loop.n_carry for loop in loops] == [2, 1]
 
 
+@pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev])
+def test_a_carry_that_is_forgotten(derivative):
+    """Its tangent ends with the first level."""
+    xs, start = jnp.arange(1.0, 4.0)[:, None], jnp.asarray([2.0])
+    run = lambda scan: derivative(lambda a: scan(lambda c, x: (x, c * x), a, xs, 3))(start)
+    close(run(lane_scan), run(lambda body, a, xs, n: lax.scan(body, a, xs, n)))
+
+
 def test_a_layer_stays_a_call_that_cuts_its_own_inputs(data):
     _, (start, _), (signal, _) = jax.tree.map(lambda x: x[:, 0], data)
 
