@@ -5,7 +5,7 @@ are constant along contiguous memory; where `jax.vmap` puts it, in front of the 
 vectorises.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend import core
+from jax.interpreters import partial_eval as pe
 
 from lgjax.multibody.scalar_graph import LAYER
 from lgjax.multibody.scalar_step import emission, step_p
@@ -28,6 +29,42 @@ def traced(function: Callable, *args) -> tuple[Any, list]:
         return closed.jaxpr, []
     run = lambda constants, args: core.jaxpr_as_fun(core.ClosedJaxpr(closed.jaxpr, constants))(*args)
     return jax.make_jaxpr(run)(closed.consts, closed.in_avals).jaxpr, closed.consts
+
+
+def evaluate(jaxpr, args: Iterable) -> Arrays:
+    return core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, ()))(*args)
+
+
+def tangents(jaxpr, moving: Sequence[int], moved: Sequence[bool]) -> tuple[Any, list, list[bool]]:
+    """The jaxpr of the tangents of the results `moved`, the arrays it closes over, and which arguments it needs.
+
+    Its own arguments are those arrays, the arguments it needs, and the tangents of the arguments `moving`.
+    """
+    avals = [x.aval for x in jaxpr.invars]
+
+    def along(args, directions):
+        def of(*values):
+            merged = dict(enumerate(args)) | dict(zip(moving, values, strict=True))
+            return [y for y, m in zip(evaluate(jaxpr, merged.values()), moved, strict=True) if m]
+
+        return jax.jvp(of, [args[n] for n in moving], directions)[1]
+
+    full, more = traced(along, avals, [avals[n] for n in moving])
+    always = [*[True] * len(more), *[False] * len(avals), *[True] * len(moving)]
+    short, used = pe.dce_jaxpr(full, [True] * len(full.outvars), always)
+    return short, more, used[len(more) : len(more) + len(avals)]
+
+
+def cotangents(jaxpr, known: dict[int, Any], asked: Sequence[bool], given: Sequence) -> Arrays:
+    """Those of the arguments that are not known, in order, from those of the results `asked`."""
+    linear = [n for n in range(len(jaxpr.invars)) if n not in known]
+
+    def of(*values):
+        merged = known | dict(zip(linear, values, strict=True))
+        out = evaluate(jaxpr, (merged[n] for n in range(len(merged))))
+        return [y for y, a in zip(out, asked, strict=True) if a]
+
+    return list(jax.linear_transpose(of, *(jaxpr.invars[n].aval for n in linear))(list(given)))
 
 
 def merged(x, own: int | None, size: int | None, axis: int | None, more: int) -> jax.Array:

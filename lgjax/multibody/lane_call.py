@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
-from jax.interpreters import partial_eval as pe
 
-from lgjax.multibody.batch_behind import Arrays, Behind, merged, traced
+from lgjax.multibody.batch_behind import Arrays, Behind, cotangents, merged, tangents, traced
+from lgjax.multibody.scalar_step import no_tangent
 
 
 def batch_behind(function: Callable, execution: str = "scalarised") -> Callable:
@@ -50,51 +50,25 @@ def _shapes(*_, jaxpr, batched, size) -> list:
     return [x.aval.update(shape=(*x.aval.shape, *behind), weak_type=False) for x in jaxpr.outvars]
 
 
-def _evaluate(jaxpr, args) -> Arrays:
-    return core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, ()))(*args)
-
-
-def _jvp(primals, tangents, *, jaxpr, batched, size):
-    moving = [n for n, t in enumerate(tangents) if not isinstance(t, ad.Zero)]
-    avals = [x.aval for x in jaxpr.invars]
+def _jvp(primals, directions, *, jaxpr, batched, size):
+    moving = [n for n, t in enumerate(directions) if not isinstance(t, ad.Zero)]
     moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
-
-    def along(args, tangents):
-        def of(*values):
-            replaced = dict(enumerate(args)) | dict(zip(moving, values, strict=True))
-            return [y for y, m in zip(_evaluate(jaxpr, replaced.values()), moved, strict=True) if m]
-
-        return jax.jvp(of, [args[n] for n in moving], tangents)[1]
-
-    full, more = traced(along, avals, [avals[n] for n in moving])
-    always = [*[True] * len(more), *[False] * len(avals), *[True] * len(moving)]
-    short, used = pe.dce_jaxpr(full, [True] * len(full.outvars), always)
-    kept = used[len(more) : len(more) + len(avals)]
-    args = [*more, *(x for x, k in zip(primals, kept, strict=True) if k), *(tangents[n] for n in moving)]
+    short, more, kept = tangents(jaxpr, moving, moved)
+    args = [*more, *(x for x, k in zip(primals, kept, strict=True) if k), *(directions[n] for n in moving)]
     marks = (False,) * len(more) + tuple(b for b, k in zip(batched, kept, strict=True) if k)
     outs = call_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size)
     found = iter(call_p.bind(*args, jaxpr=short, batched=(*marks, *(batched[n] for n in moving)), size=size))
-    zero = lambda x: ad.Zero(jax.typeof(x).to_tangent_aval())
-    return outs, [next(found) if m else zero(x) for x, m in zip(outs, moved, strict=True)]
+    return outs, [next(found) if m else no_tangent(x) for x, m in zip(outs, moved, strict=True)]
 
 
-def _transpose(cotangents, *args, jaxpr, batched, size):
+def _transpose(given, *args, jaxpr, batched, size):
     linear = [n for n, x in enumerate(args) if ad.is_undefined_primal(x)]
     known = [n for n in range(len(args)) if n not in linear]
-    asked = [not isinstance(ct, ad.Zero) for ct in cotangents]
-    avals = [x.aval for x in jaxpr.invars]
-
-    def back(values, cts):
-        def of(*unknown):
-            replaced = dict(zip([*known, *linear], [*values, *unknown], strict=True))
-            out = _evaluate(jaxpr, (replaced[n] for n in range(len(avals))))
-            return [y for y, a in zip(out, asked, strict=True) if a]
-
-        return list(jax.linear_transpose(of, *(avals[n] for n in linear))(cts))
-
+    asked = [not isinstance(ct, ad.Zero) for ct in given]
+    back = lambda values, cts: cotangents(jaxpr, dict(zip(known, values, strict=True)), asked, cts)
     outs = [x.aval for x, a in zip(jaxpr.outvars, asked, strict=True) if a]
-    backwards, more = traced(back, [avals[n] for n in known], outs)
-    cts = [ct for ct, a in zip(cotangents, asked, strict=True) if a]
+    backwards, more = traced(back, [jaxpr.invars[n].aval for n in known], outs)
+    cts = [ct for ct, a in zip(given, asked, strict=True) if a]
     marks = (*[False] * len(more), *(batched[n] for n in known), *[size is not None] * len(cts))
     values = [*more, *(args[n] for n in known), *cts]
     found = call_p.bind(*values, jaxpr=backwards, batched=marks, size=size)

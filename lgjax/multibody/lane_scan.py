@@ -21,10 +21,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
-from jax.interpreters import partial_eval as pe
 
-from lgjax.multibody.batch_behind import Arrays, Behind, Slice, merged, traced
-from lgjax.multibody.scalar_step import needs, step_p
+from lgjax.multibody.batch_behind import Arrays, Behind, Slice, cotangents, evaluate, merged, tangents, traced
+from lgjax.multibody.scalar_step import needs, no_tangent, step_p
 
 
 def lane_scan(body: Callable, start, xs, length: int, reverse: bool = False):
@@ -76,7 +75,7 @@ class _Loop:
 
     def at_level(self, args: Sequence) -> Arrays:
         """One level of one system."""
-        return core.jaxpr_as_fun(core.ClosedJaxpr(self.level, ()))(*args)
+        return evaluate(self.level, args)
 
     def saving(self, marks: Sequence[bool]) -> "_Loop":
         """The loop that also returns the carries that are marked, as they come into each level."""
@@ -107,13 +106,13 @@ class _Loop:
 
 
 # ---- transformations
-def _jvp(primals, tangents, *, loop: _Loop):
-    moving, moved = _moving(loop, [not isinstance(t, ad.Zero) for t in tangents])
-    tangents = [ad.instantiate_zeros(t) if m else t for t, m in zip(tangents, moving, strict=True)]
+def _jvp(primals, directions, *, loop: _Loop):
+    moving, moved = _moving(loop, [not isinstance(t, ad.Zero) for t in directions])
+    directions = [ad.instantiate_zeros(t) if m else t for t, m in zip(directions, moving, strict=True)]
     level, more, kept = _tangent_level(loop, moving, moved)
     outs = loop_p.bind(*primals, loop=loop.saving(loop.parts(kept)[1]))
     outs, carries = outs[: len(moved)], outs[len(moved) :]
-    (constants, _, xs), (turns, start, streams) = loop.chosen(primals, kept), loop.chosen(tangents, moving)
+    (constants, _, xs), (turns, start, streams) = loop.chosen(primals, kept), loop.chosen(directions, moving)
     flags, turning = loop.chosen(loop.batched, kept), loop.chosen(loop.batched, moving)
     linear = replace(
         loop,
@@ -123,9 +122,7 @@ def _jvp(primals, tangents, *, loop: _Loop):
         batched=(*[False] * len(more), *flags[0], *turning[0], *turning[1], *flags[1], *flags[2], *turning[2]),
     )
     found = iter(loop_p.bind(*more, *constants, *turns, *start, *carries, *xs, *streams, loop=linear))
-    return outs, [
-        next(found) if m else ad.Zero(jax.typeof(x).to_tangent_aval()) for x, m in zip(outs, moved, strict=True)
-    ]
+    return outs, [next(found) if m else no_tangent(x) for x, m in zip(outs, moved, strict=True)]
 
 
 def _moving(loop: _Loop, given: list[bool]) -> tuple[list[bool], list[bool]]:
@@ -161,18 +158,7 @@ def _tangent_level(loop: _Loop, moving: list[bool], moved: list[bool]) -> tuple[
     carry it needs, which is one of its inputs; the inputs it needs, and their tangents.
     """
     some = [n for n, m in enumerate(moving) if m]
-
-    def along(args, tangents):
-        def of(*values):
-            merged = dict(enumerate(args)) | dict(zip(some, values, strict=True))
-            return [y for y, m in zip(loop.at_level(list(merged.values())), moved, strict=True) if m]
-
-        return jax.jvp(of, [args[n] for n in some], tangents)[1]
-
-    full, more = traced(along, loop.avals, [loop.avals[n] for n in some])
-    always = [*[True] * len(more), *[False] * len(loop.avals), *[True] * len(some)]
-    short, used = pe.dce_jaxpr(full, [True] * len(full.outvars), always)
-    kept = used[len(more) : len(more) + len(loop.avals)]
+    short, more, kept = tangents(loop.level, some, moved)
     n_more, n_kept = len(more), sum(kept)
 
     constants, carry, xs = loop.chosen(range(len(loop.avals)), kept)
@@ -187,31 +173,23 @@ def _tangent_level(loop: _Loop, moving: list[bool], moved: list[bool]) -> tuple[
         *(turned[n] for n in streams),
     ]
     back = {n: k for k, n in enumerate(order)}
-    run = core.jaxpr_as_fun(core.ClosedJaxpr(short, ()))
     level, _ = traced(
-        lambda args: run(*(args[back[n]] for n in range(len(args)))), [short.invars[n].aval for n in order]
+        lambda args: evaluate(short, (args[back[n]] for n in range(len(args)))), [short.invars[n].aval for n in order]
     )
     return level, more, kept
 
 
-def _transpose(cotangents, *args, loop: _Loop):
+def _transpose(given, *args, loop: _Loop):
     """Of a loop that is linear in its carry and in the arguments that are not known."""
     unknown = [ad.is_undefined_primal(x) for x in args]
     linear = [*loop.parts(unknown)[0], *[True] * loop.n_carry, *loop.parts(unknown)[2]]
     known = [not m for m in linear]
-    some = [n for n, m in enumerate(linear) if m]
+    some, fixed = ([n for n, m in enumerate(linear) if m is wanted] for wanted in (True, False))
     n_sums, wide = sum(loop.parts(linear)[0]), loop.size is not None
-    asked = [n < loop.n_carry or not isinstance(ct, ad.Zero) for n, ct in enumerate(cotangents)]
+    asked = [n < loop.n_carry or not isinstance(ct, ad.Zero) for n, ct in enumerate(given)]
 
     def back(constants, sums, carry, xs, streams):
-        given = iter([*constants, *xs])
-        args = [next(given) if k else None for k in known]
-
-        def of(*values):
-            merged = dict(enumerate(args)) | dict(zip(some, values, strict=True))
-            return [y for y, a in zip(loop.at_level(list(merged.values())), asked, strict=True) if a]
-
-        cts = jax.linear_transpose(of, *(loop.avals[n] for n in some))([*carry, *streams])
+        cts = cotangents(loop.level, dict(zip(fixed, [*constants, *xs], strict=True)), asked, [*carry, *streams])
         return [*map(jnp.add, sums, cts[:n_sums]), *cts[n_sums:]]
 
     avals = loop.chosen(loop.avals, known), loop.chosen(loop.avals, linear)
@@ -221,7 +199,7 @@ def _transpose(cotangents, *args, loop: _Loop):
     flags = loop.chosen(loop.batched, known)
     batch = (loop.size,) if wide else ()
     sums = [jnp.zeros((*x.shape, *batch), x.dtype) for x in avals[1][0]]
-    cts = [ad.instantiate_zeros(ct) for ct, a in zip(cotangents, asked, strict=True) if a]
+    cts = [ad.instantiate_zeros(ct) for ct, a in zip(given, asked, strict=True) if a]
     n_cts = len(cts) - loop.n_carry
     backwards = replace(
         loop,

@@ -233,6 +233,11 @@ def emission(traced: Traced, refs, used, batch) -> Callable:
     return run
 
 
+def no_tangent(x) -> ad.Zero:
+    """Of a value that does not move."""
+    return ad.Zero(jax.typeof(x).to_tangent_aval())
+
+
 def needs(params: dict) -> list[list[int]]:
     """For each result of the operation the positions of the arguments that it depends on."""
     sources = params["traced"].sources
@@ -258,9 +263,7 @@ def _jvp(primals, tangents, *, traced: Traced, refs, used, batch):
     turned = {traced._count + k: t for k, t in enumerate(t for t in tangents if not isinstance(t, ad.Zero))}
     levels = [(n, {*mapped, *(traced._count + k for k, i in enumerate(moving) if i in mapped)}) for n, mapped in batch]
     values = _bound(along, nodes, dict(zip(used, primals, strict=True)) | turned, levels)
-    return outs, [
-        ad.Zero(jax.typeof(x).to_tangent_aval()) if t is None else t for x, t in zip(outs, values, strict=True)
-    ]
+    return outs, [no_tangent(x) if t is None else t for x, t in zip(outs, values, strict=True)]
 
 
 def _bound(traced: Traced, nodes: list, arrays: dict, batch) -> list:

@@ -145,3 +145,26 @@ def _lean(f, *args):
 
     jaxpr = jax.make_jaxpr(f)(*args).jaxpr
     return pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[0].eqns
+
+
+def test_an_array_may_be_several_entries():
+    """As in a symmetric matrix: its cotangents add up."""
+    _, x = data()
+
+    def repeated(entry):
+        entries = np.empty(3, object)
+        for k, row in enumerate((0, 1, 0)):
+            entries[k] = entry(row)
+        out = scalarized(lambda a: jnp.stack([a[0] * a[1], jnp.sin(a[2])]))(Block(entries, x.dtype))
+        return [jnp.stack(list(out.entries))]
+
+    def arrays(x):
+        once = list(x)
+        return repeated(lambda row: once[row])
+
+    def rows(x):
+        return repeated(lambda row: View(x, row))
+
+    expected = jax.grad(total(lambda x: [jnp.stack([x[0] * x[1], jnp.sin(x[0])])]))(x)
+    for f in (arrays, rows):
+        close(jax.grad(total(f))(x), expected)
