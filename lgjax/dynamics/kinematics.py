@@ -93,7 +93,7 @@ def world_kinematics(
         walk.bodies(body_data(model)),
         walk.configurations(q),
         walk.velocities(0 * model.armature if v is None else v),
-        list(zip(*(walk.velocities(x) for x in rates), strict=True)) or [()] * len(walk.groups),
+        list(zip(*(walk.velocities(x) for x in rates), strict=True)) or [()] * len(walk.runs),
     )
     columns, own = (walk.to_velocities([values[k] for values in out]) for k in (1, 2))
     poses, twists = walk.to_bodies([(pose, twist) for pose, _, _, twist, _ in out])

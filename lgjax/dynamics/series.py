@@ -94,7 +94,7 @@ def _series(lift, x: Sequence) -> list:
 
 
 def _applied(walk: Walk, applied) -> list:
-    return [None] * len(walk.groups) if applied is None else _series(walk.bodies, applied)
+    return [None] * len(walk.runs) if applied is None else _series(walk.bodies, applied)
 
 
 # ---- hybrid and forward dynamics: a sweep in and a sweep out per order
@@ -141,7 +141,7 @@ def _hybrid_series(
     orders = range(order + 1)
     sweeps = _Sweeps(formulation, given is not None, orders[-1])
     walk = Walk(model.tree, model.dtype, execution)
-    none = [None] * len(walk.groups)
+    none = [None] * len(walk.runs)
     bodies, applied = walk.bodies(body_data(model)), _applied(walk, applied)
     masks = none if given is None else walk.velocities(jnp.asarray(given, model.dtype))
     axles = _zip(walk.velocities(model.armature), walk.velocities(model.damping), masks)
@@ -149,7 +149,7 @@ def _hybrid_series(
     history, load = _unzip(
         walk.outward(sweeps.first, world, bodies, walk.configurations(q), walk.velocities(v), applied)
     )
-    transmitted: list = [()] * len(walk.groups)
+    transmitted: list = [()] * len(walk.runs)
     passages: list = none
     found, forces, speeds = [], [], [v]
     for k in orders:

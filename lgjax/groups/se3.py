@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from lgjax.groups import small_matrix as sm
 from lgjax.groups import so3
@@ -44,7 +45,8 @@ class Pose(NamedTuple):
 
 def split(x: Array) -> tuple[Array, Array]:
     """Angular and linear part (..., 3) of a twist or wrench (..., 6)."""
-    return x[..., :3], x[..., 3:]
+    angular, linear = lax.split(jnp.asarray(x), (3, 3), jnp.ndim(x) - 1)
+    return angular, linear
 
 
 def identity(dtype: jax.typing.DTypeLike, batch: tuple[int, ...] = ()) -> Pose:

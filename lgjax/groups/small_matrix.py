@@ -6,15 +6,44 @@ products, which XLA fuses with its surroundings.  Every function broadcasts over
 the dtype of its arguments.
 """
 
+import operator
+from collections.abc import Iterable
+from functools import reduce
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Array = jax.Array
 
 
 def stack(*components: Array) -> Array:
     """Vector (..., n) from n components of broadcastable shapes (...)."""
-    return jnp.stack(jnp.broadcast_arrays(*components), axis=-1)
+    return jnp.stack(_alike(components), axis=-1)
+
+
+def components(x: Array) -> list[Array]:
+    """The n components (...) of a vector (..., n): one operation, whose transpose is `stack`."""
+    return list(jnp.unstack(x, axis=-1))
+
+
+def _alike(arrays: tuple[Array, ...]) -> list[Array]:
+    """Broadcast to the same shape, which most of them have."""
+    return list(arrays) if len({jnp.shape(x) for x in arrays}) == 1 else jnp.broadcast_arrays(*arrays)
+
+
+def _repeated(x: Array, n: int, axis: int) -> Array:
+    """n copies along a new axis.
+
+    The transpose of a stack adds slices; that of a broadcast is a reduction, which XLA hands to a library on a CPU,
+    where it takes a hundred times as long as the products around it.
+    """
+    return jnp.stack([x] * n, axis=axis) if n else jnp.repeat(jnp.expand_dims(x, axis), 0, axis=axis)
+
+
+def _sum(terms: Iterable[Array]) -> Array:
+    """In their order."""
+    return reduce(operator.add, terms)
 
 
 def join(*parts: Array) -> Array:
@@ -25,37 +54,34 @@ def join(*parts: Array) -> Array:
 
 def rows(*vectors: Array) -> Array:
     """Matrix (..., m, n) whose rows are the m given vectors (..., n)."""
-    return jnp.stack(jnp.broadcast_arrays(*vectors), axis=-2)
+    return jnp.stack(_alike(vectors), axis=-2)
 
 
 def identity(n: int, dtype: jax.typing.DTypeLike, batch: tuple[int, ...] = ()) -> Array:
     """Identity matrices (*batch, n, n)."""
-    return jnp.broadcast_to(jnp.eye(n, dtype=dtype), (*batch, n, n))
+    return jnp.broadcast_to(np.eye(n, dtype=dtype), (*batch, n, n))
 
 
 def dot(a: Array, b: Array) -> Array:
     """Scalar product (...) of two vectors (..., n)."""
-    total = a[..., 0] * b[..., 0]
-    for i in range(1, a.shape[-1]):
-        total = total + a[..., i] * b[..., i]
-    return total
+    return _sum(components(a * b))
 
 
 def scale(s: Array, x: Array) -> Array:
     """Product of a scalar (...) and a vector (..., n)."""
-    return s[..., None] * x
+    return _repeated(s, x.shape[-1], -1) * x
 
 
 def cross(a: Array, b: Array) -> Array:
     """Vector product of two 3-vectors (..., 3)."""
-    a0, a1, a2 = a[..., 0], a[..., 1], a[..., 2]
-    b0, b1, b2 = b[..., 0], b[..., 1], b[..., 2]
+    a0, a1, a2 = components(a)
+    b0, b1, b2 = components(b)
     return stack(a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0)
 
 
 def outer(a: Array, b: Array) -> Array:
     """Matrix (..., m, n) with entries a_i b_j."""
-    return a[..., :, None] * b[..., None, :]
+    return _repeated(a, b.shape[-1], -1) * _repeated(b, a.shape[-1], -2)
 
 
 def transpose(m: Array) -> Array:
@@ -65,26 +91,17 @@ def transpose(m: Array) -> Array:
 
 def matvec(m: Array, x: Array) -> Array:
     """Product (..., m) of a matrix (..., m, n) and a vector (..., n)."""
-    total = m[..., :, 0] * x[..., 0:1]
-    for k in range(1, m.shape[-1]):
-        total = total + m[..., :, k] * x[..., k : k + 1]
-    return total
+    return _sum(jnp.unstack(m * _repeated(x, m.shape[-2], -2), axis=-1))
 
 
 def tmatvec(m: Array, x: Array) -> Array:
     """Product (..., n) of the transpose of a matrix (..., m, n) and a vector (..., m)."""
-    total = m[..., 0, :] * x[..., 0:1]
-    for k in range(1, m.shape[-2]):
-        total = total + m[..., k, :] * x[..., k : k + 1]
-    return total
+    return _sum(jnp.unstack(m * _repeated(x, m.shape[-1], -1), axis=-2))
 
 
 def matmul(a: Array, b: Array) -> Array:
     """Product (..., m, n) of two matrices (..., m, k) and (..., k, n)."""
-    total = a[..., :, 0:1] * b[..., 0:1, :]
-    for k in range(1, a.shape[-1]):
-        total = total + a[..., :, k : k + 1] * b[..., k : k + 1, :]
-    return total
+    return _sum(map(outer, jnp.unstack(a, axis=-1), jnp.unstack(b, axis=-2)))
 
 
 def tmatmul(a: Array, b: Array) -> Array:
@@ -99,7 +116,7 @@ def matmult(a: Array, b: Array) -> Array:
 
 def hat(w: Array) -> Array:
     """Skew matrix (..., 3, 3) with hat(w) x = w × x.  Source: [celledoni2021] eq. (5)."""
-    w0, w1, w2 = w[..., 0], w[..., 1], w[..., 2]
+    w0, w1, w2 = components(w)
     zero = jnp.zeros_like(w0)
     return rows(stack(zero, -w2, w1), stack(w2, zero, -w0), stack(-w1, w0, zero))
 
@@ -120,19 +137,20 @@ def trace(m: Array) -> Array:
 
 def det3(m: Array) -> Array:
     """Determinant (...) of a 3x3 matrix."""
-    return dot(m[..., 0, :], cross(m[..., 1, :], m[..., 2, :]))
+    r0, r1, r2 = jnp.unstack(m, axis=-2)
+    return dot(r0, cross(r1, r2))
 
 
 def inv3(m: Array) -> Array:
     """Inverse of a 3x3 matrix by cofactors; infinite or NaN where it is singular."""
-    r0, r1, r2 = m[..., 0, :], m[..., 1, :], m[..., 2, :]
+    r0, r1, r2 = jnp.unstack(m, axis=-2)
     c0, c1, c2 = cross(r1, r2), cross(r2, r0), cross(r0, r1)
     return transpose(rows(c0, c1, c2)) / dot(r0, c0)[..., None, None]
 
 
 def solve3(m: Array, x: Array) -> Array:
     """Solution (..., 3) of m y = x for a 3x3 matrix, by cofactors."""
-    r0, r1, r2 = m[..., 0, :], m[..., 1, :], m[..., 2, :]
+    r0, r1, r2 = jnp.unstack(m, axis=-2)
     c0, c1, c2 = cross(r1, r2), cross(r2, r0), cross(r0, r1)
     return tmatvec(rows(c0, c1, c2), x) / dot(r0, c0)[..., None]
 
@@ -178,7 +196,7 @@ def ldl_solve(factor: list[list[Array]], x: Array) -> Array:
 
 def diagonal(d: Array) -> Array:
     """Diagonal matrix (..., n, n) of a vector (..., n)."""
-    return d[..., None] * jnp.eye(d.shape[-1], dtype=d.dtype)
+    return d[..., None] * np.eye(d.shape[-1], dtype=d.dtype)
 
 
 def symmetric(m: Array) -> Array:

@@ -134,37 +134,35 @@ def _scanned_stages(space: HomogeneousSpace, tableau: Tableau, y: Point, increme
         if row < stages:
             weights[row, n] = weight
 
-    def stacked(n: int) -> Any:
-        shape = jax.eval_shape(increment, jnp.zeros((), dtype), y)
-        return jax.tree.map(lambda x: jnp.zeros((n, *x.shape), dtype), shape)
+    shape = jax.eval_shape(increment, jnp.zeros((), dtype), y)
+    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, dtype), shape)
 
     def body(carry: Any, xs: Any) -> Any:
         pending, history = carry
         c, column, bracket_weights, i = xs
-        sigma = jax.tree.map(lambda x: x[0], pending)
+        sigma, *later = pending
         for n, (_, _, p, q) in enumerate(tableau.brackets):
             kp, kq = (jax.tree.map(lambda x, at=at: x[at], history) for at in (p, q))
             term = jax.tree.map(lambda x, n=n: bracket_weights[n] * x, space.bracket(kp, kq))
             sigma = _add(sigma, term)
         k = pull_back(sigma, increment(c, space.move(sigma, y)))
 
-        def spread(x: Array, kx: Array) -> Array:
-            shifted = jnp.concatenate([x[1:], jnp.zeros_like(x[:1])])
-            return shifted + column.reshape((-1,) + (1,) * kx.ndim) * kx
-
-        pending = jax.tree.map(spread, pending, k)
+        pending = tuple(
+            jax.tree.map(lambda x, kx, weight=column[n]: x + weight * kx, element, k)
+            for n, element in enumerate([*later, zero])
+        )
         if tableau.brackets:
             history = jax.tree.map(lambda x, kx: x.at[i].set(kx), history, k)
         return (pending, history), None
 
-    history = stacked(stages) if tableau.brackets else ()
+    history = jax.tree.map(lambda x: jnp.stack([x] * stages), zero) if tableau.brackets else ()
     xs = (jnp.asarray(tableau.c, dtype), jnp.asarray(columns, dtype), jnp.asarray(weights, dtype), np.arange(stages))
-    (pending, history), _ = jax.lax.scan(body, (stacked(len(extended)), history), xs)
-    sigma = jax.tree.map(lambda x: x[0], pending)
+    (pending, history), _ = jax.lax.scan(body, ((zero,) * len(extended), history), xs)
+    sigma = pending[0]
     if tableau.brackets:
         increments = [jax.tree.map(lambda x, at=at: x[at], history) for at in range(stages)]
         sigma = _add(sigma, _bracket_terms(space, tableau, stages, increments))
-    return sigma, None if tableau.b_hat is None else jax.tree.map(lambda x: x[1], pending)
+    return sigma, None if tableau.b_hat is None else pending[1]
 
 
 @dataclass(frozen=True)

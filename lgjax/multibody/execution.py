@@ -43,9 +43,12 @@ class _Plain:
         return _Plain.lift(jnp.broadcast_to(value, (width, *value.shape)))
 
     @staticmethod
-    def apply(step: Callable, *args):
-        out = jax.vmap(step)(*jax.tree.map(lambda block: _Plain.lower(block, ()), args))
-        return jax.tree.map(_Plain.lift, out)
+    def mapped(step: Callable) -> Callable:
+        def run(*args):
+            out = jax.vmap(step)(*jax.tree.map(lambda block: _Plain.lower(block, ()), args))
+            return jax.tree.map(_Plain.lift, out)
+
+        return run
 
 
 class _Scalarised:
@@ -93,9 +96,7 @@ class _Scalarised:
         flat = np.ravel(np.asarray(value, float)).tolist()
         return Block(_entries(np.shape(value), lambda k: flat[k]), dtype)
 
-    @staticmethod
-    def apply(step: Callable, *args):
-        return scalarized(step)(*args)
+    mapped = staticmethod(scalarized)
 
 
 def _folded(lanes: np.ndarray):
@@ -167,44 +168,17 @@ def refill(tree, values):
 
 
 def lanes_together(trees: list, widths: list[int], take: Callable):
-    """`take` applied to the lanes of all groups side by side: (entries, lanes, ...) -> (entries, new lanes, ...)."""
-    entries = [
-        [x.value() if isinstance(x, View) else x for block in jax.tree.leaves(tree) for x in block.entries.flat]
-        for tree in trees
-    ]
-    dtypes = [block.dtype for block in jax.tree.leaves(trees[0]) for _ in block.entries.flat]
-    result: list[Any] = [0.0] * len(dtypes)
-    alike: dict[Any, list[int]] = {}
-    for k, column in enumerate(zip(*entries, strict=True)):
-        if not all(is_known(x) and x == 0 for x in column):
-            tail = next((x.shape[1:] for x in column if not is_known(x)), ())
-            alike.setdefault((tail, dtypes[k]), []).append(k)
-    for (tail, dtype), members in alike.items():
-        rows = [
-            jnp.concatenate([as_array(group[k], (w, *tail), dtype) for group, w in zip(entries, widths, strict=True)])
-            for k in members
-        ]
-        taken = take(jnp.stack(rows))
-        for n, k in enumerate(members):
-            result[k] = taken[n] if tail else View(taken, n)
-    return refill(trees[0], result)
+    """The tree whose entries are `take` of those of all trees, side by side: `widths` lanes each. Zeros stay zeros."""
+    leaves = [jax.tree.leaves(tree) for tree in trees]
+    dtypes = [block.dtype for block in leaves[0] for _ in block.entries.flat]
+    columns = zip(*([x for block in blocks for x in block.entries.flat] for blocks in leaves), strict=True)
+    once = jax.jit(lambda rows: take(jnp.concatenate(rows) if len(rows) > 1 else rows[0]))  # traced once for all
 
+    def one(column, dtype):
+        if all(is_known(x) and x == 0 for x in column):
+            return 0.0
+        arrays = [x.value() if isinstance(x, View) else x for x in column]
+        tail = next((x.shape[1:] for x in arrays if not is_known(x)), ())
+        return once([as_array(x, (width, *tail), dtype) for x, width in zip(arrays, widths, strict=True)])
 
-def split_lanes(tree, widths: list[int]) -> list:
-    """Blocks over all lanes of a run as one tree per group."""
-    if len(widths) == 1:
-        return [tree]
-    stops = np.cumsum(widths)
-
-    def cut(start: int, stop: int):
-        parts: dict[int, jax.Array] = {}
-
-        def one(x):
-            if not isinstance(x, View):
-                return x if is_known(x) else x[start:stop]
-            part = parts.setdefault(id(x.array), x.array[..., start:stop])
-            return View(part, x.index)
-
-        return map_blocks(one, tree)
-
-    return [cut(start, stop) for start, stop in zip([0, *stops[:-1]], stops, strict=True)]
+    return refill(trees[0], map(one, columns, dtypes))

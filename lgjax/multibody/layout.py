@@ -1,28 +1,37 @@
-"""Which bodies of a tree run together: levels of equal depth, gathered in rectangles.
+"""Which bodies of a tree run together: chains of equal kind side by side, gathered in rectangles.
 
 Source: none; a static schedule that trades idle lanes against the number of loops that XLA has to compile.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 
 from lgjax.multibody.joints import JointKind
 from lgjax.multibody.tree import Tree
 
-RUN_COST = 8  # idle lanes that one run less is worth: a run costs some 200 kernels to compile
+RUN_COST = 8  # idle lanes that one run less is worth: a run costs some 250 kernels to compile
+SEARCHES = 3  # rounds in which segments look for a better stage
 
 
 @dataclass(frozen=True)
-class Group:
+class Run:
     """Lanes of one kind: bodies (length, width), row i + 1 holds the children of row i.
 
-    A lane whose chain has ended repeats its last body until the run ends; `alive` tells them apart.
+    A lane whose chain has ended repeats its last body until the run ends; `alive` tells them apart. parents: (run,
+    lane) of the parent of each body of the first row, which is in the last row of its run; empty on the world.
     """
 
     kind: JointKind
     bodies: tuple[tuple[int, ...], ...]
+    parents: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def length(self) -> int:
+        return len(self.bodies)
 
     @property
     def width(self) -> int:
@@ -39,85 +48,111 @@ class Group:
         return np.concatenate([np.ones((1, self.width), bool), self.index[1:] != self.index[:-1]])
 
 
-@dataclass(frozen=True)
-class Run:
-    """Groups that advance together, and for each lane of the first level the lane of its parent in the run before."""
-
-    groups: tuple[Group, ...]
-    parents: tuple[int, ...]
-
-    @property
-    def length(self) -> int:
-        return len(self.groups[0].bodies)
-
-    @property
-    def width(self) -> int:
-        return sum(group.width for group in self.groups)
-
-
 @lru_cache(maxsize=256)
 def layout(tree: Tree) -> tuple[Run, ...]:
-    """The runs of a tree, roots first."""
+    """The runs of a tree, each after those that its parents are in."""
+    segments = _segments(tree)
+    stages = _stages(tree, segments)
     runs: list[Run] = []
-    level = [b for b in range(tree.nbodies) if tree.parents[b] < 0]
-    lanes = {-1: 0}  # body of the last level -> its lane
-    families = sorted(dict.fromkeys(kind.family for kind in tree.kinds), key=lambda kind: kind.name)
-    rank = {family: number for number, family in enumerate(families)}  # kinds of users may share a name
-    while level:
-        level.sort(key=lambda b: (rank[tree.kinds[b].family], lanes[tree.parents[b]]))
-        rows = [level]
-        while (following := _continuation(tree, rows[-1])) is not None:
-            rows.append(following)
-        for start, stop in _pieces(rows):
-            part = _rectangle(tree, rows[start:stop])
-            runs.append(Run(_groups(tree, part), tuple(lanes[tree.parents[b]] for b in part[0])))
-            lanes = {b: lane for lane, b in enumerate(part[-1]) if b in rows[stop - 1]}
-        level = [b for b in range(tree.nbodies) if tree.parents[b] in lanes]
+    place: dict[int, tuple[int, int]] = {-1: (-1, 0)}  # body in the last row of a run -> that run and its lane
+    for stage in range(max(stages, default=-1) + 1):
+        families: dict[tuple[JointKind, bool], list[list[int]]] = {}
+        for segment, at in zip(segments, stages, strict=True):
+            if at == stage:
+                families.setdefault(_family(tree, segment), []).append(segment)
+        for members in families.values():
+            members.sort(key=lambda segment: (place[tree.parents[segment[0]]], segment[0]))
+            for rows in _rectangles(tree, members):
+                parents = tuple(place[tree.parents[b]] for b in rows[0])
+                run = Run(_kind(tree, rows), rows, () if parents[0][0] < 0 else parents)
+                place |= {b: (len(runs), lane) for lane, b in enumerate(rows[-1]) if run.alive[-1, lane]}
+                runs.append(run)
     return tuple(runs)
 
 
-def _continuation(tree: Tree, row: list[int]) -> list[int] | None:
-    """The children of a row if there are any, at most one each and of its parent's family, in the order of the row."""
-    children: dict[int, list[int]] = {b: [] for b in row}
+def _segments(tree: Tree) -> list[list[int]]:
+    """The longest chains without a branch in which all bodies are of one family."""
+    family = [kind.family for kind in tree.kinds]
+    children = _children(tree.parents)
+    goes_on = lambda body: len(children[body]) == 1 and family[children[body][0]] == family[body]
+    segments: list[list[int]] = []
     for body, parent in enumerate(tree.parents):
-        if parent in children:
-            children[parent].append(body)
-    following = [c for b in row for c in children[b]]
-    straight = all(len(c) <= 1 for c in children.values())
-    same = all(tree.kinds[c].family == tree.kinds[tree.parents[c]].family for c in following)
-    return following if following and straight and same else None
+        if parent >= 0 and goes_on(parent):
+            continue
+        segments.append([body])
+        while goes_on(segments[-1][-1]):
+            segments[-1] += children[segments[-1][-1]]
+    return segments
 
 
-def _pieces(rows: list[list[int]]) -> list[tuple[int, int]]:
-    """Cuts a sequence of rows, each no wider than the one before, so that runs and idle lanes cost least."""
-    best: list[tuple[float, int]] = [(0.0, 0)]
-    for stop in range(1, len(rows) + 1):
-        cost = [best[start][0] + RUN_COST + len(rows[start]) * (stop - start) for start in range(stop)]
-        start = int(np.argmin(cost))
-        best.append((cost[start], start))
-    pieces, stop = [], len(rows)
-    while stop:
-        pieces.append((best[stop][1], stop))
-        stop = best[stop][1]
-    return pieces[::-1]
+def _children(parents) -> list[list[int]]:
+    out: list[list[int]] = [[] for _ in parents]
+    for child, parent in enumerate(parents):
+        if parent >= 0:
+            out[parent].append(child)
+    return out
 
 
-def _rectangle(tree: Tree, rows: list[list[int]]) -> list[list[int]]:
-    """Rows of equal width: a lane that has ended repeats its last body."""
-    full = [rows[0]]
-    for row in rows[1:]:
-        child = {tree.parents[b]: b for b in row}
-        full.append([child.get(b, b) for b in full[-1]])
-    return full
+def _family(tree: Tree, segment: list[int]) -> tuple[JointKind, bool]:
+    """Segments that agree in it can share a run: what moves them, and whether it stands on the world."""
+    return tree.kinds[segment[0]].family, tree.parents[segment[0]] < 0
 
 
-def _groups(tree: Tree, rows: list[list[int]]) -> tuple[Group, ...]:
-    """Lanes gathered by family; a family of mixed kinds runs as its most general kind."""
-    groups = []
-    families = [tree.kinds[b].family for b in rows[0]]
-    for family in dict.fromkeys(families):
-        lanes = [i for i, f in enumerate(families) if f == family]
-        kinds = {tree.kinds[row[i]] for row in rows for i in lanes}
-        kind = kinds.pop() if len(kinds) == 1 else family
-        groups.append(Group(kind, tuple(tuple(row[i] for i in lanes) for row in rows)))
-    return tuple(groups)
+def _stages(tree: Tree, segments: list[list[int]]) -> list[int]:
+    """When each segment runs: roots first, others as late as they can, or earlier if that leaves fewer lanes idle."""
+    holder = {body: n for n, segment in enumerate(segments) for body in segment}
+    parents = [holder.get(tree.parents[segment[0]], -1) for segment in segments]
+    children = _children(parents)
+    height = [0] * len(segments)  # segments below, along the longest path
+    for n in reversed(range(len(segments))):
+        height[n] = max((1 + height[c] for c in children[n]), default=0)
+    last = max(height, default=0)
+    stages = [0 if parent < 0 else last - h for parent, h in zip(parents, height, strict=True)]
+    chains = [(len(segment), bool(below)) for segment, below in zip(segments, children, strict=True)]
+    families = [_family(tree, segment) for segment in segments]
+    together: dict[tuple, list[tuple[int, bool]]] = {}
+    for slot, chain in zip(zip(stages, families, strict=True), chains, strict=True):
+        together.setdefault(slot, []).append(chain)
+    movable = sorted((n for n, p in enumerate(parents) if p >= 0), key=lambda n: -len(segments[n]))
+    for n in movable * SEARCHES:
+        slots = range(stages[parents[n]] + 1, min((stages[c] for c in children[n]), default=last + 1))
+        if len(slots) == 1:
+            continue
+        together[stages[n], families[n]].remove(chains[n])
+        others = [together.setdefault((at, families[n]), []) for at in slots]
+        added = [_cuts([*other, chains[n]])[0] - _cuts(other)[0] for other in others]
+        stages[n] = min(slots, key=lambda at: (added[at - slots[0]], at != stages[n], -at))
+        together[stages[n], families[n]].append(chains[n])
+    return stages
+
+
+def _cuts(chains: list[tuple[int, bool]]) -> tuple[float, list[int]]:
+    """Where to cut chains side by side into rectangles so that runs and idle lanes cost least, and that cost.
+
+    chains: the length of each, and whether it has children. These need what it hands on, so its lane may not run idle.
+    """
+    length = max((size for size, _ in chains), default=0)
+    widths = [sum(size > row for size, _ in chains) for row in range(length)]
+    ends = sorted({size for size, has_children in chains if has_children})
+    best: list[tuple[float, list[int]]] = [(0.0, [0])]
+    for stop in range(1, length + 1):
+        first = max((end for end in ends if end < stop), default=0)
+        options = [best[start][0] + RUN_COST + widths[start] * (stop - start) for start in range(first, stop)]
+        start = int(np.argmin(options))
+        best.append((options[start], [*best[first + start][1], stop]))
+    return best[-1]
+
+
+def _rectangles(tree: Tree, segments: list[list[int]]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Rows of equal width; a lane that has ended repeats its last body."""
+    parents = set(tree.parents)
+    _, cuts = _cuts([(len(segment), segment[-1] in parents) for segment in segments])
+    for start, stop in pairwise(cuts):
+        lanes = [segment for segment in segments if len(segment) > start]
+        yield tuple(tuple(lane[min(row, len(lane) - 1)] for lane in lanes) for row in range(start, stop))
+
+
+def _kind(tree: Tree, rows: tuple[tuple[int, ...], ...]) -> JointKind:
+    """The kind of all, or the most general one of their family."""
+    kinds = {tree.kinds[body] for row in rows for body in row}
+    return kinds.pop() if len(kinds) == 1 else tree.kinds[rows[0][0]].family

@@ -29,7 +29,11 @@ class Place(NamedTuple):
 
 
 def scalarized(step: Callable) -> Callable:
-    """`step` on pytrees of Blocks, entry by entry. An output that is an input comes back as the object that went in."""
+    """`step` on pytrees of Blocks, entry by entry. An output that is an input comes back as the object that went in.
+
+    Blocks of the same pattern, with the same numbers in the same places, share one trace of it.
+    """
+    known: dict[Any, tuple[Traced, Any]] = {}
 
     def run(*args):
         blocks, treedef = jax.tree.flatten(args)
@@ -48,23 +52,32 @@ def scalarized(step: Callable) -> Callable:
             entered[place] = x
             return place
 
-        trees: list = []
-
-        def flat(*leaves):
-            out, tree = jax.tree.flatten(step(*treedef.unflatten(leaves)))
-            trees.append(tree)
-            return out
-
-        traced = Traced(flat, [map_objects(enter, b.entries) for b in blocks], [b.dtype for b in blocks])
+        entries = [map_objects(enter, b.entries) for b in blocks]
+        pattern = treedef, tuple((x.shape, tuple(x.flat), b.dtype) for x, b in zip(entries, blocks, strict=True))
+        if pattern not in known:
+            known[pattern] = _traced(step, treedef, entries, [b.dtype for b in blocks])
+        traced, tree = known[pattern]
         refs = [x for out in traced.outputs for x in out.flat if isinstance(x, Ref)]
         values: dict[int, Any] = {x.index: entered[traced.place[x.index]] for x in refs if x.index in traced.place}
         new = tuple(dict.fromkeys(x.index for x in refs if x.index not in values))
         values.update(zip(new, traced.bind(new, dict(enumerate(arrays))), strict=True))
         value = lambda x: values[x.index] if isinstance(x, Ref) else x
         out = [Block(map_objects(value, x), dtype) for x, dtype in zip(traced.outputs, traced.out_dtypes, strict=True)]
-        return trees[0].unflatten(out)
+        return tree.unflatten(out)
 
     return run
+
+
+def _traced(step: Callable, treedef, entries: list[np.ndarray], dtypes: list) -> tuple["Traced", Any]:
+    """The graph of a step and the form of its results."""
+    trees: list = []
+
+    def flat(*leaves):
+        out, tree = jax.tree.flatten(step(*treedef.unflatten(leaves)))
+        trees.append(tree)
+        return out
+
+    return Traced(flat, entries, dtypes), trees[0]
 
 
 class Traced:

@@ -106,6 +106,8 @@ class Interpreter:
             return [_boxed(_REARRANGEMENTS[name](params, *inputs))]
         if name == "unstack":
             return [_boxed(x) for x in np.moveaxis(inputs[0], params["axis"], 0)]
+        if name == "split":
+            return np.split(inputs[0], np.cumsum(params["sizes"])[:-1], params["axis"])
         if name == "scatter-add" and all(is_number(x) for x in inputs[1].flat):
             return [self._scatter_add(eqn, *inputs)]
         if name in ("reduce_sum", "dot_general"):
@@ -178,8 +180,17 @@ class Interpreter:
         return self._reduce_sum({"axes": (left.ndim - 1,)}, self.elementwise["mul"](left, right))
 
 
+_ON_NUMBERS: dict[str, Callable] = {  # identity matrices are made of these; NumPy does not compile them
+    "iota": lambda params: np.indices(params["shape"], params["dtype"])[params["dimension"]],
+    "eq": lambda params, a, b: np.equal(a, b),
+}
+
+
 def _constants(eqn, inputs) -> list[np.ndarray]:
     """Evaluate an equation whose inputs are all known now."""
+    if (rule := _ON_NUMBERS.get(eqn.primitive.name)) is not None:
+        numbers = [np.array(x.tolist(), atom.aval.dtype) for x, atom in zip(inputs, eqn.invars, strict=True)]
+        return [objects(rule(eqn.params, *numbers))]
     with jax.ensure_compile_time_eval():
         values = [
             jnp.asarray(np.array(array.tolist(), dtype=atom.aval.dtype).reshape(array.shape))
@@ -190,7 +201,7 @@ def _constants(eqn, inputs) -> list[np.ndarray]:
 
 
 # Primitives that only move entries, and which of their operands; the others say where to and must be known.
-_MOVES = {"gather": (0,), "scatter": (0, 2), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "split": (0,)}
+_MOVES = {"gather": (0,), "scatter": (0, 2), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1)}
 
 
 def _moved(eqn, inputs) -> list[np.ndarray]:

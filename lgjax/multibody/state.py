@@ -10,6 +10,7 @@ from jax import core
 
 from lgjax.groups import HomogeneousSpace, se3, so3
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.lane_call import batch_behind
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 
@@ -168,11 +169,15 @@ def mechanical_space(tree: Tree) -> HomogeneousSpace:
     """The states (q, v) of a mechanism, SE(3)^n_free x R^n x SO(3)^n_ball x R^nv.
 
     The group acts by right translation, so a field returns (v, vdot): body velocities move the configuration.
+    The maps keep their batch behind, where poses are arithmetic on contiguous arrays, and reverse mode computes them
+    again from their arguments.
     """
 
+    @batch_behind
     def move(xi, y):
         return _move(tree, y[0], xi[0]), y[1] + xi[1]
 
+    @batch_behind
     def dexpinv(sigma, xi):
         frees, _, balls = split_velocity(tree, sigma[0])
         xi_frees, xi_joints, xi_balls = split_velocity(tree, xi[0])

@@ -71,7 +71,10 @@ def steady(call: Callable[[], Any], repeats: int = 9, block_seconds: float = 0.2
 
 
 def compiled(function: Callable, *args, repeats: int = 9, block_seconds: float = 0.2) -> tuple[dict[str, float], Any]:
-    """Times of a jitted function on `args`, and its result: trace, compile and first call in seconds, and `steady`."""
+    """Times of a jitted function on `args`, and its result: trace, compile and first call in seconds, and `steady`.
+
+    Beside them `temporary`, the bytes that the program needs for what is neither its input nor its output.
+    """
     clock = [time.perf_counter()]
 
     def lap() -> float:
@@ -84,7 +87,9 @@ def compiled(function: Callable, *args, repeats: int = 9, block_seconds: float =
     compile_ = lap()
     result = jax.block_until_ready(program(*args))
     first = lap()
+    memory = program.memory_analysis()
     times = {"trace": trace, "compile": compile_, "first": first}
+    times["temporary"] = float("nan") if memory is None else float(memory.temp_size_in_bytes)
     if repeats:
         times |= steady(lambda: jax.block_until_ready(program(*args)), repeats, block_seconds)
     return times, result

@@ -148,7 +148,7 @@ def test_kinds_of_one_name_are_told_apart_and_equal_kinds_share_their_lanes():
     again = lgjax.joint_kind("rail", trees.rail, trees.rail_motions, 2)
     kinds = [trees.RAIL, other, again]
     model = lgjax.build([trees.body(f"{i}", None, kind, i) for i, kind in enumerate(kinds)])
-    assert [group.bodies for run in layout(model.tree) for group in run.groups] == [((0, 2),), ((1,),)]
+    assert [run.bodies for run in layout(model.tree)] == [((0, 2),), ((1,),)]
     q = lgjax.configuration(model, joints=np.arange(6.0) / 5)
     alone = [lgjax.build([trees.body(f"{i}", None, kind, i)]) for i, kind in enumerate(kinds)]
     poses = [lgjax.forward_kinematics(m, lgjax.configuration(m, joints=q.joints[2 * i : 2 * i + 2]))

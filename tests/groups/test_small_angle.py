@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lgjax.groups import small_angle, small_matrix
+from lgjax.groups import small_angle
 from tests import optimised
 from tests.groups.cases import DTYPES, close, eps
 from tests.oracles import matrix_groups as oracle
@@ -63,43 +63,3 @@ def test_norm_has_zero_gradient_at_zero(dtype):
     x = jnp.asarray([[0.0, 0.0, 0.0], [3.0, 0.0, 4.0]], dtype)
     close(small_angle.norm(x), np.array([0.0, 5.0]), 0.0)
     close(jax.vmap(jax.grad(small_angle.norm))(x), np.array([[0, 0, 0], [0.6, 0, 0.8]]), 2 * eps(dtype))
-
-
-@each_dtype
-def test_small_matrix_products_are_numpy(dtype):
-    rng = np.random.default_rng(0)
-    a, b = (jnp.asarray(rng.normal(size=(4, 3, 3)), dtype) for _ in range(2))
-    x, y = (jnp.asarray(rng.normal(size=(4, 3)), dtype) for _ in range(2))
-    A, B, X, Y = (np.asarray(z, np.float64) for z in (a, b, x, y))
-    results = {
-        "matmul": (small_matrix.matmul(a, b), A @ B),
-        "tmatmul": (small_matrix.tmatmul(a, b), np.swapaxes(A, 1, 2) @ B),
-        "matmult": (small_matrix.matmult(a, b), A @ np.swapaxes(B, 1, 2)),
-        "matvec": (small_matrix.matvec(a, x), np.einsum("nij,nj->ni", A, X)),
-        "tmatvec": (small_matrix.tmatvec(a, x), np.einsum("nji,nj->ni", A, X)),
-        "cross": (small_matrix.cross(x, y), np.cross(X, Y)),
-        "dot": (small_matrix.dot(x, y), np.sum(X * Y, axis=-1)),
-        "outer": (small_matrix.outer(x, y), X[:, :, None] * Y[:, None, :]),
-        "hat": (small_matrix.matvec(small_matrix.hat(x), y), np.cross(X, Y)),
-        "trace": (small_matrix.trace(a), np.trace(A, axis1=1, axis2=2)),
-        "det": (small_matrix.det3(a), np.linalg.det(A)),
-    }
-    for name, (actual, expected) in results.items():
-        assert actual.dtype == dtype, name
-        close(actual, expected, 8 * eps(dtype))
-    condition = np.max(np.linalg.cond(A))
-    close(small_matrix.inv3(a), np.linalg.inv(A), 4 * condition * eps(dtype))
-    close(small_matrix.solve3(a, x), np.linalg.solve(A, X[..., None])[..., 0], 4 * condition * eps(dtype))
-
-
-@each_dtype
-@pytest.mark.parametrize("n", range(1, 7))
-def test_ldl_solves_symmetric_systems(n, dtype):
-    rng = np.random.default_rng(n)
-    root = rng.normal(size=(5, n, n))
-    m = jnp.asarray(root @ np.swapaxes(root, 1, 2) + np.eye(n), dtype)
-    x = jnp.asarray(rng.normal(size=(5, n)), dtype)
-    exact = np.linalg.solve(np.asarray(m, np.float64), np.asarray(x, np.float64)[..., None])[..., 0]
-    actual = small_matrix.ldl_solve(small_matrix.ldl(m), x)
-    assert actual.dtype == dtype
-    close(actual, exact, 4 * np.max(np.linalg.cond(np.asarray(m, np.float64))) * eps(dtype))

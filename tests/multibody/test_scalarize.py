@@ -67,6 +67,8 @@ STEPS = {
     "concatenate": lambda x, y: jnp.concatenate([x, y[:1]]),
     "stack": lambda x, y: jnp.stack([x[0], y[1], jnp.zeros(3, x.dtype)], -1),
     "derivative of a stack": lambda x, y: jax.vjp(lambda a: jnp.stack([a[0], a[1] * a[0]], 1), x)[1](y[:, :2])[0],
+    "split": lambda x, y: [part * y[:1, :1] for part in lax.split(x, (1, 2), 1)],
+    "iota of rank two": lambda x, y: x * lax.broadcasted_iota(x.dtype, (3, 3), 0) + y,
     "broadcast": lambda x, y: jnp.broadcast_to(x[0], (2, 3)) + y[1, :2, None],
     "pad": lambda x, y: lax.pad(x + y, y[0, 0], ((1, 2, 0), (-1, 0, 2))),
     "expand_dims and squeeze": lambda x, y: jnp.squeeze(x[:, None] + y[:, None], 1),
@@ -158,6 +160,33 @@ def test_dtypes_are_kept():
     out = scalarized(lambda x: 2.0 * x @ x + jnp.sin(x) / 3.0)(x)
     assert out.dtype == jnp.float32
     assert {e.dtype for e in out.entries.flat if not isinstance(e, float)} == {jnp.dtype(jnp.float32)}
+
+
+def test_blocks_of_one_pattern_share_a_trace():
+    """Numbers are part of the pattern, and so is which entries are the same array."""
+    traces = []
+
+    def step(x, y):
+        traces.append(x)
+        return x * y + jnp.sin(y)
+
+    run = scalarized(step)
+    one, two = jnp.asarray(X[0, 0]), jnp.asarray(X[0, 1])
+    entries = lambda *values: Block(np.array([*values, None], object)[:-1], X.dtype)
+    cases = [  # x, y, whether it is traced anew
+        (entries(one, two), entries(two, one), True),
+        (entries(two, one), entries(one, two), False),
+        (entries(one, two), entries(two, two), True),
+        (entries(one, 2.0), entries(two, one), True),
+        (entries(two, 3.0), entries(one, two), True),
+        (entries(two, 2.0), entries(one, two), False),
+    ]
+    for x, y, anew in cases:
+        before = len(traces)
+        got = run(x, y)
+        assert len(traces) == before + anew
+        for g, a, b in zip(got.entries, x.entries, y.entries, strict=True):
+            np.testing.assert_allclose(g, a * b + np.sin(b), rtol=1e-14)
 
 
 def test_gradients_pass_through():
