@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from lgjax.groups.iteration import iterate_while
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.impact import Contact, Laws, approach_rate, contact_speed, impact
 from lgjax.integrators.variational import RigidBody, RigidState, kinetic_energy, potential_energy
@@ -65,7 +66,7 @@ def land(
 
     carry = (trial, contact, jnp.zeros((), jnp.int32))
     if sweeps is None:
-        carry = jax.lax.while_loop(unfinished, sweep, carry)
+        carry = iterate_while(unfinished, sweep, carry)
     else:
         for _ in range(sweeps):
             carry = choose([(unfinished(carry), sweep(carry))], carry)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.cotangent import Covector
 from lgjax.groups.homogeneous_space import HomogeneousSpace
+from lgjax.groups.iteration import iterate_while
 from lgjax.groups.lie_group import LieGroup
 from lgjax.integrators.field import Field, check_field, state_dtype
 
@@ -65,7 +66,7 @@ def _solve(residual: Any, guess: Array, dim: int) -> Array:
         return z - step, size(step), change, i + 1
 
     far = jnp.full((2,), jnp.inf, guess.dtype)
-    z, change, _, _ = jax.lax.while_loop(unfinished, iterate, (guess, far, far, jnp.zeros((), jnp.int32)))
+    z, change, _, _ = iterate_while(unfinished, iterate, (guess, far, far, jnp.zeros((), jnp.int32)))
     good = jnp.all(change <= 1e4 * eps * size(z))
     return jnp.where(good, z, jnp.nan)
 

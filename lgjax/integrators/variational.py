@@ -17,6 +17,7 @@ from jax import core
 
 from lgjax.groups import small_matrix as sm
 from lgjax.groups import so3
+from lgjax.groups.iteration import iterate_while
 from lgjax.groups.se3 import Pose
 from lgjax.groups.small_angle import stumpff, stumpff_rate
 
@@ -224,7 +225,7 @@ def solve_rotation(inertia: Array, a: Array, chart: str = "cayley") -> tuple[Arr
             return z - step, jnp.max(jnp.abs(step)), i + 1
 
         start = (guess, jnp.full((), jnp.inf, a.dtype), jnp.zeros((), jnp.int32))
-        return jax.lax.while_loop(unfinished, iterate, start)[0]
+        return iterate_while(unfinished, iterate, start)[0]
 
     def solve_linear(linear: Any, y: Array) -> Array:
         return sm.solve3(jax.jacfwd(linear)(y), y)

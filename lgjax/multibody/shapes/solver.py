@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups import small_matrix as sm
+from lgjax.groups.iteration import iterate_while
 from lgjax.multibody.shapes.contact import Array
 
 MAX_ITERATIONS = 100
@@ -90,7 +91,7 @@ def _find(problem, parameters, direction, start, size):
         return (count < MAX_ITERATIONS) & ((jnp.max(slack * multipliers) > small * size) | (infeasible > 10 * small))
 
     slack = jnp.maximum(-problem(parameters, start), 0.1)
-    _, z, _, multipliers = jax.lax.while_loop(unfinished, iterate, (0, start, slack, size / slack))
+    _, z, _, multipliers = iterate_while(unfinished, iterate, (0, start, slack, size / slack))
     conditions = _conditions(problem, parameters, direction, size)
     return jax.lax.fori_loop(0, POLISH, lambda _, state: _newton(conditions, *state), (z, multipliers))
 
