@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
+from lgjax.groups.iteration import iterate_while
 from lgjax.integrators.control import ELEMENTARY, Controller, error_ratio
 from lgjax.integrators.field import Field, state_dtype, strong
 from lgjax.integrators.integrate import _time, static_integer
@@ -236,7 +237,7 @@ class _Problem:
             bracket=jnp.zeros((2,), t0.dtype),
             stopped=jnp.zeros((), bool),
         )
-        end = jax.lax.while_loop(
+        end = iterate_while(
             lambda s: ~s.done & (s.accepted + s.rejected < self.max_steps), lambda s: self.attempt(s, t1), start
         )
         end = self.locate(end)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.groups.iteration import iterate_while
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.impact import (
     GRAZING_RATIO,
@@ -231,7 +232,7 @@ def fly(
     def unfinished(f: Flight) -> Array:
         return (f.step < target) & ((f.status & int(STOPPED)) == 0)
 
-    return jax.lax.while_loop(unfinished, lambda f: _turn(f, body, closest, laws, h, most, chart), flight)
+    return iterate_while(unfinished, lambda f: _turn(f, body, closest, laws, h, most, chart), flight)
 
 
 class Replayed(NamedTuple):

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups import small_matrix as sm
+from lgjax.groups.iteration import iterate_while
 from lgjax.integrators import saddle_point
 
 Array = jax.Array
@@ -75,7 +76,7 @@ def only_if(wanted: Array, make: Callable[[], Any], otherwise: Any) -> Any:
     A `lax.cond` becomes a select under vmap and computes both sides always; a loop of at most one turn does not.
     """
     once = lambda state: (jnp.zeros_like(state[0]), make())
-    return jax.lax.while_loop(lambda state: state[0], once, (wanted, otherwise))[1]
+    return iterate_while(lambda state: state[0], once, (wanted, otherwise))[1]
 
 
 def newton(
@@ -111,7 +112,7 @@ def newton(
 
     first = evaluate(guess)
     start = _State(guess, first, jnp.full_like(first.error, jnp.inf), factor, zero, zero)
-    end = jax.lax.while_loop(unfinished, iterate, start)
+    end = iterate_while(unfinished, iterate, start)
     return Root(end.x, end.iterations, end.now.error <= 1.0, end.factor)
 
 

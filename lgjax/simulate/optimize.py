@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from lgjax.groups.iteration import iterate_while
 from lgjax.integrators.integrate import static_integer
 from lgjax.simulate.control_problem import ControlSystem, OptimizeStatus, Problem, _finite, check_problem
 from lgjax.simulate.ilqr import ILQR
@@ -165,7 +166,7 @@ def _drive(solver: Any, guesses: Array, nodes: Any, iterations: int, every: int,
         running = iterate.status == OptimizeStatus.RUNNING
         ready = jax.tree.map(lambda a, b: jnp.where(running, a, b), solver.begin(iterate), iterate)
         record = jnp.full((every, 3), jnp.nan, iterate.cost.dtype)
-        ready, record, _ = jax.lax.while_loop(more, body, (ready, record, jnp.zeros((), jnp.int32)))
+        ready, record, _ = iterate_while(more, body, (ready, record, jnp.zeros((), jnp.int32)))
         return solver.settle(ready, iterations), record
 
     started = time.perf_counter()

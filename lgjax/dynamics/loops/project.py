@@ -7,13 +7,13 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from lgjax.dynamics.loops.constraint import loop_constraint
 from lgjax.dynamics.loops.forward import rank_tolerance
 from lgjax.dynamics.loops.loop import Loop, as_loops
 from lgjax.dynamics.loops.rank import independent_rows, longest_row, product, regular_inverse
 from lgjax.dynamics.solve import solve_mass_matrix
+from lgjax.groups.iteration import iterate_while
 from lgjax.groups.small_angle import norm
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, difference, retract
@@ -169,7 +169,7 @@ def _solve(settings: _Settings, p: _Problem, limits):
     residual, jacobian = _at(p, still)
     error = norm(residual)
     start = _State(still, residual, jacobian, error, zero, zero + LONGEST, still, error, jnp.zeros((), jnp.int32))
-    end = lax.while_loop(unfinished, iterate, start)
+    end = iterate_while(unfinished, iterate, start)
     return end.best, end.least, end.iterations, end.least <= tolerance
 
 
