@@ -276,10 +276,9 @@ def _each(joint: Joint, attribute: str, count: int) -> np.ndarray:
 def rotation_to(axis: np.ndarray) -> np.ndarray:
     """The shortest rotation (3, 3) that takes z to the unit vector `axis`; about x for axis = -z."""
     x, y, z = axis
-    if z < -1 + 1e-12:
-        return np.diag([1.0, -1.0, -1.0])
-    k = 1 / (1 + z)
-    return np.array([[1 - k * x * x, -k * x * y, x], [-k * x * y, 1 - k * y * y, y], [-x, -y, z]])
+    r = np.hypot(x, y)
+    c, s = (x / r, y / r) if r > 0 else (0.0, 1.0)
+    return np.array([[1 - (1 - z) * c * c, (z - 1) * c * s, x], [(z - 1) * c * s, 1 - (1 - z) * s * s, y], [-x, -y, z]])
 
 
 def _add_inertia(body: Body, target: "_Moving | None", pose) -> None:

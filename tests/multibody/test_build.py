@@ -8,6 +8,7 @@ import pytest
 
 import lgjax
 from lgjax import Body, Joint, build, models
+from lgjax.multibody.build import rotation_to
 
 EYE = np.eye(3)
 
@@ -149,3 +150,19 @@ def test_configurations_are_checked():
         lgjax.configuration(model, base=lgjax.Pose(2 * EYE, np.zeros(3)))
     with pytest.raises(ValueError, match="joints is not finite"):
         lgjax.configuration(model, joints=np.full(12, np.nan))
+
+
+AXES = [(0, 0, 1), (0, 0, -1), (1, 0, 0), (0, -1, 0), (3, -2, 6), (-1, 4, -8)]
+AXES += [(x, -0.5 * x, z) for x in (1e-3, 1e-6, 1e-8, 1e-12, 1e-200) for z in (1, -1)]
+
+
+@pytest.mark.parametrize("axis", AXES, ids=str)
+def test_the_rotation_to_an_axis_is_the_shortest_one(axis):
+    axis = np.array(axis) / np.linalg.norm(axis)
+    rotation = rotation_to(axis)
+    np.testing.assert_array_equal(rotation[:, 2], axis)
+    np.testing.assert_allclose(rotation.T @ rotation, np.eye(3), atol=1e-15)
+    assert np.linalg.det(rotation) > 0
+    # The shortest turns by the angle between z and the axis: its trace is 1 + 2 cos; it turns about a normal of z.
+    np.testing.assert_allclose(np.trace(rotation), 1 + 2 * axis[2], atol=1e-15)
+    np.testing.assert_allclose(rotation[0, 1], rotation[1, 0], atol=1e-15)
