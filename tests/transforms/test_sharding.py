@@ -1,0 +1,62 @@
+"""A batch that is spread over devices stays so: each device computes its part and asks no other."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CODE = """
+import json
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+import lgjax
+
+model = lgjax.models.quadruped()
+functions = {
+    "forward": lambda q, v, x: lgjax.forward_dynamics(model, q, v, x),
+    "inverse": lambda q, v, x: lgjax.inverse_dynamics(model, q, v, x),
+    "mass": lambda q, v, x: lgjax.mass_matrix(model, q),
+    "gradient": jax.grad(lambda q, v, x: jnp.sum(lgjax.forward_dynamics(model, q, v, x) ** 2), 1),
+    "rollout": lambda q, v, x: lgjax.rollout(model, q, v, lambda t, q, v: x, 0.01, 3).v,
+}
+v, x = (jax.random.normal(jax.random.key(i), (6, model.nv)) for i in (0, 1))
+q = jax.vmap(lambda u: lgjax.retract(model, lgjax.neutral(model), u))(0.3 * v)
+mesh = jax.make_mesh((2,), ("batch",), axis_types=(jax.sharding.AxisType.Auto,))
+split = NamedSharding(mesh, PartitionSpec("batch"))
+found = {}
+for name, function in functions.items():
+    program = jax.jit(jax.vmap(function)).lower(*jax.device_put((q, v, x), split)).compile()
+    out = program(*jax.device_put((q, v, x), split))
+    text = program.as_text()
+    found[name] = {
+        "split": out.sharding.is_equivalent_to(split, out.ndim),
+        "asks": [word for word in ("all-gather", "all-reduce", "all-to-all", "collective-permute") if word in text],
+        "error": float(np.abs(np.asarray(out) - np.asarray(jax.jit(jax.vmap(function))(q, v, x))).max()),
+        "size": float(np.abs(np.asarray(out)).max()),
+    }
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def found():
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-c", CODE]
+    result = subprocess.run(
+        command, capture_output=True, text=True, cwd=root, env={**os.environ, "XLA_FLAGS": flags, "JAX_ENABLE_X64": "1"}
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("name", ["forward", "inverse", "mass", "gradient", "rollout"])
+def test_a_batch_on_two_devices_stays_on_them(found, name):
+    assert found[name]["split"]
+    assert found[name]["asks"] == []
+    assert found[name]["error"] <= 1e-13 * found[name]["size"]
