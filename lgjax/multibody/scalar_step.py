@@ -324,8 +324,9 @@ def _vmap(args, axes, *, traced: Traced, refs, used, batch):
     return out, [0] * len(out)
 
 
-def _needed(asked: list[bool], eqn):
+def _needed(asked: list[bool], *others):
     """Without the results that nobody asks for."""
+    *_, eqn = others  # JAX 0.12 says before it which of its inputs are alive
     if not any(asked):
         return [False] * len(eqn.invars), None
     traced, used = eqn.params["traced"], eqn.params["used"]
