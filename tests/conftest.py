@@ -52,4 +52,14 @@ def pytest_xdist_make_scheduler(config, log):
             file, _ = nodeid.split("::", 1)
             return nodeid if file.endswith("test_examples.py") else file
 
+        def remove_node(self, node):
+            """A test that ended its worker is not tried again."""
+            waiting = [(work, name) for work in self.assigned_work[node].values() for name in work if not work[name]]
+            if not waiting:
+                return super().remove_node(node)
+            work, crashed = waiting[0]
+            work[crashed] = True
+            super().remove_node(node)
+            return crashed
+
     return ByFile(config, log)
