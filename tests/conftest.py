@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-FLAGS = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+FLAGS = ("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false")  # the second until JAX 0.11
 
 
 def _accepted(flags: str) -> bool:
@@ -19,9 +19,10 @@ def _accepted(flags: str) -> bool:
 
 # Workers inherit the environment. Before the first use of JAX, which reads it once.
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    wanted = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}".strip()
-    if _accepted(wanted):
-        os.environ["XLA_FLAGS"] = wanted
+    for flag in FLAGS:
+        wanted = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
+        if _accepted(wanted):
+            os.environ["XLA_FLAGS"] = wanted
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

@@ -1,8 +1,11 @@
 """`jit` with XLA's default settings, which the other tests lower (see conftest.py)."""
 
+import os
+
 import jax
 
-OPTIONS = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
+DEFAULTS = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
+OPTIONS = {name: value for name, value in DEFAULTS.items() if name in os.environ.get("XLA_FLAGS", "")}
 
 
 def jit(function, **options):
