@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-FLAGS = ("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false")  # the second until JAX 0.11
+FLAGS = ("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false")  # JAX 0.11 lacks the second
 
 
 def _accepted(flags: str) -> bool:
