@@ -6,7 +6,8 @@ vectorises.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import jax
@@ -83,14 +84,28 @@ def _repeated(x, size: int) -> jax.Array:
 
 @dataclass(frozen=True)
 class Slice:
-    """Entry `index` of a stack, cut out where it is used."""
+    """Entry `index` of a stack, or a box in it, cut out where it is used.
+
+    Each box is cut on its own: XLA on a CPU does not vectorise a loop that takes several from one cut.
+    """
 
     stack: jax.Array
     index: jax.Array
+    start: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
+
+    def box(self, start: Sequence[int], stop: Sequence[int]) -> "Slice":
+        """Axes that are not named, those of a batch, stay whole."""
+        begin = self.start or (0,) * (self.stack.ndim - 1)
+        shape = self.shape or self.stack.shape[1:]
+        begin = tuple(a + b for a, b in zip_longest(begin, start, fillvalue=0))
+        named = tuple(b - a for a, b in zip(start, stop, strict=True))
+        return replace(self, start=begin, shape=(*named, *shape[len(named) :]))
 
     def value(self) -> jax.Array:
-        zeros = [jnp.zeros((), self.index.dtype)] * (self.stack.ndim - 1)
-        cut = lax.dynamic_slice_p.bind(self.stack, self.index, *zeros, slice_sizes=(1, *self.stack.shape[1:]))
+        whole = self.stack.shape[1:]
+        start = [jnp.asarray(n, self.index.dtype) for n in self.start or (0,) * len(whole)]
+        cut = lax.dynamic_slice_p.bind(self.stack, self.index, *start, slice_sizes=(1, *(self.shape or whole)))
         return lax.squeeze(cut, (0,))
 
 
@@ -129,6 +144,8 @@ class Behind:
             return self._evaluate(inner.jaxpr, _environment(inner, inputs))
         some = self.size is not None and any(batched for _, batched in inputs)
         name = eqn.primitive.name
+        if name == "slice" and some and isinstance(inputs[0][0], Slice) and eqn.params["strides"] is None:
+            return [(inputs[0][0].box(eqn.params["start_indices"], eqn.params["limit_indices"]), some)]
         trailing = TRAILING.get(name, ALL if name in ELEMENTWISE else None) if some else None
         if trailing and not any(batched for k, (_, batched) in enumerate(inputs) if not trailing.widens(k)):
             widen = [trailing.widens(k) and bool(jnp.ndim(atom.aval)) for k, atom in enumerate(eqn.invars)]
@@ -157,7 +174,7 @@ class Behind:
 
         def layer(index, *arrays):
             values = [
-                (Slice(array, index) if isinstance(x, Slice) else array, batched)
+                (replace(x, stack=array, index=index) if isinstance(x, Slice) else array, batched)
                 for array, (x, batched) in zip(arrays, inputs, strict=True)
             ]
             return self.outputs(inner.jaxpr, _environment(inner, values))

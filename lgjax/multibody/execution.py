@@ -71,17 +71,17 @@ class _Scalarised:
         shape = array.shape[2:]
         if isinstance(array, np.ndarray):
             return _Scalarised._lift_constants(array)
-        rows = jnp.swapaxes(array.reshape(*array.shape[:2], -1), 1, 2)
-        return Block(_entries(shape, lambda k: View(rows, k)), array.dtype)
+        stack = array.reshape(*array.shape[:2], -1)
+        return Block(_entries(shape, lambda k: View(stack, k)), array.dtype)
 
     @staticmethod
     def _lift_constants(array: np.ndarray) -> Block:
-        """Numbers where the lanes agree, rows of one array of the others."""
+        """Numbers where the lanes agree, entries of one array for the others."""
         columns = np.moveaxis(array.reshape(*array.shape[:2], -1), 2, 0)
         known = [(column == column.flat[0]).all() for column in columns]
-        rows = jnp.asarray(np.moveaxis(columns[np.logical_not(known)], 0, 1))
+        stack = jnp.asarray(np.moveaxis(columns[np.logical_not(known)], 0, -1))
         places = np.cumsum(np.logical_not(known)) - 1
-        entry = lambda k: columns[k].flat[0].item() if known[k] else View(rows, int(places[k]))
+        entry = lambda k: columns[k].flat[0].item() if known[k] else View(stack, int(places[k]))
         return Block(_entries(array.shape[2:], entry), array.dtype)
 
     @staticmethod

@@ -16,6 +16,10 @@ from jax.interpreters import ad, batching, mlir
 from lgjax.multibody.batch_behind import Arrays, Behind, cotangents, merged, tangents, traced
 from lgjax.multibody.scalar_step import no_tangent
 
+VECTOR = 16  # numbers that a CPU works on at a time, at most
+FEW = 8  # systems, which are computed as they are
+MANY = 256  # systems whose arrays do not fit side by side into the nearest cache
+
 
 def batch_behind(function: Callable, execution: str = "scalarised") -> Callable:
     """`function` of pytrees of arrays, with the batch behind under `jax.vmap`; other executions gain nothing by it."""
@@ -43,6 +47,39 @@ def batch_behind(function: Callable, execution: str = "scalarised") -> Callable:
 
 def _run(*args, jaxpr, batched, size) -> Arrays:
     return Behind(size).outputs(jaxpr, dict(zip(jaxpr.invars, zip(args, batched, strict=True), strict=True)))
+
+
+def _lower_on_cpu(ctx, *args, jaxpr, batched, size):
+    """With a batch that fills the processor's vectors and is spread over its caches.
+
+    A batch that the compiler divides among devices stays as it is: what is appended would move its parts.
+    """
+    wide = size if size is None or not _on_one_device(ctx) else _width(size)
+    pad = lambda x: jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, wide - size)])
+
+    def run(*args):
+        if wide == size:
+            return _run(*args, jaxpr=jaxpr, batched=batched, size=size)
+        args = [pad(x) if b else x for x, b in zip(args, batched, strict=True)]
+        return [x[..., :size] for x in _run(*args, jaxpr=jaxpr, batched=batched, size=wide)]
+
+    return mlir.lower_fun(run, multiple_results=True)(ctx, *args)
+
+
+def _on_one_device(ctx) -> bool:
+    """Whether the program is for one device, or for one of many inside a `jax.shard_map`."""
+    context = ctx.module_context.axis_context
+    if getattr(context, "num_devices", None) == 1:
+        return True
+    return bool(getattr(context, "manual_axes", ())) and set(context.manual_axes) == set(context.mesh.axis_names)
+
+
+def _width(size: int) -> int:
+    """A multiple of VECTOR, for large batches an odd one: arrays a power of two apart share few lines of a cache."""
+    if size < FEW:
+        return size
+    vectors = -(-size // VECTOR)
+    return VECTOR * (vectors + (size >= MANY and vectors % 2 == 0))
 
 
 def _shapes(*_, jaxpr, batched, size) -> list:
@@ -93,6 +130,7 @@ call_p.multiple_results = True
 call_p.def_impl(_run)
 call_p.def_abstract_eval(_shapes)
 mlir.register_lowering(call_p, mlir.lower_fun(_run, multiple_results=True))
+mlir.register_lowering(call_p, _lower_on_cpu, platform="cpu")
 ad.primitive_jvps[call_p] = _jvp
 ad.primitive_transposes[call_p] = _transpose
 batching.primitive_batchers[call_p] = _vmap

@@ -26,7 +26,7 @@ LAYER = "layer"  # name of the calls that XLA must not inline, by which `lane_sc
 
 
 class View:
-    """Row `index` of a stacked array (..., n, lanes), cut out where it is used."""
+    """Entry `index` of a stacked array (..., lanes, n), cut out where it is used."""
 
     __slots__ = ("array", "index")
 
@@ -34,7 +34,7 @@ class View:
         self.array, self.index = array, index
 
     def value(self) -> jax.Array:
-        return self.array[..., self.index, :]
+        return self.array[..., self.index]
 
 
 class Ref:
@@ -159,7 +159,7 @@ class Graph:
         where = {s: (position[id(_stored(x))], x.index if isinstance(x, View) else None) for s, x in sources.items()}
 
         def layer(*stored):
-            values = {s: stored[n] if k is None else stored[n][..., k, :] for s, (n, k) in where.items()}
+            values = {s: stored[n] if k is None else View(stored[n], k).value() for s, (n, k) in where.items()}
             return self._layer(members, values)
 
         if first or jax.default_backend() != "cpu":

@@ -263,7 +263,7 @@ def _run(*arrays, traced, refs, used, batch):
 
 def _shapes(*avals, traced: Traced, refs, used, batch):
     shape = avals[0].shape[sum(used[0] in mapped for _, mapped in batch) :]
-    lanes = (*shape[:-2], shape[-1]) if used[0] in traced.stacks else shape
+    lanes = shape[:-1] if used[0] in traced.stacks else shape
     shape = (*(size for size, _ in reversed(batch)), *lanes)
     dtypes = [traced.out_dtypes[traced.where[ref][0]] for ref in refs]
     return [avals[0].update(shape=shape, dtype=dtype, weak_type=False) for dtype in dtypes]
@@ -312,8 +312,8 @@ def _assembled(rows: dict, aval, summed: list[int]):
     total = lambda x: jnp.sum(x, summed) if summed else x
     if None in rows:
         return total(rows[None])
-    zero = jnp.zeros((*aval.shape[:-2], aval.shape[-1]), aval.dtype)
-    return jnp.stack([zero if (x := rows.get(n)) is None else total(x) for n in range(aval.shape[-2])], -2)
+    zero = jnp.zeros(aval.shape[:-1], aval.dtype)
+    return jnp.stack([zero if (x := rows.get(n)) is None else total(x) for n in range(aval.shape[-1])], -1)
 
 
 def _vmap(args, axes, *, traced: Traced, refs, used, batch):

@@ -88,6 +88,18 @@ def test_derivatives(name, axes):
     close(*(jit(found, static_argnums=0)(f) for f in (batch_behind(FUNCTIONS[name]), FUNCTIONS[name])))
 
 
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 16, 17, 256, 300])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_batch_of_any_size(name, size):
+    """Some of them are made larger inside, and nothing of what is added comes out, not even as a NaN in a sum."""
+    x, y = jax.random.normal(jax.random.key(size), (2, size, 2, 3), float)
+
+    def found(f):
+        return jax.vmap(f)(x, y), jax.grad(lambda s: total(jax.vmap(f, (None, 0)))(s, y))(x[0])
+
+    close(*(jit(found, static_argnums=0)(f) for f in (batch_behind(FUNCTIONS[name]), FUNCTIONS[name])))
+
+
 def test_what_a_function_closes_over_may_be_batched_and_moved():
     def found(wrap):
         run = lambda s, x: wrap(lambda x: x * s + jnp.arange(3.0))(x)

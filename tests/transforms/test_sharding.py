@@ -24,7 +24,7 @@ functions = {
     "gradient": jax.grad(lambda q, v, x: jnp.sum(lgjax.forward_dynamics(model, q, v, x) ** 2), 1),
     "rollout": lambda q, v, x: lgjax.rollout(model, q, v, lambda t, q, v: x, 0.01, 3).v,
 }
-v, x = (jax.random.normal(jax.random.key(i), (6, model.nv)) for i in (0, 1))
+v, x = (jax.random.normal(jax.random.key(i), (18, model.nv)) for i in (0, 1))
 q = jax.vmap(lambda u: lgjax.retract(model, lgjax.neutral(model), u))(0.3 * v)
 mesh = jax.make_mesh((2,), ("batch",), axis_types=(jax.sharding.AxisType.Auto,))
 split = NamedSharding(mesh, PartitionSpec("batch"))
