@@ -179,8 +179,9 @@ def observation(t: jax.Array, q: Configuration, v: jax.Array) -> jax.Array:
 
 
 def _sample(model: Model, draw: Draw, path: Trajectory, observe: Callable, events: Callable | None, store: str):
-    values = jax.vmap(observe)(*path[:3])
-    happened = () if events is None else jnp.any(jax.vmap(events)(*path[:3]), 0)
+    # one time after the other: all at once, what they need between would take more memory than the rollout
+    values = jax.lax.map(lambda state: observe(*state), path[:3])
+    happened = () if events is None else jnp.any(jax.lax.map(lambda state: events(*state), path[:3]), 0)
     if store == "none":
         return Sample(values, path.finite, happened)
     q, v = (path.q, path.v) if store == "all" else jax.tree.map(lambda x: x[-1:], (path.q, path.v))
@@ -188,7 +189,7 @@ def _sample(model: Model, draw: Draw, path: Trajectory, observe: Callable, event
     record = {
         "q": q,
         "v": v,
-        "energy": jax.vmap(lambda q, v: total_energy(draw.model, q, v))(q, v),
+        "energy": jax.lax.map(lambda state: total_energy(draw.model, *state), (q, v)),
         "mass_factors": jnp.where(mass > 0, draw.model.inertias.mass / jnp.where(mass > 0, mass, 1), 1),
     }
     record |= {} if draw.parameters is None else {"parameters": draw.parameters}
