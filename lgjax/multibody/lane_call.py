@@ -6,7 +6,7 @@ computed from the arguments alone: nothing else waits for a reverse pass.
 """
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 
 import jax
 import jax.numpy as jnp
@@ -54,16 +54,18 @@ def _lower_on_cpu(ctx, *args, jaxpr, batched, size):
 
     A batch that the compiler divides among devices stays as it is: what is appended would move its parts.
     """
-    wide = size if size is None or not _on_one_device(ctx) else _width(size)
-    pad = lambda x: jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, wide - size)])
-
-    def run(*args):
-        if wide == size:
-            return _run(*args, jaxpr=jaxpr, batched=batched, size=size)
-        args = [pad(x) if b else x for x, b in zip(args, batched, strict=True)]
-        return [x[..., :size] for x in _run(*args, jaxpr=jaxpr, batched=batched, size=wide)]
-
+    if size is None or not _on_one_device(ctx) or _width(size) == size:
+        run = partial(_run, jaxpr=jaxpr, batched=batched, size=size)
+    else:
+        run = partial(_run_filled, jaxpr=jaxpr, batched=batched, size=size)
     return mlir.lower_fun(run, multiple_results=True)(ctx, *args)
+
+
+def _run_filled(*args, jaxpr, batched, size: int) -> Arrays:
+    wide = _width(size)
+    fill = lambda x: jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, wide - size)])
+    args = [fill(x) if b else x for x, b in zip(args, batched, strict=True)]
+    return [x[..., :size] for x in _run(*args, jaxpr=jaxpr, batched=batched, size=wide)]
 
 
 def _on_one_device(ctx) -> bool:
