@@ -149,11 +149,13 @@ def test_a_layer_stays_a_call_that_cuts_its_own_inputs(data):
 @pytest.mark.parametrize("batched", [True, False])
 def test_the_rows_of_a_batch_are_cut_one_by_one(batched):
     """XLA on a CPU does not vectorise a loop that takes several rows from one cut; one system has few numbers."""
-    rows = jnp.ones((LENGTH, LANES, 4))
-    run = lambda u, rows: lane_scan(lambda u, x: (u * x[:, 0] + x[:, 2], u), u, rows, LENGTH)
+    rows = jax.random.normal(jax.random.key(1), (2, LENGTH, LANES, 4), float)
+    run = lambda scan, u, rows: scan(lambda u, x: (u * x[:, 0] + x[:, 1:][:, 1:3][:, 1], u), u, rows, LENGTH)
     axes = (0, 0) if batched else (0, None)
-    args = jnp.ones((2, LANES)), jnp.stack([rows, rows]) if batched else rows
-    (loop,) = (e for e in jax.make_jaxpr(jax.vmap(run, axes))(*args).eqns if e.primitive.name == "lane_scan")
+    args = jnp.ones((2, LANES)), rows if batched else rows[0]
+    ours, theirs = (jax.vmap(partial(run, scan), axes) for scan in (lane_scan, lax.scan))
+    close(jit(ours)(*args), jit(theirs)(*args))
+    (loop,) = (e for e in jax.make_jaxpr(ours)(*args).eqns if e.primitive.name == "lane_scan")
     text = str(jax.make_jaxpr(loop.params["loop"].run)(*(x.aval for x in loop.invars)))
     cuts = [line.split("slice_sizes=")[1].split("]")[0] for line in text.splitlines() if "slice_sizes=" in line]
     assert cuts == ([f"(1, {LANES}, 1, 2)"] * 2 if batched else [f"(1, {LANES}, 4)"] * 2)
