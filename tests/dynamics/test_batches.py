@@ -20,14 +20,15 @@ FUNCTIONS = {
 CASES = [(name, "float32") for name in FUNCTIONS] + [("forward", "float64"), ("inverse", "float64")]
 
 
+@pytest.mark.parametrize("size", [41, 1100])  # in one part, and in two or three
 @pytest.mark.parametrize(("name", "dtype"), CASES)
-def test_place_and_size_do_not_show(name, dtype):
+def test_place_and_size_do_not_show(name, dtype, size):
     """Batches of fewer than 8, and rollouts, which also add outside of their dynamics, may differ in the last bit."""
     model = models.chain(2, floating_base=True).astype(dtype)
-    q, v, _, tau, _ = jax.tree.map(lambda x: x.astype(dtype), trees.random_states(model, 41))
+    q, v, _, tau, _ = jax.tree.map(lambda x: x.astype(dtype), trees.random_states(model, size))
     run = optimised.jit(jax.vmap(FUNCTIONS[name], (None, 0, 0, 0)))
     result = lambda chosen: np.asarray(run(model, *jax.tree.map(lambda x: x[chosen], (q, v, tau))))
-    whole, order = result(slice(None)), np.random.default_rng(0).permutation(41)
+    whole, order = result(slice(None)), np.random.default_rng(0).permutation(size)
     np.testing.assert_array_equal(result(order), whole[order])
     for part in (slice(4, 7), slice(5, 13)):
         error = np.abs(result(part) - whole[part]).max()

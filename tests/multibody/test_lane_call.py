@@ -88,16 +88,30 @@ def test_derivatives(name, axes):
     close(*(jit(found, static_argnums=0)(f) for f in (batch_behind(FUNCTIONS[name]), FUNCTIONS[name])))
 
 
-@pytest.mark.parametrize("size", [1, 7, 8, 9, 16, 17, 256, 300])
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 16, 17, 256, 300, 521, 1600])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_batch_of_any_size(name, size):
-    """Some of them are made larger inside, and nothing of what is added comes out, not even as a NaN in a sum."""
+    """Some are made larger inside, or cut; what is added does not come out, not even as a NaN in a sum."""
     x, y = jax.random.normal(jax.random.key(size), (2, size, 2, 3), float)
 
     def found(f):
         return jax.vmap(f)(x, y), jax.grad(lambda s: total(jax.vmap(f, (None, 0)))(s, y))(x[0])
 
     close(*(jit(found, static_argnums=0)(f) for f in (batch_behind(FUNCTIONS[name]), FUNCTIONS[name])))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_batch_of_none(name):
+    none = jnp.zeros((0, 2, 3), float)
+    close(*(jit(jax.vmap(f))(none, none) for f in (batch_behind(FUNCTIONS[name]), FUNCTIONS[name])))
+
+
+def test_large_batches_put_no_more_aside():
+    rows = jnp.ones((100, 3), "float32")
+    f = batch_behind(lambda x: jnp.sum(lane_scan(lambda c, r: (c + r, jnp.sin(c)), x, rows, 100)[1] ** 2))
+    program = lambda size: jit(jax.vmap(f)).lower(jnp.zeros((size, 3), "float32")).compile()
+    few, many = (program(size).memory_analysis().temp_size_in_bytes for size in (1040, 16640))
+    assert 1040 * rows.nbytes < few < many < 1.5 * few
 
 
 def test_what_a_function_closes_over_may_be_batched_and_moved():
