@@ -2,40 +2,50 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from lgjax.dynamics.kinematics import World, world_kinematics
+from lgjax.dynamics.kinematics import world_kinematics
 from lgjax.dynamics.mass_matrix import world_inertia
-from lgjax.dynamics.subtrees import carried, inertia_to_parent, momenta, subtree_sums
+from lgjax.dynamics.subtrees import NO_MASS, Subtrees, inertia_to_parent, momenta
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
+from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.lane_call import batch_behind
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 
 
 def centroidal_momentum_matrix(model: Model, q: Configuration) -> jax.Array:
     """A (6, nv): A v is the momentum in world axes, [angular about the centre of mass, linear], kg m^2/s and kg m/s."""
-    world = world_kinematics(model, q)
-    inertia = subtree_sums(model, q, inertia_to_parent, model.inertias, "scalarised")
-    return _about(_center(model, world), _momenta(model, world, inertia, world.subspace)).T
+    return batch_behind(_matrix)(model, q)
+
+
+def _matrix(model: Model, q: Configuration) -> jax.Array:
+    subtrees = Subtrees(model, q)
+    inertias = subtrees.sums(lambda body, joint: body.inertia, inertia_to_parent, NO_MASS)
+    columns = subtrees.rows(lambda joint, inertia: joint.wrench(momenta(inertia, joint.S)), inertias)
+    return _about(_center(model, subtrees.poses()), columns).T
 
 
 def centroidal_momentum_derivative(model: Model, q: Configuration, v) -> jax.Array:
     """Time derivative (6, nv) of `centroidal_momentum_matrix` along the motion v; times v it is the momentum's bias."""
-    world = world_kinematics(model, q, v, rates=[v])
-    moving = _inertia_rate(model.inertias, se3.Ad(se3.inverse(world.poses), world.twists))
+    return batch_behind(_derivative)(model, q, v)
+
+
+def _derivative(model: Model, q: Configuration, v) -> jax.Array:
+    def read(joint, total):
+        inertia, rate = total
+        change = momenta(inertia, joint.S_rate) + momenta(rate, joint.S)
+        return joint.wrench(momenta(inertia, joint.S)), joint.wrench(change)
+
+    own = lambda body, joint: (body.inertia, _inertia_rate(body.inertia, joint.V))
     to_parent = lambda R, p, pair: tuple(inertia_to_parent(R, p, x) for x in pair)  # a rate is an inertia without mass
-    inertia, rate = subtree_sums(model, q, to_parent, (model.inertias, moving), "scalarised")
-    S_rate = se3.ad(world.twists[np.asarray(model.tree.v_body)], world.S)
-    if world.bend is not None:
-        S_rate = S_rate + world.bend[0]
-    S_rate = se3.Ad(carried(model, se3.inverse(world.poses)), S_rate)
-    columns = _momenta(model, world, inertia, world.subspace)
-    change = _momenta(model, world, inertia, S_rate) + _momenta(model, world, rate, world.subspace)
+    subtrees = Subtrees(model, q, v)
+    columns, change = subtrees.rows(read, subtrees.sums(own, to_parent, (NO_MASS, NO_MASS)))
     velocity = jnp.sum(columns[:, 3:] * v[:, None], 0) / jnp.sum(model.inertias.mass)
     slip = sm.cross(velocity, columns[:, 3:])
-    return (_about(_center(model, world), change) - jnp.concatenate([slip, jnp.zeros_like(slip)], 1)).T
+    about = _about(_center(model, subtrees.poses()), change)
+    return (about - jnp.concatenate([slip, jnp.zeros_like(slip)], 1)).T
 
 
 def center_of_mass_velocity(model: Model, q: Configuration, v) -> jax.Array:
@@ -45,16 +55,11 @@ def center_of_mass_velocity(model: Model, q: Configuration, v) -> jax.Array:
     return jnp.sum(linear, 0) / jnp.sum(model.inertias.mass)
 
 
-def _center(model: Model, world: World):
-    """Centre of mass (3,) about the kinematics' origin."""
-    R, p = world.poses
+def _center(model: Model, poses: Pose):
+    """Centre of mass (3,), from the poses of the joint frames."""
+    R, p = poses
     moments = sm.matvec(R, model.inertias.moment) + sm.scale(model.inertias.mass, p)
     return jnp.sum(moments, 0) / jnp.sum(model.inertias.mass)
-
-
-def _momenta(model: Model, world: World, sums: Inertia, twists):
-    """What is beyond each joint times twists (nv, 6) in the joint frames, about the kinematics' origin."""
-    return se3.coAd(carried(model, se3.inverse(world.poses)), momenta(carried(model, sums), twists))
 
 
 def _inertia_rate(inertia: Inertia, V) -> Inertia:

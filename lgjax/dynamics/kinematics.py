@@ -83,7 +83,7 @@ def world_kinematics(
     rates: velocities, accelerations, ... (nv,) along which `bend` is wanted; it stays None where no joint's motions
     depend on coordinates.
     """
-    origin = q.frees.translation[0] if model.tree.nq["frees"] else jnp.asarray(model.placements.translation[0])
+    origin = origin_of(model, q)
     root = Pose(EYE, -origin)
     walk = Walk(model.tree, model.dtype, execution)
     rates = rates if model.tree.varying else ()
@@ -99,6 +99,11 @@ def world_kinematics(
     poses, twists = walk.to_bodies([(pose, twist) for pose, _, _, twist, _ in out])
     bend = [walk.to_velocities([bends[n] for *_, bends in out]) for n in range(len(rates))]
     return World(poses, columns, twists, origin, jnp.stack(bend) if bend else None, own)
+
+
+def origin_of(model: Model, q: Configuration):
+    """The point (3,) of the world about which twists are taken: the first free body, or the mount of the first body."""
+    return q.frees.translation[0] if model.tree.nq["frees"] else jnp.asarray(model.placements.translation[0])
 
 
 def _outward_world(kind, parent, body: BodyData, q, qd, rates):

@@ -1,17 +1,28 @@
 """Mass matrix and Coriolis matrix from sums over subtrees."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from lgjax.dynamics.kinematics import world_kinematics
-from lgjax.dynamics.subtrees import carried, inertia_to_parent, mass_matrix_of, momenta, products, related, subtree_sums
+from lgjax.dynamics.subtrees import (
+    NO_MASS,
+    ZERO_3,
+    ZERO_33,
+    Joint,
+    Subtrees,
+    inertia_to_parent,
+    mass_matrix_of,
+    momenta,
+    products,
+    related,
+)
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.lane_call import batch_behind
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 from lgjax.multibody.traversal import Execution
@@ -30,10 +41,14 @@ def world_inertia(poses: Pose, inertia: Inertia) -> Inertia:
 
 def mass_matrix(model: Model, q: Configuration, *, execution: Execution = "scalarised") -> jax.Array:
     """Mass matrix (nv, nv), armature on the diagonal. Source: composite rigid bodies, [ali2026] eq. (13)."""
-    world = world_kinematics(model, q, execution=execution)
-    inertia = carried(model, subtree_sums(model, q, inertia_to_parent, model.inertias, execution))
-    at_joint = carried(model, se3.inverse(world.poses))
-    return mass_matrix_of(model, world, se3.coAd(at_joint, momenta(inertia, world.subspace)))
+    return mass_matrix_of(model, *batch_behind(partial(_motions_and_momenta, execution), execution)(model, q))
+
+
+def _motions_and_momenta(execution: Execution, model: Model, q: Configuration) -> tuple[jax.Array, jax.Array]:
+    """Motions (nv, 6) of the joints and momenta of what they carry, in world axes."""
+    read = lambda joint, inertia: (joint.twist(joint.S), joint.wrench(momenta(inertia, joint.S)))
+    subtrees = Subtrees(model, q, execution=execution)
+    return subtrees.rows(read, subtrees.sums(lambda body, joint: body.inertia, inertia_to_parent, NO_MASS))
 
 
 class _Carried(NamedTuple):
@@ -66,6 +81,9 @@ class _Rate(NamedTuple):
         return sm.join(angular, sm.tmatvec(self.lever, w) - sm.cross(self.linear, w) - sm.cross(self.spin, v))
 
 
+NOTHING = _Carried(NO_MASS, _Rate(ZERO_33, ZERO_33, ZERO_3, ZERO_3))
+
+
 def _rate(inertia: Inertia, V) -> _Rate:
     w, v = se3.split(V)
     W, H, mass = sm.hat(w), sm.hat(inertia.moment), inertia.mass[..., None]
@@ -88,17 +106,22 @@ def coriolis_matrix(model: Model, q: Configuration, v, *, execution: Execution =
 
     C = J^T (M dJ/dt - ad_V^T M J) with the stacked spatial Jacobian J. Source: [ali2026] Lemma 1, eq. (21).
     """
-    world = world_kinematics(model, q, v, execution, [v])
-    S, S_rate = world.S, se3.ad(world.twists[np.asarray(model.tree.v_body)], world.S)
-    if world.bend is not None:
-        S_rate = S_rate + world.bend[0]
-    at_body = se3.inverse(world.poses)
-    own = _Carried(model.inertias, _rate(model.inertias, se3.Ad(at_body, world.twists)))
-    inertia, rate = carried(model, subtree_sums(model, q, _to_parent, own, execution))
-    at_joint = carried(model, at_body)
-    x, x_rate = world.subspace, se3.Ad(at_joint, S_rate)
-    rows, rated = (se3.coAd(at_joint, f) for f in (momenta(inertia, x), rate.transpose_times(x)))
-    columns = se3.coAd(at_joint, momenta(inertia, x_rate) + rate.times(x))
+    S, S_rate, rows, rated, columns = batch_behind(partial(_coriolis_rows, execution), execution)(model, q, v)
     deep, shallow = related(model.tree)
     below = products(jnp.concatenate([rows, rated], 1), jnp.concatenate([S_rate, S], 1).T)
     return jnp.where(deep, below, jnp.where(shallow, products(S, columns.T), 0))
+
+
+def _coriolis_rows(execution: Execution, model: Model, q: Configuration, v) -> tuple[jax.Array, ...]:
+    def read(joint: Joint, total: _Carried):
+        inertia, rate = total
+        wrenches = (
+            momenta(inertia, joint.S),
+            rate.transpose_times(joint.S),
+            momenta(inertia, joint.S_rate) + rate.times(joint.S),
+        )
+        return *map(joint.twist, (joint.S, joint.S_rate)), *map(joint.wrench, wrenches)
+
+    subtrees = Subtrees(model, q, v, execution=execution)
+    own = lambda body, joint: _Carried(body.inertia, _rate(body.inertia, joint.V))
+    return subtrees.rows(read, subtrees.sums(own, _to_parent, NOTHING))

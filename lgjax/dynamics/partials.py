@@ -14,28 +14,31 @@ Source: [kim2012] section 4; [singh2022] with the rate B as twelve numbers.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.forward import prescribed_mask
-from lgjax.dynamics.kinematics import World, ancestor_mask, world_kinematics
-from lgjax.dynamics.recursion import Force, add, applied_wrenches, to_parent
+from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics, prescribed_mask
+from lgjax.dynamics.recursion import Force, applied_wrenches, to_parent
 from lgjax.dynamics.subtrees import (
-    carried,
+    NO_MASS,
+    ZERO_3,
+    ZERO_33,
+    Joint,
+    Subtrees,
     inertia_to_parent,
     mass_matrix_of,
     momenta,
     products,
     related,
-    subtree_sums,
 )
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
-from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.lane_call import batch_behind
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 from lgjax.multibody.traversal import Execution, Walk
@@ -76,10 +79,15 @@ def inverse_dynamics_partials(
     Column j of the first is the derivative along retract(model, q, e_j). Arguments as in inverse_dynamics; wrenches
     are held in the body frames. Source: [kim2012] section 4; [singh2022].
     """
-    instant = _instant(model, q, v, vdot, wrenches, execution)
-    return _inverse_partials(
-        model, q, instant, v, vdot, mass_matrix_of(model, instant.world, instant.momenta), execution
-    )
+    rows, bent = batch_behind(partial(_rows, execution), execution)(model, q, v, vdot, wrenches)
+    deep, shallow = related(model.tree)
+    pick = lambda below, above: jnp.where(deep, below, jnp.where(shallow, above, 0))
+    columns = lambda twists, turns: jnp.concatenate([twists, turns[:, :3]], 1).T
+    below = jnp.concatenate([rows.momenta, rows.rated], 1)
+    by_q = pick(products(below, columns(rows.Y, rows.X)), products(rows.S, rows.load_q.T))
+    by_v = pick(products(below, columns(rows.Z, rows.S)), products(rows.S, rows.load_v.T))
+    M = mass_matrix_of(model, rows.S, rows.momenta)
+    return InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M)
 
 
 def forward_dynamics_partials(
@@ -91,7 +99,9 @@ def forward_dynamics_partials(
     are held in the body frames. d(vdot) = M^-1 (d(tau) - what inverse dynamics says at constant vdot).
     Source: [kim2012] section 4.
     """
-    return ForwardPartials(*_solved(model, q, v, 0 * v, tau, np.zeros(model.nv, bool), wrenches, execution))
+    vdot = forward_dynamics(model, q, v, tau, wrenches, execution=execution)
+    inverse = inverse_dynamics_partials(model, q, v, vdot, wrenches, execution=execution)
+    return ForwardPartials(*_solved(inverse, np.zeros(model.nv, bool)))
 
 
 def hybrid_dynamics_partials(
@@ -112,52 +122,49 @@ def hybrid_dynamics_partials(
     in forward_dynamics_partials. Source: [kim2012] sections 2.3 and 4.
     """
     given = prescribed_mask(model, prescribed)
-    return HybridPartials(*_solved(model, q, v, vdot, tau, given, wrenches, execution))
+    vdot, _ = hybrid_dynamics(model, q, v, vdot, tau, prescribed, wrenches, execution=execution)
+    inverse = inverse_dynamics_partials(model, q, v, vdot, wrenches, execution=execution)
+    return HybridPartials(*_solved(inverse, given))
 
 
-def _solved(model: Model, q, v, vdot, tau, given: np.ndarray, wrenches, execution: Execution):
+def _solved(inverse: InversePartials, given: np.ndarray):
     """Rows of d(tau) where the acceleration is given, of d(vdot) elsewhere; columns likewise."""
-    known = jnp.where(given, vdot, 0)
-    instant = _instant(model, q, v, known, wrenches, execution)
-    M = mass_matrix_of(model, instant.world, instant.momenta)
-    free = ~given
-    factor = jax.lax.linalg.cholesky(_block(M, free) + sm.diagonal(jnp.asarray(given, M.dtype)))
-    push = jnp.where(free, tau - _forces(model, instant, v, known), 0)
-    found = _cho_solve(factor, push[:, None])[:, 0]
-    vdot, instant = known + found, _accelerated(model, q, instant, found, execution)
-    inverse = _inverse_partials(model, q, instant, v, vdot, M, execution)
-
-    eye = sm.identity(model.nv, M.dtype)
+    M, free = inverse.vdot, ~given
     at_free = lambda x: jnp.where(free[:, None], x, 0)
-    # with M x = r on the free rows; a given column of `given` moves those by -M
-    right = jnp.concatenate([-at_free(inverse.q), -at_free(inverse.v)], 1)
-    last = at_free(jnp.where(given, -M, eye))
-    moved = _cho_solve(factor, jnp.concatenate([right, last], 1))
+    inverse_mass = _inverse(jnp.where(free[:, None] & free, M, 0) + sm.diagonal(jnp.asarray(given, M.dtype)))
+    moved = products(inverse_mass, -at_free(jnp.concatenate([inverse.q, inverse.v], 1)))
     if not given.any():
-        return jnp.split(moved, 3, 1)
-    through = products(M, moved)
-    n = model.nv
-    needed = jnp.concatenate([inverse.q, inverse.v, jnp.where(given, M, 0)], 1) + through
-    return jnp.split(jnp.where(given[:, None], needed, moved).reshape(n, 3 * n), 3, 1)
+        return *jnp.split(moved, 2, 1), inverse_mass
+    # with M x = r on the free rows; a given column of the last moves those by -M
+    last = products(inverse_mass, at_free(jnp.where(given, -M, sm.identity(len(M), M.dtype))))
+    moved = jnp.concatenate([moved, last], 1)
+    needed = jnp.concatenate([inverse.q, inverse.v, jnp.where(given, M, 0)], 1) + products(M, moved)
+    return jnp.split(jnp.where(given[:, None], needed, moved), 3, 1)
 
 
-def _block(M, keep: np.ndarray):
-    return jnp.where(keep[:, None] & keep, M, 0)
+def _inverse(M):
+    """Of a positive definite matrix, as wanted anyhow; products with it are faster than solves in a batch."""
+    factor = jax.lax.linalg.cholesky(M)
+    root = jax.lax.linalg.triangular_solve(factor, sm.identity(len(M), M.dtype), left_side=True, lower=True)
+    return products(root.T, root)
 
 
-def _cho_solve(factor, right):
-    """X with L L^T X = right."""
-    half = jax.lax.linalg.triangular_solve(factor, right, left_side=True, lower=True)
-    return jax.lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
+# ---- what the matrices are products of
+class _Rows(NamedTuple):
+    """Arrays (nv, 6) in world axes about one point; X and rated are angular parts (nv, 3).
 
+    momenta, rated: inertia beyond each joint times its motion, and the transpose of the rate times it. load_q, load_v:
+    wrenches on what a joint moves. The others as above.
+    """
 
-# ---- one instant
-class _Subtrees(NamedTuple):
-    """Sums over bodies and their descendants, in joint frames: inertia, its rate and the wrench through the joint."""
-
-    inertia: Inertia
-    rate: "_Rate"
-    wrench: Force
+    S: jax.Array
+    X: jax.Array
+    Y: jax.Array
+    Z: jax.Array
+    momenta: jax.Array
+    rated: jax.Array
+    load_q: jax.Array
+    load_v: jax.Array
 
 
 class _Rate(NamedTuple):
@@ -170,153 +177,83 @@ class _Rate(NamedTuple):
         return sm.join(sm.matvec(self.turning, w), -2 * sm.cross(self.linear, w))
 
     def transpose_times(self, x):
-        """The angular part; the linear one is zero."""
-        return sm.tmatvec(self.turning, x[..., :3]) + 2 * sm.cross(self.linear, x[..., 3:])
+        angular = sm.tmatvec(self.turning, x[..., :3]) + 2 * sm.cross(self.linear, x[..., 3:])
+        return sm.join(angular, jnp.zeros_like(angular))
 
 
-class _Instant(NamedTuple):
-    """Motion at one instant, in world axes about the origin of the kinematics, and sums over subtrees.
+class _Sum(NamedTuple):
+    """Of a body and its descendants: inertia, its rate and the wrench through the joint."""
 
-    at_joint: (nv,) what takes twists and wrenches to the joint frames. S_rate: (nv, 6) derivatives of joint motions in
-    time. A: (nbodies, 6) accelerations with gravity. momenta: (nv, 6) inertia beyond each joint times its motion.
-    subtrees: by body, in the joint frames.
-    """
-
-    world: World
-    at_joint: Pose
-    S_rate: jax.Array
-    A: jax.Array
-    momenta: jax.Array
-    subtrees: _Subtrees
+    inertia: Inertia
+    rate: _Rate
+    wrench: Force
 
 
-def _instant(model: Model, q: Configuration, v, vdot, wrenches, execution: Execution) -> _Instant:
-    world = world_kinematics(model, q, v, execution, [v])
-    S_rate = se3.ad(world.twists[np.asarray(model.tree.v_body)], world.S)
-    if world.bend is not None:
-        S_rate = S_rate + world.bend[0]
-    A = _path_sums(model, world.S * vdot[:, None] + S_rate * v[:, None]) - _fall(model)
-    at_body = se3.inverse(world.poses)
-    motions = se3.Ad(at_body, jnp.stack([world.twists, A]))
-    momentum, push = momenta(model.inertias, motions)
-    W = push - se3.coad(motions[0], momentum)
-    if wrenches is not None:
-        W = W - sm.join(*applied_wrenches(model.links, wrenches))
-    rate = _Rate(_turning(model.inertias, *se3.split(motions[0])), momentum[:, 3:])
-    own = _Subtrees(model.inertias, rate, Force(*se3.split(W)))
-    sums = subtree_sums(model, q, _to_parent, own, execution)
-    at_joint = carried(model, at_body)
-    rows = se3.coAd(at_joint, momenta(carried(model, sums.inertia), world.subspace))
-    return _Instant(world, at_joint, S_rate, A, rows, sums)
+NOTHING = _Sum(NO_MASS, _Rate(ZERO_33, ZERO_3), Force(ZERO_3, ZERO_3))
 
 
-def _accelerated(model: Model, q: Configuration, instant: _Instant, vdot, execution: Execution) -> _Instant:
-    """The same instant with these accelerations of the joints added."""
-    world, sums = instant.world, instant.subtrees
-    A = _path_sums(model, world.S * vdot[:, None])
-    own = momenta(model.inertias, se3.Ad(se3.inverse(world.poses), A))
-    pushed = subtree_sums(model, q, to_parent, Force(*se3.split(own)), execution)
-    return instant._replace(A=instant.A + A, subtrees=sums._replace(wrench=add(sums.wrench, pushed)))
+def _rows(execution: Execution, model: Model, q: Configuration, v, vdot, wrenches):
+    subtrees = Subtrees(model, q, v, vdot, execution=execution)
+    applied = [] if wrenches is None else [subtrees.walk.bodies(applied_wrenches(model.links, wrenches))]
+    sums = subtrees.sums(_own, _to_parent, NOTHING, *applied)
+    bent = _bent(model, subtrees.walk, sums, q, v, vdot) if model.tree.varying else ()
+    return subtrees.rows(_read, sums, *bent[:2]), bent[2:]
 
 
-def _path_sums(model: Model, rows):
-    """Rows (nv, 6) of the joints summed over those that move each body."""
-    moves = jnp.asarray(ancestor_mask(model.tree)[:, np.asarray(model.tree.v_body)], model.dtype)
-    return products(moves, rows)
-
-
-def _fall(model: Model):
-    return jnp.concatenate([jnp.zeros_like(model.gravity), model.gravity])
+def _own(body, joint: Joint, applied: Force | None = None) -> _Sum:
+    momentum = momenta(body.inertia, joint.V)
+    wrench = momenta(body.inertia, joint.A) - se3.coad(joint.V, momentum)
+    if applied is not None:
+        wrench = wrench - sm.join(*applied)
+    rate = _Rate(_turning(body.inertia, *se3.split(joint.V)), momentum[3:])
+    return _Sum(body.inertia, rate, Force(*se3.split(wrench)))
 
 
 def _turning(inertia: Inertia, w, v):
     """The block of B = V x* M - M V x + (.) x* M V that takes turning to moment: -2 (w x (tr J / 2 - J) + h x v x)."""
-    half_trace = sm.trace(inertia.second)[..., None] / 2
-    spread = sm.diagonal(jnp.broadcast_to(half_trace, w.shape)) - inertia.second
+    spread = sm.diagonal(jnp.broadcast_to(sm.trace(inertia.second) / 2, w.shape)) - inertia.second
     return -2 * (sm.matmul(sm.hat(w), spread) + sm.matmul(sm.hat(inertia.moment), sm.hat(v)))
 
 
-def _to_parent(R, p, own: _Subtrees) -> _Subtrees:
+def _to_parent(R, p, own: _Sum) -> _Sum:
     linear = sm.matvec(R, own.rate.linear)
     turning = sm.matmult(sm.matmul(R, own.rate.turning), R) - 2 * sm.matmul(sm.hat(p), sm.hat(linear))
-    return _Subtrees(inertia_to_parent(R, p, own.inertia), _Rate(turning, linear), to_parent(R, p, own.wrench))
+    return _Sum(inertia_to_parent(R, p, own.inertia), _Rate(turning, linear), to_parent(R, p, own.wrench))
 
 
-def _forces(model: Model, instant: _Instant, v, vdot):
-    """Inverse dynamics."""
-    projected = sm.dot(instant.world.subspace, sm.join(*carried(model, instant.subtrees.wrench)))
-    return projected + model.armature * vdot + model.damping * v
+def _read(joint: Joint, total: _Sum, velocity: Any = None, acceleration: Any = None) -> _Rows:
+    S, (inertia, rate, wrench) = joint.S, total
+    X, Y = se3.ad(joint.V_above, S), se3.ad(joint.A_above, S)
+    if velocity is not None:
+        X, Y = X + velocity, Y + acceleration + se3.ad(joint.V, velocity)
+    Y = Y + se3.ad(joint.V_above, X)
+    Z = joint.S_rate + X
+    load_q = momenta(inertia, Y) + rate.times(X[:3]) - se3.coad(S, sm.join(*wrench))
+    load_v = momenta(inertia, Z) + rate.times(S[:3])
+    wrenches = (momenta(inertia, S), rate.transpose_times(S), load_q, load_v)
+    S, X, Y, Z = map(joint.twist, (S, X, Y, Z))
+    momentum, rated, load_q, load_v = map(joint.wrench, wrenches)
+    return _Rows(S, X[:3], Y, Z, momentum, rated[:3], load_q, load_v)
 
 
-# ---- the derivatives
-def _inverse_partials(
-    model: Model, q: Configuration, instant: _Instant, v, vdot, M, execution: Execution
-) -> InversePartials:
-    body, parents = np.asarray(model.tree.v_body), np.asarray(model.tree.parents)
-    world, A = instant.world, instant.A
-    A_above = jnp.where((parents >= 0)[:, None], A[parents], -_fall(model))[body]
-    V_above = jnp.where((parents >= 0)[:, None], world.twists[parents], 0)[body]
-    S = world.S
-    X, Y, own = se3.ad(V_above, S), se3.ad(A_above, S), 0
-    if model.tree.varying:
-        bent = _bent(model, q, instant, v, vdot, execution)
-        X, Y = X + bent.velocity, Y + bent.acceleration + se3.ad(world.twists[body], bent.velocity)
-        own = bent.force
-    Y = Y + se3.ad(V_above, X)
-    Z = instant.S_rate + X
+def _bent(model: Model, walk: Walk, sums: list, q: Configuration, v, vdot) -> tuple:
+    """What the dependence of joint motions on the joint's own coordinates adds, zero where there is none.
 
-    s, (x, y, z) = world.subspace, se3.Ad(instant.at_joint, jnp.stack([X, Y, Z]))
-    inertia, rate, wrench = carried(model, instant.subtrees)
-    loads = momenta(inertia, jnp.stack([y, z])) + rate.times(jnp.stack([x, s])[..., :3])
-    loads = jnp.stack([loads[0] - se3.coad(s, sm.join(*wrench)), loads[1]])
-    by_q, by_v = products(S, jnp.swapaxes(se3.coAd(instant.at_joint, loads), 1, 2))
-    # the transpose of the rate, applied to the rows
-    rated = sm.tmatvec(instant.at_joint.rotation, rate.transpose_times(s))
-    rows = jnp.concatenate([instant.momenta, rated], -1)
-    columns = lambda twists, turns: jnp.concatenate([twists, turns[:, :3]], -1).T
-    deep, shallow = related(model.tree)
-    pick = lambda below, above: jnp.where(deep, below, jnp.where(shallow, above, 0))
-    by_q = pick(products(rows, columns(Y, X)), by_q)
-    by_v = pick(products(rows, columns(Z, S)), by_v) + sm.diagonal(model.damping)
-    return InversePartials(by_q + own, by_v, M)
-
-
-class _Bent(NamedTuple):
-    """Derivatives with respect to the own coordinates of joints whose motions depend on them, else zero.
-
-    velocity, acceleration: (nv, 6) of S v and of S vdot + dS/dt v, in world axes. force: (nv, nv) of S . W.
+    Derivatives (nv, 6) of S v and of S vdot + dS/dt v, and (nv, nv) of S . wrench.
     """
-
-    velocity: jax.Array
-    acceleration: jax.Array
-    force: jax.Array
-
-
-def _bent(model: Model, q: Configuration, instant: _Instant, v, vdot, execution: Execution) -> _Bent:
-    walk = Walk(model.tree, model.dtype, execution)
-    out = walk.outward(
-        _bend,
-        (),
-        walk.bodies((model.screws, *instant.subtrees.wrench)),
-        walk.configurations(q),
-        walk.velocities(v),
-        walk.velocities(vdot),
-    )
+    rates = zip(walk.velocities(v), walk.velocities(vdot), strict=True)
+    data = (walk.bodies(model.screws), [x.wrench for x in sums], walk.configurations(q), list(rates))
+    out = walk.outward(_bend, (), *data)
     velocity, acceleration, force = (walk.to_velocities([rows[k] for rows in out]) for k in range(3))
     body, n = np.asarray(model.tree.v_body), np.arange(model.nv)
     column = n - np.asarray(model.tree.v_start)[body][:, None]  # of the joint's own block
     own = body[:, None] == body
-    poses = carried(model, instant.world.poses)
-    return _Bent(
-        se3.Ad(poses, velocity),
-        se3.Ad(poses, acceleration),
-        jnp.where(own, force[n[:, None], np.clip(column, 0, 5)], 0),
-    )
+    return velocity, acceleration, jnp.where(own, force[n[:, None], np.clip(column, 0, 5)], 0)
 
 
-def _bend(kind, parent, data, q, qd, qdd):
-    """Rows (nv, 6) of one joint in its body's frame: derivatives of S v, of its rate, and of S . wrench, by column."""
-    screw, *wrench = data
+def _bend(kind, parent, screw, wrench: Force, q, rates):
+    """Rows (nv, 6) of one joint in its frame: derivatives of S v, of its rate, and of S . wrench, by column."""
+    qd, qdd = rates
     if not kind.varying:
         zero = jnp.zeros((kind.nv, 6), qd.dtype)
         return (), (zero, zero, zero)

@@ -132,6 +132,12 @@ class Walk:
         total = partial(_sum_children, parents=parents, width=self.runs[number].width)
         return lanes_together([above[n] for n in numbers], widths, total)
 
+    def side_by_side(self, step: Callable, *data):
+        """What a step on small arrays makes of each row of a pytree of arrays, as rows of arrays."""
+        rows = len(jax.tree.leaves(data)[0])
+        out = self.executor.mapped(step)(*jax.tree.map(lambda x: self.executor.lift(x, 1), data))
+        return jax.tree.map(lambda block: self.executor.lower(block, (rows,)), out)
+
     def _mapped(self, step: Callable) -> Callable[[JointKind], Callable]:
         """The step of each kind on the lanes of a level."""
         return cache(lambda kind: self.executor.mapped(partial(step, kind)))
@@ -223,6 +229,9 @@ class _Unrolled(Walk):
             if (parent := self.tree.parents[body]) >= 0:
                 sums[parent] = jax.tree.map(jnp.add, sums[parent], up)
         return outputs
+
+    def side_by_side(self, step: Callable, *data):
+        return jax.vmap(step)(*data)
 
     def _constant(self, values):
         return jax.tree.map(lambda x: jnp.asarray(x, self.dtype), values)

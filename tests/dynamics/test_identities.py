@@ -256,6 +256,7 @@ EXECUTED = {
     "forward_kinematics": lambda m, q, v, a, tau, w, how: lgjax.forward_kinematics(m, q, execution=how),
     "mass_matrix": lambda m, q, v, a, tau, w, how: lgjax.mass_matrix(m, q, execution=how),
     "coriolis_matrix": lambda m, q, v, a, tau, w, how: lgjax.coriolis_matrix(m, q, v, execution=how),
+    "partials": lambda m, q, v, a, tau, w, how: lgjax.forward_dynamics_partials(m, q, v, tau, w, execution=how),
 }
 
 
