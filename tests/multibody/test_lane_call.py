@@ -28,7 +28,7 @@ FUNCTIONS = {
     "by what is traced": lambda x, y: x[:, jnp.argmax(y[0])],
     "sums and products": lambda x, y: (x.sum(0), x @ y.T, jnp.einsum("ij,kj->ik", x, x), jnp.cumsum(y, 1)),
     "levels": lambda x, y: lane_scan(lambda c, r: (c * r + x[1], jnp.cos(c)), x[0], y, 2),
-    "control": lambda x, y: lax.cond(jnp.sum(x) > 0, lambda: x, lambda: jnp.linalg.solve(y @ y.T, x)),
+    "control": lambda x, y: lax.cond(jnp.sum(x) > 0, lambda: x, lambda: jnp.linalg.solve(y @ y.T + jnp.eye(2), x)),
     "rule of its own": lambda x, y: jax.nn.relu(x) * y,
     "inside another": lambda x, y: batch_behind(lambda a: (a * y, y))(x),
     "a part alone": lambda x, y: (x * 2.0, jnp.ones(3), 7),
