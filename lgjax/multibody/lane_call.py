@@ -18,7 +18,7 @@ from lgjax.multibody.batch_behind import Arrays, Behind, cotangents, merged, tan
 from lgjax.multibody.scalar_step import no_tangent
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
-FEW = 8  # systems, which are computed as they are
+FEW = 8  # systems, for which a whole VECTOR each would take longer
 MANY = 256  # systems whose arrays do not fit side by side into the nearest cache
 PART = 4160  # bytes of each number of a part of the batch: 1040 systems in float32
 
@@ -89,9 +89,12 @@ def _on_one_device(ctx) -> bool:
 
 
 def _width(size: int) -> int:
-    """A multiple of VECTOR, for large batches an odd one: arrays a power of two apart share few lines of a cache."""
-    if size < FEW:
-        return size
+    """A multiple of VECTOR, for large batches an odd one: arrays a power of two apart share few lines of a cache.
+
+    Of a few systems a power of two: no loop has a remainder, whose last bits could be others.
+    """
+    if size <= FEW:
+        return 1 << (size - 1).bit_length() if size else 0
     vectors = -(-size // VECTOR)
     return VECTOR * (vectors + (size >= MANY and vectors % 2 == 0))
 
