@@ -10,17 +10,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "lgjax"
 # Each room and the rooms that it may import; itself always.
 ROOMS = {
-    "groups": set(),
-    "integrators": {"groups"},
-    "multibody": {"groups"},
-    "dynamics": {"groups", "multibody"},
-    "systems": {"groups", "integrators", "multibody", "dynamics"},
-    "simulate": {"groups", "integrators", "multibody", "dynamics", "systems"},
-    "plot": {"groups", "integrators", "multibody", "dynamics", "systems", "simulate"},
-    "cli": {"groups", "integrators", "multibody", "dynamics", "systems", "simulate", "plot", ""},
+    "numerics": set(),
+    "groups": {"numerics"},
+    "integrators": {"numerics", "groups"},
+    "multibody": {"numerics", "groups"},
+    "dynamics": {"numerics", "groups", "multibody"},
+    "systems": {"numerics", "groups", "integrators", "multibody", "dynamics"},
+    "simulate": {"numerics", "groups", "integrators", "multibody", "dynamics", "systems"},
+    "plot": {"numerics", "groups", "integrators", "multibody", "dynamics", "systems", "simulate"},
+    "cli": {"numerics", "groups", "integrators", "multibody", "dynamics", "systems", "simulate", "plot", ""},
 }
 # What a room may import besides the standard library.
 OUTSIDE = {
+    "numerics": {"jax", "numpy"},
     "groups": {"jax", "numpy"},
     "integrators": {"jax", "numpy"},
     "multibody": {"jax", "numpy"},

@@ -18,7 +18,8 @@ from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.groups.iteration import iterate_while
 from lgjax.integrators.control import ELEMENTARY, Controller, error_ratio
 from lgjax.integrators.field import Field, state_dtype, strong
-from lgjax.integrators.integrate import _time, static_integer
+from lgjax.integrators.integrate import _time
+from lgjax.numerics import checks
 
 Array = jax.Array
 Point = Any
@@ -349,7 +350,7 @@ def integrate_adaptive(
     derivatives take max_steps steps, those of the result with the accepted step sizes held fixed.  Called outside `jit`
     it computes the derivatives' scan in vain.
     """
-    max_steps = static_integer("max_steps", max_steps)
+    max_steps = checks.integer("max_steps", max_steps)
     if getattr(method, "order_hat", None) is None and not hasattr(method, "expand"):
         raise ValueError(f"integrate_adaptive needs a method with an embedded one, got {method!r}")
     y0 = strong(y0)

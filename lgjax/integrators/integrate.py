@@ -1,6 +1,5 @@
 """Fixed-step integration of a field on a homogeneous space: one `lax.scan`, whatever the method."""
 
-import operator
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -9,6 +8,7 @@ import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.field import Field, state_dtype, strong
+from lgjax.numerics import checks
 
 Array = jax.Array
 Point = Any
@@ -37,21 +37,10 @@ class Solution(NamedTuple):
     success: Array
 
 
-def static_integer(name: str, value: Any) -> int:
-    """A positive Python integer; TypeError or ValueError with its name for anything else."""
-    try:
-        number = operator.index(value)
-    except (TypeError, jax.errors.JAXTypeError) as error:
-        raise TypeError(f"{name} must be a Python integer, it fixes the size of the loop; got {value!r}") from error
-    if isinstance(value, bool) or number <= 0:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
-    return number
-
-
 def numbers_of_steps(steps: Any, save_every: Any) -> tuple[int, int]:
     """Steps in all and between saved states, checked."""
-    steps = static_integer("steps", steps)
-    chunk = steps if save_every is None else static_integer("save_every", save_every)
+    steps = checks.integer("steps", steps)
+    chunk = steps if save_every is None else checks.integer("save_every", save_every)
     if steps % chunk:
         raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
     return steps, chunk
@@ -77,7 +66,7 @@ def segment_length(steps: int, checkpoint: bool | int) -> int:
         root = steps**0.5
         near = [d for d in range(-int(-root / 1.5 // 1), int(root * 1.5) + 1) if steps % d == 0]
         return min(near, key=lambda d: abs(d - root), default=-int(-root // 1))
-    return min(steps, static_integer("checkpoint", checkpoint))
+    return min(steps, checks.integer("checkpoint", checkpoint))
 
 
 def scan_in_segments(body: Any, carry: Any, xs: Array, length: int) -> tuple[Any, Any]:

@@ -16,8 +16,8 @@ from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.groups.small_angle import norm
 from lgjax.integrators.control import largest_entry
 from lgjax.integrators.field import check_field
-from lgjax.integrators.integrate import static_integer
 from lgjax.integrators.munthe_kaas import dexpinv_coefficients
+from lgjax.numerics import checks
 
 Array = jax.Array
 Point = Any
@@ -41,8 +41,8 @@ class Taylor:
     substeps: int = 16
 
     def __post_init__(self) -> None:
-        static_integer("order", self.order)
-        static_integer("substeps", self.substeps)
+        checks.integer("order", self.order)
+        checks.integer("substeps", self.substeps)
 
     def init(self, space: HomogeneousSpace, field: Series, t: Array, y: Point) -> None:
         """Check the series; nothing is carried from step to step."""

@@ -14,11 +14,11 @@ import numpy as np
 
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
-from lgjax.multibody.shapes import checks
 from lgjax.multibody.shapes.combined import Difference, Union
 from lgjax.multibody.shapes.contact import Array, Shape
 from lgjax.multibody.shapes.convex import Box, Capsule, Ellipsoid, Placed, Polyhedron, faces_of, placed
 from lgjax.multibody.shapes.implicit import Solved, intersect
+from lgjax.numerics import checks
 
 
 class MassProperties(NamedTuple):

@@ -10,10 +10,10 @@ from jax import core
 
 from lgjax.integrators.flight import Record, fly, replay, take_off
 from lgjax.integrators.impact import Contact, Laws, approach_rate
-from lgjax.integrators.integrate import static_integer
 from lgjax.integrators.rest import choose, window
 from lgjax.integrators.variational import CHARTS, RigidBody, RigidState
 from lgjax.multibody.shapes import Plane, Shape, gap
+from lgjax.numerics import checks
 
 Array = jax.Array
 
@@ -105,11 +105,11 @@ def bounce(
     it, and a body that cannot go on keeps its last good state.  Called outside jit it compiles at every call.
     Source: [tran2024] Algorithm 2.
     """
-    static_integer("steps", steps)
-    if save_every is not None and steps % static_integer("save_every", save_every):
+    checks.integer("steps", steps)
+    if save_every is not None and steps % checks.integer("save_every", save_every):
         raise ValueError(f"save_every must divide steps, got save_every={save_every} and steps={steps}")
-    static_integer("max_impacts", max_impacts)
-    static_integer("record", record)
+    checks.integer("max_impacts", max_impacts)
+    checks.integer("record", record)
     if chart not in CHARTS:
         raise ValueError(f"chart must be one of {', '.join(CHARTS)}, got {chart!r}")
     problem = _problem(body, shape, planes, state, h, restitution, friction)

@@ -20,10 +20,11 @@ from lgjax.integrators.generalized_alpha import (
     GeneralizedAlpha,
     constraint_rates,
 )
-from lgjax.integrators.integrate import _time, static_integer
+from lgjax.integrators.integrate import _time
 from lgjax.integrators.newton import NewtonRule
 from lgjax.multibody.maximal import AbsoluteConfiguration, MaximalSystem
 from lgjax.multibody.maximal_checks import check_start, start_tolerance
+from lgjax.numerics import checks
 
 Array = jax.Array
 
@@ -86,8 +87,8 @@ def integrate_constrained(
     they are traced, `success` is false instead.  Raises TypeError or ValueError for steps, times and arrays that do
     not fit.
     """
-    steps = static_integer("steps", steps)
-    chunk = steps if save_every is None else static_integer("save_every", save_every)
+    steps = checks.integer("steps", steps)
+    chunk = steps if save_every is None else checks.integer("save_every", save_every)
     if steps % chunk:
         raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
     rule = newton if isinstance(newton, NewtonRule) else NewtonRule(newton)

@@ -15,9 +15,9 @@ from lgjax.dynamics.motion import checked_result
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation, right_translation
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import state_dtype, strong
-from lgjax.integrators.integrate import static_integer
 from lgjax.multibody import state as mechanism
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 from lgjax.simulate.mechanism_step import mechanism_step
 
 Array = jax.Array
@@ -83,7 +83,7 @@ class ControlSystem:
             controls = len(driven)
             actuation = lambda u: jnp.zeros(model.nv, u.dtype).at[np.asarray(driven, int)].set(u)
 
-        advance = mechanism_step(model, dt, method, static_integer("substeps", substeps))
+        advance = mechanism_step(model, dt, method, checks.integer("substeps", substeps))
         zero = jnp.zeros(model.nv, model.dtype)
 
         def step(state: State, control: Array) -> State:
@@ -98,7 +98,7 @@ class ControlSystem:
         def difference(state0: State, state1: State) -> Array:
             return jnp.concatenate([mechanism.difference(model, state0[0], state1[0]), state1[1] - state0[1]])
 
-        return cls(step, retract, difference, static_integer("controls", controls), dt)
+        return cls(step, retract, difference, checks.integer("controls", controls), dt)
 
     @classmethod
     def on_space(
@@ -114,7 +114,7 @@ class ControlSystem:
             step,
             lambda y, x: space.move(unravel(x), y),
             lambda y0, y1: ravel_pytree(_log(space, y0, y1))[0],
-            static_integer("controls", controls),
+            checks.integer("controls", controls),
             dt,
         )
 
@@ -216,7 +216,7 @@ def check_problem(
     system: ControlSystem, start: State, steps: int, running, terminal, equality, inequality, bounds
 ) -> Problem:
     """Everything about a problem that can be wrong and be known before it is solved."""
-    steps = static_integer("steps", steps)
+    steps = checks.integer("steps", steps)
     if not 0 < system.dt < np.inf:
         raise ValueError(f"dt of the system must be positive and finite, got {system.dt}")
     start = strong(start)

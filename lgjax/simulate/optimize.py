@@ -13,7 +13,7 @@ import numpy as np
 import optax
 
 from lgjax.groups.iteration import iterate_while
-from lgjax.integrators.integrate import static_integer
+from lgjax.numerics import checks
 from lgjax.simulate.control_problem import ControlSystem, OptimizeStatus, Problem, _finite, check_problem
 from lgjax.simulate.ilqr import ILQR
 from lgjax.simulate.progress import uninterrupted
@@ -93,7 +93,7 @@ def optimize_controls(
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     for name, value in {"iterations": iterations, "every": every, "patience": patience}.items():
-        static_integer(name, value)
+        checks.integer(name, value)
     problem = check_problem(system, state, steps, running, terminal, equality, inequality, bounds)
     guesses = _checked_guesses(problem, guesses)
     if method == "ilqr":
@@ -135,7 +135,7 @@ def _checked_segments(problem: Problem, method: str, segments: int | None) -> in
         if segments is not None:
             raise ValueError(f"segments={segments} is for multiple_shooting, the method is shooting")
         return 1
-    count = static_integer("segments", min(8, problem.steps) if segments is None else segments)
+    count = checks.integer("segments", min(8, problem.steps) if segments is None else segments)
     if problem.steps % count:
         raise ValueError(f"segments must divide steps, got segments={count} and steps={problem.steps}")
     return count

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.groups import small_matrix as sm
-from lgjax.multibody.shapes import checks
 from lgjax.multibody.shapes.contact import Array, Contact, Shape, farthest, unit
 from lgjax.multibody.shapes.implicit import directions, intersect
 from lgjax.multibody.shapes.solver import climb
+from lgjax.numerics import checks
 
 SEAM_STARTS = 64
 
@@ -125,7 +125,7 @@ def _difference(shapes: tuple[Shape, ...]) -> Difference:
     shape = Difference(whole[0], holes[0])
     points = jax.vmap(shape.body.support)(jnp.asarray(directions(SEAM_STARTS), shape.middle().dtype)).point
     inside = jax.vmap(shape.hole.constraints)(points) < 0
-    if checks.concrete(inside) and (np.all(inside) or not np.any(inside)):
+    if checks.known(inside) and (np.all(inside) or not np.any(inside)):
         what = "leaves nothing of" if np.all(inside) else "does not reach the surface of"
         raise ValueError(f"the complement's shape {what} the convex one, in {len(points)} directions")
     return shape

@@ -14,7 +14,7 @@ import numpy as np
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.groups.small_angle import norm
-from lgjax.multibody.shapes import checks
+from lgjax.numerics import checks
 
 Array = jax.Array
 
@@ -72,12 +72,12 @@ class Plane:
 
     def __init__(self, normal, offset=0.0):
         dtype = checks.float_dtype(normal)
-        given = np.shape(normal) if hasattr(normal, "dtype") or checks.concrete(normal) else (3,)
+        given = np.shape(normal) if hasattr(normal, "dtype") or checks.known(normal) else (3,)
         if not given or given[-1] != 3:
             raise ValueError(f"normal of the plane has shape {given}, not (..., 3)")
         normal = checks.array("normal of the plane", normal, given, dtype)
         size = jnp.max(jnp.abs(normal), axis=-1, keepdims=True)
-        if checks.concrete(size) and np.any(np.asarray(size) == 0):
+        if checks.known(size) and np.any(np.asarray(size) == 0):
             raise ValueError(f"normal of the plane has length zero: {np.asarray(normal).tolist()}")
         scaled = normal / jax.lax.stop_gradient(size)  # so that tiny and huge normals keep their digits
         self.normal = scaled / norm(scaled)[..., None]

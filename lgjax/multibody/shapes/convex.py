@@ -15,8 +15,8 @@ import numpy as np
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.groups.small_angle import norm
-from lgjax.multibody.shapes import checks
 from lgjax.multibody.shapes.contact import Array, Contact, Shape, farthest, tie, unit
+from lgjax.numerics import checks
 
 
 @jax.tree_util.register_dataclass
@@ -126,7 +126,7 @@ def faces_of(vertices, merge: bool = False) -> np.ndarray:
     ValueError if the vertices are traced: which of them are corners of which face must be known. ImportError without
     SciPy.
     """
-    if not checks.concrete(vertices):
+    if not checks.known(vertices):
         raise ValueError("the faces of a polyhedron need vertices that are known, not traced")
     try:
         from scipy.spatial import ConvexHull
@@ -228,7 +228,7 @@ def polyhedron(vertices: Any, rounding: Any = 0.0) -> Shape:
     corners = checks.array("vertices of the polyhedron", vertices, (None, 3), checks.float_dtype(vertices))
     if len(corners) < 4:
         raise ValueError(f"a polyhedron needs at least 4 vertices, not {len(corners)}")
-    if checks.concrete(corners):
+    if checks.known(corners):
         spread = np.linalg.svd(np.asarray(corners - corners.mean(0), float), compute_uv=False)
         if spread[2] <= 1e3 * float(jnp.finfo(corners.dtype).eps) * spread[0]:
             raise ValueError(f"vertices of the polyhedron lie in one plane: {np.asarray(corners).tolist()}")
@@ -247,14 +247,14 @@ def rounded(shape: Shape, radius) -> Shape:
     """
     value = checks.array("rounding", radius, (), jax.tree.leaves(shape)[0].dtype)
     checks.positive("rounding", value, allow_zero=True)
-    return shape if checks.concrete(value) and not np.any(np.asarray(value)) else Rounded(shape, value)
+    return shape if checks.known(value) and not np.any(np.asarray(value)) else Rounded(shape, value)
 
 
 def placed(shape: Shape, pose: Pose) -> Placed:
     """The shape turned and moved by `pose` (its own frame to the body's); rotation (3, 3), translation (3,)."""
     dtype = jax.tree.leaves(shape)[0].dtype
     rotation = checks.array("rotation of the placed shape", pose.rotation, (3, 3), dtype)
-    if checks.concrete(rotation):
+    if checks.known(rotation):
         R = np.asarray(rotation, float)
         if np.abs(R.T @ R - np.eye(3)).max() > 1e-4 or np.linalg.det(R) < 0:
             raise ValueError(f"rotation of the placed shape is not a rotation: {R.tolist()}")

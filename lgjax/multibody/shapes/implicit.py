@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.groups import small_matrix as sm
-from lgjax.multibody.shapes import checks
 from lgjax.multibody.shapes.contact import Array, Contact, Shape, unit
 from lgjax.multibody.shapes.convex import Facets, Polyhedron
 from lgjax.multibody.shapes.solver import Optimum, maximize, solve
+from lgjax.numerics import checks
 
 # Directions in which a user's function is tried when it is given.
 SAMPLES = 200
@@ -117,7 +117,7 @@ def support(function: Callable, parameters: tuple = (), dtype=None) -> Support:
 
 def _check_support(along, points, slack: float = 0.0) -> None:
     """Known points must each be the farthest of all along their own direction, to round-off and `slack`, m."""
-    if not checks.concrete(points):
+    if not checks.known(points):
         return
     d, p = np.asarray(along, float), np.asarray(points, float)
     if not np.all(np.isfinite(p)):
@@ -145,13 +145,13 @@ def implicit(function: Callable, inside=0.0, parameters: tuple = (), dtype=None)
     value = function(start, *parameters)
     if jnp.shape(value) != ():
         raise ValueError(f"the implicit surface takes a function to a number, not to an array of shape {value.shape}")
-    if checks.concrete(value) and not value < 0:
+    if checks.known(value) and not value < 0:
         raise ValueError(f"the implicit surface does not contain its inside point {start.tolist()}: value {value}")
     # The doubling at which each axis leaves the body; convex, so beyond it all are outside.
     doublings = 2.0 ** jnp.arange(-40, 40, dtype=dtype)
     rays = doublings[:, None, None] * jnp.asarray(directions(0), dtype)
     outside = jax.vmap(jax.vmap(lambda z: function(start + z, *parameters) > 0))(rays)
-    if checks.concrete(outside) and not np.all(np.any(outside, axis=0)):
+    if checks.known(outside) and not np.all(np.any(outside, axis=0)):
         axis = directions(0)[~np.any(outside, axis=0)][0]
         raise ValueError(f"the implicit surface has no end along {axis.tolist()}")
     size = jnp.max(doublings[jnp.argmax(outside, axis=0)])
@@ -164,7 +164,7 @@ def intersect(parts: tuple[Shape, ...]) -> Intersection:
     """The intersection of convex shapes with constraint functions; ValueError if they share no interior point."""
     parts = tuple(Facets.of(part) if type(part) is Polyhedron else part for part in parts)
     start, size, depth = jax.lax.stop_gradient(_deepest(parts))
-    if checks.concrete(depth) and not depth < 0:
+    if checks.known(depth) and not depth < 0:
         raise ValueError(
             f"the parts of the intersection have no interior point in common: at best, near "
             f"{np.asarray(start).tolist()}, a constraint is {float(depth):.3g} instead of negative"
@@ -203,7 +203,7 @@ def _trial(shape: Solved, along: Array) -> Optimum:
 
 def _check_search(name: str, shape: Solved) -> None:
     """Find the support points of a known shape along a few directions; they must be found, and be support points."""
-    if not checks.concrete(shape):
+    if not checks.known(shape):
         return
     along = jnp.asarray(directions(32), shape.start.dtype)
     best = _trial(shape, along)

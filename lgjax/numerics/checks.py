@@ -1,0 +1,152 @@
+"""What is asked of the numbers that users give, once for the whole library.
+
+Values that are known are judged and refused with an error that names them; of traced ones only shape and dtype can be.
+`number`, `integer` and `choice` are for settings that must be known; everything else takes values of either sort.
+"""
+
+import math
+import operator
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+Array = jax.Array
+
+
+def known(*values: Any) -> bool:
+    """Whether every number in these pytrees is known now, so that it can be judged."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def float_dtype(value: Any) -> jnp.dtype:
+    """The floating dtype of an array; JAX's default one for numbers, tuples and integers."""
+    dtype = jnp.result_type(value) if hasattr(value, "dtype") else None
+    return dtype if dtype is not None and jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
+
+
+# ---- settings: Python values that have to be known
+def integer(name: str, value: Any, least: int = 1) -> int:
+    """A Python integer of at least `least`; TypeError or ValueError with its name for anything else."""
+    try:
+        found = operator.index(value)
+    except (TypeError, jax.errors.JAXTypeError) as error:
+        raise TypeError(f"{name} must be a Python integer, known when the program is built; got {value!r}") from error
+    if isinstance(value, bool | np.bool_) or found < least:
+        kind = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        raise ValueError(f"{name} must be {kind}, got {value!r}")
+    return found
+
+
+def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, inside: bool = False) -> float:
+    """A finite Python float from low to high (strictly between them if `inside`), from any real scalar that is known.
+
+    Python, NumPy and JAX scalars are all numbers; booleans, text, traced and complex values are not.
+    """
+    if not known(value):
+        raise TypeError(f"{name} must be a number, known when the program is built; got {value!r}")
+    array = np.asarray(value)
+    if array.shape != () or not (np.issubdtype(array.dtype, np.integer) or jnp.issubdtype(array.dtype, jnp.floating)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    found = float(array)
+    fits = low < found < high if inside else low <= found <= high
+    if not (math.isfinite(found) and fits):
+        if not (math.isfinite(low) or math.isfinite(high)):
+            raise ValueError(f"{name} must be a finite number, got {value!r}")
+        between = f"lie between {low:g} and {high:g}" if inside else f"be a number from {low:g} to {high:g}"
+        raise ValueError(f"{name} must {between}, got {value!r}")
+    return found
+
+
+def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """One of the choices; ValueError lists them."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+    return value
+
+
+# ---- arrays: shapes and dtypes are judged always, entries where they are known
+def array(name: str, value: Any, shape: tuple[int | None, ...], dtype: Any) -> Array:
+    """`value` broadcast to `shape`, where None is any length; ValueError names what does not fit or is not finite."""
+    if not hasattr(value, "dtype"):
+        value = jnp.asarray(value, dtype) if known(value) else jnp.stack([jnp.asarray(x, dtype) for x in value])
+    value = jnp.asarray(value).astype(dtype)
+    want = tuple(size if size is not None else (value.shape[i : i + 1] or (0,))[0] for i, size in enumerate(shape))
+    if value.shape != () and (value.ndim != len(want) or value.shape != want):
+        raise ValueError(f"{name} has shape {value.shape}, not {shape}")
+    if value.shape == () and None in shape:
+        raise ValueError(f"{name} is a number, not an array of shape {shape}")
+    return jnp.broadcast_to(finite(name, value), want)
+
+
+def finite(name: str, value: Any) -> Any:
+    """`value`, or ValueError if a known entry is infinite or NaN."""
+    if known(value) and not np.all(np.isfinite(np.asarray(value))):
+        raise ValueError(f"{name} is not finite: {np.asarray(value).tolist()}")
+    return value
+
+
+def positive(name: str, value: Array, allow_zero: bool = False) -> Array:
+    """`value`, or ValueError if a known entry is not positive (or negative, with allow_zero)."""
+    if known(value) and not np.all(np.asarray(value) >= 0 if allow_zero else np.asarray(value) > 0):
+        kind = "negative" if allow_zero else "not positive"
+        raise ValueError(f"{name} is {kind}: {np.asarray(value).tolist()}")
+    return value
+
+
+def unit_vector(name: str, value: Array) -> Array:
+    """`value` (..., n), or ValueError if the length of a known one is not 1 to within the dtype's digits."""
+    if known(value):
+        lengths = np.linalg.norm(np.asarray(value, float), axis=-1)
+        if not np.all(np.abs(lengths - 1.0) <= _round_off(value)):
+            raise ValueError(
+                f"{name} must have length 1, got {np.asarray(value).tolist()} of length {lengths.tolist()}"
+            )
+    return value
+
+
+def orthogonal(name: str, value: Array, other_name: str, other: Array) -> Array:
+    """`value` (..., n), or ValueError unless it is orthogonal to `other` (..., n) wherever both are known."""
+    if known(value, other):
+        x, y = np.asarray(value, float), np.asarray(other, float)
+        cosine = np.abs(np.sum(x * y, -1)) / np.maximum(1.0, np.linalg.norm(x, axis=-1) * np.linalg.norm(y, axis=-1))
+        if not np.all(cosine <= _round_off(value)):
+            raise ValueError(
+                f"{name} must be orthogonal to {other_name}, got {x.tolist()} and {y.tolist()}, "
+                f"whose scalar product is {np.sum(x * y, -1).tolist()}"
+            )
+    return value
+
+
+def rotation(name: str, value: Array, tolerance: float | None = None) -> Array:
+    """`value` (..., 3, 3), or ValueError unless it is a rotation: RᵀR = I to `tolerance`, det R > 0."""
+    if known(value):
+        matrix = np.asarray(value, float)
+        gap = float(np.max(np.abs(np.swapaxes(matrix, -1, -2) @ matrix - np.eye(3)), initial=0.0))
+        if not gap <= (_round_off(value) if tolerance is None else tolerance) or np.any(np.linalg.det(matrix) < 0):
+            raise ValueError(f"{name} is not a rotation: R^T R - I has an entry of {gap:.3g} or det R < 0")
+    return value
+
+
+def inertia(name: str, value: Array) -> Array:
+    """`value` (..., 3, 3), or ValueError unless it is symmetric, positive definite and keeps the triangle inequality.
+
+    The inequality, that no principal moment exceeds the sum of the other two, is taken to 1e-6.
+    """
+    if known(value):
+        matrix = np.asarray(value, float)
+        if np.max(np.abs(matrix - np.swapaxes(matrix, -1, -2))) > 1e-6 * np.max(np.abs(matrix)):
+            raise ValueError(f"{name} is not symmetric: {matrix.tolist()}")
+        moments = np.linalg.eigvalsh(matrix)
+        if not np.all(moments[..., 0] > 0):
+            raise ValueError(f"{name} is not positive definite: its principal moments are {moments.tolist()}")
+        if np.any(moments[..., 2] > (moments[..., 0] + moments[..., 1]) * (1 + 1e-6)):
+            raise ValueError(f"{name} breaks the triangle inequality: its principal moments are {moments.tolist()}")
+    return value
+
+
+def _round_off(value: Any) -> float:
+    """How far a number made by a short computation in this dtype, or typed in with seven digits, may be off."""
+    return max(1e-6, 1e2 * float(jnp.finfo(jnp.asarray(value).dtype).eps))

@@ -1,0 +1,91 @@
+"""Numbers from users: what fits comes back, what does not is refused by name, what is traced passes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lgjax.numerics import checks
+
+
+@pytest.mark.parametrize(
+    "value", [0.9, 1, np.float32(0.5), np.float64(0.5), np.int64(1), jnp.float32(0.5), jnp.array(0)]
+)
+def test_every_real_scalar_is_a_number(value):
+    found = checks.number("x", value, 0.0, 1.0)
+    assert type(found) is float
+    assert found == float(value)
+
+
+@pytest.mark.parametrize("value", [True, np.bool_(True), "0.9", None, 1j, [0.9], np.array([0.9])])
+def test_what_is_not_a_real_scalar_is_a_type_error(value):
+    with pytest.raises(TypeError, match="x must be a number"):
+        checks.number("x", value)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, np.nan, np.inf])
+def test_a_number_outside_its_range_is_named(value):
+    with pytest.raises(ValueError, match="x must be a number from 0 to 1, got"):
+        checks.number("x", value, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_the_ends_of_an_open_range_are_outside(value):
+    with pytest.raises(ValueError, match="x must lie between 0 and 1"):
+        checks.number("x", value, 0.0, 1.0, inside=True)
+
+
+@pytest.mark.parametrize("value", [3, np.int32(3), np.int64(3), jnp.array(3)])
+def test_every_integer_scalar_is_an_integer(value):
+    found = checks.integer("n", value)
+    assert type(found) is int
+    assert found == 3
+
+
+@pytest.mark.parametrize(("value", "error"), [(0, ValueError), (-1, ValueError), (True, ValueError), (2.0, TypeError)])
+def test_what_is_not_a_positive_integer_is_refused(value, error):
+    with pytest.raises(error, match="n must be a"):
+        checks.integer("n", value)
+
+
+def test_a_traced_setting_is_refused_by_name():
+    with pytest.raises(TypeError, match="n must be a Python integer"):
+        jax.jit(lambda n: checks.integer("n", n))(3)
+    with pytest.raises(TypeError, match="x must be a number, known"):
+        jax.jit(lambda x: checks.number("x", x))(3.0)
+
+
+BAD = {
+    r"q must have length 1, got \[0.0, 0.0, 2.0\] of length 2.0": lambda q: checks.unit_vector("q", 2 * q),
+    "v must be orthogonal to q": lambda q: checks.orthogonal("v", q + 1e-3, "q", q),
+    "R is not a rotation: R.T R - I has an entry of 0.21": lambda q: checks.rotation("R", 1.1 * jnp.eye(3)),
+    "S is not a rotation": lambda q: checks.rotation("S", -jnp.eye(3)),
+    "J is not symmetric": lambda q: checks.inertia("J", jnp.eye(3).at[0, 1].set(0.1)),
+    "J is not positive definite": lambda q: checks.inertia("J", jnp.diag(q)),
+    "J breaks the triangle inequality": lambda q: checks.inertia("J", jnp.diag(jnp.array([1.0, 1.0, 2.1]))),
+    "m is not positive: 0.0": lambda q: checks.positive("m", q[0]),
+    "q is not finite": lambda q: checks.finite("q", q / 0.0),
+    r"q has shape \(3,\), not \(2,\)": lambda q: checks.array("q", q, (2,), q.dtype),
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_a_known_array_that_does_not_fit_is_named(text):
+    with pytest.raises(ValueError, match=text):
+        BAD[text](jnp.array([0.0, 0.0, 1.0]))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_round_off_is_forgiven(dtype):
+    """A direction and a rotation made in the dtype pass, with the errors of a short computation."""
+    x = jax.random.normal(jax.random.key(0), (100, 3, 3), dtype)
+    rotations = jnp.linalg.qr(x)[0]
+    rotations = rotations * jnp.linalg.det(rotations)[:, None, None]
+    checks.rotation("R", rotations)
+    checks.unit_vector("q", rotations[..., 0])
+    checks.orthogonal("v", rotations[..., 1], "q", rotations[..., 0])
+
+
+def test_traced_values_pass():
+    jax.jit(lambda q: checks.unit_vector("q", checks.orthogonal("q", checks.finite("q", 2 * q), "q", q)))(jnp.ones(3))
+    jax.jit(lambda q: checks.rotation("R", checks.inertia("J", q)))(jnp.zeros((3, 3)))
