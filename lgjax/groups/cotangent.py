@@ -42,6 +42,10 @@ def coadjoint_orbit(group: LieGroup) -> HomogeneousSpace:
     def distance(mu0: Array, mu1: Array) -> Array:
         return norm(mu1 - mu0)
 
+    def parts(mu: Array, start: Array | None = None) -> tuple[Array]:
+        del start
+        return (mu,)
+
     return HomogeneousSpace(
         name=f"coadjoint_orbit({group.name})",
         dim=group.dim,
@@ -51,6 +55,7 @@ def coadjoint_orbit(group: LieGroup) -> HomogeneousSpace:
         distance=distance,
         group=group,
         chart=group.chart,
+        parts=parts,
     )
 
 
@@ -155,6 +160,13 @@ class _SemidirectProduct:
     def distance(self, a: Covector, b: Covector) -> Array:
         return norm(sm.stack(self.group.distance(a.g, b.g), norm(b.mu - a.mu)))
 
+    def parts(self, a: Covector, start: Covector | None = None) -> tuple[Array, ...]:
+        """Those of g, and the momentum in the frame of `start`; in that of the world it would grow with the place."""
+        assert self.group.parts is not None
+        if start is None:
+            return *self.group.parts(a.g), a.mu
+        return *self.group.parts(a.g, start.g), self.group.coAd(start.g, a.mu)
+
 
 @cache
 def cotangent_group(group: LieGroup) -> LieGroup:
@@ -165,6 +177,8 @@ def cotangent_group(group: LieGroup) -> LieGroup:
     """
     maps = _SemidirectProduct(group)
     own = {field.name: getattr(maps, field.name) for field in fields(LieGroup) if hasattr(maps, field.name)}
+    if group.parts is None:
+        del own["parts"]
     return LieGroup(
         name=f"T*{group.name}",
         dim=2 * group.dim,

@@ -31,11 +31,15 @@ class HomogeneousSpace:
     dexpinv    (sigma, xi) -> the rate of sigma that makes y = move(sigma, y0) flow along xi; the sign of the side on
                which the group acts is already in it.
     bracket    (x, y) -> the bracket that goes with that dexpinv, dexpinv = 1 - bracket/2 + ..., same sign included.
-    distance   (y0, y1) -> a length (...), for error control and tests.
+    distance   (y0, y1) -> a length (...).
     group      the group that acts, where there is one.
     chart      "exp" if `move` follows the flow of a constant field, the name of another map otherwise: commutator-free
                methods and series of brackets need the former.
     factors    those of a product, for error control factor by factor.
+    parts      (y, start=None) -> a tuple of the vectors (..., m) that y consists of. Error control judges each of them
+               by itself, an error against its length. A rotation is three unit vectors, so that its size is 1. Places
+               have no origin: they are seen from the point `start`, and where it is None from that of the
+               coordinates. A space with parts None is judged whole, `distance` against the largest entry of a point.
     """
 
     name: str
@@ -47,6 +51,7 @@ class HomogeneousSpace:
     group: LieGroup | None = None
     chart: str = "exp"
     factors: tuple["HomogeneousSpace", ...] = ()
+    parts: Callable[..., tuple[Array, ...]] | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -68,6 +73,7 @@ def left_translation(group: LieGroup) -> HomogeneousSpace:
         distance=group.distance,
         group=group,
         chart=group.chart,
+        parts=group.parts,
     )
 
 
@@ -99,6 +105,7 @@ def right_translation(group: LieGroup) -> HomogeneousSpace:
         distance=group.distance,
         group=group,
         chart=group.chart,
+        parts=group.parts,
     )
 
 
@@ -129,6 +136,7 @@ def two_sided_translation(group: LieGroup) -> HomogeneousSpace:
         bracket=bracket,
         distance=group.distance,
         chart=group.chart,
+        parts=group.parts,
     )
 
 
@@ -184,7 +192,8 @@ def common_chart(spaces: tuple[HomogeneousSpace, ...]) -> str:
 def power_space(space: HomogeneousSpace, n: int) -> HomogeneousSpace:
     """n copies of a space along the leading axis of its points: one vectorised call moves all of them.
 
-    The space's own functions already broadcast; what differs is `distance`, one number for all copies.
+    The space's own functions already broadcast; what differs is `distance`, one number for all copies.  Error control
+    judges every copy by itself where the space has `parts`.
     """
     if n < 1:
         raise ValueError(f"power_space({space.name}, n): n must be positive, got {n}")

@@ -23,11 +23,12 @@ class LieGroup:
     broadcasts over leading axes.  ``dexp`` is the left version, ``codexp`` and ``codexpinv`` are transposes,
     ``hat`` and ``vee`` go to a matrix (for S3: quaternion) form of the algebra and back.  Equality and hash are those
     of the functions, so a record may be a static argument of ``jit``.  ``chart`` says which map stands in the place of
-    exp, and ``base`` is the group G of a cotangent group G ⋉ g*.
+    exp, and ``base`` is the group G of a cotangent group G ⋉ g*.  ``parts`` is for error control, see
+    `HomogeneousSpace`; None has elements judged whole.
 
     identity(dtype, batch=())  compose(g, h)  inverse(g)  exp(u)  log(g)  Ad(g, x)  ad(x, y)  coAd(g, mu)  coad(x, mu)
     dexp(u, v)  dexpinv(u, v)  codexp(u, mu)  codexpinv(u, mu)  hat(u)  vee(m)  cay(u)  cayinv(g)  dcay(u, v)
-    dcayinv(u, v)  distance(g, h)
+    dcayinv(u, v)  distance(g, h)  parts(g, start=None)
     """
 
     name: str
@@ -54,6 +55,7 @@ class LieGroup:
     distance: Callable[[Element, Element], Array]
     chart: str = "exp"
     base: "LieGroup | None" = None
+    parts: Callable[..., tuple[Array, ...]] | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -122,8 +124,21 @@ def product(*groups: LieGroup) -> LieGroup:
         parts = [group.distance(a, b) for group, a, b in zip(groups, g, h, strict=True)]
         return norm(jnp.stack(jnp.broadcast_arrays(*parts), axis=-1))
 
+    def parts(g: tuple[Element, ...], start: tuple[Element, ...] | None = None) -> tuple[Array, ...]:
+        starts = (None,) * len(groups) if start is None else start
+        each = [group.parts(a, b) for group, a, b in zip(groups, g, starts, strict=True) if group.parts]
+        return tuple(part for vectors in each for part in vectors)
+
     name = " x ".join(group.name for group in groups)
     lifted: dict[str, Any] = {field.name: lift(field.name) for field in fields(LieGroup) if field.name in _SIGNATURES}
     charts = {group.chart for group in groups}
     chart = charts.pop() if len(charts) == 1 else "mixed"
-    return LieGroup(name=name, dim=offsets[-1], identity=identity, distance=distance, chart=chart, **lifted)
+    return LieGroup(
+        name=name,
+        dim=offsets[-1],
+        identity=identity,
+        distance=distance,
+        chart=chart,
+        parts=parts if all(group.parts for group in groups) else None,
+        **lifted,
+    )

@@ -21,6 +21,8 @@ Array = jax.Array
 
 DIM = 6
 
+parts = se3.parts
+
 
 class RotationTranslation(NamedTuple):
     """An element of R³ x SO(3): the attitude of a body and the position of its origin, composed separately."""
@@ -165,4 +167,5 @@ R3xSO3 = LieGroup(
     dcay=dcay,
     dcayinv=dcayinv,
     distance=distance,
+    parts=parts,
 )

@@ -98,6 +98,11 @@ def distance(g0: Array, g1: Array) -> Array:
     return norm(log(compose(inverse(g0), g1)))
 
 
+def parts(g: Array, start: Array | None = None) -> tuple[Array]:
+    """The rows of the rotation that a quaternion covers, so that errors are angles as on SO(3)."""
+    return so3.parts(to_rotation(g), start)
+
+
 S3 = LieGroup(
     name="S3",
     dim=DIM,
@@ -121,4 +126,5 @@ S3 = LieGroup(
     dcay=dcay,
     dcayinv=dcayinv,
     distance=distance,
+    parts=parts,
 )

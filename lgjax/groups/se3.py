@@ -236,6 +236,11 @@ def distance(g0: Pose, g1: Pose) -> Array:
     return norm(log(compose(inverse(g0), g1)))
 
 
+def parts(g: Pose, start: Pose | None = None) -> tuple[Array, Array]:
+    """The rows of the rotation and the translation, seen from that of `start`."""
+    return g.rotation, g.translation if start is None else g.translation - start.translation
+
+
 SE3 = LieGroup(
     name="SE3",
     dim=DIM,
@@ -259,4 +264,5 @@ SE3 = LieGroup(
     dcay=dcay,
     dcayinv=dcayinv,
     distance=distance,
+    parts=parts,
 )

@@ -163,6 +163,12 @@ def distance(g0: Array, g1: Array) -> Array:
     return norm(log(sm.tmatmul(g0, g1)))
 
 
+def parts(g: Array, start: Array | None = None) -> tuple[Array]:
+    """The rows of a rotation, three unit vectors (..., 3, 3), whatever the start."""
+    del start
+    return (g,)
+
+
 SO3 = LieGroup(
     name="SO3",
     dim=DIM,
@@ -186,4 +192,5 @@ SO3 = LieGroup(
     dcay=dcay,
     dcayinv=dcayinv,
     distance=distance,
+    parts=parts,
 )

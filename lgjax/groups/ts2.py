@@ -50,6 +50,12 @@ def distance(y0: TangentPoint, y1: TangentPoint) -> Array:
     return norm(sm.join(y1.q - y0.q, y1.omega - y0.omega))
 
 
+def parts(y: TangentPoint, start: TangentPoint | None = None) -> tuple[Array, Array]:
+    """The direction and the angular velocity, whatever the start."""
+    del start
+    return y.q, y.omega
+
+
 @cache
 def tangent_sphere(group: LieGroup = SE3) -> HomogeneousSpace:
     """TS² under SE(3) in the coordinates of the given record of SE(3), whose `exp` may be another map."""
@@ -66,6 +72,7 @@ def tangent_sphere(group: LieGroup = SE3) -> HomogeneousSpace:
         distance=distance,
         group=group,
         chart=group.chart,
+        parts=parts,
     )
 
 

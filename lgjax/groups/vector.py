@@ -95,6 +95,12 @@ def distance(g0: Array, g1: Array) -> Array:
     return norm(g1 - g0)
 
 
+def parts(g: Array, start: Array | None = None) -> tuple[Array]:
+    """The vector itself, whatever the start."""
+    del start
+    return (g,)
+
+
 @cache
 def Rn(n: int) -> LieGroup:
     """The record of Rⁿ under addition; the same object for the same n."""
@@ -127,4 +133,5 @@ def Rn(n: int) -> LieGroup:
         dcay=dcay,
         dcayinv=dcayinv,
         distance=distance,
+        parts=parts,
     )

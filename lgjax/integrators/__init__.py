@@ -13,7 +13,7 @@ from lgjax.integrators.commutator_free import (
     Flow,
 )
 from lgjax.integrators.composition import Composition, suzuki, triple_jump
-from lgjax.integrators.control import ELEMENTARY, PI, Controller
+from lgjax.integrators.control import ELEMENTARY, PI, AdaptiveStatus, Controller
 from lgjax.integrators.dormand_prince85 import DORMAND_PRINCE85
 from lgjax.integrators.generalized_alpha import ConstrainedProblem, GeneralizedAlpha
 from lgjax.integrators.integrate import Method, Solution, integrate
@@ -52,6 +52,7 @@ __all__ = [
     "RK4_TWO_COMMUTATORS",
     "RK6",
     "AdaptiveSolution",
+    "AdaptiveStatus",
     "CommutatorFree",
     "CommutatorFreeTable",
     "Composition",

@@ -6,7 +6,6 @@ The loop that finds the steps is a `lax.while_loop` and is not differentiated.  
 it accepted, their sizes held fixed: a scan over the recorded times, which exists only where a derivative is taken.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,9 +15,9 @@ import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.groups.iteration import iterate_while
-from lgjax.integrators.control import ELEMENTARY, Controller, error_ratio
-from lgjax.integrators.field import Field, state_dtype, strong
-from lgjax.integrators.integrate import _time
+from lgjax.integrators.control import ELEMENTARY, AdaptiveStatus, Controller, error_ratio, flag
+from lgjax.integrators.field import Field, saved_times, state_dtype, strong
+from lgjax.integrators.integrate import check_method
 from lgjax.numerics import checks
 
 Array = jax.Array
@@ -30,9 +29,12 @@ class AdaptiveSolution(NamedTuple):
 
     ts, ys               times (n,) and states with a leading axis n: those of save_at, or the end alone.
     accepted, rejected   number of steps, int32.
-    success              whether t1 or an event was reached; where not, ys beyond the last step are NaN.
+    success              whether `status` is 0: t1 or an event was reached, and every time of save_at lies in between.
     times                (max_steps + 1,) the times of the accepted steps, t0 first, filled up with the last one.
     stopped              whether an event ended the run, at the last of `times`.
+    status               an `AdaptiveStatus`, int32, 0 for success.
+
+    States at times that were not reached are NaN.  After an event that is no failure.
     """
 
     ts: Array
@@ -42,6 +44,7 @@ class AdaptiveSolution(NamedTuple):
     success: Array
     times: Array
     stopped: Array
+    status: Array
 
 
 class _State(NamedTuple):
@@ -62,6 +65,7 @@ class _State(NamedTuple):
     done: Array
     bracket: Array
     stopped: Array
+    status: Array
 
 
 @jax.custom_jvp
@@ -76,25 +80,13 @@ def _(primals: Any, tangents: Any) -> Any:
     return primals[0], tangents[1]
 
 
-def _scalar(name: str, value: Any, dtype: jnp.dtype) -> Array:
-    """A positive scalar in the dtype of the state; the sign is checked where the value is known."""
-    scalar = _time(name, value, dtype)
-    try:
-        known = float(value)
-    except jax.errors.ConcretizationTypeError:
-        return scalar
-    if not (math.isfinite(known) and known > 0.0):
-        raise ValueError(f"{name} must be positive and finite, got {value!r}")
-    return scalar
-
-
 def _select(condition: Array, a: Any, b: Any) -> Any:
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), a, b)
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """One run: what to integrate and how, in the dtype of the state."""
+    """One run: what to integrate from where and how, in the dtype of the state."""
 
     space: HomogeneousSpace
     method: Any
@@ -103,6 +95,7 @@ class _Problem:
     keep_points: bool
     rtol: Array
     atol: Array
+    start: Point
     field: Field
     event: Callable[[Array, Point], Array] | None
 
@@ -124,7 +117,7 @@ class _Problem:
         if self.planned:
             return h
         xi = jax.tree.map(lambda x: h * jax.lax.convert_element_type(x, h.dtype), self.field(t0, y0))
-        ratio = error_ratio(self.space, y0, y0, self.space.move(xi, y0), self.rtol, self.atol)
+        ratio = error_ratio(self.space, y0, y0, y0, self.space.move(xi, y0), self.rtol, self.atol)
         guess = h * jnp.maximum(ratio, 1.0) ** (-1.0 / (1 + self.method.order_hat))
         return jnp.where(jnp.isfinite(guess), guess, h)
 
@@ -135,7 +128,7 @@ class _Problem:
         last = jnp.abs(t1 - s.t) <= jnp.abs(s.h) * (1.0 + 1e-3)
         h = jnp.where(last, t1 - s.t, s.h)
         y1, y_hat, carry = self.method.embedded_step(self.space, self.field, s.t, s.y, h, s.carry)
-        error = error_ratio(self.space, s.y, y1, y_hat, self.rtol, self.atol)
+        error = error_ratio(self.space, self.start, s.y, y1, y_hat, self.rtol, self.atol)
         accept = error <= 1.0  # false for NaN
         k = 1 + min(self.method.order, self.method.order_hat)
         factor = self.controller.factor(error, s.error, k, accept)
@@ -152,12 +145,14 @@ class _Problem:
             done=(accept & (last | hit)) | stuck,
             bracket=bracket,
             stopped=accept & hit,
+            status=flag(stuck & jnp.isfinite(error), AdaptiveStatus.STEP_TOO_SMALL)
+            | flag(stuck & ~jnp.isfinite(error), AdaptiveStatus.NOT_FINITE),
         )
 
     def attempt_planned(self, s: _State, t1: Array) -> _State:
         """One step, as long as its series allows; it fails only where that is not finite."""
         expansion = self.method.expand(self.space, self.field, s.t, s.y)
-        size = self.method.step_size(self.space, expansion, s.y, self.rtol, self.atol)
+        size = self.method.step_size(self.space, expansion, self.start, s.y, self.rtol, self.atol)
         last = jnp.abs(t1 - s.t) <= size
         h = jnp.where(last, t1 - s.t, jnp.sign(t1 - s.t) * size)
         at = lambda part: self.method.advance(self.space, expansion, s.y, part)
@@ -166,13 +161,15 @@ class _Problem:
         for leaf in jax.tree.leaves(y1):
             finite = finite & jnp.all(jnp.isfinite(leaf))
         bracket, hit = self.find_event(s, at, h, self.method.substeps)
+        stuck = finite & ~last & (s.t + h == s.t)
         s = self.after(s, finite & ~hit, jnp.where(last, t1, s.t + h), y1, s.carry)
         return s._replace(
             h=h,
             rejected=s.rejected + (~finite).astype(jnp.int32),
-            done=last | hit | ~finite | (s.t + h == s.t),
+            done=last | hit | ~finite | stuck,
             bracket=bracket,
             stopped=finite & hit,
+            status=flag(~finite, AdaptiveStatus.NOT_FINITE) | flag(stuck, AdaptiveStatus.STEP_TOO_SMALL),
         )
 
     def after(self, s: _State, accept: Array, t: Array, y: Point, carry: Any) -> _State:
@@ -218,10 +215,13 @@ class _Problem:
         y, carry = step(bracket[1])
         return self.after(s, s.stopped, s.t + bracket[1], y, carry)
 
-    def find_steps(self, t0: Array, t1: Array, y0: Point) -> tuple[_State, Array]:
-        """Integrate with error control; the final state, and whether t1 was reached."""
+    def find_steps(self, t0: Array, t1: Array, y0: Point) -> _State:
+        """Integrate with error control; the final state."""
         n = self.max_steps + 1
         zero = jnp.zeros((), jnp.int32)
+        good = lambda tolerance: (tolerance > 0) & jnp.isfinite(tolerance)
+        status = flag(~(good(self.rtol) & good(self.atol)), AdaptiveStatus.BAD_TOLERANCE)
+        status = status | flag(~jnp.isfinite(t0 + t1), AdaptiveStatus.NOT_FINITE)
         start = _State(
             t=t0,
             y=y0,
@@ -234,17 +234,17 @@ class _Problem:
             points=jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype).at[0].set(x), y0)
             if self.keep_points
             else (),
-            done=(t0 == t1) | ~(self.rtol > 0) | ~(self.atol > 0),
+            done=(t0 == t1) | (status != 0),
             bracket=jnp.zeros((2,), t0.dtype),
             stopped=jnp.zeros((), bool),
+            status=status,
         )
         end = iterate_while(
             lambda s: ~s.done & (s.accepted + s.rejected < self.max_steps), lambda s: self.attempt(s, t1), start
         )
         end = self.locate(end)
         times = jnp.where(jnp.arange(n, dtype=jnp.int32) <= end.accepted, end.times, end.t)
-        good = (self.rtol > 0) & (self.atol > 0) & ((end.t == t1) | end.stopped)
-        return end._replace(times=times), good
+        return end._replace(times=times, status=end.status | flag(~end.done, AdaptiveStatus.MAX_STEPS))
 
     def replay(self, times: Array, accepted: Array, t0: Array, t1: Array, y0: Point) -> Any:
         """The points of the steps again as a differentiable scan, from t0 to t1 through the recorded times between."""
@@ -302,12 +302,12 @@ class _Problem:
             last, t_last = self.nudged(state.t, last, delay), t_last + delay
         return jax.tree.map(lambda x: x[None], _value_of_first((state.t, state.y), (t_last, last)))
 
-    def at_times(self, state: _State, replayed: Any, t0: Array, ts: Array) -> Any:
-        """Dense output; NaN at times that were not reached."""
+    def at_times(self, state: _State, replayed: Any, t0: Array, ts: Array, inside: Array) -> Any:
+        """Dense output; NaN at times that were not reached or are not inside."""
         points = _value_of_first(state.points, replayed)
         times = state.times.at[0].set(t0)
-        ys = jax.vmap(lambda t: self.between(times, points, state.accepted, t))(ts)
-        reached = jnp.abs(ts - t0) <= jnp.abs(state.t - t0)
+        ys = jax.vmap(lambda t: self.between(times, points, state.accepted, t))(jnp.where(inside, ts, t0))
+        reached = inside & (jnp.abs(ts - t0) <= jnp.abs(state.t - t0))
         return jax.tree.map(lambda x: jnp.where(reached.reshape((-1,) + (1,) * (x.ndim - 1)), x, jnp.nan), ys)
 
 
@@ -335,44 +335,51 @@ def integrate_adaptive(
     """Integrate y' = field(t, y) on a space from t0 to t1 with steps that keep the estimated error within tolerance.
 
     method    one with an embedded one: MuntheKaas or CommutatorFree of a pair; or Taylor, with a series as the field.
-    rtol, atol   the distance between the two results of a step stays below atol + rtol size, factor by factor of a
-              product; see `error_ratio`.  Traced, like t0, t1 and save_at: new values compile nothing.
-    max_steps the static bound on attempted steps; where it is reached before t1, `success` is False.
-    save_at   times (n,) between t0 and t1 to return states at, by dense output of the order of the method; without it
-              only the end is returned, with a leading axis of length 1.
+    rtol, atol   the distance between the two results of a step stays below atol + rtol size, part by part of the state:
+              rotations have size 1, vectors their length, positions their distance from the start; see `error_ratio`.
+              Traced, like t0, t1 and save_at: new values compile nothing.
+    max_steps the static bound on attempted steps; where it is reached before t1, the status says so.
+    save_at   times (n,) between t0 and t1, ends included, to return states at, by dense output of the order of the
+              method; without it only the end is returned, with a leading axis of length 1.
     controller   ELEMENTARY, the rule of eq. (33), or PI; Taylor has its own.
     event     event(t, y) -> scalar: where it changes its sign the run ends, at that point to round-off, with `stopped`.
               It is looked at after every step, within those of Taylor at `substeps` points; a zero at t0 is no event.
+              States at times of save_at after it are NaN, which is no failure.
               First derivatives take the moving of its time into account.
 
-    Raises like `integrate`, and for tolerances that are not positive where their values are known; where they are
-    traced, and where the field gives NaN, `success` is False.  Transforms with jit, vmap and grad in both modes;
-    derivatives take max_steps steps, those of the result with the accepted step sizes held fixed.  Called outside `jit`
-    it computes the derivatives' scan in vain.
+    t1 < t0 integrates backwards.  Raises like `integrate`, and for tolerances that are not positive and times of
+    save_at outside where their values are known.  Where they are traced, and for all that happens on the way, `status`
+    says what went wrong, under vmap for each trajectory.  Transforms with jit, vmap and grad in both modes; derivatives
+    take max_steps steps, those of the result with the accepted step sizes held fixed.  Called outside `jit` it computes
+    the derivatives' scan in vain.
     """
+    check_method("integrate_adaptive", method)
     max_steps = checks.integer("max_steps", max_steps)
     if getattr(method, "order_hat", None) is None and not hasattr(method, "expand"):
-        raise ValueError(f"integrate_adaptive needs a method with an embedded one, got {method!r}")
+        wanted = "a method with an embedded one, such as MuntheKaas(DORMAND_PRINCE54), or Taylor"
+        raise ValueError(f"integrate_adaptive needs {wanted}; got {method!r}")
+    if not isinstance(controller, Controller):
+        raise TypeError(f"controller must be a Controller such as ELEMENTARY or PI, got {controller!r}")
     y0 = strong(y0)
     dtype = state_dtype(y0)
-    start, end = _time("t0", t0, dtype), _time("t1", t1, dtype)
+    start, end = checks.scalar("t0", t0, dtype), checks.scalar("t1", t1, dtype)
     if not hasattr(method, "expand"):
         method.init(space, field, start, y0)
-    bounds = (_scalar("rtol", rtol, dtype), _scalar("atol", atol, dtype))
+    bounds = tuple(checks.scalar(name, x, dtype, positive=True) for name, x in (("rtol", rtol), ("atol", atol)))
     order = (method.order,) if hasattr(method, "expand") else ()
     still, moving = _held(lambda t, y: field(t, y, *order), start, y0)
     if order:
         method.init(space, still, start, y0)  # now that tracing it again costs little
     still_event, moving_event = _held(event, start, y0) if event else (None, None)
-    settings = (space, method, controller, max_steps, save_at is not None, *jax.lax.stop_gradient(bounds))
+    settings = (space, method, controller, max_steps, save_at is not None, *jax.lax.stop_gradient((*bounds, y0)))
     problem, again = _Problem(*settings, still, still_event), _Problem(*settings, moving, moving_event)
-    state, success = problem.find_steps(*jax.lax.stop_gradient((start, end, y0)))
+    state = problem.find_steps(*jax.lax.stop_gradient((start, end, y0)))
     replayed = again.replay(state.times, state.accepted, start, end, y0)
+    status = state.status
     if save_at is None:
         ts, ys = again.at_end(state, replayed, end)
     else:
-        ts = jnp.asarray(save_at, dtype)
-        if ts.ndim != 1:
-            raise ValueError(f"save_at must be a vector of times, got shape {ts.shape}")
-        ys = again.at_times(state, replayed, start, ts)
-    return AdaptiveSolution(ts, ys, state.accepted, state.rejected, success, state.times, state.stopped)
+        ts, inside = saved_times(save_at, t0, t1, dtype)
+        ys = again.at_times(state, replayed, start, ts, inside)
+        status = status | flag(~jnp.all(inside), AdaptiveStatus.SAVE_AT_OUTSIDE)
+    return AdaptiveSolution(ts, ys, state.accepted, state.rejected, status == 0, state.times, state.stopped, status)

@@ -3,6 +3,7 @@
 Source: [celledoni2021] eq. (33).
 """
 
+import enum
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,19 +48,66 @@ ELEMENTARY = Controller()
 PI = Controller(alpha=0.7, beta=0.4, safety=0.9)
 
 
-def error_ratio(space: HomogeneousSpace, y: Point, y1: Point, y_hat: Point, rtol: Array, atol: Array) -> Array:
-    """Largest over the factors of a product of distance(y1, y_hat) / (atol + rtol size), which should be at most 1.
+class AdaptiveStatus(enum.IntFlag):
+    """Why a run with error control did not end well; flags add up.  Arrays of them are int32."""
 
-    The size of a factor is the largest entry of its points at both ends, 1 for rotations and unit vectors or less.
+    OK = 0
+    MAX_STEPS = 1  # max_steps steps were attempted before the end was reached
+    NOT_FINITE = 2  # the field, the state or a time is infinite or NaN from here on
+    STEP_TOO_SMALL = 4  # the tolerance asks for a step that is too small to change the time
+    SAVE_AT_OUTSIDE = 8  # a time of save_at does not lie between t0 and t1; the state there is NaN
+    BAD_TOLERANCE = 16  # rtol or atol is not positive and finite, so no step was taken
+
+
+def flag(condition: Array, status: AdaptiveStatus) -> Array:
+    """The status where the condition holds, int32."""
+    return jnp.where(condition, jnp.int32(status), jnp.int32(0))
+
+
+# Two results of one step differ by a few roundings of the numbers that they are made of, however small the step.
+_ROUND_OFF = 8
+
+
+def tolerances(space: HomogeneousSpace, start: Point, y: Point, rtol: Array, atol: Array) -> list[Array]:
+    """What may be wrong with each part of y, one of the parts of a space that is not a product.
+
+    It is atol + rtol |part|, the part seen from the start of the run, and a few units in the last place of the part as
+    it is stored: far from the origin, no step is so small that two results agree better.
+    """
+    if space.parts is None:
+        return [atol + rtol * largest_entry(y)]
+    last_place = _ROUND_OFF * jnp.finfo(rtol.dtype).eps
+    pairs = zip(space.parts(y, start), space.parts(y), strict=True)
+    return [atol + rtol * norm(seen) + last_place * norm(stored) for seen, stored in pairs]
+
+
+def error_ratio(
+    space: HomogeneousSpace, start: Point, y: Point, y1: Point, y_hat: Point, rtol: Array, atol: Array
+) -> Array:
+    """Largest over the parts of a state of |part(y1) - part(y_hat)| / tolerance, which should be at most 1.
+
+    `HomogeneousSpace.parts` says what the parts are: each factor of a product, each copy of a power, the rotation and
+    the translation of a pose have their own.  The tolerance is atol + rtol size, the larger one of those at y and at
+    y1.  Rotations, unit vectors and unit quaternions have size 1, vectors their length, and positions their distance
+    from that of `start`, where the run began; so nothing depends on where in space a motion takes place.  A space
+    without parts is judged whole: `distance` against its largest entry.
     """
     if space.factors:
-        factors = zip(space.factors, y, y1, y_hat, strict=True)
-        parts = [error_ratio(factor, a, b, c, rtol, atol) for factor, a, b, c in factors]
-        return jnp.max(jnp.stack(parts))
-    length = norm(jnp.ravel(space.distance(y1, y_hat)))
-    return length / (atol + rtol * largest_entry((y, y1, y_hat)))
+        factors = zip(space.factors, start, y, y1, y_hat, strict=True)
+        return largest([error_ratio(*factor, rtol, atol) for factor in factors])
+    if space.parts is None:
+        lengths = [space.distance(y1, y_hat)]
+    else:
+        lengths = [norm(a - b) for a, b in zip(space.parts(y1, start), space.parts(y_hat, start), strict=True)]
+    allowed = zip(*(tolerances(space, start, point, rtol, atol) for point in (y, y1)), strict=True)
+    return largest([length / jnp.maximum(*pair) for length, pair in zip(lengths, allowed, strict=True)])
 
 
 def largest_entry(points: Any) -> Array:
     """The largest magnitude in a pytree of arrays."""
-    return jnp.max(jnp.stack([jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves(points) if leaf.size]))
+    return largest([jnp.abs(leaf) for leaf in jax.tree.leaves(points)])
+
+
+def largest(arrays: list[Array]) -> Array:
+    """The largest of all entries, none of them negative; 0 where there are none."""
+    return jnp.max(jnp.stack([jnp.max(x, initial=0.0) for x in arrays]))

@@ -1,12 +1,14 @@
-"""What integrators ask of a state and of a field, with messages that name what is wrong."""
+"""What integrators ask of a state, of a field and of times, with messages that name what is wrong."""
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lgjax.groups.homogeneous_space import Dimension, HomogeneousSpace
+from lgjax.numerics import checks
 
 Array = jax.Array
 Field = Callable[..., Any]  # field(t, y); for Taylor series(t, y, order)
@@ -28,6 +30,26 @@ def state_dtype(y: Any) -> jnp.dtype:
     if len(dtypes) != 1:
         raise TypeError(f"the state needs arrays of one floating dtype, got {dtypes or 'none'}")
     return jnp.dtype(dtypes[0])
+
+
+def saved_times(save_at: Any, t0: Any, t1: Any, dtype: jnp.dtype) -> tuple[Array, Array]:
+    """The times (n,) to save at, and whether each lies between t0 and t1; known ones that do not are refused.
+
+    A time that misses an end by a rounding or two is taken as that end.
+    """
+    known = checks.known(save_at, t0, t1)
+    xp = np if known else jnp  # NumPy judges at once also where JAX is tracing
+    ts, ends = xp.asarray(save_at, dtype), xp.stack([xp.asarray(t0, dtype), xp.asarray(t1, dtype)])
+    if ts.ndim != 1:
+        raise ValueError(f"save_at must be a vector of times, got shape {ts.shape}")
+    first, last = xp.min(ends), xp.max(ends)
+    near = 4 * jnp.finfo(dtype).eps * xp.max(xp.abs(ends))
+    ts = xp.where((ts < first) & (ts >= first - near), first, ts)
+    ts = xp.where((ts > last) & (ts <= last + near), last, ts)
+    inside = (ts >= first) & (ts <= last)
+    if known and not np.all(inside):
+        raise ValueError(f"save_at must lie between t0 and t1, {t0} and {t1}; got {ts[~np.asarray(inside)][0]}")
+    return jnp.asarray(ts), jnp.asarray(inside)
 
 
 def check_field(space: HomogeneousSpace, field: Field, t: Array, y: Any) -> None:

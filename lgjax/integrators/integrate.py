@@ -7,7 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
+from lgjax.integrators.commutator_free import CommutatorFreeTable
+from lgjax.integrators.control import Controller
 from lgjax.integrators.field import Field, state_dtype, strong
+from lgjax.integrators.generalized_alpha import GeneralizedAlpha
+from lgjax.integrators.tableau import Tableau
 from lgjax.numerics import checks
 
 Array = jax.Array
@@ -46,11 +50,34 @@ def numbers_of_steps(steps: Any, save_every: Any) -> tuple[int, int]:
     return steps, chunk
 
 
+def check_method(driver: str, method: Any) -> None:
+    """Raise TypeError for what is no method of `driver`, a name, and say what was probably meant.
+
+    Only integrate_constrained takes GeneralizedAlpha, and takes nothing else; integrate_adaptive asks for more itself.
+    """
+    if isinstance(method, Tableau):
+        hint = f"the tableau {method!r}; did you mean MuntheKaas({method!r})?"
+    elif isinstance(method, CommutatorFreeTable):
+        hint = f"the table {method!r}; did you mean CommutatorFree({method!r})?"
+    elif isinstance(method, Controller):
+        hint = f"a step size controller, {method!r}; integrate_adaptive takes that as `controller`"
+    elif isinstance(method, type):
+        hint = f"the class {method.__name__}; it takes an instance of it"
+    elif driver == "integrate_constrained":
+        if isinstance(method, GeneralizedAlpha):
+            return
+        hint = f"{method!r}; constrained mechanisms are integrated by GeneralizedAlpha()"
+    elif isinstance(method, GeneralizedAlpha):
+        hint = f"{method!r}; integrate_constrained takes that one"
+    elif driver != "integrate_adaptive" and not (hasattr(method, "init") and hasattr(method, "step")):
+        hint = f"{method!r}; a method is for instance MuntheKaas(RK4)"
+    else:
+        return
+    raise TypeError(f"{driver} takes a method, got {hint}")
+
+
 def _time(name: str, value: Any, dtype: jnp.dtype) -> Array:
-    time = jnp.asarray(value, dtype)
-    if time.shape != ():
-        raise ValueError(f"{name} must be a scalar, got shape {time.shape}; vmap integrate over several times")
-    return time
+    return checks.scalar(name, value, dtype)
 
 
 def _finite(y: Point) -> Array:
@@ -120,6 +147,7 @@ def integrate(
     `lax.scan`; inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError, naming the
     offending thing, for states, fields, steps and times that do not fit.
     """
+    check_method("integrate", method)
     steps, chunk = numbers_of_steps(steps, save_every)
     segment = segment_length(steps, checkpoint)
     y0 = strong(y0)

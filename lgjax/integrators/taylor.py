@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.groups.small_angle import norm
-from lgjax.integrators.control import largest_entry
+from lgjax.integrators.control import largest, tolerances
 from lgjax.integrators.field import check_field
 from lgjax.integrators.munthe_kaas import dexpinv_coefficients
 from lgjax.numerics import checks
@@ -69,12 +69,14 @@ class Taylor:
         """The point at time s after the start of the step."""
         return space.move(jax.tree.map(lambda x: _polynomial(x, s), expansion), y)
 
-    def step_size(self, space: HomogeneousSpace, expansion: Any, y: Point, rtol: Array, atol: Array) -> Array:
-        """0.9 (tolerance / |Omega_k|)^(1/k), the least of the last two orders k."""
+    def step_size(
+        self, space: HomogeneousSpace, expansion: Any, start: Point, y: Point, rtol: Array, atol: Array
+    ) -> Array:
+        """0.9 (tolerance / |Omega_k|)^(1/k), the least of the last two orders k and of the parts of y."""
         sizes = []
         for k in range(max(1, self.order - 1), self.order + 1):
             last = jax.tree.map(lambda x, k=k: x[k - 1], expansion)
-            ratio = coefficient_ratio(space, last, y, rtol, atol)
+            ratio = coefficient_ratio(space, last, start, y, rtol, atol)
             tiny = jnp.finfo(ratio.dtype).tiny
             sizes.append(jnp.where(ratio < tiny, tiny, ratio) ** (-1.0 / k))  # NaN stays
         return 0.9 * jnp.min(jnp.stack(sizes))
@@ -83,13 +85,22 @@ class Taylor:
         return self.advance(space, self.expand(space, field, t, y), y, h), None
 
 
-def coefficient_ratio(space: HomogeneousSpace, xi: Any, y: Point, rtol: Array, atol: Array) -> Array:
-    """Largest over the factors of a product of |xi| / (atol + rtol size of y)."""
+def coefficient_ratio(space: HomogeneousSpace, xi: Any, start: Point, y: Point, rtol: Array, atol: Array) -> Array:
+    """Largest over the parts of y of the rate at which xi changes them / tolerance; see `error_ratio`.
+
+    A space without parts is judged by |xi|.
+    """
     if space.factors:
-        parts = [coefficient_ratio(*factor, rtol, atol) for factor in zip(space.factors, xi, y, strict=True)]
-        return jnp.max(jnp.stack(parts))
-    length = norm(jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(xi)]))
-    return length / (atol + rtol * largest_entry(y))
+        factors = zip(space.factors, xi, start, y, strict=True)
+        return largest([coefficient_ratio(*factor, rtol, atol) for factor in factors])
+    parts = space.parts
+    if parts is None:
+        rates = (jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(xi)]),)
+    else:
+        along = lambda s: parts(space.move(jax.tree.map(lambda x: s * x, xi), y), start)
+        rates = jax.jvp(along, (jnp.zeros_like(rtol),), (jnp.ones_like(rtol),))[1]
+    allowed = tolerances(space, start, y, rtol, atol)
+    return largest([norm(rate) / limit for rate, limit in zip(rates, allowed, strict=True)])
 
 
 def algebra_series(space: HomogeneousSpace, xi: Any) -> Any:

@@ -164,6 +164,17 @@ def _log(tree: Tree, q0: Configuration, q1: Configuration) -> jax.Array:
     return join_velocity(tree, frees, q1.joints - q0.joints, balls)
 
 
+def _turning(tree: Tree) -> np.ndarray:
+    """Which scalar coordinates (n,) are angles, because they turn their body; the others are lengths."""
+    turns = [np.zeros(0, bool)]
+    with jax.ensure_compile_time_eval():
+        for kind in tree.kinds:
+            if kind.coordinates == "joints":
+                S_w, _ = kind.subspace(jnp.zeros(kind.nq), jnp.ones(2))
+                turns.append(np.any(np.asarray(S_w) != 0, axis=0))
+    return np.concatenate(turns)
+
+
 @cache
 def mechanical_space(tree: Tree) -> HomogeneousSpace:
     """The states (q, v) of a mechanism, SE(3)^n_free x R^n x SO(3)^n_ball x R^nv.
@@ -171,7 +182,12 @@ def mechanical_space(tree: Tree) -> HomogeneousSpace:
     The group acts by right translation, so a field returns (v, vdot): body velocities move the configuration.
     The maps keep their batch behind, where poses are arithmetic on contiguous arrays, and reverse mode computes them
     again from their arguments.
+
+    Error control judges by itself: each rotation and each angle of a joint, as unit vectors; each free body's position
+    and each length of a joint, seen from the start; each free body's angular and its linear velocity; the rates of all
+    angles and of all ball joints together, and those of all lengths.
     """
+    turning = _turning(tree)
 
     @batch_behind
     def move(xi, y):
@@ -192,4 +208,20 @@ def mechanical_space(tree: Tree) -> HomogeneousSpace:
         gap = jnp.concatenate([_log(tree, y0[0], y1[0]), y1[1] - y0[1]])
         return jnp.sqrt(jnp.sum(gap * gap))
 
-    return HomogeneousSpace(f"states of {tree.name}", (tree.nv, tree.nv), move, dexpinv, bracket, distance)
+    def parts(y, start=None):
+        q, v = y
+        frees, rates, balls = split_velocity(tree, v)
+        lengths = q.joints if start is None else q.joints - start[0].joints
+        angles = q.joints[turning]
+        return (
+            *se3.parts(q.frees, None if start is None else start[0].frees),
+            jnp.stack([jnp.cos(angles), jnp.sin(angles)], -1),
+            lengths[~turning][:, None],
+            q.balls,
+            frees.reshape(-1, 3),
+            jnp.concatenate([rates[turning], balls.reshape(-1)]),
+            rates[~turning],
+        )
+
+    name = f"states of {tree.name}"
+    return HomogeneousSpace(name, (tree.nv, tree.nv), move, dexpinv, bracket, distance, parts=parts)

@@ -68,6 +68,17 @@ def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 # ---- arrays: shapes and dtypes are judged always, entries where they are known
+def scalar(name: str, value: Any, dtype: Any, *, positive: bool = False) -> Array:
+    """A real scalar as an array () of that dtype; a known one must be a finite number, and positive if asked."""
+    if np.shape(value) != ():
+        raise ValueError(f"{name} must be a scalar, got shape {np.shape(value)}; use vmap for several")
+    if known(value):
+        found = number(name, value)
+        if positive and found <= 0:
+            raise ValueError(f"{name} must be positive and finite, got {value!r}")
+    return jnp.asarray(value, dtype)
+
+
 def array(name: str, value: Any, shape: tuple[int | None, ...], dtype: Any) -> Array:
     """`value` broadcast to `shape`, where None is any length; ValueError names what does not fit or is not finite."""
     if not hasattr(value, "dtype"):
