@@ -99,7 +99,7 @@ def distance(g0: Array, g1: Array) -> Array:
 
 
 def parts(g: Array, start: Array | None = None) -> tuple[Array]:
-    """The rows of the rotation that a quaternion covers, so that errors are angles as on SO(3)."""
+    """Those of the rotation that a quaternion covers, so that errors are angles as on SO(3)."""
     return so3.parts(to_rotation(g), start)
 
 

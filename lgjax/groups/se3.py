@@ -237,8 +237,8 @@ def distance(g0: Pose, g1: Pose) -> Array:
 
 
 def parts(g: Pose, start: Pose | None = None) -> tuple[Array, Array]:
-    """The rows of the rotation and the translation, seen from that of `start`."""
-    return g.rotation, g.translation if start is None else g.translation - start.translation
+    """The columns of the rotation, and the translation seen from that of `start`."""
+    return *so3.parts(g.rotation), g.translation if start is None else g.translation - start.translation
 
 
 SE3 = LieGroup(

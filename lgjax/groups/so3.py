@@ -164,9 +164,9 @@ def distance(g0: Array, g1: Array) -> Array:
 
 
 def parts(g: Array, start: Array | None = None) -> tuple[Array]:
-    """The rows of a rotation, three unit vectors (..., 3, 3), whatever the start."""
+    """The columns of a rotation, three unit vectors (..., 3, 3), whatever the start."""
     del start
-    return (g,)
+    return (sm.transpose(g),)
 
 
 SO3 = LieGroup(

@@ -217,7 +217,7 @@ def mechanical_space(tree: Tree) -> HomogeneousSpace:
             *se3.parts(q.frees, None if start is None else start[0].frees),
             jnp.stack([jnp.cos(angles), jnp.sin(angles)], -1),
             lengths[~turning][:, None],
-            q.balls,
+            *so3.parts(q.balls),
             frees.reshape(-1, 3),
             jnp.concatenate([rates[turning], balls.reshape(-1)]),
             rates[~turning],
