@@ -133,10 +133,11 @@ class _Problem:
         k = 1 + min(self.method.order, self.method.order_hat)
         factor = self.controller.factor(error, s.error, k, accept)
         size = jnp.where(accept & last, jnp.maximum(jnp.abs(s.h), jnp.abs(h)) * jnp.sign(h), h * factor)
-        # A step too small to change the time will never do better.
-        stuck = ~accept & (s.t + h * factor == s.t)
         end = jnp.where(last, t1, s.t + h)
         bracket, hit = self.find_event(s, lambda part: y1, h, 1)
+        # A step too small to change the time will never do better.
+        now = jnp.where(accept, end, s.t)
+        stuck = ~(accept & (last | hit)) & (now + size == now)
         s = self.after(s, accept & ~hit, end, y1, carry)
         return s._replace(
             h=size,
@@ -363,6 +364,7 @@ def integrate_adaptive(
     y0 = strong(y0)
     dtype = state_dtype(y0)
     start, end = checks.scalar("t0", t0, dtype), checks.scalar("t1", t1, dtype)
+    ts, inside = saved_times(() if save_at is None else save_at, t0, t1, dtype)
     if not hasattr(method, "expand"):
         method.init(space, field, start, y0)
     bounds = tuple(checks.scalar(name, x, dtype, positive=True) for name, x in (("rtol", rtol), ("atol", atol)))
@@ -375,11 +377,9 @@ def integrate_adaptive(
     problem, again = _Problem(*settings, still, still_event), _Problem(*settings, moving, moving_event)
     state = problem.find_steps(*jax.lax.stop_gradient((start, end, y0)))
     replayed = again.replay(state.times, state.accepted, start, end, y0)
-    status = state.status
     if save_at is None:
         ts, ys = again.at_end(state, replayed, end)
     else:
-        ts, inside = saved_times(save_at, t0, t1, dtype)
         ys = again.at_times(state, replayed, start, ts, inside)
-        status = status | flag(~jnp.all(inside), AdaptiveStatus.SAVE_AT_OUTSIDE)
+    status = state.status | flag(~jnp.all(inside), AdaptiveStatus.SAVE_AT_OUTSIDE)
     return AdaptiveSolution(ts, ys, state.accepted, state.rejected, status == 0, state.times, state.stopped, status)

@@ -4,7 +4,7 @@ Source: [celledoni2021] eq. (33).
 """
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.groups.small_angle import norm
+from lgjax.numerics import checks
 
 Array = jax.Array
 Point = Any
@@ -32,6 +33,8 @@ class Controller:
     largest: float = 5.0
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            checks.number(field.name, getattr(self, field.name))
         if not (self.alpha > 0 and 0 < self.safety < 1 and 0 < self.smallest < 1 < self.largest):
             raise ValueError(f"a controller needs alpha > 0, 0 < safety < 1, 0 < smallest < 1 < largest, got {self}")
 

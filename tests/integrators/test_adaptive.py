@@ -17,8 +17,10 @@ from lgjax.integrators import (
     ELEMENTARY,
     PI,
     RK4,
+    AdaptiveStatus,
     CommutatorFree,
     Controller,
+    GeneralizedAlpha,
     MuntheKaas,
     integrate_adaptive,
 )
@@ -148,8 +150,10 @@ def test_gradients_are_difference_quotients():
 
 
 def test_max_steps_is_a_status():
+    """What was reached in time is there."""
     result = jit(lambda y: run(y, 1e-9, 5.0, save_at=[0.0, 0.01, 5.0], max_steps=5))(pendulum().y0)
     assert not result.success
+    assert result.status == AdaptiveStatus.MAX_STEPS
     assert result.accepted + result.rejected == 5
     assert np.all(np.isfinite(result.ys.q[:2]))
     assert np.all(np.isnan(result.ys.q[2]))
@@ -161,11 +165,99 @@ def test_nan_in_the_field_is_a_status():
     for field in (broken, lambda t, y: jnp.nan * y):
         result = jit(lambda y, f=field: integrate_adaptive(space, f, y, 0.0, 1.0, METHOD, 1e-6, 1e-6, 500))(jnp.ones(2))
         assert not result.success
+        assert result.status == AdaptiveStatus.NOT_FINITE
         assert np.all(np.isfinite(result.ys))
         assert result.ts[0] <= 0.5
     compiled = jit(lambda tol: integrate_adaptive(space, lambda t, y: y, jnp.ones(2), 0.0, 1.0, METHOD, tol, tol, 50))
-    assert not compiled(-1.0).success
+    for tolerance in (-1.0, 0.0, jnp.nan, jnp.inf):
+        assert compiled(tolerance).status == AdaptiveStatus.BAD_TOLERANCE
+        assert not compiled(tolerance).success
     assert compiled(1e-6).success
+
+
+def test_a_step_below_round_off_is_a_status():
+    """y' = y² from 1 is infinite at 1: steps shrink towards it until they no longer change the time."""
+    run = lambda tol: integrate_adaptive(
+        vector_space(1), lambda t, y: y * y, jnp.ones(1), 0.0, 2.0, METHOD, tol, tol, 5000
+    )
+    for tolerance in (1e-8, 1e-4):
+        result = jit(run)(tolerance)
+        assert result.status == AdaptiveStatus.STEP_TOO_SMALL
+        assert not result.success
+        assert result.accepted + result.rejected < 1000
+        np.testing.assert_allclose(result.ts[0], 1.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("ends", [(0.5, 2.0), (2.0, 0.5)], ids=["forwards", "backwards"])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_times_outside_are_nan_with_a_status_and_the_others_are_right(ends, dtype):
+    """y' = y.  Times that miss an end by a rounding are that end."""
+    solve = lambda y, a, b, at: integrate_adaptive(vector_space(1), lambda t, y: y, y, a, b, METHOD, 1e-5, 1e-6, 60, at)
+    compiled = jit(solve)
+    one = jnp.ones(1, dtype)
+    eps = float(jnp.finfo(dtype).eps)
+    inside = np.array([0.5, 0.5 - eps / 2, 1.0, 1.7, 2.0, 2.0 + 4 * eps], dtype)
+    result = compiled(one, *ends, inside)
+    assert result.success
+    assert result.status == 0
+    assert result.status.dtype == jnp.int32
+    np.testing.assert_allclose(result.ys[:, 0], np.exp(inside - dtype(ends[0])), rtol=1e-4)
+    for wrong in (0.49, 0.0, -3.0, 2.01, 100.0, np.nan, np.inf, -np.inf):
+        times = np.array([1.0, wrong, 1.7, wrong, 2.0, 0.5], dtype)
+        result = compiled(one, *ends, times)
+        assert not result.success
+        assert result.status == AdaptiveStatus.SAVE_AT_OUTSIDE
+        assert np.all(np.isnan(result.ys[1:4:2]))
+        np.testing.assert_allclose(result.ys[::2, 0], np.exp(times[::2] - dtype(ends[0])), rtol=1e-4)
+        with pytest.raises(ValueError, match=r"save_at must lie between t0 and t1, .*; got"):
+            solve(one, *ends, times)
+    assert compiled._cache_size() == 1
+
+
+def test_every_element_of_a_batch_has_its_own_status():
+    """The right one, times outside, too many steps, a tolerance that is none, an end that is none."""
+    times = jnp.asarray([[0.0, 1.0], [0.0, 3.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
+    ends, rates = jnp.asarray([2.0, 2.0, 2.0, 2.0, jnp.inf]), jnp.asarray([1.0, 1.0, 60.0, 1.0, 1.0])
+    tolerances = jnp.asarray([1e-6, 1e-6, 1e-6, 0.0, 1e-6])
+
+    @jit
+    @jax.vmap
+    def run(at, end, rate, tolerance):
+        field = lambda t, y: -rate * y
+        return integrate_adaptive(vector_space(1), field, jnp.ones(1), 0.0, end, METHOD, tolerance, tolerance, 12, at)
+
+    result = run(times, ends, rates, tolerances)
+    wanted = ["OK", "SAVE_AT_OUTSIDE", "MAX_STEPS", "BAD_TOLERANCE", "NOT_FINITE"]
+    assert result.status.tolist() == [AdaptiveStatus[name] for name in wanted]
+    np.testing.assert_array_equal(result.success, result.status == 0)
+    np.testing.assert_array_equal(np.isnan(result.ys[:, 1, 0]), [False, True, True, True, True])
+    np.testing.assert_array_equal(result.ys[:, 0, 0], 1.0)
+
+
+def test_times_after_an_event_are_nan_and_no_failure():
+    level = lambda t, y: y[0] - 2.0
+    run = lambda y, at: integrate_adaptive(
+        vector_space(1), lambda t, y: y, y, 0.0, 2.0, METHOD, 1e-8, 1e-8, 60, at, event=level
+    )
+    result = jit(run)(jnp.ones(1), jnp.asarray([0.5, 1.5]))
+    assert result.success
+    assert result.stopped
+    assert result.status == 0
+    np.testing.assert_array_equal(np.isnan(result.ys[:, 0]), [False, True])
+    np.testing.assert_allclose(result.times[-1], np.log(2.0), rtol=1e-7)
+
+
+def test_scalars_of_every_kind_are_taken():
+    """Python, NumPy and JAX numbers of any dtype, in float32: the same result, and strong dtypes."""
+    run = lambda *numbers: integrate_adaptive(
+        vector_space(1), lambda t, y: y, jnp.ones(1, jnp.float32), *numbers[:2], METHOD, *numbers[2:], 20
+    )
+    kinds = [(0, 1, 1, 1), (np.int64(0), np.float32(1), np.float64(1), 1.0), tuple(map(jnp.asarray, (0, 1.0, 1, 1.0)))]
+    ends = [jit(lambda k=k: run(*k))() for k in kinds]
+    for s in ends:
+        assert s.success
+        assert s.ys.dtype == s.ts.dtype == jnp.float32
+        np.testing.assert_array_equal(s.ys, ends[0].ys)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
@@ -186,20 +278,38 @@ def test_dtype_is_kept(dtype):
     [
         ({"rtol": 0.0}, ValueError, "rtol must be positive and finite, got 0.0"),
         ({"atol": -1e-6}, ValueError, "atol must be positive and finite, got -1e-06"),
+        ({"rtol": "tight"}, TypeError, "rtol must be a number, got 'tight'"),
+        ({"atol": np.full(2, 1e-6)}, ValueError, r"atol must be a scalar, got shape \(2,\)"),
+        ({"t1": np.nan}, ValueError, "t1 must be a finite number, got nan"),
+        ({"t0": -np.inf}, ValueError, "t0 must be a finite number, got -inf"),
         ({"max_steps": 0}, ValueError, "max_steps must be a positive integer, got 0"),
         ({"method": MuntheKaas(RK4)}, ValueError, "needs a method with an embedded one"),
+        ({"method": DORMAND_PRINCE54}, TypeError, r"did you mean MuntheKaas\(DORMAND_PRINCE54\)\?"),
+        ({"method": CF43}, TypeError, r"the table CF43; did you mean CommutatorFree\(CF43\)\?"),
+        ({"method": MuntheKaas}, TypeError, "the class MuntheKaas; it takes an instance"),
+        ({"method": GeneralizedAlpha()}, TypeError, "integrate_constrained takes that one"),
+        ({"method": ELEMENTARY}, TypeError, "a step size controller.*as `controller`"),
+        ({"method": "RK4"}, ValueError, "needs a method with an embedded one.*got 'RK4'"),
+        ({"controller": METHOD}, TypeError, "controller must be a Controller such as ELEMENTARY or PI, got MuntheKaas"),
+        ({"controller": None}, TypeError, "controller must be a Controller such as ELEMENTARY or PI, got None"),
         ({"save_at": 0.5}, ValueError, "save_at must be a vector of times"),
+        ({"save_at": [0.5, 1.5, -1.0]}, ValueError, "save_at must lie between t0 and t1, 0.0 and 1.0; got 1.5"),
+        ({"save_at": [0.5, np.nan]}, ValueError, "save_at must lie between t0 and t1, 0.0 and 1.0; got nan"),
         ({"field": lambda t, y: jnp.zeros(3)}, ValueError, r"must return an array \(\.\.\., 2\), got shape \(3,\)"),
         ({"field": lambda t, y: jnp.zeros(2, jnp.float32)}, TypeError, "returns float32, the state is float64"),
         ({"field": lambda t, y: (y,)}, TypeError, "must return one array"),
     ],
 )
 def test_bad_input_is_named(changes, error, message):
-    arguments = {"rtol": 1e-6, "atol": 1e-6, "max_steps": 10, "method": METHOD, "field": lambda t, y: y, **changes}
+    arguments = {"t0": 0.0, "t1": 1.0, "rtol": 1e-6, "atol": 1e-6, "max_steps": 10, "method": METHOD, **changes}
     with pytest.raises(error, match=message):
-        integrate_adaptive(vector_space(2), y0=jnp.ones(2), t0=0.0, t1=1.0, **arguments)
+        integrate_adaptive(vector_space(2), y0=jnp.ones(2), **{"field": lambda t, y: y, **arguments})
 
 
 def test_controllers_refuse_nonsense():
     with pytest.raises(ValueError, match="alpha > 0"):
         Controller(safety=1.5)
+    with pytest.raises(ValueError, match="beta must be a finite number, got nan"):
+        Controller(beta=float("nan"))
+    with pytest.raises(TypeError, match="alpha must be a number, got 'large'"):
+        Controller(alpha="large")  # type: ignore[arg-type]

@@ -7,7 +7,8 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from lgjax.groups import SE3, SO3, left_translation, product_space, right_translation, se3, vector_space
-from lgjax.integrators import HEUN2, RK4, MuntheKaas, Solution, integrate
+from lgjax.integrators import CF4, ELEMENTARY, HEUN2, RK4, GeneralizedAlpha, MuntheKaas, Solution, integrate
+from lgjax.integrators.integrate import check_method
 from tests.integrators.problems import PROBLEMS, start
 
 METHOD = MuntheKaas(RK4, scan_stages=True)
@@ -142,6 +143,18 @@ def test_nested_products_of_spaces():
         ({"field": lambda t, y: jnp.zeros((5, 3))}, ValueError, r"the state is float64\(3, 3\), moved.*\(5, 3, 3\)"),
         ({"field": lambda t, y: None}, TypeError, "must return one array"),
         ({"y0": jnp.eye(3, dtype=jnp.int32)}, TypeError, "one floating dtype, got none"),
+        ({"t1": np.inf}, ValueError, "t1 must be a finite number, got inf"),
+        ({"t0": "now"}, TypeError, "t0 must be a number, got 'now'"),
+        (
+            {"method": RK4},
+            TypeError,
+            r"integrate takes a method, got the tableau RK4; did you mean MuntheKaas\(RK4\)\?",
+        ),
+        ({"method": CF4}, TypeError, r"got the table CF4; did you mean CommutatorFree\(CF4\)\?"),
+        ({"method": MuntheKaas}, TypeError, "the class MuntheKaas; it takes an instance"),
+        ({"method": GeneralizedAlpha()}, TypeError, "GeneralizedAlpha.*; integrate_constrained takes that one"),
+        ({"method": ELEMENTARY}, TypeError, "a step size controller.*; integrate_adaptive takes that as `controller`"),
+        ({"method": None}, TypeError, r"got None; a method is for instance MuntheKaas\(RK4\)"),
         (
             {"space": product_space(left_translation(SO3)), "y0": (np.eye(3),)},
             TypeError,
@@ -162,6 +175,17 @@ def test_bad_input_is_named(changes, error, message):
     }
     with pytest.raises(error, match=message):
         integrate(**arguments)
+
+
+def test_methods_for_constrained_mechanisms_are_told_from_others():
+    check_method("integrate_constrained", GeneralizedAlpha())
+    for wrong, message in (
+        (MuntheKaas(RK4), r"MuntheKaas\(.*\); constrained mechanisms are integrated by GeneralizedAlpha\(\)"),
+        (RK4, r"the tableau RK4; did you mean MuntheKaas\(RK4\)\?"),
+        (None, "None; constrained mechanisms"),
+    ):
+        with pytest.raises(TypeError, match=f"integrate_constrained takes a method, got {message}"):
+            check_method("integrate_constrained", wrong)
 
 
 def test_traced_step_counts_are_refused():
