@@ -7,7 +7,7 @@ it accepted, their sizes held fixed: a scan over the recorded times, which exist
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -367,14 +367,15 @@ def integrate_adaptive(
     ts, inside = saved_times(() if save_at is None else save_at, t0, t1, dtype)
     if not hasattr(method, "expand"):
         method.init(space, field, start, y0)
-    bounds = tuple(checks.scalar(name, x, dtype, positive=True) for name, x in (("rtol", rtol), ("atol", atol)))
+    rtol, atol = checks.scalar("rtol", rtol, dtype, positive=True), checks.scalar("atol", atol, dtype, positive=True)
     order = (method.order,) if hasattr(method, "expand") else ()
     still, moving = _held(lambda t, y: field(t, y, *order), start, y0)
     if order:
         method.init(space, still, start, y0)  # now that tracing it again costs little
     still_event, moving_event = _held(event, start, y0) if event else (None, None)
-    settings = (space, method, controller, max_steps, save_at is not None, *jax.lax.stop_gradient((*bounds, y0)))
-    problem, again = _Problem(*settings, still, still_event), _Problem(*settings, moving, moving_event)
+    bounds = jax.lax.stop_gradient((rtol, atol, y0))
+    problem = _Problem(space, method, controller, max_steps, save_at is not None, *bounds, still, still_event)
+    again = replace(problem, field=moving, event=moving_event)
     state = problem.find_steps(*jax.lax.stop_gradient((start, end, y0)))
     replayed = again.replay(state.times, state.accepted, start, end, y0)
     if save_at is None:
