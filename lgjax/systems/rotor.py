@@ -10,8 +10,9 @@ import numpy as np
 
 from lgjax.groups import LieGroup, R3xSO3
 from lgjax.multibody.maximal import Bushing, Gravity, Load, MaximalSystem, RigidBody
+from lgjax.numerics import checks
 from lgjax.systems.constrained_system import ConstrainedSystem
-from lgjax.systems.system import arrays
+from lgjax.systems.system import arrays, gravity_vector
 
 
 def rotor(
@@ -32,18 +33,26 @@ def rotor(
     each support along the world axes; speed rad/s about the shaft at the start.  A torque (length / 2 - left) m g about
     the world's z drives the precession (44).  Unconstrained; forces do not couple bodies.  With the
     numbers given, a disc of 0.3 m radius, the shaft precesses in about 2.5 s.
+    gravity is a vector (3,) m/s², or a number that pulls along -z.
+    Raises ValueError for a mass, length or moments that are not positive, moments that break the triangle inequality,
+    and negative stiffness or damping.
     """
     p = arrays(
         dtype,
-        mass=mass,
-        inertia=inertia,
-        length=length,
-        left=left,
-        stiffness=stiffness,
-        damping=damping,
-        speed=speed,
-        gravity=gravity,
+        mass=(mass, ()),
+        inertia=(inertia, (3,)),
+        length=(length, ()),
+        left=(left, ()),
+        stiffness=(stiffness, (3,)),
+        damping=(damping, (3,)),
+        speed=(speed, ()),
+        gravity=(gravity_vector(gravity), (3,)),
     )
+    checks.positive("mass", p["mass"])
+    checks.positive("length", p["length"])
+    checks.principal_moments("inertia", p["inertia"])
+    checks.positive("stiffness", p["stiffness"], allow_zero=True)
+    checks.positive("damping", p["damping"], allow_zero=True)
     dtype, zero = p["mass"].dtype, jnp.zeros_like(p["mass"])
     ends = [jnp.stack([x, zero, zero]) for x in (-p["left"], p["length"] - p["left"])]
     torque = (0.5 * p["length"] - p["left"]) * p["mass"] * jnp.sqrt(jnp.sum(p["gravity"] ** 2))
