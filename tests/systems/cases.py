@@ -44,6 +44,7 @@ END = 0.4
 INERTIA = np.array([1.0, 2.0, 2.5])
 # A body whose three moments differ, spinning a few radians in the time of the test.
 TOP = {"inertia": (0.8, 0.5, 1.1), "length": 0.4, "mass": 2.0, "angular_velocity": (1.0, 4.0, -2.0)}
+GRAVITY = np.array([0.0, 0.0, -9.81])
 DIRECTIONS = np.array([[0.6, 0.0, 0.8], [0.0, -0.6, -0.8]])
 SPINS = np.array([[0.0, 1.0, 0.0], [1.2, 0.4, -0.3]])
 MASSES, LENGTHS = np.array([1.0, 0.7]), np.array([1.8, 2.4])
@@ -97,9 +98,7 @@ def reference(name: str) -> list[np.ndarray]:
             return [q, np.full(3, np.nan), np.concatenate([q @ momentum, -lever])]
         return [q, q @ momentum]
     if kind == "pendulum":
-        q, omega = references.pendulum(
-            DIRECTIONS, spins(formulation), MASSES, LENGTHS, np.array([0.0, 0.0, -9.81]), END
-        )
+        q, omega = references.pendulum(DIRECTIONS, spins(formulation), MASSES, LENGTHS, GRAVITY, END)
         if formulation == "hamiltonian":
             speed = LENGTHS[:, None] * np.cross(omega, q)
             carried = np.cumsum((MASSES[:, None] * np.cumsum(speed, axis=0))[::-1], axis=0)[::-1]
