@@ -27,8 +27,8 @@ def free_rigid_body(
     Raises ValueError for moments that are not positive or break the triangle inequality.
     """
     checks.choice("formulation", formulation, FORMULATIONS)
-    p = arrays(dtype, inertia=(inertia, (3,)), momentum=(momentum, (3,)))
-    inertia = checks.principal_moments("inertia", p["inertia"])
+    p = arrays(dtype, inertia=(inertia, (3,), checks.principal_moments), momentum=(momentum, (3,)))
+    inertia = p["inertia"]
     identity = SO3.identity(inertia.dtype)
 
     def kinetic(body_momentum: Array) -> Array:

@@ -76,32 +76,20 @@ def heavy_top(
         gravity = (0.0, 0.0, 9.81 if reading == "printed" else -9.81)
     p = arrays(
         dtype,
-        mass=(mass, ()),
-        length=((1.0 if benchmark else 2.0) if length is None else length, ()),
-        inertia=(inertia, (3,)),
-        axis=(axis, (3,)),
+        mass=(mass, (), checks.positive),
+        length=((1.0 if benchmark else 2.0) if length is None else length, (), checks.positive),
+        inertia=(inertia, (3,), checks.principal_moments),
+        axis=(axis, (3,), checks.unit_vector),
         gravity=(gravity_vector(gravity), (3,)),
         angular_velocity=(angular_velocity, (3,)),
     )
-    checks.positive("mass", p["mass"])
-    checks.positive("length", p["length"])
-    checks.principal_moments("inertia", p["inertia"])
-    checks.unit_vector("axis", p["axis"])
     p["lever"] = p["mass"] * p["length"] * p["axis"]
     tensor = sm.diagonal(p["inertia"])
     if benchmark:
         arm = p["length"] * p["axis"]
         tensor = tensor + p["mass"] * (sm.diagonal(jnp.broadcast_to(sm.dot(arm, arm), (3,))) - sm.outer(arm, arm))
     p["tensor"] = tensor
-    make = {
-        "body": _body,
-        "spatial": _spatial,
-        "two_sided": _two_sided,
-        "cotangent": _cotangent,
-        "lie_poisson": _lie_poisson,
-        "quadratic": _quadratic,
-    }[formulation]
-    return make(p, sm.inv3(tensor), sm.matvec(tensor, p["angular_velocity"]))
+    return _MAKERS[formulation](p, sm.inv3(tensor), sm.matvec(tensor, p["angular_velocity"]))
 
 
 def _energy(p: dict[str, Array], inverse: Array, momentum: Array, gamma: Array) -> Array:
@@ -198,3 +186,13 @@ def _quadratic(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
     invariants = {**_spatial_invariants(p, inverse, parts), "energy": energy, "p": lambda y: y.mu[..., 3:]}
     y0 = Covector((SO3.identity(momentum.dtype), jnp.zeros_like(momentum)), sm.join(momentum, -p["lever"]))
     return System(p, cotangent_bundle(product(SO3, Rn(3))), field, y0, invariants)
+
+
+_MAKERS = {
+    "body": _body,
+    "spatial": _spatial,
+    "two_sided": _two_sided,
+    "cotangent": _cotangent,
+    "lie_poisson": _lie_poisson,
+    "quadratic": _quadratic,
+}

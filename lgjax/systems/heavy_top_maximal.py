@@ -47,15 +47,12 @@ def heavy_top_maximal(
     """
     p = arrays(
         dtype,
-        mass=(mass, ()),
-        length=(length, ()),
-        inertia=(inertia, (3,)),
+        mass=(mass, (), checks.positive),
+        length=(length, (), checks.positive),
+        inertia=(inertia, (3,), checks.principal_moments),
         gravity=(gravity_vector(gravity), (3,)),
         angular_velocity=(angular_velocity, (3,)),
     )
-    checks.positive("mass", p["mass"])
-    checks.positive("length", p["length"])
-    checks.principal_moments("inertia", p["inertia"])
     dtype = p["mass"].dtype
     arm = p["length"] * jnp.asarray((0.0, 1.0, 0.0), dtype)
     tensor = sm.diagonal(p["inertia"])

@@ -17,7 +17,7 @@ from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, configuration
 from lgjax.numerics import checks
 from lgjax.systems.constrained_system import ConstrainedSystem
-from lgjax.systems.system import arrays, gravity_vector
+from lgjax.systems.system import arrays, gravity_vector, not_negative
 
 Array = jax.Array
 
@@ -76,14 +76,11 @@ def puma560(
     """
     p = arrays(
         dtype,
-        masses=(masses, (6,)),
-        stiffness=(stiffness, (6,)),
-        damping=(damping, (6,)),
+        masses=(masses, (6,), checks.positive),
+        stiffness=(stiffness, (6,), not_negative),
+        damping=(damping, (6,), not_negative),
         gravity=(gravity_vector(gravity), (3,)),
     )
-    checks.positive("masses", p["masses"])
-    checks.positive("stiffness", p["stiffness"], allow_zero=True)
-    checks.positive("damping", p["damping"], allow_zero=True)
     dtype = p["masses"].dtype
     bodies, joints, springs, rotations, positions = [], [], [], [], []
     r, x, before, com_before = np.eye(3), np.zeros(3), "world", np.zeros(3)

@@ -3,6 +3,11 @@
 Source: [celledoni2021] section 6, with controllers after Lee, Sreenath, Kumar, CDC 2013.  The z axes of the inertial
 frame and of the bodies point up, against gravity: the source says so in words, while e_3 in its formulas points down.
 Numbers that the source does not give are chosen here.
+
+The action is that of section 6.1 but for the attitudes. They move from the right, R -> R exp(h Ω), where the source
+moves them from the left by RΩ: so the algebra element is Ω itself, as in (36), and no stage turns it into the inertial
+frame. The motion is the same, and so are the steps of `MuntheKaas` with all commutators, because
+dexpinv_σ(Ad_exp(σ) Ω) = dexpinv_{-σ}(Ω); those of `CommutatorFree` differ within their order.
 """
 
 from collections.abc import Callable
@@ -17,7 +22,7 @@ from lgjax.groups import small_matrix as sm
 from lgjax.groups.small_angle import norm
 from lgjax.groups.ts2 import TangentPoint
 from lgjax.numerics import checks
-from lgjax.systems.system import System, arrays, gravity_vector
+from lgjax.systems.system import System, arrays, gravity_vector, not_negative
 
 Array = jax.Array
 Path = Callable[[Array], Array]
@@ -75,10 +80,6 @@ def quadrotors_with_load(
     gravity    a vector (3,) m/s², or a number that pulls along -z.
 
     The state is a `LoadState` on R³ x R³ x SO(3)² x (R³)² x (TS²)².  There are no invariants but the space itself.
-    The action is that of section 6.1 but for the attitudes. They move from the right, R -> R exp(h Ω), where the source
-    moves them from the left by RΩ: so the algebra element is Ω itself, as in (36), and no stage turns it into the
-    inertial frame. The motion is the same, and so are the steps of `MuntheKaas` with all commutators, because
-    dexpinv_σ(Ad_exp(σ) Ω) = dexpinv_{-σ}(Ω); those of `CommutatorFree` differ within their order.
     Raises ValueError for masses, lengths or moments that are not positive, moments that break the triangle inequality,
     negative gains and a path whose points are not (3,).
     """
@@ -88,22 +89,14 @@ def quadrotors_with_load(
         raise ValueError(f"unknown gains {sorted(unknown)}; there are {', '.join(GAINS)}")
     p = arrays(
         dtype,
-        load_mass=(load_mass, ()),
-        masses=(masses, (2,)),
-        lengths=(lengths, (2,)),
-        inertia=(inertia, (3,)),
+        load_mass=(load_mass, (), checks.positive),
+        masses=(masses, (2,), checks.positive),
+        lengths=(lengths, (2,), checks.positive),
+        inertia=(inertia, (3,), checks.principal_moments),
         spread=(spread, ()),
         gravity=(gravity_vector(gravity), (3,)),
-        **{name: (gain, ()) for name, gain in (GAINS | (gains or {})).items()},
+        **{name: (gain, (), not_negative) for name, gain in (GAINS | (gains or {})).items()},
     )
-    for name in ("load_mass", "masses", "lengths"):
-        checks.positive(name, p[name])
-    for name in GAINS:
-        checks.positive(name, p[name], allow_zero=True)
-    checks.principal_moments("inertia", p["inertia"])
-    point = jax.eval_shape(path, p["spread"])
-    if getattr(point, "shape", None) != (3,):
-        raise ValueError(f"path must give points (3,), got {point}")
 
     def field(t: Array, y: Any) -> Any:
         y = LoadState(*y)
@@ -127,6 +120,9 @@ def _start(p: dict[str, Array], path: Path) -> LoadState:
     """At rest, off the path and off the desired link directions."""
     dtype = p["gravity"].dtype
     t0, still = jnp.zeros((), dtype), jnp.zeros((3,), dtype)
+    point = jax.eval_shape(path, t0)
+    if getattr(point, "shape", None) != (3,):
+        raise ValueError(f"path must give points (3,), got {point}")
     turn = so3.exp(jnp.asarray([[-0.3, 0.0, 0.0], [0.0, -0.3, 0.0]], dtype))
     q = so3.act(turn, _directions(p, path, _Tracking(t0, still, still)))
     position = path(t0) + jnp.asarray([0.2, -0.2, -0.1], dtype)

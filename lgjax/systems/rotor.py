@@ -12,7 +12,7 @@ from lgjax.groups import LieGroup, R3xSO3
 from lgjax.multibody.maximal import Bushing, Gravity, Load, MaximalSystem, RigidBody
 from lgjax.numerics import checks
 from lgjax.systems.constrained_system import ConstrainedSystem
-from lgjax.systems.system import arrays, gravity_vector
+from lgjax.systems.system import arrays, gravity_vector, not_negative
 
 
 def rotor(
@@ -39,20 +39,15 @@ def rotor(
     """
     p = arrays(
         dtype,
-        mass=(mass, ()),
-        inertia=(inertia, (3,)),
-        length=(length, ()),
+        mass=(mass, (), checks.positive),
+        inertia=(inertia, (3,), checks.principal_moments),
+        length=(length, (), checks.positive),
         left=(left, ()),
-        stiffness=(stiffness, (3,)),
-        damping=(damping, (3,)),
+        stiffness=(stiffness, (3,), not_negative),
+        damping=(damping, (3,), not_negative),
         speed=(speed, ()),
         gravity=(gravity_vector(gravity), (3,)),
     )
-    checks.positive("mass", p["mass"])
-    checks.positive("length", p["length"])
-    checks.principal_moments("inertia", p["inertia"])
-    checks.positive("stiffness", p["stiffness"], allow_zero=True)
-    checks.positive("damping", p["damping"], allow_zero=True)
     dtype, zero = p["mass"].dtype, jnp.zeros_like(p["mass"])
     ends = [jnp.stack([x, zero, zero]) for x in (-p["left"], p["length"] - p["left"])]
     torque = (0.5 * p["length"] - p["left"]) * p["mass"] * jnp.sqrt(jnp.sum(p["gravity"] ** 2))

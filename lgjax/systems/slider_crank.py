@@ -47,13 +47,11 @@ def slider_crank(
     """
     p = arrays(
         dtype,
-        masses=(masses, (3,)),
-        inertias=(inertias, (3, 3)),
+        masses=(masses, (3,), checks.positive),
+        inertias=(inertias, (3, 3), checks.principal_moments),
         speed=(speed, ()),
         gravity=(gravity_vector(gravity), (3,)),
     )
-    checks.positive("masses", p["masses"])
-    checks.principal_moments("inertias", p["inertias"])
     dtype = p["masses"].dtype
     rod = _rod_frame()
     bodies = [RigidBody(name, p["masses"][i], p["inertias"][i]) for i, name in enumerate(BODIES)]

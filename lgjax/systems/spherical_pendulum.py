@@ -50,15 +50,13 @@ def spherical_pendulum(
     n = checks.integer("n", n)
     p = arrays(
         dtype,
-        masses=(masses, (n,)),
-        lengths=(lengths, (n,)),
+        masses=(masses, (n,), checks.positive),
+        lengths=(lengths, (n,), checks.positive),
         gravity=(gravity_vector(gravity), (3,)),
-        q=(q, (n, 3)),
+        q=(q, (n, 3), checks.unit_vector),
         omega=(omega, (n, 3)),
     )
-    checks.positive("masses", p["masses"])
-    checks.positive("lengths", p["lengths"])
-    y0 = TangentPoint(checks.unit_vector("q", p.pop("q")), p.pop("omega"))
+    y0 = TangentPoint(p.pop("q"), p.pop("omega"))
     checks.orthogonal("omega", y0.omega, "q", y0.q)
     field = {"chain": chain_field, "dense": dense_field, "hamiltonian": hamiltonian_field}[form]
     velocity = (lambda y: TangentPoint(y.q, _solve(p, y.q, y.omega))) if form == "hamiltonian" else (lambda y: y)

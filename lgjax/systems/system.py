@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -54,22 +55,25 @@ def in_coordinates(system: System) -> System:
     return System(system.parameters, space, field, tuple(leaves), invariants)
 
 
-def arrays(dtype: Any, **values: tuple[Any, tuple[int, ...]]) -> dict[str, Array]:
-    """The (value, shape) pairs as finite arrays of one floating dtype, JAX's default if None.
+not_negative = partial(checks.positive, allow_zero=True)
 
-    A number fills its shape, a row a matrix; other shapes are refused.  Values that are known stay known inside `jit`,
-    so that further checks can judge them there too.
+
+def arrays(dtype: Any, **values: tuple) -> dict[str, Array]:
+    """The (value, shape) or (value, shape, check) as finite arrays of one floating dtype, JAX's default if None.
+
+    A number fills its shape, a row a matrix; other shapes are refused.  check(name, array) is one of `checks`.  Values
+    that are known stay known inside `jit`, so that they are judged there too.
     """
     dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
 
-    def as_array(name: str, value: Any, shape: tuple[int, ...]) -> Array:
+    def as_array(name: str, value: Any, shape: tuple[int, ...], check: Any = checks.finite) -> Array:
         with jax.ensure_compile_time_eval() if checks.known(value) else nullcontext():
             try:
                 value = jnp.asarray(value, dtype)
             except (TypeError, ValueError) as error:
                 raise TypeError(f"{name} must be numbers of shape {shape}, got {value!r}") from error
             found = checks.array(name, value, shape[len(shape) - min(value.ndim, len(shape)) :], dtype)
-            return jnp.broadcast_to(found, shape)
+            return check(name, jnp.broadcast_to(found, shape))
 
     return {name: as_array(name, *pair) for name, pair in values.items()}
 
@@ -78,4 +82,4 @@ def gravity_vector(gravity: Any) -> Any:
     """Gravity in m/s² as all systems take it: a vector (3,) is left as it is, a number g >= 0 pulls along -z."""
     if isinstance(gravity, tuple | list) or np.ndim(gravity):
         return gravity
-    return 0.0, 0.0, -checks.positive("gravity", gravity, allow_zero=True)
+    return 0.0, 0.0, -not_negative("gravity", gravity)
