@@ -44,9 +44,9 @@ def attitude(y):
 
 
 def weight(top, ys):
-    """The torque's arm times gravity in the body, M l Qᵀ Γ_0."""
+    """M l Qᵀ Γ_0, where Γ_0 is the opposite of gravity."""
     p = top.parameters
-    return np.asarray(p["mass"] * p["length"] * so3.coAd(attitude(ys)[0], p["gravity"]))
+    return -np.asarray(p["mass"] * p["length"] * so3.coAd(attitude(ys)[0], p["gravity"]))
 
 
 def main(

@@ -85,20 +85,21 @@ def preservation(end=5.0, steps=1000):
 def compare(n, end=3.0, tolerance=1e-6):
     """Adaptive RKMK 5(4) against as many constant steps of RKMK5 and RK5(4) in coordinates, for both lengths.
 
-    Keys: the errors of "adaptive" and "constant", the "times" of the adaptive run and of that in coordinates,
-    "constant run" and "adaptive run" (times, states).
+    Keys: the errors of "adaptive" and "constant", the "times" of the adaptive run and of that in coordinates, and
+    (times, states) of the "reference run", "adaptive run" and "constant run".
     """
-    results = {}
+    results, samples = {}, np.linspace(0.0, end, 601)
 
     @jax.jit
     def exactly(length):
         plain = in_coordinates(spherical_pendulum(n, lengths=length))
-        return lgjax.integrate_adaptive(plain.space, plain.field, plain.y0, 0.0, end, RKMK8, 1e-12, 1e-12, 50_000)
+        return lgjax.integrate_adaptive(
+            plain.space, plain.field, plain.y0, 0.0, end, RKMK8, 1e-12, 1e-12, 50_000, samples
+        )
 
     @jax.jit
     def adaptively(length):
         chain = spherical_pendulum(n, lengths=length)
-        samples = np.linspace(0.0, end, 601)
         return lgjax.integrate_adaptive(
             chain.space, chain.field, chain.y0, 0.0, end, RKMK5, tolerance, tolerance, 4000, samples
         )
@@ -121,12 +122,26 @@ def compare(n, end=3.0, tolerance=1e-6):
             "constant": difference(last(fixed.ys), last(exact.ys)),
             "times": np.asarray(run.times)[: steps + 1],
             "times in coordinates": np.asarray(plain.times)[: int(plain.accepted) + 1],
-            "constant run": fixed[:2],
+            "reference run": (exact.ts, lgjax.TangentPoint(*exact.ys)),
             "adaptive run": run[:2],
+            "constant run": fixed[:2],
         }
         r = results[name]
         print(f"{name}, N = {n}: adaptive {r['adaptive']:.2e}, constant {r['constant']:.2e}, {steps} steps")
     return results
+
+
+def turn_errors(r, start=2.1):
+    """Largest error of any ω_y from `start` on: of the adaptive run, and of the constant steps at their own times."""
+    times, states = r["reference run"]
+    exact = np.asarray(states.omega)[..., 1]
+    errors = {}
+    for kind in ("adaptive", "constant"):
+        ts, ys = r[f"{kind} run"]
+        late = np.asarray(ts) > start
+        there = np.stack([np.interp(ts, times, column) for column in exact.T], axis=1)
+        errors[kind] = float(np.max(np.abs(np.asarray(ys.omega)[..., 1] - there)[late]))
+    return errors
 
 
 def main(
@@ -144,15 +159,19 @@ def main(
     for name, (length, tangent) in kept.items():
         print(f"{name}: | |q|² - 1 | < {np.max(length):.1e}, |q·ω| < {np.max(tangent):.1e}")
     runs = {n: compare(n) for n in sizes}
+    turn = turn_errors(runs[min(sizes)]["L = 1"])
+    print(
+        f"N = {min(sizes)}, ω_y after 2.1 s: adaptive off by {turn['adaptive']:.1e}, constant by {turn['constant']:.1e}"
+    )
     if out:
         draw(out, counts, errors, ts, kept, runs)
-    return {"errors": errors, "violations": kept, "runs": runs}
+    return {"errors": errors, "violations": kept, "runs": runs, "turn": turn}
 
 
 def draw(out, counts, errors, ts, kept, runs):
-    made = figure(18, 12)
-    grid = made.add_gridspec(3, 4)
-    first, second, third, fourth = (made.add_subplot(grid[0, i]) for i in range(4))
+    made = figure(20, 13)
+    grid = made.add_gridspec(3, 20)
+    first, second, third, fourth = (made.add_subplot(grid[0, i : i + 5]) for i in range(0, 20, 5))
     h = 1.0 / np.array(counts)
     for (name, error), mark in zip(errors.items(), "os^vDx+"[: len(errors)], strict=True):
         first.loglog(h, error, mark + "-", label=name, markerfacecolor="none")
@@ -173,13 +192,14 @@ def draw(out, counts, errors, ts, kept, runs):
     for axes in (first, second, third, fourth):
         axes.legend(fontsize=7, loc="lower right" if axes is first else "best")
     small, large = min(runs), max(runs)
-    steps(made.add_subplot(grid[1, 0]), runs[large], "L = 1", f"steps (s), N = {large}, L = 1")
-    steps(made.add_subplot(grid[1, 1]), runs[large], "L = 5/N", f"steps (s), N = {large}, L = 5/N")
-    axes = made.add_subplot(grid[1, 2])
-    steps(axes, runs[small], "L = 1", f"steps (s), N = {small}, L = 1")
-    accelerations(made.add_subplot(grid[1, 3]), small, runs[small]["L = 1"])
+    middle = [made.add_subplot(grid[1, i : i + 4]) for i in range(0, 20, 4)]
+    steps(middle[0], runs[large], "L = 1", f"steps (s), N = {large}, L = 1")
+    steps(middle[1], runs[large], "L = 5/N", f"steps (s), N = {large}, L = 5/N")
+    steps(middle[2], runs[small], "L = 1", f"steps (s), N = {small}, L = 1")
+    zoom(middle[3], runs[small]["L = 1"], f"ω_y (rad/s) after 2.1 s, N = {small}")
+    accelerations(middle[4], small, runs[small]["L = 1"])
     for i in range(2):
-        components(made.add_subplot(grid[2, 2 * i : 2 * i + 2]), i, small, runs[small]["L = 1"])
+        components(made.add_subplot(grid[2, 10 * i : 10 * i + 10]), i, small, runs[small]["L = 1"])
     save(made, out)
 
 
@@ -190,6 +210,24 @@ def steps(axes, by_length, name, title):
         axes.semilogy(times[:-1], np.diff(times), linewidth=0.8, label=label)
     constant = r["times"][-1] / (len(r["times"]) - 1)
     axes.axhline(constant, color="black", linestyle=":", label="RKMK 5, constant")
+    axes.set(title=title, xlabel="t (s)")
+    axes.legend(fontsize=7)
+
+
+def three_runs(axes, r, pick, color, name):
+    """One component along the reference (line), the adaptive run (dashes) and the constant steps (dots)."""
+    for kind, line in (("reference", "-"), ("adaptive", "--"), ("constant", ".")):
+        ts, ys = r[f"{kind} run"]
+        width = {"linewidth": 0.8, "alpha": 0.5} if kind == "reference" else {"linewidth": 1.2, "markersize": 3}
+        axes.plot(ts, pick(ys), line, color=color, label=name if kind == "adaptive" else None, **width)
+
+
+def zoom(axes, r, title, start=2.1):
+    """The second components of the angular velocities in the last part of the run."""
+    late = lambda run: (run[0][run[0] >= start], jax.tree.map(lambda x: x[run[0] >= start], run[1]))
+    part = {name: late(r[name]) for name in ("reference run", "adaptive run", "constant run")}
+    for i in range(2):
+        three_runs(axes, part, lambda ys, i=i: ys.omega[:, i, 1], f"C{i}", f"body {i + 1}")
     axes.set(title=title, xlabel="t (s)")
     axes.legend(fontsize=7)
 
@@ -207,13 +245,10 @@ def accelerations(axes, n, r):
 
 
 def components(axes, i, n, r):
-    """The six components of body i: adaptive as lines, constant steps as dots."""
+    """The six components of body i by the three runs."""
     for k, name in enumerate(("q_x", "q_y", "q_z", "ω_x", "ω_y", "ω_z")):
-        pick = lambda ys, k=k: (ys.q if k < 3 else ys.omega)[:, i, k % 3]
-        (ts, ys), (dots, points) = r["adaptive run"], r["constant run"]
-        axes.plot(ts, pick(ys), color=f"C{k}", linewidth=1, label=name)
-        axes.plot(dots, pick(points), ".", color=f"C{k}", markersize=3)
-    axes.set(title=f"body {i + 1} of {n}: adaptive steps (lines), constant steps (dots)", xlabel="t (s)")
+        three_runs(axes, r, lambda ys, k=k: (ys.q if k < 3 else ys.omega)[:, i, k % 3], f"C{k}", name)
+    axes.set(title=f"body {i + 1} of {n}: reference (lines), adaptive (dashes), constant steps (dots)", xlabel="t (s)")
     axes.legend(fontsize=7, ncols=2)
 
 

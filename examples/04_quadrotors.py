@@ -103,7 +103,7 @@ def draw(out, system, counts, errors, ts, ys, wanted, directions, kept):
     for k, name in enumerate("xyz"):
         axes.plot(ts, ys.position[:, k], color=f"C{k}", label=f"{name} of the load")
         axes.plot(ts, wanted[:, k], "k--", linewidth=0.8, label="wanted" if k == 2 else None)
-    axes.set(title="load and its path (m), z down", xlabel="t (s)")
+    axes.set(title="load and its path (m)", xlabel="t (s)")
     axes.legend(fontsize=8)
     axes = made.add_subplot(2, 3, 3)
     axes.plot(ts, ys.position - wanted, label=["x", "y", "z"])
@@ -130,21 +130,20 @@ def draw(out, system, counts, errors, ts, ys, wanted, directions, kept):
 
 
 def snapshots(axes, system, ts, ys, wanted):
-    """Load, links and quadrotors at six times; the axis shows -z, which points up."""
-    up = np.array([1.0, 1.0, -1.0])
-    axes.plot(*(np.asarray(wanted) * up).T, "k--", linewidth=0.8)
-    axes.plot(*(np.asarray(ys.position) * up).T, "C0")
+    """Load, links and quadrotors at six times."""
+    axes.plot(*np.asarray(wanted).T, "k--", linewidth=0.8)
+    axes.plot(*np.asarray(ys.position).T, "C0")
     quadrotors = ys.position[:, None] - system.parameters["lengths"][:, None] * ys.link.q
     for i in np.linspace(0, len(ts) - 1, 6).astype(int):
-        load = np.asarray(ys.position[i]) * up
+        load = np.asarray(ys.position[i])
         axes.plot(*load, "o", color="C0", markersize=5)
-        for quadrotor in np.asarray(quadrotors[i]) * up:
+        for quadrotor in np.asarray(quadrotors[i]):
             axes.plot(*np.stack([load, quadrotor]).T, color="gray", linewidth=1)
             axes.plot(*quadrotor, "s", color="C3", markersize=4)
     axes.set_aspect("equal")
     axes.locator_params(axis="y", nbins=3)
     axes.locator_params(axis="z", nbins=4)
-    axes.set(title="snapshots (m)", xlabel="x", ylabel="y", zlabel="-z")
+    axes.set(title="snapshots (m)", xlabel="x", ylabel="y", zlabel="z")
 
 
 if __name__ == "__main__":

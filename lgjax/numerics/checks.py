@@ -150,10 +150,17 @@ def inertia(name: str, value: Array) -> Array:
         matrix = np.asarray(value, float)
         if np.max(np.abs(matrix - np.swapaxes(matrix, -1, -2))) > 1e-6 * np.max(np.abs(matrix)):
             raise ValueError(f"{name} is not symmetric: {matrix.tolist()}")
-        moments = np.linalg.eigvalsh(matrix)
-        if not np.all(moments[..., 0] > 0):
+        principal_moments(name, np.linalg.eigvalsh(matrix))
+    return value
+
+
+def principal_moments(name: str, value: Any) -> Any:
+    """`value` (..., 3) in any order, or ValueError unless all are positive and keep the triangle inequality."""
+    if known(value):
+        moments = np.asarray(value, float)
+        if not np.all(moments > 0):
             raise ValueError(f"{name} is not positive definite: its principal moments are {moments.tolist()}")
-        if np.any(moments[..., 2] > (moments[..., 0] + moments[..., 1]) * (1 + 1e-6)):
+        if np.any(2 * np.max(moments, -1) > np.sum(moments, -1) * (1 + 1e-6)):
             raise ValueError(f"{name} breaks the triangle inequality: its principal moments are {moments.tolist()}")
     return value
 

@@ -20,6 +20,7 @@ from lgjax.multibody import models
 from lgjax.multibody.aerial_manipulator import MECHANISM, MOTION, PROPELLERS, Mechanism, Motion, Propellers
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
+from lgjax.numerics import checks
 
 Array = jax.Array
 Series = list[Array]  # Taylor coefficients in time
@@ -80,8 +81,10 @@ def aerial_manipulator(
 
     The defaults carry the numbers, none of which is the source's; `_replace` changes them. The base wrench that inverse
     dynamics returns, body frame, is the one to be made by the propellers. Raises ValueError for propellers that cannot
-    make every wrench, such as parallel ones, or whose numbers are not six.
+    make every wrench, such as parallel ones, or whose numbers are not six, and for masses, moments, lengths, ranges,
+    thrust and drag that are not positive, spins that are not 1 or -1, and numbers that are not finite.
     """
+    _check(mechanism, propellers, motion)
     model = models.aerial_manipulator(mechanism)
     model = model if dtype is None else model.astype(dtype)
     matrix = allocation(propellers)
@@ -90,6 +93,27 @@ def aerial_manipulator(
         raise ValueError(f"these {matrix.shape[1]} propellers do not make every wrench in one way: {propellers}")
     as_array = lambda x: jnp.asarray(x, model.dtype)
     return AerialManipulator(model, as_array(matrix), as_array(np.linalg.inv(matrix)), motion)
+
+
+def _check(mechanism: Mechanism, propellers: Propellers, motion: Motion) -> None:
+    """Raise ValueError for the first number of the three records that makes no sense, with its name."""
+    for axis in mechanism.axes:
+        checks.choice("mechanism.axes", axis, ("x", "y", "z"))
+    records = {"mechanism": mechanism._replace(axes=()), "propellers": propellers, "motion": motion}
+    found = {f"{name}.{key}": value for name, record in records.items() for key, value in record._asdict().items()}
+    for name, value in found.items():
+        checks.finite(name, np.asarray(value, float))
+    for name in ("base_inertia", "link_inertia"):
+        checks.principal_moments(f"mechanism.{name}", found[f"mechanism.{name}"])
+    for name in ("base_mass", "link_mass", "link_length", "joint_range"):
+        checks.positive(f"mechanism.{name}", found[f"mechanism.{name}"])
+    for name in ("radius", "thrust", "drag"):
+        checks.positive(f"propellers.{name}", found[f"propellers.{name}"])
+    if not set(propellers.spins) <= {1, -1}:
+        raise ValueError(f"propellers.spins must be 1 or -1, got {propellers.spins}")
+    joints = 2 * len(mechanism.axes)
+    for name in ("joint_start", "joint_amplitude"):
+        checks.array(f"motion.{name}", found[f"motion.{name}"], (joints,), float)
 
 
 def allocation(propellers: Propellers = PROPELLERS) -> np.ndarray:

@@ -12,7 +12,8 @@ from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.variational import RigidBody, RigidState, forces, rigid_body, total_energy
 from lgjax.multibody.shapes import Plane, Shape, box, ellipsoid, rounded, union
-from lgjax.systems.system import arrays, require_choice
+from lgjax.numerics import checks
+from lgjax.systems.system import arrays, gravity_vector
 
 Array = jax.Array
 
@@ -57,17 +58,18 @@ def bouncing_body(case: str = "ellipsoid", rounding: float = 1e-13, dtype: Any =
     "tilted"     the same, the plane tilted by two degrees about y.
     "union"      of two ellipsoids, 3, 4, 5 m and 6, 1, 1 m; its inertia as printed in the source.
     "cube"       of side 2√3 m, its corners rounded with radius `rounding`, m.
+    Raises ValueError for a negative rounding.
     """
-    require_choice("case", case, CASES)
+    checks.choice("case", case, CASES)
     p = arrays(
         dtype,
-        mass=1.0,
-        inertia=INERTIAS[case],
-        gravity=(0.0, 0.0, -9.80665),
-        position=(0.0, 0.0, 10.0),
-        linear_momentum=(2.0, 2.0, 10.0),
-        angular_momentum=(4.0, -4.0, 4.0),
-        h=0.01,
+        mass=(1.0, ()),
+        inertia=(INERTIAS[case], (3,)),
+        gravity=(gravity_vector(9.80665), (3,)),
+        position=((0.0, 0.0, 10.0), (3,)),
+        linear_momentum=((2.0, 2.0, 10.0), (3,)),
+        angular_momentum=((4.0, -4.0, 4.0), (3,)),
+        h=(0.01, ()),
     )
     dtype = p["h"].dtype
     body = rigid_body(p["mass"], p["inertia"], p["gravity"], dtype=dtype)
@@ -85,7 +87,7 @@ def bouncing_body(case: str = "ellipsoid", rounding: float = 1e-13, dtype: Any =
 def _shape(case: str, rounding: float, dtype: Any) -> Shape:
     number = lambda *x: jnp.asarray(x, dtype)
     if case == "cube":
-        return rounded(box(number(*[math.sqrt(3.0)] * 3)), jnp.asarray(rounding, dtype))
+        return rounded(box(number(*[math.sqrt(3.0)] * 3)), rounding)
     if case == "union":
         large = ellipsoid(number(3.0, 4.0, 5.0), number(1.5 + UNION_CENTER, 0.0, 0.0))
         return union(large, ellipsoid(number(6.0, 1.0, 1.0), number(-4.5 + UNION_CENTER, 0.0, 0.0)))

@@ -13,6 +13,8 @@ from lgjax.groups.se3 import Pose
 from lgjax.multibody.build import GRAVITY, Body, Joint, build
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, neutral
+from lgjax.numerics import checks
+from lgjax.systems.system import gravity_vector
 
 Y = (0.0, -1.0, 0.0)  # axes of planar mechanisms: they move in the xz plane, angles count from x to z
 # z along those axes, so that what a loop calls a line is the axis of a pin
@@ -65,6 +67,14 @@ def _elbow(what: str, start, end, first: float, second: float, side: int) -> np.
     return np.arctan2(way[1], way[0]) + side * np.array([1, -1]) * np.arccos(cosine)
 
 
+def _positive(name: str, values: Any, size: int) -> list[float]:
+    """`size` positive numbers that are known; ValueError with their name for anything else."""
+    found = np.asarray(values, float)
+    if found.shape != (size,):
+        raise ValueError(f"{name} must be {size} numbers, got shape {found.shape}")
+    return checks.positive(name, checks.finite(name, found)).tolist()
+
+
 def _heading(angle: float, length: float) -> np.ndarray:
     return length * np.array([np.cos(angle), np.sin(angle)])
 
@@ -87,14 +97,17 @@ def four_bar(
     The crank turns about the origin, the rocker about (ground, 0, 0), in the xz plane; the coupler hangs on the crank,
     and its pin on the rocker is cut: three velocities, one degree of freedom. By default the crank can turn all around.
     closure: "point_on_line", two independent rows, or "revolute", five of which three say what the plane says already.
-    Starts with the crank at 1 rad, at rest. Raises ValueError for lengths that cannot close.
+    gravity: a vector (3,) m/s², or a number that pulls along -z. Starts with the crank at 1 rad, at rest.
+    Raises ValueError for lengths and masses that are not positive and lengths that cannot close.
     """
-    d, a, b, c = (float(x) for x in lengths)
+    checks.choice("closure", closure, ("point_on_line", "revolute"))
+    d, a, b, c = _positive("lengths", lengths, 4)
+    masses = _positive("masses", masses, 3)
     crank = 1.0
     coupler, rocker = _elbow("four-bar", _heading(crank, a), (d, 0.0), b, c, 1) + np.array([0.0, np.pi])
     rods = [_rod("crank", None, a, masses[0]), _rod("coupler", "crank", b, masses[1], (a, 0.0, 0.0))]
     rods.append(_rod("rocker", None, c, masses[2], (d, 0.0, 0.0)))
-    model = build(rods, "four_bar", gravity, dtype=dtype)
+    model = build(rods, "four_bar", gravity_vector(gravity), dtype=dtype)
     loops = (_pin(closure, "coupler", "rocker", b, c, "coupler pin"),)
     return _system(model, loops, _joints(model, (crank, coupler - crank, rocker)), (0,))
 
@@ -111,14 +124,19 @@ def five_bar(
     masses: of the same rods without the ground, kg. The upper rods turn about the origin and (ground, 0, 0), in the xz
     plane; the lower rods hang on them and meet in a pin, which is cut: four velocities, two degrees of freedom. Three
     actuators drive it redundantly.
+    gravity: a vector (3,) m/s², or a number that pulls along -z.
     Starts with the pin below the middle, at rest. Velocities: left upper, left lower, right upper, right lower.
-    Source: [kim2012] section 3.1, its example of redundant actuation.
+    Raises ValueError for lengths and masses that are not positive, lengths that cannot close and actuators without a
+    velocity. Source: [kim2012] section 3.1, its example of redundant actuation.
     """
-    g, a, b, c, d = (float(x) for x in lengths)
+    g, a, b, c, d = _positive("lengths", lengths, 5)
+    masses = _positive("masses", masses, 4)
+    if not set(actuated) <= set(range(4)):
+        raise ValueError(f"actuated must be velocity indices from 0 to 3, got {actuated}")
     rods = [_rod("left_upper", None, a, masses[0]), _rod("left_lower", "left_upper", b, masses[1], (a, 0.0, 0.0))]
     rods += [_rod("right_upper", None, d, masses[3], (g, 0.0, 0.0))]
     rods += [_rod("right_lower", "right_upper", c, masses[2], (d, 0.0, 0.0))]
-    model = build(rods, "five_bar", gravity, dtype=dtype)
+    model = build(rods, "five_bar", gravity_vector(gravity), dtype=dtype)
     tool = (g / 2, -0.8 * (a + b))
     left, left_lower = _elbow("five-bar", (0.0, 0.0), tool, a, b, -1)
     right, right_lower = _elbow("five-bar", (g, 0.0), tool, d, c, 1)
@@ -139,8 +157,12 @@ def stewart_platform(
 
     The tree is the disc on a free joint and the legs on the ground, with a massless cross between the two axes of
     each universal joint; the balls are cut: 24 velocities, 18 constraints, six degrees of freedom, six actuators.
-    Radii and height of the joints in metres, masses in kg (a leg has two rods of that mass). Starts level, at rest.
+    Radii and height of the joints in metres, masses in kg (a leg has two rods of that mass), gravity a vector (3,) m/s²
+    or a number that pulls along -z. Starts level, at rest. Raises ValueError for lengths and masses that are not
+    positive.
     """
+    _positive("base_radius, top_radius, height", (base_radius, top_radius, height), 3)
+    _positive("platform_mass, leg_mass", (platform_mass, leg_mass), 2)
     bodies, loops, frames = [_disc(top_radius, platform_mass)], [], []
     for i in range(6):
         bottom = base_radius * _direction(i, 0.2)
@@ -148,7 +170,7 @@ def stewart_platform(
         bodies += _leg(i, bottom, top + np.array([0.0, 0.0, height]) - bottom, leg_mass)
         frames.append(top)
         loops.append(Loop("spherical", f"rod_{i}", "platform", None, top, name=f"ball {i}"))
-    model = build(bodies, "stewart_platform", gravity, dtype=dtype)
+    model = build(bodies, "stewart_platform", gravity_vector(gravity), dtype=dtype)
     q = neutral(model)
     raised = Pose(q.frees.rotation, q.frees.translation.at[0, 2].set(height))
     slides = tuple(model.tree.v_start[model.tree.body(f"rod_{i}")] for i in range(6))

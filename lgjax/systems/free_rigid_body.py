@@ -7,7 +7,8 @@ import jax
 from lgjax.groups import SO3, coadjoint_orbit, cotangent_bundle, product_space, right_translation, so3, vector_space
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.cotangent import Covector
-from lgjax.systems.system import System, arrays, require_choice
+from lgjax.numerics import checks
+from lgjax.systems.system import System, arrays
 
 Array = jax.Array
 
@@ -15,7 +16,7 @@ FORMULATIONS = ("body", "spatial", "lie_poisson")
 
 
 def free_rigid_body(
-    formulation: str = "body", inertia: Any = (1.0, 2.0, 3.5), momentum: Any = (0.9, -1.6, 1.1), dtype: Any = None
+    formulation: str = "body", inertia: Any = (1.0, 2.0, 2.5), momentum: Any = (0.9, -1.6, 1.1), dtype: Any = None
 ) -> System:
     """A body with principal moments of inertia (3,), R = I and body momentum Π (3,) at the start.
 
@@ -23,9 +24,10 @@ def free_rigid_body(
     "spatial"      y = Covector(R, π) on T*SO(3), for `SymplecticLie`; π stays constant.
     "lie_poisson"  y = Π alone on its coadjoint orbit, a sphere.
     Invariants: energy, the spatial momentum or for the last the squared length of Π.
+    Raises ValueError for moments that are not positive or break the triangle inequality.
     """
-    require_choice("formulation", formulation, FORMULATIONS)
-    p = arrays(dtype, inertia=inertia, momentum=momentum)
+    checks.choice("formulation", formulation, FORMULATIONS)
+    p = arrays(dtype, inertia=(inertia, (3,), checks.principal_moments), momentum=(momentum, (3,)))
     inertia = p["inertia"]
     identity = SO3.identity(inertia.dtype)
 

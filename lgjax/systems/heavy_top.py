@@ -24,7 +24,8 @@ from lgjax.groups import (
 )
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.cotangent import Covector
-from lgjax.systems.system import System, arrays, require_choice
+from lgjax.numerics import checks
+from lgjax.systems.system import System, arrays, gravity_vector
 
 Array = jax.Array
 
@@ -48,10 +49,11 @@ def heavy_top(
     Three readings of the published numbers, which a caller may override one by one:
     "benchmark"        the moments of inertia (3,) kg m² are about the centre of mass, length = 1 m away from the fixed
                        point along the body's unit vector `axis`, and are moved to the fixed point; gravity points down.
-    "printed"          the moments are about the fixed point, length = 2 and Γ_0 = (0, 0, -9.81) as printed in the
-                       source, so that gravity pulls along +z.
-    "printed_upright"  the same with Γ_0 = (0, 0, 9.81): gravity pulls down.
-    `gravity` is Γ_0, the opposite of the gravity vector; the potential is mass length Γ_0·Qχ, χ the axis.
+    "printed"          the moments are about the fixed point, length = 2 and gravity = (0, 0, 9.81): the source prints
+                       Γ_0 = (0, 0, -9.81), and its Γ_0 points against gravity.
+    "printed_upright"  the same with gravity = (0, 0, -9.81).
+    gravity is the vector (3,) m/s², or a number that pulls along -z: Γ_0 = -gravity, and the potential is
+    mass length Γ_0·Qχ, χ the axis.
 
     "body"         y = (Q, Π) on SO(3) x R³ moved from the right.  Eqs. (19)-(20).
     "spatial"      y = (Q, π) on SO(3) x R³ moved from the left, π = QΠ.  For a fast top of two equal moments its field
@@ -62,19 +64,24 @@ def heavy_top(
     "cotangent"    y = Covector(Q, π) on T*SO(3), for `SymplecticLie` or any other method.
     "lie_poisson"  y = [Π, Γ] (6,) on a coadjoint orbit of SE(3), Γ = QᵀΓ_0.  Eqs. (23)-(24).
     "quadratic"    y = Covector((Q, q), [π, p]) on T*(SO(3) x R³) with p = -mass length χ constant.  Eqs. (29)-(32).
-    Invariants: energy, and as far as the state knows them the momentum about the vertical, |Γ|² and Π·Γ, p.
+                   q acts on nothing, so on Q and π a method does what it does on "cotangent".
+    Invariants: energy, and as far as the state knows them the momentum along Γ_0 times its length, |Γ|² and Π·Γ, p.
+    Raises ValueError for a mass, length or moments that are not positive, moments that break the triangle inequality
+    and an axis whose length is not 1.
     """
-    require_choice("formulation", formulation, FORMULATIONS)
-    require_choice("reading", reading, READINGS)
+    checks.choice("formulation", formulation, FORMULATIONS)
+    checks.choice("reading", reading, READINGS)
     benchmark = reading == "benchmark"
+    if gravity is None:
+        gravity = (0.0, 0.0, 9.81 if reading == "printed" else -9.81)
     p = arrays(
         dtype,
-        mass=mass,
-        length=(1.0 if benchmark else 2.0) if length is None else length,
-        inertia=inertia,
-        axis=axis,
-        gravity=(0.0, 0.0, -9.81 if reading == "printed" else 9.81) if gravity is None else gravity,
-        angular_velocity=angular_velocity,
+        mass=(mass, (), checks.positive),
+        length=((1.0 if benchmark else 2.0) if length is None else length, (), checks.positive),
+        inertia=(inertia, (3,), checks.principal_moments),
+        axis=(axis, (3,), checks.unit_vector),
+        gravity=(gravity_vector(gravity), (3,)),
+        angular_velocity=(angular_velocity, (3,)),
     )
     p["lever"] = p["mass"] * p["length"] * p["axis"]
     tensor = sm.diagonal(p["inertia"])
@@ -82,41 +89,33 @@ def heavy_top(
         arm = p["length"] * p["axis"]
         tensor = tensor + p["mass"] * (sm.diagonal(jnp.broadcast_to(sm.dot(arm, arm), (3,))) - sm.outer(arm, arm))
     p["tensor"] = tensor
-    make = {
-        "body": _body,
-        "spatial": _spatial,
-        "two_sided": _two_sided,
-        "cotangent": _cotangent,
-        "lie_poisson": _lie_poisson,
-        "quadratic": _quadratic,
-    }[formulation]
-    return make(p, sm.inv3(tensor), sm.matvec(tensor, p["angular_velocity"]))
+    return _MAKERS[formulation](p, sm.inv3(tensor), sm.matvec(tensor, p["angular_velocity"]))
 
 
 def _energy(p: dict[str, Array], inverse: Array, momentum: Array, gamma: Array) -> Array:
-    """Energy of body momentum and body gravity direction."""
+    """Energy of the body momentum and Γ."""
     return 0.5 * sm.dot(momentum, sm.matvec(inverse, momentum)) + sm.dot(gamma, p["lever"])
 
 
 def _rates(p: dict[str, Array], inverse: Array, q: Array, pi: Array) -> tuple[Array, Array]:
     """Spatial angular velocity and torque."""
     omega = so3.act(q, sm.matvec(inverse, so3.coAd(q, pi)))
-    return omega, sm.cross(p["gravity"], so3.act(q, p["lever"]))
+    return omega, sm.cross(so3.act(q, p["lever"]), p["gravity"])
 
 
 def _spatial_invariants(p: dict[str, Array], inverse: Array, parts: Any) -> dict[str, Any]:
     def energy(y: Any) -> Array:
         q, pi = parts(y)
-        return _energy(p, inverse, so3.coAd(q, pi), so3.coAd(q, p["gravity"]))
+        return _energy(p, inverse, so3.coAd(q, pi), -so3.coAd(q, p["gravity"]))
 
-    return {"energy": energy, "vertical_momentum": lambda y: sm.dot(parts(y)[1], p["gravity"])}
+    return {"energy": energy, "vertical_momentum": lambda y: -sm.dot(parts(y)[1], p["gravity"])}
 
 
 def _body(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
     def field(t: Array, y: Any) -> Any:
         q, pi = y
         omega = sm.matvec(inverse, pi)
-        return omega, sm.cross(pi, omega) + sm.cross(so3.coAd(q, p["gravity"]), p["lever"])
+        return omega, sm.cross(pi, omega) + sm.cross(p["lever"], so3.coAd(q, p["gravity"]))
 
     space = product_space(right_translation(SO3), vector_space(3))
     invariants = _spatial_invariants(p, inverse, lambda y: (y[0], so3.act(y[0], y[1])))
@@ -140,7 +139,7 @@ def _two_sided(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
         body = so3.coAd(q, pi)
         spin = (surplus * sm.dot(axis, body))[..., None] * axis
         rest = so3.act(q, sm.matvec(inverse, body) - spin)
-        return (rest, spin), sm.cross(p["gravity"], so3.act(q, p["lever"]))
+        return (rest, spin), sm.cross(so3.act(q, p["lever"]), p["gravity"])
 
     space = product_space(two_sided_translation(SO3), vector_space(3))
     invariants = _spatial_invariants(p, inverse, lambda y: y)
@@ -165,7 +164,7 @@ def _lie_poisson(p: dict[str, Array], inverse: Array, momentum: Array) -> System
         "gravity": lambda y: sm.dot(y[..., 3:], y[..., 3:]),
         "vertical_momentum": lambda y: sm.dot(y[..., :3], y[..., 3:]),
     }
-    return System(p, coadjoint_orbit(SE3), field, sm.join(momentum, p["gravity"]), invariants)
+    return System(p, coadjoint_orbit(SE3), field, sm.join(momentum, -p["gravity"]), invariants)
 
 
 def _quadratic(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
@@ -175,15 +174,25 @@ def _quadratic(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
     def field(t: Array, y: Covector) -> Array:
         (q, pi), momenta = parts(y), y.mu[..., 3:]
         omega = so3.act(q, sm.matvec(inverse, so3.coAd(q, pi)))
-        force = so3.coad(omega, pi) - sm.cross(p["gravity"], so3.act(q, momenta))
-        return sm.join(omega, momenta - so3.coAd(q, p["gravity"]), force, jnp.zeros_like(momenta))
+        force = so3.coad(omega, pi) - sm.cross(so3.act(q, momenta), p["gravity"])
+        return sm.join(omega, momenta + so3.coAd(q, p["gravity"]), force, jnp.zeros_like(momenta))
 
     def energy(y: Covector) -> Array:
         """The quadratic Hamiltonian less the constant |p|²/2."""
         q, pi = parts(y)
-        body, gamma = so3.coAd(q, pi), so3.coAd(q, p["gravity"])
-        return 0.5 * sm.dot(body, sm.matvec(inverse, body)) - sm.dot(y.mu[..., 3:], gamma)
+        body = so3.coAd(q, pi)
+        return 0.5 * sm.dot(body, sm.matvec(inverse, body)) + sm.dot(y.mu[..., 3:], so3.coAd(q, p["gravity"]))
 
     invariants = {**_spatial_invariants(p, inverse, parts), "energy": energy, "p": lambda y: y.mu[..., 3:]}
     y0 = Covector((SO3.identity(momentum.dtype), jnp.zeros_like(momentum)), sm.join(momentum, -p["lever"]))
     return System(p, cotangent_bundle(product(SO3, Rn(3))), field, y0, invariants)
+
+
+_MAKERS = {
+    "body": _body,
+    "spatial": _spatial,
+    "two_sided": _two_sided,
+    "cotangent": _cotangent,
+    "lie_poisson": _lie_poisson,
+    "quadratic": _quadratic,
+}

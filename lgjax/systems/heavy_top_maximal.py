@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from lgjax.groups import LieGroup, R3xSO3, so3
 from lgjax.groups import small_matrix as sm
 from lgjax.multibody.maximal import Gravity, JointConstraint, MaximalSystem, RigidBody, UserForce
+from lgjax.numerics import checks
 from lgjax.systems.constrained_system import ConstrainedSystem, total_energy
-from lgjax.systems.system import arrays
+from lgjax.systems.system import arrays, gravity_vector
 
 Array = jax.Array
 
@@ -37,11 +38,21 @@ def heavy_top_maximal(
     """The heavy top of the benchmark: centre of mass `length` along body y from the fixed point, the world's origin.
 
     inertia (3,) is about the centre of mass, angular_velocity (3,) in body axes, and the axes start as the world's.
+    gravity is a vector (3,) m/s², or a number that pulls along -z.
     With `constrained` the body frame is at the centre of mass and a spherical joint holds the tip (3 constraints).
     Without, it is at the fixed point, its inertia moved there, and only its rotation takes part in the motion.
     Invariants: energy and, but for round-off, the momentum about the vertical.
+    Raises ValueError for a mass, length or moments that are not positive, and moments that break the triangle
+    inequality.
     """
-    p = arrays(dtype, mass=mass, length=length, inertia=inertia, gravity=gravity, angular_velocity=angular_velocity)
+    p = arrays(
+        dtype,
+        mass=(mass, (), checks.positive),
+        length=(length, (), checks.positive),
+        inertia=(inertia, (3,), checks.principal_moments),
+        gravity=(gravity_vector(gravity), (3,)),
+        angular_velocity=(angular_velocity, (3,)),
+    )
     dtype = p["mass"].dtype
     arm = p["length"] * jnp.asarray((0.0, 1.0, 0.0), dtype)
     tensor = sm.diagonal(p["inertia"])

@@ -15,8 +15,9 @@ from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.maximal import Gravity, JointConstraint, MaximalSystem, RigidBody, TorsionSpring
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, configuration
+from lgjax.numerics import checks
 from lgjax.systems.constrained_system import ConstrainedSystem
-from lgjax.systems.system import arrays
+from lgjax.systems.system import arrays, gravity_vector, not_negative
 
 Array = jax.Array
 
@@ -67,10 +68,19 @@ def puma560(
 ) -> ConstrainedSystem:
     """Six links in absolute coordinates, 30 constraints, springs and dampers (6,) in the joints as PD control.
 
-    Masses (6,) kg.  The control drives the angles in DURATION s from START to GOAL, radians, from rest: eq. (45).
-    Link 1 has no inertia about two of its axes, which its joint holds.  Without invariants.
+    Masses (6,) kg; gravity a vector (3,) m/s², or a number that pulls along -z.  The control drives the angles in
+    DURATION s from START to GOAL, radians, from rest: eq. (45).  Link 1 has no inertia about two of its axes, which its
+    joint holds; the moments are taken as published, although those of links 1 and 3 break the triangle inequality.
+    Without invariants.
+    Raises ValueError for masses that are not positive and for negative stiffness or damping.
     """
-    p = arrays(dtype, masses=masses, stiffness=stiffness, damping=damping, gravity=gravity)
+    p = arrays(
+        dtype,
+        masses=(masses, (6,), checks.positive),
+        stiffness=(stiffness, (6,), not_negative),
+        damping=(damping, (6,), not_negative),
+        gravity=(gravity_vector(gravity), (3,)),
+    )
     dtype = p["masses"].dtype
     bodies, joints, springs, rotations, positions = [], [], [], [], []
     r, x, before, com_before = np.eye(3), np.zeros(3), "world", np.zeros(3)
@@ -125,7 +135,7 @@ def puma560_minimal(dtype: Any = None) -> MinimalPuma:
         bodies.append(Body(NAMES[i], before, joint, home, offset, mass, np.asarray(com), np.diag(moments)))
         before = NAMES[i]
     model = build(bodies, "puma560", check_inertia="warn", dtype=dtype)
-    gains = arrays(model.dtype, stiffness=STIFFNESS, damping=DAMPING)
+    gains = arrays(model.dtype, stiffness=(STIFFNESS, (6,)), damping=(DAMPING, (6,)))
 
     def controller(t: Array, q: Configuration, v: Array) -> Array:
         targets = lambda t: jnp.stack([profile(t) for profile in PROFILES])

@@ -1,7 +1,13 @@
 """Two quadrotors that carry a point mass on massless rigid links, with controllers that track a path.
 
-Source: [celledoni2021] section 6, with controllers after Lee, Sreenath, Kumar, CDC 2013.  The z axis of the inertial
-frame points along gravity.  Numbers that the source does not give are chosen here.
+Source: [celledoni2021] section 6, with controllers after Lee, Sreenath, Kumar, CDC 2013.  The z axes of the inertial
+frame and of the bodies point up, against gravity: the source says so in words, while e_3 in its formulas points down.
+Numbers that the source does not give are chosen here.
+
+The action is that of section 6.1 but for the attitudes. They move from the right, R -> R exp(h Ω), where the source
+moves them from the left by RΩ: so the algebra element is Ω itself, as in (36), and no stage turns it into the inertial
+frame. The motion is the same, and so are the steps of `MuntheKaas` with all commutators, because
+dexpinv_σ(Ad_exp(σ) Ω) = dexpinv_{-σ}(Ω); those of `CommutatorFree` differ within their order.
 """
 
 from collections.abc import Callable
@@ -15,7 +21,8 @@ from lgjax.groups import SO3, TS2, power_space, product_space, right_translation
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.small_angle import norm
 from lgjax.groups.ts2 import TangentPoint
-from lgjax.systems.system import System, arrays, require_choice
+from lgjax.numerics import checks
+from lgjax.systems.system import System, arrays, gravity_vector, not_negative
 
 Array = jax.Array
 Path = Callable[[Array], Array]
@@ -45,8 +52,8 @@ class LoadState(NamedTuple):
 
 
 def parabola(t: Array) -> Array:
-    """The default path: 1 m/s along x, first rising, then falling (z points down)."""
-    return jnp.stack([t, jnp.zeros_like(t), 0.2 * t * (t - 5.0)])
+    """The default path: 1 m/s along x, first rising, then falling."""
+    return jnp.stack([t, jnp.zeros_like(t), 0.2 * t * (5.0 - t)])
 
 
 def quadrotors_with_load(
@@ -70,22 +77,25 @@ def quadrotors_with_load(
     gains      any of load_position 1, load_velocity 1.8 (1/s², 1/s), link_position 36, link_velocity 10, attitude 60,
                attitude_velocity 4.5 (N m, N m s).
     masses, lengths of the two quadrotors and links (2,), load_mass kg, inertia (3,) of each quadrotor kg m².
+    gravity    a vector (3,) m/s², or a number that pulls along -z.
 
     The state is a `LoadState` on R³ x R³ x SO(3)² x (R³)² x (TS²)².  There are no invariants but the space itself.
+    Raises ValueError for masses, lengths or moments that are not positive, moments that break the triangle inequality,
+    negative gains and a path whose points are not (3,).
     """
-    require_choice("attitude", attitude, ATTITUDES)
+    checks.choice("attitude", attitude, ATTITUDES)
     unknown = set(gains or {}) - set(GAINS)
     if unknown:
         raise ValueError(f"unknown gains {sorted(unknown)}; there are {', '.join(GAINS)}")
     p = arrays(
         dtype,
-        load_mass=load_mass,
-        masses=masses,
-        lengths=lengths,
-        inertia=inertia,
-        spread=spread,
-        gravity=gravity,
-        **GAINS | (gains or {}),
+        load_mass=(load_mass, (), checks.positive),
+        masses=(masses, (2,), checks.positive),
+        lengths=(lengths, (2,), checks.positive),
+        inertia=(inertia, (3,), checks.principal_moments),
+        spread=(spread, ()),
+        gravity=(gravity_vector(gravity), (3,)),
+        **{name: (gain, (), not_negative) for name, gain in (GAINS | (gains or {})).items()},
     )
 
     def field(t: Array, y: Any) -> Any:
@@ -110,9 +120,12 @@ def _start(p: dict[str, Array], path: Path) -> LoadState:
     """At rest, off the path and off the desired link directions."""
     dtype = p["gravity"].dtype
     t0, still = jnp.zeros((), dtype), jnp.zeros((3,), dtype)
-    turn = so3.exp(jnp.asarray([[0.3, 0.0, 0.0], [0.0, 0.3, 0.0]], dtype))
+    point = jax.eval_shape(path, t0)
+    if getattr(point, "shape", None) != (3,):
+        raise ValueError(f"path must give points (3,), got {point}")
+    turn = so3.exp(jnp.asarray([[-0.3, 0.0, 0.0], [0.0, -0.3, 0.0]], dtype))
     q = so3.act(turn, _directions(p, path, _Tracking(t0, still, still)))
-    position = path(t0) + jnp.asarray([0.2, -0.2, 0.1], dtype)
+    position = path(t0) + jnp.asarray([0.2, -0.2, -0.1], dtype)
     zero = jnp.zeros((2, 3), dtype)
     return LoadState(position, zero[0], SO3.identity(dtype, (2,)), zero, TangentPoint(q, zero))
 
@@ -123,7 +136,6 @@ def rates(p: dict[str, Array], y: LoadState, force: Array, moments: Array) -> An
     Source: [celledoni2021] eqs. (36)-(38) and section 6.1.
     """
     q, omega = y.link
-    down = jnp.zeros_like(y.position).at[2].set(p["gravity"])
     along = sm.scale(sm.dot(q, force), q)
     across = force - along
     mass = sm.diagonal(jnp.broadcast_to(p["load_mass"], (3,)))
@@ -133,7 +145,7 @@ def rates(p: dict[str, Array], y: LoadState, force: Array, moments: Array) -> An
     h = sm.cross(q, free[None, :] - across / p["masses"][:, None]) / p["lengths"][:, None]
     angular = p["inertia"] * y.angular_velocity
     turn = (moments - sm.cross(y.angular_velocity, angular)) / p["inertia"]
-    return y.velocity, free + down, y.angular_velocity, turn, sm.join(omega, sm.cross(q, h))
+    return y.velocity, free + p["gravity"], y.angular_velocity, turn, sm.join(omega, sm.cross(q, h))
 
 
 def _derivative(f: Path) -> Path:
@@ -155,8 +167,7 @@ def _wanted_acceleration(p: dict[str, Array], path: Path, s: _Tracking) -> Array
 
 def _pulls(p: dict[str, Array], path: Path, s: _Tracking) -> Array:
     """Link forces on the load (2, 3) that give it the wanted acceleration, spread apart along y."""
-    down = jnp.zeros_like(s.error).at[2].set(p["gravity"])
-    force = p["load_mass"] * (_wanted_acceleration(p, path, s) - down)
+    force = p["load_mass"] * (_wanted_acceleration(p, path, s) - p["gravity"])
     apart = jnp.asarray(np.array([[0.0, 1.0, 0.0], [0.0, -1.0, 0.0]]), force.dtype)
     return 0.5 * force[None, :] + p["spread"] * apart
 
@@ -206,8 +217,8 @@ def desired_forces(p: dict[str, Array], path: Path, t: Array, y: LoadState) -> A
 
 
 def attitude_control(p: dict[str, Array], y: LoadState, force: Array) -> tuple[Array, Array]:
-    """Thrust along -R e_3 as far as the attitude allows, and the moments that turn it; heading towards x."""
-    third = -force / norm(force)[:, None]
+    """Thrust along R e_3 as far as the attitude allows, and the moments that turn it; heading towards x."""
+    third = force / norm(force)[:, None]
     ahead = jnp.zeros_like(third).at[:, 0].set(1.0)
     second = sm.cross(third, ahead)
     second = second / norm(second)[:, None]

@@ -10,8 +10,9 @@ import numpy as np
 
 from lgjax.groups import LieGroup, R3xSO3
 from lgjax.multibody.maximal import Bushing, Gravity, Load, MaximalSystem, RigidBody
+from lgjax.numerics import checks
 from lgjax.systems.constrained_system import ConstrainedSystem
-from lgjax.systems.system import arrays
+from lgjax.systems.system import arrays, gravity_vector, not_negative
 
 
 def rotor(
@@ -32,17 +33,20 @@ def rotor(
     each support along the world axes; speed rad/s about the shaft at the start.  A torque (length / 2 - left) m g about
     the world's z drives the precession (44).  Unconstrained; forces do not couple bodies.  With the
     numbers given, a disc of 0.3 m radius, the shaft precesses in about 2.5 s.
+    gravity is a vector (3,) m/s², or a number that pulls along -z.
+    Raises ValueError for a mass, length or moments that are not positive, moments that break the triangle inequality,
+    and negative stiffness or damping.
     """
     p = arrays(
         dtype,
-        mass=mass,
-        inertia=inertia,
-        length=length,
-        left=left,
-        stiffness=stiffness,
-        damping=damping,
-        speed=speed,
-        gravity=gravity,
+        mass=(mass, (), checks.positive),
+        inertia=(inertia, (3,), checks.principal_moments),
+        length=(length, (), checks.positive),
+        left=(left, ()),
+        stiffness=(stiffness, (3,), not_negative),
+        damping=(damping, (3,), not_negative),
+        speed=(speed, ()),
+        gravity=(gravity_vector(gravity), (3,)),
     )
     dtype, zero = p["mass"].dtype, jnp.zeros_like(p["mass"])
     ends = [jnp.stack([x, zero, zero]) for x in (-p["left"], p["length"] - p["left"])]

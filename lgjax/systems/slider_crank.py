@@ -11,8 +11,9 @@ import numpy as np
 from lgjax.groups import LieGroup, R3xSO3
 from lgjax.multibody.build import rotation_to
 from lgjax.multibody.maximal import Gravity, JointConstraint, MaximalSystem, RigidBody
+from lgjax.numerics import checks
 from lgjax.systems.constrained_system import ConstrainedSystem, total_energy
-from lgjax.systems.system import arrays
+from lgjax.systems.system import arrays, gravity_vector
 
 BODIES = ("crank", "rod", "slider")
 # The crank turns about x at A, its pin B is 0.08 m above; the rod ends in the slider at C.
@@ -41,9 +42,16 @@ def slider_crank(
     speed is the crank's angular velocity at the start, rad/s, about x.  A revolute joint holds the crank at A, a
     spherical joint the rod at the crank's pin B, a universal joint the rod at the slider, which a prismatic joint lets
     move along x: 17 constraints on 18 velocities.  The centre of the slider starts at (0.2, 0, 0).
-    Invariant: energy.
+    Invariant: energy.  gravity is a vector (3,) m/s², or a number that pulls along -z.
+    Raises ValueError for masses and moments that are not positive and moments that break the triangle inequality.
     """
-    p = arrays(dtype, masses=masses, inertias=inertias, speed=speed, gravity=gravity)
+    p = arrays(
+        dtype,
+        masses=(masses, (3,), checks.positive),
+        inertias=(inertias, (3, 3), checks.principal_moments),
+        speed=(speed, ()),
+        gravity=(gravity_vector(gravity), (3,)),
+    )
     dtype = p["masses"].dtype
     rod = _rod_frame()
     bodies = [RigidBody(name, p["masses"][i], p["inertias"][i]) for i, name in enumerate(BODIES)]

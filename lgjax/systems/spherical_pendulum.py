@@ -12,8 +12,10 @@ import numpy as np
 
 from lgjax.groups import TS2, power_space
 from lgjax.groups import small_matrix as sm
+from lgjax.groups.small_angle import norm
 from lgjax.groups.ts2 import TangentPoint
-from lgjax.systems.system import System, arrays, require_choice
+from lgjax.numerics import checks
+from lgjax.systems.system import System, arrays, gravity_vector
 
 Array = jax.Array
 
@@ -34,39 +36,52 @@ def spherical_pendulum(
     """n rods with masses (n,) kg and lengths (n,) m or one number for all; q and omega (n, 3) or (3,) at the start.
 
     The state is TangentPoint(q (n, 3), omega (n, 3)) on (TS²)^n: directions from the fixed point downwards along the
-    chain, and angular velocities rad/s, orthogonal to them.  Gravity in m/s² pulls along -z.
+    chain, and angular velocities rad/s, orthogonal to them.  gravity is a vector (3,) m/s², or a number that pulls
+    along -z.
 
     "chain"        rod tensions from a tridiagonal system, time and memory proportional to n.
     "dense"        the 3n x 3n system of the source, section 5.2.
     "hamiltonian"  omega holds the momenta π = R(q) ω instead, end of section 5.2; `y0` is converted.
-    Invariants: energy, and the angular momentum about the vertical.
+    Invariants: energy, and the angular momentum about the vertical, which is z without gravity.
+    Raises ValueError for masses and lengths that are not positive, directions whose length is not 1 and angular
+    velocities that are not orthogonal to them.
     """
-    require_choice("form", form, FORMS)
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ValueError(f"n must be a positive integer, got {n!r}")
-    p = arrays(dtype, masses=masses, lengths=lengths, gravity=gravity, q=q, omega=omega)
-    for name in ("masses", "lengths"):
-        if p[name].shape not in ((), (n,)):
-            raise ValueError(f"{name} must be one number or have shape ({n},), got {p[name].shape}")
-        p[name] = jnp.broadcast_to(p[name], (n,))
-    y0 = TangentPoint(jnp.broadcast_to(p.pop("q"), (n, 3)), jnp.broadcast_to(p.pop("omega"), (n, 3)))
+    checks.choice("form", form, FORMS)
+    n = checks.integer("n", n)
+    p = arrays(
+        dtype,
+        masses=(masses, (n,), checks.positive),
+        lengths=(lengths, (n,), checks.positive),
+        gravity=(gravity_vector(gravity), (3,)),
+        q=(q, (n, 3), checks.unit_vector),
+        omega=(omega, (n, 3)),
+    )
+    y0 = TangentPoint(p.pop("q"), p.pop("omega"))
+    checks.orthogonal("omega", y0.omega, "q", y0.q)
     field = {"chain": chain_field, "dense": dense_field, "hamiltonian": hamiltonian_field}[form]
     velocity = (lambda y: TangentPoint(y.q, _solve(p, y.q, y.omega))) if form == "hamiltonian" else (lambda y: y)
     if form == "hamiltonian":
         y0 = TangentPoint(y0.q, _apply(p, y0.q, y0.omega))
     invariants = {
         "energy": lambda y: energy(p, velocity(y)),
-        "vertical_momentum": lambda y: jnp.sum(_apply(p, velocity(y).q, velocity(y).omega)[:, 2]),
+        "vertical_momentum": lambda y: sm.dot(_up(p), jnp.sum(_apply(p, velocity(y).q, velocity(y).omega), axis=0)),
     }
     return System(p, power_space(TS2, n), lambda t, y: field(p, y), y0, invariants)
+
+
+def _up(p: dict[str, Array]) -> Array:
+    """The unit vector (3,) against gravity; z without gravity."""
+    g = norm(p["gravity"])
+    z = jnp.zeros_like(p["gravity"]).at[2].set(1.0)
+    return jnp.where(g > 0, -p["gravity"] / jnp.where(g > 0, g, 1.0), z)
 
 
 def energy(p: dict[str, Array], y: TangentPoint) -> Array:
     """Kinetic and potential energy of velocities, by the positions of the masses."""
     reach = p["lengths"][:, None] * y.q
     speed = jnp.cumsum(p["lengths"][:, None] * sm.cross(y.omega, y.q), axis=0)
-    height = jnp.cumsum(reach[:, 2])
-    return jnp.sum(p["masses"] * (0.5 * sm.dot(speed, speed) + p["gravity"] * height))
+    fall = sm.dot(jnp.cumsum(reach, axis=0), p["gravity"])
+    return jnp.sum(p["masses"] * (0.5 * sm.dot(speed, speed) - fall))
 
 
 def chain_field(p: dict[str, Array], y: TangentPoint) -> Array:
@@ -78,7 +93,7 @@ def chain_field(p: dict[str, Array], y: TangentPoint) -> Array:
     q, omega = y
     inverse = 1.0 / p["masses"]
     above = jnp.concatenate([jnp.zeros_like(inverse[:1]), inverse[:-1]])
-    fall = jnp.zeros_like(q[0]).at[2].set(-p["gravity"])
+    fall = p["gravity"]
     right = p["lengths"] * sm.dot(omega, omega)
     right = right.at[0].add(sm.dot(q[0], fall))
     tension = tridiagonal_solve(above + inverse, -(inverse[:-1] * sm.dot(q[:-1], q[1:])), right)
@@ -142,13 +157,17 @@ def _solve(p: dict[str, Array], q: Array, momenta: Array) -> Array:
     return jnp.linalg.solve(_matrix(p, q), momenta.reshape(-1)).reshape(momenta.shape)
 
 
+def _loads(p: dict[str, Array]) -> Array:
+    """Each length times the weight of the masses at or below its rod (n, 3), N m."""
+    hanging = jnp.cumsum(p["masses"][::-1])[::-1]
+    return sm.outer(hanging * p["lengths"], p["gravity"])
+
+
 def dense_field(p: dict[str, Array], y: TangentPoint) -> Array:
     """[ω, q × ω'] (n, 6) by the system of the source, R(q) ω' = [Σ_j M_ij |ω_j|² q_i × q_j - ... q_i × e_3]."""
     q, omega = y
     weights = _coupling(p) * sm.dot(omega, omega)[None, :]
-    load = jnp.cumsum(p["masses"][::-1])[::-1] * p["gravity"] * p["lengths"]
-    up = jnp.zeros_like(q).at[:, 2].set(1.0)
-    right = sm.cross(q, jnp.sum(weights[:, :, None] * q[None, :, :], axis=1) - sm.scale(load, up))
+    right = sm.cross(q, jnp.sum(weights[:, :, None] * q[None, :, :], axis=1) + _loads(p))
     return sm.join(omega, sm.cross(q, _solve(p, q, right)))
 
 
@@ -156,10 +175,9 @@ def hamiltonian_field(p: dict[str, Array], y: TangentPoint) -> Array:
     """[∂H/∂π, ∂H/∂q] (n, 6), for momenta in the place of velocities.  Source: [celledoni2021] end of section 5.2."""
     q, momenta = y
     omega = _solve(p, q, momenta)
-    load = jnp.cumsum(p["masses"][::-1])[::-1] * p["gravity"] * p["lengths"]
     speed = sm.cross(omega, q)
     coupling = _coupling(p) * (1.0 - jnp.eye(q.shape[0], dtype=q.dtype))
     # At fixed momenta ∂H/∂q = -∂K/∂q at fixed velocities; K couples rods by M_ij (ω_i × q_i)·(ω_j × q_j).
     others = jnp.sum(coupling[:, :, None] * speed[None, :, :], axis=1)
-    slope = -sm.cross(others, omega) + jnp.zeros_like(q).at[:, 2].set(load)
+    slope = -sm.cross(others, omega) - _loads(p)
     return sm.join(omega, slope)

@@ -1,12 +1,16 @@
 """What every ready problem returns."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace, product_space, vector_space
+from lgjax.numerics import checks
 
 Array = jax.Array
 
@@ -51,13 +55,31 @@ def in_coordinates(system: System) -> System:
     return System(system.parameters, space, field, tuple(leaves), invariants)
 
 
-def arrays(dtype: Any, **values: Any) -> dict[str, Array]:
-    """The values as arrays of one floating dtype, JAX's default if None."""
+not_negative = partial(checks.positive, allow_zero=True)
+
+
+def arrays(dtype: Any, **values: tuple) -> dict[str, Array]:
+    """The (value, shape) or (value, shape, check) as finite arrays of one floating dtype, JAX's default if None.
+
+    A number fills its shape, a row a matrix; other shapes are refused.  check(name, array) is one of `checks`.  Values
+    that are known stay known inside `jit`, so that they are judged there too.
+    """
     dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
-    return {name: jnp.asarray(value, dtype) for name, value in values.items()}
+
+    def as_array(name: str, value: Any, shape: tuple[int, ...], check: Any = checks.finite) -> Array:
+        with jax.ensure_compile_time_eval() if checks.known(value) else nullcontext():
+            try:
+                value = jnp.asarray(value, dtype)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"{name} must be numbers of shape {shape}, got {value!r}") from error
+            found = checks.array(name, value, shape[len(shape) - min(value.ndim, len(shape)) :], dtype)
+            return check(name, jnp.broadcast_to(found, shape))
+
+    return {name: as_array(name, *pair) for name, pair in values.items()}
 
 
-def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise ValueError unless value is one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+def gravity_vector(gravity: Any) -> Any:
+    """Gravity in m/s² as all systems take it: a vector (3,) is left as it is, a number g >= 0 pulls along -z."""
+    if isinstance(gravity, tuple | list) or np.ndim(gravity):
+        return gravity
+    return 0.0, 0.0, -not_negative("gravity", gravity)

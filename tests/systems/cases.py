@@ -41,9 +41,11 @@ EXPLICIT = {
     **{repr(t): CommutatorFree(t) for t in TABLES},
 }
 END = 0.4
-INERTIA = np.array([1.0, 2.0, 3.5])
+INERTIA = np.array([1.0, 2.0, 2.5])
+FREE_SPIN = np.array([2.4, 0.0, 3.0])
 # A body whose three moments differ, spinning a few radians in the time of the test.
 TOP = {"inertia": (0.8, 0.5, 1.1), "length": 0.4, "mass": 2.0, "angular_velocity": (1.0, 4.0, -2.0)}
+GRAVITY = np.array([0.0, 0.0, -9.81])
 DIRECTIONS = np.array([[0.6, 0.0, 0.8], [0.0, -0.6, -0.8]])
 SPINS = np.array([[0.0, 1.0, 0.0], [1.2, 0.4, -0.3]])
 MASSES, LENGTHS = np.array([1.0, 0.7]), np.array([1.8, 2.4])
@@ -60,7 +62,7 @@ def system(name: str) -> System:
     with jax.enable_x64(True):
         kind, _, formulation = name.partition(" ")
         if kind == "free":
-            return free_rigid_body(formulation, INERTIA, INERTIA * np.array([1.2, 0.0, 1.5]), jnp.float64)
+            return free_rigid_body(formulation, INERTIA, INERTIA * FREE_SPIN, jnp.float64)
         if kind == "top":
             return heavy_top(formulation, dtype=jnp.float64, **TOP)
         if kind == "pendulum":
@@ -81,10 +83,10 @@ def reference(name: str) -> list[np.ndarray]:
     """Leaves of the state at END."""
     kind, _, formulation = name.partition(" ")
     if kind == "free":
-        momentum = references.free_body_momentum(INERTIA, 1.2, 1.5, np.array([END]))[0]
+        momentum = references.free_body_momentum(INERTIA, *FREE_SPIN[::2], np.array([END]))[0]
         if formulation == "lie_poisson":
             return [momentum]
-        p0 = INERTIA * np.array([1.2, 0.0, 1.5])
+        p0 = INERTIA * FREE_SPIN
         q, _ = references.heavy_top(np.diag(INERTIA), np.zeros(3), np.zeros(3), p0 / INERTIA, END)
         return [q, momentum] if formulation == "body" else [q, p0]
     if kind == "top":
@@ -92,12 +94,12 @@ def reference(name: str) -> list[np.ndarray]:
         if formulation == "body":
             return [q, momentum]
         if formulation == "lie_poisson":
-            return [np.concatenate([momentum, q.T @ gravity])]
+            return [np.concatenate([momentum, -q.T @ gravity])]
         if formulation == "quadratic":  # the cyclic q is not in the reference
             return [q, np.full(3, np.nan), np.concatenate([q @ momentum, -lever])]
         return [q, q @ momentum]
     if kind == "pendulum":
-        q, omega = references.pendulum(DIRECTIONS, spins(formulation), MASSES, LENGTHS, 9.81, END)
+        q, omega = references.pendulum(DIRECTIONS, spins(formulation), MASSES, LENGTHS, GRAVITY, END)
         if formulation == "hamiltonian":
             speed = LENGTHS[:, None] * np.cross(omega, q)
             carried = np.cumsum((MASSES[:, None] * np.cumsum(speed, axis=0))[::-1], axis=0)[::-1]

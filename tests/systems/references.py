@@ -21,12 +21,12 @@ def rotation(quaternion: np.ndarray) -> np.ndarray:
 
 
 def heavy_top(tensor: np.ndarray, lever: np.ndarray, gravity: np.ndarray, omega: np.ndarray, end: float):
-    """Q and body angular velocity at the end; gravity is Γ_0, lever mass times the centre's position."""
+    """Q and body angular velocity at the end; gravity the vector, lever mass times the centre's position."""
 
     def rate(t, y):
         a, w = y[:4], y[4:]
         quaternion = 0.5 * np.array([-a[1:] @ w, *(a[0] * w + np.cross(a[1:], w))])
-        torque = np.cross(rotation(a).T @ gravity, lever)
+        torque = np.cross(lever, rotation(a).T @ gravity)
         return np.concatenate([quaternion, np.linalg.solve(tensor, torque - np.cross(w, tensor @ w))])
 
     y = solve_ivp(rate, (0.0, end), np.concatenate([[1.0, 0, 0, 0], omega]), **TIGHT).y[:, -1]
@@ -62,11 +62,11 @@ def linked_masses(x, v, masses, links, forces):
     return (free + inverse * (jacobian.T @ multipliers)).reshape(n, 3)
 
 
-def pendulum(q, omega, masses, lengths, gravity: float, end: float):
+def pendulum(q, omega, masses, lengths, gravity: np.ndarray, end: float):
     """Directions and angular velocities (n, 3) at the end, from the positions of the masses."""
     n = len(masses)
     links = [(i, i - 1 if i else None) for i in range(n)]
-    forces = np.outer(masses, [0.0, 0.0, -gravity])
+    forces = np.outer(masses, gravity)
 
     def rate(t, y):
         x, v = y.reshape(2, n, 3)
@@ -86,10 +86,10 @@ def benchmark_top():
     """The published benchmark at 1 s."""
     lever = np.array([0.0, 15.0, 0.0])
     tensor = np.diag([15.234375, 0.46875, 15.234375])
-    return heavy_top(tensor, lever, np.array([0, 0, 9.81]), np.array([0.0, 150.0, -4.61538]), 1.0)
+    return heavy_top(tensor, lever, np.array([0, 0, -9.81]), np.array([0.0, 150.0, -4.61538]), 1.0)
 
 
-def quadrotors(state, masses, load_mass: float, lengths, inertia, gravity: float, control, end: float):
+def quadrotors(state, masses, load_mass: float, lengths, inertia, gravity: np.ndarray, control, end: float):
     """Load, links and attitudes at the end: three linked points and two quaternions; control(t, state) in the state's
     terms gives forces (2, 3) and body moments (2, 3)."""
     links = [(1, 0), (2, 0)]
@@ -106,7 +106,7 @@ def quadrotors(state, masses, load_mass: float, lengths, inertia, gravity: float
         x, v, quaternions, spin, q, omega = unpack(y)
         attitude = np.stack([rotation(a) for a in quaternions])
         forces, moments = control(t, (x[0], v[0], attitude, spin, q, omega))
-        total = np.concatenate([np.zeros((1, 3)), forces]) + np.outer(weights, [0, 0, gravity])
+        total = np.concatenate([np.zeros((1, 3)), forces]) + np.outer(weights, gravity)
         acceleration = linked_masses(x, v, weights, links, total)
         turn = (moments - np.cross(spin, inertia * spin)) / inertia
         dq = [0.5 * np.array([-a[1:] @ w, *(a[0] * w + np.cross(a[1:], w))]) for a, w in zip(quaternions, spin)]
