@@ -124,11 +124,10 @@ _RECURRENCES: dict[str, Callable] = {
 
 # ---- all others
 # Linear in what they take of floating numbers. Others may be left out: they only take longer.
-_LINEAR = frozenset(
-    """add add_any sub neg copy convert_element_type reduce_sum cumsum select_n gather scatter-add broadcast_in_dim
-    concatenate dynamic_slice dynamic_update_slice expand_dims pad reshape rev slice split squeeze stack transpose
-    unstack""".split()
-)
+_LISTED = """add add_any sub neg copy convert_element_type reduce_sum cumsum select_n gather scatter-add
+    broadcast_in_dim concatenate dynamic_slice dynamic_update_slice expand_dims pad reshape rev slice split squeeze
+    stack transpose unstack"""
+_LINEAR = frozenset(_LISTED.split())
 
 
 def _integrated(call: Callable, eqn, inputs: list[Series], order: int) -> list[Series]:

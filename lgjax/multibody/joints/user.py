@@ -54,8 +54,8 @@ def joint_kind(
         varying = any(_depends(subspace, jax.ShapeDtypeStruct((nv,), dtype)) for dtype in dtypes)
     else:
         varying = not constant_subspace
-        if constant_subspace and np.any(S != S[0]):
-            other = _shown(samples[np.any(S != S[0], (1, 2)).argmax()])
+        if constant_subspace and np.any(S[0] != S):
+            other = _shown(samples[np.any(S[0] != S, (1, 2)).argmax()])
             raise ValueError(f"joint kind {name!r}: the subspace is not constant: q={_shown(samples[0])} and {other}")
     return _record(name, transform, subspace, nv, varying)
 
