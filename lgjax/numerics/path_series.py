@@ -51,7 +51,7 @@ def _applied(jaxpr, eqn, inputs: list[Series], order: int) -> list[Series]:
     if all(len(x) == 1 for x in inputs) or not any(map(_floating, eqn.outvars)):
         return [[y] for y in _alone(jaxpr, eqn)(*(x[0] for x in inputs))]
     if name in ("mul", "dot_general"):
-        return [_product(bind, *inputs, order)]
+        return [_product(bind, inputs[0], inputs[1], order)]
     if name in _RECURRENCES:
         return [_RECURRENCES[name](order, *inputs)]
     if name in _LINEAR:

@@ -154,7 +154,7 @@ def test_a_ball_in_rotation_vectors_moves_as_a_spherical_joint(order):
     vectors = lgjax.joint_kind("ball", lambda q: Pose(so3.exp(q), 0 * q), ball_motions, 3)
     ours, theirs = (lgjax.build([trees.body("a", None, kind, 5)]) for kind in (vectors, "spherical"))
     path = jnp.asarray(np.random.default_rng(4).normal(size=(order + 3, 3))).at[0].set(0)
-    q = lambda t: sum(c * t**k for k, c in enumerate(path))
+    q = lambda t: jnp.stack([c * t**k for k, c in enumerate(path)]).sum(0)
     rate = lambda f: lambda t: jax.jvp(f, (t,), (jnp.ones_like(t),))[1]
     spin = lambda t: turning(q(t)) @ rate(q)(t)
 
