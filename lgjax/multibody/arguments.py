@@ -75,13 +75,12 @@ def checked_array(
         raise TypeError(f"{name} is {_kind(value)}, expected an array of shape {shape}")
     if value.shape != shape:
         raise ValueError(f"{name} has shape {value.shape}, expected {shape}{hint(name, value.shape, shape, model)}")
+    if getattr(value, "weak_type", False) and jnp.issubdtype(value.dtype, jnp.floating):
+        return jnp.asarray(value, dtype)
+    if isinstance(value, np.ndarray) and jnp.result_type(value) == dtype:
+        return value.astype(dtype, copy=False)  # float64 where JAX has none
     if value.dtype == dtype:
         return value
-    if jnp.issubdtype(value.dtype, jnp.floating):
-        if getattr(value, "weak_type", False):
-            return jnp.asarray(value, dtype)
-        if isinstance(value, np.ndarray) and jnp.result_type(value) == dtype:  # float64 where JAX has none
-            return value.astype(dtype)
     raise ValueError(f"{name} is {value.dtype}, {owner} is {jnp.dtype(dtype)}")
 
 

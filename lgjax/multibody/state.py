@@ -102,7 +102,7 @@ def _checked(name: str, value, like, dtype, rotation_matrix: bool = False, resha
         try:
             array = np.asarray(value, dtype)
         except (TypeError, ValueError):
-            raise TypeError(f"{name} is a {type(value).__name__}, not numbers of shape {like.shape}") from None
+            raise ValueError(f"{name} is {value!r}, not numbers of shape {like.shape}") from None
         if not np.all(np.isfinite(array)):
             raise ValueError(f"{name} is not finite: {array.tolist()}")
         if rotation_matrix:

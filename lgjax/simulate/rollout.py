@@ -52,7 +52,7 @@ def rollout(
     memory for √steps steps only, see `integrate`; `rollout_memory` predicts it.
     Raises ValueError for a controller that returns the wrong shape.
     """
-    dt = checks.array("dt", dt, (), model.dtype)
+    dt, v = checks.array("dt", dt, (), model.dtype), jnp.asarray(v)
     for name, function in (("controller", controller), ("wrenches", wrenches)):
         if function is not None and not callable(function):
             raise TypeError(f"{name} is of type {type(function).__name__}, expected a function of (t, q, v) or None")
