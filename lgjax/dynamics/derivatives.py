@@ -15,7 +15,7 @@ from lgjax.dynamics.series import hybrid_series, inverse_series
 from lgjax.dynamics.spatial_frame import SPATIAL_FRAME
 from lgjax.dynamics.stacks import Frame, check_frame, checked_order, coefficients, derivatives
 from lgjax.groups import small_matrix as sm
-from lgjax.multibody.arguments import checked_arguments, checked_array, hint
+from lgjax.multibody.arguments import checked_arguments, checked_array, described, hint
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, join_velocity, split_velocity
 from lgjax.multibody.traversal import Execution
@@ -86,9 +86,10 @@ def hybrid_dynamics_derivatives(
     frame a base is prescribed as a whole or not at all. wrenches and frame: as in inverse_dynamics_derivatives. Raises
     ValueError for stacks of the wrong length or dtype and for bad indices. Source: [ali2026] Alg. 4.
     """
-    shape = tau.shape if isinstance(tau, jax.Array | np.ndarray) else (1, model.nv)
+    shape = tau.shape if isinstance(tau, jax.Array | np.ndarray) else ()
     if len(shape) != 2 or not shape[0]:
-        raise ValueError(f"tau is a stack (order + 1, nv), got shape {shape}{hint('tau', shape, shape[-2:])}")
+        why = hint("tau", shape, shape[-2:])
+        raise ValueError(f"tau is a stack (order + 1, nv), not {described(tau)}{why}")
     order = shape[0] - 1
     given = prescribed_mask(model, prescribed)
     masked = bool(given.any())

@@ -72,7 +72,7 @@ def checked_array(
 ) -> Any:
     """`value`, an array of the shape and dtype; weakly typed numbers and NumPy's are converted."""
     if not isinstance(value, jax.Array | np.ndarray):
-        raise TypeError(f"{name} is {_kind(value)}, expected an array of shape {shape}")
+        raise TypeError(f"{name} is {described(value)}, expected an array of shape {shape}")
     if value.shape != shape:
         raise ValueError(f"{name} has shape {value.shape}, expected {shape}{hint(name, value.shape, shape, model)}")
     if getattr(value, "weak_type", False) and jnp.issubdtype(value.dtype, jnp.floating):
@@ -84,7 +84,8 @@ def checked_array(
     raise ValueError(f"{name} is {value.dtype}, {owner} is {jnp.dtype(dtype)}")
 
 
-def _kind(value: Any) -> str:
+def described(value: Any) -> str:
+    """What an argument is, for messages: an array of a shape, or of a type."""
     if isinstance(value, jax.Array | np.ndarray):
         return f"an array of shape {value.shape}"
     return "None" if value is None else f"of type {type(value).__name__}"
@@ -103,11 +104,11 @@ def hint(name: str, found: tuple[int, ...], shape: tuple[int, ...], model: Model
 def checked_configuration(name: str, q: Any, model: Model) -> Configuration:
     """`q`, a Configuration of the model."""
     if not isinstance(q, Configuration):
-        raise TypeError(f"{name} is {_kind(q)}, expected a Configuration: make one with lgjax.configuration")
+        raise TypeError(f"{name} is {described(q)}, expected a Configuration: make one with lgjax.configuration")
     n = model.tree.nq
     part = lambda of, value, *shape: checked_array(f"{name}.{of}", value, shape, model.dtype)
     if not isinstance(q.frees, tuple) or len(q.frees) != 2:
-        raise TypeError(f"{name}.frees is {_kind(q.frees)}, expected a Pose")
+        raise TypeError(f"{name}.frees is {described(q.frees)}, expected a Pose")
     rotation, translation = q.frees
     return Configuration(
         Pose(part("frees.rotation", rotation, n["frees"], 3, 3), part("frees.translation", translation, n["frees"], 3)),
@@ -119,7 +120,7 @@ def checked_configuration(name: str, q: Any, model: Model) -> Configuration:
 def checked_model(model: Any, leaves: bool = False) -> Model:
     """`model`, a Model; with `leaves` one mechanism, not a batch of them."""
     if not isinstance(model, Model):
-        raise TypeError(f"model is {_kind(model)}, expected a Model")
+        raise TypeError(f"model is {described(model)}, expected a Model")
     if leaves:
         for name, shape in _shapes(model).items():
             found = np.shape(attrgetter(name)(model))

@@ -78,7 +78,7 @@ def wrong_arrays(x):
     yield "tuple", tuple(x.tolist()), "of type tuple"
     yield "number", 0.0, "of type float"
     yield "scalar of NumPy", np.float64(0.0), "of type float64"
-    yield "nothing", None, "is None"
+    yield "nothing", None, "(is|not) None"
 
 
 def wrong(name: str):

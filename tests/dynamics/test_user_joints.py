@@ -3,6 +3,7 @@
 Order 0 of the imitated kinds is held against Pinocchio in test_joint_kinds.py.
 """
 
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -152,7 +153,8 @@ def test_time_derivatives_are_those_of_nested_jvp_of_the_kinds_imitated(order, f
 def test_a_ball_in_rotation_vectors_moves_as_a_spherical_joint(order):
     """tau = (d exp)^T tau of the ball, and its derivatives by nested jvp along a polynomial that begins at zero."""
     vectors = lgjax.joint_kind("ball", lambda q: Pose(so3.exp(q), 0 * q), ball_motions, 3)
-    ours, theirs = (lgjax.build([trees.body("a", None, kind, 5)]) for kind in (vectors, "spherical"))
+    arm = lambda kind: replace(trees.body("a", None, "revolute", 5), joint=lgjax.Joint("j", kind, (0.0, 0.0, 1.0)))
+    ours, theirs = (lgjax.build([arm(kind)]) for kind in (vectors, "spherical"))
     path = jnp.asarray(np.random.default_rng(4).normal(size=(order + 3, 3))).at[0].set(0)
     q = lambda t: jnp.stack([c * t**k for k, c in enumerate(path)]).sum(0)
     rate = lambda f: lambda t: jax.jvp(f, (t,), (jnp.ones_like(t),))[1]
