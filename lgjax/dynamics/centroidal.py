@@ -9,12 +9,14 @@ from lgjax.dynamics.subtrees import NO_MASS, Subtrees, inertia_to_parent, moment
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.lane_call import batch_behind
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 
 
+@checked_arguments()
 def centroidal_momentum_matrix(model: Model, q: Configuration) -> jax.Array:
     """A (6, nv): A v is the momentum in world axes, [angular about the centre of mass, linear], kg m^2/s and kg m/s."""
     return batch_behind(_matrix)(model, q)
@@ -27,6 +29,7 @@ def _matrix(model: Model, q: Configuration) -> jax.Array:
     return _about(_center(model, subtrees.poses()), columns).T
 
 
+@checked_arguments()
 def centroidal_momentum_derivative(model: Model, q: Configuration, v) -> jax.Array:
     """Time derivative (6, nv) of `centroidal_momentum_matrix` along the motion v; times v it is the momentum's bias."""
     return batch_behind(_derivative)(model, q, v)
@@ -48,6 +51,7 @@ def _derivative(model: Model, q: Configuration, v) -> jax.Array:
     return (about - jnp.concatenate([slip, jnp.zeros_like(slip)], 1)).T
 
 
+@checked_arguments()
 def center_of_mass_velocity(model: Model, q: Configuration, v) -> jax.Array:
     """Velocity (3,) of the centre of mass of the whole mechanism in the world, m/s."""
     world = world_kinematics(model, q, v)

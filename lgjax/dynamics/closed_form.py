@@ -16,9 +16,10 @@ import numpy as np
 
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
 from lgjax.dynamics.mass_matrix import world_inertia
-from lgjax.dynamics.stacks import Frame, check_frame, checked
+from lgjax.dynamics.stacks import Frame, check_frame
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
@@ -43,6 +44,7 @@ class ClosedForm(NamedTuple):
     gravity_rate: jax.Array
 
 
+@checked_arguments()
 def closed_form(
     model: Model, q: Configuration, v, vdot, frame: Frame = "body", *, execution: Execution = "scalarised"
 ) -> ClosedForm:
@@ -54,7 +56,6 @@ def closed_form(
     Raises ValueError for other shapes, dtypes or frames. Source: [ali2026] eqs. (10)-(19) and (21).
     """
     check_frame(frame)
-    v, vdot = (checked(name, x, (model.nv,), model.dtype) for name, x in (("v", v), ("vdot", vdot)))
     world = world_kinematics(model, q, execution=execution, rates=[v, vdot])
     inertia = jax.tree.map(lambda x: x[:, None], world_inertia(world.poses, model.inertias))
     body = np.asarray(model.tree.v_body)

@@ -13,8 +13,9 @@ from lgjax.dynamics.pose_series import pose_series
 from lgjax.dynamics.recursion import Motion, applied_wrenches, convolve
 from lgjax.dynamics.series import hybrid_series, inverse_series
 from lgjax.dynamics.spatial_frame import SPATIAL_FRAME
-from lgjax.dynamics.stacks import Frame, check_frame, checked, checked_order, coefficients, derivatives
+from lgjax.dynamics.stacks import Frame, check_frame, checked_order, coefficients, derivatives
 from lgjax.groups import small_matrix as sm
+from lgjax.multibody.arguments import checked_arguments, checked_array, described, hint
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, join_velocity, split_velocity
 from lgjax.multibody.traversal import Execution
@@ -22,6 +23,7 @@ from lgjax.multibody.traversal import Execution
 FORMULATIONS: dict[str, Formulation] = {"body": BODY_FRAME, "spatial": SPATIAL_FRAME}
 
 
+@checked_arguments("v", "vdot", "tau", "wrenches")
 def inverse_dynamics_derivatives(
     model: Model,
     q: Configuration,
@@ -39,7 +41,7 @@ def inverse_dynamics_derivatives(
     axes about the world origin, and the component-wise derivatives of those. Source: [ali2026] Alg. 2.
     """
     order = checked_order(order)
-    rates = coefficients(checked("v", v, (order + 2, model.nv), model.dtype))
+    rates = coefficients(checked_array("v", v, (order + 2, model.nv), model.dtype, model=model))
     base = _Base(model, q, frame)
     speeds = base.to_body_twists(rates)
     x = [(k + 1) * speed for k, speed in enumerate(speeds[1:])]
@@ -47,6 +49,7 @@ def inverse_dynamics_derivatives(
     return derivatives(base.to_frame_wrenches(forces, speeds))
 
 
+@checked_arguments("v", "vdot", "tau", "wrenches")
 def forward_dynamics_derivatives(
     model: Model,
     q: Configuration,
@@ -64,6 +67,7 @@ def forward_dynamics_derivatives(
     return hybrid_dynamics_derivatives(model, q, v, None, tau, (), frame, wrenches, execution=execution)[0]
 
 
+@checked_arguments("v", "vdot", "tau", "wrenches")
 def hybrid_dynamics_derivatives(
     model: Model,
     q: Configuration,
@@ -82,18 +86,22 @@ def hybrid_dynamics_derivatives(
     frame a base is prescribed as a whole or not at all. wrenches and frame: as in inverse_dynamics_derivatives. Raises
     ValueError for stacks of the wrong length or dtype and for bad indices. Source: [ali2026] Alg. 4.
     """
-    order = checked_order(np.shape(tau)[0] - 1 if np.ndim(tau) == 2 else -1, "tau is a stack (order + 1, nv)")
+    shape = tau.shape if isinstance(tau, jax.Array | np.ndarray) else ()
+    if len(shape) != 2 or not shape[0]:
+        why = hint("tau", shape, shape[-2:])
+        raise ValueError(f"tau is a stack (order + 1, nv), not {described(tau)}{why}")
+    order = shape[0] - 1
     given = prescribed_mask(model, prescribed)
     masked = bool(given.any())
     base = _Base(model, q, frame)
     base.check_prescribed(given)
-    v = checked("v", v, (model.nv,), model.dtype)
-    tau = coefficients(checked("tau", tau, (order + 1, model.nv), model.dtype))
+    v = checked_array("v", v, (model.nv,), model.dtype, model=model)
+    tau = coefficients(checked_array("tau", tau, (order + 1, model.nv), model.dtype, model=model))
     first = base.to_body_twists([v])
     rates = None
-    if masked:
-        vdot = checked("vdot", vdot, (order + 1, model.nv), model.dtype)
-        rates = coefficients(jnp.concatenate([v[None], vdot]))
+    if masked or vdot is not None:
+        accelerations = checked_array("vdot", vdot, (order + 1, model.nv), model.dtype, model=model)
+        rates = coefficients(jnp.concatenate([v[None], accelerations])) if masked else None
 
     def inputs(k, speeds):
         x = None
@@ -115,7 +123,7 @@ def hybrid_dynamics_derivatives(
 def _applied(model: Model, wrenches, order: int):
     if wrenches is None:
         return None
-    stack = checked("wrenches", wrenches, (order + 1, model.nbodies, 6), model.dtype)
+    stack = checked_array("wrenches", wrenches, (order + 1, model.nbodies, 6), model.dtype)
     return [applied_wrenches(model.links, w) for w in coefficients(stack)]
 
 

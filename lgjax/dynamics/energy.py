@@ -6,10 +6,12 @@ import jax.numpy as jnp
 from lgjax.dynamics.kinematics import world_kinematics
 from lgjax.dynamics.mass_matrix import world_inertia
 from lgjax.groups import small_matrix as sm
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 
 
+@checked_arguments()
 def kinetic_energy(model: Model, q: Configuration, v) -> jax.Array:
     """Kinetic energy (), J, that of the armature included: v . M v / 2."""
     world = world_kinematics(model, q, v)
@@ -17,6 +19,7 @@ def kinetic_energy(model: Model, q: Configuration, v) -> jax.Array:
     return (jnp.sum(sm.dot(world.twists, momenta)) + sm.dot(model.armature * v, v)) / 2
 
 
+@checked_arguments()
 def potential_energy(model: Model, q: Configuration) -> jax.Array:
     """Potential energy () of gravity, J, zero at the world origin."""
     world = world_kinematics(model, q)
@@ -24,11 +27,13 @@ def potential_energy(model: Model, q: Configuration) -> jax.Array:
     return -(sm.dot(model.gravity, moment) + mass * sm.dot(model.gravity, world.origin))
 
 
+@checked_arguments()
 def total_energy(model: Model, q: Configuration, v) -> jax.Array:
     """Kinetic plus potential energy (), J."""
     return kinetic_energy(model, q, v) + potential_energy(model, q)
 
 
+@checked_arguments()
 def momentum(model: Model, q: Configuration, v) -> jax.Array:
     """Total momentum (6,) in world axes: [angular about the world origin, linear], kg m^2/s and kg m/s."""
     world = world_kinematics(model, q, v)
@@ -36,6 +41,7 @@ def momentum(model: Model, q: Configuration, v) -> jax.Array:
     return jnp.concatenate([total[:3] + sm.cross(world.origin, total[3:]), total[3:]])
 
 
+@checked_arguments()
 def center_of_mass(model: Model, q: Configuration) -> jax.Array:
     """Centre of mass (3,) of the whole mechanism in the world, metres."""
     world = world_kinematics(model, q)

@@ -10,11 +10,13 @@ import numpy as np
 from lgjax.dynamics.recursion import applied_wrenches
 from lgjax.dynamics.series import hybrid_series, inverse_series
 from lgjax.dynamics.solve import by_inverse_dynamics, solve_mass_matrix
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 from lgjax.multibody.traversal import Execution
 
 
+@checked_arguments()
 def forward_dynamics(
     model: Model, q: Configuration, v, tau, wrenches=None, *, execution: Execution = "scalarised"
 ) -> jax.Array:
@@ -43,6 +45,7 @@ def _accelerations(execution: Execution):
     )
 
 
+@checked_arguments()
 def hybrid_dynamics(
     model: Model,
     q: Configuration,

@@ -4,11 +4,13 @@ import jax
 
 from lgjax.dynamics.recursion import applied_wrenches
 from lgjax.dynamics.series import inverse_series
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 from lgjax.multibody.traversal import Execution
 
 
+@checked_arguments()
 def inverse_dynamics(
     model: Model, q: Configuration, v, vdot, wrenches=None, *, execution: Execution = "scalarised"
 ) -> jax.Array:
@@ -21,11 +23,13 @@ def inverse_dynamics(
     return inverse_series(model, q, v, [vdot], applied, execution)[0]
 
 
+@checked_arguments()
 def bias_forces(model: Model, q: Configuration, v, wrenches=None, *, execution: Execution = "scalarised") -> jax.Array:
     """Generalised forces (nv,) at zero acceleration: Coriolis, centrifugal, gravity, damping and applied wrenches."""
     return inverse_dynamics(model, q, v, 0 * v, wrenches, execution=execution)
 
 
+@checked_arguments()
 def gravity_forces(model: Model, q: Configuration, *, execution: Execution = "scalarised") -> jax.Array:
     """Generalised forces (nv,) that hold the mechanism at rest: the gradient of the potential energy."""
     rest = 0 * model.armature

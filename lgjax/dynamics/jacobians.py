@@ -10,12 +10,14 @@ from lgjax.dynamics.kinematics import World, ancestor_mask, compose, world_kinem
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 
 View = Literal["body", "world", "spatial"]
 
 
+@checked_arguments()
 def jacobian(model: Model, q: Configuration, body: str | int, frame: View = "body") -> jax.Array:
     """Jacobian (6, nv) of a body or of a frame fixed to one: J v is its velocity [w, v].
 
@@ -27,6 +29,7 @@ def jacobian(model: Model, q: Configuration, body: str | int, frame: View = "bod
     return jnp.where(moves[:, None], _moved(place, world, frame, world.S), 0).T
 
 
+@checked_arguments()
 def jacobian_derivative(model: Model, q: Configuration, v, body: str | int, frame: View = "body") -> jax.Array:
     """Time derivative (6, nv) of `jacobian` along the motion v: dJ/dt v + J vdot is the derivative of the velocity."""
     place, moves, world = _located(model, q, v, body, frame)

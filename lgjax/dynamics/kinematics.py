@@ -12,6 +12,7 @@ from lgjax.dynamics.recursion import BodyData, Motion, body_data
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.joints.kind import place, subspace_coefficient
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
@@ -23,6 +24,7 @@ ZERO: Any = np.zeros(3)
 WORLD = Pose(EYE, ZERO)  # constants that fold
 
 
+@checked_arguments()
 def forward_kinematics(model: Model, q: Configuration, *, execution: Execution = "scalarised") -> Pose:
     """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), metres."""
     walk = Walk(model.tree, model.dtype, execution)
@@ -40,6 +42,7 @@ def compose(a: Pose, b: Pose) -> Pose:
     return Pose(sm.matmul(a.rotation, b.rotation), a.translation + sm.matvec(a.rotation, b.translation))
 
 
+@checked_arguments()
 def frame_pose(model: Model, q: Configuration, name: str) -> Pose:
     """World pose of a named frame: a body, or a link on fixed joints. Raises ValueError for an unknown name."""
     names = [frame for frame, _ in model.tree.frames]
@@ -140,6 +143,7 @@ def ancestor_mask(tree: Tree) -> np.ndarray:
     return mask
 
 
+@checked_arguments()
 def body_twists(model: Model, q: Configuration, v) -> jax.Array:
     """Velocities (nbodies, 6) of the bodies, [w, v] in each body frame, at its origin."""
     world = world_kinematics(model, q, v)

@@ -21,6 +21,7 @@ from lgjax.dynamics.subtrees import (
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.lane_call import batch_behind
 from lgjax.multibody.model import Model
@@ -39,6 +40,7 @@ def world_inertia(poses: Pose, inertia: Inertia) -> Inertia:
     return Inertia(inertia.mass, h + mass * p, second)
 
 
+@checked_arguments()
 def mass_matrix(model: Model, q: Configuration, *, execution: Execution = "scalarised") -> jax.Array:
     """Mass matrix (nv, nv), armature on the diagonal. Source: composite rigid bodies, [ali2026] eq. (13)."""
     return mass_matrix_of(model, *batch_behind(partial(_motions_and_momenta, execution), execution)(model, q))
@@ -101,6 +103,7 @@ def _to_parent(R, p, own: _Carried) -> _Carried:
     return _Carried(inertia_to_parent(R, p, own.inertia), rate)
 
 
+@checked_arguments()
 def coriolis_matrix(model: Model, q: Configuration, v, *, execution: Execution = "scalarised") -> jax.Array:
     """An admissible Coriolis matrix C (nv, nv): C v + gravity = bias without damping, and dM/dt - 2 C is skew.
 

@@ -6,10 +6,12 @@ import jax.numpy as jnp
 
 from lgjax.dynamics.recursion import applied_wrenches
 from lgjax.dynamics.series import hybrid_series
+from lgjax.multibody.arguments import checked_arguments, checked_array
 from lgjax.multibody.model import Model
 from lgjax.multibody.traversal import Execution
 
 
+@checked_arguments("tau", "wrenches")
 def motion_series(
     model: Model,
     tau: Callable | None = None,
@@ -28,9 +30,9 @@ def motion_series(
         q, v = state
         forces, applied = jnp.zeros((order, model.nv), v.dtype), None
         if tau is not None:
-            forces = checked_result("tau", tau(t, order), forces.shape)
+            forces = checked_result("tau", tau(t, order), forces.shape, v.dtype)
         if wrenches is not None:
-            series = checked_result("wrenches", wrenches(t, order), (order, model.nbodies, 6))
+            series = checked_result("wrenches", wrenches(t, order), (order, model.nbodies, 6), v.dtype)
             applied = [applied_wrenches(model.links, w) for w in series]
         inputs = lambda k, speeds: (None, forces[k])
         rates, _ = hybrid_series(model, q, v, inputs, order - 1, None, applied, execution)
@@ -40,8 +42,8 @@ def motion_series(
     return series
 
 
-def checked_result(name: str, value, shape):
-    """What a user's function of that name returned; ValueError unless it has the shape."""
-    if jnp.shape(value) != shape:
-        raise ValueError(f"{name} returned shape {jnp.shape(value)}, expected {shape}")
-    return value
+def checked_result(name: str, value, shape: tuple[int, ...], dtype):
+    """What a user's function of that name returned, an array of the shape and the model's dtype."""
+    if hasattr(value, "shape") and value.shape != shape:
+        raise ValueError(f"{name} returned shape {value.shape}, expected {shape}")
+    return checked_array(f"what {name} returned", value, shape, dtype)

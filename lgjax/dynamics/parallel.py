@@ -23,6 +23,7 @@ from lgjax.dynamics.spans import Lever, joint_accelerations
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.joints.kind import JointKind, place, subspace_coefficient
 from lgjax.multibody.model import Model
@@ -32,6 +33,7 @@ from lgjax.multibody.state import Configuration
 from lgjax.multibody.tree import Tree
 
 
+@checked_arguments()
 def parallel_inverse_dynamics(model: Model, q: Configuration, v, vdot, wrenches=None) -> jax.Array:
     """`inverse_dynamics` in logarithmic depth: the generalised forces tau (nv,), M vdot + bias + damping v.
 
@@ -48,6 +50,7 @@ def parallel_inverse_dynamics(model: Model, q: Configuration, v, vdot, wrenches=
     return _forces(model, q, v, vdot, _applied(model, wrenches))
 
 
+@checked_arguments()
 def parallel_forward_dynamics(model: Model, q: Configuration, v, tau, wrenches=None) -> jax.Array:
     """`forward_dynamics` in logarithmic depth: the accelerations vdot (nv,), M^-1 (tau - bias - damping v).
 

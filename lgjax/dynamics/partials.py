@@ -37,6 +37,7 @@ from lgjax.dynamics.subtrees import (
 )
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.lane_call import batch_behind
 from lgjax.multibody.model import Model
@@ -71,6 +72,7 @@ class HybridPartials(NamedTuple):
     given: jax.Array
 
 
+@checked_arguments()
 def inverse_dynamics_partials(
     model: Model, q: Configuration, v, vdot, wrenches=None, *, execution: Execution = "scalarised"
 ) -> InversePartials:
@@ -90,6 +92,7 @@ def inverse_dynamics_partials(
     return InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M)
 
 
+@checked_arguments()
 def forward_dynamics_partials(
     model: Model, q: Configuration, v, tau, wrenches=None, *, execution: Execution = "scalarised"
 ) -> ForwardPartials:
@@ -104,6 +107,7 @@ def forward_dynamics_partials(
     return ForwardPartials(*_solved(inverse, np.zeros(model.nv, bool)))
 
 
+@checked_arguments()
 def hybrid_dynamics_partials(
     model: Model,
     q: Configuration,

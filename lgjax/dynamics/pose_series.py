@@ -11,10 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.recursion import Motion, convolve
-from lgjax.dynamics.stacks import Frame, check_frame, checked, coefficients, derivatives
+from lgjax.dynamics.stacks import Frame, check_frame, coefficients, derivatives
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.arguments import checked_array
+from lgjax.numerics import checks
 
 
 def pose_derivatives(pose: Pose, twists, frame: Frame = "body") -> jax.Array:
@@ -24,9 +26,12 @@ def pose_derivatives(pose: Pose, twists, frame: Frame = "body") -> jax.Array:
     rule.
     """
     check_frame(frame)
-    dtype = pose.rotation.dtype
-    pose = Pose(checked("rotation", pose[0], (3, 3), dtype), checked("translation", pose[1], (3,), dtype, "rotation"))
-    twists = checked("twists", twists, (*np.shape(twists)[:1], 6), dtype, "the pose")
+    if not isinstance(pose, Pose):
+        raise TypeError(f"pose is of type {type(pose).__name__}, expected a Pose")
+    dtype = checks.float_dtype(pose.rotation)
+    rotation = checked_array("rotation", pose.rotation, (3, 3), dtype, "a pose")
+    pose = Pose(rotation, checked_array("translation", pose.translation, (3,), dtype, "rotation"))
+    twists = checked_array("twists", twists, (*np.shape(twists)[:1], 6), dtype, "the pose")
     motion = [Motion(*se3.split(x)) for x in coefficients(twists)]
     rows = [jnp.concatenate([R, p[:, None]], -1) for R, p in pose_series(pose, motion, frame)]
     stack = jnp.concatenate([derivatives(rows), jnp.zeros((len(rows), 1, 4), dtype)], 1)
@@ -39,9 +44,10 @@ def twist_derivatives(poses, frame: Frame = "body") -> jax.Array:
     The inverse of pose_derivatives. Raises ValueError for other shapes.
     """
     check_frame(frame)
-    poses = jnp.asarray(poses)
-    if poses.ndim != 3 or poses.shape[0] < 2 or poses.shape[1:] != (4, 4):
-        raise ValueError(f"poses has shape {poses.shape}, expected (n + 1, 4, 4) with n > 0")
+    shape = np.shape(poses)
+    if len(shape) != 3 or shape[0] < 2 or shape[1:] != (4, 4):
+        raise ValueError(f"poses has shape {shape}, expected (n + 1, 4, 4) with n > 0")
+    poses = checked_array("poses", poses, shape, checks.float_dtype(poses), "a pose")
     series = [Pose(T[:3, :3], T[:3, 3]) for T in coefficients(poses)]
     return derivatives([sm.join(*twist) for twist in twist_series(series, frame)])
 

@@ -14,6 +14,7 @@ from lgjax.dynamics.articulated import NO_INERTIA, add_inertia, inertia_columns,
 from lgjax.dynamics.recursion import Force, Motion, add, body_data, joint_motion, project, to_child, to_parent
 from lgjax.dynamics.series import inverse_series
 from lgjax.groups import small_matrix as sm
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.joints.kind import place
 from lgjax.multibody.lane_call import batch_behind
 from lgjax.multibody.model import Model
@@ -23,6 +24,7 @@ from lgjax.multibody.traversal import Execution, Walk
 ZERO: Any = np.zeros(3)  # a constant that folds
 
 
+@checked_arguments()
 def solve_mass_matrix(model: Model, q: Configuration, f, *, execution: Execution = "scalarised") -> jax.Array:
     """M^-1 f (nv,) for generalised forces f (nv,), armature included, in time proportional to the number of bodies.
 

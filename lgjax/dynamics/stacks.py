@@ -17,21 +17,11 @@ def check_frame(frame: str) -> None:
         raise ValueError(f"frame is 'body' or 'spatial', not {frame!r}")
 
 
-def checked_order(order, message: str = "order is a non-negative integer") -> int:
+def checked_order(order) -> int:
     """`order` as an int; raises ValueError if it is not a non-negative one."""
     if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order < 0:
-        raise ValueError(f"{message}, got {order!r}")
+        raise ValueError(f"order is a non-negative integer, got {order!r}")
     return int(order)
-
-
-def checked(name: str, value, shape: tuple[int, ...], dtype, owner: str = "the model") -> jax.Array:
-    """`value` as an array; raises ValueError if it is not of the shape, or not of the dtype of its owner."""
-    value = jnp.asarray(value)
-    if value.shape != shape:
-        raise ValueError(f"{name} has shape {value.shape}, expected {shape}")
-    if value.dtype != dtype:
-        raise ValueError(f"{name} is {value.dtype}, {owner} is {dtype}")
-    return value
 
 
 def coefficients(stack) -> list[jax.Array]:

@@ -1,6 +1,7 @@
-"""The mechanism as a value: a static tree and arrays, every one of which can be batched and differentiated."""
+"""The mechanism as a value, a static tree and arrays, and where it is: all can be batched and differentiated."""
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -77,3 +78,15 @@ class Model:
     def replace(self, **changes) -> "Model":
         """A copy with the given leaves replaced."""
         return replace(self, **changes)
+
+
+class Configuration(NamedTuple):
+    """Where a mechanism is: a point of SE(3)^n_free x R^n x SO(3)^n_ball.
+
+    frees: Pose (n_free), world poses of the bodies on free joints. joints: (n,) scalar coordinates, radians or
+    metres, in body order. balls: (n_ball, 3, 3), child to parent rotations of spherical joints.
+    """
+
+    frees: Pose
+    joints: jax.Array
+    balls: jax.Array

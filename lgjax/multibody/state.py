@@ -1,7 +1,6 @@
 """Configuration of a mechanism and the group operations on it."""
 
 from functools import cache
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,31 +9,21 @@ from jax import core
 
 from lgjax.groups import HomogeneousSpace, se3, so3
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.arguments import checked_arguments, checked_model, hint
 from lgjax.multibody.lane_call import batch_behind
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Configuration, Model
 from lgjax.multibody.tree import Tree
-
-
-class Configuration(NamedTuple):
-    """Where a mechanism is: a point of SE(3)^n_free x R^n x SO(3)^n_ball.
-
-    frees: Pose (n_free), world poses of the bodies on free joints. joints: (n,) scalar coordinates, radians or
-    metres, in body order. balls: (n_ball, 3, 3), child to parent rotations of spherical joints.
-    """
-
-    frees: Pose
-    joints: jax.Array
-    balls: jax.Array
 
 
 def neutral(model: Model) -> Configuration:
     """Every joint at zero, free bodies at the world origin."""
-    n, dtype = model.tree.nq, model.dtype
+    n, dtype = checked_model(model).tree.nq, model.dtype
     eye = jnp.eye(3, dtype=dtype)
     frees = Pose(jnp.broadcast_to(eye, (n["frees"], 3, 3)), jnp.zeros((n["frees"], 3), dtype))
     return Configuration(frees, jnp.zeros(n["joints"], dtype), jnp.broadcast_to(eye, (n["balls"], 3, 3)))
 
 
+@checked_arguments()
 def random_configuration(key: jax.Array, model: Model) -> Configuration:
     """Uniform joints within their limits and +-pi, uniform attitudes, base positions within +-1 m."""
     n, dtype = model.tree.nq, model.dtype
@@ -67,7 +56,7 @@ def configuration(model: Model, base=None, joints=None, balls=None) -> Configura
     """
     q, dtype = neutral(model), model.dtype
     if base is not None:
-        rotation, translation = base if isinstance(base, tuple) else _split_homogeneous(base)
+        rotation, translation = base if isinstance(base, tuple) and len(base) == 2 else _split_homogeneous(base)
         q = q._replace(
             frees=Pose(
                 _checked("base rotation", rotation, q.frees.rotation, dtype, rotation_matrix=True),
@@ -110,7 +99,10 @@ def _checked(name: str, value, like, dtype, rotation_matrix: bool = False, resha
     if isinstance(value, core.Tracer):
         array = value
     else:
-        array = np.asarray(value, dtype)
+        try:
+            array = np.asarray(value, dtype)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} is {value!r}, not numbers of shape {like.shape}") from None
         if not np.all(np.isfinite(array)):
             raise ValueError(f"{name} is not finite: {array.tolist()}")
         if rotation_matrix:
@@ -118,7 +110,8 @@ def _checked(name: str, value, like, dtype, rotation_matrix: bool = False, resha
             if gap > 1e-4 or np.any(np.linalg.det(array) < 0):
                 raise ValueError(f"{name} is not a rotation: R^T R - I has an entry of {gap:.3g} or det R < 0")
     if array.shape != like.shape and not (reshape and array.shape == like.shape[1:] and like.shape[0] == 1):
-        raise ValueError(f"{name} has shape {array.shape}, this model takes {like.shape}")
+        why = hint(name, array.shape, like.shape)
+        raise ValueError(f"{name} has shape {array.shape}, this model takes {like.shape}{why}")
     return jnp.asarray(array, dtype).reshape(like.shape)
 
 
@@ -143,11 +136,13 @@ def join_velocity(tree: Tree, frees, joints, balls) -> jax.Array:
     return jnp.concatenate([frees.reshape(-1), joints, balls.reshape(-1)])[np.asarray(order, int)]
 
 
+@checked_arguments()
 def retract(model: Model, q: Configuration, dv) -> Configuration:
     """q exp(dv): the configuration reached by the body-frame displacement dv (nv,), exactly on the manifold."""
     return _move(model.tree, q, dv)
 
 
+@checked_arguments()
 def difference(model: Model, q0: Configuration, q1: Configuration) -> jax.Array:
     """The dv (nv,) of least length with retract(model, q0, dv) = q1: log(q0^-1 q1)."""
     return _log(model.tree, q0, q1)

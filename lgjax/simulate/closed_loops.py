@@ -87,8 +87,10 @@ def rollout_constrained(
 
     def field(t, state):
         (q, v), seen = state
-        tau = 0 * v if controller is None else checked_result("controller", controller(t, q, v), v.shape)
-        applied = None if wrenches is None else checked_result("wrenches", wrenches(t, q, v), (model.nbodies, 6))
+        tau = 0 * v if controller is None else checked_result("controller", controller(t, q, v), v.shape, v.dtype)
+        applied = None
+        if wrenches is not None:
+            applied = checked_result("wrenches", wrenches(t, q, v), (model.nbodies, 6), v.dtype)
         found = constrained_forward_dynamics(model, several, q, v, tau, applied, alpha=alpha, beta=beta)
         return (v, found.vdot), 0 * seen
 

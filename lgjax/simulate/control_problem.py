@@ -87,10 +87,10 @@ class ControlSystem:
         zero = jnp.zeros(model.nv, model.dtype)
 
         def step(state: State, control: Array) -> State:
-            tau = zero if actuation is None else checked_result("actuation", actuation(control), zero.shape)
+            tau = zero if actuation is None else checked_result("actuation", actuation(control), zero.shape, zero.dtype)
             if wrenches is None:
                 return advance(state, tau, None)
-            return advance(state, tau, checked_result("wrenches", wrenches(control), (model.nbodies, 6)))
+            return advance(state, tau, checked_result("wrenches", wrenches(control), (model.nbodies, 6), zero.dtype))
 
         def retract(state: State, tangent: Array) -> State:
             return mechanism.retract(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.dynamics.motion import checked_result, motion_series
 from lgjax.integrators import RK4, MuntheKaas, Taylor, integrate
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, mechanical_space
+from lgjax.numerics import checks
 
 Controller = Callable[[jax.Array, Configuration, jax.Array], jax.Array]
 
@@ -28,6 +30,7 @@ class Trajectory(NamedTuple):
     finite: jax.Array
 
 
+@checked_arguments("wrenches")
 def rollout(
     model: Model,
     q: Configuration,
@@ -49,15 +52,17 @@ def rollout(
     memory for √steps steps only, see `integrate`; `rollout_memory` predicts it.
     Raises ValueError for a controller that returns the wrong shape.
     """
-    dt = jnp.asarray(dt, model.dtype)
-    v = jnp.asarray(v, model.dtype)
-    if v.shape != (model.nv,):
-        raise ValueError(f"v has shape {v.shape}, {model.name!r} takes ({model.nv},); vmap rollout over a batch")
+    dt, v = checks.array("dt", dt, (), model.dtype), jnp.asarray(v)
+    for name, function in (("controller", controller), ("wrenches", wrenches)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{name} is of type {type(function).__name__}, expected a function of (t, q, v) or None")
 
     def field(t, state):
         q, v = state
-        tau = 0 * v if controller is None else checked_result("controller", controller(t, q, v), v.shape)
-        applied = None if wrenches is None else checked_result("wrenches", wrenches(t, q, v), (model.nbodies, 6))
+        tau = 0 * v if controller is None else checked_result("controller", controller(t, q, v), v.shape, v.dtype)
+        applied = None
+        if wrenches is not None:
+            applied = checked_result("wrenches", wrenches(t, q, v), (model.nbodies, 6), v.dtype)
         return v, forward_dynamics(model, q, v, tau, applied)
 
     if isinstance(method, Taylor):

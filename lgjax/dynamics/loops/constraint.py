@@ -14,6 +14,7 @@ from lgjax.dynamics.loops.rank import product
 from lgjax.groups import se3
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, neutral, retract
 
@@ -31,6 +32,7 @@ class Constraint(NamedTuple):
     bias: jax.Array
 
 
+@checked_arguments()
 def loop_constraint(model: Model, loops: Loop | Sequence[Loop], q: Configuration, v=None) -> Constraint:
     """Residual, Jacobian, rate and acceleration bias of the loops; without v the last two are zero.
 
@@ -61,6 +63,7 @@ def loop_constraint(model: Model, loops: Loop | Sequence[Loop], q: Configuration
     return Constraint(residual, ends.ordered(*jacobians), rate, bias)
 
 
+@checked_arguments()
 def loop_residual(model: Model, loops: Loop | Sequence[Loop], q: Configuration) -> jax.Array:
     """How far the loops are from closing, phi(q) (m,): metres, radians and cosines, in the order of the loops."""
     return loop_constraint(model, loops, q).residual

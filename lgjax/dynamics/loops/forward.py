@@ -19,6 +19,7 @@ from lgjax.dynamics.loops.rank import (
     regular_inverse,
 )
 from lgjax.dynamics.loops.status import flags
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 
@@ -43,6 +44,7 @@ class ConstrainedDynamics(NamedTuple):
     status: jax.Array
 
 
+@checked_arguments()
 def constrained_forward_dynamics(
     model: Model,
     loops: Loop | Sequence[Loop],
@@ -68,6 +70,7 @@ def constrained_forward_dynamics(
     )
 
 
+@checked_arguments()
 def constrained_hybrid_dynamics(
     model: Model,
     loops: Loop | Sequence[Loop],

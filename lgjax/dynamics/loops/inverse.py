@@ -19,10 +19,12 @@ from lgjax.dynamics.loops.forward import (
 from lgjax.dynamics.loops.loop import Loop
 from lgjax.dynamics.loops.rank import independent_rows, longest_row, product, pseudo_inverse
 from lgjax.dynamics.loops.status import flags
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
 
 
+@checked_arguments()
 def constrained_inverse_dynamics(
     model: Model,
     loops: Loop | Sequence[Loop],

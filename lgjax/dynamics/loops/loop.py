@@ -1,6 +1,6 @@
 """A closed loop of a mechanism as a value: which bodies it joins, how, and where."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,7 +151,7 @@ def _frame(where: str, value) -> Pose:
 
 def as_loops(model: Model, loops) -> tuple[Loop, ...]:
     """One or several loops as a tuple, in the model's dtype; TypeError for anything else, ValueError for none."""
-    several = (loops,) if isinstance(loops, Loop) else tuple(loops)
+    several = tuple(loops) if isinstance(loops, Iterable) else (loops,)
     for loop in several:
         if not isinstance(loop, Loop):
             raise TypeError(f"loops are Loop, got {type(loop).__name__}")

@@ -15,6 +15,7 @@ from lgjax.dynamics.loops.rank import independent_rows, longest_row, product, re
 from lgjax.dynamics.solve import solve_mass_matrix
 from lgjax.groups.iteration import iterate_while
 from lgjax.groups.small_angle import norm
+from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, difference, retract
 
@@ -59,6 +60,7 @@ class _State(NamedTuple):
     iterations: jax.Array
 
 
+@checked_arguments()
 def project_positions(
     model: Model,
     loops: Loop | Sequence[Loop],
@@ -93,6 +95,7 @@ def check_metric(metric: str) -> None:
         raise ValueError(f"metric is 'mass' or 'plain', not {metric!r}")
 
 
+@checked_arguments()
 def project_velocity(model: Model, loops: Loop | Sequence[Loop], q: Configuration, v, *, tolerance: Any = None):
     """The velocity (nv,) nearest to v in the kinetic-energy metric that keeps the loops closed, A v = 0.
 

@@ -1,14 +1,12 @@
 """What a joint kind is: a hashable record that the recursions read."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import jax
-
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
+from lgjax.numerics.path_series import path_series
 
 
 @dataclass(frozen=True)
@@ -51,12 +49,5 @@ def place(kind: JointKind, placement: Pose, screw, q):
 
 def subspace_coefficient(kind: JointKind, screw, q, speeds: Sequence):
     """Coefficient len(speeds) > 0 of the series S(q(t)), from the coefficients of dq/dt: columns (S_w, S_v)."""
-    order = len(speeds)
-    rates = [x * float(math.factorial(k)) for k, x in enumerate(speeds)]
-    follow = lambda q: kind.subspace(q, screw)
-    if order == 1:
-        return jax.jvp(follow, (q,), (rates[0],))[1]
-    from jax.experimental import jet  # nested jvp grows by a factor of three per order
-
-    _, (S_w, S_v) = jet.jet(follow, (q,), (rates,))
-    return S_w[-1] / float(math.factorial(order)), S_v[-1] / float(math.factorial(order))
+    path = [q, *(x / (k + 1.0) for k, x in enumerate(speeds))]
+    return path_series(lambda q: kind.subspace(q, screw), path)[-1]

@@ -6,14 +6,23 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 
 from lgjax.groups import small_matrix as sm
 from lgjax.multibody.joints.kind import JointKind
 
+_CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call")
 ROUND_OFF = 1e3  # of the dtype's epsilon, relative to the largest entry
 
 
-def joint_kind(name: str, transform: Callable, subspace: Callable, nv: int, samples=None) -> JointKind:
+def joint_kind(
+    name: str,
+    transform: Callable,
+    subspace: Callable,
+    nv: int,
+    samples=None,
+    constant_subspace: bool | None = None,
+) -> JointKind:
     """A kind of joint with nv scalar coordinates q, to be given to `Joint(kind=...)`.
 
     transform(q (nv,)) -> Pose(rotation (3, 3), translation (3,)): the child frame after the joint in the frame before
@@ -23,19 +32,32 @@ def joint_kind(name: str, transform: Callable, subspace: Callable, nv: int, samp
     Checked at `samples` (n, nv), by default zero and random coordinates within +-1: raises ValueError naming the kind
     for wrong shapes and dtypes, what is not finite or not a rotation, and a subspace that is not the derivative of the
     map, R^T dR/dq = hat(S_w), R^T dp/dq = S_v, with the place and size of the mismatch. Recursions are compiled once
-    for a kind, so make it once. Time derivatives of order 2 and more need functions that `jax.experimental.jet` knows.
+    for a kind, so make it once.
+
+    constant_subspace: whether S is the same for all q, which makes the recursions cheaper. None: it is if nothing of S
+    is computed from the entries of q. True is your word for it: ValueError if S differs between two samples.
     """
     if isinstance(nv, bool) or not isinstance(nv, int | np.integer) or not 1 <= nv <= 6:
         raise ValueError(f"joint kind {name!r}: nv is {nv!r}, expected an integer from 1 to 6")
+    if not isinstance(constant_subspace, bool | None):
+        raise ValueError(f"joint kind {name!r}: constant_subspace is {constant_subspace!r}, not None, True or False")
     if samples is None:
         samples = np.concatenate([np.zeros((1, nv)), np.random.default_rng(0).uniform(-1, 1, (8, nv))])
     samples = np.asarray(samples, float)
     if samples.ndim != 2 or samples.shape[1] != nv or not len(samples):
         raise ValueError(f"joint kind {name!r}: samples has shape {samples.shape}, expected (n, {nv})")
-    for dtype in (jnp.dtype(jnp.float32), jnp.zeros(()).dtype):
+    dtypes = (jnp.dtype(jnp.float32), jnp.zeros(()).dtype)
+    for dtype in dtypes:
         _check_shapes(name, transform, subspace, nv, dtype)
-    constant = _check_values(name, transform, subspace, nv, jnp.asarray(samples, dtype))
-    return _record(name, transform, subspace, nv, not constant)
+    S = _check_values(name, transform, subspace, nv, jnp.asarray(samples, dtype))
+    if constant_subspace is None:
+        varying = any(_depends(subspace, jax.ShapeDtypeStruct((nv,), dtype)) for dtype in dtypes)
+    else:
+        varying = not constant_subspace
+        if constant_subspace and np.any(S[0] != S):
+            other = _shown(samples[np.any(S[0] != S, (1, 2)).argmax()])
+            raise ValueError(f"joint kind {name!r}: the subspace is not constant: q={_shown(samples[0])} and {other}")
+    return _record(name, transform, subspace, nv, varying)
 
 
 @lru_cache(maxsize=256)
@@ -60,8 +82,8 @@ def _check_shapes(name: str, transform: Callable, subspace: Callable, nv: int, d
             )
 
 
-def _check_values(name: str, transform: Callable, subspace: Callable, nv: int, samples) -> bool:
-    """Raises ValueError unless the functions fit one another; returns whether S is constant."""
+def _check_values(name: str, transform: Callable, subspace: Callable, nv: int, samples) -> np.ndarray:
+    """Raises ValueError unless the functions fit one another; returns S at the samples."""
 
     def sample(q):
         R, p = transform(q)
@@ -87,7 +109,24 @@ def _check_values(name: str, transform: Callable, subspace: Callable, nv: int, s
             f"entry [{row}, {column}] is {S[at, row, column]:.6g}, the map gives {derivative[at, row, column]:.6g}, "
             f"a difference of {error.max():.3g}"
         )
-    return not np.any(S - S[0])
+    return S
+
+
+def _depends(function: Callable, argument: jax.ShapeDtypeStruct) -> bool:
+    """Whether anything of the function's result is computed from the entries of its argument."""
+    return any(_touched(jax.make_jaxpr(function)(argument).jaxpr, [True]))
+
+
+def _touched(jaxpr, inputs: list[bool]) -> list[bool]:
+    """Which results are computed from the inputs marked; of a loop or a branch, all are if any input is marked."""
+    marked = dict(zip(jaxpr.invars, inputs, strict=True))
+    read = lambda atom: not isinstance(atom, core.Literal) and marked.get(atom, False)
+    for eqn in jaxpr.eqns:
+        given = [read(atom) for atom in eqn.invars]
+        inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")) if eqn.primitive.name in _CALLS else None
+        outs = [any(given)] * len(eqn.outvars) if inner is None else _touched(inner.jaxpr, given)
+        marked.update(zip(eqn.outvars, outs, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
 
 
 def _shown(q) -> list[float]:

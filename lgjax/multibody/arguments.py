@@ -1,0 +1,142 @@
+"""What the functions of a mechanism ask of their arguments: one decorator at every door.
+
+Shapes and dtypes alone are judged, which are known also of traced arrays: a program has no operation more for it.
+Arrays are taken as they are. NumPy arrays count with the dtype that JAX gives them, and weakly typed numbers take that
+of the model. Whatever else has another shape or dtype is refused with one sentence that names the argument.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from operator import attrgetter
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.model import Configuration, Model
+
+P = ParamSpec("P")
+R = TypeVar("R")
+VECTORS = ("v", "vdot", "tau", "f", "dv")  # (nv,)
+CONFIGURATIONS = ("q", "q0", "q1")
+BASE = {
+    "tau": "the forces of the joints come after the six entries of the floating base, zeros where nothing pushes it",
+    "v": "the velocities of the joints come after the six entries [w, v] of the floating base",
+}
+
+
+def checked_arguments(*others: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator that checks arguments by their names: model, q, v, vdot, tau, f, dv and wrenches, for one system.
+
+    others: those that mean something else in this function, which checks them itself. None is taken where it is the
+    default. Raises TypeError for what is not a Model, a Configuration or an array, ValueError for shapes and dtypes.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        parameters = signature(function).parameters
+        names = [name for name in parameters if name not in others]
+        optional = {name for name in names if parameters[name].default is None}
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            given = dict(zip(parameters, args, strict=False)) | kwargs
+            if "model" not in given or len(args) > len(parameters):
+                return function(*args, **kwargs)  # which raises Python's own error
+            model = checked_model(given["model"], leaves=True)
+            for name in names:
+                if name in given and not (given[name] is None and name in optional):
+                    given[name] = _checked(name, given[name], model)
+            positional = [given[name] for name, _ in zip(parameters, args, strict=False)]
+            return function(*positional, **{name: given[name] for name in kwargs})  # type: ignore[arg-type]
+
+        return call
+
+    return decorate
+
+
+def _checked(name: str, value: Any, model: Model) -> Any:
+    if name in CONFIGURATIONS:
+        return checked_configuration(name, value, model)
+    if name in VECTORS:
+        return checked_array(name, value, (model.nv,), model.dtype, model=model)
+    if name == "wrenches":
+        return checked_array(name, value, (model.nbodies, 6), model.dtype)
+    return value
+
+
+def checked_array(
+    name: str, value: Any, shape: tuple[int, ...], dtype: Any, owner: str = "the model", model: Model | None = None
+) -> Any:
+    """`value`, an array of the shape and dtype; weakly typed numbers and NumPy's are converted."""
+    if not isinstance(value, jax.Array | np.ndarray):
+        raise TypeError(f"{name} is {described(value)}, expected an array of shape {shape}")
+    if value.shape != shape:
+        raise ValueError(f"{name} has shape {value.shape}, expected {shape}{hint(name, value.shape, shape, model)}")
+    if getattr(value, "weak_type", False) and jnp.issubdtype(value.dtype, jnp.floating):
+        return jnp.asarray(value, dtype)
+    if isinstance(value, np.ndarray) and jnp.result_type(value) == dtype:
+        return value.astype(dtype, copy=False)  # float64 where JAX has none
+    if value.dtype == dtype:
+        return value
+    raise ValueError(f"{name} is {value.dtype}, {owner} is {jnp.dtype(dtype)}")
+
+
+def described(value: Any) -> str:
+    """What an argument is, for messages: an array of a shape, or of a type."""
+    if isinstance(value, jax.Array | np.ndarray):
+        return f"an array of shape {value.shape}"
+    return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def hint(name: str, found: tuple[int, ...], shape: tuple[int, ...], model: Model | None = None) -> str:
+    """What most likely went wrong, as the end of a sentence."""
+    if len(found) > len(shape) and found[len(found) - len(shape) :] == shape:
+        return ": use jax.vmap over a batch"
+    free = model.tree.nq["frees"] if model else 0
+    if free and model and found[-1:] == (model.nv - 6 * free,):
+        return f": {BASE['tau' if name in ('tau', 'f') else 'v']}"
+    return ""
+
+
+def checked_configuration(name: str, q: Any, model: Model) -> Configuration:
+    """`q`, a Configuration of the model."""
+    if not isinstance(q, Configuration):
+        raise TypeError(f"{name} is {described(q)}, expected a Configuration: make one with lgjax.configuration")
+    n = model.tree.nq
+    part = lambda of, value, *shape: checked_array(f"{name}.{of}", value, shape, model.dtype)
+    if not isinstance(q.frees, tuple) or len(q.frees) != 2:
+        raise TypeError(f"{name}.frees is {described(q.frees)}, expected a Pose")
+    rotation, translation = q.frees
+    return Configuration(
+        Pose(part("frees.rotation", rotation, n["frees"], 3, 3), part("frees.translation", translation, n["frees"], 3)),
+        part("joints", q.joints, n["joints"]),
+        part("balls", q.balls, n["balls"], 3, 3),
+    )
+
+
+def checked_model(model: Any, leaves: bool = False) -> Model:
+    """`model`, a Model; with `leaves` one mechanism, not a batch of them."""
+    if not isinstance(model, Model):
+        raise TypeError(f"model is {described(model)}, expected a Model")
+    if leaves:
+        for name, shape in _shapes(model).items():
+            found = np.shape(attrgetter(name)(model))
+            if found != shape:
+                raise ValueError(f"model.{name} has shape {found}, expected {shape}{hint(name, found, shape)}")
+    return model
+
+
+def _shapes(model: Model) -> dict[str, tuple[int, ...]]:
+    """The shapes of a model's leaves."""
+    tree = model.tree
+    poses = {"placements": tree.nbodies, "links": tree.nbodies, "frames": len(tree.frames)}
+    shapes: dict[str, tuple[int, ...]] = {"screws": (tree.nbodies, 2), "gravity": (3,)}
+    for name, count in poses.items():
+        shapes |= {f"{name}.rotation": (count, 3, 3), f"{name}.translation": (count, 3)}
+    for name, shape in (("mass", ()), ("moment", (3,)), ("second", (3, 3))):
+        shapes[f"inertias.{name}"] = (tree.nbodies, *shape)
+    shapes |= dict.fromkeys(("armature", "damping", "friction", "effort", "rate"), (tree.nv,))
+    return shapes | dict.fromkeys(("lower", "upper"), (tree.nq["joints"],))
