@@ -237,6 +237,12 @@ class MaximalSystem:
         turned = self.structure.group.codexp(steps, covectors)
         return jnp.concatenate([turned.reshape(len(rows), cut), rows[:, cut:]], axis=1)
 
+    def bracket(self, x: Array, y: Array) -> Array:
+        """ad_x y (nv,), body by body, and 0 on coordinates."""
+        cut = 6 * self.nbodies
+        bodies = self.structure.group.ad(x[:cut].reshape(-1, 6), y[:cut].reshape(-1, 6))
+        return jnp.concatenate([bodies.reshape(-1), jnp.zeros_like(x[cut:])])
+
     def inertia_product(self, x: Array) -> Array:
         """M x (nv,); M is constant on both groups."""
         cut = 6 * self.nbodies
