@@ -124,7 +124,7 @@ class MaximalSystem:
             group,
             names,
             tuple(node.name for node in nodes),
-            tuple(node.size for node in nodes),
+            tuple(len(mass) for mass in self.node_masses),
             rows,
             users,
             members,

@@ -104,7 +104,7 @@ def integrate_constrained(
 ) -> ConstrainedSolution:
     """The motion of a constrained system from (q, v) at t0 to t1 in `steps` equal steps.
 
-    method is a `GeneralizedAlpha`; newton is "full", "modified" or a `NewtonRule`; they, steps, method and save_every (a divisor of steps, or None for
+    newton is "full", "modified" or a `NewtonRule`; it, steps, method and save_every (a divisor of steps, or None for
     the final state alone) are static, everything else may be traced, mapped over and differentiated: derivatives are
     those of the implicit functions that the steps are.  Accelerations at t0 are computed, so (q, v) is all of the
     start; multipliers converge with order 2 after a transient of order 1 of the first steps, and with
@@ -121,8 +121,7 @@ def integrate_constrained(
     if steps % chunk:
         raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
     rule = newton if isinstance(newton, NewtonRule) else NewtonRule(newton)
-    q, v = strong(q), jnp.asarray(v, system.dtype)
-    _check_shapes(system, q, v)
+    q, v = _start(system, q, v)
     start, end = _time("t0", t0, system.dtype), _time("t1", t1, system.dtype)
     check_start(system, start, q, v)
     return _integrate(system, q, v, start, (end - start) / steps, (steps, chunk, save_every is None), method, rule)
@@ -136,19 +135,53 @@ def _check_method(method: Any) -> None:
         )
 
 
-def _check_shapes(system: MaximalSystem, q: AbsoluteConfiguration, v: Array) -> None:
+def _start(system: MaximalSystem, q: AbsoluteConfiguration, v: Any) -> tuple[AbsoluteConfiguration, Array]:
+    """The start as arrays, checked: shapes and dtypes of the system."""
+    q, v = strong(q), jnp.asarray(v, system.dtype)
     n = system.nbodies
     shapes = ((n, 3, 3), (n, 3), (system.nv - 6 * n,))
     leaves = jax.tree.leaves(q)
     if not isinstance(q, AbsoluteConfiguration) or tuple(leaf.shape for leaf in leaves) != shapes:
         raise ValueError(
             f"q has leaves of shapes {[leaf.shape for leaf in leaves]}, {system!r} takes {list(shapes)}; "
-            "vmap integrate_constrained over a batch"
+            "vmap over a batch"
         )
     if {leaf.dtype for leaf in leaves} != {system.dtype}:
         raise TypeError(f"q has dtypes {[str(leaf.dtype) for leaf in leaves]}, the system is {system.dtype}")
     if v.shape != (system.nv,):
         raise ValueError(f"v has shape {v.shape}, {system!r} takes ({system.nv},); vmap over a batch")
+    return q, v
+
+
+class _Carry(NamedTuple):
+    """All that a step needs of those before it, besides its number: state, status so far, iterations since a save."""
+
+    state: AlphaState
+    status: Array
+    iterations: Array
+
+
+def _flag(condition: Any, flag: ConstrainedStatus) -> Array:
+    return jnp.where(condition, jnp.int32(flag), jnp.int32(0))
+
+
+def _good(status: Array) -> Array:
+    return status & int(FAILED) == 0
+
+
+def _step_status(report: Report) -> Array:
+    lost = _flag(~report.finite, ConstrainedStatus.NOT_FINITE)
+    return lost | _flag(report.finite & ~report.converged, ConstrainedStatus.NOT_CONVERGED)
+
+
+def _start_status(
+    system: MaximalSystem, problem: ConstrainedProblem, t: Array, first: AlphaState, regular: Array
+) -> Array:
+    given = (t, first.q, first.v, problem.forces(t, first.q, first.v), problem.constraints(t, first.q))
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(given)]))
+    held = _consistent(system, problem, t, first.q, first.v)
+    status = jnp.where(held, _flag(~regular, ConstrainedStatus.SINGULAR), jnp.int32(ConstrainedStatus.INCONSISTENT))
+    return jnp.where(finite, status, jnp.int32(ConstrainedStatus.NOT_FINITE))
 
 
 def _integrate(
@@ -188,40 +221,8 @@ def _integrate(
         saved = jax.tree.map(lambda x, rest: jnp.concatenate([x[None], rest]), begin, saved)
         ts = time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32))
     undamped = _flag(system.nc > 0 and method.spectral_radius == 1.0, ConstrainedStatus.MULTIPLIERS_UNDAMPED)
-    return ConstrainedSolution(ts, *saved, carry.status | undamped)
-
-
-class _Carry(NamedTuple):
-    """All that a step needs of those before it, besides its number: state, status so far, iterations since a save."""
-
-    state: AlphaState
-    status: Array
-    iterations: Array
-
-
-def _flag(condition: Any, flag: ConstrainedStatus) -> Array:
-    return jnp.where(condition, jnp.int32(flag), jnp.int32(0))
-
-
-def _good(status: Array) -> Array:
-    return status & int(FAILED) == 0
-
-
-def _step_status(report: Report) -> Array:
-    lost = _flag(~report.finite, ConstrainedStatus.NOT_FINITE)
-    return lost | _flag(report.finite & ~report.converged, ConstrainedStatus.NOT_CONVERGED)
-
-
-def _start_status(
-    system: MaximalSystem, problem: ConstrainedProblem, t: Array, first: AlphaState, regular: Array
-) -> Array:
-    given = (t, first.q, first.v, problem.forces(t, first.q, first.v), problem.constraints(t, first.q))
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(given)]))
-    held = _consistent(system, problem, t, first.q, first.v)
-    status = jnp.where(
-        held, _flag(~regular, ConstrainedStatus.SINGULAR), jnp.int32(ConstrainedStatus.INCONSISTENT)
-    )
-    return jnp.where(finite, status, jnp.int32(ConstrainedStatus.NOT_FINITE))
+    q, v, multipliers, count = saved
+    return ConstrainedSolution(ts, q, v, multipliers, count, carry.status | undamped)
 
 
 def _void(state: AlphaState, good: Array) -> AlphaState:
@@ -247,14 +248,23 @@ def _consistent(
 def unconstrained_problem(
     system: MaximalSystem, q: AbsoluteConfiguration, v: Array
 ) -> tuple[HomogeneousSpace, Callable[..., Any], tuple[Any, ...]]:
-    """Space, field and start of a system without constraints, for the explicit methods of `integrate`.
+    """Space, field and start (space, field, y0) of a system without constraints, for `integrate` and its methods.
 
-    States are the tuples (bodies, v), or (bodies, coordinates, v) where there are coordinates; bodies move from the
-    right.  Raises ValueError for a system with constraints.
+        problem = lgjax.unconstrained_problem(system, q, v)
+        bodies, v = lgjax.integrate(*problem, 0.0, 1.0, 1000, MuntheKaas(RK4)).ys
+        bodies.rotation, bodies.translation, v    # (1001, N, 3, 3), (1001, N, 3), (1001, nv)
+
+    q, v (nv,) are the start, the poses of the bodies and their velocities as `MaximalSystem` defines them.  A state is
+    the tuple (bodies, v), or (bodies, coordinates, v) where the system has coordinates (nx,), (coordinates, v) where it
+    has no bodies.  Each body moves as q exp(h v), by a translation from the right; the field's value is the rates
+    (N, 6), those of the coordinates (nx,) and v̇ = M⁻¹ g (nv,).  Differentiable in all that is traced.
+    Raises ValueError for a system with constraints, which `integrate_constrained` takes, and for a start of other
+    shapes, TypeError for one of another dtype.
     Source: [holzinger2024] section 3.2, Algorithm 3.
     """
     if system.nc:
-        raise ValueError(f"{system!r} has constraints; explicit methods take none")
+        raise ValueError(f"{system!r} has constraints, which explicit methods cannot keep; use integrate_constrained")
+    q, v = _start(system, q, v)
     n, rest = system.nbodies, system.nv - 6 * system.nbodies
     spaces = [power_space(right_translation(system.structure.group), n)] if n else []
     spaces += [vector_space(rest)] if rest else []
