@@ -57,7 +57,7 @@ class Mechanism:
                 )
             )
 
-    def solve(self, end, steps, modified=False, rtol=1e-8, variant="standard"):
+    def solve(self, end, steps, modified=False, rtol=1e-8, variant="standard", spectral_radius=0.9):
         """Integrate by one of the two Lie group methods; returns the number of Newton iterations."""
         self.mbs.Assemble()
         settings = exu.SimulationSettings()
@@ -69,7 +69,7 @@ class Mechanism:
         time.numberOfSteps, time.endTime, time.verboseMode = steps, end, 0
         time.newton.useModifiedNewton = modified
         time.newton.relativeTolerance = rtol
-        time.generalizedAlpha.spectralRadius = 0.9
+        time.generalizedAlpha.spectralRadius = spectral_radius
         time.generalizedAlpha.lieGroupSimplifiedKinematicRelations = variant == "standard"
         self.mbs.SolveDynamic(settings)
         return self.mbs.sys["dynamicSolver"].it.newtonStepsCount
