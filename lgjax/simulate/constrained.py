@@ -137,6 +137,10 @@ def _check_method(method: Any) -> None:
 
 def _start(system: MaximalSystem, q: AbsoluteConfiguration, v: Any) -> tuple[AbsoluteConfiguration, Array]:
     """The start as arrays, checked: shapes and dtypes of the system."""
+    if not isinstance(system, MaximalSystem):
+        raise TypeError(
+            f"system must be a MaximalSystem, got {type(system).__name__}; that of a ready problem is problem.system"
+        )
     q, v = strong(q), jnp.asarray(v, system.dtype)
     n = system.nbodies
     shapes = ((n, 3, 3), (n, 3), (system.nv - 6 * n,))
@@ -262,9 +266,9 @@ def unconstrained_problem(
     shapes, TypeError for one of another dtype.
     Source: [holzinger2024] section 3.2, Algorithm 3.
     """
+    q, v = _start(system, q, v)
     if system.nc:
         raise ValueError(f"{system!r} has constraints, which explicit methods cannot keep; use integrate_constrained")
-    q, v = _start(system, q, v)
     n, rest = system.nbodies, system.nv - 6 * system.nbodies
     spaces = [power_space(right_translation(system.structure.group), n)] if n else []
     spaces += [vector_space(rest)] if rest else []
