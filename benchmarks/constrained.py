@@ -2,7 +2,12 @@
 
 python -m benchmarks.constrained [--batch 1000] [--steps 5000] [--end 0.5] [--out constrained.json]
 Exudyn solves one trajectory on one core, with both of its Newton methods and its fast library; here a batch with
-randomised masses is one jitted call.  Runs of the two alternate, so that both see the same machine.
+randomised masses is one jitted call.  Runs of the two alternate, so that both see the same machine, and both use the
+standard variant of the method.
+
+python -m benchmarks.constrained --accuracy [--end 1.0] [--out variants.json]
+The errors of both variants of the method on the heavy top with constraints at t = `end`, for several steps, against
+its equation in a quaternion by DOP853, and the difference to Exudyn's same variant.
 """
 
 import argparse
@@ -14,13 +19,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import report
-from lgjax import integrate_constrained
-from lgjax.systems import slider_crank
+from benchmarks.harness import collect, report
+from lgjax import GeneralizedAlpha, integrate_constrained
+from lgjax.systems import heavy_top_maximal, slider_crank
 from lgjax.systems.slider_crank import slider_position
 
 COLUMNS = ["solver", "batch", "h", "us per step and trajectory", "low", "high", "iterations per step", "slider at end"]
 MASSES = (0.12, 0.5, 2.0)
+ERRORS = ["variant", "spectral radius", "h", "axis", "angular velocity", "multipliers", "axis, Exudyn - lgjax"]
+STEP_SIZES = (4e-4, 2e-4, 1e-4, 5e-5)
 
 
 def ours(batch, steps, end, chunk, dtype):
@@ -83,13 +90,54 @@ def main(batch=1000, steps=5000, end=0.5, chunk=None, repeats=5, dtype="float64"
     return rows
 
 
+def errors(variant, rho, steps, end, exact):
+    """One row of `accuracy`: largest entries of the errors at the end, relative but for the axis; NaN if it fails."""
+    from tests.oracles import exudyn_systems
+
+    problem, method = heavy_top_maximal(), GeneralizedAlpha(rho, variant=variant, rtol=1e-11)
+    run = lambda q, v: integrate_constrained(problem.system, q, v, 0.0, end, steps, method, save_every=None)
+    s = jax.jit(run)(problem.q0, problem.v0)
+    mechanism, body = exudyn_systems.heavy_top()
+    try:
+        mechanism.solve(end, steps, rtol=1e-11, variant=variant, spectral_radius=rho)
+        peer = mechanism.position(body)
+    except RuntimeError:  # its Newton iteration failed
+        peer = np.full(3, np.nan)
+    axis, size = np.asarray(s.q.bodies.translation[0, 0]), lambda x: float(np.max(np.abs(x)))
+    relative = lambda found, wanted: size(found - wanted) / size(wanted)
+    values = (
+        size(axis - exact[2]),
+        relative(s.v[0, :3], exact[1]),
+        relative(s.multipliers[0], exact[4]),
+        size(peer - axis),
+    )
+    return dict(zip(ERRORS, (variant, rho, end / steps, *values), strict=True))
+
+
+def accuracy(end=1.0, out=None):
+    """Both variants on the heavy top."""
+    from tests.oracles import heavy_top
+
+    jax.config.update("jax_enable_x64", True)
+    exact = heavy_top.solve(end)
+    counts = [round(end / h) for h in STEP_SIZES]
+    methods = [("standard", 0.9), ("sigma_modified", 0.9), ("standard", 0.6), ("sigma_modified", 0.6)]
+    rows = (errors(variant, rho, n, end, exact) for variant, rho in methods for n in counts)
+    collect("heavy top, variants", rows, ERRORS, out)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batch", type=int, default=1000)
     parser.add_argument("--steps", type=int, default=5000)
-    parser.add_argument("--end", type=float, default=0.5)
+    parser.add_argument("--end", type=float)
+    parser.add_argument("--accuracy", action="store_true", help="errors of both variants in place of times")
     parser.add_argument("--chunk", type=int, help="lanes at a time; all by default")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--dtype", default="float64")
     parser.add_argument("--out")
-    main(**vars(parser.parse_args()))
+    given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
+    if given.pop("accuracy"):
+        accuracy(**{name: given[name] for name in ("end", "out") if name in given})
+    else:
+        main(**given)

@@ -139,7 +139,12 @@ from lgjax.multibody.state import (
 from lgjax.multibody.tree import Tree
 from lgjax.simulate.bounce import BounceSolution, bounce
 from lgjax.simulate.closed_loops import ConstrainedTrajectory, rollout_constrained
-from lgjax.simulate.constrained import ConstrainedSolution, integrate_constrained
+from lgjax.simulate.constrained import (
+    ConstrainedSolution,
+    ConstrainedStatus,
+    integrate_constrained,
+    unconstrained_problem,
+)
 from lgjax.simulate.control_problem import ControlSystem, OptimizeStatus
 from lgjax.simulate.ensemble import Draw, Ensemble, Spread, ensemble, load_ensemble
 from lgjax.simulate.fused import (
@@ -191,6 +196,7 @@ __all__ = [
     "Configuration",
     "ConstrainedDynamics",
     "ConstrainedSolution",
+    "ConstrainedStatus",
     "ConstrainedTrajectory",
     "ControlSystem",
     "Controller",
@@ -338,6 +344,7 @@ __all__ = [
     "ts2",
     "twist_derivatives",
     "two_sided_translation",
+    "unconstrained_problem",
     "variational",
     "vector_space",
 ]

@@ -3,10 +3,9 @@
 Source: [holzinger2024] Algorithm 5 and eqs. (33)-(43).
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,11 +14,13 @@ import jax.numpy as jnp
 from lgjax.groups import small_matrix as sm
 from lgjax.integrators import saddle_point
 from lgjax.integrators.newton import Evaluation, NewtonRule, Root, implicit, newton
+from lgjax.numerics import checks
 
 Array = jax.Array
 Point = Any
 
 PREDICTORS = ("constant", "zero")
+VARIANTS = ("standard", "sigma_modified")
 
 
 class ConstrainedProblem(NamedTuple):
@@ -29,6 +30,7 @@ class ConstrainedProblem(NamedTuple):
     nudge(q, d)          d/ds move(q, s d) at s = 0, a tangent of the form of q.
     push(dq, x)          T_exp(dq) x = dexp(-dq, x).
     pullback(dq, rows)   rows (k, n) times T_exp(dq).
+    bracket(x, y)        ad_x y of the group, the cross product for rotations; 0 where q moves by addition.
     inertia(q, x)        M(q) x.
     forces(t, q, v)      g.
     constraints(t, q)    Φ (m,).
@@ -42,6 +44,7 @@ class ConstrainedProblem(NamedTuple):
     nudge: Callable[[Point, Array], Point]
     push: Callable[[Array, Array], Array]
     pullback: Callable[[Array, Array], Array]
+    bracket: Callable[[Array, Array], Array]
     inertia: Callable[[Point, Array], Array]
     forces: Callable[[Any, Point, Array], Array]
     constraints: Callable[[Any, Point], Array]
@@ -62,14 +65,15 @@ class AlphaState(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Newton iterations of a step, int32, and whether they converged."""
+    """Newton iterations of a step, int32, whether they converged, and whether their residual stayed finite."""
 
     iterations: Array
     converged: Array
+    finite: Array
 
 
 class _Stage(NamedTuple):
-    """A candidate for the end of a step."""
+    """A candidate for the end of a step, and dq of its q = move(point, dq), which the derivatives by q need."""
 
     q: Point
     v: Array
@@ -86,6 +90,9 @@ def _largest(x: Array) -> Array:
 class GeneralizedAlpha:
     """The method of spectral radius ρ at infinity in [0, 1], order 2, a hashable value for `integrate_constrained`.
 
+    spectral_radius      0 damps high frequencies most.  1 damps nothing, and then the multipliers of constraints do not
+                         converge: their error oscillates from step to step and does not shrink with h (order 0), while
+                         q and v keep their order 2.  Take less than 1 where multipliers are wanted.
     tangent_operator     whether T_exp stands in the iteration matrix; without it iterations are cheaper, and more of
                          them are needed where steps turn bodies far.
     geometric_stiffness  whether the derivative of M v̇ + Bᵀλ by the configuration stands in it too, eq. (41) for
@@ -93,8 +100,17 @@ class GeneralizedAlpha:
     predictor            what a step starts from: "constant" accelerations and multipliers, or "zero" as in the source.
     rtol                 size of the residual that ends the iteration, in units of the forces in it (constraints: of
                          what those move in a step), down to round-off; None is 1e-8, in float32 1e-5.
-    The solution does not depend on the first three beyond the tolerance.  ρ = 1 damps nothing, multipliers included.
-    Source: [holzinger2024] section 3.3; scaling as Bottasso et al.
+    variant              how q moves, below; on vector spaces both are the same, and both have order 2.
+    tangent_operator, geometric_stiffness and predictor change the number of iterations, not the solution.
+
+    With v⁺ = v + h((1-γ) a + γ a⁺) and Δq = h v + h²((½-β) a + β a⁺), a⁺ the new a, of which v̇⁺ is an affine function,
+        "standard"        q⁺ = q exp(Δq)
+        "sigma_modified"  q⁺ = q exp(Δq₀ + (hβ/2γ) [Δq₀, v₀]) exp((hβ/γ) (v⁺ - v₀)),
+    where Δq₀ and v₀ are Δq and v⁺ for v̇⁺ = 0.  The bracket makes the error of the attitude smaller, on a fast top by an
+    order of magnitude.  The exponent of the last factor is small, so the tangent operator hardly matters there.
+    Source: [holzinger2024] section 3.3; scaling as Bottasso et al.  "sigma_modified" is what Exudyn 1.13 does unless
+    its generalizedAlpha.lieGroupSimplifiedKinematicRelations is set; the formula was found from the numbers it gives.
+    Exudyn applies each Newton correction as an exponential of its own, which makes a difference of order h⁵ in a step.
     """
 
     spectral_radius: float = 0.9
@@ -102,15 +118,16 @@ class GeneralizedAlpha:
     geometric_stiffness: bool = False
     predictor: str = "constant"
     rtol: float | None = None
+    variant: str = "standard"
 
     def __post_init__(self) -> None:
-        rho = self.spectral_radius
-        if isinstance(rho, bool) or not isinstance(rho, int | float) or not math.isfinite(rho) or not 0 <= rho <= 1:
-            raise ValueError(f"spectral_radius must be a number from 0 to 1, got {rho!r}")
-        if self.predictor not in PREDICTORS:
-            raise ValueError(f"predictor must be one of {', '.join(PREDICTORS)}, got {self.predictor!r}")
-        if self.rtol is not None and not (isinstance(self.rtol, int | float) and 0 < self.rtol < 1):
-            raise ValueError(f"rtol must lie between 0 and 1, got {self.rtol!r}")
+        # Stored as Python numbers, so that equal settings are equal methods.
+        store = partial(object.__setattr__, self)
+        store("spectral_radius", checks.number("spectral_radius", self.spectral_radius, 0.0, 1.0))
+        if self.rtol is not None:
+            store("rtol", checks.number("rtol", self.rtol, 0.0, 1.0, inside=True))
+        checks.choice("predictor", self.predictor, PREDICTORS)
+        checks.choice("variant", self.variant, VARIANTS)
 
     @property
     def order(self) -> int:
@@ -120,7 +137,7 @@ class GeneralizedAlpha:
     @cached_property
     def coefficients(self) -> tuple[float, float, float, float]:
         """α_m, α_f, β, γ.  Source: Chung and Hulbert's choice, as [holzinger2024] after eq. (35)."""
-        rho = float(self.spectral_radius)
+        rho = self.spectral_radius
         alpha_m, alpha_f = (2.0 * rho - 1.0) / (rho + 1.0), rho / (rho + 1.0)
         gamma = 0.5 + alpha_f - alpha_m
         return alpha_m, alpha_f, 0.25 * (gamma + 0.5) ** 2, gamma
@@ -163,17 +180,19 @@ class GeneralizedAlpha:
         """The state at t + h.  Source: [holzinger2024] Algorithm 5."""
         alpha_m, alpha_f, beta, gamma = self.coefficients
         t, scale, n = t + h, beta * h * h, state.v.shape[0]
-        keep = 1.0 if self.predictor == "constant" else 0.0
-        vdot = keep * state.vdot
-        a = ((1.0 - alpha_f) * vdot + alpha_f * state.vdot - alpha_m * state.a) / (1.0 - alpha_m)
+        # What the step gives for v̇ = 0 at its end; the unknown is the part of Δq that v̇ adds.
+        a = (alpha_f * state.vdot - alpha_m * state.a) / (1.0 - alpha_m)
         v = state.v + h * ((1.0 - gamma) * state.a + gamma * a)
         dq = h * state.v + h * h * ((0.5 - beta) * state.a + beta * a)
         beta_prime, gamma_prime = self.primes(h)
+        point = state.q
+        if self.variant == "sigma_modified":
+            point = problem.move(point, dq + problem.bracket(dq, v) / (2.0 * gamma_prime))
+            dq = jnp.zeros_like(dq)
 
         def stage(z: Array) -> _Stage:
-            x = z[:n]
-            end = dq + x
-            return _Stage(problem.move(state.q, end), v + gamma_prime * x, vdot + beta_prime * x, end, z[n:] / scale)
+            x, end = z[:n], dq + z[:n]
+            return _Stage(problem.move(point, end), v + gamma_prime * x, beta_prime * x, end, z[n:] / scale)
 
         def residual(z: Array) -> Array:
             s = stage(z)
@@ -186,11 +205,13 @@ class GeneralizedAlpha:
             factorise = lambda z, b: self.iteration_matrix(problem, t, stage(z), b, h)
             return newton(evaluate, factorise, saddle_point.solve, guess, state.factor, rule)
 
-        guess = jnp.concatenate([jnp.zeros_like(v), keep * scale * state.multipliers])
+        guess = jnp.concatenate([state.vdot / beta_prime, scale * state.multipliers])
+        guess = guess if self.predictor == "constant" else jnp.zeros_like(guess)
         root = implicit(residual, find, guess, state.factor)
         s = stage(root.x)
-        a = a + (1.0 - alpha_f) / (1.0 - alpha_m) * (s.vdot - vdot)
-        return AlphaState(s.q, s.v, s.vdot, a, s.multipliers, root.factor), Report(root.iterations, root.converged)
+        a = a + (1.0 - alpha_f) / (1.0 - alpha_m) * s.vdot
+        report = Report(root.iterations, root.converged, root.finite)
+        return AlphaState(s.q, s.v, s.vdot, a, s.multipliers, root.factor), report
 
     def _evaluate(self, problem: ConstrainedProblem, t: Array, s: _Stage, h: Array) -> Evaluation:
         """The scaled residual and its size in units of the tolerance; B goes along to the iteration matrix."""

@@ -17,6 +17,7 @@ import numpy as np
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.field import Field, check_field, state_dtype
 from lgjax.integrators.tableau import Tableau
+from lgjax.numerics import checks
 
 Array = jax.Array
 Algebra = Any
@@ -188,8 +189,7 @@ class MuntheKaas:
             raise TypeError(f"MuntheKaas takes a Tableau, got {self.tableau!r}")
         if self.commutators is None:
             return
-        if isinstance(self.commutators, bool) or not isinstance(self.commutators, int) or self.commutators < 0:
-            raise ValueError(f"commutators must be None or an integer >= 0, got {self.commutators!r}")
+        object.__setattr__(self, "commutators", checks.integer("commutators", self.commutators, 0))
         if self.tableau.brackets:
             raise ValueError(f"{self.tableau.name} has its own commutators; leave commutators=None")
 

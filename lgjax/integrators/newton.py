@@ -5,6 +5,7 @@ Source: [holzinger2024] sections 3.3 and 3.4.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.iteration import iterate_while
 from lgjax.integrators import saddle_point
+from lgjax.numerics import checks
 
 Array = jax.Array
 
@@ -28,11 +30,15 @@ class Evaluation(NamedTuple):
 
 
 class Root(NamedTuple):
-    """What `newton` found: the point x, int32 iterations (linear solves), whether the error is 1 or less, factor."""
+    """What `newton` found: the point x, int32 iterations (linear solves), whether the error is 1 or less, factor.
+
+    finite: whether the error was a number to the end.
+    """
 
     x: Array
     iterations: Array
     converged: Array
+    finite: Array
     factor: Any
 
 
@@ -60,14 +66,12 @@ class NewtonRule:
     contractivity: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ValueError(f"newton must be one of {', '.join(MODES)}, got {self.mode!r}")
+        # Stored as Python numbers, so that equal settings are equal rules.
+        store = partial(object.__setattr__, self)
+        checks.choice("newton", self.mode, MODES)
         for name in ("max_iterations", "max_age"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
-        if not 0.0 < self.contractivity < 1.0:
-            raise ValueError(f"contractivity must lie between 0 and 1, got {self.contractivity!r}")
+            store(name, checks.integer(name, getattr(self, name)))
+        store("contractivity", checks.number("contractivity", self.contractivity, 0.0, 1.0, inside=True))
 
 
 def only_if(wanted: Array, make: Callable[[], Any], otherwise: Any) -> Any:
@@ -113,7 +117,7 @@ def newton(
     first = evaluate(guess)
     start = _State(guess, first, jnp.full_like(first.error, jnp.inf), factor, zero, zero)
     end = iterate_while(unfinished, iterate, start)
-    return Root(end.x, end.iterations, end.now.error <= 1.0, end.factor)
+    return Root(end.x, end.iterations, end.now.error <= 1.0, jnp.isfinite(end.now.error), end.factor)
 
 
 def implicit(residual: Callable[[Array], Array], find: Callable[[Array], Root], guess: Array, factor: Any) -> Root:
@@ -123,16 +127,15 @@ def implicit(residual: Callable[[Array], Array], find: Callable[[Array], Root], 
     is asked for.
     `factor` has the structure of the one that `find` returns.
     """
-    like = (jnp.zeros((), jnp.int32), jnp.zeros((), bool), factor)
+    like = (jnp.zeros((), jnp.int32), jnp.zeros((), bool), jnp.zeros((), bool), factor)
 
     def solve(_: Any, start: Array) -> tuple[Array, Any]:
         root = find(start)
         # custom_root has no tangents for integers, so they pass as numbers that have.
-        return root.x, jax.tree.map(lambda x: x.astype(start.dtype), (root.iterations, root.converged, root.factor))
+        return root.x, jax.tree.map(lambda x: x.astype(start.dtype), tuple(root[1:]))
 
     def solve_linear(linear: Callable[[Array], Array], y: Array) -> Array:
         return sm.matvec(saddle_point.general_inverse(jax.jacfwd(linear)(jnp.zeros_like(y))), y)
 
     x, rest = jax.lax.custom_root(residual, guess, solve, solve_linear, has_aux=True)
-    iterations, converged, factor = jax.tree.map(lambda x, kind: x.astype(kind.dtype), rest, like)
-    return Root(x, iterations, converged, factor)
+    return Root(x, *jax.tree.map(lambda x, kind: x.astype(kind.dtype), rest, like))

@@ -3,7 +3,6 @@
 Source: [celledoni2021] eqs. (15)-(17).
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.groups.iteration import iterate_while
 from lgjax.groups.lie_group import LieGroup
 from lgjax.integrators.field import Field, check_field, state_dtype
+from lgjax.numerics import checks
 
 Array = jax.Array
 
@@ -89,8 +89,7 @@ class SymplecticLie:
     theta: float = 0.5
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.theta, int | float) and math.isfinite(self.theta) and 0.0 <= self.theta <= 1.0):
-            raise ValueError(f"theta must be a number from 0 to 1, got {self.theta!r}")
+        object.__setattr__(self, "theta", checks.number("theta", self.theta, 0.0, 1.0))
 
     @property
     def order(self) -> int:

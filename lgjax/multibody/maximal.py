@@ -124,7 +124,7 @@ class MaximalSystem:
             group,
             names,
             tuple(node.name for node in nodes),
-            tuple(node.size for node in nodes),
+            tuple(len(mass) for mass in self.node_masses),
             rows,
             users,
             members,
@@ -236,6 +236,12 @@ class MaximalSystem:
         steps, covectors = -dq[:cut].reshape(-1, 6), rows[:, :cut].reshape(len(rows), self.nbodies, 6)
         turned = self.structure.group.codexp(steps, covectors)
         return jnp.concatenate([turned.reshape(len(rows), cut), rows[:, cut:]], axis=1)
+
+    def bracket(self, x: Array, y: Array) -> Array:
+        """ad_x y (nv,), body by body, and 0 on coordinates."""
+        cut = 6 * self.nbodies
+        bodies = self.structure.group.ad(x[:cut].reshape(-1, 6), y[:cut].reshape(-1, 6))
+        return jnp.concatenate([bodies.reshape(-1), jnp.zeros_like(x[cut:])])
 
     def inertia_product(self, x: Array) -> Array:
         """M x (nv,); M is constant on both groups."""

@@ -29,6 +29,7 @@ from lgjax.multibody.maximal_parts import (
     UserForce,
     VectorNode,
 )
+from lgjax.numerics import checks
 
 Array = jax.Array
 
@@ -107,16 +108,15 @@ def _is_vector(value: Any) -> bool:
 
 def _node_mass(node: VectorNode, dtype: Any) -> Array:
     name = f"mass of node {node.name!r}"
-    if isinstance(node.size, bool) or not isinstance(node.size, int) or node.size < 1:
-        raise ValueError(f"size of node {node.name!r} must be a positive integer, got {node.size!r}")
+    size = checks.integer(f"size of node {node.name!r}", node.size)
     value = known(node.mass)
     given = node.mass if value is None else value
-    if jnp.shape(given) == (node.size, node.size):
-        return checked(name, given, (node.size, node.size), dtype)
-    if jnp.shape(given) not in ((), (node.size,)):
-        raise ValueError(f"{name} has shape {jnp.shape(given)}, the node has size {node.size}")
+    if jnp.shape(given) == (size, size):
+        return checked(name, given, (size, size), dtype)
+    if jnp.shape(given) not in ((), (size,)):
+        raise ValueError(f"{name} has shape {jnp.shape(given)}, the node has size {size}")
     mass = checked(name, given, jnp.shape(given), dtype)
-    return jnp.broadcast_to(mass, (node.size,))[:, None] * jnp.eye(node.size, dtype=dtype)
+    return jnp.broadcast_to(mass, (size,))[:, None] * jnp.eye(size, dtype=dtype)
 
 
 def _index(names: tuple[str, ...], name: str, where: str) -> int:
@@ -190,11 +190,9 @@ def joint_rows(names: tuple[str, ...], joints: list[Any], dtype: Any) -> tuple[J
 def constraint_arrays(joints: list[Any], dtype: Any) -> tuple[tuple[tuple[str, Any, int], ...], tuple[Any, ...]]:
     """(name, function, size) and parameters of the user constraints."""
     users = [joint for joint in joints if isinstance(joint, UserConstraint)]
-    for user in users:
-        if isinstance(user.size, bool) or not isinstance(user.size, int) or user.size < 1:
-            raise ValueError(f"size of constraint {user.name!r} must be a positive integer, got {user.size!r}")
+    sizes = [checks.integer(f"size of constraint {user.name!r}", user.size) for user in users]
     parameters = tuple(_parameters(user.parameters, dtype) for user in users)
-    return tuple((user.name, user.function, user.size) for user in users), parameters
+    return tuple((user.name, user.function, size) for user, size in zip(users, sizes, strict=True)), parameters
 
 
 def _parameters(values: Any, dtype: Any) -> Any:

@@ -1,5 +1,6 @@
 """Implicit integration of rigid bodies in absolute coordinates with joints as constraints."""
 
+import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from lgjax.integrators.generalized_alpha import (
     AlphaState,
     ConstrainedProblem,
     GeneralizedAlpha,
+    Report,
     constraint_rates,
 )
 from lgjax.integrators.integrate import _time
@@ -29,15 +31,35 @@ from lgjax.numerics import checks
 Array = jax.Array
 
 
+class ConstrainedStatus(enum.IntFlag):
+    """Flags of `integrate_constrained`; 0 means success.  Of those in FAILED only the first to be met is set."""
+
+    OK = 0
+    INCONSISTENT = 1  # the start breaks a constraint or its rate
+    SINGULAR = 2  # the accelerations of the start are not unique: redundant constraints, or no mass where nothing holds
+    NOT_CONVERGED = 4  # a Newton iteration ended above its tolerance: h is too large, or there is no motion to find
+    NOT_FINITE = 8  # the start, a force or a constraint is not a finite number
+    MULTIPLIERS_UNDAMPED = 16  # spectral_radius=1 with constraints: q and v are good, the multipliers do not converge
+
+
+FAILED = (
+    ConstrainedStatus.INCONSISTENT
+    | ConstrainedStatus.SINGULAR
+    | ConstrainedStatus.NOT_CONVERGED
+    | ConstrainedStatus.NOT_FINITE
+)
+
+
 class ConstrainedSolution(NamedTuple):
-    """What `integrate_constrained` returns; every leaf but `success` has a leading time axis (T,).
+    """What `integrate_constrained` returns; every leaf but `status` has a leading time axis (T,).
 
     ts           (T,) s.
     q, v         configurations and velocities (T, nv).
     multipliers  (T, nc), in the order of the constraints: newtons for translations, newton metres for rotations.
     iterations   (T,) int32, Newton iterations since the saved state before; 0 at the start.
-    success      () bool: the start was consistent, no matrix singular there, every Newton iteration converged. Where it
-                 is false all states from the first failure on are NaN.
+    status       () int32, `ConstrainedStatus`; 0 means success.
+    success      () bool: whether the states are good, so that no flag but MULTIPLIERS_UNDAMPED is set.  Where it is
+                 false all states from the first failure on are NaN.
     """
 
     ts: Array
@@ -45,7 +67,11 @@ class ConstrainedSolution(NamedTuple):
     v: Array
     multipliers: Array
     iterations: Array
-    success: Array
+    status: Array
+
+    @property
+    def success(self) -> Array:
+        return _good(self.status)
 
 
 def constrained_problem(system: MaximalSystem) -> ConstrainedProblem:
@@ -55,6 +81,7 @@ def constrained_problem(system: MaximalSystem) -> ConstrainedProblem:
         nudge=system.nudge,
         push=system.push,
         pullback=system.pullback,
+        bracket=system.bracket,
         inertia=lambda q, x: system.inertia_product(x),
         forces=system.generalised_forces,
         constraints=system.constraints,
@@ -80,38 +107,85 @@ def integrate_constrained(
     newton is "full", "modified" or a `NewtonRule`; it, steps, method and save_every (a divisor of steps, or None for
     the final state alone) are static, everything else may be traced, mapped over and differentiated: derivatives are
     those of the implicit functions that the steps are.  Accelerations at t0 are computed, so (q, v) is all of the
-    start; multipliers converge with order 2 after a transient of order 1 of the first steps.
+    start; multipliers converge with order 2 after a transient of order 1 of the first steps, and with
+    spectral_radius=1 not at all.
 
     Raises ValueError where (q, v) is known and breaks a constraint or its rate, where constraints are redundant, or
     where the mass matrix is singular on what the constraints leave free, naming the joint or body and the value; where
-    they are traced, `success` is false instead.  Raises TypeError or ValueError for steps, times and arrays that do
-    not fit.
+    they are traced, the status says it instead.  Raises TypeError or ValueError for methods, steps, times and arrays
+    that do not fit.
     """
+    _check_method(method)
     steps = checks.integer("steps", steps)
     chunk = steps if save_every is None else checks.integer("save_every", save_every)
     if steps % chunk:
         raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
     rule = newton if isinstance(newton, NewtonRule) else NewtonRule(newton)
-    q, v = strong(q), jnp.asarray(v, system.dtype)
-    _check_shapes(system, q, v)
+    q, v = _start(system, q, v)
     start, end = _time("t0", t0, system.dtype), _time("t1", t1, system.dtype)
     check_start(system, start, q, v)
     return _integrate(system, q, v, start, (end - start) / steps, (steps, chunk, save_every is None), method, rule)
 
 
-def _check_shapes(system: MaximalSystem, q: AbsoluteConfiguration, v: Array) -> None:
+def _check_method(method: Any) -> None:
+    if not isinstance(method, GeneralizedAlpha):
+        raise TypeError(
+            f"method must be a GeneralizedAlpha(...), got {method!r}; a system without constraints can be integrated "
+            "by an explicit method: integrate(*unconstrained_problem(system, q, v), t0, t1, steps, method)"
+        )
+
+
+def _start(system: MaximalSystem, q: AbsoluteConfiguration, v: Any) -> tuple[AbsoluteConfiguration, Array]:
+    """The start as arrays, checked: shapes and dtypes of the system."""
+    if not isinstance(system, MaximalSystem):
+        raise TypeError(
+            f"system must be a MaximalSystem, got {type(system).__name__}; that of a ready problem is problem.system"
+        )
+    q, v = strong(q), jnp.asarray(v, system.dtype)
     n = system.nbodies
     shapes = ((n, 3, 3), (n, 3), (system.nv - 6 * n,))
     leaves = jax.tree.leaves(q)
     if not isinstance(q, AbsoluteConfiguration) or tuple(leaf.shape for leaf in leaves) != shapes:
         raise ValueError(
             f"q has leaves of shapes {[leaf.shape for leaf in leaves]}, {system!r} takes {list(shapes)}; "
-            "vmap integrate_constrained over a batch"
+            "vmap over a batch"
         )
     if {leaf.dtype for leaf in leaves} != {system.dtype}:
         raise TypeError(f"q has dtypes {[str(leaf.dtype) for leaf in leaves]}, the system is {system.dtype}")
     if v.shape != (system.nv,):
         raise ValueError(f"v has shape {v.shape}, {system!r} takes ({system.nv},); vmap over a batch")
+    return q, v
+
+
+class _Carry(NamedTuple):
+    """All that a step needs of those before it, besides its number: state, status so far, iterations since a save."""
+
+    state: AlphaState
+    status: Array
+    iterations: Array
+
+
+def _flag(condition: Any, flag: ConstrainedStatus) -> Array:
+    return jnp.where(condition, jnp.int32(flag), jnp.int32(0))
+
+
+def _good(status: Array) -> Array:
+    return status & int(FAILED) == 0
+
+
+def _step_status(report: Report) -> Array:
+    lost = _flag(~report.finite, ConstrainedStatus.NOT_FINITE)
+    return lost | _flag(report.finite & ~report.converged, ConstrainedStatus.NOT_CONVERGED)
+
+
+def _start_status(
+    system: MaximalSystem, problem: ConstrainedProblem, t: Array, first: AlphaState, regular: Array
+) -> Array:
+    given = (t, first.q, first.v, problem.forces(t, first.q, first.v), problem.constraints(t, first.q))
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(given)]))
+    held = _consistent(system, problem, t, first.q, first.v)
+    status = jnp.where(held, _flag(~regular, ConstrainedStatus.SINGULAR), jnp.int32(ConstrainedStatus.INCONSISTENT))
+    return jnp.where(finite, status, jnp.int32(ConstrainedStatus.NOT_FINITE))
 
 
 def _integrate(
@@ -128,31 +202,31 @@ def _integrate(
     problem = constrained_problem(system)
     time = lambda i: start + h * i.astype(system.dtype)
     first, regular = method.init(problem, start, q, v, h)
-    good = regular & _consistent(system, problem, start, q, v)
+    status = _start_status(system, problem, start, first, regular)
 
-    def one_step(carry: Any, i: Array) -> Any:
-        state, good, count = carry
-        state, report = method.step(problem, time(i), state, h, rule)
-        good = good & report.converged
-        return (_void(state, good), good, count + report.iterations), None
+    def one_step(carry: _Carry, i: Array) -> tuple[_Carry, None]:
+        state, report = method.step(problem, time(i), carry.state, h, rule)
+        status = carry.status | jnp.where(_good(carry.status), _step_status(report), 0)
+        return _Carry(_void(state, _good(status)), status, carry.iterations + report.iterations), None
 
-    def one_chunk(carry: Any, i: Array) -> Any:
-        state, good = carry
-        count = jnp.zeros((), jnp.int32)
-        (state, good, count), _ = jax.lax.scan(one_step, (state, good, count), i + jnp.arange(chunk, dtype=jnp.int32))
-        saved = (state.q, state.v, state.multipliers, count)
-        return (state, good), saved
+    def one_chunk(carry: _Carry, i: Array) -> tuple[_Carry, Any]:
+        zero = jnp.zeros((), jnp.int32)
+        carry, _ = jax.lax.scan(one_step, carry._replace(iterations=zero), i + jnp.arange(chunk, dtype=jnp.int32))
+        return carry, (carry.state.q, carry.state.v, carry.state.multipliers, carry.iterations)
 
+    carry = _Carry(first, status, jnp.zeros((), jnp.int32))
     if last_only:
-        (_, good), saved = one_chunk((first, good), jnp.zeros((), jnp.int32))
+        carry, saved = one_chunk(carry, jnp.zeros((), jnp.int32))
         ts = time(jnp.full((1,), steps, jnp.int32))
-        q, v, multipliers, count = jax.tree.map(lambda x: x[None], saved)
-        return ConstrainedSolution(ts, q, v, multipliers, count, good)
-    (_, good), saved = jax.lax.scan(one_chunk, (first, good), jnp.arange(0, steps, chunk, dtype=jnp.int32))
-    begin = (first.q, first.v, first.multipliers, jnp.zeros((), jnp.int32))
-    q, v, multipliers, count = jax.tree.map(lambda x, rest: jnp.concatenate([x[None], rest]), begin, saved)
-    ts = time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32))
-    return ConstrainedSolution(ts, q, v, multipliers, count, good)
+        saved = jax.tree.map(lambda x: x[None], saved)
+    else:
+        carry, saved = jax.lax.scan(one_chunk, carry, jnp.arange(0, steps, chunk, dtype=jnp.int32))
+        begin = (first.q, first.v, first.multipliers, jnp.zeros((), jnp.int32))
+        saved = jax.tree.map(lambda x, rest: jnp.concatenate([x[None], rest]), begin, saved)
+        ts = time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32))
+    undamped = _flag(system.nc > 0 and method.spectral_radius == 1.0, ConstrainedStatus.MULTIPLIERS_UNDAMPED)
+    q, v, multipliers, count = saved
+    return ConstrainedSolution(ts, q, v, multipliers, count, carry.status | undamped)
 
 
 def _void(state: AlphaState, good: Array) -> AlphaState:
@@ -178,14 +252,23 @@ def _consistent(
 def unconstrained_problem(
     system: MaximalSystem, q: AbsoluteConfiguration, v: Array
 ) -> tuple[HomogeneousSpace, Callable[..., Any], tuple[Any, ...]]:
-    """Space, field and start of a system without constraints, for the explicit methods of `integrate`.
+    """Space, field and start (space, field, y0) of a system without constraints, for `integrate` and its methods.
 
-    States are the tuples (bodies, v), or (bodies, coordinates, v) where there are coordinates; bodies move from the
-    right.  Raises ValueError for a system with constraints.
+        problem = lgjax.unconstrained_problem(system, q, v)
+        bodies, v = lgjax.integrate(*problem, 0.0, 1.0, 1000, MuntheKaas(RK4)).ys
+        bodies.rotation, bodies.translation, v    # (1001, N, 3, 3), (1001, N, 3), (1001, nv)
+
+    q, v (nv,) are the start, the poses of the bodies and their velocities as `MaximalSystem` defines them.  A state is
+    the tuple (bodies, v), or (bodies, coordinates, v) where the system has coordinates (nx,), (coordinates, v) where it
+    has no bodies.  Each body moves as q exp(h v), by a translation from the right; the field's value is the rates
+    (N, 6), those of the coordinates (nx,) and v̇ = M⁻¹ g (nv,).  Differentiable in all that is traced.
+    Raises ValueError for a system with constraints, which `integrate_constrained` takes, and for a start of other
+    shapes, TypeError for one of another dtype.
     Source: [holzinger2024] section 3.2, Algorithm 3.
     """
+    q, v = _start(system, q, v)
     if system.nc:
-        raise ValueError(f"{system!r} has constraints; explicit methods take none")
+        raise ValueError(f"{system!r} has constraints, which explicit methods cannot keep; use integrate_constrained")
     n, rest = system.nbodies, system.nv - 6 * system.nbodies
     spaces = [power_space(right_translation(system.structure.group), n)] if n else []
     spaces += [vector_space(rest)] if rest else []

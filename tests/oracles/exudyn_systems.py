@@ -20,7 +20,8 @@ ALONG_X = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])  # colum
 class Mechanism:
     """A multibody system being put together, and solved."""
 
-    def __init__(self, node="RV"):
+    def __init__(self, node="RV", gravity=(0.0, 0.0, -9.81)):
+        self.gravity = gravity
         self.container = exu.SystemContainer()
         self.mbs = self.container.AddSystem()
         self.node = NODES[node]
@@ -35,7 +36,7 @@ class Mechanism:
             referenceRotationMatrix=np.array(rotation),
             initialVelocity=np.array(velocity, float),
             initialAngularVelocity=np.array(omega, float),
-            gravity=[0.0, 0.0, -9.81],
+            gravity=list(self.gravity),
         )
 
     def marker(self, body, point):
@@ -56,8 +57,8 @@ class Mechanism:
                 )
             )
 
-    def solve(self, end, steps, modified=False, rtol=1e-8):
-        """Integrate; returns the number of Newton iterations."""
+    def solve(self, end, steps, modified=False, rtol=1e-8, variant="standard", spectral_radius=0.9):
+        """Integrate by one of the two Lie group methods; returns the number of Newton iterations."""
         self.mbs.Assemble()
         settings = exu.SimulationSettings()
         with warnings.catch_warnings():
@@ -68,7 +69,8 @@ class Mechanism:
         time.numberOfSteps, time.endTime, time.verboseMode = steps, end, 0
         time.newton.useModifiedNewton = modified
         time.newton.relativeTolerance = rtol
-        time.generalizedAlpha.spectralRadius = 0.9
+        time.generalizedAlpha.spectralRadius = spectral_radius
+        time.generalizedAlpha.lieGroupSimplifiedKinematicRelations = variant == "standard"
         self.mbs.SolveDynamic(settings)
         return self.mbs.sys["dynamicSolver"].it.newtonStepsCount
 
@@ -90,14 +92,16 @@ def heavy_top(node="RV"):
     return m, body
 
 
-def slider_crank(node="RV"):
-    m = Mechanism(node)
+def slider_crank(node="RV", speed=6.0, gravity=(0.0, 0.0, -9.81)):
+    """speed: of the crank at the start, rad/s."""
+    m, s = Mechanism(node, gravity), speed / 6.0
     a, b, c = np.array([0.0, 0.1, 0.12]), np.array([0.0, 0.1, 0.2]), np.array([0.2, 0.0, 0.0])
     x, y = (c - b) / 0.3, np.array([0.0, -2.0, 1.0]) / np.sqrt(5.0)
     rod_frame = np.stack([x, y, np.cross(x, y)], axis=1)
-    crank = m.body(0.12, (1e-4, 1e-4, 1e-5), (a + b) / 2, np.eye(3), (0.0, -0.24, 0.0), (6.0, 0.0, 0.0))
-    rod = m.body(0.5, (4e-4, 4e-3, 4e-3), (b + c) / 2, rod_frame, (0.12, -0.24, 0.0), (1.92, -0.96, 0.48))
-    slider = m.body(2.0, (1e-4, 1e-4, 1e-4), c, np.eye(3), (0.24, 0.0, 0.0), (0.0, 0.0, 0.0))
+    still, turn = (0.0, 0.0, 0.0), s * np.array([1.92, -0.96, 0.48])
+    crank = m.body(0.12, (1e-4, 1e-4, 1e-5), (a + b) / 2, np.eye(3), (0.0, -0.24 * s, 0.0), (6.0 * s, 0.0, 0.0))
+    rod = m.body(0.5, (4e-4, 4e-3, 4e-3), (b + c) / 2, rod_frame, (0.12 * s, -0.24 * s, 0.0), turn)
+    slider = m.body(2.0, (1e-4, 1e-4, 1e-4), c, np.eye(3), (0.24 * s, 0.0, 0.0), still)
     m.joint(m.ground, a, crank, (0, 0, -0.04), [1, 1, 1, 1, 1, 0], ALONG_X, ALONG_X)
     m.joint(crank, (0, 0, 0.04), rod, (-0.15, 0, 0), [1, 1, 1, 0, 0, 0])
     # Frames whose z axes are, in the slider, x, and in the rod normal to it: a held rotation about z keeps x0 and y1

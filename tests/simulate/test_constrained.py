@@ -6,10 +6,21 @@ import numpy as np
 import pytest
 from jax import jit
 
-from lgjax import GeneralizedAlpha, MaximalSystem, NewtonRule, integrate_constrained
+from lgjax import (
+    RK4,
+    ConstrainedStatus,
+    GeneralizedAlpha,
+    MaximalSystem,
+    MuntheKaas,
+    NewtonRule,
+    integrate,
+    integrate_constrained,
+    unconstrained_problem,
+)
 from lgjax.multibody.maximal import JointConstraint, RigidBody, UserForce, VectorNode
-from lgjax.systems import slider_crank
+from lgjax.systems import heavy_top_maximal, slider_crank
 from lgjax.systems.slider_crank import slider_position
+from tests.oracles import heavy_top as top_oracle
 from tests.oracles import slider_crank as oracle
 
 MASSES = jnp.asarray((0.12, 0.5, 2.0))
@@ -35,6 +46,7 @@ def second():
 def test_constraints_hold_to_round_off(second):
     problem, s = second
     assert s.success
+    assert s.status == ConstrainedStatus.OK
     gaps = jit(jax.vmap(problem.system.constraints))(s.ts, s.q)
     assert np.max(np.abs(gaps)) < 1e-12
     rates = jax.vmap(lambda t, q, v: problem.system.jacobian(t, q) @ v)(s.ts, s.q, s.v)
@@ -97,6 +109,7 @@ def test_a_newton_failure_is_reported_and_ends():
     go = lambda end: integrate_constrained(problem.system, problem.q0, problem.v0, 0.0, end, 50, newton=rule)
     s = jit(jax.vmap(go))(ends)
     np.testing.assert_array_equal(s.success, [True, False])
+    np.testing.assert_array_equal(s.status, [ConstrainedStatus.OK, ConstrainedStatus.NOT_CONVERGED])
     assert np.all(np.isfinite(s.v[0]))
     assert np.all(np.isnan(s.v[1, -1]))
     assert np.max(s.iterations) <= 4
@@ -113,10 +126,13 @@ def test_inconsistent_starts():
     with pytest.raises(ValueError, match="v is not finite"):
         integrate_constrained(system, q, v * jnp.nan, 0.0, 1.0, 10)
     # Where values are not known the status says it.
-    go = jit(lambda q, v: integrate_constrained(system, q, v, 0.0, 0.01, 2).success)
-    assert go(q, v)
-    assert not go(moved, v)
-    assert not go(q, v + 0.1)
+    go = jit(lambda q, v: integrate_constrained(system, q, v, 0.0, 0.01, 2))
+    assert go(q, v).success
+    assert go(q, v).status == ConstrainedStatus.OK
+    for start in ((moved, v), (q, v + 0.1)):
+        assert not go(*start).success
+        assert go(*start).status == ConstrainedStatus.INCONSISTENT
+    assert go(q, v * jnp.nan).status == ConstrainedStatus.NOT_FINITE
 
 
 def bar(joints, mass=1.0, inertia=(0.1, 0.1, 0.1)):
@@ -125,7 +141,7 @@ def bar(joints, mass=1.0, inertia=(0.1, 0.1, 0.1)):
 
 
 def status(system, q, v):
-    return bool(jit(lambda q, v: integrate_constrained(system, q, v, 0.0, 0.01, 2).success)(q, v))
+    return int(jit(lambda q, v: integrate_constrained(system, q, v, 0.0, 0.01, 2).status)(q, v))
 
 
 def test_redundant_constraints():
@@ -133,7 +149,7 @@ def test_redundant_constraints():
     start = bar(twice)
     with pytest.raises(ValueError, match=r"6 constraints of rank 3 are redundant.*'one'.*'two'"):
         integrate_constrained(*start, 0.0, 1.0, 10)
-    assert not status(*start)
+    assert status(*start) == ConstrainedStatus.SINGULAR
 
 
 def test_masses_that_are_singular_where_nothing_holds_and_where_something_does():
@@ -143,11 +159,56 @@ def test_masses_that_are_singular_where_nothing_holds_and_where_something_does()
     about_z = bar([tip], inertia=(0.1, 0.1, 0.0))
     with pytest.raises(ValueError, match="mass matrix is singular where no constraint holds: body 'bar'"):
         integrate_constrained(*about_z, 0.0, 1.0, 10)
-    assert not status(*about_z)
+    assert status(*about_z) == ConstrainedStatus.SINGULAR
     # The hinge turns about z and holds x and y.
     held = bar([hinge], inertia=(0.0, 0.0, 0.1))
     assert not held[0].structure.block
-    assert status(*held)
+    assert status(*held) == ConstrainedStatus.OK
+
+
+def ends_as_a_root(t, q, v, p):
+    """A force that is a number until t = 1 only."""
+    return jnp.sqrt(p - t) * jnp.ones_like(v)
+
+
+def test_a_force_that_stops_being_a_number_is_said_and_nothing_else():
+    """Nor do the iterations that fail after it change what the status says."""
+    system = MaximalSystem([VectorNode("x", 1, 1.0)], [], [UserForce(ends_as_a_root, 1.0)])
+    q = system.configuration(np.zeros((0, 3, 3)), np.zeros((0, 3)), (0.0,))
+    s = jit(lambda v: integrate_constrained(system, q, v, 0.0, 2.0, 20, GeneralizedAlpha(1.0)))(jnp.zeros(1))
+    assert s.status == ConstrainedStatus.NOT_FINITE
+    assert not s.success
+    np.testing.assert_array_equal(np.isfinite(s.v[:, 0]), s.ts <= 1.0)
+
+
+def test_without_damping_multipliers_do_not_converge_and_the_status_says_so():
+    """ρ = 1: errors on the top at 0.05 s fall with h² but for the multipliers', which h does not make smaller."""
+    problem, errors = heavy_top_maximal(), []
+    r, w, x, _, force = top_oracle.solve(0.05)
+    for steps in (200, 400):
+        s = jit(lambda n=steps: run(problem, 0.05, n, save_every=None, method=GeneralizedAlpha(1.0)))()
+        assert s.status == ConstrainedStatus.MULTIPLIERS_UNDAMPED
+        assert s.success
+        found = (s.q.bodies.rotation[0, 0], s.v[0, :3], s.q.bodies.translation[0, 0], s.multipliers[0])
+        errors.append([np.max(np.abs(a - b)) for a, b in zip(found, (r, w, x, force))])
+    orders = np.log2(np.divide(*errors))
+    np.testing.assert_allclose(orders[:3], 2.0, atol=0.2)
+    assert orders[3] < 0.5
+
+
+def test_what_is_no_method_or_no_system_is_named_with_what_to_use():
+    problem = slider_crank()
+    for wrong in (MuntheKaas(RK4), "alpha", GeneralizedAlpha, RK4, NewtonRule()):
+        with pytest.raises(TypeError, match=r"method must be a GeneralizedAlpha\(...\).*unconstrained_problem"):
+            integrate_constrained(problem.system, problem.q0, problem.v0, 0.0, 1.0, 10, wrong)
+    for function in (unconstrained_problem, lambda *start: integrate_constrained(*start, 0.0, 1.0, 10)):
+        with pytest.raises(TypeError, match="system must be a MaximalSystem, got ConstrainedSystem"):
+            function(problem, problem.q0, problem.v0)
+    with pytest.raises(ValueError, match=r"has constraints.*use integrate_constrained"):
+        unconstrained_problem(problem.system, problem.q0, problem.v0)
+    free = heavy_top_maximal(constrained=False)
+    with pytest.raises(ValueError, match="v has shape"):
+        unconstrained_problem(free.system, free.q0, jnp.zeros(3))
 
 
 def oscillator(t, q, v, p):
@@ -160,6 +221,10 @@ def test_conventional_coordinates_swing_with_their_frequency():
     q = system.configuration(np.zeros((0, 3, 3)), np.zeros((0, 3)), (1.0, 1.0))
     s = jit(lambda v: integrate_constrained(system, q, v, 0.0, 1.0, 1000, save_every=None))(jnp.zeros(2))
     np.testing.assert_allclose(s.q.coordinates[0], np.cos([3.0, 1.5]), atol=1e-5)
+    explicit = unconstrained_problem(system, q, (0.0, 0.0))
+    x, v = jit(lambda: integrate(*explicit, 0.0, 1.0, 100, MuntheKaas(RK4)).ys)()
+    assert x.shape == v.shape == (101, 2)
+    np.testing.assert_allclose(x[-1], np.cos([3.0, 1.5]), atol=1e-6)
 
 
 def spin(t):

@@ -18,6 +18,7 @@ from lgjax.groups.small_angle import norm
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, difference, retract
+from lgjax.numerics import checks
 
 Metric = Literal["mass", "plain"]
 LONGEST = 0.5  # of the entries of a step, radians or metres
@@ -80,12 +81,10 @@ def project_positions(
     Raises ValueError for an unknown metric and for max_iterations below 1.
     """
     check_metric(metric)
-    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 1:
-        raise ValueError(f"max_iterations must be a positive integer, got {max_iterations!r}")
     several = as_loops(model, loops)
     default = float(jnp.finfo(model.dtype).eps) ** 0.75
     limits = (jnp.asarray(default if tolerance is None else tolerance, model.dtype), rank_tolerance(model, rank))
-    settings = _Settings(metric, max_iterations)
+    settings = _Settings(metric, checks.integer("max_iterations", max_iterations))
     step, residual, iterations, converged = _nearest(settings, _Problem(model, several, q), limits)
     return Projection(retract(model, q, step), residual, iterations, converged)
 
