@@ -8,11 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import core
 
-from lgjax.integrators.flight import Record, fly, replay, take_off
-from lgjax.integrators.impact import Contact, Laws, approach_rate
-from lgjax.integrators.rest import choose, window
+from lgjax.groups import small_matrix as sm
+from lgjax.groups.se3 import Pose
+from lgjax.integrators.flight import Flight, fly, take_off
+from lgjax.integrators.impact import STOPPED, Contact, Laws, approach_rate
+from lgjax.integrators.replay import replay
+from lgjax.integrators.rest import Scene, Touching, choose, window
 from lgjax.integrators.variational import CHARTS, RigidBody, RigidState
 from lgjax.multibody.shapes import Plane, Shape, gap
+from lgjax.multibody.shapes.corners import corners
 from lgjax.numerics import checks
 
 Array = jax.Array
@@ -48,6 +52,11 @@ class BounceSolution(NamedTuple):
     impacts: Array
     status: Array
     events: Impacts
+
+    @property
+    def success(self) -> Array:
+        """() bool, whether the flight reached its end: nothing stopped the body before."""
+        return (self.status & int(STOPPED)) == 0
 
 
 class _Settings(NamedTuple):
@@ -218,47 +227,79 @@ def _check(p: _Problem) -> None:
             raise ValueError(f"the body starts {-float(contact.gap):.3g} m inside plane {int(contact.index)}")
 
 
-def _fly(settings: _Settings, p: _Problem) -> tuple[Any, Array, Array, Array, Record]:
-    """States and counts of impacts at the saved times, finished steps, status, and the recorded impacts."""
-    closest = partial(closest_contact, p.body, p.shape, p.planes)
-    laws = Laws(p.restitution, p.friction)
-    chunk = settings.save_every or settings.steps
-    start = take_off(p.body, closest, p.state, p.h, settings.record)
+def _scene(settings: _Settings, p: _Problem) -> Scene:
+    dtype = p.h.dtype
+    axes = jnp.concatenate([jnp.eye(3, dtype=dtype), -jnp.eye(3, dtype=dtype)])
+    reach = jnp.sum(axes * jax.vmap(p.shape.support)(axes).point, axis=-1)
+    farthest = jnp.maximum(jnp.abs(reach[:3]), jnp.abs(reach[3:]))
+    return Scene(
+        body=p.body,
+        laws=Laws(p.restitution, p.friction),
+        closest=partial(closest_contact, p.body, p.shape, p.planes),
+        touching=partial(_touching, p.shape, p.planes),
+        normals=jnp.stack([plane.normal for plane in p.planes]) if p.planes else jnp.zeros((0, 3), dtype),
+        radius=jnp.sqrt(jnp.sum(farthest * farthest)),
+        h=p.h,
+        max_impacts=settings.max_impacts,
+        chart=settings.chart,
+    )
 
-    def advance(flight: Any, target: Array) -> Any:
-        flight = fly(flight, p.body, closest, laws, p.h, target, settings.max_impacts, settings.chart)
-        return flight, (flight.base, flight.total)
+
+def _touching(shape: Shape, planes: tuple[Plane, ...], pose: Pose) -> Touching:
+    """The closest point to each plane, and all corners, which can lie on it at once."""
+    points, normals, gaps = [], [], []
+    ends, radii = corners(shape)
+    for plane in planes:
+        distance, point, _ = gap(shape, plane, pose)
+        lowest = ends - radii[:, None] * sm.tmatvec(pose.rotation, plane.normal)
+        points.append(jnp.concatenate([point[None], lowest]))
+        gaps.append(jnp.append(distance, sm.matvec(pose.act(lowest), plane.normal) + plane.offset))
+        normals.append(jnp.broadcast_to(plane.normal, points[-1].shape))
+    if not planes:
+        return Touching(ends[:0], ends[:0], radii[:0])
+    return Touching(jnp.concatenate(points), jnp.concatenate(normals), jnp.concatenate(gaps))
+
+
+def _fly(settings: _Settings, p: _Problem) -> tuple[Any, Array, Array, Flight]:
+    """States, counts of impacts and of cuts at the saved times, and the machine at the end."""
+    scene = _scene(settings, p)
+    chunk = settings.save_every or settings.steps
+    start = take_off(scene, p.state, settings.record)
+
+    def advance(flight: Flight, target: Array) -> Any:
+        flight = fly(flight, scene, target)
+        return flight, (flight.base, flight.total, flight.cuts)
 
     targets = jnp.arange(chunk, settings.steps + 1, chunk, dtype=jnp.int32)
-    end, (states, counts) = jax.lax.scan(advance, start, targets)
+    end, (states, counts, cuts) = jax.lax.scan(advance, start, targets)
     if settings.save_every is not None:
         states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), p.state, states)
-        counts = jnp.concatenate([jnp.zeros((1,), jnp.int32), counts])
-    return states, counts, end.step, end.status, end.record
+        counts, cuts = (jnp.concatenate([jnp.zeros((1,), jnp.int32), n]) for n in (counts, cuts))
+    return states, counts, cuts, end
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _run(settings: _Settings, problem: _Problem) -> Any:
     """(states, (times, rates, impulses) of the impacts, counts, status, planes)."""
-    states, counts, _, status, record = _fly(settings, problem)
-    return states, (record.times, record.rates, record.impulses), counts, status, record.planes
+    states, counts, _, end = _fly(settings, problem)
+    record = end.record
+    return states, (record.times, record.rates, record.impulses), counts, end.status, record.planes
 
 
 @_run.defjvp
 def _run_jvp(settings: _Settings, primals: Any, tangents: Any) -> Any:
     (problem,), (change,) = primals, tangents
     flown = _fly(settings, jax.lax.stop_gradient(problem))
-    states, counts, finished, status, record = jax.lax.stop_gradient(flown)
+    states, counts, cuts, end = jax.lax.stop_gradient(flown)
+    record = end.record
 
     def again(p: _Problem) -> Any:
-        closest = partial(closest_contact, p.body, p.shape, p.planes)
-        laws = Laws(p.restitution, p.friction)
         sweeps = max(1, len(p.planes))
-        full = replay(p.body, closest, laws, p.state, p.h, settings.steps, finished, record, settings.chart, sweeps)
-        # Segments so far: steps, and impacts within them.
+        full = replay(_scene(settings, p), p.state, settings.steps, end.step, record, end.asleep, sweeps)
+        # Segments so far: steps, and cuts within them.
         chunk = settings.save_every or settings.steps
         done = jnp.arange(0, settings.steps + 1, chunk, dtype=jnp.int32)[-counts.shape[0] :]
-        at = jnp.minimum(done, finished) + jnp.minimum(counts, settings.record)
+        at = jnp.minimum(done, end.step) + jnp.minimum(cuts, settings.record)
         path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest])[at], p.state, full.states)
         return path, (full.times, full.rates, full.impulses)
 
@@ -266,6 +307,6 @@ def _run_jvp(settings: _Settings, primals: Any, tangents: Any) -> Any:
     # The values are those of the flight itself, whatever round-off does to the replay.
     flown_floats = (states, (record.times, record.rates, record.impulses))
     floats = jax.tree.map(lambda new, old: new + jax.lax.stop_gradient(old - new), retraced, flown_floats)
-    integers = (counts, status, record.planes)
+    integers = (counts, end.status, record.planes)
     still = jax.tree.map(lambda x: np.zeros(x.shape, jax.dtypes.float0), integers)
     return (*floats, *integers), (*moved, *still)
