@@ -171,7 +171,7 @@ def _deepest(scene: Scene, base: RigidState, start: Array, end: Array, time: Arr
 
 
 def _first_guess(f: Flight, gap: Array, tau: Array) -> Array:
-    """Where the parabola through the base, with its rate, and the gap at `tau` is zero; the middle if that is absurd."""
+    """Where the parabola through the base, with its rate, and the gap at `tau` is zero, or the middle."""
     bend = (gap - f.gap - f.rate * tau) / (tau * tau)
     root = jnp.sqrt(jnp.maximum(f.rate * f.rate - 4.0 * bend * f.gap, 0))
     guess = jnp.where(f.rate < 0, 2.0 * f.gap / (root - f.rate), (f.rate + root) / (-2.0 * bend))

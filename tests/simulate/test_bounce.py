@@ -214,7 +214,9 @@ def test_bodies_thrown_anyhow_never_go_inside_nor_gain_energy(shape, planes, res
     body = rigid_body(1.0, (0.05, 0.04, 0.03))
     n = lambda i: jax.random.normal(jax.random.key(i), (30, 3))
     poses = Pose(so3.exp(n(0)), jnp.array([0.0, 0.0, 1.5]) + 0.1 * n(1))
-    run = jit(jax.vmap(lambda s: bounce(body, shape, planes, s, 0.01, 300, 16, restitution, friction, save_every=3)))
+    # The polyhedron's corners are drawn at random: a body of another density has its centre of mass at the origin.
+    options = {"save_every": 3, "check_center": "ignore"}
+    run = jit(jax.vmap(lambda s: bounce(body, shape, planes, s, 0.01, 300, 16, restitution, friction, **options)))
     solution = run(RigidState(poses, 0.2 * n(2), 2.0 * n(3)))
     energies = np.asarray(jax.vmap(jax.vmap(lambda s: total_energy(body, s)))(solution.states))
     assert np.diff(energies, axis=1).max() < 1e-12
