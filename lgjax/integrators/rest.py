@@ -32,6 +32,7 @@ Array = jax.Array
 
 MAX_SWEEPS = 16
 MAX_ITERATIONS = 300
+STUCK = 1e-3
 # A body holds when its speed after a step is at most this part of what the forces of the step would give it alone.
 HOLDS = 1e-4
 # Faster than as many times that, no contact brings it to rest in one step, and nothing is tried.
@@ -226,7 +227,8 @@ def holds(scene: Scene, base: RigidState, trial: RigidState, tau: Array) -> Arra
         uphill = jnp.sum(slope * change) > 0
         weight = jnp.where(uphill, jnp.ones_like(weight), weight)
         heavier = 0.5 * (1.0 + jnp.sqrt(1.0 + 4.0 * weight * weight))
-        small = jnp.max(jnp.abs(change), initial=0.0) <= 1e-2 * HOLDS * length * jnp.max(jnp.abs(slope), initial=0.0)
+        # Where the cones leave next to nothing of a step, the body moves and nothing holds it.
+        small = jnp.max(jnp.abs(change), initial=0.0) <= STUCK * length * jnp.max(jnp.abs(slope), initial=0.0)
         ahead = new + jnp.where(uphill, jnp.zeros_like(weight), (weight - 1.0) / heavier) * change
         return new, ahead, heavier, small, k + 1
 

@@ -67,12 +67,12 @@ def test_rods_on_a_slope_obey_the_friction_cone(dtype):
     rows = [thrown(k, 10.0, 0.7, 0.5 * (k % 2), 0.01 if k < 3 else 0.005) for k in range(6)]
     rows += [on(30.0, HALF[2], friction=mu * just) for mu in (1.01, 0.99, 0.5)]
     rows += [on(10.0, HALF[2], speed=0.5, friction=0.7)]
-    solution, x, speeds, energies = flown(shapes.box(HALF), rows, 1500, 50, dtype)
+    solution, x, speeds, energies = flown(shapes.box(HALF), rows, 1000, 50, dtype)
     sharp = dtype == jnp.float64
     assert np.diff(energies, axis=1).max() < (1e-13 if sharp else 1e-6)
     bad = BounceStatus.NOT_SOLVED | BounceStatus.NOT_FINITE | BounceStatus.TOO_LONG
     assert np.all(np.asarray(solution.status) & int(bad) == 0)
-    # All that hold do so in the last two thirds: 10 s, or 5 s with steps half as long.
+    # All that hold do so in the second half.
     held = [*range(6), 6, 9]
     assert np.ptp(x[held, 10:], axis=1).max() == 0.0
     assert np.abs(speeds[held, 10:]).max() == 0.0
