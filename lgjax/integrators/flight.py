@@ -1,17 +1,22 @@
-"""The flight of one rigid body between obstacles: variational steps, impacts found to round-off, and their derivative.
+"""The flight of one rigid body between obstacles: variational steps, with every impact found to round-off.
 
-`fly` is a small machine that makes one variational step per turn.  A step that ends outside the admissible set starts
-a search for the time of impact, which takes a few turns more; then the body bounces and the rest of the step follows.
-Under vmap every body is at its own turn of its own step, so those that search hold up none that fly.
-`replay` runs the same flight along its recorded impacts, in a loop of fixed length that has derivatives in both modes.
+`fly` is a small machine that makes one variational step per turn.  A step that ends outside the admissible set is
+followed by a search for the time of impact, which takes a few turns more; then the body bounces and the rest of the
+step follows.  Under vmap every body is at its own turn of its own step, so those that search hold up none that fly.
+
+No impact is missed: no point of the body has an acceleration away from a plane above a bound that follows from its spin
+and the forces.  Between two times at which the body is outside it can therefore not have dipped deeper than a parabola
+of that curvature; where that is deeper than `DIP` of its radius, the time between them is halved and looked at again.
+Steps that turn a body by more than `PART_ANGLE` are made in equal parts that do not.
 Source: [tran2024] sections 5.2-5.5, Algorithm 2.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from lgjax.groups import small_matrix as sm
 from lgjax.groups.iteration import iterate_while
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.impact import (
@@ -19,33 +24,42 @@ from lgjax.integrators.impact import (
     STOPPED,
     BounceStatus,
     Contact,
-    Laws,
     approach_rate,
     contact_speed,
     impact,
 )
-from lgjax.integrators.rest import Closest, choose, land, window
-from lgjax.integrators.variational import RigidBody, RigidState, variational_step
+from lgjax.integrators.rest import Scene, choose, rest_or_hold, window
+from lgjax.integrators.variational import RigidBody, RigidState, forces, variational_step
 
 Array = jax.Array
 
-FREE, PROBE, COMMIT, SEARCH = range(4)
 # A bounce that would last less than this part of what is left of the step is rest.
 REST_RATIO = 1e-6
+# Steps that turn the body farther, rad, are made in parts, of at most so many.
+PART_ANGLE = 0.5
+MAX_PARTS = 1000
+# No acceleration of a point, in a part, exceeds as many times |ω|² times its distance from the centre of mass.  The
+# discrete motion, of which that is said, reaches 2.6 for parts of half a radian; a rigid body that of |ω|² alone 1.3.
+SPIN = 3.0
+# No dip deeper than this part of the body's radius goes unnoticed,
+DIP = 1e-4
+# unless that needs intervals shorter than this part of a part: then the status says TOO_LONG.
+SHORTEST = 1e-3
+NEVER = jnp.iinfo(jnp.int32).max
 
 
 class Record(NamedTuple):
-    """The first impacts, in order; each (record,), entries past their number are zero, plane -1.
+    """The first impacts, in order; each (record,), entries past their number are zero, plane and segment -1.
 
-    steps    the step that each is in.
-    taus     time after the last impact or the start of the step, s.
+    segments segment of the flight that each ends: parts of steps up to an impact, the end of a part, or of the step.
+    taus     time after the start of that segment, s.
     times    time after the start of the flight, s.
     planes   what was hit.
     rates    rate of the gap before the impact, m/s, negative.
     impulses normal impulse, N s.
     """
 
-    steps: Array
+    segments: Array
     taus: Array
     times: Array
     planes: Array
@@ -58,10 +72,14 @@ class Flight(NamedTuple):
 
     base, gap, rate   the last accepted state, the gap there and its rate.
     step, left        steps finished, and what is left of the present one, s.
-    mode, tau         what the next turn does, and the time that it tries from `base`, s.
-    low, high, turns  bracket of the time of impact, s, and turns of the search so far.
+    tau               the time that the next turn tries from `base`, s; at most to the end of the part of the step.
+    clear, clear_gap  no impact happened until then, s from `base`, and the gap there.
+    searching         whether the time of an impact is being narrowed down: its bracket
+    low, high, turns  in s from `base`, and turns so far.
     hits, total       impacts in this step and altogether.
+    cuts              segments finished beyond one per step: impacts, and parts of steps before the last.
     resting           whether the body is on a plane for good.
+    asleep            the segment from which on contact holds it where it is, `NEVER` if not yet.
     """
 
     base: RigidState
@@ -69,14 +87,18 @@ class Flight(NamedTuple):
     rate: Array
     step: Array
     left: Array
-    mode: Array
     tau: Array
+    clear: Array
+    clear_gap: Array
+    searching: Array
     low: Array
     high: Array
     turns: Array
     hits: Array
     total: Array
+    cuts: Array
     resting: Array
+    asleep: Array
     status: Array
     record: Record
 
@@ -85,76 +107,102 @@ def _flag(flag: BounceStatus, condition: Array) -> Array:
     return jnp.where(condition, jnp.int32(int(flag)), jnp.int32(0))
 
 
-def take_off(body: RigidBody, closest: Closest, state: RigidState, h: Array, record: int) -> Flight:
+def take_off(scene: Scene, state: RigidState, record: int) -> Flight:
     """The machine at the start.  A gap that is negative by round-off alone counts as contact."""
-    contact = closest(state)
-    chi_rate = approach_rate(body, state, contact)
+    contact = scene.closest(state)
+    rate = approach_rate(scene.body, state, contact)
     inside = contact.gap < -window(state.pose)
-    finite = ~jnp.isnan(contact.gap) & jnp.isfinite(chi_rate)
-    status = _flag(BounceStatus.STARTED_INSIDE, inside) | _flag(BounceStatus.NOT_FINITE, ~finite)
-    zero, none = jnp.zeros_like(h), jnp.zeros((), jnp.int32)
-    empty = Record(
-        jnp.full((record,), -1, jnp.int32),
-        jnp.zeros((record,), h.dtype),
-        jnp.zeros((record,), h.dtype),
-        jnp.full((record,), -1, jnp.int32),
-        jnp.zeros((record,), h.dtype),
-        jnp.zeros((record,), h.dtype),
-    )
-    lifted = jnp.maximum(-contact.gap, 0)
-    translation = state.pose.translation + jnp.where(inside, 0, lifted) * contact.normal
-    base = RigidState(Pose(state.pose.rotation, translation), state.angular, state.linear)
-    flying = jnp.zeros((), bool)
+    finite = ~jnp.isnan(contact.gap) & jnp.isfinite(rate)
+    zero, none, no = jnp.zeros_like(scene.h), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+    times, numbers = jnp.zeros((record,), zero.dtype), jnp.full((record,), -1, jnp.int32)
+    lifted = jnp.where(inside, 0, jnp.maximum(-contact.gap, 0))
+    gap = jnp.maximum(contact.gap, 0)
     return Flight(
-        base,
-        jnp.maximum(contact.gap, 0),
-        chi_rate,
-        none,
-        h,
-        none,
-        h,
-        zero,
-        zero,
-        none,
-        none,
-        none,
-        flying,
-        status,
-        empty,
-    )
-
-
-def _first_guess(f: Flight, gap: Array) -> Array:
-    """Where the parabola through the base, with its rate, and the gap at the end of the step is zero."""
-    bend = (gap - f.gap - f.rate * f.tau) / (f.tau * f.tau)
-    root = jnp.sqrt(jnp.maximum(f.rate * f.rate - 4.0 * bend * f.gap, 0))
-    falling = 2.0 * f.gap / (root - f.rate)
-    rising = (f.rate + root) / (-2.0 * bend)
-    return jnp.where(f.rate < 0, falling, rising)
-
-
-def _dip(f: Flight, gap: Array, rate: Array) -> tuple[Array, Array]:
-    """Whether the cubic through both ends of a step goes below zero between them, and the time of its lowest point."""
-    turning = (f.rate < 0) & (rate > 0)
-    u = f.rate / jnp.where(turning, f.rate - rate, -jnp.ones_like(rate))
-    v = 1.0 - u
-    lowest = v * v * ((1.0 + 2.0 * u) * f.gap + u * f.tau * f.rate) + u * u * ((3.0 - 2.0 * u) * gap - v * f.tau * rate)
-    return turning & (lowest < 0), u * f.tau
-
-
-def _finish_step(f: Flight, state: RigidState, gap: Array, rate: Array, resting: Array, h: Array) -> Flight:
-    none, zero = jnp.zeros_like(f.step), jnp.zeros_like(h)
-    return f._replace(
-        base=state, gap=gap, rate=rate, step=f.step + 1, left=h, tau=h, mode=none, low=zero, high=zero, turns=none,
-        hits=none, resting=resting,
+        base=RigidState(
+            Pose(state.pose.rotation, state.pose.translation + lifted * contact.normal), state.angular, state.linear
+        ),
+        gap=gap, rate=rate, step=none, left=scene.h, tau=jnp.full_like(zero, jnp.inf), clear=zero, clear_gap=gap,
+        searching=no, low=zero, high=zero, turns=none, hits=none, total=none, cuts=none, resting=no,
+        asleep=jnp.full_like(none, NEVER),
+        status=_flag(BounceStatus.STARTED_INSIDE, inside) | _flag(BounceStatus.NOT_FINITE, ~finite),
+        record=Record(numbers, times, times, numbers, times, times),
     )  # fmt: skip
 
 
-def _searched(f: Flight, gap: Array, rate: Array, tolerance: Array, h: Array) -> tuple[Flight, Array]:
+class Part(NamedTuple):
+    """The next part of a step: its length (), s, whether it is the last, whether there are not too many of them."""
+
+    length: Array
+    last: Array
+    resolved: Array
+
+
+def next_part(body: RigidBody, state: RigidState, left: Array) -> Part:
+    """The part that follows `state` of a step of which `left` is left: one of equal ones."""
+    state = jax.lax.stop_gradient(state)
+    moment, _ = forces(body, state.pose)
+    spin, growth = (_length(sm.solve3(body.inertia, x)) for x in (state.angular, moment))
+    time = jax.lax.stop_gradient(left)
+    count = jnp.maximum(jnp.ceil(time * (spin + 0.5 * time * growth) / PART_ANGLE - 1e-3), 1)
+    return Part(left / count, count == 1, count <= MAX_PARTS)
+
+
+def _length(vector: Array) -> Array:
+    return jnp.sqrt(sm.dot(vector, vector))
+
+
+def _deepest(scene: Scene, base: RigidState, start: Array, end: Array, time: Array) -> Array:
+    """The least gap () that can lie between two that are `time` apart.
+
+    The gap is the least of the heights of the body's points.  None of those has a second derivative above the bound, so
+    each is above a parabola of that curvature through the two gaps.
+    """
+    body = scene.body
+    moment, force = forces(body, base.pose)
+    spin = sm.solve3(body.inertia, base.angular)
+    lift = jnp.max(sm.matvec(scene.normals, force), initial=-jnp.inf) / body.mass
+    turn = SPIN * sm.dot(spin, spin) + 2.0 * _length(sm.solve3(body.inertia, moment))
+    sag = 0.5 * jnp.maximum(lift + turn * scene.radius, 0) * time * time
+    between = jnp.abs(end - start) < sag
+    fall = sag + start - end
+    return jnp.where(
+        between, start - 0.25 * fall * fall / jnp.where(between, sag, jnp.ones_like(sag)), jnp.minimum(start, end)
+    )
+
+
+def _first_guess(f: Flight, gap: Array, tau: Array) -> Array:
+    """Where the parabola through the base, with its rate, and the gap at `tau` is zero, or the middle."""
+    bend = (gap - f.gap - f.rate * tau) / (tau * tau)
+    root = jnp.sqrt(jnp.maximum(f.rate * f.rate - 4.0 * bend * f.gap, 0))
+    guess = jnp.where(f.rate < 0, 2.0 * f.gap / (root - f.rate), (f.rate + root) / (-2.0 * bend))
+    return jnp.where((guess > f.clear) & (guess < tau), guess, 0.5 * (f.clear + tau))
+
+
+def _based(f: Flight, state: RigidState, gap: Array, rate: Array) -> Flight:
+    """The machine before the first trial from an accepted state."""
+    zero = jnp.zeros_like(f.left)
+    return f._replace(
+        base=state, gap=gap, rate=rate, tau=jnp.full_like(zero, jnp.inf), clear=zero, clear_gap=gap, low=zero,
+        high=zero, searching=jnp.zeros_like(f.searching), turns=jnp.zeros_like(f.turns),
+    )  # fmt: skip
+
+
+def _finished(f: Flight, scene: Scene, part: Part, state: RigidState, gap: Array, rate: Array) -> Flight:
+    """At the end of a part of a step, the last one or another."""
+    f = _based(f, state, gap, rate)
+    one = part.last.astype(jnp.int32)
+    return f._replace(
+        step=f.step + one, left=jnp.where(part.last, scene.h, f.left - part.length), cuts=f.cuts + 1 - one,
+        hits=jnp.where(part.last, 0, f.hits), resting=jnp.zeros_like(f.resting),
+        status=f.status | _flag(BounceStatus.NOT_RECORDED, f.cuts + 1 - one > f.record.segments.shape[0]),
+    )  # fmt: skip
+
+
+def _searched(f: Flight, scene: Scene, gap: Array, rate: Array, tolerance: Array) -> tuple[Flight, Array]:
     """A narrower bracket and the next time to try; and whether the time just tried is that of the impact."""
     low = jnp.where(gap >= 0, f.tau, f.low)
     high = jnp.where(gap < 0, f.tau, f.high)
-    narrow = high - low <= 2.0 * float(jnp.finfo(h.dtype).eps) * h
+    narrow = high - low <= 2.0 * float(jnp.finfo(gap.dtype).eps) * scene.h
     newton = f.tau - (gap - 0.5 * tolerance) / jnp.where(rate < 0, rate, -jnp.ones_like(rate))
     # Every fourth turn halves the bracket, so that the search ends whatever the gap does.
     trusted = (rate < 0) & (newton < high) & (f.turns % 4 != 3)
@@ -163,151 +211,100 @@ def _searched(f: Flight, gap: Array, rate: Array, tolerance: Array, h: Array) ->
     return f._replace(low=low, high=high, tau=tau, turns=f.turns + 1), found
 
 
-def _bounced(
-    f: Flight, body: RigidBody, before: RigidState, after: RigidState, impulse: Array, contact: Contact, h: Array,
-    most: int,
-) -> Flight:  # fmt: skip
-    """After an impact that turned the state `before` into `after`."""
+def _bounced(f: Flight, scene: Scene, before: RigidState, contact: Contact) -> Flight:
+    """After the impact of the state `before`, at the time just tried."""
+    body = scene.body
+    after, impulse = impact(body, before, contact, scene.laws)
     rate = approach_rate(body, before, contact)
     grazing = -rate < GRAZING_RATIO * contact_speed(body, before, contact)
-    hits, size = f.hits + 1, f.record.steps.shape[0]
-    full = f.total >= size
+    hits, size = f.hits + 1, f.record.segments.shape[0]
     here = jnp.arange(size, dtype=jnp.int32) == f.total
-    time = f.step.astype(h.dtype) * h + (h - f.left) + f.tau
-    news = Record(f.step, f.tau, time, contact.index, rate, impulse)
+    time = f.step.astype(rate.dtype) * scene.h + (scene.h - f.left) + f.tau
+    news = Record(f.step + f.cuts, f.tau, time, contact.index, rate, impulse)
     record = jax.tree.map(lambda old, new: jnp.where(here, new, old), f.record, news)
     flags = (
         _flag(BounceStatus.GRAZING, grazing)
         | _flag(BounceStatus.FLAT, contact.flat)
-        | _flag(BounceStatus.NOT_RECORDED, full)
-        | _flag(BounceStatus.ZENO, hits >= most)
+        | _flag(BounceStatus.NOT_RECORDED, f.cuts >= size)
+        | _flag(BounceStatus.ZENO, hits >= scene.max_impacts)
     )
-    none, left = jnp.zeros_like(f.mode), f.left - f.tau
-    return f._replace(
-        base=after, gap=contact.gap, rate=approach_rate(body, after, contact), left=left, tau=left, mode=none,
-        turns=none, hits=hits, total=f.total + 1, resting=f.resting | (hits >= most), status=f.status | flags,
-        record=record,
-    )  # fmt: skip
+    based = _based(f, after, contact.gap, approach_rate(body, after, contact))
+    return based._replace(
+        left=f.left - f.tau, hits=hits, total=f.total + 1, cuts=f.cuts + 1, status=f.status | flags, record=record
+    )
 
 
-def _turn(f: Flight, body: RigidBody, closest: Closest, laws: Laws, h: Array, most: int, chart: str) -> Flight:
-    trial, solved = variational_step(body, f.base, f.tau, chart)
-    contact = closest(trial)
+def bounces_end(scene: Scene, rate: Array, gap: Array, time: Array, full: Array) -> Array:
+    """Whether a body that leaves a plane at `rate`, and would be at `gap` a time later, bounces no more by then.
+
+    The bounce itself is too short, or, after as many impacts as a step may have (`full`), the sum of those that follow,
+    each shorter than the one before by the coefficient of restitution, is no longer than the time.
+    """
+    short = rate * time <= REST_RATIO * -gap
+    e = scene.laws.restitution
+    return short | (full & (e * rate * time <= (1.0 - e) * -gap))
+
+
+def _turn(f: Flight, scene: Scene) -> Flight:
+    body = scene.body
+    part = next_part(body, f.base, f.left)
+    f = f._replace(tau=jnp.minimum(f.tau, part.length))
+    whole = f.tau >= part.length
+    trial, solved = variational_step(body, f.base, f.tau, scene.chart)
+    contact = scene.closest(trial)
     gap, rate, tolerance = contact.gap, approach_rate(body, trial, contact), window(trial.pose)
     finite = ~jnp.isnan(gap) & jnp.isfinite(rate)
-    status = f.status | _flag(BounceStatus.NOT_SOLVED, ~solved) | _flag(BounceStatus.NOT_FINITE, ~finite)
-    inside, searching = gap < 0, f.mode == SEARCH
-    # A body that touches and would touch again at once does not bounce any more.
-    at_once = (f.gap <= tolerance) & (f.rate * f.tau <= REST_RATIO * -gap) & (f.hits > 0)
-    rests = f.resting | at_once
-    lands = rests & inside & ~searching
-    struck, impulse = impact(body, trial, contact, laws)
-    rested = land(body, closest, laws, f.base, trial, contact, lands)
-    landed = _finish_step(f, rested, jnp.zeros_like(gap), jnp.zeros_like(gap), lands, h)
-    landed = landed._replace(status=f.status | _flag(BounceStatus.ZENO, lands))
-    dips, lowest = _dip(f, gap, rate)
-    narrowed, found = _searched(f, gap, rate, tolerance, h)
-    guess = _first_guess(f, gap)
-    guess = jnp.where((guess > 0) & (guess < f.tau), guess, 0.5 * f.tau)
+    solved = solved & part.resolved
+    stopped = _flag(BounceStatus.NOT_SOLVED, ~solved) | _flag(BounceStatus.NOT_FINITE, solved & ~finite)
+    inside, full = gap < 0, f.hits >= scene.max_impacts
+    # A body that touches and has bounced its last does not bounce any more.
+    ends = (f.hits > 0) & (f.gap <= tolerance) & bounces_end(scene, f.rate, gap, f.tau, full)
+    rests = f.resting | ends
+    lands = rests & inside & whole & ~f.searching
+    rested, held = rest_or_hold(scene, f.base, trial, f.tau, lands & solved & finite)
+    zero = jnp.zeros_like(gap)
+    landed = _finished(f, scene, part, rested, zero, zero)._replace(resting=lands)
+    landed = landed._replace(status=landed.status | _flag(BounceStatus.ZENO, lands))
+    # A step is over for a body that is held, and for one that has had its impacts.
+    over = Part(f.left, jnp.ones_like(held), part.resolved)
+    waited = _finished(f, scene, over, f.base, f.gap, f.rate)
+    asleep = _finished(f, scene, over, rested, zero, zero)
+    asleep = asleep._replace(asleep=f.step + f.cuts, status=landed.status)
+    narrowed, found = _searched(f, scene, gap, rate, tolerance)
+    span = f.tau - f.clear
+    deep = _deepest(scene, f.base, f.clear_gap, jnp.maximum(gap, 0), span) < -DIP * scene.radius
+    unseen = deep & ~rests & ((f.searching & found) | (~f.searching & ~inside))
+    look = unseen & (span > SHORTEST * part.length)
+    f = f._replace(status=f.status | _flag(BounceStatus.TOO_LONG, unseen & ~look & ~full))
+    looked = f._replace(tau=f.clear + 0.5 * span, searching=jnp.zeros_like(look))
+    yes = jnp.ones_like(f.searching)
     search = f._replace(
-        mode=jnp.full_like(f.mode, SEARCH), low=jnp.zeros_like(h), high=f.tau, tau=guess, turns=jnp.zeros_like(f.turns)
+        searching=yes, low=f.clear, high=f.tau, tau=_first_guess(f, gap, f.tau), turns=jnp.zeros_like(f.turns)
     )
     cases = [
-        (~(solved & finite), f._replace(status=status)),
-        (searching & found, _bounced(f, body, trial, struck, impulse, contact, h, most)),
-        (searching, narrowed),
+        (~(solved & finite), f._replace(status=f.status | stopped)),
+        (lands & held, asleep),
         (lands, landed),
+        (full & ~rests, waited),
+        (look, looked),
+        (f.searching & found, _bounced(f, scene, trial, contact)),
+        (f.searching, narrowed),
         (inside, search),
-        (f.mode == PROBE, f._replace(mode=jnp.full_like(f.mode, COMMIT), tau=f.left)),
-        ((f.mode == FREE) & dips & ~rests, f._replace(mode=jnp.full_like(f.mode, PROBE), tau=lowest)),
+        (~whole, f._replace(clear=f.tau, clear_gap=gap, tau=f.tau + 2.0 * span)),
     ]
-    return choose(cases, _finish_step(f, trial, gap, rate, jnp.zeros_like(f.resting), h))
+    return choose(cases, _finished(f, scene, part, trial, gap, rate))
 
 
-def fly(
-    flight: Flight, body: RigidBody, closest: Closest, laws: Laws, h: Array, target: Array, most: int, chart: str
-) -> Flight:
-    """Turns until `target` steps of size h are finished or the body is stopped; `most` impacts per step, then rest."""
+def fly(flight: Flight, scene: Scene, target: Array) -> Flight:
+    """Turns until `target` steps are finished or the body is stopped.
+
+    A step has at most `max_impacts` impacts.  A body that would have more waits where it is for the next step, with its
+    momenta; one whose bounces have a sum within the step comes to rest on the plane.
+    """
 
     def unfinished(f: Flight) -> Array:
-        return (f.step < target) & ((f.status & int(STOPPED)) == 0)
+        return (f.step < target) & ((f.status & int(STOPPED)) == 0) & (f.asleep == NEVER)
 
-    return iterate_while(unfinished, lambda f: _turn(f, body, closest, laws, h, most, chart), flight)
-
-
-class Replayed(NamedTuple):
-    """The states after every step and every impact, in order, and what `Record` says of the impacts."""
-
-    states: RigidState
-    times: Array
-    rates: Array
-    impulses: Array
-
-
-def _time_of_impact(
-    body: RigidBody, closest: Closest, state: RigidState, hit: Array, recorded: Array, chart: str
-) -> Array:
-    """The recorded time after `state`, with the derivatives of the time at which the gap vanishes."""
-
-    def gap(tau: Array) -> Array:
-        # Without an impact, an equation that is solved and harmless to differentiate.
-        there, _ = variational_step(body, state, tau, chart)
-        return jnp.where(hit, closest(there).gap, tau - recorded)
-
-    def newton(f: Any, tau: Array) -> Array:
-        # The recorded time is the root but for round-off.  The iteration is there because JAX differentiates
-        # through it, where it should not, in forward over reverse mode through a scan.
-        value, slope = jax.jvp(f, (tau,), (jnp.ones_like(tau),))
-        return tau - value / jax.lax.stop_gradient(slope)
-
-    return jax.lax.custom_root(gap, recorded, newton, lambda linear, y: y / linear(jnp.ones_like(y)))
-
-
-def replay(
-    body: RigidBody,
-    closest: Closest,
-    laws: Laws,
-    state: RigidState,
-    h: Array,
-    steps: int,
-    finished: Array,
-    record: Record,
-    chart: str,
-    sweeps: int,
-) -> Replayed:
-    """The flight again, along its recorded impacts, whose times follow from the vanishing of the gap.
-
-    A loop of steps + record segments, each one step and perhaps one impact; first and second derivatives in both modes
-    are those of the implicit function (saltation).  Past `finished` steps nothing moves; a body at rest is put on its
-    planes in `sweeps` goes.
-    """
-    size = record.steps.shape[0]
-
-    def segment(carry: Any, _: Any) -> Any:
-        state, step, left, j = carry
-        k = jnp.minimum(j, size - 1)
-        hit = (j < size) & (record.steps[k] == step)
-        root = _time_of_impact(body, closest, state, hit, record.taus[k], chart)
-        tau = jnp.where(hit, root, left)
-        trial, _ = variational_step(body, state, tau, chart)
-        contact = closest(trial)
-        # The recorded impacts are all there are: what is inside without one is at rest.
-        lands = ~hit & (contact.gap < 0)
-        struck, impulse = impact(body, trial, contact, laws)
-        rested = land(body, closest, laws, state, trial, contact, lands, sweeps)
-        rate = approach_rate(body, trial, contact)
-        active = step < finished
-        after = choose([(hit, struck), (lands, rested)], trial)
-        after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, state)
-        time = step.astype(h.dtype) * h + (h - left) + tau
-        one = (hit & active).astype(jnp.int32)
-        return (after, step + 1 - one, jnp.where(hit, left - tau, h), j + one), (after, time, rate, impulse)
-
-    start = (state, jnp.zeros((), jnp.int32), h, jnp.zeros((), jnp.int32))
-    # Only the states between segments are kept for reverse mode.
-    _, (states, times, rates, impulses) = jax.lax.scan(jax.checkpoint(segment), start, None, length=steps + size)
-    # The j-th impact is segment number (its step) + j.
-    at = jnp.clip(record.steps, 0) + jnp.arange(size, dtype=jnp.int32)
-    real = record.steps >= 0
-    keep = lambda values: jnp.where(real, values[at], jnp.zeros_like(record.taus))
-    return Replayed(states, keep(times), keep(rates), keep(impulses))
+    flight = iterate_while(unfinished, lambda f: _turn(f, scene), flight)
+    # What is asleep stays so: nothing moves but the body.
+    return flight._replace(step=jnp.where(flight.asleep == NEVER, flight.step, target))

@@ -19,12 +19,13 @@ class BounceStatus(enum.IntFlag):
 
     OK = 0
     STARTED_INSIDE = 1  # the first state penetrates a plane
-    NOT_SOLVED = 2  # the rotation of a step was not found, it turns too far: h is too large
+    NOT_SOLVED = 2  # a step turns the body too far, even in parts: h is too large
     NOT_FINITE = 4  # the motion or the distance is not a finite number
-    ZENO = 8  # a step had as many impacts as it may; the body went on at rest on the plane, see `bounce`
+    ZENO = 8  # more impacts than a step may have or than can be counted: the body waited or came to rest, see `bounce`
     GRAZING = 16  # an impact was almost tangential: derivatives through it mean nothing
     FLAT = 32  # an impact was on an edge or a face: the contact point was one of many
-    NOT_RECORDED = 64  # more impacts than `record`; derivatives are wrong from there on
+    NOT_RECORDED = 64  # more impacts and further parts of steps than `record`; derivatives are wrong from there on
+    TOO_LONG = 128  # h is too long for so fast a motion: an impact may have been missed
 
 
 STOPPED = BounceStatus.STARTED_INSIDE | BounceStatus.NOT_SOLVED | BounceStatus.NOT_FINITE

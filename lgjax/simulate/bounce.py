@@ -1,18 +1,25 @@
 """Rigid bodies that bounce on planes: the driver of the variational collision integrator."""
 
+import warnings
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import core
 
-from lgjax.integrators.flight import Record, fly, replay, take_off
-from lgjax.integrators.impact import Contact, Laws, approach_rate
-from lgjax.integrators.rest import choose, window
+from lgjax.groups import small_matrix as sm
+from lgjax.groups.se3 import Pose
+from lgjax.integrators.flight import Flight, fly, take_off
+from lgjax.integrators.impact import STOPPED, Contact, Laws, approach_rate
+from lgjax.integrators.replay import replay
+from lgjax.integrators.rest import Scene, Touching, choose, window
 from lgjax.integrators.variational import CHARTS, RigidBody, RigidState
+from lgjax.multibody.mass_properties import moments
 from lgjax.multibody.shapes import Plane, Shape, gap
+from lgjax.multibody.shapes.combined import Union
+from lgjax.multibody.shapes.convex import Box, Capsule, Ellipsoid, Placed, Polyhedron, Rounded
+from lgjax.multibody.shapes.corners import corners
 from lgjax.numerics import checks
 
 Array = jax.Array
@@ -49,6 +56,11 @@ class BounceSolution(NamedTuple):
     status: Array
     events: Impacts
 
+    @property
+    def success(self) -> Array:
+        """() bool, whether the flight reached its end: nothing stopped the body before."""
+        return (self.status & int(STOPPED)) == 0
+
 
 class _Settings(NamedTuple):
     steps: int
@@ -84,19 +96,33 @@ def bounce(
     save_every: int | None = 1,
     record: int = 16,
     chart: str = "cayley",
+    check_center: str = "error",
 ) -> BounceSolution:
     """`steps` variational steps of size h of a body above planes, with every impact at its own time.
 
-    Impacts are elastic and frictionless unless `restitution` (0 to 1) and Coulomb `friction` say otherwise.  A step
-    may have `max_impacts` of them; then, or when a bounce no longer lifts the body, it stays on the plane, where it
-    may slide, until something lifts it, and the status says ZENO.  Bodies never start a step or end it inside a plane.
-    No planes, `()`, is the free variational integrator.
+    Impacts are elastic and frictionless unless `restitution` (0 to 1) and Coulomb `friction` say otherwise.  Bodies
+    never start a step or end it inside a plane.  No planes, `()`, is the free variational integrator.
+
+    A step that turns the body by more than half a radian is made in equal parts that do not, up to 1000 of them
+    (NOT_SOLVED).  No dip into a plane deeper than 1e-4 of the body's radius goes unnoticed, nor an impact that would
+    have turned it back; the status says TOO_LONG where h is too long for that.
+
+    A step may have `max_impacts` impacts (ZENO).  A body that would have more waits for the next step, with its energy;
+    one that loses energy, and whose bounces have a sum within the step, comes to rest on the plane instead, as does one
+    that no bounce lifts.  There it slides and rolls by Coulomb's law until it leaves the plane, and stays for good,
+    exactly, once contact within the friction cone can hold it: at a speed below 1e-4 of what gravity gives it in a
+    step.  For that, corners count as touching that a free step would bring inside.
 
     Saves the state at the start and after every `save_every` steps, only the last one for None.  For large batches
     save seldom: bodies wait for each other only at the saved times.
 
-    record     number of impacts listed in `events`; derivatives are right through as many.
-    chart      coordinates of the rotation of a step, "cayley" or "exp", with the same result.
+    record        number of impacts listed in `events`; derivatives are right through as many of them and of further
+                  parts of steps together (NOT_RECORDED).
+    chart         coordinates of the rotation of a step, "cayley" or "exp", with the same result.
+    check_center  "error", "warn" or "ignore": what to do when the shape, filled with uniform density, has its centre of
+                  mass elsewhere than at its origin, farther than a thousandth of its size.  Known are those of
+                  ellipsoids, boxes, capsules and polyhedra, rounded or placed; of unions of them it is only asked
+                  whether the origin is within their extent.  "ignore" is for bodies of other densities.
 
     Everything but `steps`, `max_impacts`, `save_every`, `record`, `chart` and the structure of body and
     shape may be traced, batched by vmap, and differentiated, once or twice and in both modes; impact times by the
@@ -110,10 +136,14 @@ def bounce(
         raise ValueError(f"save_every must divide steps, got save_every={save_every} and steps={steps}")
     checks.integer("max_impacts", max_impacts)
     checks.integer("record", record)
-    if chart not in CHARTS:
-        raise ValueError(f"chart must be one of {', '.join(CHARTS)}, got {chart!r}")
+    checks.choice("chart", chart, tuple(CHARTS))
+    checks.choice("check_center", check_center, ("error", "warn", "ignore"))
     problem = _problem(body, shape, planes, state, h, restitution, friction)
     _check(problem)
+    if check_center != "ignore" and checks.known(shape) and (message := _off_center(shape)):
+        if check_center == "error":
+            raise ValueError(message)
+        warnings.warn(message, stacklevel=2)
     settings = _Settings(steps, save_every, max_impacts, record, chart)
     states, (times, rates, impulses), counts, status, hit = _run(settings, problem)
     saves = jnp.arange(0, steps + 1, save_every or steps, dtype=jnp.int32)
@@ -182,10 +212,6 @@ def _problem(body: Any, shape: Any, planes: Any, state: Any, h: Any, restitution
     return problem
 
 
-def _known(*values: Any) -> bool:
-    return not any(isinstance(leaf, core.Tracer) for leaf in jax.tree.leaves(values))
-
-
 def _check_scalars(scalars: dict[str, Any]) -> None:
     """The numbers that are known, one or several."""
     allowed = {
@@ -195,14 +221,14 @@ def _check_scalars(scalars: dict[str, Any]) -> None:
     }
     for name, value in scalars.items():
         must, good = allowed[name]
-        if _known(value) and not np.all(good(np.asarray(value))):
+        if checks.known(value) and not np.all(good(np.asarray(value))):
             raise ValueError(f"{name} must {must}, got {value}")
 
 
 def _check(p: _Problem) -> None:
     """What a user could get wrong in the state, as far as it is known."""
     eps = float(np.finfo(p.h.dtype).eps)
-    if _known(p.state):
+    if checks.known(p.state):
         for path, leaf in jax.tree_util.tree_leaves_with_path(p.state):
             if not np.all(np.isfinite(np.asarray(leaf))):
                 name = jax.tree_util.keystr(path).lstrip(".")
@@ -211,54 +237,132 @@ def _check(p: _Problem) -> None:
         error = np.abs(turn.T @ turn - np.eye(3)).max()
         if error > 1e3 * eps or np.linalg.det(turn) < 0:
             raise ValueError(f"pose.rotation of the state must be a rotation, it is off by {error:.1e}")
-    if _known(p.body, p.state, p.shape, p.planes):
+    if checks.known(p.body, p.state, p.shape, p.planes):
         with jax.ensure_compile_time_eval():
             contact = jax.tree.map(np.asarray, closest_contact(p.body, p.shape, p.planes, p.state))
         if contact.gap < -1e2 * eps * (1.0 + np.abs(np.asarray(p.state.pose.translation)).max()):
             raise ValueError(f"the body starts {-float(contact.gap):.3g} m inside plane {int(contact.index)}")
 
 
-def _fly(settings: _Settings, p: _Problem) -> tuple[Any, Array, Array, Array, Record]:
-    """States and counts of impacts at the saved times, finished steps, status, and the recorded impacts."""
-    closest = partial(closest_contact, p.body, p.shape, p.planes)
-    laws = Laws(p.restitution, p.friction)
-    chunk = settings.save_every or settings.steps
-    start = take_off(p.body, closest, p.state, p.h, settings.record)
+def _center(shape: Shape) -> tuple[np.ndarray, float] | None:
+    """The centre of mass (3,) of a shape of uniform density, and what rounding may move it by; None if not known."""
+    if isinstance(shape, Placed | Rounded):
+        inner = _center(shape.shape)
+        if inner is None or isinstance(shape, Rounded):
+            return inner and (inner[0], inner[1] + float(shape.radius))
+        return np.asarray(shape.pose.rotation) @ inner[0] + np.asarray(shape.pose.translation), inner[1]
+    if isinstance(shape, Ellipsoid | Box | Capsule):
+        return np.asarray(shape.center), 0.0
+    if isinstance(shape, Polyhedron):
+        try:
+            volume, first, _, about = moments(shape)
+        except ImportError:  # the hull of a polyhedron needs SciPy
+            return None
+        return np.asarray(about + first / volume), 0.0
+    return None
 
-    def advance(flight: Any, target: Array) -> Any:
-        flight = fly(flight, p.body, closest, laws, p.h, target, settings.max_impacts, settings.chart)
-        return flight, (flight.base, flight.total)
+
+def _off_center(shape: Shape) -> str | None:
+    """What is wrong with the origin of a known shape."""
+    with jax.ensure_compile_time_eval():
+        union = isinstance(shape, Union) and all(_center(part) for part in shape.parts)
+        center = None if union else _center(shape)
+        if not (union or center):
+            return None
+        reach = np.asarray(_reach(shape))
+        if union:
+            if np.all(reach >= 0):
+                return None
+            where = f"the origin lies outside the shape, which reaches {reach.tolist()} m along x, y, z, -x, -y, -z"
+        else:
+            off = float(np.linalg.norm(center[0]))
+            if off <= 1e-3 * float(np.linalg.norm(reach)) + center[1]:
+                return None
+            where = f"the shape's centre of mass, at uniform density, is at {center[0].tolist()}"
+    return (
+        f"{where}; bodies turn about their origin: pass lgjax.recentered(shape), or"
+        ' check_center="ignore" if the density is not uniform'
+    )
+
+
+def _reach(shape: Shape) -> Array:
+    """How far (6,) the shape reaches along x, y, z and -x, -y, -z, m."""
+    dtype = shape.middle().dtype
+    axes = jnp.concatenate([jnp.eye(3, dtype=dtype), -jnp.eye(3, dtype=dtype)])
+    return jnp.sum(axes * jax.vmap(shape.support)(axes).point, axis=-1)
+
+
+def _scene(settings: _Settings, p: _Problem) -> Scene:
+    reach = jnp.abs(_reach(p.shape))
+    farthest = jnp.maximum(reach[:3], reach[3:])
+    return Scene(
+        body=p.body,
+        laws=Laws(p.restitution, p.friction),
+        closest=partial(closest_contact, p.body, p.shape, p.planes),
+        touching=partial(_touching, p.shape, p.planes),
+        normals=jnp.stack([plane.normal for plane in p.planes]) if p.planes else jnp.zeros((0, 3), p.h.dtype),
+        radius=jnp.sqrt(jnp.sum(farthest * farthest)),
+        h=p.h,
+        max_impacts=settings.max_impacts,
+        chart=settings.chart,
+    )
+
+
+def _touching(shape: Shape, planes: tuple[Plane, ...], pose: Pose) -> Touching:
+    """The closest point to each plane, and all corners, which can lie on it at once."""
+    points, normals, gaps = [], [], []
+    ends, radii = corners(shape)
+    for plane in planes:
+        distance, point, _ = gap(shape, plane, pose)
+        lowest = ends - radii[:, None] * sm.tmatvec(pose.rotation, plane.normal)
+        points.append(jnp.concatenate([point[None], lowest]))
+        gaps.append(jnp.append(distance, sm.matvec(pose.act(lowest), plane.normal) + plane.offset))
+        normals.append(jnp.broadcast_to(plane.normal, points[-1].shape))
+    if not planes:
+        return Touching(ends[:0], ends[:0], radii[:0])
+    return Touching(jnp.concatenate(points), jnp.concatenate(normals), jnp.concatenate(gaps))
+
+
+def _fly(settings: _Settings, p: _Problem) -> tuple[Any, Array, Array, Flight]:
+    """States, counts of impacts and of cuts at the saved times, and the machine at the end."""
+    scene = _scene(settings, p)
+    chunk = settings.save_every or settings.steps
+    start = take_off(scene, p.state, settings.record)
+
+    def advance(flight: Flight, target: Array) -> Any:
+        flight = fly(flight, scene, target)
+        return flight, (flight.base, flight.total, flight.cuts)
 
     targets = jnp.arange(chunk, settings.steps + 1, chunk, dtype=jnp.int32)
-    end, (states, counts) = jax.lax.scan(advance, start, targets)
+    end, (states, counts, cuts) = jax.lax.scan(advance, start, targets)
     if settings.save_every is not None:
         states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), p.state, states)
-        counts = jnp.concatenate([jnp.zeros((1,), jnp.int32), counts])
-    return states, counts, end.step, end.status, end.record
+        counts, cuts = (jnp.concatenate([jnp.zeros((1,), jnp.int32), n]) for n in (counts, cuts))
+    return states, counts, cuts, end
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _run(settings: _Settings, problem: _Problem) -> Any:
     """(states, (times, rates, impulses) of the impacts, counts, status, planes)."""
-    states, counts, _, status, record = _fly(settings, problem)
-    return states, (record.times, record.rates, record.impulses), counts, status, record.planes
+    states, counts, _, end = _fly(settings, problem)
+    record = end.record
+    return states, (record.times, record.rates, record.impulses), counts, end.status, record.planes
 
 
 @_run.defjvp
 def _run_jvp(settings: _Settings, primals: Any, tangents: Any) -> Any:
     (problem,), (change,) = primals, tangents
     flown = _fly(settings, jax.lax.stop_gradient(problem))
-    states, counts, finished, status, record = jax.lax.stop_gradient(flown)
+    states, counts, cuts, end = jax.lax.stop_gradient(flown)
+    record = end.record
 
     def again(p: _Problem) -> Any:
-        closest = partial(closest_contact, p.body, p.shape, p.planes)
-        laws = Laws(p.restitution, p.friction)
         sweeps = max(1, len(p.planes))
-        full = replay(p.body, closest, laws, p.state, p.h, settings.steps, finished, record, settings.chart, sweeps)
-        # Segments so far: steps, and impacts within them.
+        full = replay(_scene(settings, p), p.state, settings.steps, end.step, record, end.asleep, sweeps)
+        # Segments so far: steps, and cuts within them.
         chunk = settings.save_every or settings.steps
         done = jnp.arange(0, settings.steps + 1, chunk, dtype=jnp.int32)[-counts.shape[0] :]
-        at = jnp.minimum(done, finished) + jnp.minimum(counts, settings.record)
+        at = jnp.minimum(done, end.step) + jnp.minimum(cuts, settings.record)
         path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest])[at], p.state, full.states)
         return path, (full.times, full.rates, full.impulses)
 
@@ -266,6 +370,6 @@ def _run_jvp(settings: _Settings, primals: Any, tangents: Any) -> Any:
     # The values are those of the flight itself, whatever round-off does to the replay.
     flown_floats = (states, (record.times, record.rates, record.impulses))
     floats = jax.tree.map(lambda new, old: new + jax.lax.stop_gradient(old - new), retraced, flown_floats)
-    integers = (counts, status, record.planes)
+    integers = (counts, end.status, record.planes)
     still = jax.tree.map(lambda x: np.zeros(x.shape, jax.dtypes.float0), integers)
     return (*floats, *integers), (*moved, *still)

@@ -9,6 +9,7 @@ import pytest
 from jax import jit
 from scipy.integrate import solve_ivp
 
+import lgjax
 from lgjax import Plane, Pose, RigidState, bounce, rigid_body, rigid_state, shapes, so3
 from lgjax.integrators.impact import BounceStatus
 from lgjax.integrators.variational import total_energy
@@ -214,7 +215,9 @@ def test_bodies_thrown_anyhow_never_go_inside_nor_gain_energy(shape, planes, res
     body = rigid_body(1.0, (0.05, 0.04, 0.03))
     n = lambda i: jax.random.normal(jax.random.key(i), (30, 3))
     poses = Pose(so3.exp(n(0)), jnp.array([0.0, 0.0, 1.5]) + 0.1 * n(1))
-    run = jit(jax.vmap(lambda s: bounce(body, shape, planes, s, 0.01, 300, 16, restitution, friction, save_every=3)))
+    # The polyhedron's corners are drawn at random: a body of another density has its centre of mass at the origin.
+    options = {"save_every": 3, "check_center": "ignore"}
+    run = jit(jax.vmap(lambda s: bounce(body, shape, planes, s, 0.01, 300, 16, restitution, friction, **options)))
     solution = run(RigidState(poses, 0.2 * n(2), 2.0 * n(3)))
     energies = np.asarray(jax.vmap(jax.vmap(lambda s: total_energy(body, s)))(solution.states))
     assert np.diff(energies, axis=1).max() < 1e-12
@@ -240,6 +243,10 @@ def test_several_impacts_within_a_step_are_all_found():
     assert np.all(np.asarray(solution.events.planes[:35]) == np.where(np.arange(35) % 2, 0, 1))
     limited = jit(lambda s: bounce(body, shapes.sphere(0.3), walls, s, 0.5, 4, max_impacts=3))(state)
     assert limited.status & int(BounceStatus.ZENO)
+    # It waits after the third of each step, and goes on with all its energy in the next.
+    np.testing.assert_array_equal(limited.impacts, [0, 3, 6, 9, 12])
+    np.testing.assert_allclose(np.abs(limited.states.linear), [[7.0, 0.0, 0.0]] * 5, atol=1e-13)
+    np.testing.assert_allclose(limited.states.pose.translation[1:, 0], [0.3, 0.7, 0.3, 0.7], atol=1e-13)
 
 
 def test_a_body_stays_in_a_box_of_planes():
@@ -399,6 +406,7 @@ def test_one_failing_body_leaves_the_others_alone():
     expected = [flags.OK, flags.STARTED_INSIDE, flags.NOT_SOLVED]
     assert [int(x) for x in mixed.status[:3]] == [int(flag) for flag in expected]
     assert int(mixed.status[3]) & int(flags.NOT_FINITE | flags.NOT_SOLVED)
+    np.testing.assert_array_equal(mixed.success, [True, False, False, False])
     for a, b in zip(jax.tree.leaves(mixed), jax.tree.leaves(good), strict=True):
         np.testing.assert_array_equal(a[0], b[0])
     # What cannot go on keeps its last good state.
@@ -474,6 +482,9 @@ def test_a_million_steps_drift_by_round_off_alone(case):
     assert np.abs(errors).max() < 5e-10, (errors, count)
 
 
+CONE = np.array([[1.0, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0], [0, 0, 1]])
+
+
 def good():
     return {
         "body": rigid_body(1.0, (0.4, 0.4, 0.4)),
@@ -499,6 +510,14 @@ def good():
         ({"max_impacts": 0}, ValueError, "max_impacts must be a positive integer, got 0"),
         ({"record": 0}, ValueError, "record must be a positive integer, got 0"),
         ({"chart": "euler"}, ValueError, "chart must be one of cayley, exp, got 'euler'"),
+        ({"check_center": "no"}, ValueError, "check_center must be one of error, warn, ignore, got 'no'"),
+        ({"shape": shapes.sphere(1.0, (0.0, 0.1, 0.0))}, ValueError, r"is at \[0\.0, 0\.1, 0\.0\].*lgjax\.recentered"),
+        ({"shape": shapes.polyhedron(CONE, 1e-9)}, ValueError, r"is at \[0\.0, 0\.0, 0\.25\].*lgjax\.recentered"),
+        (
+            {"shape": shapes.union(*(shapes.sphere(1.0, (0.0, 0.0, z)) for z in (2.0, 3.0)))},
+            ValueError,
+            r"the origin lies outside the shape, which reaches \[1\.0, 1\.0, 4\.0, 1\.0, 1\.0, -1\.0\].*recentered",
+        ),
         ({"body": 1.0}, TypeError, "body must be a RigidBody"),
         ({"shape": "sphere"}, TypeError, "shape must be one of lgjax.shapes, got str"),
         ({"planes": (0.0, 0.0, 1.0)}, TypeError, "planes must be Plane, got float"),
@@ -519,3 +538,15 @@ def good():
 def test_bad_input_is_named(change, error, message):
     with pytest.raises(error, match=message):
         bounce(**good() | change)
+
+
+def test_a_shape_about_another_point_than_its_centre_of_mass_is_the_users_choice():
+    off = good() | {"shape": shapes.box((0.5, 0.6, 0.7), (0.2, 0.0, 0.0))}
+    accepted = [off | {"check_center": "ignore"}, off | {"shape": lgjax.recentered(off["shape"])}]
+    # A thousandth of its size is how well a centre of mass is known; the body of the source is such a one.
+    accepted += [off | {"shape": shapes.box((0.5, 0.6, 0.7), (1e-4, 0.0, 0.0))}]
+    accepted += [off | {"shape": bouncing_body("union", dtype=jnp.float64).shape, "state": rigid_state((0, 0, 9.0))}]
+    for arguments in accepted:
+        jax.eval_shape(lambda arguments=arguments: bounce(**arguments))
+    with pytest.warns(UserWarning, match=r"is at \[0\.2, 0\.0, 0\.0\].*recentered"):
+        jax.eval_shape(lambda: bounce(**off, check_center="warn"))
