@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import core
 
 from lgjax.groups import small_matrix as sm
 from lgjax.groups import so3
 from lgjax.groups.iteration import iterate_while
 from lgjax.groups.se3 import Pose
 from lgjax.groups.small_angle import stumpff, stumpff_rate
+from lgjax.numerics import checks
 
 Array = jax.Array
 
@@ -67,22 +66,15 @@ def rigid_body(
 ) -> RigidBody:
     """A `RigidBody` of numbers or arrays; inertia (3,) is the diagonal of the matrix.
 
-    Values that are not traced are checked: raises ValueError for a mass that is not positive, an inertia that is not
-    symmetric and positive definite or breaks the triangle inequality, and anything that is not finite.
+    Values that are not traced are checked: raises ValueError for a wrong shape, a mass that is not positive, an inertia
+    that is not symmetric and positive definite or breaks the triangle inequality, and anything that is not finite.
     """
     dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
-    m, j, g = (jnp.asarray(x, dtype) for x in (mass, inertia, gravity))
-    if j.shape[-1:] == (3,) and j.ndim == 1:
-        j = sm.diagonal(j)
-    for name, value, shape in (("mass", m, ()), ("inertia", j, (3, 3)), ("gravity", g, (3,))):
-        if value.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {value.shape}; vmap over several bodies")
-        if not isinstance(value, core.Tracer) and not np.all(np.isfinite(value)):
-            raise ValueError(f"{name} must be finite, got {np.asarray(value)}")
-    if not isinstance(m, core.Tracer) and not m > 0:
-        raise ValueError(f"mass must be positive, got {m}")
-    if not isinstance(j, core.Tracer):
-        _check_inertia(np.asarray(j, np.float64))
+    m = checks.positive("mass", checks.array("mass", mass, (), dtype))
+    g = checks.array("gravity", gravity, (3,), dtype, exact=True)
+    j = jnp.asarray(inertia, dtype)
+    j = checks.array("inertia", j, (3,) if j.ndim == 1 else (3, 3), dtype, exact=True)
+    j = checks.inertia("inertia", sm.diagonal(j) if j.ndim == 1 else j)
     return RigidBody(m, j, g, potential)
 
 
@@ -93,29 +85,18 @@ def rigid_state(
     rotation: Any = None,
     dtype: Any = None,
 ) -> RigidState:
-    """A `RigidState` of numbers: position and linear momentum in the world, angular momentum in the body frame."""
+    """A `RigidState` of numbers: position and linear momentum in the world, angular momentum in the body frame.
+
+    Values that are not traced are checked: raises ValueError for a shape that is not (3,), or (3, 3) for the rotation,
+    for what is not finite, and for a matrix that is no rotation.
+    """
     dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
-    x, linear, angular = (jnp.asarray(v, dtype) for v in (position, linear_momentum, angular_momentum))
+    vector = lambda name, value: checks.array(name, value, (3,), dtype, exact=True)
+    x = vector("position", position)
+    linear, angular = vector("linear_momentum", linear_momentum), vector("angular_momentum", angular_momentum)
     turn = so3.identity(dtype) if rotation is None else jnp.asarray(rotation, dtype)
-    for name, value, shape in (
-        ("position", x, (3,)),
-        ("linear_momentum", linear, (3,)),
-        ("angular_momentum", angular, (3,)),
-        ("rotation", turn, (3, 3)),
-    ):
-        if value.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {value.shape}")
+    turn = checks.rotation("rotation", checks.array("rotation", turn, (3, 3), dtype, exact=True))
     return RigidState(Pose(turn, x), angular, linear)
-
-
-def _check_inertia(inertia: np.ndarray) -> None:
-    if np.abs(inertia - inertia.T).max() > 1e-6 * np.abs(inertia).max():
-        raise ValueError(f"inertia must be symmetric, got {inertia.tolist()}")
-    moments = np.linalg.eigvalsh(inertia)
-    if moments[0] <= 0:
-        raise ValueError(f"inertia must be positive definite, got principal moments {moments.tolist()}")
-    if moments[2] > (moments[0] + moments[1]) * (1 + 1e-6):
-        raise ValueError(f"inertia breaks the triangle inequality, got principal moments {moments.tolist()}")
 
 
 def potential_energy(body: RigidBody, pose: Pose) -> Array:
