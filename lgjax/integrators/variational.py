@@ -218,6 +218,28 @@ def solve_rotation(inertia: Array, a: Array, chart: str = "cayley") -> tuple[Arr
     return root, error <= 100.0 * float(jnp.finfo(a.dtype).eps) * scale
 
 
+class Increment(NamedTuple):
+    """What a step adds to a pose: F - I (3, 3), F = R₀ᵀ R₁, and x₁ - x₀ (3,), m.
+
+    Two poses that are close lose the digits of their difference; a step that finds the difference keeps them.
+    """
+
+    turn: Array
+    shift: Array
+
+
+def between(start: Pose, end: Pose) -> Increment:
+    """The increment from one pose to another."""
+    turn = so3.compose(so3.inverse(start.rotation), end.rotation)
+    return Increment(turn - sm.identity(3, turn.dtype), end.translation - start.translation)
+
+
+def advance(pose: Pose, increment: Increment) -> Pose:
+    """The pose at the end of an increment."""
+    rotation = pose.rotation + sm.matmul(pose.rotation, increment.turn)
+    return Pose(rotation, pose.translation + increment.shift)
+
+
 def variational_step(body: RigidBody, state: RigidState, h: Array, chart: str = "cayley") -> tuple[RigidState, Array]:
     """One step of size h in Hamiltonian form, and whether its rotation was found; h may be zero or negative.
 
@@ -225,25 +247,64 @@ def variational_step(body: RigidBody, state: RigidState, h: Array, chart: str = 
     translation in uniform gravity.  Source: [tran2024] eqs. (45), (46), with a half kick of the moment at both ends.
     """
     moment, force = forces(body, state.pose)
+    kicked, increment, found = _depart(body, state, moment, force, h, chart)
+    half = 0.5 * h
+    pose = advance(state.pose, increment)
+    moment_after, force_after = (moment, force) if body.potential is None else forces(body, pose)
+    angular = kicked + (sm.tmatvec(increment.turn, kicked) + half * moment_after)
+    return RigidState(pose, angular, state.linear + half * (force + force_after)), found
+
+
+def _depart(
+    body: RigidBody, state: RigidState, moment: Array, force: Array, h: Array, chart: str
+) -> tuple[Array, Increment, Array]:
+    """The angular momentum after the half kick, the increment of a step, and whether its rotation was found."""
     half = 0.5 * h
     kicked = state.angular + half * moment
     z, found = solve_rotation(body.inertia, h * kicked, chart)
-    turn = CHARTS[chart].increment(z)
-    drift = h / body.mass * (state.linear + half * force)
-    rotation = state.pose.rotation
-    pose = Pose(rotation + sm.matmul(rotation, turn), state.pose.translation + drift)
-    moment_after, force_after = (moment, force) if body.potential is None else forces(body, pose)
-    angular = kicked + (sm.tmatvec(turn, kicked) + half * moment_after)
-    return RigidState(pose, angular, state.linear + half * (force + force_after)), found
+    shift = h / body.mass * (state.linear + half * force)
+    return kicked, Increment(CHARTS[chart].increment(z), shift), found
+
+
+def departure(body: RigidBody, state: RigidState, h: Array, chart: str = "cayley") -> tuple[Increment, Array]:
+    """The increment of a step that starts with the momenta of `state`, and whether its rotation was found.
+
+    The inverse of a discrete Legendre transform.  Source: [tran2024] eq. (45).
+    """
+    return _depart(body, state, *forces(body, state.pose), h, chart)[1:]
+
+
+def _momenta(body: RigidBody, pose: Pose, increment: Increment, h: Array, side: float) -> RigidState:
+    moment, force = forces(body, pose)
+    second = _nonstandard(body.inertia)
+    turned = sm.matmul(second, increment.turn) if side > 0 else sm.matmul(increment.turn, second)
+    kick = side * 0.5 * h
+    angular = 2.0 * sm.vee(turned) / h + kick * moment
+    return RigidState(pose, angular, body.mass / h * increment.shift + kick * force)
+
+
+def arrival(body: RigidBody, end: Pose, increment: Increment, h: Array) -> RigidState:
+    """The state at the end of a step, a discrete Legendre transform.  Source: [tran2024] eq. (46)."""
+    return _momenta(body, end, increment, h, 1.0)
+
+
+def start_momenta(body: RigidBody, start: Pose, end: Pose, h: Array) -> RigidState:
+    """The state at the start of a step between two poses, a discrete Legendre transform.
+
+    Source: [tran2024] eq. (45).
+    """
+    return _momenta(body, start, between(start, end), h, -1.0)
+
+
+def end_momenta(body: RigidBody, start: Pose, end: Pose, h: Array) -> RigidState:
+    """The state at the end of a step between two poses, a discrete Legendre transform.  Source: [tran2024] eq. (46)."""
+    return arrival(body, end, between(start, end), h)
 
 
 def discrete_lagrangian(body: RigidBody, start: Pose, end: Pose, h: Array) -> Array:
     """L_d (), the approximate action of a step, J s.  Source: [tran2024] eq. (42)."""
-    turn = so3.compose(so3.inverse(start.rotation), end.rotation)
-    shift = end.translation - start.translation
-    rotation = sm.trace(sm.matmul(sm.identity(3, turn.dtype) - turn, _nonstandard(body.inertia)))
-    kinetic = 0.5 * body.mass * sm.dot(shift, shift) + rotation
-    return kinetic / h - 0.5 * h * (potential_energy(body, start) + potential_energy(body, end))
+    potential = 0.5 * (potential_energy(body, start) + potential_energy(body, end))
+    return _discrete_kinetic(body, between(start, end)) / h - h * potential
 
 
 def discrete_energy(body: RigidBody, start: Pose, end: Pose, h: Array) -> Array:
@@ -251,23 +312,24 @@ def discrete_energy(body: RigidBody, start: Pose, end: Pose, h: Array) -> Array:
 
     Source: [tran2024] eqs. (23), (47).
     """
+    return step_energy(body, start, end, between(start, end), h)
+
+
+def step_energy(body: RigidBody, start: Pose, end: Pose, increment: Increment, h: Array) -> Array:
+    """E_d () of a step whose increment is known, joules; it keeps its digits where the step is short."""
     potential = 0.5 * (potential_energy(body, start) + potential_energy(body, end))
-    return (discrete_lagrangian(body, start, end, h) / h + potential) + potential
+    return _discrete_kinetic(body, increment) / h / h + potential
+
+
+def _discrete_kinetic(body: RigidBody, increment: Increment) -> Array:
+    """½ m |x₁ - x₀|² + tr((I - F) J_d), J s²."""
+    turning = -sm.trace(sm.matmul(increment.turn, _nonstandard(body.inertia)))
+    return 0.5 * body.mass * sm.dot(increment.shift, increment.shift) + turning
 
 
 def _nonstandard(inertia: Array) -> Array:
     """½ tr(J) I - J, the second moment of mass."""
     return 0.5 * sm.trace(inertia)[..., None, None] * sm.identity(3, inertia.dtype) - inertia
-
-
-def end_momenta(body: RigidBody, start: Pose, end: Pose, h: Array) -> RigidState:
-    """The state at the end of a step between two poses, a discrete Legendre transform.  Source: [tran2024] eq. (46)."""
-    turn = so3.compose(so3.inverse(start.rotation), end.rotation)
-    moment, force = forces(body, end)
-    second = _nonstandard(body.inertia)
-    angular = 2.0 * sm.vee(sm.matmul(second, turn)) / h + 0.5 * h * moment
-    linear = body.mass / h * (end.translation - start.translation) + 0.5 * h * force
-    return RigidState(end, angular, linear)
 
 
 def lagrangian_step(
@@ -276,7 +338,7 @@ def lagrangian_step(
     """The pose after (start, end), h before and next_h after `end`: the discrete Euler-Lagrange equations.
 
     Equal to the Hamiltonian form behind the Legendre transform; momenta are quotients of differences here and lose the
-    digits that those lose.  Source: [tran2024] Table 1 (a).
+    digits that those lose.  Source: [tran2024] Table 1 (a), F_Ld, F^Imp and F^(i+1), which differ in their steps alone.
     """
-    state, found = variational_step(body, end_momenta(body, start, end, h), next_h, chart)
-    return state.pose, found
+    increment, found = departure(body, end_momenta(body, start, end, h), next_h, chart)
+    return advance(end, increment), found
