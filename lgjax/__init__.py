@@ -149,6 +149,7 @@ from lgjax.simulate.fused import (
     kernel_cost,
 )
 from lgjax.simulate.fused_rollout import fused_rollout
+from lgjax.simulate.lagrangian_bounce import LagrangianSolution, lagrangian_bounce
 from lgjax.simulate.memory import rollout_memory
 from lgjax.simulate.monte_carlo import MonteCarlo, Sample, monte_carlo
 from lgjax.simulate.optimize import OptimizedControls, optimize_controls
@@ -207,6 +208,7 @@ __all__ = [
     "Joint",
     "JointKind",
     "KernelOptions",
+    "LagrangianSolution",
     "LieGroup",
     "Loop",
     "LoopStatus",
@@ -284,6 +286,7 @@ __all__ = [
     "joint_kind",
     "kernel_cost",
     "kinetic_energy",
+    "lagrangian_bounce",
     "left_translation",
     "load_ensemble",
     "load_mjcf",

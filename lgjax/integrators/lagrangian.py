@@ -169,11 +169,14 @@ def _jump(
     def mismatch(part: Array) -> Array:
         return arc(s, p, struck(part), left).energy - energy
 
-    part, one = jnp.ones_like(left), jnp.ones_like(left)
-    for _ in range(JUMP_ITERATIONS):
+    one = jnp.ones_like(left)
+
+    def newton(part: Array, _: Any) -> tuple[Array, Array]:
         value, slope = jax.jvp(mismatch, (part,), (one,))
-        part = part - value / slope
-    error = jnp.abs(mismatch(part))
+        return part - value / slope, jnp.abs(value)
+
+    part, errors = jax.lax.scan(newton, one, None, length=JUMP_ITERATIONS)
+    error = errors[-1]
     small = 1e3 * float(jnp.finfo(left.dtype).eps) * (1.0 + jnp.abs(energy))
     last = left <= 0
     chosen = struck(jnp.where(last, one, part))

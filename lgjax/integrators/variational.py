@@ -275,12 +275,14 @@ def departure(body: RigidBody, state: RigidState, h: Array, chart: str = "cayley
 
 
 def _momenta(body: RigidBody, pose: Pose, increment: Increment, h: Array, side: float) -> RigidState:
+    """Of the end of a step for side 1, of its start for -1."""
     moment, force = forces(body, pose)
-    second = _nonstandard(body.inertia)
-    turned = sm.matmul(second, increment.turn) if side > 0 else sm.matmul(increment.turn, second)
     kick = side * 0.5 * h
-    angular = 2.0 * sm.vee(turned) / h + kick * moment
-    return RigidState(pose, angular, body.mass / h * increment.shift + kick * force)
+    # The axial vector of J_d F - Fᵀ J_d by J itself: the rounding of J_d would be the same at every step, a drift.
+    even = 0.5 * (increment.turn + sm.transpose(increment.turn))
+    turned = sm.matvec(body.inertia, sm.vee(increment.turn)) - side * 2.0 * sm.vee(sm.matmul(body.inertia, even))
+    # Divided by what the increment was multiplied by, for the same reason.
+    return RigidState(pose, turned / h + kick * moment, increment.shift / (h / body.mass) + kick * force)
 
 
 def arrival(body: RigidBody, end: Pose, increment: Increment, h: Array) -> RigidState:

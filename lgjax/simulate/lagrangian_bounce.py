@@ -23,7 +23,8 @@ class LagrangianSolution(NamedTuple):
     """What `lagrangian_bounce` returns.
 
     ts        (n,) times, s, from 0, that of pose1.
-    poses     Pose, both leaves with a leading axis of length n.
+    states    RigidState, every leaf with a leading axis of length n: the poses, and the momenta at the end of each step,
+              its discrete Legendre transform.
     energies  (n,) discrete energy E_d of the step that ended at each time, J.
     impacts   (n,) int, impacts so far.
     status    () int, the flags of `BounceStatus` that apply; 0 means success.
@@ -31,7 +32,7 @@ class LagrangianSolution(NamedTuple):
     """
 
     ts: Array
-    poses: Pose
+    states: RigidState
     energies: Array
     impacts: Array
     status: Array
@@ -88,15 +89,16 @@ def lagrangian_bounce(
     problem = Problem(body, obstacles, h, tolerance)
     first = between(pose0, pose1)
     energy = step_energy(body, pose0, pose1, first, h)
-    start = depart(settings, problem, arrival(body, pose1, first, h), energy, record)
+    state = arrival(body, pose1, first, h)
+    start = depart(settings, problem, state, energy, record)
 
     def save(course: Course, _: Any) -> tuple[Course, Any]:
         course, _ = jax.lax.scan(lambda c, _: (step(settings, problem, c), None), course, None, length=save_every)
         time = course.step.astype(dtype) * h + course.delay
-        return course, (time, course.state.pose, course.energy, course.impacts)
+        return course, (time, course.state, course.energy, course.impacts)
 
     end, saved = jax.lax.scan(save, start, None, length=steps // save_every)
-    initial = (jnp.zeros_like(h), pose1, energy, jnp.zeros((), jnp.int32))
+    initial = (jnp.zeros_like(h), state, energy, jnp.zeros((), jnp.int32))
     found = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), initial, saved)
     return LagrangianSolution(*found, end.status, end.record)
 
