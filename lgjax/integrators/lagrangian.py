@@ -34,7 +34,7 @@ class Settings(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What derivatives are taken with respect to: the body, whatever `closest` takes, step (), s, and tolerance (), m."""
+    """What derivatives are taken with respect to: body, whatever `closest` takes, step (), s, and tolerance (), m."""
 
     body: RigidBody
     obstacles: Any

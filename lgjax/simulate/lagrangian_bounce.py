@@ -1,6 +1,5 @@
 """Rigid bodies that bounce on planes, from two poses to the next: the driver of the Lagrangian form."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +22,7 @@ class LagrangianSolution(NamedTuple):
     """What `lagrangian_bounce` returns.
 
     ts        (n,) times, s, from 0, that of pose1.
-    states    RigidState, every leaf with a leading axis of length n: the poses, and the momenta at the end of each step,
+    states    RigidState, every leaf with a leading axis of length n: poses, and the momenta at the end of each step,
               its discrete Legendre transform.
     energies  (n,) discrete energy E_d of the step that ended at each time, J.
     impacts   (n,) int, impacts so far.
@@ -59,13 +58,13 @@ def lagrangian_bounce(
     """`steps` steps of size h of a body above planes after the poses pose0 at time -h and pose1 at time 0.
 
     The Lagrangian form of `bounce`, elastic and without friction: steps and impacts follow from poses alone.  Behind
-    the discrete Legendre transforms (`variational.start_momenta`, `variational.end_momenta`) both are one motion; for
-    pose0 take `variational.variational_step(body, state, -h)[0].pose` of a state at pose1.  Impact times are found by
-    bisection, on the admissible side.  A step that ends outside is not searched for a dip between its ends.
+    the discrete Legendre transforms (`variational.start_momenta`, `variational.end_momenta`) both are one motion.  As
+    pose0 of a state at pose1 take `variational.variational_step(body, state, -h)[0].pose`; it may be anywhere.  Impact
+    times are found by bisection, on the admissible side.  A step that ends outside is not searched for a dip within it.
 
     jump         the energy that an impact keeps: "hamiltonian" H(γ, Π), as the algorithms of the source; "discrete" the
-                 discrete energy E_d of the steps before and after, as the first rows of its Table 1, which differ
-                 from H by O(h²).  It has no solution where the approach is slower than that; the status is NOT_SOLVED.
+                 discrete energy E_d of the steps before and after, as the first rows of F^i in its Table 1; the two
+                 differ by O(h²).  The latter has no solution for an approach too slow; the status is NOT_SOLVED.
     symmetric    whether the step after an impact is as long as the one before it, and the step ends with it, so that
                  later times are no multiples of h.  Without it both make up h.
     tolerance    gaps from 0 to this count as contact, m; by default the impact is found to round-off.
@@ -109,14 +108,12 @@ def _closest(body: RigidBody, obstacles: tuple[Shape, tuple[Plane, ...]], state:
 
 def _obstacles(body: Any, shape: Any, planes: Any, pose0: Any, pose1: Any, h: Any) -> tuple[Any, Array]:
     """Shape and planes, and h as an array, after the checks that `bounce` makes of its input."""
-    still = []
     for name, pose in (("pose0", pose0), ("pose1", pose1)):
         if not isinstance(pose, Pose):
             raise TypeError(f"{name} must be a Pose, got {type(pose).__name__}")
         zero = jnp.zeros_like(pose.translation)
-        still.append(RigidState(pose, zero, zero))
-    check = partial(_problem, body, shape, planes, h=h, restitution=1.0, friction=0.0)
-    problems = [check(state=state) for state in still]
-    for problem in problems:
-        _check(problem)
-    return (problems[1].shape, problems[1].planes), problems[1].h
+        problem = _problem(body, shape, planes, RigidState(pose, zero, zero), h, 1.0, 0.0)
+    checks.finite("translation of pose0", pose0.translation)
+    checks.rotation("rotation of pose0", pose0.rotation)
+    _check(problem)
+    return (problem.shape, problem.planes), problem.h
