@@ -98,21 +98,26 @@ def lagrangian_bounce(
 
     end, saved = jax.lax.scan(save, start, None, length=steps // save_every)
     initial = (jnp.zeros_like(h), state, energy, jnp.zeros((), jnp.int32))
-    found = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), initial, saved)
-    return LagrangianSolution(*found, end.status, end.record)
+    ts, states, energies, impacts = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), initial, saved)
+    return LagrangianSolution(ts, states, energies, impacts, end.status, end.record)
 
 
 def _closest(body: RigidBody, obstacles: tuple[Shape, tuple[Plane, ...]], state: RigidState) -> Contact:
-    return closest_contact(body, *obstacles, state)
+    shape, planes = obstacles
+    return closest_contact(body, shape, planes, state)
 
 
 def _obstacles(body: Any, shape: Any, planes: Any, pose0: Any, pose1: Any, h: Any) -> tuple[Any, Array]:
     """Shape and planes, and h as an array, after the checks that `bounce` makes of its input."""
-    for name, pose in (("pose0", pose0), ("pose1", pose1)):
+
+    def problem_at(name: str, pose: Any) -> Any:
         if not isinstance(pose, Pose):
             raise TypeError(f"{name} must be a Pose, got {type(pose).__name__}")
         zero = jnp.zeros_like(pose.translation)
-        problem = _problem(body, shape, planes, RigidState(pose, zero, zero), h, 1.0, 0.0)
+        return _problem(body, shape, planes, RigidState(pose, zero, zero), h, 1.0, 0.0)
+
+    problem_at("pose0", pose0)
+    problem = problem_at("pose1", pose1)
     checks.finite("translation of pose0", pose0.translation)
     checks.rotation("rotation of pose0", pose0.rotation)
     _check(problem)
