@@ -154,6 +154,7 @@ from lgjax.simulate.fused import (
     kernel_cost,
 )
 from lgjax.simulate.fused_rollout import fused_rollout
+from lgjax.simulate.lagrangian_bounce import LagrangianSolution, lagrangian_bounce
 from lgjax.simulate.memory import rollout_memory
 from lgjax.simulate.monte_carlo import MonteCarlo, Sample, monte_carlo
 from lgjax.simulate.optimize import OptimizedControls, optimize_controls
@@ -213,6 +214,7 @@ __all__ = [
     "Joint",
     "JointKind",
     "KernelOptions",
+    "LagrangianSolution",
     "LieGroup",
     "Loop",
     "LoopStatus",
@@ -290,6 +292,7 @@ __all__ = [
     "joint_kind",
     "kernel_cost",
     "kinetic_energy",
+    "lagrangian_bounce",
     "left_translation",
     "load_ensemble",
     "load_mjcf",

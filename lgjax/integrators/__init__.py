@@ -16,6 +16,7 @@ from lgjax.integrators.composition import Composition, suzuki, triple_jump
 from lgjax.integrators.control import ELEMENTARY, PI, AdaptiveStatus, Controller
 from lgjax.integrators.dormand_prince85 import DORMAND_PRINCE85
 from lgjax.integrators.generalized_alpha import ConstrainedProblem, GeneralizedAlpha
+from lgjax.integrators.impact import lagrangian_impact
 from lgjax.integrators.integrate import Method, Solution, integrate
 from lgjax.integrators.munthe_kaas import MuntheKaas
 from lgjax.integrators.newton import NewtonRule
@@ -69,6 +70,7 @@ __all__ = [
     "Taylor",
     "integrate",
     "integrate_adaptive",
+    "lagrangian_impact",
     "suzuki",
     "triple_jump",
 ]

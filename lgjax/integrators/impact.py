@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from lgjax.groups import small_matrix as sm
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
-from lgjax.integrators.variational import RigidBody, RigidState, end_momenta, variational_step
+from lgjax.integrators.variational import RigidBody, RigidState, advance, departure, end_momenta
 
 Array = jax.Array
 
@@ -125,7 +125,8 @@ def lagrangian_impact(
 ) -> tuple[Pose, Array]:
     """The pose next_h after an impact at the pose `touching`, which came h after `start`, and the normal impulse ().
 
-    The Lagrangian form of an impact: two poses in, the next one out.  Source: [tran2024] Table 1 (a), F^i.
+    The Lagrangian form of an impact: two poses in, the next one out; the Hamiltonian keeps its value.  The same map
+    leads to the end of a step and to the next impact within it.  Source: [tran2024] Table 1 (a), F^i and F^Imp+.
     """
     struck, impulse = impact(body, end_momenta(body, start, touching, h), contact, laws)
-    return variational_step(body, struck, next_h)[0].pose, impulse
+    return advance(touching, departure(body, struck, next_h)[0]), impulse

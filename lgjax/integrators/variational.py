@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import core
 
 from lgjax.groups import small_matrix as sm
 from lgjax.groups import so3
 from lgjax.groups.iteration import iterate_while
 from lgjax.groups.se3 import Pose
 from lgjax.groups.small_angle import stumpff, stumpff_rate
+from lgjax.numerics import checks
 
 Array = jax.Array
 
@@ -67,22 +66,15 @@ def rigid_body(
 ) -> RigidBody:
     """A `RigidBody` of numbers or arrays; inertia (3,) is the diagonal of the matrix.
 
-    Values that are not traced are checked: raises ValueError for a mass that is not positive, an inertia that is not
-    symmetric and positive definite or breaks the triangle inequality, and anything that is not finite.
+    Values that are not traced are checked: raises ValueError for a wrong shape, a mass that is not positive, an inertia
+    that is not symmetric and positive definite or breaks the triangle inequality, and anything that is not finite.
     """
     dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
-    m, j, g = (jnp.asarray(x, dtype) for x in (mass, inertia, gravity))
-    if j.shape[-1:] == (3,) and j.ndim == 1:
-        j = sm.diagonal(j)
-    for name, value, shape in (("mass", m, ()), ("inertia", j, (3, 3)), ("gravity", g, (3,))):
-        if value.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {value.shape}; vmap over several bodies")
-        if not isinstance(value, core.Tracer) and not np.all(np.isfinite(value)):
-            raise ValueError(f"{name} must be finite, got {np.asarray(value)}")
-    if not isinstance(m, core.Tracer) and not m > 0:
-        raise ValueError(f"mass must be positive, got {m}")
-    if not isinstance(j, core.Tracer):
-        _check_inertia(np.asarray(j, np.float64))
+    m = checks.positive("mass", checks.array("mass", mass, (), dtype))
+    g = checks.array("gravity", gravity, (3,), dtype, exact=True)
+    j = jnp.asarray(inertia, dtype)
+    j = checks.array("inertia", j, (3,) if j.ndim == 1 else (3, 3), dtype, exact=True)
+    j = checks.inertia("inertia", sm.diagonal(j) if j.ndim == 1 else j)
     return RigidBody(m, j, g, potential)
 
 
@@ -93,29 +85,18 @@ def rigid_state(
     rotation: Any = None,
     dtype: Any = None,
 ) -> RigidState:
-    """A `RigidState` of numbers: position and linear momentum in the world, angular momentum in the body frame."""
+    """A `RigidState` of numbers: position and linear momentum in the world, angular momentum in the body frame.
+
+    Values that are not traced are checked: raises ValueError for a shape that is not (3,), or (3, 3) for the rotation,
+    for what is not finite, and for a matrix that is no rotation.
+    """
     dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
-    x, linear, angular = (jnp.asarray(v, dtype) for v in (position, linear_momentum, angular_momentum))
+    vector = lambda name, value: checks.array(name, value, (3,), dtype, exact=True)
+    x = vector("position", position)
+    linear, angular = vector("linear_momentum", linear_momentum), vector("angular_momentum", angular_momentum)
     turn = so3.identity(dtype) if rotation is None else jnp.asarray(rotation, dtype)
-    for name, value, shape in (
-        ("position", x, (3,)),
-        ("linear_momentum", linear, (3,)),
-        ("angular_momentum", angular, (3,)),
-        ("rotation", turn, (3, 3)),
-    ):
-        if value.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {value.shape}")
+    turn = checks.rotation("rotation", checks.array("rotation", turn, (3, 3), dtype, exact=True))
     return RigidState(Pose(turn, x), angular, linear)
-
-
-def _check_inertia(inertia: np.ndarray) -> None:
-    if np.abs(inertia - inertia.T).max() > 1e-6 * np.abs(inertia).max():
-        raise ValueError(f"inertia must be symmetric, got {inertia.tolist()}")
-    moments = np.linalg.eigvalsh(inertia)
-    if moments[0] <= 0:
-        raise ValueError(f"inertia must be positive definite, got principal moments {moments.tolist()}")
-    if moments[2] > (moments[0] + moments[1]) * (1 + 1e-6):
-        raise ValueError(f"inertia breaks the triangle inequality, got principal moments {moments.tolist()}")
 
 
 def potential_energy(body: RigidBody, pose: Pose) -> Array:
@@ -237,6 +218,28 @@ def solve_rotation(inertia: Array, a: Array, chart: str = "cayley") -> tuple[Arr
     return root, error <= 100.0 * float(jnp.finfo(a.dtype).eps) * scale
 
 
+class Increment(NamedTuple):
+    """What a step adds to a pose: F - I (3, 3), F = R₀ᵀ R₁, and x₁ - x₀ (3,), m.
+
+    Two poses that are close lose the digits of their difference; a step that finds the difference keeps them.
+    """
+
+    turn: Array
+    shift: Array
+
+
+def between(start: Pose, end: Pose) -> Increment:
+    """The increment from one pose to another."""
+    turn = so3.compose(so3.inverse(start.rotation), end.rotation)
+    return Increment(turn - sm.identity(3, turn.dtype), end.translation - start.translation)
+
+
+def advance(pose: Pose, increment: Increment) -> Pose:
+    """The pose at the end of an increment."""
+    rotation = pose.rotation + sm.matmul(pose.rotation, increment.turn)
+    return Pose(rotation, pose.translation + increment.shift)
+
+
 def variational_step(body: RigidBody, state: RigidState, h: Array, chart: str = "cayley") -> tuple[RigidState, Array]:
     """One step of size h in Hamiltonian form, and whether its rotation was found; h may be zero or negative.
 
@@ -244,25 +247,66 @@ def variational_step(body: RigidBody, state: RigidState, h: Array, chart: str = 
     translation in uniform gravity.  Source: [tran2024] eqs. (45), (46), with a half kick of the moment at both ends.
     """
     moment, force = forces(body, state.pose)
+    kicked, increment, found = _depart(body, state, moment, force, h, chart)
+    half = 0.5 * h
+    pose = advance(state.pose, increment)
+    moment_after, force_after = (moment, force) if body.potential is None else forces(body, pose)
+    angular = kicked + (sm.tmatvec(increment.turn, kicked) + half * moment_after)
+    return RigidState(pose, angular, state.linear + half * (force + force_after)), found
+
+
+def _depart(
+    body: RigidBody, state: RigidState, moment: Array, force: Array, h: Array, chart: str
+) -> tuple[Array, Increment, Array]:
+    """The angular momentum after the half kick, the increment of a step, and whether its rotation was found."""
     half = 0.5 * h
     kicked = state.angular + half * moment
     z, found = solve_rotation(body.inertia, h * kicked, chart)
-    turn = CHARTS[chart].increment(z)
-    drift = h / body.mass * (state.linear + half * force)
-    rotation = state.pose.rotation
-    pose = Pose(rotation + sm.matmul(rotation, turn), state.pose.translation + drift)
-    moment_after, force_after = (moment, force) if body.potential is None else forces(body, pose)
-    angular = kicked + (sm.tmatvec(turn, kicked) + half * moment_after)
-    return RigidState(pose, angular, state.linear + half * (force + force_after)), found
+    shift = h / body.mass * (state.linear + half * force)
+    return kicked, Increment(CHARTS[chart].increment(z), shift), found
+
+
+def departure(body: RigidBody, state: RigidState, h: Array, chart: str = "cayley") -> tuple[Increment, Array]:
+    """The increment of a step that starts with the momenta of `state`, and whether its rotation was found.
+
+    The inverse of a discrete Legendre transform.  Source: [tran2024] eq. (45).
+    """
+    return _depart(body, state, *forces(body, state.pose), h, chart)[1:]
+
+
+def _momenta(body: RigidBody, pose: Pose, increment: Increment, h: Array, side: float) -> RigidState:
+    """Of the end of a step for side 1, of its start for -1."""
+    moment, force = forces(body, pose)
+    kick = side * 0.5 * h
+    # The axial vector of J_d F - Fᵀ J_d by J itself: the rounding of J_d would be the same at every step, a drift.
+    even = 0.5 * (increment.turn + sm.transpose(increment.turn))
+    turned = sm.matvec(body.inertia, sm.vee(increment.turn)) - side * 2.0 * sm.vee(sm.matmul(body.inertia, even))
+    # Divided by what the increment was multiplied by, for the same reason.
+    return RigidState(pose, turned / h + kick * moment, increment.shift / (h / body.mass) + kick * force)
+
+
+def arrival(body: RigidBody, end: Pose, increment: Increment, h: Array) -> RigidState:
+    """The state at the end of a step, a discrete Legendre transform.  Source: [tran2024] eq. (46)."""
+    return _momenta(body, end, increment, h, 1.0)
+
+
+def start_momenta(body: RigidBody, start: Pose, end: Pose, h: Array) -> RigidState:
+    """The state at the start of a step between two poses, a discrete Legendre transform.
+
+    Source: [tran2024] eq. (45).
+    """
+    return _momenta(body, start, between(start, end), h, -1.0)
+
+
+def end_momenta(body: RigidBody, start: Pose, end: Pose, h: Array) -> RigidState:
+    """The state at the end of a step between two poses, a discrete Legendre transform.  Source: [tran2024] eq. (46)."""
+    return arrival(body, end, between(start, end), h)
 
 
 def discrete_lagrangian(body: RigidBody, start: Pose, end: Pose, h: Array) -> Array:
     """L_d (), the approximate action of a step, J s.  Source: [tran2024] eq. (42)."""
-    turn = so3.compose(so3.inverse(start.rotation), end.rotation)
-    shift = end.translation - start.translation
-    rotation = sm.trace(sm.matmul(sm.identity(3, turn.dtype) - turn, _nonstandard(body.inertia)))
-    kinetic = 0.5 * body.mass * sm.dot(shift, shift) + rotation
-    return kinetic / h - 0.5 * h * (potential_energy(body, start) + potential_energy(body, end))
+    potential = 0.5 * (potential_energy(body, start) + potential_energy(body, end))
+    return _discrete_kinetic(body, between(start, end)) / h - h * potential
 
 
 def discrete_energy(body: RigidBody, start: Pose, end: Pose, h: Array) -> Array:
@@ -270,23 +314,24 @@ def discrete_energy(body: RigidBody, start: Pose, end: Pose, h: Array) -> Array:
 
     Source: [tran2024] eqs. (23), (47).
     """
+    return step_energy(body, start, end, between(start, end), h)
+
+
+def step_energy(body: RigidBody, start: Pose, end: Pose, increment: Increment, h: Array) -> Array:
+    """E_d () of a step whose increment is known, joules; it keeps its digits where the step is short."""
     potential = 0.5 * (potential_energy(body, start) + potential_energy(body, end))
-    return (discrete_lagrangian(body, start, end, h) / h + potential) + potential
+    return _discrete_kinetic(body, increment) / h / h + potential
+
+
+def _discrete_kinetic(body: RigidBody, increment: Increment) -> Array:
+    """½ m |x₁ - x₀|² + tr((I - F) J_d), J s²."""
+    turning = -sm.trace(sm.matmul(increment.turn, _nonstandard(body.inertia)))
+    return 0.5 * body.mass * sm.dot(increment.shift, increment.shift) + turning
 
 
 def _nonstandard(inertia: Array) -> Array:
     """½ tr(J) I - J, the second moment of mass."""
     return 0.5 * sm.trace(inertia)[..., None, None] * sm.identity(3, inertia.dtype) - inertia
-
-
-def end_momenta(body: RigidBody, start: Pose, end: Pose, h: Array) -> RigidState:
-    """The state at the end of a step between two poses, a discrete Legendre transform.  Source: [tran2024] eq. (46)."""
-    turn = so3.compose(so3.inverse(start.rotation), end.rotation)
-    moment, force = forces(body, end)
-    second = _nonstandard(body.inertia)
-    angular = 2.0 * sm.vee(sm.matmul(second, turn)) / h + 0.5 * h * moment
-    linear = body.mass / h * (end.translation - start.translation) + 0.5 * h * force
-    return RigidState(end, angular, linear)
 
 
 def lagrangian_step(
@@ -295,7 +340,7 @@ def lagrangian_step(
     """The pose after (start, end), h before and next_h after `end`: the discrete Euler-Lagrange equations.
 
     Equal to the Hamiltonian form behind the Legendre transform; momenta are quotients of differences here and lose the
-    digits that those lose.  Source: [tran2024] Table 1 (a).
+    digits that those lose.  Source: [tran2024] Table 1 (a), F_Ld, F^Imp and F^(i+1), which differ in their steps alone.
     """
-    state, found = variational_step(body, end_momenta(body, start, end, h), next_h, chart)
-    return state.pose, found
+    increment, found = departure(body, end_momenta(body, start, end, h), next_h, chart)
+    return advance(end, increment), found

@@ -79,15 +79,18 @@ def scalar(name: str, value: Any, dtype: Any, *, positive: bool = False) -> Arra
     return jnp.asarray(value, dtype)
 
 
-def array(name: str, value: Any, shape: tuple[int | None, ...], dtype: Any) -> Array:
-    """`value` broadcast to `shape`, where None is any length; ValueError names what does not fit or is not finite."""
+def array(name: str, value: Any, shape: tuple[int | None, ...], dtype: Any, *, exact: bool = False) -> Array:
+    """`value` broadcast to `shape`, where None is any length; ValueError names what does not fit or is not finite.
+
+    Only a single number is broadcast, and with `exact` not even that.
+    """
     if not hasattr(value, "dtype"):
         value = jnp.asarray(value, dtype) if known(value) else jnp.stack([jnp.asarray(x, dtype) for x in value])
     value = jnp.asarray(value).astype(dtype)
     want = tuple(size if size is not None else (value.shape[i : i + 1] or (0,))[0] for i, size in enumerate(shape))
     if value.shape != () and (value.ndim != len(want) or value.shape != want):
         raise ValueError(f"{name} has shape {value.shape}, not {shape}")
-    if value.shape == () and None in shape:
+    if value.shape == () and (None in shape or (exact and shape != ())):
         raise ValueError(f"{name} is a number, not an array of shape {shape}")
     return jnp.broadcast_to(finite(name, value), want)
 

@@ -485,6 +485,11 @@ def test_a_million_steps_drift_by_round_off_alone(case):
 CONE = np.array([[1.0, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0], [0, 0, 1]])
 
 
+def posed(height=3.0, size=1.0):
+    """A state that `rigid_state` does not accept."""
+    return rigid_state((0.0, 0.0, 3.0))._replace(pose=Pose(size * jnp.eye(3), jnp.array([0.0, 0.0, height])))
+
+
 def good():
     return {
         "body": rigid_body(1.0, (0.4, 0.4, 0.4)),
@@ -527,12 +532,8 @@ def good():
             TypeError,
             "has dtype float64, the state has float32",
         ),
-        ({"state": rigid_state((0.0, 0.0, np.inf))}, ValueError, "translation of the state must be finite"),
-        (
-            {"state": rigid_state((0.0, 0.0, 3.0), rotation=2 * np.eye(3))},
-            ValueError,
-            "must be a rotation, it is off by",
-        ),
+        ({"state": posed(height=np.inf)}, ValueError, "translation of the state must be finite"),
+        ({"state": posed(size=2.0)}, ValueError, "must be a rotation, it is off by"),
     ],
 )
 def test_bad_input_is_named(change, error, message):
