@@ -1,8 +1,8 @@
 """Trees as products of homogeneous matrices: forces by Lagrange's equations, solved as dense matrices.
 
-tau_j = sum over the bodies of tr(dT/dq_j P (d^2 T/dt^2 - G)^T), T (4, 4) the pose of a body, P (4, 4) its pseudo-inertia
-and G the acceleration of gravity as such a matrix. Slow and obvious: nothing is recursive, no velocity and no wrench
-goes from body to body. Of the library only the arrays of a Model and of a Configuration are read.
+tau_j = sum over the bodies of tr(dT/dq_j P (d^2 T/dt^2 - G)^T), T (4, 4) the pose of a body, P (4, 4) its
+pseudo-inertia and G the acceleration of gravity as such a matrix. Slow and obvious: nothing is recursive, no velocity
+and no wrench goes from body to body. Of the library only the arrays of a Model and of a Configuration are read.
 """
 
 from typing import NamedTuple
@@ -53,7 +53,7 @@ def joint(kind, q, screw):
         case "prismatic":
             return jnp.eye(3, dtype=q.dtype), q[0] * z
         case "helical":
-            return turn(q[0], 2), screw[1] / screw[0] * q[0] * z
+            return turn(screw[0] * q[0], 2), screw[1] * q[0] * z
         case "cylindrical":
             return turn(q[0], 2), q[1] * z
         case "universal":
@@ -106,7 +106,8 @@ def pseudo_inertias(model):
 def work(model, q, acceleration, wrenches, spatial=False):
     """Forces (nv,) of the inertia of bodies whose poses have this second derivative, of gravity and of wrenches."""
     zero = jnp.zeros(model.nv, model.dtype)
-    T, slopes = poses(model, q, zero), jax.jacfwd(lambda d: poses(model, q, d, spatial))(zero)
+    T, units = poses(model, q, zero), jnp.eye(model.nv, dtype=model.dtype)
+    slopes = jax.vmap(lambda d: jax.jvp(lambda d: poses(model, q, d, spatial), (zero,), (d,))[1], out_axes=-1)(units)
     pull = jnp.zeros((4, 4), model.dtype).at[:3, 3].set(model.gravity)
     forces = jnp.einsum("bacj,bcd,bad->j", slopes, pseudo_inertias(model), acceleration - pull)
     links = jax.vmap(matrix)(*model.links)
