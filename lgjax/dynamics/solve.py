@@ -49,13 +49,15 @@ def solve_exchanged(
 
     def rows(unknown):
         x, needed = unknown
-        return _forces(model, q, x, execution) - jnp.where(given, needed, 0), jnp.where(given, -x, needed)
+        return jnp.stack([_forces(model, q, x, execution) - jnp.where(given, needed, 0), jnp.where(given, -x, needed)])
 
     def solve(_, right):
-        return _exchanged(model, q, *right, given=tuple(given.tolist()), execution=execution)
+        return jnp.stack(_exchanged(model, q, *right, given=tuple(given.tolist()), execution=execution))
 
-    right = forces, jnp.where(given, -vdot, 0)
-    return lax.custom_linear_solve(rows, right, solve, symmetric=True)
+    # one array: in reverse mode a right side is linear as a whole
+    right = jnp.stack([forces, jnp.where(given, -vdot, 0)])
+    x, needed = lax.custom_linear_solve(rows, right, solve, symmetric=True)
+    return x, needed
 
 
 def by_inverse_dynamics(accelerations: Callable, forces: Callable, solve: Callable) -> Callable:

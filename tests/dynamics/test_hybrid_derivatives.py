@@ -128,3 +128,37 @@ def test_second_derivatives_are_those_of_dense_equations():
     )()
     expected = twice(theirs)
     np.testing.assert_allclose([forward_over_reverse, reverse_over_forward], expected, rtol=1e-9)
+
+
+def test_each_argument_can_be_differentiated_alone():
+    """In reverse mode, with the others constant, and without a batch: the parts of the gradient in all of them."""
+    model = lgjax.models.chain(3, floating_base=False)
+    q, v, vdot, tau, wrenches = jax.tree.map(lambda x: x[0], trees.random_states(model, 1))
+
+    def value(*given):
+        found = lgjax.hybrid_dynamics(model, q, *given[:3], (1,), given[3], execution="plain")
+        return jnp.sum(jnp.sin(jnp.concatenate(found)))
+
+    at = (v, vdot, tau, wrenches)
+    alone, together = jit(lambda at: ([jax.grad(value, i)(*at) for i in range(4)], jax.grad(value, range(4))(*at)))(at)
+    for one, part in zip(alone, together, strict=True):
+        np.testing.assert_allclose(one, part, rtol=1e-12, atol=1e-12)
+        assert np.abs(part).max() > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("execution", ["plain", "scalarised"])
+def test_a_batch_of_models_in_single_precision(execution):
+    """Gradients of every system with numbers of its own are those of one after the other in double precision."""
+    model, n = model_of("ground"), 3
+    given, at = prescribed(model, "some"), Point(model)
+    function = at.hybrid(given, execution=execution)
+    gradient = jax.grad(lambda x: sum(jnp.sum(jnp.sin(y / 10)) for y in function(x)))
+    steps = jnp.linspace(0.0, 0.05, n)
+    many = jax.vmap(lambda s: jax.tree.map(lambda x, dx: x + s * dx, at.values, at.direction(5)))(steps)
+    expected = jit(jax.vmap(gradient))(many)
+    at.model, at.q = jax.tree.map(lambda x: x.astype(jnp.float32), (at.model, at.q))
+    found = jit(jax.vmap(gradient))(jax.tree.map(lambda x: x.astype(jnp.float32), many))
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert a.dtype == jnp.float32
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-3 * max(1.0, float(np.abs(b).max())))
