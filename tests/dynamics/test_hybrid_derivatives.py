@@ -74,8 +74,8 @@ def close(found, wanted, tolerance):
 
 
 CASES = [
-    ("reach", "some"),
     ("ground", "some"),
+    pytest.param("reach", "some", marks=pytest.mark.slow),
     pytest.param("reach", "base", marks=pytest.mark.slow),
     pytest.param("reach", "none", marks=pytest.mark.slow),
     pytest.param("reach", "all", marks=pytest.mark.slow),
@@ -105,6 +105,7 @@ def test_derivatives_in_everything_are_those_of_dense_equations(name, what):
     np.testing.assert_allclose(pulled, np.sum(weights * np.stack(slope)), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_second_derivatives_are_those_of_dense_equations():
     """Forward over reverse and reverse over forward along a line."""
     model = model_of("ground")

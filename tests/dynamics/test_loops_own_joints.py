@@ -111,6 +111,7 @@ def opened():
     return free, loop, lgjax.retract(free, q, off), jnp.asarray(random.normal(size=free.nv))
 
 
+@pytest.mark.slow
 def test_jacobian_rate_and_bias_are_derivatives_of_the_residual():
     """Central differences along the body velocities, for an open loop; alone and in a batch."""
     model, loop, q, v = opened()
