@@ -145,7 +145,7 @@ def test_a_cut_joint_stays_closed_on_its_way():
         np.testing.assert_allclose(a[-1], b, atol=1e-7)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+@pytest.mark.parametrize("dtype", [pytest.param(jnp.float64, marks=pytest.mark.slow), jnp.float32])
 def test_the_search_finds_every_pose_of_the_joint(dtype):
     """A batch of coordinates within three metres and a turn either way, from a start at zero."""
     tree, free, loop = carriages()
