@@ -1,27 +1,28 @@
 """Time derivatives of inverse and forward dynamics: cost against order and number of bodies, beside other ways to them.
 
-    python benchmarks/time_derivatives.py [--parts order,bodies,single] [--out FILE]
+    python benchmarks/time_derivatives.py [--parts order,bodies,single] [--out FILE] [--plot FILE]
 
 order    5 branches of 20 bodies on a floating base, orders 0 ... r together, microseconds per sample of a batch; both
          frames, and the body frame in float32; Pinocchio's rnea and aba (order 0, C++ batch call) in the same run.
 bodies   7 bodies (an aerial manipulator), then 5 k + 1 up to 501, order 2.
 single   one evaluation on the tree of `order`: lgjax, jax.jvp nested over the library's own order-0 algorithms, and
-         CasADi: recursive Newton-Euler in SX, the motion as polynomials of t, jtimes, no JIT, mean of 1000 calls after
-         warming up, the making of the graph apart. Nested jvp of forward dynamics stops two orders earlier.
+         CasADi (`casadi_dynamics.py`): recursive Newton-Euler and articulated bodies in SX, the motion as polynomials
+         of t, jtimes, no JIT, mean of 1000 calls after warming up, the making of the graph apart. Nested jvp of
+         forward dynamics stops two orders earlier.
 
 One core. The slope is that of a straight line through log(time) against log(order + 1) or log(bodies).
 """
 
 import argparse
+import itertools
 import math
-import time
 from functools import partial
 
+import casadi_dynamics
 import harness
 
 COLUMNS = ["part", "what", "how", "dtype", "bodies", "order", "batch", "us", "low", "high", "x pinocchio", "trace s",
            "compile s", "disturbed"]  # fmt: skip
-SIZES = (1, 5, 10, 20, 40, 60, 100)
 
 
 def arguments() -> argparse.Namespace:
@@ -30,13 +31,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--orders", default="0,1,2,3,4,5,8")
     parser.add_argument("--nested", type=int, default=5, help="highest order of the other ways (default: %(default)s)")
     parser.add_argument("--jvp", type=int, default=4, help="highest order of nested jvp, which compiles for minutes")
+    parser.add_argument("--casadi-forward", type=int, default=3, help="highest order of CasADi's forward dynamics")
     parser.add_argument("--frames", default="body,spatial")
     parser.add_argument("--dtypes", default="float64,float32")
     parser.add_argument("--branches", type=int, default=5)
     parser.add_argument("--length", type=int, default=20)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--sizes", default="1,5,10,20,40,60,100", help="bodies of a branch, part bodies")
     parser.add_argument("--out", help="JSON file for the rows")
+    parser.add_argument("--plot", help="draw the rows, as Figure 4 of [ali2026], into this file")
     return parser.parse_args()
 
 
@@ -160,100 +164,20 @@ def nested(order: int, what: str):
     return {"inverse": inverse, "forward": forward}[what]
 
 
-def casadi_inverse(model, order: int, cse: bool):
-    """The function of (joint derivatives, base twist derivatives, gravity derivatives), and the time to make it."""
-    import casadi as ca
+def casadi_row(what: str, model, order: int, cse: bool, given, expected) -> dict:
+    """Values are checked against `expected` (order + 1, nv)."""
     import numpy as np
 
-    started = time.perf_counter()
-    n = model.nbodies - 1
-    t = ca.SX.sym("t")
-    Q, W, G = ca.SX.sym("Q", n, order + 3), ca.SX.sym("W", 6, order + 2), ca.SX.sym("G", 3, order + 1)
-    along = lambda stack, first: sum(stack[:, first + k] * (t**k / math.factorial(k)) for k in range(order + 1))
-    q, qd, qdd = (along(Q, i) for i in range(3))
-    gravity = along(G, 0)
-    constant = lambda x: ca.sparsify(ca.DM(np.asarray(x)))
-    axis = ca.DM([0, 0, 1])
-
-    def wrench(i, w, v, alpha, a):
-        mass, moment, second = (constant(x[i]) for x in model.inertias)
-        h, l = second @ w + ca.cross(moment, v), mass * v - ca.cross(moment, w)
-        n = second @ alpha + ca.cross(moment, a) + ca.cross(w, h) + ca.cross(v, l)
-        return n, mass * a - ca.cross(moment, alpha) + ca.cross(w, l)
-
-    V, A = along(W, 0), along(W, 1)
-    moving = [(V[:3], V[3:], A[:3], A[3:] - gravity)]
-    poses, own = [None], [wrench(0, *moving[0])]
-    for i in range(1, n + 1):
-        w, v, alpha, a = moving[model.tree.parents[i]]
-        j = i - 1
-        c, s = ca.cos(q[j]), ca.sin(q[j])
-        R = constant(model.placements.rotation[i]) @ ca.vertcat(
-            ca.horzcat(c, -s, 0), ca.horzcat(s, c, 0), ca.horzcat(0, 0, 1)
-        )
-        p = constant(model.placements.translation[i])
-        turned_w, turned_v = R.T @ w, R.T @ (v + ca.cross(w, p))
-        spin = axis * qd[j]
-        new_w = turned_w + spin
-        moving.append((
-            new_w, turned_v,
-            R.T @ alpha + axis * qdd[j] + ca.cross(new_w, spin),
-            R.T @ (a + ca.cross(alpha, p)) + ca.cross(turned_v, spin),
-        ))  # fmt: skip
-        poses.append((R, p))
-        own.append(wrench(i, *moving[i]))
-    torques = []
-    for i in range(n, 0, -1):
-        moment, force = own[i]
-        torques.append(moment[2])
-        R, p = poses[i]
-        up = R @ force
-        parent = model.tree.parents[i]
-        own[parent] = (own[parent][0] + R @ moment + ca.cross(p, up), own[parent][1] + up)
-    out = [ca.vertcat(*own[0], *torques[::-1])]
-    for _ in range(order):
-        out.append(ca.jtimes(out[-1], t, ca.SX(1)))
-    if cse:
-        out = ca.cse(out)
-    function = ca.Function("inverse", [t, Q, W, G], [ca.horzcat(*out)])
-    return function, time.perf_counter() - started
-
-
-def casadi_row(options, model, order: int, cse: bool, q, v, expected) -> dict:
-    """Mean of 1000 calls (100 where one takes longer than 5 ms), values checked against `expected` (order + 1, nv)."""
-    import casadi as ca
-    import numpy as np
-
-    function, making = casadi_inverse(model, order, cse)
-    v = np.asarray(v)
-    joints = np.concatenate([np.asarray(q.joints)[None], v[:, 6:]])
-    gravity = [np.asarray(q.frees.rotation[0]).T @ np.asarray(model.gravity)]
-    for k in range(order):
-        turned = (math.comb(k, i) * np.cross(v[i, :3], gravity[k - i]) for i in range(k + 1))
-        gravity.append(-sum(turned))
-    stacks = [ca.DM(0.0), ca.DM(joints.T), ca.DM(v[:, :6].T), ca.DM(np.array(gravity).T)]
+    function, making = casadi_dynamics.FUNCTIONS[what](model, order, cse)
+    stacks = casadi_dynamics.ARGUMENTS[what](model, order, *given)
     result = np.array(function(*stacks)).T
     error = np.max(np.abs(result - expected)) / np.max(np.abs(expected))
     if not error < 1e-9:
-        raise AssertionError(f"CasADi at order {order} differs by {error:.2g}")
-    buffer, call = function.buffer()
-    held = [np.array(x, float).ravel(order="F") for x in stacks]
-    for i, x in enumerate(held):
-        buffer.set_arg(i, memoryview(x))
-    out = np.zeros(function.nnz_out(0))
-    buffer.set_res(0, memoryview(out))
-    for _ in range(5):
-        call()
-    started = time.perf_counter()
-    call()
-    calls = 1000 if time.perf_counter() - started < 5e-3 else 100
-    started = time.perf_counter()
-    for _ in range(calls):
-        call()
-    mean = (time.perf_counter() - started) / calls
+        raise AssertionError(f"CasADi's {what} dynamics at order {order} differ by {error:.2g}")
+    mean = casadi_dynamics.seconds_per_call(function, stacks)
     times = {"median": mean, "low": mean, "high": mean, "compile": making}
     how = "CasADi, cse" if cse else "CasADi"
-    return row("single", "inverse", how, "float64", model.nbodies, order, 1, times)
+    return row("single", what, how, "float64", model.nbodies, order, 1, times)
 
 
 # ---- parts
@@ -272,7 +196,7 @@ def order_rows(options):
 def bodies_rows(options):
     import lgjax
 
-    many = [lgjax.models.branched_tree(5, length) for length in SIZES]
+    many = [lgjax.models.branched_tree(5, length) for length in map(int, options.sizes.split(","))]
     for model in (lgjax.models.aerial_manipulator(), *many):
         yield from pinocchio_rows(options, "bodies", model)
         for what in ("inverse", "forward"):
@@ -282,13 +206,14 @@ def bodies_rows(options):
 
 def single_rows(options):
     import jax
+    import jax.numpy as jnp
 
     import lgjax
 
     model = lgjax.models.branched_tree(options.branches, options.length)
     for order in range(options.nested + 1):
         q, v, tau = jax.tree.map(lambda x: x[0], motion(model, order, 1))
-        expected = jax.jit(lambda q, v, order=order: lgjax.inverse_dynamics_derivatives(model, q, v, order))(q, v)
+        truth = {what: jax.jit(functions(order, "body")[what])(model, q, v, tau) for what in ("inverse", "forward")}
         for what in ("inverse", "forward"):
             ways = {f"lgjax {frame}": functions(order, frame)[what] for frame in options.frames.split(",")}
             if order <= options.jvp - 2 * (what == "forward"):
@@ -296,8 +221,11 @@ def single_rows(options):
             for how, function in ways.items():
                 times, _ = harness.compiled(jax.jit(function), model, q, v, tau, repeats=options.repeats)
                 yield row("single", what, how, "float64", model.nbodies, order, 1, times)
-        for cse in (True, False):
-            yield casadi_row(options, model, order, cse, q, v, expected)
+        given = {"inverse": (q, v), "forward": (q, jnp.concatenate([v[:1], truth["forward"]]), tau)}
+        highest = {"inverse": options.nested, "forward": options.casadi_forward}
+        for what, cse in itertools.product(("inverse", "forward"), (True, False)):
+            if order <= highest[what]:
+                yield casadi_row(what, model, order, cse, given[what], truth[what])
 
 
 def slopes(rows: list[dict]) -> list[str]:
@@ -320,6 +248,32 @@ def slopes(rows: list[dict]) -> list[str]:
     return lines
 
 
+def draw(path: str, rows: list[dict]) -> None:
+    """Time against order and number of bodies, of batches and of single evaluations."""
+    from lgjax.plot import figure, save
+
+    made = figure(15, 8.5)
+    panels = made.subplots(2, 3, squeeze=False)
+    parts = (("order", "order", "batches, 101 bodies"), ("bodies", "bodies", "batches, order 2"),
+             ("single", "order", "one evaluation, 101 bodies"))  # fmt: skip
+    for row_of_axes, what in zip(panels, ("inverse", "forward"), strict=True):
+        for axes, (part, variable, title) in zip(row_of_axes, parts, strict=True):
+            chosen = [r for r in rows if r["part"] == part and r["what"] == what]
+            for how, dtype in dict.fromkeys((r["how"], r["dtype"]) for r in chosen):
+                line = sorted((r[variable], r["us"]) for r in chosen if (r["how"], r["dtype"]) == (how, dtype))
+                x, y = zip(*line, strict=True)
+                axes.plot(
+                    x, y, "o-", linewidth=1.2, markersize=3, label=how + ("" if dtype == "float64" else f", {dtype}")
+                )
+            axes.set(title=f"{what} dynamics: {title}", xlabel=variable, ylabel="us per sample", yscale="log")
+            axes.grid(alpha=0.3)
+            if part == "bodies":
+                axes.set_xscale("log")
+            if chosen:
+                axes.legend(fontsize=8)
+    save(made, path)
+
+
 def main() -> None:
     options = arguments()
     harness.pin_to_cores(1)
@@ -338,6 +292,8 @@ def main() -> None:
             rows.append(entry)
             print({k: f"{v:.3g}" if isinstance(v, float) else v for k, v in entry.items()}, flush=True)
     harness.report("time_derivatives", rows, COLUMNS, options.out)
+    if options.plot:
+        draw(options.plot, rows)
     print("\n" + "\n".join(slopes(rows)))
 
 

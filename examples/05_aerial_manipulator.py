@@ -1,6 +1,7 @@
 """An aerial manipulator: forces and their time derivatives along a motion, and the motion again from the forces.
 
-Figure 3 of [ali2026].  python examples/05_aerial_manipulator.py [--out aerial_manipulator.png]
+Figure 3 of [ali2026], in its frame: twist and wrench of the base in world axes about the world's origin.
+python examples/05_aerial_manipulator.py [--out aerial_manipulator.png]
 """
 
 import argparse
@@ -21,11 +22,11 @@ def along(robot, ts, order):
     """Configurations, velocity stacks, force stacks, and the accelerations that forward dynamics finds from those."""
 
     def inverse(t):
-        q, v = robot.reference(t, order)
-        return q, v, lgjax.inverse_dynamics_derivatives(robot.model, q, v, order)
+        q, v = robot.reference(t, order, "spatial")
+        return q, v, lgjax.inverse_dynamics_derivatives(robot.model, q, v, order, "spatial")
 
     def forward(q, v, tau):
-        return lgjax.forward_dynamics_derivatives(robot.model, q, v, tau)
+        return lgjax.forward_dynamics_derivatives(robot.model, q, v, tau, "spatial")
 
     q, v, tau = jax.jit(jax.vmap(inverse))(ts)
     return q, v, tau, jax.jit(jax.vmap(forward))(q, v[:, 0], tau)
@@ -40,7 +41,8 @@ def main(out: str | None = None, samples: int = 401, order: int = 5) -> dict:
     errors = np.max(np.abs(found - v[:, 1:]), (0, 2)) / np.max(np.abs(v[:, 1:]), (0, 2))
     for k, error in enumerate(errors):
         print(f"derivative {k} of the acceleration: largest relative error {error:.1e}")
-    speeds = robot.speeds(tau[:, 0, :6])
+    base = jax.tree.map(lambda x: x[:, 0], q.frees)
+    speeds = robot.speeds(lgjax.se3.coAd(base, tau[:, 0, :6]))  # of the wrench in the base's own frame
     print(f"propeller speeds from {np.min(speeds):.0f} to {np.max(speeds):.0f} rad/s")
     if out:
         draw(out, robot, ts, (q, v, tau, found), errors, speeds)
@@ -50,7 +52,7 @@ def main(out: str | None = None, samples: int = 401, order: int = 5) -> dict:
 def draw(out, robot, ts, motion, errors, speeds):
     q, v, tau, found = motion
     orders = len(errors)
-    made = figure(max(3.4 * orders, 14), 18)
+    made = figure(max(3.2 * (orders + 2), 14), 18)
     top, below = made.subfigures(2, 1, height_ratios=(1, 3))
     grid = top.add_gridspec(1, 3, width_ratios=(1.2, 1, 1))
     draw_robot(top.add_subplot(grid[0], projection="3d"), robot, q)
@@ -63,30 +65,42 @@ def draw(out, robot, ts, motion, errors, speeds):
     axes.set(title="largest relative error of the reproduced motion", xlabel="derivative of the acceleration")
     axes.set(xticks=range(orders), ylim=(1e-16, 1e-4))
     axes.grid(alpha=0.3)
+    turn = lgjax.so3.log(q.frees.rotation[:, 0])
+    before = [np.concatenate([turn, q.frees.translation[:, 0], q.joints], -1)[:, None], v[:, :1]]
+    path, again = np.concatenate([*before, v[:, 1:]], 1), np.concatenate([*before, found], 1)
     rows = [
-        ("angular acceleration\nrad/s²", slice(0, 3), v[:, 1:], found),
-        ("linear acceleration\nm/s²", slice(3, 6), v[:, 1:], found),
-        ("joint acceleration\nrad/s²", slice(6, 12), v[:, 1:], found),
-        ("base moment\nN m", slice(0, 3), tau, None),
-        ("base force\nN", slice(3, 6), tau, None),
-        ("joint torque\nN m", slice(6, 12), tau, None),
+        ("base, angular\nrad, rad/s, ...", slice(0, 3), path, again),
+        ("base, linear\nm, m/s, ...", slice(3, 6), path, again),
+        ("joints\nrad, rad/s, ...", slice(6, 12), path, again),
+        ("base moment\nN m, N m/s, ...", slice(0, 3), tau, None),
+        ("base force\nN, N/s, ...", slice(3, 6), tau, None),
+        ("joint torque\nN m, N m/s, ...", slice(6, 12), tau, None),
     ]
-    panels = below.subplots(len(rows), orders, sharex=True, squeeze=False)
+    panels = below.subplots(len(rows), orders + 2, sharex=True, squeeze=False)
     for row, (name, part, solid, dashed) in zip(panels, rows, strict=True):
-        row[0].set_ylabel(name)
-        for k, axes in enumerate(row):
+        shown = row[-solid.shape[1] :]  # forces begin with the acceleration
+        for axes in row[: -solid.shape[1]]:
+            axes.set_axis_off()
+        shown[0].set_ylabel(name)
+        for k, axes in enumerate(shown):
             labels = XYZ if part.stop - part.start == 3 else robot.model.joint_names
             axes.plot(ts, solid[:, k, part], linewidth=1.8, alpha=0.8, label=labels)
-            if dashed is not None:
+            if dashed is not None and k > 1:
                 axes.plot(ts, dashed[:, k, part], "k", linewidth=0.9, dashes=(4, 6))
             axes.tick_params(labelsize=8)
             axes.grid(alpha=0.2)
-    for k, (first, last) in enumerate(zip(panels[0], panels[-1], strict=True)):
-        first.set_title(f"derivative {k}" if k else "order 0")
-        last.set_xlabel("t (s)")
+    titles = ["pose", "velocity", "acceleration", *(f"its derivative {k}" for k in range(1, orders))]
+    for k, (title, column) in enumerate(zip(titles, panels.T, strict=True)):
+        column[0].set_title(title)
+        lowest = column[-1 if k > 1 else 2]
+        lowest.set_xlabel("t (s)")
+        lowest.tick_params(labelbottom=True)
     below.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=3, title="base")
     below.legend(*panels[2, 0].get_legend_handles_labels(), loc="outside lower right", ncols=6, title="joints")
-    below.suptitle("reference and forces (coloured), motion reproduced from the forces (dashed); base in its own frame")
+    below.suptitle(
+        "reference and forces (coloured), motion reproduced from the forces (dashed); attitude as a rotation vector, "
+        "twist and wrench of the base in world axes about the world's origin"
+    )
     save(made, out)
 
 

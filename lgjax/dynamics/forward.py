@@ -9,7 +9,12 @@ import numpy as np
 
 from lgjax.dynamics.recursion import applied_wrenches
 from lgjax.dynamics.series import hybrid_series, inverse_series
-from lgjax.dynamics.solve import by_inverse_dynamics, solve_mass_matrix
+from lgjax.dynamics.solve import (
+    by_inverse_dynamics,
+    by_partial_inverse_dynamics,
+    solve_exchanged,
+    solve_mass_matrix,
+)
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration
@@ -66,9 +71,30 @@ def hybrid_dynamics(
     """
     given = prescribed_mask(model, prescribed)
     applied = None if wrenches is None else [applied_wrenches(model.links, wrenches)]
-    x, tau = jnp.where(given, vdot, 0), jnp.where(given, 0, tau)
-    found, forces = hybrid_series(model, q, v, lambda k, speeds: (x, tau), 0, given, applied, execution)
+    x, f = jnp.where(given, vdot, 0), jnp.where(given, 0, tau)
+    if execution == "unrolled":
+        return _hybrid_recursion(execution, tuple(given.tolist()), model, q, v, x, f, applied)
+    return _hybrid(execution, tuple(given.tolist()))(model, q, v, x, f, applied)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _hybrid_recursion(execution: Execution, given: tuple[bool, ...], model: Model, q: Configuration, v, x, f, applied):
+    mask = np.asarray(given) if any(given) else None
+    found, forces = hybrid_series(model, q, v, lambda k, speeds: (x, f), 0, mask, applied, execution)
     return found[0], forces[0]
+
+
+@lru_cache
+def _hybrid(execution: Execution, given: tuple[bool, ...]):
+    """By hybrid dynamics, or by inverse and forward dynamics where they are the same."""
+    mask = np.asarray(given, bool)
+    inverse = lambda model, q, v, x, applied: inverse_series(model, q, v, [x], applied, execution)[0]
+    if not mask.any():
+        return lambda model, q, v, x, f, applied: (_accelerations(execution)(model, q, v, f, applied), f)
+    if mask.all():
+        return lambda model, q, v, x, f, applied: (x, inverse(model, q, v, x, applied))
+    solve = lambda model, q, f, x: solve_exchanged(model, q, f, x, mask, execution=execution)
+    return by_partial_inverse_dynamics(partial(_hybrid_recursion, execution, given), inverse, solve, mask)
 
 
 def prescribed_mask(model: Model, indices: Sequence[int], name: str = "prescribed") -> np.ndarray:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 
-# closure(pose of frame b in frame a, number of the loop) -> residual, zero where the joint could stand.
+# closure(pose of frame b in frame a, number or start of the loop) -> residual, zero where the joint could stand.
 Closure = Callable[[Pose, jax.Array], jax.Array]
 
 

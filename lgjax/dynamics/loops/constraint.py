@@ -9,6 +9,7 @@ import numpy as np
 
 from lgjax.dynamics.kinematics import World, ancestor_mask, world_kinematics
 from lgjax.dynamics.loops.closures import CLOSURES
+from lgjax.dynamics.loops.cut_joint import cut_joint
 from lgjax.dynamics.loops.loop import Loop, as_loops, carrier
 from lgjax.dynamics.loops.rank import product
 from lgjax.groups import se3
@@ -74,10 +75,10 @@ class _Ends:
 
     def __init__(self, model: Model, loops: tuple[Loop, ...]):
         self.model = model
-        kinds = dict.fromkeys(loop.kind for loop in loops if isinstance(loop.kind, str))
+        kinds = dict.fromkeys(loop.kind for loop in loops if not callable(loop.kind))
         members = [[i for i, loop in enumerate(loops) if loop.kind == kind] for kind in kinds]
-        functions = [i for i, loop in enumerate(loops) if not isinstance(loop.kind, str)]
-        self.closures = [CLOSURES[kind][0] for kind in kinds]
+        functions = [i for i, loop in enumerate(loops) if callable(loop.kind)]
+        self.closures = [CLOSURES[kind][0] if isinstance(kind, str) else cut_joint(kind) for kind in kinds]
         self.values = [lambda q, loop=loops[i]: loop.value(model, q, loop.parameters) for i in functions]
         self.bodies, self.frames, self.numbers, self.moves = [], [], [], []
         mask = np.concatenate([ancestor_mask(model.tree)[:, np.asarray(model.tree.v_body)], np.zeros((1, model.nv))])
@@ -89,8 +90,8 @@ class _Ends:
             index_a, index_b = (np.asarray([body for body, _ in end]) for end in (a, b))
             self.bodies.append((index_a, index_b))
             self.frames.append([jax.tree.map(lambda *x: jnp.stack(x), *(frame for _, frame in end)) for end in (a, b)])
-            numbers = [loops[i].distance if loops[i].distance is not None else loops[i].pitch for i in group]
-            self.numbers.append(jnp.stack([model.gravity[0] if x is None else x for x in numbers]))
+            numbers = [(loops[i].distance, loops[i].pitch, loops[i].start, model.gravity[0]) for i in group]
+            self.numbers.append(jnp.stack([next(x for x in some if x is not None) for some in numbers]))
             self.moves.append(mask[index_b] - mask[index_a])
         sizes = [loops[i].rows(model, neutral(model)) for group in (*members, functions) for i in group]
         self.size = sum(sizes)

@@ -7,14 +7,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import core
 
 from lgjax.dynamics.loops.closures import ALIASES, CLOSURES
 from lgjax.groups.se3 import Pose
+from lgjax.multibody import joints
 from lgjax.multibody.joints import JointKind
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 
 WORLD = "world"
+BUILT_IN = {kind: kind.name for kind in vars(joints).values() if isinstance(kind, JointKind)}
 NUMBERS = {"distance": "distance", "helical": "pitch"}  # of the kinds that have one
 
 
@@ -24,14 +26,17 @@ class Loop:
 
     kind: what holds frame b of body b to frame a of body a. A joint cut open, by name or as a `JointKind`, leaves that
     joint's motion free: "weld", "revolute" (about z), "prismatic" (along z), "helical", "cylindrical", "universal" (z
-    of a and x of b stay at right angles), "planar" (xy), "spherical". "point": the origins coincide; "point_on_line":
-    that of b stays on z of a; "point_on_plane": on xy of a; "distance": the origins keep a distance. Or a function
-    f(model, q) -> (m,), f(model, q, parameters) if parameters are given, that is to be zero; it has no bodies.
-    To cut a joint of a kind of your own keep it in the tree, split its body in two and weld the halves.
+    of a and x of b stay at right angles), "planar" (xy), "spherical", or a kind of your own (`lgjax.joint_kind`), whose
+    residual is the 6 - nv entries of the twist from the joint's nearest pose that the joint cannot make. "point": the
+    origins coincide; "point_on_line": that of b stays on z of a; "point_on_plane": on xy of a; "distance": the origins
+    keep a distance. Or a function f(model, q) -> (m,), f(model, q, parameters) if parameters are given, that is to be
+    zero; it has no bodies.
 
     body_a, body_b: name or index of a body, name of a frame that is fixed to one; None or "world" is the ground.
     frame_a, frame_b: Pose, homogeneous matrix or point (3,) in the body frame; by default the body frame itself.
-    distance: metres, positive. pitch: metres along z per radian of a helical joint, not zero.
+    distance: metres, positive. pitch: metres along z per radian of a helical joint, not zero. start: (nv,), zero if not
+    given, coordinates of a joint of your own from which the search for those of the nearest pose begins; it goes
+    downhill, so a joint with several turns or branches needs a start on the right one.
     Raises ValueError or TypeError naming the loop for what does not fit; bodies are looked up when the loop is used.
     Source: [kim2012] section 3.
     """
@@ -45,11 +50,15 @@ class Loop:
     pitch: Any = None
     parameters: Any = None
     name: str | None = None
+    start: Any = None
 
     def __post_init__(self):
-        kind = self.kind.name if isinstance(self.kind, JointKind) else self.kind
+        kind = BUILT_IN.get(self.kind, self.kind)
         kind = ALIASES.get(kind, kind) if isinstance(kind, str) else kind
-        if not callable(kind) and kind not in CLOSURES:
+        own = isinstance(kind, JointKind)
+        if own and kind.nv == 6:
+            raise ValueError(f"loop {self.label}: a joint with six coordinates holds nothing")
+        if not (own or callable(kind) or kind in CLOSURES):
             raise ValueError(f"loop {self.label}: unknown kind {kind!r}; known: {', '.join(CLOSURES)}, or a function")
         object.__setattr__(self, "kind", kind)
         if callable(kind):
@@ -61,6 +70,13 @@ class Loop:
                 raise ValueError(f"loop {self.label}: parameters belong to functions, not to kind {kind!r}")
             for name in ("frame_a", "frame_b"):
                 object.__setattr__(self, name, _frame(f"loop {self.label}: {name}", getattr(self, name)))
+        if own:
+            start = np.zeros(kind.nv) if self.start is None else self.start
+            object.__setattr__(
+                self, "start", checks.array(f"loop {self.label}: start", start, (kind.nv,), checks.float_dtype(start))
+            )
+        elif self.start is not None:
+            raise ValueError(f"loop {self.label}: start belongs to joints of your own, not to kind {kind!r}")
         for owner, name in NUMBERS.items():
             value = getattr(self, name)
             if (value is not None) != (kind == owner):
@@ -73,14 +89,17 @@ class Loop:
         """The name, or what the loop joins, for messages."""
         if self.name is not None:
             return repr(self.name)
-        kind = self.kind if isinstance(self.kind, str) else getattr(self.kind, "__name__", "function")
+        if isinstance(self.kind, JointKind):
+            kind = self.kind.name
+        else:
+            kind = self.kind if isinstance(self.kind, str) else getattr(self.kind, "__name__", "function")
         ends = "" if callable(self.kind) else f" {self.body_a or WORLD}-{self.body_b or WORLD}"
         return f"({kind}{ends})"
 
     def rows(self, model: Model, q) -> int:
         """Number of scalar constraints."""
-        if isinstance(self.kind, str):
-            return CLOSURES[self.kind][1]
+        if not callable(self.kind):
+            return CLOSURES[self.kind][1] if isinstance(self.kind, str) else 6 - self.kind.nv
         shape = jax.eval_shape(lambda m, x, p: self.value(m, x, p), model, q, self.parameters)
         if len(shape.shape) != 1 or shape.dtype != model.dtype:
             raise ValueError(f"loop {self.label}: returned {shape.dtype}{list(shape.shape)}, not {model.dtype}[m]")
@@ -93,7 +112,7 @@ class Loop:
 
 
 STATIC = ("kind", "body_a", "body_b", "name")
-LEAVES = ("frame_a", "frame_b", "distance", "pitch", "parameters")
+LEAVES = ("frame_a", "frame_b", "distance", "pitch", "start", "parameters")
 
 
 def _flatten(loop: Loop):
@@ -113,7 +132,7 @@ jax.tree_util.register_pytree_with_keys(Loop, _flatten, _unflatten)
 
 
 def _number(where: str, name: str, value):
-    if isinstance(value, core.Tracer):
+    if not checks.known(value):
         return value
     number = np.asarray(value, float)
     good = number > 0 if name == "distance" else number != 0
@@ -123,7 +142,7 @@ def _number(where: str, name: str, value):
 
 
 def _frame(where: str, value) -> Pose:
-    """A Pose of arrays; concrete values are checked for finiteness and orthonormality."""
+    """A Pose of arrays; what is known of it is checked for finiteness and orthonormality."""
     if isinstance(value, Pose):
         parts = [value.rotation, value.translation]
     elif value is None:
@@ -136,17 +155,9 @@ def _frame(where: str, value) -> Pose:
             parts = [np.eye(3), array]
         else:
             raise ValueError(f"{where} is a Pose, a 4x4 matrix or a point (3,), not an array of shape {array.shape}")
-    for part in parts:
-        if not isinstance(part, core.Tracer) and not np.all(np.isfinite(np.asarray(part))):
-            raise ValueError(f"{where} is not finite: {np.asarray(part).tolist()}")
-    rotation = parts[0]
-    if not isinstance(rotation, core.Tracer):
-        turn = np.asarray(rotation, float)
-        gap = np.max(np.abs(np.swapaxes(turn, -1, -2) @ turn - np.eye(3)), initial=0.0)
-        if gap > 1e-4 or np.any(np.linalg.det(turn) < 0):
-            raise ValueError(f"{where} is not a rotation: R^T R - I has an entry of {gap:.3g} or det R < 0")
-    rotation, translation = (x if isinstance(x, jax.Array) else jnp.asarray(np.asarray(x, float)) for x in parts)
-    return Pose(rotation, translation)
+    parts = [checks.finite(where, x) for x in parts]
+    checks.rotation(where, parts[0], 1e-4)
+    return Pose(*(x if isinstance(x, jax.Array) else jnp.asarray(np.asarray(x, float)) for x in parts))
 
 
 def as_loops(model: Model, loops) -> tuple[Loop, ...]:
