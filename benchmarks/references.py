@@ -1,8 +1,7 @@
 """Where the problems of [holzinger2024] end, by SciPy's DOP853; no code is shared with lgjax.
 
-Quaternions and Newton's and Euler's laws for top and rotor; Lagrange's equations, with JAX's derivatives of energies
-of a formula for each position, for the slider-crank in the crank's angle and the Puma 560 in its joint angles.
-Needs 64-bit floats.
+Top and rotor by Newton's and Euler's laws in quaternions; the slider-crank by its energy as a function of the crank's
+angle; the Puma 560 by Kane's equations in its joint angles, from derivatives of its positions.  Needs 64-bit floats.
 """
 
 from collections.abc import Callable
@@ -114,7 +113,7 @@ def slider_crank(end: float) -> np.ndarray:
 
 
 def puma560(end: float) -> np.ndarray:
-    """The joint angles (6,), as they turn; `end` is not before the middle of the motion at 0.5 s."""
+    """The joint angles (6,), as they turn."""
     start = jnp.deg2rad(jnp.array([0.0, 22.5, 90.0, 0.0, 22.5, 0.0]))
     goal = jnp.deg2rad(jnp.array([-120.0, 60.0, -200.0, 90.0, 90.0, 45.0]))
     stiffness = jnp.array([4e4, 4e4, 4e4, 100.0, 100.0, 10.0])
@@ -128,31 +127,36 @@ def puma560(end: float) -> np.ndarray:
     light = [[0.0018, 0.0013, 0.0018], [3e-4, 4e-4, 3e-4], [1.5e-4, 1.5e-4, 4e-5]]
     inertias = jnp.array([[0, 0.35, 0], [0.13, 0.524, 0.539], [0.066, 0.086, 0.0125], *light])
 
-    def energies(q: Array, v: Array) -> tuple[Array, Array]:
-        """Kinetic and potential."""
-        r, x, w, u = jnp.eye(3), jnp.zeros(3), jnp.zeros(3), jnp.zeros(3)
-        kinetic = potential = 0.0
+    def place(q: Array) -> tuple[Array, Array]:
+        """Centres of mass (6, 3) and axes (6, 3, 3)."""
+        r, x, found = jnp.eye(3), jnp.zeros(3), []
         for i in range(6):
             c, s = jnp.cos(q[i]), jnp.sin(q[i])
             zero = jnp.zeros_like(c)
             turn = [[c, -s * cos[i], s * sin[i]], [s, c * cos[i], -c * sin[i]], [zero, zero + sin[i], zero + cos[i]]]
-            arm = r @ jnp.stack([a[i] * c, a[i] * s, zero + d[i]])
-            w = w + v[i] * r[:, 2]
-            r, x, u = r @ jnp.stack([jnp.stack(row) for row in turn]), x + arm, u + jnp.cross(w, arm)
-            com, spin = r @ centres[i], r.T @ w
-            speed = u + jnp.cross(w, com)
-            kinetic += 0.5 * masses[i] * speed @ speed + 0.5 * spin @ (inertias[i] * spin)
-            potential += GRAVITY * masses[i] * (x + com)[2]
-        return kinetic, potential
+            x = x + r @ jnp.stack([a[i] * c, a[i] * s, zero + d[i]])
+            r = r @ jnp.stack([jnp.stack(row) for row in turn])
+            found.append((x + r @ centres[i], r))
+        return tuple(jnp.stack(part) for part in zip(*found, strict=True))
+
+    def velocities(q: Array, v: Array) -> tuple[Array, Array]:
+        """Of the centres of mass, and of the turning in body axes, (6, 3) each."""
+        (_, r), (u, turning) = jax.jvp(place, (q,), (v,))
+        spin = jnp.swapaxes(r, 1, 2) @ turning
+        return u, jnp.stack([spin[:, 2, 1], spin[:, 0, 2], spin[:, 1, 0]], axis=1)
 
     def rate(t: Any, y: Array) -> Array:
         q, v = y[:6], y[6:]
         part = jnp.where(t < 0.5, 2 * t * t, 1 - 2 * (1 - t) ** 2)
         slope = jnp.where(t < 0.5, 4 * t, 4 * (1 - t))
         drive = stiffness * (start + (goal - start) * part - q) + damping * ((goal - start) * slope - v)
-        momentum = jax.grad(lambda q, v: energies(q, v)[0], argnums=1)
-        bend = jax.jvp(lambda q: momentum(q, v), (q,), (v,))[1]
-        pull = jax.grad(lambda q: energies(q, v)[0] - energies(q, v)[1])(q)
-        return jnp.concatenate([v, jnp.linalg.solve(jax.jacfwd(momentum, argnums=1)(q, v), drive + pull - bend)])
+        (_, w), (acceleration, turning) = jax.jvp(velocities, (q, v), (v, jnp.zeros(6)))
+        along, about = jax.vmap(lambda e: velocities(q, e))(jnp.eye(6))  # partial velocities
+        force = masses[:, None] * (acceleration + jnp.array([0.0, 0.0, GRAVITY]))
+        moment = inertias * turning + jnp.cross(w, inertias * w)
+        bias = jnp.sum(along * force, (1, 2)) + jnp.sum(about * moment, (1, 2))
+        mass = jnp.einsum("aij,i,bij->ab", along, masses, along) + jnp.einsum("aij,ij,bij->ab", about, inertias, about)
+        return jnp.concatenate([v, jnp.linalg.solve(mass, drive - bias)])
 
-    return solve(rate, np.concatenate([start, np.zeros(6)]), (0.0, 0.5, end), 1e-12)[:6]
+    times = (0.0, 0.5, end) if end > 0.5 else (0.0, end)  # the profiles have a kink at 0.5 s
+    return solve(rate, np.concatenate([start, np.zeros(6)]), times, 1e-10)[:6]
