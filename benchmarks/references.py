@@ -56,7 +56,7 @@ def top(end: float) -> np.ndarray:
 
 def rotor_states(times: Array) -> np.ndarray:
     """The left end of the shaft and the body rates (T, 6) at times that begin with 0."""
-    mass, inertia, length, left, spring, damper = 2.0, jnp.array([0.09, 0.046, 0.046]), 0.5, 0.2, 800.0, 0.5
+    mass, inertia, length, left, spring, damper = 2.0, jnp.array([0.09, 0.046, 0.046]), 0.5, 0.2, 900.0, 0.5
     ends = jnp.array([[-left, 0.0, 0.0], [length - left, 0.0, 0.0]])
     torque = jnp.array([0.0, 0.0, (length / 2 - left) * mass * GRAVITY])
 

@@ -85,3 +85,11 @@ def test_explicit_steps_in_angles_and_on_the_group_end_alike():
     assert {row["method"] for row in rows} == {"RK44", "RK67", "DOPRI5"}
     for row in rows:
         assert row["error"] < {"RK44": 1e-6, "RK67": 1e-10, "DOPRI5": 1e-7}[row["method"]], row
+
+
+def test_the_rotor_precesses_in_the_source_s_time():
+    """About 2.5 s: 2π J Ω / K of the fast rotor, K the tilting stiffness of the supports under a shaft free to shift."""
+    p = {name: np.asarray(value) for name, value in rotor().parameters.items()}
+    feet = np.array([-p["left"], p["length"] - p["left"]])
+    tilting = p["stiffness"][1] * (feet @ feet - np.sum(feet) ** 2 / 2)
+    assert 2 * np.pi * p["inertia"][0] * p["speed"] / tilting == pytest.approx(2.5, rel=0.02)
