@@ -32,7 +32,7 @@ from lgjax.systems.rotor import left_end
 from lgjax.systems.slider_crank import slider_position
 
 RULES = {"full": NewtonRule("full"), "modified": NewtonRule("modified")}
-COLUMNS = ["problem", "formulation", "newton", "h", "iterations per step", "error", "seconds", "success"]
+COLUMNS = ["problem", "formulation", "newton", "h", "iterations per step", "error", "CPU s", "success"]
 RTOL = 1e-12  # far enough below the errors of the steps; the default, 1e-8, is not on the slider-crank
 
 
@@ -113,9 +113,9 @@ def measure(name: str, c: Comparison, made: dict[str, tuple[Any, ...]], rules: A
             run = jax.jit(partial(solve, problem, method=method, rule=RULES[rule]))
             jax.block_until_ready(run(q0, v0, t1=c.end / counts[0], steps=1))
             for steps in counts:
-                started = time.perf_counter()
+                started = time.process_time()
                 q, count, good = jax.block_until_ready(run(q0, v0, t1=c.end, steps=steps))
-                spent = time.perf_counter() - started
+                spent = time.process_time() - started
                 error = away(point(configuration(q)), exact) if good else None
                 row = (name, formulation, rule, c.end / steps, float(count), error, spent, bool(good))
                 rows.append(dict(zip(COLUMNS, row, strict=True)))
@@ -130,7 +130,7 @@ def draw(rows: list[dict], path: str) -> None:
         if row["success"]:
             runs.setdefault((row["formulation"], row["newton"]), []).append(row)
     panels = [made.add_subplot(2, 2, i) for i in (1, 2, 3, 4)]
-    shown = (("h", "error"), ("h", "iterations per step"), ("h", "seconds"), ("seconds", "error"))
+    shown = (("h", "error"), ("h", "iterations per step"), ("h", "CPU s"), ("CPU s", "error"))
     names = list(dict.fromkeys(formulation for formulation, _ in runs))
     for (formulation, rule), run in runs.items():
         for axes, (x, y) in zip(panels, shown, strict=True):
