@@ -1,6 +1,7 @@
 """The Puma 560 under PD control in absolute coordinates, against its six joint angles.
 
-Section 4.4 of [holzinger2024].  python examples/13_puma560.py [--out puma560.png]
+Section 4.4 of [holzinger2024]: Fig. 19, and Figs. 20 and 21 on the group; --halvings 11 takes all of its steps.
+python examples/13_puma560.py [--halvings 6] [--out puma560.png]
 """
 
 import argparse
@@ -9,7 +10,7 @@ import warnings
 
 import jax
 import numpy as np
-from newton_sweep import draw_sweep, sweep
+from newton_sweep import draw_sweep, halved, sweep
 
 import lgjax
 from lgjax.plot import figure, save
@@ -35,12 +36,10 @@ def minimal(steps):
     return s.ts, np.asarray(s.q.joints), time.perf_counter() - started
 
 
-def main(
-    out: str | None = None, counts: tuple[int, ...] = (25, 50, 100, 200), steps: int = 10000, modes: int = 2
-) -> dict:
+def main(out: str | None = None, first: int = 10, halvings: int = 6, steps: int = 10000, modes: int = 2) -> dict:
     """Errors of the joint angles at 1 s for each number of steps of the first `modes` methods; draws them to `out`."""
     jax.config.update("jax_enable_x64", True)
-    problem = lgjax.systems.puma560()
+    problem, counts = lgjax.systems.puma560(), halved(first, halvings)
     variants = dict(list(VARIANTS.items())[:modes])
     ts, angles, seconds = minimal(steps)
     turn = lambda q: np.unwrap(np.stack([np.broadcast_to(angles[-1], (1, 6)), joint_angles(q)]), axis=0)[1]
@@ -61,5 +60,7 @@ def main(
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--halvings", type=int, default=6)
     parser.add_argument("--out", default="puma560.png")
-    main(parser.parse_args().out)
+    given = parser.parse_args()
+    main(given.out, halvings=given.halvings)

@@ -16,6 +16,11 @@ VARIANTS = {
 }
 
 
+def halved(first, halvings):
+    """Numbers of steps: the first, doubled time and again."""
+    return tuple(first * 2**n for n in range(halvings))
+
+
 def sweep(problem, end, counts, variants, point):
     """name -> (points at the end, Newton iterations per step, seconds) for every number of steps."""
     found = {}

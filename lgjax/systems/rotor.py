@@ -20,7 +20,7 @@ def rotor(
     inertia: Any = (0.09, 0.046, 0.046),
     length: Any = 0.5,
     left: Any = 0.2,
-    stiffness: Any = (800.0, 800.0, 800.0),
+    stiffness: Any = (900.0, 900.0, 900.0),
     damping: Any = (0.5, 0.5, 0.5),
     speed: Any = 500.0,
     gravity: Any = (0.0, 0.0, -9.81),
