@@ -77,43 +77,42 @@ def chain_field(p: dict[str, Array], y: TangentPoint) -> Array:
     """
     q, omega = y
     inverse = 1.0 / p["masses"]
-    above = jnp.concatenate([jnp.zeros_like(inverse[:1]), inverse[:-1]])
-    fall = jnp.zeros_like(q[0]).at[2].set(-p["gravity"])
-    right = p["lengths"] * sm.dot(omega, omega)
-    right = right.at[0].add(sm.dot(q[0], fall))
-    tension = tridiagonal_solve(above + inverse, -(inverse[:-1] * sm.dot(q[:-1], q[1:])), right)
-    pull = sm.scale(tension, q)
-    below = jnp.concatenate([pull[1:], jnp.zeros_like(pull[:1])])
-    acceleration = sm.scale(inverse, below - pull)
-    relative = acceleration - jnp.concatenate([-fall[None], acceleration[:-1]])  # gravity cancels but for the first
-    h = sm.cross(q, relative) / p["lengths"][:, None]
-    return sm.join(omega, sm.cross(q, h))
+    above = jnp.concatenate([jnp.zeros_like(inverse[:1]), inverse[:-1]])  # that of the mass before; the fixed point's
+    first = jnp.zeros_like(inverse).at[0].set(p["gravity"])
+    aligned = jnp.concatenate([jnp.zeros_like(q[:1, 0]), sm.dot(q[:-1], q[1:])])
+    right = p["lengths"] * sm.dot(omega, omega) - first * q[:, 2]
+    pull = sm.scale(tridiagonal_solve(above + inverse, -above * aligned, right), q)
+    none = jnp.zeros_like(pull[:1])
+    before, after = jnp.concatenate([none, pull[:-1]]), jnp.concatenate([pull[1:], none])
+    # The acceleration of each mass relative to the one before; gravity cancels but for the first.
+    relative = sm.scale(inverse, after - pull) + sm.scale(above, before - pull)
+    relative = relative - sm.scale(first, jnp.zeros_like(q).at[:, 2].set(1.0))
+    # q × (q × r) = q (q·r) - r
+    push = sm.scale(sm.dot(q, relative), q) - relative
+    return sm.join(omega, push / p["lengths"][:, None])
 
 
 def tridiagonal_solve(diagonal: Array, off: Array, right: Array) -> Array:
     """Solution (n,) of a symmetric positive definite tridiagonal system by elimination, two scans.
 
-    diagonal (n,), off (n - 1,) beside it, right (n,).
+    diagonal (n,); off (n,), the entry beside each diagonal one in the row before, the first not read; right (n,).
     """
-    off = jnp.concatenate([jnp.zeros_like(diagonal[:1]), off])
 
     def eliminate(before: Any, row: Any) -> Any:
-        ratio, value = before  # off_{i+1} / pivot_i and the reduced right side over the pivot
-        d, e, r, following = row
-        pivot = 1.0 / (d - e * ratio)
-        state = (following * pivot, (r - e * value) * pivot)
+        inverse, value = before  # of the pivot of the row before, and its reduced right side
+        d, e, r = row
+        ratio = e * inverse
+        state = (1.0 / (d - e * ratio), r - ratio * value)
         return state, state
 
-    following = jnp.concatenate([off[1:], jnp.zeros_like(diagonal[:1])])
-    zero = jnp.zeros_like(diagonal[0])
-    _, (ratios, values) = jax.lax.scan(eliminate, (zero, zero), (diagonal, off, right, following))
-
     def substitute(after: Array, row: Any) -> Any:
-        ratio, value = row
-        x = value - ratio * after
-        return x, x
+        inverse, value, e = row
+        x = (value - after) * inverse
+        return e * x, x
 
-    return jax.lax.scan(substitute, zero, (ratios, values), reverse=True)[1]
+    zero = jnp.zeros_like(right[0])
+    _, (inverses, values) = jax.lax.scan(eliminate, (zero, zero), (diagonal, off, right))
+    return jax.lax.scan(substitute, zero, (inverses, values, off), reverse=True)[1]
 
 
 def _coupling(p: dict[str, Array]) -> Array:
