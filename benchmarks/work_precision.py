@@ -95,7 +95,9 @@ def pendulum():
     from lgjax.systems.spherical_pendulum import chain_field
 
     n = 10
-    s = lgjax.systems.spherical_pendulum(n, lengths=0.5, q=(np.sqrt(0.5), 0.0, -np.sqrt(0.5)), omega=(0.5, 1.0, 0.5))
+    start = {"lengths": 0.5, "q": (np.sqrt(0.5), 0.0, -np.sqrt(0.5)), "omega": (0.5, 1.0, 0.5)}
+    s = lgjax.systems.spherical_pendulum(n, **start)
+    cayley = lgjax.systems.spherical_pendulum(n, **start, chart="cayley")
     p = s.parameters
 
     def jax_rate(t, y, xp=None):
@@ -118,8 +120,8 @@ def pendulum():
     )
     return {
         "end": 1.0,
-        "systems": {"(TS2)^10": s},
-        "states": {"(TS2)^10": states},
+        "systems": {"(TS2)^10": s, "(TS2)^10, Cayley": cayley},
+        "states": {"(TS2)^10": states, "(TS2)^10, Cayley": states},
         "error": lambda y: float(np.linalg.norm(flat(y) - exact)),
         "rate": rate,
         "coordinates": many,
@@ -157,6 +159,8 @@ def methods(problem: str, quick: bool):
             ("two_sided", "CF 4(3) adaptive", CommutatorFree(CF43), (1e-6,)),
         ],
         "pendulum": [
+            ("(TS2)^10, Cayley", "RKMK 8", MuntheKaas(DORMAND_PRINCE85), (25, 44, 100)),
+            ("(TS2)^10, Cayley", "RKMK 8(5) adaptive", MuntheKaas(DORMAND_PRINCE85), (1e-6, 1e-7)),
             ("(TS2)^10", "RKMK 8", rk(DORMAND_PRINCE85), (25, 50, 100)),
             ("(TS2)^10", "RKMK 6", rk(RK6), (200,)),
             ("(TS2)^10", "RKMK 5", rk(DORMAND_PRINCE54), (200,)),

@@ -56,12 +56,27 @@ def parts(y: TangentPoint, start: TangentPoint | None = None) -> tuple[Array, Ar
     return y.q, y.omega
 
 
+def cayley_act(u: Array, y: TangentPoint) -> TangentPoint:
+    """The action of the pose cay(u) (u (..., 6)) without its matrix: a third of the products, no sine."""
+    half = 0.5 * u
+    h, v = half[..., :3], half[..., 3:]
+    factor = 2.0 / (1.0 + sm.dot(h, h))
+
+    def turned(x: Array) -> Array:
+        across = sm.cross(h, x)
+        return x + sm.scale(factor, across + sm.cross(h, across))
+
+    q = turned(y.q)
+    shift = sm.scale(factor, v + sm.cross(h, v) + sm.scale(sm.dot(h, v), h))
+    return TangentPoint(q, turned(y.omega) + sm.cross(shift, q))
+
+
 @cache
 def tangent_sphere(group: LieGroup = SE3) -> HomogeneousSpace:
     """TS² under SE(3) in the coordinates of the given record of SE(3), whose `exp` may be another map."""
 
     def move(xi: Array, y: TangentPoint) -> TangentPoint:
-        return act(group.exp(xi), y)
+        return cayley_act(xi, y) if group.chart == "cay" else act(group.exp(xi), y)
 
     return HomogeneousSpace(
         name="TS2" if group == SE3 else f"TS2 under {group.name}",

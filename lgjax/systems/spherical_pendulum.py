@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.groups import TS2, power_space
+from lgjax.groups import SE3, cayley_coordinates, power_space, tangent_sphere
 from lgjax.groups import small_matrix as sm
 from lgjax.groups.small_angle import norm
 from lgjax.groups.ts2 import TangentPoint
@@ -21,6 +21,7 @@ Array = jax.Array
 
 _DIAGONAL = math.sqrt(0.5)
 FORMS = ("chain", "dense", "hamiltonian")
+CHARTS = ("exp", "cayley")
 
 
 def spherical_pendulum(
@@ -31,6 +32,7 @@ def spherical_pendulum(
     gravity: Any = 9.81,
     q: Any = (_DIAGONAL, 0.0, _DIAGONAL),
     omega: Any = (0.0, 1.0, 0.0),
+    chart: str = "exp",
     dtype: Any = None,
 ) -> System:
     """n rods with masses (n,) kg and lengths (n,) m or one number for all; q and omega (n, 3) or (3,) at the start.
@@ -42,11 +44,14 @@ def spherical_pendulum(
     "chain"        rod tensions from a tridiagonal system, time and memory proportional to n.
     "dense"        the 3n x 3n system of the source, section 5.2.
     "hamiltonian"  omega holds the momenta π = R(q) ω instead, end of section 5.2; `y0` is converted.
+    chart "cayley": steps in Cayley coordinates of SE(3) in the place of exponentials.  Munthe-Kaas methods keep their
+    order and take a quarter of the time; commutator-free methods need "exp".
     Invariants: energy, and the angular momentum about the vertical, which is z without gravity.
     Raises ValueError for masses and lengths that are not positive, directions whose length is not 1 and angular
     velocities that are not orthogonal to them.
     """
     checks.choice("form", form, FORMS)
+    checks.choice("chart", chart, CHARTS)
     n = checks.integer("n", n)
     p = arrays(
         dtype,
@@ -66,7 +71,8 @@ def spherical_pendulum(
         "energy": lambda y: energy(p, velocity(y)),
         "vertical_momentum": lambda y: sm.dot(_up(p), jnp.sum(_apply(p, velocity(y).q, velocity(y).omega), axis=0)),
     }
-    return System(p, power_space(TS2, n), lambda t, y: field(p, y), y0, invariants)
+    group = SE3 if chart == "exp" else cayley_coordinates(SE3)
+    return System(p, power_space(tangent_sphere(group), n), lambda t, y: field(p, y), y0, invariants)
 
 
 def _up(p: dict[str, Array]) -> Array:
@@ -92,43 +98,42 @@ def chain_field(p: dict[str, Array], y: TangentPoint) -> Array:
     """
     q, omega = y
     inverse = 1.0 / p["masses"]
-    above = jnp.concatenate([jnp.zeros_like(inverse[:1]), inverse[:-1]])
-    fall = p["gravity"]
-    right = p["lengths"] * sm.dot(omega, omega)
-    right = right.at[0].add(sm.dot(q[0], fall))
-    tension = tridiagonal_solve(above + inverse, -(inverse[:-1] * sm.dot(q[:-1], q[1:])), right)
-    pull = sm.scale(tension, q)
-    below = jnp.concatenate([pull[1:], jnp.zeros_like(pull[:1])])
-    acceleration = sm.scale(inverse, below - pull)
-    relative = acceleration - jnp.concatenate([-fall[None], acceleration[:-1]])  # gravity cancels but for the first
-    h = sm.cross(q, relative) / p["lengths"][:, None]
-    return sm.join(omega, sm.cross(q, h))
+    above = jnp.concatenate([jnp.zeros_like(inverse[:1]), inverse[:-1]])  # that of the mass before; the fixed point's
+    first = jnp.zeros_like(inverse).at[0].set(1.0)
+    aligned = jnp.concatenate([jnp.zeros_like(q[:1, 0]), sm.dot(q[:-1], q[1:])])
+    right = p["lengths"] * sm.dot(omega, omega) + first * sm.dot(q, p["gravity"])
+    pull = sm.scale(tridiagonal_solve(above + inverse, -above * aligned, right), q)
+    none = jnp.zeros_like(pull[:1])
+    before, after = jnp.concatenate([none, pull[:-1]]), jnp.concatenate([pull[1:], none])
+    # The acceleration of each mass relative to the one before; gravity cancels but for the first.
+    relative = sm.scale(inverse, after - pull) + sm.scale(above, before - pull)
+    relative = relative + sm.scale(first, jnp.broadcast_to(p["gravity"], q.shape))
+    # q × (q × r) = q (q·r) - r
+    push = sm.scale(sm.dot(q, relative), q) - relative
+    return sm.join(omega, push / p["lengths"][:, None])
 
 
 def tridiagonal_solve(diagonal: Array, off: Array, right: Array) -> Array:
     """Solution (n,) of a symmetric positive definite tridiagonal system by elimination, two scans.
 
-    diagonal (n,), off (n - 1,) beside it, right (n,).
+    diagonal (n,); off (n,), the entry beside each diagonal one in the row before, the first not read; right (n,).
     """
-    off = jnp.concatenate([jnp.zeros_like(diagonal[:1]), off])
 
     def eliminate(before: Any, row: Any) -> Any:
-        ratio, value = before  # off_{i+1} / pivot_i and the reduced right side over the pivot
-        d, e, r, following = row
-        pivot = 1.0 / (d - e * ratio)
-        state = (following * pivot, (r - e * value) * pivot)
+        inverse, value = before  # of the pivot of the row before, and its reduced right side
+        d, e, r = row
+        ratio = e * inverse
+        state = (1.0 / (d - e * ratio), r - ratio * value)
         return state, state
 
-    following = jnp.concatenate([off[1:], jnp.zeros_like(diagonal[:1])])
-    zero = jnp.zeros_like(diagonal[0])
-    _, (ratios, values) = jax.lax.scan(eliminate, (zero, zero), (diagonal, off, right, following))
-
     def substitute(after: Array, row: Any) -> Any:
-        ratio, value = row
-        x = value - ratio * after
-        return x, x
+        inverse, value, e = row
+        x = (value - after) * inverse
+        return e * x, x
 
-    return jax.lax.scan(substitute, zero, (ratios, values), reverse=True)[1]
+    zero = jnp.zeros_like(right[0])
+    _, (inverses, values) = jax.lax.scan(eliminate, (zero, zero), (diagonal, off, right))
+    return jax.lax.scan(substitute, zero, (inverses, values, off), reverse=True)[1]
 
 
 def _coupling(p: dict[str, Array]) -> Array:

@@ -104,6 +104,17 @@ def test_charts_have_their_own_differentials(name):
     close(jnp.sum(chart.codexpinv(u, w) * v, -1), jnp.sum(w * chart.dexpinv(u, v), -1), 1e-14)
 
 
+@pytest.mark.parametrize("size", [0.0, 1e-9, 0.5, 3.0, 50.0])
+def test_the_cayley_chart_of_ts2_needs_no_matrix(size):
+    """Its move is the action of the pose cay(u), which stays on TS2 whatever the angle."""
+    u = vectors(6, 7, size)
+    space, many = tangent_sphere(cayley_coordinates(SE3)), TangentPoint(*(jnp.tile(x, (4, 1)) for x in Q))
+    moved = space.move(u, many)
+    close(moved, ts2.act(SE3.cay(u), many), 1e-14 * (1 + size))
+    close(jnp.sum(moved.q**2, -1), jnp.ones(4), 1e-14)
+    close(jnp.sum(moved.q * moved.omega, -1), jnp.zeros(4), 1e-14 * (1 + size))
+
+
 SPACES = {
     "TS2": (TS2, Q),
     "TS2 in Cayley coordinates": (tangent_sphere(cayley_coordinates(SE3)), Q),
