@@ -29,6 +29,7 @@ from lgjax.systems import (
     spherical_pendulum,
 )
 from lgjax.systems.quadrotors_with_load import LoadState, parabola
+from lgjax.systems.spherical_pendulum import CHARTS
 from tests import optimised
 from tests.systems import references
 from tests.systems.cases import DIRECTIONS, EXPLICIT, PENDULUM, SPINS, TOP
@@ -124,6 +125,18 @@ def test_chain_and_dense_pendulums_agree(n):
     gradient = jax.grad(lambda y: chain.invariants["energy"](y))(chain.y0)
     q_dot, omega_dot = np.cross(data["omega"], q), np.cross(rate[:, 3:], q)  # ω' less ξ × ω + η × q, ξ × ω = 0
     assert abs(np.sum(gradient.q * q_dot) + np.sum(gradient.omega * omega_dot)) < 1e-10 * n
+
+
+def test_pendulums_swing_alike_in_both_charts():
+    """Cayley coordinates are another way to take the same step: both errors fall as h^5, and rods keep their length."""
+    ends = {(c, n): last(run(spherical_pendulum(3, chart=c), 1.0, n, RKMK5)) for c in CHARTS for n in (10, 20, 80)}
+    exact = ends["exp", 80]
+    gap = lambda chart, n: max(float(np.abs(a - b).max()) for a, b in zip(ends[chart, n], exact, strict=True))
+    assert gap("cayley", 80) < 1e-2 * gap("cayley", 20) < 1e-3
+    assert 20 < gap("cayley", 10) / gap("cayley", 20) < 60
+    np.testing.assert_allclose(np.linalg.norm(ends["cayley", 20].q, axis=-1), 1.0, rtol=1e-14)
+    with pytest.raises(ValueError, match="chart must be one of exp, cayley, got 'euler'"):
+        spherical_pendulum(3, chart="euler")
 
 
 def test_adaptive_steps_find_the_sudden_turn_of_two_pendulums():
