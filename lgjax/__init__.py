@@ -138,6 +138,7 @@ from lgjax.multibody.state import (
 )
 from lgjax.multibody.tree import Tree
 from lgjax.simulate.bounce import BounceSolution, bounce
+from lgjax.simulate.checkpoint import Checkpoint
 from lgjax.simulate.closed_loops import ConstrainedTrajectory, rollout_constrained
 from lgjax.simulate.constrained import (
     ConstrainedSolution,
@@ -190,6 +191,7 @@ __all__ = [
     "Body",
     "BounceSolution",
     "BounceStatus",
+    "Checkpoint",
     "ClosedForm",
     "CommutatorFree",
     "CommutatorFreeTable",

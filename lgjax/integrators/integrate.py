@@ -1,5 +1,6 @@
 """Fixed-step integration of a field on a homogeneous space: one `lax.scan`, whatever the method."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -26,6 +27,14 @@ class Method(Protocol):
     def step(
         self, space: HomogeneousSpace, field: Field, t: Array, y: Point, h: Array, carry: Any
     ) -> tuple[Point, Any]: ...
+
+
+class Checkpoint(Protocol):
+    """What the drivers ask of `lgjax.Checkpoint`: a `lax.scan` that keeps its parts."""
+
+    every: int
+
+    def scan(self, body: Callable, carry: Any, xs: Array, chunk: int) -> tuple[Any, Any]: ...
 
 
 class Solution(NamedTuple):
@@ -85,15 +94,15 @@ def _finite(y: Point) -> Array:
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in numbers]))
 
 
-def segment_length(steps: int, checkpoint: bool | int) -> int:
-    """Steps in a segment of a checkpointed run, 0 for none; of True a divisor near the square root, if there is one."""
-    if isinstance(checkpoint, bool):
-        if not checkpoint:
+def segment_length(steps: int, remat: bool | int) -> int:
+    """Steps in a segment that reverse mode computes again, 0 for none; of True a divisor near the root, if there is one."""
+    if isinstance(remat, bool):
+        if not remat:
             return 0
         root = steps**0.5
         near = [d for d in range(-int(-root / 1.5 // 1), int(root * 1.5) + 1) if steps % d == 0]
         return min(near, key=lambda d: abs(d - root), default=-int(-root // 1))
-    return min(steps, checks.integer("checkpoint", checkpoint))
+    return min(steps, checks.integer("remat", remat))
 
 
 def scan_in_segments(body: Any, carry: Any, xs: Array, length: int) -> tuple[Any, Any]:
@@ -127,7 +136,8 @@ def integrate(
     steps: int,
     method: Method,
     save_every: int | None = 1,
-    checkpoint: bool | int = False,
+    remat: bool | int = False,
+    checkpoint: Checkpoint | None = None,
 ) -> Solution:
     """Integrate y' = field(t, y) on a space from t0 to t1 in `steps` equal steps.
 
@@ -139,17 +149,18 @@ def integrate(
     divide `steps`.  With save_every=None only the final state is kept, still with a leading axis, of length 1.
     `success` says whether all went well, under vmap for each trajectory.
 
-    Reverse mode keeps what it needs of every step. With `checkpoint`, static, it keeps the states every `checkpoint`
-    steps, about √steps if True, and computes each segment again when it gets there: the same derivatives to round-off
-    with memory for √steps steps, at the price of a second forward run.
+    Reverse mode keeps what it needs of every step. With `remat`, static, it keeps the states every `remat` steps,
+    about √steps if True, and computes each segment again when it gets there: the same derivatives to round-off with
+    memory for √steps steps, at the price of a second forward run.  With `checkpoint`, a `lgjax.Checkpoint`, a long run
+    is written to a folder part by part, from which it can be resumed.
 
     Transforms with jit, vmap, and grad in both modes.  Called outside `jit` it compiles at every call, like any
     `lax.scan`; inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError, naming the
     offending thing, for states, fields, steps and times that do not fit.
     """
     check_method("integrate", method)
-    steps, chunk = numbers_of_steps(steps, save_every)
-    segment = segment_length(steps, checkpoint)
+    steps, chunk = numbers_of_steps(steps, save_every if checkpoint is None else save_every or checkpoint.every)
+    segment = segment_length(steps, remat)
     y0 = strong(y0)
     dtype = state_dtype(y0)
     start, end = _time("t0", t0, dtype), _time("t1", t1, dtype)
@@ -172,10 +183,14 @@ def integrate(
 
     state = (y0, strong(method.init(space, field, start, y0)))
     firsts = jnp.arange(0, steps, chunk, dtype=jnp.int32)
+    if checkpoint is not None:
+        state, saved = checkpoint.scan(one_chunk, state, firsts, chunk)
+    elif save_every is None:
+        state, saved = one_chunk(state, firsts[0])
+    else:
+        state, saved = scan_in_segments(one_chunk, state, firsts, segment // chunk)
     if save_every is None:
-        state, _ = one_chunk(state, firsts[0])
         ts = time(jnp.full((1,), steps, jnp.int32))
         return Solution(ts, jax.tree.map(lambda x: x[None], state[0]), _finite(state[0]))
-    state, saved = scan_in_segments(one_chunk, state, firsts, segment // chunk)
     ys = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), y0, saved)
     return Solution(time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32)), ys, _finite(state[0]))

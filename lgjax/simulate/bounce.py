@@ -12,6 +12,7 @@ from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.flight import Flight, fly, take_off
 from lgjax.integrators.impact import STOPPED, Contact, Laws, approach_rate
+from lgjax.integrators.integrate import numbers_of_steps
 from lgjax.integrators.replay import replay
 from lgjax.integrators.rest import Scene, Touching, choose, window
 from lgjax.integrators.variational import CHARTS, RigidBody, RigidState
@@ -21,6 +22,7 @@ from lgjax.multibody.shapes.combined import Union
 from lgjax.multibody.shapes.convex import Box, Capsule, Ellipsoid, Placed, Polyhedron, Rounded
 from lgjax.multibody.shapes.corners import corners
 from lgjax.numerics import checks
+from lgjax.simulate.checkpoint import Checkpoint
 
 Array = jax.Array
 
@@ -97,6 +99,7 @@ def bounce(
     record: int = 16,
     chart: str = "cayley",
     check_center: str = "error",
+    checkpoint: Checkpoint | None = None,
 ) -> BounceSolution:
     """`steps` variational steps of size h of a body above planes, with every impact at its own time.
 
@@ -123,6 +126,7 @@ def bounce(
                   mass elsewhere than at its origin, farther than a thousandth of its size.  Known are those of
                   ellipsoids, boxes, capsules and polyhedra, rounded or placed; of unions of them it is only asked
                   whether the origin is within their extent.  "ignore" is for bodies of other densities.
+    checkpoint    a `lgjax.Checkpoint`: a long run is written to a folder part by part, from which it can be resumed.
 
     Everything but `steps`, `max_impacts`, `save_every`, `record`, `chart` and the structure of body and
     shape may be traced, batched by vmap, and differentiated, once or twice and in both modes; impact times by the
@@ -131,9 +135,7 @@ def bounce(
     it, and a body that cannot go on keeps its last good state.  Called outside jit it compiles at every call.
     Source: [tran2024] Algorithm 2.
     """
-    checks.integer("steps", steps)
-    if save_every is not None and steps % checks.integer("save_every", save_every):
-        raise ValueError(f"save_every must divide steps, got save_every={save_every} and steps={steps}")
+    steps, _ = numbers_of_steps(steps, save_every)
     checks.integer("max_impacts", max_impacts)
     checks.integer("record", record)
     checks.choice("chart", chart, tuple(CHARTS))
@@ -145,7 +147,8 @@ def bounce(
             raise ValueError(message)
         warnings.warn(message, stacklevel=2)
     settings = _Settings(steps, save_every, max_impacts, record, chart)
-    states, (times, rates, impulses), counts, status, hit = _run(settings, problem)
+    run = _run(settings, problem) if checkpoint is None else _outcome(_fly(settings, problem, checkpoint))
+    states, (times, rates, impulses), counts, status, hit = run
     saves = jnp.arange(0, steps + 1, save_every or steps, dtype=jnp.int32)
     if save_every is None:
         saves = saves[1:]
@@ -323,10 +326,10 @@ def _touching(shape: Shape, planes: tuple[Plane, ...], pose: Pose) -> Touching:
     return Touching(jnp.concatenate(points), jnp.concatenate(normals), jnp.concatenate(gaps))
 
 
-def _fly(settings: _Settings, p: _Problem) -> tuple[Any, Array, Array, Flight]:
+def _fly(settings: _Settings, p: _Problem, checkpoint: Checkpoint | None = None) -> tuple[Any, Array, Array, Flight]:
     """States, counts of impacts and of cuts at the saved times, and the machine at the end."""
     scene = _scene(settings, p)
-    chunk = settings.save_every or settings.steps
+    chunk = settings.save_every or (settings.steps if checkpoint is None else checkpoint.every)
     start = take_off(scene, p.state, settings.record)
 
     def advance(flight: Flight, target: Array) -> Any:
@@ -334,8 +337,14 @@ def _fly(settings: _Settings, p: _Problem) -> tuple[Any, Array, Array, Flight]:
         return flight, (flight.base, flight.total, flight.cuts)
 
     targets = jnp.arange(chunk, settings.steps + 1, chunk, dtype=jnp.int32)
-    end, (states, counts, cuts) = jax.lax.scan(advance, start, targets)
-    if settings.save_every is not None:
+    if checkpoint is None:
+        end, saved = jax.lax.scan(advance, start, targets)
+    else:
+        end, saved = checkpoint.scan(advance, start, targets, chunk)
+    states, counts, cuts = saved
+    if settings.save_every is None:
+        states, counts, cuts = jax.tree.map(lambda x: x[-1:], saved)
+    else:
         states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), p.state, states)
         counts, cuts = (jnp.concatenate([jnp.zeros((1,), jnp.int32), n]) for n in (counts, cuts))
     return states, counts, cuts, end
@@ -344,7 +353,11 @@ def _fly(settings: _Settings, p: _Problem) -> tuple[Any, Array, Array, Flight]:
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _run(settings: _Settings, problem: _Problem) -> Any:
     """(states, (times, rates, impulses) of the impacts, counts, status, planes)."""
-    states, counts, _, end = _fly(settings, problem)
+    return _outcome(_fly(settings, problem))
+
+
+def _outcome(flown: tuple[Any, Array, Array, Flight]) -> Any:
+    states, counts, _, end = flown
     record = end.record
     return states, (record.times, record.rates, record.impulses), counts, end.status, record.planes
 

@@ -22,11 +22,11 @@ from lgjax.integrators.generalized_alpha import (
     Report,
     constraint_rates,
 )
-from lgjax.integrators.integrate import _time
+from lgjax.integrators.integrate import _time, numbers_of_steps
 from lgjax.integrators.newton import NewtonRule
 from lgjax.multibody.maximal import AbsoluteConfiguration, MaximalSystem
 from lgjax.multibody.maximal_checks import check_start, start_tolerance
-from lgjax.numerics import checks
+from lgjax.simulate.checkpoint import Checkpoint
 
 Array = jax.Array
 
@@ -101,6 +101,7 @@ def integrate_constrained(
     method: GeneralizedAlpha = GeneralizedAlpha(),  # noqa: B008 (a hashable value)
     newton: str | NewtonRule = "full",
     save_every: int | None = 1,
+    checkpoint: Checkpoint | None = None,
 ) -> ConstrainedSolution:
     """The motion of a constrained system from (q, v) at t0 to t1 in `steps` equal steps.
 
@@ -108,7 +109,8 @@ def integrate_constrained(
     the final state alone) are static, everything else may be traced, mapped over and differentiated: derivatives are
     those of the implicit functions that the steps are.  Accelerations at t0 are computed, so (q, v) is all of the
     start; multipliers converge with order 2 after a transient of order 1 of the first steps, and with
-    spectral_radius=1 not at all.
+    spectral_radius=1 not at all.  `checkpoint`, a `lgjax.Checkpoint`, writes a long run to a folder part by part, from
+    which it can be resumed.
 
     Raises ValueError where (q, v) is known and breaks a constraint or its rate, where constraints are redundant, or
     where the mass matrix is singular on what the constraints leave free, naming the joint or body and the value; where
@@ -116,15 +118,13 @@ def integrate_constrained(
     that do not fit.
     """
     _check_method(method)
-    steps = checks.integer("steps", steps)
-    chunk = steps if save_every is None else checks.integer("save_every", save_every)
-    if steps % chunk:
-        raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
+    steps, chunk = numbers_of_steps(steps, save_every if checkpoint is None else save_every or checkpoint.every)
     rule = newton if isinstance(newton, NewtonRule) else NewtonRule(newton)
     q, v = _start(system, q, v)
     start, end = _time("t0", t0, system.dtype), _time("t1", t1, system.dtype)
     check_start(system, start, q, v)
-    return _integrate(system, q, v, start, (end - start) / steps, (steps, chunk, save_every is None), method, rule)
+    counts, h = (steps, chunk, save_every is None), (end - start) / steps
+    return _integrate(system, q, v, start, h, counts, method, rule, checkpoint)
 
 
 def _check_method(method: Any) -> None:
@@ -197,6 +197,7 @@ def _integrate(
     counts: tuple[int, int, bool],
     method: GeneralizedAlpha,
     rule: NewtonRule,
+    checkpoint: Checkpoint | None,
 ) -> ConstrainedSolution:
     steps, chunk, last_only = counts
     problem = constrained_problem(system)
@@ -215,12 +216,16 @@ def _integrate(
         return carry, (carry.state.q, carry.state.v, carry.state.multipliers, carry.iterations)
 
     carry = _Carry(first, status, jnp.zeros((), jnp.int32))
-    if last_only:
-        carry, saved = one_chunk(carry, jnp.zeros((), jnp.int32))
-        ts = time(jnp.full((1,), steps, jnp.int32))
-        saved = jax.tree.map(lambda x: x[None], saved)
+    firsts = jnp.arange(0, steps, chunk, dtype=jnp.int32)
+    if checkpoint is None:
+        carry, saved = jax.lax.scan(one_chunk, carry, firsts)
     else:
-        carry, saved = jax.lax.scan(one_chunk, carry, jnp.arange(0, steps, chunk, dtype=jnp.int32))
+        carry, saved = checkpoint.scan(one_chunk, carry, firsts, chunk)
+    if last_only:
+        ts = time(jnp.full((1,), steps, jnp.int32))
+        *states, counts = saved
+        saved = (*jax.tree.map(lambda x: x[-1:], states), jnp.sum(counts, axis=0, keepdims=True, dtype=jnp.int32))
+    else:
         begin = (first.q, first.v, first.multipliers, jnp.zeros((), jnp.int32))
         saved = jax.tree.map(lambda x, rest: jnp.concatenate([x[None], rest]), begin, saved)
         ts = time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32))

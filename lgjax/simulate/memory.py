@@ -21,19 +21,19 @@ def rollout_memory(
     method=MuntheKaas(RK4),  # noqa: B008 (a hashable value)
     save_every: int | None = None,
     wrenches: Controller | None = None,
-    checkpoint: bool | int = True,
+    remat: bool | int = True,
     of_model: bool = False,
 ) -> int:
     """Bytes that the reverse mode of `rollout` keeps, for a batch, with respect to (q, v) and, of_model, the model.
 
-    Traced, not compiled: what the forward run keeps of every step or, with `checkpoint`, the state of every segment and
+    Traced, not compiled: what the forward run keeps of every step or, with `remat`, the state of every segment and
     what is kept of one segment, and the states that are saved. XLA's own figure,
     `compiled.memory_analysis().temp_size_in_bytes`, adds the work of one step.
     """
 
-    def kept(steps: int, save_every: int | None, checkpoint: bool | int) -> int:
+    def kept(steps: int, save_every: int | None, remat: bool | int) -> int:
         def run(model: Model, state: Any) -> Any:
-            path = rollout(model, state[0], state[1], controller, dt, steps, method, save_every, wrenches, checkpoint)
+            path = rollout(model, state[0], state[1], controller, dt, steps, method, save_every, wrenches, remat)
             return path.q, path.v
 
         free = run if of_model else (lambda state: run(model, state))
@@ -42,9 +42,9 @@ def rollout_memory(
         return saved + _bytes(jax.eval_shape(lambda *inputs: jax.vjp(free, *inputs)[1], *inputs))
 
     dt, state = jnp.asarray(1e-3, model.dtype), (neutral(model), jnp.zeros(model.nv, model.dtype))
-    segment = segment_length(steps, checkpoint)
+    segment = segment_length(steps, remat)
     within = kept(segment, None, False) if 0 < segment < steps else 0
-    return batch * (within + kept(steps, save_every, checkpoint))
+    return batch * (within + kept(steps, save_every, remat))
 
 
 def _bytes(tree: Any) -> int:

@@ -14,6 +14,7 @@ from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.model import Model
 from lgjax.multibody.state import Configuration, mechanical_space
 from lgjax.numerics import checks
+from lgjax.simulate.checkpoint import Checkpoint
 
 Controller = Callable[[jax.Array, Configuration, jax.Array], jax.Array]
 
@@ -41,15 +42,17 @@ def rollout(
     method=MuntheKaas(RK4),  # noqa: B008 (a hashable value)
     save_every: int | None = 1,
     wrenches: Controller | None = None,
-    checkpoint: bool | int = False,
+    remat: bool | int = False,
+    checkpoint: Checkpoint | None = None,
 ) -> Trajectory:
     """The motion from (q, v) over `steps` steps of dt seconds.
 
     controller(t, q, v) -> tau (nv,), held to within the method's stages, not sampled; None applies no force.
     wrenches(t, q, v) -> (nbodies, 6), body frame, at the body origin. dt may be traced; steps, method and save_every
     (a divisor of steps, or None for the final state alone) are static. Differentiable in everything that is traced, in
-    both modes; forward mode (`jax.jacfwd`) is the one for few parameters, and with `checkpoint` reverse mode keeps
-    memory for √steps steps only, see `integrate`; `rollout_memory` predicts it.
+    both modes; forward mode (`jax.jacfwd`) is the one for few parameters, and with `remat` reverse mode keeps memory
+    for √steps steps only, see `integrate`; `rollout_memory` predicts it. `checkpoint`, a `lgjax.Checkpoint`, writes a
+    long run to a folder part by part, from which it can be resumed.
     Raises ValueError for a controller that returns the wrong shape.
     """
     dt, v = checks.array("dt", dt, (), model.dtype), jnp.asarray(v)
@@ -80,6 +83,7 @@ def rollout(
         steps,
         method,
         save_every,
+        remat,
         checkpoint,
     )
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((qs, vs))]))

@@ -38,7 +38,7 @@ class Folder:
         self.path, self.header = Path(path).absolute(), {"format": FORMAT, **header}
         self.checkpoints = self.path / "checkpoints"
         self.orbax = _orbax()
-        _check_writable(self.path)
+        check_writable(self.path)
         if not (self.path / "run.json").exists():
             return
         if not resume:
@@ -67,7 +67,7 @@ class Folder:
     def save(self, step: int, arrays: dict[str, np.ndarray]) -> None:
         """A checkpoint of arrays; the last two are kept."""
         kept = {name: x for name, x in arrays.items() if x.size}  # orbax takes no array without entries
-        kept["digest"] = _digest(kept)
+        kept["digest"] = digest(kept)
         with self._manager() as manager:
             manager.save(step, args=self.orbax.args.StandardSave(kept), force=True)
 
@@ -82,11 +82,11 @@ class Folder:
                 if step is None:
                     return None
                 arrays = dict(manager.restore(step, args=self.orbax.args.StandardRestore()))
-            digest = arrays.pop("digest")
+            told = arrays.pop("digest")
         except Exception as error:  # orbax and what it stands on raise all sorts
             raise ValueError(self._corrupt(step, f"{type(error).__name__}: {error}")) from error
         arrays = {name: np.asarray(x) for name, x in arrays.items()}
-        if not np.array_equal(digest, _digest(arrays)):
+        if not np.array_equal(told, digest(arrays)):
             raise ValueError(self._corrupt(step, "its contents are not those that were written"))
         return arrays
 
@@ -192,7 +192,7 @@ def _write(path: Path, data: Any) -> None:
         raise OSError(f"cannot write {str(path)!r}: {reason}; what was written before is kept") from error
 
 
-def _check_writable(path: Path) -> None:
+def check_writable(path: Path) -> None:
     place = path
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -202,7 +202,7 @@ def _check_writable(path: Path) -> None:
         raise ValueError(f"cannot write to {str(path)!r}: no permission to write to {str(place)!r}")
 
 
-def _digest(arrays: dict[str, np.ndarray]) -> np.ndarray:
+def digest(arrays: dict[str, np.ndarray]) -> np.ndarray:
     """SHA-256 of names, dtypes, shapes and contents, (32,) uint8."""
     total = hashlib.sha256()
     for name in sorted(arrays):

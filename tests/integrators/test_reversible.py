@@ -18,24 +18,22 @@ HALF = lgjax.SymplecticLie(0.5)
 CASES = [(36, None, True), (36, 1, True), (36, 12, True), (36, 2, True), (37, 1, True), (37, None, 5), (4, 2, 100)]
 
 
-def growth(a, t1, steps, save_every, checkpoint=False):
+def growth(a, t1, steps, save_every, remat=False):
     """A number of all the states of a nonlinear motion."""
     field = lambda t, y: a * jnp.cos(t) - jnp.sin(y[::-1])
     method = lgjax.CommutatorFree(lgjax.CF3)  # carries a stage from step to step
     y0 = jnp.asarray([1.0, 2.0], a.dtype)
-    path = lgjax.integrate(lgjax.vector_space(2), field, y0, 0.0, t1, steps, method, save_every, checkpoint)
+    path = lgjax.integrate(lgjax.vector_space(2), field, y0, 0.0, t1, steps, method, save_every, remat)
     return jnp.sum(jnp.sin(path.ys)), path.ys
 
 
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
-@pytest.mark.parametrize(("steps", "save_every", "checkpoint"), CASES)
-def test_checkpoints_change_neither_values_nor_gradients(steps, save_every, checkpoint, dtype):
+@pytest.mark.parametrize(("steps", "save_every", "remat"), CASES)
+def test_checkpoints_change_neither_values_nor_gradients(steps, save_every, remat, dtype):
     inputs = (jnp.asarray([0.3, -1.0], dtype), jnp.asarray(1.3, dtype))
     both = [
-        jax.jit(jax.value_and_grad(partial(growth, steps=steps, save_every=save_every, checkpoint=c), (0, 1), True))(
-            *inputs
-        )
-        for c in (False, checkpoint)
+        jax.jit(jax.value_and_grad(partial(growth, steps=steps, save_every=save_every, remat=c), (0, 1), True))(*inputs)
+        for c in (False, remat)
     ]
     eps = float(jnp.finfo(dtype).eps)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=100 * eps, atol=100 * eps), *both)
@@ -47,7 +45,7 @@ def test_segments_are_about_the_square_root():
         assert 0 <= abs(length - n**0.5) <= max(1, 0.6 * n**0.5)
     assert segment_length(10_000, True) == 100
     assert (segment_length(50, False), segment_length(50, 7), segment_length(50, 70)) == (0, 7, 50)
-    with pytest.raises(ValueError, match="checkpoint must be a positive integer, got -3"):
+    with pytest.raises(ValueError, match="remat must be a positive integer, got -3"):
         segment_length(50, -3)
 
 
@@ -125,7 +123,7 @@ def test_the_way_back_keeps_nothing_and_loses_little():
         sizes.append(compiled.memory_analysis().temp_size_in_bytes)
         gradients.append(compiled(START, jnp.asarray(2.0), jnp.asarray(1.1)))
     assert sizes[0] == sizes[1]
-    checkpointed = partial(lgjax.integrate, checkpoint=True)
+    checkpointed = partial(lgjax.integrate, remat=True)
     exact = jax.jit(jax.grad(lambda *i: swing(checkpointed, 100_000, None, HALF, *i)[0], (0, 1, 2)))(
         START, jnp.asarray(2.0), jnp.asarray(1.1)
     )

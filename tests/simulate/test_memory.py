@@ -18,10 +18,10 @@ def model():
     return models.chain(1)
 
 
-def final(factor, v, steps=30, checkpoint=False, save_every=None):
+def final(factor, v, steps=30, remat=False, save_every=None):
     """States of a pendulum with its gravity scaled: two parameters, several results."""
     copy = model().replace(gravity=factor * model().gravity)
-    path = lgjax.rollout(copy, lgjax.neutral(copy), v, None, 0.01, steps, save_every=save_every, checkpoint=checkpoint)
+    path = lgjax.rollout(copy, lgjax.neutral(copy), v, None, 0.01, steps, save_every=save_every, remat=remat)
     return jnp.concatenate([path.v[-1], path.q.joints[-1]])
 
 
@@ -30,7 +30,7 @@ def measured(steps, save_every=None):
     """XLA's bytes for gradients with respect to states, with checkpoints."""
 
     def loss(q, v):
-        path = lgjax.rollout(model(), q, v, None, 1e-3, steps, save_every=save_every, checkpoint=True)
+        path = lgjax.rollout(model(), q, v, None, 1e-3, steps, save_every=save_every, remat=True)
         return jnp.sum(path.v**2) + jnp.sum(path.q.joints)
 
     start = (lgjax.neutral(model()), jnp.ones(1))
@@ -51,7 +51,7 @@ def test_memory_grows_as_the_square_root_of_the_steps():
 def test_gradients_are_those_without_checkpoints_and_of_forward_mode():
     inputs = (jnp.asarray(1.1), jnp.asarray([0.7]))
     there = jax.jit(jax.jacrev(final, (0, 1)))(*inputs)
-    again = jax.jit(jax.jacrev(partial(final, checkpoint=True), (0, 1)))(*inputs)
+    again = jax.jit(jax.jacrev(partial(final, remat=True), (0, 1)))(*inputs)
     forward = jax.jit(jax.jacfwd(final, (0, 1)))(*inputs)
     for other in (again, forward):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-15), there, other)
