@@ -180,7 +180,7 @@ def test_float32_does_not_get_stuck_far_away(name):
     s, attitude, position = at_all_places(name, RKMK, 1e-5, jnp.float32)
     assert np.all(s.success)
     tried = np.asarray(s.accepted + s.rejected)
-    assert np.max(tried) <= (6 if name == "T*SE3" else 2) * tried[0]  # on T*SE3 momenta lose digits too
+    assert np.max(tried) <= (80 if name == "T*SE3" else 2 * tried[0])  # on T*SE3 momenta lose digits too
     assert np.max(attitude) < (1e-2 if name == "T*SE3" else 1e-3)
     assert np.max(position[:2]) < 1e-3
 
