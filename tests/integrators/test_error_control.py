@@ -176,9 +176,11 @@ def test_errors_are_the_same_at_the_origin_and_far_away(name, method):
     ["SE3 left", pytest.param("T*SE3", marks=pytest.mark.slow), pytest.param("SE3 right", marks=pytest.mark.slow)],
 )
 def test_float32_does_not_get_stuck_far_away(name):
+    """Round-off of 10 km, 1e-3, is a hundred times the tolerance; still no more than twice the steps are tried."""
     s, attitude, position = at_all_places(name, RKMK, 1e-5, jnp.float32)
     assert np.all(s.success)
-    assert np.max(np.asarray(s.accepted + s.rejected)) <= 80
+    tried = np.asarray(s.accepted + s.rejected)
+    assert np.max(tried) <= (80 if name == "T*SE3" else 2 * tried[0])  # on T*SE3 momenta lose digits too
     assert np.max(attitude) < (1e-2 if name == "T*SE3" else 1e-3)
     assert np.max(position[:2]) < 1e-3
 
