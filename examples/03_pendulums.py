@@ -218,7 +218,7 @@ def three_runs(axes, r, pick, color, name):
     """One component along the reference (line), the adaptive run (dashes) and the constant steps (dots)."""
     for kind, line in (("reference", "-"), ("adaptive", "--"), ("constant", ".")):
         ts, ys = r[f"{kind} run"]
-        width = {"linewidth": 0.8, "alpha": 0.5} if kind == "reference" else {"linewidth": 1.2, "markersize": 3}
+        width = {"linewidth": 0.8, "alpha": 0.5} if kind == "reference" else {"linewidth": 1.2, "markersize": 4}
         axes.plot(ts, pick(ys), line, color=color, label=name if kind == "adaptive" else None, **width)
 
 
@@ -240,7 +240,7 @@ def accelerations(axes, n, r):
     rates = jnp.cross(xi[..., 3:], ys.q)  # ω' = ξ × ω + η × q with ξ = ω
     for i in range(min(n, 2)):
         axes.plot(ts, rates[:, i, 1], label=f"body {i + 1}")
-    axes.set(title=f"angular accelerations about y (rad/s²), N = {n}", xlabel="t (s)")
+    axes.set(title=f"ω_y' (rad/s²), N = {n}", xlabel="t (s)")
     axes.legend(fontsize=7)
 
 

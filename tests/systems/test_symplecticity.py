@@ -184,4 +184,3 @@ def test_slgikk_is_slgi_in_the_rotation_and_its_momentum(theta):
         ends.append((y.g, y.mu) if formulation == "cotangent" else (y.g[0], y.mu[:3]))
     for a, b in zip(*ends, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-13)
-        print("BITS", theta, np.max(np.abs(np.asarray(a) - np.asarray(b))))
