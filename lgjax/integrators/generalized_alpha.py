@@ -40,7 +40,7 @@ class ConstrainedProblem(NamedTuple):
     jacobian(t, q)       B (m, n).
     scale(q)             the size of the numbers that Φ is computed from, which bounds how small it can get.
     block                b if M and the derivatives of g are block diagonal with blocks (b, b), otherwise None.
-    bracket(x, y)        ad_x y of the group, the cross product for rotations; 0 by default, for q that moves by addition.
+    bracket(x, y)        ad_x y of the group, the cross product for rotations; 0 by default, as for vectors.
     Source: [holzinger2024] eqs. (23)-(25).
     """
 
