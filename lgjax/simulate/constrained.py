@@ -32,7 +32,7 @@ Array = jax.Array
 
 
 class ConstrainedStatus(enum.IntFlag):
-    """Flags of `integrate_constrained`; 0 means success.  Of those in FAILED only the first to be met is set."""
+    """Flags of `integrate_constrained`; 0 means nothing to report.  Of those in FAILED only the first met is set."""
 
     OK = 0
     INCONSISTENT = 1  # the start breaks a constraint or its rate
@@ -57,9 +57,9 @@ class ConstrainedSolution(NamedTuple):
     q, v         configurations and velocities (T, nv).
     multipliers  (T, nc), in the order of the constraints: newtons for translations, newton metres for rotations.
     iterations   (T,) int32, Newton iterations since the saved state before; 0 at the start.
-    status       () int32, `ConstrainedStatus`; 0 means success.
-    success      () bool: whether the states are good, so that no flag but MULTIPLIERS_UNDAMPED is set.  Where it is
-                 false all states from the first failure on are NaN.
+    status       () int32, `ConstrainedStatus`; 0 means nothing to report.
+    success      () bool: whether the states are good: no flag is set, or MULTIPLIERS_UNDAMPED alone.  Where it is
+                 false all states after the first failure are NaN.
     """
 
     ts: Array
