@@ -246,11 +246,15 @@ def _check(p: _Problem) -> None:
 
 def _center(shape: Shape) -> tuple[np.ndarray, float] | None:
     """The centre of mass (3,) of a shape of uniform density, and what rounding may move it by; None if not known."""
-    if isinstance(shape, Placed | Rounded):
+    if isinstance(shape, Rounded):
         inner = _center(shape.shape)
-        if inner is None or isinstance(shape, Rounded):
-            return inner and (inner[0], inner[1] + float(shape.radius))
-        return np.asarray(shape.pose.rotation) @ inner[0] + np.asarray(shape.pose.translation), inner[1]
+        return inner and (inner[0], inner[1] + float(shape.radius))
+    if isinstance(shape, Placed):
+        inner = _center(shape.shape)
+        return inner and (
+            np.asarray(shape.pose.rotation) @ inner[0] + np.asarray(shape.pose.translation),
+            inner[1],
+        )
     if isinstance(shape, Ellipsoid | Box | Capsule):
         return np.asarray(shape.center), 0.0
     if isinstance(shape, Polyhedron):
@@ -266,11 +270,11 @@ def _off_center(shape: Shape) -> str | None:
     """What is wrong with the origin of a known shape."""
     with jax.ensure_compile_time_eval():
         union = isinstance(shape, Union) and all(_center(part) for part in shape.parts)
-        center = None if union else _center(shape)
-        if not (union or center):
+        center = _center(shape)
+        if center is None and not union:
             return None
         reach = np.asarray(_reach(shape))
-        if union:
+        if center is None:
             if np.all(reach >= 0):
                 return None
             where = f"the origin lies outside the shape, which reaches {reach.tolist()} m along x, y, z, -x, -y, -z"
