@@ -103,26 +103,21 @@ def bounce(
     Impacts are elastic and frictionless unless `restitution` (0 to 1) and Coulomb `friction` say otherwise.  Bodies
     never start a step or end it inside a plane.  No planes, `()`, is the free variational integrator.
 
-    A step that turns the body by more than half a radian is made in equal parts that do not, up to 1000 of them
-    (NOT_SOLVED).  No dip into a plane deeper than 1e-4 of the body's radius goes unnoticed, nor an impact that would
-    have turned it back; the status says TOO_LONG where h is too long for that.
+    A step that turns the body by more than half a radian is made in equal parts that do not, up to 1000 (NOT_SOLVED).
+    No dip into a plane deeper than 1e-4 of the body's radius goes unnoticed, or the status says TOO_LONG.
 
     A step may have `max_impacts` impacts (ZENO).  A body that would have more waits for the next step, with its energy;
-    one that loses energy, and whose bounces have a sum within the step, comes to rest on the plane instead, as does one
-    that no bounce lifts.  There it slides and rolls by Coulomb's law until it leaves the plane, and stays for good,
-    exactly, once contact within the friction cone can hold it: at a speed below 1e-4 of what gravity gives it in a
-    step.  For that, corners count as touching that a free step would bring inside.
+    one whose bounces have a sum within the step, or that no bounce lifts, comes to rest on the plane.  There it slides
+    and rolls until it leaves, and stays for good, exactly, once contact within the friction cone can hold it at a speed
+    below 1e-4 of what gravity gives it in a step; corners count as touching that a free step would bring inside.
 
     Saves the state at the start and after every `save_every` steps, only the last one for None.  For large batches
     save seldom: bodies wait for each other only at the saved times.
 
-    record        number of impacts listed in `events`; derivatives are right through as many of them and of further
-                  parts of steps together (NOT_RECORDED).
+    record        impacts listed in `events`; derivatives are right through as many of them and of further parts of steps.
     chart         coordinates of the rotation of a step, "cayley" or "exp", with the same result.
-    check_center  "error", "warn" or "ignore": what to do when the shape, filled with uniform density, has its centre of
-                  mass elsewhere than at its origin, farther than a thousandth of its size.  Known are those of
-                  ellipsoids, boxes, capsules and polyhedra, rounded or placed; of unions of them it is only asked
-                  whether the origin is within their extent.  "ignore" is for bodies of other densities.
+    check_center  "error", "warn" or "ignore" a shape whose centre of mass, at uniform density and as far as a formula
+                  tells, is off its origin by a thousandth of its size, or a union that does not reach around it.
 
     Everything but `steps`, `max_impacts`, `save_every`, `record`, `chart` and the structure of body and
     shape may be traced, batched by vmap, and differentiated, once or twice and in both modes; impact times by the
