@@ -114,7 +114,7 @@ def bounce(
     Saves the state at the start and after every `save_every` steps, only the last one for None.  For large batches
     save seldom: bodies wait for each other only at the saved times.
 
-    record        impacts listed in `events`; derivatives are right through as many of them and of further parts of steps.
+    record        impacts listed in `events`; derivatives are right through as many of them and of parts of steps.
     chart         coordinates of the rotation of a step, "cayley" or "exp", with the same result.
     check_center  "error", "warn" or "ignore" a shape whose centre of mass, at uniform density and as far as a formula
                   tells, is off its origin by a thousandth of its size, or a union that does not reach around it.
@@ -132,13 +132,9 @@ def bounce(
     checks.integer("max_impacts", max_impacts)
     checks.integer("record", record)
     checks.choice("chart", chart, tuple(CHARTS))
-    checks.choice("check_center", check_center, ("error", "warn", "ignore"))
     problem = _problem(body, shape, planes, state, h, restitution, friction)
     _check(problem)
-    if check_center != "ignore" and checks.known(shape) and (message := _off_center(shape)):
-        if check_center == "error":
-            raise ValueError(message)
-        warnings.warn(message, stacklevel=2)
+    _check_center(shape, check_center)
     settings = _Settings(steps, save_every, max_impacts, record, chart)
     states, (times, rates, impulses), counts, status, hit = _run(settings, problem)
     saves = jnp.arange(0, steps + 1, save_every or steps, dtype=jnp.int32)
@@ -259,6 +255,15 @@ def _center(shape: Shape) -> tuple[np.ndarray, float] | None:
             return None
         return np.asarray(about + first / volume), 0.0
     return None
+
+
+def _check_center(shape: Shape, how: str) -> None:
+    """Refuse a known shape whose centre of mass is elsewhere than its origin, or warn of it."""
+    checks.choice("check_center", how, ("error", "warn", "ignore"))
+    if how != "ignore" and checks.known(shape) and (message := _off_center(shape)):
+        if how == "error":
+            raise ValueError(message)
+        warnings.warn(message, stacklevel=3)
 
 
 def _off_center(shape: Shape) -> str | None:
