@@ -259,7 +259,7 @@ def _turn(f: Flight, scene: Scene) -> Flight:
     inside, full = gap < 0, f.hits >= scene.max_impacts
     # A body that touches and has bounced its last does not bounce any more.
     ends = (f.hits > 0) & (f.gap <= tolerance) & bounces_end(scene, f.rate, gap, f.tau, full)
-    rests = f.resting | ends
+    rests = f.resting | (ends & inside)
     lands = rests & inside & whole & ~f.searching
     rested, held = rest_or_hold(scene, f.base, trial, f.tau, lands & solved & finite)
     zero = jnp.zeros_like(gap)

@@ -106,26 +106,21 @@ def bounce(
     Impacts are elastic and frictionless unless `restitution` (0 to 1) and Coulomb `friction` say otherwise.  Bodies
     never start a step or end it inside a plane.  No planes, `()`, is the free variational integrator.
 
-    A step that turns the body by more than half a radian is made in equal parts that do not, up to 1000 of them
-    (NOT_SOLVED).  No dip into a plane deeper than 1e-4 of the body's radius goes unnoticed, nor an impact that would
-    have turned it back; the status says TOO_LONG where h is too long for that.
+    A step that turns the body by more than half a radian is made in equal parts that do not, up to 1000 (NOT_SOLVED).
+    No dip into a plane deeper than 1e-4 of the body's radius goes unnoticed, or the status says TOO_LONG.
 
     A step may have `max_impacts` impacts (ZENO).  A body that would have more waits for the next step, with its energy;
-    one that loses energy, and whose bounces have a sum within the step, comes to rest on the plane instead, as does one
-    that no bounce lifts.  There it slides and rolls by Coulomb's law until it leaves the plane, and stays for good,
-    exactly, once contact within the friction cone can hold it: at a speed below 1e-4 of what gravity gives it in a
-    step.  For that, corners count as touching that a free step would bring inside.
+    one whose bounces have a sum within the step, or that no bounce lifts, comes to rest on the plane.  There it slides
+    and rolls until it leaves, and stays for good, exactly, once contact within the friction cone can hold it at a speed
+    below 1e-4 of what gravity gives it in a step; corners count as touching that a free step would bring inside.
 
     Saves the state at the start and after every `save_every` steps, only the last one for None.  For large batches
     save seldom: bodies wait for each other only at the saved times.
 
-    record        number of impacts listed in `events`; derivatives are right through as many of them and of further
-                  parts of steps together (NOT_RECORDED).
+    record        impacts listed in `events`; derivatives are right through as many of them and of parts of steps.
     chart         coordinates of the rotation of a step, "cayley" or "exp", with the same result.
-    check_center  "error", "warn" or "ignore": what to do when the shape, filled with uniform density, has its centre of
-                  mass elsewhere than at its origin, farther than a thousandth of its size.  Known are those of
-                  ellipsoids, boxes, capsules and polyhedra, rounded or placed; of unions of them it is only asked
-                  whether the origin is within their extent.  "ignore" is for bodies of other densities.
+    check_center  "error", "warn" or "ignore" a shape whose centre of mass, at uniform density and as far as a formula
+                  tells, is off its origin by a thousandth of its size, or a union that does not reach around it.
     checkpoint    a `lgjax.Checkpoint`: a long run is written to a folder part by part, from which it can be resumed.
 
     Everything but `steps`, `max_impacts`, `save_every`, `record`, `chart` and the structure of body and
@@ -139,13 +134,9 @@ def bounce(
     checks.integer("max_impacts", max_impacts)
     checks.integer("record", record)
     checks.choice("chart", chart, tuple(CHARTS))
-    checks.choice("check_center", check_center, ("error", "warn", "ignore"))
     problem = _problem(body, shape, planes, state, h, restitution, friction)
     _check(problem)
-    if check_center != "ignore" and checks.known(shape) and (message := _off_center(shape)):
-        if check_center == "error":
-            raise ValueError(message)
-        warnings.warn(message, stacklevel=2)
+    _check_center(shape, check_center)
     settings = _Settings(steps, save_every, max_impacts, record, chart)
     run = _run(settings, problem) if checkpoint is None else _outcome(_fly(settings, problem, checkpoint))
     states, (times, rates, impulses), counts, status, hit = run
@@ -249,11 +240,15 @@ def _check(p: _Problem) -> None:
 
 def _center(shape: Shape) -> tuple[np.ndarray, float] | None:
     """The centre of mass (3,) of a shape of uniform density, and what rounding may move it by; None if not known."""
-    if isinstance(shape, Placed | Rounded):
+    if isinstance(shape, Rounded):
         inner = _center(shape.shape)
-        if inner is None or isinstance(shape, Rounded):
-            return inner and (inner[0], inner[1] + float(shape.radius))
-        return np.asarray(shape.pose.rotation) @ inner[0] + np.asarray(shape.pose.translation), inner[1]
+        return inner and (inner[0], inner[1] + float(shape.radius))
+    if isinstance(shape, Placed):
+        inner = _center(shape.shape)
+        return inner and (
+            np.asarray(shape.pose.rotation) @ inner[0] + np.asarray(shape.pose.translation),
+            inner[1],
+        )
     if isinstance(shape, Ellipsoid | Box | Capsule):
         return np.asarray(shape.center), 0.0
     if isinstance(shape, Polyhedron):
@@ -265,15 +260,24 @@ def _center(shape: Shape) -> tuple[np.ndarray, float] | None:
     return None
 
 
+def _check_center(shape: Shape, how: str) -> None:
+    """Refuse a known shape whose centre of mass is elsewhere than its origin, or warn of it."""
+    checks.choice("check_center", how, ("error", "warn", "ignore"))
+    if how != "ignore" and checks.known(shape) and (message := _off_center(shape)):
+        if how == "error":
+            raise ValueError(message)
+        warnings.warn(message, stacklevel=3)
+
+
 def _off_center(shape: Shape) -> str | None:
     """What is wrong with the origin of a known shape."""
     with jax.ensure_compile_time_eval():
         union = isinstance(shape, Union) and all(_center(part) for part in shape.parts)
-        center = None if union else _center(shape)
-        if not (union or center):
+        center = _center(shape)
+        if center is None and not union:
             return None
         reach = np.asarray(_reach(shape))
-        if union:
+        if center is None:
             if np.all(reach >= 0):
                 return None
             where = f"the origin lies outside the shape, which reaches {reach.tolist()} m along x, y, z, -x, -y, -z"

@@ -61,31 +61,21 @@ def thrown(seed, degrees, friction, restitution, h):
 
 
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
-def test_rods_on_a_slope_obey_the_friction_cone(dtype):
-    """Below it they stop where the closed form says and stay there exactly; above it they slide as it says."""
+def test_rods_on_a_slope_below_the_friction_cone_stop_and_stay(dtype):
+    """Thrown, laid down 1 % below the cone, or sliding at first: in the second half they do not move at all."""
     just = np.tan(np.radians(30.0))
     rows = [thrown(k, 10.0, 0.7, 0.5 * (k % 2), 0.01 if k < 3 else 0.005) for k in range(6)]
-    rows += [on(30.0, HALF[2], friction=mu * just) for mu in (1.01, 0.99, 0.5)]
+    rows += [on(30.0, HALF[2], friction=mu * just) for mu in (1.01,)]
     rows += [on(10.0, HALF[2], speed=0.5, friction=0.7)]
     solution, x, speeds, energies = flown(shapes.box(HALF), rows, 1000, 50, dtype)
     sharp = dtype == jnp.float64
     assert np.diff(energies, axis=1).max() < (1e-13 if sharp else 1e-6)
     bad = BounceStatus.NOT_SOLVED | BounceStatus.NOT_FINITE | BounceStatus.TOO_LONG
     assert np.all(np.asarray(solution.status) & int(bad) == 0)
-    # All that hold do so in the second half.
-    held = [*range(6), 6, 9]
+    held = [*range(6), 6, 7]
     assert np.ptp(x[held, 10:], axis=1).max() == 0.0
     assert np.abs(speeds[held, 10:]).max() == 0.0
     assert np.ptp(x[6], axis=0).max() < (1e-15 if sharp else 1e-8)
-    down, t = np.array([np.cos(np.pi / 6), 0.0, -0.5]), np.asarray(solution.ts[0])
-    for k, mu in ((7, 0.99), (8, 0.5)):
-        pull = G * (0.5 - mu * just * np.cos(np.pi / 6))
-        # A step of h g is the accuracy of a speed.
-        np.testing.assert_allclose(speeds[k] @ down, pull * t, atol=0.01 * G, rtol=1e-2)
-        np.testing.assert_allclose((x[k] - x[k, 0]) @ down, 0.5 * pull * t**2, atol=0.01, rtol=1e-2)
-    down = np.array([np.cos(np.radians(10.0)), 0.0, -np.sin(np.radians(10.0))])
-    braking = G * (0.7 * np.cos(np.radians(10.0)) - np.sin(np.radians(10.0)))
-    np.testing.assert_allclose((x[9, -1] - x[9, 0]) @ down, 0.5**2 / (2 * braking), rtol=0.05)
 
 
 def test_balls_roll_slide_and_lie_in_a_groove():
