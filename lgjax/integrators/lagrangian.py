@@ -198,7 +198,6 @@ def _impact(s: Settings, p: Problem, w: _Within) -> _Within:
     tau = _time_of_impact(s, p, w.course.state, w.left, inside)
     touching = arc(s, p, w.course.state, tau)
     course = _accepted(w, touching, tau)
-    # An impact at the very start of a step has that step's energy before it.
     left = tau if s.symmetric else w.left - tau
     rate = approach_rate(p.body, touching.state, touching.contact)
     after, impulse, found = _jump(s, p, touching.state, touching.contact, course.energy, left)
@@ -252,7 +251,7 @@ def depart(s: Settings, p: Problem, state: RigidState, energy: Array, record: in
     none, zeros = jnp.zeros((), jnp.int32), jnp.zeros((record,), p.h.dtype)
     poses = Pose(jnp.zeros((record, 3, 3), p.h.dtype), jnp.zeros((record, 3), p.h.dtype))
     empty = LagrangianImpacts(zeros, jnp.full((record,), -1, jnp.int32), poses, zeros, zeros, zeros)
-    status = _flag(BounceStatus.STARTED_INSIDE, contact.gap < 0) | _flag(
-        BounceStatus.NOT_FINITE, jnp.isnan(contact.gap) | ~jnp.isfinite(energy)
-    )
+    round_off = 1e2 * float(jnp.finfo(p.h.dtype).eps) * (1.0 + jnp.max(jnp.abs(state.pose.translation)))
+    unknown = jnp.isnan(contact.gap) | ~jnp.isfinite(energy)
+    status = _flag(BounceStatus.STARTED_INSIDE, contact.gap < -round_off) | _flag(BounceStatus.NOT_FINITE, unknown)
     return Course(state, energy, jnp.zeros_like(p.h), none, none, status, empty)

@@ -70,7 +70,7 @@ def lagrangian_bounce(
     tolerance    gaps from 0 to this count as contact, m; by default the impact is found to round-off.
     max_impacts  of a step; a body that would have more stops, and the status says ZENO.
 
-    Traced, batched and differentiated as in `bounce`; derivatives are right in both modes, also past `record` impacts.
+    Traced and batched as in `bounce`; impact times have the derivatives of the implicit function.
     A body that cannot go on keeps its last good pose.  Raises TypeError or ValueError naming what is wrong in values
     that are known.  Source: [tran2024] Table 1 (a), Algorithm 1.
     """
