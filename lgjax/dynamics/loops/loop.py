@@ -16,7 +16,7 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 
 WORLD = "world"
-BUILT_IN = {kind: kind.name for kind in vars(joints).values() if isinstance(kind, JointKind)}
+BUILT_IN: dict[Any, str] = {kind: kind.name for kind in vars(joints).values() if isinstance(kind, JointKind)}
 NUMBERS = {"distance": "distance", "helical": "pitch"}  # of the kinds that have one
 
 
