@@ -33,7 +33,7 @@ from lgjax.systems.slider_crank import slider_position
 
 RULES = {"full": NewtonRule("full"), "modified": NewtonRule("modified")}
 COLUMNS = ["problem", "formulation", "newton", "h", "iterations per step", "error", "CPU s", "success"]
-RTOL = 1e-12  # far enough below the errors of the steps; the default, 1e-8, is not on the slider-crank
+RTOL = 1e-12  # what Newton leaves has to stay below the errors of small steps
 
 
 class Comparison(NamedTuple):
