@@ -81,7 +81,7 @@ def measure(name, end, counts, tolerances, cases, exact):
                 y, spent = timed(run, y0, end, steps)
                 add(label, coordinates, end / steps, steps, away(y), spent)
         method = MuntheKaas(DORMAND_PRINCE54)
-        run = jax.jit(partial(integrate_adaptive, space, field, t0=0.0, method=method, max_steps=10_000_000))
+        run = jax.jit(partial(integrate_adaptive, space, field, t0=0.0, method=method, max_steps=1_000_000))
         run(y0, t1=1e-3 * end, rtol=1e-6, atol=1e-8)
         for n in tolerances:
             rtol = 1e-2 / n**5
@@ -111,7 +111,7 @@ def draw(rows, path):
         for coordinates, line in (("group", "o-"), ("angles", "x--")):
             mine = [row for row in rows if (row["method"], row["coordinates"]) == (method, coordinates)]
             for axes, (x, y) in zip(panels, shown, strict=True):
-                if (x == "h or rtol") != (method == "DOPRI5") and x == "h or rtol":
+                if x == "h or rtol" and method != "DOPRI5":
                     continue
                 points = [[row[key] for row in mine] for key in (x, y)]
                 axes.loglog(*points, line, color=f"C{i}", label=f"{method}, {coordinates}", markerfacecolor="none")

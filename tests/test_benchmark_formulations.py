@@ -88,7 +88,7 @@ def test_explicit_steps_in_angles_and_on_the_group_end_alike():
 
 
 def test_the_rotor_precesses_in_the_source_s_time():
-    """About 2.5 s: 2π J Ω / K of the fast rotor, K the tilting stiffness of the supports under a shaft free to shift."""
+    """About 2.5 s: 2π J Ω / K of the fast rotor, K the stiffness against tilting of a shaft free to shift."""
     p = {name: np.asarray(value) for name, value in rotor().parameters.items()}
     feet = np.array([-p["left"], p["length"] - p["left"]])
     tilting = p["stiffness"][1] * (feet @ feet - np.sum(feet) ** 2 / 2)
