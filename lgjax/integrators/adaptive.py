@@ -319,6 +319,15 @@ def _held(f: Callable, t: Array, y: Point) -> tuple[Callable, Callable]:
     return lambda t, y, *_: pure(t, y, *frozen), lambda t, y, *_: pure(t, y, *parameters)
 
 
+def _check_settings(method: Any, controller: Any) -> None:
+    check_method("integrate_adaptive", method)
+    if getattr(method, "order_hat", None) is None and not hasattr(method, "expand"):
+        wanted = "a method with an embedded one, such as MuntheKaas(DORMAND_PRINCE54), or Taylor"
+        raise ValueError(f"integrate_adaptive needs {wanted}; got {method!r}")
+    if not isinstance(controller, Controller):
+        raise TypeError(f"controller must be a Controller such as ELEMENTARY or PI, got {controller!r}")
+
+
 def integrate_adaptive(
     space: HomogeneousSpace,
     field: Field,
@@ -354,13 +363,8 @@ def integrate_adaptive(
     take max_steps steps, those of the result with the accepted step sizes held fixed.  Called outside `jit` it computes
     the derivatives' scan in vain.
     """
-    check_method("integrate_adaptive", method)
+    _check_settings(method, controller)
     max_steps = checks.integer("max_steps", max_steps)
-    if getattr(method, "order_hat", None) is None and not hasattr(method, "expand"):
-        wanted = "a method with an embedded one, such as MuntheKaas(DORMAND_PRINCE54), or Taylor"
-        raise ValueError(f"integrate_adaptive needs {wanted}; got {method!r}")
-    if not isinstance(controller, Controller):
-        raise TypeError(f"controller must be a Controller such as ELEMENTARY or PI, got {controller!r}")
     y0 = strong(y0)
     dtype = state_dtype(y0)
     start, end = checks.scalar("t0", t0, dtype), checks.scalar("t1", t1, dtype)

@@ -32,7 +32,8 @@ class Method(Protocol):
 class Checkpoint(Protocol):
     """What the drivers ask of `lgjax.Checkpoint`: a `lax.scan` that keeps its parts."""
 
-    every: int
+    @property
+    def every(self) -> int: ...
 
     def scan(self, body: Callable, carry: Any, xs: Array, chunk: int) -> tuple[Any, Any]: ...
 
@@ -95,7 +96,7 @@ def _finite(y: Point) -> Array:
 
 
 def segment_length(steps: int, remat: bool | int) -> int:
-    """Steps in a segment that reverse mode computes again, 0 for none; of True a divisor near the root, if there is one."""
+    """Steps in a segment that reverse mode computes again, 0 for none; of True a divisor near √steps, if any."""
     if isinstance(remat, bool):
         if not remat:
             return 0
@@ -149,10 +150,9 @@ def integrate(
     divide `steps`.  With save_every=None only the final state is kept, still with a leading axis, of length 1.
     `success` says whether all went well, under vmap for each trajectory.
 
-    Reverse mode keeps what it needs of every step. With `remat`, static, it keeps the states every `remat` steps,
-    about √steps if True, and computes each segment again when it gets there: the same derivatives to round-off with
-    memory for √steps steps, at the price of a second forward run.  With `checkpoint`, a `lgjax.Checkpoint`, a long run
-    is written to a folder part by part, from which it can be resumed.
+    remat       static: reverse mode keeps the states every `remat` steps, about √steps if True, and computes the others
+                again: the same derivatives to round-off in the memory of √steps steps, for a second forward run.
+    checkpoint  a `lgjax.Checkpoint`: a long run is written to a folder part by part, from which it can be resumed.
 
     Transforms with jit, vmap, and grad in both modes.  Called outside `jit` it compiles at every call, like any
     `lax.scan`; inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError, naming the
@@ -175,20 +175,16 @@ def integrate(
         return method.step(space, field, time(i), y, h, carry), None
 
     def one_chunk(state: Any, first: Array) -> Any:
-        if chunk == 1:
-            state, _ = one_step(state, first)
-        else:
-            state, _ = scan_in_segments(one_step, state, first + jnp.arange(chunk, dtype=jnp.int32), segment)
+        numbers = first + jnp.arange(chunk, dtype=jnp.int32)
+        state, _ = one_step(state, first) if chunk == 1 else scan_in_segments(one_step, state, numbers, segment)
         return state, None if save_every is None else state[0]
 
     state = (y0, strong(method.init(space, field, start, y0)))
     firsts = jnp.arange(0, steps, chunk, dtype=jnp.int32)
-    if checkpoint is not None:
-        state, saved = checkpoint.scan(one_chunk, state, firsts, chunk)
-    elif save_every is None:
-        state, saved = one_chunk(state, firsts[0])
-    else:
+    if checkpoint is None:
         state, saved = scan_in_segments(one_chunk, state, firsts, segment // chunk)
+    else:
+        state, saved = checkpoint.scan(one_chunk, state, firsts, chunk)
     if save_every is None:
         ts = time(jnp.full((1,), steps, jnp.int32))
         return Solution(ts, jax.tree.map(lambda x: x[None], state[0]), _finite(state[0]))

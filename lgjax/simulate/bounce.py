@@ -140,9 +140,7 @@ def bounce(
     settings = _Settings(steps, save_every, max_impacts, record, chart)
     run = _run(settings, problem) if checkpoint is None else _outcome(_fly(settings, problem, checkpoint))
     states, (times, rates, impulses), counts, status, hit = run
-    saves = jnp.arange(0, steps + 1, save_every or steps, dtype=jnp.int32)
-    if save_every is None:
-        saves = saves[1:]
+    saves = jnp.arange(0, steps + 1, save_every or steps, dtype=jnp.int32)[save_every is None :]
     ts = saves.astype(problem.h.dtype) * problem.h
     return BounceSolution(ts, states, counts, status, Impacts(times, hit, rates, impulses))
 

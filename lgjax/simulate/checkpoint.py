@@ -61,7 +61,7 @@ class Checkpoint:
         store = _Store(Path(self.folder).absolute(), fingerprint(carry, xs, closed.consts, width))
         program = jax.jit(lambda carry, xs: jax.lax.scan(body, carry, xs))
         parts, carry = store.restore(carry, self.resume)
-        with progress_bar(self.progress, n * chunk, 0.0, len(parts) * self.every) as bar:
+        with progress_bar(self.progress, n * chunk, 0.0, len(parts) * self.every, "step") as bar:
             for first in range(len(parts) * width, n, width):
                 carry, saved = jax.block_until_ready(program(carry, xs[first : first + width]))
                 parts.append([np.asarray(x) for x in jax.tree.leaves(saved)])

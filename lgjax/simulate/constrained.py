@@ -223,8 +223,9 @@ def _integrate(
         carry, saved = checkpoint.scan(one_chunk, carry, firsts, chunk)
     if last_only:
         ts = time(jnp.full((1,), steps, jnp.int32))
-        *states, counts = saved
-        saved = (*jax.tree.map(lambda x: x[-1:], states), jnp.sum(counts, axis=0, keepdims=True, dtype=jnp.int32))
+        *states, iterations = saved
+        total = jnp.sum(iterations, axis=0, keepdims=True, dtype=jnp.int32)
+        saved = (*jax.tree.map(lambda x: x[-1:], states), total)
     else:
         begin = (first.q, first.v, first.multipliers, jnp.zeros((), jnp.int32))
         saved = jax.tree.map(lambda x, rest: jnp.concatenate([x[None], rest]), begin, saved)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.impact import Contact
+from lgjax.integrators.integrate import numbers_of_steps
 from lgjax.integrators.lagrangian import Course, LagrangianImpacts, Problem, Settings, depart, step
 from lgjax.integrators.variational import CHARTS, RigidBody, RigidState, arrival, between, step_energy
 from lgjax.multibody.shapes import Plane, Shape
@@ -74,9 +75,7 @@ def lagrangian_bounce(
     A body that cannot go on keeps its last good pose.  Raises TypeError or ValueError naming what is wrong in values
     that are known.  Source: [tran2024] Table 1 (a), Algorithm 1.
     """
-    checks.integer("steps", steps)
-    if steps % checks.integer("save_every", save_every):
-        raise ValueError(f"save_every must divide steps, got save_every={save_every} and steps={steps}")
+    steps, save_every = numbers_of_steps(steps, save_every)
     checks.integer("max_impacts", max_impacts)
     checks.integer("record", record)
     checks.choice("chart", chart, tuple(CHARTS))

@@ -26,8 +26,8 @@ class _Silent:
 class _Bar:
     """tqdm over trajectories, with its rate and the time that is left, and simulated seconds per second."""
 
-    def __init__(self, tqdm: Any, count: int, duration: float, done: int) -> None:
-        self.bar = tqdm(total=count, initial=done, unit="rollout", leave=False)
+    def __init__(self, tqdm: Any, count: int, duration: float, done: int, unit: str) -> None:
+        self.bar = tqdm(total=count, initial=done, unit=unit, leave=False)
         self.duration, self.started, self.done = duration, time.perf_counter(), 0
 
     def __enter__(self) -> "_Bar":
@@ -44,7 +44,7 @@ class _Bar:
         self.bar.update(count)
 
 
-def progress_bar(progress: bool | None, count: int, duration: float, done: int = 0) -> Any:
+def progress_bar(progress: bool | None, count: int, duration: float, done: int = 0, unit: str = "rollout") -> Any:
     """A bar of `count` trajectories of `duration` simulated seconds, `done` of them already there.
 
     None shows it if tqdm is installed, True insists, False shows nothing; of several processes the first shows it.
@@ -57,7 +57,7 @@ def progress_bar(progress: bool | None, count: int, duration: float, done: int =
         if progress:
             raise ImportError("a progress bar needs tqdm: pip install 'lgjax[progress]'") from None
         return _Silent()
-    return _Bar(tqdm, count, duration, done)
+    return _Bar(tqdm, count, duration, done, unit)
 
 
 @contextmanager
