@@ -146,9 +146,8 @@ def integrate(
     a right translation the body velocity), in the dtype of the state.  t0 and t1 may be traced and are taken in the
     dtype of the state; t1 < t0 integrates backwards.  `steps`, `method` and `save_every` are static.
 
-    Returns the states at t0 and after every `save_every` steps, so steps / save_every + 1 of them; `save_every` must
-    divide `steps`.  With save_every=None only the final state is kept, still with a leading axis, of length 1.
-    `success` says whether all went well, under vmap for each trajectory.
+    Returns the states at t0 and after every `save_every` steps (a divisor of `steps`), so steps / save_every + 1 of
+    them; for save_every=None the final one alone, with a leading axis of length 1.
 
     remat       static: reverse mode keeps the states every `remat` steps, about √steps if True, and computes the others
                 again: the same derivatives to round-off in the memory of √steps steps, for a second forward run.
@@ -186,7 +185,7 @@ def integrate(
     else:
         state, saved = checkpoint.scan(one_chunk, state, firsts, chunk)
     if save_every is None:
-        ts = time(jnp.full((1,), steps, jnp.int32))
-        return Solution(ts, jax.tree.map(lambda x: x[None], state[0]), _finite(state[0]))
+        ys = jax.tree.map(lambda x: x[None], state[0])
+        return Solution(time(jnp.full((1,), steps, jnp.int32)), ys, _finite(state[0]))
     ys = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), y0, saved)
     return Solution(time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32)), ys, _finite(state[0]))
