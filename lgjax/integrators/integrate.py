@@ -153,17 +153,16 @@ def integrate(
                 again: the same derivatives to round-off in the memory of √steps steps, for a second forward run.
     checkpoint  a `lgjax.Checkpoint`: a long run is written to a folder part by part, from which it can be resumed.
 
-    Transforms with jit, vmap, and grad in both modes.  Called outside `jit` it compiles at every call, like any
-    `lax.scan`; inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError, naming the
-    offending thing, for states, fields, steps and times that do not fit.
+    Transforms with jit, vmap, and grad in both modes.  Called outside `jit` it compiles at every call, like `lax.scan`;
+    inside, new values of y0, t0 and t1 compile nothing.  TypeError or ValueError name what does not fit.
     """
     check_method("integrate", method)
     steps, chunk = numbers_of_steps(steps, save_every if checkpoint is None else save_every or checkpoint.every)
     segment = segment_length(steps, remat)
     y0 = strong(y0)
     dtype = state_dtype(y0)
-    start, end = _time("t0", t0, dtype), _time("t1", t1, dtype)
-    h = (end - start) / steps
+    start = _time("t0", t0, dtype)
+    h = (_time("t1", t1, dtype) - start) / steps
 
     def time(i: Array) -> Array:
         # Not a running sum, which would lose a digit every ten steps in float32.
