@@ -372,8 +372,7 @@ def _run_jvp(settings: _Settings, primals: Any, tangents: Any) -> Any:
     record = end.record
 
     def again(p: _Problem) -> Any:
-        sweeps = max(1, len(p.planes))
-        full = replay(_scene(settings, p), p.state, settings.steps, end.step, record, end.asleep, sweeps)
+        full = replay(_scene(settings, p), p.state, settings.steps, end.step, record, end.asleep)
         # Segments so far: steps, and cuts within them.
         chunk = settings.save_every or settings.steps
         done = jnp.arange(0, settings.steps + 1, chunk, dtype=jnp.int32)[-counts.shape[0] :]
