@@ -102,8 +102,11 @@ def rest_step(scene: Scene, base: RigidState, trial: RigidState, tau: Array, rep
     points, normals, gaps = scene.touching(trial.pose)
     levers = so3.act(trial.pose.rotation, points)
     # The kick is such that the body arrives on the obstacles, having slipped no more than friction lets it.
-    mean = 0.5 * (_velocities(body, base, levers) + _velocities(body, trial, levers))
-    sinking = gaps / jnp.where(tau > 0, tau, jnp.ones_like(tau))
+    first, final = _velocities(body, base, levers), _velocities(body, trial, levers)
+    mean = 0.5 * (first + final)
+    # Round-off divided by a short time is no approach.
+    fastest = jnp.minimum(sm.dot(first, normals), sm.dot(final, normals))
+    sinking = jnp.maximum(gaps / jnp.where(tau > 0, tau, jnp.ones_like(tau)), fastest)
     mean = mean + (sinking - sm.dot(mean, normals))[:, None] * normals
     impulses = _coulomb(scene, trial.pose, levers, normals, gaps <= -contact.gap, mean, replaying)
     arrival, found = variational_step(body, _struck(base, levers, impulses), tau, scene.chart)
@@ -173,22 +176,19 @@ def _coulomb(
     """
     body, friction = scene.body, scene.laws.friction
     mu = jnp.zeros_like(body.mass) if friction is None else friction
-    weights = _weights(scene, pose, levers, normals, touches)
+    normal_step, tangential_step = _steps(scene, pose, levers, normals, touches)
     none = jnp.zeros_like(before)
     still = RigidState(pose, jnp.zeros_like(pose.translation), jnp.zeros_like(pose.translation))
     eps = float(jnp.finfo(before.dtype).eps)
     largest = jnp.max(jnp.where(touches[:, None], jnp.abs(before), none), initial=0.0)
 
-    def scaled(impulses: Array, normal_weight: Array, tangential_weight: Array) -> Array:
-        along = sm.dot(impulses, normals)[:, None] * normals
-        return normal_weight[:, None] * along + tangential_weight[:, None] * (impulses - along)
-
     def iterate(carry: Any) -> Any:
         old, ahead, weight, _, k = carry
         slope = before + _velocities(body, _struck(still, levers, ahead), levers)
-        wanted = ahead - scaled(slope, *weights)
-        size = jnp.maximum(sm.dot(wanted, normals), 0)
-        tangential = wanted - sm.dot(wanted, normals)[:, None] * normals
+        size, rate = sm.dot(ahead, normals), sm.dot(slope, normals)
+        slip = slope - rate[:, None] * normals
+        tangential = ahead - size[:, None] * normals - tangential_step[:, None] * slip
+        size = jnp.maximum(size - normal_step * rate, 0)
         square = sm.dot(tangential, tangential)
         slides = square > (mu * size) ** 2
         part = jnp.where(slides, mu * size / jnp.sqrt(jnp.where(slides, square, jnp.ones_like(square))), 1.0)
@@ -207,7 +207,7 @@ def _coulomb(
     return iterate_while(lambda carry: ~carry[3] & (carry[4] < MAX_ITERATIONS), iterate, start)[0]
 
 
-def _weights(scene: Scene, pose: Pose, levers: Array, normals: Array, touches: Array) -> tuple[Array, Array]:
+def _steps(scene: Scene, pose: Pose, levers: Array, normals: Array, touches: Array) -> tuple[Array, Array]:
     """Steps (k,) of normal and tangential impulses per velocity, kg, with which the iteration of all converges.
 
     The masses that the points have by themselves, divided by the largest eigenvalue of what they do to each other,
@@ -227,13 +227,15 @@ def _weights(scene: Scene, pose: Pose, levers: Array, normals: Array, touches: A
     turning = jnp.sum(sm.matmul(sm.tmatmul(hats, masses), hats), axis=0)
     left = jnp.concatenate([jnp.sum(masses, axis=0), -sm.transpose(mixed)]) / body.mass
     power = jnp.concatenate([left, sm.matmul(jnp.concatenate([-mixed, turning]), inverse)], axis=1)
-    logarithm = jnp.zeros_like(body.mass)
-    for k in range(7):
+
+    def square(_: int, carry: Any) -> Any:
+        power, logarithm, part = carry
         size = jnp.sqrt(jnp.sum(power * power))
         size = jnp.where(size > 0, size, jnp.ones_like(size))
-        logarithm = logarithm + jnp.log(size) / 2**k
-        power = sm.matmul(power / size, power / size)
-    step = jnp.exp(-logarithm)
+        return sm.matmul(power / size, power / size), logarithm + part * jnp.log(size), 0.5 * part
+
+    start = jax.lax.stop_gradient((power, jnp.zeros_like(body.mass), jnp.ones_like(body.mass)))
+    step = jnp.exp(-jax.lax.fori_loop(0, 7, square, start)[1])
     return jax.lax.stop_gradient((step / normal, step / tangential))
 
 
