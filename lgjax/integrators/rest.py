@@ -274,18 +274,23 @@ def holds(scene: Scene, base: RigidState, trial: RigidState, tau: Array) -> Arra
     """Whether contact can bring to rest a body that the forces of a step take from `base` to `trial`, and keep it so.
 
     The points are those that the free step brings inside.  A body at the turn of its slide up a slope can be stopped
-    but not kept: the forces of a step from rest must be held too.
+    but not kept: the motion of a step from rest must be stopped too.
     """
     body, friction = scene.body, scene.laws.friction
     mu = jnp.zeros_like(tau) if friction is None else friction
     touching = scene.touching(trial.pose)
     touches = touching.gaps <= 1e-3 * jnp.abs(jnp.min(touching.gaps, initial=jnp.inf))
     moment, force = forces(body, base.pose)
-    pushed = RigidState(trial.pose, tau * moment, tau * force)
+    pushed = RigidState(base.pose, tau * moment, tau * force)
     given = kinetic_energy(body, pushed)
     slow = kinetic_energy(body, base) <= SLOW**2 * (1.0 + mu * mu) * given
     stops = _can_stop(body, mu, touching, touches, trial, given, slow)
-    return _can_stop(body, mu, touching, touches, pushed, given, stops)
+    # From rest fewer points come inside than in motion.
+    under = scene.touching(base.pose)
+    final = _velocities(body, pushed, so3.act(base.pose.rotation, under.points))
+    gaps = under.gaps + 0.5 * tau * sm.dot(final, under.normals)
+    touches = gaps <= 1e-3 * jnp.abs(jnp.min(gaps, initial=jnp.inf))
+    return _can_stop(body, mu, under, touches, pushed, given, stops)
 
 
 def _can_stop(
