@@ -102,11 +102,8 @@ def rest_step(scene: Scene, base: RigidState, trial: RigidState, tau: Array, rep
     points, normals, gaps = scene.touching(trial.pose)
     levers = so3.act(trial.pose.rotation, points)
     # The kick is such that the body arrives on the obstacles, having slipped no more than friction lets it.
-    first, final = _velocities(body, base, levers), _velocities(body, trial, levers)
-    mean = 0.5 * (first + final)
-    # Round-off divided by a short time is no approach.
-    fastest = jnp.minimum(sm.dot(first, normals), sm.dot(final, normals))
-    sinking = jnp.maximum(gaps / jnp.where(tau > 0, tau, jnp.ones_like(tau)), fastest)
+    mean = 0.5 * (_velocities(body, base, levers) + _velocities(body, trial, levers))
+    sinking = gaps / jnp.where(tau > 0, tau, jnp.ones_like(tau))
     mean = mean + (sinking - sm.dot(mean, normals))[:, None] * normals
     impulses = _coulomb(scene, trial.pose, levers, normals, gaps <= -contact.gap, mean, replaying)
     arrival, found = variational_step(body, _struck(base, levers, impulses), tau, scene.chart)
