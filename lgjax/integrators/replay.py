@@ -54,10 +54,13 @@ def _time_of_impact(scene: Scene, state: RigidState, hit: Array, recorded: Array
     return jax.lax.custom_root(gap, recorded, newton, lambda linear, y: y / linear(jnp.ones_like(y)))
 
 
-def replay(scene: Scene, state: RigidState, steps: int, finished: Array, record: Record, asleep: Array) -> Replayed:
+def replay(
+    scene: Scene, state: RigidState, steps: int, finished: Array, record: Record, asleep: Array, sweeps: int
+) -> Replayed:
     """The flight of `fly` again, of steps + record segments, each one part of a step and perhaps one impact.
 
-    Past `finished` steps nothing moves, nor from segment `asleep` on.
+    Past `finished` steps nothing moves, nor from segment `asleep` on; a body at rest is put on its planes in `sweeps`
+    goes.
     """
     body = scene.body
     size = record.segments.shape[0]
@@ -74,14 +77,13 @@ def replay(scene: Scene, state: RigidState, steps: int, finished: Array, record:
         rate = approach_rate(body, trial, contact)
         held, full = number >= asleep, place.hits >= scene.max_impacts
         # The recorded impacts are all there are: what is inside without one is at rest.
-        inside = contact.gap < 0
-        lands = inside & (~full | bounces_end(scene, place.rate, contact.gap, tau, full))
-        rested = rest_step(scene, state, trial, tau, replaying=True)
-        after = choose([(held, at_rest(state)), (hit, struck), (lands, rested), (full & inside, state)], trial)
+        lands = (contact.gap < 0) & (~full | bounces_end(scene, place.rate, contact.gap, tau, full))
+        rested = rest_step(scene, state, trial, tau, sweeps)
+        after = choose([(held, at_rest(state)), (hit, struck), (lands, rested), (full, state)], trial)
         active = place.step < finished
         after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, state)
         one = (hit & active).astype(jnp.int32)
-        over = ~hit & (held | part.last | (full & inside & ~lands))
+        over = ~hit & (held | part.last | (full & ~lands))
         time = place.step.astype(tau.dtype) * scene.h + (scene.h - place.left) + tau
         there = _Place(
             state=after,
