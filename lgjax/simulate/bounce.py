@@ -105,7 +105,6 @@ def bounce(
 
     Impacts are elastic and frictionless unless `restitution` (0 to 1) and Coulomb `friction` say otherwise.  Bodies
     never start a step or end it inside a plane.  No planes, `()`, is the free variational integrator.
-
     A step that turns the body by more than half a radian is made in equal parts that do not, up to 1000 (NOT_SOLVED).
     No dip into a plane deeper than 1e-4 of the body's radius goes unnoticed, or the status says TOO_LONG.
 
@@ -121,8 +120,8 @@ def bounce(
 
     record        impacts listed in `events`; derivatives are right through as many of them and of parts of steps.
     chart         coordinates of the rotation of a step, "cayley" or "exp", with the same result.
-    check_center  "error", "warn" or "ignore" a shape whose centre of mass, at uniform density and as far as a formula
-                  tells, is off its origin by a thousandth of its size, or a union that does not reach around it.
+    check_center  "error", "warn" or "ignore" a shape whose centre of mass, at uniform density, is known to be off its
+                  origin by a thousandth of its size, or a union that does not reach around it.
     checkpoint    a `lgjax.Checkpoint`: a long run is written to a folder part by part, from which it can be resumed.
 
     Everything but `steps`, `max_impacts`, `save_every`, `record`, `chart` and the structure of body and
@@ -143,9 +142,8 @@ def bounce(
     run = _run(settings, problem) if checkpoint is None else _outcome(_fly(settings, problem, checkpoint))
     states, (times, rates, impulses), counts, status, hit = run
     saves = jnp.arange(0, steps + 1, save_every or steps, dtype=jnp.int32)[save_every is None :]
-    return BounceSolution(
-        saves.astype(problem.h.dtype) * problem.h, states, counts, status, Impacts(times, hit, rates, impulses)
-    )
+    ts = saves.astype(problem.h.dtype) * problem.h
+    return BounceSolution(ts, states, counts, status, Impacts(times, hit, rates, impulses))
 
 
 def closest_contact(body: RigidBody, shape: Shape, planes: tuple[Plane, ...], state: RigidState) -> Contact:
