@@ -26,7 +26,7 @@ class _Silent:
 class _Bar:
     """tqdm over trajectories, with its rate and the time that is left, and simulated seconds per second."""
 
-    def __init__(self, tqdm: Any, count: int, duration: float, done: int, unit: str) -> None:
+    def __init__(self, tqdm: Any, count: int, duration: float, done: int, unit: str = "rollout") -> None:
         self.bar = tqdm(total=count, initial=done, unit=unit, leave=False)
         self.duration, self.started, self.done = duration, time.perf_counter(), 0
 

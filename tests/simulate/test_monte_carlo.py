@@ -259,7 +259,7 @@ def test_a_corrupt_checkpoint_is_refused(folder, spoil):
 
 
 def test_a_checkpoint_with_other_numbers_in_it_is_refused(folder, monkeypatch):
-    monkeypatch.setattr(storage, "_digest", lambda arrays: np.zeros(32, np.uint8))
+    monkeypatch.setattr(storage, "digest", lambda arrays: np.zeros(32, np.uint8))
     refuses("its contents are not those that were written", folder, folder=folder, resume=True)
 
 
