@@ -274,7 +274,8 @@ def _turn(f: Flight, scene: Scene) -> Flight:
     span = f.tau - f.clear
     deep = _deepest(scene, f.base, f.clear_gap, jnp.maximum(gap, 0), span) < -DIP * scene.radius
     unseen = deep & ~rests & ((f.searching & found) | (~f.searching & ~inside))
-    look = unseen & (span > SHORTEST * part.length)
+    # One that has had its impacts and ends outside flies on: it would wait for ever.
+    look = unseen & ~full & (span > SHORTEST * part.length)
     f = f._replace(status=f.status | _flag(BounceStatus.TOO_LONG, unseen & ~look & ~full))
     looked = f._replace(tau=f.clear + 0.5 * span, searching=jnp.zeros_like(look))
     yes = jnp.ones_like(f.searching)
@@ -285,7 +286,7 @@ def _turn(f: Flight, scene: Scene) -> Flight:
         (~(solved & finite), f._replace(status=f.status | stopped)),
         (lands & held, asleep),
         (lands, landed),
-        (full & ~rests, waited),
+        (full & ~rests & inside, waited),
         (look, looked),
         (f.searching & found, _bounced(f, scene, trial, contact)),
         (f.searching, narrowed),

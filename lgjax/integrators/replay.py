@@ -77,13 +77,14 @@ def replay(
         rate = approach_rate(body, trial, contact)
         held, full = number >= asleep, place.hits >= scene.max_impacts
         # The recorded impacts are all there are: what is inside without one is at rest.
-        lands = (contact.gap < 0) & (~full | bounces_end(scene, place.rate, contact.gap, tau, full))
+        inside = contact.gap < 0
+        lands = inside & (~full | bounces_end(scene, place.rate, contact.gap, tau, full))
         rested = rest_step(scene, state, trial, tau, sweeps)
-        after = choose([(held, at_rest(state)), (hit, struck), (lands, rested), (full, state)], trial)
+        after = choose([(held, at_rest(state)), (hit, struck), (lands, rested), (full & inside, state)], trial)
         active = place.step < finished
         after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, state)
         one = (hit & active).astype(jnp.int32)
-        over = ~hit & (held | part.last | (full & ~lands))
+        over = ~hit & (held | part.last | (full & inside & ~lands))
         time = place.step.astype(tau.dtype) * scene.h + (scene.h - place.left) + tau
         there = _Place(
             state=after,
