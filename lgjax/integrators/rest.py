@@ -31,7 +31,7 @@ from lgjax.integrators.variational import (
 Array = jax.Array
 
 MAX_SWEEPS = 16
-MAX_ITERATIONS = 300
+MAX_ITERATIONS = 60
 STUCK = 1e-3
 # A body holds when its speed after a step is at most this part of what the forces of the step would give it alone.
 HOLDS = 1e-4
