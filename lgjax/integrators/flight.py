@@ -8,9 +8,13 @@ No impact is missed: no point of the body has an acceleration away from a plane 
 and the forces.  Between two times at which the body is outside it can therefore not have dipped deeper than a parabola
 of that curvature; where that is deeper than `DIP` of its radius, the time between them is halved and looked at again.
 Steps that turn a body by more than `PART_ANGLE` are made in equal parts that do not.
+
+What to do with a step is one number, found at the end of a turn and obeyed in the next.  Computed where it is obeyed,
+XLA would compute it anew for every field of the state, round it differently, and mix two decisions.
 Source: [tran2024] sections 5.2-5.5, Algorithm 2.
 """
 
+import enum
 from typing import NamedTuple
 
 import jax
@@ -67,12 +71,37 @@ class Record(NamedTuple):
     impulses: Array
 
 
+class Verdict(enum.IntEnum):
+    """What follows from a step that was tried, and what is to be done."""
+
+    FINISH = 0  # the part of the step ends outside: accepted
+    NOT_SOLVED = 1  # the body stops
+    NOT_FINITE = 2  # the body stops
+    LAND = 3  # it ends inside, and the body is at rest: a step on the obstacles, or contact holds it
+    WAIT = 4  # it ends inside, and the body has had its impacts: the step is over where it is
+    LOOK = 5  # it could have dipped into an obstacle: half the time first
+    BOUNCE = 6  # the time tried is that of the impact
+    NARROW = 7  # the search for that time goes on
+    SEARCH = 8  # it ends inside: a search begins
+    FURTHER = 9  # outside, but not at the end of the part
+
+
+class Trial(NamedTuple):
+    """The step that was tried from the base: where it ends, the closest gap there, its rate, the obstacle, a verdict."""
+
+    state: RigidState
+    gap: Array
+    rate: Array
+    index: Array
+    verdict: Array
+
+
 class Flight(NamedTuple):
     """Where the machine is.
 
     base, gap, rate   the last accepted state, the gap there and its rate.
     step, left        steps finished, and what is left of the present one, s.
-    tau               the time that the next turn tries from `base`, s; at most to the end of the part of the step.
+    tau               the time that is tried from `base`, s; at most to the end of the part of the step.
     clear, clear_gap  no impact happened until then, s from `base`, and the gap there.
     searching         whether the time of an impact is being narrowed down: its bracket
     low, high, turns  in s from `base`, and turns so far.
@@ -80,6 +109,7 @@ class Flight(NamedTuple):
     cuts              segments finished beyond one per step: impacts, and parts of steps before the last.
     resting           whether the body is on a plane for good.
     asleep            the segment from which on contact holds it where it is, `NEVER` if not yet.
+    trial             what came of `tau`.
     """
 
     base: RigidState
@@ -101,6 +131,7 @@ class Flight(NamedTuple):
     asleep: Array
     status: Array
     record: Record
+    trial: Trial
 
 
 def _flag(flag: BounceStatus, condition: Array) -> Array:
@@ -117,16 +148,17 @@ def take_off(scene: Scene, state: RigidState, record: int) -> Flight:
     times, numbers = jnp.zeros((record,), zero.dtype), jnp.full((record,), -1, jnp.int32)
     lifted = jnp.where(inside, 0, jnp.maximum(-contact.gap, 0))
     gap = jnp.maximum(contact.gap, 0)
-    return Flight(
-        base=RigidState(
-            Pose(state.pose.rotation, state.pose.translation + lifted * contact.normal), state.angular, state.linear
-        ),
-        gap=gap, rate=rate, step=none, left=scene.h, tau=jnp.full_like(zero, jnp.inf), clear=zero, clear_gap=gap,
+    pose = Pose(state.pose.rotation, state.pose.translation + lifted * contact.normal)
+    base = RigidState(pose, state.angular, state.linear)
+    flight = Flight(
+        base=base, gap=gap, rate=rate, step=none, left=scene.h, tau=jnp.full_like(zero, jnp.inf), clear=zero, clear_gap=gap,
         searching=no, low=zero, high=zero, turns=none, hits=none, total=none, cuts=none, resting=no,
         asleep=jnp.full_like(none, NEVER),
         status=_flag(BounceStatus.STARTED_INSIDE, inside) | _flag(BounceStatus.NOT_FINITE, ~finite),
         record=Record(numbers, times, times, numbers, times, times),
+        trial=Trial(base, gap, rate, contact.index, none),
     )  # fmt: skip
+    return _tried(flight, scene)
 
 
 class Part(NamedTuple):
@@ -198,17 +230,17 @@ def _finished(f: Flight, scene: Scene, part: Part, state: RigidState, gap: Array
     )  # fmt: skip
 
 
-def _searched(f: Flight, scene: Scene, gap: Array, rate: Array, tolerance: Array) -> tuple[Flight, Array]:
-    """A narrower bracket and the next time to try; and whether the time just tried is that of the impact."""
+def _narrowed(f: Flight, scene: Scene) -> Flight:
+    """A narrower bracket of the time of an impact, and the next time to try."""
+    gap, rate = f.trial.gap, f.trial.rate
     low = jnp.where(gap >= 0, f.tau, f.low)
     high = jnp.where(gap < 0, f.tau, f.high)
     narrow = high - low <= 2.0 * float(jnp.finfo(gap.dtype).eps) * scene.h
-    newton = f.tau - (gap - 0.5 * tolerance) / jnp.where(rate < 0, rate, -jnp.ones_like(rate))
+    newton = f.tau - (gap - 0.5 * window(f.trial.state.pose)) / jnp.where(rate < 0, rate, -jnp.ones_like(rate))
     # Every fourth turn halves the bracket, so that the search ends whatever the gap does.
     trusted = (rate < 0) & (newton < high) & (f.turns % 4 != 3)
     tau = jnp.where(narrow, low, jnp.where(trusted, jnp.maximum(newton, low), 0.5 * (low + high)))
-    found = ((gap >= 0) & (gap <= tolerance) & (rate < 0)) | (narrow & (f.tau == low))
-    return f._replace(low=low, high=high, tau=tau, turns=f.turns + 1), found
+    return f._replace(low=low, high=high, tau=tau, turns=f.turns + 1)
 
 
 def _bounced(f: Flight, scene: Scene, before: RigidState, contact: Contact) -> Flight:
@@ -245,53 +277,71 @@ def bounces_end(scene: Scene, rate: Array, gap: Array, time: Array, full: Array)
     return short | (full & (e * rate * time <= (1.0 - e) * -gap))
 
 
-def _turn(f: Flight, scene: Scene) -> Flight:
+def _tried(f: Flight, scene: Scene) -> Flight:
+    """The step of the time `tau`, and what is to be done."""
     body = scene.body
     part = next_part(body, f.base, f.left)
     f = f._replace(tau=jnp.minimum(f.tau, part.length))
     whole = f.tau >= part.length
-    trial, solved = variational_step(body, f.base, f.tau, scene.chart)
-    contact = scene.closest(trial)
-    gap, rate, tolerance = contact.gap, approach_rate(body, trial, contact), window(trial.pose)
+    state, solved = variational_step(body, f.base, f.tau, scene.chart)
+    contact = scene.closest(state)
+    gap, rate, tolerance = contact.gap, approach_rate(body, state, contact), window(state.pose)
     finite = ~jnp.isnan(gap) & jnp.isfinite(rate)
-    solved = solved & part.resolved
-    stopped = _flag(BounceStatus.NOT_SOLVED, ~solved) | _flag(BounceStatus.NOT_FINITE, solved & ~finite)
     inside, full = gap < 0, f.hits >= scene.max_impacts
     # A body that touches and has bounced its last does not bounce any more.
     ends = (f.hits > 0) & (f.gap <= tolerance) & bounces_end(scene, f.rate, gap, f.tau, full)
     rests = f.resting | (ends & inside)
-    lands = rests & inside & whole & ~f.searching
-    rested, held = rest_or_hold(scene, f.base, trial, f.tau, lands & solved & finite)
-    zero = jnp.zeros_like(gap)
-    landed = _finished(f, scene, part, rested, zero, zero)._replace(resting=lands)
-    landed = landed._replace(status=landed.status | _flag(BounceStatus.ZENO, lands))
-    # A step is over for a body that is held, and for one that has had its impacts.
-    over = Part(f.left, jnp.ones_like(held), part.resolved)
-    waited = _finished(f, scene, over, f.base, f.gap, f.rate)
-    asleep = _finished(f, scene, over, rested, zero, zero)
-    asleep = asleep._replace(asleep=f.step + f.cuts, status=landed.status)
-    narrowed, found = _searched(f, scene, gap, rate, tolerance)
+    narrow = f.high - f.low <= 2.0 * float(jnp.finfo(gap.dtype).eps) * scene.h
+    found = ((gap >= 0) & (gap <= tolerance) & (rate < 0)) | (narrow & (f.tau == f.low))
     span = f.tau - f.clear
     deep = _deepest(scene, f.base, f.clear_gap, jnp.maximum(gap, 0), span) < -DIP * scene.radius
-    unseen = deep & ~rests & ((f.searching & found) | (~f.searching & ~inside))
     # One that has had its impacts and ends outside flies on: it would wait for ever.
-    look = unseen & ~full & (span > SHORTEST * part.length)
-    f = f._replace(status=f.status | _flag(BounceStatus.TOO_LONG, unseen & ~look & ~full))
-    looked = f._replace(tau=f.clear + 0.5 * span, searching=jnp.zeros_like(look))
-    yes = jnp.ones_like(f.searching)
+    unseen = deep & ~rests & ~full & ((f.searching & found) | (~f.searching & ~inside))
+    look = unseen & (span > SHORTEST * part.length)
+    cases = [
+        (~(solved & part.resolved), Verdict.NOT_SOLVED),
+        (~finite, Verdict.NOT_FINITE),
+        (rests & inside & whole & ~f.searching, Verdict.LAND),
+        (full & ~rests & inside, Verdict.WAIT),
+        (look, Verdict.LOOK),
+        (f.searching & found, Verdict.BOUNCE),
+        (f.searching, Verdict.NARROW),
+        (inside, Verdict.SEARCH),
+        (~whole, Verdict.FURTHER),
+    ]
+    verdict = choose([(c, jnp.int32(int(v))) for c, v in cases], jnp.int32(int(Verdict.FINISH)))
+    status = f.status | _flag(BounceStatus.TOO_LONG, unseen & ~look)
+    return f._replace(status=status, trial=Trial(state, gap, rate, contact.index, verdict))
+
+
+def _decided(f: Flight, scene: Scene) -> Flight:
+    """After what the verdict says is done."""
+    body, (trial, gap, rate, index, verdict) = scene.body, f.trial
+    says = lambda which: verdict == int(which)
+    part = next_part(body, f.base, f.left)
+    rested, held = rest_or_hold(scene, f.base, trial, f.tau, says(Verdict.LAND))
+    zero = jnp.zeros_like(gap)
+    landed = _finished(f, scene, part, rested, zero, zero)
+    landed = landed._replace(resting=jnp.ones_like(held), status=landed.status | int(BounceStatus.ZENO))
+    # A step is over for a body that is held, and for one that has had its impacts.
+    over = Part(f.left, jnp.ones_like(held), part.resolved)
+    asleep = _finished(f, scene, over, rested, zero, zero)
+    asleep = asleep._replace(asleep=f.step + f.cuts, status=landed.status)
+    span, no = f.tau - f.clear, jnp.zeros_like(f.searching)
     search = f._replace(
-        searching=yes, low=f.clear, high=f.tau, tau=_first_guess(f, gap, f.tau), turns=jnp.zeros_like(f.turns)
+        searching=~no, low=f.clear, high=f.tau, tau=_first_guess(f, gap, f.tau), turns=jnp.zeros_like(f.turns)
     )
     cases = [
-        (~(solved & finite), f._replace(status=f.status | stopped)),
-        (lands & held, asleep),
-        (lands, landed),
-        (full & ~rests & inside, waited),
-        (look, looked),
-        (f.searching & found, _bounced(f, scene, trial, contact)),
-        (f.searching, narrowed),
-        (inside, search),
-        (~whole, f._replace(clear=f.tau, clear_gap=gap, tau=f.tau + 2.0 * span)),
+        (says(Verdict.NOT_SOLVED), f._replace(status=f.status | int(BounceStatus.NOT_SOLVED))),
+        (says(Verdict.NOT_FINITE), f._replace(status=f.status | int(BounceStatus.NOT_FINITE))),
+        (says(Verdict.LAND) & held, asleep),
+        (says(Verdict.LAND), landed),
+        (says(Verdict.WAIT), _finished(f, scene, over, f.base, f.gap, f.rate)),
+        (says(Verdict.LOOK), f._replace(tau=f.clear + 0.5 * span, searching=no)),
+        (says(Verdict.BOUNCE), _bounced(f, scene, trial, scene.contact(trial, index))),
+        (says(Verdict.NARROW), _narrowed(f, scene)),
+        (says(Verdict.SEARCH), search),
+        (says(Verdict.FURTHER), f._replace(clear=f.tau, clear_gap=gap, tau=f.tau + 2.0 * span)),
     ]
     return choose(cases, _finished(f, scene, part, trial, gap, rate))
 
@@ -306,6 +356,6 @@ def fly(flight: Flight, scene: Scene, target: Array) -> Flight:
     def unfinished(f: Flight) -> Array:
         return (f.step < target) & ((f.status & int(STOPPED)) == 0) & (f.asleep == NEVER)
 
-    flight = iterate_while(unfinished, lambda f: _turn(f, scene), flight)
+    flight = iterate_while(unfinished, lambda f: _tried(_decided(f, scene), scene), flight)
     # What is asleep stays so: nothing moves but the body.
     return flight._replace(step=jnp.where(flight.asleep == NEVER, flight.step, target))

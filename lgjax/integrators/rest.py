@@ -52,6 +52,7 @@ class Scene:
     """What flies above what.
 
     closest      the closest contact at a state; of equal gaps the one that is approached fastest.
+    contact      the contact with one obstacle, by its index.
     touching     all points that can touch at once at a pose, for the equilibrium of a body at rest.
     normals      (n, 3) of the obstacles, world frame.
     radius       (), no point of the body is farther from its centre of mass, m.
@@ -62,6 +63,7 @@ class Scene:
     body: RigidBody
     laws: Laws
     closest: Callable[[RigidState], Contact]
+    contact: Callable[[RigidState, Array], Contact]
     touching: Callable[[Pose], Touching]
     normals: Array
     radius: Array

@@ -166,6 +166,16 @@ def closest_contact(body: RigidBody, shape: Shape, planes: tuple[Plane, ...], st
     return best
 
 
+def _contact(shape: Shape, planes: tuple[Plane, ...], state: RigidState, index: Array) -> Contact:
+    """Where the body is closest to one of the planes."""
+    if not planes:
+        return closest_contact(None, shape, planes, state)
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *planes)
+    plane = jax.tree.map(lambda x: x[index], stacked)
+    distance, point, flat = gap(shape, plane, state.pose)
+    return Contact(distance, point, plane.normal, flat, index)
+
+
 def _problem(body: Any, shape: Any, planes: Any, state: Any, h: Any, restitution: Any, friction: Any) -> _Problem:
     """All inputs as arrays of one dtype, several planes as a tuple of single ones."""
     if not isinstance(body, RigidBody):
@@ -305,6 +315,7 @@ def _scene(settings: _Settings, p: _Problem) -> Scene:
         body=p.body,
         laws=Laws(p.restitution, p.friction),
         closest=partial(closest_contact, p.body, p.shape, p.planes),
+        contact=partial(_contact, p.shape, p.planes),
         touching=partial(_touching, p.shape, p.planes),
         normals=jnp.stack([plane.normal for plane in p.planes]) if p.planes else jnp.zeros((0, 3), p.h.dtype),
         radius=jnp.sqrt(jnp.sum(farthest * farthest)),
