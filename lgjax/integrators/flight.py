@@ -87,7 +87,7 @@ class Verdict(enum.IntEnum):
 
 
 class Trial(NamedTuple):
-    """The step that was tried from the base: where it ends, the closest gap there, its rate, the obstacle, a verdict."""
+    """The step that was tried from the base: where it ends, the gap there, its rate, the obstacle, the verdict."""
 
     state: RigidState
     gap: Array
@@ -151,8 +151,8 @@ def take_off(scene: Scene, state: RigidState, record: int) -> Flight:
     pose = Pose(state.pose.rotation, state.pose.translation + lifted * contact.normal)
     base = RigidState(pose, state.angular, state.linear)
     flight = Flight(
-        base=base, gap=gap, rate=rate, step=none, left=scene.h, tau=jnp.full_like(zero, jnp.inf), clear=zero, clear_gap=gap,
-        searching=no, low=zero, high=zero, turns=none, hits=none, total=none, cuts=none, resting=no,
+        base=base, gap=gap, rate=rate, step=none, left=scene.h, tau=jnp.full_like(zero, jnp.inf), clear=zero,
+        clear_gap=gap, searching=no, low=zero, high=zero, turns=none, hits=none, total=none, cuts=none, resting=no,
         asleep=jnp.full_like(none, NEVER),
         status=_flag(BounceStatus.STARTED_INSIDE, inside) | _flag(BounceStatus.NOT_FINITE, ~finite),
         record=Record(numbers, times, times, numbers, times, times),
@@ -314,12 +314,12 @@ def _tried(f: Flight, scene: Scene) -> Flight:
     return f._replace(status=status, trial=Trial(state, gap, rate, contact.index, verdict))
 
 
-def _decided(f: Flight, scene: Scene) -> Flight:
-    """After what the verdict says is done."""
+def _decided(f: Flight, scene: Scene, waits: Array) -> Flight:
+    """After what the verdict says is done.  A body that `waits` for others of its batch rests at no cost to them."""
     body, (trial, gap, rate, index, verdict) = scene.body, f.trial
     says = lambda which: verdict == int(which)
     part = next_part(body, f.base, f.left)
-    rested, held = rest_or_hold(scene, f.base, trial, f.tau, says(Verdict.LAND))
+    rested, held = rest_or_hold(scene, f.base, trial, f.tau, says(Verdict.LAND) & ~waits)
     zero = jnp.zeros_like(gap)
     landed = _finished(f, scene, part, rested, zero, zero)
     landed = landed._replace(resting=jnp.ones_like(held), status=landed.status | int(BounceStatus.ZENO))
@@ -356,6 +356,6 @@ def fly(flight: Flight, scene: Scene, target: Array) -> Flight:
     def unfinished(f: Flight) -> Array:
         return (f.step < target) & ((f.status & int(STOPPED)) == 0) & (f.asleep == NEVER)
 
-    flight = iterate_while(unfinished, lambda f: _tried(_decided(f, scene), scene), flight)
+    flight = iterate_while(unfinished, lambda f: _tried(_decided(f, scene, ~unfinished(f)), scene), flight)
     # What is asleep stays so: nothing moves but the body.
     return flight._replace(step=jnp.where(flight.asleep == NEVER, flight.step, target))

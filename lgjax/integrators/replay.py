@@ -54,13 +54,10 @@ def _time_of_impact(scene: Scene, state: RigidState, hit: Array, recorded: Array
     return jax.lax.custom_root(gap, recorded, newton, lambda linear, y: y / linear(jnp.ones_like(y)))
 
 
-def replay(
-    scene: Scene, state: RigidState, steps: int, finished: Array, record: Record, asleep: Array, sweeps: int
-) -> Replayed:
+def replay(scene: Scene, state: RigidState, steps: int, finished: Array, record: Record, asleep: Array) -> Replayed:
     """The flight of `fly` again, of steps + record segments, each one part of a step and perhaps one impact.
 
-    Past `finished` steps nothing moves, nor from segment `asleep` on; a body at rest is put on its planes in `sweeps`
-    goes.
+    Past `finished` steps nothing moves, nor from segment `asleep` on.
     """
     body = scene.body
     size = record.segments.shape[0]
@@ -79,7 +76,7 @@ def replay(
         # The recorded impacts are all there are: what is inside without one is at rest.
         inside = contact.gap < 0
         lands = inside & (~full | bounces_end(scene, place.rate, contact.gap, tau, full))
-        rested = rest_step(scene, state, trial, tau, sweeps)
+        rested = rest_step(scene, state, trial, tau)
         after = choose([(held, at_rest(state)), (hit, struck), (lands, rested), (full & inside, state)], trial)
         active = place.step < finished
         after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, state)

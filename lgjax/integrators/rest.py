@@ -9,6 +9,7 @@ Source: none; the two halves are those of the RATTLE method, the test is the con
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ from lgjax.groups import small_matrix as sm
 from lgjax.groups import so3
 from lgjax.groups.iteration import iterate_while
 from lgjax.groups.se3 import Pose
-from lgjax.integrators.impact import Contact, Laws, approach_rate, contact_speed, impact
+from lgjax.integrators.impact import Contact, Laws
 from lgjax.integrators.variational import (
     RigidBody,
     RigidState,
@@ -27,11 +28,20 @@ from lgjax.integrators.variational import (
     potential_energy,
     variational_step,
 )
+from lgjax.numerics.fixed_point import fixed_point
 
 Array = jax.Array
 
-MAX_SWEEPS = 16
-MAX_ITERATIONS = 60
+MAX_SHIFTS = 16
+# Of the iteration for the impulses, and of that which tries to bring a body to rest.
+MAX_ITERATIONS = 150
+MAX_TRIES = 60
+# The iteration for the impulses ends where velocities change by less than this part of the largest.
+CONVERGED = 1e-13
+# Points that may touch at once: those of a box in a corner of a room.
+MANY = 12
+# At the end of a step, gaps below this part of the depth that the free step reaches count as contact.
+TOUCHES = 1e-3
 STUCK = 1e-3
 # A body holds when its speed after a step is at most this part of what the forces of the step would give it alone.
 HOLDS = 1e-4
@@ -89,31 +99,49 @@ def at_rest(state: RigidState) -> RigidState:
     return RigidState(state.pose, jnp.zeros_like(state.angular), jnp.zeros_like(state.linear))
 
 
-def rest_step(scene: Scene, base: RigidState, trial: RigidState, tau: Array, sweeps: int | None = None) -> RigidState:
+def rest_step(scene: Scene, base: RigidState, trial: RigidState, tau: Array, active: Array | None = None) -> RigidState:
     """The state `tau` after `base` on the obstacles, where the free step ends inside them at `trial`.
 
     The step gains no energy: what a shift lifts, the motion pays.  Where a body cannot be put outside, it stays where
-    it was.  With `sweeps`, the contacts that are treated, one after the other, it has derivatives in both modes.
+    it was.  Loops run for those that are `active`, so that a batch does not wait for the others; for None there are
+    derivatives in both modes.
     """
     body = scene.body
+    going = jnp.asarray(True) if active is None else active
     contact = scene.closest(trial)
-    rate = approach_rate(body, trial, contact)
-    pushed, _ = _pushed(scene, trial, contact, sweeps)
-    # The part of the impulse of the whole step that brings the gap to zero; one half in steady contact.
-    approaches = rate < 0
-    share = contact.gap / (tau * jnp.where(approaches, rate, -jnp.ones_like(rate)))
-    share = jnp.where(approaches & (tau > 0), jnp.clip(share, 0.0, 1.0), jnp.zeros_like(share))
-    moment = so3.act(trial.pose.rotation, pushed.angular - trial.angular)
-    angular = base.angular + share * sm.tmatvec(base.pose.rotation, moment)
-    kicked = RigidState(base.pose, angular, base.linear + share * (pushed.linear - trial.linear))
-    arrival, found = variational_step(body, kicked, tau, scene.chart)
+    rows = _nearest(scene, trial.pose)
+    points, normals, gaps = _touching(scene, trial.pose, rows)
+    levers = so3.act(trial.pose.rotation, points)
+    # The kick is such that the body arrives on the obstacles, having slipped no more than friction lets it.
+    mean = 0.5 * (_velocities(body, base, levers) + _velocities(body, trial, levers))
+    sinking = gaps / jnp.where(tau > 0, tau, jnp.ones_like(tau))
+    mean = mean + (sinking - sm.dot(mean, normals))[:, None] * normals
+    touches = gaps <= -contact.gap
+    impulses = _coulomb(scene, trial.pose, levers, normals, touches, mean, jnp.zeros_like(mean), going)
+    arrival, found = variational_step(body, _struck(base, levers, impulses), tau, scene.chart)
     there = scene.closest(arrival)
     # What is left of the gap, of higher order in the step, is closed on both sides.
     near = there.gap <= -0.5 * contact.gap
     height = jnp.where(near, 0.25 * window(arrival.pose) - there.gap, jnp.zeros_like(there.gap))
-    arrival = _shifted(arrival, height, there)
-    state, last = _pushed(scene, arrival, scene.closest(arrival), sweeps)
-    return _without_gain(body, base, state, (last.gap < 0) | ~found)
+    arrival, last = _lifted(scene, _shifted(arrival, height, there), active)
+    points, normals, gaps = _touching(scene, arrival.pose, rows)
+    levers = so3.act(arrival.pose.rotation, points)
+    touches = gaps <= jnp.maximum(window(arrival.pose), -TOUCHES * contact.gap)
+    before = _velocities(body, arrival, levers)
+    # The impulses at both ends of a step in steady contact are the same.
+    impulses = _coulomb(scene, arrival.pose, levers, normals, touches, before, impulses, going)
+    return _without_gain(body, base, _struck(arrival, levers, impulses), (last.gap < -window(arrival.pose)) | ~found)
+
+
+def _nearest(scene: Scene, pose: Pose) -> Array:
+    """Rows of `scene.touching` of the points nearest to the obstacles: as many as one obstacle has, or `MANY`."""
+    gaps = scene.touching(pose).gaps
+    count = min(gaps.shape[0], max(MANY, gaps.shape[0] // max(1, scene.normals.shape[0])))
+    return jax.lax.top_k(-jax.lax.stop_gradient(gaps), count)[1]
+
+
+def _touching(scene: Scene, pose: Pose, rows: Array) -> Touching:
+    return jax.tree.map(lambda x: x[rows], scene.touching(pose))
 
 
 def _shifted(state: RigidState, height: Array, contact: Contact) -> RigidState:
@@ -121,35 +149,129 @@ def _shifted(state: RigidState, height: Array, contact: Contact) -> RigidState:
     return RigidState(pose, state.angular, state.linear)
 
 
-def _pushed(scene: Scene, state: RigidState, contact: Contact, sweeps: int | None) -> tuple[RigidState, Contact]:
-    """The state outside the obstacles and not approaching them, and the closest contact there.
+def _lifted(scene: Scene, state: RigidState, active: Array | None) -> tuple[RigidState, Contact]:
+    """The state shifted out of the obstacles, the deepest first, and the closest contact there.
 
-    One contact after the other, the worst first, is left by a shift along its normal and a plastic impact; in a loop
-    until none remains, or `sweeps` times.
+    Until it is outside, or as often as there are obstacles.
     """
-    body, laws = scene.body, scene.laws
-    plastic = Laws(jnp.zeros_like(laws.restitution), laws.friction)
-    eps = float(jnp.finfo(contact.gap.dtype).eps)
 
-    def unfinished(carry: Any) -> Array:
-        state, contact, k = carry
-        still = 32.0 * eps * (1.0 + jax.lax.stop_gradient(contact_speed(body, state, contact)))
-        approaching = (contact.gap <= window(state.pose)) & (approach_rate(body, state, contact) < -still)
-        return (k < MAX_SWEEPS) & ((contact.gap < 0) | approaching)
+    def inside(carry: Any) -> Array:
+        return (carry[2] < MAX_SHIFTS) & (carry[1].gap < 0) & (True if active is None else active)
 
-    def sweep(carry: Any) -> Any:
+    def shift(carry: Any) -> Any:
         state, contact, k = carry
-        height = jnp.where(contact.gap < 0, 0.25 * window(state.pose) - contact.gap, jnp.zeros_like(contact.gap))
-        state, _ = impact(body, _shifted(state, height, contact), contact, plastic)
+        state = _shifted(state, 0.25 * window(state.pose) - contact.gap, contact)
         return state, scene.closest(state), k + 1
 
-    carry = (state, contact, jnp.zeros((), jnp.int32))
-    if sweeps is None:
-        carry = iterate_while(unfinished, sweep, carry)
+    carry = (state, scene.closest(state), jnp.zeros((), jnp.int32))
+    if active is not None:
+        carry = iterate_while(inside, shift, carry)
     else:
-        for _ in range(sweeps):
-            carry = choose([(unfinished(carry), sweep(carry))], carry)
+        for _ in range(scene.normals.shape[0]):
+            carry = choose([(inside(carry), shift(carry))], carry)
     return carry[0], carry[1]
+
+
+def _velocities(body: RigidBody, state: RigidState, levers: Array) -> Array:
+    """Velocities (k, 3) of points of the body at `levers` (k, 3) from its centre of mass, all in the world frame."""
+    spin = so3.act(state.pose.rotation, sm.solve3(body.inertia, state.angular))
+    return state.linear / body.mass + sm.cross(spin, levers)
+
+
+def _struck(state: RigidState, levers: Array, impulses: Array) -> RigidState:
+    """The state after impulses (k, 3) at `levers` (k, 3), world frame."""
+    moment = jnp.sum(sm.cross(levers, impulses), axis=0)
+    angular = state.angular + sm.tmatvec(state.pose.rotation, moment)
+    return RigidState(state.pose, angular, state.linear + jnp.sum(impulses, axis=0))
+
+
+def _coulomb(
+    scene: Scene,
+    pose: Pose,
+    levers: Array,
+    normals: Array,
+    touches: Array,
+    before: Array,
+    guess: Array,
+    active: Array,
+) -> Array:
+    """Impulses (k, 3), world frame, at all points that touch at once, by Coulomb's law.
+
+    After them no point approaches, only those push that do not leave, and friction, up to μ times the normal impulse,
+    opposes the slip.  `before` (k, 3) are the velocities without them, `guess` (k, 3) what the impulses may be.  All
+    change together, each towards what stops its point, and are put back into their cones (length μ times the normal
+    part, not the nearest point of the cone, which would lift what slides), until nothing changes any more.
+    Source: the fixed point of Alart and Curnier's form of the law.
+    """
+    body, friction = scene.body, scene.laws.friction
+    mu = jnp.zeros_like(body.mass) if friction is None else friction
+    normal_step, tangential_step = _steps(scene, pose, levers, normals, touches)
+    smallest = jnp.minimum(normal_step, tangential_step)[:, None]
+    total, response = _responses(body, pose, levers)
+    none = jnp.zeros_like(before)
+    largest = jnp.max(jnp.where(touches[:, None], jnp.abs(before), none), initial=0.0)
+    close = max(CONVERGED, 64.0 * float(jnp.finfo(before.dtype).eps)) * largest
+
+    def kept(flat: Array) -> Array:
+        impulses = flat.reshape(before.shape)
+        slope = before + response(total(impulses))
+        size, rate = sm.dot(impulses, normals), sm.dot(slope, normals)
+        slip = slope - rate[:, None] * normals
+        tangential = impulses - size[:, None] * normals - tangential_step[:, None] * slip
+        size = jnp.maximum(size - normal_step * rate, 0)
+        square = sm.dot(tangential, tangential)
+        slides = square > (mu * size) ** 2
+        part = jnp.where(slides, mu * size / jnp.sqrt(jnp.where(slides, square, jnp.ones_like(square))), 1.0)
+        return jnp.where(touches[:, None], size[:, None] * normals + part[:, None] * tangential, none).ravel()
+
+    guess = jnp.where(touches[:, None], guess, none).ravel()
+    limits = jnp.broadcast_to(close * smallest, before.shape).ravel()
+    return fixed_point(kept, guess, limits, MAX_ITERATIONS, (largest > 0) & active).reshape(before.shape)
+
+
+def _responses(body: RigidBody, pose: Pose, levers: Array) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
+    """The wrench (6,) of impulses (k, 3), and the velocities (k, 3) that points get from a wrench."""
+    dtype = levers.dtype
+    ones = jnp.broadcast_to(sm.identity(3, dtype), (levers.shape[0], 3, 3))
+    twists = jnp.concatenate([ones, -sm.hat(levers)], axis=-1)
+    R = pose.rotation
+    inverse = sm.matmult(sm.matmul(R, sm.inv3(body.inertia)), R)
+    turning = -sm.matmul(sm.hat(levers), inverse)
+    yielding = jnp.concatenate([ones / body.mass, turning], axis=-1)
+    exact = partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
+    return lambda impulses: exact("kij,ki->j", twists, impulses), lambda wrench: exact("kij,j->ki", yielding, wrench)
+
+
+def _steps(scene: Scene, pose: Pose, levers: Array, normals: Array, touches: Array) -> tuple[Array, Array]:
+    """Steps (k,) of normal and tangential impulses per velocity, kg, with which the iteration of all converges.
+
+    The masses that the points have by themselves, divided by the largest eigenvalue of what they do to each other,
+    which the root of a high power of a matrix bounds.
+    """
+    body = scene.body
+    # In units of the body's size, so that momenta and moments compare.
+    inverse = sm.matmult(sm.matmul(pose.rotation, sm.inv3(body.inertia)), pose.rotation) * scene.radius**2
+    hats = sm.hat(levers / scene.radius)
+    yielding = sm.identity(3, inverse.dtype) / body.mass + sm.matmult(sm.matmul(hats, inverse), hats)
+    normal = sm.dot(normals, sm.matvec(yielding, normals))
+    tangential = 0.5 * (sm.trace(yielding) - normal)
+    counts = touches.astype(normal.dtype)
+    masses = (counts / tangential)[:, None, None] * sm.identity(3, normal.dtype)
+    masses = masses + (counts / normal - counts / tangential)[:, None, None] * sm.outer(normals, normals)
+    mixed = jnp.sum(sm.matmul(masses, hats), axis=0)
+    turning = jnp.sum(sm.matmul(sm.tmatmul(hats, masses), hats), axis=0)
+    left = jnp.concatenate([jnp.sum(masses, axis=0), -sm.transpose(mixed)]) / body.mass
+    power = jnp.concatenate([left, sm.matmul(jnp.concatenate([-mixed, turning]), inverse)], axis=1)
+
+    def square(_: int, carry: Any) -> Any:
+        power, logarithm, part = carry
+        size = jnp.sqrt(jnp.sum(power * power))
+        size = jnp.where(size > 0, size, jnp.ones_like(size))
+        return sm.matmul(power / size, power / size), logarithm + part * jnp.log(size), 0.5 * part
+
+    start = jax.lax.stop_gradient((power, jnp.zeros_like(body.mass), jnp.ones_like(body.mass)))
+    step = jnp.exp(-jax.lax.fori_loop(0, 7, square, start)[1])
+    return jax.lax.stop_gradient((step / normal, step / tangential))
 
 
 def _without_gain(body: RigidBody, base: RigidState, state: RigidState, stuck: Array) -> RigidState:
@@ -175,38 +297,55 @@ def rest_or_hold(
     """
 
     def rest(carry: Any) -> Any:
-        held = holds(scene, base, trial, tau)
-        state = choose([(held, at_rest(base))], rest_step(scene, base, trial, tau))
+        held = holds(scene, base, trial, tau, carry[0])
+        state = choose([(held, at_rest(base))], rest_step(scene, base, trial, tau, carry[0] & ~held))
         return jnp.zeros_like(active), state, held
 
     start = (active, base, jnp.zeros_like(active))
     return iterate_while(lambda carry: carry[0], rest, start)[1:]
 
 
-def holds(scene: Scene, base: RigidState, trial: RigidState, tau: Array) -> Array:
-    """Whether contact can bring to rest a body that the forces of a step take from `base` to `trial`.
+def holds(scene: Scene, base: RigidState, trial: RigidState, tau: Array, active: Array) -> Array:
+    """Whether contact can bring to rest a body that the forces of a step take from `base` to `trial`, and keep it so.
 
-    Of all impulses within the friction cones at the points that the free step brings inside, those are sought that
-    leave the least kinetic energy, a convex problem, by accelerated projected gradients.  The body holds when that is
-    less than `HOLDS`² times what the forces give it.
+    The points are those that the free step brings inside.  A body at the turn of its slide up a slope can be stopped
+    but not kept: the motion of a step from rest must be stopped too.
     """
     body, friction = scene.body, scene.laws.friction
     mu = jnp.zeros_like(tau) if friction is None else friction
-    points, normals, gaps = scene.touching(trial.pose)
-    touches = gaps <= 1e-3 * jnp.abs(jnp.min(gaps, initial=jnp.inf))
-    R = trial.pose.rotation
+    rows = _nearest(scene, trial.pose)
+    touching = _touching(scene, trial.pose, rows)
+    touches = touching.gaps <= 1e-3 * jnp.abs(jnp.min(touching.gaps, initial=jnp.inf))
     moment, force = forces(body, base.pose)
-    given = kinetic_energy(body, RigidState(base.pose, tau * moment, tau * force))
+    pushed = RigidState(base.pose, tau * moment, tau * force)
+    given = kinetic_energy(body, pushed)
+    slow = active & (kinetic_energy(body, base) <= SLOW**2 * (1.0 + mu * mu) * given)
+    stops = _can_stop(body, mu, touching, touches, trial, given, slow)
+    # From rest fewer points come inside than in motion.
+    under = _touching(scene, base.pose, rows)
+    final = _velocities(body, pushed, so3.act(base.pose.rotation, under.points))
+    gaps = under.gaps + 0.5 * tau * sm.dot(final, under.normals)
+    touches = gaps <= 1e-3 * jnp.abs(jnp.min(gaps, initial=jnp.inf))
+    return _can_stop(body, mu, under, touches, pushed, given, stops)
+
+
+def _can_stop(
+    body: RigidBody, mu: Array, touching: Touching, touches: Array, start: RigidState, given: Array, active: Array
+) -> Array:
+    """Whether impulses can bring to rest a body with these momenta; only where `active`.
+
+    Of all impulses within the friction cones at the points that touch, those are sought that leave the least kinetic
+    energy, a convex problem, by accelerated projected gradients.  It is at rest when that is less than `HOLDS`² times
+    what the forces of a step give it.
+    """
+    points, normals, _ = touching
+    R = start.pose.rotation
     lever = sm.matmul(R, sm.hat(points))
-    yielding = sm.identity(3, tau.dtype) / body.mass + sm.matmul(lever, sm.matmult(sm.inv3(body.inertia), lever))
+    yielding = sm.identity(3, given.dtype) / body.mass + sm.matmul(lever, sm.matmult(sm.inv3(body.inertia), lever))
     sizes = jnp.sqrt(jnp.sum(yielding * yielding, axis=(-2, -1)))
     total = jnp.sum(jnp.where(touches, sizes, jnp.zeros_like(sizes)))
     length = 1.0 / jnp.where(total > 0, total, jnp.ones_like(total))
-
-    def after(impulses: Array) -> RigidState:
-        pushes = sm.tmatvec(R, impulses)
-        angular = trial.angular + jnp.sum(sm.cross(points, pushes), axis=0)
-        return RigidState(trial.pose, angular, trial.linear + jnp.sum(impulses, axis=0))
+    levers = so3.act(R, points)
 
     def in_cones(impulses: Array) -> Array:
         normal = sm.dot(impulses, normals)
@@ -220,9 +359,7 @@ def holds(scene: Scene, base: RigidState, trial: RigidState, tau: Array) -> Arra
 
     def iterate(carry: Any) -> Any:
         old, ahead, weight, _, k = carry
-        there = after(ahead)
-        turning = sm.cross(sm.solve3(body.inertia, there.angular), points)
-        slope = there.linear / body.mass + so3.act(R, turning)
+        slope = _velocities(body, _struck(start, levers, ahead), levers)
         new = in_cones(ahead - length * slope)
         change = new - old
         # The momentum of the iteration starts anew where it points uphill.
@@ -234,12 +371,13 @@ def holds(scene: Scene, base: RigidState, trial: RigidState, tau: Array) -> Arra
         ahead = new + jnp.where(uphill, jnp.zeros_like(weight), (weight - 1.0) / heavier) * change
         return new, ahead, heavier, small, k + 1
 
+    def moves(impulses: Array) -> Array:
+        return kinetic_energy(body, _struck(start, levers, impulses)) > HOLDS**2 * given
+
     def unfinished(carry: Any) -> Array:
         impulses, _, _, small, k = carry
-        return slow & ~small & (k < MAX_ITERATIONS) & (kinetic_energy(body, after(impulses)) > HOLDS**2 * given)
+        return active & ~small & (k < MAX_TRIES) & moves(impulses)
 
-    slow = kinetic_energy(body, base) <= SLOW**2 * (1.0 + mu * mu) * given
     none = jnp.zeros_like(points)
-    start = (none, none, jnp.ones_like(tau), jnp.zeros_like(slow), jnp.zeros((), jnp.int32))
-    impulses = iterate_while(unfinished, iterate, start)[0]
-    return slow & (kinetic_energy(body, after(impulses)) <= HOLDS**2 * given)
+    first = (none, none, jnp.ones_like(given), jnp.zeros_like(active), jnp.zeros((), jnp.int32))
+    return active & ~moves(iterate_while(unfinished, iterate, first)[0])

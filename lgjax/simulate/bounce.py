@@ -115,9 +115,6 @@ def bounce(
 
     Saves the start and every `save_every`-th step, only the last for None; bodies of a batch wait for each other there.
 
-    Known to be wrong: flat sides that slide with friction.  A box at rest on a slope too steep for it stays, one that
-    slides up stops at its turn for good, and sliding down errs by up to a seventh of the way.
-
     record        impacts listed in `events`; derivatives are right through as many of them and of parts of steps.
     chart         coordinates of the rotation of a step, "cayley" or "exp", with the same result.
     check_center  "error", "warn" or "ignore" a shape whose centre of mass, at uniform density, is known to be off its
@@ -384,8 +381,7 @@ def _run_jvp(settings: _Settings, primals: Any, tangents: Any) -> Any:
     record = end.record
 
     def again(p: _Problem) -> Any:
-        sweeps = max(1, len(p.planes))
-        full = replay(_scene(settings, p), p.state, settings.steps, end.step, record, end.asleep, sweeps)
+        full = replay(_scene(settings, p), p.state, settings.steps, end.step, record, end.asleep)
         # Segments so far: steps, and cuts within them.
         chunk = settings.save_every or settings.steps
         done = jnp.arange(0, settings.steps + 1, chunk, dtype=jnp.int32)[-counts.shape[0] :]

@@ -78,6 +78,48 @@ def test_rods_on_a_slope_below_the_friction_cone_stop_and_stay(dtype):
     assert np.ptp(x[6], axis=0).max() < (1e-15 if sharp else 1e-8)
 
 
+def slid(ratio, speed, t):
+    """The way down a slope of 30° after times t, from a speed, for friction of `ratio` times the tangent of 30°."""
+    tilt = np.radians(30.0)
+    down = G * np.sin(tilt) * (1.0 - ratio)
+    if speed < 0:  # up to a stop, and down again where friction does not hold it
+        slows = G * np.sin(tilt) * (1.0 + ratio)
+        turn = -speed / slows
+        up = np.minimum(t, turn)
+        return speed * up + 0.5 * slows * up**2 + 0.5 * max(down, 0.0) * np.maximum(t - turn, 0.0) ** 2
+    t = t if down >= 0 else np.minimum(t, -speed / down)
+    return speed * t + 0.5 * down * t**2
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_boxes_slide_brake_and_hold_as_the_friction_cone_says(dtype):
+    """A flat rod and a cube on a slope of 30°, from rest and sliding, down and up it.
+
+    What slides down is exact: a variational step is, under a constant force.  What stops or turns does so at the end of
+    a step, at most h a early, which leaves an error of h a times the time that follows.
+    """
+    just, ratios, sharp = np.tan(np.radians(30.0)), (0.0, 0.5, 0.9, 0.99, 1.01, 1.5), dtype == jnp.float64
+    cases = [(ratio, speed, h) for ratio in ratios for speed in (0.0, 0.5, -0.5) for h in (0.01, 0.005)]
+    down = np.array([np.cos(np.radians(30.0)), 0.0, -0.5])
+    for half in (HALF, (0.02, 0.02, 0.02)):
+        rows = [on(30.0, half[2], speed, ratio * just, h) for ratio, speed, h in cases]
+        solution, x, _, energies = flown(shapes.box(half), rows, 100, 10, dtype)
+        assert np.diff(energies, axis=1).max() < (1e-14 if sharp else 2e-7)
+        for k, (ratio, speed, h) in enumerate(cases):
+            t = np.asarray(solution.ts[k], float)
+            way = (x[k] - x[k, 0]) @ down
+            turns = (speed < 0 < ratio) or (speed > 0 and ratio > 1)
+            error = h * G * np.maximum(t, h) * 0.5 if turns else (2e-9 if sharp else 2e-4)
+            assert np.all(np.abs(way - slid(ratio, speed, t)) <= error), (half, ratio, speed, h)
+            # It lies flat on the slope all the time.
+            assert np.abs((x[k] - x[k, 0]) @ slope(30.0)[0]).max() < (2e-15 if sharp else 1e-6)
+            if ratio > 1 and speed == 0:
+                assert np.ptp(x[k], axis=0).max() < (1e-15 if sharp else 1e-8)
+            if (ratio > 1 and speed < 0) or ratio == 1.5:
+                assert np.ptp(x[k, 6:], axis=0).max() == 0.0
+                np.testing.assert_allclose(way[-1], slid(ratio, speed, t[-1]), atol=G * h * h)
+
+
 def test_balls_roll_slide_and_lie_in_a_groove():
     """Down a slope with 5/7 g sin α, or g (sin α - μ cos α) where friction is too small for that; between two slopes
     they rest, and along a groove they slide."""
