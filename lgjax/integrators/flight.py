@@ -183,6 +183,13 @@ def _length(vector: Array) -> Array:
     return jnp.sqrt(sm.dot(vector, vector))
 
 
+def _rounding_of_rate(scene: Scene, state: RigidState) -> Array:
+    """What round-off may make of a gap's rate () that is zero, m/s."""
+    spin = sm.solve3(scene.body.inertia, state.angular)
+    speed = _length(state.linear) / scene.body.mass + _length(spin) * scene.radius
+    return 32.0 * float(jnp.finfo(speed.dtype).eps) * speed
+
+
 def _deepest(scene: Scene, base: RigidState, start: Array, end: Array, time: Array) -> Array:
     """The least gap () that can lie between two that are `time` apart.
 
@@ -288,8 +295,9 @@ def _tried(f: Flight, scene: Scene) -> Flight:
     gap, rate, tolerance = contact.gap, approach_rate(body, state, contact), window(state.pose)
     finite = ~jnp.isnan(gap) & jnp.isfinite(rate)
     inside, full = gap < 0, f.hits >= scene.max_impacts
-    # A body that touches and has bounced its last does not bounce any more.
-    ends = (f.hits > 0) & (f.gap <= tolerance) & bounces_end(scene, f.rate, gap, f.tau, full)
+    # A body that touches and has bounced its last, or never approached, does not bounce any more.
+    bounced = (f.hits > 0) | (f.rate >= -_rounding_of_rate(scene, f.base))
+    ends = bounced & (f.gap <= tolerance) & bounces_end(scene, f.rate, gap, f.tau, full)
     rests = f.resting | (ends & inside)
     narrow = f.high - f.low <= 2.0 * float(jnp.finfo(gap.dtype).eps) * scene.h
     found = ((gap >= 0) & (gap <= tolerance) & (rate < 0)) | (narrow & (f.tau == f.low))

@@ -20,12 +20,16 @@ Map = Callable[[Array], Array]
 MEMORY = 5
 # Where the residual has grown by this factor over the least so far, they say nothing of what follows.
 GROWTH = 2.0
+# Derivatives are wrong by this power of round-off, relatively.
+DAMPING = 0.6
 # Of the least squares, in units of round-off: pivots stay positive.
 REGULARIZATION = 64.0
 
 
 class _Anderson(NamedTuple):
-    """The point, the last image and residual, what they changed by, the least residual, whether it is done, turns."""
+    """The point, the last image and residual, what they changed by, the least residual since the last restart; the
+    image with the least residual of all, and that; whether it is done, and turns.
+    """
 
     point: Array
     image: Array
@@ -33,6 +37,8 @@ class _Anderson(NamedTuple):
     images: Array
     residuals: Array
     least: Array
+    best: Array
+    least_of_all: Array
     done: Array
     turns: Array
 
@@ -45,7 +51,7 @@ def fixed_point(contraction: Map, start: Array, close: Array, max_turns: int, ac
 
     start      (n,) where to begin; it has no influence on derivatives.
     close      (n,) the iteration ends when no entry changes by more.
-    max_turns  after so many turns the last image is returned, close or not.
+    max_turns  after so many turns the image that changed least is returned, close or not.
     active     whether to iterate at all, for batches in which some have nothing to do.
 
     Source: Walker and Ni, Anderson acceleration for fixed-point iterations (2011), with restarts.
@@ -54,10 +60,14 @@ def fixed_point(contraction: Map, start: Array, close: Array, max_turns: int, ac
     ends = jax.lax.stop_gradient(close)
 
     def solve(linear: Map, y: Array) -> Array:
-        """The x with G x - x = y, for G and for its transpose."""
+        """The x with G x - x = y, for G and for its transpose.
+
+        Where G keeps a direction as it is, round-off of y along it would be blown up without the damping.
+        """
+        damping = 1.0 - float(jnp.finfo(y.dtype).eps) ** DAMPING
         size = jnp.max(jnp.abs(y), initial=0.0)
         limit = jnp.full_like(y, 16.0 * float(jnp.finfo(y.dtype).eps)) * size
-        return _anderson(lambda x: linear(x) + x - y, jnp.zeros_like(y), limit, max_turns, size > 0)
+        return _anderson(lambda x: damping * (linear(x) + x) - y, jnp.zeros_like(y), limit, max_turns, size > 0)
 
     return jax.lax.custom_root(
         lambda x: contraction(x) - x,
@@ -87,9 +97,11 @@ def _anderson(contraction: Map, start: Array, close: Array, max_turns: int, acti
         done = jnp.max(jnp.abs(residual) - close, initial=-1.0) <= 0
         point = jnp.where(done, image, image - exact("ai,a->i", images, weights))
         least = jnp.where(anew, size, jnp.minimum(s.least, size))
-        return _Anderson(point, image, residual, images, residuals, least, done, s.turns + 1)
+        best = jnp.where(size <= s.least_of_all, image, s.best)
+        least_of_all = jnp.minimum(s.least_of_all, size)
+        return _Anderson(point, image, residual, images, residuals, least, best, least_of_all, done, s.turns + 1)
 
     none, zeros = jnp.zeros_like(start), jnp.zeros((MEMORY, *start.shape), start.dtype)
     infinite, no = jnp.full((), jnp.inf, start.dtype), jnp.zeros((), bool)
-    first = _Anderson(start, start, none, zeros, zeros, infinite, no, jnp.zeros((), jnp.int32))
-    return iterate_while(lambda s: active & ~s.done & (s.turns < max_turns), turn, first).image
+    first = _Anderson(start, start, none, zeros, zeros, infinite, start, infinite, no, jnp.zeros((), jnp.int32))
+    return iterate_while(lambda s: active & ~s.done & (s.turns < max_turns), turn, first).best
