@@ -166,7 +166,8 @@ def closest_contact(body: RigidBody, shape: Shape, planes: tuple[Plane, ...], st
 def _contact(shape: Shape, planes: tuple[Plane, ...], state: RigidState, index: Array) -> Contact:
     """Where the body is closest to one of the planes."""
     if not planes:
-        return closest_contact(None, shape, planes, state)
+        zero = jnp.zeros_like(state.pose.translation)
+        return Contact(jnp.full((), jnp.inf, zero.dtype), zero, zero, jnp.zeros((), bool), index)
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *planes)
     plane = jax.tree.map(lambda x: x[index], stacked)
     distance, point, flat = gap(shape, plane, state.pose)
