@@ -55,7 +55,16 @@ def _nearest(kind: JointKind, pose: Pose, start):
     equation = lambda q: sm.tmatvec(_motions(kind, q), _left(kind, q, pose))
     columns = lambda linear, like: jax.vmap(linear, out_axes=1)(jnp.eye(len(like), dtype=like.dtype))
     solve_linear = lambda linear, y: product(regular_inverse(columns(linear, y)), y)
-    return lax.custom_root(equation, start, lambda _, q: _search(kind, pose, q), solve_linear)
+
+    def newton(q):
+        # The length of what is left is flat where it is least, and places it only to the root of round-off.
+        value, linear = jax.linearize(equation, q)
+        closer = q - solve_linear(linear, value)
+        there = equation(closer)
+        return jnp.where(sm.dot(there, there) < sm.dot(value, value), closer, q)
+
+    solve = lambda _, q: newton(newton(_search(kind, pose, q)))
+    return lax.custom_root(equation, start, solve, solve_linear)
 
 
 def _search(kind: JointKind, pose: Pose, start):
