@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from lgjax.groups import small_matrix as sm
 from lgjax.groups import so3
+from lgjax.groups.fixed_point import fixed_point
 from lgjax.groups.iteration import iterate_while
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.impact import Contact, Laws
@@ -28,7 +29,6 @@ from lgjax.integrators.variational import (
     potential_energy,
     variational_step,
 )
-from lgjax.numerics.fixed_point import fixed_point
 
 Array = jax.Array
 

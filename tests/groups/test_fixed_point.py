@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lgjax.numerics.fixed_point import fixed_point
+from lgjax.groups.fixed_point import fixed_point
 
 N = 8
 
