@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from scipy.spatial.transform import Rotation
 
 from lgjax import GeneralizedAlpha, MaximalSystem, NewtonRule, so3
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.r3_so3 import RotationTranslation
-from lgjax.integrators.generalized_alpha import ConstrainedProblem
-from lgjax.multibody.maximal import AbsoluteConfiguration
+from lgjax.maximal.generalized_alpha import ConstrainedProblem
+from lgjax.maximal.system import AbsoluteConfiguration
+from lgjax.numerics import small_matrix as sm
 
 SIZES = {"EP": 4, "Rxyz": 3}
 

@@ -64,7 +64,7 @@ ENTRIES = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
 def _elements(model, link: Callable, joint: Callable, held: str = "") -> str:
     from scipy.spatial.transform import Rotation
 
-    from lgjax.cli.peers import central_inertia
+    from lgjax.cli.bench.peers import central_inertia
 
     tree, parts = model.tree, []
     if tree.kinds[0].name != "free":

@@ -21,11 +21,11 @@ from benchmarks import references
 from benchmarks.classical import body_rate, classical, rotation
 from benchmarks.harness import report
 from lgjax import DORMAND_PRINCE54, RK4, RK6, MuntheKaas, integrate_adaptive, product_space, vector_space
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.r3_so3 import RotationTranslation
-from lgjax.multibody.maximal import AbsoluteConfiguration
+from lgjax.maximal.integrate import unconstrained_problem
+from lgjax.maximal.system import AbsoluteConfiguration
+from lgjax.numerics import small_matrix as sm
 from lgjax.plot import figure, save
-from lgjax.simulate.constrained import unconstrained_problem
 from lgjax.systems import heavy_top_maximal, rotor
 from lgjax.systems.rotor import left_end
 

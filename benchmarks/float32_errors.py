@@ -270,7 +270,7 @@ def flying(steps: int) -> Callable[[str], Callable]:
     """For `errors`: the free flight of a body from angular momenta (batch, 3) by the variational integrator."""
     import jax
 
-    from lgjax.integrators.variational import variational_step
+    from lgjax.collisions.variational import variational_step
     from lgjax.systems import bouncing_body
 
     def one(dtype, momentum):

@@ -23,9 +23,9 @@ from benchmarks import references
 from benchmarks.classical import classical, solve
 from benchmarks.harness import report
 from lgjax import GeneralizedAlpha, NewtonRule, inverse_dynamics, mass_matrix
-from lgjax.integrators.generalized_alpha import ConstrainedProblem
+from lgjax.maximal.generalized_alpha import ConstrainedProblem
+from lgjax.maximal.integrate import constrained_problem
 from lgjax.plot import figure, save
-from lgjax.simulate.constrained import constrained_problem
 from lgjax.systems import heavy_top_maximal, puma560, puma560_minimal, rotor, slider_crank
 from lgjax.systems.puma560 import joint_angles
 from lgjax.systems.rotor import left_end

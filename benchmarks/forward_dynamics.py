@@ -78,7 +78,7 @@ def pinocchio(name: str, model, q, v, force, repeats: int) -> dict:
     import numpy as np
     import pinocchio as pin
 
-    from lgjax.multibody.flat import from_pinocchio, to_pinocchio
+    from lgjax.multibody.conventions import from_pinocchio, to_pinocchio
 
     theirs = pin.buildModelFromUrdf(robot_file(name), *[pin.JointModelFreeFlyer()] * ROBOTS[name][1])
     names = list(theirs.names)[1:]
@@ -124,7 +124,7 @@ def step(model, q, v, tau, dt):
 
 def mjx(name: str, model, options: argparse.Namespace):
     """Rows of MJX's smooth dynamics in float32, on the same mechanism; none where it is not installed."""
-    from lgjax.cli import peers
+    from lgjax.cli.bench import peers
 
     for kind in ("forward", "inverse"):
         try:

@@ -81,7 +81,7 @@ def programs(row: dict, options: argparse.Namespace):
     import jax.numpy as jnp
 
     import lgjax
-    from lgjax.simulate.fused_rollout import step_cost
+    from lgjax.simulate.kernels.rollout import step_cost
 
     model, dt = model_of(row["robot"], row["dtype"]), 1e-3
     steps = 4 if options.tiny else options.steps
@@ -113,7 +113,7 @@ def programs(row: dict, options: argparse.Namespace):
 
 
 def states(model, batch: int):
-    from lgjax.cli import bench
+    from lgjax.cli.bench import command as bench
 
     return bench.states(model, batch)
 
@@ -144,8 +144,8 @@ def measure(row: dict, options: argparse.Namespace) -> dict:
     """A row with its times; whatever goes wrong is recorded in it."""
     import jax
 
-    from lgjax.cli import bench, peers
-    from lgjax.simulate import roofline, timing
+    from lgjax.cli.bench import command as bench
+    from lgjax.cli.bench import peers, roofline, timing
 
     block = 0.01 if options.tiny else 0.1
     if row["what"] == "roofs":
@@ -228,7 +228,7 @@ def main() -> None:
     if options.worker:
         work(options)
         return
-    from lgjax.simulate import timing
+    from lgjax.cli.bench import timing
 
     started, rows, worker, where, roofs = time.monotonic(), [], None, {}, {}
     for row in plan(options):

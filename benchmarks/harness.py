@@ -17,14 +17,14 @@ def pin_to_cores(count: int) -> None:
 def environment() -> dict[str, Any]:
     """Where and with what this runs."""
     import lgjax
-    from lgjax.simulate import timing
+    from lgjax.cli.bench import timing
 
     return timing.environment(lgjax=lgjax.__version__)
 
 
 def report(name: str, rows: list[dict[str, Any]], columns: list[str], out: str | None) -> None:
     """Print the table under a line that says where it was measured; write everything to the JSON file `out`."""
-    from lgjax.simulate import timing
+    from lgjax.cli.bench import timing
 
     where = environment()
     print(f"\n{name}: {timing.headline(where)}\n")
@@ -47,6 +47,6 @@ def _shown(row: dict[str, Any], columns: list[str]) -> dict[str, Any]:
 
 def __getattr__(name: str) -> Any:
     """`compiled`, `steady` and `table`."""
-    from lgjax.simulate import timing
+    from lgjax.cli.bench import timing
 
     return getattr(timing, name)

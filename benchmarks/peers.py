@@ -75,8 +75,8 @@ def prepare(name: str, batch: int, folder: Path) -> None:
     import jax
     import numpy as np
 
-    from lgjax.cli import peers
-    from lgjax.multibody.flat import to_mujoco, to_pinocchio
+    from lgjax.cli.bench import peers
+    from lgjax.multibody.conventions import to_mujoco, to_pinocchio
 
     model = forward_dynamics.load(name)
     q, v, tau = forward_dynamics.states(model, batch)
@@ -104,7 +104,7 @@ def reference(name: str, model, q, v, tau, vdot, base: int) -> dict:
     import numpy as np
     import pinocchio as pin
 
-    from lgjax.multibody.flat import from_pinocchio, to_pinocchio
+    from lgjax.multibody.conventions import from_pinocchio, to_pinocchio
 
     theirs = peer_programs.pinocchio_model(name)
     names = list(theirs.names)[1:]

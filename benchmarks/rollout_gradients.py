@@ -50,7 +50,7 @@ def own_models(model, batch: int):
     import jax
 
     import lgjax
-    from lgjax.simulate.ensemble import Draw, Spread, randomized
+    from lgjax.simulate.ensemble.ensemble import Draw, Spread, randomized
 
     start, spread = Draw(model, lgjax.neutral(model), jax.numpy.zeros(model.nv)), Spread(0, 0, 0.1, 0.1, 0.1, 0.1, 0.1)
     return jax.vmap(lambda key: randomized(start, spread, key).model)(jax.random.split(jax.random.key(2), batch))

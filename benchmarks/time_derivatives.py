@@ -105,7 +105,7 @@ def pinocchio_rows(options, part: str, model):
     import numpy as np
     import pinocchio as pin
 
-    from lgjax.multibody.flat import to_pinocchio
+    from lgjax.multibody.conventions import to_pinocchio
 
     theirs = pinocchio_model(model)
     pool = pin.ModelPool(theirs, 1)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from lgjax.multibody.aerial_manipulator import PROPELLERS
+from lgjax.multibody.models.multirotor_with_arms import PROPELLERS
 from lgjax.plot import figure, save
 
 XYZ = ("x", "y", "z")

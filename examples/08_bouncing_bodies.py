@@ -31,7 +31,7 @@ import numpy as np
 
 import lgjax
 from lgjax import Pose, RigidState, so3
-from lgjax.integrators.variational import variational_step
+from lgjax.collisions.variational import variational_step
 from lgjax.plot import figure, save
 from lgjax.systems.bouncing_body import CASES, bouncing_body
 

@@ -12,9 +12,9 @@ import numpy as np
 from newton_sweep import VARIANTS, draw_sweep, halved, sweep
 
 import lgjax
-from lgjax.multibody.maximal import AbsoluteConfiguration
+from lgjax.maximal.integrate import unconstrained_problem
+from lgjax.maximal.system import AbsoluteConfiguration
 from lgjax.plot import figure, save
-from lgjax.simulate.constrained import unconstrained_problem
 
 
 def tip_to_centre(q):

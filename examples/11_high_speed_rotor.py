@@ -11,8 +11,8 @@ import numpy as np
 from newton_sweep import VARIANTS, draw_sweep, halved, sweep
 
 import lgjax
+from lgjax.maximal.integrate import unconstrained_problem
 from lgjax.plot import figure, save
-from lgjax.simulate.constrained import unconstrained_problem
 from lgjax.systems.rotor import left_end
 
 

@@ -1,6 +1,11 @@
 """Batched, differentiable rigid-body dynamics on Lie groups in pure JAX."""
 
-from lgjax import systems
+from lgjax import maximal, shapes, systems
+from lgjax.collisions import variational
+from lgjax.collisions.bounce import BounceSolution, bounce
+from lgjax.collisions.impact import BounceStatus
+from lgjax.collisions.lagrangian_bounce import LagrangianSolution, lagrangian_bounce
+from lgjax.collisions.variational import RigidBody, RigidState, rigid_body, rigid_state
 from lgjax.dynamics import forces
 from lgjax.dynamics.centroidal import (
     center_of_mass_velocity,
@@ -8,11 +13,6 @@ from lgjax.dynamics.centroidal import (
     centroidal_momentum_matrix,
 )
 from lgjax.dynamics.closed_form import ClosedForm, closed_form
-from lgjax.dynamics.derivatives import (
-    forward_dynamics_derivatives,
-    hybrid_dynamics_derivatives,
-    inverse_dynamics_derivatives,
-)
 from lgjax.dynamics.energy import center_of_mass, kinetic_energy, momentum, potential_energy, total_energy
 from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics
 from lgjax.dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics
@@ -32,8 +32,8 @@ from lgjax.dynamics.loops import (
     project_velocity,
 )
 from lgjax.dynamics.mass_matrix import coriolis_matrix, mass_matrix
-from lgjax.dynamics.motion import motion_series
-from lgjax.dynamics.parallel import parallel_forward_dynamics, parallel_inverse_dynamics
+from lgjax.dynamics.mass_solve import solve_mass_matrix
+from lgjax.dynamics.parallel.dynamics import parallel_forward_dynamics, parallel_inverse_dynamics
 from lgjax.dynamics.partials import (
     ForwardPartials,
     HybridPartials,
@@ -42,8 +42,13 @@ from lgjax.dynamics.partials import (
     hybrid_dynamics_partials,
     inverse_dynamics_partials,
 )
-from lgjax.dynamics.pose_series import pose_derivatives, twist_derivatives
-from lgjax.dynamics.solve import solve_mass_matrix
+from lgjax.dynamics.time_derivatives.derivatives import (
+    forward_dynamics_derivatives,
+    hybrid_dynamics_derivatives,
+    inverse_dynamics_derivatives,
+)
+from lgjax.dynamics.time_derivatives.poses import pose_derivatives, twist_derivatives
+from lgjax.dynamics.time_derivatives.taylor_series import motion_series
 from lgjax.groups import (
     S3,
     SE3,
@@ -100,9 +105,7 @@ from lgjax.integrators import (
     Composition,
     Controller,
     Flow,
-    GeneralizedAlpha,
     MuntheKaas,
-    NewtonRule,
     Solution,
     SymplecticLie,
     Tableau,
@@ -111,23 +114,19 @@ from lgjax.integrators import (
     integrate_adaptive,
     suzuki,
     triple_jump,
-    variational,
 )
-from lgjax.integrators.impact import BounceStatus
 from lgjax.integrators.reversible import integrate_reversible, reversible_steps
-from lgjax.integrators.variational import RigidBody, RigidState, rigid_body, rigid_state
-from lgjax.multibody import maximal, models, shapes
+from lgjax.maximal.generalized_alpha import GeneralizedAlpha
+from lgjax.maximal.integrate import (
+    ConstrainedSolution,
+    ConstrainedStatus,
+    integrate_constrained,
+    unconstrained_problem,
+)
+from lgjax.maximal.system import MaximalSystem
+from lgjax.multibody import models
 from lgjax.multibody.build import Body, Joint, build
-from lgjax.multibody.flat import MotionState, from_mujoco, from_pinocchio, to_mujoco, to_pinocchio
-from lgjax.multibody.importers import load_mjcf, load_urdf
-from lgjax.multibody.inertia import Inertia
-from lgjax.multibody.joints import JointKind, joint_kind
-from lgjax.multibody.mass_properties import mass_properties, recentered
-from lgjax.multibody.maximal import MaximalSystem
-from lgjax.multibody.model import Model
-from lgjax.multibody.shapes import Plane
-from lgjax.multibody.specialized import specialize
-from lgjax.multibody.state import (
+from lgjax.multibody.configuration import (
     Configuration,
     configuration,
     difference,
@@ -136,32 +135,33 @@ from lgjax.multibody.state import (
     random_configuration,
     retract,
 )
+from lgjax.multibody.conventions import MotionState, from_mujoco, from_pinocchio, to_mujoco, to_pinocchio
+from lgjax.multibody.importers import load_mjcf, load_urdf
+from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.joints import JointKind, joint_kind
+from lgjax.multibody.model import Model
+from lgjax.multibody.specialized import specialize
 from lgjax.multibody.tree import Tree
-from lgjax.simulate.bounce import BounceSolution, bounce
-from lgjax.simulate.checkpoint import Checkpoint
-from lgjax.simulate.closed_loops import ConstrainedTrajectory, rollout_constrained
-from lgjax.simulate.constrained import (
-    ConstrainedSolution,
-    ConstrainedStatus,
-    integrate_constrained,
-    unconstrained_problem,
-)
-from lgjax.simulate.control_problem import ControlSystem, OptimizeStatus
-from lgjax.simulate.ensemble import Draw, Ensemble, Spread, ensemble, load_ensemble
-from lgjax.simulate.fused import (
+from lgjax.numerics.newton import NewtonRule
+from lgjax.saving.checkpoint import Checkpoint
+from lgjax.shapes import Plane
+from lgjax.shapes.mass_properties import mass_properties, recentered
+from lgjax.simulate.control.optimize import OptimizedControls, optimize_controls
+from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus
+from lgjax.simulate.ensemble.ensemble import Draw, Ensemble, Spread, ensemble, load_ensemble
+from lgjax.simulate.ensemble.monte_carlo import MonteCarlo, Sample, monte_carlo
+from lgjax.simulate.ensemble.statistics import Statistics
+from lgjax.simulate.ensemble.storage import Run, load_run
+from lgjax.simulate.kernels.rollout import fused_rollout
+from lgjax.simulate.kernels.vmap import (
     KernelOptions,
     fused_forward_dynamics,
     fused_vmap,
     kernel_cost,
 )
-from lgjax.simulate.fused_rollout import fused_rollout
-from lgjax.simulate.lagrangian_bounce import LagrangianSolution, lagrangian_bounce
+from lgjax.simulate.loop_rollout import ConstrainedTrajectory, rollout_constrained
 from lgjax.simulate.memory import rollout_memory
-from lgjax.simulate.monte_carlo import MonteCarlo, Sample, monte_carlo
-from lgjax.simulate.optimize import OptimizedControls, optimize_controls
 from lgjax.simulate.rollout import Trajectory, rollout
-from lgjax.simulate.statistics import Statistics
-from lgjax.simulate.storage import Run, load_run
 
 __version__ = "0.1.0"
 

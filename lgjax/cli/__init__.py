@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import lgjax
-from lgjax.cli import bench, info, optimize, rollout
+from lgjax.cli import info, optimize, rollout
 from lgjax.cli.arguments import fail
+from lgjax.cli.bench import command as bench
 
 
 class _Parser(argparse.ArgumentParser):

@@ -15,9 +15,9 @@ from lgjax.dynamics.kinematics import frame_pose
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody import models
-from lgjax.multibody.state import Configuration, configuration
-from lgjax.simulate.control_problem import ControlSystem, OptimizeStatus
-from lgjax.simulate.optimize import METHODS, OptimizedControls, optimize_controls
+from lgjax.multibody.configuration import Configuration, configuration
+from lgjax.simulate.control.optimize import METHODS, OptimizedControls, optimize_controls
+from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus
 
 EXAMPLE = """
 model = "arm"               # built in, or a file beside this one

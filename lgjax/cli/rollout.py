@@ -9,7 +9,7 @@ import numpy as np
 
 from lgjax import integrators, plot
 from lgjax.cli.arguments import add_model, fail, load_model, not_negative, positive, positive_int
-from lgjax.simulate.ensemble import STORES, Spread, ensemble, load_ensemble
+from lgjax.simulate.ensemble.ensemble import STORES, Spread, ensemble, load_ensemble
 
 TABLEAUX = {name: value for name, value in vars(integrators).items() if isinstance(value, integrators.Tableau)}
 SPREADS = {
@@ -144,7 +144,7 @@ def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> in
 
 
 def _observed(model: Any) -> np.ndarray:
-    """Names of what statistics are taken of, see `lgjax.simulate.ensemble.observation`."""
+    """Names of what statistics are taken of, see `lgjax.simulate.ensemble.ensemble.observation`."""
     counts = {"position": 3 * model.tree.nq["frees"], "joint": model.tree.nq["joints"], "velocity": model.nv}
     return np.array([f"{name}[{i}]" for name, count in counts.items() for i in range(count)], str)
 

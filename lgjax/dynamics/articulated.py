@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from lgjax.dynamics.recursion import Force
-from lgjax.groups import small_matrix as sm
+from lgjax.dynamics.spatial import Force
 from lgjax.multibody.inertia import Inertia
+from lgjax.numerics import small_matrix as sm
 
 
 class ArticulatedInertia(NamedTuple):

@@ -5,15 +5,15 @@ import jax.numpy as jnp
 
 from lgjax.dynamics.kinematics import world_kinematics
 from lgjax.dynamics.mass_matrix import world_inertia
-from lgjax.dynamics.subtrees import NO_MASS, Subtrees, inertia_to_parent, momenta
+from lgjax.dynamics.subtree_sums import NO_MASS, Subtrees, inertia_to_parent, momenta
+from lgjax.execution.call import batch_behind
 from lgjax.groups import se3
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.inertia import Inertia
-from lgjax.multibody.lane_call import batch_behind
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration
+from lgjax.numerics import small_matrix as sm
 
 
 @checked_arguments()

@@ -16,14 +16,14 @@ import numpy as np
 
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
 from lgjax.dynamics.mass_matrix import world_inertia
-from lgjax.dynamics.stacks import Frame, check_frame
+from lgjax.dynamics.time_derivatives.time_stacks import Frame, check_frame
+from lgjax.dynamics.traversal.traversal import Execution
 from lgjax.groups import se3
-from lgjax.groups import small_matrix as sm
 from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration
-from lgjax.multibody.traversal import Execution
+from lgjax.numerics import small_matrix as sm
 
 
 class ClosedForm(NamedTuple):

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 
 from lgjax.dynamics.kinematics import world_kinematics
 from lgjax.dynamics.mass_matrix import world_inertia
-from lgjax.groups import small_matrix as sm
 from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration
+from lgjax.numerics import small_matrix as sm
 
 
 @checked_arguments()

@@ -18,9 +18,9 @@ from jax import core
 
 from lgjax.dynamics.jacobians import carrier
 from lgjax.dynamics.kinematics import ancestor_mask, compose, world_kinematics
-from lgjax.groups import small_matrix as sm
+from lgjax.multibody.configuration import Configuration, configuration, difference
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration, configuration, difference
+from lgjax.numerics import small_matrix as sm
 
 STATIC = {"static": True}
 

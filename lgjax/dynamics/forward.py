@@ -7,18 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.recursion import applied_wrenches
-from lgjax.dynamics.series import hybrid_series, inverse_series
-from lgjax.dynamics.solve import (
+from lgjax.dynamics.mass_solve import (
     by_inverse_dynamics,
     by_partial_inverse_dynamics,
     solve_exchanged,
     solve_mass_matrix,
 )
+from lgjax.dynamics.spatial import applied_wrenches
+from lgjax.dynamics.time_derivatives.series import hybrid_series, inverse_series
+from lgjax.dynamics.traversal.traversal import Execution
 from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration
-from lgjax.multibody.traversal import Execution
 
 
 @checked_arguments()

@@ -2,12 +2,12 @@
 
 import jax
 
-from lgjax.dynamics.recursion import applied_wrenches
-from lgjax.dynamics.series import inverse_series
+from lgjax.dynamics.spatial import applied_wrenches
+from lgjax.dynamics.time_derivatives.series import inverse_series
+from lgjax.dynamics.traversal.traversal import Execution
 from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration
-from lgjax.multibody.traversal import Execution
 
 
 @checked_arguments()

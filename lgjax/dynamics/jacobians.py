@@ -8,11 +8,11 @@ import numpy as np
 
 from lgjax.dynamics.kinematics import World, ancestor_mask, compose, world_kinematics
 from lgjax.groups import se3
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration
+from lgjax.numerics import small_matrix as sm
 
 View = Literal["body", "world", "spatial"]
 

@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.recursion import BodyData, Motion, body_data
+from lgjax.dynamics.spatial import BodyData, Motion, body_data
+from lgjax.dynamics.traversal.traversal import Execution, Walk
 from lgjax.groups import se3
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.joints.kind import place, subspace_coefficient
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration
-from lgjax.multibody.traversal import Execution, Walk
 from lgjax.multibody.tree import Tree
+from lgjax.numerics import small_matrix as sm
 
 EYE: Any = np.eye(3)
 ZERO: Any = np.zeros(3)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.dynamics.subtrees import (
+from lgjax.dynamics.subtree_sums import (
     NO_MASS,
     ZERO_3,
     ZERO_33,
@@ -18,15 +18,15 @@ from lgjax.dynamics.subtrees import (
     products,
     related,
 )
+from lgjax.dynamics.traversal.traversal import Execution
+from lgjax.execution.call import batch_behind
 from lgjax.groups import se3
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.inertia import Inertia
-from lgjax.multibody.lane_call import batch_behind
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration
-from lgjax.multibody.traversal import Execution
+from lgjax.numerics import small_matrix as sm
 
 
 def world_inertia(poses: Pose, inertia: Inertia) -> Inertia:

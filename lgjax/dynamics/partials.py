@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics, prescribed_mask
-from lgjax.dynamics.recursion import Force, applied_wrenches, to_parent
-from lgjax.dynamics.subtrees import (
+from lgjax.dynamics.spatial import Force, applied_wrenches, to_parent
+from lgjax.dynamics.subtree_sums import (
     NO_MASS,
     ZERO_3,
     ZERO_33,
@@ -35,14 +35,14 @@ from lgjax.dynamics.subtrees import (
     products,
     related,
 )
+from lgjax.dynamics.traversal.traversal import Execution, Walk
+from lgjax.execution.call import batch_behind
 from lgjax.groups import se3
-from lgjax.groups import small_matrix as sm
 from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.inertia import Inertia
-from lgjax.multibody.lane_call import batch_behind
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration
-from lgjax.multibody.traversal import Execution, Walk
+from lgjax.numerics import small_matrix as sm
 
 
 class InversePartials(NamedTuple):

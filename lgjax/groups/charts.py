@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups import se3, so3
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.lie_group import LieGroup
 from lgjax.groups.se3 import SE3, Pose
 from lgjax.groups.so3 import SO3
+from lgjax.numerics import small_matrix as sm
 
 Array = jax.Array
 Map = Callable[[Array, Array], Array]

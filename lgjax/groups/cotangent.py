@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.charts import transpose_of
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation
 from lgjax.groups.lie_group import LieGroup
-from lgjax.groups.small_angle import norm
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import norm
 
 Array = jax.Array
 Element = Any

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups.small_angle import norm
+from lgjax.numerics.small_angle import norm
 
 Array = jax.Array
 Element = Any

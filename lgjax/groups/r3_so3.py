@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups import se3, so3, vector
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.lie_group import LieGroup
-from lgjax.groups.small_angle import norm
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import norm
 
 Array = jax.Array
 

@@ -7,10 +7,10 @@ differentials are those of `so3`: exp(w) = (cos |w|/2, sin(|w|/2) w/|w|) covers 
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups import small_matrix as sm
 from lgjax.groups import so3
 from lgjax.groups.lie_group import LieGroup
-from lgjax.groups.small_angle import norm, stumpff
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import norm, stumpff
 
 Array = jax.Array
 

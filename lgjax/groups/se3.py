@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lgjax.groups import small_matrix as sm
 from lgjax.groups import so3
 from lgjax.groups.lie_group import LieGroup
-from lgjax.groups.small_angle import cotc, cotc_rate, norm, stumpff, stumpff_rate
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import cotc, cotc_rate, norm, stumpff, stumpff_rate
 
 Array = jax.Array
 

@@ -7,9 +7,9 @@ d/dt exp(u) = hat(dexp(u, u̇)) exp(u); the body version is ``dexp(-u, v)``.
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.lie_group import LieGroup
-from lgjax.groups.small_angle import cotc, norm, rotation_vector_ratio, stumpff
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import cotc, norm, rotation_vector_ratio, stumpff
 
 Array = jax.Array
 

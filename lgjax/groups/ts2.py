@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import jax
 
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.groups.lie_group import LieGroup
 from lgjax.groups.se3 import SE3, Pose
-from lgjax.groups.small_angle import norm
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import norm
 
 Array = jax.Array
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups.lie_group import LieGroup
-from lgjax.groups.small_angle import norm
+from lgjax.numerics.small_angle import norm
 
 Array = jax.Array
 

@@ -15,11 +15,8 @@ from lgjax.integrators.commutator_free import (
 from lgjax.integrators.composition import Composition, suzuki, triple_jump
 from lgjax.integrators.control import ELEMENTARY, PI, AdaptiveStatus, Controller
 from lgjax.integrators.dormand_prince85 import DORMAND_PRINCE85
-from lgjax.integrators.generalized_alpha import ConstrainedProblem, GeneralizedAlpha
-from lgjax.integrators.impact import lagrangian_impact
 from lgjax.integrators.integrate import Method, Solution, integrate
 from lgjax.integrators.munthe_kaas import MuntheKaas
-from lgjax.integrators.newton import NewtonRule
 from lgjax.integrators.symplectic import SymplecticLie
 from lgjax.integrators.tableau import (
     BOGACKI_SHAMPINE32,
@@ -57,20 +54,16 @@ __all__ = [
     "CommutatorFree",
     "CommutatorFreeTable",
     "Composition",
-    "ConstrainedProblem",
     "Controller",
     "Flow",
-    "GeneralizedAlpha",
     "Method",
     "MuntheKaas",
-    "NewtonRule",
     "Solution",
     "SymplecticLie",
     "Tableau",
     "Taylor",
     "integrate",
     "integrate_adaptive",
-    "lagrangian_impact",
     "suzuki",
     "triple_jump",
 ]

@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
-from lgjax.groups.iteration import iterate_while
 from lgjax.integrators.control import ELEMENTARY, AdaptiveStatus, Controller, error_ratio, flag
 from lgjax.integrators.field import Field, saved_times, state_dtype, strong
 from lgjax.integrators.integrate import check_method
 from lgjax.numerics import checks
+from lgjax.numerics.loops import iterate_while
 
 Array = jax.Array
 Point = Any

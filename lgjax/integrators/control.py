@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
-from lgjax.groups.small_angle import norm
 from lgjax.numerics import checks
+from lgjax.numerics.small_angle import norm
 
 Array = jax.Array
 Point = Any

@@ -11,7 +11,6 @@ from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.commutator_free import CommutatorFreeTable
 from lgjax.integrators.control import Controller
 from lgjax.integrators.field import Field, state_dtype, strong
-from lgjax.integrators.generalized_alpha import GeneralizedAlpha
 from lgjax.integrators.tableau import Tableau
 from lgjax.numerics import checks
 
@@ -63,7 +62,7 @@ def numbers_of_steps(steps: Any, save_every: Any) -> tuple[int, int]:
 def check_method(driver: str, method: Any) -> None:
     """Raise TypeError for what is no method of `driver`, a name, and say what was probably meant.
 
-    Only integrate_constrained takes GeneralizedAlpha, and takes nothing else; integrate_adaptive asks for more itself.
+    A method that is made for another driver alone names it as `driver`; integrate_adaptive asks for more itself.
     """
     if isinstance(method, Tableau):
         hint = f"the tableau {method!r}; did you mean MuntheKaas({method!r})?"
@@ -73,12 +72,8 @@ def check_method(driver: str, method: Any) -> None:
         hint = f"a step size controller, {method!r}; integrate_adaptive takes that as `controller`"
     elif isinstance(method, type):
         hint = f"the class {method.__name__}; it takes an instance of it"
-    elif driver == "integrate_constrained":
-        if isinstance(method, GeneralizedAlpha):
-            return
-        hint = f"{method!r}; constrained mechanisms are integrated by GeneralizedAlpha()"
-    elif isinstance(method, GeneralizedAlpha):
-        hint = f"{method!r}; integrate_constrained takes that one"
+    elif hasattr(method, "driver"):
+        hint = f"{method!r}; {method.driver} takes that one"
     elif driver != "integrate_adaptive" and not (hasattr(method, "init") and hasattr(method, "step")):
         hint = f"{method!r}; a method is for instance MuntheKaas(RK4)"
     else:

@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.cotangent import Covector
 from lgjax.groups.homogeneous_space import HomogeneousSpace
-from lgjax.groups.iteration import iterate_while
 from lgjax.groups.lie_group import LieGroup
 from lgjax.integrators.field import Field, check_field, state_dtype
 from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.loops import iterate_while
 
 Array = jax.Array
 

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
-from lgjax.groups.small_angle import norm
 from lgjax.integrators.control import largest, tolerances
 from lgjax.integrators.field import check_field
 from lgjax.integrators.munthe_kaas import dexpinv_coefficients
 from lgjax.numerics import checks
+from lgjax.numerics.small_angle import norm
 
 Array = jax.Array
 Point = Any

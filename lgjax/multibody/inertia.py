@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups import small_matrix as sm
+from lgjax.numerics import small_matrix as sm
 
 
 class Inertia(NamedTuple):

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.integrate import segment_length
+from lgjax.multibody.configuration import neutral
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import neutral
 from lgjax.simulate.rollout import Controller, rollout
 
 

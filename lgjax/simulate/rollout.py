@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.dynamics.forward import forward_dynamics
-from lgjax.dynamics.motion import checked_result, motion_series
+from lgjax.dynamics.time_derivatives.taylor_series import checked_result, motion_series
 from lgjax.integrators import RK4, MuntheKaas, Taylor, integrate
 from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration, mechanical_space
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration, mechanical_space
 from lgjax.numerics import checks
-from lgjax.simulate.checkpoint import Checkpoint
+from lgjax.saving.checkpoint import Checkpoint
 
 Controller = Callable[[jax.Array, Configuration, jax.Array], jax.Array]
 

@@ -11,16 +11,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.pose_series import twist_series
-from lgjax.dynamics.recursion import convolve
-from lgjax.dynamics.stacks import Frame, check_frame, derivatives
-from lgjax.groups import small_matrix as sm
+from lgjax.dynamics.spatial import convolve
+from lgjax.dynamics.time_derivatives.poses import twist_series
+from lgjax.dynamics.time_derivatives.time_stacks import Frame, check_frame, derivatives
 from lgjax.groups.se3 import Pose
 from lgjax.multibody import models
-from lgjax.multibody.aerial_manipulator import MECHANISM, MOTION, PROPELLERS, Mechanism, Motion, Propellers
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration
+from lgjax.multibody.models.multirotor_with_arms import MECHANISM, MOTION, PROPELLERS, Mechanism, Motion, Propellers
 from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
 
 Array = jax.Array
 Series = list[Array]  # Taylor coefficients in time

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.collisions.variational import RigidBody, RigidState, forces, rigid_body, total_energy
 from lgjax.groups import SE3, HomogeneousSpace, product_space, right_translation, so3, vector_space
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
-from lgjax.integrators.variational import RigidBody, RigidState, forces, rigid_body, total_energy
-from lgjax.multibody.shapes import Plane, Shape, box, ellipsoid, rounded, union
 from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
+from lgjax.shapes import Plane, Shape, box, ellipsoid, rounded, union
 from lgjax.systems.system import arrays, gravity_vector
 
 Array = jax.Array

@@ -11,8 +11,8 @@ from lgjax.dynamics.energy import total_energy
 from lgjax.dynamics.loops import Loop
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.build import GRAVITY, Body, Joint, build
+from lgjax.multibody.configuration import Configuration, neutral
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration, neutral
 from lgjax.numerics import checks
 from lgjax.systems.system import gravity_vector
 

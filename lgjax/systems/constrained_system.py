@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import jax
 
-from lgjax.multibody.maximal import AbsoluteConfiguration, MaximalSystem
+from lgjax.maximal.system import AbsoluteConfiguration, MaximalSystem
 
 Array = jax.Array
 

@@ -5,9 +5,9 @@ from typing import Any
 import jax
 
 from lgjax.groups import SO3, coadjoint_orbit, cotangent_bundle, product_space, right_translation, so3, vector_space
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.cotangent import Covector
 from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
 from lgjax.systems.system import System, arrays
 
 Array = jax.Array

@@ -22,9 +22,9 @@ from lgjax.groups import (
     two_sided_translation,
     vector_space,
 )
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.cotangent import Covector
 from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
 from lgjax.systems.system import System, arrays, gravity_vector
 
 Array = jax.Array

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups import LieGroup, R3xSO3, so3
-from lgjax.groups import small_matrix as sm
-from lgjax.multibody.maximal import Gravity, JointConstraint, MaximalSystem, RigidBody, UserForce
+from lgjax.maximal.system import Gravity, JointConstraint, MaximalSystem, RigidBody, UserForce
 from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
 from lgjax.systems.constrained_system import ConstrainedSystem, total_energy
 from lgjax.systems.system import arrays, gravity_vector
 

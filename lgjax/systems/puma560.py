@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.groups import LieGroup, R3xSO3
+from lgjax.maximal.system import Gravity, JointConstraint, MaximalSystem, RigidBody, TorsionSpring
 from lgjax.multibody.build import Body, Joint, build
-from lgjax.multibody.maximal import Gravity, JointConstraint, MaximalSystem, RigidBody, TorsionSpring
+from lgjax.multibody.configuration import Configuration, configuration
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration, configuration
 from lgjax.numerics import checks
 from lgjax.systems.constrained_system import ConstrainedSystem
 from lgjax.systems.system import arrays, gravity_vector, not_negative

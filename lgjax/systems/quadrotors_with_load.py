@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.groups import SO3, TS2, power_space, product_space, right_translation, so3, vector_space
-from lgjax.groups import small_matrix as sm
-from lgjax.groups.small_angle import norm
 from lgjax.groups.ts2 import TangentPoint
 from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import norm
 from lgjax.systems.system import System, arrays, gravity_vector, not_negative
 
 Array = jax.Array

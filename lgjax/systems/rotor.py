@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.groups import LieGroup, R3xSO3
-from lgjax.multibody.maximal import Bushing, Gravity, Load, MaximalSystem, RigidBody
+from lgjax.maximal.system import Bushing, Gravity, Load, MaximalSystem, RigidBody
 from lgjax.numerics import checks
 from lgjax.systems.constrained_system import ConstrainedSystem
 from lgjax.systems.system import arrays, gravity_vector, not_negative

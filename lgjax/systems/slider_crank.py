@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.groups import LieGroup, R3xSO3
+from lgjax.maximal.system import Gravity, JointConstraint, MaximalSystem, RigidBody
 from lgjax.multibody.build import rotation_to
-from lgjax.multibody.maximal import Gravity, JointConstraint, MaximalSystem, RigidBody
 from lgjax.numerics import checks
 from lgjax.systems.constrained_system import ConstrainedSystem, total_energy
 from lgjax.systems.system import arrays, gravity_vector

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.groups import SE3, cayley_coordinates, power_space, tangent_sphere
-from lgjax.groups import small_matrix as sm
-from lgjax.groups.small_angle import norm
 from lgjax.groups.ts2 import TangentPoint
 from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import norm
 from lgjax.systems.system import System, arrays, gravity_vector
 
 Array = jax.Array

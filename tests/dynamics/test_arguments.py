@@ -29,7 +29,7 @@ def robot() -> lgjax.Model:
 def of_a_mechanism(function) -> bool:
     if not inspect.isfunction(function) or "model" not in inspect.signature(function).parameters:
         return False
-    return function.__module__.startswith("lgjax.dynamics") or function.__module__ == "lgjax.multibody.state"
+    return function.__module__.startswith("lgjax.dynamics") or function.__module__ == "lgjax.multibody.configuration"
 
 
 # All that take a model; those that make a value from parts of their own check these elsewhere.

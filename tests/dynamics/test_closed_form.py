@@ -11,7 +11,7 @@ from jax import jit
 
 import lgjax
 from lgjax import se3
-from lgjax.multibody.state import join_velocity, split_velocity
+from lgjax.multibody.configuration import join_velocity, split_velocity
 from tests.dynamics import trees
 
 STATES = 3

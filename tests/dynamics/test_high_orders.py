@@ -26,7 +26,7 @@ from jax.experimental import jet
 
 import lgjax
 from lgjax import Configuration, Pose, se3
-from lgjax.multibody.state import join_velocity, split_velocity
+from lgjax.multibody.configuration import join_velocity, split_velocity
 from tests.dynamics import trees
 
 HIGHEST = 8

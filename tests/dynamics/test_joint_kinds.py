@@ -13,9 +13,9 @@ from jax import jit
 
 import lgjax
 from lgjax import Joint, Pose
-from lgjax.multibody import flat
+from lgjax.dynamics.traversal.layout import layout
+from lgjax.multibody import conventions as flat
 from lgjax.multibody.joints import CYLINDRICAL, HELICAL, PLANAR, PRISMATIC, REVOLUTE, UNIVERSAL
-from lgjax.multibody.layout import layout
 from tests.dynamics import trees
 from tests.dynamics.test_high_orders import Motion, rate
 from tests.oracles import pinocchio_trees as oracle

@@ -12,8 +12,8 @@ import lgjax
 from lgjax import Body, Joint, Loop, LoopStatus, Pose, build
 from lgjax.dynamics.loops import loop_constraint, loop_residual
 from lgjax.dynamics.loops.closures import CLOSURES
-from lgjax.dynamics.loops.rank import independent_rows, pseudo_inverse, regular_inverse
 from lgjax.multibody.build import KINDS
+from lgjax.numerics.rank import independent_rows, pseudo_inverse, regular_inverse
 from lgjax.systems import closed_loops as ready
 from tests.oracles import linkages
 from tests.oracles.pinocchio_loops import Mechanism

@@ -17,8 +17,8 @@ from lgjax.dynamics.centroidal import (
     centroidal_momentum_matrix,
 )
 from lgjax.dynamics.jacobians import jacobian, jacobian_derivative
-from lgjax.dynamics.solve import solve_mass_matrix
-from lgjax.groups import small_matrix as sm
+from lgjax.dynamics.mass_solve import solve_mass_matrix
+from lgjax.numerics import small_matrix as sm
 from tests.dynamics import trees
 from tests.oracles import pinocchio_robots as oracle
 

@@ -12,9 +12,9 @@ from jax import jit
 
 import lgjax
 from lgjax import Body, Joint, Pose, models
-from lgjax.dynamics.parallel import parallel_forward_dynamics, parallel_inverse_dynamics
-from lgjax.multibody import flat
-from lgjax.multibody.prefix import accumulate, inward, paths
+from lgjax.dynamics.parallel.dynamics import parallel_forward_dynamics, parallel_inverse_dynamics
+from lgjax.dynamics.parallel.pointer_doubling import accumulate, inward, paths
+from lgjax.multibody import conventions as flat
 from tests.dynamics import trees
 from tests.oracles import pinocchio_trees as oracle
 

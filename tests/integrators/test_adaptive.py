@@ -20,10 +20,10 @@ from lgjax.integrators import (
     AdaptiveStatus,
     CommutatorFree,
     Controller,
-    GeneralizedAlpha,
     MuntheKaas,
     integrate_adaptive,
 )
+from lgjax.maximal.generalized_alpha import GeneralizedAlpha
 from lgjax.systems import spherical_pendulum
 from tests.systems.cases import END, PENDULUM, reference
 

@@ -9,8 +9,8 @@ import pytest
 
 import lgjax
 from lgjax import systems
+from lgjax.collisions.variational import variational_step
 from lgjax.integrators.integrate import segment_length
-from lgjax.integrators.variational import variational_step
 
 HALF = lgjax.SymplecticLie(0.5)
 

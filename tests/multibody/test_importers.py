@@ -12,7 +12,7 @@ from jax import jit
 
 import lgjax
 from lgjax import load_mjcf, load_urdf, models
-from lgjax.multibody import flat
+from lgjax.multibody import conventions as flat
 from tests.dynamics.trees import random_states
 
 ROBOTS = ("panda.urdf", "go1.urdf", "anymal_b_simple_description/robots/anymal.urdf", "hyq_no_sensors.urdf",

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from lgjax.simulate import storage
+from lgjax.simulate.ensemble import storage
 
 STEPS = 30
 

@@ -11,7 +11,7 @@ import tqdm
 
 import lgjax
 from lgjax import Spread, models
-from lgjax.simulate import progress
+from lgjax.saving import progress
 
 MODULE = sys.modules[lgjax.rollout.__module__.replace("rollout", "ensemble")]
 

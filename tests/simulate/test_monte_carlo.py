@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax.simulate import batches, storage
+from lgjax.simulate.ensemble import program as batches
+from lgjax.simulate.ensemble import storage
 from tests.simulate.random_pendulums import STEPS, everything, pendulum, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -193,7 +194,7 @@ def test_ctrl_c_keeps_what_was_computed(in_folder, monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_does_not_tear_what_belongs_together():
-    module, order = sys.modules["lgjax.simulate.progress"], []
+    module, order = sys.modules["lgjax.saving.progress"], []
 
     def interrupted():
         with module.uninterrupted():

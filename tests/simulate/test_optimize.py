@@ -13,9 +13,9 @@ from jax import jit
 
 import lgjax
 from lgjax import OptimizeStatus
-from lgjax.simulate import optimize
-from lgjax.simulate.control_problem import bounded, check_problem, unbounded
-from lgjax.simulate.ilqr import backward, expand
+from lgjax.simulate.control import optimize
+from lgjax.simulate.control.ilqr import backward, expand
+from lgjax.simulate.control.problem import bounded, check_problem, unbounded
 
 N, NX, NU = 12, 4, 2
 RNG = np.random.default_rng(0)

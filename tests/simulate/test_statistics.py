@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lgjax.simulate.statistics import Accumulator
+from lgjax.simulate.ensemble.statistics import Accumulator
 
 P = (0.0, 0.01, 0.25, 0.5, 0.9, 1.0)
 

@@ -10,7 +10,7 @@ import pytest
 from jax import jit
 
 import lgjax
-from lgjax.multibody.aerial_manipulator import MECHANISM, MOTION, PROPELLERS, Propellers
+from lgjax.multibody.models.multirotor_with_arms import MECHANISM, MOTION, PROPELLERS, Propellers
 from lgjax.systems.aerial_manipulator import allocation
 
 ORDER = 5

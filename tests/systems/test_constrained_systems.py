@@ -22,7 +22,7 @@ from lgjax import (
     rollout,
     unconstrained_problem,
 )
-from lgjax.multibody.maximal import AbsoluteConfiguration
+from lgjax.maximal.system import AbsoluteConfiguration
 from lgjax.systems import heavy_top_maximal, puma560, puma560_minimal, rotor, slider_crank
 from lgjax.systems.puma560 import DAMPING, DURATION, GOAL, LINKS, START, STIFFNESS, joint_angles
 from lgjax.systems.rotor import left_end

@@ -10,7 +10,7 @@ import pytest
 
 from lgjax.groups import SO3, left_translation, product_space, so3, vector_space
 from lgjax.integrators import CF4, RK4, CommutatorFree, MuntheKaas, integrate
-from lgjax.multibody.aerial_manipulator import MECHANISM, MOTION, PROPELLERS
+from lgjax.multibody.models.multirotor_with_arms import MECHANISM, MOTION, PROPELLERS
 from lgjax.systems import (
     aerial_manipulator,
     bouncing_body,

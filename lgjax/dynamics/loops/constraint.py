@@ -11,13 +11,13 @@ from lgjax.dynamics.kinematics import World, ancestor_mask, world_kinematics
 from lgjax.dynamics.loops.closures import CLOSURES
 from lgjax.dynamics.loops.cut_joint import cut_joint
 from lgjax.dynamics.loops.loop import Loop, as_loops, carrier
-from lgjax.dynamics.loops.rank import product
 from lgjax.groups import se3
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration, neutral, retract
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration, neutral, retract
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.rank import product
 
 
 class Constraint(NamedTuple):

@@ -13,12 +13,12 @@ import numpy as np
 from jax import lax
 
 from lgjax.dynamics.loops.closures import Closure
-from lgjax.dynamics.loops.rank import product, regular_inverse
 from lgjax.groups import se3, so3
-from lgjax.groups import small_matrix as sm
-from lgjax.groups.iteration import iterate_while
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.joints import JointKind
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.rank import product, regular_inverse
 
 ROUNDS = 60  # of the search
 LONGEST = 0.5  # of the entries of its steps, radians or metres

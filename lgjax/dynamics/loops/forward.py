@@ -10,7 +10,11 @@ import numpy as np
 from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics, prescribed_mask
 from lgjax.dynamics.loops.constraint import Constraint, loop_constraint
 from lgjax.dynamics.loops.loop import Loop
-from lgjax.dynamics.loops.rank import (
+from lgjax.dynamics.loops.status import flags
+from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration
+from lgjax.multibody.model import Model
+from lgjax.numerics.rank import (
     default_tolerance,
     independent_rows,
     longest_row,
@@ -18,10 +22,6 @@ from lgjax.dynamics.loops.rank import (
     pseudo_inverse,
     regular_inverse,
 )
-from lgjax.dynamics.loops.status import flags
-from lgjax.multibody.arguments import checked_arguments
-from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration
 
 Minimum = Literal["constraint_force", "torque"]
 

@@ -17,11 +17,11 @@ from lgjax.dynamics.loops.forward import (
     relieve,
 )
 from lgjax.dynamics.loops.loop import Loop
-from lgjax.dynamics.loops.rank import independent_rows, longest_row, product, pseudo_inverse
 from lgjax.dynamics.loops.status import flags
 from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration
+from lgjax.numerics.rank import independent_rows, longest_row, product, pseudo_inverse
 
 
 @checked_arguments()

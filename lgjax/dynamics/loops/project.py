@@ -11,14 +11,14 @@ import numpy as np
 from lgjax.dynamics.loops.constraint import loop_constraint
 from lgjax.dynamics.loops.forward import rank_tolerance
 from lgjax.dynamics.loops.loop import Loop, as_loops
-from lgjax.dynamics.loops.rank import independent_rows, longest_row, product, regular_inverse
-from lgjax.dynamics.solve import solve_mass_matrix
-from lgjax.groups.iteration import iterate_while
-from lgjax.groups.small_angle import norm
+from lgjax.dynamics.mass_solve import solve_mass_matrix
 from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration, difference, retract
 from lgjax.multibody.model import Model
-from lgjax.multibody.state import Configuration, difference, retract
 from lgjax.numerics import checks
+from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.rank import independent_rows, longest_row, product, regular_inverse
+from lgjax.numerics.small_angle import norm
 
 Metric = Literal["mass", "plain"]
 LONGEST = 0.5  # of the entries of a step, radians or metres

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lgjax.groups import small_matrix as sm
 from lgjax.groups.se3 import Pose
+from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.path_series import path_series
 
 

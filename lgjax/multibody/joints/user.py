@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from lgjax.groups import small_matrix as sm
 from lgjax.multibody.joints.kind import JointKind
+from lgjax.numerics import small_matrix as sm
 
 _CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call")
 ROUND_OFF = 1e3  # of the dtype's epsilon, relative to the largest entry

@@ -1,0 +1,369 @@
+"""The flight of one rigid body between obstacles: variational steps, with every impact found to round-off.
+
+`fly` is a small machine that makes one variational step per turn.  A step that ends outside the admissible set is
+followed by a search for the time of impact, which takes a few turns more; then the body bounces and the rest of the
+step follows.  Under vmap every body is at its own turn of its own step, so those that search hold up none that fly.
+
+No impact is missed: no point of the body has an acceleration away from a plane above a bound that follows from its spin
+and the forces.  Between two times at which the body is outside it can therefore not have dipped deeper than a parabola
+of that curvature; where that is deeper than `DIP` of its radius, the time between them is halved and looked at again.
+Steps that turn a body by more than `PART_ANGLE` are made in equal parts that do not.
+
+What to do with a step is one number, found at the end of a turn and obeyed in the next.  Computed where it is obeyed,
+XLA would compute it anew for every field of the state, round it differently, and mix two decisions.
+Source: [tran2024] sections 5.2-5.5, Algorithm 2.
+"""
+
+import enum
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.collisions.impact import (
+    GRAZING_RATIO,
+    STOPPED,
+    BounceStatus,
+    Contact,
+    approach_rate,
+    contact_speed,
+    impact,
+)
+from lgjax.collisions.resting import Scene, choose, rest_or_hold, window
+from lgjax.collisions.variational import RigidBody, RigidState, forces, variational_step
+from lgjax.groups.se3 import Pose
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.loops import iterate_while
+
+Array = jax.Array
+
+# A bounce that would last less than this part of what is left of the step is rest.
+REST_RATIO = 1e-6
+# Steps that turn the body farther, rad, are made in parts, of at most so many.
+PART_ANGLE = 0.5
+MAX_PARTS = 1000
+# No acceleration of a point, in a part, exceeds as many times |ω|² times its distance from the centre of mass.  The
+# discrete motion, of which that is said, reaches 2.6 for parts of half a radian; a rigid body that of |ω|² alone 1.3.
+SPIN = 3.0
+# No dip deeper than this part of the body's radius goes unnoticed,
+DIP = 1e-4
+# unless that needs intervals shorter than this part of a part: then the status says TOO_LONG.
+SHORTEST = 1e-3
+NEVER = jnp.iinfo(jnp.int32).max
+
+
+class Record(NamedTuple):
+    """The first impacts, in order; each (record,), entries past their number are zero, plane and segment -1.
+
+    segments segment of the flight that each ends: parts of steps up to an impact, the end of a part, or of the step.
+    taus     time after the start of that segment, s.
+    times    time after the start of the flight, s.
+    planes   what was hit.
+    rates    rate of the gap before the impact, m/s, negative.
+    impulses normal impulse, N s.
+    """
+
+    segments: Array
+    taus: Array
+    times: Array
+    planes: Array
+    rates: Array
+    impulses: Array
+
+
+class Verdict(enum.IntEnum):
+    """What follows from a step that was tried, and what is to be done."""
+
+    FINISH = 0  # the part of the step ends outside: accepted
+    NOT_SOLVED = 1  # the body stops
+    NOT_FINITE = 2  # the body stops
+    LAND = 3  # it ends inside, and the body is at rest: a step on the obstacles, or contact holds it
+    WAIT = 4  # it ends inside, and the body has had its impacts: the step is over where it is
+    LOOK = 5  # it could have dipped into an obstacle: half the time first
+    BOUNCE = 6  # the time tried is that of the impact
+    NARROW = 7  # the search for that time goes on
+    SEARCH = 8  # it ends inside: a search begins
+    FURTHER = 9  # outside, but not at the end of the part
+
+
+class Trial(NamedTuple):
+    """The step that was tried from the base: where it ends, the gap there, its rate, the obstacle, the verdict."""
+
+    state: RigidState
+    gap: Array
+    rate: Array
+    index: Array
+    verdict: Array
+
+
+class Flight(NamedTuple):
+    """Where the machine is.
+
+    base, gap, rate   the last accepted state, the gap there and its rate.
+    step, left        steps finished, and what is left of the present one, s.
+    tau               the time that is tried from `base`, s; at most to the end of the part of the step.
+    clear, clear_gap  no impact happened until then, s from `base`, and the gap there.
+    searching         whether the time of an impact is being narrowed down: its bracket
+    low, high, turns  in s from `base`, and turns so far.
+    hits, total       impacts in this step and altogether.
+    cuts              segments finished beyond one per step: impacts, and parts of steps before the last.
+    resting           whether the body is on a plane for good.
+    asleep            the segment from which on contact holds it where it is, `NEVER` if not yet.
+    trial             what came of `tau`.
+    """
+
+    base: RigidState
+    gap: Array
+    rate: Array
+    step: Array
+    left: Array
+    tau: Array
+    clear: Array
+    clear_gap: Array
+    searching: Array
+    low: Array
+    high: Array
+    turns: Array
+    hits: Array
+    total: Array
+    cuts: Array
+    resting: Array
+    asleep: Array
+    status: Array
+    record: Record
+    trial: Trial
+
+
+def _flag(flag: BounceStatus, condition: Array) -> Array:
+    return jnp.where(condition, jnp.int32(int(flag)), jnp.int32(0))
+
+
+def take_off(scene: Scene, state: RigidState, record: int) -> Flight:
+    """The machine at the start.  A gap that is negative by round-off alone counts as contact."""
+    contact = scene.closest(state)
+    rate = approach_rate(scene.body, state, contact)
+    inside = contact.gap < -window(state.pose)
+    finite = ~jnp.isnan(contact.gap) & jnp.isfinite(rate)
+    zero, none, no = jnp.zeros_like(scene.h), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+    times, numbers = jnp.zeros((record,), zero.dtype), jnp.full((record,), -1, jnp.int32)
+    lifted = jnp.where(inside, 0, jnp.maximum(-contact.gap, 0))
+    gap = jnp.maximum(contact.gap, 0)
+    pose = Pose(state.pose.rotation, state.pose.translation + lifted * contact.normal)
+    base = RigidState(pose, state.angular, state.linear)
+    flight = Flight(
+        base=base, gap=gap, rate=rate, step=none, left=scene.h, tau=jnp.full_like(zero, jnp.inf), clear=zero,
+        clear_gap=gap, searching=no, low=zero, high=zero, turns=none, hits=none, total=none, cuts=none, resting=no,
+        asleep=jnp.full_like(none, NEVER),
+        status=_flag(BounceStatus.STARTED_INSIDE, inside) | _flag(BounceStatus.NOT_FINITE, ~finite),
+        record=Record(numbers, times, times, numbers, times, times),
+        trial=Trial(base, gap, rate, contact.index, none),
+    )  # fmt: skip
+    return _tried(flight, scene)
+
+
+class Part(NamedTuple):
+    """The next part of a step: its length (), s, whether it is the last, whether there are not too many of them."""
+
+    length: Array
+    last: Array
+    resolved: Array
+
+
+def next_part(body: RigidBody, state: RigidState, left: Array) -> Part:
+    """The part that follows `state` of a step of which `left` is left: one of equal ones."""
+    state = jax.lax.stop_gradient(state)
+    moment, _ = forces(body, state.pose)
+    spin, growth = (_length(sm.solve3(body.inertia, x)) for x in (state.angular, moment))
+    time = jax.lax.stop_gradient(left)
+    count = jnp.maximum(jnp.ceil(time * (spin + 0.5 * time * growth) / PART_ANGLE - 1e-3), 1)
+    return Part(left / count, count == 1, count <= MAX_PARTS)
+
+
+def _length(vector: Array) -> Array:
+    return jnp.sqrt(sm.dot(vector, vector))
+
+
+def _rounding_of_rate(scene: Scene, state: RigidState) -> Array:
+    """What round-off may make of a gap's rate () that is zero, m/s."""
+    spin = sm.solve3(scene.body.inertia, state.angular)
+    speed = _length(state.linear) / scene.body.mass + _length(spin) * scene.radius
+    return 32.0 * float(jnp.finfo(speed.dtype).eps) * speed
+
+
+def _deepest(scene: Scene, base: RigidState, start: Array, end: Array, time: Array) -> Array:
+    """The least gap () that can lie between two that are `time` apart.
+
+    The gap is the least of the heights of the body's points.  None of those has a second derivative above the bound, so
+    each is above a parabola of that curvature through the two gaps.
+    """
+    body = scene.body
+    moment, force = forces(body, base.pose)
+    spin = sm.solve3(body.inertia, base.angular)
+    lift = jnp.max(sm.matvec(scene.normals, force), initial=-jnp.inf) / body.mass
+    turn = SPIN * sm.dot(spin, spin) + 2.0 * _length(sm.solve3(body.inertia, moment))
+    sag = 0.5 * jnp.maximum(lift + turn * scene.radius, 0) * time * time
+    between = jnp.abs(end - start) < sag
+    fall = sag + start - end
+    return jnp.where(
+        between, start - 0.25 * fall * fall / jnp.where(between, sag, jnp.ones_like(sag)), jnp.minimum(start, end)
+    )
+
+
+def _first_guess(f: Flight, gap: Array, tau: Array) -> Array:
+    """Where the parabola through the base, with its rate, and the gap at `tau` is zero, or the middle."""
+    bend = (gap - f.gap - f.rate * tau) / (tau * tau)
+    root = jnp.sqrt(jnp.maximum(f.rate * f.rate - 4.0 * bend * f.gap, 0))
+    guess = jnp.where(f.rate < 0, 2.0 * f.gap / (root - f.rate), (f.rate + root) / (-2.0 * bend))
+    return jnp.where((guess > f.clear) & (guess < tau), guess, 0.5 * (f.clear + tau))
+
+
+def _based(f: Flight, state: RigidState, gap: Array, rate: Array) -> Flight:
+    """The machine before the first trial from an accepted state."""
+    zero = jnp.zeros_like(f.left)
+    return f._replace(
+        base=state, gap=gap, rate=rate, tau=jnp.full_like(zero, jnp.inf), clear=zero, clear_gap=gap, low=zero,
+        high=zero, searching=jnp.zeros_like(f.searching), turns=jnp.zeros_like(f.turns),
+    )  # fmt: skip
+
+
+def _finished(f: Flight, scene: Scene, part: Part, state: RigidState, gap: Array, rate: Array) -> Flight:
+    """At the end of a part of a step, the last one or another."""
+    f = _based(f, state, gap, rate)
+    one = part.last.astype(jnp.int32)
+    return f._replace(
+        step=f.step + one, left=jnp.where(part.last, scene.h, f.left - part.length), cuts=f.cuts + 1 - one,
+        hits=jnp.where(part.last, 0, f.hits), resting=jnp.zeros_like(f.resting),
+        status=f.status | _flag(BounceStatus.NOT_RECORDED, f.cuts + 1 - one > f.record.segments.shape[0]),
+    )  # fmt: skip
+
+
+def _narrowed(f: Flight, scene: Scene) -> Flight:
+    """A narrower bracket of the time of an impact, and the next time to try."""
+    gap, rate = f.trial.gap, f.trial.rate
+    low = jnp.where(gap >= 0, f.tau, f.low)
+    high = jnp.where(gap < 0, f.tau, f.high)
+    narrow = high - low <= 2.0 * float(jnp.finfo(gap.dtype).eps) * scene.h
+    newton = f.tau - (gap - 0.5 * window(f.trial.state.pose)) / jnp.where(rate < 0, rate, -jnp.ones_like(rate))
+    # Every fourth turn halves the bracket, so that the search ends whatever the gap does.
+    trusted = (rate < 0) & (newton < high) & (f.turns % 4 != 3)
+    tau = jnp.where(narrow, low, jnp.where(trusted, jnp.maximum(newton, low), 0.5 * (low + high)))
+    return f._replace(low=low, high=high, tau=tau, turns=f.turns + 1)
+
+
+def _bounced(f: Flight, scene: Scene, before: RigidState, contact: Contact) -> Flight:
+    """After the impact of the state `before`, at the time just tried."""
+    body = scene.body
+    after, impulse = impact(body, before, contact, scene.laws)
+    rate = approach_rate(body, before, contact)
+    grazing = -rate < GRAZING_RATIO * contact_speed(body, before, contact)
+    hits, size = f.hits + 1, f.record.segments.shape[0]
+    here = jnp.arange(size, dtype=jnp.int32) == f.total
+    time = f.step.astype(rate.dtype) * scene.h + (scene.h - f.left) + f.tau
+    news = Record(f.step + f.cuts, f.tau, time, contact.index, rate, impulse)
+    record = jax.tree.map(lambda old, new: jnp.where(here, new, old), f.record, news)
+    flags = (
+        _flag(BounceStatus.GRAZING, grazing)
+        | _flag(BounceStatus.FLAT, contact.flat)
+        | _flag(BounceStatus.NOT_RECORDED, f.cuts >= size)
+        | _flag(BounceStatus.ZENO, hits >= scene.max_impacts)
+    )
+    based = _based(f, after, contact.gap, approach_rate(body, after, contact))
+    return based._replace(
+        left=f.left - f.tau, hits=hits, total=f.total + 1, cuts=f.cuts + 1, status=f.status | flags, record=record
+    )
+
+
+def bounces_end(scene: Scene, rate: Array, gap: Array, time: Array, full: Array) -> Array:
+    """Whether a body that leaves a plane at `rate`, and would be at `gap` a time later, bounces no more by then.
+
+    The bounce itself is too short, or, after as many impacts as a step may have (`full`), the sum of those that follow,
+    each shorter than the one before by the coefficient of restitution, is no longer than the time.
+    """
+    short = rate * time <= REST_RATIO * -gap
+    e = scene.laws.restitution
+    return short | (full & (e * rate * time <= (1.0 - e) * -gap))
+
+
+def _tried(f: Flight, scene: Scene) -> Flight:
+    """The step of the time `tau`, and what is to be done."""
+    body = scene.body
+    part = next_part(body, f.base, f.left)
+    f = f._replace(tau=jnp.minimum(f.tau, part.length))
+    whole = f.tau >= part.length
+    state, solved = variational_step(body, f.base, f.tau, scene.chart)
+    contact = scene.closest(state)
+    gap, rate, tolerance = contact.gap, approach_rate(body, state, contact), window(state.pose)
+    finite = ~jnp.isnan(gap) & jnp.isfinite(rate)
+    inside, full = gap < 0, f.hits >= scene.max_impacts
+    # A body that touches and has bounced its last, or never approached, does not bounce any more.
+    bounced = (f.hits > 0) | (f.rate >= -_rounding_of_rate(scene, f.base))
+    ends = bounced & (f.gap <= tolerance) & bounces_end(scene, f.rate, gap, f.tau, full)
+    rests = f.resting | (ends & inside)
+    narrow = f.high - f.low <= 2.0 * float(jnp.finfo(gap.dtype).eps) * scene.h
+    found = ((gap >= 0) & (gap <= tolerance) & (rate < 0)) | (narrow & (f.tau == f.low))
+    span = f.tau - f.clear
+    deep = _deepest(scene, f.base, f.clear_gap, jnp.maximum(gap, 0), span) < -DIP * scene.radius
+    # One that has had its impacts and ends outside flies on: it would wait for ever.
+    unseen = deep & ~rests & ~full & ((f.searching & found) | (~f.searching & ~inside))
+    look = unseen & (span > SHORTEST * part.length)
+    cases = [
+        (~(solved & part.resolved), Verdict.NOT_SOLVED),
+        (~finite, Verdict.NOT_FINITE),
+        (rests & inside & whole & ~f.searching, Verdict.LAND),
+        (full & ~rests & inside, Verdict.WAIT),
+        (look, Verdict.LOOK),
+        (f.searching & found, Verdict.BOUNCE),
+        (f.searching, Verdict.NARROW),
+        (inside, Verdict.SEARCH),
+        (~whole, Verdict.FURTHER),
+    ]
+    verdict = choose([(c, jnp.int32(int(v))) for c, v in cases], jnp.int32(int(Verdict.FINISH)))
+    status = f.status | _flag(BounceStatus.TOO_LONG, unseen & ~look)
+    return f._replace(status=status, trial=Trial(state, gap, rate, contact.index, verdict))
+
+
+def _decided(f: Flight, scene: Scene, waits: Array) -> Flight:
+    """After what the verdict says is done.  A body that `waits` for others of its batch rests at no cost to them."""
+    body, (trial, gap, rate, index, verdict) = scene.body, f.trial
+    says = lambda which: verdict == int(which)
+    part = next_part(body, f.base, f.left)
+    rested, held = rest_or_hold(scene, f.base, trial, f.tau, says(Verdict.LAND) & ~waits)
+    zero = jnp.zeros_like(gap)
+    landed = _finished(f, scene, part, rested, zero, zero)
+    landed = landed._replace(resting=jnp.ones_like(held), status=landed.status | int(BounceStatus.ZENO))
+    # A step is over for a body that is held, and for one that has had its impacts.
+    over = Part(f.left, jnp.ones_like(held), part.resolved)
+    asleep = _finished(f, scene, over, rested, zero, zero)
+    asleep = asleep._replace(asleep=f.step + f.cuts, status=landed.status)
+    span, no = f.tau - f.clear, jnp.zeros_like(f.searching)
+    search = f._replace(
+        searching=~no, low=f.clear, high=f.tau, tau=_first_guess(f, gap, f.tau), turns=jnp.zeros_like(f.turns)
+    )
+    cases = [
+        (says(Verdict.NOT_SOLVED), f._replace(status=f.status | int(BounceStatus.NOT_SOLVED))),
+        (says(Verdict.NOT_FINITE), f._replace(status=f.status | int(BounceStatus.NOT_FINITE))),
+        (says(Verdict.LAND) & held, asleep),
+        (says(Verdict.LAND), landed),
+        (says(Verdict.WAIT), _finished(f, scene, over, f.base, f.gap, f.rate)),
+        (says(Verdict.LOOK), f._replace(tau=f.clear + 0.5 * span, searching=no)),
+        (says(Verdict.BOUNCE), _bounced(f, scene, trial, scene.contact(trial, index))),
+        (says(Verdict.NARROW), _narrowed(f, scene)),
+        (says(Verdict.SEARCH), search),
+        (says(Verdict.FURTHER), f._replace(clear=f.tau, clear_gap=gap, tau=f.tau + 2.0 * span)),
+    ]
+    return choose(cases, _finished(f, scene, part, trial, gap, rate))
+
+
+def fly(flight: Flight, scene: Scene, target: Array) -> Flight:
+    """Turns until `target` steps are finished or the body is stopped.
+
+    A step has at most `max_impacts` impacts.  A body that would have more waits where it is for the next step, with its
+    momenta; one whose bounces have a sum within the step comes to rest on the plane.
+    """
+
+    def unfinished(f: Flight) -> Array:
+        return (f.step < target) & ((f.status & int(STOPPED)) == 0) & (f.asleep == NEVER)
+
+    flight = iterate_while(unfinished, lambda f: _tried(_decided(f, scene, ~unfinished(f)), scene), flight)
+    # What is asleep stays so: nothing moves but the body.
+    return flight._replace(step=jnp.where(flight.asleep == NEVER, flight.step, target))

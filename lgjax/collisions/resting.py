@@ -1,0 +1,383 @@
+"""A body that lies, slides or rolls on its obstacles after more impacts than can be counted.
+
+A step on obstacles is a variational step under a constant contact force: the first half of its impulse is such that
+the body arrives on the obstacle, the second such that it does not approach it then.  Of a body at rest the two halves
+cancel those of gravity.  Whether it is at rest is decided by what contact can do, not by how slow the body is: it holds
+when impulses within the friction cones can bring it to rest against the forces of a whole step.
+Source: none; the two halves are those of the RATTLE method, the test is the convex problem of static equilibrium.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.collisions.impact import Contact, Laws
+from lgjax.collisions.variational import (
+    RigidBody,
+    RigidState,
+    forces,
+    kinetic_energy,
+    potential_energy,
+    variational_step,
+)
+from lgjax.groups import so3
+from lgjax.groups.se3 import Pose
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.fixed_point import fixed_point
+from lgjax.numerics.loops import iterate_while
+
+Array = jax.Array
+
+MAX_SHIFTS = 16
+# Of the iteration for the impulses, and of that which tries to bring a body to rest.
+MAX_ITERATIONS = 150
+MAX_TRIES = 60
+# The iteration for the impulses ends where velocities change by less than this part of the largest.
+CONVERGED = 1e-13
+# Points that may touch at once: those of a box in a corner of a room.
+MANY = 12
+# At the end of a step, gaps below this part of the depth that the free step reaches count as contact.
+TOUCHES = 1e-3
+STUCK = 1e-3
+# A body holds when its speed after a step is at most this part of what the forces of the step would give it alone.
+HOLDS = 1e-4
+# Faster than as many times that, no contact brings it to rest in one step, and nothing is tried.
+SLOW = 8.0
+
+
+class Touching(NamedTuple):
+    """Points (k, 3) of the body that may touch, body frame, the normals (k, 3) there, world frame, and gaps (k,)."""
+
+    points: Array
+    normals: Array
+    gaps: Array
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What flies above what.
+
+    closest      the closest contact at a state; of equal gaps the one that is approached fastest.
+    contact      the contact with one obstacle, by its index.
+    touching     all points that can touch at once at a pose, for the equilibrium of a body at rest.
+    normals      (n, 3) of the obstacles, world frame.
+    radius       (), no point of the body is farther from its centre of mass, m.
+    h            (), step size, s.
+    max_impacts  impacts that a step may have.
+    """
+
+    body: RigidBody
+    laws: Laws
+    closest: Callable[[RigidState], Contact]
+    contact: Callable[[RigidState, Array], Contact]
+    touching: Callable[[Pose], Touching]
+    normals: Array
+    radius: Array
+    h: Array
+    max_impacts: int
+    chart: str
+
+
+def window(pose: Pose) -> Array:
+    """Gaps between 0 and this () count as contact: a few units in the last place of what the gap is computed from."""
+    return 4.0 * float(jnp.finfo(pose.translation.dtype).eps) * (1.0 + jnp.max(jnp.abs(pose.translation)))
+
+
+def choose(cases: list[tuple[Array, Any]], otherwise: Any) -> Any:
+    """The value of the first case whose condition holds."""
+    for condition, value in reversed(cases):
+        otherwise = jax.tree.map(lambda yes, no, c=condition: jnp.where(c, yes, no), value, otherwise)
+    return otherwise
+
+
+def at_rest(state: RigidState) -> RigidState:
+    """The pose of a state without momenta."""
+    return RigidState(state.pose, jnp.zeros_like(state.angular), jnp.zeros_like(state.linear))
+
+
+def rest_step(scene: Scene, base: RigidState, trial: RigidState, tau: Array, active: Array | None = None) -> RigidState:
+    """The state `tau` after `base` on the obstacles, where the free step ends inside them at `trial`.
+
+    The step gains no energy: what a shift lifts, the motion pays.  Where a body cannot be put outside, it stays where
+    it was.  Loops run for those that are `active`, so that a batch does not wait for the others; for None there are
+    derivatives in both modes.
+    """
+    body = scene.body
+    going = jnp.asarray(True) if active is None else active
+    contact = scene.closest(trial)
+    rows = _nearest(scene, trial.pose)
+    points, normals, gaps = _touching(scene, trial.pose, rows)
+    levers = so3.act(trial.pose.rotation, points)
+    # The kick is such that the body arrives on the obstacles, having slipped no more than friction lets it.
+    mean = 0.5 * (_velocities(body, base, levers) + _velocities(body, trial, levers))
+    sinking = gaps / jnp.where(tau > 0, tau, jnp.ones_like(tau))
+    mean = mean + (sinking - sm.dot(mean, normals))[:, None] * normals
+    touches = gaps <= -contact.gap
+    impulses = _coulomb(scene, trial.pose, levers, normals, touches, mean, jnp.zeros_like(mean), going)
+    arrival, found = variational_step(body, _struck(base, levers, impulses), tau, scene.chart)
+    there = scene.closest(arrival)
+    # What is left of the gap, of higher order in the step, is closed on both sides.
+    near = there.gap <= -0.5 * contact.gap
+    height = jnp.where(near, 0.25 * window(arrival.pose) - there.gap, jnp.zeros_like(there.gap))
+    arrival, last = _lifted(scene, _shifted(arrival, height, there), active)
+    points, normals, gaps = _touching(scene, arrival.pose, rows)
+    levers = so3.act(arrival.pose.rotation, points)
+    touches = gaps <= jnp.maximum(window(arrival.pose), -TOUCHES * contact.gap)
+    before = _velocities(body, arrival, levers)
+    # The impulses at both ends of a step in steady contact are the same.
+    impulses = _coulomb(scene, arrival.pose, levers, normals, touches, before, impulses, going)
+    return _without_gain(body, base, _struck(arrival, levers, impulses), (last.gap < -window(arrival.pose)) | ~found)
+
+
+def _nearest(scene: Scene, pose: Pose) -> Array:
+    """Rows of `scene.touching` of the points nearest to the obstacles: as many as one obstacle has, or `MANY`."""
+    gaps = scene.touching(pose).gaps
+    count = min(gaps.shape[0], max(MANY, gaps.shape[0] // max(1, scene.normals.shape[0])))
+    return jax.lax.top_k(-jax.lax.stop_gradient(gaps), count)[1]
+
+
+def _touching(scene: Scene, pose: Pose, rows: Array) -> Touching:
+    return jax.tree.map(lambda x: x[rows], scene.touching(pose))
+
+
+def _shifted(state: RigidState, height: Array, contact: Contact) -> RigidState:
+    pose = Pose(state.pose.rotation, state.pose.translation + height * contact.normal)
+    return RigidState(pose, state.angular, state.linear)
+
+
+def _lifted(scene: Scene, state: RigidState, active: Array | None) -> tuple[RigidState, Contact]:
+    """The state shifted out of the obstacles, the deepest first, and the closest contact there.
+
+    Until it is outside, or as often as there are obstacles.
+    """
+
+    def inside(carry: Any) -> Array:
+        return (carry[2] < MAX_SHIFTS) & (carry[1].gap < 0) & (True if active is None else active)
+
+    def shift(carry: Any) -> Any:
+        state, contact, k = carry
+        state = _shifted(state, 0.25 * window(state.pose) - contact.gap, contact)
+        return state, scene.closest(state), k + 1
+
+    carry = (state, scene.closest(state), jnp.zeros((), jnp.int32))
+    if active is not None:
+        carry = iterate_while(inside, shift, carry)
+    else:
+        for _ in range(scene.normals.shape[0]):
+            carry = choose([(inside(carry), shift(carry))], carry)
+    return carry[0], carry[1]
+
+
+def _velocities(body: RigidBody, state: RigidState, levers: Array) -> Array:
+    """Velocities (k, 3) of points of the body at `levers` (k, 3) from its centre of mass, all in the world frame."""
+    spin = so3.act(state.pose.rotation, sm.solve3(body.inertia, state.angular))
+    return state.linear / body.mass + sm.cross(spin, levers)
+
+
+def _struck(state: RigidState, levers: Array, impulses: Array) -> RigidState:
+    """The state after impulses (k, 3) at `levers` (k, 3), world frame."""
+    moment = jnp.sum(sm.cross(levers, impulses), axis=0)
+    angular = state.angular + sm.tmatvec(state.pose.rotation, moment)
+    return RigidState(state.pose, angular, state.linear + jnp.sum(impulses, axis=0))
+
+
+def _coulomb(
+    scene: Scene,
+    pose: Pose,
+    levers: Array,
+    normals: Array,
+    touches: Array,
+    before: Array,
+    guess: Array,
+    active: Array,
+) -> Array:
+    """Impulses (k, 3), world frame, at all points that touch at once, by Coulomb's law.
+
+    After them no point approaches, only those push that do not leave, and friction, up to μ times the normal impulse,
+    opposes the slip.  `before` (k, 3) are the velocities without them, `guess` (k, 3) what the impulses may be.  All
+    change together, each towards what stops its point, and are put back into their cones (length μ times the normal
+    part, not the nearest point of the cone, which would lift what slides), until nothing changes any more.
+    Source: the fixed point of Alart and Curnier's form of the law.
+    """
+    body, friction = scene.body, scene.laws.friction
+    mu = jnp.zeros_like(body.mass) if friction is None else friction
+    normal_step, tangential_step = _steps(scene, pose, levers, normals, touches)
+    smallest = jnp.minimum(normal_step, tangential_step)[:, None]
+    total, response = _responses(body, pose, levers)
+    none = jnp.zeros_like(before)
+    largest = jnp.max(jnp.where(touches[:, None], jnp.abs(before), none), initial=0.0)
+    close = max(CONVERGED, 64.0 * float(jnp.finfo(before.dtype).eps)) * largest
+
+    def kept(flat: Array) -> Array:
+        impulses = flat.reshape(before.shape)
+        slope = before + response(total(impulses))
+        size, rate = sm.dot(impulses, normals), sm.dot(slope, normals)
+        slip = slope - rate[:, None] * normals
+        tangential = impulses - size[:, None] * normals - tangential_step[:, None] * slip
+        size = jnp.maximum(size - normal_step * rate, 0)
+        square = sm.dot(tangential, tangential)
+        slides = square > (mu * size) ** 2
+        part = jnp.where(slides, mu * size / jnp.sqrt(jnp.where(slides, square, jnp.ones_like(square))), 1.0)
+        return jnp.where(touches[:, None], size[:, None] * normals + part[:, None] * tangential, none).ravel()
+
+    guess = jnp.where(touches[:, None], guess, none).ravel()
+    limits = jnp.broadcast_to(close * smallest, before.shape).ravel()
+    return fixed_point(kept, guess, limits, MAX_ITERATIONS, (largest > 0) & active).reshape(before.shape)
+
+
+def _responses(body: RigidBody, pose: Pose, levers: Array) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
+    """The wrench (6,) of impulses (k, 3), and the velocities (k, 3) that points get from a wrench."""
+    dtype = levers.dtype
+    ones = jnp.broadcast_to(sm.identity(3, dtype), (levers.shape[0], 3, 3))
+    twists = jnp.concatenate([ones, -sm.hat(levers)], axis=-1)
+    R = pose.rotation
+    inverse = sm.matmult(sm.matmul(R, sm.inv3(body.inertia)), R)
+    turning = -sm.matmul(sm.hat(levers), inverse)
+    yielding = jnp.concatenate([ones / body.mass, turning], axis=-1)
+    exact = partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
+    return lambda impulses: exact("kij,ki->j", twists, impulses), lambda wrench: exact("kij,j->ki", yielding, wrench)
+
+
+def _steps(scene: Scene, pose: Pose, levers: Array, normals: Array, touches: Array) -> tuple[Array, Array]:
+    """Steps (k,) of normal and tangential impulses per velocity, kg, with which the iteration of all converges.
+
+    The masses that the points have by themselves, divided by the largest eigenvalue of what they do to each other,
+    which the root of a high power of a matrix bounds.
+    """
+    body = scene.body
+    # In units of the body's size, so that momenta and moments compare.
+    inverse = sm.matmult(sm.matmul(pose.rotation, sm.inv3(body.inertia)), pose.rotation) * scene.radius**2
+    hats = sm.hat(levers / scene.radius)
+    yielding = sm.identity(3, inverse.dtype) / body.mass + sm.matmult(sm.matmul(hats, inverse), hats)
+    normal = sm.dot(normals, sm.matvec(yielding, normals))
+    tangential = 0.5 * (sm.trace(yielding) - normal)
+    counts = touches.astype(normal.dtype)
+    masses = (counts / tangential)[:, None, None] * sm.identity(3, normal.dtype)
+    masses = masses + (counts / normal - counts / tangential)[:, None, None] * sm.outer(normals, normals)
+    mixed = jnp.sum(sm.matmul(masses, hats), axis=0)
+    turning = jnp.sum(sm.matmul(sm.tmatmul(hats, masses), hats), axis=0)
+    left = jnp.concatenate([jnp.sum(masses, axis=0), -sm.transpose(mixed)]) / body.mass
+    power = jnp.concatenate([left, sm.matmul(jnp.concatenate([-mixed, turning]), inverse)], axis=1)
+
+    def square(_: int, carry: Any) -> Any:
+        power, logarithm, part = carry
+        size = jnp.sqrt(jnp.sum(power * power))
+        size = jnp.where(size > 0, size, jnp.ones_like(size))
+        return sm.matmul(power / size, power / size), logarithm + part * jnp.log(size), 0.5 * part
+
+    start = jax.lax.stop_gradient((power, jnp.zeros_like(body.mass), jnp.ones_like(body.mass)))
+    step = jnp.exp(-jax.lax.fori_loop(0, 7, square, start)[1])
+    return jax.lax.stop_gradient((step / normal, step / tangential))
+
+
+def _without_gain(body: RigidBody, base: RigidState, state: RigidState, stuck: Array) -> RigidState:
+    """The state slowed down until it has no more energy than `base`; `base` at rest where it is stuck or too high."""
+    moving = kinetic_energy(body, state)
+    left = kinetic_energy(body, base) + potential_energy(body, base.pose) - potential_energy(body, state.pose)
+    round_off = 64.0 * float(jnp.finfo(left.dtype).eps) * (1.0 + jnp.abs(potential_energy(body, base.pose)))
+    stuck = stuck | (left < -round_off)
+    gains, one, zero = moving > left, jnp.ones_like(moving), jnp.zeros_like(moving)
+    ratio = jnp.where(gains, jnp.maximum(left, 0) / jnp.where(gains, moving, one), one)
+    slower = jnp.where(ratio > 0, jnp.sqrt(jnp.where(ratio > 0, ratio, one)), zero)
+    slower = jnp.where(stuck, zero, slower)
+    pose = choose([(stuck, base.pose)], state.pose)
+    return RigidState(pose, slower * state.angular, slower * state.linear)
+
+
+def rest_or_hold(
+    scene: Scene, base: RigidState, trial: RigidState, tau: Array, active: Array
+) -> tuple[RigidState, Array]:
+    """`rest_step`, or `base` at rest where contact holds the body, and whether it does; only where `active`.
+
+    A loop of at most one turn: a batch without a body at rest skips it.
+    """
+
+    def rest(carry: Any) -> Any:
+        held = holds(scene, base, trial, tau, carry[0])
+        state = choose([(held, at_rest(base))], rest_step(scene, base, trial, tau, carry[0] & ~held))
+        return jnp.zeros_like(active), state, held
+
+    start = (active, base, jnp.zeros_like(active))
+    return iterate_while(lambda carry: carry[0], rest, start)[1:]
+
+
+def holds(scene: Scene, base: RigidState, trial: RigidState, tau: Array, active: Array) -> Array:
+    """Whether contact can bring to rest a body that the forces of a step take from `base` to `trial`, and keep it so.
+
+    The points are those that the free step brings inside.  A body at the turn of its slide up a slope can be stopped
+    but not kept: the motion of a step from rest must be stopped too.
+    """
+    body, friction = scene.body, scene.laws.friction
+    mu = jnp.zeros_like(tau) if friction is None else friction
+    rows = _nearest(scene, trial.pose)
+    touching = _touching(scene, trial.pose, rows)
+    touches = touching.gaps <= 1e-3 * jnp.abs(jnp.min(touching.gaps, initial=jnp.inf))
+    moment, force = forces(body, base.pose)
+    pushed = RigidState(base.pose, tau * moment, tau * force)
+    given = kinetic_energy(body, pushed)
+    slow = active & (kinetic_energy(body, base) <= SLOW**2 * (1.0 + mu * mu) * given)
+    stops = _can_stop(body, mu, touching, touches, trial, given, slow)
+    # From rest fewer points come inside than in motion.
+    under = _touching(scene, base.pose, rows)
+    final = _velocities(body, pushed, so3.act(base.pose.rotation, under.points))
+    gaps = under.gaps + 0.5 * tau * sm.dot(final, under.normals)
+    touches = gaps <= 1e-3 * jnp.abs(jnp.min(gaps, initial=jnp.inf))
+    return _can_stop(body, mu, under, touches, pushed, given, stops)
+
+
+def _can_stop(
+    body: RigidBody, mu: Array, touching: Touching, touches: Array, start: RigidState, given: Array, active: Array
+) -> Array:
+    """Whether impulses can bring to rest a body with these momenta; only where `active`.
+
+    Of all impulses within the friction cones at the points that touch, those are sought that leave the least kinetic
+    energy, a convex problem, by accelerated projected gradients.  It is at rest when that is less than `HOLDS`² times
+    what the forces of a step give it.
+    """
+    points, normals, _ = touching
+    R = start.pose.rotation
+    lever = sm.matmul(R, sm.hat(points))
+    yielding = sm.identity(3, given.dtype) / body.mass + sm.matmul(lever, sm.matmult(sm.inv3(body.inertia), lever))
+    sizes = jnp.sqrt(jnp.sum(yielding * yielding, axis=(-2, -1)))
+    total = jnp.sum(jnp.where(touches, sizes, jnp.zeros_like(sizes)))
+    length = 1.0 / jnp.where(total > 0, total, jnp.ones_like(total))
+    levers = so3.act(R, points)
+
+    def in_cones(impulses: Array) -> Array:
+        normal = sm.dot(impulses, normals)
+        tangential = impulses - normal[:, None] * normals
+        slip = jnp.sqrt(sm.dot(tangential, tangential))
+        inside = slip <= mu * normal
+        size = jnp.where(inside, normal, jnp.maximum((normal + mu * slip) / (1.0 + mu * mu), 0))
+        part = jnp.where(inside, jnp.ones_like(slip), mu * size / jnp.where(slip > 0, slip, jnp.ones_like(slip)))
+        kept = size[:, None] * normals + part[:, None] * tangential
+        return jnp.where(touches[:, None], kept, jnp.zeros_like(kept))
+
+    def iterate(carry: Any) -> Any:
+        old, ahead, weight, _, k = carry
+        slope = _velocities(body, _struck(start, levers, ahead), levers)
+        new = in_cones(ahead - length * slope)
+        change = new - old
+        # The momentum of the iteration starts anew where it points uphill.
+        uphill = jnp.sum(slope * change) > 0
+        weight = jnp.where(uphill, jnp.ones_like(weight), weight)
+        heavier = 0.5 * (1.0 + jnp.sqrt(1.0 + 4.0 * weight * weight))
+        # Where the cones leave next to nothing of a step, the body moves and nothing holds it.
+        small = jnp.max(jnp.abs(change), initial=0.0) <= STUCK * length * jnp.max(jnp.abs(slope), initial=0.0)
+        ahead = new + jnp.where(uphill, jnp.zeros_like(weight), (weight - 1.0) / heavier) * change
+        return new, ahead, heavier, small, k + 1
+
+    def moves(impulses: Array) -> Array:
+        return kinetic_energy(body, _struck(start, levers, impulses)) > HOLDS**2 * given
+
+    def unfinished(carry: Any) -> Array:
+        impulses, _, _, small, k = carry
+        return active & ~small & (k < MAX_TRIES) & moves(impulses)
+
+    none = jnp.zeros_like(points)
+    first = (none, none, jnp.ones_like(given), jnp.zeros_like(active), jnp.zeros((), jnp.int32))
+    return active & ~moves(iterate_while(unfinished, iterate, first)[0])

@@ -1,0 +1,148 @@
+"""Joints and what they carry: one recursion outward for the motion, one inward for sums over subtrees.
+
+What a body carries is seen from its parent and added there. Moments of all bodies about one common point would be sums
+of m p^2 in which the inertias of wrists and fingers drown; in the joint frames nothing is added that a difference would
+take away later, however far away the mechanism is. Matrices are products of rows, one of each velocity.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.dynamics.kinematics import EYE, ancestor_mask, compose, origin_of
+from lgjax.dynamics.spatial import Motion, body_data, to_child
+from lgjax.dynamics.traversal.traversal import Execution, Walk
+from lgjax.groups import se3
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.configuration import Configuration
+from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.joints.kind import place, subspace_coefficient
+from lgjax.multibody.model import Model
+from lgjax.multibody.tree import Tree
+from lgjax.numerics import small_matrix as sm
+
+ZERO: Any = np.zeros(())  # constants that fold
+ZERO_3: Any = np.zeros(3)
+ZERO_33: Any = np.zeros((3, 3))
+REST: Any = np.zeros(6)
+NO_MASS = Inertia(ZERO, ZERO_3, ZERO_33)
+
+
+class Joint(NamedTuple):
+    """One velocity of a joint, and its body, at one instant, in the joint frame.
+
+    world: pose in world axes about the point `origin_of` the model. S, S_rate: (6,) motion and its derivative in time.
+    V, V_above: (6,) velocities of the body and of its parent. A, A_above: (6,) their accelerations, gravity included.
+    Rates and velocities need v, accelerations vdot. On the way outward S and S_rate are rows (nv, 6) of a whole joint.
+    """
+
+    world: Pose
+    S: Any
+    S_rate: Any = None
+    V: Any = None
+    V_above: Any = None
+    A: Any = None
+    A_above: Any = None
+
+    def twist(self, x):
+        """A twist (6,) in world axes."""
+        return se3.Ad(self.world, x)
+
+    def wrench(self, x):
+        """A wrench (6,) in world axes."""
+        n, f = (sm.matvec(self.world.rotation, part) for part in se3.split(x))
+        return sm.join(n + sm.cross(self.world.translation, f), f)
+
+
+class Subtrees:
+    """The joints of a model at one instant, and sums over what they carry."""
+
+    def __init__(self, model: Model, q: Configuration, v=None, vdot=None, *, execution: Execution = "scalarised"):
+        self.model, self.walk = model, Walk(model.tree, model.dtype, execution)
+        rates = [self.walk.velocities(x) for x in (v, vdot) if x is not None]
+        speeds = list(zip(*rates, strict=True)) or [()] * len(self.walk.runs)
+        fall = sm.join(jnp.zeros_like(model.gravity), -model.gravity)
+        root = (Pose(EYE, -origin_of(model, q)), (REST, fall)[: len(rates)])
+        self.bodies = self.walk.bodies(body_data(model))
+        self._steps = self.walk.outward(_outward, root, self.bodies, self.walk.configurations(q), speeds)
+
+    def poses(self) -> Pose:
+        """World poses of the joint frames (nbodies, ...), about the point `origin_of` the model."""
+        return self.walk.to_bodies([joint.world for _, joint in self._steps])
+
+    def sums(self, own: Callable, to_parent: Callable, zero, *data: list):
+        """Of own(body's data, its Joint, *data), a pytree, over bodies and their descendants, in joint frames, by run.
+
+        to_parent: (R, p, such a sum) -> the same in the frame where it is at the pose (R, p). zero: without bodies.
+        """
+
+        def collect(kind, children, body, step, *more):
+            place, joint = step
+            total = jax.tree.map(jnp.add, children, own(body, joint, *more))
+            return to_parent(*place, total), total
+
+        return self.walk.inward(collect, zero, self.bodies, self._steps, *data)
+
+    def rows(self, read: Callable, sums: list, *data):
+        """What read(Joint, sum, *data) makes of every velocity, a pytree of arrays (nv, ...); data: such arrays."""
+        joints = [joint for _, joint in self._steps]
+        motions = lambda *rows: None if rows[0] is None else self.walk.to_velocities(list(rows))
+        S, S_rate = (motions(*rows) for rows in zip(*((j.S, j.S_rate) for j in joints), strict=True))
+        body = np.asarray(self.model.tree.v_body)
+        each = self.walk.to_bodies([(j._replace(S=None, S_rate=None), x) for j, x in zip(joints, sums, strict=True)])
+        joint, total = each if (body == range(len(body))).all() else jax.tree.map(lambda x: x[body], each)
+        return self.walk.side_by_side(read, joint._replace(S=S, S_rate=S_rate), total, *data)
+
+
+def _outward(kind, above, body, q, speeds):
+    pose, moving = above
+    at_parent = Pose(*place(kind, body.placement, body.screw, q))
+    S = jnp.concatenate(kind.subspace(q, body.screw)).T
+    joint = Joint(compose(pose, at_parent), S)
+    near = [sm.join(*to_child(*at_parent, Motion(*se3.split(x)))) for x in moving]
+    if speeds:
+        V = near[0] + sm.tmatvec(S, speeds[0])
+        S_rate = se3.ad(V, S)
+        if kind.varying:
+            S_rate = S_rate + jnp.concatenate(subspace_coefficient(kind, body.screw, q, [speeds[0]])).T
+        joint = joint._replace(S_rate=S_rate, V=V, V_above=near[0])
+    if len(speeds) > 1:
+        A = near[1] + sm.tmatvec(S, speeds[1]) + sm.tmatvec(S_rate, speeds[0])
+        joint = joint._replace(A=A, A_above=near[1])
+    return (joint.world, (joint.V, joint.A)[: len(moving)]), (at_parent, joint)
+
+
+def inertia_to_parent(R, p, inertia: Inertia) -> Inertia:
+    """A rigid body's inertia where the pose of its frame is (R, p)."""
+    h = sm.matvec(R, inertia.moment)
+    turned = sm.matmult(sm.matmul(R, inertia.second), R)
+    half = sm.matmul(sm.hat(h + inertia.mass * p / 2), sm.hat(p))
+    return Inertia(inertia.mass, h + inertia.mass * p, sm.symmetric(turned - half - half.T))
+
+
+def momenta(inertia: Inertia, twists):
+    """Inertia times twists (..., 6)."""
+    return sm.join(*inertia.momentum(*se3.split(twists)))
+
+
+# ---- matrices
+def products(a, b):
+    """Matrix product in full precision."""
+    return jnp.matmul(a, b, precision="highest")
+
+
+def related(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
+    """[i, j]: the joint of velocity i is that of j or beyond it (deep); it is nearer to the root (shallow)."""
+    body = np.asarray(tree.v_body)
+    deep = ancestor_mask(tree)[body][:, body]
+    return deep, deep.T & ~deep
+
+
+def mass_matrix_of(model: Model, S, S_momenta):
+    """Mass matrix (nv, nv) from the motions (nv, 6) of the joints and the momenta of what these carry."""
+    deep, shallow = related(model.tree)
+    M = products(S_momenta, S.T)
+    return jnp.where(deep, M, jnp.where(shallow, M.T, 0)) + sm.diagonal(model.armature)

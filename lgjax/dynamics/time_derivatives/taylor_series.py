@@ -1,0 +1,49 @@
+"""The Taylor series of a mechanism's motion, as the Taylor integrator takes it."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+
+from lgjax.dynamics.spatial import applied_wrenches
+from lgjax.dynamics.time_derivatives.series import hybrid_series
+from lgjax.dynamics.traversal.traversal import Execution
+from lgjax.multibody.arguments import checked_arguments, checked_array
+from lgjax.multibody.model import Model
+
+
+@checked_arguments("tau", "wrenches")
+def motion_series(
+    model: Model,
+    tau: Callable | None = None,
+    wrenches: Callable | None = None,
+    *,
+    execution: Execution = "scalarised",
+) -> Callable:
+    """series(t, (q, v), order) for `Taylor`: the coefficients of (v, vdot) along the motion, each (order, nv).
+
+    tau(t, order) -> (order, nv) and wrenches(t, order) -> (order, nbodies, 6), body frame, at the body origin, are the
+    Taylor coefficients at t of what is applied; None applies nothing. The space is `mechanical_space(model.tree)`.
+    Source: [ali2026] Alg. 3.
+    """
+
+    def series(t, state, order: int):
+        q, v = state
+        forces, applied = jnp.zeros((order, model.nv), v.dtype), None
+        if tau is not None:
+            forces = checked_result("tau", tau(t, order), forces.shape, v.dtype)
+        if wrenches is not None:
+            series = checked_result("wrenches", wrenches(t, order), (order, model.nbodies, 6), v.dtype)
+            applied = [applied_wrenches(model.links, w) for w in series]
+        inputs = lambda k, speeds: (None, forces[k])
+        rates, _ = hybrid_series(model, q, v, inputs, order - 1, None, applied, execution)
+        speeds = [v, *(x / (k + 1) for k, x in enumerate(rates[:-1]))]
+        return jnp.stack(speeds), jnp.stack(rates)
+
+    return series
+
+
+def checked_result(name: str, value, shape: tuple[int, ...], dtype):
+    """What a user's function of that name returned, an array of the shape and the model's dtype."""
+    if hasattr(value, "shape") and value.shape != shape:
+        raise ValueError(f"{name} returned shape {value.shape}, expected {shape}")
+    return checked_array(f"what {name} returned", value, shape, dtype)

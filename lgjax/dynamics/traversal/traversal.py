@@ -1,0 +1,282 @@
+"""Order, grouping and execution of recursions over a tree: the only loop over bodies in the library.
+
+Chains of bodies side by side form a run, a rectangle of (length, width) lanes executed as one `lax.scan` over its
+levels. Between runs values are gathered from parents or summed over children. A body step is a pure function of small
+arrays, executed in one of three ways that are tested equal: `plain` maps it over the lanes of a level, `scalarised`
+re-emits it on one array of lanes per scalar, `unrolled` calls it for one body after the other, for programs that are
+scalarised as a whole.
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.dynamics.traversal.layout import Run, layout
+from lgjax.execution.executors import (
+    EXECUTORS,
+    Execution,
+    full,
+    lanes_together,
+    map_blocks,
+    map_entries,
+    pack,
+    refill,
+)
+from lgjax.execution.interpreter import is_known
+from lgjax.multibody.joints import JointKind
+from lgjax.multibody.tree import Tree
+
+
+class Walk:
+    """Recursions over one tree. Per-body data is a list with one pytree of Blocks per run of the layout."""
+
+    def __new__(cls, tree: Tree, dtype, execution: Execution = "scalarised"):
+        return object.__new__(_Unrolled if execution == "unrolled" else cls)
+
+    def __init__(self, tree: Tree, dtype, execution: Execution = "scalarised"):
+        if execution not in EXECUTORS:
+            raise ValueError(f"execution is one of {', '.join(get_args(Execution))}, not {execution!r}")
+        self.tree, self.dtype, self.runs = tree, dtype, layout(tree)
+        self.executor = EXECUTORS[execution]
+
+    # -- data in and out
+    def bodies(self, x) -> list:
+        """A pytree of arrays with leading axis nbodies, by run."""
+        lift = self.executor.lift_parameters
+        return [jax.tree.map(lambda a, i=run.index: lift(_indexable(a)[i]), x) for run in self.runs]
+
+    def configurations(self, q) -> list:
+        """Joint coordinates of a Configuration by run: (nq,) scalars, a Pose or a rotation."""
+        out = []
+        for run in self.runs:
+            start = np.asarray(self.tree.q_start)[run.index]
+            if run.kind.coordinates == "joints":
+                out.append(self.executor.lift(q.joints[start[..., None] + np.arange(run.kind.nq)]))
+            else:
+                member = q.frees if run.kind.coordinates == "frees" else q.balls
+                out.append(jax.tree.map(lambda a, i=start: self.executor.lift(a[i]), member))
+        return out
+
+    def velocities(self, v) -> list:
+        """A flat vector (nv,) by run: (kind.nv,) per body."""
+        return [self.executor.lift(v[self._velocity_index(run)]) for run in self.runs]
+
+    def to_bodies(self, values: list):
+        """The inverse of `bodies`."""
+        return jax.tree.map(lambda *blocks: self._ordered(blocks, [run.index for run in self.runs], 0), *values)
+
+    def to_velocities(self, values: list) -> jax.Array:
+        """The inverse of `velocities`, with any trailing axes: (nv, ...)."""
+        return self._ordered(values, [self._velocity_index(run) for run in self.runs], 1)
+
+    def _ordered(self, blocks, indices: list[np.ndarray], axes: int) -> jax.Array:
+        """Blocks of all runs as one array, in the order of their indices; `axes` leading block axes are indexed."""
+        rows, order = [], []
+        for block, run, index in zip(blocks, self.runs, indices, strict=True):
+            array = self.executor.lower(block, run.index.shape)
+            rows.append(array.reshape(-1, *array.shape[2 + axes :]))
+            alive = np.broadcast_to(run.alive.reshape(*run.alive.shape, *(1,) * axes), index.shape)
+            order.append(np.where(alive, index, -1).ravel())
+        target = np.concatenate(order)
+        return jnp.concatenate(rows)[np.argsort(target, kind="stable")[np.sum(target < 0) :]]
+
+    def _velocity_index(self, run: Run) -> np.ndarray:
+        return np.asarray(self.tree.v_start)[run.index][..., None] + np.arange(run.kind.nv)
+
+    # -- recursions
+    def outward(self, step: Callable, root, *data: list) -> list:
+        """From the roots to the leaves: step(kind, carry of the parent, *data of the body) -> (carry, output).
+
+        root: carry of the world, a pytree of small arrays; NumPy leaves are constants that fold.
+        """
+        steps = self._mapped(step)
+        outputs: list = []
+        below: list = []
+        for run, *inputs in zip(self.runs, *data, strict=True):
+            carry = self._from_parents(run, below) if run.parents else self._constants(root, run)
+            end, out = self._run(run, steps(run.kind), carry, inputs, reverse=False)
+            below.append(end)
+            outputs.append(out)
+        return outputs
+
+    def inward(self, step: Callable, zero, *data: list) -> list:
+        """From the leaves to the roots: step(kind, sum over children, *data of the body) -> (to the parent, output).
+
+        zero: what a body without children receives, a pytree of small NumPy arrays.
+        """
+        steps = self._mapped(step)
+        outputs: dict[int, Any] = {}
+        above: dict[int, Any] = {}
+        for number, (run, *inputs) in reversed(list(enumerate(zip(self.runs, *data, strict=True)))):
+            numbers = [n for n in sorted(above) if any(parent == number for parent, _ in self.runs[n].parents)]
+            carry = self._from_children(number, numbers, above) if numbers else self._constants(zero, run)
+            above[number], outputs[number] = self._run(run, steps(run.kind), carry, inputs, reverse=True)
+        return [outputs[number] for number in range(len(self.runs))]
+
+    def _from_parents(self, run: Run, below: list):
+        """The carries of a run's first row, from those behind the last rows of the runs before."""
+        numbers = sorted({number for number, _ in run.parents})
+        widths = [self.runs[number].width for number in numbers]
+        first = dict(zip(numbers, np.cumsum([0, *widths]).tolist(), strict=False))
+        index = tuple(first[number] + lane for number, lane in run.parents)
+        return lanes_together([below[number] for number in numbers], widths, partial(_gather, index=index))
+
+    def _from_children(self, number: int, numbers: list[int], above: dict):
+        """What the last row of a run receives from the first rows of the runs `numbers`."""
+        widths = [self.runs[n].width for n in numbers]
+        parents = tuple(lane if parent == number else None for n in numbers for parent, lane in self.runs[n].parents)
+        total = partial(_sum_children, parents=parents, width=self.runs[number].width)
+        return lanes_together([above[n] for n in numbers], widths, total)
+
+    def side_by_side(self, step: Callable, *data):
+        """What a step on small arrays makes of each row of a pytree of arrays, as rows of arrays."""
+        rows = len(jax.tree.leaves(data)[0])
+        out = self.executor.mapped(step)(*jax.tree.map(lambda x: self.executor.lift(x, 1), data))
+        return jax.tree.map(lambda block: self.executor.lower(block, (rows,)), out)
+
+    def _mapped(self, step: Callable) -> Callable[[JointKind], Callable]:
+        """The step of each kind on the lanes of a level."""
+        return cache(lambda kind: self.executor.mapped(partial(step, kind)))
+
+    def _constants(self, values, run: Run):
+        """The same small arrays in every lane of a run."""
+        return jax.tree.map(lambda x: self.executor.constant(x, run.width, self.dtype), values)
+
+    def _run(self, run: Run, step: Callable, carry, data: list, reverse: bool):
+        """All levels of one run. Returns the carry behind the last level and the outputs."""
+
+        def level(carry, inputs):
+            """One level; outputs that are inputs stay where they are."""
+            carry, out = step(carry, *inputs)
+            kept = {
+                id(inner): outer
+                for inside, outside in zip(jax.tree.leaves(inputs), jax.tree.leaves(data), strict=True)
+                for inner, outer in zip(inside.entries.flat, outside.entries.flat, strict=True)
+                if not is_known(inner)
+            }
+            return carry, map_blocks(lambda x: _Kept(kept[id(x)]) if id(x) in kept else x, out)
+
+        if run.length == 1:
+            carry, out = level(carry, map_entries(lambda x: x[0], data))
+            return carry, _reveal(map_entries(lambda x: x[None], out))
+
+        xs, unpack_data = pack(data)
+        unpack_out: list[Callable] = []
+        # a lane whose chain has ended computes on, but must not push on its parent
+        alive = run.alive if reverse and not run.alive.all() else None
+
+        def body(values, x):
+            alive, x = x
+            new, out = level(refill(carry, values), unpack_data(x))
+            ys, unpack = pack(out)
+            unpack_out.append(unpack)
+            return _silenced(full(new, run.width), alive), ys
+
+        final, ys = self.executor.scan(body, full(carry, run.width), (alive, xs), run.length, reverse)
+        return refill(carry, final), _reveal(unpack_out[-1](ys))
+
+
+class _Unrolled(Walk):
+    """One body after the other: a run is one body, its data are small arrays. Compiled as it is, it grows long."""
+
+    def __init__(self, tree: Tree, dtype, execution: Execution = "unrolled"):
+        self.tree, self.dtype = tree, dtype
+        self.runs = tuple(Run(kind, ((body,),)) for body, kind in enumerate(tree.kinds))
+
+    def bodies(self, x) -> list:
+        return [jax.tree.map(lambda a, b=b: _indexable(a)[b], x) for b in range(self.tree.nbodies)]
+
+    def configurations(self, q) -> list:
+        out = []
+        for kind, start in zip(self.tree.kinds, self.tree.q_start, strict=True):
+            if kind.coordinates == "joints":
+                out.append(q.joints[start : start + kind.nq])
+            else:
+                out.append(jax.tree.map(lambda a, i=start: a[i], q.frees if kind.coordinates == "frees" else q.balls))
+        return out
+
+    def velocities(self, v) -> list:
+        pairs = zip(self.tree.kinds, self.tree.v_start, strict=True)
+        return [v[start : start + kind.nv] for kind, start in pairs]
+
+    def to_bodies(self, values: list):
+        return jax.tree.map(lambda *rows: jnp.stack(rows), *values)
+
+    def to_velocities(self, values: list) -> jax.Array:
+        return jnp.concatenate(values)
+
+    def outward(self, step: Callable, root, *data: list) -> list:
+        once = jax.jit(step, static_argnums=0)  # traced once for bodies of the same kind
+        root = self._constant(root)
+        carries: list = []
+        outputs = []
+        for body, (kind, parent) in enumerate(zip(self.tree.kinds, self.tree.parents, strict=True)):
+            carry, out = once(kind, root if parent < 0 else carries[parent], *(d[body] for d in data))
+            carries.append(carry)
+            outputs.append(out)
+        return outputs
+
+    def inward(self, step: Callable, zero, *data: list) -> list:
+        once = jax.jit(step, static_argnums=0)
+        sums: list = [self._constant(zero)] * self.tree.nbodies
+        outputs: list = [None] * self.tree.nbodies
+        for body in reversed(range(self.tree.nbodies)):
+            up, outputs[body] = once(self.tree.kinds[body], sums[body], *(d[body] for d in data))
+            if (parent := self.tree.parents[body]) >= 0:
+                sums[parent] = jax.tree.map(jnp.add, sums[parent], up)
+        return outputs
+
+    def side_by_side(self, step: Callable, *data):
+        return jax.vmap(step)(*data)
+
+    def _constant(self, values):
+        return jax.tree.map(lambda x: jnp.asarray(x, self.dtype), values)
+
+
+def _indexable(array):
+    """NumPy arrays stay what they are: constants of the program."""
+    return array if isinstance(array, np.ndarray) else jnp.asarray(array)
+
+
+def _silenced(arrays: list, alive) -> list:
+    """Zero in the lanes that have ended; alive None: none has."""
+    if alive is None:
+        return arrays
+    return [jnp.where(alive.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.zeros_like(x)) for x in arrays]
+
+
+class _Kept:
+    """An output that is an entry of the inputs: known outside the loop, so the loop does not carry it."""
+
+    def __init__(self, outer):
+        self.outer = outer
+
+
+def _reveal(tree):
+    return map_blocks(lambda x: x.outer if isinstance(x, _Kept) else x, tree)
+
+
+def _gather(rows, index: tuple[int, ...]):
+    """The rows `index` of an array (lanes, ...)."""
+    if index == tuple(range(len(rows))):
+        return rows
+    if len(rows) == 1:
+        return jnp.broadcast_to(rows, (len(index), *rows.shape[1:]))
+    return rows[np.asarray(index)]
+
+
+def _sum_children(rows, parents: tuple[int | None, ...], width: int):
+    """An array (lanes, ...) summed over the lanes of each of `width` parents, in a fixed order."""
+    if parents == tuple(range(width)):
+        return rows
+    children = [[lane for lane, parent in enumerate(parents) if parent == p] for p in range(width)]
+    if width == 1:
+        return sum(rows[lane : lane + 1] for lane in children[0])
+    most = max(map(len, children))
+    index = np.asarray([c + [len(parents)] * (most - len(c)) for c in children])
+    padded = jnp.concatenate([rows, jnp.zeros_like(rows[:1])])
+    return sum(padded[index[:, k]] for k in range(most))

@@ -1,0 +1,268 @@
+"""Evaluates a jaxpr with the axis of a batch behind all others.
+
+Recursions do arithmetic on arrays of lanes, and parameters have no batch axis. Where the batch is the last axis, they
+are constant along contiguous memory; where `jax.vmap` puts it, in front of the lanes, they are not and little
+vectorises.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend import core
+from jax.interpreters import partial_eval as pe
+
+from lgjax.execution.graph import LAYER
+from lgjax.execution.interpreter import ELEMENTWISE
+from lgjax.execution.step import emission, step_p
+
+Arrays = list[jax.Array]
+
+
+def traced(function: Callable, *args) -> tuple[Any, list]:
+    """The jaxpr of arrays that the function closes over and of its arguments, and those arrays."""
+    closed = jax.make_jaxpr(function)(*args)
+    if not closed.consts:
+        return closed.jaxpr, []
+    run = lambda constants, args: core.jaxpr_as_fun(core.ClosedJaxpr(closed.jaxpr, constants))(*args)
+    return jax.make_jaxpr(run)(closed.consts, closed.in_avals).jaxpr, closed.consts
+
+
+def evaluate(jaxpr, args: Iterable) -> Arrays:
+    return core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, ()))(*args)
+
+
+def tangents(jaxpr, moving: Sequence[int], moved: Sequence[bool]) -> tuple[Any, list, list[bool]]:
+    """The jaxpr of the tangents of the results `moved`, the arrays it closes over, and which arguments it needs.
+
+    Its own arguments are those arrays, the arguments it needs, and the tangents of the arguments `moving`.
+    """
+    avals = [x.aval for x in jaxpr.invars]
+
+    def along(args, directions):
+        def of(*values):
+            merged = dict(enumerate(args)) | dict(zip(moving, values, strict=True))
+            return [y for y, m in zip(evaluate(jaxpr, merged.values()), moved, strict=True) if m]
+
+        return jax.jvp(of, [args[n] for n in moving], directions)[1]
+
+    full, more = traced(along, avals, [avals[n] for n in moving])
+    always = [*[True] * len(more), *[False] * len(avals), *[True] * len(moving)]
+    short, used = pe.dce_jaxpr(full, [True] * len(full.outvars), always)
+    return short, more, used[len(more) : len(more) + len(avals)]
+
+
+def cotangents(jaxpr, known: dict[int, Any], asked: Sequence[bool], given: Sequence) -> Arrays:
+    """Those of the arguments that are not known, in order, from those of the results `asked`."""
+    linear = [n for n in range(len(jaxpr.invars)) if n not in known]
+
+    def of(*values):
+        merged = known | dict(zip(linear, values, strict=True))
+        out = evaluate(jaxpr, (merged[n] for n in range(len(merged))))
+        return [y for y, a in zip(out, asked, strict=True) if a]
+
+    return list(jax.linear_transpose(of, *(jaxpr.invars[n].aval for n in linear))(list(given)))
+
+
+def merged(x, own: int | None, size: int | None, axis: int | None, more: int) -> jax.Array:
+    """An argument with the axes of both batches as its last one, whether or not it has them."""
+    x = _repeated(x, more) if axis is None else jnp.moveaxis(x, axis, -1)
+    if size is None:
+        return x
+    if own is None:
+        x = jnp.broadcast_to(x[..., None, :], (*x.shape[:-1], size, more))
+    return x.reshape(*x.shape[:-2], size * more)
+
+
+def _repeated(x, size: int) -> jax.Array:
+    return lax.broadcast_in_dim(x, (*jnp.shape(x), size), range(jnp.ndim(x)))
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Entry `index` of a stack, or a box in it, cut out where it is used.
+
+    Each box is cut on its own: XLA on a CPU does not vectorise a loop that takes several from one cut.
+    """
+
+    stack: jax.Array
+    index: jax.Array
+    start: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
+
+    def box(self, start: Sequence[int], stop: Sequence[int]) -> "Slice":
+        """Axes that are not named, those of a batch, stay whole."""
+        begin = self.start or (0,) * (self.stack.ndim - 1)
+        shape = self.shape or self.stack.shape[1:]
+        begin = tuple(a + b for a, b in zip_longest(begin, start, fillvalue=0))
+        named = tuple(b - a for a, b in zip(start, stop, strict=True))
+        return replace(self, start=begin, shape=(*named, *shape[len(named) :]))
+
+    def value(self) -> jax.Array:
+        whole = self.stack.shape[1:]
+        start = [jnp.asarray(n, self.index.dtype) for n in self.start or (0,) * len(whole)]
+        cut = lax.dynamic_slice_p.bind(self.stack, self.index, *start, slice_sizes=(1, *(self.shape or whole)))
+        return lax.squeeze(cut, (0,))
+
+
+@dataclass(frozen=True)
+class Behind:
+    """Evaluates a jaxpr with a batch axis of `size` behind all others; a value is (array or slice, whether batched)."""
+
+    size: int | None
+
+    def outputs(self, jaxpr, env: dict) -> Arrays:
+        """All of them with the batch axis."""
+        return [self._wide(*value) for value in self._evaluate(jaxpr, env)]
+
+    def _wide(self, x, batched: bool) -> jax.Array:
+        x = x.value() if isinstance(x, Slice) else x
+        return x if batched or self.size is None else _repeated(x, self.size)
+
+    def _evaluate(self, jaxpr, env: dict) -> list[tuple[Any, bool]]:
+        read = lambda atom: (atom.val, False) if isinstance(atom, core.Literal) else env[atom]
+        for eqn in jaxpr.eqns:
+            with eqn.ctx.manager:
+                outs = self._apply(jaxpr, eqn, [read(atom) for atom in eqn.invars])
+            env.update(zip(eqn.outvars, outs, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _apply(self, jaxpr, eqn, inputs: list[tuple[Any, bool]]) -> list[tuple[Any, bool]]:
+        if eqn.primitive.name == "jit":
+            return self._call(eqn, inputs)
+        if eqn.primitive.name == "lane_call" and eqn.params["size"] is None:
+            return self._evaluate(eqn.params["jaxpr"], dict(zip(eqn.params["jaxpr"].invars, inputs, strict=True)))
+        if eqn.primitive.name == "custom_jvp_call":  # whose rule has been asked before
+            inner = eqn.params["call_jaxpr"]
+            return self._evaluate(inner.jaxpr, _environment(inner, inputs))
+        if eqn.primitive is step_p:
+            inner = jax.make_jaxpr(emission(**eqn.params))(*(x.aval for x in eqn.invars))
+            return self._evaluate(inner.jaxpr, _environment(inner, inputs))
+        some = self.size is not None and any(batched for _, batched in inputs)
+        name = eqn.primitive.name
+        if name == "slice" and some and isinstance(inputs[0][0], Slice) and eqn.params["strides"] is None:
+            return [(inputs[0][0].box(eqn.params["start_indices"], eqn.params["limit_indices"]), some)]
+        trailing = TRAILING.get(name, ALL if name in ELEMENTWISE else None) if some else None
+        if trailing and not any(batched for k, (_, batched) in enumerate(inputs) if not trailing.widens(k)):
+            widen = [trailing.widens(k) and bool(jnp.ndim(atom.aval)) for k, atom in enumerate(eqn.invars)]
+            arrays = [self._wide(x, batched or not w) for (x, batched), w in zip(inputs, widen, strict=True)]
+            if name in ELEMENTWISE:
+                arrays = [self._spread(x, eqn.outvars[0].aval.shape) for x in arrays]
+            outs = eqn.primitive.bind(*arrays, **eqn.params | trailing.change(eqn, self.size))
+        else:
+            arrays = [self._wide(x, True) for x, _ in inputs]
+            apply = _alone(jaxpr, eqn)
+            if some:
+                apply = jax.vmap(apply, [-1 if batched else None for _, batched in inputs], -1, axis_size=self.size)
+            outs = apply(*arrays)
+        return [(y, some) for y in (outs if eqn.primitive.multiple_results else [outs])]
+
+    def _spread(self, x, shape) -> jax.Array:
+        """A number for each system, beside arrays."""
+        return x if jnp.ndim(x) != 1 or not shape else jnp.broadcast_to(x, (*shape, self.size))
+
+    def _call(self, eqn, inputs: list[tuple[Any, bool]]) -> list[tuple[Any, bool]]:
+        """A layer stays a call, which cuts its slices itself; other functions are inlined."""
+        inner = eqn.params["jaxpr"]
+        if eqn.params["name"] != LAYER:
+            return self._evaluate(inner.jaxpr, _environment(inner, inputs))
+        index = next((x.index for x, _ in inputs if isinstance(x, Slice)), None)
+
+        def layer(index, *arrays):
+            values = [
+                (replace(x, stack=array, index=index) if isinstance(x, Slice) else array, batched)
+                for array, (x, batched) in zip(arrays, inputs, strict=True)
+            ]
+            return self.outputs(inner.jaxpr, _environment(inner, values))
+
+        outs = jax.jit(layer)(index, *(x.stack if isinstance(x, Slice) else x for x, _ in inputs))
+        return [(y, self.size is not None) for y in outs]
+
+
+def _environment(closed, inputs: list) -> dict:
+    constants = [(x, False) for x in closed.consts]
+    return dict(zip(closed.jaxpr.constvars + closed.jaxpr.invars, [*constants, *inputs], strict=True))
+
+
+def _alone(jaxpr, eqn) -> Callable:
+    """The operation of an equation of a jaxpr."""
+    if not eqn.primitive.name.startswith("custom_"):
+        return lambda *xs: eqn.primitive.bind(*xs, **eqn.params)
+    places = [n for n, x in enumerate(eqn.invars) if not isinstance(x, core.Literal)]
+    alone = core.Jaxpr((), [eqn.invars[n] for n in places], eqn.outvars, [eqn], debug_info=jaxpr.debug_info)
+    run = core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))
+    return lambda *xs: run(*(xs[n] for n in places))
+
+
+# ---- operations that do not mind another axis behind those of some operands
+@dataclass(frozen=True)
+class Trailing:
+    """change: parameters that are different, from the equation and the size. operands: those with the axis, or all."""
+
+    change: Callable[[Any, Any], dict] = lambda eqn, size: {}
+    operands: tuple[int, ...] | None = None
+
+    def widens(self, k: int) -> bool:
+        return self.operands is None or k in self.operands
+
+
+def _gather(eqn, size: int) -> dict:
+    numbers = eqn.params["dimension_numbers"]
+    offset = (*numbers.offset_dims, eqn.outvars[0].aval.ndim)
+    return {
+        "dimension_numbers": numbers._replace(offset_dims=offset),
+        "slice_sizes": (*eqn.params["slice_sizes"], size),
+    }
+
+
+def _scatter(eqn, _) -> dict:
+    numbers = eqn.params["dimension_numbers"]
+    window = (*numbers.update_window_dims, eqn.invars[2].aval.ndim)
+    return {"dimension_numbers": numbers._replace(update_window_dims=window)}
+
+
+def _slice(eqn, size: int) -> dict:
+    strides = eqn.params["strides"]
+    return {
+        "start_indices": (*eqn.params["start_indices"], 0),
+        "limit_indices": (*eqn.params["limit_indices"], size),
+        "strides": None if strides is None else (*strides, 1),
+    }
+
+
+def _broadcast(eqn, size: int) -> dict:
+    shape, places = eqn.params["shape"], eqn.params["broadcast_dimensions"]
+    return {"shape": (*shape, size), "broadcast_dimensions": (*places, len(shape))}
+
+
+ALL = Trailing()
+TRAILING = dict.fromkeys(
+    [
+        "concatenate",
+        "reduce_sum",
+        "rev",
+        "select_n",
+        "split",
+        "squeeze",
+        "stack",
+        "unstack",
+        "add_any",
+        "square",
+        "copy",
+    ],
+    ALL,
+) | {
+    "broadcast_in_dim": Trailing(_broadcast, (0,)),
+    "gather": Trailing(_gather, (0,)),
+    "pad": Trailing(lambda eqn, size: {"padding_config": (*eqn.params["padding_config"], (0, 0, 0))}, (0,)),
+    "reshape": Trailing(lambda eqn, size: {"new_sizes": (*eqn.params["new_sizes"], size)}),
+    "scatter-add": Trailing(_scatter, (0, 2)),
+    "slice": Trailing(_slice),
+    "transpose": Trailing(
+        lambda eqn, size: {"permutation": (*eqn.params["permutation"], len(eqn.params["permutation"]))}
+    ),
+}

@@ -1,0 +1,153 @@
+"""A function whose batch axis under `jax.vmap` comes behind all others, from its arguments to its results.
+
+Recursions over a tree work on lanes with the batch behind them (`multibody.lane_scan`). Where a whole algorithm does,
+arrays are transposed when it begins and when it ends, not on the way. Its tangent is a function of the same kind,
+computed from the arguments alone: nothing else waits for a reverse pass.
+"""
+
+from collections.abc import Callable
+from functools import partial, wraps
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend import core
+from jax.interpreters import ad, batching, mlir
+
+from lgjax.execution.batch_last import Arrays, Behind, cotangents, merged, tangents, traced
+from lgjax.execution.step import no_tangent
+
+VECTOR = 16  # numbers that a CPU works on at a time, at most
+FEW = 8  # systems, for which a whole VECTOR each would take longer
+MANY = 256  # systems whose arrays do not fit side by side into the nearest cache
+PART = 4160  # bytes of each number of a part of the batch: 1040 systems in float32
+
+
+def batch_behind(function: Callable, execution: str = "scalarised") -> Callable:
+    """`function` of pytrees of arrays, with the batch behind under `jax.vmap`; other executions gain nothing by it."""
+    if execution != "scalarised":
+        return function
+
+    @wraps(function)
+    def call(*args):
+        trees: list = []
+
+        def flat(*leaves):
+            out, tree = jax.tree.flatten(function(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
+            trees.append(tree)
+            return out
+
+        leaves = jax.tree.leaves(args)
+        jaxpr, constants = traced(flat, *leaves)
+        values = [*constants, *leaves]
+        return jax.tree.unflatten(
+            trees[0], call_p.bind(*values, jaxpr=jaxpr, batched=(False,) * len(values), size=None)
+        )
+
+    return call
+
+
+def _run(*args, jaxpr, batched, size) -> Arrays:
+    return Behind(size).outputs(jaxpr, dict(zip(jaxpr.invars, zip(args, batched, strict=True), strict=True)))
+
+
+def _lower_on_cpu(ctx, *args, jaxpr, batched, size):
+    """In parts that stay in the caches of a core, each of whole vectors.
+
+    A batch that the compiler divides among devices stays as it is: what is cut or appended would move its parts.
+    """
+    run = _run if size is None or not _on_one_device(ctx) else _run_parts
+    return mlir.lower_fun(partial(run, jaxpr=jaxpr, batched=batched, size=size), multiple_results=True)(ctx, *args)
+
+
+def _run_parts(*args, jaxpr, batched, size: int) -> Arrays:
+    """One part after the other. One alone is filled up, of several the last begins where it ends with the batch."""
+    bytes_each = max((x.aval.dtype.itemsize for x in jaxpr.outvars), default=1)
+    count = max(1, -(-size * bytes_each // PART))
+    width = _width(-(-size // count))
+    part = partial(_run, jaxpr=jaxpr, batched=batched, size=width)
+    each = lambda f: [f(x) if b else x for x, b in zip(args, batched, strict=True)]
+    if count == 1:
+        fill = lambda x: jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - size)])
+        return [x[..., :size] for x in part(*(each(fill) if width > size else args))]
+
+    def run(n, outs):
+        start = jnp.minimum(n * width, size - width)
+        found = part(*each(lambda x: lax.dynamic_slice_in_dim(x, start, width, -1)))
+        return [lax.dynamic_update_slice_in_dim(x, y, start, -1) for x, y in zip(outs, found, strict=True)]
+
+    outs = [jnp.zeros(x.shape, x.dtype) for x in _shapes(jaxpr=jaxpr, batched=batched, size=size)]
+    return lax.fori_loop(0, count, run, outs)
+
+
+def _on_one_device(ctx) -> bool:
+    """Whether the program is for one device, or for one of many inside a `jax.shard_map`."""
+    context = ctx.module_context.axis_context
+    if getattr(context, "num_devices", None) == 1:
+        return True
+    return bool(getattr(context, "manual_axes", ())) and set(context.manual_axes) == set(context.mesh.axis_names)
+
+
+def _width(size: int) -> int:
+    """A multiple of VECTOR, for large batches an odd one: arrays a power of two apart share few lines of a cache.
+
+    Of a few systems a power of two: no loop has a remainder, whose last bits could be others.
+    """
+    if size <= FEW:
+        return 1 << (size - 1).bit_length() if size else 0
+    vectors = -(-size // VECTOR)
+    return VECTOR * (vectors + (size >= MANY and vectors % 2 == 0))
+
+
+def _shapes(*_, jaxpr, batched, size) -> list:
+    behind = () if size is None else (size,)
+    return [x.aval.update(shape=(*x.aval.shape, *behind), weak_type=False) for x in jaxpr.outvars]
+
+
+def _jvp(primals, directions, *, jaxpr, batched, size):
+    moving = [n for n, t in enumerate(directions) if not isinstance(t, ad.Zero)]
+    moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
+    short, more, kept = tangents(jaxpr, moving, moved)
+    args = [*more, *(x for x, k in zip(primals, kept, strict=True) if k), *(directions[n] for n in moving)]
+    marks = (False,) * len(more) + tuple(b for b, k in zip(batched, kept, strict=True) if k)
+    outs = call_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size)
+    found = iter(call_p.bind(*args, jaxpr=short, batched=(*marks, *(batched[n] for n in moving)), size=size))
+    return outs, [next(found) if m else no_tangent(x) for x, m in zip(outs, moved, strict=True)]
+
+
+def _transpose(given, *args, jaxpr, batched, size):
+    linear = [n for n, x in enumerate(args) if ad.is_undefined_primal(x)]
+    known = [n for n in range(len(args)) if n not in linear]
+    asked = [not isinstance(ct, ad.Zero) for ct in given]
+    back = lambda values, cts: cotangents(jaxpr, dict(zip(known, values, strict=True)), asked, cts)
+    outs = [x.aval for x, a in zip(jaxpr.outvars, asked, strict=True) if a]
+    backwards, more = traced(back, [jaxpr.invars[n].aval for n in known], outs)
+    cts = [ct for ct, a in zip(given, asked, strict=True) if a]
+    marks = (*[False] * len(more), *(batched[n] for n in known), *[size is not None] * len(cts))
+    values = [*more, *(args[n] for n in known), *cts]
+    found = call_p.bind(*values, jaxpr=backwards, batched=marks, size=size)
+    sums = {n: x if size is None or batched[n] else x.sum(-1) for n, x in zip(linear, found, strict=True)}
+    return [sums.get(n) for n in range(len(args))]
+
+
+def _vmap(args, axes, *, jaxpr, batched, size):
+    more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
+    together = tuple(b or axis is not None for b, axis in zip(batched, axes, strict=True))
+    args = [
+        merged(x, size if b else None, size, axis, more) if t else x
+        for x, b, axis, t in zip(args, batched, axes, together, strict=True)
+    ]
+    outs = call_p.bind(*args, jaxpr=jaxpr, batched=together, size=more * (size or 1))
+    apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
+    return apart, [x.ndim - 1 for x in apart]
+
+
+call_p = core.Primitive("lane_call")
+call_p.multiple_results = True
+call_p.def_impl(_run)
+call_p.def_abstract_eval(_shapes)
+mlir.register_lowering(call_p, mlir.lower_fun(_run, multiple_results=True))
+mlir.register_lowering(call_p, _lower_on_cpu, platform="cpu")
+ad.primitive_jvps[call_p] = _jvp
+ad.primitive_transposes[call_p] = _transpose
+batching.primitive_batchers[call_p] = _vmap

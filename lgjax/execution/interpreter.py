@@ -1,0 +1,292 @@
+"""Runs a function of small arrays on scalars, with its constant zeros and ones folded away.
+
+A body step is written on 3-vectors and 3x3 blocks. Here it is traced once to a jaxpr, which is then evaluated on NumPy
+object arrays whose entries are Python numbers (known at trace time) or nodes of a graph of scalars. Products with 0 and
+1 disappear, so a rotation about z costs what it would cost written out by hand, and XLA sees elementwise arithmetic
+only, on one array per scalar with one value per body.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+
+from lgjax.execution.graph import Graph, View, is_number
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A small array whose entries are lane arrays or Python numbers; a leaf to pytree functions."""
+
+    entries: np.ndarray
+    dtype: Any
+
+
+def is_known(entry) -> bool:
+    """Whether an entry of a block is a number, or stands for something that no operation touches."""
+    return not isinstance(entry, (jax.Array, View))
+
+
+def map_objects(f: Callable, array: np.ndarray) -> np.ndarray:
+    """f on every entry, in order; an object array also where there is one entry."""
+    out = np.empty(array.shape, object)
+    for index in np.ndindex(array.shape):
+        out[index] = f(array[index])
+    return out
+
+
+def objects(value) -> np.ndarray:
+    """A concrete array as an object array of Python numbers."""
+    array = np.asarray(value)
+    out = np.empty(array.shape, object)
+    out.flat[:] = array.ravel().tolist()
+    return out
+
+
+def _boxed(x) -> np.ndarray:
+    """NumPy turns 0-d object results into their entry; put it back."""
+    if isinstance(x, np.ndarray) and x.dtype == object:
+        return x
+    out = np.empty((), object)
+    out[()] = x
+    return out
+
+
+class Interpreter:
+    """Evaluates jaxprs on object arrays of one graph's scalars."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        unary = {"sin": np.sin, "cos": np.cos, "sqrt": np.sqrt, "rsqrt": lambda a: 1 / np.sqrt(a), "abs": abs}
+        self.elementwise: dict[str, Callable] = {
+            "add": np.frompyfunc(graph.add, 2, 1),
+            "add_any": np.frompyfunc(graph.add, 2, 1),
+            "sub": np.frompyfunc(graph.sub, 2, 1),
+            "mul": np.frompyfunc(graph.mul, 2, 1),
+            "div": np.frompyfunc(graph.div, 2, 1),
+            "neg": np.frompyfunc(graph.neg, 1, 1),
+            "square": np.frompyfunc(lambda a: graph.mul(a, a), 1, 1),
+            "copy": lambda x: x,
+        }
+        for name, on_number in unary.items():
+            self.elementwise[name] = np.frompyfunc(self._unary(name, on_number), 1, 1)
+
+    def _unary(self, name: str, on_number: Callable) -> Callable:
+        return lambda a: float(on_number(a)) if is_number(a) else self.graph.node(name, getattr(lax, name), a)
+
+    def evaluate(self, jaxpr, consts, args) -> list[np.ndarray]:
+        env: dict[Any, np.ndarray] = {}
+
+        def read(atom) -> np.ndarray:
+            return objects(atom.val) if isinstance(atom, core.Literal) else env[atom]
+
+        env.update(zip(jaxpr.constvars, consts, strict=True))
+        env.update(zip(jaxpr.invars, args, strict=True))
+        for eqn in jaxpr.eqns:
+            env.update(zip(eqn.outvars, self._apply(eqn, [read(atom) for atom in eqn.invars]), strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _apply(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        name, params = eqn.primitive.name, eqn.params
+        if name in self.elementwise:
+            return [_boxed(self.elementwise[name](*inputs))]
+        if name == "convert_element_type" and (kinds := _change_of_kind(eqn)):
+            return [map_objects(lambda a: self._converted(a, *kinds), inputs[0])]
+        if name == "integer_pow" and params["y"] > 0:
+            return [_boxed(reduce(self.elementwise["mul"], [inputs[0]] * params["y"]))]
+        if name in _MOVES and all(is_number(x) for i, a in enumerate(inputs) if i not in _MOVES[name] for x in a.flat):
+            return _moved(eqn, inputs)
+        if name in _REARRANGEMENTS:
+            return [_boxed(_REARRANGEMENTS[name](params, *inputs))]
+        if name == "unstack":
+            return [_boxed(x) for x in np.moveaxis(inputs[0], params["axis"], 0)]
+        if name == "split":
+            return np.split(inputs[0], np.cumsum(params["sizes"])[:-1], params["axis"])
+        if name == "scatter-add" and all(is_number(x) for x in inputs[1].flat):
+            return [self._scatter_add(eqn, *inputs)]
+        if name in ("reduce_sum", "dot_general"):
+            return [_boxed(getattr(self, "_" + name)(params, *inputs))]
+        for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+            if key in params and name not in ("scan", "while", "cond"):
+                inner = params[key]
+                closed = inner if hasattr(inner, "consts") else core.ClosedJaxpr(inner, ())
+                return self.evaluate(closed.jaxpr, list(map(objects, closed.consts)), inputs)
+        if all(is_number(x) for array in inputs for x in array.flat):
+            return _constants(eqn, inputs)
+        if name in _PER_ENTRY:
+            return [_boxed(self._per_entry(eqn)(*inputs))]
+        raise NotImplementedError(
+            f"a body step uses {name!r}, which cannot be scalarised; run it with execution='plain'"
+        )
+
+    def _per_entry(self, eqn) -> Callable:
+        """Any other elementwise primitive, a node for each entry."""
+        dtypes = [atom.aval.dtype for atom in eqn.invars]
+        key = (eqn.primitive.name, str(eqn.params))
+
+        def emit(*xs):
+            shape = next(jnp.shape(x) for x in xs if jnp.ndim(x))
+            full = [x if jnp.ndim(x) else jnp.full(shape, x, d) for x, d in zip(xs, dtypes, strict=True)]
+            return eqn.primitive.bind(*full, **eqn.params)
+
+        def call(*xs):
+            if key[0] == "select_n" and is_number(xs[0]):
+                return xs[1 + int(xs[0])]
+            if all(map(is_number, xs)):
+                return _constants(eqn, [_boxed(x) for x in xs])[0].item()
+            return self.graph.node(eqn.primitive.name, emit, *xs, key=key)
+
+        return np.frompyfunc(call, len(dtypes), 1)
+
+    def _converted(self, a, old, new):
+        """A truth value or an integer as a number of another kind."""
+        if is_number(a):
+            return np.dtype(new).type(a).item()
+        return self.graph.node("convert", lambda x: lax.convert_element_type(x, new), a, key=str(new))
+
+    def _reduce_sum(self, params, x):
+        kept = [axis for axis in range(x.ndim) if axis not in params["axes"]]
+        rows = x.transpose(*kept, *params["axes"]).reshape([x.shape[axis] for axis in kept] + [-1])
+        total = rows[..., 0]
+        for k in range(1, rows.shape[-1]):
+            total = self.elementwise["add"](total, rows[..., k])
+        return total
+
+    def _scatter_add(self, eqn, operand, indices, updates):
+        """Each update where it would go if it were the only one."""
+        dtypes = [atom.aval.dtype for atom in eqn.invars]
+        with jax.ensure_compile_time_eval():
+            index, zero = jnp.asarray(indices.tolist(), dtypes[1]), jnp.zeros(operand.shape, dtypes[0])
+            alone = jnp.eye(updates.size, dtype=dtypes[2]).reshape(-1, *updates.shape)
+            found = np.asarray(jax.vmap(lambda u: eqn.primitive.bind(zero, index, u, **eqn.params))(alone))
+        out = operand.copy()
+        for n, place in zip(*np.nonzero(found.reshape(updates.size, -1)), strict=True):
+            out.flat[place] = self.graph.add(out.flat[place], updates.flat[n])
+        return out
+
+    def _dot_general(self, params, a, b):
+        (ca, cb), (ba, bb) = params["dimension_numbers"]
+        free_a = [i for i in range(a.ndim) if i not in (*ca, *ba)]
+        free_b = [i for i in range(b.ndim) if i not in (*cb, *bb)]
+        batch = [a.shape[i] for i in ba]
+        left = a.transpose(*ba, *free_a, *ca).reshape([*batch, *(a.shape[i] for i in free_a), *[1] * len(free_b), -1])
+        right = b.transpose(*bb, *free_b, *cb).reshape([*batch, *[1] * len(free_a), *(b.shape[i] for i in free_b), -1])
+        return self._reduce_sum({"axes": (left.ndim - 1,)}, self.elementwise["mul"](left, right))
+
+
+_ON_NUMBERS: dict[str, Callable] = {  # identity matrices are made of these; NumPy does not compile them
+    "iota": lambda params: np.indices(params["shape"], params["dtype"])[params["dimension"]],
+    "eq": lambda params, a, b: np.equal(a, b),
+}
+
+
+def _constants(eqn, inputs) -> list[np.ndarray]:
+    """Evaluate an equation whose inputs are all known now."""
+    if (rule := _ON_NUMBERS.get(eqn.primitive.name)) is not None:
+        numbers = [np.array(x.tolist(), atom.aval.dtype) for x, atom in zip(inputs, eqn.invars, strict=True)]
+        return [objects(rule(eqn.params, *numbers))]
+    with jax.ensure_compile_time_eval():
+        values = [
+            jnp.asarray(np.array(array.tolist(), dtype=atom.aval.dtype).reshape(array.shape))
+            for array, atom in zip(inputs, eqn.invars, strict=True)
+        ]
+        outs = eqn.primitive.bind(*values, **eqn.params)
+    return [objects(x) for x in (outs if eqn.primitive.multiple_results else [outs])]
+
+
+# Primitives that only move entries, and which of their operands; the others say where to and must be known.
+_MOVES = {"gather": (0,), "scatter": (0, 2), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1)}
+
+
+def _moved(eqn, inputs) -> list[np.ndarray]:
+    """The equation done on the places of the entries."""
+    places, start = list(inputs), 0
+    moved = _MOVES[eqn.primitive.name]
+    for i in moved:
+        places[i] = np.arange(start, start + inputs[i].size).reshape(inputs[i].shape)
+        start += inputs[i].size
+    entries = np.concatenate([inputs[i].ravel() for i in moved])
+    with jax.ensure_compile_time_eval():
+        values = [
+            jnp.asarray(np.array(x.tolist(), np.int32 if i in moved else atom.aval.dtype).reshape(x.shape))
+            for i, (x, atom) in enumerate(zip(places, eqn.invars, strict=True))
+        ]
+        outs = eqn.primitive.bind(*values, **eqn.params)
+    return [_boxed(entries[np.asarray(x)]) for x in (outs if eqn.primitive.multiple_results else [outs])]
+
+
+def _change_of_kind(eqn) -> tuple | None:
+    """The dtypes of a conversion between truth values, integers and numbers."""
+    old, new = eqn.invars[0].aval.dtype, eqn.params["new_dtype"]
+    return None if np.issubdtype(old, np.floating) == np.issubdtype(new, np.floating) else (old, new)
+
+
+# Primitives without a folding rule of their own that act on every entry alone.
+_LISTED = """and or not xor gt lt ge le eq ne select_n max min clamp sign floor ceil round rem is_finite
+    exp exp2 expm1 log log1p pow integer_pow cbrt tan asin acos atan atan2 sinh cosh tanh erf logistic"""
+_PER_ENTRY = frozenset(_LISTED.split())
+# All that act so in what a scalarised step becomes.
+ELEMENTWISE = _PER_ENTRY | {
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "neg",
+    "sin",
+    "cos",
+    "sqrt",
+    "rsqrt",
+    "abs",
+    "convert_element_type",
+}
+
+
+# ---- rearrangements of entries
+def _broadcast_in_dim(params, x, *_):
+    shape, dims = params["shape"], params["broadcast_dimensions"]
+    expanded = [1] * len(shape)
+    for axis, dim in enumerate(dims):
+        expanded[dim] = x.shape[axis]
+    return np.broadcast_to(x.reshape(expanded), shape)
+
+
+def _slice(params, x):
+    strides = params["strides"] or (1,) * x.ndim
+    starts, limits = params["start_indices"], params["limit_indices"]
+    return x[tuple(slice(a, b, s) for a, b, s in zip(starts, limits, strides, strict=True))]
+
+
+def _convert(params, x):
+    """Values keep their dtype: one step has one floating dtype."""
+    return map_objects(lambda a: float(a) if is_number(a) and np.issubdtype(params["new_dtype"], np.floating) else a, x)
+
+
+def _pad(params, x, value):
+    config = params["padding_config"]
+    sizes = [low + high + n + max(n - 1, 0) * gap for n, (low, high, gap) in zip(x.shape, config, strict=True)]
+    places = [low + np.arange(n) * (gap + 1) for n, (low, _, gap) in zip(x.shape, config, strict=True)]
+    inside = [(place >= 0) & (place < size) for place, size in zip(places, sizes, strict=True)]
+    out = map_objects(lambda _: value.item(), np.empty(sizes, object))
+    out[np.ix_(*(place[i] for place, i in zip(places, inside, strict=True)))] = x[np.ix_(*inside)]
+    return out
+
+
+_REARRANGEMENTS: dict[str, Callable] = {
+    "broadcast_in_dim": _broadcast_in_dim,
+    "concatenate": lambda params, *xs: np.concatenate(xs, axis=params["dimension"]),
+    "convert_element_type": _convert,
+    "expand_dims": lambda params, x: np.expand_dims(x, params["dimensions"]),
+    "reshape": lambda params, x: x.reshape(params["new_sizes"]),
+    "pad": _pad,
+    "rev": lambda params, x: np.flip(x, params["dimensions"]),
+    "slice": _slice,
+    "squeeze": lambda params, x: np.squeeze(x, axis=params["dimensions"]),
+    "stack": lambda params, *xs: np.stack(xs, params["axis"]),
+    "transpose": lambda params, x: x.transpose(params["permutation"]),
+}

@@ -1,0 +1,252 @@
+"""From descriptions to checked arrays and static structure of a system in absolute coordinates."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from lgjax.maximal.forces import (
+    BushingArrays,
+    ForceArrays,
+    ForceMembers,
+    LoadArrays,
+    SpringArrays,
+    TorsionArrays,
+)
+from lgjax.maximal.joints import DRIVEN, ROWS, JointArrays, JointRows
+from lgjax.maximal.parts import (
+    WORLD,
+    Bushing,
+    Gravity,
+    JointConstraint,
+    Load,
+    RigidBody,
+    Spring,
+    TorsionSpring,
+    UserConstraint,
+    UserForce,
+    VectorNode,
+)
+from lgjax.numerics import checks
+
+Array = jax.Array
+
+
+def known(value: Any) -> np.ndarray | None:
+    """The value as a NumPy array, or None where it is traced."""
+    return None if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value)) else np.asarray(value)
+
+
+def checked(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
+    """An array of that shape and dtype, finite as far as it is known."""
+    found = known(value)
+    if isinstance(value, list | tuple):
+        value = jnp.stack([jnp.asarray(x, dtype) for x in value]) if found is None else found
+    if jnp.shape(value) != shape:
+        raise ValueError(f"{name} has shape {jnp.shape(value)}, expected {shape}")
+    if found is not None and not np.all(np.isfinite(found)):
+        raise ValueError(f"{name} is not finite: {found.tolist()}")
+    return jnp.asarray(value, dtype)
+
+
+def node_arrays(bodies: list[Any], dtype: Any) -> tuple[tuple[str, ...], list[VectorNode], Array, Array, Any, bool]:
+    """Names, vector nodes, masses (N,), inertias (N, 3, 3), node masses, and whether every body has an inertia."""
+    rigid = [body for body in bodies if isinstance(body, RigidBody)]
+    nodes = [body for body in bodies if isinstance(body, VectorNode)]
+    names = [body.name for body in bodies if isinstance(body, RigidBody | VectorNode)]
+    if len(names) < len(bodies):
+        odd = next(body for body in bodies if not isinstance(body, RigidBody | VectorNode))
+        raise ValueError(f"a body is a RigidBody or a VectorNode, got {odd!r}")
+    if not names:
+        raise ValueError("a system needs at least one body")
+    for name in names:
+        if name == WORLD:
+            raise ValueError(f"{WORLD!r} is the inertial frame and cannot be the name of a body")
+        if names.count(name) > 1:
+            raise ValueError(f"two bodies are named {name!r}")
+    masses, inertias, regular = [], [], True
+    for body in rigid:
+        mass = checked(f"mass of body {body.name!r}", body.mass, (), dtype)
+        inertia, positive = _inertia(body, dtype)
+        value = known(body.mass)
+        if value is not None and value < 0:
+            raise ValueError(f"mass of body {body.name!r} is negative: {value}")
+        regular = regular and positive and (value is None or bool(value > 0))
+        masses.append(mass)
+        inertias.append(inertia)
+    mass = jnp.stack(masses) if masses else jnp.zeros((0,), dtype)
+    inertia = jnp.stack(inertias) if inertias else jnp.zeros((0, 3, 3), dtype)
+    return tuple(b.name for b in rigid), nodes, mass, inertia, tuple(_node_mass(n, dtype) for n in nodes), regular
+
+
+def _inertia(body: RigidBody, dtype: Any) -> tuple[Array, bool]:
+    """The matrix, and whether it is positive definite; what is traced is taken to be."""
+    name, value = f"inertia of body {body.name!r}", known(body.inertia)
+    if _is_vector(body.inertia):
+        matrix = checked(name, body.inertia, (3,), dtype)[:, None] * jnp.eye(3, dtype=dtype)
+        value = None if value is None else np.diag(value)
+    else:
+        matrix = checked(name, body.inertia, (3, 3), dtype)
+    if value is None:
+        return matrix, True
+    if not np.allclose(value, value.T, rtol=1e-6, atol=0.0):
+        raise ValueError(f"{name} is not symmetric: {value.tolist()}")
+    principal = np.linalg.eigvalsh(value.astype(float))
+    if principal[0] < -1e-6 * abs(principal[2]):
+        raise ValueError(f"{name} is not positive semi-definite: principal moments {principal.tolist()} kg m^2")
+    return matrix, bool(principal[0] > 1e-9 * principal[2])
+
+
+def _is_vector(value: Any) -> bool:
+    """Whether a value of shape (3,) is given, as an array or as three numbers."""
+    if isinstance(value, tuple | list):
+        return len(value) == 3 and jnp.ndim(value[0]) == 0
+    return jnp.shape(value) == (3,)
+
+
+def _node_mass(node: VectorNode, dtype: Any) -> Array:
+    name = f"mass of node {node.name!r}"
+    size = checks.integer(f"size of node {node.name!r}", node.size)
+    value = known(node.mass)
+    given = node.mass if value is None else value
+    if jnp.shape(given) == (size, size):
+        return checked(name, given, (size, size), dtype)
+    if jnp.shape(given) not in ((), (size,)):
+        raise ValueError(f"{name} has shape {jnp.shape(given)}, the node has size {size}")
+    mass = checked(name, given, jnp.shape(given), dtype)
+    return jnp.broadcast_to(mass, (size,))[:, None] * jnp.eye(size, dtype=dtype)
+
+
+def _index(names: tuple[str, ...], name: str, where: str) -> int:
+    """The position of a body, that of the world being one past the last."""
+    if name == WORLD:
+        return len(names)
+    if name not in names:
+        raise ValueError(f"{where}: there is no body {name!r}; bodies are {', '.join(names)}")
+    return names.index(name)
+
+
+def _pair(names: tuple[str, ...], part: Any, where: str) -> tuple[int, int]:
+    pair = _index(names, part.a, where), _index(names, part.b, where)
+    if pair[0] == pair[1]:
+        raise ValueError(f"{where} connects {part.a!r} with itself")
+    return pair
+
+
+def _frame(name: str, value: Any, dtype: Any) -> Array:
+    frame, array = checked(name, value, (3, 3), dtype), known(value)
+    if array is not None:
+        gap = np.max(np.abs(array.T @ array - np.eye(3)))
+        if gap > 1e-5 or np.linalg.det(array) < 0:
+            raise ValueError(f"{name} is not a rotation: RᵀR - I has an entry of {gap:.3g}")
+    return frame
+
+
+def _stack(parts: list[Array], shape: tuple[int, ...], dtype: Any) -> Array:
+    return jnp.stack(parts) if parts else jnp.zeros((0, *shape), dtype)
+
+
+def joint_rows(names: tuple[str, ...], joints: list[Any], dtype: Any) -> tuple[JointRows, JointArrays]:
+    """Static rows and arrays of the joints among `joints`; checks them all."""
+    found = [joint.name for joint in joints if isinstance(joint, JointConstraint | UserConstraint)]
+    for name in found:
+        if found.count(name) > 1:
+            raise ValueError(f"two joints are named {name!r}")
+    kept: list[JointConstraint] = []
+    for joint in joints:
+        if isinstance(joint, JointConstraint):
+            kept.append(joint)
+            if joint.kind not in ROWS:
+                raise ValueError(f"joint {joint.name!r}: unknown kind {joint.kind!r}; known: {', '.join(ROWS)}")
+            if joint.drive is not None and joint.kind not in (*DRIVEN, "distance"):
+                raise ValueError(f"joint {joint.name!r}: a {joint.kind} joint takes no drive")
+            length = known(joint.length)
+            if joint.kind == "distance" and joint.drive is None and length is not None and not np.all(length > 0):
+                raise ValueError(f"joint {joint.name!r}: length must be positive, got {length}")
+        elif not isinstance(joint, UserConstraint):
+            raise ValueError(f"a joint is a JointConstraint or a UserConstraint, got {joint!r}")
+    pairs = [_pair(names, joint, f"joint {joint.name!r}") for joint in kept]
+    of = lambda joint: f"of joint {joint.name!r}"
+    arrays = JointArrays(
+        _stack([checked(f"origin_a {of(j)}", j.origin_a, (3,), dtype) for j in kept], (3,), dtype),
+        _stack([checked(f"origin_b {of(j)}", j.origin_b, (3,), dtype) for j in kept], (3,), dtype),
+        _stack([_frame(f"frame_a {of(j)}", j.frame_a, dtype) for j in kept], (3, 3), dtype),
+        _stack([_frame(f"frame_b {of(j)}", j.frame_b, dtype) for j in kept], (3, 3), dtype),
+        _stack([checked(f"length {of(j)}", j.length, (), dtype) for j in kept], (), dtype),
+    )
+    rows = JointRows(
+        tuple(j.name for j in kept),
+        tuple(j.kind for j in kept),
+        tuple(a for a, _ in pairs),
+        tuple(b for _, b in pairs),
+        tuple(j.drive for j in kept),
+        len(names),
+    )
+    return rows, arrays
+
+
+def constraint_arrays(joints: list[Any], dtype: Any) -> tuple[tuple[tuple[str, Any, int], ...], tuple[Any, ...]]:
+    """(name, function, size) and parameters of the user constraints."""
+    users = [joint for joint in joints if isinstance(joint, UserConstraint)]
+    sizes = [checks.integer(f"size of constraint {user.name!r}", user.size) for user in users]
+    parameters = tuple(_parameters(user.parameters, dtype) for user in users)
+    return tuple((user.name, user.function, size) for user, size in zip(users, sizes, strict=True)), parameters
+
+
+def _parameters(values: Any, dtype: Any) -> Any:
+    return jax.tree.map(lambda x: jnp.asarray(x, dtype), values)
+
+
+def force_members(names: tuple[str, ...], forces: list[Any]) -> ForceMembers:
+    """Which forces there are; checks that all are known and name bodies that exist."""
+    kinds = Gravity | Spring | Bushing | TorsionSpring | Load | UserForce
+    for force in forces:
+        if not isinstance(force, kinds):
+            raise ValueError(f"unknown force {force!r}")
+    pairs = lambda kind: tuple(_pair(names, f, f"{kind.__name__}") for f in forces if isinstance(f, kind))
+    return ForceMembers(
+        pairs(Spring),
+        pairs(Bushing),
+        pairs(TorsionSpring),
+        tuple(f.drive for f in forces if isinstance(f, TorsionSpring)),
+        tuple(_load_body(names, f) for f in forces if isinstance(f, Load)),
+        tuple((f.function, bool(f.couples)) for f in forces if isinstance(f, UserForce)),
+        len(names),
+    )
+
+
+def _load_body(names: tuple[str, ...], load: Load) -> int:
+    if load.body == WORLD:
+        raise ValueError(f"a Load acts on a body, not on {WORLD!r}")
+    return _index(names, load.body, "Load")
+
+
+def force_arrays(forces: list[Any], dtype: Any) -> ForceArrays:
+    """The numbers of all forces, stacked by kind."""
+
+    def gather(kind: type, record: Any, shapes: dict[str, tuple[int, ...]]) -> Any:
+        members = [force for force in forces if isinstance(force, kind)]
+
+        def column(name: str, shape: tuple[int, ...]) -> Array:
+            check = _frame if name.startswith("frame") else lambda n, x, d: checked(n, x, shape, d)
+            return _stack([check(f"{name} of {kind.__name__}", getattr(f, name), dtype) for f in members], shape, dtype)
+
+        return record(*(column(name, shapes[name]) for name in record._fields))
+
+    points = {"point_a": (3,), "point_b": (3,)}
+    frames = {"frame_a": (3, 3), "frame_b": (3, 3)}
+    vectors = ("point", "force_world", "force_body", "torque_world", "torque_body")
+    gravity = jnp.zeros((3,), dtype)
+    for force in forces:
+        if isinstance(force, Gravity):
+            gravity = gravity + checked("gravity", force.vector, (3,), dtype)
+    return ForceArrays(
+        gravity,
+        gather(Spring, SpringArrays, {**points, "stiffness": (), "damping": (), "length": ()}),
+        gather(Bushing, BushingArrays, {**points, "stiffness": (3,), "damping": (3,)}),
+        gather(TorsionSpring, TorsionArrays, {**frames, "stiffness": (), "damping": ()}),
+        gather(Load, LoadArrays, dict.fromkeys(vectors, (3,))),
+        tuple(_parameters(force.parameters, dtype) for force in forces if isinstance(force, UserForce)),
+    )

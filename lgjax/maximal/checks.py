@@ -1,0 +1,96 @@
+"""What is wrong with a start, with names: inconsistent, redundant, or massless where nothing holds."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from lgjax.maximal.build import known
+
+
+def start_tolerance(dtype: Any) -> float:
+    """How far a start may miss a constraint, relative to lengths, or its rate, relative to speeds."""
+    return float(jnp.finfo(dtype).eps) ** 0.5
+
+
+def check_start(system: Any, t: Any, q: Any, v: Any) -> None:
+    """Raise ValueError for a start that cannot be integrated; no check where any of it is traced."""
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((system, t, q, v))):
+        return
+    with jax.ensure_compile_time_eval():
+        gap = known(system.constraints(t, q))
+        b = known(system.jacobian(t, q))
+        one = jnp.ones_like(t)
+        drift = known(jax.jvp(lambda t: system.constraints(t, q), (t,), (one,))[1])
+        mass = known(jax.vmap(system.inertia_product)(jnp.eye(system.nv, dtype=system.dtype)))
+        scale = float(system.scale(q))
+    assert gap is not None
+    assert b is not None
+    assert drift is not None
+    assert mass is not None
+    for name, leaf in (("q", q), ("v", v)):
+        if not all(np.all(np.isfinite(np.asarray(x))) for x in jax.tree.leaves(leaf)):
+            raise ValueError(f"{name} is not finite")
+    limit = start_tolerance(system.dtype)
+    _check_zero(system, "is broken at the start", gap, limit * scale)
+    speed = 1.0 + float(np.max(np.abs(v)))
+    _check_zero(
+        system, "is broken by the initial velocities, its rate", b @ np.asarray(v) + drift, limit * scale * speed
+    )
+    _check_rank(system, b.astype(float))
+    _check_mass(system, b.astype(float), mass.astype(float))
+
+
+def _row_name(system: Any, i: int) -> str:
+    rows = system.structure.joints
+    if i < len(rows.rows):
+        return rows.row_name(i)
+    i -= len(rows.rows)
+    for name, _, size in system.structure.users:
+        if i < size:
+            return repr(name)
+        i -= size
+    raise AssertionError
+
+
+def _check_zero(system: Any, text: str, values: np.ndarray, limit: float) -> None:
+    if values.size and not np.max(np.abs(values)) <= limit:
+        i = int(np.nanargmax(np.abs(values))) if not np.all(np.isnan(values)) else 0
+        raise ValueError(f"joint {_row_name(system, i)} {text}: {values[i]:.3g}, allowed {limit:.1g}")
+
+
+def _check_rank(system: Any, b: np.ndarray) -> None:
+    """Rows of B, scaled to length one, must be independent."""
+    if not len(b):
+        return
+    lengths = np.linalg.norm(b, axis=1)
+    if np.min(lengths) == 0.0:
+        raise ValueError(f"joint {_row_name(system, int(np.argmin(lengths)))} holds nothing: its derivative is zero")
+    left, values, _ = np.linalg.svd(b / lengths[:, None])
+    rank = int(np.sum(values > 10.0 * start_tolerance(system.dtype) ** 1.5))
+    if rank < len(b):
+        involved = np.max(np.abs(left[:, rank:]), axis=1)
+        names = [_row_name(system, int(i)) for i in np.flatnonzero(involved > 0.1)]
+        raise ValueError(
+            f"{len(b)} constraints of rank {rank} are redundant, so that multipliers are not unique; "
+            f"dependent among them: {', '.join(names)}"
+        )
+
+
+def _check_mass(system: Any, b: np.ndarray, mass: np.ndarray) -> None:
+    """M must be positive definite on the kernel of B."""
+    kernel = np.linalg.svd(b)[2][len(b) :].T if len(b) else np.eye(system.nv)
+    if not kernel.shape[1]:
+        return
+    values, vectors = np.linalg.eigh(kernel.T @ mass @ kernel)
+    if values[0] <= 1e-13 * np.max(np.abs(mass)):
+        direction = kernel @ vectors[:, 0]
+        i = int(np.argmax(np.abs(direction)))
+        bodies = system.structure.body_names
+        name = f"body {bodies[i // 6]!r}" if i < 6 * len(bodies) else "a vector node"
+        raise ValueError(
+            f"the mass matrix is singular where no constraint holds: {name} can move without inertia "
+            f"({values[0]:.3g} kg or kg m^2)"
+        )

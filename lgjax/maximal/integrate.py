@@ -1,0 +1,290 @@
+"""Implicit integration of rigid bodies in absolute coordinates with joints as constraints."""
+
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.groups.homogeneous_space import (
+    HomogeneousSpace,
+    power_space,
+    product_space,
+    right_translation,
+    vector_space,
+)
+from lgjax.integrators.field import strong
+from lgjax.integrators.integrate import _time, numbers_of_steps
+from lgjax.maximal.checks import check_start, start_tolerance
+from lgjax.maximal.generalized_alpha import (
+    AlphaState,
+    ConstrainedProblem,
+    GeneralizedAlpha,
+    Report,
+    constraint_rates,
+)
+from lgjax.maximal.system import AbsoluteConfiguration, MaximalSystem
+from lgjax.numerics.newton import NewtonRule
+from lgjax.saving.checkpoint import Checkpoint
+
+Array = jax.Array
+
+
+class ConstrainedStatus(enum.IntFlag):
+    """Flags of `integrate_constrained`; 0 means nothing to report.  Of those in FAILED only the first met is set."""
+
+    OK = 0
+    INCONSISTENT = 1  # the start breaks a constraint or its rate
+    SINGULAR = 2  # the accelerations of the start are not unique: redundant constraints, or no mass where nothing holds
+    NOT_CONVERGED = 4  # a Newton iteration ended above its tolerance: h is too large, or there is no motion to find
+    NOT_FINITE = 8  # the start, a force or a constraint is not a finite number
+    MULTIPLIERS_UNDAMPED = 16  # spectral_radius=1 with constraints: q and v are good, the multipliers do not converge
+
+
+FAILED = (
+    ConstrainedStatus.INCONSISTENT
+    | ConstrainedStatus.SINGULAR
+    | ConstrainedStatus.NOT_CONVERGED
+    | ConstrainedStatus.NOT_FINITE
+)
+
+
+class ConstrainedSolution(NamedTuple):
+    """What `integrate_constrained` returns; every leaf but `status` has a leading time axis (T,).
+
+    ts           (T,) s.
+    q, v         configurations and velocities (T, nv).
+    multipliers  (T, nc), in the order of the constraints: newtons for translations, newton metres for rotations.
+    iterations   (T,) int32, Newton iterations since the saved state before; 0 at the start.
+    status       () int32, `ConstrainedStatus`; 0 means nothing to report.
+    success      () bool: whether the states are good: no flag is set, or MULTIPLIERS_UNDAMPED alone.  Where it is
+                 false all states after the first failure are NaN.
+    """
+
+    ts: Array
+    q: AbsoluteConfiguration
+    v: Array
+    multipliers: Array
+    iterations: Array
+    status: Array
+
+    @property
+    def success(self) -> Array:
+        return _good(self.status)
+
+
+def constrained_problem(system: MaximalSystem) -> ConstrainedProblem:
+    """The equations of motion of a system as the integrator takes them."""
+    return ConstrainedProblem(
+        move=system.move,
+        nudge=system.nudge,
+        push=system.push,
+        pullback=system.pullback,
+        bracket=system.bracket,
+        inertia=lambda q, x: system.inertia_product(x),
+        forces=system.generalised_forces,
+        constraints=system.constraints,
+        jacobian=system.jacobian,
+        scale=system.scale,
+        block=6 if system.structure.block else None,
+    )
+
+
+def integrate_constrained(
+    system: MaximalSystem,
+    q: AbsoluteConfiguration,
+    v: Any,
+    t0: Any,
+    t1: Any,
+    steps: int,
+    method: GeneralizedAlpha = GeneralizedAlpha(),  # noqa: B008 (a hashable value)
+    newton: str | NewtonRule = "full",
+    save_every: int | None = 1,
+    checkpoint: Checkpoint | None = None,
+) -> ConstrainedSolution:
+    """The motion of a constrained system from (q, v) at t0 to t1 in `steps` equal steps.
+
+    newton is "full", "modified" or a `NewtonRule`; it, steps, method and save_every (a divisor of steps, or None for
+    the final state alone) are static, everything else may be traced, mapped over and differentiated: derivatives are
+    those of the implicit functions that the steps are.  Accelerations at t0 are computed, so (q, v) is all of the
+    start; multipliers converge with order 2 after a transient of order 1 of the first steps, and with
+    spectral_radius=1 not at all.  `checkpoint`, a `lgjax.Checkpoint`, writes a long run to a folder part by part, from
+    which it can be resumed.
+
+    Raises ValueError where (q, v) is known and breaks a constraint or its rate, where constraints are redundant, or
+    where the mass matrix is singular on what the constraints leave free, naming the joint or body and the value; where
+    they are traced, the status says it instead.  Raises TypeError or ValueError for methods, steps, times and arrays
+    that do not fit.
+    """
+    _check_method(method)
+    steps, chunk = numbers_of_steps(steps, save_every if checkpoint is None else save_every or checkpoint.every)
+    rule = newton if isinstance(newton, NewtonRule) else NewtonRule(newton)
+    q, v = _start(system, q, v)
+    start, end = _time("t0", t0, system.dtype), _time("t1", t1, system.dtype)
+    check_start(system, start, q, v)
+    counts, h = (steps, chunk, save_every is None), (end - start) / steps
+    return _integrate(system, q, v, start, h, counts, method, rule, checkpoint)
+
+
+def _check_method(method: Any) -> None:
+    if not isinstance(method, GeneralizedAlpha):
+        raise TypeError(
+            f"method must be a GeneralizedAlpha(...), got {method!r}; a system without constraints can be integrated "
+            "by an explicit method: integrate(*unconstrained_problem(system, q, v), t0, t1, steps, method)"
+        )
+
+
+def _start(system: MaximalSystem, q: AbsoluteConfiguration, v: Any) -> tuple[AbsoluteConfiguration, Array]:
+    """The start as arrays, checked: shapes and dtypes of the system."""
+    if not isinstance(system, MaximalSystem):
+        raise TypeError(
+            f"system must be a MaximalSystem, got {type(system).__name__}; that of a ready problem is problem.system"
+        )
+    q, v = strong(q), jnp.asarray(v, system.dtype)
+    n = system.nbodies
+    shapes = ((n, 3, 3), (n, 3), (system.nv - 6 * n,))
+    leaves = jax.tree.leaves(q)
+    if not isinstance(q, AbsoluteConfiguration) or tuple(leaf.shape for leaf in leaves) != shapes:
+        raise ValueError(
+            f"q has leaves of shapes {[leaf.shape for leaf in leaves]}, {system!r} takes {list(shapes)}; "
+            "vmap over a batch"
+        )
+    if {leaf.dtype for leaf in leaves} != {system.dtype}:
+        raise TypeError(f"q has dtypes {[str(leaf.dtype) for leaf in leaves]}, the system is {system.dtype}")
+    if v.shape != (system.nv,):
+        raise ValueError(f"v has shape {v.shape}, {system!r} takes ({system.nv},); vmap over a batch")
+    return q, v
+
+
+class _Carry(NamedTuple):
+    """All that a step needs of those before it, besides its number: state, status so far, iterations since a save."""
+
+    state: AlphaState
+    status: Array
+    iterations: Array
+
+
+def _flag(condition: Any, flag: ConstrainedStatus) -> Array:
+    return jnp.where(condition, jnp.int32(flag), jnp.int32(0))
+
+
+def _good(status: Array) -> Array:
+    return status & int(FAILED) == 0
+
+
+def _step_status(report: Report) -> Array:
+    lost = _flag(~report.finite, ConstrainedStatus.NOT_FINITE)
+    return lost | _flag(report.finite & ~report.converged, ConstrainedStatus.NOT_CONVERGED)
+
+
+def _start_status(
+    system: MaximalSystem, problem: ConstrainedProblem, t: Array, first: AlphaState, regular: Array
+) -> Array:
+    given = (t, first.q, first.v, problem.forces(t, first.q, first.v), problem.constraints(t, first.q))
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(given)]))
+    held = _consistent(system, problem, t, first.q, first.v)
+    status = jnp.where(held, _flag(~regular, ConstrainedStatus.SINGULAR), jnp.int32(ConstrainedStatus.INCONSISTENT))
+    return jnp.where(finite, status, jnp.int32(ConstrainedStatus.NOT_FINITE))
+
+
+def _integrate(
+    system: MaximalSystem,
+    q: AbsoluteConfiguration,
+    v: Array,
+    start: Array,
+    h: Array,
+    counts: tuple[int, int, bool],
+    method: GeneralizedAlpha,
+    rule: NewtonRule,
+    checkpoint: Checkpoint | None,
+) -> ConstrainedSolution:
+    steps, chunk, last_only = counts
+    problem = constrained_problem(system)
+    time = lambda i: start + h * i.astype(system.dtype)
+    first, regular = method.init(problem, start, q, v, h)
+    status = _start_status(system, problem, start, first, regular)
+
+    def one_step(carry: _Carry, i: Array) -> tuple[_Carry, None]:
+        state, report = method.step(problem, time(i), carry.state, h, rule)
+        status = carry.status | jnp.where(_good(carry.status), _step_status(report), 0)
+        return _Carry(_void(state, _good(status)), status, carry.iterations + report.iterations), None
+
+    def one_chunk(carry: _Carry, i: Array) -> tuple[_Carry, Any]:
+        zero = jnp.zeros((), jnp.int32)
+        carry, _ = jax.lax.scan(one_step, carry._replace(iterations=zero), i + jnp.arange(chunk, dtype=jnp.int32))
+        return carry, (carry.state.q, carry.state.v, carry.state.multipliers, carry.iterations)
+
+    carry = _Carry(first, status, jnp.zeros((), jnp.int32))
+    firsts = jnp.arange(0, steps, chunk, dtype=jnp.int32)
+    if checkpoint is None:
+        carry, saved = jax.lax.scan(one_chunk, carry, firsts)
+    else:
+        carry, saved = checkpoint.scan(one_chunk, carry, firsts, chunk)
+    if last_only:
+        ts = time(jnp.full((1,), steps, jnp.int32))
+        *states, iterations = saved
+        total = jnp.sum(iterations, axis=0, keepdims=True, dtype=jnp.int32)
+        saved = (*jax.tree.map(lambda x: x[-1:], states), total)
+    else:
+        begin = (first.q, first.v, first.multipliers, jnp.zeros((), jnp.int32))
+        saved = jax.tree.map(lambda x, rest: jnp.concatenate([x[None], rest]), begin, saved)
+        ts = time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32))
+    undamped = _flag(system.nc > 0 and method.spectral_radius == 1.0, ConstrainedStatus.MULTIPLIERS_UNDAMPED)
+    q, v, multipliers, count = saved
+    return ConstrainedSolution(ts, q, v, multipliers, count, carry.status | undamped)
+
+
+def _void(state: AlphaState, good: Array) -> AlphaState:
+    """The state, or NaN where it is not one; a NaN ends the Newton iterations of later steps at once."""
+    mark = lambda x: jnp.where(good, x, jnp.nan)
+    return state._replace(
+        q=jax.tree.map(mark, state.q), v=mark(state.v), vdot=mark(state.vdot), multipliers=mark(state.multipliers)
+    )
+
+
+def _consistent(
+    system: MaximalSystem, problem: ConstrainedProblem, t: Array, q: AbsoluteConfiguration, v: Array
+) -> Array:
+    """Whether the start keeps the constraints and their rates, in units of lengths and speeds."""
+    if not system.nc:
+        return jnp.ones((), bool)
+    limit = start_tolerance(system.dtype)
+    gap, rate = problem.constraints(t, q), constraint_rates(problem, t, q, v)[0]
+    near = jnp.max(jnp.abs(gap)) <= limit * problem.scale(q)
+    return near & (jnp.max(jnp.abs(rate)) <= limit * problem.scale(q) * (1.0 + jnp.max(jnp.abs(v))))
+
+
+def unconstrained_problem(
+    system: MaximalSystem, q: AbsoluteConfiguration, v: Array
+) -> tuple[HomogeneousSpace, Callable[..., Any], tuple[Any, ...]]:
+    """Space, field and start (space, field, y0) of a system without constraints, for `integrate` and its methods.
+
+        problem = lgjax.unconstrained_problem(system, q, v)
+        bodies, v = lgjax.integrate(*problem, 0.0, 1.0, 1000, MuntheKaas(RK4)).ys
+        bodies.rotation, bodies.translation, v    # (1001, N, 3, 3), (1001, N, 3), (1001, nv)
+
+    q, v (nv,) are the start, the poses of the bodies and their velocities as `MaximalSystem` defines them.  A state is
+    the tuple (bodies, v), or (bodies, coordinates, v) where the system has coordinates (nx,), (coordinates, v) where it
+    has no bodies.  Each body moves as q exp(h v), by a translation from the right; the field's value is the rates
+    (N, 6), those of the coordinates (nx,) and v̇ = M⁻¹ g (nv,).  Differentiable in all that is traced.
+    Raises ValueError for a system with constraints, which `integrate_constrained` takes, and for a start of other
+    shapes, TypeError for one of another dtype.
+    Source: [holzinger2024] section 3.2, Algorithm 3.
+    """
+    q, v = _start(system, q, v)
+    if system.nc:
+        raise ValueError(f"{system!r} has constraints, which explicit methods cannot keep; use integrate_constrained")
+    n, rest = system.nbodies, system.nv - 6 * system.nbodies
+    spaces = [power_space(right_translation(system.structure.group), n)] if n else []
+    spaces += [vector_space(rest)] if rest else []
+    space = product_space(*spaces, vector_space(system.nv))
+
+    def field(t: Any, y: tuple[Any, ...]) -> tuple[Any, ...]:
+        *parts, v = y
+        here = AbsoluteConfiguration(parts[0] if n else q.bodies, parts[-1] if rest else q.coordinates)
+        vdot = system.inertia_solve(system.generalised_forces(t, here, v))
+        rates = [v[: 6 * n].reshape(n, 6)] if n else []
+        return (*rates, *([v[6 * n :]] if rest else []), vdot)
+
+    return space, field, (*([q.bodies] if n else []), *([q.coordinates] if rest else []), v)

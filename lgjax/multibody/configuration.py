@@ -1,0 +1,222 @@
+"""Configuration of a mechanism and the group operations on it."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import core
+
+from lgjax.execution.call import batch_behind
+from lgjax.groups import HomogeneousSpace, se3, so3
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.arguments import checked_arguments, checked_model, hint
+from lgjax.multibody.model import Configuration, Model
+from lgjax.multibody.tree import Tree
+
+
+def neutral(model: Model) -> Configuration:
+    """Every joint at zero, free bodies at the world origin."""
+    n, dtype = checked_model(model).tree.nq, model.dtype
+    eye = jnp.eye(3, dtype=dtype)
+    frees = Pose(jnp.broadcast_to(eye, (n["frees"], 3, 3)), jnp.zeros((n["frees"], 3), dtype))
+    return Configuration(frees, jnp.zeros(n["joints"], dtype), jnp.broadcast_to(eye, (n["balls"], 3, 3)))
+
+
+@checked_arguments()
+def random_configuration(key: jax.Array, model: Model) -> Configuration:
+    """Uniform joints within their limits and +-pi, uniform attitudes, base positions within +-1 m."""
+    n, dtype = model.tree.nq, model.dtype
+    keys = jax.random.split(key, 4)
+    lower = jnp.maximum(model.lower, jnp.asarray(-np.pi, dtype))
+    upper = jnp.minimum(model.upper, jnp.asarray(np.pi, dtype))
+    low = jnp.minimum(lower, upper)
+    joints = low + (jnp.maximum(lower, upper) - low) * jax.random.uniform(keys[0], (n["joints"],), dtype)
+    position = jax.random.uniform(keys[1], (n["frees"], 3), dtype, -1, 1)
+    frees = Pose(_random_rotation(keys[2], n["frees"], dtype), position)
+    return Configuration(frees, joints, _random_rotation(keys[3], n["balls"], dtype))
+
+
+def _random_rotation(key: jax.Array, n: int, dtype) -> jax.Array:
+    """Rotations (n, 3, 3), uniform on SO(3): orthonormalised Gaussian columns."""
+    a, b = jnp.moveaxis(jax.random.normal(key, (n, 2, 3), dtype), 1, 0)
+    x = a / jnp.linalg.norm(a, axis=-1, keepdims=True)
+    y = b - x * jnp.sum(x * b, -1, keepdims=True)
+    y = y / jnp.linalg.norm(y, axis=-1, keepdims=True)
+    return jnp.stack([x, y, jnp.cross(x, y)], -1)
+
+
+def configuration(model: Model, base=None, joints=None, balls=None) -> Configuration:
+    """A configuration from its parts, checked; what is not given is neutral.
+
+    base: world pose of the floating base, as a Pose or a 4x4 matrix (leading axis n_free if there are several).
+    joints: (n,) in the order of the scalar coordinates, or {joint name: value} for some of them.
+    balls: (n_ball, 3, 3). Raises ValueError naming the part, for a wrong shape, a non-finite value, an unknown joint
+    or a matrix that is not a rotation.
+    """
+    q, dtype = neutral(model), model.dtype
+    if base is not None:
+        rotation, translation = base if isinstance(base, tuple) and len(base) == 2 else _split_homogeneous(base)
+        q = q._replace(
+            frees=Pose(
+                _checked("base rotation", rotation, q.frees.rotation, dtype, rotation_matrix=True),
+                _checked("base position", translation, q.frees.translation, dtype),
+            )
+        )
+    if isinstance(joints, dict):
+        q = q._replace(joints=_named_joints(model, joints, q.joints))
+    elif joints is not None:
+        q = q._replace(joints=_checked("joints", joints, q.joints, dtype, reshape=False))
+    if balls is not None:
+        q = q._replace(balls=_checked("balls", balls, q.balls, dtype, rotation_matrix=True))
+    return q
+
+
+def _split_homogeneous(base):
+    base = base if isinstance(base, jax.Array) else np.asarray(base)
+    if base.shape[-2:] != (4, 4):
+        raise ValueError(f"base is a Pose or a 4x4 matrix, not an array of shape {base.shape}")
+    return base[..., :3, :3], base[..., :3, 3]
+
+
+def _named_joints(model: Model, values: dict, joints):
+    start = {
+        name: (tree_start, kind.nq)
+        for name, tree_start, kind in zip(model.tree.joint_names, model.tree.q_start, model.tree.kinds, strict=True)
+        if kind.coordinates == "joints"
+    }
+    for name, value in values.items():
+        if name not in start:
+            raise ValueError(f"no scalar joint {name!r} in {model.name!r}; joints: {', '.join(start)}")
+        first, size = start[name]
+        value = _checked(f"joint {name!r}", value, joints[first : first + size], model.dtype)
+        joints = joints.at[first : first + size].set(value)
+    return joints
+
+
+def _checked(name: str, value, like, dtype, rotation_matrix: bool = False, reshape: bool = True):
+    """`value` as an array shaped like `like`; concrete values are checked for finiteness and orthonormality."""
+    if isinstance(value, core.Tracer):
+        array = value
+    else:
+        try:
+            array = np.asarray(value, dtype)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} is {value!r}, not numbers of shape {like.shape}") from None
+        if not np.all(np.isfinite(array)):
+            raise ValueError(f"{name} is not finite: {array.tolist()}")
+        if rotation_matrix:
+            gap = np.max(np.abs(np.swapaxes(array, -1, -2) @ array - np.eye(3)), initial=0.0)
+            if gap > 1e-4 or np.any(np.linalg.det(array) < 0):
+                raise ValueError(f"{name} is not a rotation: R^T R - I has an entry of {gap:.3g} or det R < 0")
+    if array.shape != like.shape and not (reshape and array.shape == like.shape[1:] and like.shape[0] == 1):
+        why = hint(name, array.shape, like.shape)
+        raise ValueError(f"{name} has shape {array.shape}, this model takes {like.shape}{why}")
+    return jnp.asarray(array, dtype).reshape(like.shape)
+
+
+def split_velocity(tree: Tree, v) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Tangent vector v (nv,) as (frees (n_free, 6), joints (n,), balls (n_ball, 3))."""
+    index: dict[str, list] = {"frees": [], "joints": [], "balls": []}
+    for kind, start in zip(tree.kinds, tree.v_start, strict=True):
+        index[kind.coordinates].extend(range(start, start + kind.nv))
+
+    def take(kind, *shape):
+        return v[np.asarray(index[kind], int)].reshape(shape)
+
+    return take("frees", -1, 6), take("joints", -1), take("balls", -1, 3)
+
+
+def join_velocity(tree: Tree, frees, joints, balls) -> jax.Array:
+    """The inverse of split_velocity: v (nv,)."""
+    order, offset = [], {"frees": 0, "joints": frees.size, "balls": frees.size + joints.size}
+    for kind in tree.kinds:
+        order.extend(range(offset[kind.coordinates], offset[kind.coordinates] + kind.nv))
+        offset[kind.coordinates] += kind.nv
+    return jnp.concatenate([frees.reshape(-1), joints, balls.reshape(-1)])[np.asarray(order, int)]
+
+
+@checked_arguments()
+def retract(model: Model, q: Configuration, dv) -> Configuration:
+    """q exp(dv): the configuration reached by the body-frame displacement dv (nv,), exactly on the manifold."""
+    return _move(model.tree, q, dv)
+
+
+@checked_arguments()
+def difference(model: Model, q0: Configuration, q1: Configuration) -> jax.Array:
+    """The dv (nv,) of least length with retract(model, q0, dv) = q1: log(q0^-1 q1)."""
+    return _log(model.tree, q0, q1)
+
+
+def _move(tree: Tree, q: Configuration, dv) -> Configuration:
+    frees, joints, balls = split_velocity(tree, dv)
+    return Configuration(se3.compose(q.frees, se3.exp(frees)), q.joints + joints, so3.compose(q.balls, so3.exp(balls)))
+
+
+def _log(tree: Tree, q0: Configuration, q1: Configuration) -> jax.Array:
+    frees = se3.log(se3.compose(se3.inverse(q0.frees), q1.frees))
+    balls = so3.log(so3.compose(so3.inverse(q0.balls), q1.balls))
+    return join_velocity(tree, frees, q1.joints - q0.joints, balls)
+
+
+def _turning(tree: Tree) -> np.ndarray:
+    """Which scalar coordinates (n,) are angles, because they turn their body; the others are lengths."""
+    turns = [np.zeros(0, bool)]
+    with jax.ensure_compile_time_eval():
+        for kind in tree.kinds:
+            if kind.coordinates == "joints":
+                S_w, _ = kind.subspace(jnp.zeros(kind.nq), jnp.ones(2))
+                turns.append(np.any(np.asarray(S_w) != 0, axis=0))
+    return np.concatenate(turns)
+
+
+@cache
+def mechanical_space(tree: Tree) -> HomogeneousSpace:
+    """The states (q, v) of a mechanism, SE(3)^n_free x R^n x SO(3)^n_ball x R^nv.
+
+    The group acts by right translation, so a field returns (v, vdot): body velocities move the configuration.
+    The maps keep their batch behind, where poses are arithmetic on contiguous arrays, and reverse mode computes them
+    again from their arguments.
+
+    Error control judges by itself: each rotation and each angle of a joint, as unit vectors; each free body's position
+    and each length of a joint, seen from the start; each free body's angular and its linear velocity; the rates of all
+    angles and of all ball joints together, and those of all lengths.
+    """
+    turning = _turning(tree)
+
+    @batch_behind
+    def move(xi, y):
+        return _move(tree, y[0], xi[0]), y[1] + xi[1]
+
+    @batch_behind
+    def dexpinv(sigma, xi):
+        frees, _, balls = split_velocity(tree, sigma[0])
+        xi_frees, xi_joints, xi_balls = split_velocity(tree, xi[0])
+        pulled = join_velocity(tree, se3.dexpinv(-frees, xi_frees), xi_joints, so3.dexpinv(-balls, xi_balls))
+        return pulled, xi[1]
+
+    def bracket(x, y):
+        (a_free, a, a_ball), (b_free, _, b_ball) = split_velocity(tree, x[0]), split_velocity(tree, y[0])
+        return join_velocity(tree, se3.ad(b_free, a_free), 0 * a, so3.ad(b_ball, a_ball)), 0 * x[1]
+
+    def distance(y0, y1):
+        gap = jnp.concatenate([_log(tree, y0[0], y1[0]), y1[1] - y0[1]])
+        return jnp.sqrt(jnp.sum(gap * gap))
+
+    def parts(y, start=None):
+        q, v = y
+        frees, rates, balls = split_velocity(tree, v)
+        lengths = q.joints if start is None else q.joints - start[0].joints
+        angles = q.joints[turning]
+        return (
+            *se3.parts(q.frees, None if start is None else start[0].frees),
+            jnp.stack([jnp.cos(angles), jnp.sin(angles)], -1),
+            lengths[~turning][:, None],
+            *so3.parts(q.balls),
+            frees.reshape(-1, 3),
+            jnp.concatenate([rates[turning], balls.reshape(-1)]),
+            rates[~turning],
+        )
+
+    name = f"states of {tree.name}"
+    return HomogeneousSpace(name, (tree.nv, tree.nv), move, dexpinv, bracket, distance, parts=parts)

@@ -1,0 +1,140 @@
+"""Newton's method in a bounded loop, with a status and the derivative of the implicit function.
+
+Source: [holzinger2024] sections 3.3 and 3.4.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.numerics import checks, saddle_point
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.loops import iterate_while
+
+Array = jax.Array
+
+MODES = ("full", "modified")
+
+
+class Evaluation(NamedTuple):
+    """A residual (n,), its size in units of the tolerance, and whatever the iteration matrix needs of the point."""
+
+    residual: Array
+    error: Array
+    point: Any
+
+
+class Root(NamedTuple):
+    """What `newton` found: the point x, int32 iterations (linear solves), whether the error is 1 or less, factor.
+
+    finite: whether the error was a number to the end.
+    """
+
+    x: Array
+    iterations: Array
+    converged: Array
+    finite: Array
+    factor: Any
+
+
+class _State(NamedTuple):
+    x: Array
+    now: Evaluation
+    before: Array
+    factor: Any
+    age: Array
+    iterations: Array
+
+
+@dataclass(frozen=True)
+class NewtonRule:
+    """How long to iterate and when to compute the iteration matrix anew; a hashable value.
+
+    mode: "full" computes it in every iteration; "modified" keeps the last one, from one call to the next, until it has
+    served `max_age` iterations within a call or one of them left more than `contractivity` of the error.
+    Source: [holzinger2024] section 3.4; contractivity and age as in the code that its authors published.
+    """
+
+    mode: str = "full"
+    max_iterations: int = 30
+    max_age: int = 8
+    contractivity: float = 0.5
+
+    def __post_init__(self) -> None:
+        # Stored as Python numbers, so that equal settings are equal rules.
+        store = partial(object.__setattr__, self)
+        checks.choice("newton", self.mode, MODES)
+        for name in ("max_iterations", "max_age"):
+            store(name, checks.integer(name, getattr(self, name)))
+        store("contractivity", checks.number("contractivity", self.contractivity, 0.0, 1.0, inside=True))
+
+
+def only_if(wanted: Array, make: Callable[[], Any], otherwise: Any) -> Any:
+    """make() where wanted, else `otherwise`; under vmap nothing is computed unless one of the lanes wants it.
+
+    A `lax.cond` becomes a select under vmap and computes both sides always; a loop of at most one turn does not.
+    """
+    once = lambda state: (jnp.zeros_like(state[0]), make())
+    return iterate_while(lambda state: state[0], once, (wanted, otherwise))[1]
+
+
+def newton(
+    evaluate: Callable[[Array], Evaluation],
+    factorise: Callable[[Array, Any], Any],
+    solve: Callable[[Any, Array], Array],
+    guess: Array,
+    factor: Any,
+    rule: NewtonRule,
+) -> Root:
+    """The zero of evaluate(x).residual near `guess` (n,).
+
+    factorise(x, point) returns the factored iteration matrix and solve(factor, residual) the correction to subtract.
+    `factor` is what a modified iteration starts with, of the same structure; a full one ignores it.  The loop ends when
+    the error is at most 1, is not finite, or after rule.max_iterations: it always ends, and `converged` says how.
+    Not differentiable by itself: see `implicit`.
+    """
+    zero = jnp.zeros((), jnp.int32)
+
+    def unfinished(s: _State) -> Array:
+        return (s.now.error > 1.0) & jnp.isfinite(s.now.error) & (s.iterations < rule.max_iterations)
+
+    def iterate(s: _State) -> _State:
+        make = lambda: factorise(s.x, s.now.point)
+        if rule.mode == "full":
+            fresh, age = make(), zero
+        else:
+            # Error of the last iteration against the one before: infinite at first, when nothing is known.
+            stale = (s.now.error > rule.contractivity * s.before) | (s.age >= rule.max_age)
+            fresh, age = only_if(stale, make, s.factor), jnp.where(stale, zero, s.age) + 1
+        x = s.x - solve(fresh, s.now.residual)
+        return _State(x, evaluate(x), s.now.error, fresh, age, s.iterations + 1)
+
+    first = evaluate(guess)
+    start = _State(guess, first, jnp.full_like(first.error, jnp.inf), factor, zero, zero)
+    end = iterate_while(unfinished, iterate, start)
+    return Root(end.x, end.iterations, end.now.error <= 1.0, jnp.isfinite(end.now.error), end.factor)
+
+
+def implicit(residual: Callable[[Array], Array], find: Callable[[Array], Root], guess: Array, factor: Any) -> Root:
+    """find(guess), with the derivatives of the implicit function residual(x) = 0 in all that `residual` closes over.
+
+    Both modes and any order; costs as many tangents of the residual as it has entries and a solve, where a derivative
+    is asked for.
+    `factor` has the structure of the one that `find` returns.
+    """
+    like = (jnp.zeros((), jnp.int32), jnp.zeros((), bool), jnp.zeros((), bool), factor)
+
+    def solve(_: Any, start: Array) -> tuple[Array, Any]:
+        root = find(start)
+        # custom_root has no tangents for integers, so they pass as numbers that have.
+        return root.x, jax.tree.map(lambda x: x.astype(start.dtype), tuple(root[1:]))
+
+    def solve_linear(linear: Callable[[Array], Array], y: Array) -> Array:
+        return sm.matvec(saddle_point.general_inverse(jax.jacfwd(linear)(jnp.zeros_like(y))), y)
+
+    x, rest = jax.lax.custom_root(residual, guess, solve, solve_linear, has_aux=True)
+    return Root(x, *jax.tree.map(lambda x, kind: x.astype(kind.dtype), rest, like))

@@ -1,0 +1,132 @@
+"""Linear systems of constrained dynamics, [[A, Bᵀ], [B T, 0]], by a dense factorisation or by elimination of A."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.numerics import small_matrix as sm
+
+Array = jax.Array
+
+
+class Factor(NamedTuple):
+    """A eliminated: A⁻¹ as one matrix (n, n) or its blocks (k, b, b), A⁻¹Bᵀ (n, m), B T (m, n), (B T A⁻¹ Bᵀ)⁻¹.
+
+    weight: of Bᵀ B T that was added to A, or None.
+    """
+
+    inverse: Array
+    columns: Array
+    rows: Array
+    complement: Array
+    weight: Array | None
+
+
+def _small_inverse(m: Array) -> Array:
+    """Inverses of matrices (..., n, n) by Gauss-Jordan in place, one elementwise pass per column."""
+    for k in range(m.shape[-1]):
+        here = np.arange(m.shape[-1]) == k
+        # 1 in place k: the pivot's own row and column then come out as those of the inverse.
+        row = jnp.where(here, 1.0, m[..., k : k + 1, :]) / m[..., k : k + 1, k : k + 1]
+        m = jnp.where(here[:, None], row, jnp.where(here, 0.0, m) - m[..., :, k : k + 1] * row)
+    return m
+
+
+def _product(a: Array, b: Array) -> Array:
+    """a b, written out where that is short."""
+    if a.shape[-1] <= 12:
+        return sm.matmul(a, b)
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+
+
+def inverse(m: Array) -> Array:
+    """Inverses of matrices (..., n, n) by halves, without row exchanges: for matrices near positive definite ones.
+
+    Elementwise work only, so that a batch runs as one; a library routine would be called for each matrix, and XLA may
+    not return from such calls within loops that run side by side.  The barriers keep each product from being computed
+    again in everything that reads it.
+    """
+    n, wait = m.shape[-1], jax.lax.optimization_barrier
+    if n <= 3:
+        return _small_inverse(m)
+    k = n // 2
+    a = inverse(m[..., :k, :k])
+    right, below = wait(_product(a, m[..., :k, k:])), wait(_product(m[..., k:, :k], a))
+    d = wait(inverse(wait(m[..., k:, k:] - _product(m[..., k:, :k], right))))
+    corner = wait(_product(d, below))
+    top = jnp.concatenate([a + _product(right, corner), -_product(right, d)], axis=-1)
+    return wait(jnp.concatenate([top, jnp.concatenate([-corner, d], axis=-1)], axis=-2))
+
+
+def _apply(a: Array, x: Array) -> Array:
+    """Product of a matrix (n, n), or of a block diagonal one with blocks (k, b, b), and a matrix (n, m)."""
+    if a.ndim == 2:
+        return _product(a, x)
+    count, size = a.shape[:2]
+    return _product(a, x.reshape(count, size, x.shape[-1])).reshape(x.shape)
+
+
+def factorise(a: Array, b: Array, bt: Array) -> Factor:
+    """Factors for A (n, n), or block diagonal A with blocks (k, b, b), B (m, n) and B T (m, n).
+
+    A dense A may be singular on what the constraints hold: Bᵀ (B T) is added to it, at the size of A, which does not
+    change the solution.  Where blocks are given they must be regular.
+    """
+    weight = None
+    if a.ndim == 2 and b.shape[0]:
+        weight = jnp.max(jnp.abs(jnp.diagonal(a)))
+        a = a + weight * _product(sm.transpose(b), bt)
+    inverse_a = jax.lax.optimization_barrier(inverse(a))
+    columns = jax.lax.optimization_barrier(_apply(inverse_a, sm.transpose(b)))
+    complement = _product(bt, columns) if b.shape[0] else jnp.zeros((0, 0), a.dtype)
+    return Factor(inverse_a, columns, bt, inverse(jax.lax.optimization_barrier(complement)), weight)
+
+
+def solve(factor: Factor, r: Array) -> Array:
+    """The solution (n + m,) for a right side (n + m,)."""
+    n = factor.columns.shape[0]
+    if not factor.rows.shape[0]:
+        return _apply(factor.inverse, r[:, None])[:, 0]
+    x = _apply(factor.inverse, r[:n, None])[:, 0]
+    if factor.weight is not None:
+        x = x + factor.weight * sm.matvec(factor.columns, r[n:])
+    multipliers = sm.matvec(factor.complement, sm.matvec(factor.rows, x) - r[n:])
+    return jnp.concatenate([x - sm.matvec(factor.columns, multipliers), multipliers])
+
+
+def general_inverse(matrix: Array) -> Array:
+    """Inverse of a matrix (n, n) by Gauss-Jordan with row exchanges, as a loop: for use in derivatives.
+
+    Slower than a library routine, but like `inverse` safe within loops, and quickly compiled.
+    """
+    n = len(matrix)
+    places = jnp.arange(n)
+
+    def column(k: Array, table: Array) -> Array:
+        best = jnp.argmax(jnp.where(places >= k, jnp.abs(table[:, k]), -1.0))
+        upper, lower = table[k], table[best]
+        table = table.at[best].set(upper).at[k].set(lower)
+        rest = table[:, k] - (places == k).astype(table.dtype)
+        return table - rest[:, None] * (lower / lower[k])
+
+    return jax.lax.fori_loop(0, n, column, jnp.concatenate([matrix, jnp.eye(n, dtype=matrix.dtype)], axis=1))[:, n:]
+
+
+def condition(factor: Factor, a: Array, b: Array) -> Array:
+    """The larger of the condition numbers of A, with what was added to it, and of B A⁻¹ Bᵀ: NaN or vast if singular.
+
+    For `factorise(a, b, b)` with a dense.
+    """
+    if factor.weight is not None:
+        a = a + factor.weight * sm.tmatmul(b, b)
+    largest = _norm(a) * _norm(factor.inverse)
+    if b.shape[0]:
+        largest = jnp.maximum(largest, _norm(sm.matmul(b, factor.columns)) * _norm(factor.complement))
+    return largest
+
+
+def _norm(m: Array) -> Array:
+    """The largest sum of magnitudes of a row."""
+    return jnp.max(jnp.sum(jnp.abs(m), axis=-1))

@@ -1,0 +1,261 @@
+"""Convex shapes whose support point is a formula: ellipsoid, sphere, box, capsule, polyhedron; rounding and placing.
+
+Lengths in metres, points and directions in the body frame. Builders check what they can see (ValueError names the thing
+and the value) and take traced numbers as they come; the dtype is that of the first argument.
+"""
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.groups.se3 import Pose
+from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import norm
+from lgjax.shapes.contact import Array, Contact, Shape, farthest, tie, unit
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Ellipsoid(Shape):
+    """Semi-axes (3,) along the axes of the body frame, about a centre (3,)."""
+
+    semi_axes: Array
+    center: Array
+
+    def support(self, direction: Array) -> Contact:
+        u = self.semi_axes * unit(direction)
+        return Contact(self.center + self.semi_axes * u / norm(u), jnp.zeros((), bool))
+
+    def constraints(self, point: Array) -> Array:
+        z = (point - self.center) / self.semi_axes
+        return sm.dot(z, z)[None] - 1
+
+    def middle(self) -> Array:
+        return self.center
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Box(Shape):
+    """Half the edge lengths (3,) along the axes of the body frame, about a centre (3,)."""
+
+    half_extents: Array
+    center: Array
+
+    def support(self, direction: Array) -> Contact:
+        d = unit(direction)
+        # An edge ties when its two ends are equally far; its middle is then the point.
+        level = jnp.abs(d) * self.half_extents <= tie(d.dtype) * jnp.max(self.half_extents)
+        side = jnp.where(level, jnp.zeros_like(d), jnp.sign(d))
+        return Contact(self.center + side * self.half_extents, jnp.any(level))
+
+    def constraints(self, point: Array) -> Array:
+        z = (point - self.center) / self.half_extents
+        return sm.join(z - 1, -z - 1)
+
+    def middle(self) -> Array:
+        return self.center
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Capsule(Shape):
+    """The points within `radius` () of a segment of half length `half_length` () along z about a centre (3,)."""
+
+    radius: Array
+    half_length: Array
+    center: Array
+
+    def support(self, direction: Array) -> Contact:
+        d = unit(direction)
+        level = jnp.abs(d[2]) * self.half_length <= tie(d.dtype) * (self.half_length + self.radius)
+        side = jnp.where(level, jnp.zeros_like(d[2]), jnp.sign(d[2]))
+        zero = jnp.zeros_like(side)
+        axis = sm.stack(zero, zero, side * self.half_length)
+        return Contact(self.center + axis + self.radius * d, level & (self.half_length > 0))
+
+    def constraints(self, point: Array) -> Array:
+        z = point - self.center
+        beyond = z - sm.stack(0 * z[0], 0 * z[1], jnp.clip(z[2], -self.half_length, self.half_length))
+        return (sm.dot(beyond, beyond) / (self.radius * self.radius))[None] - 1
+
+    def middle(self) -> Array:
+        return self.center
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Polyhedron(Shape):
+    """The convex hull of vertices (n, 3).  Source: [tran2024] section 6.3."""
+
+    vertices: Array
+
+    def support(self, direction: Array) -> Contact:
+        return farthest(self.vertices, unit(direction))
+
+    def middle(self) -> Array:
+        return jnp.mean(self.vertices, axis=0)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Facets(Polyhedron):
+    """A polyhedron that knows its faces: for each the indices of three corners, counterclockwise seen from outside."""
+
+    faces: tuple[tuple[int, int, int], ...] = field(metadata={"static": True})
+
+    @classmethod
+    def of(cls, solid: Polyhedron) -> "Facets":
+        """One triple per face of the hull of known vertices."""
+        return cls(solid.vertices, tuple(map(tuple, faces_of(solid.vertices, merge=True).tolist())))
+
+    def constraints(self, point: Array) -> Array:
+        a, b, c = (self.vertices[np.array(corner)] for corner in zip(*self.faces, strict=True))
+        normal = sm.cross(b - a, c - a)
+        return sm.dot(normal, point - a) / sm.dot(normal, a - self.middle())
+
+
+def faces_of(vertices, merge: bool = False) -> np.ndarray:
+    """Triangles (m, 3) of vertex indices on the hull of known vertices, outward; with merge one per plane.
+
+    ValueError if the vertices are traced: which of them are corners of which face must be known. ImportError without
+    SciPy.
+    """
+    if not checks.known(vertices):
+        raise ValueError("the faces of a polyhedron need vertices that are known, not traced")
+    try:
+        from scipy.spatial import ConvexHull
+    except ImportError:
+        raise ImportError("the faces of a polyhedron need the package scipy: pip install scipy") from None
+    points = np.asarray(vertices, float)
+    hull = ConvexHull(points)
+    triangles = hull.simplices.copy()
+    a, b, c = (points[triangles[:, k]] for k in range(3))
+    inward = np.einsum("ij,ij->i", np.cross(b - a, c - a), hull.equations[:, :3]) < 0
+    triangles[inward] = triangles[inward][:, [0, 2, 1]]
+    if merge:
+        planes = hull.equations / np.append(np.ones(3), np.abs(points).max())
+        same = np.abs(planes[:, None] - planes[None]).max(axis=-1) < 1e-9
+        triangles = triangles[np.argmax(same, axis=1) == np.arange(len(planes))]
+    return triangles
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Rounded(Shape):
+    """The points within `radius` () of a shape: corners and edges become parts of spheres and cylinders.
+
+    Source: [tran2024] eqs. (65), (66).
+    """
+
+    shape: Shape
+    radius: Array
+
+    def support(self, direction: Array) -> Contact:
+        point, flat = self.shape.support(direction)
+        return Contact(point + self.radius * unit(direction), flat)
+
+    def middle(self) -> Array:
+        return self.shape.middle()
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Placed(Shape):
+    """A shape put at `pose`, which maps its own frame to the body's."""
+
+    shape: Shape
+    pose: Pose
+
+    def support(self, direction: Array) -> Contact:
+        point, flat = self.shape.support(sm.tmatvec(self.pose.rotation, direction))
+        return Contact(self.pose.act(point), flat)
+
+    def constraints(self, point: Array) -> Array:
+        return self.shape.constraints(sm.tmatvec(self.pose.rotation, point - self.pose.translation))
+
+    def middle(self) -> Array:
+        return self.pose.act(self.shape.middle())
+
+
+def ellipsoid(semi_axes: Any, center: Any = 0.0) -> Ellipsoid:
+    """Ellipsoid with semi-axes (3,) > 0, m, along the axes of the body frame, about center (3,).
+
+    Source: [tran2024] eqs. (5), (7).
+    """
+    dtype = checks.float_dtype(semi_axes)
+    axes = checks.positive(
+        "semi-axes of the ellipsoid", checks.array("semi-axes of the ellipsoid", semi_axes, (3,), dtype)
+    )
+    return Ellipsoid(axes, checks.array("center of the ellipsoid", center, (3,), dtype))
+
+
+def sphere(radius: Any, center: Any = 0.0) -> Ellipsoid:
+    """Sphere of a radius > 0, m, about center (3,): an ellipsoid with three equal semi-axes."""
+    dtype = checks.float_dtype(radius)
+    value = checks.positive("radius of the sphere", checks.array("radius of the sphere", radius, (), dtype))
+    return Ellipsoid(jnp.broadcast_to(value, (3,)), checks.array("center of the sphere", center, (3,), dtype))
+
+
+def box(half_extents: Any, center: Any = 0.0, rounding: Any = 0.0) -> Shape:
+    """Box with half edge lengths (3,) > 0, m, about center (3,); a number makes a cube. `rounding` as in `rounded`."""
+    dtype = checks.float_dtype(half_extents)
+    half = checks.positive(
+        "half extents of the box", checks.array("half extents of the box", half_extents, (3,), dtype)
+    )
+    return rounded(Box(half, checks.array("center of the box", center, (3,), dtype)), rounding)
+
+
+def capsule(radius: Any, half_length: Any, center: Any = 0.0) -> Capsule:
+    """Capsule about center (3,): radius > 0 around a segment along z that reaches half_length >= 0 to both sides, m."""
+    dtype = checks.float_dtype(radius)
+    r = checks.positive("radius of the capsule", checks.array("radius of the capsule", radius, (), dtype))
+    half = checks.array("half length of the capsule", half_length, (), dtype)
+    checks.positive("half length of the capsule", half, allow_zero=True)
+    return Capsule(r, half, checks.array("center of the capsule", center, (3,), dtype))
+
+
+def polyhedron(vertices: Any, rounding: Any = 0.0) -> Shape:
+    """Convex hull of vertices (n, 3), n >= 4, m, not all in one plane. `rounding` as in `rounded`.
+
+    A point inside the hull changes nothing; one inside a face takes part only when that face lies flat.
+    """
+    corners = checks.array("vertices of the polyhedron", vertices, (None, 3), checks.float_dtype(vertices))
+    if len(corners) < 4:
+        raise ValueError(f"a polyhedron needs at least 4 vertices, not {len(corners)}")
+    if checks.known(corners):
+        spread = np.linalg.svd(np.asarray(corners - corners.mean(0), float), compute_uv=False)
+        if spread[2] <= 1e3 * float(jnp.finfo(corners.dtype).eps) * spread[0]:
+            raise ValueError(f"vertices of the polyhedron lie in one plane: {np.asarray(corners).tolist()}")
+    return rounded(Polyhedron(corners), rounding)
+
+
+def cuboid_vertices(half_extents) -> np.ndarray:
+    """The corners (8, 3) of a box about the origin."""
+    return np.asarray(half_extents) * np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
+
+
+def rounded(shape: Shape, radius) -> Shape:
+    """The points within `radius` >= 0, m, of a shape, which it makes larger by as much; 0 leaves the shape itself.
+
+    Source: [tran2024] eq. (65).
+    """
+    value = checks.array("rounding", radius, (), jax.tree.leaves(shape)[0].dtype)
+    checks.positive("rounding", value, allow_zero=True)
+    return shape if checks.known(value) and not np.any(np.asarray(value)) else Rounded(shape, value)
+
+
+def placed(shape: Shape, pose: Pose) -> Placed:
+    """The shape turned and moved by `pose` (its own frame to the body's); rotation (3, 3), translation (3,)."""
+    dtype = jax.tree.leaves(shape)[0].dtype
+    rotation = checks.array("rotation of the placed shape", pose.rotation, (3, 3), dtype)
+    if checks.known(rotation):
+        R = np.asarray(rotation, float)
+        if np.abs(R.T @ R - np.eye(3)).max() > 1e-4 or np.linalg.det(R) < 0:
+            raise ValueError(f"rotation of the placed shape is not a rotation: {R.tolist()}")
+    return Placed(shape, Pose(rotation, checks.array("translation of the placed shape", pose.translation, (3,), dtype)))

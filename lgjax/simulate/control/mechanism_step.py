@@ -1,0 +1,70 @@
+"""One step of a mechanism under forces that are held, with derivatives by the analytic partials of its dynamics."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import core
+
+from lgjax.dynamics.forward import forward_dynamics
+from lgjax.dynamics.partials import forward_dynamics_partials
+from lgjax.groups import so3
+from lgjax.integrators import MuntheKaas, integrate
+from lgjax.multibody.configuration import Configuration, join_velocity, mechanical_space
+from lgjax.multibody.model import Model
+from lgjax.numerics import small_matrix as sm
+
+Array = jax.Array
+
+
+def mechanism_step(model: Model, dt: float, method: Any, substeps: int) -> Callable[..., Any]:
+    """step((q, v), tau, wrenches) -> (q, v) after dt seconds, `substeps` steps of the method; wrenches may be None.
+
+    Where no wrenches are given and the model is known, derivatives with respect to state and force go by three matrices
+    for every stage, however many directions they are taken in; otherwise through the recursion itself.
+    """
+    if isinstance(method, MuntheKaas):
+        method = replace(method, scan_stages=True)
+    known = not any(isinstance(leaf, core.Tracer) for leaf in jax.tree.leaves(model))
+    by_partials = dynamics_by_partials(model)
+
+    def step(state: Any, tau: Array, wrenches: Array | None) -> Any:
+        def field(t: Array, y: Any) -> Any:
+            q, v = y
+            if known and wrenches is None:
+                return v, by_partials(q, v, tau)
+            return v, forward_dynamics(model, q, v, tau, wrenches)
+
+        zero, end = jnp.zeros((), model.dtype), jnp.asarray(dt, model.dtype)
+        path = integrate(mechanical_space(model.tree), field, state, zero, end, substeps, method, None)
+        return jax.tree.map(lambda x: x[0], path.ys)
+
+    return step
+
+
+def dynamics_by_partials(model: Model) -> Callable[[Configuration, Array, Array], Array]:
+    """forward_dynamics(model, q, v, tau) whose derivatives are those of `forward_dynamics_partials`."""
+
+    @jax.custom_jvp
+    def dynamics(q: Configuration, v: Array, tau: Array) -> Array:
+        return forward_dynamics(model, q, v, tau)
+
+    @dynamics.defjvp
+    def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
+        (q, v, tau), (dq, dv, dtau) = primals, tangents
+        partials = forward_dynamics_partials(model, q, v, tau)
+        slopes = jnp.concatenate([partials.q, partials.v, partials.tau], 1)
+        change = jnp.concatenate([body_displacement(model, q, dq), dv, dtau])
+        return dynamics(q, v, tau), jnp.matmul(slopes, change, precision="highest")
+
+    return dynamics
+
+
+def body_displacement(model: Model, q: Configuration, dq: Configuration) -> Array:
+    """The tangent (nv,), body frame, of a change dq of the arrays of q that stays on the manifold."""
+    turn = so3.vee(sm.matmult(sm.transpose(q.frees.rotation), sm.transpose(dq.frees.rotation)))
+    shift = sm.matvec(sm.transpose(q.frees.rotation), dq.frees.translation)
+    balls = so3.vee(sm.matmult(sm.transpose(q.balls), sm.transpose(dq.balls)))
+    return join_velocity(model.tree, jnp.concatenate([turn, shift], -1), dq.joints, balls)

@@ -1,0 +1,277 @@
+"""Optimal controls of anything that steps on a manifold, from many guesses at once."""
+
+import hashlib
+import os
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from lgjax.numerics import checks
+from lgjax.numerics.loops import iterate_while
+from lgjax.saving.arrays import read_arrays, write_arrays
+from lgjax.saving.progress import uninterrupted
+from lgjax.simulate.control.ilqr import ILQR
+from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, _finite, check_problem
+from lgjax.simulate.control.shooting import Shooting
+
+Array = jax.Array
+METHODS = ("shooting", "multiple_shooting", "ilqr")
+
+
+class History(NamedTuple):
+    """By iteration, (guesses, iterations); a guess that has ended keeps its last numbers."""
+
+    cost: np.ndarray
+    gradient_norm: np.ndarray
+    violation: np.ndarray
+
+
+class OptimizedControls(NamedTuple):
+    """What `optimize_controls` found from each guess; arrays have a leading axis (guesses,).
+
+    controls: (guesses, steps, controls), of every step. states: leaves (guesses, steps + 1, ...). cost: (guesses,).
+    gradient_norm: with respect to the decision variables. violation: the largest of all constraints, gaps included.
+    status: (guesses,) of `OptimizeStatus`. iterations: (guesses,). seconds: computing, compile_seconds: before that.
+    """
+
+    controls: np.ndarray
+    states: Any
+    cost: np.ndarray
+    gradient_norm: np.ndarray
+    violation: np.ndarray
+    status: np.ndarray
+    iterations: np.ndarray
+    history: History
+    seconds: float
+    compile_seconds: float
+
+    @property
+    def best(self) -> int:
+        """The guess of least cost among those that converged, or else of least violation and cost."""
+        usable = np.isfinite(self.cost) & (self.status != OptimizeStatus.NOT_FINITE)
+        rank = np.where(usable, np.where(self.status == OptimizeStatus.CONVERGED, 0, 1), 2)
+        return int(np.lexsort((self.cost, self.violation * (rank > 0), rank))[0])
+
+
+def optimize_controls(
+    system: ControlSystem, state: Any, guesses: Any, *, steps: int,
+    running: Any = None, terminal: Any = None, bounds: Any = None, equality: Any = None, inequality: Any = None,
+    method: str = "shooting", optimizer: Any = None, hold: str = "constant", segments: int | None = None,
+    nodes: Any = None, iterations: int = 500, tolerance: float = 1e-6, feasibility: float = 1e-6,
+    patience: int = 50, improvement: float = 1e-9, penalty: float = 1.0, growth: float = 4.0, every: int = 20,
+    progress: bool | None = None, checkpoint: str | os.PathLike | None = None,
+) -> OptimizedControls:  # fmt: skip
+    """Controls that minimise  Σ dt running(t, state, control) + terminal(state),  from each of many guesses.
+
+    system      a `ControlSystem`: a mechanism, or any step on a manifold. state: where it starts.
+    guesses     (guesses, knots, controls), controls constant between the knots or, with hold="linear", interpolated at
+                the middle of each step. As many knots as steps are one control per step.
+    bounds      (lower, upper) of the controls, numbers or (controls,); infinite where there is none.
+    equality    (states, controls) -> vector that is to vanish; inequality: -> vector that is not to be positive. Leaves
+                of states have a leading axis steps + 1, controls are (steps, controls).
+    method      "shooting"; "multiple_shooting" in `segments` parts whose first states are variables too, elements of
+                the manifold moved by tangent increments, from `nodes` (guesses, segments - 1, ...) if they are given;
+                "ilqr": the linear-quadratic regulator about the trajectory, for one knot per step and no constraints
+                but the bounds.
+    optimizer   of optax, for the shooting methods; L-BFGS if none is given. Bounds are a smooth map, constraints and
+                gaps go by an augmented Lagrangian whose multipliers change after at most `every` iterations, its weight
+                from `penalty` on by the factor `growth`.
+
+    A guess ends CONVERGED when the norm of its gradient is at most `tolerance` and no constraint is violated by more
+    than `feasibility`, STALLED when `patience` iterations in a row gain less than `improvement` of the cost, and after
+    `iterations` in any case. An interrupt (Ctrl-C) returns the best so far. With `checkpoint`, the name of a file, the
+    search is saved after every `every` iterations and goes on from there when it is called again, to the same bits.
+    progress None shows a bar if tqdm is installed, True insists. Compiles at every call.
+    Raises ValueError or TypeError naming what is wrong, before anything is computed.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    for name, value in {"iterations": iterations, "every": every, "patience": patience}.items():
+        checks.integer(name, value)
+    problem = check_problem(system, state, steps, running, terminal, equality, inequality, bounds)
+    guesses = _checked_guesses(problem, guesses)
+    if method == "ilqr":
+        _refuse(problem, guesses, {"equality": equality, "inequality": inequality, "optimizer": optimizer,
+                                   "segments": segments, "nodes": nodes})  # fmt: skip
+        solver = ILQR(problem, tolerance, patience, improvement)
+    else:
+        parts, search = _checked_segments(problem, method, segments), optax.lbfgs() if optimizer is None else optimizer
+        _checked_hold(hold, guesses.shape[1])
+        solver = Shooting(
+            problem, optax.with_extra_args_support(search), parts, guesses.shape[1], hold, tolerance, feasibility,
+            patience, improvement, penalty, growth,
+        )  # fmt: skip
+    return _drive(solver, guesses, nodes, iterations, every, progress, checkpoint)
+
+
+def _refuse(problem: Problem, guesses: Array, given: dict[str, Any]) -> None:
+    """What the regulator cannot do."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"ilqr takes no {name}; shooting does")
+    if guesses.shape[1] != problem.steps:
+        raise ValueError(f"ilqr takes a knot per step, {problem.steps}, got {guesses.shape[1]} knots")
+
+
+def _checked_guesses(problem: Problem, guesses: Any) -> Array:
+    guesses = jnp.asarray(guesses, problem.dtype)
+    nu = problem.system.controls
+    if guesses.ndim != 3 or guesses.shape[2] != nu or not 1 <= guesses.shape[1] <= problem.steps or not len(guesses):
+        raise ValueError(
+            f"guesses have shape (guesses, knots, {nu}) with at most {problem.steps} knots, got {guesses.shape}"
+        )
+    _finite("guesses", guesses)
+    return guesses
+
+
+def _checked_segments(problem: Problem, method: str, segments: int | None) -> int:
+    if method == "shooting":
+        if segments is not None:
+            raise ValueError(f"segments={segments} is for multiple_shooting, the method is shooting")
+        return 1
+    count = checks.integer("segments", min(8, problem.steps) if segments is None else segments)
+    if problem.steps % count:
+        raise ValueError(f"segments must divide steps, got segments={count} and steps={problem.steps}")
+    return count
+
+
+def _checked_hold(hold: str, knots: int) -> None:
+    if hold not in ("constant", "linear"):
+        raise ValueError(f"hold must be constant or linear, got {hold!r}")
+    if hold == "linear" and knots < 2:
+        raise ValueError(f"linear controls need two knots or more, got {knots}")
+
+
+# ---- running a solver
+def _drive(solver: Any, guesses: Array, nodes: Any, iterations: int, every: int, progress, checkpoint) -> Any:
+    """`every` iterations at a time, all guesses side by side, until all have ended."""
+
+    def chunk(iterate: Any, iterations: Array) -> tuple[Any, Array]:
+        left = jnp.minimum(every, iterations - iterate.iteration)
+
+        def more(carry: Any) -> Array:
+            return (carry[2] < left) & solver.unfinished(carry[0])
+
+        def body(carry: Any) -> Any:
+            iterate, record, i = carry
+            iterate = solver.advance(iterate)
+            return iterate, record.at[i].set(_numbers(iterate)), i + 1
+
+        running = iterate.status == OptimizeStatus.RUNNING
+        ready = jax.tree.map(lambda a, b: jnp.where(running, a, b), solver.begin(iterate), iterate)
+        record = jnp.full((every, 3), jnp.nan, iterate.cost.dtype)
+        ready, record, _ = iterate_while(more, body, (ready, record, jnp.zeros((), jnp.int32)))
+        return solver.settle(ready, iterations), record
+
+    started = time.perf_counter()
+    first = jax.jit(jax.vmap(solver.init, in_axes=(0, None if nodes is None else 0)))(guesses, nodes)
+    saved = _Checkpoint(checkpoint, first, every)
+    iterate, records = saved.load(first, iterations)
+    limit = jnp.asarray(iterations, jnp.int32)
+    program = jax.jit(jax.vmap(chunk, in_axes=(0, None))).lower(first, limit).compile()
+    compile_seconds = time.perf_counter() - started
+    started = time.perf_counter()
+    try:
+        with _bar(progress, iterations) as bar:
+            while np.any(np.asarray(iterate.status) == OptimizeStatus.RUNNING):
+                iterate, record = jax.block_until_ready(program(iterate, limit))
+                records.append(np.asarray(record))
+                saved.save(iterate, records)
+                _show(bar, iterate)
+    except KeyboardInterrupt:
+        pass  # the iterate is that of the last finished chunk
+    seconds = time.perf_counter() - started
+    best, host = iterate.best, np.asarray
+    return OptimizedControls(
+        controls=host(best.controls),
+        states=jax.tree.map(host, best.states),
+        cost=host(best.cost),
+        gradient_norm=host(best.gradient_norm),
+        violation=host(best.violation),
+        status=host(iterate.status),
+        iterations=host(iterate.iteration),
+        history=_history(records, len(guesses)),
+        seconds=seconds,
+        compile_seconds=compile_seconds,
+    )
+
+
+def _numbers(iterate: Any) -> Array:
+    return jnp.stack([iterate.cost, iterate.gradient_norm, iterate.violation])
+
+
+def _history(records: list[np.ndarray], guesses: int) -> History:
+    """Every guess's numbers without the places that it did not use, the last repeated to the end."""
+    if not records:
+        return History(*np.zeros((3, guesses, 0)))
+    table = np.concatenate(records, 1)
+    rows = [row[~np.all(np.isnan(row), -1)] for row in table]
+    longest = max(map(len, rows))
+    whole = np.stack([row[np.minimum(np.arange(longest), len(row) - 1)] if len(row) else
+                      np.full((longest, 3), np.nan, row.dtype) for row in rows])  # fmt: skip
+    return History(*np.moveaxis(whole, -1, 0))
+
+
+class _Checkpoint:
+    """A search on disk: the leaves of its iterate and its history, and of which problem it is."""
+
+    def __init__(self, path: str | os.PathLike | None, first: Any, every: int):
+        self.path = None if path is None else Path(path)
+        leaves, structure = jax.tree.flatten(first)
+        digest = hashlib.sha256(f"{structure} {every}".encode())
+        for leaf in leaves:
+            digest.update(f"{leaf.dtype}{leaf.shape}".encode() + np.asarray(leaf).tobytes())
+        self.problem = digest.hexdigest()
+        if self.path is not None and not self.path.absolute().parent.is_dir():
+            raise ValueError(f"cannot write checkpoint {str(self.path)!r}: its folder does not exist")
+
+    def load(self, first: Any, iterations: int) -> tuple[Any, list[np.ndarray]]:
+        if self.path is None or not self.path.exists():
+            return first, []
+        arrays = read_arrays(self.path)
+        if str(arrays.get("problem")) != self.problem:
+            raise ValueError(f"checkpoint {str(self.path)!r} is of another problem or other guesses")
+        leaves = [jnp.asarray(arrays[f"leaf{i}"]) for i in range(len(jax.tree.leaves(first)))]
+        iterate = jax.tree.unflatten(jax.tree.structure(first), leaves)
+        longer = (iterate.status == OptimizeStatus.MAX_ITERATIONS) & (iterate.iteration < iterations)
+        status = jnp.where(longer, OptimizeStatus.RUNNING, iterate.status).astype(jnp.int32)
+        return iterate._replace(status=status), [arrays["record"]]
+
+    def save(self, iterate: Any, records: list[np.ndarray]) -> None:
+        if self.path is None:
+            return
+        leaves = {f"leaf{i}": leaf for i, leaf in enumerate(jax.tree.leaves(iterate))}
+        record = np.concatenate(records, 1)
+        with uninterrupted():
+            write_arrays(self.path, {**leaves, "problem": np.array(self.problem), "record": record})
+
+
+def _bar(progress: bool | None, iterations: int) -> Any:
+    """A bar of tqdm, or None."""
+    if progress is False:
+        return nullcontext()
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        if progress:
+            raise ImportError("a progress bar needs tqdm: pip install 'lgjax[progress]'") from None
+        return nullcontext()
+    return tqdm(total=iterations, unit="it", leave=False)
+
+
+def _show(bar: Any, iterate: Any) -> None:
+    """Iterations of the slowest guess; cost, gradient and violation of the best, and how many guesses have ended."""
+    if bar is None:
+        return
+    cost, status = np.asarray(iterate.best.cost), np.asarray(iterate.status)
+    i = int(np.nanargmin(np.where(np.isfinite(cost), cost, np.inf)))
+    gradient, violation = (float(np.asarray(x)[i]) for x in (iterate.best.gradient_norm, iterate.best.violation))
+    ended = f"{np.sum(status != OptimizeStatus.RUNNING)}/{len(status)} ended"
+    bar.set_postfix_str(f"cost {cost[i]:.6g}, gradient {gradient:.1e}, violation {violation:.1e}, {ended}")
+    bar.update(int(np.max(np.asarray(iterate.iteration))) - bar.n)

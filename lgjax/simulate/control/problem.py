@@ -1,0 +1,271 @@
+"""What is to be controlled and at what cost: a discrete system on a manifold, its trajectories, and checks of both."""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import core
+from jax.flatten_util import ravel_pytree
+
+from lgjax.dynamics.time_derivatives.taylor_series import checked_result
+from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation, right_translation
+from lgjax.integrators import RK4, MuntheKaas
+from lgjax.integrators.field import state_dtype, strong
+from lgjax.multibody import configuration as mechanism
+from lgjax.multibody.model import Model
+from lgjax.numerics import checks
+from lgjax.simulate.control.mechanism_step import mechanism_step
+
+Array = jax.Array
+State = Any
+
+
+class OptimizeStatus(enum.IntEnum):
+    """How the search from one guess ended.
+
+    RUNNING         interrupted before its end.
+    CONVERGED       the gradient is below the tolerance and the constraints hold.
+    MAX_ITERATIONS  neither, after all iterations.
+    STALLED         the cost no longer improves, though the gradient is not below the tolerance.
+    NOT_FINITE      cost or gradient left the finite numbers; the result is the last that did not.
+    """
+
+    RUNNING = 0
+    CONVERGED = 1
+    MAX_ITERATIONS = 2
+    STALLED = 3
+    NOT_FINITE = 4
+
+
+@dataclass(frozen=True)
+class ControlSystem:
+    """A system in discrete time whose state is a point of a manifold: any pytree of arrays.
+
+    step(state, control (controls,)) -> state after dt seconds. retract(state, tangent (dim,)) -> state;
+    difference(state 0, state 1) -> the tangent with retract(state 0, tangent) = state 1, at least for close ones.
+    """
+
+    step: Callable[[State, Array], State]
+    retract: Callable[[State, Array], State]
+    difference: Callable[[State, State], Array]
+    controls: int
+    dt: float = 1.0
+
+    @classmethod
+    def of_model(
+        cls,
+        model: Model,
+        dt: float,
+        controls: int | None = None,
+        actuation: Callable[[Array], Array] | None = None,
+        wrenches: Callable[[Array], Array] | None = None,
+        method: Any = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
+        substeps: int = 1,
+    ) -> "ControlSystem":
+        """A mechanism with states (q, v), its controls held over dt seconds, which are `substeps` steps of the method.
+
+        actuation(control) -> tau (nv,), wrenches(control) -> (nbodies, 6) as `rollout` takes them, for drives that are
+        not joint torques. By default the controls are the forces of all joints but the free ones, in body order.
+        """
+        if (actuation is not None or wrenches is not None) and controls is None:
+            raise ValueError("a system with actuation or wrenches of its own needs the number of controls")
+        if actuation is None and wrenches is None:
+            driven = [
+                i
+                for kind, start in zip(model.tree.kinds, model.tree.v_start, strict=True)
+                if kind.coordinates != "frees"
+                for i in range(start, start + kind.nv)
+            ]
+            controls = len(driven)
+            actuation = lambda u: jnp.zeros(model.nv, u.dtype).at[np.asarray(driven, int)].set(u)
+
+        advance = mechanism_step(model, dt, method, checks.integer("substeps", substeps))
+        zero = jnp.zeros(model.nv, model.dtype)
+
+        def step(state: State, control: Array) -> State:
+            tau = zero if actuation is None else checked_result("actuation", actuation(control), zero.shape, zero.dtype)
+            if wrenches is None:
+                return advance(state, tau, None)
+            return advance(state, tau, checked_result("wrenches", wrenches(control), (model.nbodies, 6), zero.dtype))
+
+        def retract(state: State, tangent: Array) -> State:
+            return mechanism.retract(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]
+
+        def difference(state0: State, state1: State) -> Array:
+            return jnp.concatenate([mechanism.difference(model, state0[0], state1[0]), state1[1] - state0[1]])
+
+        return cls(step, retract, difference, checks.integer("controls", controls), dt)
+
+    @classmethod
+    def on_space(
+        cls, space: HomogeneousSpace, step: Callable[[State, Array], State], controls: int, dt: float = 1.0
+    ) -> "ControlSystem":
+        """Any step(state, control) -> state on a group translated from either side, or on a product of such spaces.
+
+        Raises ValueError for other spaces, which have no logarithm: give `retract` and `difference` for those.
+        """
+        zero = _zero(space)
+        unravel = lambda x: ravel_pytree(jax.tree.map(lambda a: jnp.zeros(a, x.dtype), zero))[1](x)
+        return cls(
+            step,
+            lambda y, x: space.move(unravel(x), y),
+            lambda y0, y1: ravel_pytree(_log(space, y0, y1))[0],
+            checks.integer("controls", controls),
+            dt,
+        )
+
+
+def _zero(space: HomogeneousSpace) -> Any:
+    """The dimensions of an algebra element, nested as it is."""
+    if space.factors:
+        return tuple(_zero(factor) for factor in space.factors)
+    if space.group is None or space not in (right_translation(space.group), left_translation(space.group)):
+        raise ValueError(f"{space.name} is no translated group: make a ControlSystem with its retract and difference")
+    return space.group.dim
+
+
+def _log(space: HomogeneousSpace, y0: Any, y1: Any) -> Any:
+    if space.factors:
+        return tuple(_log(factor, a, b) for factor, a, b in zip(space.factors, y0, y1, strict=True))
+    group = space.group
+    assert group is not None
+    if space == right_translation(group):
+        return group.log(group.compose(group.inverse(y0), y1))
+    return group.log(group.compose(y1, group.inverse(y0)))
+
+
+class Problem(NamedTuple):
+    """Checked inputs of `optimize_controls`; see there. dim: of the tangent space of the states."""
+
+    system: ControlSystem
+    start: State
+    steps: int
+    dim: int
+    running: Callable[[Array, State, Array], Array] | None
+    terminal: Callable[[State], Array] | None
+    equality: Callable[[State, Array], Array] | None
+    inequality: Callable[[State, Array], Array] | None
+    lower: Array
+    upper: Array
+
+    @property
+    def dtype(self) -> Any:
+        return state_dtype(self.start)
+
+    def times(self) -> Array:
+        return jnp.arange(self.steps, dtype=jnp.int32).astype(self.dtype) * jnp.asarray(self.system.dt, self.dtype)
+
+    def stage(self, t: Array, state: State, control: Array) -> Array:
+        """What one step costs."""
+        if self.running is None:
+            return jnp.zeros((), self.dtype)
+        return jnp.asarray(self.system.dt, self.dtype) * self.running(t, state, control)
+
+    def end(self, state: State) -> Array:
+        return jnp.zeros((), self.dtype) if self.terminal is None else self.terminal(state)
+
+    def cost(self, states: State, controls: Array) -> Array:
+        """Of a whole trajectory: states with a leading axis steps + 1, controls (steps, controls)."""
+        before, last = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[-1], states)
+        stages = jax.vmap(self.stage)(self.times(), before, controls)
+        return jnp.sum(stages) + self.end(last)
+
+    def simulate(self, start: State, controls: Array) -> State:
+        """All states from `start` on, itself first."""
+
+        def step(state: State, control: Array) -> tuple[State, State]:
+            state = self.system.step(state, control)
+            return state, state
+
+        _, states = jax.lax.scan(step, start, controls)
+        return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states)
+
+
+def _finite(name: str, tree: Any) -> None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if not isinstance(leaf, core.Tracer) and not np.all(np.isfinite(np.asarray(leaf))):
+            where = name + jax.tree_util.keystr(path)
+            raise ValueError(f"{where} is not finite: {np.asarray(leaf).tolist()}")
+
+
+def _number(name: str, result: Any, dtype: Any) -> None:
+    shape = getattr(result, "shape", None)
+    if shape != ():
+        raise ValueError(f"{name} must return one number, got {'shape ' + str(shape) if shape else result}")
+    if result.dtype != dtype:
+        raise TypeError(f"{name} returns {result.dtype}, the state is {dtype}")
+
+
+def _box(bounds: Any, controls: int, dtype: Any) -> tuple[Array, Array]:
+    if bounds is None:
+        bounds = (-np.inf, np.inf)
+    try:
+        low, high = (np.broadcast_to(np.asarray(b, dtype), (controls,)) for b in bounds)
+    except ValueError as error:
+        raise ValueError(f"bounds are (lower, upper), each one number or ({controls},): {error}") from error
+    for i in np.flatnonzero(~(low < high)):
+        raise ValueError(f"bounds of control {i} cross: lower {low[i]:g}, upper {high[i]:g}")
+    return jnp.asarray(low), jnp.asarray(high)
+
+
+def check_problem(
+    system: ControlSystem, start: State, steps: int, running, terminal, equality, inequality, bounds
+) -> Problem:
+    """Everything about a problem that can be wrong and be known before it is solved."""
+    steps = checks.integer("steps", steps)
+    if not 0 < system.dt < np.inf:
+        raise ValueError(f"dt of the system must be positive and finite, got {system.dt}")
+    start = strong(start)
+    _finite("the initial state", start)
+    dtype = state_dtype(start)
+    control = jax.ShapeDtypeStruct((system.controls,), dtype)
+    after = jax.eval_shape(system.step, start, control)
+    told = [(jax.tree.structure(x), [(a.shape, a.dtype) for a in jax.tree.leaves(x)]) for x in (start, after)]
+    if told[0] != told[1]:
+        raise ValueError(f"step must return a state like its own, {told[0]}, got {told[1]}")
+    dim = jax.eval_shape(system.difference, start, start).shape[0]
+    time = jax.ShapeDtypeStruct((), dtype)
+    if running is None and terminal is None:
+        raise ValueError("there is nothing to optimise: give a running cost, a terminal cost or both")
+    if running is not None:
+        _number("the running cost", jax.eval_shape(running, time, start, control), dtype)
+    if terminal is not None:
+        _number("the terminal cost", jax.eval_shape(terminal, start), dtype)
+    states = jax.tree.map(lambda x: jax.ShapeDtypeStruct((steps + 1, *x.shape), x.dtype), start)
+    whole = jax.ShapeDtypeStruct((steps, system.controls), dtype)
+    for name, constraint in (("equality", equality), ("inequality", inequality)):
+        if constraint is not None:
+            got = jax.eval_shape(constraint, states, whole)
+            if not hasattr(got, "shape") or len(got.shape) != 1:
+                raise ValueError(f"{name} must return one vector, got {getattr(got, 'shape', got)}")
+    lower, upper = _box(bounds, system.controls, dtype)
+    return Problem(system, start, steps, dim, running, terminal, equality, inequality, lower, upper)
+
+
+# ---- bounds on the controls as a smooth map from free variables
+def bounded(free: Array, lower: Array, upper: Array) -> Array:
+    """Controls within their bounds from free variables: a sine between two bounds, a hyperbola above one.
+
+    The bounds are reached at finite values, where a cost whose multiplier has the right sign is convex again, unlike
+    with a logistic curve; where there is no bound the map is the identity.
+    """
+    both, below, above = jnp.isfinite(lower) & jnp.isfinite(upper), jnp.isfinite(lower), jnp.isfinite(upper)
+    low, high = jnp.where(below, lower, 0), jnp.where(above, upper, 0)
+    rise = jnp.sqrt(free * free + 1) - 1
+    between = (low + high) / 2 + (high - low) / 2 * jnp.sin(free)
+    return jnp.where(both, between, jnp.where(below, low + rise, jnp.where(above, high - rise, free)))
+
+
+def unbounded(controls: Array, lower: Array, upper: Array, margin: float = 0.01) -> Array:
+    """The inverse; controls outside, or closer to a bound than the margin, where the map is flat, are moved inside."""
+    both, below, above = jnp.isfinite(lower) & jnp.isfinite(upper), jnp.isfinite(lower), jnp.isfinite(upper)
+    low, high = jnp.where(below, lower, 0), jnp.where(above, upper, 0)
+    half = jnp.where(both, (high - low) / 2, 1)
+    ratio = jnp.clip((controls - (low + high) / 2) / half, -1 + margin, 1 - margin)
+    away = jnp.maximum(jnp.where(below, controls - low, high - controls), margin)
+    hyperbola = jnp.sqrt((away + 1) ** 2 - 1)
+    return jnp.where(both, jnp.arcsin(ratio), jnp.where(below | above, hyperbola, controls))

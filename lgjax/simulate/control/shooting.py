@@ -1,0 +1,239 @@
+"""Direct shooting, single and multiple, by any optimiser of optax; constraints by augmented Lagrangians."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from lgjax.simulate.control.problem import OptimizeStatus, Problem, bounded, unbounded
+
+Array = jax.Array
+
+
+class Best(NamedTuple):
+    """The iterate of least cost; where there are constraints, the last one."""
+
+    controls: Array
+    states: Any
+    cost: Array
+    gradient_norm: Array
+    violation: Array
+
+
+class ShootingIterate(NamedTuple):
+    """One guess in progress.
+
+    free (knots, controls): controls before their bounds. nodes: the states where segments begin, the first left out,
+    and tangents (segments - 1, dim) by which they are moved, the decision variables of multiple shooting.
+    multipliers: of equalities (gaps first) and inequalities.
+    """
+
+    variables: tuple[Array, Array]  # free, tangents
+    nodes: Any
+    memory: Any  # of the optimiser
+    multipliers: tuple[Array, Array]
+    penalty: Array
+    value: Array  # of the augmented Lagrangian
+    gradient: tuple[Array, Array]
+    gradient_norm: Array
+    cost: Array
+    violation: Array
+    last_violation: Array
+    best: Best
+    waited: Array
+    iteration: Array
+    status: Array
+
+
+class Shooting(NamedTuple):
+    """The method and its settings. segments 1: single shooting. hold: controls between knots."""
+
+    problem: Problem
+    optimizer: optax.GradientTransformationExtraArgs
+    segments: int
+    knots: int
+    hold: str
+    tolerance: float
+    feasibility: float
+    patience: int
+    improvement: float
+    penalty: float
+    growth: float
+
+    @property
+    def constrained(self) -> bool:
+        return self.segments > 1 or self.problem.equality is not None or self.problem.inequality is not None
+
+    # ---- from decision variables to trajectories
+    def controls(self, free: Array) -> Array:
+        """Controls of every step (steps, controls) from those of the knots."""
+        problem = self.problem
+        knots = bounded(free, problem.lower, problem.upper)
+        step = np.arange(problem.steps)
+        if self.hold == "constant":
+            return knots[step * self.knots // problem.steps]
+        # The middle of a step stands for the whole of it.
+        place = (step + 0.5) / problem.steps * (self.knots - 1)
+        left = np.minimum(place.astype(int), self.knots - 2)
+        share = jnp.asarray(place - left, knots.dtype)[:, None]
+        return (1 - share) * knots[left] + share * knots[left + 1]
+
+    def trajectory(self, variables: tuple[Array, Array], nodes: Any) -> tuple[Any, Array, Array]:
+        """States (steps + 1), controls (steps), and the gaps between the segments, flat."""
+        problem, system = self.problem, self.problem.system
+        controls = self.controls(variables[0])
+        if self.segments == 1:
+            return problem.simulate(problem.start, controls), controls, jnp.zeros(0, controls.dtype)
+        moved = jax.vmap(system.retract)(nodes, variables[1])
+        starts = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), problem.start, moved)
+        parts = jax.vmap(problem.simulate)(starts, controls.reshape(self.segments, -1, controls.shape[-1]))
+        ends = jax.tree.map(lambda x: x[:, -1], parts)
+        gaps = jax.vmap(system.difference)(moved, jax.tree.map(lambda x: x[:-1], ends))
+        states = jax.tree.map(
+            lambda x, end: jnp.concatenate([x[:, :-1].reshape(-1, *x.shape[2:]), end[-1:]]), parts, ends
+        )
+        return states, controls, gaps.reshape(-1)
+
+    def evaluate(self, variables: Any, nodes: Any) -> tuple[Array, Array, Array, Any, Array]:
+        """Cost, equalities (gaps first), inequalities, states, controls."""
+        states, controls, gaps = self.trajectory(variables, nodes)
+        problem, none = self.problem, jnp.zeros(0, controls.dtype)
+        equal = none if problem.equality is None else problem.equality(states, controls)
+        unequal = none if problem.inequality is None else problem.inequality(states, controls)
+        return problem.cost(states, controls), jnp.concatenate([gaps, equal]), unequal, states, controls
+
+    def merit(self, variables: Any, iterate: ShootingIterate) -> tuple[Array, Any]:
+        """The augmented Lagrangian, and (cost, violation, states, controls)."""
+        cost, equal, unequal, states, controls = self.evaluate(variables, iterate.nodes)
+        (equal_by, unequal_by), weight = iterate.multipliers, iterate.penalty
+        pushed = jnp.maximum(unequal_by + weight * unequal, 0)
+        value = cost + jnp.sum(equal_by * equal) + weight / 2 * jnp.sum(equal * equal)
+        value = value + jnp.sum(pushed * pushed - unequal_by * unequal_by) / (2 * weight)
+        return value, (cost, _violation(equal, unequal), states, controls)
+
+    # ---- the search
+    def init(self, guess: Array, nodes: Any) -> ShootingIterate:
+        """nodes: states (segments - 1), or None for those that the guessed controls lead through."""
+        problem, dtype = self.problem, guess.dtype
+        free = unbounded(guess, problem.lower, problem.upper)
+        variables = (free, jnp.zeros((self.segments - 1, problem.dim), dtype))
+        states = problem.simulate(problem.start, self.controls(free))
+        if nodes is None:
+            every = problem.steps // self.segments
+            nodes = jax.tree.map(lambda x: x[every:-1:every], states)
+        _, equal, unequal, _, controls = self.evaluate(variables, nodes)
+        number = lambda value: jnp.asarray(value, dtype)
+        infinite, count = number(jnp.inf), jnp.zeros((), jnp.int32)
+        return ShootingIterate(
+            variables, nodes, self.optimizer.init(variables), (0 * equal, 0 * unequal), number(self.penalty),
+            infinite, jax.tree.map(jnp.zeros_like, variables), infinite, infinite, infinite, infinite,
+            Best(controls, states, infinite, infinite, infinite), count, count, count,
+        )  # fmt: skip
+
+    def begin(self, iterate: ShootingIterate) -> ShootingIterate:
+        """Value and gradient at the variables of an iterate whose multipliers or chart are new."""
+        (value, found), gradient = jax.value_and_grad(self.merit, has_aux=True)(iterate.variables, iterate)
+        fresh = self._arrive(iterate, iterate.variables, iterate.memory, value, gradient, found)
+        return fresh._replace(iteration=iterate.iteration, waited=iterate.waited)
+
+    def advance(self, iterate: ShootingIterate) -> ShootingIterate:
+        """One step of the optimiser."""
+        value_at = lambda variables: self.merit(variables, iterate)[0]
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes 32 and 64 bit counters
+            updates, memory = self.optimizer.update(
+                iterate.gradient, iterate.memory, iterate.variables,
+                value=iterate.value, grad=iterate.gradient, value_fn=value_at,
+            )  # fmt: skip
+        variables = jax.tree.map(lambda x, dx: x + dx.astype(x.dtype), iterate.variables, updates)
+        memory = jax.tree.map(lambda new, old: new.astype(old.dtype), memory, iterate.memory)
+        value, gradient = _searched(memory)
+        if gradient is None:
+            (value, found), gradient = jax.value_and_grad(self.merit, has_aux=True)(variables, iterate)
+        else:
+            found = self.merit(variables, iterate)[1]
+        return self._arrive(iterate, variables, memory, value, gradient, found)
+
+    def unfinished(self, iterate: ShootingIterate) -> Array:
+        """Whether the optimiser has more to do before the multipliers change."""
+        return (iterate.status == OptimizeStatus.RUNNING) & (iterate.gradient_norm > self.tolerance)
+
+    def settle(self, iterate: ShootingIterate, iterations: Array) -> ShootingIterate:
+        """What is done now and then: new multipliers, new charts at the nodes, and the verdict."""
+        running = iterate.status == OptimizeStatus.RUNNING
+        good = (iterate.gradient_norm <= self.tolerance) & (iterate.violation <= self.feasibility)
+        stalled = iterate.waited >= self.patience
+        verdict = jnp.where(
+            good,
+            OptimizeStatus.CONVERGED,
+            jnp.where(
+                stalled,
+                OptimizeStatus.STALLED,
+                jnp.where(iterate.iteration >= iterations, OptimizeStatus.MAX_ITERATIONS, OptimizeStatus.RUNNING),
+            ),
+        ).astype(jnp.int32)
+        status = jnp.where(running, verdict, iterate.status)
+        if not self.constrained:
+            return iterate._replace(status=status)
+        moved = self._charted(self._priced(iterate))._replace(status=status, iteration=iterate.iteration + 1)
+        # An interrupted search goes on from here, a finished one keeps what it ended with.
+        going = running & (verdict == OptimizeStatus.RUNNING)
+        kept = iterate._replace(status=status)
+        return jax.tree.map(lambda a, b: jnp.where(going, a, b), moved, kept)
+
+    def _priced(self, iterate: ShootingIterate) -> ShootingIterate:
+        """New multipliers; the penalty grows where the violation did not shrink by four."""
+        _, equal, unequal, _, _ = self.evaluate(iterate.variables, iterate.nodes)
+        weight = iterate.penalty
+        multipliers = (
+            iterate.multipliers[0] + weight * equal,
+            jnp.maximum(iterate.multipliers[1] + weight * unequal, 0),
+        )
+        better = iterate.violation <= jnp.maximum(iterate.last_violation / 4, self.feasibility)
+        better = better | (iterate.gradient_norm > iterate.violation)  # a stiffer problem would be solved no better
+        grown = jnp.where(better, weight, self.growth * weight)
+        return iterate._replace(multipliers=multipliers, penalty=grown, last_violation=iterate.violation)
+
+    def _charted(self, iterate: ShootingIterate) -> ShootingIterate:
+        """The nodes where they have moved to, as the new origins of their tangents."""
+        free, tangents = iterate.variables
+        nodes = iterate.nodes
+        if self.segments > 1:
+            nodes = jax.vmap(self.problem.system.retract)(nodes, tangents)
+        variables, memory = (free, jnp.zeros_like(tangents)), iterate.memory
+        if _searched(memory)[1] is not None:
+            memory = self.optimizer.init(variables)  # it remembers gradients of what is no longer minimised
+        return iterate._replace(variables=variables, nodes=nodes, memory=memory)
+
+    def _arrive(self, old: ShootingIterate, variables, memory, value, gradient, found) -> ShootingIterate:
+        cost, violation, states, controls = found
+        norm = optax.tree.norm(gradient)
+        finite = jnp.isfinite(value) & jnp.isfinite(norm) & jnp.isfinite(cost)
+        best = Best(controls, states, cost, norm, violation)
+        if self.constrained:
+            better, much = (
+                finite,
+                (jnp.abs(old.cost - cost) > self.improvement * jnp.abs(cost)) | (violation > self.feasibility),
+            )
+        else:
+            better, much = cost < old.best.cost, ~(old.best.cost - cost <= self.improvement * jnp.abs(cost))
+        best = jax.tree.map(lambda a, b: jnp.where(better & finite, a, b), best, old.best)
+        new = old._replace(
+            variables=variables, memory=memory, value=value, gradient=gradient, gradient_norm=norm, cost=cost,
+            violation=violation, best=best, waited=jnp.where(much, 0, old.waited + 1), iteration=old.iteration + 1,
+        )  # fmt: skip
+        lost = old._replace(status=jnp.asarray(OptimizeStatus.NOT_FINITE, jnp.int32), iteration=old.iteration + 1)
+        return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, lost)
+
+
+def _violation(equal: Array, unequal: Array) -> Array:
+    both = jnp.concatenate([jnp.abs(equal), jnp.maximum(unequal, 0)])
+    return jnp.max(both, initial=0)
+
+
+def _searched(memory: Any) -> tuple[Any, Any]:
+    """Value and gradient where a line search of optax ended, or (None, None) for an optimiser without one."""
+    get: Callable[..., Any] = optax.tree.get
+    return get(memory, "value", None), get(memory, "grad", None)

@@ -1,0 +1,225 @@
+"""Batches of rollouts with random initial states, parameters and controls."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.dynamics.energy import total_energy
+from lgjax.groups.se3 import Pose
+from lgjax.integrators import RK4, MuntheKaas
+from lgjax.integrators.field import strong
+from lgjax.integrators.integrate import numbers_of_steps
+from lgjax.multibody.configuration import Configuration, neutral, retract
+from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.model import Model
+from lgjax.numerics import small_matrix as sm
+from lgjax.simulate.ensemble.monte_carlo import MonteCarlo, Sample, monte_carlo
+from lgjax.simulate.ensemble.statistics import Statistics
+from lgjax.simulate.ensemble.storage import load_run
+from lgjax.simulate.rollout import Trajectory, rollout
+
+STORES = ("all", "final", "none")
+
+
+class Draw(NamedTuple):
+    """What one trajectory is made of: its model and initial state, and parameters (any pytree) for its controller."""
+
+    model: Model
+    q: Configuration
+    v: jax.Array
+    parameters: Any = None
+
+
+class Spread(NamedTuple):
+    """Standard deviations of what is random, as numbers or traced; all normal and independent.
+
+    position, velocity: of the initial state, each of the nv directions of tangent space (rad, m, rad/s, m/s).
+    mass: of the logarithm of each body's density. inertia: of the logarithms of its stretch along the three axes of its
+    joint frame, which moves its mass and so its centre. geometry: of the logarithm of the distance of its joint from
+    its parent's. friction: of the logarithms of damping and friction of each joint coordinate. gravity: of each
+    component, m/s^2. All bodies stay physical.
+    """
+
+    position: Any = 0.1
+    velocity: Any = 0.1
+    mass: Any = 0.0
+    inertia: Any = 0.0
+    geometry: Any = 0.0
+    friction: Any = 0.0
+    gravity: Any = 0.0
+
+
+class Ensemble(NamedTuple):
+    """Saved states of all trajectories and their statistics, on the host as NumPy arrays.
+
+    ts: (T,) s. q: Configuration with leading axes (batch, T). v: (batch, T, nv). energy: (batch, T) J. finite: (batch,)
+    bool, false for a trajectory that diverged. mass_factors: (batch, nbodies), masses over those of the model.
+    seconds: time spent computing, compile_seconds: before that, compiling. statistics: of what was observed, over the
+    finite trajectories; its arrays begin with (T, d). parameters: of the controllers, (batch, ...). chunk: trajectories
+    at a time and device. With store="final" the states have T = 1, with "none" or a folder they are None.
+    An interrupted run holds the trajectories that were finished.
+    """
+
+    ts: np.ndarray
+    q: Any
+    v: Any
+    energy: Any
+    finite: np.ndarray
+    mass_factors: Any
+    seconds: float
+    compile_seconds: float
+    simulated_seconds_per_second: float
+    statistics: Statistics | None
+    parameters: Any
+    chunk: int
+
+
+def ensemble(
+    model: Model,
+    controller: Callable | None = None,
+    *,
+    batch: int,
+    steps: int,
+    dt: float,
+    key: jax.Array,
+    method=MuntheKaas(RK4),  # noqa: B008 (a hashable value)
+    q: Configuration | None = None,
+    v=None,
+    spread: Spread = Spread(),  # noqa: B008 (a tuple)
+    sample: Callable[[jax.Array], Draw] | None = None,
+    observe: Callable | None = None,
+    events: Callable | None = None,
+    save_every: int | None = None,
+    store: str = "all",
+    **options: Any,
+) -> Ensemble:
+    """`batch` rollouts of randomised copies of a model, in chunks, on all devices.
+
+    Trajectory i is made of `key` and i alone: of sample(key_i) -> `Draw`, or of (q, v), neutral and zero by default,
+    and the model, all randomised by `spread`. controller(t, q, v) -> tau (nv,), or controller(t, q, v, parameters) for
+    draws that have parameters.
+
+    observe(t, q, v) -> (d,) is what statistics are taken of at every saved time; by default positions of free bodies,
+    scalar joints and velocities in one vector. events(t, q, v) -> (e,) bool: statistics.events counts the trajectories
+    in which they occur at a saved time. store: "all" saved states, "final" ones or "none".
+
+    `options` go to `monte_carlo`: chunk, devices, folder, resume, quantiles, limit, checkpoint_every, progress,
+    compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
+    """
+    if batch < 1:
+        raise ValueError(f"batch must be positive, got {batch}")
+    if store not in STORES:
+        raise ValueError(f"store must be one of {', '.join(STORES)}, got {store!r}")
+    if v is not None and jnp.shape(v) != (model.nv,):
+        raise ValueError(f"v has shape {jnp.shape(v)}, {model.name!r} takes ({model.nv},)")
+    steps, every = numbers_of_steps(steps, save_every)
+    start = Draw(model, neutral(model) if q is None else q, jnp.zeros(model.nv, model.dtype) if v is None else v)
+
+    def simulate(key, start, spread, dt):
+        draw = randomized(start, spread, key) if sample is None else sample(key)
+        path = rollout(draw.model, draw.q, draw.v, _control(controller, draw), dt, steps, method, save_every)
+        return _sample(start.model, draw, path, observe or observation, events, store)
+
+    spread = Spread(*(jnp.asarray(s, model.dtype) for s in spread))
+    times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)
+    times = times[-1:] if save_every is None else times
+    result = monte_carlo(
+        simulate,
+        (strong(start), spread, jnp.asarray(dt, model.dtype)),
+        count=batch,
+        key=key,
+        duration=steps * dt,
+        common={"ts": times},
+        **options,
+    )
+    return _ensemble(times, result, np.isin(np.arange(result.count), result.failed, invert=True))
+
+
+def _control(controller: Callable | None, draw: Draw) -> Callable | None:
+    if controller is None or draw.parameters is None:
+        return controller
+    return lambda t, q, v: controller(t, q, v, draw.parameters)
+
+
+def load_ensemble(folder: Any) -> Ensemble:
+    """The ensemble in a folder, finished or not, with all that was stored; the times it took are NaN.
+
+    parameters are a dictionary of names and arrays. Raises ValueError where a file is missing or cannot be read.
+    """
+    run = load_run(folder)
+    r: dict[str, Any] = dict(run.records)
+    known, statistics, finite = dict(run.statistics), None, run.valid
+    if "q.joints" in r:
+        r["q"] = Configuration(Pose(r["q.frees.rotation"], r["q.frees.translation"]), r["q.joints"], r["q.balls"])
+    if known:
+        failed = known.pop("failed")
+        statistics = Statistics(**{**known, "count": int(known["count"])})  # type: ignore[arg-type]
+        if not r:
+            finite = np.isin(np.arange(statistics.count + len(failed)), failed, invert=True)
+    r["parameters"] = {name: x for name, x in r.items() if name.startswith("parameters")}
+    nan = float("nan")
+    result = MonteCarlo(statistics, run.index, r, len(finite), run.header["chunk"], nan, nan, nan)  # type: ignore[arg-type]
+    return _ensemble(run.common["ts"], result, finite)
+
+
+def _ensemble(ts: np.ndarray, result: MonteCarlo, finite: np.ndarray) -> Ensemble:
+    q, v, energy, factors, parameters = (
+        (result.record or {}).get(name) for name in ("q", "v", "energy", "mass_factors", "parameters")
+    )
+    times = (result.seconds, result.compile_seconds, result.simulated_seconds_per_second)
+    return Ensemble(ts, q, v, energy, finite, factors, *times, result.statistics, parameters, result.chunk)
+
+
+def observation(t: jax.Array, q: Configuration, v: jax.Array) -> jax.Array:
+    """What an ensemble observes unless told otherwise: positions of free bodies, scalar joints, velocities, (d,)."""
+    return jnp.concatenate([q.frees.translation.reshape(-1), q.joints, v])
+
+
+def _sample(model: Model, draw: Draw, path: Trajectory, observe: Callable, events: Callable | None, store: str):
+    # one time after the other: all at once, what they need between would take more memory than the rollout
+    values = jax.lax.map(lambda state: observe(*state), path[:3])
+    happened = () if events is None else jnp.any(jax.lax.map(lambda state: events(*state), path[:3]), 0)
+    if store == "none":
+        return Sample(values, path.finite, happened)
+    q, v = (path.q, path.v) if store == "all" else jax.tree.map(lambda x: x[-1:], (path.q, path.v))
+    mass = model.inertias.mass
+    record = {
+        "q": q,
+        "v": v,
+        "energy": jax.lax.map(lambda state: total_energy(draw.model, *state), (q, v)),
+        "mass_factors": jnp.where(mass > 0, draw.model.inertias.mass / jnp.where(mass > 0, mass, 1), 1),
+    }
+    record |= {} if draw.parameters is None else {"parameters": draw.parameters}
+    return Sample(values, path.finite, happened, record)
+
+
+def randomized(start: Draw, spread: Spread, key: jax.Array) -> Draw:
+    """A random copy of a model in a random initial state near the given one."""
+    model, dtype = start.model, start.model.dtype
+    keys = jax.random.split(key, len(spread))
+    normal = lambda i, *shape: spread[i] * jax.random.normal(keys[i], shape, dtype)
+    q = retract(model, start.q, normal(0, model.nv))
+    v = start.v + normal(1, model.nv)
+    denser = model.inertias.scaled(jnp.exp(normal(2, model.nbodies)))
+    stretch, longer = jnp.exp(normal(3, model.nbodies, 3)), jnp.exp(normal(4, model.nbodies))
+    places = model.placements._replace(translation=longer[:, None] * model.placements.translation)
+    rougher, gravity = jnp.exp(normal(5, model.nv)), model.gravity + normal(6, 3)
+    copy = model.replace(
+        inertias=stretched(denser, stretch),
+        placements=places,
+        damping=rougher * model.damping,
+        friction=rougher * model.friction,
+        gravity=gravity,
+    )
+    return start._replace(model=copy, q=q, v=v)
+
+
+def stretched(inertia: Inertia, factors: jax.Array) -> Inertia:
+    """The inertia of bodies whose mass is moved from (x, y, z) to (f₁ x, f₂ y, f₃ z); factors (..., 3)."""
+    identity = sm.identity(3, factors.dtype)
+    spread = 0.5 * sm.trace(inertia.second)[..., None, None] * identity - inertia.second  # ∫ x xᵀ dm
+    moved = factors[..., :, None] * spread * factors[..., None, :]
+    return Inertia(inertia.mass, factors * inertia.moment, sm.trace(moved)[..., None, None] * identity - moved)

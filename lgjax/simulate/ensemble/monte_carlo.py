@@ -1,0 +1,239 @@
+"""Many random trajectories of anything: in chunks, on all devices and processes, with statistics, to be continued."""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+
+from lgjax.integrators.field import strong
+from lgjax.saving.progress import progress_bar, uninterrupted
+from lgjax.simulate.ensemble.program import Program, device_mesh, fingerprint, fitting_program
+from lgjax.simulate.ensemble.statistics import Accumulator, Statistics
+from lgjax.simulate.ensemble.storage import Folder, array_names
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+class Sample(NamedTuple):
+    """What one simulation leaves.
+
+    values: (..., d), what statistics are taken of, with covariances over the last axis. valid: () bool, false if the
+    simulation failed. events: (e,) booleans or integers, which are counted. record: any pytree of arrays, to be kept.
+    """
+
+    values: Any
+    valid: Any = True
+    events: Any = ()
+    record: Any = ()
+
+
+class MonteCarlo(NamedTuple):
+    """What `monte_carlo` returns, on the host.
+
+    statistics: over the valid trajectories. failed: numbers of the others, ascending. record: of all trajectories, with
+    a leading axis (count,); None if it is in a folder or not wanted. count: how many there are, fewer than asked for if
+    the run was interrupted. chunk: trajectories at a time and device. seconds: time spent computing, without earlier
+    parts of a resumed run; compile_seconds: before that. simulated_seconds_per_second: of all trajectories together.
+    """
+
+    statistics: Statistics
+    failed: np.ndarray
+    record: Any
+    count: int
+    chunk: int
+    seconds: float
+    compile_seconds: float
+    simulated_seconds_per_second: float
+
+
+def monte_carlo(
+    simulate: Callable[..., Sample],
+    arguments: tuple = (),
+    *,
+    count: int,
+    key: jax.Array,
+    chunk: int | None = None,
+    devices: int | None = None,
+    folder: Any = None,
+    resume: bool = False,
+    quantiles: tuple[float, ...] = QUANTILES,
+    limit: float = 1e100,
+    duration: float = 0.0,
+    common: dict[str, Any] | None = None,
+    checkpoint_every: float = 30.0,
+    progress: bool | None = None,
+    compiler_options: dict[str, Any] | None = None,
+) -> MonteCarlo:
+    """`count` simulations simulate(key_i, *arguments) -> `Sample`, with key_i made of `key` and the number i alone.
+
+    simulate is any function that JAX can trace: of rollouts, of bouncing bodies, of constrained systems. Each device
+    runs `chunk` of them at a time; None takes at most 4096 and half of the memory. The same chunk gives bit by bit the
+    same results on however many devices and processes, resumed or not; another one changes round-off. A trajectory
+    that is not valid, or has a value that is not finite or beyond `limit`, is reported and enters no statistics.
+
+    devices: how many of the local ones, None for all. After `jax.distributed.initialize` all processes call this with
+    the same arguments, each simulates its part, and all get the same result; they must see the same folder.
+    folder: where records go, with statistics and, every `checkpoint_every` seconds and at the end, a checkpoint (extra
+    `checkpoint`); `load_run` reads it, see `storage.py`. resume=True goes on with a run that was stopped in any way, or
+    begins one. common: arrays that are stored once. Ctrl-C returns what there is.
+    duration: simulated seconds of each, for the rate. progress: None shows a bar if tqdm is installed, True insists.
+
+    Raises ValueError for sizes that are not positive, more devices than there are, a folder that cannot be written or
+    holds another run, a checkpoint that cannot be read: before anything is computed or changed. OSError if writing
+    fails later; what was written until then is kept.
+    """
+    _check(count, chunk, quantiles)
+    mesh, function, arguments = device_mesh(devices), _checked_function(simulate, limit), strong(arguments)
+    output, state = None, None
+    if folder is not None:
+        output = Folder(folder, _header(function, key, arguments, count, chunk), resume)
+        state, chunk = output.restore(), output.header["chunk"]
+    started = time.perf_counter()
+    program = fitting_program(function, key, arguments, mesh, count, chunk, compiler_options)
+    compile_seconds = time.perf_counter() - started
+    if output is not None:
+        output.header["chunk"] = program.width
+        _together(lambda: output.create(common or {}))
+    return _Run(program, output, count, quantiles, state).finish(duration, checkpoint_every, progress, compile_seconds)
+
+
+def _check(count: int, chunk: int | None, quantiles: tuple[float, ...]) -> None:
+    for name, value in (("count", count), ("chunk", chunk)):
+        if value is not None and not 1 <= value < 2**31:
+            raise ValueError(f"{name} must be positive and less than 2**31, got {value}")
+    if not all(0 <= p <= 1 for p in quantiles):
+        raise ValueError(f"quantiles are of probabilities from 0 to 1, got {quantiles}")
+
+
+def _checked_function(simulate: Callable, limit: float) -> Callable:
+    """function(key, number, arguments) -> Sample of arrays, `valid` with the values taken into account."""
+
+    def function(key: jax.Array, number: jax.Array, arguments: tuple) -> Sample:
+        sample = simulate(jax.random.fold_in(key, number), *arguments)
+        if not isinstance(sample, Sample):
+            raise TypeError(f"simulate must return a Sample, got {type(sample).__name__}")
+        values, valid = jnp.asarray(sample.values), jnp.asarray(sample.valid)
+        events = jnp.zeros((0,), bool) if isinstance(sample.events, tuple) else jnp.asarray(sample.events)
+        if not jnp.issubdtype(values.dtype, jnp.floating) or values.ndim < 1:
+            raise ValueError(f"values must be floating (..., d), got {values.dtype}{values.shape}")
+        for name, x, rank in (("valid", valid, 0), ("events", events, 1)):
+            if x.ndim != rank:
+                raise ValueError(f"{name} must have {rank} axes, got shape {x.shape}")
+        bound = jnp.asarray(min(limit, float(jnp.finfo(values.dtype).max)), values.dtype)
+        return Sample(values, valid & jnp.all(jnp.abs(values) <= bound), events, strong(sample.record))
+
+    return function
+
+
+def _header(function: Callable, key: jax.Array, arguments: tuple, count: int, chunk: int | None) -> dict[str, Any]:
+    """What identifies a run and describes its records."""
+    identity, shapes = fingerprint(function, key, arguments)
+    leaves = jax.tree.leaves(shapes.record)
+    kept = [
+        {"name": name, "dtype": str(x.dtype), "shape": list(x.shape)}
+        for name, x in zip(array_names(shapes.record), leaves)
+    ]
+    width = None if chunk is None else min(chunk, count)
+    return {"count": count, "chunk": width, "fingerprint": identity, "records": kept}
+
+
+def _together(action: Callable[[], None]) -> None:
+    """Done by the first process, when all are there and before any goes on."""
+    if jax.process_count() == 1:
+        action()
+        return
+    multihost_utils.sync_global_devices("lgjax before")
+    if jax.process_index() == 0:
+        action()
+    multihost_utils.sync_global_devices("lgjax after")
+
+
+class _Run:
+    """A run as far as it has come."""
+
+    def __init__(self, program: Program, output: Folder | None, count: int, quantiles: Any, state: Any) -> None:
+        self.program, self.output, self.count, self.quantiles = program, output, count, quantiles
+        self.accumulator = Accumulator(program.shapes.values.shape, program.shapes.events.shape[0])
+        self.done, self.failed, self.parts = 0, np.zeros(0, np.int64), []
+        self.saved = None
+        if state is not None:
+            self.saved = self.done = int(state.pop("done")[0])
+            self.failed = state.pop("failed", self.failed)
+            self.accumulator.arrays |= state
+
+    def finish(self, duration: float, every: float, progress: bool | None, compile_seconds: float) -> MonteCarlo:
+        started, before = time.perf_counter(), self.done
+        try:
+            with progress_bar(progress, self.count, duration, before) as bar:
+                self._go(bar, every)
+        except KeyboardInterrupt:
+            if not self.done:
+                raise
+        seconds = time.perf_counter() - started
+        self.save()
+        rate = (self.done - before) * duration / seconds
+        width = self.program.width
+        return MonteCarlo(
+            self.statistics(), self.failed, self.record(), self.done, width, seconds, compile_seconds, rate
+        )
+
+    def _go(self, bar: Any, checkpoint_every: float) -> None:
+        """Until all are done. The devices work on a chunk while the one before is taken in."""
+        pending, last = None, time.monotonic()
+        for start in (*range(self.done, self.count, self.program.span), None):
+            following = None if start is None else (start, self.program(start))
+            if pending is not None:
+                bar.update(self._take(*pending))
+                if time.monotonic() - last >= checkpoint_every:
+                    self.save()
+                    last = time.monotonic()
+            pending = following
+
+    def _take(self, start: int, results: Sample) -> int:
+        """Records and statistics of a chunk on every device; how many trajectories that were."""
+        keep = min(self.program.span, self.count - start)
+        part, leaves = None, jax.tree.leaves(results.record)
+        if self.output is not None and leaves:
+            self._write(start, results)
+        elif self.output is None:
+            part = jax.tree.map(lambda x: x[:keep], self.program.gathered(results.record))
+        # The other processes have written theirs when this is here, so that a checkpoint needs not wait for them.
+        values, valid, events = (x[:keep] for x in self.program.gathered(results[:3]))
+        with uninterrupted():
+            self.accumulator.add(values, valid, events)
+            self.failed = np.concatenate([self.failed, start + np.flatnonzero(~valid)])
+            self.parts.append(part)
+            self.done = start + keep
+        return keep
+
+    def _write(self, start: int, results: Sample) -> None:
+        assert self.output is not None
+        width, names = self.program.width, array_names(results.record)
+        for place, (valid, record) in self.program.local_chunks((results.valid, results.record)):
+            first = start + place * width
+            keep = min(width, self.count - first)
+            if keep > 0:
+                arrays = {"index": np.arange(first, first + width), "valid": valid}
+                arrays |= dict(zip(names, jax.tree.leaves(record)))
+                self.output.write_chunk(first // width, {name: x[:keep] for name, x in arrays.items()})
+
+    def save(self) -> None:
+        """A checkpoint, if there is a folder and something new."""
+        if self.output is None or jax.process_index() != 0 or self.done == self.saved:
+            return
+        self.output.write_statistics(self.statistics(), self.failed)
+        self.output.save(self.done, {"done": np.array([self.done]), "failed": self.failed, **self.accumulator.arrays})
+        self.saved = self.done
+
+    def statistics(self) -> Statistics:
+        return self.accumulator.result(self.quantiles)
+
+    def record(self) -> Any:
+        """Of all trajectories, None if it is in a folder."""
+        if self.output is not None:
+            return None
+        return jax.tree.map(lambda *x: np.concatenate(x), *self.parts)

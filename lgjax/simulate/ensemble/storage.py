@@ -1,0 +1,170 @@
+"""Folders that hold a run: the records of its trajectories, its statistics, and checkpoints to go on from.
+
+    run.json             format, count, chunk, fingerprint; name, dtype and shape of what is recorded of each trajectory
+    chunk-00000000.npz   records of trajectories k * chunk to (k + 1) * chunk - 1, and fewer in the last file:
+                         index (n,), valid (n,), and one array (n, ...) for each name; no files if nothing is recorded
+    common.npz           what is the same for all trajectories, such as the times
+    statistics.npz       the fields of `Statistics`, and failed: numbers of the trajectories that diverged
+    checkpoints/         the state of a run that is going on, written by orbax
+
+Every file appears whole or not at all. `numpy.load` reads the .npz files one by one, `load_run` all of them; its
+arrays are the variables of an xarray.Dataset, all with the first dimension "trajectory".
+"""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from lgjax.saving.arrays import check_writable, digest, read_arrays, write_arrays, write_file
+
+FORMAT = "lgjax run 1"
+
+
+def array_names(tree: Any) -> list[str]:
+    """Names of the leaves of a pytree: "q.frees.rotation", and "record" for an array that is all of it."""
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    return [jax.tree_util.keystr(path, simple=True, separator=".") or "record" for path in paths]
+
+
+class Folder:
+    """A folder that a run writes to."""
+
+    def __init__(self, path: Any, header: dict[str, Any], resume: bool) -> None:
+        """Look at the folder and change nothing; ValueError where the run cannot be written there."""
+        self.path, self.header = Path(path).absolute(), {"format": FORMAT, **header}
+        self.checkpoints = self.path / "checkpoints"
+        self.orbax = _orbax()
+        check_writable(self.path)
+        if not (self.path / "run.json").exists():
+            return
+        if not resume:
+            raise ValueError(f"{str(path)!r} holds a run already; resume it or choose another folder")
+        known = read_header(self.path)
+        if self.header["chunk"] is None:
+            self.header["chunk"] = known["chunk"]
+        for name, value in self.header.items():
+            if known.get(name) != value:
+                found = "" if name == "fingerprint" else f": {name} is {known.get(name)!r} there and {value!r} here"
+                raise ValueError(f"{str(path)!r} holds a run of another problem{found}; nothing was changed")
+
+    def create(self, common: dict[str, Any]) -> None:
+        """Make the folder ready to be written."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.checkpoints.mkdir(exist_ok=True)
+        write_arrays(self.path / "common.npz", common)
+        write_file(self.path / "run.json", json.dumps(self.header, indent=1).encode())
+
+    def write_chunk(self, number: int, arrays: dict[str, Any]) -> None:
+        write_arrays(self.path / f"chunk-{number:08d}.npz", arrays)
+
+    def write_statistics(self, statistics: Any, failed: Any) -> None:
+        write_arrays(self.path / "statistics.npz", {**statistics._asdict(), "failed": failed})
+
+    def save(self, step: int, arrays: dict[str, np.ndarray]) -> None:
+        """A checkpoint of arrays; the last two are kept."""
+        kept = {name: x for name, x in arrays.items() if x.size}  # orbax takes no array without entries
+        kept["digest"] = digest(kept)
+        with self._manager() as manager:
+            manager.save(step, args=self.orbax.args.StandardSave(kept), force=True)
+
+    def restore(self) -> dict[str, np.ndarray] | None:
+        """The arrays of the last checkpoint, without those that had no entries; None if there is none."""
+        if not self.checkpoints.is_dir():
+            return None
+        step = None
+        try:
+            with self._manager() as manager:
+                step = manager.latest_step()
+                if step is None:
+                    return None
+                arrays = dict(manager.restore(step, args=self.orbax.args.StandardRestore()))
+            told = arrays.pop("digest")
+        except Exception as error:  # orbax and what it stands on raise all sorts
+            raise ValueError(self._corrupt(step, f"{type(error).__name__}: {error}")) from error
+        arrays = {name: np.asarray(x) for name, x in arrays.items()}
+        if not np.array_equal(told, digest(arrays)):
+            raise ValueError(self._corrupt(step, "its contents are not those that were written"))
+        return arrays
+
+    def _corrupt(self, step: int | None, why: str) -> str:
+        place = self.checkpoints if step is None else self.checkpoints / str(step)
+        why = " ".join(why.split())[:200]
+        return f"checkpoint {str(place)!r} cannot be read ({why}); remove it to go on without it"
+
+    def _manager(self) -> Any:
+        """One process writes, the others need not wait for it: all have the same statistics."""
+        ocp, here = self.orbax, jax.process_index()
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=2,
+            create=False,
+            enable_async_checkpointing=False,
+            multiprocessing_options=ocp.options.MultiprocessingOptions(
+                primary_host=here, active_processes={here}, barrier_sync_key_prefix=f"lgjax{here}"
+            ),
+        )
+        return ocp.CheckpointManager(self.checkpoints, options=options)
+
+
+class Run(NamedTuple):
+    """A run read from its folder.
+
+    header: run.json. records: name -> (count, ...). common: name -> array. statistics: name -> array, empty before the
+    first checkpoint. index: (count,) numbers of the trajectories, valid: (count,).
+    """
+
+    header: dict[str, Any]
+    index: np.ndarray
+    valid: np.ndarray
+    records: dict[str, np.ndarray]
+    common: dict[str, np.ndarray]
+    statistics: dict[str, np.ndarray]
+
+
+def load_run(path: Any) -> Run:
+    """Everything in the folder of a run, finished or not. ValueError for a file that is missing or cannot be read."""
+    path = Path(path)
+    header = read_header(path)
+    files = sorted(path.glob("chunk-*.npz"))
+    parts = [read_arrays(file) for file in files]
+    names = [record["name"] for record in header["records"]]
+    empty = {r["name"]: np.zeros((0, *r["shape"]), r["dtype"]) for r in header["records"]}
+    empty |= {"index": np.zeros(0, np.int64), "valid": np.zeros(0, bool)}
+    for file, part in zip(files, parts):
+        if set(part) != set(empty):
+            raise ValueError(f"{str(file)!r} holds {sorted(part)}, expected {sorted(empty)}")
+    whole = {name: np.concatenate([empty[name], *(part[name] for part in parts)]) for name in empty}
+    numbers = {int(file.stem.removeprefix("chunk-")) for file in files}
+    if missing := set(range(len(numbers))) - numbers:
+        raise ValueError(f"{str(path / f'chunk-{min(missing):08d}.npz')!r} is missing")
+    statistics = path / "statistics.npz"
+    return Run(
+        header,
+        whole["index"],
+        whole["valid"],
+        {name: whole[name] for name in names},
+        read_arrays(path / "common.npz"),
+        read_arrays(statistics) if statistics.exists() else {},
+    )
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    try:
+        header = json.loads((path / "run.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{str(path)!r} holds no run: there is no run.json in it") from None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{str(path / 'run.json')!r} cannot be read: {error}") from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError(f"{str(path / 'run.json')!r} is not of the format {FORMAT!r}")
+    return header
+
+
+def _orbax() -> Any:
+    try:
+        import orbax.checkpoint
+    except ImportError:
+        raise ImportError("a run in a folder needs orbax-checkpoint: pip install 'lgjax[checkpoint]'") from None
+    return orbax.checkpoint

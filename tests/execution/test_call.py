@@ -1,0 +1,131 @@
+"""A function with its batch behind is the function: for one, batches, batches of batches and derivatives."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import jit, lax
+
+from lgjax.execution.call import batch_behind, call_p
+from lgjax.execution.scan import lane_scan
+
+INDEX = np.array([[2, 0], [1, 1]])
+FUNCTIONS = {
+    "elementwise": lambda x, y: jnp.sin(x) * 2.0 + jnp.where(y > 0, x * y, -x),
+    "shapes": lambda x, y: (
+        x.reshape(6).reshape(3, 2).T - y,
+        jnp.broadcast_to(x[0], (2, 3)) + y[:, :1],
+        jnp.flip(x, 1),
+    ),
+    "slices": lambda x, y: (
+        x[:, ::2],
+        jnp.pad(y, ((1, 0), (0, 2))),
+        jnp.concatenate([x, y, x]),
+        jnp.stack([x[0], y[1]], 1),
+    ),
+    "gathered": lambda x, y: x[1][INDEX] + y[:, INDEX[0]],
+    "scattered": lambda x, y: x.at[0, np.array([0, 2, 2])].add(y[1]),
+    "by what is traced": lambda x, y: x[:, jnp.argmax(y[0])],
+    "sums and products": lambda x, y: (x.sum(0), x @ y.T, jnp.einsum("ij,kj->ik", x, x), jnp.cumsum(y, 1)),
+    "levels": lambda x, y: lane_scan(lambda c, r: (c * r + x[1], jnp.cos(c)), x[0], y, 2),
+    "control": lambda x, y: lax.cond(jnp.sum(x) > 0, lambda: x, lambda: jnp.linalg.solve(y @ y.T + jnp.eye(2), x)),
+    "rule of its own": lambda x, y: jax.nn.relu(x) * y,
+    "inside another": lambda x, y: batch_behind(lambda a: (a * y, y))(x),
+    "a part alone": lambda x, y: (x * 2.0, jnp.ones(3), 7),
+    "integers": lambda x, y: (jnp.argmax(x, 1), x > y, x),
+}
+X, Y = jax.random.normal(jax.random.key(2), (2, 4, 5, 2, 3), float)
+AXES = [(0, None), (None, 0), (0, 0), (2, 1)]
+
+
+def close(ours, theirs):
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert jnp.result_type(a) == jnp.result_type(b)
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+def some(axis: int | None, x):
+    return x[0, 0] if axis is None else jnp.moveaxis(x[0], 0, axis)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values(name):
+    f = FUNCTIONS[name]
+    close(batch_behind(f)(X[0, 0], Y[0, 0]), f(X[0, 0], Y[0, 0]))
+    for axes in AXES:
+        args = [some(axis, x) for axis, x in zip(axes, (X, Y), strict=True)]
+        close(*(jit(jax.vmap(g, axes))(*args) for g in (batch_behind(f), f)))
+    for outer, inner in (((0, 0), (0, 0)), ((0, None), (None, 0)), ((None, 0), (0, None)), ((0, None), (0, 0))):
+        args = []
+        for x, o, i in zip((X, Y), outer, inner, strict=True):
+            x = x if i == 0 else x[:, 0]
+            args.append(x if o == 0 else x[0])
+        close(*(jit(jax.vmap(jax.vmap(g, inner), outer))(*args) for g in (batch_behind(f), f)))
+
+
+def total(f):
+    def run(*args):
+        leaves = [y for y in jax.tree.leaves(f(*args)) if jnp.issubdtype(jnp.result_type(y), jnp.floating)]
+        return sum(jnp.sum(jnp.sin(y + k)) for k, y in enumerate(leaves))
+
+    return run
+
+
+@pytest.mark.parametrize("axes", AXES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_derivatives(name, axes):
+    """Of a batch, and batches of derivatives; first and second ones; forward and reverse."""
+    args = tuple(some(axis, x) for axis, x in zip(axes, (X, Y), strict=True))
+    along = jax.tree.map(jnp.cos, args)
+
+    def found(f):
+        slope = jax.grad(total(jit(jax.vmap(f, axes))), (0, 1))
+        inside = jax.vmap(jax.grad(total(f), (0, 1)), axes)
+        forward = jax.vmap(jax.jacfwd(total(f), (0, 1)), axes)
+        return slope(*args), inside(*args), forward(*args), jax.jvp(slope, args, along)
+
+    close(*(jit(found, static_argnums=0)(f) for f in (batch_behind(FUNCTIONS[name]), FUNCTIONS[name])))
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 16, 17, 256, 300, 521, 1600])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_batch_of_any_size(name, size):
+    """Some are made larger inside, or cut; what is added does not come out, not even as a NaN in a sum."""
+    x, y = jax.random.normal(jax.random.key(size), (2, size, 2, 3), float)
+
+    def found(f):
+        return jax.vmap(f)(x, y), jax.grad(lambda s: total(jax.vmap(f, (None, 0)))(s, y))(x[0])
+
+    close(*(jit(found, static_argnums=0)(f) for f in (batch_behind(FUNCTIONS[name]), FUNCTIONS[name])))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_batch_of_none(name):
+    none = jnp.zeros((0, 2, 3), float)
+    close(*(jit(jax.vmap(f))(none, none) for f in (batch_behind(FUNCTIONS[name]), FUNCTIONS[name])))
+
+
+def test_large_batches_put_no_more_aside():
+    rows = jnp.ones((100, 3), "float32")
+    f = batch_behind(lambda x: jnp.sum(lane_scan(lambda c, r: (c + r, jnp.sin(c)), x, rows, 100)[1] ** 2))
+    program = lambda size: jit(jax.vmap(f)).lower(jnp.zeros((size, 3), "float32")).compile()
+    few, many = (program(size).memory_analysis().temp_size_in_bytes for size in (1040, 16640))
+    assert 1040 * rows.nbytes < few < many < 1.5 * few
+
+
+def test_what_a_function_closes_over_may_be_batched_and_moved():
+    def found(wrap):
+        run = lambda s, x: wrap(lambda x: x * s + jnp.arange(3.0))(x)
+        return jax.vmap(jax.grad(lambda s, x: jnp.sum(run(s, x) ** 2), (0, 1)))(jnp.arange(5.0), X[0])
+
+    close(found(batch_behind), found(lambda f: f))
+
+
+def test_transposes_stand_at_the_ends():
+    """Between the first and the last operation the batch is the last axis of everything."""
+    f = batch_behind(lambda x, y: FUNCTIONS["gathered"](*FUNCTIONS["shapes"](x, y)[:2]))
+    (eqn,) = (e for e in jax.make_jaxpr(jax.vmap(f))(X[0], Y[0]).eqns if e.primitive is call_p)
+    text = jit(lambda *a: call_p.bind(*a, **eqn.params)).lower(*(x.aval for x in eqn.invars)).as_text()
+    orders = [line.split("dims = [")[1].split("]")[0] for line in text.splitlines() if "stablehlo.transpose" in line]
+    assert orders == ["1, 0, 2"]  # of the one in the function
