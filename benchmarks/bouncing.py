@@ -84,17 +84,19 @@ def ours(options: argparse.Namespace, dtype: str) -> dict:
     p = bouncing_body("ellipsoid", dtype=dtype)
     position, angular, linear = (jnp.asarray(a, dtype) for a in starts(options.batch))
     turn = jnp.broadcast_to(jnp.eye(3, dtype=dtype), (options.batch, 3, 3))
-    states = lgjax.RigidState(lgjax.Pose(turn, position), angular, linear)
+    states = lgjax.collisions.RigidState(lgjax.Pose(turn, position), angular, linear)
     early, end = options.seconds
     often, steps = round(np.gcd(early, end) / H), round(end / H)
     run = jax.jit(
-        jax.vmap(lambda s: lgjax.bounce(p.body, p.shape, p.planes, s, p.h, steps, save_every=often, record=1))
+        jax.vmap(
+            lambda s: lgjax.collisions.bounce(p.body, p.shape, p.planes, s, p.h, steps, save_every=often, record=1)
+        )
     )
     times, result = harness.compiled(run, states, repeats=options.repeats)
     with jax.enable_x64(True):
         exact = bouncing_body("ellipsoid", dtype="float64").body
         wide = jax.tree.map(lambda a: a.astype("float64"), result.states)
-        energy = jax.vmap(jax.vmap(lambda s: lgjax.variational.total_energy(exact, s)))(wide)
+        energy = jax.vmap(jax.vmap(lambda s: lgjax.collisions.total_energy(exact, s)))(wide)
     error = np.abs(energy / energy[:, :1] - 1)[:, [round(early / H) // often, -1]].T
     more = {"impacts": float(np.mean(result.impacts[:, -1])), "compile s": times["trace"] + times["compile"]}
     return row("lgjax", H, dtype, options.batch, options.seconds, times, error, **more)

@@ -147,7 +147,7 @@ def _motion(model, order: int, q, v) -> list:
 
     v = np.asarray(v)
     joints = np.concatenate([np.asarray(q.joints)[None], v[:, 6:]])
-    gravity = [np.asarray(q.frees.rotation[0]).T @ np.asarray(model.gravity)]
+    gravity = [np.asarray(q.free_poses.rotation[0]).T @ np.asarray(model.gravity)]
     for k in range(order):
         turned = (math.comb(k, i) * np.cross(v[i, :3], gravity[k - i]) for i in range(k + 1))
         gravity.append(-sum(turned))

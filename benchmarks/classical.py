@@ -1,6 +1,6 @@
 """The classical competitors: bodies by Euler parameters with their constraint, or by Tait-Bryan angles.
 
-The equations of a `MaximalSystem` on R³ x SO(3), multiplied into the coordinates: M̂ = HᵀMH, ĝ = Hᵀ(g - M Ḣ q̇), B̂ = B H
+The equations of a `maximal.System` on R³ x SO(3), multiplied into the coordinates: M̂ = HᵀMH, ĝ = Hᵀ(g - M Ḣ q̇), B̂ = B H
 with v = H q̇; for comparison with the Lie group method by the same integrator.
 Source: [holzinger2024] section 2.1.2, classical formulation 2.
 """
@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from scipy.spatial.transform import Rotation
 
-from lgjax import GeneralizedAlpha, MaximalSystem, NewtonRule, so3
+from lgjax import GeneralizedAlpha, maximal, so3
 from lgjax.groups.r3_so3 import RotationTranslation
+from lgjax.maximal import NewtonRule
 from lgjax.maximal.generalized_alpha import ConstrainedProblem
-from lgjax.maximal.system import AbsoluteConfiguration
 from lgjax.numerics import small_matrix as sm
 
 SIZES = {"EP": 4, "Rxyz": 3}
@@ -48,7 +48,7 @@ class Classical(NamedTuple):
     configuration: Any
 
 
-def classical(system: MaximalSystem, q0: AbsoluteConfiguration, v0: jax.Array, kind: str) -> Classical:
+def classical(system: maximal.System, q0: maximal.AbsoluteConfiguration, v0: jax.Array, kind: str) -> Classical:
     """The same mechanism and start in the coordinates of `kind`, "EP" or "Rxyz"."""
     n, size = system.nbodies, 3 + SIZES[kind]
 
@@ -56,9 +56,9 @@ def classical(system: MaximalSystem, q0: AbsoluteConfiguration, v0: jax.Array, k
         x = x.reshape(n, size)
         return x[:, :3], x[:, 3:]
 
-    def configuration(q: jax.Array) -> AbsoluteConfiguration:
+    def configuration(q: jax.Array) -> maximal.AbsoluteConfiguration:
         x, rho = split(q)
-        return AbsoluteConfiguration(RotationTranslation(rotation(kind, rho), x), jnp.zeros((0,), q.dtype))
+        return maximal.AbsoluteConfiguration(RotationTranslation(rotation(kind, rho), x), jnp.zeros((0,), q.dtype))
 
     def velocity(q: jax.Array, rate: jax.Array) -> jax.Array:
         (_, rho), (x, rho_dot) = split(q), split(rate)
@@ -69,7 +69,7 @@ def classical(system: MaximalSystem, q0: AbsoluteConfiguration, v0: jax.Array, k
 
     def forces(t: Any, q: jax.Array, rate: jax.Array) -> jax.Array:
         bend = jax.jvp(lambda q: velocity(q, rate), (q,), (rate,))[1]
-        f = system.generalised_forces(t, configuration(q), velocity(q, rate)) - system.inertia_product(bend)
+        f = system.generalized_forces(t, configuration(q), velocity(q, rate)) - system.inertia_product(bend)
         return transposed(q, f)
 
     def unit(q: jax.Array) -> jax.Array:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.harness import collect, report
-from lgjax import GeneralizedAlpha, integrate_constrained
+from lgjax import GeneralizedAlpha, maximal
 from lgjax.systems import heavy_top_maximal, slider_crank
 from lgjax.systems.slider_crank import slider_position
 
@@ -38,7 +38,7 @@ def ours(batch, steps, end, chunk, dtype):
 
     def one(masses):
         p = slider_crank(masses, dtype=dtype)
-        s = integrate_constrained(p.system, p.q0, p.v0, 0.0, end, steps, save_every=None)
+        s = maximal.integrate(p.system, p.q0, p.v0, 0.0, end, steps, save_every=None)
         return slider_position(s.q)[0], s.success, s.iterations[0]
 
     batched = (lambda m: jax.lax.map(one, m, batch_size=chunk)) if chunk else jax.vmap(one)
@@ -95,7 +95,7 @@ def errors(variant, rho, steps, end, exact):
     from tests.oracles import exudyn_systems
 
     problem, method = heavy_top_maximal(), GeneralizedAlpha(rho, variant=variant, rtol=1e-11)
-    run = lambda q, v: integrate_constrained(problem.system, q, v, 0.0, end, steps, method, save_every=None)
+    run = lambda q, v: maximal.integrate(problem.system, q, v, 0.0, end, steps, method, save_every=None)
     s = jax.jit(run)(problem.q0, problem.v0)
     mechanism, body = exudyn_systems.heavy_top()
     try:

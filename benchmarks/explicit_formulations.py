@@ -20,10 +20,10 @@ import numpy as np
 from benchmarks import references
 from benchmarks.classical import body_rate, classical, rotation
 from benchmarks.harness import report
-from lgjax import DORMAND_PRINCE54, RK4, RK6, MuntheKaas, integrate_adaptive, product_space, vector_space
+from lgjax import DORMAND_PRINCE54, RK4, MuntheKaas, integrate_adaptive, maximal
+from lgjax.groups import product_space, vector_space
 from lgjax.groups.r3_so3 import RotationTranslation
-from lgjax.maximal.integrate import unconstrained_problem
-from lgjax.maximal.system import AbsoluteConfiguration
+from lgjax.integrators import RK6
 from lgjax.numerics import small_matrix as sm
 from lgjax.plot import figure, save
 from lgjax.systems import heavy_top_maximal, rotor
@@ -42,8 +42,10 @@ def in_angles(problem):
         q, rate = y
         x, rho, turn = q[:3], q[3:], rate[3:]
         omega = lambda rho: body_rate("Rxyz", rho, turn)
-        q_now = AbsoluteConfiguration(RotationTranslation(rotation("Rxyz", rho)[None], x[None]), jnp.zeros((0,)))
-        vdot = system.inertia_solve(system.generalised_forces(t, q_now, sm.join(omega(rho), rate[:3])))
+        q_now = maximal.AbsoluteConfiguration(
+            RotationTranslation(rotation("Rxyz", rho)[None], x[None]), jnp.zeros((0,))
+        )
+        vdot = system.inertia_solve(system.generalized_forces(t, q_now, sm.join(omega(rho), rate[:3])))
         bend = jax.jvp(omega, (rho,), (turn,))[1]
         g = jnp.stack([body_rate("Rxyz", rho, e) for e in jnp.eye(3)], axis=1)
         return rate, jnp.concatenate([vdot[3:], sm.solve3(g, vdot[:3] - bend)])
@@ -133,9 +135,9 @@ def problems():
 def cases(problem, point):
     """coordinates -> (space, field, y0, point of a state)."""
     flat = in_angles(problem)
-    on_group = lambda y: np.asarray(point(AbsoluteConfiguration(y[0], None)))
+    on_group = lambda y: np.asarray(point(maximal.AbsoluteConfiguration(y[0], None)))
     return {
-        "group": (*unconstrained_problem(problem.system, problem.q0, problem.v0), on_group),
+        "group": (*maximal.unconstrained_problem(problem.system, problem.q0, problem.v0), on_group),
         "angles": (*flat[:3], lambda y: np.asarray(point(flat[3](y[0])))),
     }
 

@@ -115,7 +115,7 @@ def algorithms(model) -> dict[str, Callable]:
         "Jacobian of the last body": lambda m, q, v, tau, a: lgjax.jacobian(m, q, last),
         "its time derivative": lambda m, q, v, tau, a: lgjax.jacobian_derivative(m, q, v, last),
         "centroidal momentum matrix": lambda m, q, v, tau, a: lgjax.centroidal_momentum_matrix(m, q),
-        "its derivative in time": lambda m, q, v, tau, a: lgjax.centroidal_momentum_derivative(m, q, v),
+        "its derivative in time": lambda m, q, v, tau, a: lgjax.centroidal.centroidal_momentum_derivative(m, q, v),
         "kinetic energy": lambda m, q, v, tau, a: lgjax.kinetic_energy(m, q, v),
         "potential energy": lambda m, q, v, tau, a: lgjax.potential_energy(m, q),
         "inverse dynamics, partials": lambda m, q, v, tau, a: tuple(lgjax.inverse_dynamics_partials(m, q, v, a)),
@@ -146,8 +146,8 @@ def derivatives(options: argparse.Namespace) -> Iterator[dict]:
     import lgjax
 
     order = options.order
-    inverse = lambda m, q, v, tau: lgjax.inverse_dynamics_derivatives(m, q, v, order)
-    forward = lambda m, q, v, tau: lgjax.forward_dynamics_derivatives(m, q, v[0], tau)
+    inverse = lambda m, q, v, tau: lgjax.inverse_dynamics_time_derivatives(m, q, v, order)
+    forward = lambda m, q, v, tau: lgjax.forward_dynamics_time_derivatives(m, q, v[0], tau)
     rows = lambda function: lambda m, *state: tuple(function(m, *state))
     for name in options.robots.split(","):
         model, q, *_ = inputs_of(load(name), options.batch)
@@ -259,7 +259,7 @@ def heavy_tops(steps: int) -> dict[str, Callable[[str], Callable]]:
 
     def implicit(dtype, spin):
         s = heavy_top_maximal(angular_velocity=spin, dtype=dtype)
-        path = lgjax.integrate_constrained(s.system, s.q0, s.v0, 0.0, end, steps, save_every=None)
+        path = lgjax.maximal.integrate(s.system, s.q0, s.v0, 0.0, end, steps, save_every=None)
         return path.q, path.v
 
     explicit_ones = {name: explicit(*method) for name, method in methods.items()}
@@ -291,7 +291,7 @@ def bouncing(case: str, steps: int) -> Callable[[str], Callable]:
     def one(dtype, momentum):
         p = bouncing_body(case, dtype=dtype)
         start = p.state._replace(angular=momentum)
-        return lgjax.bounce(p.body, p.shape, p.planes, start, p.h, steps, save_every=None).states
+        return lgjax.collisions.bounce(p.body, p.shape, p.planes, start, p.h, steps, save_every=None).states
 
     return lambda dtype: jax.vmap(partial(one, dtype))
 
@@ -304,7 +304,7 @@ def groups(options: argparse.Namespace) -> Iterator[dict]:
     import lgjax
 
     every = [lgjax.SO3, lgjax.S3, lgjax.SE3, lgjax.R3xSO3, lgjax.Rn(4)]
-    every += [lgjax.cotangent_group(lgjax.SO3), lgjax.cotangent_group(lgjax.SE3)]
+    every += [lgjax.groups.cotangent_group(lgjax.SO3), lgjax.groups.cotangent_group(lgjax.SE3)]
     for group in every:
         draw = np.random.default_rng(1).normal(size=(2, options.batch, group.dim))
         for label, size in MAGNITUDES.items():

@@ -22,7 +22,8 @@ import numpy as np
 from benchmarks import references
 from benchmarks.classical import classical, solve
 from benchmarks.harness import report
-from lgjax import GeneralizedAlpha, NewtonRule, inverse_dynamics, mass_matrix
+from lgjax import GeneralizedAlpha, inverse_dynamics, mass_matrix
+from lgjax.maximal import NewtonRule
 from lgjax.maximal.generalized_alpha import ConstrainedProblem
 from lgjax.maximal.integrate import constrained_problem
 from lgjax.plot import figure, save

@@ -87,7 +87,7 @@ def programs(row: dict, options: argparse.Namespace):
     steps = 4 if options.tiny else options.steps
     special = lgjax.specialize(model) if "specialized" in row["program"] else model
     interpret = jax.default_backend() != "gpu"
-    kernel = lgjax.KernelOptions(lanes=row["lanes"], interpret=interpret, compiled=not interpret)
+    kernel = lgjax.kernels.KernelOptions(lanes=row["lanes"], interpret=interpret, compiled=not interpret)
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states(model, 1))
     if row["what"] in ("forward", "inverse"):
         f = {"forward": lgjax.forward_dynamics, "inverse": lgjax.inverse_dynamics}[row["what"]]
@@ -97,8 +97,8 @@ def programs(row: dict, options: argparse.Namespace):
         body = partial(f, execution="unrolled")
         if row["program"] == "unrolled, specialized":  # the operations of the kernel, left to XLA
             return jax.vmap(lambda *s: body(special, *s)), None, 1
-        cost = lgjax.kernel_cost(lambda *s: body(special, *s), *one)
-        return partial(lgjax.fused_vmap(body, (None, 0, 0, 0), options=kernel, plain=f), special), cost, 1
+        cost = lgjax.kernels.kernel_cost(lambda *s: body(special, *s), *one)
+        return partial(lgjax.kernels.fused_vmap(body, (None, 0, 0, 0), options=kernel, plain=f), special), cost, 1
     path = lambda q, v, x: lgjax.rollout(special, q, v, None, dt, steps, save_every=None)
     if row["what"] == "gradient":
         end = lambda q, v, x: jnp.sum(path(q, v, x).v ** 2)
@@ -107,7 +107,7 @@ def programs(row: dict, options: argparse.Namespace):
     if row["program"].startswith("scan"):
         return lambda q, v, x: last(jax.vmap(path)(q, v, x)), None, steps
     method = lgjax.MuntheKaas(lgjax.RK4, scan_stages="stages" in row["program"])
-    run = partial(lgjax.fused_rollout, method=method, save_every=None, options=kernel)
+    run = partial(lgjax.kernels.fused_rollout, method=method, save_every=None, options=kernel)
     cost = step_cost(special, one[0], one[1], steps, method)
     return lambda q, v, x: last(run(special, q, v, None, dt, steps)), cost, steps
 

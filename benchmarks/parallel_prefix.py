@@ -50,8 +50,8 @@ def rows_of(length: int, batch: int, options: argparse.Namespace):
     import lgjax
 
     functions = {
-        "inverse": (lgjax.inverse_dynamics, lgjax.parallel_inverse_dynamics),
-        "forward": (lgjax.forward_dynamics, lgjax.parallel_forward_dynamics),
+        "inverse": (lgjax.inverse_dynamics, lgjax.parallel.inverse_dynamics),
+        "forward": (lgjax.forward_dynamics, lgjax.parallel.forward_dynamics),
     }
     exact = lgjax.models.chain(length).astype("float64")
     inputs = (exact, *states(exact, batch))

@@ -91,7 +91,7 @@ def prepare(name: str, batch: int, folder: Path) -> None:
         case |= {f"{kind} forward": end.vdot, f"{kind} inverse": end.tau}
     pose = np.tile(np.eye(4), (batch, 1, 1))
     if base:
-        pose[:, :3, :3], pose[:, :3, 3] = q.frees.rotation[:, 0], q.frees.translation[:, 0]
+        pose[:, :3, :3], pose[:, :3, 3] = q.free_poses.rotation[:, 0], q.free_poses.translation[:, 0]
     np.savez(folder / "case.npz", base=base, pose=pose, joints=q.joints, v=v, vdot=vdot, tau=tau, **case)
     (folder / "robot.urdf").write_text(descriptions.urdf(model))
     (folder / "robot.sdf").write_text(descriptions.sdf(model))

@@ -62,8 +62,8 @@ def functions(order: int, frame: str):
     import lgjax
 
     return {
-        "inverse": lambda model, q, v, tau: lgjax.inverse_dynamics_derivatives(model, q, v, order, frame),
-        "forward": lambda model, q, v, tau: lgjax.forward_dynamics_derivatives(model, q, v[0], tau, frame),
+        "inverse": lambda model, q, v, tau: lgjax.inverse_dynamics_time_derivatives(model, q, v, order, frame),
+        "forward": lambda model, q, v, tau: lgjax.forward_dynamics_time_derivatives(model, q, v[0], tau, frame),
     }
 
 

@@ -102,7 +102,7 @@ def pendulum():
 
     def jax_rate(t, y, xp=None):
         q, omega = y.reshape(2, n, 3)
-        xi = chain_field(p, lgjax.TangentPoint(q, omega))
+        xi = chain_field(p, lgjax.groups.TangentPoint(q, omega))
         return jnp.concatenate([jnp.cross(xi[:, :3], q).ravel(), jnp.cross(xi[:, 3:], q).ravel()])
 
     import jax
@@ -115,7 +115,7 @@ def pendulum():
     factors = np.concatenate([np.ones(1), spread()[:, 0]])
     many = np.tile(start, (BATCH, 1))
     many[:, 30:] *= factors[:, None]
-    states = lgjax.TangentPoint(
+    states = lgjax.groups.TangentPoint(
         jnp.asarray(many[:, :30]).reshape(-1, n, 3), jnp.asarray(many[:, 30:]).reshape(-1, n, 3)
     )
     return {
@@ -212,7 +212,16 @@ def library_rows(problem: str, data, args) -> list[dict]:
             else:
                 run = lambda y, tol=setting, s=s, m=method: (
                     lgjax.integrate_adaptive(
-                        s.space, s.field, y, 0.0, data["end"], m, tol, tol, 1500, controller=lgjax.PI
+                        s.space,
+                        s.field,
+                        y,
+                        0.0,
+                        data["end"],
+                        m,
+                        tol,
+                        tol,
+                        1500,
+                        controller=lgjax.integrators.PI_CONTROL,
                     ).ys
                 )
             end = lambda y, run=run: jax.tree.map(lambda x: x[0], run(y))

@@ -55,7 +55,9 @@ def main(
     """Errors at 1 s for each number of steps, and relative energy errors of long runs; draws them to `out`."""
     jax.config.update("jax_enable_x64", True)
     tops = {f: lgjax.systems.heavy_top(f, reading) for f in ("cotangent", "quadratic", "two_sided")}
-    exact = run(tops["two_sided"], lgjax.MuntheKaas(lgjax.DORMAND_PRINCE85, scan_stages=True), 1.0, 1000).ys[0][0]
+    exact = run(
+        tops["two_sided"], lgjax.MuntheKaas(lgjax.integrators.DORMAND_PRINCE85, scan_stages=True), 1.0, 1000
+    ).ys[0][0]
     errors, energies, paths = {}, {}, {}
     for name, (formulation, method) in METHODS.items():
         errors[name] = [

@@ -17,14 +17,14 @@ from lgjax.systems import in_coordinates, spherical_pendulum
 SCAN = {"scan_stages": True}
 RKMK4 = lgjax.MuntheKaas(lgjax.RK4, **SCAN)
 RKMK5 = lgjax.MuntheKaas(lgjax.DORMAND_PRINCE54, **SCAN)
-RKMK8 = lgjax.MuntheKaas(lgjax.DORMAND_PRINCE85, **SCAN)
+RKMK8 = lgjax.MuntheKaas(lgjax.integrators.DORMAND_PRINCE85, **SCAN)
 METHODS = {
-    "Lie-Euler": lgjax.MuntheKaas(lgjax.LIE_EULER, **SCAN),
-    "Lie-Heun": lgjax.MuntheKaas(lgjax.HEUN2, **SCAN),
-    "RKMK3": lgjax.MuntheKaas(lgjax.RK3, **SCAN),
+    "Lie-Euler": lgjax.MuntheKaas(lgjax.integrators.LIE_EULER, **SCAN),
+    "Lie-Heun": lgjax.MuntheKaas(lgjax.integrators.HEUN2, **SCAN),
+    "RKMK3": lgjax.MuntheKaas(lgjax.integrators.RK3, **SCAN),
     "RKMK4": RKMK4,
     "RKMK4, truncated": lgjax.MuntheKaas(lgjax.RK4, commutators=2, **SCAN),
-    "RKMK4, two commutators": lgjax.MuntheKaas(lgjax.RK4_TWO_COMMUTATORS, **SCAN),
+    "RKMK4, two commutators": lgjax.MuntheKaas(lgjax.integrators.RK4_TWO_COMMUTATORS, **SCAN),
     "CF4": lgjax.CommutatorFree(lgjax.CF4),
 }
 LENGTHS = {"L = 1": lambda n: 1.0, "L = 5/N": lambda n: 5.0 / n}
@@ -122,7 +122,7 @@ def compare(n, end=3.0, tolerance=1e-6):
             "constant": difference(last(fixed.ys), last(exact.ys)),
             "times": np.asarray(run.times)[: steps + 1],
             "times in coordinates": np.asarray(plain.times)[: int(plain.accepted) + 1],
-            "reference run": (exact.ts, lgjax.TangentPoint(*exact.ys)),
+            "reference run": (exact.ts, lgjax.groups.TangentPoint(*exact.ys)),
             "adaptive run": run[:2],
             "constant run": fixed[:2],
         }

@@ -18,11 +18,11 @@ from lgjax.systems.quadrotors_with_load import LoadState, desired_directions, pa
 SCAN = {"scan_stages": True}
 RKMK4 = lgjax.MuntheKaas(lgjax.RK4, **SCAN)
 RKMK5 = lgjax.MuntheKaas(lgjax.DORMAND_PRINCE54, **SCAN)
-RKMK8 = lgjax.MuntheKaas(lgjax.DORMAND_PRINCE85, **SCAN)
+RKMK8 = lgjax.MuntheKaas(lgjax.integrators.DORMAND_PRINCE85, **SCAN)
 METHODS = {
-    "Lie-Euler": lgjax.MuntheKaas(lgjax.LIE_EULER, **SCAN),
-    "Lie-Heun": lgjax.MuntheKaas(lgjax.HEUN2, **SCAN),
-    "RKMK3": lgjax.MuntheKaas(lgjax.RK3, **SCAN),
+    "Lie-Euler": lgjax.MuntheKaas(lgjax.integrators.LIE_EULER, **SCAN),
+    "Lie-Heun": lgjax.MuntheKaas(lgjax.integrators.HEUN2, **SCAN),
+    "RKMK3": lgjax.MuntheKaas(lgjax.integrators.RK3, **SCAN),
     "RKMK4": RKMK4,
 }
 

@@ -23,10 +23,10 @@ def along(robot, ts, order):
 
     def inverse(t):
         q, v = robot.reference(t, order, "spatial")
-        return q, v, lgjax.inverse_dynamics_derivatives(robot.model, q, v, order, "spatial")
+        return q, v, lgjax.inverse_dynamics_time_derivatives(robot.model, q, v, order, "spatial")
 
     def forward(q, v, tau):
-        return lgjax.forward_dynamics_derivatives(robot.model, q, v, tau, "spatial")
+        return lgjax.forward_dynamics_time_derivatives(robot.model, q, v, tau, "spatial")
 
     q, v, tau = jax.jit(jax.vmap(inverse))(ts)
     return q, v, tau, jax.jit(jax.vmap(forward))(q, v[:, 0], tau)
@@ -41,7 +41,7 @@ def main(out: str | None = None, samples: int = 401, order: int = 5) -> dict:
     errors = np.max(np.abs(found - v[:, 1:]), (0, 2)) / np.max(np.abs(v[:, 1:]), (0, 2))
     for k, error in enumerate(errors):
         print(f"derivative {k} of the acceleration: largest relative error {error:.1e}")
-    base = jax.tree.map(lambda x: x[:, 0], q.frees)
+    base = jax.tree.map(lambda x: x[:, 0], q.free_poses)
     speeds = robot.speeds(lgjax.se3.coAd(base, tau[:, 0, :6]))  # of the wrench in the base's own frame
     print(f"propeller speeds from {np.min(speeds):.0f} to {np.max(speeds):.0f} rad/s")
     if out:
@@ -65,8 +65,8 @@ def draw(out, robot, ts, motion, errors, speeds):
     axes.set(title="largest relative error of the reproduced motion", xlabel="derivative of the acceleration")
     axes.set(xticks=range(orders), ylim=(1e-16, 1e-4))
     axes.grid(alpha=0.3)
-    turn = lgjax.so3.log(q.frees.rotation[:, 0])
-    before = [np.concatenate([turn, q.frees.translation[:, 0], q.joints], -1)[:, None], v[:, :1]]
+    turn = lgjax.so3.log(q.free_poses.rotation[:, 0])
+    before = [np.concatenate([turn, q.free_poses.translation[:, 0], q.joints], -1)[:, None], v[:, :1]]
     path, again = np.concatenate([*before, v[:, 1:]], 1), np.concatenate([*before, found], 1)
     rows = [
         ("base, angular\nrad, rad/s, ...", slice(0, 3), path, again),

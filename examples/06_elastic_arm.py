@@ -35,7 +35,7 @@ def feedforward(model, t, duration):
     """Motor torques, angles and rates (3, 7) by level, and the parts of the torque (3, 7): τ, B q'', B τ''/K."""
     q, v, a, *_ = stack = reference(t, duration)
     at = lgjax.configuration(model, joints=q)
-    tau, rate, second = lgjax.inverse_dynamics_derivatives(model, at, stack[1:], 2)
+    tau, rate, second = lgjax.inverse_dynamics_time_derivatives(model, at, stack[1:], 2)
     parts = jnp.stack([tau, MOTOR_INERTIA * a, MOTOR_INERTIA * second / STIFFNESS])
     rigid, held = parts[0] + parts[1], q + lgjax.gravity_forces(model, at) / STIFFNESS
     angle, speed = q + tau / STIFFNESS, v + rate / STIFFNESS
@@ -58,7 +58,7 @@ def simulate(model, level, stiffness, duration, end, steps, save_every):
     gravity = lgjax.gravity_forces(model, lgjax.configuration(model, joints=START))
     y0 = jnp.concatenate([START, START + gravity / stiffness, jnp.zeros(14)])
     method = lgjax.MuntheKaas(lgjax.RK4, scan_stages=True)
-    run = lgjax.integrate(lgjax.vector_space(28), field, y0, 0.0, end, steps, method, save_every)
+    run = lgjax.integrate(lgjax.groups.vector_space(28), field, y0, 0.0, end, steps, method, save_every)
     return run.ts, run.ys[:, :7]
 
 

@@ -30,10 +30,10 @@ def start(model):
 
 def thrown(model, method, y, tolerance, end, event=None):
     """The motion until `end` or the event."""
-    field = lgjax.motion_series(model)
+    field = lgjax.time_derivatives.motion_series(model)
     if not isinstance(method, Taylor):
         field = lambda t, y: (y[1], lgjax.forward_dynamics(model, *y, jnp.zeros(model.nv)))
-    space = lgjax.mechanical_space(model.tree)
+    space = lgjax.multibody.mechanical_space(model.tree)
     return integrate_adaptive(space, field, y, 0.0, end, method, tolerance, tolerance, LIMIT, event=event)
 
 
@@ -101,9 +101,9 @@ def main(
         rows.setdefault("SciPy DOP853", []).append((error, ms, np.nan))
         print(f"DOP853, tolerance {tolerance:g}: {s.nfev} evaluations, error {error:.1e}, {ms:.0f} ms")
 
-    above = lambda t, y: y[0].frees.translation[0, 2] - 0.5
+    above = lambda t, y: y[0].free_poses.translation[0, 2] - 0.5
     caught = jax.jit(lambda y: thrown(model, methods[f"Taylor {orders[0]}"], y, catching, end, above))(y)
-    height = float(caught.ys[0].frees.translation[-1, 0, 2])
+    height = float(caught.ys[0].free_poses.translation[-1, 0, 2])
     print(f"the base passes 0.5 m after {float(caught.ts[-1]):.9f} s, at a height of 0.5 m {height - 0.5:+.0e} m")
 
     sheet = figure(11, 4.5)

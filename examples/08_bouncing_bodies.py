@@ -30,7 +30,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from lgjax import Pose, RigidState, so3
+from lgjax import Pose, so3
+from lgjax.collisions import RigidState
 from lgjax.collisions.variational import variational_step
 from lgjax.plot import figure, save
 from lgjax.systems.bouncing_body import CASES, bouncing_body
@@ -52,7 +53,9 @@ SHIFT, TURN = 1e-8, 1e-8 * np.pi  # of the perturbed starts, m and rad
 @partial(jax.jit, static_argnames=("steps", "save_every", "record"))
 def fly(body, shape, plane, states, h, steps, save_every=1, record=16):
     """The motions from a batch of states."""
-    one = lambda state: lgjax.bounce(body, shape, plane, state, h, steps, save_every=save_every, record=record)
+    one = lambda state: lgjax.collisions.bounce(
+        body, shape, plane, state, h, steps, save_every=save_every, record=record
+    )
     return jax.vmap(one)(states)
 
 
@@ -158,7 +161,7 @@ def forms(cases=("union", "cube"), steps: int = 100_000) -> dict:
         before = variational_step(p.body, p.state, -p.h)[0].pose
         options = {"jump": jump, "symmetric": symmetric, "tolerance": tolerance}
         run = jax.jit(
-            lambda a, b, p=p, options=options: lgjax.lagrangian_bounce(
+            lambda a, b, p=p, options=options: lgjax.collisions.lagrangian_bounce(
                 p.body, p.shape, p.planes, a, b, p.h, steps, save_every=steps // 100, record=1000, **options
             )
         )(before, p.state.pose)

@@ -15,7 +15,7 @@ import numpy as np
 import optax
 
 import lgjax
-from lgjax import BounceStatus
+from lgjax.collisions import BounceStatus
 from lgjax.plot import figure, save
 
 AXES, INERTIA = (0.25, 0.3, 0.35), (0.0425, 0.037, 0.0305)  # m, kg m² for 1 kg of constant density
@@ -32,9 +32,14 @@ HARMLESS = int(BounceStatus.NOT_RECORDED | BounceStatus.ZENO)
 
 def throw(launch):
     """Body, shape and motion from a launch velocity and angular momentum (6,)."""
-    body, shape = lgjax.rigid_body(1.0, INERTIA), lgjax.shapes.ellipsoid(jnp.array(AXES))
-    ground, state = lgjax.Plane(jnp.array([0.0, 0.0, 1.0])), lgjax.rigid_state(FROM, launch[:3], launch[3:])
-    run = lgjax.bounce(body, shape, ground, state, H, STEPS, max_impacts=4, restitution=RESTITUTION, record=LAST + 1)
+    body, shape = lgjax.collisions.rigid_body(1.0, INERTIA), lgjax.shapes.ellipsoid(jnp.array(AXES))
+    ground, state = (
+        lgjax.shapes.Plane(jnp.array([0.0, 0.0, 1.0])),
+        lgjax.collisions.rigid_state(FROM, launch[:3], launch[3:]),
+    )
+    run = lgjax.collisions.bounce(
+        body, shape, ground, state, H, STEPS, max_impacts=4, restitution=RESTITUTION, record=LAST + 1
+    )
     return body, shape, run
 
 
@@ -45,7 +50,7 @@ def landing(launch):
     # From the last state before the impact on to its time.
     start = jnp.floor(fourth / H)
     before = jax.tree.map(lambda a: a[start.astype(int)], run.states)
-    pose = lgjax.variational.variational_step(body, before, fourth - start * H)[0].pose
+    pose = lgjax.collisions.variational_step(body, before, fourth - start * H)[0].pose
     point = pose.act(shape.support(-pose.rotation[2]).point)
     # Two impacts in one step would leave no state between them.
     usable = (run.impacts[-1] > LAST) & ((run.status & ~HARMLESS) == 0) & (third < start * H)

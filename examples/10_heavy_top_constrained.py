@@ -12,8 +12,7 @@ import numpy as np
 from newton_sweep import VARIANTS, draw_sweep, halved, sweep
 
 import lgjax
-from lgjax.maximal.integrate import unconstrained_problem
-from lgjax.maximal.system import AbsoluteConfiguration
+from lgjax import maximal
 from lgjax.plot import figure, save
 
 
@@ -23,9 +22,9 @@ def tip_to_centre(q):
 
 def explicit(problem, end, counts):
     """Points at the end of RK4 and of RK6 on the group, for every number of steps."""
-    space, field, y0 = unconstrained_problem(problem.system, problem.q0, problem.v0)
+    space, field, y0 = maximal.unconstrained_problem(problem.system, problem.q0, problem.v0)
     found = {}
-    for name, table in (("RKMK 4", lgjax.RK4), ("RKMK 6", lgjax.RK6)):
+    for name, table in (("RKMK 4", lgjax.RK4), ("RKMK 6", lgjax.integrators.RK6)):
         rows = []
         for n in counts:
             method = lgjax.MuntheKaas(table)
@@ -34,7 +33,7 @@ def explicit(problem, end, counts):
             started = time.perf_counter()
             jax.block_until_ready(run(y0))
             seconds = time.perf_counter() - started
-            rows.append((np.asarray(tip_to_centre(AbsoluteConfiguration(ys[0], None)))[0], 0.0, seconds))
+            rows.append((np.asarray(tip_to_centre(maximal.AbsoluteConfiguration(ys[0], None)))[0], 0.0, seconds))
         found[name] = rows
     return found
 
@@ -49,7 +48,7 @@ def main(
     found = sweep(held, end, counts, dict(list(VARIANTS.items())[:modes]), tip_to_centre) | explicit(free, end, counts)
     exact = explicit(free, end, (4 * first,))["RKMK 6"][0][0]  # order 6: to round-off
     every = max(1, first // drawn)
-    run = jax.jit(lambda q, v: lgjax.integrate_constrained(held.system, q, v, 0.0, end, first, save_every=every))
+    run = jax.jit(lambda q, v: lgjax.maximal.integrate(held.system, q, v, 0.0, end, first, save_every=every))
     path = run(held.q0, held.v0)
     made = figure(15, 8.5)
     axes = made.add_subplot(2, 3, 1)

@@ -11,15 +11,15 @@ import numpy as np
 from newton_sweep import VARIANTS, draw_sweep, halved, sweep
 
 import lgjax
-from lgjax.maximal.integrate import unconstrained_problem
+from lgjax import maximal
 from lgjax.plot import figure, save
 from lgjax.systems.rotor import left_end
 
 
 def precession(problem, end, steps):
     """Times and path of the left end of the shaft, by explicit steps on the group."""
-    space, field, y0 = unconstrained_problem(problem.system, problem.q0, problem.v0)
-    method, keep = lgjax.MuntheKaas(lgjax.RK6), max(1, steps // 400)
+    space, field, y0 = maximal.unconstrained_problem(problem.system, problem.q0, problem.v0)
+    method, keep = lgjax.MuntheKaas(lgjax.integrators.RK6), max(1, steps // 400)
     run = jax.jit(lambda y: lgjax.integrate(space, field, y, 0.0, end, steps - steps % keep, method, keep))
     s = run(y0)
     left = float(problem.parameters["left"])

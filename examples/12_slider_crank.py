@@ -21,7 +21,7 @@ def family(batch, end, steps):
 
     def one(masses):
         p = lgjax.systems.slider_crank(masses)
-        s = lgjax.integrate_constrained(p.system, p.q0, p.v0, 0.0, end, steps)
+        s = lgjax.maximal.integrate(p.system, p.q0, p.v0, 0.0, end, steps)
         return s.ts, slider_position(s.q), s.success
 
     ts, positions, success = jax.jit(jax.vmap(one))(masses)
@@ -43,7 +43,7 @@ def main(
     problem, counts = lgjax.systems.slider_crank(), halved(first, halvings)
     found = sweep(problem, end, counts, dict(list(VARIANTS.items())[:modes]), lambda q: slider_position(q)[..., None])
     exact = sweep(problem, end, (finest,), {"fine": VARIANTS["full Newton"]}, lambda q: slider_position(q)[..., None])
-    run = jax.jit(lambda q, v: lgjax.integrate_constrained(problem.system, q, v, 0.0, end, counts[0]))
+    run = jax.jit(lambda q, v: lgjax.maximal.integrate(problem.system, q, v, 0.0, end, counts[0]))
     path = run(problem.q0, problem.v0)
     ts, positions = family(batch, end, counts[0])
     made = figure(15, 8.5)

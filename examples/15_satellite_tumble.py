@@ -36,11 +36,11 @@ def satellite():
 def motion(model, unknown, steps):
     """Attitudes (T, 3, 3) and body rates (T, 3) every second, for the nine unknown numbers."""
     squares = MASS / 12 * jnp.square(jnp.asarray(LENGTHS) * jnp.exp(unknown[6:]))
-    inertia = model.inertias._replace(second=jnp.diag(jnp.sum(squares) - squares)[None])
+    inertia = model.inertias._replace(rotational=jnp.diag(jnp.sum(squares) - squares)[None])
     q = lgjax.retract(model, lgjax.neutral(model), jnp.concatenate([unknown[:3], jnp.zeros(3)]))
     v = jnp.concatenate([jnp.asarray(SPIN) + unknown[3:6], jnp.zeros(3)])
     path = lgjax.rollout(model.replace(inertias=inertia), q, v, None, DT, steps, save_every=EVERY)
-    return path.q.frees.rotation[:, 0], path.v[:, :3]
+    return path.q.free_poses.rotation[:, 0], path.v[:, :3]
 
 
 def error(model, unknown, known, steps):
@@ -100,7 +100,7 @@ def main(path: str = "15_satellite_tumble.png", samples: int = 100_000, steps: i
         unknown = jnp.asarray(SPREAD, model.dtype) * jax.random.normal(key, (9,), model.dtype)
         values = error(model, unknown, known, steps)
         upside_down = jnp.any(jnp.linalg.norm(values[:, :3], axis=-1) > jnp.pi / 2)
-        return lgjax.Sample(values, events=upside_down[None], record=values[shown, :3])
+        return lgjax.ensembles.Sample(values, events=upside_down[None], record=values[shown, :3])
 
     result = lgjax.monte_carlo(simulate, (known,), count=samples, key=jax.random.key(0), duration=steps * DT, **options)
     s, linear = result.statistics, linearised(model, known, steps)

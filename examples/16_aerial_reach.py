@@ -31,7 +31,7 @@ def robot():
     def actuation(u):
         return jnp.concatenate([machine.wrench(FASTEST**2 * u[:6]), TORQUE * u[6:]])
 
-    system = lgjax.ControlSystem.of_model(model, DT, controls=12, actuation=actuation)
+    system = lgjax.control.ControlSystem.of_model(model, DT, controls=12, actuation=actuation)
     q = lgjax.configuration(model, joints=np.array(machine.motion.joint_start))
     weight = lgjax.gravity_forces(model, q)
     hover = jnp.concatenate([machine.squared_speeds(weight[:6]) / FASTEST**2, weight[6:] / TORQUE])

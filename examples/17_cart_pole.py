@@ -55,7 +55,7 @@ def main(out: str | None = None, guesses: int = 8, iterations: int = 300, method
     """Errors at the end and costs of every guess, by method; draws them to `out`."""
     jax.config.update("jax_enable_x64", True)
     model = cart_pole()
-    system = lgjax.ControlSystem.of_model(
+    system = lgjax.control.ControlSystem.of_model(
         model, DT, controls=1, actuation=lambda u: jnp.stack([u[0], jnp.zeros_like(u[0])])
     )
     start = lgjax.neutral(model), jnp.zeros(2)

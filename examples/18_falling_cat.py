@@ -20,8 +20,9 @@ from lgjax.plot import figure, save
 DT, STEPS, SEED = 0.05, 40, 0
 STANCE = np.tile([0.0, 0.8, -1.6], 4)
 GOAL = {"deg": 1.0, "legs": 0.02, "rates": 0.1, "limits": 0.02}
-SPACE = lgjax.product_space(
-    lgjax.right_translation(lgjax.SO3), lgjax.product_space(lgjax.vector_space(12), lgjax.vector_space(12))
+SPACE = lgjax.groups.product_space(
+    lgjax.right_translation(lgjax.SO3),
+    lgjax.groups.product_space(lgjax.groups.vector_space(12), lgjax.groups.vector_space(12)),
 )
 
 
@@ -69,7 +70,7 @@ def cat(model):
 
     back = jnp.asarray(np.diag([1.0, -1.0, -1.0]))  # half a turn about x
     start = back, (jnp.asarray(STANCE), jnp.zeros(12))
-    return lgjax.ControlSystem.on_space(SPACE, step, 12, DT), start
+    return lgjax.control.ControlSystem.on_space(SPACE, step, 12, DT), start
 
 
 def costs(model):
@@ -99,7 +100,7 @@ def misses(model, states):
 def replay(model, controls):
     """The full motion under gravity, joints accelerating as found: base heights, upright error (deg), momentum."""
     q = lgjax.neutral(model)._replace(joints=jnp.asarray(STANCE))
-    q = q._replace(frees=lgjax.Pose(jnp.asarray(np.diag([1.0, -1.0, -1.0]))[None], q.frees.translation))
+    q = q._replace(free_poses=lgjax.Pose(jnp.asarray(np.diag([1.0, -1.0, -1.0]))[None], q.free_poses.translation))
     driven = tuple(range(6, model.nv))
 
     def step(state, acceleration):
@@ -109,11 +110,11 @@ def replay(model, controls):
             return y[1], vdot
 
         method = lgjax.MuntheKaas(lgjax.RK4, scan_stages=True)
-        path = lgjax.integrate(lgjax.mechanical_space(model.tree), field, state, 0.0, DT, 4, method, None)
+        path = lgjax.integrate(lgjax.multibody.mechanical_space(model.tree), field, state, 0.0, DT, 4, method, None)
         state = jax.tree.map(lambda x: x[0], path.ys)
         about = lgjax.center_of_mass(model, state[0])
         moment = lgjax.momentum(model, *state)
-        return state, (state[0].frees.rotation[0], moment[:3] - jnp.cross(about, moment[3:]))
+        return state, (state[0].free_poses.rotation[0], moment[:3] - jnp.cross(about, moment[3:]))
 
     return jax.jit(lambda: jax.lax.scan(step, (q, jnp.zeros(model.nv)), jnp.asarray(controls)))()[1]
 
@@ -152,7 +153,7 @@ def draw(out, model, found):
 
     def pose(turn, angles):
         q = lgjax.neutral(model)._replace(joints=angles)
-        q = q._replace(frees=lgjax.Pose(turn[None], q.frees.translation))
+        q = q._replace(free_poses=lgjax.Pose(turn[None], q.free_poses.translation))
         feet = [lgjax.frame_pose(model, q, f"{leg}_foot").translation for leg in ("FL", "FR", "RL", "RR")]
         return lgjax.forward_kinematics(model, q).translation, jnp.stack(feet)
 

@@ -28,18 +28,18 @@ NAMES = ("m (kg)", *(f"h{a} (kg m)" for a in "xyz"), *(f"I{a} (kg m²)" for a in
 LOWER = np.tril_indices(4)
 
 
-def inertia(theta) -> lgjax.Inertia:
+def inertia(theta) -> lgjax.multibody.Inertia:
     """The body whose pseudo-inertia [[S, h], [hᵀ, m]] is L Lᵀ: theta (10,) is L by rows, its diagonal by logarithms."""
     L = jnp.zeros((4, 4), theta.dtype).at[LOWER].set(theta)
     L = L - jnp.diag(jnp.diag(L)) + jnp.diag(jnp.exp(jnp.diag(L)))
     pseudo = L @ L.T
     S = pseudo[:3, :3]
-    return lgjax.Inertia(pseudo[3, 3], pseudo[:3, 3], jnp.trace(S) * jnp.eye(3) - S)
+    return lgjax.multibody.Inertia(pseudo[3, 3], pseudo[:3, 3], jnp.trace(S) * jnp.eye(3) - S)
 
 
-def parameters(body: lgjax.Inertia):
+def parameters(body: lgjax.multibody.Inertia):
     """theta of a body."""
-    S = jnp.trace(body.second) / 2 * jnp.eye(3) - body.second
+    S = jnp.trace(body.rotational) / 2 * jnp.eye(3) - body.rotational
     L = jnp.linalg.cholesky(jnp.block([[S, body.moment[:, None]], [body.moment[None], body.mass[None, None]]]))
     return (L - jnp.diag(jnp.diag(L)) + jnp.diag(jnp.log(jnp.diag(L))))[LOWER]
 
@@ -47,14 +47,14 @@ def parameters(body: lgjax.Inertia):
 def numbers(theta):
     """The ten numbers of `NAMES`."""
     body = inertia(theta)
-    return jnp.concatenate([body.mass[None], body.moment, body.second[np.triu_indices(3)]])
+    return jnp.concatenate([body.mass[None], body.moment, body.rotational[np.triu_indices(3)]])
 
 
-def truth(model) -> lgjax.Inertia:
+def truth(model) -> lgjax.multibody.Inertia:
     """Last link and payload, about the origin of the link."""
     com = np.array(COM)
     second = np.diag(MOMENTS) + MASS * (com @ com * np.eye(3) - np.outer(com, com))
-    payload = lgjax.Inertia(jnp.asarray(MASS), jnp.asarray(MASS * com), jnp.asarray(second))
+    payload = lgjax.multibody.Inertia(jnp.asarray(MASS), jnp.asarray(MASS * com), jnp.asarray(second))
     return jax.tree.map(lambda a, b: a[-1] + b, model.inertias, payload)
 
 
@@ -70,7 +70,14 @@ def simulate(model, theta, steps):
     changed = jax.tree.map(lambda all_, last: all_.at[-1].set(last), model.inertias, inertia(theta))
     q = lgjax.configuration(model, joints=np.array([0.0, 0.8, 0.0, 0.8, 0.0, 0.8, 0.0]))
     path = lgjax.rollout(
-        model.replace(inertias=changed), q, jnp.zeros(7), controller, DT, steps, lgjax.MuntheKaas(lgjax.HEUN2), EVERY
+        model.replace(inertias=changed),
+        q,
+        jnp.zeros(7),
+        controller,
+        DT,
+        steps,
+        lgjax.MuntheKaas(lgjax.integrators.HEUN2),
+        EVERY,
     )
     return path.q.joints[1:]
 

@@ -28,7 +28,7 @@ def sweep(problem, end, counts, variants, point):
         rows = []
         for n in counts:
             settings = {"steps": n, "method": method, "newton": newton, "save_every": None}
-            run = jax.jit(partial(lgjax.integrate_constrained, problem.system, t0=0.0, t1=end, **settings))
+            run = jax.jit(partial(lgjax.maximal.integrate, problem.system, t0=0.0, t1=end, **settings))
             s = jax.block_until_ready(run(problem.q0, problem.v0))
             started = time.perf_counter()
             jax.block_until_ready(run(problem.q0, problem.v0))

@@ -1,355 +1,175 @@
-"""Batched, differentiable rigid-body dynamics on Lie groups in pure JAX."""
+"""Batched, differentiable rigid-body dynamics on Lie groups in pure JAX.
 
-from lgjax import maximal, shapes, systems
-from lgjax.collisions import variational
-from lgjax.collisions.bounce import BounceSolution, bounce
-from lgjax.collisions.impact import BounceStatus
-from lgjax.collisions.lagrangian_bounce import LagrangianSolution, lagrangian_bounce
-from lgjax.collisions.variational import RigidBody, RigidState, rigid_body, rigid_state
-from lgjax.dynamics import forces
-from lgjax.dynamics.centroidal import (
-    center_of_mass_velocity,
-    centroidal_momentum_derivative,
-    centroidal_momentum_matrix,
-)
-from lgjax.dynamics.closed_form import ClosedForm, closed_form
+The names that most work needs are here; the rest is in the namespaces below.
+"""
+
+# Namespaces.  They are not in __all__, which lists functions and types.
+from lgjax import collisions as collisions
+from lgjax import groups as groups
+from lgjax import integrators as integrators
+from lgjax import maximal as maximal
+from lgjax import multibody as multibody
+from lgjax import plot as plot
+from lgjax import saving as saving
+from lgjax import shapes as shapes
+from lgjax import systems as systems
+from lgjax.dynamics import centroidal as centroidal
+from lgjax.dynamics import forces as forces
+from lgjax.dynamics import loops as loops
+from lgjax.dynamics import parallel as parallel
+from lgjax.dynamics import time_derivatives as time_derivatives
+
+# The flat names.
+from lgjax.dynamics.centroidal import centroidal_momentum_matrix
 from lgjax.dynamics.energy import center_of_mass, kinetic_energy, momentum, potential_energy, total_energy
 from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics
 from lgjax.dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics
 from lgjax.dynamics.jacobians import jacobian, jacobian_derivative
 from lgjax.dynamics.kinematics import body_twists, forward_kinematics, frame_pose
 from lgjax.dynamics.loops import (
-    ConstrainedDynamics,
     Loop,
-    LoopStatus,
-    Projection,
     constrained_forward_dynamics,
     constrained_hybrid_dynamics,
     constrained_inverse_dynamics,
-    loop_constraint,
-    loop_residual,
     project_positions,
     project_velocity,
 )
 from lgjax.dynamics.mass_matrix import coriolis_matrix, mass_matrix
 from lgjax.dynamics.mass_solve import solve_mass_matrix
-from lgjax.dynamics.parallel.dynamics import parallel_forward_dynamics, parallel_inverse_dynamics
-from lgjax.dynamics.partials import (
-    ForwardPartials,
-    HybridPartials,
-    InversePartials,
-    forward_dynamics_partials,
-    hybrid_dynamics_partials,
-    inverse_dynamics_partials,
-)
+from lgjax.dynamics.partials import forward_dynamics_partials, hybrid_dynamics_partials, inverse_dynamics_partials
 from lgjax.dynamics.time_derivatives.derivatives import (
-    forward_dynamics_derivatives,
-    hybrid_dynamics_derivatives,
-    inverse_dynamics_derivatives,
+    forward_dynamics_time_derivatives,
+    hybrid_dynamics_time_derivatives,
+    inverse_dynamics_time_derivatives,
 )
-from lgjax.dynamics.time_derivatives.poses import pose_derivatives, twist_derivatives
-from lgjax.dynamics.time_derivatives.taylor_series import motion_series
 from lgjax.groups import (
     S3,
     SE3,
     SO3,
-    TS2,
-    Covector,
-    HomogeneousSpace,
-    LieGroup,
     Pose,
     R3xSO3,
     Rn,
-    TangentPoint,
-    cayley_coordinates,
-    coadjoint_orbit,
-    cotangent_bundle,
-    cotangent_group,
-    frame_space,
     left_translation,
-    power_space,
     product,
-    product_space,
     r3_so3,
     right_translation,
     s3,
     se3,
-    second_kind_coordinates,
     so3,
-    tangent_sphere,
     ts2,
-    two_sided_translation,
-    vector_space,
 )
 from lgjax.integrators import (
-    BOGACKI_SHAMPINE32,
-    CF3,
     CF4,
-    CF32_A,
-    CF32_B,
-    CF43,
     CROUCH_GROSSMAN3,
     DORMAND_PRINCE54,
-    DORMAND_PRINCE85,
-    ELEMENTARY,
-    HEUN2,
-    LIE_EULER,
-    PI,
-    RK3,
     RK4,
-    RK4_TWO_COMMUTATORS,
-    RK6,
-    AdaptiveSolution,
     CommutatorFree,
-    CommutatorFreeTable,
-    Composition,
-    Controller,
-    Flow,
     MuntheKaas,
     Solution,
     SymplecticLie,
-    Tableau,
     Taylor,
     integrate,
     integrate_adaptive,
-    suzuki,
-    triple_jump,
 )
-from lgjax.integrators.reversible import integrate_reversible, reversible_steps
 from lgjax.maximal.generalized_alpha import GeneralizedAlpha
-from lgjax.maximal.integrate import (
-    ConstrainedSolution,
-    ConstrainedStatus,
-    integrate_constrained,
-    unconstrained_problem,
-)
-from lgjax.maximal.system import MaximalSystem
-from lgjax.multibody import models
+from lgjax.multibody import conventions as conventions
+from lgjax.multibody import models as models
 from lgjax.multibody.build import Body, Joint, build
-from lgjax.multibody.configuration import (
-    Configuration,
-    configuration,
-    difference,
-    mechanical_space,
-    neutral,
-    random_configuration,
-    retract,
-)
-from lgjax.multibody.conventions import MotionState, from_mujoco, from_pinocchio, to_mujoco, to_pinocchio
+from lgjax.multibody.configuration import configuration, difference, neutral, random_configuration, retract
 from lgjax.multibody.importers import load_mjcf, load_urdf
-from lgjax.multibody.inertia import Inertia
-from lgjax.multibody.joints import JointKind, joint_kind
-from lgjax.multibody.model import Model
+from lgjax.multibody.joints import joint_kind
+from lgjax.multibody.model import Configuration, Model
 from lgjax.multibody.specialized import specialize
 from lgjax.multibody.tree import Tree
-from lgjax.numerics.newton import NewtonRule
-from lgjax.saving.checkpoint import Checkpoint
-from lgjax.shapes import Plane
-from lgjax.shapes.mass_properties import mass_properties, recentered
-from lgjax.simulate.control.optimize import OptimizedControls, optimize_controls
-from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus
-from lgjax.simulate.ensemble.ensemble import Draw, Ensemble, Spread, ensemble, load_ensemble
-from lgjax.simulate.ensemble.monte_carlo import MonteCarlo, Sample, monte_carlo
-from lgjax.simulate.ensemble.statistics import Statistics
-from lgjax.simulate.ensemble.storage import Run, load_run
-from lgjax.simulate.kernels.rollout import fused_rollout
-from lgjax.simulate.kernels.vmap import (
-    KernelOptions,
-    fused_forward_dynamics,
-    fused_vmap,
-    kernel_cost,
-)
-from lgjax.simulate.loop_rollout import ConstrainedTrajectory, rollout_constrained
-from lgjax.simulate.memory import rollout_memory
-from lgjax.simulate.rollout import Trajectory, rollout
+from lgjax.simulate import control as control
+from lgjax.simulate import ensemble as ensembles
+from lgjax.simulate import kernels as kernels
+from lgjax.simulate.control.optimize import optimize_controls
+from lgjax.simulate.ensemble.ensemble import Spread, ensemble, load_ensemble
+from lgjax.simulate.ensemble.monte_carlo import monte_carlo
+from lgjax.simulate.loop_rollout import constrained_rollout
+from lgjax.simulate.rollout import rollout
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
-    "BOGACKI_SHAMPINE32",
-    "CF3",
     "CF4",
-    "CF32_A",
-    "CF32_B",
-    "CF43",
     "CROUCH_GROSSMAN3",
     "DORMAND_PRINCE54",
-    "DORMAND_PRINCE85",
-    "ELEMENTARY",
-    "HEUN2",
-    "LIE_EULER",
-    "PI",
-    "RK3",
     "RK4",
-    "RK4_TWO_COMMUTATORS",
-    "RK6",
     "S3",
     "SE3",
     "SO3",
-    "TS2",
-    "AdaptiveSolution",
     "Body",
-    "BounceSolution",
-    "BounceStatus",
-    "Checkpoint",
-    "ClosedForm",
     "CommutatorFree",
-    "CommutatorFreeTable",
-    "Composition",
     "Configuration",
-    "ConstrainedDynamics",
-    "ConstrainedSolution",
-    "ConstrainedStatus",
-    "ConstrainedTrajectory",
-    "ControlSystem",
-    "Controller",
-    "Covector",
-    "Draw",
-    "Ensemble",
-    "Flow",
-    "ForwardPartials",
     "GeneralizedAlpha",
-    "HomogeneousSpace",
-    "HybridPartials",
-    "Inertia",
-    "InversePartials",
     "Joint",
-    "JointKind",
-    "KernelOptions",
-    "LagrangianSolution",
-    "LieGroup",
     "Loop",
-    "LoopStatus",
-    "MaximalSystem",
     "Model",
-    "MonteCarlo",
-    "MotionState",
     "MuntheKaas",
-    "NewtonRule",
-    "OptimizeStatus",
-    "OptimizedControls",
-    "Plane",
     "Pose",
-    "Projection",
     "R3xSO3",
-    "RigidBody",
-    "RigidState",
     "Rn",
-    "Run",
-    "Sample",
     "Solution",
     "Spread",
-    "Statistics",
     "SymplecticLie",
-    "Tableau",
-    "TangentPoint",
     "Taylor",
-    "Trajectory",
     "Tree",
     "bias_forces",
     "body_twists",
-    "bounce",
     "build",
-    "cayley_coordinates",
     "center_of_mass",
-    "center_of_mass_velocity",
-    "centroidal_momentum_derivative",
     "centroidal_momentum_matrix",
-    "closed_form",
-    "coadjoint_orbit",
     "configuration",
     "constrained_forward_dynamics",
     "constrained_hybrid_dynamics",
     "constrained_inverse_dynamics",
+    "constrained_rollout",
     "coriolis_matrix",
-    "cotangent_bundle",
-    "cotangent_group",
     "difference",
     "ensemble",
-    "forces",
     "forward_dynamics",
-    "forward_dynamics_derivatives",
     "forward_dynamics_partials",
+    "forward_dynamics_time_derivatives",
     "forward_kinematics",
     "frame_pose",
-    "frame_space",
-    "from_mujoco",
-    "from_pinocchio",
-    "fused_forward_dynamics",
-    "fused_rollout",
-    "fused_vmap",
     "gravity_forces",
     "hybrid_dynamics",
-    "hybrid_dynamics_derivatives",
     "hybrid_dynamics_partials",
+    "hybrid_dynamics_time_derivatives",
     "integrate",
     "integrate_adaptive",
-    "integrate_constrained",
-    "integrate_reversible",
     "inverse_dynamics",
-    "inverse_dynamics_derivatives",
     "inverse_dynamics_partials",
+    "inverse_dynamics_time_derivatives",
     "jacobian",
     "jacobian_derivative",
     "joint_kind",
-    "kernel_cost",
     "kinetic_energy",
-    "lagrangian_bounce",
     "left_translation",
     "load_ensemble",
     "load_mjcf",
-    "load_run",
     "load_urdf",
-    "loop_constraint",
-    "loop_residual",
     "mass_matrix",
-    "mass_properties",
-    "maximal",
-    "mechanical_space",
-    "models",
     "momentum",
     "monte_carlo",
-    "motion_series",
     "neutral",
     "optimize_controls",
-    "parallel_forward_dynamics",
-    "parallel_inverse_dynamics",
-    "pose_derivatives",
     "potential_energy",
-    "power_space",
     "product",
-    "product_space",
     "project_positions",
     "project_velocity",
     "r3_so3",
     "random_configuration",
-    "recentered",
     "retract",
-    "reversible_steps",
     "right_translation",
-    "rigid_body",
-    "rigid_state",
     "rollout",
-    "rollout_constrained",
-    "rollout_memory",
     "s3",
     "se3",
-    "second_kind_coordinates",
-    "shapes",
     "so3",
     "solve_mass_matrix",
     "specialize",
-    "suzuki",
-    "systems",
-    "tangent_sphere",
-    "to_mujoco",
-    "to_pinocchio",
     "total_energy",
-    "triple_jump",
     "ts2",
-    "twist_derivatives",
-    "two_sided_translation",
-    "unconstrained_problem",
-    "variational",
-    "vector_space",
 ]

@@ -62,8 +62,8 @@ def controls_figure(ts: Any, controls: Any, joints: Any, costs: Any) -> Any:
 
 def _draw_path(axes: Any, model: Model, result: Any, samples: int) -> None:
     shown = jax.tree.map(lambda x: x[:samples], result.q)
-    if model.tree.nq["frees"]:
-        paths, name = np.asarray(shown.frees.translation)[:, :, 0], "base"
+    if model.tree.n_free:
+        paths, name = np.asarray(shown.free_poses.translation)[:, :, 0], "base"
     else:
         last = jax.jit(jax.vmap(jax.vmap(lambda q: forward_kinematics(model, q).translation[-1])))
         paths, name = np.asarray(last(shown)), model.body_names[-1]

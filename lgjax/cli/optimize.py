@@ -169,7 +169,7 @@ def _configuration(model: Any, table: dict[str, Any], where: str) -> Configurati
     table = _typed(table, STATE, where + ".")
     base = None
     if "base" in table or "turn" in table:
-        if model.tree.nq["frees"] != 1:
+        if model.tree.n_free != 1:
             raise ValueError(f"{where}.base or {where}.turn given, but {model.name} has no free base")
         base = Pose(so3.exp(jnp.asarray(_vector(table, "turn", where))), jnp.asarray(_vector(table, "base", where)))
     try:
@@ -210,9 +210,9 @@ def _costs(model: Any, values: dict[str, Any]) -> tuple[Any, Any]:
         q, v = state
         missed = jnp.sum(jnp.where(asked, q.joints - wanted.joints, 0) ** 2)
         if "base" in goal:
-            missed = missed + jnp.sum((q.frees.translation - wanted.frees.translation) ** 2)
+            missed = missed + jnp.sum((q.free_poses.translation - wanted.free_poses.translation) ** 2)
         if "base" in goal or "turn" in goal:
-            missed = missed + 3 - jnp.sum(q.frees.rotation * wanted.frees.rotation)
+            missed = missed + 3 - jnp.sum(q.free_poses.rotation * wanted.free_poses.rotation)
         if frame is not None:
             pose = frame_pose(model, q, frame)
             if place is not None:
@@ -227,7 +227,7 @@ def _costs(model: Any, values: dict[str, Any]) -> tuple[Any, Any]:
 def _asked(model: Any, goal: dict[str, Any]) -> np.ndarray:
     """Which of the scalar coordinates the goal says something about."""
     joints = goal.get("joints")
-    asked = np.zeros(model.tree.nq["joints"], bool)
+    asked = np.zeros(model.tree.n_joint, bool)
     if isinstance(joints, dict):
         for name, start, kind in zip(model.tree.joint_names, model.tree.q_start, model.tree.kinds, strict=True):
             if name in joints and kind.coordinates == "joints":
@@ -244,8 +244,8 @@ def _report(args: argparse.Namespace, task: Task, found: OptimizedControls) -> i
     if args.out:
         with args.out.open("wb") as file:
             np.savez(
-                file, times=ts, controls=found.controls, base_rotation=q.frees.rotation,
-                base_position=q.frees.translation, joints=q.joints, velocities=v, cost=found.cost,
+                file, times=ts, controls=found.controls, base_rotation=q.free_poses.rotation,
+                base_position=q.free_poses.translation, joints=q.joints, velocities=v, cost=found.cost,
                 gradient_norm=found.gradient_norm, status=found.status,
                 joint_names=np.array(task.model.joint_names, str),
             )  # fmt: skip

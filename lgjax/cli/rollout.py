@@ -145,7 +145,7 @@ def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> in
 
 def _observed(model: Any) -> np.ndarray:
     """Names of what statistics are taken of, see `lgjax.simulate.ensemble.ensemble.observation`."""
-    counts = {"position": 3 * model.tree.nq["frees"], "joint": model.tree.nq["joints"], "velocity": model.nv}
+    counts = {"position": 3 * model.tree.n_free, "joint": model.tree.n_joint, "velocity": model.nv}
     return np.array([f"{name}[{i}]" for name, count in counts.items() for i in range(count)], str)
 
 
@@ -153,8 +153,8 @@ def _arrays(model: Any, result: Any) -> dict[str, Any]:
     """What the output file holds; leading axes (batch, times), one free pose per free joint."""
     return {
         "times": np.asarray(result.ts),
-        "base_rotation": np.asarray(result.q.frees.rotation),
-        "base_position": np.asarray(result.q.frees.translation),
+        "base_rotation": np.asarray(result.q.free_poses.rotation),
+        "base_position": np.asarray(result.q.free_poses.translation),
         "joints": np.asarray(result.q.joints),
         "velocities": np.asarray(result.v),
         "energies": np.asarray(result.energy),

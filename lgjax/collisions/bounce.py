@@ -119,7 +119,8 @@ def bounce(
     chart         coordinates of the rotation of a step, "cayley" or "exp", with the same result.
     check_center  "error", "warn" or "ignore" a shape whose centre of mass, at uniform density, is known to be off its
                   origin by a thousandth of its size, or a union that does not reach around it.
-    checkpoint    a `lgjax.Checkpoint`: a long run is written to a folder part by part, from which it can be resumed.
+    checkpoint    a `lgjax.saving.Checkpoint`: a long run is written to a folder part by part, from which it can be
+                  resumed.
 
     Everything but `steps`, `max_impacts`, `save_every`, `record`, `chart` and the structure of body and
     shape may be traced, batched by vmap, and differentiated, once or twice and in both modes; impact times by the
@@ -177,11 +178,13 @@ def _contact(shape: Shape, planes: tuple[Plane, ...], state: RigidState, index: 
 def _problem(body: Any, shape: Any, planes: Any, state: Any, h: Any, restitution: Any, friction: Any) -> _Problem:
     """All inputs as arrays of one dtype, several planes as a tuple of single ones."""
     if not isinstance(body, RigidBody):
-        raise TypeError(f"body must be a RigidBody (lgjax.rigid_body makes one), got {type(body).__name__}")
+        raise TypeError(f"body must be a RigidBody (lgjax.collisions.rigid_body makes one), got {type(body).__name__}")
     if not isinstance(shape, Shape):
         raise TypeError(f"shape must be one of lgjax.shapes, got {type(shape).__name__}")
     if not isinstance(state, RigidState):
-        raise TypeError(f"state must be a RigidState (lgjax.rigid_state makes one), got {type(state).__name__}")
+        raise TypeError(
+            f"state must be a RigidState (lgjax.collisions.rigid_state makes one), got {type(state).__name__}"
+        )
     several = (planes,) if isinstance(planes, Plane) else tuple(planes)
     single: list[Plane] = []
     for plane in several:
@@ -294,7 +297,7 @@ def _off_center(shape: Shape) -> str | None:
                 return None
             where = f"the shape's centre of mass, at uniform density, is at {center[0].tolist()}"
     return (
-        f"{where}; bodies turn about their origin: pass lgjax.recentered(shape), or"
+        f"{where}; bodies turn about their origin: pass lgjax.shapes.recentered(shape), or"
         ' check_center="ignore" if the density is not uniform'
     )
 

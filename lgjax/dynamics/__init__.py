@@ -1,0 +1,4 @@
+"""What a mechanism does: kinematics, inverse, forward and hybrid dynamics, mass matrix, energy, forces, partials.
+
+All of it walks the tree through `traversal/`.  Read first: `spatial.py`, then `inverse.py` and `forward.py`.
+"""

@@ -28,7 +28,7 @@ NO_INERTIA = ArticulatedInertia(_ZERO, _ZERO, _ZERO)  # constants that fold
 def add_inertia(children: ArticulatedInertia, own: Inertia) -> ArticulatedInertia:
     """The articulated inertia of a body with its own rigid-body inertia added."""
     mass = sm.diagonal(sm.stack(own.mass, own.mass, own.mass))
-    return ArticulatedInertia(children.J + own.second, children.H + sm.hat(own.moment), children.M + mass)
+    return ArticulatedInertia(children.J + own.rotational, children.H + sm.hat(own.moment), children.M + mass)
 
 
 def inertia_columns(inertia: ArticulatedInertia, S):

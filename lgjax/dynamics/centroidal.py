@@ -70,7 +70,7 @@ def _inertia_rate(inertia: Inertia, V) -> Inertia:
     """V x* M - M V x, the derivative in time of inertias M that move with V."""
     w, v = se3.split(V)
     _, linear = inertia.momentum(w, v)
-    half = sm.matmul(sm.hat(w), inertia.second) - sm.matmul(sm.hat(v), sm.hat(inertia.moment))
+    half = sm.matmul(sm.hat(w), inertia.rotational) - sm.matmul(sm.hat(v), sm.hat(inertia.moment))
     return Inertia(jnp.zeros_like(inertia.mass), linear, half + sm.transpose(half))
 
 

@@ -94,7 +94,7 @@ def spring(model: Model, stiffness, rest: Configuration | None = None, joints: S
     names, index = _coordinates(model, joints)
     stiffness = _parameter("stiffness", stiffness, names, model.dtype)
     if not isinstance(stiffness, core.Tracer):
-        balls = {body: set() for body, kind in enumerate(model.tree.kinds) if kind.coordinates == "balls"}
+        balls = {body: set() for body, kind in enumerate(model.tree.kinds) if kind.coordinates == "ball_rotations"}
         for value, i in zip(np.asarray(stiffness).tolist(), index, strict=True):
             if (body := model.tree.v_body[i]) in balls:
                 balls[body].add(value)
@@ -351,7 +351,7 @@ def _coordinates(model: Model, joints: Sequence[str] | None) -> tuple[list[str],
     rows = [
         (tree.joint_names[body], i)
         for i, body in enumerate(tree.v_body)
-        if tree.joint_names[body] in chosen and tree.kinds[body].coordinates != "frees"
+        if tree.joint_names[body] in chosen and tree.kinds[body].coordinates != "free_poses"
     ]
     return [name for name, _ in rows], [i for _, i in rows]
 

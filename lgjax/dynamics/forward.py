@@ -23,7 +23,7 @@ from lgjax.multibody.model import Model
 
 @checked_arguments()
 def forward_dynamics(
-    model: Model, q: Configuration, v, tau, wrenches=None, *, execution: Execution = "scalarised"
+    model: Model, q: Configuration, v, tau, wrenches=None, *, execution: Execution = "scalarized"
 ) -> jax.Array:
     """Accelerations vdot (nv,) under the generalised forces tau (nv,): M^-1 (tau - bias - damping v).
 
@@ -31,7 +31,7 @@ def forward_dynamics(
     Armature and joint damping are included. Source: [kim2012] section 2.3; [ali2026] Alg. 3, order 0.
     """
     applied = None if wrenches is None else [applied_wrenches(model.links, wrenches)]
-    if execution == "unrolled":  # a program to be scalarised as a whole, never differentiated
+    if execution == "unrolled":  # a program to be scalarized as a whole, never differentiated
         return _recursion(execution, model, q, v, tau, applied)
     return _accelerations(execution)(model, q, v, tau, applied)
 
@@ -60,7 +60,7 @@ def hybrid_dynamics(
     prescribed: Sequence[int],
     wrenches=None,
     *,
-    execution: Execution = "scalarised",
+    execution: Execution = "scalarized",
 ) -> tuple[jax.Array, jax.Array]:
     """Accelerations and forces (nv,) where some accelerations are prescribed and the other forces given.
 

@@ -12,7 +12,7 @@ from lgjax.multibody.model import Model
 
 @checked_arguments()
 def inverse_dynamics(
-    model: Model, q: Configuration, v, vdot, wrenches=None, *, execution: Execution = "scalarised"
+    model: Model, q: Configuration, v, vdot, wrenches=None, *, execution: Execution = "scalarized"
 ) -> jax.Array:
     """Generalised forces tau (nv,) that produce the accelerations vdot (nv,): M vdot + bias + damping v.
 
@@ -24,13 +24,13 @@ def inverse_dynamics(
 
 
 @checked_arguments()
-def bias_forces(model: Model, q: Configuration, v, wrenches=None, *, execution: Execution = "scalarised") -> jax.Array:
+def bias_forces(model: Model, q: Configuration, v, wrenches=None, *, execution: Execution = "scalarized") -> jax.Array:
     """Generalised forces (nv,) at zero acceleration: Coriolis, centrifugal, gravity, damping and applied wrenches."""
     return inverse_dynamics(model, q, v, 0 * v, wrenches, execution=execution)
 
 
 @checked_arguments()
-def gravity_forces(model: Model, q: Configuration, *, execution: Execution = "scalarised") -> jax.Array:
+def gravity_forces(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> jax.Array:
     """Generalised forces (nv,) that hold the mechanism at rest: the gradient of the potential energy."""
     rest = 0 * model.armature
     return inverse_dynamics(model, q, rest, rest, execution=execution)

@@ -25,7 +25,7 @@ WORLD = Pose(EYE, ZERO)  # constants that fold
 
 
 @checked_arguments()
-def forward_kinematics(model: Model, q: Configuration, *, execution: Execution = "scalarised") -> Pose:
+def forward_kinematics(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> Pose:
     """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), metres."""
     walk = Walk(model.tree, model.dtype, execution)
     poses = walk.outward(_outward_pose, WORLD, walk.bodies((body_data(model), model.links)), walk.configurations(q))
@@ -79,7 +79,7 @@ class World(NamedTuple):
 
 
 def world_kinematics(
-    model: Model, q: Configuration, v=None, execution: Execution = "scalarised", rates: Sequence = ()
+    model: Model, q: Configuration, v=None, execution: Execution = "scalarized", rates: Sequence = ()
 ) -> World:
     """World-frame motions about the first free body, or where the first body is mounted: accurate far from home.
 
@@ -106,7 +106,7 @@ def world_kinematics(
 
 def origin_of(model: Model, q: Configuration):
     """The point (3,) of the world about which twists are taken: the first free body, or the mount of the first body."""
-    return q.frees.translation[0] if model.tree.nq["frees"] else jnp.asarray(model.placements.translation[0])
+    return q.free_poses.translation[0] if model.tree.n_free else jnp.asarray(model.placements.translation[0])
 
 
 def _outward_world(kind, parent, body: BodyData, q, qd, rates):

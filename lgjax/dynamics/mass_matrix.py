@@ -33,7 +33,7 @@ def world_inertia(poses: Pose, inertia: Inertia) -> Inertia:
     """Inertia of bodies at `poses`, about the origin in world axes."""
     R, p = poses
     h = sm.matvec(R, inertia.moment)
-    turned = sm.matmult(sm.matmul(R, inertia.second), R)
+    turned = sm.matmult(sm.matmul(R, inertia.rotational), R)
     P, H = sm.hat(p), sm.hat(h)
     mass = inertia.mass[..., None]
     second = turned - sm.matmul(P, H) - sm.matmul(H, P) - mass[..., None] * sm.matmul(P, P)
@@ -41,7 +41,7 @@ def world_inertia(poses: Pose, inertia: Inertia) -> Inertia:
 
 
 @checked_arguments()
-def mass_matrix(model: Model, q: Configuration, *, execution: Execution = "scalarised") -> jax.Array:
+def mass_matrix(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> jax.Array:
     """Mass matrix (nv, nv), armature on the diagonal. Source: composite rigid bodies, [ali2026] eq. (13)."""
     return mass_matrix_of(model, *batch_behind(partial(_motions_and_momenta, execution), execution)(model, q))
 
@@ -89,7 +89,7 @@ NOTHING = _Carried(NO_MASS, _Rate(ZERO_33, ZERO_33, ZERO_3, ZERO_3))
 def _rate(inertia: Inertia, V) -> _Rate:
     w, v = se3.split(V)
     W, H, mass = sm.hat(w), sm.hat(inertia.moment), inertia.mass[..., None]
-    turning = sm.matmul(W, inertia.second) - sm.matmul(sm.hat(v), H)
+    turning = sm.matmul(W, inertia.rotational) - sm.matmul(sm.hat(v), H)
     return _Rate(turning, sm.matmul(W, H), mass * v, mass * w)
 
 
@@ -104,7 +104,7 @@ def _to_parent(R, p, own: _Carried) -> _Carried:
 
 
 @checked_arguments()
-def coriolis_matrix(model: Model, q: Configuration, v, *, execution: Execution = "scalarised") -> jax.Array:
+def coriolis_matrix(model: Model, q: Configuration, v, *, execution: Execution = "scalarized") -> jax.Array:
     """An admissible Coriolis matrix C (nv, nv): C v + gravity = bias without damping, and dM/dt - 2 C is skew.
 
     C = J^T (M dJ/dt - ad_V^T M J) with the stacked spatial Jacobian J. Source: [ali2026] Lemma 1, eq. (21).

@@ -25,7 +25,7 @@ ZERO: Any = np.zeros(3)  # a constant that folds
 
 
 @checked_arguments()
-def solve_mass_matrix(model: Model, q: Configuration, f, *, execution: Execution = "scalarised") -> jax.Array:
+def solve_mass_matrix(model: Model, q: Configuration, f, *, execution: Execution = "scalarized") -> jax.Array:
     """M^-1 f (nv,) for generalised forces f (nv,), armature included, in time proportional to the number of bodies.
 
     vmap it over f for several right sides: the inertias are then found once. In reverse mode it is its own transpose.
@@ -40,7 +40,7 @@ def solve_mass_matrix(model: Model, q: Configuration, f, *, execution: Execution
 
 
 def solve_exchanged(
-    model: Model, q: Configuration, forces, vdot, given: np.ndarray, *, execution: Execution = "scalarised"
+    model: Model, q: Configuration, forces, vdot, given: np.ndarray, *, execution: Execution = "scalarized"
 ) -> tuple[jax.Array, jax.Array]:
     """Accelerations and forces (nv,) with M x = forces + needed: x is vdot where `given`, needed is 0 elsewhere.
 

@@ -74,7 +74,7 @@ class HybridPartials(NamedTuple):
 
 @checked_arguments()
 def inverse_dynamics_partials(
-    model: Model, q: Configuration, v, vdot, wrenches=None, *, execution: Execution = "scalarised"
+    model: Model, q: Configuration, v, vdot, wrenches=None, *, execution: Execution = "scalarized"
 ) -> InversePartials:
     """Derivatives of `inverse_dynamics` with respect to q, v and vdot, three matrices (nv, nv).
 
@@ -94,7 +94,7 @@ def inverse_dynamics_partials(
 
 @checked_arguments()
 def forward_dynamics_partials(
-    model: Model, q: Configuration, v, tau, wrenches=None, *, execution: Execution = "scalarised"
+    model: Model, q: Configuration, v, tau, wrenches=None, *, execution: Execution = "scalarized"
 ) -> ForwardPartials:
     """Derivatives of `forward_dynamics` with respect to q, v and tau, three matrices (nv, nv).
 
@@ -117,7 +117,7 @@ def hybrid_dynamics_partials(
     prescribed: Sequence[int],
     wrenches=None,
     *,
-    execution: Execution = "scalarised",
+    execution: Execution = "scalarized",
 ) -> HybridPartials:
     """Derivatives of what `hybrid_dynamics` solves for, three matrices (nv, nv).
 
@@ -215,7 +215,7 @@ def _own(body, joint: Joint, applied: Force | None = None) -> _Sum:
 
 def _turning(inertia: Inertia, w, v):
     """The block of B = V x* M - M V x + (.) x* M V that takes turning to moment: -2 (w x (tr J / 2 - J) + h x v x)."""
-    spread = sm.diagonal(jnp.broadcast_to(sm.trace(inertia.second) / 2, w.shape)) - inertia.second
+    spread = sm.diagonal(jnp.broadcast_to(sm.trace(inertia.rotational) / 2, w.shape)) - inertia.rotational
     return -2 * (sm.matmul(sm.hat(w), spread) + sm.matmul(sm.hat(inertia.moment), sm.hat(v)))
 
 

@@ -48,7 +48,7 @@ def body_data(model: Model) -> BodyData:
 def _body_data(model: Model) -> BodyData:
     c, inertia = model.inertias.com, model.inertias
     shifted = sm.diagonal(sm.scale(sm.dot(c, inertia.moment), jnp.ones_like(c))) - sm.outer(c, inertia.moment)
-    return BodyData(model.placements, model.screws, inertia, c, inertia.second - shifted)
+    return BodyData(model.placements, model.screws, inertia, c, inertia.rotational - shifted)
 
 
 def to_child(R, p, motion: Motion) -> Motion:

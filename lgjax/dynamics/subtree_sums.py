@@ -60,7 +60,7 @@ class Joint(NamedTuple):
 class Subtrees:
     """The joints of a model at one instant, and sums over what they carry."""
 
-    def __init__(self, model: Model, q: Configuration, v=None, vdot=None, *, execution: Execution = "scalarised"):
+    def __init__(self, model: Model, q: Configuration, v=None, vdot=None, *, execution: Execution = "scalarized"):
         self.model, self.walk = model, Walk(model.tree, model.dtype, execution)
         rates = [self.walk.velocities(x) for x in (v, vdot) if x is not None]
         speeds = list(zip(*rates, strict=True)) or [()] * len(self.walk.runs)
@@ -118,7 +118,7 @@ def _outward(kind, above, body, q, speeds):
 def inertia_to_parent(R, p, inertia: Inertia) -> Inertia:
     """A rigid body's inertia where the pose of its frame is (R, p)."""
     h = sm.matvec(R, inertia.moment)
-    turned = sm.matmult(sm.matmul(R, inertia.second), R)
+    turned = sm.matmult(sm.matmul(R, inertia.rotational), R)
     half = sm.matmul(sm.hat(h + inertia.mass * p / 2), sm.hat(p))
     return Inertia(inertia.mass, h + inertia.mass * p, sm.symmetric(turned - half - half.T))
 

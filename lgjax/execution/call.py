@@ -23,9 +23,9 @@ MANY = 256  # systems whose arrays do not fit side by side into the nearest cach
 PART = 4160  # bytes of each number of a part of the batch: 1040 systems in float32
 
 
-def batch_behind(function: Callable, execution: str = "scalarised") -> Callable:
+def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
     """`function` of pytrees of arrays, with the batch behind under `jax.vmap`; other executions gain nothing by it."""
-    if execution != "scalarised":
+    if execution != "scalarized":
         return function
 
     @wraps(function)

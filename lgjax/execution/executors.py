@@ -1,6 +1,6 @@
 """Two ways to execute a body step on all lanes of a level, and the blocks of data that they work on.
 
-NumPy arrays among the data are constants of the program: where all lanes of all levels agree, the scalarised step
+NumPy arrays among the data are constants of the program: where all lanes of all levels agree, the scalarized step
 folds them.
 """
 
@@ -17,7 +17,7 @@ from lgjax.execution.interpreter import Block, is_known
 from lgjax.execution.scan import lane_scan
 from lgjax.execution.step import scalarized
 
-Execution = Literal["scalarised", "plain", "unrolled"]
+Execution = Literal["scalarized", "plain", "unrolled"]
 
 
 class _Plain:
@@ -51,7 +51,7 @@ class _Plain:
         return run
 
 
-class _Scalarised:
+class _Scalarized:
     """A block has one entry per scalar, an array of lanes or a number known at trace time."""
 
     scan = staticmethod(lane_scan)
@@ -70,7 +70,7 @@ class _Scalarised:
         """Parameters, which are seldom batched: the scalars of an array stay together until they are used."""
         shape = array.shape[2:]
         if isinstance(array, np.ndarray):
-            return _Scalarised._lift_constants(array)
+            return _Scalarized._lift_constants(array)
         stack = array.reshape(*array.shape[:2], -1)
         return Block(_entries(shape, lambda k: View(stack, k)), array.dtype)
 
@@ -92,7 +92,7 @@ class _Scalarised:
     @staticmethod
     def constant(value, width: int, dtype) -> Block:
         if isinstance(value, jax.Array):
-            return _Scalarised.lift(jnp.broadcast_to(value, (width, *value.shape)), 1)
+            return _Scalarized.lift(jnp.broadcast_to(value, (width, *value.shape)), 1)
         flat = np.ravel(np.asarray(value, float)).tolist()
         return Block(_entries(np.shape(value), lambda k: flat[k]), dtype)
 
@@ -104,7 +104,7 @@ def _folded(lanes: np.ndarray):
     return lanes.flat[0].item() if (lanes == lanes.flat[0]).all() else jnp.asarray(lanes)
 
 
-EXECUTORS: dict[str, Any] = {"scalarised": _Scalarised, "plain": _Plain}
+EXECUTORS: dict[str, Any] = {"scalarized": _Scalarized, "plain": _Plain}
 
 
 def _entries(shape, entry: Callable[[int], Any]) -> np.ndarray:

@@ -122,7 +122,7 @@ class Interpreter:
         if name in _PER_ENTRY:
             return [_boxed(self._per_entry(eqn)(*inputs))]
         raise NotImplementedError(
-            f"a body step uses {name!r}, which cannot be scalarised; run it with execution='plain'"
+            f"a body step uses {name!r}, which cannot be scalarized; run it with execution='plain'"
         )
 
     def _per_entry(self, eqn) -> Callable:
@@ -231,7 +231,7 @@ def _change_of_kind(eqn) -> tuple | None:
 _LISTED = """and or not xor gt lt ge le eq ne select_n max min clamp sign floor ceil round rem is_finite
     exp exp2 expm1 log log1p pow integer_pow cbrt tan asin acos atan atan2 sinh cosh tanh erf logistic"""
 _PER_ENTRY = frozenset(_LISTED.split())
-# All that act so in what a scalarised step becomes.
+# All that act so in what a scalarized step becomes.
 ELEMENTWISE = _PER_ENTRY | {
     "add",
     "sub",

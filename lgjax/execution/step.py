@@ -1,4 +1,4 @@
-"""A scalarised body step as one operation on arrays of lanes, whose derivatives are scalarised steps again.
+"""A scalarized body step as one operation on arrays of lanes, whose derivatives are scalarized steps again.
 
 Derivatives of a step are taken where it is still a function of small arrays: its tangent and its transpose are steps
 too, folded, shared and cut into layers like the step itself. They compute anew what they need of the step, so nothing

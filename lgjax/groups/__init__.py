@@ -1,4 +1,7 @@
-"""Lie groups as plain functions over arrays, gathered in records, and the spaces they act on."""
+"""Lie groups as plain functions over arrays, gathered in records, and the spaces they act on.
+
+Read first: `so3.py`, then `lie_group.py` and `homogeneous_space.py`.
+"""
 
 from lgjax.groups import r3_so3, s3, se3, so3, ts2, vector
 from lgjax.groups.charts import cayley_coordinates, second_kind_coordinates

@@ -1,4 +1,7 @@
-"""Integrators on homogeneous spaces: one stepper per family, a method is data."""
+"""Integrators on homogeneous spaces: one stepper per family, a method is data.
+
+Read first: `integrate.py` drives any method, `munthe_kaas.py` is the family to start with.
+"""
 
 from lgjax.integrators.adaptive import AdaptiveSolution, integrate_adaptive
 from lgjax.integrators.commutator_free import (
@@ -13,10 +16,11 @@ from lgjax.integrators.commutator_free import (
     Flow,
 )
 from lgjax.integrators.composition import Composition, suzuki, triple_jump
-from lgjax.integrators.control import ELEMENTARY, PI, AdaptiveStatus, Controller
+from lgjax.integrators.control import ELEMENTARY, PI_CONTROL, AdaptiveStatus, StepSizeController
 from lgjax.integrators.dormand_prince85 import DORMAND_PRINCE85
 from lgjax.integrators.integrate import Method, Solution, integrate
 from lgjax.integrators.munthe_kaas import MuntheKaas
+from lgjax.integrators.reversible import integrate_reversible, reversible_steps
 from lgjax.integrators.symplectic import SymplecticLie
 from lgjax.integrators.tableau import (
     BOGACKI_SHAMPINE32,
@@ -44,7 +48,7 @@ __all__ = [
     "ELEMENTARY",
     "HEUN2",
     "LIE_EULER",
-    "PI",
+    "PI_CONTROL",
     "RK3",
     "RK4",
     "RK4_TWO_COMMUTATORS",
@@ -54,16 +58,18 @@ __all__ = [
     "CommutatorFree",
     "CommutatorFreeTable",
     "Composition",
-    "Controller",
     "Flow",
     "Method",
     "MuntheKaas",
     "Solution",
+    "StepSizeController",
     "SymplecticLie",
     "Tableau",
     "Taylor",
     "integrate",
     "integrate_adaptive",
+    "integrate_reversible",
+    "reversible_steps",
     "suzuki",
     "triple_jump",
 ]

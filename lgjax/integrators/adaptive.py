@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
-from lgjax.integrators.control import ELEMENTARY, AdaptiveStatus, Controller, error_ratio, flag
+from lgjax.integrators.control import ELEMENTARY, AdaptiveStatus, StepSizeController, error_ratio, flag
 from lgjax.integrators.field import Field, saved_times, state_dtype, strong
 from lgjax.integrators.integrate import check_method
 from lgjax.numerics import checks
@@ -90,7 +90,7 @@ class _Problem:
 
     space: HomogeneousSpace
     method: Any
-    controller: Controller
+    controller: StepSizeController
     max_steps: int
     keep_points: bool
     rtol: Array
@@ -324,8 +324,8 @@ def _check_settings(method: Any, controller: Any) -> None:
     if getattr(method, "order_hat", None) is None and not hasattr(method, "expand"):
         wanted = "a method with an embedded one, such as MuntheKaas(DORMAND_PRINCE54), or Taylor"
         raise ValueError(f"integrate_adaptive needs {wanted}; got {method!r}")
-    if not isinstance(controller, Controller):
-        raise TypeError(f"controller must be a Controller such as ELEMENTARY or PI, got {controller!r}")
+    if not isinstance(controller, StepSizeController):
+        raise TypeError(f"controller must be a StepSizeController such as ELEMENTARY or PI_CONTROL, got {controller!r}")
 
 
 def integrate_adaptive(
@@ -339,7 +339,7 @@ def integrate_adaptive(
     atol: Any,
     max_steps: int,
     save_at: Any = None,
-    controller: Controller = ELEMENTARY,
+    controller: StepSizeController = ELEMENTARY,
     event: Callable[[Array, Point], Array] | None = None,
 ) -> AdaptiveSolution:
     """Integrate y' = field(t, y) on a space from t0 to t1 with steps that keep the estimated error within tolerance.
@@ -351,7 +351,7 @@ def integrate_adaptive(
     max_steps the static bound on attempted steps; where it is reached before t1, the status says so.
     save_at   times (n,) between t0 and t1, ends included, to return states at, by dense output of the order of the
               method; without it only the end is returned, with a leading axis of length 1.
-    controller   ELEMENTARY, the rule of eq. (33), or PI; Taylor has its own.
+    controller   ELEMENTARY, the rule of eq. (33), or PI_CONTROL; Taylor has its own.
     event     event(t, y) -> scalar: where it changes its sign the run ends, at that point to round-off, with `stopped`.
               It is looked at after every step, within those of Taylor at `substeps` points; a zero at t0 is no event.
               States at times of save_at after it are NaN, which is no failure.

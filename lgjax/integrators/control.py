@@ -19,7 +19,7 @@ Point = Any
 
 
 @dataclass(frozen=True)
-class Controller:
+class StepSizeController:
     """Step size after a step with error e, in units of the tolerance: h safety e^(-alpha/k) e_before^(beta/k).
 
     k is one more than the lower order of the pair.  alpha = 1, beta = 0 is eq. (33), the rule of [celledoni2021].
@@ -47,8 +47,8 @@ class Controller:
         return jnp.where(jnp.isfinite(error), factor, self.smallest)
 
 
-ELEMENTARY = Controller()
-PI = Controller(alpha=0.7, beta=0.4, safety=0.9)
+ELEMENTARY = StepSizeController()
+PI_CONTROL = StepSizeController(alpha=0.7, beta=0.4, safety=0.9)
 
 
 class AdaptiveStatus(enum.IntFlag):

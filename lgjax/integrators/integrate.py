@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.commutator_free import CommutatorFreeTable
-from lgjax.integrators.control import Controller
+from lgjax.integrators.control import StepSizeController
 from lgjax.integrators.field import Field, state_dtype, strong
 from lgjax.integrators.tableau import Tableau
 from lgjax.numerics import checks
@@ -29,7 +29,7 @@ class Method(Protocol):
 
 
 class Checkpoint(Protocol):
-    """What the drivers ask of `lgjax.Checkpoint`: a `lax.scan` that keeps its parts."""
+    """What the drivers ask of `lgjax.saving.Checkpoint`: a `lax.scan` that keeps its parts."""
 
     @property
     def every(self) -> int: ...
@@ -68,7 +68,7 @@ def check_method(driver: str, method: Any) -> None:
         hint = f"the tableau {method!r}; did you mean MuntheKaas({method!r})?"
     elif isinstance(method, CommutatorFreeTable):
         hint = f"the table {method!r}; did you mean CommutatorFree({method!r})?"
-    elif isinstance(method, Controller):
+    elif isinstance(method, StepSizeController):
         hint = f"a step size controller, {method!r}; integrate_adaptive takes that as `controller`"
     elif isinstance(method, type):
         hint = f"the class {method.__name__}; it takes an instance of it"
@@ -146,7 +146,8 @@ def integrate(
 
     remat       static: reverse mode keeps the states every `remat` steps, about √steps if True, and computes the others
                 again: the same derivatives to round-off in the memory of √steps steps, for a second forward run.
-    checkpoint  a `lgjax.Checkpoint`: a long run is written to a folder part by part, from which it can be resumed.
+    checkpoint  a `lgjax.saving.Checkpoint`: a long run is written to a folder part by part, from which it can be
+                resumed.
 
     Transforms with jit, vmap, and grad in both modes.  Called outside `jit` it compiles at every call, like `lax.scan`;
     inside, new values of y0, t0 and t1 compile nothing.  TypeError or ValueError name what does not fit.

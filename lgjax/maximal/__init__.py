@@ -1,48 +1,45 @@
 """Rigid bodies in absolute coordinates with joints as constraints, and their implicit integration.
 
-`System` says what a system is, `integrate` moves it by the generalized-alpha method of `generalized_alpha.py`.  Read
+`System` says what a system is; `integrate` moves it by the generalized-alpha method of `generalized_alpha.py`.  Read
 first: `parts.py`, then `system.py`.
 """
 
 from lgjax.maximal.generalized_alpha import ConstrainedProblem, GeneralizedAlpha
-from lgjax.maximal.integrate import (
-    ConstrainedSolution,
-    ConstrainedStatus,
-    integrate_constrained,
-    unconstrained_problem,
-)
+from lgjax.maximal.integrate import Solution, Status, integrate, unconstrained_problem
 from lgjax.maximal.parts import (
+    Body,
     Bushing,
     Gravity,
-    JointConstraint,
+    Joint,
     Load,
-    RigidBody,
     Spring,
     TorsionSpring,
     UserConstraint,
     UserForce,
     VectorNode,
 )
-from lgjax.maximal.system import AbsoluteConfiguration, MaximalSystem, compose_rotation_vectors
+from lgjax.maximal.system import AbsoluteConfiguration, System, compose_rotation_vectors
+from lgjax.numerics.newton import NewtonRule
 
 __all__ = [
     "AbsoluteConfiguration",
+    "Body",
     "Bushing",
     "ConstrainedProblem",
-    "ConstrainedSolution",
-    "ConstrainedStatus",
     "GeneralizedAlpha",
     "Gravity",
-    "JointConstraint",
+    "Joint",
     "Load",
-    "MaximalSystem",
-    "RigidBody",
+    "NewtonRule",
+    "Solution",
     "Spring",
+    "Status",
+    "System",
     "TorsionSpring",
     "UserConstraint",
     "UserForce",
     "VectorNode",
     "compose_rotation_vectors",
-    "integrate_constrained",
+    "integrate",
     "unconstrained_problem",
 ]

@@ -18,11 +18,11 @@ from lgjax.maximal.forces import (
 from lgjax.maximal.joints import DRIVEN, ROWS, JointArrays, JointRows
 from lgjax.maximal.parts import (
     WORLD,
+    Body,
     Bushing,
     Gravity,
-    JointConstraint,
+    Joint,
     Load,
-    RigidBody,
     Spring,
     TorsionSpring,
     UserConstraint,
@@ -53,12 +53,12 @@ def checked(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
 
 def node_arrays(bodies: list[Any], dtype: Any) -> tuple[tuple[str, ...], list[VectorNode], Array, Array, Any, bool]:
     """Names, vector nodes, masses (N,), inertias (N, 3, 3), node masses, and whether every body has an inertia."""
-    rigid = [body for body in bodies if isinstance(body, RigidBody)]
+    rigid = [body for body in bodies if isinstance(body, Body)]
     nodes = [body for body in bodies if isinstance(body, VectorNode)]
-    names = [body.name for body in bodies if isinstance(body, RigidBody | VectorNode)]
+    names = [body.name for body in bodies if isinstance(body, Body | VectorNode)]
     if len(names) < len(bodies):
-        odd = next(body for body in bodies if not isinstance(body, RigidBody | VectorNode))
-        raise ValueError(f"a body is a RigidBody or a VectorNode, got {odd!r}")
+        odd = next(body for body in bodies if not isinstance(body, Body | VectorNode))
+        raise ValueError(f"a body is a Body or a VectorNode, got {odd!r}")
     if not names:
         raise ValueError("a system needs at least one body")
     for name in names:
@@ -81,7 +81,7 @@ def node_arrays(bodies: list[Any], dtype: Any) -> tuple[tuple[str, ...], list[Ve
     return tuple(b.name for b in rigid), nodes, mass, inertia, tuple(_node_mass(n, dtype) for n in nodes), regular
 
 
-def _inertia(body: RigidBody, dtype: Any) -> tuple[Array, bool]:
+def _inertia(body: Body, dtype: Any) -> tuple[Array, bool]:
     """The matrix, and whether it is positive definite; what is traced is taken to be."""
     name, value = f"inertia of body {body.name!r}", known(body.inertia)
     if _is_vector(body.inertia):
@@ -150,13 +150,13 @@ def _stack(parts: list[Array], shape: tuple[int, ...], dtype: Any) -> Array:
 
 def joint_rows(names: tuple[str, ...], joints: list[Any], dtype: Any) -> tuple[JointRows, JointArrays]:
     """Static rows and arrays of the joints among `joints`; checks them all."""
-    found = [joint.name for joint in joints if isinstance(joint, JointConstraint | UserConstraint)]
+    found = [joint.name for joint in joints if isinstance(joint, Joint | UserConstraint)]
     for name in found:
         if found.count(name) > 1:
             raise ValueError(f"two joints are named {name!r}")
-    kept: list[JointConstraint] = []
+    kept: list[Joint] = []
     for joint in joints:
-        if isinstance(joint, JointConstraint):
+        if isinstance(joint, Joint):
             kept.append(joint)
             if joint.kind not in ROWS:
                 raise ValueError(f"joint {joint.name!r}: unknown kind {joint.kind!r}; known: {', '.join(ROWS)}")
@@ -166,7 +166,7 @@ def joint_rows(names: tuple[str, ...], joints: list[Any], dtype: Any) -> tuple[J
             if joint.kind == "distance" and joint.drive is None and length is not None and not np.all(length > 0):
                 raise ValueError(f"joint {joint.name!r}: length must be positive, got {length}")
         elif not isinstance(joint, UserConstraint):
-            raise ValueError(f"a joint is a JointConstraint or a UserConstraint, got {joint!r}")
+            raise ValueError(f"a joint is a Joint or a UserConstraint, got {joint!r}")
     pairs = [_pair(names, joint, f"joint {joint.name!r}") for joint in kept]
     of = lambda joint: f"of joint {joint.name!r}"
     arrays = JointArrays(

@@ -6,7 +6,7 @@ Source: [holzinger2024] Algorithm 5 and eqs. (33)-(43).
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -91,7 +91,7 @@ def _largest(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class GeneralizedAlpha:
-    """The method of spectral radius ρ at infinity in [0, 1], order 2, a hashable value for `integrate_constrained`.
+    """The method of spectral radius ρ at infinity in [0, 1], order 2, a hashable value for `integrate`.
 
     spectral_radius      0 damps high frequencies most.  1 damps nothing, and then the multipliers of constraints do not
                          converge: their error oscillates from step to step and does not shrink with h (order 0), while
@@ -119,6 +119,7 @@ class GeneralizedAlpha:
     Exudyn applies each Newton correction as an exponential of its own: on the top the attitude differs by 1e-10.
     """
 
+    driver: ClassVar[str] = "maximal.integrate"
     spectral_radius: float = 0.9
     tangent_operator: bool = True
     geometric_stiffness: bool = False

@@ -24,15 +24,15 @@ from lgjax.maximal.generalized_alpha import (
     Report,
     constraint_rates,
 )
-from lgjax.maximal.system import AbsoluteConfiguration, MaximalSystem
+from lgjax.maximal.system import AbsoluteConfiguration, System
 from lgjax.numerics.newton import NewtonRule
 from lgjax.saving.checkpoint import Checkpoint
 
 Array = jax.Array
 
 
-class ConstrainedStatus(enum.IntFlag):
-    """Flags of `integrate_constrained`; 0 means nothing to report.  Of those in FAILED only the first met is set."""
+class Status(enum.IntFlag):
+    """Flags of `integrate`; 0 means nothing to report.  Of those in FAILED only the first met is set."""
 
     OK = 0
     INCONSISTENT = 1  # the start breaks a constraint or its rate
@@ -42,22 +42,17 @@ class ConstrainedStatus(enum.IntFlag):
     MULTIPLIERS_UNDAMPED = 16  # spectral_radius=1 with constraints: q and v are good, the multipliers do not converge
 
 
-FAILED = (
-    ConstrainedStatus.INCONSISTENT
-    | ConstrainedStatus.SINGULAR
-    | ConstrainedStatus.NOT_CONVERGED
-    | ConstrainedStatus.NOT_FINITE
-)
+FAILED = Status.INCONSISTENT | Status.SINGULAR | Status.NOT_CONVERGED | Status.NOT_FINITE
 
 
-class ConstrainedSolution(NamedTuple):
-    """What `integrate_constrained` returns; every leaf but `status` has a leading time axis (T,).
+class Solution(NamedTuple):
+    """What `integrate` returns; every leaf but `status` has a leading time axis (T,).
 
     ts           (T,) s.
     q, v         configurations and velocities (T, nv).
     multipliers  (T, nc), in the order of the constraints: newtons for translations, newton metres for rotations.
     iterations   (T,) int32, Newton iterations since the saved state before; 0 at the start.
-    status       () int32, `ConstrainedStatus`; 0 means nothing to report.
+    status       () int32, `Status`; 0 means nothing to report.
     success      () bool: whether the states are good: no flag is set, or MULTIPLIERS_UNDAMPED alone.  Where it is
                  false all states after the first failure are NaN.
     """
@@ -74,7 +69,7 @@ class ConstrainedSolution(NamedTuple):
         return _good(self.status)
 
 
-def constrained_problem(system: MaximalSystem) -> ConstrainedProblem:
+def constrained_problem(system: System) -> ConstrainedProblem:
     """The equations of motion of a system as the integrator takes them."""
     return ConstrainedProblem(
         move=system.move,
@@ -83,7 +78,7 @@ def constrained_problem(system: MaximalSystem) -> ConstrainedProblem:
         pullback=system.pullback,
         bracket=system.bracket,
         inertia=lambda q, x: system.inertia_product(x),
-        forces=system.generalised_forces,
+        forces=system.generalized_forces,
         constraints=system.constraints,
         jacobian=system.jacobian,
         scale=system.scale,
@@ -91,8 +86,8 @@ def constrained_problem(system: MaximalSystem) -> ConstrainedProblem:
     )
 
 
-def integrate_constrained(
-    system: MaximalSystem,
+def integrate(
+    system: System,
     q: AbsoluteConfiguration,
     v: Any,
     t0: Any,
@@ -102,15 +97,15 @@ def integrate_constrained(
     newton: str | NewtonRule = "full",
     save_every: int | None = 1,
     checkpoint: Checkpoint | None = None,
-) -> ConstrainedSolution:
+) -> Solution:
     """The motion of a constrained system from (q, v) at t0 to t1 in `steps` equal steps.
 
     newton is "full", "modified" or a `NewtonRule`; it, steps, method and save_every (a divisor of steps, or None for
     the final state alone) are static, everything else may be traced, mapped over and differentiated: derivatives are
     those of the implicit functions that the steps are.  Accelerations at t0 are computed, so (q, v) is all of the
     start; multipliers converge with order 2 after a transient of order 1 of the first steps, and with
-    spectral_radius=1 not at all.  `checkpoint`, a `lgjax.Checkpoint`, writes a long run to a folder part by part, from
-    which it can be resumed.
+    spectral_radius=1 not at all.  `checkpoint`, a `lgjax.saving.Checkpoint`, writes a long run to a folder part by
+    part, from which it can be resumed.
 
     Raises ValueError where (q, v) is known and breaks a constraint or its rate, where constraints are redundant, or
     where the mass matrix is singular on what the constraints leave free, naming the joint or body and the value; where
@@ -135,11 +130,11 @@ def _check_method(method: Any) -> None:
         )
 
 
-def _start(system: MaximalSystem, q: AbsoluteConfiguration, v: Any) -> tuple[AbsoluteConfiguration, Array]:
+def _start(system: System, q: AbsoluteConfiguration, v: Any) -> tuple[AbsoluteConfiguration, Array]:
     """The start as arrays, checked: shapes and dtypes of the system."""
-    if not isinstance(system, MaximalSystem):
+    if not isinstance(system, System):
         raise TypeError(
-            f"system must be a MaximalSystem, got {type(system).__name__}; that of a ready problem is problem.system"
+            f"system must be a maximal.System, got {type(system).__name__}; that of a ready problem is problem.system"
         )
     q, v = strong(q), jnp.asarray(v, system.dtype)
     n = system.nbodies
@@ -165,7 +160,7 @@ class _Carry(NamedTuple):
     iterations: Array
 
 
-def _flag(condition: Any, flag: ConstrainedStatus) -> Array:
+def _flag(condition: Any, flag: Status) -> Array:
     return jnp.where(condition, jnp.int32(flag), jnp.int32(0))
 
 
@@ -174,22 +169,20 @@ def _good(status: Array) -> Array:
 
 
 def _step_status(report: Report) -> Array:
-    lost = _flag(~report.finite, ConstrainedStatus.NOT_FINITE)
-    return lost | _flag(report.finite & ~report.converged, ConstrainedStatus.NOT_CONVERGED)
+    lost = _flag(~report.finite, Status.NOT_FINITE)
+    return lost | _flag(report.finite & ~report.converged, Status.NOT_CONVERGED)
 
 
-def _start_status(
-    system: MaximalSystem, problem: ConstrainedProblem, t: Array, first: AlphaState, regular: Array
-) -> Array:
+def _start_status(system: System, problem: ConstrainedProblem, t: Array, first: AlphaState, regular: Array) -> Array:
     given = (t, first.q, first.v, problem.forces(t, first.q, first.v), problem.constraints(t, first.q))
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(given)]))
     held = _consistent(system, problem, t, first.q, first.v)
-    status = jnp.where(held, _flag(~regular, ConstrainedStatus.SINGULAR), jnp.int32(ConstrainedStatus.INCONSISTENT))
-    return jnp.where(finite, status, jnp.int32(ConstrainedStatus.NOT_FINITE))
+    status = jnp.where(held, _flag(~regular, Status.SINGULAR), jnp.int32(Status.INCONSISTENT))
+    return jnp.where(finite, status, jnp.int32(Status.NOT_FINITE))
 
 
 def _integrate(
-    system: MaximalSystem,
+    system: System,
     q: AbsoluteConfiguration,
     v: Array,
     start: Array,
@@ -198,7 +191,7 @@ def _integrate(
     method: GeneralizedAlpha,
     rule: NewtonRule,
     checkpoint: Checkpoint | None,
-) -> ConstrainedSolution:
+) -> Solution:
     steps, chunk, last_only = counts
     problem = constrained_problem(system)
     time = lambda i: start + h * i.astype(system.dtype)
@@ -230,9 +223,9 @@ def _integrate(
         begin = (first.q, first.v, first.multipliers, jnp.zeros((), jnp.int32))
         saved = jax.tree.map(lambda x, rest: jnp.concatenate([x[None], rest]), begin, saved)
         ts = time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32))
-    undamped = _flag(system.nc > 0 and method.spectral_radius == 1.0, ConstrainedStatus.MULTIPLIERS_UNDAMPED)
+    undamped = _flag(system.nc > 0 and method.spectral_radius == 1.0, Status.MULTIPLIERS_UNDAMPED)
     q, v, multipliers, count = saved
-    return ConstrainedSolution(ts, q, v, multipliers, count, carry.status | undamped)
+    return Solution(ts, q, v, multipliers, count, carry.status | undamped)
 
 
 def _void(state: AlphaState, good: Array) -> AlphaState:
@@ -243,9 +236,7 @@ def _void(state: AlphaState, good: Array) -> AlphaState:
     )
 
 
-def _consistent(
-    system: MaximalSystem, problem: ConstrainedProblem, t: Array, q: AbsoluteConfiguration, v: Array
-) -> Array:
+def _consistent(system: System, problem: ConstrainedProblem, t: Array, q: AbsoluteConfiguration, v: Array) -> Array:
     """Whether the start keeps the constraints and their rates, in units of lengths and speeds."""
     if not system.nc:
         return jnp.ones((), bool)
@@ -256,25 +247,25 @@ def _consistent(
 
 
 def unconstrained_problem(
-    system: MaximalSystem, q: AbsoluteConfiguration, v: Array
+    system: System, q: AbsoluteConfiguration, v: Array
 ) -> tuple[HomogeneousSpace, Callable[..., Any], tuple[Any, ...]]:
     """Space, field and start (space, field, y0) of a system without constraints, for `integrate` and its methods.
 
-        problem = lgjax.unconstrained_problem(system, q, v)
+        problem = lgjax.maximal.unconstrained_problem(system, q, v)
         bodies, v = lgjax.integrate(*problem, 0.0, 1.0, 1000, MuntheKaas(RK4)).ys
         bodies.rotation, bodies.translation, v    # (1001, N, 3, 3), (1001, N, 3), (1001, nv)
 
-    q, v (nv,) are the start, the poses of the bodies and their velocities as `MaximalSystem` defines them.  A state is
+    q, v (nv,) are the start, the poses of the bodies and their velocities as `System` defines them.  A state is
     the tuple (bodies, v), or (bodies, coordinates, v) where the system has coordinates (nx,), (coordinates, v) where it
     has no bodies.  Each body moves as q exp(h v), by a translation from the right; the field's value is the rates
     (N, 6), those of the coordinates (nx,) and v̇ = M⁻¹ g (nv,).  Differentiable in all that is traced.
-    Raises ValueError for a system with constraints, which `integrate_constrained` takes, and for a start of other
+    Raises ValueError for a system with constraints, which `integrate` takes, and for a start of other
     shapes, TypeError for one of another dtype.
     Source: [holzinger2024] section 3.2, Algorithm 3.
     """
     q, v = _start(system, q, v)
     if system.nc:
-        raise ValueError(f"{system!r} has constraints, which explicit methods cannot keep; use integrate_constrained")
+        raise ValueError(f"{system!r} has constraints, which explicit methods cannot keep; use maximal.integrate")
     n, rest = system.nbodies, system.nv - 6 * system.nbodies
     spaces = [power_space(right_translation(system.structure.group), n)] if n else []
     spaces += [vector_space(rest)] if rest else []
@@ -283,7 +274,7 @@ def unconstrained_problem(
     def field(t: Any, y: tuple[Any, ...]) -> tuple[Any, ...]:
         *parts, v = y
         here = AbsoluteConfiguration(parts[0] if n else q.bodies, parts[-1] if rest else q.coordinates)
-        vdot = system.inertia_solve(system.generalised_forces(t, here, v))
+        vdot = system.inertia_solve(system.generalized_forces(t, here, v))
         rates = [v[: 6 * n].reshape(n, 6)] if n else []
         return (*rates, *([v[6 * n :]] if rest else []), vdot)
 

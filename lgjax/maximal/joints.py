@@ -101,7 +101,7 @@ class JointRows:
         return table[:, : self.bodies]
 
     def row_name(self, i: int) -> str:
-        """Joint and kind of row i, for messages."""
+        """Constraint and kind of row i, for messages."""
         joint, kind, *_ = self.rows[i]
         return f"{self.names[joint]!r} ({self.kinds[joint]}, {kind})"
 

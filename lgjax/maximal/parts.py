@@ -1,6 +1,6 @@
 """What a system in absolute coordinates is made of: bodies, further coordinates, joints and forces, as descriptions.
 
-A `MaximalSystem` takes lists of these.  Numbers may be traced; what is known is checked when the system is built.
+A `System` takes lists of these.  Numbers may be traced; what is known is checked when the system is built.
 Every joint and force names its bodies; "world" is the inertial frame.  SI units and radians.
 """
 
@@ -14,7 +14,7 @@ ORIGIN = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
-class RigidBody:
+class Body:
     """A body whose frame has its origin at the centre of mass; inertia (3,) principal moments or (3, 3), body axes."""
 
     name: str
@@ -35,7 +35,7 @@ class VectorNode:
 
 
 @dataclass(frozen=True)
-class JointConstraint:
+class Joint:
     """A joint between bodies a and b, each with the pose of the joint in its body frame.
 
     kind          what it holds, of origins o and axes x, y, z of the two joint frames
@@ -141,6 +141,6 @@ class UserForce:
     couples: bool = True
 
 
-Node = RigidBody | VectorNode
-Joint = JointConstraint | UserConstraint
+Node = Body | VectorNode
+Constraint = Joint | UserConstraint
 Force = Gravity | Spring | Bushing | TorsionSpring | Load | UserForce

@@ -17,14 +17,14 @@ from lgjax.maximal.build import constraint_arrays, force_arrays, force_members, 
 from lgjax.maximal.forces import ForceArrays, ForceMembers, Motion
 from lgjax.maximal.joints import JointArrays, JointRows
 from lgjax.maximal.parts import (
+    Body,
     Bushing,
+    Constraint,
     Force,
     Gravity,
     Joint,
-    JointConstraint,
     Load,
     Node,
-    RigidBody,
     Spring,
     TorsionSpring,
     UserConstraint,
@@ -35,14 +35,14 @@ from lgjax.numerics import small_matrix as sm
 
 __all__ = [
     "AbsoluteConfiguration",
+    "Body",
     "Bushing",
     "Gravity",
-    "JointConstraint",
+    "Joint",
     "Load",
-    "MaximalSystem",
-    "RigidBody",
     "Spring",
     "Structure",
+    "System",
     "TorsionSpring",
     "UserConstraint",
     "UserForce",
@@ -79,10 +79,10 @@ class Structure:
 
 
 @jax.tree_util.register_pytree_node_class
-class MaximalSystem:
+class System:
     """N rigid bodies on R³ x SO(3) or SE(3), further coordinates, joints as constraints, forces.
 
-    bodies: `RigidBody` and `VectorNode`; joints: `JointConstraint` and `UserConstraint`; forces: `Gravity`, `Spring`,
+    bodies: `Body` and `VectorNode`; joints: `Joint` and `UserConstraint`; forces: `Gravity`, `Spring`,
     `Bushing`, `TorsionSpring`, `Load` and `UserForce`, in any order.  All numbers become leaves in `dtype` (JAX's
     default): mass (N,), inertia (N, 3, 3) about the centres of mass in body axes, node_masses, joints, user_parameters,
     forces.  They can be traced, batched by vmap and differentiated; `structure` is static.
@@ -106,7 +106,7 @@ class MaximalSystem:
     def __init__(
         self,
         bodies: Iterable[Node],
-        joints: Iterable[Joint] = (),
+        joints: Iterable[Constraint] = (),
         forces: Iterable[Force] = (Gravity(),),
         group: LieGroup = R3xSO3,
         dtype: Any = None,
@@ -135,26 +135,24 @@ class MaximalSystem:
         return tuple(getattr(self, name) for name in self._LEAVES), self.structure
 
     @classmethod
-    def tree_unflatten(cls, structure: Structure, leaves: Iterable[Any]) -> "MaximalSystem":
+    def tree_unflatten(cls, structure: Structure, leaves: Iterable[Any]) -> "System":
         self = object.__new__(cls)
         self.structure = structure
         for name, leaf in zip(cls._LEAVES, leaves, strict=True):
             setattr(self, name, leaf)
         return self
 
-    def replace(self, **changes: Any) -> "MaximalSystem":
+    def replace(self, **changes: Any) -> "System":
         """A copy with the given leaves replaced."""
         unknown = set(changes) - set(self._LEAVES)
         if unknown:
-            raise ValueError(
-                f"MaximalSystem has no leaf {', '.join(sorted(unknown))}; it has {', '.join(self._LEAVES)}"
-            )
+            raise ValueError(f"System has no leaf {', '.join(sorted(unknown))}; it has {', '.join(self._LEAVES)}")
         leaves = (changes.get(name, getattr(self, name)) for name in self._LEAVES)
         return self.tree_unflatten(self.structure, leaves)
 
     def __repr__(self) -> str:
         s = self.structure
-        return f"MaximalSystem({', '.join(s.body_names + s.node_names)}; {self.nv} velocities, {self.nc} constraints)"
+        return f"System({', '.join(s.body_names + s.node_names)}; {self.nv} velocities, {self.nc} constraints)"
 
     @property
     def dtype(self) -> jnp.dtype:
@@ -265,7 +263,7 @@ class MaximalSystem:
             start += len(matrix)
         return jnp.concatenate(parts)
 
-    def generalised_forces(self, t: Any, q: AbsoluteConfiguration, v: Array) -> Array:
+    def generalized_forces(self, t: Any, q: AbsoluteConfiguration, v: Array) -> Array:
         """g(t, q, v) (nv,): applied forces and the gyroscopic ones, -ω × Jω and on SE(3) -m ω × v."""
         m = self.motion(q, v)
         torque, force = self.structure.forces.on_bodies(t, self.forces, self.mass, m)

@@ -95,7 +95,7 @@ def hint(name: str, found: tuple[int, ...], shape: tuple[int, ...], model: Model
     """What most likely went wrong, as the end of a sentence."""
     if len(found) > len(shape) and found[len(found) - len(shape) :] == shape:
         return ": use jax.vmap over a batch"
-    free = model.tree.nq["frees"] if model else 0
+    free = model.tree.n_free if model else 0
     if free and model and found[-1:] == (model.nv - 6 * free,):
         return f": {BASE['tau' if name in ('tau', 'f') else 'v']}"
     return ""
@@ -105,15 +105,18 @@ def checked_configuration(name: str, q: Any, model: Model) -> Configuration:
     """`q`, a Configuration of the model."""
     if not isinstance(q, Configuration):
         raise TypeError(f"{name} is {described(q)}, expected a Configuration: make one with lgjax.configuration")
-    n = model.tree.nq
+    tree = model.tree
     part = lambda of, value, *shape: checked_array(f"{name}.{of}", value, shape, model.dtype)
-    if not isinstance(q.frees, tuple) or len(q.frees) != 2:
-        raise TypeError(f"{name}.frees is {described(q.frees)}, expected a Pose")
-    rotation, translation = q.frees
+    if not isinstance(q.free_poses, tuple) or len(q.free_poses) != 2:
+        raise TypeError(f"{name}.frees is {described(q.free_poses)}, expected a Pose")
+    rotation, translation = q.free_poses
     return Configuration(
-        Pose(part("frees.rotation", rotation, n["frees"], 3, 3), part("frees.translation", translation, n["frees"], 3)),
-        part("joints", q.joints, n["joints"]),
-        part("balls", q.balls, n["balls"], 3, 3),
+        Pose(
+            part("free_poses.rotation", rotation, tree.n_free, 3, 3),
+            part("free_poses.translation", translation, tree.n_free, 3),
+        ),
+        part("joints", q.joints, tree.n_joint),
+        part("ball_rotations", q.ball_rotations, tree.n_ball, 3, 3),
     )
 
 
@@ -136,7 +139,7 @@ def _shapes(model: Model) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {"screws": (tree.nbodies, 2), "gravity": (3,)}
     for name, count in poses.items():
         shapes |= {f"{name}.rotation": (count, 3, 3), f"{name}.translation": (count, 3)}
-    for name, shape in (("mass", ()), ("moment", (3,)), ("second", (3, 3))):
+    for name, shape in (("mass", ()), ("moment", (3,)), ("rotational", (3, 3))):
         shapes[f"inertias.{name}"] = (tree.nbodies, *shape)
-    shapes |= dict.fromkeys(("armature", "damping", "friction", "effort", "rate"), (tree.nv,))
-    return shapes | dict.fromkeys(("lower", "upper"), (tree.nq["joints"],))
+    shapes |= dict.fromkeys(("armature", "damping", "friction", "effort", "velocity_limit"), (tree.nv,))
+    return shapes | dict.fromkeys(("lower", "upper"), (tree.n_joint,))

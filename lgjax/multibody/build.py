@@ -62,7 +62,7 @@ class Joint:
     lower: Numbers = -np.inf
     upper: Numbers = np.inf
     effort: Numbers = np.inf
-    rate: Numbers = np.inf
+    velocity_limit: Numbers = np.inf
     damping: Numbers = 0.0
     friction: Numbers = 0.0
     armature: Numbers = 0.0
@@ -98,7 +98,7 @@ class _Moving:
     link: tuple[np.ndarray, np.ndarray]
     mass: float = 0.0
     moment: np.ndarray = field(default_factory=lambda: np.zeros(3))
-    second: np.ndarray = field(default_factory=lambda: np.zeros((3, 3)))
+    rotational: np.ndarray = field(default_factory=lambda: np.zeros((3, 3)))
 
 
 def build(
@@ -296,7 +296,7 @@ def _add_inertia(body: Body, target: "_Moving | None", pose) -> None:
     c = pose[0] @ com + pose[1]
     target.mass += mass
     target.moment = target.moment + mass * c
-    target.second = target.second + pose[0] @ inertia @ pose[0].T + mass * (c @ c * np.eye(3) - np.outer(c, c))
+    target.rotational = target.rotational + pose[0] @ inertia @ pose[0].T + mass * (c @ c * np.eye(3) - np.outer(c, c))
 
 
 def _check_inertia(body: _Moving, moving: list[_Moving], check: str) -> None:
@@ -309,10 +309,10 @@ def _check_inertia(body: _Moving, moving: list[_Moving], check: str) -> None:
         c = np.zeros(3)
     else:
         c = body.moment / m
-    about_com = body.second - m * (c @ c * np.eye(3) - np.outer(c, c))
+    about_com = body.rotational - m * (c @ c * np.eye(3) - np.outer(c, c))
     principal = np.linalg.eigvalsh(about_com)
     # Moments that vanish about the centre of mass leave round-off of those about the origin.
-    slack = max(1e-6 * abs(principal[2]), 1e-12 * float(np.trace(body.second)), 1e-300)
+    slack = max(1e-6 * abs(principal[2]), 1e-12 * float(np.trace(body.rotational)), 1e-300)
     problem = None
     if principal[0] < -slack:
         problem = "is not positive semi-definite"
@@ -352,7 +352,7 @@ def _assemble(tree: Tree, moving: list[_Moving], frames, gravity, dtype) -> Mode
         inertias=Inertia(
             array([m.mass for m in moving], (-1,)),
             array([m.moment for m in moving], (-1, 3)),
-            array([m.second for m in moving], (-1, 3, 3)),
+            array([m.rotational for m in moving], (-1, 3, 3)),
         ),
         gravity=array(gravity, (3,)),
         armature=per_velocity("armature"),
@@ -361,6 +361,6 @@ def _assemble(tree: Tree, moving: list[_Moving], frames, gravity, dtype) -> Mode
         lower=per_coordinate("lower"),
         upper=per_coordinate("upper"),
         effort=per_velocity("effort"),
-        rate=per_velocity("rate"),
+        velocity_limit=per_velocity("velocity_limit"),
         frames=poses(frames),
     )

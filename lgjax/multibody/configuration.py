@@ -17,24 +17,24 @@ from lgjax.multibody.tree import Tree
 
 def neutral(model: Model) -> Configuration:
     """Every joint at zero, free bodies at the world origin."""
-    n, dtype = checked_model(model).tree.nq, model.dtype
+    tree, dtype = checked_model(model).tree, model.dtype
     eye = jnp.eye(3, dtype=dtype)
-    frees = Pose(jnp.broadcast_to(eye, (n["frees"], 3, 3)), jnp.zeros((n["frees"], 3), dtype))
-    return Configuration(frees, jnp.zeros(n["joints"], dtype), jnp.broadcast_to(eye, (n["balls"], 3, 3)))
+    frees = Pose(jnp.broadcast_to(eye, (tree.n_free, 3, 3)), jnp.zeros((tree.n_free, 3), dtype))
+    return Configuration(frees, jnp.zeros(tree.n_joint, dtype), jnp.broadcast_to(eye, (tree.n_ball, 3, 3)))
 
 
 @checked_arguments()
 def random_configuration(key: jax.Array, model: Model) -> Configuration:
     """Uniform joints within their limits and +-pi, uniform attitudes, base positions within +-1 m."""
-    n, dtype = model.tree.nq, model.dtype
+    tree, dtype = model.tree, model.dtype
     keys = jax.random.split(key, 4)
     lower = jnp.maximum(model.lower, jnp.asarray(-np.pi, dtype))
     upper = jnp.minimum(model.upper, jnp.asarray(np.pi, dtype))
     low = jnp.minimum(lower, upper)
-    joints = low + (jnp.maximum(lower, upper) - low) * jax.random.uniform(keys[0], (n["joints"],), dtype)
-    position = jax.random.uniform(keys[1], (n["frees"], 3), dtype, -1, 1)
-    frees = Pose(_random_rotation(keys[2], n["frees"], dtype), position)
-    return Configuration(frees, joints, _random_rotation(keys[3], n["balls"], dtype))
+    joints = low + (jnp.maximum(lower, upper) - low) * jax.random.uniform(keys[0], (tree.n_joint,), dtype)
+    position = jax.random.uniform(keys[1], (tree.n_free, 3), dtype, -1, 1)
+    frees = Pose(_random_rotation(keys[2], tree.n_free, dtype), position)
+    return Configuration(frees, joints, _random_rotation(keys[3], tree.n_ball, dtype))
 
 
 def _random_rotation(key: jax.Array, n: int, dtype) -> jax.Array:
@@ -46,29 +46,31 @@ def _random_rotation(key: jax.Array, n: int, dtype) -> jax.Array:
     return jnp.stack([x, y, jnp.cross(x, y)], -1)
 
 
-def configuration(model: Model, base=None, joints=None, balls=None) -> Configuration:
+def configuration(model: Model, base=None, joints=None, ball_rotations=None) -> Configuration:
     """A configuration from its parts, checked; what is not given is neutral.
 
     base: world pose of the floating base, as a Pose or a 4x4 matrix (leading axis n_free if there are several).
     joints: (n,) in the order of the scalar coordinates, or {joint name: value} for some of them.
-    balls: (n_ball, 3, 3). Raises ValueError naming the part, for a wrong shape, a non-finite value, an unknown joint
-    or a matrix that is not a rotation.
+    ball_rotations: (n_ball, 3, 3). Raises ValueError naming the part, for a wrong shape, a non-finite value, an unknown
+    joint or a matrix that is not a rotation.
     """
     q, dtype = neutral(model), model.dtype
     if base is not None:
         rotation, translation = base if isinstance(base, tuple) and len(base) == 2 else _split_homogeneous(base)
         q = q._replace(
-            frees=Pose(
-                _checked("base rotation", rotation, q.frees.rotation, dtype, rotation_matrix=True),
-                _checked("base position", translation, q.frees.translation, dtype),
+            free_poses=Pose(
+                _checked("base rotation", rotation, q.free_poses.rotation, dtype, rotation_matrix=True),
+                _checked("base position", translation, q.free_poses.translation, dtype),
             )
         )
     if isinstance(joints, dict):
         q = q._replace(joints=_named_joints(model, joints, q.joints))
     elif joints is not None:
         q = q._replace(joints=_checked("joints", joints, q.joints, dtype, reshape=False))
-    if balls is not None:
-        q = q._replace(balls=_checked("balls", balls, q.balls, dtype, rotation_matrix=True))
+    if ball_rotations is not None:
+        q = q._replace(
+            ball_rotations=_checked("ball_rotations", ball_rotations, q.ball_rotations, dtype, rotation_matrix=True)
+        )
     return q
 
 
@@ -117,19 +119,19 @@ def _checked(name: str, value, like, dtype, rotation_matrix: bool = False, resha
 
 def split_velocity(tree: Tree, v) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Tangent vector v (nv,) as (frees (n_free, 6), joints (n,), balls (n_ball, 3))."""
-    index: dict[str, list] = {"frees": [], "joints": [], "balls": []}
+    index: dict[str, list] = {"free_poses": [], "joints": [], "ball_rotations": []}
     for kind, start in zip(tree.kinds, tree.v_start, strict=True):
         index[kind.coordinates].extend(range(start, start + kind.nv))
 
     def take(kind, *shape):
         return v[np.asarray(index[kind], int)].reshape(shape)
 
-    return take("frees", -1, 6), take("joints", -1), take("balls", -1, 3)
+    return take("free_poses", -1, 6), take("joints", -1), take("ball_rotations", -1, 3)
 
 
 def join_velocity(tree: Tree, frees, joints, balls) -> jax.Array:
     """The inverse of split_velocity: v (nv,)."""
-    order, offset = [], {"frees": 0, "joints": frees.size, "balls": frees.size + joints.size}
+    order, offset = [], {"free_poses": 0, "joints": frees.size, "ball_rotations": frees.size + joints.size}
     for kind in tree.kinds:
         order.extend(range(offset[kind.coordinates], offset[kind.coordinates] + kind.nv))
         offset[kind.coordinates] += kind.nv
@@ -150,12 +152,14 @@ def difference(model: Model, q0: Configuration, q1: Configuration) -> jax.Array:
 
 def _move(tree: Tree, q: Configuration, dv) -> Configuration:
     frees, joints, balls = split_velocity(tree, dv)
-    return Configuration(se3.compose(q.frees, se3.exp(frees)), q.joints + joints, so3.compose(q.balls, so3.exp(balls)))
+    return Configuration(
+        se3.compose(q.free_poses, se3.exp(frees)), q.joints + joints, so3.compose(q.ball_rotations, so3.exp(balls))
+    )
 
 
 def _log(tree: Tree, q0: Configuration, q1: Configuration) -> jax.Array:
-    frees = se3.log(se3.compose(se3.inverse(q0.frees), q1.frees))
-    balls = so3.log(so3.compose(so3.inverse(q0.balls), q1.balls))
+    frees = se3.log(se3.compose(se3.inverse(q0.free_poses), q1.free_poses))
+    balls = so3.log(so3.compose(so3.inverse(q0.ball_rotations), q1.ball_rotations))
     return join_velocity(tree, frees, q1.joints - q0.joints, balls)
 
 
@@ -209,10 +213,10 @@ def mechanical_space(tree: Tree) -> HomogeneousSpace:
         lengths = q.joints if start is None else q.joints - start[0].joints
         angles = q.joints[turning]
         return (
-            *se3.parts(q.frees, None if start is None else start[0].frees),
+            *se3.parts(q.free_poses, None if start is None else start[0].free_poses),
             jnp.stack([jnp.cos(angles), jnp.sin(angles)], -1),
             lengths[~turning][:, None],
-            *so3.parts(q.balls),
+            *so3.parts(q.ball_rotations),
             frees.reshape(-1, 3),
             jnp.concatenate([rates[turning], balls.reshape(-1)]),
             rates[~turning],

@@ -54,7 +54,7 @@ def to_mujoco(model: Model, q: Configuration, v=None, vdot=None, tau=None, order
     """
     _needs_velocity(v, vdot)
     index = _layout(model.tree, _names(order), ())
-    R = q.frees.rotation
+    R = q.free_poses.rotation
     return MotionState(
         _flat_configuration(index, q, s3.from_rotation),
         None if v is None else _flat_vector(index, v, lambda w, u: (sm.matvec(R, u), w)),
@@ -68,7 +68,7 @@ def from_mujoco(model: Model, q, v=None, vdot=None, tau=None, order: Sequence[st
     _needs_velocity(v, vdot)
     index = _layout(model.tree, _names(order), ())
     configuration = _configuration(index, q, s3.to_rotation)
-    R = configuration.frees.rotation
+    R = configuration.free_poses.rotation
     ours = None if v is None else _vector(index, v, lambda u, w: (w, sm.tmatvec(R, u)))
     return MotionState(
         configuration,
@@ -176,7 +176,7 @@ def _layout(
         raise ValueError(f"no scalar joint {unknown[0]!r} in {tree.name!r}; joints: {', '.join(sorted(scalar))}")
     planar = [body for body, kind in enumerate(tree.kinds) if kind is PLANAR]
     pairs = [b for b, name in enumerate(tree.joint_names) if name in continuous or (planar_pairs and b in planar)]
-    width = {"frees": 7, "balls": 4}
+    width = {"free_poses": 7, "ball_rotations": 4}
     starts: dict[int, tuple[int, int]] = {}
     nq = nv = 0
     for body in bodies:
@@ -195,23 +195,23 @@ def _layout(
 
     mine = {
         c: [s + i for k, s in zip(tree.kinds, tree.v_start, strict=True) if k.coordinates == c for i in range(k.nv)]
-        for c in ("frees", "joints", "balls")
+        for c in ("free_poses", "joints", "ball_rotations")
     }
-    free = np.asarray(mine["frees"], int).reshape(-1, 6)
+    free = np.asarray(mine["free_poses"], int).reshape(-1, 6)
     return _Layout(
         q=(
-            of("frees", 0, 3),
-            of("frees", 0, 4, 3),
-            of("balls", 0, 4),
+            of("free_poses", 0, 3),
+            of("free_poses", 0, 4, 3),
+            of("ball_rotations", 0, 4),
             of("joints", 0, None),
             np.asarray([starts[body][0] + (3 if body in planar else 1) for body in pairs], int),
         ),
-        v=(of("frees", 1, 3), of("frees", 1, 3, 3), of("joints", 1, None), of("balls", 1, 3)),
+        v=(of("free_poses", 1, 3), of("free_poses", 1, 3, 3), of("joints", 1, None), of("ball_rotations", 1, 3)),
         ours=(
             free[:, :3].ravel(),
             free[:, 3:].ravel(),
             np.asarray(mine["joints"], int),
-            np.asarray(mine["balls"], int),
+            np.asarray(mine["ball_rotations"], int),
         ),
         continuous=np.asarray([tree.q_start[body] for body in pairs], int),
         planar=np.asarray([np.arange(3) + tree.v_start[body] for body in planar], int).reshape(-1, 3),
@@ -222,7 +222,7 @@ def _layout(
 def _bodies_in_order(tree: Tree, order: tuple[str, ...] | None) -> list[int]:
     if order is None:
         return list(range(tree.nbodies))
-    free = [n for n, k in zip(tree.joint_names, tree.kinds, strict=True) if k.coordinates == "frees"]
+    free = [n for n, k in zip(tree.joint_names, tree.kinds, strict=True) if k.coordinates == "free_poses"]
     names = order if set(free) <= set(order) else (*free, *order)
     if sorted(names) != sorted(tree.joint_names):
         differing = sorted(set(names) ^ set(tree.joint_names)) or sorted({n for n in names if names.count(n) > 1})
@@ -270,7 +270,7 @@ def _flat_configuration(index: _Layout, q: Configuration, quaternion) -> jax.Arr
     if index.continuous.size:
         angles = joints[..., index.continuous]
         joints, sines = joints.at[..., index.continuous].set(jnp.cos(angles)), jnp.sin(angles)
-    parts = [q.frees.translation, quaternion(q.frees.rotation), quaternion(q.balls)]
+    parts = [q.free_poses.translation, quaternion(q.free_poses.rotation), quaternion(q.ball_rotations)]
     return _scatter(index.q, [*map(_flatten, parts), joints, sines])
 
 

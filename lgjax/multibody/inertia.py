@@ -11,15 +11,16 @@ from lgjax.numerics import small_matrix as sm
 class Inertia(NamedTuple):
     """Mass, first moment and rotational inertia of a body about the origin of its frame.
 
-    The momentum of twist [w, v] is [second w + moment x v, mass v - moment x w]. Scaling all three at once changes
+    The momentum of twist [w, v] is [rotational w + moment x v, mass v - moment x w]. Scaling all three at once changes
     the density; the dynamics are linear in them, which identification and randomisation rely on.
 
-    mass: (...,) kg. moment: (..., 3) kg m, mass times the centre of mass. second: (..., 3, 3) kg m^2 about the origin.
+    mass: (...,) kg. moment: (..., 3) kg m, mass times the centre of mass. rotational: (..., 3, 3) kg m^2,
+    about the origin.
     """
 
     mass: jax.Array
     moment: jax.Array
-    second: jax.Array
+    rotational: jax.Array
 
     @property
     def com(self) -> jax.Array:
@@ -30,9 +31,9 @@ class Inertia(NamedTuple):
     def scaled(self, factor) -> "Inertia":
         """The same body `factor` times as dense; factor broadcasts against mass."""
         factor = jnp.asarray(factor, self.mass.dtype)
-        return Inertia(factor * self.mass, factor[..., None] * self.moment, factor[..., None, None] * self.second)
+        return Inertia(factor * self.mass, factor[..., None] * self.moment, factor[..., None, None] * self.rotational)
 
     def momentum(self, w, v):
         """Momentum (angular about the origin, linear) of the twist (w, v), body frame."""
         h, m = self.moment, self.mass
-        return sm.matvec(self.second, w) + sm.cross(h, v), m[..., None] * v - sm.cross(h, w)
+        return sm.matvec(self.rotational, w) + sm.cross(h, v), m[..., None] * v - sm.cross(h, w)

@@ -24,8 +24,9 @@ class Model:
     the joint frame. screws: (nbodies, 2), rotation and translation along z per unit of a one-degree-of-freedom joint.
     inertias: Inertia (nbodies), joint frame. gravity: (3,) m/s^2, world. armature: (nv,) inertia added on the joint
     side. damping: (nv,) viscous, N m s/rad or N s/m. friction: (nv,) and the limits are data for controllers: the
-    dynamics do not apply them. lower, upper: (number of scalar coordinates,). effort, rate: (nv,) limits on force
-    and velocity. frames: Pose (nframes), the frames `tree.frames` in their body's joint frame (or in the world).
+    dynamics do not apply them. lower, upper: (number of scalar coordinates,). effort, velocity_limit: (nv,)
+    limits on force and velocity. frames: Pose (nframes), the frames `tree.frames` in their body's joint frame (or in
+    the world).
     """
 
     tree: Tree = field(metadata={"static": True})
@@ -40,7 +41,7 @@ class Model:
     lower: jax.Array
     upper: jax.Array
     effort: jax.Array
-    rate: jax.Array
+    velocity_limit: jax.Array
     frames: Pose
 
     @property
@@ -65,7 +66,7 @@ class Model:
     def joint_names(self) -> tuple[str, ...]:
         """Names of the joints in body order, free joints left out."""
         pairs = zip(self.tree.joint_names, self.tree.kinds, strict=True)
-        return tuple(name for name, kind in pairs if kind.coordinates != "frees")
+        return tuple(name for name, kind in pairs if kind.coordinates != "free_poses")
 
     @property
     def dtype(self) -> jnp.dtype:
@@ -83,10 +84,10 @@ class Model:
 class Configuration(NamedTuple):
     """Where a mechanism is: a point of SE(3)^n_free x R^n x SO(3)^n_ball.
 
-    frees: Pose (n_free), world poses of the bodies on free joints. joints: (n,) scalar coordinates, radians or
-    metres, in body order. balls: (n_ball, 3, 3), child to parent rotations of spherical joints.
+    free_poses: Pose (n_free), world poses of the bodies on free joints. joints: (n,) scalar coordinates, radians or
+    metres, in body order. ball_rotations: (n_ball, 3, 3), child to parent rotations of spherical joints.
     """
 
-    frees: Pose
+    free_poses: Pose
     joints: jax.Array
-    balls: jax.Array
+    ball_rotations: jax.Array

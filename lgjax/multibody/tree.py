@@ -30,12 +30,19 @@ class Tree:
         return sum(kind.nv for kind in self.kinds)
 
     @cached_property
-    def nq(self) -> dict[str, int]:
-        """Number of scalar coordinates, free poses and ball rotations in a Configuration."""
-        count = {"joints": 0, "frees": 0, "balls": 0}
-        for kind in self.kinds:
-            count[kind.coordinates] += kind.nq if kind.coordinates == "joints" else 1
-        return count
+    def n_free(self) -> int:
+        """Number of free joints, so of poses in a Configuration."""
+        return sum(kind.coordinates == "free_poses" for kind in self.kinds)
+
+    @cached_property
+    def n_joint(self) -> int:
+        """Number of scalar coordinates in a Configuration."""
+        return sum(kind.nq for kind in self.kinds if kind.coordinates == "joints")
+
+    @cached_property
+    def n_ball(self) -> int:
+        """Number of spherical joints, so of rotations in a Configuration."""
+        return sum(kind.coordinates == "ball_rotations" for kind in self.kinds)
 
     @cached_property
     def v_start(self) -> tuple[int, ...]:
@@ -49,7 +56,7 @@ class Tree:
     @cached_property
     def q_start(self) -> tuple[int, ...]:
         """Index of each joint's (first) coordinate in the member of Configuration that its kind uses."""
-        starts, count = [], {"joints": 0, "frees": 0, "balls": 0}
+        starts, count = [], {"joints": 0, "free_poses": 0, "ball_rotations": 0}
         for kind in self.kinds:
             starts.append(count[kind.coordinates])
             count[kind.coordinates] += kind.nq if kind.coordinates == "joints" else 1

@@ -2,3 +2,7 @@
 
 Read first: `arrays.py`, then `checkpoint.py`.
 """
+
+from lgjax.saving.checkpoint import Checkpoint
+
+__all__ = ["Checkpoint"]

@@ -31,7 +31,7 @@ class Checkpoint:
     resume     go on with what the folder holds; otherwise a folder that holds a run already is an error.
     progress   True shows a bar, False none, None where tqdm is installed.
 
-    `integrate`, `rollout`, `integrate_constrained` and `bounce` take one.  Such a call computes at once, so it cannot
+    `integrate`, `rollout`, `maximal.integrate` and `bounce` take one.  Such a call computes at once, so it cannot
     stand inside `jit`, `vmap` or `grad`.  A run that is resumed gives bit by bit what it gives uninterrupted, on the
     same machine and versions.  Another start or another number in the program, such as a mass, a gain or a step size,
     is refused; a change of Python code that leaves all numbers alone is not noticed.

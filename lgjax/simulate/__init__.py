@@ -1,0 +1,4 @@
+"""Everything that drives: `rollout`, ensembles, optimisation of controls.
+
+Read first: `rollout.py`.
+"""

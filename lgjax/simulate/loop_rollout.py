@@ -23,7 +23,7 @@ from lgjax.numerics.small_angle import norm
 from lgjax.simulate.rollout import Controller
 
 
-class ConstrainedTrajectory(NamedTuple):
+class LoopTrajectory(NamedTuple):
     """States at the saved times; every leaf but `status` has a leading time axis (T,).
 
     ts: (T,) s. q: Configuration. v: (T, nv). residual, rate: (T,), the largest length of phi(q) and of dphi/dt after
@@ -49,7 +49,7 @@ class _Seen(NamedTuple):
     redundant: jax.Array
 
 
-def rollout_constrained(
+def constrained_rollout(
     model: Model,
     loops: Loop | Sequence[Loop],
     q: Configuration,
@@ -65,7 +65,7 @@ def rollout_constrained(
     alpha: Any = 0.0,
     beta: Any = 0.0,
     tolerance: Any = None,
-) -> ConstrainedTrajectory:
+) -> LoopTrajectory:
     """The motion of a mechanism with closed loops from (q, v) over `steps` steps of dt seconds.
 
     controller, wrenches, dt, steps, method and save_every: as in `rollout`. project: after every step positions and
@@ -82,7 +82,7 @@ def rollout_constrained(
     if v.shape != (model.nv,):
         raise ValueError(f"v has shape {v.shape}, {model.name!r} takes ({model.nv},); vmap rollout over a batch")
     if isinstance(method, Taylor):
-        raise ValueError("rollout_constrained takes methods with stages, not Taylor")
+        raise ValueError("constrained_rollout takes methods with stages, not Taylor")
     _check_start(model, several, q, v)
 
     def field(t, state):
@@ -105,7 +105,7 @@ def rollout_constrained(
     status = flags(
         OPEN=worst.open[-1] > 0, SLIPPING=worst.slipping[-1] > 0, REDUNDANT=worst.redundant[-1] > 0, NOT_FINITE=~finite
     )
-    return ConstrainedTrajectory(ts, qs, vs, worst.residual, worst.rate, status)
+    return LoopTrajectory(ts, qs, vs, worst.residual, worst.rate, status)
 
 
 def _settle(model: Model, loops, project: Metric | None, tolerance, state):

@@ -51,9 +51,9 @@ def rollout(
     wrenches(t, q, v) -> (nbodies, 6), body frame, at the body origin. dt may be traced; steps, method and save_every
     (a divisor of steps, or None for the final state alone) are static. Differentiable in everything that is traced, in
     both modes; forward mode (`jax.jacfwd`) is the one for few parameters, and with `remat` reverse mode keeps memory
-    for √steps steps only, see `integrate`; `rollout_memory` predicts it. `checkpoint`, a `lgjax.Checkpoint`, writes a
-    long run to a folder part by part, from which it can be resumed.
-    Raises ValueError for a controller that returns the wrong shape.
+    for √steps steps only, see `integrate`; `rollout_memory` predicts it. `checkpoint`, a `lgjax.saving.Checkpoint`,
+    writes a long run to a folder part by part, from which it can be resumed. Raises ValueError for a controller that
+    returns the wrong shape.
     """
     dt, v = checks.array("dt", dt, (), model.dtype), jnp.asarray(v)
     for name, function in (("controller", controller), ("wrenches", wrenches)):

@@ -61,8 +61,8 @@ class AerialManipulator(NamedTuple):
     def reference(self, t: Any, order: int, frame: Frame = "body") -> tuple[Configuration, Array]:
         """The reference at time t (s): its configuration and derivatives of its velocity, (order + 2, 12).
 
-        This is what `inverse_dynamics_derivatives` of that order and frame takes. t is a scalar in the dtype of the
-        model; vmap it over several. Exact: no difference quotient is formed.
+        This is what `inverse_dynamics_time_derivatives` of that order and frame takes. t is a scalar in the dtype of
+        the model; vmap it over several. Exact: no difference quotient is formed.
         """
         check_frame(frame)
         t = jnp.asarray(t, self.model.dtype)

@@ -13,7 +13,7 @@ from lgjax.groups.se3 import Pose
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.shapes import Plane, Shape, box, ellipsoid, rounded, union
-from lgjax.systems.system import arrays, gravity_vector
+from lgjax.systems.problem import arrays, gravity_vector
 
 Array = jax.Array
 
@@ -31,7 +31,7 @@ UNION_CENTER = -0.9937128
 class BouncingBody(NamedTuple):
     """What ``bounce(p.body, p.shape, p.planes, p.state, p.h, steps)`` takes.
 
-    The first five are those of a `System`, the motion between impacts for any other integrator: y0 = (pose, Π, γ),
+    The first five are those of a `Problem`, the motion between impacts for any other integrator: y0 = (pose, Π, γ),
     moved from the right by the body twist.
     """
 

@@ -14,15 +14,15 @@ from lgjax.multibody.build import GRAVITY, Body, Joint, build
 from lgjax.multibody.configuration import Configuration, neutral
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
-from lgjax.systems.system import gravity_vector
+from lgjax.systems.problem import gravity_vector
 
 Y = (0.0, -1.0, 0.0)  # axes of planar mechanisms: they move in the xz plane, angles count from x to z
 # z along those axes, so that what a loop calls a line is the axis of a pin
 PIN = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
 
 
-class ClosedLoopSystem(NamedTuple):
-    """A tree with loops, ready for `rollout_constrained(system.model, system.loops, system.q0, system.v0, ...)`.
+class LoopProblem(NamedTuple):
+    """A tree with loops, ready for `constrained_rollout(system.model, system.loops, system.q0, system.v0, ...)`.
 
     actuated: the velocity indices that motors drive. invariants: name -> function of (q, v) that the passive motion
     keeps.
@@ -45,9 +45,9 @@ def _rod(name: str, parent: str | None, length: float, mass: float, at=(0.0, 0.0
     )  # fmt: skip
 
 
-def _system(model: Model, loops, q0: Configuration, actuated) -> ClosedLoopSystem:
+def _system(model: Model, loops, q0: Configuration, actuated) -> LoopProblem:
     energy = lambda q, v: total_energy(model, q, v)
-    return ClosedLoopSystem(model, loops, q0, jnp.zeros(model.nv, model.dtype), actuated, {"energy": energy})
+    return LoopProblem(model, loops, q0, jnp.zeros(model.nv, model.dtype), actuated, {"energy": energy})
 
 
 def _joints(model: Model, angles) -> Configuration:
@@ -91,7 +91,7 @@ def four_bar(
     gravity: Any = GRAVITY,
     closure: str = "point_on_line",
     dtype: Any = None,
-) -> ClosedLoopSystem:
+) -> LoopProblem:
     """A planar four-bar of uniform rods: lengths of ground, crank, coupler, rocker (m), masses of the last three (kg).
 
     The crank turns about the origin, the rocker about (ground, 0, 0), in the xz plane; the coupler hangs on the crank,
@@ -118,7 +118,7 @@ def five_bar(
     gravity: Any = GRAVITY,
     actuated: tuple[int, ...] = (0, 1, 2),
     dtype: Any = None,
-) -> ClosedLoopSystem:
+) -> LoopProblem:
     """A planar five-bar of uniform rods: lengths of ground, left upper, left lower, right lower, right upper (m).
 
     masses: of the same rods without the ground, kg. The upper rods turn about the origin and (ground, 0, 0), in the xz
@@ -152,7 +152,7 @@ def stewart_platform(
     leg_mass: float = 1.5,
     gravity: Any = GRAVITY,
     dtype: Any = None,
-) -> ClosedLoopSystem:
+) -> LoopProblem:
     """A Stewart platform: a disc on six legs, each a universal joint, an actuated slide and a ball at the platform.
 
     The tree is the disc on a free joint and the legs on the ground, with a massless cross between the two axes of
@@ -172,9 +172,9 @@ def stewart_platform(
         loops.append(Loop("spherical", f"rod_{i}", "platform", None, top, name=f"ball {i}"))
     model = build(bodies, "stewart_platform", gravity_vector(gravity), dtype=dtype)
     q = neutral(model)
-    raised = Pose(q.frees.rotation, q.frees.translation.at[0, 2].set(height))
+    raised = Pose(q.free_poses.rotation, q.free_poses.translation.at[0, 2].set(height))
     slides = tuple(model.tree.v_start[model.tree.body(f"rod_{i}")] for i in range(6))
-    return _system(model, tuple(loops), q._replace(frees=raised), slides)
+    return _system(model, tuple(loops), q._replace(free_poses=raised), slides)
 
 
 def _direction(i: int, spread: float) -> np.ndarray:

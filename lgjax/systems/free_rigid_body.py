@@ -8,7 +8,7 @@ from lgjax.groups import SO3, coadjoint_orbit, cotangent_bundle, product_space, 
 from lgjax.groups.cotangent import Covector
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
-from lgjax.systems.system import System, arrays
+from lgjax.systems.problem import Problem, arrays
 
 Array = jax.Array
 
@@ -17,7 +17,7 @@ FORMULATIONS = ("body", "spatial", "lie_poisson")
 
 def free_rigid_body(
     formulation: str = "body", inertia: Any = (1.0, 2.0, 2.5), momentum: Any = (0.9, -1.6, 1.1), dtype: Any = None
-) -> System:
+) -> Problem:
     """A body with principal moments of inertia (3,), R = I and body momentum Π (3,) at the start.
 
     "body"         y = (R, Π) on SO(3) x R³, moved from the right by the body velocity.
@@ -42,7 +42,7 @@ def free_rigid_body(
 
         space = product_space(right_translation(SO3), vector_space(3))
         invariants = {"energy": lambda y: kinetic(y[1]), "momentum": lambda y: so3.act(y[0], y[1])}
-        return System(p, space, body_field, (identity, p["momentum"]), invariants)
+        return Problem(p, space, body_field, (identity, p["momentum"]), invariants)
     if formulation == "spatial":
 
         def spatial_field(t: Array, y: Covector) -> Array:
@@ -50,6 +50,6 @@ def free_rigid_body(
             return sm.join(omega, so3.coad(omega, y.mu))
 
         invariants = {"energy": lambda y: kinetic(so3.coAd(y.g, y.mu)), "momentum": lambda y: y.mu}
-        return System(p, cotangent_bundle(SO3), spatial_field, Covector(identity, p["momentum"]), invariants)
+        return Problem(p, cotangent_bundle(SO3), spatial_field, Covector(identity, p["momentum"]), invariants)
     invariants = {"energy": kinetic, "momentum": lambda y: sm.dot(y, y)}
-    return System(p, coadjoint_orbit(SO3), lambda t, y: -(y / inertia), p["momentum"], invariants)
+    return Problem(p, coadjoint_orbit(SO3), lambda t, y: -(y / inertia), p["momentum"], invariants)

@@ -25,7 +25,7 @@ from lgjax.groups import (
 from lgjax.groups.cotangent import Covector
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
-from lgjax.systems.system import System, arrays, gravity_vector
+from lgjax.systems.problem import Problem, arrays, gravity_vector
 
 Array = jax.Array
 
@@ -43,7 +43,7 @@ def heavy_top(
     gravity: Any = None,
     angular_velocity: Any = (0.0, 150.0, -4.61538),
     dtype: Any = None,
-) -> System:
+) -> Problem:
     """The heavy top with Q = I and body angular velocity (3,) rad/s at the start.
 
     Three readings of the published numbers, which a caller may override one by one:
@@ -111,7 +111,7 @@ def _spatial_invariants(p: dict[str, Array], inverse: Array, parts: Any) -> dict
     return {"energy": energy, "vertical_momentum": lambda y: -sm.dot(parts(y)[1], p["gravity"])}
 
 
-def _body(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
+def _body(p: dict[str, Array], inverse: Array, momentum: Array) -> Problem:
     def field(t: Array, y: Any) -> Any:
         q, pi = y
         omega = sm.matvec(inverse, pi)
@@ -119,17 +119,17 @@ def _body(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
 
     space = product_space(right_translation(SO3), vector_space(3))
     invariants = _spatial_invariants(p, inverse, lambda y: (y[0], so3.act(y[0], y[1])))
-    return System(p, space, field, (SO3.identity(momentum.dtype), momentum), invariants)
+    return Problem(p, space, field, (SO3.identity(momentum.dtype), momentum), invariants)
 
 
-def _spatial(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
+def _spatial(p: dict[str, Array], inverse: Array, momentum: Array) -> Problem:
     space = product_space(left_translation(SO3), vector_space(3))
     invariants = _spatial_invariants(p, inverse, lambda y: y)
     field = lambda t, y: _rates(p, inverse, *y)
-    return System(p, space, field, (SO3.identity(momentum.dtype), momentum), invariants)
+    return Problem(p, space, field, (SO3.identity(momentum.dtype), momentum), invariants)
 
 
-def _two_sided(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
+def _two_sided(p: dict[str, Array], inverse: Array, momentum: Array) -> Problem:
     axis = p["axis"] / jnp.sqrt(sm.dot(p["axis"], p["axis"]))
     along = sm.dot(axis, sm.matvec(inverse, axis))
     surplus = along - 0.5 * (sm.trace(inverse) - along)
@@ -143,19 +143,19 @@ def _two_sided(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
 
     space = product_space(two_sided_translation(SO3), vector_space(3))
     invariants = _spatial_invariants(p, inverse, lambda y: y)
-    return System(p, space, field, (SO3.identity(momentum.dtype), momentum), invariants)
+    return Problem(p, space, field, (SO3.identity(momentum.dtype), momentum), invariants)
 
 
-def _cotangent(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
+def _cotangent(p: dict[str, Array], inverse: Array, momentum: Array) -> Problem:
     def field(t: Array, y: Covector) -> Array:
         omega, torque = _rates(p, inverse, y.g, y.mu)
         return sm.join(omega, torque + so3.coad(omega, y.mu))
 
     y0 = Covector(SO3.identity(momentum.dtype), momentum)
-    return System(p, cotangent_bundle(SO3), field, y0, _spatial_invariants(p, inverse, lambda y: (y.g, y.mu)))
+    return Problem(p, cotangent_bundle(SO3), field, y0, _spatial_invariants(p, inverse, lambda y: (y.g, y.mu)))
 
 
-def _lie_poisson(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
+def _lie_poisson(p: dict[str, Array], inverse: Array, momentum: Array) -> Problem:
     def field(t: Array, y: Array) -> Array:
         return -sm.join(sm.matvec(inverse, y[..., :3]), jnp.broadcast_to(p["lever"], y[..., :3].shape))
 
@@ -164,10 +164,10 @@ def _lie_poisson(p: dict[str, Array], inverse: Array, momentum: Array) -> System
         "gravity": lambda y: sm.dot(y[..., 3:], y[..., 3:]),
         "vertical_momentum": lambda y: sm.dot(y[..., :3], y[..., 3:]),
     }
-    return System(p, coadjoint_orbit(SE3), field, sm.join(momentum, -p["gravity"]), invariants)
+    return Problem(p, coadjoint_orbit(SE3), field, sm.join(momentum, -p["gravity"]), invariants)
 
 
-def _quadratic(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
+def _quadratic(p: dict[str, Array], inverse: Array, momentum: Array) -> Problem:
     def parts(y: Covector) -> tuple[Array, Array]:
         return y.g[0], y.mu[..., :3]
 
@@ -185,7 +185,7 @@ def _quadratic(p: dict[str, Array], inverse: Array, momentum: Array) -> System:
 
     invariants = {**_spatial_invariants(p, inverse, parts), "energy": energy, "p": lambda y: y.mu[..., 3:]}
     y0 = Covector((SO3.identity(momentum.dtype), jnp.zeros_like(momentum)), sm.join(momentum, -p["lever"]))
-    return System(p, cotangent_bundle(product(SO3, Rn(3))), field, y0, invariants)
+    return Problem(p, cotangent_bundle(product(SO3, Rn(3))), field, y0, invariants)
 
 
 _MAKERS = {

@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from lgjax import maximal
 from lgjax.groups import LieGroup, R3xSO3, so3
-from lgjax.maximal.system import Gravity, JointConstraint, MaximalSystem, RigidBody, UserForce
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
-from lgjax.systems.constrained_system import ConstrainedSystem, total_energy
-from lgjax.systems.system import arrays, gravity_vector
+from lgjax.systems.maximal_problem import MaximalProblem, total_energy
+from lgjax.systems.problem import arrays, gravity_vector
 
 Array = jax.Array
 
@@ -34,7 +34,7 @@ def heavy_top_maximal(
     angular_velocity: Any = (0.0, 150.0, -4.61538),
     group: LieGroup = R3xSO3,
     dtype: Any = None,
-) -> ConstrainedSystem:
+) -> MaximalProblem:
     """The heavy top of the benchmark: centre of mass `length` along body y from the fixed point, the world's origin.
 
     inertia (3,) is about the centre of mass, angular_velocity (3,) in body axes, and the axes start as the world's.
@@ -58,14 +58,14 @@ def heavy_top_maximal(
     tensor = sm.diagonal(p["inertia"])
     about_tip = tensor + p["mass"] * (sm.diagonal(jnp.broadcast_to(sm.dot(arm, arm), (3,))) - sm.outer(arm, arm))
     if constrained:
-        tip = JointConstraint("tip", "spherical", "world", "top", origin_b=-arm)
-        forces = [Gravity(p["gravity"])]
-        system = MaximalSystem([RigidBody("top", p["mass"], tensor)], [tip], forces, group, dtype)
+        tip = maximal.Joint("tip", "spherical", "world", "top", origin_b=-arm)
+        forces = [maximal.Gravity(p["gravity"])]
+        system = maximal.System([maximal.Body("top", p["mass"], tensor)], [tip], forces, group, dtype)
         q0 = system.configuration(jnp.eye(3, dtype=dtype)[None], arm[None])
         v0 = system.velocity(q0, p["angular_velocity"][None], sm.cross(p["angular_velocity"], arm)[None])
-        return ConstrainedSystem(p, system, q0, v0, {"energy": total_energy(system)})
-    weight = UserForce(_weight, {"lever": p["mass"] * arm, "gravity": p["gravity"]}, couples=False)
-    system = MaximalSystem([RigidBody("top", p["mass"], about_tip)], [], [weight], group, dtype)
+        return MaximalProblem(p, system, q0, v0, {"energy": total_energy(system)})
+    weight = maximal.UserForce(_weight, {"lever": p["mass"] * arm, "gravity": p["gravity"]}, couples=False)
+    system = maximal.System([maximal.Body("top", p["mass"], about_tip)], [], [weight], group, dtype)
     q0 = system.configuration(jnp.eye(3, dtype=dtype)[None], jnp.zeros((1, 3), dtype))
     v0 = system.velocity(q0, p["angular_velocity"][None], jnp.zeros((1, 3), dtype))
 
@@ -73,4 +73,4 @@ def heavy_top_maximal(
         height = sm.dot(p["gravity"], so3.act(q.bodies.rotation[0], arm))
         return system.kinetic_energy(q, v) - p["mass"] * height
 
-    return ConstrainedSystem(p, system, q0, v0, {"energy": energy})
+    return MaximalProblem(p, system, q0, v0, {"energy": energy})

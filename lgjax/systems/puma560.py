@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax import maximal
 from lgjax.groups import LieGroup, R3xSO3
-from lgjax.maximal.system import Gravity, JointConstraint, MaximalSystem, RigidBody, TorsionSpring
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.configuration import Configuration, configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
-from lgjax.systems.constrained_system import ConstrainedSystem
-from lgjax.systems.system import arrays, gravity_vector, not_negative
+from lgjax.systems.maximal_problem import MaximalProblem
+from lgjax.systems.problem import arrays, gravity_vector, not_negative
 
 Array = jax.Array
 
@@ -65,7 +65,7 @@ def puma560(
     gravity: Any = (0.0, 0.0, -9.81),
     group: LieGroup = R3xSO3,
     dtype: Any = None,
-) -> ConstrainedSystem:
+) -> MaximalProblem:
     """Six links in absolute coordinates, 30 constraints, springs and dampers (6,) in the joints as PD control.
 
     Masses (6,) kg; gravity a vector (3,) m/s², or a number that pulls along -z.  The control drives the angles in
@@ -88,19 +88,19 @@ def puma560(
         home, offset = _link(0.0, d, a, alpha)
         com = np.asarray(com)
         at_a, at_b = tuple(-com_before), tuple(-home.T @ offset - com)
-        bodies.append(RigidBody(NAMES[i], p["masses"][i], moments))
-        joints.append(JointConstraint(f"joint {i + 1}", "revolute", before, NAMES[i], at_a, at_b, np.eye(3), home.T))
+        bodies.append(maximal.Body(NAMES[i], p["masses"][i], moments))
+        joints.append(maximal.Joint(f"joint {i + 1}", "revolute", before, NAMES[i], at_a, at_b, np.eye(3), home.T))
         springs.append(
-            TorsionSpring(before, NAMES[i], np.eye(3), home.T, p["stiffness"][i], p["damping"][i], PROFILES[i])
+            maximal.TorsionSpring(before, NAMES[i], np.eye(3), home.T, p["stiffness"][i], p["damping"][i], PROFILES[i])
         )
         turn, shift = _link(START[i], d, a, alpha)
         r, x = r @ turn, x + r @ shift
         rotations.append(r)
         positions.append(x + r @ com)
         before, com_before = NAMES[i], com
-    system = MaximalSystem(bodies, joints, [Gravity(p["gravity"]), *springs], group, dtype)
+    system = maximal.System(bodies, joints, [maximal.Gravity(p["gravity"]), *springs], group, dtype)
     q0 = system.configuration(np.stack(rotations), np.stack(positions))
-    return ConstrainedSystem(p, system, q0, jnp.zeros((system.nv,), dtype), {})
+    return MaximalProblem(p, system, q0, jnp.zeros((system.nv,), dtype), {})
 
 
 def joint_angles(q: Any) -> Any:

@@ -22,7 +22,7 @@ from lgjax.groups.ts2 import TangentPoint
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
-from lgjax.systems.system import System, arrays, gravity_vector, not_negative
+from lgjax.systems.problem import Problem, arrays, gravity_vector, not_negative
 
 Array = jax.Array
 Path = Callable[[Array], Array]
@@ -67,7 +67,7 @@ def quadrotors_with_load(
     gains: dict[str, Any] | None = None,
     gravity: Any = 9.81,
     dtype: Any = None,
-) -> System:
+) -> Problem:
     """The system under tracking control, at rest with the load 0.3 m off the path and the links 0.3 rad off theirs.
 
     path       t -> desired load position (3,) m, smooth; its derivatives are taken from the function.
@@ -113,7 +113,7 @@ def quadrotors_with_load(
         power_space(vector_space(3), 2),
         power_space(TS2, 2),
     )
-    return System(p, space, field, tuple(_start(p, path)), {})
+    return Problem(p, space, field, tuple(_start(p, path)), {})
 
 
 def _start(p: dict[str, Array], path: Path) -> LoadState:

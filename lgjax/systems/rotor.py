@@ -8,11 +8,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax import maximal
 from lgjax.groups import LieGroup, R3xSO3
-from lgjax.maximal.system import Bushing, Gravity, Load, MaximalSystem, RigidBody
 from lgjax.numerics import checks
-from lgjax.systems.constrained_system import ConstrainedSystem
-from lgjax.systems.system import arrays, gravity_vector, not_negative
+from lgjax.systems.maximal_problem import MaximalProblem
+from lgjax.systems.problem import arrays, gravity_vector, not_negative
 
 
 def rotor(
@@ -26,7 +26,7 @@ def rotor(
     gravity: Any = (0.0, 0.0, -9.81),
     group: LieGroup = R3xSO3,
     dtype: Any = None,
-) -> ConstrainedSystem:
+) -> MaximalProblem:
     """The rotor along x, its centre of mass `left` metres from the left support of a shaft of `length` metres.
 
     inertia (3,): principal moments about the centre of mass, x the shaft; stiffness (3,) N/m and damping (3,) N s/m of
@@ -52,12 +52,16 @@ def rotor(
     ends = [jnp.stack([x, zero, zero]) for x in (-p["left"], p["length"] - p["left"])]
     torque = (0.5 * p["length"] - p["left"]) * p["mass"] * jnp.sqrt(jnp.sum(p["gravity"] ** 2))
     # The supports stand where the ends of the undeflected shaft are.
-    supports = [Bushing("world", "rotor", end, end, p["stiffness"], p["damping"]) for end in ends]
-    forces = [Gravity(p["gravity"]), *supports, Load("rotor", torque_world=jnp.stack([zero, zero, torque]))]
-    system = MaximalSystem([RigidBody("rotor", p["mass"], p["inertia"])], [], forces, group, dtype)
+    supports = [maximal.Bushing("world", "rotor", end, end, p["stiffness"], p["damping"]) for end in ends]
+    forces = [
+        maximal.Gravity(p["gravity"]),
+        *supports,
+        maximal.Load("rotor", torque_world=jnp.stack([zero, zero, torque])),
+    ]
+    system = maximal.System([maximal.Body("rotor", p["mass"], p["inertia"])], [], forces, group, dtype)
     q0 = system.configuration(np.eye(3)[None], np.zeros((1, 3)))
     v0 = system.velocity(q0, jnp.stack([p["speed"], zero, zero])[None], np.zeros((1, 3)))
-    return ConstrainedSystem(p, system, q0, v0, {})
+    return MaximalProblem(p, system, q0, v0, {})
 
 
 def left_end(q: Any, p: dict[str, Any]) -> Any:

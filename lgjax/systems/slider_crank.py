@@ -8,12 +8,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax import maximal
 from lgjax.groups import LieGroup, R3xSO3
-from lgjax.maximal.system import Gravity, JointConstraint, MaximalSystem, RigidBody
 from lgjax.multibody.build import rotation_to
 from lgjax.numerics import checks
-from lgjax.systems.constrained_system import ConstrainedSystem, total_energy
-from lgjax.systems.system import arrays, gravity_vector
+from lgjax.systems.maximal_problem import MaximalProblem, total_energy
+from lgjax.systems.problem import arrays, gravity_vector
 
 BODIES = ("crank", "rod", "slider")
 # The crank turns about x at A, its pin B is 0.08 m above; the rod ends in the slider at C.
@@ -36,7 +36,7 @@ def slider_crank(
     gravity: Any = (0.0, 0.0, -9.81),
     group: LieGroup = R3xSO3,
     dtype: Any = None,
-) -> ConstrainedSystem:
+) -> MaximalProblem:
     """Crank, rod and slider with masses (3,) kg, inertias (3, 3), rows the principal moments about the centres of mass.
 
     speed is the crank's angular velocity at the start, rad/s, about x.  A revolute joint holds the crank at A, a
@@ -54,24 +54,24 @@ def slider_crank(
     )
     dtype = p["masses"].dtype
     rod = _rod_frame()
-    bodies = [RigidBody(name, p["masses"][i], p["inertias"][i]) for i, name in enumerate(BODIES)]
+    bodies = [maximal.Body(name, p["masses"][i], p["inertias"][i]) for i, name in enumerate(BODIES)]
     half = {"crank": (0.0, 0.0, CRANK / 2), "rod": (ROD / 2, 0.0, 0.0)}
     minus = {name: tuple(-x for x in end) for name, end in half.items()}
     axis = rotation_to(np.array([0.0, 1.0, 0.0]))
     joints = [
-        JointConstraint("A", "revolute", "world", "crank", tuple(A), minus["crank"], ALONG_X, ALONG_X),
-        JointConstraint("B", "spherical", "crank", "rod", half["crank"], minus["rod"]),
-        JointConstraint("C", "universal", "slider", "rod", (0.0, 0.0, 0.0), half["rod"], ALONG_X, axis),
-        JointConstraint("D", "prismatic", "world", "slider", frame_a=ALONG_X, frame_b=ALONG_X),
+        maximal.Joint("A", "revolute", "world", "crank", tuple(A), minus["crank"], ALONG_X, ALONG_X),
+        maximal.Joint("B", "spherical", "crank", "rod", half["crank"], minus["rod"]),
+        maximal.Joint("C", "universal", "slider", "rod", (0.0, 0.0, 0.0), half["rod"], ALONG_X, axis),
+        maximal.Joint("D", "prismatic", "world", "slider", frame_a=ALONG_X, frame_b=ALONG_X),
     ]
-    system = MaximalSystem(bodies, joints, [Gravity(p["gravity"])], group, dtype)
+    system = maximal.System(bodies, joints, [maximal.Gravity(p["gravity"])], group, dtype)
     centres = np.stack([A + np.array([0.0, 0.0, CRANK / 2]), (B + C) / 2, C])
     q0 = system.configuration(np.stack([np.eye(3), rod, np.eye(3)]), centres)
     # Velocities per rad/s of the crank; that of the rod in its own axes.
     omega = np.stack([[1.0, 0.0, 0.0], rod.T @ [0.32, -0.16, 0.08], [0.0, 0.0, 0.0]])
     velocity = np.array([[0.0, -CRANK / 2, 0.0], [0.02, -0.04, 0.0], [0.04, 0.0, 0.0]])
     v0 = system.velocity(q0, p["speed"] * jnp.asarray(omega, dtype), p["speed"] * jnp.asarray(velocity, dtype))
-    return ConstrainedSystem(p, system, q0, v0, {"energy": total_energy(system)})
+    return MaximalProblem(p, system, q0, v0, {"energy": total_energy(system)})
 
 
 def crank_angle(q: Any) -> Any:

@@ -15,7 +15,7 @@ from lgjax.groups.ts2 import TangentPoint
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
-from lgjax.systems.system import System, arrays, gravity_vector
+from lgjax.systems.problem import Problem, arrays, gravity_vector
 
 Array = jax.Array
 
@@ -34,7 +34,7 @@ def spherical_pendulum(
     omega: Any = (0.0, 1.0, 0.0),
     chart: str = "exp",
     dtype: Any = None,
-) -> System:
+) -> Problem:
     """n rods with masses (n,) kg and lengths (n,) m or one number for all; q and omega (n, 3) or (3,) at the start.
 
     The state is TangentPoint(q (n, 3), omega (n, 3)) on (TS²)^n: directions from the fixed point downwards along the
@@ -72,7 +72,7 @@ def spherical_pendulum(
         "vertical_momentum": lambda y: sm.dot(_up(p), jnp.sum(_apply(p, velocity(y).q, velocity(y).omega), axis=0)),
     }
     group = SE3 if chart == "exp" else cayley_coordinates(SE3)
-    return System(p, power_space(tangent_sphere(group), n), lambda t, y: field(p, y), y0, invariants)
+    return Problem(p, power_space(tangent_sphere(group), n), lambda t, y: field(p, y), y0, invariants)
 
 
 def _up(p: dict[str, Array]) -> Array:

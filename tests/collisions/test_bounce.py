@@ -10,9 +10,11 @@ from jax import jit
 from scipy.integrate import solve_ivp
 
 import lgjax
-from lgjax import Plane, Pose, RigidState, bounce, rigid_body, rigid_state, shapes, so3
+from lgjax import Pose, shapes, so3
+from lgjax.collisions import RigidState, bounce, rigid_body, rigid_state
 from lgjax.collisions.impact import BounceStatus
 from lgjax.collisions.variational import total_energy
+from lgjax.shapes import Plane
 from lgjax.systems.bouncing_body import CASES, bouncing_body
 
 FLOOR = Plane((0.0, 0.0, 1.0))
@@ -543,7 +545,7 @@ def test_bad_input_is_named(change, error, message):
 
 def test_a_shape_about_another_point_than_its_centre_of_mass_is_the_users_choice():
     off = good() | {"shape": shapes.box((0.5, 0.6, 0.7), (0.2, 0.0, 0.0))}
-    accepted = [off | {"check_center": "ignore"}, off | {"shape": lgjax.recentered(off["shape"])}]
+    accepted = [off | {"check_center": "ignore"}, off | {"shape": lgjax.shapes.recentered(off["shape"])}]
     # A thousandth of its size is how well a centre of mass is known; the body of the source is such a one.
     accepted += [off | {"shape": shapes.box((0.5, 0.6, 0.7), (1e-4, 0.0, 0.0))}]
     accepted += [off | {"shape": bouncing_body("union", dtype=jnp.float64).shape, "state": rigid_state((0, 0, 9.0))}]

@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax import Plane, Pose, RigidState, bounce, mass_properties, rigid_body, shapes, so3
+from lgjax import Pose, shapes, so3
+from lgjax.collisions import RigidState, bounce, rigid_body
 from lgjax.collisions.flight import DIP, PART_ANGLE
 from lgjax.collisions.impact import BounceStatus
 from lgjax.collisions.variational import total_energy, variational_step
+from lgjax.shapes import Plane, mass_properties
 
 AXES = np.array([0.003, 0.02, 0.2])  # of a rod, m
 

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from jax import jit
 
-from lgjax import BounceStatus, Plane, Pose, bounce, lagrangian_bounce, rigid_body, shapes, so3
+from lgjax import Pose, shapes, so3
+from lgjax.collisions import BounceStatus, bounce, lagrangian_bounce, rigid_body
 from lgjax.collisions.variational import (
     discrete_lagrangian,
     end_momenta,
     total_energy,
     variational_step,
 )
+from lgjax.shapes import Plane
 from lgjax.systems.bouncing_body import bouncing_body
 
 G, H = 9.80665, 0.05

@@ -5,9 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lgjax import Plane, Pose, RigidState, bounce, mass_properties, rigid_body, shapes, so3
+from lgjax import Pose, shapes, so3
+from lgjax.collisions import RigidState, bounce, rigid_body
 from lgjax.collisions.impact import BounceStatus
 from lgjax.collisions.variational import total_energy
+from lgjax.shapes import Plane, mass_properties
 
 G = 9.81
 HALF = (0.03, 0.004, 0.003)  # of a rod with flat sides, m

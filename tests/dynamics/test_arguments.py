@@ -50,9 +50,9 @@ def right(name: str) -> dict[str, Any]:
     values |= {"loops": lgjax.Loop("point", None, "arm"), "controller": None, "dt": 0.01, "steps": 1, "order": 1}
     stacks = {"tau": jnp.stack([x] * 2), "vdot": jnp.stack([x] * 2), "wrenches": jnp.ones((2, bodies, 6))}
     special = {
-        "inverse_dynamics_derivatives": stacks | {"v": jnp.stack([x] * 3)},
-        "forward_dynamics_derivatives": stacks,
-        "hybrid_dynamics_derivatives": stacks,
+        "inverse_dynamics_time_derivatives": stacks | {"v": jnp.stack([x] * 3)},
+        "forward_dynamics_time_derivatives": stacks,
+        "hybrid_dynamics_time_derivatives": stacks,
         "motion_series": {"tau": None, "wrenches": None},
         "rollout": {"wrenches": None},
     }

@@ -31,7 +31,7 @@ class Facts(NamedTuple):
     v: Any
     vdot: Any
     vddot: Any
-    matrices: lgjax.ClosedForm
+    matrices: lgjax.time_derivatives.ClosedForm
     rates: Any  # of mass, coriolis and gravity along the motion
     tau: Any  # inverse dynamics and its derivative, (2, nv)
     basis: Any  # the change to body velocities and its rate
@@ -45,7 +45,7 @@ def to_body(model, q, frame):
 
     def column(v):
         frees, joints, balls = split_velocity(model.tree, v)
-        return join_velocity(model.tree, se3.Ad(se3.inverse(q.frees), frees), joints, balls)
+        return join_velocity(model.tree, se3.Ad(se3.inverse(q.free_poses), frees), joints, balls)
 
     units = jnp.eye(model.nv)
     return jax.vmap(column)(units).T if frame == "spatial" else units
@@ -57,11 +57,11 @@ def facts_of(model, frame, q, v, vdot, vddot) -> Facts:
 
     def along(s):
         there = lgjax.retract(model, q, s * rate)
-        found = lgjax.closed_form(model, there, v + s * vdot, vdot, frame)
+        found = lgjax.time_derivatives.closed_form(model, there, v + s * vdot, vdot, frame)
         return (found.mass, found.coriolis, found.gravity, to_body(model, there, frame)), found
 
     _, (*rates, turning), found = jax.jvp(along, (jnp.zeros(()),), (jnp.ones(()),), has_aux=True)
-    tau = lgjax.inverse_dynamics_derivatives(model, q, jnp.stack([v, vdot, vddot]), 1, frame)
+    tau = lgjax.inverse_dynamics_time_derivatives(model, q, jnp.stack([v, vdot, vddot]), 1, frame)
     return Facts(
         v, vdot, vddot, found, rates, tau, (start, turning),
         lgjax.mass_matrix(model, q), lgjax.coriolis_matrix(model, q, rate), lgjax.gravity_forces(model, q),
@@ -124,14 +124,14 @@ def test_the_matrices_are_those_of_the_recursions(name, frame):
 def test_closed_form_keeps_the_dtype_and_names_bad_input():
     model = trees.model("single body").astype(jnp.float32)
     q, v = lgjax.neutral(model), jnp.zeros(6, jnp.float32)
-    found = jit(lambda q, v: lgjax.closed_form(model, q, v, v))(q, v)
+    found = jit(lambda q, v: lgjax.time_derivatives.closed_form(model, q, v, v))(q, v)
     assert {x.dtype for x in found} == {jnp.dtype(jnp.float32)}
     with pytest.raises(ValueError, match="frame is 'body' or 'spatial', not 'world'"):
-        lgjax.closed_form(model, q, v, v, "world")
+        lgjax.time_derivatives.closed_form(model, q, v, v, "world")
     with pytest.raises(ValueError, match=r"vdot has shape \(5,\), expected \(6,\)"):
-        lgjax.closed_form(model, q, v, v[1:])
+        lgjax.time_derivatives.closed_form(model, q, v, v[1:])
     with pytest.raises(ValueError, match="v is float64, the model is float32"):
-        lgjax.closed_form(model, q, v.astype(jnp.float64), v)
+        lgjax.time_derivatives.closed_form(model, q, v.astype(jnp.float64), v)
 
 
 def test_its_partial_derivatives_are_finite_at_rest():
@@ -139,7 +139,9 @@ def test_its_partial_derivatives_are_finite_at_rest():
     zero = jnp.zeros(model.nv)
 
     def total(d, v, vdot):
-        found = lgjax.closed_form(model, lgjax.retract(model, lgjax.neutral(model), d), v, vdot, "spatial")
+        found = lgjax.time_derivatives.closed_form(
+            model, lgjax.retract(model, lgjax.neutral(model), d), v, vdot, "spatial"
+        )
         return sum(jnp.sum(x) for x in found)
 
     for part in jit(jax.grad(total, (0, 1, 2)))(zero, zero, zero):

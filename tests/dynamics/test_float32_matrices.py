@@ -85,10 +85,10 @@ def test_a_kilometre_away_float32_gives_what_it_gives_at_home(make):
     q, v, vdot, _, _ = trees.random_states(model)
     # positions that a kilometre away are numbers of float32, too
     coarse = lambda p: jnp.round(64 * p) / 64
-    home = q._replace(frees=q.frees._replace(translation=coarse(q.frees.translation)))
-    away = home._replace(frees=home.frees._replace(translation=home.frees.translation + 1024.0))
+    home = q._replace(free_poses=q.free_poses._replace(translation=coarse(q.free_poses.translation)))
+    away = home._replace(free_poses=home.free_poses._replace(translation=home.free_poses.translation + 1024.0))
     far = model
-    if not model.tree.nq["frees"]:
+    if not model.tree.n_free:
         shift = jnp.zeros_like(model.placements.translation).at[0].set(1024.0)
         first = model.placements.translation.at[0].set(coarse(model.placements.translation[0]))
         model = model.replace(placements=model.placements._replace(translation=first))

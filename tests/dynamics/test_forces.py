@@ -33,7 +33,9 @@ ANCHOR = (0.5, 0.4, -0.3)
 
 
 def rest(model):
-    return lgjax.configuration(model, joints=[0.2, -0.1], balls=lgjax.so3.exp(jnp.asarray([[0.3, -0.2, 0.5]]))[None, 0])
+    return lgjax.configuration(
+        model, joints=[0.2, -0.1], ball_rotations=lgjax.so3.exp(jnp.asarray([[0.3, -0.2, 0.5]]))[None, 0]
+    )
 
 
 def between(model):

@@ -88,9 +88,11 @@ class Motion:
         q, dq = self.q(t), rate(self.q)(t)
         unturned = lambda R, x: jnp.einsum("bji,bj...->bi...", R, x)
         spin = lambda R, dR: jnp.stack([unturned(R, dR)[:, i, j] for i, j in ((2, 1), (0, 2), (1, 0))], -1)
-        turn = spin(q.frees.rotation, dq.frees.rotation)
-        slide = unturned(q.frees.rotation, dq.frees.translation)
-        return join_velocity(self.model.tree, jnp.concatenate([turn, slide], -1), dq.joints, spin(q.balls, dq.balls))
+        turn = spin(q.free_poses.rotation, dq.free_poses.rotation)
+        slide = unturned(q.free_poses.rotation, dq.free_poses.translation)
+        return join_velocity(
+            self.model.tree, jnp.concatenate([turn, slide], -1), dq.joints, spin(q.ball_rotations, dq.ball_rotations)
+        )
 
     def wrenches(self, t):
         return polynomial(self.pushes, t)
@@ -107,7 +109,7 @@ class Motion:
         def at(t):
             body = f(t)
             frees, joints, balls = split_velocity(self.model.tree, body)
-            return jnp.stack([body, join_velocity(self.model.tree, change(self.q(t).frees, frees), joints, balls)])
+            return jnp.stack([body, join_velocity(self.model.tree, change(self.q(t).free_poses, frees), joints, balls)])
 
         return at
 
@@ -173,8 +175,8 @@ def taylor_forces(floating: bool, order: int):
 def solvers(floating: bool, order: int, frame: str, dtype=jnp.float64):
     """Inverse and forward dynamics, compiled."""
     model = arm(floating, dtype)
-    inverse = jit(lambda q, v, w: lgjax.inverse_dynamics_derivatives(model, q, v, order, frame, w))
-    forward = jit(lambda q, v, tau, w: lgjax.forward_dynamics_derivatives(model, q, v, tau, frame, w))
+    inverse = jit(lambda q, v, w: lgjax.inverse_dynamics_time_derivatives(model, q, v, order, frame, w))
+    forward = jit(lambda q, v, tau, w: lgjax.forward_dynamics_time_derivatives(model, q, v, tau, frame, w))
     return inverse, forward
 
 
@@ -228,11 +230,13 @@ def test_both_frames_give_the_same_forces(floating, order):
     if floating:
         for seed in range(MOTIONS):
             q, v, _ = arguments(True, order, "body", seed)
-            pose = jax.tree.map(lambda x: x[0], q.frees)
-            twists = lgjax.twist_derivatives(lgjax.pose_derivatives(pose, v[:, :6]), "spatial")
+            pose = jax.tree.map(lambda x: x[0], q.free_poses)
+            twists = lgjax.time_derivatives.twist_derivatives(
+                lgjax.time_derivatives.pose_derivatives(pose, v[:, :6]), "spatial"
+            )
             assert np.all(errors(twists[None], arguments(True, order, "spatial", seed)[1][None, :, :6]) < 1e-12)
             spatial[seed, :, :6] = to_body(
-                np.asarray(lgjax.pose_derivatives(pose, v[:order, :6])), spatial[seed, :, :6]
+                np.asarray(lgjax.time_derivatives.pose_derivatives(pose, v[:order, :6])), spatial[seed, :, :6]
             )
     assert np.all(errors(spatial, body) < 1e-11)
 
@@ -292,7 +296,7 @@ def test_hybrid_dynamics_of_random_subsets_agree_with_inverse_dynamics(order, fr
     @jit
     def solve(q, v, tau, w):
         known = jnp.where(chosen, v[1:], jnp.nan), jnp.where(chosen, jnp.nan, tau)  # the others are not read
-        return lgjax.hybrid_dynamics_derivatives(model, q, v[0], *known, prescribed, frame, w)
+        return lgjax.hybrid_dynamics_time_derivatives(model, q, v[0], *known, prescribed, frame, w)
 
     depth = 3 if order < 4 else HIGHEST  # of what is compiled for other tests
     for seed, tau in enumerate(forces(True, depth, frame)[:, : order + 1]):
@@ -310,7 +314,7 @@ def test_forces_of_every_order_meet_the_same_inertia(frame):
     order = 3
     _, forward = solvers(True, order, frame)
     q, v, wrenches = arguments(True, order, frame, 0)
-    mass = jit(lambda v: lgjax.closed_form(arm(True), q, v, v, frame).mass)(v[0])
+    mass = jit(lambda v: lgjax.time_derivatives.closed_form(arm(True), q, v, v, frame).mass)(v[0])
     tau = jnp.asarray(forces(True, order, frame)[0])
     directions = np.random.default_rng(0).normal(size=(2, arm(True).nv))
     for speed in (v[0], 0 * v[0], -3 * v[0]):
@@ -335,7 +339,7 @@ def test_articulated_inertias_are_factorised_once_for_all_orders(frame):
         return len(ones) + sum(map(count, inner))
 
     def reciprocals(order):
-        run = lambda v, tau, w: lgjax.forward_dynamics_derivatives(model, q, v, tau, frame, w, execution="plain")
+        run = lambda v, tau, w: lgjax.forward_dynamics_time_derivatives(model, q, v, tau, frame, w, execution="plain")
         return count(jax.make_jaxpr(run)(v[0], v[: order + 1], wrenches[: order + 1]).jaxpr)
 
     assert reciprocals(0) == reciprocals(2) > 0

@@ -29,7 +29,7 @@ def numbers(model) -> dict:
 
 
 def with_numbers(model, place, mass, moment, second, **same):
-    inertias = model.inertias._replace(mass=mass, moment=moment, second=second)
+    inertias = model.inertias._replace(mass=mass, moment=moment, rotational=second)
     return model.replace(placements=model.placements._replace(translation=place), inertias=inertias, **same)
 
 
@@ -49,8 +49,8 @@ class Point:
     def direction(self, seed: int):
         random = np.random.default_rng(seed)
         made = jax.tree.map(lambda x: jnp.asarray(random.normal(size=x.shape), x.dtype), self.values)
-        J = made["model"]["second"]
-        made["model"]["second"] = J + jnp.swapaxes(J, 1, 2)
+        J = made["model"]["rotational"]
+        made["model"]["rotational"] = J + jnp.swapaxes(J, 1, 2)
         return made
 
     def hybrid(self, given: np.ndarray, *, by_lagrange: bool = False, **options):
@@ -148,7 +148,7 @@ def test_each_argument_can_be_differentiated_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("execution", ["plain", "scalarised"])
+@pytest.mark.parametrize("execution", ["plain", "scalarized"])
 def test_a_batch_of_models_in_single_precision(execution):
     """Gradients of every system with numbers of its own are those of one after the other in double precision."""
     model, n = model_of("ground"), 3

@@ -50,11 +50,11 @@ class Motion:
     """Configuration and wrenches at a complex time; attitudes are turned about x, z and x by polynomials."""
 
     def __init__(self, model: lgjax.Model):
-        random, n = np.random.default_rng(0), model.tree.nq
+        random, tree = np.random.default_rng(0), model.tree
         coefficients = lambda *shape: random.normal(size=(HIGHEST + 4, *shape)).astype(complex) / 2
-        self.joints, self.pushes = coefficients(n["joints"]), coefficients(model.nbodies, 6)
-        self.angles, self.places = coefficients(n["frees"] + n["balls"], 3), coefficients(n["frees"], 3)
-        self.n_free = n["frees"]
+        self.joints, self.pushes = coefficients(tree.n_joint), coefficients(model.nbodies, 6)
+        self.angles, self.places = coefficients(tree.n_free + tree.n_ball, 3), coefficients(tree.n_free, 3)
+        self.n_free = tree.n_free
 
     def q(self, t) -> Configuration:
         turned = lambda a, b, c: lagrange.turn(a, 0) @ lagrange.turn(b, 2) @ lagrange.turn(c, 0)
@@ -123,7 +123,7 @@ def test_hybrid_dynamics_finds_the_motion_and_its_forces(floating, frame, order)
     chosen, n = subset(model, frame, order), order + 1
     given = np.where(chosen, v[1 : n + 1], np.nan), np.where(chosen, np.nan, forces[:n])
     solve = jit(
-        lambda q, v, vdot, tau, w: lgjax.hybrid_dynamics_derivatives(
+        lambda q, v, vdot, tau, w: lgjax.hybrid_dynamics_time_derivatives(
             model, q, v, vdot, tau, np.flatnonzero(chosen).tolist(), frame, w
         )
     )

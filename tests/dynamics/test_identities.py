@@ -231,7 +231,7 @@ def test_a_rigid_motion_of_the_world_changes_nothing_that_is_measured_on_the_bod
     model = trees.model(name)
     q, v, _, tau, wrenches = trees.random_states(model)
     move = se3.exp(jnp.asarray([0.4, -1.0, 0.7, 3.0, -2.0, 5.0]))
-    there = q._replace(frees=se3.compose(Pose(move.rotation[None], move.translation[None]), q.frees))
+    there = q._replace(free_poses=se3.compose(Pose(move.rotation[None], move.translation[None]), q.free_poses))
     turned = model.replace(gravity=move.rotation @ model.gravity)
 
     @jit
@@ -261,7 +261,7 @@ EXECUTED = {
 
 
 @pytest.mark.parametrize("name", ["chain", "forest"])
-def test_plain_and_scalarised_execution_agree(name):
+def test_plain_and_scalarized_execution_agree(name):
     model = trees.model(name)
     states = trees.random_states(model)
 
@@ -271,12 +271,12 @@ def test_plain_and_scalarised_execution_agree(name):
 
         return jit(jax.vmap(all_of, (None, 0, 0, 0, 0, 0)))(model, *states)
 
-    jax.tree.map(lambda a, b: close(a, b, 1e-12), run("scalarised"), run("plain"))
+    jax.tree.map(lambda a, b: close(a, b, 1e-12), run("scalarized"), run("plain"))
 
 
 def test_an_unknown_execution_is_refused():
     model = trees.model("pendulum")
-    with pytest.raises(ValueError, match="execution is one of scalarised, plain, unrolled, not 'fast'"):
+    with pytest.raises(ValueError, match="execution is one of scalarized, plain, unrolled, not 'fast'"):
         lgjax.gravity_forces(model, lgjax.neutral(model), execution="fast")
 
 

@@ -111,7 +111,7 @@ BAD_JOINTS = {
     ),
     "negative": ({"kind": "universal", "armature": (1.0, -2.0)}, r"armature of joint 'j' is not a non-negative number"),
     "coordinates": (
-        {"kind": lgjax.JointKind("odd", 1, 2, "joints", PLANAR.transform, PLANAR.subspace)},
+        {"kind": lgjax.multibody.JointKind("odd", 1, 2, "joints", PLANAR.transform, PLANAR.subspace)},
         "joint 'j': <joint kind odd> has 1 scalar coordinates and 2 velocities",
     ),
     "pitch not finite": ({"kind": "helical", "pitch": np.nan}, "pitch of joint 'j' is not finite"),
@@ -270,8 +270,8 @@ def test_time_derivatives_are_those_of_nested_jvp(order, prescribed, frame):
     def solve(q, v, tau, w):
         known = jnp.where(chosen, v[1:], jnp.nan), jnp.where(chosen, jnp.nan, tau)  # the others are not read
         return (
-            lgjax.inverse_dynamics_derivatives(model, q, v, order, frame, w),
-            *lgjax.hybrid_dynamics_derivatives(model, q, v[0], *known, prescribed, frame, w),
+            lgjax.inverse_dynamics_time_derivatives(model, q, v, order, frame, w),
+            *lgjax.hybrid_dynamics_time_derivatives(model, q, v[0], *known, prescribed, frame, w),
         )
 
     forces, accelerations, found = solve(q, v, tau, wrenches)
@@ -286,8 +286,8 @@ def test_single_precision_goes_there_and_back(frame):
     q, v, wrenches, _ = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), along(2))
 
     def there_and_back(q, v, w):
-        tau = lgjax.inverse_dynamics_derivatives(model, q, v, 2, frame, w)
-        return lgjax.forward_dynamics_derivatives(model, q, v[0], tau, frame, w)
+        tau = lgjax.inverse_dynamics_time_derivatives(model, q, v, 2, frame, w)
+        return lgjax.forward_dynamics_time_derivatives(model, q, v[0], tau, frame, w)
 
     found = jit(there_and_back)(q, v, wrenches)
     assert found.dtype == jnp.float32

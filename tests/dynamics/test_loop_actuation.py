@@ -9,8 +9,7 @@ import pytest
 from jax import jit
 
 import lgjax
-from lgjax import LoopStatus
-from lgjax.dynamics.loops import loop_constraint
+from lgjax.dynamics.loops import LoopStatus, loop_constraint
 from lgjax.systems.closed_loops import five_bar
 from tests.oracles import linkages
 

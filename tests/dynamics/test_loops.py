@@ -9,8 +9,8 @@ import pytest
 from jax import jit
 
 import lgjax
-from lgjax import Body, Joint, Loop, LoopStatus, Pose, build
-from lgjax.dynamics.loops import loop_constraint, loop_residual
+from lgjax import Body, Joint, Loop, Pose, build
+from lgjax.dynamics.loops import LoopStatus, loop_constraint, loop_residual
 from lgjax.dynamics.loops.closures import CLOSURES
 from lgjax.multibody.build import KINDS
 from lgjax.numerics.rank import independent_rows, pseudo_inverse, regular_inverse
@@ -89,7 +89,7 @@ def crane():
         for i, kind in enumerate(("weld", "revolute", "point_on_line", "distance", "universal"))
     ]  # fmt: skip
     loops.insert(
-        3, Loop(lambda model, q, p: jnp.stack([q.joints[0] ** 2, p * q.frees.translation[1, 2]]), parameters=2.0)
+        3, Loop(lambda model, q, p: jnp.stack([q.joints[0] ** 2, p * q.free_poses.translation[1, 2]]), parameters=2.0)
     )
     return model, tuple(loops)
 
@@ -172,7 +172,7 @@ def test_a_cut_joint_moves_as_the_joint_does():
         return lgjax.forward_kinematics(tree, q), *jax.jvp(twist, (0.0,), (1.0,))
 
     poses, twists, expected = jit(twist_rates)(q, v)
-    cut = lgjax.neutral(free)._replace(frees=poses)
+    cut = lgjax.neutral(free)._replace(free_poses=poses)
     found = jit(lambda q, v: lgjax.constrained_forward_dynamics(free, loops, q, v, 0 * v, wrenches))(cut, twists)
     assert int(found.status) == LoopStatus.OK
     np.testing.assert_allclose(found.vdot, expected, atol=1e-11 * np.abs(expected).max())

@@ -9,8 +9,8 @@ import pytest
 from jax import jit
 
 import lgjax
-from lgjax import Loop, LoopStatus, Pose, build
-from lgjax.dynamics.loops import loop_constraint, loop_residual
+from lgjax import Loop, Pose, build
+from lgjax.dynamics.loops import LoopStatus, loop_constraint, loop_residual
 from lgjax.systems import closed_loops as ready
 from tests.dynamics import trees
 from tests.dynamics.test_loops import forward, random_body, reduced
@@ -46,7 +46,7 @@ def carriages():
 def cut(tree, free, q):
     """The configuration of the cut mechanism."""
     carriage = jax.tree.map(lambda x: x[:1], lgjax.forward_kinematics(tree, q))
-    return lgjax.neutral(free)._replace(frees=carriage, joints=q.joints[2:])
+    return lgjax.neutral(free)._replace(free_poses=carriage, joints=q.joints[2:])
 
 
 def test_a_cut_joint_moves_as_the_joint_in_the_tree_does():
@@ -135,7 +135,7 @@ def test_a_cut_joint_stays_closed_on_its_way():
     there = jit(lambda q: cut(tree, free, q))
     twist = jit(lgjax.body_twists)(tree, q, v)[0]
     dt, steps = 2e-3, 250
-    run = jit(lambda q, v: lgjax.rollout_constrained(free, loop, q, v, None, dt, steps, save_every=None))
+    run = jit(lambda q, v: lgjax.constrained_rollout(free, loop, q, v, None, dt, steps, save_every=None))
     path = run(there(q), jnp.concatenate([twist, v[2:]]))
     expected = jit(lambda q, v: lgjax.rollout(tree, q, v, None, dt, steps, save_every=None))(q, v)
     assert int(path.status) == LoopStatus.OK

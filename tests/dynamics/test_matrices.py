@@ -157,7 +157,7 @@ def test_agrees_with_pinocchio(dtype):
         return out
 
     found = ours(*jax.tree.map(lambda x: jnp.asarray(x, dtype), (model, q, v)))
-    pose = Pose(*(np.asarray(x[0]) for x in q.frees))
+    pose = Pose(*(np.asarray(x[0]) for x in q.free_poses))
     for name, wanted in expected(theirs, tip, pose, np.asarray(q.joints), np.asarray(v)).items():
         assert found[name].dtype == dtype
         close(found[name], wanted, 1e-12 if dtype == jnp.float64 else 1e-5)

@@ -89,10 +89,10 @@ def answers(i):
     model, theirs = models()
     q, v, vdot, tau, wrenches = jax.tree.map(lambda x: np.asarray(x[i]), states())
     data = mujoco.MjData(theirs)
-    R, p = q.frees.rotation[0], q.frees.translation[0]
+    R, p = q.free_poses.rotation[0], q.free_poses.translation[0]
     quaternion, swivel = np.zeros((2, 4))
     mujoco.mju_mat2Quat(quaternion, R.ravel())
-    mujoco.mju_mat2Quat(swivel, q.balls[0].ravel())
+    mujoco.mju_mat2Quat(swivel, q.ball_rotations[0].ravel())
     data.qpos[:] = np.r_[p, quaternion, q.joints, swivel]
     T = free_to_world(R)
     # d/dt (T v) = T vdot + turning: the world velocity of the base also changes as the body frame turns

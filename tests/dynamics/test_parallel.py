@@ -12,7 +12,7 @@ from jax import jit
 
 import lgjax
 from lgjax import Body, Joint, Pose, models
-from lgjax.dynamics.parallel.dynamics import parallel_forward_dynamics, parallel_inverse_dynamics
+from lgjax.dynamics import parallel
 from lgjax.dynamics.parallel.pointer_doubling import accumulate, inward, paths
 from lgjax.multibody import conventions as flat
 from tests.dynamics import trees
@@ -41,7 +41,7 @@ def state(model) -> tuple[Any, ...]:
 
 @jit
 def parallel(model, q, v, vdot, tau, wrenches):
-    return parallel_inverse_dynamics(model, q, v, vdot, wrenches), parallel_forward_dynamics(model, q, v, tau, wrenches)
+    return parallel.inverse_dynamics(model, q, v, vdot, wrenches), parallel.forward_dynamics(model, q, v, tau, wrenches)
 
 
 @jit
@@ -128,7 +128,7 @@ def slopes(forward):
     return jit(run)
 
 
-SLOPES, RECURSIVE_SLOPES = slopes(parallel_forward_dynamics), slopes(lgjax.forward_dynamics)
+SLOPES, RECURSIVE_SLOPES = slopes(parallel.forward_dynamics), slopes(lgjax.forward_dynamics)
 
 
 FLOATING = pytest.param(True, marks=pytest.mark.slow)
@@ -154,7 +154,7 @@ def test_second_derivatives_are_those_of_the_recursion():
         work = lambda dq: forward(model, lgjax.retract(model, q, dq), v, tau) @ v
         return jit(jax.jacfwd(jax.grad(work)))(jnp.zeros_like(v))
 
-    close(hessian(parallel_forward_dynamics), hessian(lgjax.forward_dynamics), 1e-9)
+    close(hessian(parallel.forward_dynamics), hessian(lgjax.forward_dynamics), 1e-9)
 
 
 # ---- batches and sizes
@@ -168,7 +168,7 @@ def test_batches_of_models_and_states_are_done_one_by_one():
         close(jax.tree.map(lambda x, i=i: x[i], together), alone, 1e-13)
 
 
-def test_a_specialised_model_gives_the_same():
+def test_a_specialized_model_gives_the_same():
     model, q, v, vdot, tau, wrenches = state(chain(2, False, KINDS[2:], **PASSIVE))
     fixed = lgjax.specialize(model)
     found = jit(lambda q: parallel(fixed, q, v, vdot, tau, wrenches))(q)
@@ -190,7 +190,7 @@ def test_the_program_does_not_grow_with_the_chain():
     for n in (64, 1024):
         model = models.chain(n)
         v = jnp.zeros(n)
-        traced = jit(parallel_forward_dynamics).trace(model, lgjax.neutral(model), v, v)
+        traced = jit(parallel.forward_dynamics).trace(model, lgjax.neutral(model), v, v)
         sizes.append(operations(traced.jaxpr))
         route = paths(model.tree)
         rounds.append((len(route.levels), *(len(r.lane) for r in (route.ancestors, route.levels[0].reach))))

@@ -123,7 +123,7 @@ def test_partials_in_float32_keep_their_precision_far_from_home(what):
     model = model_of("reach")
     q, *rest = inputs("reach", what)
     exact = analytic("reach", what)(model, q, *rest)
-    far = q._replace(frees=q.frees._replace(translation=q.frees.translation + 1024.0))
+    far = q._replace(free_poses=q.free_poses._replace(translation=q.free_poses.translation + 1024.0))
     narrow = lambda tree: jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), tree)
     rounded = analytic("reach", what)(*narrow((model, far, *rest)))
     assert all(x.dtype == jnp.float32 for x in rounded)

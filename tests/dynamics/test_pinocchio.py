@@ -58,7 +58,7 @@ def expected(name):
     q, v, vdot, tau, wrenches = jax.tree.map(np.asarray, states(name))
     rows = []
     for i in range(STATES):
-        pose = (q.frees.rotation[i, 0], q.frees.translation[i, 0]) if oracle.floating(name) else None
+        pose = (q.free_poses.rotation[i, 0], q.free_poses.translation[i, 0]) if oracle.floating(name) else None
         rows.append(
             oracle.answers(
                 theirs, pose, q.joints[i], v[i], vdot[i], tau[i], wrenches[i], np.asarray(model.damping),

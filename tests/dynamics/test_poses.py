@@ -53,7 +53,9 @@ def relative(a, b):
 
 
 def to_poses(stack, twists, frame):
-    return jax.vmap(lambda T, v: lgjax.pose_derivatives(se3.from_matrix(T), v, frame))(stack[:, 0], twists)
+    return jax.vmap(lambda T, v: lgjax.time_derivatives.pose_derivatives(se3.from_matrix(T), v, frame))(
+        stack[:, 0], twists
+    )
 
 
 @both_frames
@@ -61,7 +63,9 @@ def test_pose_and_twist_have_the_derivatives_of_nested_jvp(frame):
     poses, body, spatial = curve(2)
     twists = body if frame == "body" else spatial
     assert np.all(relative(to_poses(poses, twists, frame), poses) < 1e-13)
-    assert np.all(relative(jax.vmap(lambda T: lgjax.twist_derivatives(T, frame))(poses), twists) < 1e-13)
+    assert np.all(
+        relative(jax.vmap(lambda T: lgjax.time_derivatives.twist_derivatives(T, frame))(poses), twists) < 1e-13
+    )
 
 
 @both_frames
@@ -77,9 +81,12 @@ def test_a_screw_after_a_screw_has_known_derivatives_of_every_order(frame):
     for _ in range(ORDER):
         twists.append(se3.ad(turn, twists[-1]))
     twists = np.stack(twists) + np.eye(ORDER + 1, 1) * steady
-    assert np.all(relative(lgjax.pose_derivatives(first @ second, twists, frame)[None], np.stack(poses)[None]) < 1e-12)
+    assert np.all(
+        relative(lgjax.time_derivatives.pose_derivatives(first @ second, twists, frame)[None], np.stack(poses)[None])
+        < 1e-12
+    )
     # These twists are smaller than the terms that they are sums of, by which the error is judged.
-    error = np.max(np.abs(lgjax.twist_derivatives(np.stack(poses), frame) - twists), 1)
+    error = np.max(np.abs(lgjax.time_derivatives.twist_derivatives(np.stack(poses), frame) - twists), 1)
     size = np.max(np.abs(poses), (1, 2))
     terms = [sum(math.comb(k, i) * size[i] * size[k + 1 - i] for i in range(k + 1)) for k in range(ORDER + 1)]
     assert np.all(error < 2e-15 * np.array(terms))
@@ -97,8 +104,8 @@ def random_twists(dtype=jnp.float64, n: int = ORDER + 1):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, 2e-14), (jnp.float32, 1e-5)], ids=["f64", "f32"])
 def test_twists_come_back_from_the_poses_to_order_8(dtype, tolerance, frame):
     pose, twists = random_twists(dtype)
-    poses = lgjax.pose_derivatives(pose, twists, frame)
-    back = lgjax.twist_derivatives(poses, frame)
+    poses = lgjax.time_derivatives.pose_derivatives(pose, twists, frame)
+    back = lgjax.time_derivatives.twist_derivatives(poses, frame)
     assert poses.shape == (ORDER + 2, 4, 4)
     assert {poses.dtype, back.dtype} == {jnp.dtype(dtype)}
     assert np.all(poses[1:, 3] == 0)
@@ -109,12 +116,14 @@ def test_twists_come_back_from_the_poses_to_order_8(dtype, tolerance, frame):
 def test_the_twists_of_both_frames_differ_by_the_adjoint():
     """Also their derivatives, by Leibniz on the 6x6 matrix made of those of the pose."""
     pose, body = random_twists()
-    poses = lgjax.pose_derivatives(pose, body)
-    spatial = lgjax.twist_derivatives(poses, "spatial")
+    poses = lgjax.time_derivatives.pose_derivatives(pose, body)
+    spatial = lgjax.time_derivatives.twist_derivatives(poses, "spatial")
     np.testing.assert_allclose(spatial[0], se3.Ad(pose, body[0]), rtol=1e-14)
     rates = jax.vmap(se3.ad)(spatial[:1], se3.Ad(pose, body[:1]))[0]
     np.testing.assert_allclose(spatial[1], rates + se3.Ad(pose, body[1]), rtol=1e-13)
-    np.testing.assert_allclose(lgjax.pose_derivatives(pose, spatial, "spatial"), poses, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        lgjax.time_derivatives.pose_derivatives(pose, spatial, "spatial"), poses, rtol=1e-12, atol=1e-12
+    )
 
 
 def test_derivatives_of_any_order_fit_without_64_bits():
@@ -122,15 +131,15 @@ def test_derivatives_of_any_order_fit_without_64_bits():
     with jax.enable_x64(False):
         pose, twists = random_twists(jnp.float32, 2)
         stack = jnp.concatenate([twists, jnp.zeros((20, 6), jnp.float32)])
-        poses = lgjax.pose_derivatives(pose, stack)
+        poses = lgjax.time_derivatives.pose_derivatives(pose, stack)
         assert np.all(np.isfinite(poses))
-        assert lgjax.twist_derivatives(poses).dtype == jnp.float32
+        assert lgjax.time_derivatives.twist_derivatives(poses).dtype == jnp.float32
 
 
 @both_frames
 def test_a_pose_at_rest_can_be_differentiated(frame):
     def positions(twists):
-        return lgjax.pose_derivatives(se3.identity(jnp.float64), twists, frame)[:, :3, 3]
+        return lgjax.time_derivatives.pose_derivatives(se3.identity(jnp.float64), twists, frame)[:, :3, 3]
 
     forward, backward = jit(lambda x: (jax.jacfwd(positions)(x), jax.jacrev(positions)(x)))(jnp.zeros((3, 6)))
     expected = np.zeros((4, 3, 3, 6))
@@ -143,15 +152,15 @@ def test_a_pose_at_rest_can_be_differentiated(frame):
 def test_bad_input_is_named():
     pose, twists = random_twists()
     with pytest.raises(ValueError, match="frame is 'body' or 'spatial', not 'world'"):
-        lgjax.pose_derivatives(pose, twists, "world")
+        lgjax.time_derivatives.pose_derivatives(pose, twists, "world")
     with pytest.raises(ValueError, match=r"twists has shape \(9, 5\), expected \(9, 6\)"):
-        lgjax.pose_derivatives(pose, twists[:, :5])
+        lgjax.time_derivatives.pose_derivatives(pose, twists[:, :5])
     with pytest.raises(ValueError, match="twists is float32, the pose is float64"):
-        lgjax.pose_derivatives(pose, twists.astype(jnp.float32))
+        lgjax.time_derivatives.pose_derivatives(pose, twists.astype(jnp.float32))
     with pytest.raises(ValueError, match=r"rotation has shape \(1, 3, 3\), expected \(3, 3\)"):
-        lgjax.pose_derivatives(jax.tree.map(lambda x: x[None], pose), twists)
+        lgjax.time_derivatives.pose_derivatives(jax.tree.map(lambda x: x[None], pose), twists)
     for shape in ((1, 4, 4), (3, 3, 4), (4, 4)):
         with pytest.raises(ValueError, match=r"expected \(n \+ 1, 4, 4\) with n > 0"):
-            lgjax.twist_derivatives(jnp.zeros(shape))
+            lgjax.time_derivatives.twist_derivatives(jnp.zeros(shape))
     with pytest.raises(ValueError, match="frame is 'body' or 'spatial', not 'world'"):
-        lgjax.twist_derivatives(jnp.zeros((2, 4, 4)), "world")
+        lgjax.time_derivatives.twist_derivatives(jnp.zeros((2, 4, 4)), "world")

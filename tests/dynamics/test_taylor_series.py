@@ -9,7 +9,9 @@ from jax import jit
 from scipy.integrate import solve_ivp
 
 import lgjax
-from lgjax import Body, Joint, Taylor, integrate_adaptive, mechanical_space, motion_series
+from lgjax import Body, Joint, Taylor, integrate_adaptive
+from lgjax.dynamics.time_derivatives import motion_series
+from lgjax.multibody import mechanical_space
 from tests.dynamics.trees import body
 from tests.oracles.pinocchio_trees import pinocchio_tree
 from tests.systems.references import benchmark_top, rotation
@@ -42,7 +44,9 @@ def test_the_heavy_top_is_right_to_1e_12():
     R, omega = benchmark_top()
     assert s.success
     q, v = last(s)
-    np.testing.assert_allclose(q.balls[0], R, atol=4e-12)  # the reference itself differs by 2e-12 between tolerances
+    np.testing.assert_allclose(
+        q.ball_rotations[0], R, atol=4e-12
+    )  # the reference itself differs by 2e-12 between tolerances
     np.testing.assert_allclose(v, omega, atol=4e-12 * 150)
 
 
@@ -83,7 +87,7 @@ def test_the_aerial_manipulator_is_right_to_1e_12():
     s = jit(lambda v: run(model, (lgjax.neutral(model), v), 0.5, 10, 1e-14, swing, max_steps=1500))(v)
     assert s.success
     q, rate = last(s)
-    got = q.frees.rotation[0], q.frees.translation[0], q.joints, rate
+    got = q.free_poses.rotation[0], q.free_poses.translation[0], q.joints, rate
     for a, b in zip(got, wanted, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12 * max(1.0, np.max(np.abs(b))))
 
@@ -111,7 +115,7 @@ def test_taylor_and_runge_kutta_agree_under_wrenches_damping_and_all_joints():
     s = jit(lambda y: run(model, y, 0.4, 7, 1e-12, wrenches=wrenches))((q, v))
     path = jit(
         lambda q, v: lgjax.rollout(
-            model, q, v, None, 0.4 / 100, 100, lgjax.MuntheKaas(lgjax.DORMAND_PRINCE85), None,
+            model, q, v, None, 0.4 / 100, 100, lgjax.MuntheKaas(lgjax.integrators.DORMAND_PRINCE85), None,
             wrenches=lambda t, q, v: w[0] + t * w[1],
         )
     )(q, v)  # fmt: skip
@@ -132,7 +136,7 @@ def test_events_and_batches_on_a_mechanism():
 
     times, stopped = jit(jax.vmap(passage))(angles)
     assert np.all(stopped)
-    m, c, inertia = (np.asarray(x)[0] for x in (model.inertias.mass, model.inertias.com, model.inertias.second))
+    m, c, inertia = (np.asarray(x)[0] for x in (model.inertias.mass, model.inertias.com, model.inertias.rotational))
     arm, about = np.linalg.norm(c), inertia[2, 2]
     for angle, time in zip(angles, times, strict=True):
         # the quarter period: K(sin(angle / 2)) sqrt(I / (m g l)), K the complete elliptic integral
@@ -152,7 +156,9 @@ def test_gradients_at_rest_are_those_of_small_swings(dtype):
         s = run(model, (q, x[1:]), t, 6, 1e-4, max_steps=20)
         return jnp.concatenate([s.ys[0].joints[-1], s.ys[1][-1]])
 
-    m, c, inertia = (np.asarray(x, float)[0] for x in (model.inertias.mass, model.inertias.com, model.inertias.second))
+    m, c, inertia = (
+        np.asarray(x, float)[0] for x in (model.inertias.mass, model.inertias.com, model.inertias.rotational)
+    )
     w = np.sqrt(m * 9.81 * np.linalg.norm(c) / inertia[2, 2])
     for derivative in (jit(jax.jacfwd(end)), jit(jax.jacrev(end))):
         for t in (0.1, 0.15):

@@ -34,13 +34,13 @@ def polynomial(derivatives, t):
 
 def nested(model, q, v, wrenches, order: int, frame: str):
     """Derivatives of inverse dynamics along the motion whose velocity in `frame` is the polynomial of v."""
-    floating = model.tree.nq["frees"] > 0 and frame == "spatial"
+    floating = model.tree.n_free > 0 and frame == "spatial"
 
     def velocity(q, t):
         rate = polynomial(v, t)
         if not floating:
             return rate
-        base = se3.Ad(se3.inverse(jax.tree.map(lambda x: x[0], q.frees)), rate[:6])
+        base = se3.Ad(se3.inverse(jax.tree.map(lambda x: x[0], q.free_poses)), rate[:6])
         return jnp.concatenate([base, rate[6:]])
 
     def along(f):
@@ -54,7 +54,7 @@ def nested(model, q, v, wrenches, order: int, frame: str):
         tau = lgjax.inverse_dynamics(model, q, velocity(q, t), along(velocity)(q, t), applied, execution="plain")
         if not floating:
             return tau
-        base = se3.coAd(se3.inverse(jax.tree.map(lambda x: x[0], q.frees)), tau[:6])
+        base = se3.coAd(se3.inverse(jax.tree.map(lambda x: x[0], q.free_poses)), tau[:6])
         return jnp.concatenate([base, tau[6:]])
 
     out = [forces]
@@ -77,7 +77,7 @@ def test_inverse_dynamics_derivatives_are_those_of_nested_jvp(floating, frame):
     model = model_of(floating)
     q, v, wrenches = motion(model, ORDER)
     expected = jit(lambda q, v, w: nested(model, q, v, w, ORDER, frame))(q, v, wrenches)
-    got = jit(lambda q, v, w: lgjax.inverse_dynamics_derivatives(model, q, v, ORDER, frame, w))(q, v, wrenches)
+    got = jit(lambda q, v, w: lgjax.inverse_dynamics_time_derivatives(model, q, v, ORDER, frame, w))(q, v, wrenches)
     assert np.all(relative(got, expected) < 1e-12)
 
 
@@ -90,8 +90,8 @@ def test_forward_after_inverse_is_the_identity(dtype, frame):
     q, v, wrenches = motion(model, ORDER)
 
     def there_and_back(q, v, w):
-        tau = lgjax.inverse_dynamics_derivatives(model, q, v, ORDER, frame, w)
-        return lgjax.forward_dynamics_derivatives(model, q, v[0], tau, frame, w)
+        tau = lgjax.inverse_dynamics_time_derivatives(model, q, v, ORDER, frame, w)
+        return lgjax.forward_dynamics_time_derivatives(model, q, v[0], tau, frame, w)
 
     vdot = jit(there_and_back)(q, v, wrenches)
     assert vdot.dtype == dtype
@@ -105,9 +105,9 @@ def test_hybrid_dynamics_exchanges_forces_and_accelerations(case):
     chosen = np.isin(np.arange(model.nv), PRESCRIBED[case])
 
     def solve(q, v, w):
-        tau = lgjax.inverse_dynamics_derivatives(model, q, v, 1, wrenches=w)
+        tau = lgjax.inverse_dynamics_time_derivatives(model, q, v, 1, wrenches=w)
         given = jnp.where(chosen, v[1:], jnp.nan), jnp.where(chosen, jnp.nan, tau)
-        vdot, found = lgjax.hybrid_dynamics_derivatives(model, q, v[0], *given, PRESCRIBED[case], wrenches=w)
+        vdot, found = lgjax.hybrid_dynamics_time_derivatives(model, q, v[0], *given, PRESCRIBED[case], wrenches=w)
         return vdot, found, tau
 
     vdot, found, tau = jit(solve)(q, v, wrenches)
@@ -123,8 +123,8 @@ def test_hybrid_dynamics_in_the_spatial_frame_with_the_whole_base_prescribed():
     q, v, _ = motion(model, 1)
 
     def solve(q, v):
-        tau = lgjax.inverse_dynamics_derivatives(model, q, v, 1, "spatial")
-        return tau, *lgjax.hybrid_dynamics_derivatives(model, q, v[0], v[1:], tau, range(6), "spatial")
+        tau = lgjax.inverse_dynamics_time_derivatives(model, q, v, 1, "spatial")
+        return tau, *lgjax.hybrid_dynamics_time_derivatives(model, q, v[0], v[1:], tau, range(6), "spatial")
 
     tau, vdot, found = jit(solve)(q, v)
     assert np.all(relative(vdot, v[1:]) < 1e-11)
@@ -137,12 +137,12 @@ def test_both_executions_agree():
 
     def both(execution):
         def run(q, v, w):
-            tau = lgjax.inverse_dynamics_derivatives(model, q, v, 1, wrenches=w, execution=execution)
-            return tau, lgjax.forward_dynamics_derivatives(model, q, v[0], tau, wrenches=w, execution=execution)
+            tau = lgjax.inverse_dynamics_time_derivatives(model, q, v, 1, wrenches=w, execution=execution)
+            return tau, lgjax.forward_dynamics_time_derivatives(model, q, v[0], tau, wrenches=w, execution=execution)
 
         return jit(run)(q, v, wrenches)
 
-    for a, b in zip(both("plain"), both("scalarised"), strict=True):
+    for a, b in zip(both("plain"), both("scalarized"), strict=True):
         assert np.all(relative(a, b) < 1e-13)
 
 
@@ -151,7 +151,7 @@ def test_partial_derivatives_are_finite_at_rest_and_at_the_identity():
     q = lgjax.neutral(model)
 
     def forces(d, v):
-        return lgjax.inverse_dynamics_derivatives(model, lgjax.retract(model, q, d), v, 0)
+        return lgjax.inverse_dynamics_time_derivatives(model, lgjax.retract(model, q, d), v, 0)
 
     zero = jnp.zeros(model.nv), jnp.zeros((2, model.nv))
     for jacobian in (jax.jacfwd(forces, (0, 1)), jax.jacrev(forces, (0, 1))):
@@ -181,8 +181,8 @@ def test_partial_derivatives_of_higher_orders_are_right_at_rest_and_at_the_ident
         q = lgjax.retract(model, lgjax.neutral(model), point[:n])
         rows = point[n:].reshape(-1, n)
         if which == "forward":
-            return lgjax.forward_dynamics_derivatives(model, q, rows[0], rows[1:], frame)
-        return lgjax.inverse_dynamics_derivatives(model, q, rows, order, frame)
+            return lgjax.forward_dynamics_time_derivatives(model, q, rows[0], rows[1:], frame)
+        return lgjax.inverse_dynamics_time_derivatives(model, q, rows, order, frame)
 
     size = n * (order + 3)
     random = np.random.default_rng(0)
@@ -204,27 +204,27 @@ def test_bad_input_is_named():
     model = model_of(True)
     q, v, _ = motion(model, 1)
     with pytest.raises(ValueError, match="order is a non-negative integer, got -1"):
-        lgjax.inverse_dynamics_derivatives(model, q, v, -1)
+        lgjax.inverse_dynamics_time_derivatives(model, q, v, -1)
     with pytest.raises(ValueError, match=r"v has shape \(3, 8\), expected \(4, 8\)"):
-        lgjax.inverse_dynamics_derivatives(model, q, v, 2)
+        lgjax.inverse_dynamics_time_derivatives(model, q, v, 2)
     with pytest.raises(ValueError, match="v is float32, the model is float64"):
-        lgjax.inverse_dynamics_derivatives(model, q, v.astype(jnp.float32), 1)
+        lgjax.inverse_dynamics_time_derivatives(model, q, v.astype(jnp.float32), 1)
     with pytest.raises(ValueError, match="frame is 'body' or 'spatial', not 'world'"):
-        lgjax.inverse_dynamics_derivatives(model, q, v, 1, "world")
+        lgjax.inverse_dynamics_time_derivatives(model, q, v, 1, "world")
     with pytest.raises(ValueError, match="index 8 is out of range for nv=8"):
         lgjax.hybrid_dynamics(model, q, v[0], v[1], v[1], (2, 8))
     with pytest.raises(ValueError, match="names an index twice"):
         lgjax.hybrid_dynamics(model, q, v[0], v[1], v[1], (2, 2))
     with pytest.raises(ValueError, match="as a whole or not at all"):
-        lgjax.hybrid_dynamics_derivatives(model, q, v[0], v[1:], v[1:], (0,), "spatial")
+        lgjax.hybrid_dynamics_time_derivatives(model, q, v[0], v[1:], v[1:], (0,), "spatial")
 
 
 def test_bad_input_of_forward_and_hybrid_dynamics_is_named():
     model = model_of(True)
     q, v, _ = motion(model, 1)
     single = v.astype(jnp.float32)
-    forward = lambda v0, tau, *rest: lgjax.forward_dynamics_derivatives(model, q, v0, tau, *rest)
-    hybrid = lambda v0, vdot, tau, *rest: lgjax.hybrid_dynamics_derivatives(model, q, v0, vdot, tau, (6,), *rest)
+    forward = lambda v0, tau, *rest: lgjax.forward_dynamics_time_derivatives(model, q, v0, tau, *rest)
+    hybrid = lambda v0, vdot, tau, *rest: lgjax.hybrid_dynamics_time_derivatives(model, q, v0, vdot, tau, (6,), *rest)
     for tau in (v[0], v[:0], 1.0):
         with pytest.raises(ValueError, match=r"tau is a stack \(order \+ 1, nv\)"):
             forward(v[0], tau)
@@ -254,4 +254,4 @@ def test_bad_input_of_forward_and_hybrid_dynamics_is_named():
             call()
     for order in (-1, 1.0, True, None):
         with pytest.raises(ValueError, match="order is a non-negative integer"):
-            lgjax.inverse_dynamics_derivatives(model, q, v, order)
+            lgjax.inverse_dynamics_time_derivatives(model, q, v, order)

@@ -83,7 +83,7 @@ def test_a_chain_with_children_does_not_idle_beside_a_longer_one():
 
 
 @pytest.mark.parametrize("name", ["random 7", "forest"])
-@pytest.mark.parametrize("execution", ["plain", "scalarised"])
+@pytest.mark.parametrize("execution", ["plain", "scalarized"])
 def test_data_by_run_comes_back_in_body_order(name, execution):
     """What goes in by body and by velocity comes out in the same places."""
     tree = tree_of(name)
@@ -95,7 +95,7 @@ def test_data_by_run_comes_back_in_body_order(name, execution):
 
 
 @pytest.mark.parametrize("name", ["random 7", "star", "forest", "random 10", *GROWN])
-@pytest.mark.parametrize("execution", ["plain", "scalarised"])
+@pytest.mark.parametrize("execution", ["plain", "scalarized"])
 def test_recursions_visit_paths_and_subtrees(name, execution):
     """Outward sums give the sum over each path from the world, inward sums that over each subtree."""
     tree = tree_of(name)

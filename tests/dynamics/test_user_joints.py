@@ -70,7 +70,7 @@ def ball_motions(q):
 
 
 @cache
-def kind(name: str) -> lgjax.JointKind:
+def kind(name: str) -> lgjax.multibody.JointKind:
     return lgjax.joint_kind(name, *MADE[name])
 
 
@@ -137,10 +137,10 @@ def test_time_derivatives_are_those_of_nested_jvp_of_the_kinds_imitated(order, f
 
     @jax.jit
     def run(q, v, tau):
-        inverse = lgjax.inverse_dynamics_derivatives(robot, q, v, order, frame)
-        forward = lgjax.forward_dynamics_derivatives(robot, q, v[0], tau, frame)
+        inverse = lgjax.inverse_dynamics_time_derivatives(robot, q, v, order, frame)
+        forward = lgjax.forward_dynamics_time_derivatives(robot, q, v[0], tau, frame)
         vdot, rest = jnp.where(given, v[1:], 0), jnp.where(given, 0, tau)
-        return inverse, forward, *lgjax.hybrid_dynamics_derivatives(robot, q, v[0], vdot, rest, prescribed, frame)
+        return inverse, forward, *lgjax.hybrid_dynamics_time_derivatives(robot, q, v[0], vdot, rest, prescribed, frame)
 
     found = run(q, v, tau)
     assert {x.dtype for x in found} == {jnp.dtype(dtype)}
@@ -161,7 +161,7 @@ def test_a_ball_in_rotation_vectors_moves_as_a_spherical_joint(order):
     spin = lambda t: turning(q(t)) @ rate(q)(t)
 
     def forces(t):
-        at = lgjax.neutral(theirs)._replace(balls=so3.exp(q(t))[None])
+        at = lgjax.neutral(theirs)._replace(ball_rotations=so3.exp(q(t))[None])
         return turning(q(t)).T @ lgjax.inverse_dynamics(theirs, at, spin(t), rate(spin)(t), execution="plain")
 
     def stack(f, order):
@@ -173,7 +173,7 @@ def test_a_ball_in_rotation_vectors_moves_as_a_spherical_joint(order):
     @jax.jit
     def run():
         at, v = lgjax.neutral(ours), stack(rate(q), order + 1)
-        return lgjax.inverse_dynamics_derivatives(ours, at, v, order), stack(forces, order)
+        return lgjax.inverse_dynamics_time_derivatives(ours, at, v, order), stack(forces, order)
 
     assert gap(*run()) < 1e-10
 

@@ -101,7 +101,7 @@ def test_every_operation_gives_what_it_gives_directly(name, known):
 
 
 def operations(step, *blocks) -> dict[str, int]:
-    """How many of which arithmetic operations the scalarised step consists of, calls included."""
+    """How many of which arithmetic operations the scalarized step consists of, calls included."""
     leaves = [x for b in blocks for x in b.entries.flat if not isinstance(x, float)]
 
     def run(*values):

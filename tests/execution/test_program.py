@@ -1,4 +1,4 @@
-"""A function scalarised as a whole gives what it gives directly."""
+"""A function scalarized as a whole gives what it gives directly."""
 
 import jax
 import jax.numpy as jnp
@@ -58,7 +58,7 @@ def test_what_is_not_arithmetic_on_scalars_is_refused_by_name():
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("pendulum", "float32"), ("shoulder", "float64"), ("forest", "float32")])
-def test_forward_dynamics_of_a_specialised_model(name, dtype):
+def test_forward_dynamics_of_a_specialized_model(name, dtype):
     model = trees.model(name).astype(dtype)
     q, v, _, tau, wrenches = jax.tree.map(lambda x: x.astype(dtype), trees.random_states(model))
     expected = jit(jax.vmap(lgjax.forward_dynamics, (None, 0, 0, 0, 0)))(model, q, v, tau, wrenches)

@@ -1,4 +1,4 @@
-"""The derivatives of a scalarised step are those of the step, for one system, batches and batches of batches."""
+"""The derivatives of a scalarized step are those of the step, for one system, batches and batches of batches."""
 
 import jax
 import jax.numpy as jnp

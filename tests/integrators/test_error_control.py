@@ -10,7 +10,8 @@ import pytest
 from jax import jit
 
 import lgjax
-from lgjax import Body, Joint, mechanical_space, motion_series
+from lgjax import Body, Joint
+from lgjax.dynamics.time_derivatives import motion_series
 from lgjax.groups import (
     S3,
     SE3,
@@ -46,6 +47,7 @@ from lgjax.integrators import (
     integrate_adaptive,
 )
 from lgjax.integrators.control import error_ratio
+from lgjax.multibody import mechanical_space
 from tests.integrators.problems import END, INERTIA, MOMENTUM, body_twist, reference, start
 
 RKMK = MuntheKaas(DORMAND_PRINCE54, scan_stages=True)
@@ -199,7 +201,7 @@ def shifted(g, space):
         "both": lambda y: RotationTranslation(*se3.compose(g, Pose(*y))),
         "covector": lambda y: Covector(se3.compose(g, y.g), se3.coAd(se3.inverse(g), y.mu)),
         "with vector": lambda y: (se3.compose(g, y[0]), y[1]),
-        "mechanism": lambda y: (y[0]._replace(frees=se3.compose(g, y[0].frees)), y[1]),
+        "mechanism": lambda y: (y[0]._replace(free_poses=se3.compose(g, y[0].free_poses)), y[1]),
     }[space]
 
 
@@ -242,7 +244,7 @@ def states(kind, scale):
     if kind == "mechanism":
         q = lgjax.neutral(probe())
         frees = [jax.tree.map(lambda x: x[None], g) for g in p]
-        return [(q._replace(frees=g, joints=some(2, 4, scale)), some(11, 5, scale)) for g in frees]
+        return [(q._replace(free_poses=g, joints=some(2, 4, scale)), some(11, 5, scale)) for g in frees]
     return {
         "pose": p,
         "both": [RotationTranslation(*g) for g in p],
@@ -346,7 +348,7 @@ def velocity_series(t, y, order):
 def probe_start(place):
     q = lgjax.neutral(probe())
     velocity = jnp.asarray([1.0, -0.5, 2.0, 0.3, 0.2, -0.1, 1.5, 0.4, 0.5, 1.0, -0.5])
-    return q._replace(frees=q.frees._replace(translation=place[None])), velocity
+    return q._replace(free_poses=q.free_poses._replace(translation=place[None])), velocity
 
 
 def probe_field(t, y):
@@ -373,9 +375,9 @@ def test_errors_of_taylor_and_of_mechanisms_are_the_same_far_away(name):
     @jax.vmap
     def solve(place):
         s = integrate_adaptive(space, given, start(place), 0.0, 1.0, method, 1e-7, 1e-7, 90)
-        frees = s.ys if name.startswith("a pushed") else s.ys[0].frees
+        frees = s.ys if name.startswith("a pushed") else s.ys[0].free_poses
         back = frees._replace(translation=frees.translation - place)
-        return s, back if name.startswith("a pushed") else (s.ys[0]._replace(frees=back), s.ys[1])
+        return s, back if name.startswith("a pushed") else (s.ys[0]._replace(free_poses=back), s.ys[1])
 
     s, found = solve(jnp.asarray(PLACES))
     assert np.all(s.success)

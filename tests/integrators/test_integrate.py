@@ -8,7 +8,6 @@ from jax.flatten_util import ravel_pytree
 
 from lgjax.groups import SE3, SO3, left_translation, product_space, right_translation, se3, vector_space
 from lgjax.integrators import CF4, ELEMENTARY, HEUN2, RK4, MuntheKaas, Solution, integrate
-from lgjax.integrators.integrate import check_method
 from lgjax.maximal.generalized_alpha import GeneralizedAlpha
 from tests.integrators.problems import PROBLEMS, start
 
@@ -153,7 +152,7 @@ def test_nested_products_of_spaces():
         ),
         ({"method": CF4}, TypeError, r"got the table CF4; did you mean CommutatorFree\(CF4\)\?"),
         ({"method": MuntheKaas}, TypeError, "the class MuntheKaas; it takes an instance"),
-        ({"method": GeneralizedAlpha()}, TypeError, "GeneralizedAlpha.*; integrate_constrained takes that one"),
+        ({"method": GeneralizedAlpha()}, TypeError, "GeneralizedAlpha.*; maximal.integrate takes that one"),
         ({"method": ELEMENTARY}, TypeError, "a step size controller.*; integrate_adaptive takes that as `controller`"),
         ({"method": None}, TypeError, r"got None; a method is for instance MuntheKaas\(RK4\)"),
         (
@@ -176,17 +175,6 @@ def test_bad_input_is_named(changes, error, message):
     }
     with pytest.raises(error, match=message):
         integrate(**arguments)
-
-
-def test_methods_for_constrained_mechanisms_are_told_from_others():
-    pass
-    for wrong, message in (
-        (MuntheKaas(RK4), r"MuntheKaas\(.*\); constrained mechanisms are integrated by GeneralizedAlpha\(\)"),
-        (RK4, r"the tableau RK4; did you mean MuntheKaas\(RK4\)\?"),
-        (None, "None; constrained mechanisms"),
-    ):
-        with pytest.raises(TypeError, match=f"integrate_constrained takes a method, got {message}"):
-            check_method("integrate_constrained", wrong)
 
 
 def test_traced_step_counts_are_refused():

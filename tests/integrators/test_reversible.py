@@ -21,9 +21,9 @@ CASES = [(36, None, True), (36, 1, True), (36, 12, True), (36, 2, True), (37, 1,
 def growth(a, t1, steps, save_every, remat=False):
     """A number of all the states of a nonlinear motion."""
     field = lambda t, y: a * jnp.cos(t) - jnp.sin(y[::-1])
-    method = lgjax.CommutatorFree(lgjax.CF3)  # carries a stage from step to step
+    method = lgjax.CommutatorFree(lgjax.integrators.CF3)  # carries a stage from step to step
     y0 = jnp.asarray([1.0, 2.0], a.dtype)
-    path = lgjax.integrate(lgjax.vector_space(2), field, y0, 0.0, t1, steps, method, save_every, remat)
+    path = lgjax.integrate(lgjax.groups.vector_space(2), field, y0, 0.0, t1, steps, method, save_every, remat)
     return jnp.sum(jnp.sin(path.ys)), path.ys
 
 
@@ -54,7 +54,10 @@ def pendulums(scale):
     return lambda t, y: jnp.concatenate([y.mu, -scale * jnp.sin(y.g) * (1 + 0.3 * jnp.cos(t)) - 0.1 * y.g[::-1]])
 
 
-SPACE, START = lgjax.cotangent_bundle(lgjax.Rn(2)), lgjax.Covector(jnp.asarray([0.3, 1.0]), jnp.asarray([0.5, -1.0]))
+SPACE, START = (
+    lgjax.groups.cotangent_bundle(lgjax.Rn(2)),
+    lgjax.groups.Covector(jnp.asarray([0.3, 1.0]), jnp.asarray([0.5, -1.0])),
+)
 
 
 def swing(integrate, steps, save_every, method, y0, t1, scale):
@@ -63,12 +66,12 @@ def swing(integrate, steps, save_every, method, y0, t1, scale):
     return jnp.sum(jnp.cos(path.ys.mu)) + jnp.sum(path.ys.g[..., 0]), path.ys
 
 
-@pytest.mark.parametrize(("save_every", "method"), [(None, HALF), (5, HALF), (10, lgjax.triple_jump(HALF))])
+@pytest.mark.parametrize(("save_every", "method"), [(None, HALF), (5, HALF), (10, lgjax.integrators.triple_jump(HALF))])
 def test_the_way_back_gives_the_gradients_of_the_way_forth(save_every, method):
     inputs = (START, jnp.asarray(2.0), jnp.asarray(1.1))
     both = [
         jax.jit(jax.value_and_grad(partial(swing, integrate, 20, save_every, method), (0, 1, 2), True))(*inputs)
-        for integrate in (lgjax.integrate, lgjax.integrate_reversible)
+        for integrate in (lgjax.integrate, lgjax.integrators.integrate_reversible)
     ]
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-12), *both)
 
@@ -84,24 +87,27 @@ def test_the_heavy_top_goes_back():
 
         return jax.jit(jax.grad(end, (0, 1)))(top.y0, jnp.asarray(1.1))
 
-    there, back = gradient(lgjax.integrate), gradient(lgjax.integrate_reversible)
+    there, back = gradient(lgjax.integrate), gradient(lgjax.integrators.integrate_reversible)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9), there, back)
 
 
 def body(mass, inertia):
-    return lgjax.rigid_body(mass, inertia, potential=lambda pose: jnp.sum(pose.translation**2) * pose.rotation[0, 0])
+    return lgjax.collisions.rigid_body(
+        mass, inertia, potential=lambda pose: jnp.sum(pose.translation**2) * pose.rotation[0, 0]
+    )
 
 
 def flight(go_back, steps, mass, inertia, spin):
     """A number of a tumbling body in a potential by the variational integrator."""
-    start = lgjax.rigid_state((1.0, 0.0, 2.0), (0.1, 0.2, 0.3), spin)
+    start = lgjax.collisions.rigid_state((1.0, 0.0, 2.0), (0.1, 0.2, 0.3), spin)
 
     def step(arguments, t, y, h, carry):
         return variational_step(body(*arguments), y, h)[0], carry
 
     if go_back:
         end = jax.tree.map(
-            lambda x: x[-1], lgjax.reversible_steps(step, (mass, inertia), start, 0.0, 0.02 * steps, steps).ys
+            lambda x: x[-1],
+            lgjax.integrators.reversible_steps(step, (mass, inertia), start, 0.0, 0.02 * steps, steps).ys,
         )
     else:
         end = jax.lax.fori_loop(0, steps, lambda _, y: step((mass, inertia), 0.0, y, jnp.asarray(0.02), ())[0], start)
@@ -118,7 +124,9 @@ def test_the_way_back_keeps_nothing_and_loses_little():
     """Its memory does not depend on the steps; its round-off walks: 100,000 steps cost less than five digits."""
     sizes, gradients = [], []
     for steps in (1000, 100_000):
-        run = jax.grad(lambda *inputs, n=steps: swing(lgjax.integrate_reversible, n, None, HALF, *inputs)[0], (0, 1, 2))
+        run = jax.grad(
+            lambda *inputs, n=steps: swing(lgjax.integrators.integrate_reversible, n, None, HALF, *inputs)[0], (0, 1, 2)
+        )
         compiled = jax.jit(run).lower(START, jnp.asarray(2.0), jnp.asarray(1.1)).compile()
         sizes.append(compiled.memory_analysis().temp_size_in_bytes)
         gradients.append(compiled(START, jnp.asarray(2.0), jnp.asarray(1.1)))
@@ -131,7 +139,7 @@ def test_the_way_back_keeps_nothing_and_loses_little():
 
 
 def test_bad_input_is_refused():
-    run = lambda method, save_every=None: lgjax.integrate_reversible(
+    run = lambda method, save_every=None: lgjax.integrators.integrate_reversible(
         SPACE, pendulums(1.0), START, 0.0, 1.0, 10, method, save_every
     )
     with pytest.raises(ValueError, match=r"goes back by symmetric methods, MuntheKaas\(.*\) is not one"):

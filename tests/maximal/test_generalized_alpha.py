@@ -11,19 +11,9 @@ import pytest
 from jax import jit
 from scipy.spatial.transform import Rotation
 
-from lgjax import (
-    RK4,
-    SE3,
-    GeneralizedAlpha,
-    MaximalSystem,
-    MuntheKaas,
-    NewtonRule,
-    R3xSO3,
-    SymplecticLie,
-    integrate_constrained,
-)
+from lgjax import RK4, SE3, GeneralizedAlpha, MuntheKaas, R3xSO3, SymplecticLie, maximal
 from lgjax.groups import se3
-from lgjax.maximal.system import RigidBody, UserForce
+from lgjax.maximal import NewtonRule
 from lgjax.numerics import saddle_point
 from lgjax.numerics.newton import Evaluation, implicit, newton
 from lgjax.systems import heavy_top_maximal
@@ -34,7 +24,7 @@ REFERENCE = {end: oracle.solve(end) for end in (0.05, 0.1)}
 
 def end_of(problem, steps, end=0.1, method=GeneralizedAlpha(), newton="full"):  # noqa: B008
     """Solution at the end, errors of rotation, position, velocities and multipliers with it."""
-    run = jit(lambda q, v: integrate_constrained(problem.system, q, v, 0.0, end, steps, method, newton, None))
+    run = jit(lambda q, v: maximal.integrate(problem.system, q, v, 0.0, end, steps, method, newton, None))
     s = run(problem.q0, problem.v0)
     assert s.success
     q = jax.tree.map(lambda x: x[0], s.q)
@@ -140,12 +130,12 @@ def test_the_sigma_modified_variant_is_five_times_more_accurate_on_the_top():
 def test_the_bracket_is_that_of_the_group():
     """The commutator of 4x4 matrices on SE(3); on R³ x SO(3) that of rotations, and translations commute."""
     x, y = np.random.default_rng(0).normal(size=(2, 6))
-    bodies = [RigidBody("one", 1.0, (1.0, 1.0, 1.0))]
+    bodies = [maximal.Body("one", 1.0, (1.0, 1.0, 1.0))]
     matrix = lambda x: np.asarray(se3.hat(jnp.asarray(x)))
     commutator = matrix(x) @ matrix(y) - matrix(y) @ matrix(x)
-    system = MaximalSystem(bodies, group=SE3)
+    system = maximal.System(bodies, group=SE3)
     np.testing.assert_allclose(matrix(system.bracket(x, y)), commutator, atol=1e-14)
-    system = MaximalSystem(bodies, group=R3xSO3)
+    system = maximal.System(bodies, group=R3xSO3)
     np.testing.assert_allclose(system.bracket(x, y), [*np.cross(x[:3], y[:3]), 0, 0, 0], atol=1e-14)
 
 
@@ -176,10 +166,12 @@ def given_torque(t, q, v, p):
 @pytest.mark.parametrize("predictor", ["constant", "zero"])
 def test_the_sigma_modified_variant_is_its_formula(predictor):
     """A body with the unit inertia, whose angular acceleration is the torque, in steps of 0.1 s."""
-    system = MaximalSystem([RigidBody("ball", 1.0, (1.0, 1.0, 1.0))], [], [UserForce(given_torque, couples=False)])
+    system = maximal.System(
+        [maximal.Body("ball", 1.0, (1.0, 1.0, 1.0))], [], [maximal.UserForce(given_torque, couples=False)]
+    )
     q, v = system.configuration(np.eye(3)[None], np.zeros((1, 3))), jnp.asarray([1.0, -2.0, 3.0, 0.0, 0.0, 0.0])
     method = GeneralizedAlpha(0.8, variant="sigma_modified", predictor=predictor, rtol=1e-13)
-    s = jit(lambda v: integrate_constrained(system, q, v, 0.0, 0.6, 6, method, save_every=None))(v)
+    s = jit(lambda v: maximal.integrate(system, q, v, 0.0, 0.6, 6, method, save_every=None))(v)
     assert s.success
     r, omega = sigma_modified_by_hand(TORQUES, 0.1, np.asarray(v[:3]), 0.8)
     np.testing.assert_allclose(s.q.bodies.rotation[0, 0], r, atol=1e-12)
@@ -193,7 +185,7 @@ def check_derivatives(constrained, reverse):
 
     def measure(x):
         p = heavy_top_maximal(constrained, mass=x[0], angular_velocity=x[1:])
-        s = integrate_constrained(p.system, p.q0, p.v0, 0.0, 0.02, 2, method, save_every=None)
+        s = maximal.integrate(p.system, p.q0, p.v0, 0.0, 0.02, 2, method, save_every=None)
         force = jnp.sum(s.multipliers) / 1e3
         return jnp.sum(weights * s.q.bodies.rotation[0, 0]) + s.v[0, :3] @ weights[0] + force
 
@@ -224,7 +216,7 @@ def test_multipliers_pass_through_a_transient_of_order_one():
     """After one step the multiplier's error falls with h, at a fixed time with h²."""
     problem = heavy_top_maximal()
 
-    run = jit(lambda h: integrate_constrained(problem.system, problem.q0, problem.v0, 0.0, h, 1).multipliers[1])
+    run = jit(lambda h: maximal.integrate(problem.system, problem.q0, problem.v0, 0.0, h, 1).multipliers[1])
     first = lambda h: np.max(np.abs(run(h) - oracle.solve(h)[4]))
 
     assert np.log2(first(2e-4) / first(1e-4)) == pytest.approx(1.0, abs=0.15)

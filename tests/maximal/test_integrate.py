@@ -6,18 +6,8 @@ import numpy as np
 import pytest
 from jax import jit
 
-from lgjax import (
-    RK4,
-    ConstrainedStatus,
-    GeneralizedAlpha,
-    MaximalSystem,
-    MuntheKaas,
-    NewtonRule,
-    integrate,
-    integrate_constrained,
-    unconstrained_problem,
-)
-from lgjax.maximal.system import JointConstraint, RigidBody, UserForce, VectorNode
+from lgjax import RK4, GeneralizedAlpha, MuntheKaas, integrate, maximal
+from lgjax.maximal import NewtonRule
 from lgjax.systems import heavy_top_maximal, slider_crank
 from lgjax.systems.slider_crank import slider_position
 from tests.oracles import heavy_top as top_oracle
@@ -27,7 +17,7 @@ MASSES = jnp.asarray((0.12, 0.5, 2.0))
 
 
 def run(problem, end, steps, newton="full", save_every=1, method=GeneralizedAlpha()):  # noqa: B008
-    return integrate_constrained(problem.system, problem.q0, problem.v0, 0.0, end, steps, method, newton, save_every)
+    return maximal.integrate(problem.system, problem.q0, problem.v0, 0.0, end, steps, method, newton, save_every)
 
 
 def final(masses, speed, end=0.25, steps=50):
@@ -46,7 +36,7 @@ def second():
 def test_constraints_hold_to_round_off(second):
     problem, s = second
     assert s.success
-    assert s.status == ConstrainedStatus.OK
+    assert s.status == maximal.Status.OK
     gaps = jit(jax.vmap(problem.system.constraints))(s.ts, s.q)
     assert np.max(np.abs(gaps)) < 1e-12
     rates = jax.vmap(lambda t, q, v: problem.system.jacobian(t, q) @ v)(s.ts, s.q, s.v)
@@ -106,10 +96,10 @@ def test_a_newton_failure_is_reported_and_ends():
     problem = slider_crank()
     rule = NewtonRule(max_iterations=4)
     ends = jnp.asarray([0.05, 5.0])
-    go = lambda end: integrate_constrained(problem.system, problem.q0, problem.v0, 0.0, end, 50, newton=rule)
+    go = lambda end: maximal.integrate(problem.system, problem.q0, problem.v0, 0.0, end, 50, newton=rule)
     s = jit(jax.vmap(go))(ends)
     np.testing.assert_array_equal(s.success, [True, False])
-    np.testing.assert_array_equal(s.status, [ConstrainedStatus.OK, ConstrainedStatus.NOT_CONVERGED])
+    np.testing.assert_array_equal(s.status, [maximal.Status.OK, maximal.Status.NOT_CONVERGED])
     assert np.all(np.isfinite(s.v[0]))
     assert np.all(np.isnan(s.v[1, -1]))
     assert np.max(s.iterations) <= 4
@@ -120,50 +110,50 @@ def test_inconsistent_starts():
     system, q, v = problem.system, problem.q0, problem.v0
     moved = system.move(q, 1e-3 * jnp.ones(system.nv))
     with pytest.raises(ValueError, match=r"joint '[ABCD]' .* is broken at the start: -?\d"):
-        integrate_constrained(system, moved, v, 0.0, 1.0, 10)
+        maximal.integrate(system, moved, v, 0.0, 1.0, 10)
     with pytest.raises(ValueError, match=r"joint '[ABCD]' .* is broken by the initial velocities"):
-        integrate_constrained(system, q, v + 0.1, 0.0, 1.0, 10)
+        maximal.integrate(system, q, v + 0.1, 0.0, 1.0, 10)
     with pytest.raises(ValueError, match="v is not finite"):
-        integrate_constrained(system, q, v * jnp.nan, 0.0, 1.0, 10)
+        maximal.integrate(system, q, v * jnp.nan, 0.0, 1.0, 10)
     # Where values are not known the status says it.
-    go = jit(lambda q, v: integrate_constrained(system, q, v, 0.0, 0.01, 2))
+    go = jit(lambda q, v: maximal.integrate(system, q, v, 0.0, 0.01, 2))
     assert go(q, v).success
-    assert go(q, v).status == ConstrainedStatus.OK
+    assert go(q, v).status == maximal.Status.OK
     for start in ((moved, v), (q, v + 0.1)):
         assert not go(*start).success
-        assert go(*start).status == ConstrainedStatus.INCONSISTENT
-    assert go(q, v * jnp.nan).status == ConstrainedStatus.NOT_FINITE
+        assert go(*start).status == maximal.Status.INCONSISTENT
+    assert go(q, v * jnp.nan).status == maximal.Status.NOT_FINITE
 
 
 def bar(joints, mass=1.0, inertia=(0.1, 0.1, 0.1)):
-    system = MaximalSystem([RigidBody("bar", mass, inertia)], joints)
+    system = maximal.System([maximal.Body("bar", mass, inertia)], joints)
     return system, system.configuration(np.eye(3)[None], np.zeros((1, 3))), jnp.zeros(6)
 
 
 def status(system, q, v):
-    return int(jit(lambda q, v: integrate_constrained(system, q, v, 0.0, 0.01, 2).status)(q, v))
+    return int(jit(lambda q, v: maximal.integrate(system, q, v, 0.0, 0.01, 2).status)(q, v))
 
 
 def test_redundant_constraints():
-    twice = [JointConstraint(name, "spherical", "world", "bar") for name in ("one", "two")]
+    twice = [maximal.Joint(name, "spherical", "world", "bar") for name in ("one", "two")]
     start = bar(twice)
     with pytest.raises(ValueError, match=r"6 constraints of rank 3 are redundant.*'one'.*'two'"):
-        integrate_constrained(*start, 0.0, 1.0, 10)
-    assert status(*start) == ConstrainedStatus.SINGULAR
+        maximal.integrate(*start, 0.0, 1.0, 10)
+    assert status(*start) == maximal.Status.SINGULAR
 
 
 def test_masses_that_are_singular_where_nothing_holds_and_where_something_does():
     """A moment of zero about a free axis is an error, about a held one it is not."""
-    tip = JointConstraint("tip", "spherical", "world", "bar")
-    hinge = JointConstraint("hinge", "revolute", "world", "bar")
+    tip = maximal.Joint("tip", "spherical", "world", "bar")
+    hinge = maximal.Joint("hinge", "revolute", "world", "bar")
     about_z = bar([tip], inertia=(0.1, 0.1, 0.0))
     with pytest.raises(ValueError, match="mass matrix is singular where no constraint holds: body 'bar'"):
-        integrate_constrained(*about_z, 0.0, 1.0, 10)
-    assert status(*about_z) == ConstrainedStatus.SINGULAR
+        maximal.integrate(*about_z, 0.0, 1.0, 10)
+    assert status(*about_z) == maximal.Status.SINGULAR
     # The hinge turns about z and holds x and y.
     held = bar([hinge], inertia=(0.0, 0.0, 0.1))
     assert not held[0].structure.block
-    assert status(*held) == ConstrainedStatus.OK
+    assert status(*held) == maximal.Status.OK
 
 
 def ends_as_a_root(t, q, v, p):
@@ -173,10 +163,10 @@ def ends_as_a_root(t, q, v, p):
 
 def test_a_force_that_stops_being_a_number_is_said_and_nothing_else():
     """Nor do the iterations that fail after it change what the status says."""
-    system = MaximalSystem([VectorNode("x", 1, 1.0)], [], [UserForce(ends_as_a_root, 1.0)])
+    system = maximal.System([maximal.VectorNode("x", 1, 1.0)], [], [maximal.UserForce(ends_as_a_root, 1.0)])
     q = system.configuration(np.zeros((0, 3, 3)), np.zeros((0, 3)), (0.0,))
-    s = jit(lambda v: integrate_constrained(system, q, v, 0.0, 2.0, 20, GeneralizedAlpha(1.0)))(jnp.zeros(1))
-    assert s.status == ConstrainedStatus.NOT_FINITE
+    s = jit(lambda v: maximal.integrate(system, q, v, 0.0, 2.0, 20, GeneralizedAlpha(1.0)))(jnp.zeros(1))
+    assert s.status == maximal.Status.NOT_FINITE
     assert not s.success
     np.testing.assert_array_equal(np.isfinite(s.v[:, 0]), s.ts <= 1.0)
 
@@ -187,7 +177,7 @@ def test_without_damping_multipliers_do_not_converge_and_the_status_says_so():
     r, w, x, _, force = top_oracle.solve(0.05)
     for steps in (200, 400):
         s = jit(lambda n=steps: run(problem, 0.05, n, save_every=None, method=GeneralizedAlpha(1.0)))()
-        assert s.status == ConstrainedStatus.MULTIPLIERS_UNDAMPED
+        assert s.status == maximal.Status.MULTIPLIERS_UNDAMPED
         assert s.success
         found = (s.q.bodies.rotation[0, 0], s.v[0, :3], s.q.bodies.translation[0, 0], s.multipliers[0])
         errors.append([np.max(np.abs(a - b)) for a, b in zip(found, (r, w, x, force))])
@@ -199,16 +189,16 @@ def test_without_damping_multipliers_do_not_converge_and_the_status_says_so():
 def test_what_is_no_method_or_no_system_is_named_with_what_to_use():
     problem = slider_crank()
     for wrong in (MuntheKaas(RK4), "alpha", GeneralizedAlpha, RK4, NewtonRule()):
-        with pytest.raises(TypeError, match=r"method must be a GeneralizedAlpha\(...\).*unconstrained_problem"):
-            integrate_constrained(problem.system, problem.q0, problem.v0, 0.0, 1.0, 10, wrong)
-    for function in (unconstrained_problem, lambda *start: integrate_constrained(*start, 0.0, 1.0, 10)):
-        with pytest.raises(TypeError, match="system must be a MaximalSystem, got ConstrainedSystem"):
+        with pytest.raises(TypeError, match=r"method must be a GeneralizedAlpha\(...\).*maximal.unconstrained_problem"):
+            maximal.integrate(problem.system, problem.q0, problem.v0, 0.0, 1.0, 10, wrong)
+    for function in (maximal.unconstrained_problem, lambda *start: maximal.integrate(*start, 0.0, 1.0, 10)):
+        with pytest.raises(TypeError, match=r"system must be a maximal\.System, got MaximalProblem"):
             function(problem, problem.q0, problem.v0)
-    with pytest.raises(ValueError, match=r"has constraints.*use integrate_constrained"):
-        unconstrained_problem(problem.system, problem.q0, problem.v0)
+    with pytest.raises(ValueError, match=r"has constraints.*use maximal.integrate"):
+        maximal.unconstrained_problem(problem.system, problem.q0, problem.v0)
     free = heavy_top_maximal(constrained=False)
     with pytest.raises(ValueError, match="v has shape"):
-        unconstrained_problem(free.system, free.q0, jnp.zeros(3))
+        maximal.unconstrained_problem(free.system, free.q0, jnp.zeros(3))
 
 
 def oscillator(t, q, v, p):
@@ -217,11 +207,11 @@ def oscillator(t, q, v, p):
 
 def test_conventional_coordinates_swing_with_their_frequency():
     """A vector node alone: x'' = -k x / m."""
-    system = MaximalSystem([VectorNode("x", 2, (1.0, 4.0))], [], [UserForce(oscillator, 9.0)])
+    system = maximal.System([maximal.VectorNode("x", 2, (1.0, 4.0))], [], [maximal.UserForce(oscillator, 9.0)])
     q = system.configuration(np.zeros((0, 3, 3)), np.zeros((0, 3)), (1.0, 1.0))
-    s = jit(lambda v: integrate_constrained(system, q, v, 0.0, 1.0, 1000, save_every=None))(jnp.zeros(2))
+    s = jit(lambda v: maximal.integrate(system, q, v, 0.0, 1.0, 1000, save_every=None))(jnp.zeros(2))
     np.testing.assert_allclose(s.q.coordinates[0], np.cos([3.0, 1.5]), atol=1e-5)
-    explicit = unconstrained_problem(system, q, (0.0, 0.0))
+    explicit = maximal.unconstrained_problem(system, q, (0.0, 0.0))
     x, v = jit(lambda: integrate(*explicit, 0.0, 1.0, 100, MuntheKaas(RK4)).ys)()
     assert x.shape == v.shape == (101, 2)
     np.testing.assert_allclose(x[-1], np.cos([3.0, 1.5]), atol=1e-6)
@@ -233,9 +223,9 @@ def spin(t):
 
 def test_a_driven_hinge_follows_its_drive():
     """The angle is the drive, the multiplier of the drive the torque J θ̈."""
-    system, q, _ = bar([JointConstraint("motor", "revolute", "world", "bar", drive=spin)])
+    system, q, _ = bar([maximal.Joint("motor", "revolute", "world", "bar", drive=spin)])
     v = jnp.asarray([0.0, 0.0, 2.0, 0.0, 0.0, 0.0])
-    s = jit(lambda v: integrate_constrained(system, q, v, 0.0, 1.0, 200))(v)
+    s = jit(lambda v: maximal.integrate(system, q, v, 0.0, 1.0, 200))(v)
     assert s.success
     r = s.q.bodies.rotation[-1, 0]
     np.testing.assert_allclose([r[0, 0], r[1, 0]], [np.cos(2.5), np.sin(2.5)], atol=1e-12)
@@ -245,11 +235,11 @@ def test_a_driven_hinge_follows_its_drive():
 def test_shapes_and_dtypes_of_a_start_are_checked():
     problem = slider_crank()
     with pytest.raises(ValueError, match="v has shape"):
-        integrate_constrained(problem.system, problem.q0, jnp.zeros(3), 0.0, 1.0, 10)
+        maximal.integrate(problem.system, problem.q0, jnp.zeros(3), 0.0, 1.0, 10)
     with pytest.raises(ValueError, match="q has leaves"):
-        integrate_constrained(problem.system, problem.q0.bodies, problem.v0, 0.0, 1.0, 10)
+        maximal.integrate(problem.system, problem.q0.bodies, problem.v0, 0.0, 1.0, 10)
     half = jax.tree.map(lambda x: x.astype(jnp.float32), problem.q0)
     with pytest.raises(TypeError, match="q has dtypes"):
-        integrate_constrained(problem.system, half, problem.v0, 0.0, 1.0, 10)
+        maximal.integrate(problem.system, half, problem.v0, 0.0, 1.0, 10)
     with pytest.raises(ValueError, match="newton must be one of"):
-        integrate_constrained(problem.system, problem.q0, problem.v0, 0.0, 1.0, 10, newton="half")
+        maximal.integrate(problem.system, problem.q0, problem.v0, 0.0, 1.0, 10, newton="half")

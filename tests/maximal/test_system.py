@@ -6,22 +6,9 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from lgjax import SE3, MaximalSystem, R3xSO3
+from lgjax import SE3, R3xSO3, maximal
 from lgjax.maximal.generalized_alpha import consistent_accelerations, constraint_rates
 from lgjax.maximal.integrate import constrained_problem
-from lgjax.maximal.system import (
-    Bushing,
-    Gravity,
-    JointConstraint,
-    Load,
-    RigidBody,
-    Spring,
-    TorsionSpring,
-    UserConstraint,
-    UserForce,
-    VectorNode,
-    compose_rotation_vectors,
-)
 
 GROUPS = (R3xSO3, SE3)
 KINDS = ("spherical", "revolute", "universal", "prismatic", "cylindrical", "fixed", "distance")
@@ -54,26 +41,30 @@ def joints():
             if (a, b) == ("one", "two") and kind in ("revolute", "prismatic", "distance"):
                 driven = drive
             place = (vector(), vector(), rotation(), rotation(), 0.5 + i)
-            made.append(JointConstraint(name, kind, a, b, *place, driven))
+            made.append(maximal.Joint(name, kind, a, b, *place, driven))
     return made
 
 
 PARTS = (
-    [RigidBody("one", 2.0, (0.3, 0.4, 0.5)), RigidBody("two", 1.5, np.diag([0.2, 0.3, 0.4])), VectorNode("x", 2, 0.7)],
-    [*joints(), UserConstraint("gap", gap, 1, {"gain": 1.5})],
+    [
+        maximal.Body("one", 2.0, (0.3, 0.4, 0.5)),
+        maximal.Body("two", 1.5, np.diag([0.2, 0.3, 0.4])),
+        maximal.VectorNode("x", 2, 0.7),
+    ],
+    [*joints(), maximal.UserConstraint("gap", gap, 1, {"gain": 1.5})],
 )
 POTENTIALS = [
-    Gravity((0.3, -0.2, -9.81)),
-    Spring("one", "two", vector(), vector(), 30.0, 0.0, 0.7),
-    Bushing("world", "two", vector(), vector(), (10.0, 20.0, 30.0)),
+    maximal.Gravity((0.3, -0.2, -9.81)),
+    maximal.Spring("one", "two", vector(), vector(), 30.0, 0.0, 0.7),
+    maximal.Bushing("world", "two", vector(), vector(), (10.0, 20.0, 30.0)),
 ]
 
 
-WEIGHT = (Gravity(),)
+WEIGHT = (maximal.Gravity(),)
 
 
 def example(group, forces=WEIGHT):
-    system = MaximalSystem(*PARTS, forces, group)
+    system = maximal.System(*PARTS, forces, group)
     q = system.configuration([rotation(), rotation()], [vector(), vector()], random.normal(size=2))
     return system, q, jnp.asarray(random.normal(size=system.nv))
 
@@ -109,7 +100,7 @@ def test_forces_are_minus_the_gradient_of_the_potential(group, force):
     rest = jnp.zeros(system.nv)
     for v in np.eye(system.nv):
         expected = -difference(system.potential_energy, system, q, jnp.asarray(v))
-        np.testing.assert_allclose(system.generalised_forces(0.0, q, rest) @ v, expected, atol=2e-7)
+        np.testing.assert_allclose(system.generalized_forces(0.0, q, rest) @ v, expected, atol=2e-7)
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=repr)
@@ -118,9 +109,9 @@ def test_torsion_springs_turn_about_a_common_axis(group):
     system, q, _ = example(group, [])
     one, two, axes = *np.asarray(q.bodies.rotation), rotation()
     turned = axes @ Rotation.from_rotvec([0.0, 0.0, 0.7]).as_matrix()
-    spring = TorsionSpring("one", "two", one.T @ axes, two.T @ turned, 4.0)
-    system = MaximalSystem(*PARTS, [spring], group)
-    given = system.generalised_forces(0.0, q, jnp.zeros(system.nv))
+    spring = maximal.TorsionSpring("one", "two", one.T @ axes, two.T @ turned, 4.0)
+    system = maximal.System(*PARTS, [spring], group)
+    given = system.generalized_forces(0.0, q, jnp.zeros(system.nv))
     for v in np.eye(system.nv):
         expected = -difference(system.potential_energy, system, q, jnp.asarray(v))
         np.testing.assert_allclose(given @ v, expected, atol=1e-7)
@@ -130,13 +121,13 @@ def test_torsion_springs_turn_about_a_common_axis(group):
 @pytest.mark.parametrize("group", GROUPS, ids=repr)
 def test_dampers_take_power_and_gyroscopic_forces_none(group):
     dampers = [
-        Spring("one", "two", vector(), vector(), 0.0, 3.0),
-        Bushing("world", "two", vector(), vector(), damping=(1.0, 2.0, 3.0)),
-        TorsionSpring("one", "two", damping=4.0),
+        maximal.Spring("one", "two", vector(), vector(), 0.0, 3.0),
+        maximal.Bushing("world", "two", vector(), vector(), damping=(1.0, 2.0, 3.0)),
+        maximal.TorsionSpring("one", "two", damping=4.0),
     ]
     for forces, sign in (([], 0.0), *(([damper], -1.0) for damper in dampers)):
         system, q, v = example(group, forces)
-        power = float(system.generalised_forces(0.0, q, v) @ v)
+        power = float(system.generalized_forces(0.0, q, v) @ v)
         assert power < -1e-3 if sign else abs(power) < 1e-12
 
 
@@ -144,24 +135,24 @@ def test_loads_act_at_their_points_in_their_axes():
     """Power of forces at a moving point and of torques, in world axes throughout."""
     f, g, n, m, s = (vector() for _ in range(5))
     for group in GROUPS:
-        system, q, v = example(group, [Load("two", s, f, g, n, m)])
+        system, q, v = example(group, [maximal.Load("two", s, f, g, n, m)])
         free, *_ = example(group, [])
         motion = system.motion(q, v)
         r, omega = np.asarray(motion.rotation[1]), np.asarray(motion.omega[1])
         velocity = motion.velocity[1] + r @ np.cross(omega, s)
         expected = (f + r @ g) @ velocity + (n + r @ m) @ (r @ omega)
-        given = system.generalised_forces(0.0, q, v) - free.generalised_forces(0.0, q, v)
+        given = system.generalized_forces(0.0, q, v) - free.generalized_forces(0.0, q, v)
         np.testing.assert_allclose(given @ v, expected, rtol=1e-12)
 
 
 def test_both_groups_describe_the_same_motion():
     """Accelerations on SE(3), turned into world axes, and multipliers are those on R³ x SO(3)."""
-    bodies = [RigidBody("one", 2.0, (0.3, 0.4, 0.5)), RigidBody("two", 1.5, (0.2, 0.3, 0.4))]
-    hinge = JointConstraint("hinge", "universal", "one", "two", vector(), vector(), rotation(), rotation())
+    bodies = [maximal.Body("one", 2.0, (0.3, 0.4, 0.5)), maximal.Body("two", 1.5, (0.2, 0.3, 0.4))]
+    hinge = maximal.Joint("hinge", "universal", "one", "two", vector(), vector(), rotation(), rotation())
     r, p, omega, velocity = [rotation(), rotation()], [vector(), vector()], random.normal(size=(2, 3)), [vector()] * 2
     found = []
     for group in GROUPS:
-        system = MaximalSystem(bodies, [hinge], POTENTIALS, group)
+        system = maximal.System(bodies, [hinge], POTENTIALS, group)
         q = system.configuration(r, p)
         v = system.velocity(q, omega, velocity)
         vdot, multipliers, regular = consistent_accelerations(constrained_problem(system), jnp.asarray(0.0), q, v)
@@ -177,7 +168,7 @@ def test_both_groups_describe_the_same_motion():
 
 def test_arrays_are_leaves_and_structure_is_static():
     system, q, v = example(R3xSO3)
-    heavier = jax.vmap(lambda m: system.replace(mass=m).generalised_forces(0.0, q, v))(jnp.ones((4, 2)))
+    heavier = jax.vmap(lambda m: system.replace(mass=m).generalized_forces(0.0, q, v))(jnp.ones((4, 2)))
     assert heavier.shape == (4, system.nv)
     assert jax.tree.structure(system) == jax.tree.structure(jax.tree.map(lambda x: 2.0 * x, system))
     with pytest.raises(ValueError, match="has no leaf weight"):
@@ -187,54 +178,54 @@ def test_arrays_are_leaves_and_structure_is_static():
 def test_rotation_vectors_compose_like_rotations():
     a, b = random.normal(size=(2, 50, 3))
     expected = (Rotation.from_rotvec(a) * Rotation.from_rotvec(b)).as_rotvec()
-    np.testing.assert_allclose(compose_rotation_vectors(jnp.asarray(a), jnp.asarray(b)), expected, atol=1e-12)
+    np.testing.assert_allclose(maximal.compose_rotation_vectors(jnp.asarray(a), jnp.asarray(b)), expected, atol=1e-12)
 
 
-BODY = RigidBody("one", 1.0, (1.0, 1.0, 1.0))
-TIP = JointConstraint("tip", "spherical", "world", "one")
+BODY = maximal.Body("one", 1.0, (1.0, 1.0, 1.0))
+TIP = maximal.Joint("tip", "spherical", "world", "one")
 BAD = {
     "at least one body": ([], []),
     "two bodies are named 'one'": ([BODY, BODY], []),
-    "'world' is the inertial frame": ([RigidBody("world", 1.0, (1, 1, 1))], []),
-    "mass of body 'one' is negative: -1": ([RigidBody("one", -1.0, (1, 1, 1))], []),
-    "mass of body 'one' is not finite": ([RigidBody("one", np.nan, (1, 1, 1))], []),
-    "not positive semi-definite": ([RigidBody("one", 1.0, (1.0, 1.0, -1.0))], []),
-    "is not symmetric": ([RigidBody("one", 1.0, np.eye(3) + np.eye(3, k=1))], []),
-    r"inertia of body 'one' has shape \(2,\)": ([RigidBody("one", 1.0, (1.0, 1.0))], []),
-    "there is no body 'two'": ([BODY], [JointConstraint("tip", "spherical", "two", "one")]),
-    "connects 'one' with itself": ([BODY], [JointConstraint("tip", "spherical", "one", "one")]),
+    "'world' is the inertial frame": ([maximal.Body("world", 1.0, (1, 1, 1))], []),
+    "mass of body 'one' is negative: -1": ([maximal.Body("one", -1.0, (1, 1, 1))], []),
+    "mass of body 'one' is not finite": ([maximal.Body("one", np.nan, (1, 1, 1))], []),
+    "not positive semi-definite": ([maximal.Body("one", 1.0, (1.0, 1.0, -1.0))], []),
+    "is not symmetric": ([maximal.Body("one", 1.0, np.eye(3) + np.eye(3, k=1))], []),
+    r"inertia of body 'one' has shape \(2,\)": ([maximal.Body("one", 1.0, (1.0, 1.0))], []),
+    "there is no body 'two'": ([BODY], [maximal.Joint("tip", "spherical", "two", "one")]),
+    "connects 'one' with itself": ([BODY], [maximal.Joint("tip", "spherical", "one", "one")]),
     "two joints are named 'tip'": ([BODY], [TIP, TIP]),
-    "unknown kind 'glue'": ([BODY], [JointConstraint("tip", "glue", "world", "one")]),
-    "a spherical joint takes no drive": ([BODY], [JointConstraint("tip", "spherical", "world", "one", drive=drive)]),
-    "length must be positive": ([BODY], [JointConstraint("rod", "distance", "world", "one")]),
+    "unknown kind 'glue'": ([BODY], [maximal.Joint("tip", "glue", "world", "one")]),
+    "a spherical joint takes no drive": ([BODY], [maximal.Joint("tip", "spherical", "world", "one", drive=drive)]),
+    "length must be positive": ([BODY], [maximal.Joint("rod", "distance", "world", "one")]),
     "frame_a of joint 'tip' is not a rotation": (
         [BODY],
-        [JointConstraint("tip", "fixed", "world", "one", frame_a=2 * np.eye(3))],
+        [maximal.Joint("tip", "fixed", "world", "one", frame_a=2 * np.eye(3))],
     ),
-    "size of node 'x' must be a positive integer": ([VectorNode("x", 0)], []),
-    "a joint is a JointConstraint": ([BODY], ["tip"]),
-    "a body is a RigidBody": (["one"], []),
+    "size of node 'x' must be a positive integer": ([maximal.VectorNode("x", 0)], []),
+    "a joint is a maximal.Joint": ([BODY], ["tip"]),
+    "a body is a maximal.Body": (["one"], []),
 }
 
 
 @pytest.mark.parametrize("message", BAD)
 def test_bad_descriptions_are_named(message):
     with pytest.raises(ValueError, match=message):
-        MaximalSystem(*BAD[message])
+        maximal.System(*BAD[message])
 
 
 def test_bad_forces_and_functions_are_named():
     with pytest.raises(ValueError, match="unknown force"):
-        MaximalSystem([BODY], [], ["wind"])
+        maximal.System([BODY], [], ["wind"])
     with pytest.raises(ValueError, match="acts on a body"):
-        MaximalSystem([BODY], [], [Load("world")])
+        maximal.System([BODY], [], [maximal.Load("world")])
     with pytest.raises(ValueError, match="group must be"):
-        MaximalSystem([BODY], [], group=None)
-    q = MaximalSystem([BODY]).configuration(np.eye(3)[None], np.zeros((1, 3)))
-    pushed = MaximalSystem([BODY], [], [UserForce(lambda t, q, v, p: v[:3])])
+        maximal.System([BODY], [], group=None)
+    q = maximal.System([BODY]).configuration(np.eye(3)[None], np.zeros((1, 3)))
+    pushed = maximal.System([BODY], [], [maximal.UserForce(lambda t, q, v, p: v[:3])])
     with pytest.raises(ValueError, match="a user force returned"):
-        pushed.generalised_forces(0.0, q, jnp.zeros(6))
-    held = MaximalSystem([BODY], [UserConstraint("c", lambda t, q, p: q.coordinates, 2)])
+        pushed.generalized_forces(0.0, q, jnp.zeros(6))
+    held = maximal.System([BODY], [maximal.UserConstraint("c", lambda t, q, p: q.coordinates, 2)])
     with pytest.raises(ValueError, match="constraint 'c' returned"):
         held.constraints(0.0, q)
     with pytest.raises(ValueError, match="rotations have shape"):

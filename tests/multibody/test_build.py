@@ -84,7 +84,7 @@ def test_a_link_on_a_fixed_joint_is_merged_and_keeps_its_frame():
     com = rotation @ [0.1, 0, 0] + [1, 2, 3]
     np.testing.assert_allclose(model.inertias.moment[0], 2 * com, rtol=1e-13)
     second = 0.2 * EYE + 2 * (com @ com * EYE - np.outer(com, com))
-    np.testing.assert_allclose(model.inertias.second[0], second, rtol=1e-13)
+    np.testing.assert_allclose(model.inertias.rotational[0], second, rtol=1e-13)
 
 
 SIZES = {

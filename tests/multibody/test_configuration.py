@@ -18,18 +18,18 @@ def model():
 
 def test_neutral_is_zero():
     q = lgjax.neutral(model())
-    np.testing.assert_array_equal(q.frees.rotation, np.tile(EYE, (2, 1, 1)))
-    assert not np.any(q.frees.translation)
+    np.testing.assert_array_equal(q.free_poses.rotation, np.tile(EYE, (2, 1, 1)))
+    assert not np.any(q.free_poses.translation)
     assert q.joints.shape == (5,)
     assert not np.any(q.joints)
-    assert q.balls.shape == (0, 3, 3)
+    assert q.ball_rotations.shape == (0, 3, 3)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_random_configurations_are_on_the_group_and_within_limits(dtype):
     m = lgjax.models.quadruped().astype(dtype)
     q = jax.vmap(lambda key: lgjax.random_configuration(key, m))(jax.random.split(jax.random.key(0), 200))
-    R = np.asarray(q.frees.rotation, float)
+    R = np.asarray(q.free_poses.rotation, float)
     eps = float(jnp.finfo(dtype).eps)
     assert np.abs(np.swapaxes(R, -1, -2) @ R - EYE).max() < 20 * eps
     assert np.linalg.det(R).min() > 0
@@ -49,7 +49,7 @@ def test_retract_and_difference_undo_each_other(name):
     there = jax.vmap(lambda q, v: lgjax.retract(m, q, v))(q, 0.9 * v)
     back = jax.vmap(lambda a, b: lgjax.difference(m, a, b))(q, there)
     np.testing.assert_allclose(back, 0.9 * v, atol=1e-12)
-    R = there.frees.rotation
+    R = there.free_poses.rotation
     np.testing.assert_allclose(jnp.swapaxes(R, -1, -2) @ R, np.broadcast_to(EYE, R.shape), atol=1e-14)
 
 
@@ -57,8 +57,8 @@ def test_retract_moves_by_body_velocities():
     """d/ds of the pose along retract(q, s v) is the pose times the hat of [w, v]."""
     m = trees.model("single body")
     q, v, *_ = jax.tree.map(lambda x: x[0], trees.random_states(m))
-    _, rate = jax.jvp(lambda s: lgjax.retract(m, q, s * v).frees, (0.0,), (1.0,))
-    R = np.asarray(q.frees.rotation[0])
+    _, rate = jax.jvp(lambda s: lgjax.retract(m, q, s * v).free_poses, (0.0,), (1.0,))
+    R = np.asarray(q.free_poses.rotation[0])
     hat = np.stack([np.cross(np.asarray(v[:3]), e) for e in EYE], 1)
     np.testing.assert_allclose(rate.rotation[0], R @ hat, atol=1e-14)
     np.testing.assert_allclose(rate.translation[0], R @ np.asarray(v[3:]), atol=1e-14)
@@ -73,7 +73,7 @@ def test_parts_make_a_configuration():
     matrix[:3, :3], matrix[:3, 3] = R, [1, 2, 3]
     from_matrix = lgjax.configuration(m, matrix, np.eye(4)[2] * 0.5)
     jax.tree.map(np.testing.assert_array_equal, from_pose, from_matrix)
-    np.testing.assert_array_equal(from_pose.frees.rotation[0], R)
+    np.testing.assert_array_equal(from_pose.free_poses.rotation[0], R)
     np.testing.assert_array_equal(from_pose.joints, [0, 0, 0.5, 0])
     traced = jax.jit(lambda x: lgjax.configuration(m, joints=x))(jnp.ones(4))
     np.testing.assert_array_equal(traced.joints, np.ones(4))

@@ -36,7 +36,7 @@ def in_body_frame(model, i):
     """Mass, centre of mass and inertia about it of moving body i, in the frame of its link."""
     mass, moment = float(model.inertias.mass[i]), np.asarray(model.inertias.moment[i])
     c = moment / mass if mass else moment
-    about_com = np.asarray(model.inertias.second[i]) - mass * (c @ c * np.eye(3) - np.outer(c, c))
+    about_com = np.asarray(model.inertias.rotational[i]) - mass * (c @ c * np.eye(3) - np.outer(c, c))
     rotation, position = rotation_between(model, i)
     return mass, rotation @ c + position, rotation @ about_com @ rotation.T
 
@@ -100,12 +100,12 @@ def test_urdf_reads_limits_axis_and_passive_forces():
     inside = '<axis xyz="0 2 0"/><limit lower="-1" upper="2" effort="3" velocity="4"/>'
     inside += '<dynamics damping="0.5" friction="0.25"/>'
     model = load_urdf(urdf(joints=joint("revolute", inside)), floating_base=False)
-    values = (model.lower, model.upper, model.effort, model.rate, model.damping, model.friction)
+    values = (model.lower, model.upper, model.effort, model.velocity_limit, model.damping, model.friction)
     assert [float(x[0]) for x in values] == [-1, 2, 3, 4, 0.5, 0.25]
     np.testing.assert_allclose(rotation_between(model, 0)[0] @ [0, 0, 1], [0, 1, 0], atol=1e-15)
     default = load_urdf(urdf(joints=joint("continuous", '<limit effort="1" velocity="inf"/>')), floating_base=False)
     np.testing.assert_allclose(rotation_between(default, 0)[0] @ [0, 0, 1], [1, 0, 0], atol=1e-15)
-    assert np.isinf([default.lower[0], default.upper[0], default.rate[0]]).all()
+    assert np.isinf([default.lower[0], default.upper[0], default.velocity_limit[0]]).all()
 
 
 def test_urdf_children_are_in_file_order_and_foreign_tags_do_not_matter():
@@ -148,7 +148,7 @@ def test_planar_and_floating_joints_move_as_in_pinocchio():
     poses = jit(jax.vmap(lgjax.forward_kinematics, (None, 0)))(model, q)
     origin = theirs.jointPlacements[1]
     before = lgjax.se3.inverse(lgjax.Pose(jnp.asarray(origin.rotation), jnp.asarray(origin.translation)))
-    relative = q._replace(frees=lgjax.se3.compose(before, q.frees))
+    relative = q._replace(free_poses=lgjax.se3.compose(before, q.free_poses))
     x = flat.to_pinocchio(model, relative, v, vdot, tau, order=names, continuous=["hinge"])
     for i in range(4):
         expected = pinocchio.aba(theirs, data, *(np.asarray(y[i]) for y in (x.q, x.v, x.tau)))

@@ -65,16 +65,16 @@ def joint(kind, q, screw):
 
 def moved(model, q, d, spatial=False):
     """Joint coordinates of every body after a small displacement d (nv,); spatial: of free bodies about the origin."""
-    out, at, counts = [], 0, {"joints": 0, "frees": 0, "balls": 0}
+    out, at, counts = [], 0, {"joints": 0, "free_poses": 0, "ball_rotations": 0}
     for kind in model.tree.kinds:
         step, start = d[at : at + kind.nv], counts[kind.coordinates]
         at += kind.nv
         if kind.coordinates == "joints":
             out.append(q.joints[start : start + kind.nv] + step)
-        elif kind.coordinates == "balls":
-            out.append(q.balls[start] @ near_one(hat(step)))
+        elif kind.coordinates == "ball_rotations":
+            out.append(q.ball_rotations[start] @ near_one(hat(step)))
         else:
-            T, E = matrix(q.frees.rotation[start], q.frees.translation[start]), near_one(generator(step))
+            T, E = matrix(q.free_poses.rotation[start], q.free_poses.translation[start]), near_one(generator(step))
             out.append(E @ T if spatial else T @ E)
         counts[kind.coordinates] += kind.nv if kind.coordinates == "joints" else 1
     return out
@@ -85,10 +85,12 @@ def poses(model, q, d, spatial=False):
     made: list = []
     data = zip(model.tree.parents, model.tree.kinds, moved(model, q, d, spatial), strict=True)
     for i, (parent, kind, x) in enumerate(data):
-        if kind.coordinates == "frees":
+        if kind.coordinates == "free_poses":
             own = x
         else:
-            R, p = (x, jnp.zeros(3, x.dtype)) if kind.coordinates == "balls" else joint(kind, x, model.screws[i])
+            R, p = (
+                (x, jnp.zeros(3, x.dtype)) if kind.coordinates == "ball_rotations" else joint(kind, x, model.screws[i])
+            )
             own = matrix(model.placements.rotation[i], model.placements.translation[i]) @ matrix(R, p)
         made.append(own if parent < 0 else made[parent] @ own)
     return jnp.stack(made)
@@ -153,15 +155,15 @@ class Along(NamedTuple):
 def velocity(model, path, t, spatial=False):
     """(nv,) of the motion path(t), a Configuration."""
     q, dq = jax.jvp(path, (t,), (jnp.ones_like(t),))
-    out, counts = [], {"joints": 0, "frees": 0, "balls": 0}
+    out, counts = [], {"joints": 0, "free_poses": 0, "ball_rotations": 0}
     for kind in model.tree.kinds:
         n = counts[kind.coordinates]
         if kind.coordinates == "joints":
             out.append(dq.joints[n : n + kind.nv])
-        elif kind.coordinates == "balls":
-            out.append(vee(q.balls[n].T @ dq.balls[n]))
+        elif kind.coordinates == "ball_rotations":
+            out.append(vee(q.ball_rotations[n].T @ dq.ball_rotations[n]))
         else:
-            (R, p), (dR, dp) = ((x.frees.rotation[n], x.frees.translation[n]) for x in (q, dq))
+            (R, p), (dR, dp) = ((x.free_poses.rotation[n], x.free_poses.translation[n]) for x in (q, dq))
             w = vee(dR @ R.T)
             out += [w, dp - jnp.cross(w, p)] if spatial else [vee(R.T @ dR), R.T @ dp]
         counts[kind.coordinates] += kind.nv if kind.coordinates == "joints" else 1

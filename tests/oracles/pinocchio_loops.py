@@ -42,7 +42,7 @@ class Mechanism:
         """Accelerations in the order of the Model, from its Configuration."""
         full = np.asarray(q.joints)
         if self.floating:
-            R, p = (np.asarray(x[0]) for x in q.frees)
+            R, p = (np.asarray(x[0]) for x in q.free_poses)
             full = np.r_[p, pin.Quaternion(R).coeffs(), full]
         pin.initConstraintDynamics(self.model, self.data, self.constraints, self.datas)
         out = pin.constraintDynamics(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax import Checkpoint
+from lgjax.saving import Checkpoint
 from lgjax.saving import checkpoint as module
 
-FLOOR = lgjax.Plane((0.0, 0.0, 1.0))
+FLOOR = lgjax.shapes.Plane((0.0, 0.0, 1.0))
 
 
 def swing(checkpoint, dt=1e-2, save_every=2, method=None):
@@ -25,17 +25,17 @@ def top(checkpoint, dt=1e-3, save_every=2):
     """Modified Newton, so that a factored matrix goes from part to part."""
     p = lgjax.systems.heavy_top_maximal()
     end = 12 * dt
-    return lgjax.integrate_constrained(
+    return lgjax.maximal.integrate(
         p.system, p.q0, p.v0, 0.0, end, 12, newton="modified", save_every=save_every, checkpoint=checkpoint
     )
 
 
 def ball(checkpoint, dt=2e-2, save_every=2):
     """Friction and four impacts, which are listed."""
-    body = lgjax.rigid_body(1.0, (0.4, 0.4, 0.4))
-    state = lgjax.rigid_state((0.0, 0.0, 1.01), (1.0, 0.0, -6.0), (0.0, 1.0, 0.3))
-    planes = (FLOOR, lgjax.Plane((0.0, 0.0, -1.0), 2.2))
-    return lgjax.bounce(
+    body = lgjax.collisions.rigid_body(1.0, (0.4, 0.4, 0.4))
+    state = lgjax.collisions.rigid_state((0.0, 0.0, 1.01), (1.0, 0.0, -6.0), (0.0, 1.0, 0.3))
+    planes = (FLOOR, lgjax.shapes.Plane((0.0, 0.0, -1.0), 2.2))
+    return lgjax.collisions.bounce(
         body, lgjax.shapes.sphere(1.0), planes, state, dt, 12, restitution=0.9, friction=0.2, save_every=save_every,
         checkpoint=checkpoint,
     )  # fmt: skip
@@ -91,7 +91,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(name, save_every, tmp_path, stop
 
 def test_what_a_method_carries_goes_from_part_to_part(tmp_path, stop_after):
     """A commutator-free method whose last stage is the next step's first."""
-    method = lgjax.CommutatorFree(lgjax.CF43)
+    method = lgjax.CommutatorFree(lgjax.integrators.CF43)
     stop_after(1)
     with pytest.raises(StopError):
         swing(Checkpoint(tmp_path, 6), method=method)

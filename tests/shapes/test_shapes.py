@@ -8,7 +8,8 @@ from jax import jit
 from scipy.optimize import minimize
 
 import lgjax
-from lgjax import Plane, Pose, shapes, so3
+from lgjax import Pose, shapes, so3
+from lgjax.shapes import Plane
 from lgjax.shapes.implicit import Solved
 
 RNG = np.random.default_rng(0)
@@ -321,7 +322,7 @@ def test_planes():
     np.testing.assert_allclose(gaps, [0, 1, 2], atol=1e-15)
     built = jit(jax.vmap(lambda n: Plane(n).normal))(2 * jnp.eye(3))
     np.testing.assert_array_equal(built, np.eye(3))
-    assert lgjax.Plane is shapes.Plane
+    assert lgjax.shapes.Plane is shapes.Plane
 
 
 FLAT = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0], [0.5, 0.5, 0.0]])

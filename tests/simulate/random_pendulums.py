@@ -28,7 +28,7 @@ def pendulum(key, length, lost=0.0):
 
     (q, v), path = jax.lax.scan(step, (start, 0 * start), None, length=STEPS)
     values = jnp.concatenate([path[-2:], jnp.stack([q, v])[None]])
-    return lgjax.Sample(values, events=jnp.stack([v > 0, q > 100]), record={"path": path, "chance": chance})
+    return lgjax.ensembles.Sample(values, events=jnp.stack([v > 0, q > 100]), record={"path": path, "chance": chance})
 
 
 def run(count=20, lost=0.0, dtype="float64", seed=0, **options):

@@ -96,7 +96,7 @@ def test_a_trajectory_that_blows_up_leaves_the_others_alone():
 
 def moments(inertia):
     """∫ dm, ∫ x dm, ∫ x xᵀ dm of the bodies."""
-    second = np.asarray(inertia.second)
+    second = np.asarray(inertia.rotational)
     return inertia.mass, inertia.moment, np.trace(second, axis1=1, axis2=2)[:, None, None] * np.eye(3) / 2 - second
 
 
@@ -104,7 +104,7 @@ def test_every_spread_moves_its_own_parameters_and_leaves_bodies_physical():
     """Moments of a cloud of points that is stretched, scales of lengths and coefficients; standard deviations."""
     base = models.chain(3, floating_base=True)
     base = base.replace(friction=1 + base.friction, damping=1 + base.damping)
-    start = lgjax.Draw(base, lgjax.neutral(base), jnp.zeros(base.nv))
+    start = lgjax.ensembles.Draw(base, lgjax.neutral(base), jnp.zeros(base.nv))
     keys = jax.random.split(jax.random.key(3), 400)
     draw = jax.jit(jax.vmap(lambda key, spread: MODULE.randomized(start, spread, key), (0, None)))
     nothing = Spread(*jnp.zeros(len(Spread._fields)))
@@ -151,7 +151,7 @@ def test_draws_of_the_users_with_controllers_of_their_own():
     free = model().replace(gravity=jnp.zeros(3))
 
     def sample(key):
-        return lgjax.Draw(
+        return lgjax.ensembles.Draw(
             free, lgjax.neutral(free), jnp.zeros(1), {"torque": jax.random.normal(key, (1,), jnp.float64)}
         )
 

@@ -49,7 +49,7 @@ def final_position(parameters, model, q):
         return torques[0] + torques[1] * jnp.sin(5 * t) - 0.2 * v
 
     path = lgjax.rollout(copy, q, v, controller, 0.02, 8, save_every=None)
-    return path.q.frees.translation[0, 0] @ jnp.asarray([1.0, -0.7, 0.4], model.dtype)
+    return path.q.free_poses.translation[0, 0] @ jnp.asarray([1.0, -0.7, 0.4], model.dtype)
 
 
 @cache

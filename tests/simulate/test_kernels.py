@@ -10,8 +10,9 @@ from jax import jit
 from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
 import lgjax
-from lgjax import KernelOptions, fused_forward_dynamics, fused_rollout, fused_vmap, models, specialize
+from lgjax import models, specialize
 from lgjax.integrators import CF4, RK4, CommutatorFree, MuntheKaas, SymplecticLie
+from lgjax.simulate.kernels import KernelOptions, fused_forward_dynamics, fused_rollout, fused_vmap
 from tests.dynamics import trees
 
 INTERPRETED = KernelOptions(lanes=4, interpret=True)
@@ -161,7 +162,7 @@ def test_the_cost_of_a_kernel(special):
     """Also where the parameters are numbers that the function closes over."""
     model = special(trees.model("pendulum").astype("float32"))
     one = jax.tree.map(lambda x: x[0], states(model))
-    cost = lgjax.kernel_cost(lambda *a: lgjax.forward_dynamics(model, *a, execution="unrolled"), *one)
+    cost = lgjax.kernels.kernel_cost(lambda *a: lgjax.forward_dynamics(model, *a, execution="unrolled"), *one)
     assert cost["bytes"] == 4 * (1 + 1 + 1)  # angle and force in (the speed does not matter), acceleration out
     assert cost["operations"]["sin"] == 1
     assert cost["arithmetic"] <= 12

@@ -9,7 +9,7 @@ import pytest
 from jax import jit
 
 import lgjax
-from lgjax import LoopStatus
+from lgjax.dynamics.loops import LoopStatus
 from lgjax.systems.closed_loops import five_bar, four_bar, stewart_platform
 from tests import optimised
 from tests.oracles import linkages
@@ -46,7 +46,7 @@ def stepper(name, project="mass"):
     def run(loops, v, dt, n, alpha):
         def step(_, state):
             q, v, worst, status = state
-            path = lgjax.rollout_constrained(
+            path = lgjax.constrained_rollout(
                 s.model, loops, q, v, lambda t, q, v: pull * (s.q0.joints - q.joints), dt, 1,
                 save_every=None, project=project, alpha=alpha, beta=alpha,
             )  # fmt: skip
@@ -86,7 +86,7 @@ def test_stabilisation_keeps_loops_nearly_closed_without_projection():
     run = stepper("four_bar", None)
     for alpha in (0.0, 10.0):
         q, _, _, status = run((loops,), v, 2e-3, 250, alpha)
-        gap = np.abs(lgjax.loop_residual(s.model, loops, q)).max()
+        gap = np.abs(lgjax.loops.loop_residual(s.model, loops, q)).max()
         assert LoopStatus.OPEN in LoopStatus(int(status))
         assert (gap < 3e-4) if alpha else (gap > 8e-4)
 
@@ -98,7 +98,7 @@ def test_controllers_wrenches_saving_and_batches():
     lift = lambda t, q, v: jnp.zeros((4, 6)).at[0, 3].set(jnp.sin(t))
 
     def run(v, every):
-        return lgjax.rollout_constrained(
+        return lgjax.constrained_rollout(
             s.model, s.loops, s.q0, v, spring, 2e-3, 40, save_every=every, wrenches=lift, project="plain"
         )
 
@@ -117,7 +117,7 @@ def test_gradients_go_through_steps_and_projections():
     def end(x):
         model = s.model.replace(inertias=s.model.inertias.scaled(1 + x[:3]))
         tau = lambda t, q, v: x[3] * jnp.asarray([1.0, 0, 0])
-        path = lgjax.rollout_constrained(model, s.loops, s.q0, v * (1 + x[4]), tau, 0.02, 10, save_every=None)
+        path = lgjax.constrained_rollout(model, s.loops, s.q0, v * (1 + x[4]), tau, 0.02, 10, save_every=None)
         return path.q.joints[-1, 0]
 
     run, h = jit(jax.value_and_grad(end)), 1e-5
@@ -129,7 +129,7 @@ def test_gradients_go_through_steps_and_projections():
 def test_float32_stays_float32():
     s, *_, v, _ = case("four_bar")
     s32 = four_bar(dtype=jnp.float32)
-    run = lambda v: lgjax.rollout_constrained(s32.model, s32.loops, s32.q0, v, None, 5e-3, 40, save_every=20)
+    run = lambda v: lgjax.constrained_rollout(s32.model, s32.loops, s32.q0, v, None, 5e-3, 40, save_every=20)
     path = jit(run)(v.astype(jnp.float32))
     assert {x.dtype for x in jax.tree.leaves(path[:5])} == {jnp.dtype(jnp.float32)}
     assert int(path.status) == 0
@@ -139,7 +139,7 @@ def test_float32_stays_float32():
 
 def test_inconsistent_starts_are_refused_or_reported():
     s, *_, v, _ = case("four_bar")
-    run = lambda q, v, **options: lgjax.rollout_constrained(
+    run = lambda q, v, **options: lgjax.constrained_rollout(
         s.model, s.loops, q, v, None, 1e-3, 1, save_every=None, **options
     )
     off = s.q0._replace(joints=s.q0.joints + 0.1)
@@ -156,7 +156,7 @@ def test_inconsistent_starts_are_refused_or_reported():
     with pytest.raises(ValueError, match="metric is 'mass' or 'plain', not 'energy'"):
         run(s.q0, v, project="energy")
     with pytest.raises(ValueError, match="not Taylor"):
-        lgjax.rollout_constrained(s.model, s.loops, s.q0, v, None, 1e-3, 1, lgjax.Taylor(4))
+        lgjax.constrained_rollout(s.model, s.loops, s.q0, v, None, 1e-3, 1, lgjax.Taylor(4))
     far = s.loops[0]
     far = jax.tree.map(lambda x: x, far)
     object.__setattr__(far, "frame_b", lgjax.Pose(far.frame_b.rotation, 5 * far.frame_b.translation))
@@ -203,7 +203,7 @@ def platform_on_springs():
 
         def step(_, state):
             q, v, worst, status = state
-            path = lgjax.rollout_constrained(s.model, s.loops, q, v, spring, dt, 1, save_every=None)
+            path = lgjax.constrained_rollout(s.model, s.loops, q, v, spring, dt, 1, save_every=None)
             worst = jnp.maximum(worst, jnp.stack([path.residual[-1], path.rate[-1]]))
             return jax.tree.map(lambda x: x[0], path.q), path.v[0], worst, status | path.status
 

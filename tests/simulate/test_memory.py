@@ -40,7 +40,7 @@ def measured(steps, save_every=None):
 
 @pytest.mark.parametrize(("steps", "save_every"), [(10_000, None), pytest.param(10_000, 20, marks=pytest.mark.slow)])
 def test_memory_is_predicted_within_thirty_percent(steps, save_every):
-    predicted = lgjax.rollout_memory(model(), steps, batch=BATCH, save_every=save_every)
+    predicted = lgjax.control.rollout_memory(model(), steps, batch=BATCH, save_every=save_every)
     assert abs(predicted / measured(steps, save_every) - 1) < 0.3, (predicted, measured(steps, save_every))
 
 

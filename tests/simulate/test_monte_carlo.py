@@ -100,7 +100,7 @@ def test_two_processes_are_as_good_as_one(tmp_path):
     reference = {name: x for name, x in whole().items() if not name.startswith("record")}
     for out in outs:
         same(loaded(out), reference)
-    np.testing.assert_array_equal(lgjax.load_run(folder).records["path"], whole()["record.path"])
+    np.testing.assert_array_equal(lgjax.ensembles.load_run(folder).records["path"], whole()["record.path"])
 
 
 def test_a_killed_run_goes_on_and_ends_the_same(tmp_path):
@@ -108,13 +108,13 @@ def test_a_killed_run_goes_on_and_ends_the_same(tmp_path):
     folder, out = tmp_path / "run", tmp_path / "out.npz"
     arguments = (out, "--folder", folder, "--count", 60, "--lost", 0.1)
     finish(start(*arguments, "--die-after", 1, devices=4), -signal.SIGKILL)
-    assert len(lgjax.load_run(folder).index) == 7
+    assert len(lgjax.ensembles.load_run(folder).index) == 7
     finish(start(*arguments, "--die-after", 5), -signal.SIGKILL)
-    assert len(lgjax.load_run(folder).index) == 35
+    assert len(lgjax.ensembles.load_run(folder).index) == 35
     result = run(60, 0.1, chunk=None, folder=folder, resume=True)
     unbroken = everything(run(60, 0.1))
     same(everything(result), {name: x for name, x in unbroken.items() if not name.startswith("record")})
-    found = lgjax.load_run(folder)
+    found = lgjax.ensembles.load_run(folder)
     assert result.chunk == 7
     np.testing.assert_array_equal(found.index, np.arange(60))
     np.testing.assert_array_equal(np.flatnonzero(~found.valid), unbroken["failed"])
@@ -185,7 +185,7 @@ def test_ctrl_c_keeps_what_was_computed(in_folder, monkeypatch, tmp_path):
     options = {"folder": tmp_path / "run", "resume": True} if in_folder else {}
     e = run(**options)
     assert e.count == e.statistics.count == 14
-    path = e.record["path"] if e.record else lgjax.load_run(tmp_path / "run").records["path"]
+    path = e.record["path"] if e.record else lgjax.ensembles.load_run(tmp_path / "run").records["path"]
     np.testing.assert_array_equal(path, expected["record.path"][:14])
     if in_folder:
         monkeypatch.undo()
@@ -265,17 +265,17 @@ def test_a_checkpoint_with_other_numbers_in_it_is_refused(folder, monkeypatch):
 
 
 def test_records_that_cannot_be_read_are_named(folder):
-    assert lgjax.load_run(folder).header["count"] == 20
+    assert lgjax.ensembles.load_run(folder).header["count"] == 20
     chunk = folder / "chunk-00000001.npz"
     content = chunk.read_bytes()
     chunk.write_bytes(content[:100])
     with pytest.raises(ValueError, match=r"'.*chunk-00000001.npz' cannot be read"):
-        lgjax.load_run(folder)
+        lgjax.ensembles.load_run(folder)
     chunk.unlink()
     with pytest.raises(ValueError, match=r"'.*chunk-00000001.npz' is missing"):
-        lgjax.load_run(folder)
+        lgjax.ensembles.load_run(folder)
     with pytest.raises(ValueError, match=r"holds no run: there is no run.json in it"):
-        lgjax.load_run(folder / "checkpoints")
+        lgjax.ensembles.load_run(folder / "checkpoints")
 
 
 def test_output_that_cannot_be_written(tmp_path, monkeypatch):
@@ -302,7 +302,7 @@ def test_output_that_cannot_be_written(tmp_path, monkeypatch):
     ):
         run(**options)
     monkeypatch.undo()
-    assert len(lgjax.load_run(tmp_path / "run").index) == 14
+    assert len(lgjax.ensembles.load_run(tmp_path / "run").index) == 14
     np.testing.assert_array_equal(run(**options).statistics.mean, whole()["statistics.mean"])
 
 
@@ -315,9 +315,15 @@ def test_bad_input_is_refused(tmp_path):
     refuses(r"quantiles are of probabilities from 0 to 1, got \(2,\)", tmp_path, quantiles=(2,))
     key = jax.random.key(0)
     for sample, match in (
-        (lambda key: lgjax.Sample(jnp.zeros(())), r"values must be floating \(..., d\), got float64\(\)"),
-        (lambda key: lgjax.Sample(jnp.zeros(2), jnp.ones(2, bool)), r"valid must have 0 axes, got shape \(2,\)"),
-        (lambda key: lgjax.Sample(jnp.zeros(2), events=jnp.zeros(())), r"events must have 1 axes, got shape \(\)"),
+        (lambda key: lgjax.ensembles.Sample(jnp.zeros(())), r"values must be floating \(..., d\), got float64\(\)"),
+        (
+            lambda key: lgjax.ensembles.Sample(jnp.zeros(2), jnp.ones(2, bool)),
+            r"valid must have 0 axes, got shape \(2,\)",
+        ),
+        (
+            lambda key: lgjax.ensembles.Sample(jnp.zeros(2), events=jnp.zeros(())),
+            r"events must have 1 axes, got shape \(\)",
+        ),
     ):
         with pytest.raises(ValueError, match=match):
             lgjax.monte_carlo(sample, count=2, key=key)
@@ -347,13 +353,13 @@ def test_the_width_follows_the_memory(monkeypatch):
 
 
 def test_bouncing_bodies_are_simulations_like_others():
-    body, floor = lgjax.rigid_body(1.0, (0.4, 0.4, 0.4)), lgjax.Plane((0.0, 0.0, 1.0))
+    body, floor = lgjax.collisions.rigid_body(1.0, (0.4, 0.4, 0.4)), lgjax.shapes.Plane((0.0, 0.0, 1.0))
 
     def throw(key):
         height = 1 + jax.random.uniform(key, (), jnp.float64)
-        state = lgjax.rigid_state((jnp.zeros(()), jnp.zeros(()), height))
-        path = lgjax.bounce(body, lgjax.shapes.sphere(0.5), floor, state, 0.02, 30, save_every=None)
-        return lgjax.Sample(path.states.pose.translation[-1], path.status == 0, path.impacts[-1:], height)
+        state = lgjax.collisions.rigid_state((jnp.zeros(()), jnp.zeros(()), height))
+        path = lgjax.collisions.bounce(body, lgjax.shapes.sphere(0.5), floor, state, 0.02, 30, save_every=None)
+        return lgjax.ensembles.Sample(path.states.pose.translation[-1], path.status == 0, path.impacts[-1:], height)
 
     e = lgjax.monte_carlo(throw, count=6, key=jax.random.key(0), chunk=4, progress=False)
     fall = np.sqrt(2 * (e.record - 0.5) / 9.81)  # the time of the only impact, after which it goes up as it came down
@@ -369,8 +375,8 @@ def test_constrained_systems_are_simulations_like_others():
         p = lgjax.systems.heavy_top_maximal(mass=15 + jax.random.uniform(key, (), jnp.float64))
         off = jnp.where(jax.random.uniform(jax.random.fold_in(key, 1), (), jnp.float64) < 0.6, 1.0, 0.0)
         q = p.q0._replace(bodies=p.q0.bodies._replace(translation=p.q0.bodies.translation + off))
-        path = lgjax.integrate_constrained(p.system, q, p.v0, 0.0, 0.01, 5, save_every=None)
-        return lgjax.Sample(path.q.bodies.translation[-1, 0], path.success, record=off)
+        path = lgjax.maximal.integrate(p.system, q, p.v0, 0.0, 0.01, 5, save_every=None)
+        return lgjax.ensembles.Sample(path.q.bodies.translation[-1, 0], path.success, record=off)
 
     e = lgjax.monte_carlo(spin, count=12, key=jax.random.key(0), chunk=4, progress=False)
     np.testing.assert_array_equal(e.failed, np.flatnonzero(e.record))

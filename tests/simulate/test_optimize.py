@@ -12,8 +12,7 @@ import scipy.optimize
 from jax import jit
 
 import lgjax
-from lgjax import OptimizeStatus
-from lgjax.simulate.control import optimize
+from lgjax.simulate.control import OptimizeStatus, optimize
 from lgjax.simulate.control.ilqr import backward, expand
 from lgjax.simulate.control.problem import bounded, check_problem, unbounded
 
@@ -27,7 +26,7 @@ GUESSES = RNG.normal(size=(3, N, NU))
 
 def linear(dtype=float):
     a, b = jnp.asarray(A, dtype), jnp.asarray(B, dtype)
-    return lgjax.ControlSystem.on_space(lgjax.vector_space(NX), lambda x, u: a @ x + b @ u, NU)
+    return lgjax.control.ControlSystem.on_space(lgjax.groups.vector_space(NX), lambda x, u: a @ x + b @ u, NU)
 
 
 def quadratic(P, dtype=float):
@@ -102,8 +101,8 @@ def test_bounds_hold_and_are_those_of_a_bounded_least_squares_solver(method, tol
 def test_least_effort_to_a_state_is_the_pseudoinverse_and_an_inequality_is_that_of_slsqp():
     dt, n = 0.1, 10
     a, b = np.array([[1, dt], [0, 1]]), np.array([[dt**2 / 2], [dt]])
-    system = lgjax.ControlSystem.on_space(
-        lgjax.vector_space(2), lambda x, u: jnp.asarray(a) @ x + jnp.asarray(b) @ u, 1, dt
+    system = lgjax.control.ControlSystem.on_space(
+        lgjax.groups.vector_space(2), lambda x, u: jnp.asarray(a) @ x + jnp.asarray(b) @ u, 1, dt
     )
     options = {"steps": n, "running": lambda t, x, u: jnp.sum(u**2), "terminal": None, "iterations": 400}
     goal, fastest = np.array([1.0, 0.0]), 1.2
@@ -127,7 +126,7 @@ def test_least_effort_to_a_state_is_the_pseudoinverse_and_an_inequality_is_that_
 
 
 # ---- on manifolds
-SATELLITE = lgjax.product_space(lgjax.right_translation(lgjax.SO3), lgjax.vector_space(3))
+SATELLITE = lgjax.groups.product_space(lgjax.right_translation(lgjax.SO3), lgjax.groups.vector_space(3))
 INERTIA = np.array([1.0, 2.0, 3.0])
 
 
@@ -140,7 +139,7 @@ def satellite(dt=0.2):
         w = w + dt * (torque - jnp.cross(w, inertia * w)) / inertia
         return SATELLITE.move((dt * w, jnp.zeros(3)), (attitude, w))
 
-    return lgjax.ControlSystem.on_space(SATELLITE, step, 3, dt)
+    return lgjax.control.ControlSystem.on_space(SATELLITE, step, 3, dt)
 
 
 TARGET = lgjax.so3.exp(jnp.array([0.5, -1.0, 2.0]))
@@ -183,11 +182,11 @@ def test_three_methods_turn_a_satellite_the_same_way_and_stay_on_the_group():
 def test_the_gradient_of_the_regulator_is_that_of_the_whole_cost():
     """On a floating base, far from any solution: adjoints in tangent spaces against reverse mode through the motion."""
     model = lgjax.models.chain(2, floating_base=True)
-    system = lgjax.ControlSystem.of_model(model, 0.1, method=lgjax.MuntheKaas(lgjax.LIE_EULER))
+    system = lgjax.control.ControlSystem.of_model(model, 0.1, method=lgjax.MuntheKaas(lgjax.integrators.LIE_EULER))
     assert system.controls == 1
     q = lgjax.random_configuration(jax.random.key(0), model)
     start = (q, jnp.asarray(RNG.normal(size=model.nv)))
-    tip = lambda q: q.frees.translation[0] + q.frees.rotation[0] @ jnp.array([0.1, 0.2, -0.3])
+    tip = lambda q: q.free_poses.translation[0] + q.free_poses.rotation[0] @ jnp.array([0.1, 0.2, -0.3])
     problem = check_problem(
         system, start, 3, lambda t, y, u: t * jnp.sum(u**2) + tip(y[0])[0], lambda y: jnp.sum(tip(y[0]) ** 2) + y[1][6],
         None, None, None,
@@ -199,7 +198,7 @@ def test_the_gradient_of_the_regulator_is_that_of_the_whole_cost():
 
         def step(state, u):
             force = lambda t, q, v: jnp.zeros(model.nv).at[6].set(u[0])
-            path = lgjax.rollout(model, *state, force, 0.1, 1, lgjax.MuntheKaas(lgjax.LIE_EULER), None)
+            path = lgjax.rollout(model, *state, force, 0.1, 1, lgjax.MuntheKaas(lgjax.integrators.LIE_EULER), None)
             state = jax.tree.map(lambda x: x[0], (path.q, path.v))
             return state, state
 
@@ -217,7 +216,7 @@ def test_the_gradient_of_the_regulator_is_that_of_the_whole_cost():
 @pytest.mark.slow
 def test_a_pendulum_swings_up_with_a_torque_that_cannot_lift_it_at_once():
     model = lgjax.models.chain(1)
-    system = lgjax.ControlSystem.of_model(model, 0.05, method=lgjax.MuntheKaas(lgjax.HEUN2))
+    system = lgjax.control.ControlSystem.of_model(model, 0.05, method=lgjax.MuntheKaas(lgjax.integrators.HEUN2))
     start, steps = (lgjax.neutral(model), jnp.zeros(1)), 50
     costs = {
         "running": lambda t, y, u: 0.01 * jnp.sum(u**2),
@@ -374,14 +373,14 @@ def test_bad_input_is_named(change, message):
 
 
 def test_bad_systems_are_named():
-    space = lgjax.vector_space(NX)
-    cut = lgjax.ControlSystem.on_space(space, lambda x, u: x[:3], NU)
+    space = lgjax.groups.vector_space(NX)
+    cut = lgjax.control.ControlSystem.on_space(space, lambda x, u: x[:3], NU)
     with pytest.raises(ValueError, match="step must return a state like its own"):
         solve(cut, jnp.asarray(X0), GUESSES, steps=N, terminal=jnp.sum)
-    backwards = lgjax.ControlSystem.on_space(space, lambda x, u: x, NU, -0.1)
+    backwards = lgjax.control.ControlSystem.on_space(space, lambda x, u: x, NU, -0.1)
     with pytest.raises(ValueError, match="dt of the system must be positive"):
         solve(backwards, jnp.asarray(X0), GUESSES, steps=N, terminal=jnp.sum)
     with pytest.raises(ValueError, match="no translated group"):
-        lgjax.ControlSystem.on_space(lgjax.TS2, lambda x, u: x, 1)
+        lgjax.control.ControlSystem.on_space(lgjax.groups.TS2, lambda x, u: x, 1)
     with pytest.raises(ValueError, match="needs the number of controls"):
-        lgjax.ControlSystem.of_model(lgjax.models.chain(1), 0.1, actuation=lambda u: u)
+        lgjax.control.ControlSystem.of_model(lgjax.models.chain(1), 0.1, actuation=lambda u: u)

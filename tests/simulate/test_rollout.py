@@ -66,11 +66,11 @@ def test_taylor_rolls_out_a_passive_mechanism():
 def test_rk4_has_order_four_against_another_formulation():
     q, v = start()
     rotation, position, joints, velocity = floating_robot.motion(
-        q.frees.rotation[0], q.frees.translation[0], q.joints, v, DURATION
+        q.free_poses.rotation[0], q.free_poses.translation[0], q.joints, v, DURATION
     )
     errors = []
     for at, speed in ends():
-        gaps = (at.frees.rotation[0] - rotation, at.frees.translation[0] - position, at.joints - joints)
+        gaps = (at.free_poses.rotation[0] - rotation, at.free_poses.translation[0] - position, at.joints - joints)
         errors.append(max(np.abs(x).max() for x in (*gaps, speed - velocity)))
     assert errors[-1] < 1e-6
     assert abs(order(errors) - 4) < 0.2, (errors, order(errors))
@@ -89,11 +89,11 @@ def test_momentum_and_energy_are_conserved_to_the_order_of_the_method():
 def test_the_pose_stays_on_the_group_for_a_hundred_thousand_steps():
     q, v = start()
     end, speed = stepper()(swimmer(), q, v, jnp.asarray(1e-3), 100_000)
-    R = np.asarray(end.frees.rotation[0])
+    R = np.asarray(end.free_poses.rotation[0])
     assert np.isfinite(speed).all()
     assert np.abs(R.T @ R - np.eye(3)).max() < 1e-12
     assert abs(np.linalg.det(R) - 1) < 1e-12
-    assert np.abs(R - np.asarray(q.frees.rotation[0])).max() > 0.1
+    assert np.abs(R - np.asarray(q.free_poses.rotation[0])).max() > 0.1
 
 
 @cache
@@ -113,8 +113,8 @@ def test_free_flight_is_a_parabola():
     np.testing.assert_allclose(path.ts, t, atol=1e-15)
     expected = t[:, None] * np.array([1, 2, 3]) + t[:, None] ** 2 / 2 * np.array([0, 0, -9.81])
     # the frame spins, so its velocity turns in the body: exact for the position only to the order of the method
-    np.testing.assert_allclose(path.q.frees.translation[:, 0], expected, atol=5e-4)
-    spin = path.q.frees.rotation[:, 0]
+    np.testing.assert_allclose(path.q.free_poses.translation[:, 0], expected, atol=5e-4)
+    spin = path.q.free_poses.rotation[:, 0]
     np.testing.assert_allclose(spin[:, 0, 0], np.cos(3 * t), atol=1e-12)
     assert bool(path.finite)
 
@@ -138,12 +138,12 @@ def test_controllers_and_wrenches_act():
     rod, _ = fall()
 
     def lift(t, q, v):
-        force = q.frees.rotation[0].T @ (-rod.gravity * rod.inertias.mass[0])
+        force = q.free_poses.rotation[0].T @ (-rod.gravity * rod.inertias.mass[0])
         return jnp.concatenate([jnp.cross(rod.inertias.com[0], force), force])[None]
 
     v = jnp.asarray([0.0, 0, 0, 1, 2, 3])
     path = jit(lambda: lgjax.rollout(rod, lgjax.neutral(rod), v, None, 0.1, 10, save_every=None, wrenches=lift))()
-    np.testing.assert_allclose(path.q.frees.translation[0, 0], [1, 2, 3], atol=1e-12)
+    np.testing.assert_allclose(path.q.free_poses.translation[0, 0], [1, 2, 3], atol=1e-12)
 
 
 def test_time_runs_backwards_too():

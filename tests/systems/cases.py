@@ -29,8 +29,8 @@ from lgjax.integrators import (
     integrate,
 )
 from lgjax.systems import free_rigid_body, heavy_top, quadrotors_with_load, spherical_pendulum
+from lgjax.systems.problem import Problem
 from lgjax.systems.quadrotors_with_load import LoadState, attitude_control, desired_forces, parabola
-from lgjax.systems.system import System
 from tests.systems import references
 
 TABLEAUX = (LIE_EULER, HEUN2, RK3, RK4, RK4_TWO_COMMUTATORS, BOGACKI_SHAMPINE32, DORMAND_PRINCE54, RK6)
@@ -58,7 +58,7 @@ def spins(formulation: str) -> np.ndarray:
 
 
 @cache
-def system(name: str) -> System:
+def system(name: str) -> Problem:
     with jax.enable_x64(True):
         kind, _, formulation = name.partition(" ")
         if kind == "free":

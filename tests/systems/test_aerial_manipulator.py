@@ -33,7 +33,7 @@ def along(order: int, frame: str = "body"):
 
     def at(t):
         q, v = robot().reference(t, order, frame)
-        return q, v, lgjax.inverse_dynamics_derivatives(robot().model, q, v, order, frame)
+        return q, v, lgjax.inverse_dynamics_time_derivatives(robot().model, q, v, order, frame)
 
     return jit(jax.vmap(at))(TIMES)
 
@@ -179,8 +179,8 @@ def test_the_reference_has_the_derivatives_of_its_formulas(frame):
     rotation, position, angles, stack = jit(jax.vmap(expected))(TIMES)
     q, v = jit(jax.vmap(lambda t: robot().reference(t, ORDER, frame)))(TIMES)
     assert v.shape == (len(TIMES), ORDER + 2, 12)
-    np.testing.assert_allclose(q.frees.rotation[:, 0], rotation, atol=1e-15)
-    np.testing.assert_allclose(q.frees.translation[:, 0], position, atol=1e-15)
+    np.testing.assert_allclose(q.free_poses.rotation[:, 0], rotation, atol=1e-15)
+    np.testing.assert_allclose(q.free_poses.translation[:, 0], position, atol=1e-15)
     np.testing.assert_allclose(q.joints, angles, atol=1e-15)
     assert np.all(relative(v, stack) < 1e-13)
 
@@ -197,7 +197,7 @@ def test_the_reference_keeps_the_dtype_and_names_its_frames():
 @pytest.mark.parametrize("frame", ["body", pytest.param("spatial", marks=pytest.mark.slow)])
 def test_forward_dynamics_give_back_the_reference_to_order_5(frame):
     q, v, tau = along(ORDER, frame)
-    solve = lambda q, v, tau: lgjax.forward_dynamics_derivatives(robot().model, q, v, tau, frame)
+    solve = lambda q, v, tau: lgjax.forward_dynamics_time_derivatives(robot().model, q, v, tau, frame)
     vdot = jit(jax.vmap(solve))(q, v[:, 0], tau)
     assert np.all(relative(vdot, v[:, 1:]) < 1e-9)
 
@@ -235,6 +235,6 @@ def test_inverse_dynamics_along_the_reference_agree_with_pinocchio():
     theirs, ours = pinocchio_model(), robot().model
     data = theirs.createData()
     q, v, tau = along(ORDER)
-    flat = lgjax.to_pinocchio(ours, q, v[:, 0], v[:, 1], tau[:, 0], order=list(theirs.names)[1:])
+    flat = lgjax.conventions.to_pinocchio(ours, q, v[:, 0], v[:, 1], tau[:, 0], order=list(theirs.names)[1:])
     expected = [pin.rnea(theirs, data, *(np.array(x) for x in state)) for state in zip(flat.q, flat.v, flat.vdot)]
     np.testing.assert_allclose(flat.tau, expected, atol=1e-12 * WEIGHT)

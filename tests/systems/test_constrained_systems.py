@@ -12,17 +12,15 @@ from scipy.spatial.transform import Rotation
 from lgjax import (
     DORMAND_PRINCE54,
     RK4,
-    RK6,
     SE3,
     GeneralizedAlpha,
     MuntheKaas,
     integrate,
     integrate_adaptive,
-    integrate_constrained,
+    maximal,
     rollout,
-    unconstrained_problem,
 )
-from lgjax.maximal.system import AbsoluteConfiguration
+from lgjax.integrators import RK6
 from lgjax.systems import heavy_top_maximal, puma560, puma560_minimal, rotor, slider_crank
 from lgjax.systems.puma560 import DAMPING, DURATION, GOAL, LINKS, START, STIFFNESS, joint_angles
 from lgjax.systems.rotor import left_end
@@ -32,7 +30,7 @@ from tests.oracles import slider_crank as crank_oracle
 
 
 def end(problem, steps, t1, newton="full", method=GeneralizedAlpha()):  # noqa: B008
-    run = lambda q, v: integrate_constrained(problem.system, q, v, 0.0, t1, steps, method, newton, None)
+    run = lambda q, v: maximal.integrate(problem.system, q, v, 0.0, t1, steps, method, newton, None)
     s = jit(run)(problem.q0, problem.v0)
     assert s.success
     return s
@@ -83,7 +81,7 @@ def test_exudyn_moves_the_slider_crank_alike(variant):
     @jit
     def ours(speed, gravity):
         p = slider_crank(speed=speed, gravity=gravity)
-        s = integrate_constrained(p.system, p.q0, p.v0, 0.0, 0.5, 500, method, save_every=None)
+        s = maximal.integrate(p.system, p.q0, p.v0, 0.0, 0.5, 500, method, save_every=None)
         return slider_position(s.q)[0]
 
     for speed, gravity, bound in ((0.0, (0.0, -6.0, -7.0), 4e-11), (6.0, (0.0, 0.0, -9.81), 1e-8)):
@@ -130,19 +128,19 @@ def explicit_cases():
 @pytest.mark.parametrize(("table", "counts"), [(RK4, (100, 200)), (RK6, (50, 100))], ids=repr)
 def test_explicit_methods_have_their_order_on_unconstrained_systems(name, table, counts):
     problem, t1, place, exact = explicit_cases()[name]
-    space, field, y0 = unconstrained_problem(problem.system, problem.q0, problem.v0)
+    space, field, y0 = maximal.unconstrained_problem(problem.system, problem.q0, problem.v0)
     errors = []
     for steps in counts:
         run = lambda y, n=steps: integrate(space, field, y, 0.0, t1, n, MuntheKaas(table), None)
         bodies = jit(run)(y0).ys[0]
-        errors.append(np.max(np.abs(place(AbsoluteConfiguration(bodies, None))[0] - exact)))
+        errors.append(np.max(np.abs(place(maximal.AbsoluteConfiguration(bodies, None))[0] - exact)))
     assert np.log2(errors[0] / errors[1]) == pytest.approx(4 if table is RK4 else 6, abs=0.6)
 
 
 def test_steps_of_the_explicit_method_follow_the_tolerance():
     """Tolerances of the source, rtol = 1e-2 (h/T)^p and atol = 1e-2 rtol, with p = 5 and h/T = 1/20 and 1/40."""
     problem, t1, place, exact = explicit_cases()["rotor"]
-    space, field, y0 = unconstrained_problem(problem.system, problem.q0, problem.v0)
+    space, field, y0 = maximal.unconstrained_problem(problem.system, problem.q0, problem.v0)
 
     def run(rtol):
         method = MuntheKaas(DORMAND_PRINCE54)
@@ -151,7 +149,7 @@ def test_steps_of_the_explicit_method_follow_the_tolerance():
     solve = jit(run)
     found = [solve(1e-2 * ratio**5) for ratio in (1 / 20, 1 / 40)]
     assert all(s.success for s in found)
-    errors = [np.max(np.abs(place(AbsoluteConfiguration(s.ys[0], None))[-1] - exact)) for s in found]
+    errors = [np.max(np.abs(place(maximal.AbsoluteConfiguration(s.ys[0], None))[-1] - exact)) for s in found]
     assert errors[1] < 0.2 * errors[0] < 1e-7
     assert found[0].accepted < found[1].accepted
 

@@ -27,7 +27,7 @@ from lgjax.systems import (
     spherical_pendulum,
     stewart_platform,
 )
-from lgjax.systems.system import arrays
+from lgjax.systems.problem import arrays
 from tests.systems import references
 
 NAN = float("nan")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax import jit
 
-from lgjax import bounce
+from lgjax.collisions import bounce
 from lgjax.groups import SO3, so3
 from lgjax.integrators import (
     CF4,

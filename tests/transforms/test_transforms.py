@@ -56,7 +56,7 @@ def cast(tree, dtype):
     return jax.tree.map(lambda x: x.astype(dtype), tree)
 
 
-@pytest.mark.parametrize("method", [lgjax.RK4, lgjax.LIE_EULER], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [lgjax.RK4, lgjax.integrators.LIE_EULER], ids=lambda method: method.name)
 def test_a_step_is_compiled_once(method):
     """For new states, new models of equal topology (also when read anew) and new step sizes, Python numbers or not."""
 

@@ -1,0 +1,4 @@
+"""The command `lgjax bench`: timing, roofline, and peers.
+
+Read first: `command.py`.
+"""

@@ -187,9 +187,9 @@ def kernel_of(name: str, model: Any, state: tuple, options: Any = fused.KernelOp
     """(function of the batch, cost per evaluation, evaluations per call) of the fused `forward` or `rollout`."""
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state)
     if name == "forward":
-        call = partial(lgjax.fused_forward_dynamics, model, options=options)
+        call = partial(lgjax.kernels.fused_forward_dynamics, model, options=options)
         unrolled = lambda model, *state: lgjax.forward_dynamics(model, *state, execution="unrolled")
-        return call, lgjax.kernel_cost(partial(unrolled, model), *one), 1
-    steps = partial(lgjax.fused_rollout, save_every=None, options=options)
+        return call, lgjax.kernels.kernel_cost(partial(unrolled, model), *one), 1
+    steps = partial(lgjax.kernels.fused_rollout, save_every=None, options=options)
     call = lambda q, v, tau: steps(model, q, v, None, DT, STEPS)
     return call, step_cost(model, one[0], one[1], STEPS), STEPS

@@ -134,7 +134,7 @@ def _at(p: _Problem, step):
     """Residual at retract(q, step) and its derivative (m, nv) by the entries of `step`."""
     here = retract(p.model, p.q, step)
     c = loop_constraint(p.model, p.loops, here)
-    if not (p.model.tree.nq["frees"] or p.model.tree.nq["balls"]):
+    if not (p.model.tree.n_free or p.model.tree.n_ball):
         return c.residual, c.jacobian
     turn = jax.jacfwd(lambda change: difference(p.model, here, retract(p.model, p.q, step + change)))(0 * step)
     return c.residual, product(c.jacobian, turn)

@@ -34,35 +34,36 @@ from lgjax.numerics import small_matrix as sm
 
 
 @checked_arguments()
-def parallel_inverse_dynamics(model: Model, q: Configuration, v, vdot, wrenches=None) -> jax.Array:
-    """`inverse_dynamics` in logarithmic depth: the generalised forces tau (nv,), M vdot + bias + damping v.
+def inverse_dynamics(model: Model, q: Configuration, v, vdot, wrenches=None) -> jax.Array:
+    """`lgjax.inverse_dynamics` in logarithmic depth: the generalised forces tau (nv,), M vdot + bias + damping v.
 
     v, vdot: (nv,), body-frame velocities. wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin.
-    Armature and joint damping are included. N m and N. Equal to `inverse_dynamics` to round-off.
+    Armature and joint damping are included. N m and N. Equal to `lgjax.inverse_dynamics` to round-off.
 
     Any tree of any joints. A chain of n bodies takes 2 log2(n) rounds in place of 2 n steps, with some 200 scalar
     operations per body in each where the recursion has 250 per body in all; a tree takes the rounds of its heavy paths
     one after the other. It is made for few long systems on a GPU, where it has not been measured yet; on a CPU it takes
-    about as long as the recursion for one system, and wherever a batch fills the machine `inverse_dynamics` is faster.
-    Reverse mode stores every round.
+    about as long as the recursion for one system, and wherever a batch fills the machine `lgjax.inverse_dynamics` is
+    faster. Reverse mode stores every round.
     Source: none; [ali2026] section 2 (sums over paths and subtrees), [hillis1986] (rounds).
     """
     return _forces(model, q, v, vdot, _applied(model, wrenches))
 
 
 @checked_arguments()
-def parallel_forward_dynamics(model: Model, q: Configuration, v, tau, wrenches=None) -> jax.Array:
-    """`forward_dynamics` in logarithmic depth: the accelerations vdot (nv,), M^-1 (tau - bias - damping v).
+def forward_dynamics(model: Model, q: Configuration, v, tau, wrenches=None) -> jax.Array:
+    """`lgjax.forward_dynamics` in logarithmic depth: the accelerations vdot (nv,), M^-1 (tau - bias - damping v).
 
     v: (nv,) body-frame velocities. tau: (nv,) N m and N. wrenches: (nbodies, 6), [n, f] on each body, body frame, at
-    the body origin. Armature and joint damping are included. Equal to `forward_dynamics` to round-off, which in float32
-    grows alike with the length (chains of 1000 bodies: 0.5e-5 to 2.5e-5 here, 0.6e-5 to 1.1e-5 there).
+    the body origin. Armature and joint damping are included. Equal to `lgjax.forward_dynamics` to round-off, which in
+    float32 grows alike with the length (chains of 1000 bodies: 0.5e-5 to 2.5e-5 here, 0.6e-5 to 1.1e-5 there).
 
     Any tree of any joints. A chain of n bodies takes 3 log2(n) rounds in place of 3 n steps, with some 5300 scalar
     operations per body and three rounds where the recursion has 500 per body in all: for 1000 bodies, a hundred times
-    the work. It is made for few long systems on a GPU, where it has not been measured yet; on a CPU `forward_dynamics`
-    is three to six times faster for one system, and it is the faster one wherever a batch fills the machine.
-    Derivatives are those of parallel inverse dynamics, solved with the mass matrix, as for the recursion.
+    the work. It is made for few long systems on a GPU, where it has not been measured yet; on a CPU
+    `lgjax.forward_dynamics` is three to six times faster for one system, and it is the faster one wherever a batch
+    fills the machine. Derivatives are those of parallel inverse dynamics, solved with the mass matrix, as for the
+    recursion.
     Source: none; Gauss's principle, with [sarkka2023] for the combination of spans (`dynamics.spans`).
     """
     return _accelerations(model, q, v, tau, _applied(model, wrenches))
@@ -118,7 +119,7 @@ def _joints(model: Model, data: BodyData, q: Configuration, v) -> Joints:
         if kind.coordinates == "joints":
             coordinates = q.joints[start[:, None] + np.arange(kind.nq)]
         else:
-            member = q.frees if kind.coordinates == "frees" else q.balls
+            member = q.free_poses if kind.coordinates == "free_poses" else q.ball_rotations
             coordinates = jax.tree.map(lambda x, i=start: x[i], member)
         placement, screw = jax.tree.map(lambda x, i=bodies: x[i], (data.placement, data.screw))
         parts.append(jax.vmap(partial(_joint, kind))(placement, screw, coordinates, speed[bodies]))

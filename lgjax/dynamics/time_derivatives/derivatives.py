@@ -24,7 +24,7 @@ FORMULATIONS: dict[str, Formulation] = {"body": BODY_FRAME, "spatial": SPATIAL_F
 
 
 @checked_arguments("v", "vdot", "tau", "wrenches")
-def inverse_dynamics_derivatives(
+def inverse_dynamics_time_derivatives(
     model: Model,
     q: Configuration,
     v,
@@ -32,7 +32,7 @@ def inverse_dynamics_derivatives(
     frame: Frame = "body",
     wrenches=None,
     *,
-    execution: Execution = "scalarised",
+    execution: Execution = "scalarized",
 ) -> jax.Array:
     """Generalised forces and their time derivatives, (order + 1, nv).
 
@@ -50,7 +50,7 @@ def inverse_dynamics_derivatives(
 
 
 @checked_arguments("v", "vdot", "tau", "wrenches")
-def forward_dynamics_derivatives(
+def forward_dynamics_time_derivatives(
     model: Model,
     q: Configuration,
     v,
@@ -58,17 +58,17 @@ def forward_dynamics_derivatives(
     frame: Frame = "body",
     wrenches=None,
     *,
-    execution: Execution = "scalarised",
+    execution: Execution = "scalarized",
 ) -> jax.Array:
     """Accelerations and their time derivatives, (order + 1, nv), from tau (order + 1, nv) and v (nv,).
 
-    wrenches and frame: as in inverse_dynamics_derivatives. Source: [ali2026] Alg. 3.
+    wrenches and frame: as in inverse_dynamics_time_derivatives. Source: [ali2026] Alg. 3.
     """
-    return hybrid_dynamics_derivatives(model, q, v, None, tau, (), frame, wrenches, execution=execution)[0]
+    return hybrid_dynamics_time_derivatives(model, q, v, None, tau, (), frame, wrenches, execution=execution)[0]
 
 
 @checked_arguments("v", "vdot", "tau", "wrenches")
-def hybrid_dynamics_derivatives(
+def hybrid_dynamics_time_derivatives(
     model: Model,
     q: Configuration,
     v,
@@ -78,13 +78,13 @@ def hybrid_dynamics_derivatives(
     frame: Frame = "body",
     wrenches=None,
     *,
-    execution: Execution = "scalarised",
+    execution: Execution = "scalarized",
 ) -> tuple[jax.Array, jax.Array]:
     """Accelerations and forces with their time derivatives, (order + 1, nv) each; v: (nv,).
 
     prescribed: static velocity indices at which vdot is given and tau solved for; elsewhere the reverse. In the spatial
-    frame a base is prescribed as a whole or not at all. wrenches and frame: as in inverse_dynamics_derivatives. Raises
-    ValueError for stacks of the wrong length or dtype and for bad indices. Source: [ali2026] Alg. 4.
+    frame a base is prescribed as a whole or not at all. wrenches and frame: as in inverse_dynamics_time_derivatives.
+    Raises ValueError for stacks of the wrong length or dtype and for bad indices. Source: [ali2026] Alg. 4.
     """
     shape = tau.shape if isinstance(tau, jax.Array | np.ndarray) else ()
     if len(shape) != 2 or not shape[0]:
@@ -133,15 +133,15 @@ class _Base:
 
     def __init__(self, model: Model, q: Configuration, frame: str):
         check_frame(frame)
-        self.tree, self.start = model.tree, q.frees
-        self.same = frame == "body" or not model.tree.nq["frees"]
+        self.tree, self.start = model.tree, q.free_poses
+        self.same = frame == "body" or not model.tree.n_free
 
     def check_prescribed(self, given: np.ndarray) -> None:
         if self.same:
             return
         for kind, start in zip(self.tree.kinds, self.tree.v_start, strict=True):
             part = given[start : start + kind.nv]
-            if kind.coordinates == "frees" and part.any() and not part.all():
+            if kind.coordinates == "free_poses" and part.any() and not part.all():
                 raise ValueError("in the spatial frame a base is prescribed as a whole or not at all")
 
     def _parts(self, coefficients):

@@ -72,7 +72,7 @@ def _start(kind: JointKind, body: BodyData, q, speed, carry):
     parent, parent_twist, gravity = carry
     joint = Pose(*kind.transform(q, body.screw))
     pose = compose(compose(parent, body.placement), joint)
-    if kind.coordinates == "frees":  # it hangs on the world, and is itself the frame
+    if kind.coordinates == "free_poses":  # it hangs on the world, and is itself the frame
         pose, gravity = _origin(joint), sm.tmatvec(joint.rotation, gravity)
     R, p = pose
     angular, linear = kind.subspace(q, body.screw)
@@ -96,7 +96,7 @@ def _times_identity(x) -> jax.Array:
 
 def _placed(inertia: Inertia, R, p) -> PseudoInertia:
     """An inertia about the origin of a joint frame, as seen from the frame."""
-    own = _times_identity(0.5 * sm.trace(inertia.second)) - inertia.second
+    own = _times_identity(0.5 * sm.trace(inertia.rotational)) - inertia.rotational
     turned, moment = sm.matmult(sm.matmul(R, own), R), sm.matvec(R, inertia.moment)
     mixed = sm.outer(moment, p)
     second = sm.symmetric(turned + mixed + mixed.T + inertia.mass * sm.outer(p, p))

@@ -17,7 +17,7 @@ def motion_series(
     tau: Callable | None = None,
     wrenches: Callable | None = None,
     *,
-    execution: Execution = "scalarised",
+    execution: Execution = "scalarized",
 ) -> Callable:
     """series(t, (q, v), order) for `Taylor`: the coefficients of (v, vdot) along the motion, each (order, nv).
 

@@ -2,9 +2,9 @@
 
 Chains of bodies side by side form a run, a rectangle of (length, width) lanes executed as one `lax.scan` over its
 levels. Between runs values are gathered from parents or summed over children. A body step is a pure function of small
-arrays, executed in one of three ways that are tested equal: `plain` maps it over the lanes of a level, `scalarised`
+arrays, executed in one of three ways that are tested equal: `plain` maps it over the lanes of a level, `scalarized`
 re-emits it on one array of lanes per scalar, `unrolled` calls it for one body after the other, for programs that are
-scalarised as a whole.
+scalarized as a whole.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,10 @@ from lgjax.multibody.tree import Tree
 class Walk:
     """Recursions over one tree. Per-body data is a list with one pytree of Blocks per run of the layout."""
 
-    def __new__(cls, tree: Tree, dtype, execution: Execution = "scalarised"):
+    def __new__(cls, tree: Tree, dtype, execution: Execution = "scalarized"):
         return object.__new__(_Unrolled if execution == "unrolled" else cls)
 
-    def __init__(self, tree: Tree, dtype, execution: Execution = "scalarised"):
+    def __init__(self, tree: Tree, dtype, execution: Execution = "scalarized"):
         if execution not in EXECUTORS:
             raise ValueError(f"execution is one of {', '.join(get_args(Execution))}, not {execution!r}")
         self.tree, self.dtype, self.runs = tree, dtype, layout(tree)
@@ -57,7 +57,7 @@ class Walk:
             if run.kind.coordinates == "joints":
                 out.append(self.executor.lift(q.joints[start[..., None] + np.arange(run.kind.nq)]))
             else:
-                member = q.frees if run.kind.coordinates == "frees" else q.balls
+                member = q.free_poses if run.kind.coordinates == "free_poses" else q.ball_rotations
                 out.append(jax.tree.map(lambda a, i=start: self.executor.lift(a[i]), member))
         return out
 
@@ -196,7 +196,11 @@ class _Unrolled(Walk):
             if kind.coordinates == "joints":
                 out.append(q.joints[start : start + kind.nq])
             else:
-                out.append(jax.tree.map(lambda a, i=start: a[i], q.frees if kind.coordinates == "frees" else q.balls))
+                out.append(
+                    jax.tree.map(
+                        lambda a, i=start: a[i], q.free_poses if kind.coordinates == "free_poses" else q.ball_rotations
+                    )
+                )
         return out
 
     def velocities(self, v) -> list:

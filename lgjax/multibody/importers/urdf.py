@@ -223,7 +223,7 @@ def _bodies(robot, floating_base: bool) -> list[Body]:
 def _joint(joint) -> Joint:
     limits: dict[str, Any] = {}
     if joint.limit is not None:
-        limits = {"effort": joint.limit.effort, "rate": joint.limit.velocity}
+        limits = {"effort": joint.limit.effort, "velocity_limit": joint.limit.velocity}
         if joint.type in ("revolute", "prismatic"):
             limits |= {"lower": joint.limit.lower or 0.0, "upper": joint.limit.upper or 0.0}
             if limits["lower"] > limits["upper"]:

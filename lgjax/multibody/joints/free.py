@@ -14,4 +14,4 @@ def subspace(q, screw):
     return basis[:3], basis[3:]
 
 
-FREE = JointKind("free", 0, 6, "frees", transform, subspace)
+FREE = JointKind("free", 0, 6, "free_poses", transform, subspace)

@@ -16,9 +16,10 @@ class JointKind:
     transform(q, screw) -> (R (3, 3), p (3,)): pose of the child frame after the joint in the frame before it.
     subspace(q, screw) -> (S_w (3, nv), S_v (3, nv)): child twist = S v, in the child frame (left-trivialised).
     varying: whether S depends on q; only kinds with scalar coordinates may.
-    coordinates says where q is kept in a Configuration: `joints` (q has shape (nq,), nq = nv, and v is dq/dt), `frees`
-    (a Pose) or `balls` (a rotation). screw (2,) is the body's entry of `Model.screws`, which only the helical joint
-    reads. `general` names the kind that contains this one, so that different kinds can share a level of the traversal.
+    coordinates says where q is kept in a Configuration: `joints` (q has shape (nq,), nq = nv, and v is dq/dt),
+    `free_poses` (a Pose) or `ball_rotations` (a rotation). screw (2,) is the body's entry of `Model.screws`, which only
+    the helical joint reads. `general` names the kind that contains this one, so that different kinds can share a level
+    of the traversal.
 
     Users make kinds with `lgjax.joint_kind`, which checks them. Source: [kim2012] section 2.
     """
@@ -26,7 +27,7 @@ class JointKind:
     name: str
     nq: int
     nv: int
-    coordinates: Literal["joints", "frees", "balls"]
+    coordinates: Literal["joints", "free_poses", "ball_rotations"]
     transform: Callable[..., Any]
     subspace: Callable[..., Any]
     varying: bool = False

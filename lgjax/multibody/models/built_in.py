@@ -55,7 +55,9 @@ def quadruped() -> Model:
 
 def _leg(leg: str, front: int, left: int) -> list[Body]:
     def joint(part: str, axis, lower, upper, effort, rate):
-        return Joint(f"{leg}_{part}_joint", "revolute", axis, lower=lower, upper=upper, effort=effort, rate=rate)
+        return Joint(
+            f"{leg}_{part}_joint", "revolute", axis, lower=lower, upper=upper, effort=effort, velocity_limit=rate
+        )
 
     hip = Body(
         f"{leg}_hip", "trunk", joint("hip", (1.0, 0.0, 0.0), -0.85, 0.85, 24.0, 30.0),
@@ -90,7 +92,7 @@ def arm() -> Model:
              inertia=_symmetric(0.014, 0.014, 0.018))
     ]  # fmt: skip
     for i, (position, axis, reach, effort, rate, mass, com, moments) in enumerate(ARM_LINKS, 1):
-        joint = Joint(f"joint{i}", "revolute", axis, lower=-reach, upper=reach, effort=effort, rate=rate)
+        joint = Joint(f"joint{i}", "revolute", axis, lower=-reach, upper=reach, effort=effort, velocity_limit=rate)
         bodies.append(
             Body(f"link{i}", bodies[-1].name, joint, np.eye(3), _at(*position), mass, _at(*com), _symmetric(*moments))
         )

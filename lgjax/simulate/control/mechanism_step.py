@@ -64,7 +64,7 @@ def dynamics_by_partials(model: Model) -> Callable[[Configuration, Array, Array]
 
 def body_displacement(model: Model, q: Configuration, dq: Configuration) -> Array:
     """The tangent (nv,), body frame, of a change dq of the arrays of q that stays on the manifold."""
-    turn = so3.vee(sm.matmult(sm.transpose(q.frees.rotation), sm.transpose(dq.frees.rotation)))
-    shift = sm.matvec(sm.transpose(q.frees.rotation), dq.frees.translation)
-    balls = so3.vee(sm.matmult(sm.transpose(q.balls), sm.transpose(dq.balls)))
+    turn = so3.vee(sm.matmult(sm.transpose(q.free_poses.rotation), sm.transpose(dq.free_poses.rotation)))
+    shift = sm.matvec(sm.transpose(q.free_poses.rotation), dq.free_poses.translation)
+    balls = so3.vee(sm.matmult(sm.transpose(q.ball_rotations), sm.transpose(dq.ball_rotations)))
     return join_velocity(model.tree, jnp.concatenate([turn, shift], -1), dq.joints, balls)

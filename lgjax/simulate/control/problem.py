@@ -77,7 +77,7 @@ class ControlSystem:
             driven = [
                 i
                 for kind, start in zip(model.tree.kinds, model.tree.v_start, strict=True)
-                if kind.coordinates != "frees"
+                if kind.coordinates != "free_poses"
                 for i in range(start, start + kind.nv)
             ]
             controls = len(driven)

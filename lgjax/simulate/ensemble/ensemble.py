@@ -153,7 +153,9 @@ def load_ensemble(folder: Any) -> Ensemble:
     r: dict[str, Any] = dict(run.records)
     known, statistics, finite = dict(run.statistics), None, run.valid
     if "q.joints" in r:
-        r["q"] = Configuration(Pose(r["q.frees.rotation"], r["q.frees.translation"]), r["q.joints"], r["q.balls"])
+        r["q"] = Configuration(
+            Pose(r["q.free_poses.rotation"], r["q.free_poses.translation"]), r["q.joints"], r["q.ball_rotations"]
+        )
     if known:
         failed = known.pop("failed")
         statistics = Statistics(**{**known, "count": int(known["count"])})  # type: ignore[arg-type]
@@ -175,7 +177,7 @@ def _ensemble(ts: np.ndarray, result: MonteCarlo, finite: np.ndarray) -> Ensembl
 
 def observation(t: jax.Array, q: Configuration, v: jax.Array) -> jax.Array:
     """What an ensemble observes unless told otherwise: positions of free bodies, scalar joints, velocities, (d,)."""
-    return jnp.concatenate([q.frees.translation.reshape(-1), q.joints, v])
+    return jnp.concatenate([q.free_poses.translation.reshape(-1), q.joints, v])
 
 
 def _sample(model: Model, draw: Draw, path: Trajectory, observe: Callable, events: Callable | None, store: str):
@@ -220,6 +222,6 @@ def randomized(start: Draw, spread: Spread, key: jax.Array) -> Draw:
 def stretched(inertia: Inertia, factors: jax.Array) -> Inertia:
     """The inertia of bodies whose mass is moved from (x, y, z) to (f₁ x, f₂ y, f₃ z); factors (..., 3)."""
     identity = sm.identity(3, factors.dtype)
-    spread = 0.5 * sm.trace(inertia.second)[..., None, None] * identity - inertia.second  # ∫ x xᵀ dm
+    spread = 0.5 * sm.trace(inertia.rotational)[..., None, None] * identity - inertia.rotational  # ∫ x xᵀ dm
     moved = factors[..., :, None] * spread * factors[..., None, :]
     return Inertia(inertia.mass, factors * inertia.moment, sm.trace(moved)[..., None, None] * identity - moved)

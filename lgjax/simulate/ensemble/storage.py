@@ -24,7 +24,7 @@ FORMAT = "lgjax run 1"
 
 
 def array_names(tree: Any) -> list[str]:
-    """Names of the leaves of a pytree: "q.frees.rotation", and "record" for an array that is all of it."""
+    """Names of the leaves of a pytree: "q.free_poses.rotation", and "record" for an array that is all of it."""
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
     return [jax.tree_util.keystr(path, simple=True, separator=".") or "record" for path in paths]
 

@@ -1,6 +1,6 @@
 """Whole computations as one GPU kernel in which one lane integrates one system.
 
-A function of one system is scalarised as a whole (`multibody.scalar_program`), and its operations run on vectors of
+A function of one system is scalarized as a whole (`multibody.scalar_program`), and its operations run on vectors of
 lanes inside one Pallas kernel: between reading a state and writing the result nothing leaves the registers but what
 they cannot hold. Parameters of a specialised model fold; those of any other are read where they are used. Elsewhere
 than on a GPU the same functions run as `jax.vmap` of the level scan.

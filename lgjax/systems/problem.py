@@ -15,7 +15,7 @@ from lgjax.numerics import checks
 Array = jax.Array
 
 
-class System(NamedTuple):
+class Problem(NamedTuple):
     """A problem ready for an integrator: ``integrate(system.space, system.field, system.y0, ...)``.
 
     parameters   the numbers it was made with, a dict of arrays.
@@ -32,7 +32,7 @@ class System(NamedTuple):
     invariants: dict[str, Callable[[Any], Array]]
 
 
-def in_coordinates(system: System) -> System:
+def in_coordinates(system: Problem) -> Problem:
     """The same motion as a classical method sees it: the state is the tuple of its arrays, steps are sums of them.
 
     Nothing then keeps rotations orthogonal or directions of length one but accuracy.
@@ -52,7 +52,7 @@ def in_coordinates(system: System) -> System:
 
     space = product_space(*(vector_space(leaf.shape[-1]) for leaf in leaves))
     invariants = {name: lambda parts, f=f: f(whole(parts)) for name, f in system.invariants.items()}
-    return System(system.parameters, space, field, tuple(leaves), invariants)
+    return Problem(system.parameters, space, field, tuple(leaves), invariants)
 
 
 not_negative = partial(checks.positive, allow_zero=True)

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import jax
 
-from lgjax.maximal.system import AbsoluteConfiguration, MaximalSystem
+from lgjax import maximal
 
 Array = jax.Array
 
 
-class ConstrainedSystem(NamedTuple):
-    """A problem ready for ``integrate_constrained(problem.system, problem.q0, problem.v0, ...)``.
+class MaximalProblem(NamedTuple):
+    """A problem ready for ``maximal.integrate(problem.system, problem.q0, problem.v0, ...)``.
 
     parameters   the numbers it was made with, a dict of arrays.
     system       bodies, joints and forces.
@@ -20,12 +20,12 @@ class ConstrainedSystem(NamedTuple):
     """
 
     parameters: dict[str, Array]
-    system: MaximalSystem
-    q0: AbsoluteConfiguration
+    system: maximal.System
+    q0: maximal.AbsoluteConfiguration
     v0: Array
-    invariants: dict[str, Callable[[AbsoluteConfiguration, Array], Array]]
+    invariants: dict[str, Callable[[maximal.AbsoluteConfiguration, Array], Array]]
 
 
-def total_energy(system: MaximalSystem) -> Callable[[AbsoluteConfiguration, Array], Array]:
+def total_energy(system: maximal.System) -> Callable[[maximal.AbsoluteConfiguration, Array], Array]:
     """The energy of (q, v), joules."""
     return lambda q, v: system.kinetic_energy(q, v) + system.potential_energy(q)

@@ -46,14 +46,14 @@ class ClosedForm(NamedTuple):
 
 @checked_arguments()
 def closed_form(
-    model: Model, q: Configuration, v, vdot, frame: Frame = "body", *, execution: Execution = "scalarised"
+    model: Model, q: Configuration, v, vdot, frame: Frame = "body", *, execution: Execution = "scalarized"
 ) -> ClosedForm:
     """The equations of motion as matrices, from v and vdot (nv,).
 
     frame "spatial": the base part of v, vdot and of the forces is the twist and wrench in world axes about the world
-    origin, and the component-wise derivatives of those, as in inverse_dynamics_derivatives; armature and damping of a
-    free joint itself are left as they are in body coordinates. The cost grows with the number of bodies times nv^2.
-    Raises ValueError for other shapes, dtypes or frames. Source: [ali2026] eqs. (10)-(19) and (21).
+    origin, and the component-wise derivatives of those, as in inverse_dynamics_time_derivatives; armature and damping
+    of a free joint itself are left as they are in body coordinates. The cost grows with the number of bodies times
+    nv^2. Raises ValueError for other shapes, dtypes or frames. Source: [ali2026] eqs. (10)-(19) and (21).
     """
     check_frame(frame)
     world = world_kinematics(model, q, execution=execution, rates=[v, vdot])
@@ -103,7 +103,7 @@ def _with_spatial_bases(model: Model, S, origin):
     moving = np.full(model.nv, True)
     basis = se3.Ad(se3.Pose(sm.identity(3, S.dtype), -origin), jnp.eye(6, dtype=S.dtype))
     for kind, start in zip(model.tree.kinds, model.tree.v_start, strict=True):
-        if kind.coordinates == "frees":
+        if kind.coordinates == "free_poses":
             S = S.at[start : start + 6].set(basis)
             moving[start : start + 6] = False
     return S, moving
