@@ -12,7 +12,7 @@ from jax import jit
 
 import lgjax
 from lgjax import Body, Joint, Pose, models
-from lgjax.dynamics import parallel
+from lgjax.dynamics import parallel as in_parallel
 from lgjax.dynamics.parallel.pointer_doubling import accumulate, inward, paths
 from lgjax.multibody import conventions as flat
 from tests.dynamics import trees
@@ -41,7 +41,9 @@ def state(model) -> tuple[Any, ...]:
 
 @jit
 def parallel(model, q, v, vdot, tau, wrenches):
-    return parallel.inverse_dynamics(model, q, v, vdot, wrenches), parallel.forward_dynamics(model, q, v, tau, wrenches)
+    return in_parallel.inverse_dynamics(model, q, v, vdot, wrenches), in_parallel.forward_dynamics(
+        model, q, v, tau, wrenches
+    )
 
 
 @jit
@@ -128,7 +130,7 @@ def slopes(forward):
     return jit(run)
 
 
-SLOPES, RECURSIVE_SLOPES = slopes(parallel.forward_dynamics), slopes(lgjax.forward_dynamics)
+SLOPES, RECURSIVE_SLOPES = slopes(in_parallel.forward_dynamics), slopes(lgjax.forward_dynamics)
 
 
 FLOATING = pytest.param(True, marks=pytest.mark.slow)
@@ -154,7 +156,7 @@ def test_second_derivatives_are_those_of_the_recursion():
         work = lambda dq: forward(model, lgjax.retract(model, q, dq), v, tau) @ v
         return jit(jax.jacfwd(jax.grad(work)))(jnp.zeros_like(v))
 
-    close(hessian(parallel.forward_dynamics), hessian(lgjax.forward_dynamics), 1e-9)
+    close(hessian(in_parallel.forward_dynamics), hessian(lgjax.forward_dynamics), 1e-9)
 
 
 # ---- batches and sizes
@@ -190,7 +192,7 @@ def test_the_program_does_not_grow_with_the_chain():
     for n in (64, 1024):
         model = models.chain(n)
         v = jnp.zeros(n)
-        traced = jit(parallel.forward_dynamics).trace(model, lgjax.neutral(model), v, v)
+        traced = jit(in_parallel.forward_dynamics).trace(model, lgjax.neutral(model), v, v)
         sizes.append(operations(traced.jaxpr))
         route = paths(model.tree)
         rounds.append((len(route.levels), *(len(r.lane) for r in (route.ancestors, route.levels[0].reach))))
