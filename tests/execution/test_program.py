@@ -45,7 +45,8 @@ FUNCTIONS = {
 def test_every_operation_gives_what_it_gives_directly(name, dtype):
     x = jnp.asarray(X, dtype)
     got, expected = run(FUNCTIONS[name], x), jax.vmap(FUNCTIONS[name])(x)
-    tolerance = 10 * np.finfo(dtype).eps
+    # Sums of three products may be taken in another order; everything else is the same operation.
+    tolerance = 4 * np.finfo(dtype).eps if name == "constants" else 0
     jax.tree.map(lambda a, e: np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance), got, expected)
     assert jax.tree.leaves(jax.tree.map(lambda a: a.dtype.name, got)) == [dtype] * len(jax.tree.leaves(expected))
 
@@ -64,7 +65,7 @@ def test_forward_dynamics_of_a_specialized_model(name, dtype):
     expected = jit(jax.vmap(lgjax.forward_dynamics, (None, 0, 0, 0, 0)))(model, q, v, tau, wrenches)
     special = specialize(model)
     got = run(lambda *args: lgjax.forward_dynamics(special, *args, execution="unrolled"), q, v, tau, wrenches)
-    np.testing.assert_allclose(got, expected, rtol=0, atol=200 * np.finfo(dtype).eps * np.abs(expected).max())
+    np.testing.assert_allclose(got, expected, rtol=0, atol=40 * np.finfo(dtype).eps * np.abs(expected).max())
 
 
 def test_operations_are_counted_and_ordered_for_few_registers():
@@ -73,8 +74,8 @@ def test_operations_are_counted_and_ordered_for_few_registers():
     program = ScalarProgram(lambda *args: lgjax.forward_dynamics(special, *args, execution="unrolled"), q, v, tau)
     counts = program.operations
     assert counts["sin"] == counts["cos"] == 12
-    assert sum(counts.values()) < 5000
-    assert program.waiting(program.order) <= min(program.waiting(sorted(program.order)), 200)
+    assert sum(counts.values()) <= 4200
+    assert program.waiting(program.order) <= 0.9 * program.waiting(sorted(program.order))
     position = {index: place for place, index in enumerate(program.order)}
     for index in program.order:
         assert all(position[a.index] < position[index] for a in program.graph.ops[index][2] if hasattr(a, "index"))

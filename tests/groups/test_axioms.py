@@ -1,5 +1,7 @@
 """Sentences that hold in every Lie group."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -179,7 +181,11 @@ def test_distance_is_a_metric_with_finite_gradient(name):
 def test_records_are_values():
     assert Rn(3) is Rn(3)
     assert product(SO3, Rn(2)) is product(SO3, Rn(2))
-    assert hash(SE3) == hash(SE3)
+    again = replace(SE3)  # another object with the same fields
+    assert again is not SE3
+    assert again == SE3
+    assert hash(again) == hash(SE3)
+    assert len({again, SE3, SO3}) == 2
     assert SO3 != S3
     assert product(SO3, Rn(2)).dim == 5
     with pytest.raises(ValueError, match=r"last axis 5, got shape \(4,\)"):

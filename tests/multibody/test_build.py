@@ -61,8 +61,15 @@ def test_published_data_that_break_the_triangle_inequality_can_be_accepted():
 
 
 def test_equality_in_the_triangle_inequality_and_point_masses_are_allowed():
-    build([rod(inertia=np.diag([1.0, 1, 2]))])
-    build([rod(inertia=0 * EYE, com=np.array([-1.6e-4, -0.0257, 0.0]), mass=0.21)])
+    flat = build([rod(inertia=np.diag([1.0, 1, 2]), com=np.array([0.5, 0, 0]))])
+    about_origin = flat.placements.rotation[0] @ flat.inertias.rotational[0] @ flat.placements.rotation[0].T
+    np.testing.assert_allclose(about_origin, np.diag([1.0, 1.25, 2.25]), atol=1e-15)
+    com = np.array([-1.6e-4, -0.0257, 0.0])
+    point = build([rod(inertia=0 * EYE, com=com, mass=0.21)])
+    np.testing.assert_allclose(point.placements.rotation[0] @ point.inertias.moment[0], 0.21 * com, atol=1e-17)
+    assert lgjax.total_energy(point, lgjax.neutral(point), np.ones(1)) == pytest.approx(
+        0.21 * (0.5 * np.sum(np.cross([0, 0, 1.0], com) ** 2) + 9.81 * com[2]), abs=1e-15
+    )
 
 
 def test_bodies_are_numbered_depth_first_with_children_in_the_order_given():

@@ -151,10 +151,11 @@ def test_steps_of_a_floating_body_lower_for_cuda():
     assert "triton" in lowered_for_cuda(run, *states(model)[:2], jnp.float32(0.01))
 
 
-def test_without_a_gpu_the_scan_runs():
-    model = trees.model("pendulum")
-    got = jit(partial(fused_forward_dynamics))(model, *states(model))
-    np.testing.assert_array_equal(got, direct(model, *states(model)))
+def test_on_a_cpu_the_scan_runs():
+    with jax.default_device(jax.devices("cpu")[0]):
+        model = trees.model("pendulum")
+        got = jit(partial(fused_forward_dynamics))(model, *states(model))
+        np.testing.assert_array_equal(got, direct(model, *states(model)))
 
 
 @pytest.mark.parametrize("special", [specialize, lambda model: model])
