@@ -70,7 +70,7 @@ def steady(call: Callable[[], Any], repeats: int = 9, block_seconds: float = 0.2
     return {"median": median, "low": low, "high": high, "disturbed": len(samples) - len(clean)}
 
 
-def compiled(function: Callable, *args, repeats: int = 9, block_seconds: float = 0.2) -> tuple[dict[str, float], Any]:
+def compiled(function: Any, *args, repeats: int = 9, block_seconds: float = 0.2) -> tuple[dict[str, float], Any]:
     """Times of a jitted function on `args`, and its result: trace, compile and first call in seconds, and `steady`.
 
     Beside them `temporary`, the bytes that the program needs for what is neither its input nor its output.

@@ -49,7 +49,7 @@ def joint_kind(
     dtypes = (jnp.dtype(jnp.float32), jnp.zeros(()).dtype)
     for dtype in dtypes:
         _check_shapes(name, transform, subspace, nv, dtype)
-    S = _check_values(name, transform, subspace, nv, jnp.asarray(samples, dtype))
+    S = _check_values(name, transform, subspace, nv, jnp.asarray(samples, dtypes[-1]))
     if constant_subspace is None:
         varying = any(_depends(subspace, jax.ShapeDtypeStruct((nv,), dtype)) for dtype in dtypes)
     else:

@@ -1,0 +1,69 @@
+"""The public names: few flat ones, documented, and none that means two things."""
+
+import inspect
+from types import ModuleType
+
+import pytest
+
+import lgjax
+
+NAMESPACES = (
+    "centroidal collisions control conventions ensembles forces groups integrators kernels loops maximal models "
+    "multibody parallel saving shapes systems time_derivatives"
+).split()
+# The same word for the same idea in another setting: the namespace says which.
+SHARED = {
+    "Body": {"lgjax", "maximal"},
+    "Joint": {"lgjax", "maximal"},
+    "Solution": {"lgjax", "maximal"},
+    "aerial_manipulator": {"models", "systems"},
+    "forward_dynamics": {"lgjax", "parallel"},
+    "integrate": {"lgjax", "maximal"},
+    "inverse_dynamics": {"lgjax", "parallel"},
+    "kinetic_energy": {"collisions", "lgjax"},
+    "potential_energy": {"collisions", "lgjax"},
+    "total_energy": {"collisions", "lgjax"},
+}
+
+
+def names(space: ModuleType) -> list[str]:
+    """The public names of a namespace: its __all__, or what it defines itself."""
+    defined = [
+        n for n, x in vars(space).items() if not n.startswith("_") and getattr(x, "__module__", "") == space.__name__
+    ]
+    return list(getattr(space, "__all__", defined))
+
+
+def test_flat_names_are_few_and_exist():
+    assert len(lgjax.__all__) == len(set(lgjax.__all__)) <= 80
+    for name in lgjax.__all__:
+        assert hasattr(lgjax, name), name
+
+
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_namespaces_hold_what_they_list(name):
+    space = getattr(lgjax, name)
+    assert isinstance(space, ModuleType)
+    assert names(space)
+    for member in names(space):
+        assert hasattr(space, member), f"{name}.{member}"
+
+
+def test_no_name_means_two_things():
+    meanings: dict[str, dict[int, set[str]]] = {}
+    for place, space in (("lgjax", lgjax), *((name, getattr(lgjax, name)) for name in NAMESPACES)):
+        for name in names(space):
+            meanings.setdefault(name, {}).setdefault(id(getattr(space, name)), set()).add(place)
+    twice = {name: set().union(*places.values()) for name, places in meanings.items() if len(places) > 1}
+    assert {n: p for n, p in twice.items() if not p <= SHARED.get(n, set()) | {"multibody"}} == {}
+
+
+@pytest.mark.parametrize("name", lgjax.__all__)
+def test_flat_names_are_documented(name):
+    """A value such as RK4 is documented by its class."""
+    thing = getattr(lgjax, name)
+    text = inspect.getdoc(thing if callable(thing) or isinstance(thing, ModuleType) else type(thing))
+    assert text
+    assert not text.startswith("What ")
+    if inspect.isfunction(thing):
+        assert all(p.annotation is not p.empty for p in inspect.signature(thing).parameters.values()), "annotations"
