@@ -58,7 +58,7 @@ def node_arrays(bodies: list[Any], dtype: Any) -> tuple[tuple[str, ...], list[Ve
     names = [body.name for body in bodies if isinstance(body, Body | VectorNode)]
     if len(names) < len(bodies):
         odd = next(body for body in bodies if not isinstance(body, Body | VectorNode))
-        raise ValueError(f"a body is a Body or a VectorNode, got {odd!r}")
+        raise ValueError(f"a body is a maximal.Body or a VectorNode, got {odd!r}")
     if not names:
         raise ValueError("a system needs at least one body")
     for name in names:
@@ -166,7 +166,7 @@ def joint_rows(names: tuple[str, ...], joints: list[Any], dtype: Any) -> tuple[J
             if joint.kind == "distance" and joint.drive is None and length is not None and not np.all(length > 0):
                 raise ValueError(f"joint {joint.name!r}: length must be positive, got {length}")
         elif not isinstance(joint, UserConstraint):
-            raise ValueError(f"a joint is a Joint or a UserConstraint, got {joint!r}")
+            raise ValueError(f"a joint is a maximal.Joint or a UserConstraint, got {joint!r}")
     pairs = [_pair(names, joint, f"joint {joint.name!r}") for joint in kept]
     of = lambda joint: f"of joint {joint.name!r}"
     arrays = JointArrays(

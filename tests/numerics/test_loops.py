@@ -60,4 +60,4 @@ def test_whether_to_go_on_is_computed_in_one_place(repeat):
 
 def test_all_loops_of_the_library_are_of_this_kind():
     users = {path.name for path in SOURCES.rglob("*.py") if "while_loop(" in path.read_text(encoding="utf-8")}
-    assert users == {"iteration.py"}
+    assert users == {"loops.py"}
