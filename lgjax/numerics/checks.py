@@ -102,6 +102,13 @@ def finite(name: str, value: Any) -> Any:
     return value
 
 
+def finite_leaves(name: str, tree: Any) -> Any:
+    """`tree`, any pytree of arrays, or ValueError that names the leaf that is known and not finite."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        finite(name + jax.tree_util.keystr(path), leaf)
+    return tree
+
+
 def positive(name: str, value: Array, allow_zero: bool = False) -> Array:
     """`value`, or ValueError if a known entry is not positive (or negative, with allow_zero)."""
     if known(value) and not np.all(np.asarray(value) >= 0 if allow_zero else np.asarray(value) > 0):
