@@ -54,9 +54,9 @@ def test_the_same_made_twice_is_the_same(make):
 
 OTHERS = [
     1, 1.0, True, "1", None, (), [], (1,), (1, 1), ((1,), 1), {"a": 1}, {"b": 1}, np.ones(2), np.ones(3),
-    np.ones((1, 2)), jnp.ones(2, jnp.float32), jax.random.key(0), jax.random.key(1), jax.random.key(0, impl="rbg"), MODEL,
-    MODEL.replace(gravity=0 * MODEL.gravity), lgjax.models.chain(3), law(1.0), law(2.0), law(1.0, 1.0), law, loop(),
-    Law(1.0), Law(2.0), partial(law, 1.0), partial(law, 2.0), partial(law, gain=1.0), Law(1.0).__call__,
+    np.ones((1, 2)), jnp.ones(2, jnp.float32), jax.random.key(0), jax.random.key(1), jax.random.key(0, impl="rbg"),
+    MODEL, MODEL.replace(gravity=0 * MODEL.gravity), lgjax.models.chain(3), law(1.0), law(2.0), law(1.0, 1.0), law,
+    loop(), Law(1.0), Law(2.0), partial(law, 1.0), partial(law, 2.0), partial(law, gain=1.0), Law(1.0).__call__,
     lgjax.MuntheKaas(lgjax.RK4), lgjax.MuntheKaas(lgjax.integrators.HEUN2), lgjax.shapes.sphere(0.5),
     lgjax.shapes.sphere(0.6), (law(1.0), ""), (law(1.0), "second"),
 ]  # fmt: skip
