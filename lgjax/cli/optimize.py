@@ -162,13 +162,7 @@ def _model(values: dict[str, Any], folder: Path) -> Any:
 
 
 def _vector(table: dict[str, Any], key: str, where: str, default: Any = (0.0, 0.0, 0.0)) -> np.ndarray:
-    try:
-        value = np.asarray(table.get(key, default), float)
-    except (ValueError, TypeError):
-        value = np.zeros(0)
-    if value.shape != (3,) or not np.all(np.isfinite(value)):
-        raise ValueError(f"{where}.{key} must be three numbers, got {table.get(key)}")
-    return value
+    return checks.numbers(f"{where}.{key}", table.get(key, default), (3,))
 
 
 def _configuration(model: Any, table: dict[str, Any], where: str) -> Configuration:
