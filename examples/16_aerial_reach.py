@@ -74,8 +74,8 @@ def main(out: str | None = None, guesses: int = 8, steps: int = STEPS, iteration
     first = hover + noise * jnp.where(jnp.arange(12) < 6, 0.1, 0.03)
     lower, upper = jnp.where(jnp.arange(12) < 6, 0.0, -1.0), jnp.ones(12)
     found = lgjax.optimize_controls(
-        system, start, first, steps=steps, running=running, terminal=terminal, bounds=(lower, upper), method="ilqr",
-        iterations=iterations, tolerance=1e-3, improvement=1e-6, patience=10, every=10,
+        system, start, first, steps=steps, running=running, terminal=terminal, bounds=(lower, upper),
+        method=lgjax.control.ILQR(iterations=iterations, tolerance=1e-3, improvement=1e-6, patience=10, every=10),
     )  # fmt: skip
     miss = misses(model, found.states)
     good = np.all([miss[name] < most for name, most in GOAL.items()], 0)

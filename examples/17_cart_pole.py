@@ -17,6 +17,7 @@ from lgjax.plot import figure, save
 
 DT, STEPS, FORCE, SEED = 0.02, 100, 20.0, 0
 GOAL = 0.01
+METHODS = {"ilqr": lgjax.control.ILQR, "shooting": lgjax.control.Shooting}
 
 
 def cart_pole() -> lgjax.Model:
@@ -51,7 +52,7 @@ def errors(result):
     return np.max(np.stack([np.abs(q.joints[:, 0]), angle, *np.abs(v.T)]), 0)
 
 
-def main(out: str | None = None, guesses: int = 8, iterations: int = 300, methods=("ilqr", "shooting")) -> dict:
+def main(out: str | None = None, guesses: int = 8, iterations: int = 300, methods=tuple(METHODS)) -> dict:
     """Errors at the end and costs of every guess, by method; draws them to `out`."""
     jax.config.update("jax_enable_x64", True)
     model = cart_pole()
@@ -64,7 +65,7 @@ def main(out: str | None = None, guesses: int = 8, iterations: int = 300, method
     for method in methods:
         found = lgjax.optimize_controls(
             system, start, first, steps=STEPS, running=running, terminal=terminal, bounds=(-FORCE, FORCE),
-            method=method, iterations=iterations, tolerance=1e-4,
+            method=METHODS[method](iterations=iterations, tolerance=1e-4),
         )  # fmt: skip
         results[method] = found
         miss = errors(found)

@@ -127,8 +127,8 @@ def main(out: str | None = None, guesses: int = 8, steps: int = STEPS, iteration
     running, terminal = costs(model)
     first = 0.3 * jax.random.normal(jax.random.key(SEED), (guesses, steps, 12))
     found = lgjax.optimize_controls(
-        system, start, first, steps=steps, running=running, terminal=terminal, method="ilqr", iterations=iterations,
-        tolerance=1e-3, improvement=1e-5, patience=10, every=10,
+        system, start, first, steps=steps, running=running, terminal=terminal,
+        method=lgjax.control.ILQR(iterations=iterations, tolerance=1e-3, improvement=1e-5, patience=10, every=10),
     )  # fmt: skip
     miss = misses(model, found.states)
     good = np.all([miss[name] < most for name, most in GOAL.items()], 0)

@@ -31,7 +31,7 @@ ALSO = {"simulate": {"optax"}}
 # Optional packages, imported where they are used and nowhere else.
 EXTRAS = {
     "saving": {"tqdm"},
-    "simulate": {"orbax", "tqdm"},
+    "simulate": {"tqdm"},
     "plot": {"matplotlib"},
     "shapes": {"scipy"},
     "cli": {"pinocchio", "mujoco"},
@@ -116,7 +116,7 @@ def test_the_core_needs_no_extra():
     """Without the extras the library imports and works, and what needs one says which in one line."""
     out = run(
         "import sys\n"
-        "for name in ('yourdfpy', 'lxml', 'mujoco', 'matplotlib', 'tqdm', 'orbax', 'scipy', 'pinocchio'):\n"
+        "for name in ('yourdfpy', 'lxml', 'mujoco', 'matplotlib', 'tqdm', 'scipy', 'pinocchio'):\n"
         "    sys.modules[name] = None\n"
         "import lgjax, lgjax.cli, lgjax.plot\n"
         "assert lgjax.models.quadruped().nv == 18\n"

@@ -16,9 +16,15 @@ from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody import models
 from lgjax.multibody.configuration import Configuration, configuration
-from lgjax.simulate.control.optimize import METHODS, OptimizedControls, optimize_controls
-from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus
+from lgjax.numerics import checks
+from lgjax.simulate import control
+from lgjax.simulate.control import ControlSystem, OptimizedControls, OptimizeStatus, optimize_controls
 
+METHODS = {
+    "shooting": control.Shooting,
+    "multiple_shooting": control.MultipleShooting,
+    "ilqr": control.ILQR,
+}
 EXAMPLE = """
 model = "arm"               # built in, or a file beside this one
 method = "ilqr"             # or shooting, multiple_shooting
@@ -75,6 +81,7 @@ class Task(NamedTuple):
     system: ControlSystem
     start: tuple[Configuration, jax.Array]
     guesses: jax.Array
+    method: str
     options: dict[str, Any]
 
 
@@ -110,9 +117,8 @@ def read(table: dict[str, Any], folder: Path) -> Task:
     for name, default in {"dt": 0.0, "tolerance": 1e-6}.items():
         if not 0 < values.setdefault(name, default) < float("inf"):
             raise ValueError(f"{name} must be positive and finite, got {values[name]}")
-    for name, default, allowed in (("method", "ilqr", METHODS), ("dtype", "float64", ("float32", "float64"))):
-        if values.setdefault(name, default) not in allowed:
-            raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {values[name]!r}")
+    for name, default, allowed in (("method", "ilqr", tuple(METHODS)), ("dtype", "float64", ("float32", "float64"))):
+        checks.choice(name, values.setdefault(name, default), allowed)
     if values["dtype"] == "float64":
         jax.config.update("jax_enable_x64", True)
     model = _model(values, folder).astype(values["dtype"])
@@ -123,13 +129,13 @@ def read(table: dict[str, Any], folder: Path) -> Task:
     )
     spread = values.get("spread", 0.1)
     running, terminal = _costs(model, values)
-    options = {name: values[name] for name in ("method", "steps", "iterations", "tolerance")}
+    method = METHODS[values["method"]](iterations=values["iterations"], tolerance=values["tolerance"])
     bounds = values.get("bounds")
     if bounds is not None and len(bounds) != 2:
         raise ValueError(f"bounds must be [lower, upper], got {bounds}")
-    options |= {"running": running, "terminal": terminal, "bounds": bounds}
+    options = {"method": method, "steps": values["steps"], "running": running, "terminal": terminal, "bounds": bounds}
     state = (start, jnp.zeros(model.nv, model.dtype))
-    return Task(model, system, state, (spread * noise).astype(model.dtype), options)
+    return Task(model, system, state, (spread * noise).astype(model.dtype), values["method"], options)
 
 
 def _typed(table: dict[str, Any], known: dict[str, Any], where: str) -> dict[str, Any]:
@@ -156,13 +162,7 @@ def _model(values: dict[str, Any], folder: Path) -> Any:
 
 
 def _vector(table: dict[str, Any], key: str, where: str, default: Any = (0.0, 0.0, 0.0)) -> np.ndarray:
-    try:
-        value = np.asarray(table.get(key, default), float)
-    except (ValueError, TypeError):
-        value = np.zeros(0)
-    if value.shape != (3,) or not np.all(np.isfinite(value)):
-        raise ValueError(f"{where}.{key} must be three numbers, got {table.get(key)}")
-    return value
+    return checks.numbers(f"{where}.{key}", table.get(key, default), (3,))
 
 
 def _configuration(model: Any, table: dict[str, Any], where: str) -> Configuration:
@@ -254,7 +254,7 @@ def _report(args: argparse.Namespace, task: Task, found: OptimizedControls) -> i
             plot.controls_figure(ts, found.controls[found.best], q.joints[found.best], found.history.cost), args.plot
         )
     names = [OptimizeStatus(status).name.lower().replace("_", " ") for status in found.status]
-    print(f"{task.model.name}: {task.options['method']}, {len(names)} guesses, {len(ts) - 1} steps of {ts[1]:g} s")
+    print(f"{task.model.name}: {task.method}, {len(names)} guesses, {len(ts) - 1} steps of {ts[1]:g} s")
     print(f"compiled in {found.compile_seconds:.1f} s, computed in {found.seconds:.2f} s")
     for i, name in enumerate(names):
         best = "  best" if i == found.best else ""

@@ -197,12 +197,11 @@ def _problem(body: Any, shape: Any, planes: Any, state: Any, h: Any, restitution
         else:
             single.extend(jax.tree.map(lambda x, i=i: x[i], plane) for i in range(plane.normal.shape[0]))
     dtype = state.pose.translation.dtype
-    scalars = {"h": h, "restitution": restitution, "friction": friction}
-    _check_scalars(scalars)
-    for name, value in scalars.items():
-        scalars[name] = jax.lax.convert_element_type(jnp.asarray(value), dtype)
-        if scalars[name].shape != ():
-            raise ValueError(f"{name} must be a scalar, got shape {scalars[name].shape}; vmap over several")
+    scalars: dict[str, Any] = {
+        "h": checks.scalar("h", h, dtype, positive=True),
+        "restitution": checks.scalar("restitution", restitution, dtype, 0.0, 1.0),
+        "friction": checks.scalar("friction", friction, dtype, 0.0),
+    }
     # A number that is zero leaves the computation of friction out.
     if isinstance(friction, int | float) and friction == 0:
         scalars["friction"] = None
@@ -216,31 +215,11 @@ def _problem(body: Any, shape: Any, planes: Any, state: Any, h: Any, restitution
     return problem
 
 
-def _check_scalars(scalars: dict[str, Any]) -> None:
-    """The numbers that are known, one or several."""
-    allowed = {
-        "h": ("be positive and finite", lambda x: np.isfinite(x) & (x > 0)),
-        "restitution": ("be from 0 to 1", lambda x: (x >= 0) & (x <= 1)),
-        "friction": ("not be negative", lambda x: np.isfinite(x) & (x >= 0)),
-    }
-    for name, value in scalars.items():
-        must, good = allowed[name]
-        if checks.known(value) and not np.all(good(np.asarray(value))):
-            raise ValueError(f"{name} must {must}, got {value}")
-
-
 def _check(p: _Problem) -> None:
     """What a user could get wrong in the state, as far as it is known."""
     eps = float(np.finfo(p.h.dtype).eps)
-    if checks.known(p.state):
-        for path, leaf in jax.tree_util.tree_leaves_with_path(p.state):
-            if not np.all(np.isfinite(np.asarray(leaf))):
-                name = jax.tree_util.keystr(path).lstrip(".")
-                raise ValueError(f"{name} of the state must be finite, got {np.asarray(leaf).tolist()}")
-        turn = np.asarray(p.state.pose.rotation, np.float64)
-        error = np.abs(turn.T @ turn - np.eye(3)).max()
-        if error > 1e3 * eps or np.linalg.det(turn) < 0:
-            raise ValueError(f"pose.rotation of the state must be a rotation, it is off by {error:.1e}")
+    checks.finite_leaves("state", p.state)
+    checks.rotation("state.pose.rotation", p.state.pose.rotation, 1e3 * eps)
     if checks.known(p.body, p.state, p.shape, p.planes):
         with jax.ensure_compile_time_eval():
             contact = jax.tree.map(np.asarray, closest_contact(p.body, p.shape, p.planes, p.state))

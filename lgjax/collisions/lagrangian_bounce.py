@@ -117,7 +117,8 @@ def _obstacles(body: Any, shape: Any, planes: Any, pose0: Any, pose1: Any, h: An
 
     problem_at("pose0", pose0)
     problem = problem_at("pose1", pose1)
-    checks.finite("translation of pose0", pose0.translation)
-    checks.rotation("rotation of pose0", pose0.rotation)
+    for name, pose in (("pose0", pose0), ("pose1", pose1)):
+        checks.finite(f"translation of {name}", pose.translation)
+        checks.rotation(f"rotation of {name}", pose.rotation)
     _check(problem)
     return (problem.shape, problem.planes), problem.h

@@ -19,6 +19,7 @@ from lgjax.dynamics.traversal.traversal import Execution
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 
 
 @checked_arguments()
@@ -99,12 +100,6 @@ def _hybrid(execution: Execution, given: tuple[bool, ...]):
 
 def prescribed_mask(model: Model, indices: Sequence[int], name: str = "prescribed") -> np.ndarray:
     """(nv,) bool from static velocity indices, checked; errors call them by `name`."""
-    numbers = [int(index) for index in indices]
-    for index in numbers:
-        if not 0 <= index < model.nv:
-            raise ValueError(f"{name} velocity index {index} is out of range for nv={model.nv}")
-    if len(set(numbers)) < len(numbers):
-        raise ValueError(f"{name} names an index twice: {sorted(numbers)}")
     mask = np.zeros(model.nv, bool)
-    mask[numbers] = True
+    mask[list(checks.indices(name, indices, model.nv))] = True
     return mask

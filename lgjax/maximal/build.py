@@ -1,11 +1,11 @@
 """From descriptions to checked arrays and static structure of a system in absolute coordinates."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from lgjax.maximal.forces import (
     BushingArrays,
@@ -34,21 +34,9 @@ from lgjax.numerics import checks
 Array = jax.Array
 
 
-def known(value: Any) -> np.ndarray | None:
-    """The value as a NumPy array, or None where it is traced."""
-    return None if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value)) else np.asarray(value)
-
-
 def checked(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
-    """An array of that shape and dtype, finite as far as it is known."""
-    found = known(value)
-    if isinstance(value, list | tuple):
-        value = jnp.stack([jnp.asarray(x, dtype) for x in value]) if found is None else found
-    if jnp.shape(value) != shape:
-        raise ValueError(f"{name} has shape {jnp.shape(value)}, expected {shape}")
-    if found is not None and not np.all(np.isfinite(found)):
-        raise ValueError(f"{name} is not finite: {found.tolist()}")
-    return jnp.asarray(value, dtype)
+    """An array of exactly that shape, checked for finiteness unless traced."""
+    return checks.array(name, value, shape, dtype, exact=True)
 
 
 def node_arrays(bodies: list[Any], dtype: Any) -> tuple[tuple[str, ...], list[VectorNode], Array, Array, Any, bool]:
@@ -58,7 +46,7 @@ def node_arrays(bodies: list[Any], dtype: Any) -> tuple[tuple[str, ...], list[Ve
     names = [body.name for body in bodies if isinstance(body, Body | VectorNode)]
     if len(names) < len(bodies):
         odd = next(body for body in bodies if not isinstance(body, Body | VectorNode))
-        raise ValueError(f"a body is a maximal.Body or a VectorNode, got {odd!r}")
+        raise ValueError(f"a body is a maximal.Body or a maximal.VectorNode, got {odd!r}")
     if not names:
         raise ValueError("a system needs at least one body")
     for name in names:
@@ -68,12 +56,10 @@ def node_arrays(bodies: list[Any], dtype: Any) -> tuple[tuple[str, ...], list[Ve
             raise ValueError(f"two bodies are named {name!r}")
     masses, inertias, regular = [], [], True
     for body in rigid:
-        mass = checked(f"mass of body {body.name!r}", body.mass, (), dtype)
+        name = f"mass of body {body.name!r}"
+        mass = checks.positive(name, checked(name, body.mass, (), dtype), allow_zero=True)
         inertia, positive = _inertia(body, dtype)
-        value = known(body.mass)
-        if value is not None and value < 0:
-            raise ValueError(f"mass of body {body.name!r} is negative: {value}")
-        regular = regular and positive and (value is None or bool(value > 0))
+        regular = regular and positive and not (checks.known(mass) and float(mass) == 0.0)
         masses.append(mass)
         inertias.append(inertia)
     mass = jnp.stack(masses) if masses else jnp.zeros((0,), dtype)
@@ -83,19 +69,16 @@ def node_arrays(bodies: list[Any], dtype: Any) -> tuple[tuple[str, ...], list[Ve
 
 def _inertia(body: Body, dtype: Any) -> tuple[Array, bool]:
     """The matrix, and whether it is positive definite; what is traced is taken to be."""
-    name, value = f"inertia of body {body.name!r}", known(body.inertia)
-    if _is_vector(body.inertia):
-        matrix = checked(name, body.inertia, (3,), dtype)[:, None] * jnp.eye(3, dtype=dtype)
-        value = None if value is None else np.diag(value)
-    else:
-        matrix = checked(name, body.inertia, (3, 3), dtype)
-    if value is None:
+    name, value = f"inertia of body {body.name!r}", body.inertia
+    with jax.ensure_compile_time_eval() if checks.known(value) else nullcontext():
+        if _is_vector(value):
+            matrix = checked(name, value, (3,), dtype)[:, None] * jnp.eye(3, dtype=dtype)
+        else:
+            matrix = checked(name, value, (3, 3), dtype)
+    if not checks.known(matrix):
         return matrix, True
-    if not np.allclose(value, value.T, rtol=1e-6, atol=0.0):
-        raise ValueError(f"{name} is not symmetric: {value.tolist()}")
-    principal = np.linalg.eigvalsh(value.astype(float))
-    if principal[0] < -1e-6 * abs(principal[2]):
-        raise ValueError(f"{name} is not positive semi-definite: principal moments {principal.tolist()} kg m^2")
+    principal = np.linalg.eigvalsh(np.asarray(checks.symmetric(name, matrix), float))
+    checks.principal_moments(name, principal, definite=False, triangle=False)
     return matrix, bool(principal[0] > 1e-9 * principal[2])
 
 
@@ -109,14 +92,11 @@ def _is_vector(value: Any) -> bool:
 def _node_mass(node: VectorNode, dtype: Any) -> Array:
     name = f"mass of node {node.name!r}"
     size = checks.integer(f"size of node {node.name!r}", node.size)
-    value = known(node.mass)
-    given = node.mass if value is None else value
-    if jnp.shape(given) == (size, size):
-        return checked(name, given, (size, size), dtype)
-    if jnp.shape(given) not in ((), (size,)):
-        raise ValueError(f"{name} has shape {jnp.shape(given)}, the node has size {size}")
-    mass = checked(name, given, jnp.shape(given), dtype)
-    return jnp.broadcast_to(mass, (size,))[:, None] * jnp.eye(size, dtype=dtype)
+    with jax.ensure_compile_time_eval() if checks.known(node.mass) else nullcontext():
+        mass = checks.floats(name, node.mass, (size, size), dtype)
+        if mass.shape == (size, size):
+            return checked(name, mass, (size, size), dtype)
+        return checks.array(name, mass, (size,), dtype)[:, None] * jnp.eye(size, dtype=dtype)
 
 
 def _index(names: tuple[str, ...], name: str, where: str) -> int:
@@ -136,12 +116,7 @@ def _pair(names: tuple[str, ...], part: Any, where: str) -> tuple[int, int]:
 
 
 def _frame(name: str, value: Any, dtype: Any) -> Array:
-    frame, array = checked(name, value, (3, 3), dtype), known(value)
-    if array is not None:
-        gap = np.max(np.abs(array.T @ array - np.eye(3)))
-        if gap > 1e-5 or np.linalg.det(array) < 0:
-            raise ValueError(f"{name} is not a rotation: RᵀR - I has an entry of {gap:.3g}")
-    return frame
+    return checks.rotation(name, checked(name, value, (3, 3), dtype), 1e-5)
 
 
 def _stack(parts: list[Array], shape: tuple[int, ...], dtype: Any) -> Array:
@@ -162,11 +137,10 @@ def joint_rows(names: tuple[str, ...], joints: list[Any], dtype: Any) -> tuple[J
                 raise ValueError(f"joint {joint.name!r}: unknown kind {joint.kind!r}; known: {', '.join(ROWS)}")
             if joint.drive is not None and joint.kind not in (*DRIVEN, "distance"):
                 raise ValueError(f"joint {joint.name!r}: a {joint.kind} joint takes no drive")
-            length = known(joint.length)
-            if joint.kind == "distance" and joint.drive is None and length is not None and not np.all(length > 0):
-                raise ValueError(f"joint {joint.name!r}: length must be positive, got {length}")
+            if joint.kind == "distance" and joint.drive is None:
+                checks.positive(f"length of joint {joint.name!r}", joint.length)
         elif not isinstance(joint, UserConstraint):
-            raise ValueError(f"a joint is a maximal.Joint or a UserConstraint, got {joint!r}")
+            raise ValueError(f"a joint is a maximal.Joint or a maximal.UserConstraint, got {joint!r}")
     pairs = [_pair(names, joint, f"joint {joint.name!r}") for joint in kept]
     of = lambda joint: f"of joint {joint.name!r}"
     arrays = JointArrays(

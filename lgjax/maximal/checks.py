@@ -5,9 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
-from lgjax.maximal.build import known
+from lgjax.numerics import checks
 
 
 def start_tolerance(dtype: Any) -> float:
@@ -17,22 +16,17 @@ def start_tolerance(dtype: Any) -> float:
 
 def check_start(system: Any, t: Any, q: Any, v: Any) -> None:
     """Raise ValueError for a start that cannot be integrated; no check where any of it is traced."""
-    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((system, t, q, v))):
+    if not checks.known(system, t, q, v):
         return
+    for name, state in (("q", q), ("v", v)):
+        checks.finite_leaves(name, state)
     with jax.ensure_compile_time_eval():
-        gap = known(system.constraints(t, q))
-        b = known(system.jacobian(t, q))
+        gap = np.asarray(system.constraints(t, q))
+        b = np.asarray(system.jacobian(t, q))
         one = jnp.ones_like(t)
-        drift = known(jax.jvp(lambda t: system.constraints(t, q), (t,), (one,))[1])
-        mass = known(jax.vmap(system.inertia_product)(jnp.eye(system.nv, dtype=system.dtype)))
+        drift = np.asarray(jax.jvp(lambda t: system.constraints(t, q), (t,), (one,))[1])
+        mass = np.asarray(jax.vmap(system.inertia_product)(jnp.eye(system.nv, dtype=system.dtype)))
         scale = float(system.scale(q))
-    assert gap is not None
-    assert b is not None
-    assert drift is not None
-    assert mass is not None
-    for name, leaf in (("q", q), ("v", v)):
-        if not all(np.all(np.isfinite(np.asarray(x))) for x in jax.tree.leaves(leaf)):
-            raise ValueError(f"{name} is not finite")
     limit = start_tolerance(system.dtype)
     _check_zero(system, "is broken at the start", gap, limit * scale)
     speed = 1.0 + float(np.max(np.abs(v)))

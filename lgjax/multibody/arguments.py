@@ -108,7 +108,7 @@ def checked_configuration(name: str, q: Any, model: Model) -> Configuration:
     tree = model.tree
     part = lambda of, value, *shape: checked_array(f"{name}.{of}", value, shape, model.dtype)
     if not isinstance(q.free_poses, tuple) or len(q.free_poses) != 2:
-        raise TypeError(f"{name}.frees is {described(q.free_poses)}, expected a Pose")
+        raise TypeError(f"{name}.free_poses is {described(q.free_poses)}, expected a Pose")
     rotation, translation = q.free_poses
     return Configuration(
         Pose(

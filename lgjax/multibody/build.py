@@ -23,6 +23,7 @@ from lgjax.multibody.joints import (
 )
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
+from lgjax.numerics import checks
 
 GRAVITY = (0.0, 0.0, -9.81)
 KINDS: dict[str, JointKind | None] = {
@@ -113,13 +114,12 @@ def build(
     The moving bodies are numbered depth first, children in the order given. dtype defaults to JAX's default float.
     Raises ValueError naming the body and the value: duplicate names, a missing parent, a cycle, an unknown joint
     kind, a zero axis, non-finite or wrongly shaped values, negative mass, an inertia that is not positive
-    semi-definite or violates the triangle inequality (1e-6 relative) after merging; `check_inertia="warn"` turns the
+    semi-definite or breaks the triangle inequality (1e-6 relative) after merging; `check_inertia="warn"` turns the
     last into a warning.
     """
-    if check_inertia not in ("error", "warn"):
-        raise ValueError(f"check_inertia is 'error' or 'warn', not {check_inertia!r}")
+    checks.choice("check_inertia", check_inertia, ("error", "warn"))
     ordered = _depth_first(list(bodies), name)
-    gravity = _array("gravity", gravity, (3,))
+    gravity = checks.numbers("gravity", gravity, (3,))
     moving, frames = _merge(ordered)
     if not moving:
         raise ValueError(f"{name!r} has no moving body")
@@ -134,15 +134,6 @@ def build(
         tuple((body, index) for body, index, _ in frames),
     )
     return _assemble(tree, moving, [place for _, _, place in frames], gravity, dtype or jnp.zeros(()).dtype)
-
-
-def _array(name: str, value, shape) -> np.ndarray:
-    array = np.asarray(value, float)
-    if array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} is not finite: {array.tolist()}")
-    return array
 
 
 def _depth_first(bodies: list[Body], name: str) -> list[Body]:
@@ -217,11 +208,9 @@ def _kind(body: Body) -> JointKind | None:
 
 
 def _pose(body: Body) -> tuple[np.ndarray, np.ndarray]:
-    rotation = _array(f"rotation of body {body.name!r}", body.rotation, (3, 3))
-    gap = np.max(np.abs(rotation.T @ rotation - np.eye(3)))
-    if gap > 1e-6 or np.linalg.det(rotation) < 0:
-        raise ValueError(f"rotation of body {body.name!r} is not a rotation: R^T R - I has an entry of {gap:.3g}")
-    return rotation, _array(f"position of body {body.name!r}", body.position, (3,))
+    rotation = checks.numbers(f"rotation of body {body.name!r}", body.rotation, (3, 3))
+    checks.rotation(f"rotation of body {body.name!r}", rotation, 1e-6)
+    return rotation, checks.numbers(f"position of body {body.name!r}", body.position, (3,))
 
 
 def _compose(a, b):
@@ -231,7 +220,7 @@ def _compose(a, b):
 def _joint_frame(body: Body, kind: JointKind) -> tuple[np.ndarray, np.ndarray]:
     """Pose of the joint frame in the body frame: z along the axis, by the shortest rotation."""
     where = f"joint {body.joint.name!r} of body {body.name!r}"
-    origin = _array(f"origin of {where}", body.joint.origin, (3,))
+    origin = checks.numbers(f"origin of {where}", body.joint.origin, (3,))
     if kind is FREE:
         if np.any(origin):
             raise ValueError(f"origin of {where} is not at the body frame: {origin.tolist()}")
@@ -251,7 +240,7 @@ def _joint_frame(body: Body, kind: JointKind) -> tuple[np.ndarray, np.ndarray]:
 
 def _direction(what: str, value) -> np.ndarray:
     """The unit vector along `value`."""
-    axis = _array(what, value, (3,))
+    axis = checks.numbers(what, value, (3,))
     length = np.linalg.norm(axis)
     if length < 1e-9:
         raise ValueError(f"{what} has no direction: {axis.tolist()}")
@@ -261,7 +250,7 @@ def _direction(what: str, value) -> np.ndarray:
 def _screw(kind: JointKind, joint: Joint) -> tuple[float, float]:
     """Rotation and translation along z per unit of the coordinate."""
     if kind is HELICAL:
-        return 1.0, float(_array(f"pitch of joint {joint.name!r}", joint.pitch, ()))
+        return 1.0, float(checks.numbers(f"pitch of joint {joint.name!r}", joint.pitch, ()))
     return {REVOLUTE: (1.0, 0.0), PRISMATIC: (0.0, 1.0)}.get(kind, (0.0, 0.0))
 
 
@@ -284,13 +273,9 @@ def rotation_to(axis: np.ndarray) -> np.ndarray:
 def _add_inertia(body: Body, target: "_Moving | None", pose) -> None:
     """Add a body's inertia to the moving body that carries it; what is fixed to the world has none to add."""
     where = f"of body {body.name!r}"
-    mass = float(_array(f"mass {where}", body.mass, ()))
-    com = _array(f"centre of mass {where}", body.com, (3,))
-    inertia = _array(f"inertia {where}", body.inertia, (3, 3))
-    if mass < 0:
-        raise ValueError(f"mass {where} is negative: {mass}")
-    if not np.allclose(inertia, inertia.T, rtol=1e-9, atol=1e-12):
-        raise ValueError(f"inertia {where} is not symmetric: {inertia.tolist()}")
+    mass = float(checks.positive(f"mass {where}", checks.numbers(f"mass {where}", body.mass, ()), allow_zero=True))
+    com = checks.numbers(f"centre of mass {where}", body.com, (3,))
+    inertia = checks.symmetric(f"inertia {where}", checks.numbers(f"inertia {where}", body.inertia, (3, 3)), 1e-9)
     if target is None:
         return
     c = pose[0] @ com + pose[1]
@@ -310,19 +295,15 @@ def _check_inertia(body: _Moving, moving: list[_Moving], check: str) -> None:
     else:
         c = body.moment / m
     about_com = body.rotational - m * (c @ c * np.eye(3) - np.outer(c, c))
-    principal = np.linalg.eigvalsh(about_com)
     # Moments that vanish about the centre of mass leave round-off of those about the origin.
-    slack = max(1e-6 * abs(principal[2]), 1e-12 * float(np.trace(body.rotational)), 1e-300)
-    problem = None
-    if principal[0] < -slack:
-        problem = "is not positive semi-definite"
-    elif principal[0] + principal[1] < principal[2] - slack:
-        problem = "violates the triangle inequality"
-    if problem:
-        message = f"inertia of body {name!r} {problem}: principal moments {principal.tolist()} kg m^2"
+    left = 1e-12 * float(np.trace(body.rotational))
+    moments = np.linalg.eigvalsh(about_com)
+    try:
+        checks.principal_moments(f"inertia of body {name!r}", moments, definite=False, round_off=left)
+    except ValueError as error:
         if check == "error":
-            raise ValueError(message + " (check_inertia='warn' accepts it)")
-        warnings.warn(message, stacklevel=4)
+            raise ValueError(f"{error} (check_inertia='warn' accepts it)") from None
+        warnings.warn(str(error), stacklevel=4)
 
 
 def _assemble(tree: Tree, moving: list[_Moving], frames, gravity, dtype) -> Model:

@@ -5,7 +5,6 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import core
 
 from lgjax.execution.call import batch_behind
 from lgjax.groups import HomogeneousSpace, se3, so3
@@ -13,6 +12,7 @@ from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments, checked_model, hint
 from lgjax.multibody.model import Configuration, Model
 from lgjax.multibody.tree import Tree
+from lgjax.numerics import checks
 
 
 def neutral(model: Model) -> Configuration:
@@ -97,23 +97,13 @@ def _named_joints(model: Model, values: dict, joints):
 
 
 def _checked(name: str, value, like, dtype, rotation_matrix: bool = False, reshape: bool = True):
-    """`value` as an array shaped like `like`; concrete values are checked for finiteness and orthonormality."""
-    if isinstance(value, core.Tracer):
-        array = value
-    else:
-        try:
-            array = np.asarray(value, dtype)
-        except (TypeError, ValueError):
-            raise ValueError(f"{name} is {value!r}, not numbers of shape {like.shape}") from None
-        if not np.all(np.isfinite(array)):
-            raise ValueError(f"{name} is not finite: {array.tolist()}")
-        if rotation_matrix:
-            gap = np.max(np.abs(np.swapaxes(array, -1, -2) @ array - np.eye(3)), initial=0.0)
-            if gap > 1e-4 or np.any(np.linalg.det(array) < 0):
-                raise ValueError(f"{name} is not a rotation: R^T R - I has an entry of {gap:.3g} or det R < 0")
+    """`value` as an array shaped like `like`, checked for finiteness and orthonormality unless traced."""
+    array = checks.numbers(name, value) if checks.known(value) else checks.floats(name, value, like.shape, dtype)
     if array.shape != like.shape and not (reshape and array.shape == like.shape[1:] and like.shape[0] == 1):
         why = hint(name, array.shape, like.shape)
         raise ValueError(f"{name} has shape {array.shape}, this model takes {like.shape}{why}")
+    if rotation_matrix:
+        checks.rotation(name, array, 1e-4)
     return jnp.asarray(array, dtype).reshape(like.shape)
 
 

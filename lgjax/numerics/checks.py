@@ -6,7 +6,8 @@ Values that are known are judged and refused with an error that names them; of t
 
 import math
 import operator
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, TypeVar
 
 import jax
 import jax.core
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 Array = jax.Array
+T = TypeVar("T")
 
 
 def known(*values: Any) -> bool:
@@ -53,8 +55,9 @@ def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf
     found = float(array)
     fits = low < found < high if inside else low <= found <= high
     if not (math.isfinite(found) and fits):
-        if not (math.isfinite(low) or math.isfinite(high)):
-            raise ValueError(f"{name} must be a finite number, got {value!r}")
+        if not math.isfinite(high):
+            least = f" of at least {low:g}" if math.isfinite(low) else ""
+            raise ValueError(f"{name} must be a finite number{least}, got {value!r}")
         between = f"lie between {low:g} and {high:g}" if inside else f"be a number from {low:g} to {high:g}"
         raise ValueError(f"{name} must {between}, got {value!r}")
     return found
@@ -67,42 +70,90 @@ def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return value
 
 
+def indices(name: str, values: Any, count: int, what: str = "velocity", size: str = "nv") -> tuple[int, ...]:
+    """Different integers from 0 to count - 1 that are known; TypeError or ValueError with their name for others."""
+    found = []
+    for value in values:
+        try:
+            index = operator.index(value)
+        except (TypeError, jax.errors.JAXTypeError):
+            index = None
+        if index is None or isinstance(value, bool | np.bool_):
+            raise TypeError(f"{name} takes {what} indices, integers known when the program is built; got {value!r}")
+        if not 0 <= index < count:
+            raise ValueError(f"{name} {what} index {index} is out of range for {size}={count}")
+        found.append(index)
+    if len(set(found)) < len(found):
+        raise ValueError(f"{name} names an index twice: {sorted(found)}")
+    return tuple(found)
+
+
+def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """Known finite numbers as a NumPy array of that shape, any shape if None, in float64; for descriptions."""
+    try:
+        found = np.asarray(value, float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers{f' of shape {shape}' if shape else ''}, got {value!r}") from error
+    if shape is not None and found.shape != shape:
+        raise ValueError(f"{name} has shape {found.shape}, expected {shape}")
+    return finite(name, found)
+
+
 # ---- arrays: shapes and dtypes are judged always, entries where they are known
-def scalar(name: str, value: Any, dtype: Any, *, positive: bool = False) -> Array:
-    """A real scalar as an array () of that dtype; a known one must be a finite number, and positive if asked."""
+def scalar(
+    name: str, value: Any, dtype: Any, low: float = -math.inf, high: float = math.inf, *, positive: bool = False
+) -> Array:
+    """A real scalar as an array () of that dtype; a known one must be finite, from low to high, positive if asked."""
     if np.shape(value) != ():
         raise ValueError(f"{name} must be a scalar, got shape {np.shape(value)}; use vmap for several")
     if known(value):
-        found = number(name, value)
+        found = number(name, value, low, high)
         if positive and found <= 0:
             raise ValueError(f"{name} must be positive and finite, got {value!r}")
     return jnp.asarray(value, dtype)
 
 
+def floats(name: str, value: Any, shape: tuple[int | None, ...], dtype: Any) -> Array:
+    """`value`, which may hold traced numbers, as an array of that dtype; TypeError for what are no numbers.
+
+    The shape is only mentioned in the error.
+    """
+    try:
+        whole = hasattr(value, "dtype") or known(value)
+        return (jnp.asarray(value) if whole else jnp.stack([jnp.asarray(x, dtype) for x in value])).astype(dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numbers of shape {shape}, got {value!r}") from error
+
+
 def array(name: str, value: Any, shape: tuple[int | None, ...], dtype: Any, *, exact: bool = False) -> Array:
     """`value` broadcast to `shape`, where None is any length; ValueError names what does not fit or is not finite.
 
-    Only a single number is broadcast, and with `exact` not even that.
+    Only a single number is broadcast, and with `exact` not even that. What is known stays known inside `jit`, so that
+    it can be judged further.
     """
-    if not hasattr(value, "dtype"):
-        value = jnp.asarray(value, dtype) if known(value) else jnp.stack([jnp.asarray(x, dtype) for x in value])
-    value = jnp.asarray(value).astype(dtype)
-    want = tuple(size if size is not None else (value.shape[i : i + 1] or (0,))[0] for i, size in enumerate(shape))
-    if value.shape != () and (value.ndim != len(want) or value.shape != want):
-        raise ValueError(f"{name} has shape {value.shape}, not {shape}")
-    if value.shape == () and (None in shape or (exact and shape != ())):
-        raise ValueError(f"{name} is a number, not an array of shape {shape}")
-    return jnp.broadcast_to(finite(name, value), want)
+    with jax.ensure_compile_time_eval() if known(value) else nullcontext():
+        found = floats(name, value, shape, dtype)
+        want = tuple(size if size is not None else (found.shape[i : i + 1] or (0,))[0] for i, size in enumerate(shape))
+        if found.shape != want and (found.shape != () or exact or None in shape):
+            raise ValueError(f"{name} has shape {found.shape}, expected {shape}")
+        return jnp.broadcast_to(finite(name, found), want)
 
 
-def finite(name: str, value: Any) -> Any:
+def finite(name: str, value: T) -> T:
     """`value`, or ValueError if a known entry is infinite or NaN."""
     if known(value) and not np.all(np.isfinite(np.asarray(value))):
         raise ValueError(f"{name} is not finite: {np.asarray(value).tolist()}")
     return value
 
 
-def positive(name: str, value: Array, allow_zero: bool = False) -> Array:
+def finite_leaves(name: str, tree: T) -> T:
+    """`tree`, any pytree of arrays, or ValueError that names the leaf that is known and not finite."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        finite(name + jax.tree_util.keystr(path), leaf)
+    return tree
+
+
+def positive(name: str, value: T, allow_zero: bool = False) -> T:
     """`value`, or ValueError if a known entry is not positive (or negative, with allow_zero)."""
     if known(value) and not np.all(np.asarray(value) >= 0 if allow_zero else np.asarray(value) > 0):
         kind = "negative" if allow_zero else "not positive"
@@ -110,7 +161,7 @@ def positive(name: str, value: Array, allow_zero: bool = False) -> Array:
     return value
 
 
-def unit_vector(name: str, value: Array) -> Array:
+def unit_vector(name: str, value: T) -> T:
     """`value` (..., n), or ValueError if the length of a known one is not 1 to within the dtype's digits."""
     if known(value):
         lengths = np.linalg.norm(np.asarray(value, float), axis=-1)
@@ -121,7 +172,7 @@ def unit_vector(name: str, value: Array) -> Array:
     return value
 
 
-def orthogonal(name: str, value: Array, other_name: str, other: Array) -> Array:
+def orthogonal(name: str, value: T, other_name: str, other: Any) -> T:
     """`value` (..., n), or ValueError unless it is orthogonal to `other` (..., n) wherever both are known."""
     if known(value, other):
         x, y = np.asarray(value, float), np.asarray(other, float)
@@ -134,37 +185,54 @@ def orthogonal(name: str, value: Array, other_name: str, other: Array) -> Array:
     return value
 
 
-def rotation(name: str, value: Array, tolerance: float | None = None) -> Array:
+def rotation(name: str, value: T, tolerance: float | None = None) -> T:
     """`value` (..., 3, 3), or ValueError unless it is a rotation: RᵀR = I to `tolerance`, det R > 0."""
     if known(value):
         matrix = np.asarray(value, float)
         gap = float(np.max(np.abs(np.swapaxes(matrix, -1, -2) @ matrix - np.eye(3)), initial=0.0))
-        if not gap <= (_round_off(value) if tolerance is None else tolerance) or np.any(np.linalg.det(matrix) < 0):
-            raise ValueError(f"{name} is not a rotation: R^T R - I has an entry of {gap:.3g} or det R < 0")
+        if not gap <= (_round_off(value) if tolerance is None else tolerance):
+            raise ValueError(f"{name} is not a rotation: R^T R - I has an entry of {gap:.3g}")
+        if np.any(np.linalg.det(matrix) < 0):
+            raise ValueError(f"{name} is not a rotation but a reflection: its determinant is -1")
     return value
 
 
-def inertia(name: str, value: Array) -> Array:
-    """`value` (..., 3, 3), or ValueError unless it is symmetric, positive definite and keeps the triangle inequality.
-
-    The inequality, that no principal moment exceeds the sum of the other two, is taken to 1e-6.
-    """
+def symmetric(name: str, value: T, tolerance: float = 1e-6) -> T:
+    """`value` (..., n, n), or ValueError unless it is symmetric to `tolerance` of its largest entry."""
     if known(value):
         matrix = np.asarray(value, float)
-        if np.max(np.abs(matrix - np.swapaxes(matrix, -1, -2))) > 1e-6 * np.max(np.abs(matrix)):
+        gap = np.max(np.abs(matrix - np.swapaxes(matrix, -1, -2)), initial=0.0)
+        if gap > tolerance * np.max(np.abs(matrix), initial=0.0):
             raise ValueError(f"{name} is not symmetric: {matrix.tolist()}")
-        principal_moments(name, np.linalg.eigvalsh(matrix))
     return value
 
 
-def principal_moments(name: str, value: Any) -> Any:
-    """`value` (..., 3) in any order, or ValueError unless all are positive and keep the triangle inequality."""
+def inertia(name: str, value: T, *, definite: bool = True, triangle: bool = True) -> T:
+    """`value` (..., 3, 3), or ValueError unless it is symmetric and its principal moments pass; see below."""
+    if known(symmetric(name, value)):
+        principal_moments(name, np.linalg.eigvalsh(np.asarray(value, float)), definite=definite, triangle=triangle)
+    return value
+
+
+def principal_moments(
+    name: str, value: T, *, definite: bool = True, triangle: bool = True, round_off: float = 0.0
+) -> T:
+    """`value` (..., 3) in any order, kg m², or ValueError unless all are positive and keep the triangle inequality.
+
+    The inequality, that no moment exceeds the sum of the other two, is taken to 1e-6 of the largest, or to `round_off`
+    if that is more. definite=False takes moments that vanish too, triangle=False those that break the inequality.
+    """
     if known(value):
         moments = np.asarray(value, float)
-        if not np.all(moments > 0):
-            raise ValueError(f"{name} is not positive definite: its principal moments are {moments.tolist()}")
-        if np.any(2 * np.max(moments, -1) > np.sum(moments, -1) * (1 + 1e-6)):
-            raise ValueError(f"{name} breaks the triangle inequality: its principal moments are {moments.tolist()}")
+        largest = np.max(moments, -1)
+        slack = np.maximum(1e-6 * np.abs(largest), round_off)
+        shown = f"its principal moments are {moments.tolist()} kg m^2"
+        if definite and not np.all(moments > 0):
+            raise ValueError(f"{name} is not positive definite: {shown}")
+        if not np.all(np.min(moments, -1) >= -slack):
+            raise ValueError(f"{name} is not positive semi-definite: {shown}")
+        if triangle and np.any(2 * largest - np.sum(moments, -1) > slack):
+            raise ValueError(f"{name} breaks the triangle inequality: {shown}")
     return value
 
 

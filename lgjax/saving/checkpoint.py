@@ -7,7 +7,6 @@
 Read first: `Checkpoint.scan`.  Every file appears whole or not at all.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 
 from lgjax.numerics import checks
 from lgjax.saving.arrays import check_writable, digest, read_arrays, write_arrays
+from lgjax.saving.identity import fingerprint
 from lgjax.saving.progress import progress_bar, uninterrupted
 
 
@@ -70,17 +70,6 @@ class Checkpoint:
         shapes = jax.eval_shape(body, carry, xs[0])[1]
         whole = [np.concatenate(leaves) for leaves in zip(*parts, strict=True)]
         return carry, jax.tree.unflatten(jax.tree.structure(shapes), whole)
-
-
-def fingerprint(*values: Any) -> str:
-    """SHA-256 of the structure, dtypes, shapes and numbers of pytrees."""
-    total = hashlib.sha256(str(jax.tree.structure(values)).encode())
-    for leaf in jax.tree.leaves(values):
-        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
-        leaf = np.asarray(leaf)
-        total.update(f"{leaf.dtype} {leaf.shape}".encode() + leaf.tobytes())
-    return total.hexdigest()
 
 
 @dataclass(frozen=True)

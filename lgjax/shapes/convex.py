@@ -254,8 +254,5 @@ def placed(shape: Shape, pose: Pose) -> Placed:
     """The shape turned and moved by `pose` (its own frame to the body's); rotation (3, 3), translation (3,)."""
     dtype = jax.tree.leaves(shape)[0].dtype
     rotation = checks.array("rotation of the placed shape", pose.rotation, (3, 3), dtype)
-    if checks.known(rotation):
-        R = np.asarray(rotation, float)
-        if np.abs(R.T @ R - np.eye(3)).max() > 1e-4 or np.linalg.det(R) < 0:
-            raise ValueError(f"rotation of the placed shape is not a rotation: {R.tolist()}")
+    checks.rotation("rotation of the placed shape", rotation, 1e-4)
     return Placed(shape, Pose(rotation, checks.array("translation of the placed shape", pose.translation, (3,), dtype)))

@@ -160,12 +160,16 @@ def implicit(function: Callable, inside=0.0, parameters: tuple = (), dtype=None)
     return shape
 
 
+class EmptyIntersectionError(ValueError):
+    """Raised where convex shapes share no interior point."""
+
+
 def intersect(parts: tuple[Shape, ...]) -> Intersection:
-    """The intersection of convex shapes with constraint functions; ValueError if they share no interior point."""
+    """The intersection of convex shapes with constraint functions; EmptyIntersectionError if there is none."""
     parts = tuple(Facets.of(part) if type(part) is Polyhedron else part for part in parts)
     start, size, depth = jax.lax.stop_gradient(_deepest(parts))
     if checks.known(depth) and not depth < 0:
-        raise ValueError(
+        raise EmptyIntersectionError(
             f"the parts of the intersection have no interior point in common: at best, near "
             f"{np.asarray(start).tolist()}, a constraint is {float(depth):.3g} instead of negative"
         )

@@ -18,7 +18,7 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.shapes.combined import Difference, Union
 from lgjax.shapes.contact import Array, Shape
 from lgjax.shapes.convex import Box, Capsule, Ellipsoid, Placed, Polyhedron, faces_of, placed
-from lgjax.shapes.implicit import Solved, intersect
+from lgjax.shapes.implicit import EmptyIntersectionError, Solved, intersect
 
 
 class MassProperties(NamedTuple):
@@ -126,9 +126,7 @@ def _union(shape: Union, rays: int) -> Moments:
         for parts in itertools.combinations(shape.parts, count):
             try:
                 common = intersect(parts)
-            except ValueError as error:
-                if "no interior point" not in str(error):
-                    raise
+            except EmptyIntersectionError:
                 continue
             pieces.append(((-1.0) ** (count - 1), _by_rays(common, rays)))
     return _total(pieces)

@@ -102,7 +102,7 @@ def _check(mechanism: Mechanism, propellers: Propellers, motion: Motion) -> None
     records = {"mechanism": mechanism._replace(axes=()), "propellers": propellers, "motion": motion}
     found = {f"{name}.{key}": value for name, record in records.items() for key, value in record._asdict().items()}
     for name, value in found.items():
-        checks.finite(name, np.asarray(value, float))
+        checks.numbers(name, value)
     for name in ("base_inertia", "link_inertia"):
         checks.principal_moments(f"mechanism.{name}", found[f"mechanism.{name}"])
     for name in ("base_mass", "link_mass", "link_length", "joint_range"):

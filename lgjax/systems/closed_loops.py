@@ -69,10 +69,7 @@ def _elbow(what: str, start, end, first: float, second: float, side: int) -> np.
 
 def _positive(name: str, values: Any, size: int) -> list[float]:
     """`size` positive numbers that are known; ValueError with their name for anything else."""
-    found = np.asarray(values, float)
-    if found.shape != (size,):
-        raise ValueError(f"{name} must be {size} numbers, got shape {found.shape}")
-    return checks.positive(name, checks.finite(name, found)).tolist()
+    return checks.positive(name, checks.numbers(name, values, (size,))).tolist()
 
 
 def _heading(angle: float, length: float) -> np.ndarray:
@@ -131,8 +128,7 @@ def five_bar(
     """
     g, a, b, c, d = _positive("lengths", lengths, 5)
     masses = _positive("masses", masses, 4)
-    if not set(actuated) <= set(range(4)):
-        raise ValueError(f"actuated must be velocity indices from 0 to 3, got {actuated}")
+    checks.indices("actuated", actuated, 4)
     rods = [_rod("left_upper", None, a, masses[0]), _rod("left_lower", "left_upper", b, masses[1], (a, 0.0, 0.0))]
     rods += [_rod("right_upper", None, d, masses[3], (g, 0.0, 0.0))]
     rods += [_rod("right_lower", "right_upper", c, masses[2], (d, 0.0, 0.0))]

@@ -68,10 +68,7 @@ def arrays(dtype: Any, **values: tuple) -> dict[str, Array]:
 
     def as_array(name: str, value: Any, shape: tuple[int, ...], check: Any = checks.finite) -> Array:
         with jax.ensure_compile_time_eval() if checks.known(value) else nullcontext():
-            try:
-                value = jnp.asarray(value, dtype)
-            except (TypeError, ValueError) as error:
-                raise TypeError(f"{name} must be numbers of shape {shape}, got {value!r}") from error
+            value = checks.floats(name, value, shape, dtype)
             found = checks.array(name, value, shape[len(shape) - min(value.ndim, len(shape)) :], dtype)
             return check(name, jnp.broadcast_to(found, shape))
 

@@ -216,7 +216,11 @@ def test_more_impacts_in_a_step_than_allowed_stop_the_body():
     ("change", "error", "message"),
     [
         ({"pose0": np.eye(4)}, TypeError, "pose0 must be a Pose, got ndarray"),
-        ({"pose1": Pose(2 * jnp.eye(3), jnp.array([0.0, 0.0, 3.0]))}, ValueError, "must be a rotation"),
+        (
+            {"pose1": Pose(2 * jnp.eye(3), jnp.array([0.0, 0.0, 3.0]))},
+            ValueError,
+            "rotation of pose1 is not a rotation",
+        ),
         (
             {"pose0": Pose(2 * jnp.eye(3), jnp.array([0.0, 0.0, 3.0]))},
             ValueError,

@@ -342,9 +342,9 @@ def test_results_do_not_depend_on_the_place_in_the_batch():
     [
         ({"mass": -1.0}, "mass is not positive: -1.0"),
         ({"mass": np.nan}, "mass is not finite: nan"),
-        ({"inertia": np.ones((3, 2))}, r"inertia has shape \(3, 2\), not \(3, 3\)"),
+        ({"inertia": np.ones((3, 2))}, r"inertia has shape \(3, 2\), expected \(3, 3\)"),
         ({"inertia": 2.0}, r"inertia is a number, not an array of shape \(3, 3\)"),
-        ({"mass": (1.0, 2.0)}, r"mass has shape \(2,\), not \(\)"),
+        ({"mass": (1.0, 2.0)}, r"mass has shape \(2,\), expected \(\)"),
         ({"gravity": 9.81}, r"gravity is a number, not an array of shape \(3,\)"),
         ({"inertia": (1.0, 1.0, 3.0)}, "inertia breaks the triangle inequality"),
         ({"inertia": (1.0, -1.0, 1.0)}, "inertia is not positive definite"),
@@ -360,13 +360,13 @@ def test_a_body_that_cannot_be_is_refused(arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"linear_momentum": (1.0, 2.0)}, r"linear_momentum has shape \(2,\), not \(3,\)"),
+        ({"linear_momentum": (1.0, 2.0)}, r"linear_momentum has shape \(2,\), expected \(3,\)"),
         ({"position": 1.0}, r"position is a number, not an array of shape \(3,\)"),
         ({"position": (0.0, np.nan, 1.0)}, r"position is not finite: \[0.0, nan, 1.0\]"),
         ({"angular_momentum": (0.0, np.inf, 1.0)}, r"angular_momentum is not finite: \[0.0, inf, 1.0\]"),
         ({"rotation": np.diag([1.0, 1.0, 1.01])}, "rotation is not a rotation: .* an entry of 0.0201"),
         ({"rotation": np.diag([1.0, 1.0, -1.0])}, "rotation is not a rotation"),
-        ({"rotation": np.eye(2)}, r"rotation has shape \(2, 2\), not \(3, 3\)"),
+        ({"rotation": np.eye(2)}, r"rotation has shape \(2, 2\), expected \(3, 3\)"),
     ],
 )
 def test_a_state_that_cannot_be_is_refused(arguments, message):

@@ -100,7 +100,7 @@ def wrong(name: str):
                 (
                     "of another model",
                     lgjax.neutral(lgjax.models.chain(2)),
-                    r"q.?\.frees\.rotation has shape \(0, 3, 3\)",
+                    r"q.?\.free_poses\.rotation has shape \(0, 3, 3\)",
                 ),
                 ("batch", batch, "use jax.vmap over a batch"),
                 ("single precision", jax.tree.map(lambda x: x.astype(jnp.float32), value), "is float32"),
@@ -110,7 +110,7 @@ def wrong(name: str):
                     value._replace(joints=jnp.zeros(9)),
                     r"joints has shape \(9,\), expected \(2,\)",
                 ),
-                ("matrix", Configuration(jnp.eye(4), *value[1:]), r"frees is an array of shape \(4, 4\)"),  # type: ignore[arg-type]
+                ("matrix", Configuration(jnp.eye(4), *value[1:]), r"free_poses is an array of shape \(4, 4\)"),  # type: ignore[arg-type]
             ):
                 yield argument, what, given, said
         elif argument in (*VECTORS, "wrenches") and value is not None:

@@ -202,7 +202,7 @@ BAD = {
     r"torque of 'lower_joint' is -1, expected at least 0": lambda m: forces.motors(m, lambda t, q, v: v, torque=-1.0),
     r"gear of 'lower_joint' is inf, expected a finite number": lambda m: forces.motors(m, lambda t, q, v: v, np.inf),
     r"no frame 'toe' in 'robot'; frames: ": lambda m: forces.point_spring(m, ("toe", POINT), (None, POINT), 1.0),
-    r"point b of a spring is \[1. 2.\], expected": lambda m: forces.point_spring(m, (0, POINT), (None, (1, 2)), 1.0),
+    r"point b of a spring has shape \(2,\)": lambda m: forces.point_spring(m, (0, POINT), (None, (1, 2)), 1.0),
 }  # fmt: skip
 
 

@@ -165,7 +165,7 @@ def test_bad_input_is_named():
     six = lgjax.joint_kind("six", lgjax.se3.exp, lambda q: jnp.eye(6, dtype=q.dtype), 6, samples=np.zeros((1, 6)))
     for make, message in (
         (lambda: Loop("revolute", "a", "b", start=0.0), "start belongs to joints of your own, not to kind 'revolute'"),
-        (lambda: Loop(trees.RAIL, "a", "b", start=np.zeros(3)), r"start has shape \(3,\), not \(2,\)"),
+        (lambda: Loop(trees.RAIL, "a", "b", start=np.zeros(3)), r"start has shape \(3,\), expected \(2,\)"),
         (lambda: Loop(trees.RAIL, "a", "b", start=[0.0, np.nan]), "start is not finite"),
         (lambda: Loop(trees.RAIL, "a", "b", pitch=0.1), "has no pitch"),
         (lambda: Loop(six, "a", "b"), "six coordinates holds nothing"),

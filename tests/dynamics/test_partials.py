@@ -145,3 +145,5 @@ def test_bad_prescribed_indices_are_refused():
     for chosen, message in (((1,), "1 is out of range for nv=1"), ((0, 0), "names an index twice")):
         with pytest.raises(ValueError, match=message):
             hybrid_dynamics_partials(model, q, x, x, x, chosen)
+    with pytest.raises(TypeError, match=r"prescribed takes velocity indices, integers .* got 0\.5"):
+        lgjax.hybrid_dynamics(model, q, x, x, x, (0.5,))

@@ -197,7 +197,7 @@ BAD = {
     "two joints are named 'tip'": ([BODY], [TIP, TIP]),
     "unknown kind 'glue'": ([BODY], [maximal.Joint("tip", "glue", "world", "one")]),
     "a spherical joint takes no drive": ([BODY], [maximal.Joint("tip", "spherical", "world", "one", drive=drive)]),
-    "length must be positive": ([BODY], [maximal.Joint("rod", "distance", "world", "one")]),
+    "length of joint 'rod' is not positive: 0.0": ([BODY], [maximal.Joint("rod", "distance", "world", "one")]),
     "frame_a of joint 'tip' is not a rotation": (
         [BODY],
         [maximal.Joint("tip", "fixed", "world", "one", frame_a=2 * np.eye(3))],

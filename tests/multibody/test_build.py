@@ -29,7 +29,7 @@ BAD = {
     "negative mass": ([rod(mass=-2.0)], r"mass of body 'a' is negative: -2\.0"),
     "triangle inequality": (
         [rod(inertia=np.diag([1.0, 1, 3]))],
-        "inertia of body 'a' violates the triangle inequality",
+        "inertia of body 'a' breaks the triangle inequality",
     ),
     "indefinite": ([rod(inertia=np.diag([-1.0, 1, 1]))], "inertia of body 'a' is not positive semi-definite"),
     "not symmetric": ([rod(inertia=EYE + np.eye(3, k=1))], "inertia of body 'a' is not symmetric"),
@@ -54,9 +54,9 @@ def test_bad_descriptions_are_refused_by_name(name):
 
 
 def test_published_data_that_break_the_triangle_inequality_can_be_accepted():
-    with pytest.warns(UserWarning, match="body 'a' violates the triangle inequality"):
+    with pytest.warns(UserWarning, match="body 'a' breaks the triangle inequality"):
         build([rod(inertia=np.diag([1.0, 1, 3]))], check_inertia="warn")
-    with pytest.raises(ValueError, match="check_inertia is 'error' or 'warn', not 'ignore'"):
+    with pytest.raises(ValueError, match="check_inertia must be one of error, warn, got 'ignore'"):
         build([rod()], check_inertia="ignore")
 
 

@@ -82,7 +82,7 @@ def test_parts_make_a_configuration():
 BAD = {
     "wrong shape": ({"joints": np.zeros(3)}, r"joints has shape \(3,\), this model takes \(4,\)"),
     "batch": ({"joints": np.zeros((5, 4))}, r"joints has shape \(5, 4\), .* \(4,\): use jax.vmap over a batch"),
-    "text": ({"joints": "bent"}, r"joints is 'bent', not numbers of shape \(4,\)"),
+    "text": ({"joints": "bent"}, r"joints must be numbers, got 'bent'"),
     "NaN": ({"joints": np.full(4, np.nan)}, "joints is not finite: .*nan"),
     "infinite position": ({"base": Pose(EYE, np.array([0, np.inf, 0]))}, "base position is not finite"),
     "no rotation": ({"base": Pose(2 * EYE, np.zeros(3))}, "base rotation is not a rotation"),

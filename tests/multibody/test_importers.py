@@ -232,7 +232,7 @@ BAD_URDF = {
         "link 'a' has 2 <mass>",
     ),
     "negative mass": (urdf(a=MASS.format(-1, 1), joints=joint()), "mass of body 'a' is negative: -1"),
-    "triangle": (urdf(a=MASS.format(1, 3), joints=joint()), "inertia of body 'a' violates the triangle inequality"),
+    "triangle": (urdf(a=MASS.format(1, 3), joints=joint()), "inertia of body 'a' breaks the triangle inequality"),
 }
 
 
@@ -418,7 +418,7 @@ def test_mjcf_inertia_that_breaks_the_triangle_inequality_can_be_accepted(inerti
     text = mjcf(inside=f"<inertial pos='0 0 0' mass='2' {inertia}/>")
     with pytest.raises(ValueError, match=r"inertia must satisfy A \+ B >= C.*Element name 'a'"):
         load_mjcf(text)
-    with pytest.warns(UserWarning, match="inertia of body 'a' violates the triangle inequality"):
+    with pytest.warns(UserWarning, match="inertia of body 'a' breaks the triangle inequality"):
         model = load_mjcf(text, check_inertia="warn")
     np.testing.assert_allclose(in_body_frame(model, 0)[2], np.diag([0.1, 0.1, 0.3]), atol=1e-15)
 

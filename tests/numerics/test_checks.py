@@ -59,13 +59,13 @@ BAD = {
     r"q must have length 1, got \[0.0, 0.0, 2.0\] of length 2.0": lambda q: checks.unit_vector("q", 2 * q),
     "v must be orthogonal to q": lambda q: checks.orthogonal("v", q + 1e-3, "q", q),
     "R is not a rotation: R.T R - I has an entry of 0.21": lambda q: checks.rotation("R", 1.1 * jnp.eye(3)),
-    "S is not a rotation": lambda q: checks.rotation("S", -jnp.eye(3)),
+    "S is not a rotation but a reflection": lambda q: checks.rotation("S", -jnp.eye(3)),
     "J is not symmetric": lambda q: checks.inertia("J", jnp.eye(3).at[0, 1].set(0.1)),
     "J is not positive definite": lambda q: checks.inertia("J", jnp.diag(q)),
     "J breaks the triangle inequality": lambda q: checks.inertia("J", jnp.diag(jnp.array([1.0, 1.0, 2.1]))),
     "m is not positive: 0.0": lambda q: checks.positive("m", q[0]),
     "q is not finite": lambda q: checks.finite("q", q / 0.0),
-    r"q has shape \(3,\), not \(2,\)": lambda q: checks.array("q", q, (2,), q.dtype),
+    r"q has shape \(3,\), expected \(2,\)": lambda q: checks.array("q", q, (2,), q.dtype),
 }
 
 
@@ -84,6 +84,88 @@ def test_round_off_is_forgiven(dtype):
     checks.rotation("R", rotations)
     checks.unit_vector("q", rotations[..., 0])
     checks.orthogonal("v", rotations[..., 1], "q", rotations[..., 0])
+
+
+def test_what_is_known_is_judged_inside_a_traced_program_too():
+    with pytest.raises(ValueError, match=r"m is not positive: -1\.0"):
+        jax.jit(lambda x: x * checks.positive("m", checks.array("m", -1.0, (), x.dtype)))(1.0)
+
+
+PRINCIPAL = {
+    (1.0, 1.0, 2.0): (True, True),
+    (0.0, 1.0, 1.0): (False, True),
+    (0.0, 0.0, 0.0): (False, True),
+    (1.0, 1.0, 2.1): (True, False),
+    (0.0, 0.0, 1.0): (False, False),
+}
+
+
+@pytest.mark.parametrize("moments", PRINCIPAL)
+@pytest.mark.parametrize(("definite", "triangle"), [(True, True), (True, False), (False, True), (False, False)])
+def test_principal_moments_are_held_to_what_is_asked(moments, definite, triangle):
+    is_definite, is_physical = PRINCIPAL[moments]
+    judge = lambda: checks.principal_moments("J", moments, definite=definite, triangle=triangle)
+    if (definite and not is_definite) or (triangle and not is_physical):
+        with pytest.raises(
+            ValueError, match=r"J (is not positive definite|breaks the triangle inequality): .* kg m\^2"
+        ):
+            judge()
+    else:
+        assert judge() == moments
+    with pytest.raises(ValueError, match="J is not positive"):
+        checks.principal_moments("J", (-1e-3, 1.0, 1.0), definite=definite, triangle=triangle)
+
+
+def test_moments_are_forgiven_the_round_off_that_is_known():
+    checks.principal_moments("J", (0.0, 0.0, 1e-9), definite=False, round_off=1e-8)
+    with pytest.raises(ValueError, match="breaks the triangle inequality"):
+        checks.principal_moments("J", (0.0, 0.0, 1e-7), definite=False, round_off=1e-8)
+
+
+INDICES = {
+    r"prescribed takes velocity indices, integers .*; got 1\.5": (0, 1.5),
+    r"prescribed takes velocity indices, integers .*; got 1\.0": (1.0,),
+    r"prescribed takes velocity indices, integers .*; got True": (True, False, True),
+    r"prescribed takes velocity indices, integers .*; got 'a'": "a",
+    r"prescribed velocity index 3 is out of range for nv=3": (0, 3),
+    r"prescribed velocity index -1 is out of range for nv=3": (-1,),
+    r"prescribed names an index twice: \[0, 0, 2\]": (0, 2, 0),
+}
+
+
+@pytest.mark.parametrize("message", INDICES)
+def test_what_are_no_indices_is_refused(message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        checks.indices("prescribed", INDICES[message], 3)
+
+
+def test_every_integer_is_an_index_and_traced_ones_are_refused():
+    assert checks.indices("prescribed", np.array([2, 0]), 3) == (2, 0)
+    assert checks.indices("prescribed", (jnp.array(1),), 3) == (1,)
+    assert checks.indices("prescribed", (), 3) == ()
+    with pytest.raises(TypeError, match="prescribed takes velocity indices"):
+        jax.jit(lambda i: checks.indices("prescribed", (i,), 3))(1)
+
+
+NUMBERS = [
+    ("bent", "x must be numbers of shape"),
+    ((1, 2, 3), r"x has shape \(3,\), expected \(2,\)"),
+    ((1, np.inf), r"x is not finite: \[1.0, inf\]"),
+    (((1, 2), (3,)), "x must be numbers"),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), NUMBERS, ids=[message[:20] for _, message in NUMBERS])
+def test_numbers_of_descriptions_are_named(value, message):
+    np.testing.assert_array_equal(checks.numbers("x", (1, 2.5), (2,)), [1.0, 2.5])
+    with pytest.raises(ValueError, match=message):
+        checks.numbers("x", value, (2,))
+
+
+def test_the_leaf_that_is_not_finite_is_named():
+    tree = {"a": jnp.ones(2), "b": (jnp.zeros(1), jnp.array([1.0, np.nan]))}
+    with pytest.raises(ValueError, match=r"state\['b'\]\[1\] is not finite: \[1.0, nan\]"):
+        checks.finite_leaves("state", tree)
 
 
 def test_traced_values_pass():

@@ -78,6 +78,16 @@ def test_what_is_stored_is_chosen(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, final.statistics, e.statistics)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12), e.statistics, whole().statistics)
 
+    again = {"store": "final", "chunk": 2, "folder": tmp_path / "final", "resume": True}
+    np.testing.assert_array_equal(run(**again).statistics.mean, e.statistics.mean)
+    push = lambda gain: lambda t, q, v: gain * q.joints
+    for change in (
+        {"dt": 0.03}, {"steps": 6}, {"method": lgjax.MuntheKaas(lgjax.integrators.HEUN2)}, {"tag": "second"},
+        {"controller": push(1.0)}, {"spread": Spread(mass=0.3)}, {"observe": lambda t, q, v: q.joints},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="holds a run of another problem"):
+            run(**again | change)
+
     e = run(store="none", chunk=5, folder=tmp_path / "none")
     assert e.q is e.v is e.energy is None
     np.testing.assert_array_equal(e.statistics.mean, whole().statistics.mean)

@@ -12,7 +12,7 @@ import scipy.optimize
 from jax import jit
 
 import lgjax
-from lgjax.simulate.control import OptimizeStatus, optimize
+from lgjax.simulate.control import ILQR, MultipleShooting, OptimizeStatus, Shooting, optimize
 from lgjax.simulate.control.ilqr import backward, expand
 from lgjax.simulate.control.problem import bounded, check_problem, unbounded
 
@@ -59,8 +59,8 @@ def test_ilqr_solves_the_regulator_in_one_step(dtype, tolerance):
     P = scipy.linalg.solve_discrete_are(A, B, Q, R)
     K = np.linalg.solve(R + B.T @ P @ B, B.T @ P @ A)
     found = solve(
-        linear(dtype), jnp.asarray(X0, dtype), jnp.asarray(GUESSES, dtype), steps=N, method="ilqr",
-        tolerance=float(1e4 * jnp.finfo(dtype).eps), **quadratic(P, dtype),
+        linear(dtype), jnp.asarray(X0, dtype), jnp.asarray(GUESSES, dtype), steps=N,
+        method=ILQR(tolerance=float(1e4 * jnp.finfo(dtype).eps)), **quadratic(P, dtype),
     )  # fmt: skip
     x, expected = X0, []
     for _ in range(N):
@@ -74,19 +74,20 @@ def test_ilqr_solves_the_regulator_in_one_step(dtype, tolerance):
 
 
 @pytest.mark.parametrize(
-    ("method", "options", "tolerance"),
-    [("shooting", {}, 1e-6), ("multiple_shooting", {"segments": 3, "iterations": 900}, 1e-4)],
+    ("method", "tolerance"),
+    [(Shooting(), 1e-6), (MultipleShooting(segments=3, iterations=900), 1e-4)],
+    ids=["shooting", "multiple_shooting"],
 )
-def test_shooting_finds_the_controls_of_the_dense_normal_equations(method, options, tolerance):
+def test_shooting_finds_the_controls_of_the_dense_normal_equations(method, tolerance):
     P = 4 * np.eye(NX)
     F, g = dense(tuple(P.ravel()))
     expected = np.linalg.lstsq(F, g)[0].reshape(N, NU)
-    found = solve(linear(), jnp.asarray(X0), GUESSES, steps=N, method=method, **options, **quadratic(P))
+    found = solve(linear(), jnp.asarray(X0), GUESSES, steps=N, method=method, **quadratic(P))
     np.testing.assert_allclose(found.controls, np.broadcast_to(expected, GUESSES.shape), atol=tolerance)
     assert np.all(found.violation < 1e-5)
 
 
-@pytest.mark.parametrize(("method", "tolerance"), [("ilqr", 1e-8), ("shooting", 1e-5)])
+@pytest.mark.parametrize(("method", "tolerance"), [(ILQR(), 1e-8), (Shooting(), 1e-5)], ids=["ilqr", "shooting"])
 def test_bounds_hold_and_are_those_of_a_bounded_least_squares_solver(method, tolerance):
     P, lower, upper = 4 * np.eye(NX), (-0.3, -np.inf), (0.4, 0.1)
     F, g = dense(tuple(P.ravel()))
@@ -104,7 +105,12 @@ def test_least_effort_to_a_state_is_the_pseudoinverse_and_an_inequality_is_that_
     system = lgjax.control.ControlSystem.on_space(
         lgjax.groups.vector_space(2), lambda x, u: jnp.asarray(a) @ x + jnp.asarray(b) @ u, 1, dt
     )
-    options = {"steps": n, "running": lambda t, x, u: jnp.sum(u**2), "terminal": None, "iterations": 400}
+    options = {
+        "steps": n,
+        "running": lambda t, x, u: jnp.sum(u**2),
+        "terminal": None,
+        "method": Shooting(iterations=400),
+    }
     goal, fastest = np.array([1.0, 0.0]), 1.2
     reach = np.hstack([np.linalg.matrix_power(a, n - 1 - k) @ b for k in range(n)])
     free = solve(system, jnp.zeros(2), np.zeros((1, n, 1)), equality=lambda x, u: x[-1] - goal, **options)
@@ -155,16 +161,13 @@ REST = (jnp.eye(3), jnp.zeros(3))
 def test_three_methods_turn_a_satellite_the_same_way_and_stay_on_the_group():
     guesses = 0.1 * RNG.normal(size=(2, 12, 3))
     found = {
-        "ilqr": solve(satellite(), REST, guesses, method="ilqr", **TURN),
+        "ilqr": solve(satellite(), REST, guesses, method=ILQR(), **TURN),
         "shooting": solve(satellite(), REST, guesses, **TURN),
         "multiple_shooting": solve(
             satellite(),
             REST,
             guesses,
-            method="multiple_shooting",
-            segments=4,
-            iterations=1000,
-            feasibility=1e-7,
+            method=MultipleShooting(segments=4, iterations=1000, feasibility=1e-7),
             **TURN,
         ),
     }
@@ -224,7 +227,7 @@ def test_a_pendulum_swings_up_with_a_torque_that_cannot_lift_it_at_once():
     }
     lift = 9.81 * 0.15  # N m, horizontal
     guesses = RNG.normal(size=(6, steps, 1))
-    found = solve(system, start, guesses, steps=steps, method="ilqr", bounds=(-lift / 2, lift / 2), **costs)
+    found = solve(system, start, guesses, steps=steps, method=ILQR(), bounds=(-lift / 2, lift / 2), **costs)
     assert np.all(np.cos(found.states[0].joints[:, -1, 0]) < -0.99)
     assert np.all(np.diff(found.history.cost, axis=1) <= 0)
     assert np.all(found.status == OptimizeStatus.CONVERGED)
@@ -255,7 +258,7 @@ def test_knots_hold_controls_or_join_them_by_lines():
 
     def controls(knots, hold):
         free = jnp.asarray(knots)
-        search = optimize.Shooting(problem, optax.sgd(0.1), 1, len(knots), hold, 0.0, 0.0, 1, 0.0, 1.0, 4.0)
+        search = Shooting(optimizer=optax.sgd(0.1), hold=hold).search(problem, len(knots))
         return np.asarray(search.controls(free))
 
     knots = RNG.normal(size=(3, NU))
@@ -268,20 +271,22 @@ def test_knots_hold_controls_or_join_them_by_lines():
 @pytest.mark.parametrize("optimizer", [optax.adam(0.05), optax.sgd(1e-2, momentum=0.9)], ids=["adam", "sgd"])
 def test_any_optimiser_of_optax_descends_in_float32(optimizer):
     found = solve(
-        linear(jnp.float32), jnp.asarray(X0, jnp.float32), 0.1 * GUESSES, steps=N, optimizer=optimizer,
-        iterations=200, **quadratic(4 * np.eye(NX), jnp.float32),
+        linear(jnp.float32), jnp.asarray(X0, jnp.float32), 0.1 * GUESSES, steps=N,
+        method=Shooting(optimizer=optimizer, iterations=200), **quadratic(4 * np.eye(NX), jnp.float32),
     )  # fmt: skip
     assert found.controls.dtype == jnp.float32
     assert np.all(found.cost < 0.2 * found.history.cost[:, 0])
 
 
 # ---- how a search ends, and goes on
-def search(tmp_path=None, iterations=60, method="multiple_shooting", **options):
-    extra = {"segments": 3} if method == "multiple_shooting" else {}
+SEGMENTS = MultipleShooting(segments=3, iterations=60, every=10)
+
+
+def search(tmp_path=None, method=SEGMENTS, **options):
     file = None if tmp_path is None else tmp_path / "search.npz"
     return solve(
-        linear(), jnp.asarray(X0), GUESSES, steps=N, method=method, iterations=iterations, every=10,
-        checkpoint=file, **extra, **quadratic(4 * np.eye(NX)), **options,
+        linear(), jnp.asarray(X0), GUESSES, steps=N, method=method, checkpoint=file, **quadratic(4 * np.eye(NX)),
+        **options,
     )  # fmt: skip
 
 
@@ -310,9 +315,9 @@ def test_an_interrupted_search_returns_what_it_has_and_goes_on_to_the_same_bits(
 
 
 def test_more_iterations_continue_a_search_that_had_too_few(tmp_path):
-    options = {"method": "ilqr", "tolerance": 0.0}
-    search(tmp_path, 2, **options)
-    same(search(tmp_path, 4, **options), search(None, 4, **options))
+    few, more = (ILQR(iterations=n, tolerance=0.0, every=10) for n in (2, 4))
+    search(tmp_path, few)
+    same(search(tmp_path, more), search(None, more))
 
 
 def test_a_checkpoint_that_is_broken_or_of_another_problem_is_refused(tmp_path):
@@ -320,16 +325,18 @@ def test_a_checkpoint_that_is_broken_or_of_another_problem_is_refused(tmp_path):
     for content in (b"", b"nonsense", b"PK\x03\x04 cut"):
         file.write_bytes(content)
         with pytest.raises(ValueError, match=r"search\.npz' cannot be read"):
-            search(tmp_path, 10, "ilqr")
+            search(tmp_path, ILQR(iterations=10))
     file.unlink()
-    search(tmp_path, 1, "ilqr")
+    search(tmp_path, ILQR(iterations=1))
     with pytest.raises(ValueError, match="of another problem"):
-        search(tmp_path, 1, "ilqr", bounds=(-0.1, 0.1))
+        search(tmp_path, ILQR(iterations=1), bounds=(-0.1, 0.1))
+    with pytest.raises(ValueError, match="of another problem"):
+        search(tmp_path, Shooting(iterations=1))
     with pytest.raises(ValueError, match="folder does not exist"):
-        search(tmp_path / "nowhere", 1, "ilqr")
+        search(tmp_path / "nowhere", ILQR(iterations=1))
 
 
-@pytest.mark.parametrize("method", ["ilqr", "shooting"])
+@pytest.mark.parametrize("method", [ILQR(), Shooting()], ids=["ilqr", "shooting"])
 def test_a_guess_that_leaves_the_numbers_is_reported_and_harms_no_other(method):
     def terminal(x):
         return jnp.sum(x**2) + jnp.where(jnp.abs(x[0]) > 1e3, jnp.nan, 0.0)
@@ -344,7 +351,6 @@ def test_a_guess_that_leaves_the_numbers_is_reported_and_harms_no_other(method):
 
 
 BAD = [
-    ({"method": "newton"}, "method must be one of shooting, multiple_shooting, ilqr, got 'newton'"),
     ({"steps": 0}, "steps must be a positive integer, got 0"),
     ({"running": lambda t, x, u: x}, r"the running cost must return one number, got shape \(4,\)"),
     ({"terminal": lambda x: (x, x)}, "the terminal cost must return one number"),
@@ -354,13 +360,12 @@ BAD = [
     ({"state": jnp.array([1.0, jnp.nan, 0.0, 0.0])}, "the initial state is not finite"),
     ({"guesses": np.full((1, N, NU), np.inf)}, "guesses is not finite"),
     ({"guesses": np.zeros((1, N, 3))}, r"guesses have shape \(guesses, knots, 2\)"),
-    ({"guesses": np.zeros((1, 3, NU)), "method": "ilqr"}, "ilqr takes a knot per step"),
-    ({"method": "ilqr", "equality": lambda x, u: x[-1]}, "ilqr takes no equality"),
-    ({"method": "multiple_shooting", "segments": 5}, "segments must divide steps, got segments=5 and steps=12"),
-    ({"segments": 3}, "segments=3 is for multiple_shooting"),
-    ({"hold": "cubic"}, "hold must be constant or linear, got 'cubic'"),
+    ({"guesses": np.zeros((1, 3, NU)), "method": ILQR()}, "ILQR takes a knot per step, 12, got 3 knots"),
+    ({"method": ILQR(), "equality": lambda x, u: x[-1]}, "ILQR takes no equality constraint"),
+    ({"method": MultipleShooting(segments=5)}, "segments must divide steps, got segments=5 and steps=12"),
+    ({"nodes": np.zeros((3, 2, NX))}, "nodes are for MultipleShooting, the method is Shooting"),
+    ({"guesses": np.zeros((1, 1, NU)), "method": Shooting(hold="linear")}, "linear controls need two knots or more"),
     ({"equality": lambda x, u: x}, r"equality must return one vector, got \(13, 4\)"),
-    ({"iterations": -1}, "iterations must be a positive integer, got -1"),
 ]
 
 
@@ -370,6 +375,33 @@ def test_bad_input_is_named(change, message):
     state, guesses = options.pop("state", jnp.asarray(X0)), options.pop("guesses", GUESSES)
     with pytest.raises(ValueError, match=message):
         solve(linear(), state, guesses, **options)
+
+
+BAD_OPTIONS = [
+    (ILQR, {"iterations": -1}, ValueError, "iterations must be a positive integer, got -1"),
+    (ILQR, {"every": 1.5}, TypeError, "every must be a Python integer, .* got 1.5"),
+    (ILQR, {"tolerance": -1.0}, ValueError, "tolerance must be a number from 0 to inf, got -1.0"),
+    (ILQR, {"segments": 3}, TypeError, "unexpected keyword argument 'segments'"),
+    (Shooting, {"hold": "cubic"}, ValueError, "hold must be one of constant, linear, got 'cubic'"),
+    (Shooting, {"growth": 0.5}, ValueError, "growth must be a number from 1 to inf, got 0.5"),
+    (Shooting, {"optimizer": "adam"}, TypeError, r"optimizer must be one of optax, .* got 'adam'"),
+    (MultipleShooting, {"segments": 0}, ValueError, "segments must be a positive integer, got 0"),
+]
+
+
+@pytest.mark.parametrize(("method", "options", "error", "message"), BAD_OPTIONS, ids=[m[:30] for *_, m in BAD_OPTIONS])
+def test_bad_options_of_a_method_are_named_when_it_is_made(method, options, error, message):
+    with pytest.raises(error, match=message):
+        method(**options)
+
+
+def test_methods_are_hashable_values():
+    assert ILQR(iterations=3) == ILQR(iterations=3) != ILQR(iterations=4)
+    adam = optax.adam(0.1)
+    assert len({ILQR(), ILQR(), Shooting(optimizer=adam), Shooting(optimizer=adam), MultipleShooting()}) == 3
+    assert [MultipleShooting().parts(steps) for steps in (1, 7, 12, 20, 64)] == [1, 7, 6, 5, 8]
+    with pytest.raises(TypeError, match=r"method must be Shooting\(...\), .* got 'newton'"):
+        solve(linear(), jnp.asarray(X0), GUESSES, steps=N, method="newton", terminal=jnp.sum)
 
 
 def test_bad_systems_are_named():

@@ -157,7 +157,7 @@ def test_adaptive_steps_find_the_sudden_turn_of_two_pendulums():
 def test_pendulums_refuse_nonsense():
     with pytest.raises(ValueError, match="n must be a positive integer, got 0"):
         spherical_pendulum(0)
-    with pytest.raises(ValueError, match=r"masses has shape \(2,\), not \(3,\)"):
+    with pytest.raises(ValueError, match=r"masses has shape \(2,\), expected \(3,\)"):
         spherical_pendulum(3, masses=(1.0, 2.0))
 
 

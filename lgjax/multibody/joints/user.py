@@ -9,6 +9,7 @@ import numpy as np
 from jax.extend import core
 
 from lgjax.multibody.joints.kind import JointKind
+from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 
 _CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call")
@@ -94,13 +95,11 @@ def _check_values(name: str, transform: Callable, subspace: Callable, nv: int, s
     R, p, S, derivative = (np.asarray(x, float) for x in jax.jit(jax.vmap(sample))(samples))
     tolerance = ROUND_OFF * float(jnp.finfo(samples.dtype).eps)
     for what, values in (("rotation", R), ("translation", p), ("subspace", S), ("derivative of the map", derivative)):
-        if not np.all(np.isfinite(values)):
-            where = np.asarray(samples)[~np.isfinite(values).reshape(len(values), -1).all(1)][0]
-            raise ValueError(f"joint kind {name!r}: the {what} is not finite at q={_shown(where)}")
-    gap = np.abs(np.swapaxes(R, 1, 2) @ R - np.eye(3)).max((1, 2))
-    if gap.max() > tolerance or np.any(np.linalg.det(R) < 0):
-        where = _shown(samples[gap.argmax()])
-        raise ValueError(f"joint kind {name!r}: no rotation at q={where}: R^T R - I has an entry of {gap.max():.3g}")
+        for q, value in zip(np.asarray(samples), values, strict=True):
+            where = f"joint kind {name!r}: the {what} at q={_shown(q)}"
+            checks.finite(where, value)
+            if what == "rotation":
+                checks.rotation(where, value, tolerance)
     error = np.abs(S - derivative)
     if error.max() > tolerance * max(1.0, np.abs(derivative).max()):
         at, row, column = np.unravel_index(error.argmax(), error.shape)

@@ -1,10 +1,22 @@
 """Optimisation of controls over a rollout: shooting and iLQR.
 
-Read first: `problem.py` states the problem, `optimize.py` drives the method.
+Read first: `problem.py` states the problem, `ilqr.py` and `shooting.py` are the methods, `optimize.py` drives them.
 """
 
-from lgjax.simulate.control.optimize import OptimizedControls, optimize_controls
+from lgjax.simulate.control.ilqr import ILQR
+from lgjax.simulate.control.optimize import OptimizedControls, SearchRecord, optimize_controls
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus
+from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 from lgjax.simulate.memory import rollout_memory
 
-__all__ = ["ControlSystem", "OptimizeStatus", "OptimizedControls", "optimize_controls", "rollout_memory"]
+__all__ = [
+    "ILQR",
+    "ControlSystem",
+    "MultipleShooting",
+    "OptimizeStatus",
+    "OptimizedControls",
+    "SearchRecord",
+    "Shooting",
+    "optimize_controls",
+    "rollout_memory",
+]

@@ -3,11 +3,13 @@
 Source: [mayne1966], [tassa2014] for boxes on the controls; errors as in [sola2018].
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from lgjax.simulate.control.method import ControlMethod
 from lgjax.simulate.control.problem import OptimizeStatus, Problem
 
 Array = jax.Array
@@ -16,6 +18,26 @@ SHRINK = tuple(2.0 ** -(i * (i + 1) / 4) for i in range(10))  # steps that are t
 LEAST, LARGEST = 1e-8, 1e12  # regularisation that is more than none, and that ends the search
 BOX_SWEEPS = 8
 ACCEPT = 1e-4  # of the decrease that the quadratic model expects
+
+
+@dataclass(frozen=True, kw_only=True)
+class ILQR(ControlMethod):
+    """Iterative linear-quadratic regulator: a control per step, no constraints but the bounds.
+
+    Every iteration expands dynamics and cost about the trajectory, solves Riccati's recursion backwards and follows the
+    resulting feedback forwards, with steps of ten lengths side by side. The cost never rises.
+
+    iterations, tolerance, patience, improvement, every: see `ControlMethod`.
+    Source: [mayne1966], [tassa2014] for boxes on the controls.
+    """
+
+    def search(self, problem: Problem, knots: int) -> "ILQRSearch":
+        for name in ("equality", "inequality"):
+            if getattr(problem, name) is not None:
+                raise ValueError(f"ILQR takes no {name} constraint; Shooting and MultipleShooting do")
+        if knots != problem.steps:
+            raise ValueError(f"ILQR takes a knot per step, {problem.steps}, got {knots} knots")
+        return ILQRSearch(problem, self)
 
 
 class ILQRIterate(NamedTuple):
@@ -52,13 +74,11 @@ class Expansion(NamedTuple):
     luu: Array
 
 
-class ILQR(NamedTuple):
-    """The method and its settings."""
+class ILQRSearch(NamedTuple):
+    """The method applied to a problem."""
 
     problem: Problem
-    tolerance: float
-    patience: int
-    improvement: float
+    method: ILQR
 
     def init(self, guess: Array, nodes: Any = None) -> ILQRIterate:
         problem = self.problem
@@ -93,16 +113,16 @@ class ILQR(NamedTuple):
         solved = jnp.isfinite(slope) & jnp.isfinite(curve)
         good = solved & (iterate.cost - costs > ACCEPT * jnp.maximum(expected, 0)) & jnp.isfinite(costs)
         pick = jnp.argmin(jnp.where(good, costs, jnp.inf))
-        moved, finite, done = jnp.any(good), jnp.isfinite(norm), norm <= self.tolerance
+        moved, finite, done = jnp.any(good), jnp.isfinite(norm), norm <= self.method.tolerance
         step = moved & finite & ~done
         take = lambda new, old: jnp.where(step, new[pick], old)
         cost = take(costs, iterate.cost)
-        much = iterate.cost - cost > self.improvement * jnp.abs(iterate.cost)
+        much = iterate.cost - cost > self.method.improvement * jnp.abs(iterate.cost)
         factor = jnp.where(step, jnp.minimum(iterate.factor / 2, 0.5), jnp.maximum(iterate.factor * 2, 2.0))
         regularisation = jnp.maximum(iterate.regularisation, LEAST) * factor
         regularisation = jnp.where(step & (regularisation < LEAST), 0, regularisation)
         waited = jnp.where(much | ~step, 0, iterate.waited + 1)
-        stuck = (regularisation > LARGEST) | (waited >= self.patience)
+        stuck = (regularisation > LARGEST) | (waited >= self.method.patience)
         status = jnp.where(
             ~finite,
             OptimizeStatus.NOT_FINITE,

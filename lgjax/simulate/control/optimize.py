@@ -10,21 +10,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.saving.arrays import read_arrays, write_arrays
 from lgjax.saving.progress import uninterrupted
-from lgjax.simulate.control.ilqr import ILQR
-from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, _finite, check_problem
-from lgjax.simulate.control.shooting import Shooting
+from lgjax.simulate.control.method import ControlMethod
+from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, check_problem
+from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 
 Array = jax.Array
-METHODS = ("shooting", "multiple_shooting", "ilqr")
 
 
-class History(NamedTuple):
+class SearchRecord(NamedTuple):
     """By iteration, (guesses, iterations); a guess that has ended keeps its last numbers."""
 
     cost: np.ndarray
@@ -47,7 +45,7 @@ class OptimizedControls(NamedTuple):
     violation: np.ndarray
     status: np.ndarray
     iterations: np.ndarray
-    history: History
+    history: SearchRecord
     seconds: float
     compile_seconds: float
 
@@ -62,61 +60,35 @@ class OptimizedControls(NamedTuple):
 def optimize_controls(
     system: ControlSystem, state: Any, guesses: Any, *, steps: int,
     running: Any = None, terminal: Any = None, bounds: Any = None, equality: Any = None, inequality: Any = None,
-    method: str = "shooting", optimizer: Any = None, hold: str = "constant", segments: int | None = None,
-    nodes: Any = None, iterations: int = 500, tolerance: float = 1e-6, feasibility: float = 1e-6,
-    patience: int = 50, improvement: float = 1e-9, penalty: float = 1.0, growth: float = 4.0, every: int = 20,
-    progress: bool | None = None, checkpoint: str | os.PathLike | None = None,
+    method: ControlMethod = Shooting(),  # noqa: B008 (a hashable value)
+    nodes: Any = None, progress: bool | None = None, checkpoint: str | os.PathLike | None = None,
 ) -> OptimizedControls:  # fmt: skip
     """Controls that minimise  Σ dt running(t, state, control) + terminal(state),  from each of many guesses.
 
     system      a `ControlSystem`: a mechanism, or any step on a manifold. state: where it starts.
-    guesses     (guesses, knots, controls), controls constant between the knots or, with hold="linear", interpolated at
-                the middle of each step. As many knots as steps are one control per step.
+    guesses     (guesses, knots, controls), controls constant between the knots or interpolated, as the method says. As
+                many knots as steps are one control per step.
     bounds      (lower, upper) of the controls, numbers or (controls,); infinite where there is none.
     equality    (states, controls) -> vector that is to vanish; inequality: -> vector that is not to be positive. Leaves
                 of states have a leading axis steps + 1, controls are (steps, controls).
-    method      "shooting"; "multiple_shooting" in `segments` parts whose first states are variables too, elements of
-                the manifold moved by tangent increments, from `nodes` (guesses, segments - 1, ...) if they are given;
-                "ilqr": the linear-quadratic regulator about the trajectory, for one knot per step and no constraints
-                but the bounds.
-    optimizer   of optax, for the shooting methods; L-BFGS if none is given. Bounds are a smooth map, constraints and
-                gaps go by an augmented Lagrangian whose multipliers change after at most `every` iterations, its weight
-                from `penalty` on by the factor `growth`.
+    method      `Shooting(...)`, `MultipleShooting(...)` or `ILQR(...)` with its options, all in `lgjax.control`.
+    nodes       (guesses, segments - 1, ...), the states where the segments of `MultipleShooting` begin, without the
+                first; None takes those to which the guessed controls lead.
 
-    A guess ends CONVERGED when the norm of its gradient is at most `tolerance` and no constraint is violated by more
-    than `feasibility`, STALLED when `patience` iterations in a row gain less than `improvement` of the cost, and after
-    `iterations` in any case. An interrupt (Ctrl-C) returns the best so far. With `checkpoint`, the name of a file, the
-    search is saved after every `every` iterations and goes on from there when it is called again, to the same bits.
-    progress None shows a bar if tqdm is installed, True insists. Compiles at every call.
-    Raises ValueError or TypeError naming what is wrong, before anything is computed.
+    A guess ends CONVERGED when the norm of its gradient is at most `method.tolerance` and the constraints hold, STALLED
+    when its cost no longer improves, and after `method.iterations` in any case. An interrupt (Ctrl-C) returns the best
+    so far. With `checkpoint`, the name of a file, the search is saved after every round and goes on from there when it
+    is called again, to the same bits. progress None shows a bar if tqdm is installed, True insists. Compiles at every
+    call. Raises ValueError or TypeError naming what is wrong, before anything is computed.
     """
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    for name, value in {"iterations": iterations, "every": every, "patience": patience}.items():
-        checks.integer(name, value)
+    if not isinstance(method, ControlMethod):
+        raise TypeError(f"method must be Shooting(...), MultipleShooting(...) or ILQR(...), got {method!r}")
+    if nodes is not None and not isinstance(method, MultipleShooting):
+        raise ValueError(f"nodes are for MultipleShooting, the method is {type(method).__name__}")
     problem = check_problem(system, state, steps, running, terminal, equality, inequality, bounds)
     guesses = _checked_guesses(problem, guesses)
-    if method == "ilqr":
-        _refuse(problem, guesses, {"equality": equality, "inequality": inequality, "optimizer": optimizer,
-                                   "segments": segments, "nodes": nodes})  # fmt: skip
-        solver = ILQR(problem, tolerance, patience, improvement)
-    else:
-        parts, search = _checked_segments(problem, method, segments), optax.lbfgs() if optimizer is None else optimizer
-        _checked_hold(hold, guesses.shape[1])
-        solver = Shooting(
-            problem, optax.with_extra_args_support(search), parts, guesses.shape[1], hold, tolerance, feasibility,
-            patience, improvement, penalty, growth,
-        )  # fmt: skip
-    return _drive(solver, guesses, nodes, iterations, every, progress, checkpoint)
-
-
-def _refuse(problem: Problem, guesses: Array, given: dict[str, Any]) -> None:
-    """What the regulator cannot do."""
-    for name, value in given.items():
-        if value is not None:
-            raise ValueError(f"ilqr takes no {name}; shooting does")
-    if guesses.shape[1] != problem.steps:
-        raise ValueError(f"ilqr takes a knot per step, {problem.steps}, got {guesses.shape[1]} knots")
+    search = method.search(problem, guesses.shape[1])
+    return _drive(search, guesses, nodes, progress, checkpoint)
 
 
 def _checked_guesses(problem: Problem, guesses: Any) -> Array:
@@ -126,51 +98,33 @@ def _checked_guesses(problem: Problem, guesses: Any) -> Array:
         raise ValueError(
             f"guesses have shape (guesses, knots, {nu}) with at most {problem.steps} knots, got {guesses.shape}"
         )
-    _finite("guesses", guesses)
-    return guesses
+    return checks.finite("guesses", guesses)
 
 
-def _checked_segments(problem: Problem, method: str, segments: int | None) -> int:
-    if method == "shooting":
-        if segments is not None:
-            raise ValueError(f"segments={segments} is for multiple_shooting, the method is shooting")
-        return 1
-    count = checks.integer("segments", min(8, problem.steps) if segments is None else segments)
-    if problem.steps % count:
-        raise ValueError(f"segments must divide steps, got segments={count} and steps={problem.steps}")
-    return count
-
-
-def _checked_hold(hold: str, knots: int) -> None:
-    if hold not in ("constant", "linear"):
-        raise ValueError(f"hold must be constant or linear, got {hold!r}")
-    if hold == "linear" and knots < 2:
-        raise ValueError(f"linear controls need two knots or more, got {knots}")
-
-
-# ---- running a solver
-def _drive(solver: Any, guesses: Array, nodes: Any, iterations: int, every: int, progress, checkpoint) -> Any:
-    """`every` iterations at a time, all guesses side by side, until all have ended."""
+# ---- running a search
+def _drive(search: Any, guesses: Array, nodes: Any, progress, checkpoint) -> OptimizedControls:
+    """A round of `every` iterations after the other, all guesses side by side, until all have ended."""
+    iterations, every = search.method.iterations, search.method.every
 
     def chunk(iterate: Any, iterations: Array) -> tuple[Any, Array]:
         left = jnp.minimum(every, iterations - iterate.iteration)
 
         def more(carry: Any) -> Array:
-            return (carry[2] < left) & solver.unfinished(carry[0])
+            return (carry[2] < left) & search.unfinished(carry[0])
 
         def body(carry: Any) -> Any:
             iterate, record, i = carry
-            iterate = solver.advance(iterate)
+            iterate = search.advance(iterate)
             return iterate, record.at[i].set(_numbers(iterate)), i + 1
 
         running = iterate.status == OptimizeStatus.RUNNING
-        ready = jax.tree.map(lambda a, b: jnp.where(running, a, b), solver.begin(iterate), iterate)
+        ready = jax.tree.map(lambda a, b: jnp.where(running, a, b), search.begin(iterate), iterate)
         record = jnp.full((every, 3), jnp.nan, iterate.cost.dtype)
         ready, record, _ = iterate_while(more, body, (ready, record, jnp.zeros((), jnp.int32)))
-        return solver.settle(ready, iterations), record
+        return search.settle(ready, iterations), record
 
     started = time.perf_counter()
-    first = jax.jit(jax.vmap(solver.init, in_axes=(0, None if nodes is None else 0)))(guesses, nodes)
+    first = jax.jit(jax.vmap(search.init, in_axes=(0, None if nodes is None else 0)))(guesses, nodes)
     saved = _Checkpoint(checkpoint, first, every)
     iterate, records = saved.load(first, iterations)
     limit = jnp.asarray(iterations, jnp.int32)
@@ -206,16 +160,16 @@ def _numbers(iterate: Any) -> Array:
     return jnp.stack([iterate.cost, iterate.gradient_norm, iterate.violation])
 
 
-def _history(records: list[np.ndarray], guesses: int) -> History:
+def _history(records: list[np.ndarray], guesses: int) -> SearchRecord:
     """Every guess's numbers without the places that it did not use, the last repeated to the end."""
     if not records:
-        return History(*np.zeros((3, guesses, 0)))
+        return SearchRecord(*np.zeros((3, guesses, 0)))
     table = np.concatenate(records, 1)
     rows = [row[~np.all(np.isnan(row), -1)] for row in table]
     longest = max(map(len, rows))
     whole = np.stack([row[np.minimum(np.arange(longest), len(row) - 1)] if len(row) else
                       np.full((longest, 3), np.nan, row.dtype) for row in rows])  # fmt: skip
-    return History(*np.moveaxis(whole, -1, 0))
+    return SearchRecord(*np.moveaxis(whole, -1, 0))
 
 
 class _Checkpoint:

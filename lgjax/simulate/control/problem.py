@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import core
 from jax.flatten_util import ravel_pytree
 
 from lgjax.dynamics.time_derivatives.taylor_series import checked_result
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation, right_translation
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import state_dtype, strong
-from lgjax.multibody import configuration as mechanism
+from lgjax.multibody.configuration import difference as displacement
+from lgjax.multibody.configuration import retract as displaced
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.simulate.control.mechanism_step import mechanism_step
@@ -93,10 +93,10 @@ class ControlSystem:
             return advance(state, tau, checked_result("wrenches", wrenches(control), (model.nbodies, 6), zero.dtype))
 
         def retract(state: State, tangent: Array) -> State:
-            return mechanism.retract(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]
+            return displaced(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]
 
         def difference(state0: State, state1: State) -> Array:
-            return jnp.concatenate([mechanism.difference(model, state0[0], state1[0]), state1[1] - state0[1]])
+            return jnp.concatenate([displacement(model, state0[0], state1[0]), state1[1] - state0[1]])
 
         return cls(step, retract, difference, checks.integer("controls", controls), dt)
 
@@ -185,13 +185,6 @@ class Problem(NamedTuple):
         return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states)
 
 
-def _finite(name: str, tree: Any) -> None:
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        if not isinstance(leaf, core.Tracer) and not np.all(np.isfinite(np.asarray(leaf))):
-            where = name + jax.tree_util.keystr(path)
-            raise ValueError(f"{where} is not finite: {np.asarray(leaf).tolist()}")
-
-
 def _number(name: str, result: Any, dtype: Any) -> None:
     shape = getattr(result, "shape", None)
     if shape != ():
@@ -220,7 +213,7 @@ def check_problem(
     if not 0 < system.dt < np.inf:
         raise ValueError(f"dt of the system must be positive and finite, got {system.dt}")
     start = strong(start)
-    _finite("the initial state", start)
+    checks.finite_leaves("the initial state", start)
     dtype = state_dtype(start)
     control = jax.ShapeDtypeStruct((system.controls,), dtype)
     after = jax.eval_shape(system.step, start, control)

@@ -1,6 +1,7 @@
 """Direct shooting, single and multiple, by any optimiser of optax; constraints by augmented Lagrangians."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -8,9 +9,77 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from lgjax.numerics import checks
+from lgjax.simulate.control.method import ControlMethod
 from lgjax.simulate.control.problem import OptimizeStatus, Problem, bounded, unbounded
 
 Array = jax.Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shooting(ControlMethod):
+    """Single shooting: an optimizer of optax moves the controls at the knots, and the states follow from them.
+
+    Bounds are a smooth map from free variables. Constraints go by an augmented Lagrangian, whose multipliers change
+    after each round of at most `every` iterations.
+
+    optimizer     of optax, such as `optax.adam(0.05)`; None takes L-BFGS.
+    hold          controls between the knots: "constant", or "linear", interpolated at the middle of each step.
+    feasibility   the largest violation of a constraint with which a guess may converge.
+    penalty       weight of the squared violations at first.
+    growth        factor by which the weight rises where the violation does not shrink fast enough.
+    iterations, tolerance, patience, improvement, every: see `ControlMethod`.
+    """
+
+    optimizer: Any = None
+    hold: str = "constant"
+    feasibility: float = 1e-6
+    penalty: float = 1.0
+    growth: float = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.choice("hold", self.hold, ("constant", "linear"))
+        checks.number("feasibility", self.feasibility, 0.0)
+        checks.number("penalty", self.penalty, 0.0)
+        checks.number("growth", self.growth, 1.0)
+        if self.optimizer is not None and not isinstance(self.optimizer, optax.GradientTransformation):
+            raise TypeError(f"optimizer must be one of optax, such as optax.adam(0.05), got {self.optimizer!r}")
+
+    def search(self, problem: Problem, knots: int) -> "ShootingSearch":
+        if self.hold == "linear" and knots < 2:
+            raise ValueError(f"linear controls need two knots or more, got {knots}")
+        optimizer = optax.lbfgs() if self.optimizer is None else self.optimizer
+        return ShootingSearch(problem, self, optax.with_extra_args_support(optimizer), self.parts(problem.steps), knots)
+
+    def parts(self, steps: int) -> int:
+        """Number of segments that are integrated side by side."""
+        return 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultipleShooting(Shooting):
+    """Shooting in segments side by side whose first states are variables too, moved on the manifold by tangents.
+
+    The gaps between the segments are equalities of the augmented Lagrangian.
+
+    segments      how many; must divide the steps. None takes the largest divisor that is at most 8.
+    The other options are those of `Shooting`.
+    """
+
+    segments: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.segments is not None:
+            checks.integer("segments", self.segments)
+
+    def parts(self, steps: int) -> int:
+        if self.segments is None:
+            return max(n for n in range(1, 9) if steps % n == 0)
+        if steps % self.segments:
+            raise ValueError(f"segments must divide steps, got segments={self.segments} and steps={steps}")
+        return self.segments
 
 
 class Best(NamedTuple):
@@ -48,20 +117,14 @@ class ShootingIterate(NamedTuple):
     status: Array
 
 
-class Shooting(NamedTuple):
-    """The method and its settings. segments 1: single shooting. hold: controls between knots."""
+class ShootingSearch(NamedTuple):
+    """The method applied to a problem. segments 1: single shooting. knots: of every guess."""
 
     problem: Problem
+    method: Shooting
     optimizer: optax.GradientTransformationExtraArgs
     segments: int
     knots: int
-    hold: str
-    tolerance: float
-    feasibility: float
-    patience: int
-    improvement: float
-    penalty: float
-    growth: float
 
     @property
     def constrained(self) -> bool:
@@ -73,7 +136,7 @@ class Shooting(NamedTuple):
         problem = self.problem
         knots = bounded(free, problem.lower, problem.upper)
         step = np.arange(problem.steps)
-        if self.hold == "constant":
+        if self.method.hold == "constant":
             return knots[step * self.knots // problem.steps]
         # The middle of a step stands for the whole of it.
         place = (step + 0.5) / problem.steps * (self.knots - 1)
@@ -128,7 +191,7 @@ class Shooting(NamedTuple):
         number = lambda value: jnp.asarray(value, dtype)
         infinite, count = number(jnp.inf), jnp.zeros((), jnp.int32)
         return ShootingIterate(
-            variables, nodes, self.optimizer.init(variables), (0 * equal, 0 * unequal), number(self.penalty),
+            variables, nodes, self.optimizer.init(variables), (0 * equal, 0 * unequal), number(self.method.penalty),
             infinite, jax.tree.map(jnp.zeros_like, variables), infinite, infinite, infinite, infinite,
             Best(controls, states, infinite, infinite, infinite), count, count, count,
         )  # fmt: skip
@@ -158,13 +221,13 @@ class Shooting(NamedTuple):
 
     def unfinished(self, iterate: ShootingIterate) -> Array:
         """Whether the optimiser has more to do before the multipliers change."""
-        return (iterate.status == OptimizeStatus.RUNNING) & (iterate.gradient_norm > self.tolerance)
+        return (iterate.status == OptimizeStatus.RUNNING) & (iterate.gradient_norm > self.method.tolerance)
 
     def settle(self, iterate: ShootingIterate, iterations: Array) -> ShootingIterate:
         """What is done now and then: new multipliers, new charts at the nodes, and the verdict."""
         running = iterate.status == OptimizeStatus.RUNNING
-        good = (iterate.gradient_norm <= self.tolerance) & (iterate.violation <= self.feasibility)
-        stalled = iterate.waited >= self.patience
+        good = (iterate.gradient_norm <= self.method.tolerance) & (iterate.violation <= self.method.feasibility)
+        stalled = iterate.waited >= self.method.patience
         verdict = jnp.where(
             good,
             OptimizeStatus.CONVERGED,
@@ -191,9 +254,9 @@ class Shooting(NamedTuple):
             iterate.multipliers[0] + weight * equal,
             jnp.maximum(iterate.multipliers[1] + weight * unequal, 0),
         )
-        better = iterate.violation <= jnp.maximum(iterate.last_violation / 4, self.feasibility)
+        better = iterate.violation <= jnp.maximum(iterate.last_violation / 4, self.method.feasibility)
         better = better | (iterate.gradient_norm > iterate.violation)  # a stiffer problem would be solved no better
-        grown = jnp.where(better, weight, self.growth * weight)
+        grown = jnp.where(better, weight, self.method.growth * weight)
         return iterate._replace(multipliers=multipliers, penalty=grown, last_violation=iterate.violation)
 
     def _charted(self, iterate: ShootingIterate) -> ShootingIterate:
@@ -212,13 +275,11 @@ class Shooting(NamedTuple):
         norm = optax.tree.norm(gradient)
         finite = jnp.isfinite(value) & jnp.isfinite(norm) & jnp.isfinite(cost)
         best = Best(controls, states, cost, norm, violation)
+        least = self.method.improvement * jnp.abs(cost)
         if self.constrained:
-            better, much = (
-                finite,
-                (jnp.abs(old.cost - cost) > self.improvement * jnp.abs(cost)) | (violation > self.feasibility),
-            )
+            better, much = finite, (jnp.abs(old.cost - cost) > least) | (violation > self.method.feasibility)
         else:
-            better, much = cost < old.best.cost, ~(old.best.cost - cost <= self.improvement * jnp.abs(cost))
+            better, much = cost < old.best.cost, ~(old.best.cost - cost <= least)
         best = jax.tree.map(lambda a, b: jnp.where(better & finite, a, b), best, old.best)
         new = old._replace(
             variables=variables, memory=memory, value=value, gradient=gradient, gradient_norm=norm, cost=cost,

@@ -106,7 +106,7 @@ def ensemble(
     scalar joints and velocities in one vector. events(t, q, v) -> (e,) bool: statistics.events counts the trajectories
     in which they occur at a saved time. store: "all" saved states, "final" ones or "none".
 
-    `options` go to `monte_carlo`: chunk, devices, folder, resume, quantiles, limit, checkpoint_every, progress,
+    `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
     """
     if batch < 1:

@@ -10,8 +10,9 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from lgjax.integrators.field import strong
+from lgjax.saving.identity import fingerprint
 from lgjax.saving.progress import progress_bar, uninterrupted
-from lgjax.simulate.ensemble.program import Program, device_mesh, fingerprint, fitting_program
+from lgjax.simulate.ensemble.program import Program, device_mesh, fitting_program
 from lgjax.simulate.ensemble.statistics import Accumulator, Statistics
 from lgjax.simulate.ensemble.storage import Folder, array_names
 
@@ -60,6 +61,7 @@ def monte_carlo(
     devices: int | None = None,
     folder: Any = None,
     resume: bool = False,
+    tag: str = "",
     quantiles: tuple[float, ...] = QUANTILES,
     limit: float = 1e100,
     duration: float = 0.0,
@@ -77,9 +79,11 @@ def monte_carlo(
 
     devices: how many of the local ones, None for all. After `jax.distributed.initialize` all processes call this with
     the same arguments, each simulates its part, and all get the same result; they must see the same folder.
-    folder: where records go, with statistics and, every `checkpoint_every` seconds and at the end, a checkpoint (extra
-    `checkpoint`); `load_run` reads it, see `storage.py`. resume=True goes on with a run that was stopped in any way, or
-    begins one. common: arrays that are stored once. Ctrl-C returns what there is.
+    folder: where records go, with statistics and, every `checkpoint_every` seconds and at the end, a checkpoint;
+    `load_run` reads it, see `storage.py`. resume=True goes on with a run that was stopped in any way, or begins one.
+    It is refused where `key`, `arguments`, `limit`, the name of `simulate` or what it captured is not as it was. Its
+    code and its globals are not looked at: change `tag`, any text, when you change them. common: arrays that are stored
+    once. Ctrl-C returns what there is.
     duration: simulated seconds of each, for the rate. progress: None shows a bar if tqdm is installed, True insists.
 
     Raises ValueError for sizes that are not positive, more devices than there are, a folder that cannot be written or
@@ -90,7 +94,8 @@ def monte_carlo(
     mesh, function, arguments = device_mesh(devices), _checked_function(simulate, limit), strong(arguments)
     output, state = None, None
     if folder is not None:
-        output = Folder(folder, _header(function, key, arguments, count, chunk), resume)
+        identity = fingerprint(function, key, arguments, tag)
+        output = Folder(folder, _header(function, key, arguments, count, chunk, identity), resume)
         state, chunk = output.restore(), output.header["chunk"]
     started = time.perf_counter()
     program = fitting_program(function, key, arguments, mesh, count, chunk, compiler_options)
@@ -129,9 +134,11 @@ def _checked_function(simulate: Callable, limit: float) -> Callable:
     return function
 
 
-def _header(function: Callable, key: jax.Array, arguments: tuple, count: int, chunk: int | None) -> dict[str, Any]:
+def _header(
+    function: Callable, key: jax.Array, arguments: tuple, count: int, chunk: int | None, identity: str
+) -> dict[str, Any]:
     """What identifies a run and describes its records."""
-    identity, shapes = fingerprint(function, key, arguments)
+    shapes = jax.eval_shape(function, key, jnp.zeros((), jnp.int32), arguments)
     leaves = jax.tree.leaves(shapes.record)
     kept = [
         {"name": name, "dtype": str(x.dtype), "shape": list(x.shape)}
@@ -162,7 +169,7 @@ class _Run:
         self.saved = None
         if state is not None:
             self.saved = self.done = int(state.pop("done")[0])
-            self.failed = state.pop("failed", self.failed)
+            self.failed = state.pop("failed")
             self.accumulator.arrays |= state
 
     def finish(self, duration: float, every: float, progress: bool | None, compile_seconds: float) -> MonteCarlo:

@@ -1,8 +1,6 @@
 """One function for many numbers at once: on all devices of all processes, as wide as memory allows."""
 
-import hashlib
 import os
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -103,17 +101,3 @@ def device_memory(device: Any) -> float:
     except (AttributeError, ValueError, OSError):  # not every system tells
         total = 8 * 2**30
     return float(total / len(jax.local_devices()))
-
-
-def fingerprint(function: Callable, key: jax.Array, arguments: Any) -> tuple[str, Any]:
-    """A number (hexadecimal) that is the same for the same program, constants, arguments and key; shapes of results."""
-    traced = jax.make_jaxpr(function, return_shape=True)
-    closed, shapes = traced(key, jnp.zeros((), jnp.int32), arguments)
-    total = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(closed)).encode())
-    for x in (*closed.consts, *jax.tree.leaves(arguments), key):
-        if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
-            x = jax.random.key_data(x)
-        x = np.asarray(x)
-        total.update(f"{x.dtype} {x.shape}".encode())
-        total.update(x.tobytes())
-    return total.hexdigest(), shapes

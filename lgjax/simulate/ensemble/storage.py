@@ -5,7 +5,7 @@
                          index (n,), valid (n,), and one array (n, ...) for each name; no files if nothing is recorded
     common.npz           what is the same for all trajectories, such as the times
     statistics.npz       the fields of `Statistics`, and failed: numbers of the trajectories that diverged
-    checkpoints/         the state of a run that is going on, written by orbax
+    checkpoints/         00000020.npz: the state of a run after 20 trajectories, and a digest of it; the last two
 
 Every file appears whole or not at all. `numpy.load` reads the .npz files one by one, `load_run` all of them; its
 arrays are the variables of an xarray.Dataset, all with the first dimension "trajectory".
@@ -36,7 +36,6 @@ class Folder:
         """Look at the folder and change nothing; ValueError where the run cannot be written there."""
         self.path, self.header = Path(path).absolute(), {"format": FORMAT, **header}
         self.checkpoints = self.path / "checkpoints"
-        self.orbax = _orbax()
         check_writable(self.path)
         if not (self.path / "run.json").exists():
             return
@@ -63,49 +62,29 @@ class Folder:
     def write_statistics(self, statistics: Any, failed: Any) -> None:
         write_arrays(self.path / "statistics.npz", {**statistics._asdict(), "failed": failed})
 
-    def save(self, step: int, arrays: dict[str, np.ndarray]) -> None:
-        """A checkpoint of arrays; the last two are kept."""
-        kept = {name: x for name, x in arrays.items() if x.size}  # orbax takes no array without entries
-        kept["digest"] = digest(kept)
-        with self._manager() as manager:
-            manager.save(step, args=self.orbax.args.StandardSave(kept), force=True)
+    def save(self, done: int, arrays: dict[str, np.ndarray]) -> None:
+        """A checkpoint after `done` trajectories; the last two are kept."""
+        write_arrays(self.checkpoints / f"{done:08d}.npz", {**arrays, "digest": digest(arrays)})
+        for old in self._saved()[:-2]:
+            old.unlink()
 
     def restore(self) -> dict[str, np.ndarray] | None:
-        """The arrays of the last checkpoint, without those that had no entries; None if there is none."""
-        if not self.checkpoints.is_dir():
+        """The arrays of the last checkpoint; None if there is none."""
+        if not (files := self._saved()):
             return None
-        step = None
         try:
-            with self._manager() as manager:
-                step = manager.latest_step()
-                if step is None:
-                    return None
-                arrays = dict(manager.restore(step, args=self.orbax.args.StandardRestore()))
-            told = arrays.pop("digest")
-        except Exception as error:  # orbax and what it stands on raise all sorts
-            raise ValueError(self._corrupt(step, f"{type(error).__name__}: {error}")) from error
-        arrays = {name: np.asarray(x) for name, x in arrays.items()}
-        if not np.array_equal(told, digest(arrays)):
-            raise ValueError(self._corrupt(step, "its contents are not those that were written"))
+            arrays = read_arrays(files[-1])
+        except ValueError as error:
+            raise ValueError(f"checkpoint {error}; remove it to go on without it") from error
+        told = arrays.pop("digest", None)
+        if told is None or not np.array_equal(told, digest(arrays)):
+            why = "its contents are not those that were written"
+            raise ValueError(f"checkpoint {str(files[-1])!r} cannot be read: {why}; remove it to go on without it")
         return arrays
 
-    def _corrupt(self, step: int | None, why: str) -> str:
-        place = self.checkpoints if step is None else self.checkpoints / str(step)
-        why = " ".join(why.split())[:200]
-        return f"checkpoint {str(place)!r} cannot be read ({why}); remove it to go on without it"
-
-    def _manager(self) -> Any:
-        """One process writes, the others need not wait for it: all have the same statistics."""
-        ocp, here = self.orbax, jax.process_index()
-        options = ocp.CheckpointManagerOptions(
-            max_to_keep=2,
-            create=False,
-            enable_async_checkpointing=False,
-            multiprocessing_options=ocp.options.MultiprocessingOptions(
-                primary_host=here, active_processes={here}, barrier_sync_key_prefix=f"lgjax{here}"
-            ),
-        )
-        return ocp.CheckpointManager(self.checkpoints, options=options)
+    def _saved(self) -> list[Path]:
+        """Checkpoints, oldest first."""
+        return sorted(self.checkpoints.glob("*.npz"), key=lambda file: (len(file.name), file.name))
 
 
 class Run(NamedTuple):
@@ -160,11 +139,3 @@ def read_header(path: Path) -> dict[str, Any]:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"{str(path / 'run.json')!r} is not of the format {FORMAT!r}")
     return header
-
-
-def _orbax() -> Any:
-    try:
-        import orbax.checkpoint
-    except ImportError:
-        raise ImportError("a run in a folder needs orbax-checkpoint: pip install 'lgjax[checkpoint]'") from None
-    return orbax.checkpoint

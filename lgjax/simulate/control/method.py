@@ -1,0 +1,35 @@
+"""What all methods of `optimize_controls` have in common: when a search ends and how it is divided into rounds."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from lgjax.numerics import checks
+from lgjax.simulate.control.problem import Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlMethod:
+    """Options of every method.
+
+    iterations    the most that a guess is given.
+    tolerance     norm of the gradient with respect to the decision variables at which a guess has converged.
+    patience      iterations in a row that may each gain less than `improvement` before a guess counts as stalled.
+    improvement   gain of one iteration as a fraction of the cost.
+    every         iterations in a round: between rounds the checkpoint is written and the progress bar moves.
+    """
+
+    iterations: int = 500
+    tolerance: float = 1e-6
+    patience: int = 50
+    improvement: float = 1e-9
+    every: int = 20
+
+    def __post_init__(self) -> None:
+        for name in ("iterations", "patience", "every"):
+            checks.integer(name, getattr(self, name))
+        for name in ("tolerance", "improvement"):
+            checks.number(name, getattr(self, name), 0.0)
+
+    def search(self, problem: Problem, knots: int) -> Any:
+        """The method applied to a problem, for guesses with that many knots; ValueError where it cannot be."""
+        raise NotImplementedError
