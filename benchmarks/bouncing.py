@@ -89,7 +89,7 @@ def ours(options: argparse.Namespace, dtype: str) -> dict:
     often, steps = round(np.gcd(early, end) / H), round(end / H)
     run = jax.jit(
         jax.vmap(
-            lambda s: lgjax.collisions.bounce(p.body, p.shape, p.planes, s, p.h, steps, save_every=often, record=1)
+            lambda s: lgjax.collisions.bounce(p.body, p.shape, p.planes, s, p.dt, steps, save_every=often, record=1)
         )
     )
     times, result = harness.compiled(run, states, repeats=options.repeats)

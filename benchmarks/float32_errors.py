@@ -275,7 +275,7 @@ def flying(steps: int) -> Callable[[str], Callable]:
 
     def one(dtype, momentum):
         p = bouncing_body(dtype=dtype)
-        step = lambda state, _: (variational_step(p.body, state, p.h)[0], None)
+        step = lambda state, _: (variational_step(p.body, state, p.dt)[0], None)
         return jax.lax.scan(step, p.state._replace(angular=momentum), None, steps)[0]
 
     return lambda dtype: jax.vmap(partial(one, dtype))
@@ -291,7 +291,7 @@ def bouncing(case: str, steps: int) -> Callable[[str], Callable]:
     def one(dtype, momentum):
         p = bouncing_body(case, dtype=dtype)
         start = p.state._replace(angular=momentum)
-        return lgjax.collisions.bounce(p.body, p.shape, p.planes, start, p.h, steps, save_every=None).states
+        return lgjax.collisions.bounce(p.body, p.shape, p.planes, start, p.dt, steps, save_every=None).states
 
     return lambda dtype: jax.vmap(partial(one, dtype))
 

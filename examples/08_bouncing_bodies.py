@@ -76,7 +76,7 @@ def beside(state, samples):
 def drift(p, steps, samples, saves=50):
     """Impacts and energy errors (samples, saves) of the batch."""
     every = max(1, steps // saves)
-    run = fly(p.body, p.shape, p.planes, beside(p.state, samples), p.h, steps - steps % every, every, 1)
+    run = fly(p.body, p.shape, p.planes, beside(p.state, samples), p.dt, steps - steps % every, every, 1)
     energy, _ = energies(p.body, run.states)
     return np.asarray(run.impacts)[:, 1:], (energy - energy[:, :1])[:, 1:]
 
@@ -102,7 +102,7 @@ def main(out: str | None = None, steps: int = 100_000, samples: int = 64) -> dic
     runs, drifts, errors = {}, {}, {}
     for case, title in zip(CASES, TITLES, strict=True):
         p = systems[case]
-        cluster = fly(p.body, p.shape, p.planes, three(p.state), p.h, steps)
+        cluster = fly(p.body, p.shape, p.planes, three(p.state), p.dt, steps)
         runs[case] = run = jax.tree.map(lambda a: a[0], cluster)
         energy, _ = energies(p.body, run.states)
         errors[case], impacts = energy - energy[0], int(run.impacts[-1])
@@ -158,11 +158,11 @@ def forms(cases=("union", "cube"), steps: int = 100_000) -> dict:
     errors = {}
     for case, (jump, symmetric, tolerance) in product(cases, FORMS):
         p = bouncing_body(case)
-        before = variational_step(p.body, p.state, -p.h)[0].pose
+        before = variational_step(p.body, p.state, -p.dt)[0].pose
         options = {"jump": jump, "symmetric": symmetric, "tolerance": tolerance}
         run = jax.jit(
             lambda a, b, p=p, options=options: lgjax.collisions.lagrangian_bounce(
-                p.body, p.shape, p.planes, a, b, p.h, steps, save_every=steps // 100, record=1000, **options
+                p.body, p.shape, p.planes, a, b, p.dt, steps, save_every=steps // 100, record=1000, **options
             )
         )(before, p.state.pose)
         energy, _ = energies(p.body, run.states)
@@ -212,7 +212,7 @@ def snapshots(axes, title, p, run, bounces=3):
 
     x, R = np.asarray(run.states.pose.translation), np.asarray(run.states.pose.rotation)
     ts = np.asarray(run.events.ts)[: min(bounces, int(run.impacts[-1]))]
-    hits = np.minimum(np.rint(ts / float(p.h)).astype(int), len(x) - 1)
+    hits = np.minimum(np.rint(ts / float(p.dt)).astype(int), len(x) - 1)
     tops = [a + np.argmax(x[a:b, 2]) for a, b in pairwise([0, *hits]) if b > a]
     end = hits[-1] + 1 if len(hits) else len(x)
     surface = polygons(p.shape)

@@ -33,7 +33,7 @@ def drifts(duration, dt, count):
     }
     found = {}
     for name, options in list(ways.items())[-count:]:
-        run = lambda q, v, o=options: lgjax.constrained_rollout(s.model, s.loops, q, v, None, dt, steps, **o)
+        run = lambda q, v, o=options: lgjax.rollout(s.model, q, v, None, dt, steps, loops=s.loops, **o)
         found[name] = jax.jit(run)(s.q0, v)
     path = found["projection"]
     poses = jax.jit(jax.vmap(lambda q: lgjax.forward_kinematics(s.model, q)))(path.q)
@@ -65,7 +65,7 @@ def platform(duration, dt):
     lengths = lambda q: q.joints[2::3]
     springs = lambda t, q, v: jnp.zeros_like(v).at[slides].set(CARRIED - STIFFNESS * lengths(q))
     v = start(s, jnp.zeros(s.model.nv).at[:6].set(jnp.asarray([0.3, -0.2, 0.4, 0.2, 0.3, -0.2])))
-    run = lambda q, v: lgjax.constrained_rollout(s.model, s.loops, q, v, springs, dt, steps, save_every=10)
+    run = lambda q, v: lgjax.rollout(s.model, q, v, springs, dt, steps, save_every=10, loops=s.loops)
     path = jax.jit(run)(s.q0, v)
     return path.ts, path.q.free_poses.translation[:, 0], path.residual
 

@@ -87,7 +87,6 @@ from lgjax.simulate import kernels as kernels
 from lgjax.simulate.control.optimize import optimize_controls
 from lgjax.simulate.ensemble.ensemble import Spread, ensemble, load_ensemble
 from lgjax.simulate.ensemble.monte_carlo import monte_carlo
-from lgjax.simulate.loop_rollout import constrained_rollout
 from lgjax.simulate.rollout import rollout
 
 __version__ = "0.2.0"
@@ -125,7 +124,6 @@ __all__ = [
     "constrained_forward_dynamics",
     "constrained_hybrid_dynamics",
     "constrained_inverse_dynamics",
-    "constrained_rollout",
     "coriolis_matrix",
     "difference",
     "ensemble",

@@ -8,9 +8,9 @@ import pytest
 import lgjax
 
 NAMESPACES = (
-    "centroidal collisions control conventions ensembles forces groups integrators kernels loops maximal models "
-    "multibody parallel saving shapes systems time_derivatives"
-).split()
+    *("centroidal", "collisions", "control", "conventions", "ensembles", "forces", "groups", "integrators", "kernels"),
+    *("loops", "maximal", "models", "multibody", "parallel", "saving", "shapes", "systems", "time_derivatives"),
+)
 # The same word for the same idea in another setting: the namespace says which.
 SHARED = {
     "Body": {"lgjax", "maximal"},

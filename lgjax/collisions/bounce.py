@@ -14,7 +14,7 @@ from lgjax.collisions.replay import replay
 from lgjax.collisions.resting import Scene, Touching, choose, window
 from lgjax.collisions.variational import CHARTS, RigidBody, RigidState
 from lgjax.groups.se3 import Pose
-from lgjax.integrators.integrate import numbers_of_steps
+from lgjax.integrators.scan_saved import SavedSteps, saved_steps, scan_stretches
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.saving.checkpoint import Checkpoint
@@ -48,7 +48,7 @@ class BounceSolution(NamedTuple):
     ts       (n,) times, s, from 0.
     states   RigidState, every leaf with a leading axis of length n.
     impacts  (n,) int, impacts so far.
-    status   () int, the flags of `BounceStatus` that apply; 0 when nothing is to be said.
+    status   () int, the flags of `BounceStatus` that apply; 0 means success.
     events   the first impacts, `Impacts`.
     """
 
@@ -65,8 +65,7 @@ class BounceSolution(NamedTuple):
 
 
 class _Settings(NamedTuple):
-    steps: int
-    save_every: int | None
+    saves: SavedSteps
     max_impacts: int
     record: int
     chart: str
@@ -89,7 +88,7 @@ def bounce(
     shape: Shape,
     planes: Plane | tuple[Plane, ...],
     state: RigidState,
-    h: Any,
+    dt: Any,
     steps: int,
     max_impacts: int = 16,
     restitution: Any = 1.0,
@@ -101,7 +100,7 @@ def bounce(
     check_center: str = "error",
     checkpoint: Checkpoint | None = None,
 ) -> BounceSolution:
-    """`steps` variational steps of size h of a body above planes, with every impact at its own time.
+    """`steps` variational steps of dt seconds of a body above planes, with every impact at its own time.
 
     Impacts are elastic and frictionless unless `restitution` (0 to 1) and Coulomb `friction` say otherwise.  Bodies
     never start a step or end it inside a plane.  No planes, `()`, is the free variational integrator.
@@ -129,18 +128,17 @@ def bounce(
     it, and a body that cannot go on keeps its last good state.  Called outside jit it compiles at every call.
     Source: [tran2024] Algorithm 2.
     """
-    steps, _ = numbers_of_steps(steps, save_every)
+    saves = saved_steps(steps, save_every, checkpoint)
     checks.integer("max_impacts", max_impacts)
     checks.integer("record", record)
     checks.choice("chart", chart, tuple(CHARTS))
-    problem = _problem(body, shape, planes, state, h, restitution, friction)
+    problem = _problem(body, shape, planes, state, dt, restitution, friction)
     _check(problem)
     _check_center(shape, check_center)
-    settings = _Settings(steps, save_every, max_impacts, record, chart)
+    settings = _Settings(saves, max_impacts, record, chart)
     run = _run(settings, problem) if checkpoint is None else _outcome(_fly(settings, problem, checkpoint))
     states, (times, rates, impulses), counts, status, hit = run
-    saves = jnp.arange(0, steps + 1, save_every or steps, dtype=jnp.int32)[save_every is None :]
-    ts = saves.astype(problem.h.dtype) * problem.h
+    ts = saves.counts().astype(problem.h.dtype) * problem.h
     return BounceSolution(ts, states, counts, status, Impacts(times, hit, rates, impulses))
 
 
@@ -175,7 +173,7 @@ def _contact(shape: Shape, planes: tuple[Plane, ...], state: RigidState, index: 
     return Contact(distance, point, plane.normal, flat, index)
 
 
-def _problem(body: Any, shape: Any, planes: Any, state: Any, h: Any, restitution: Any, friction: Any) -> _Problem:
+def _problem(body: Any, shape: Any, planes: Any, state: Any, dt: Any, restitution: Any, friction: Any) -> _Problem:
     """All inputs as arrays of one dtype, several planes as a tuple of single ones."""
     if not isinstance(body, RigidBody):
         raise TypeError(f"body must be a RigidBody (lgjax.collisions.rigid_body makes one), got {type(body).__name__}")
@@ -198,14 +196,14 @@ def _problem(body: Any, shape: Any, planes: Any, state: Any, h: Any, restitution
             single.extend(jax.tree.map(lambda x, i=i: x[i], plane) for i in range(plane.normal.shape[0]))
     dtype = state.pose.translation.dtype
     scalars: dict[str, Any] = {
-        "h": checks.scalar("h", h, dtype, positive=True),
+        "dt": checks.scalar("dt", dt, dtype, positive=True),
         "restitution": checks.scalar("restitution", restitution, dtype, 0.0, 1.0),
         "friction": checks.scalar("friction", friction, dtype, 0.0),
     }
     # A number that is zero leaves the computation of friction out.
     if isinstance(friction, int | float) and friction == 0:
         scalars["friction"] = None
-    problem = _Problem(body, shape, tuple(single), state, **scalars)
+    problem = _Problem(body, shape, tuple(single), state, *scalars.values())
     for path, leaf in jax.tree_util.tree_leaves_with_path(problem):
         if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype != dtype:
             where = jax.tree_util.keystr(path).lstrip(".")
@@ -322,26 +320,17 @@ def _touching(shape: Shape, planes: tuple[Plane, ...], pose: Pose) -> Touching:
 
 def _fly(settings: _Settings, p: _Problem, checkpoint: Checkpoint | None = None) -> tuple[Any, Array, Array, Flight]:
     """States, counts of impacts and of cuts at the saved times, and the machine at the end."""
-    scene = _scene(settings, p)
-    chunk = settings.save_every or (settings.steps if checkpoint is None else checkpoint.every)
+    scene, saves, none = _scene(settings, p), settings.saves, jnp.zeros((), jnp.int32)
+
+    def advance(flight: Flight, done: Array) -> Flight:
+        return fly(flight, scene, done + saves.every)
+
+    def keep(flight: Flight) -> tuple[RigidState, Array, Array]:
+        return flight.base, flight.total, flight.cuts
+
     start = take_off(scene, p.state, settings.record)
-
-    def advance(flight: Flight, target: Array) -> Any:
-        flight = fly(flight, scene, target)
-        return flight, (flight.base, flight.total, flight.cuts)
-
-    targets = jnp.arange(chunk, settings.steps + 1, chunk, dtype=jnp.int32)
-    if checkpoint is None:
-        end, saved = jax.lax.scan(advance, start, targets)
-    else:
-        end, saved = checkpoint.scan(advance, start, targets, chunk)
-    states, counts, cuts = saved
-    if settings.save_every is None:
-        states, counts, cuts = jax.tree.map(lambda x: x[-1:], saved)
-    else:
-        states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), p.state, states)
-        counts, cuts = (jnp.concatenate([jnp.zeros((1,), jnp.int32), n]) for n in (counts, cuts))
-    return states, counts, cuts, end
+    end, kept = scan_stretches(advance, start, saves, keep, checkpoint=checkpoint)
+    return *saves.with_start((p.state, none, none), kept), end
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -364,11 +353,9 @@ def _run_jvp(settings: _Settings, primals: Any, tangents: Any) -> Any:
     record = end.record
 
     def again(p: _Problem) -> Any:
-        full = replay(_scene(settings, p), p.state, settings.steps, end.step, record, end.asleep)
+        full = replay(_scene(settings, p), p.state, settings.saves.steps, end.step, record, end.asleep)
         # Segments so far: steps, and cuts within them.
-        chunk = settings.save_every or settings.steps
-        done = jnp.arange(0, settings.steps + 1, chunk, dtype=jnp.int32)[-counts.shape[0] :]
-        at = jnp.minimum(done, end.step) + jnp.minimum(cuts, settings.record)
+        at = jnp.minimum(settings.saves.counts(), end.step) + jnp.minimum(cuts, settings.record)
         path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest])[at], p.state, full.states)
         return path, (full.times, full.rates, full.impulses)
 

@@ -34,6 +34,7 @@ from lgjax.collisions.variational import RigidBody, RigidState, forces, variatio
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.status import flag
 
 Array = jax.Array
 
@@ -134,10 +135,6 @@ class Flight(NamedTuple):
     trial: Trial
 
 
-def _flag(flag: BounceStatus, condition: Array) -> Array:
-    return jnp.where(condition, jnp.int32(int(flag)), jnp.int32(0))
-
-
 def take_off(scene: Scene, state: RigidState, record: int) -> Flight:
     """The machine at the start.  A gap that is negative by round-off alone counts as contact."""
     contact = scene.closest(state)
@@ -154,7 +151,7 @@ def take_off(scene: Scene, state: RigidState, record: int) -> Flight:
         base=base, gap=gap, rate=rate, step=none, left=scene.h, tau=jnp.full_like(zero, jnp.inf), clear=zero,
         clear_gap=gap, searching=no, low=zero, high=zero, turns=none, hits=none, total=none, cuts=none, resting=no,
         asleep=jnp.full_like(none, NEVER),
-        status=_flag(BounceStatus.STARTED_INSIDE, inside) | _flag(BounceStatus.NOT_FINITE, ~finite),
+        status=flag(BounceStatus.STARTED_INSIDE, inside) | flag(BounceStatus.NOT_FINITE, ~finite),
         record=Record(numbers, times, times, numbers, times, times),
         trial=Trial(base, gap, rate, contact.index, none),
     )  # fmt: skip
@@ -233,7 +230,7 @@ def _finished(f: Flight, scene: Scene, part: Part, state: RigidState, gap: Array
     return f._replace(
         step=f.step + one, left=jnp.where(part.last, scene.h, f.left - part.length), cuts=f.cuts + 1 - one,
         hits=jnp.where(part.last, 0, f.hits), resting=jnp.zeros_like(f.resting),
-        status=f.status | _flag(BounceStatus.NOT_RECORDED, f.cuts + 1 - one > f.record.segments.shape[0]),
+        status=f.status | flag(BounceStatus.NOT_RECORDED, f.cuts + 1 - one > f.record.segments.shape[0]),
     )  # fmt: skip
 
 
@@ -262,10 +259,10 @@ def _bounced(f: Flight, scene: Scene, before: RigidState, contact: Contact) -> F
     news = Record(f.step + f.cuts, f.tau, time, contact.index, rate, impulse)
     record = jax.tree.map(lambda old, new: jnp.where(here, new, old), f.record, news)
     flags = (
-        _flag(BounceStatus.GRAZING, grazing)
-        | _flag(BounceStatus.FLAT, contact.flat)
-        | _flag(BounceStatus.NOT_RECORDED, f.cuts >= size)
-        | _flag(BounceStatus.ZENO, hits >= scene.max_impacts)
+        flag(BounceStatus.GRAZING, grazing)
+        | flag(BounceStatus.FLAT, contact.flat)
+        | flag(BounceStatus.NOT_RECORDED, f.cuts >= size)
+        | flag(BounceStatus.ZENO, hits >= scene.max_impacts)
     )
     based = _based(f, after, contact.gap, approach_rate(body, after, contact))
     return based._replace(
@@ -318,7 +315,7 @@ def _tried(f: Flight, scene: Scene) -> Flight:
         (~whole, Verdict.FURTHER),
     ]
     verdict = choose([(c, jnp.int32(int(v))) for c, v in cases], jnp.int32(int(Verdict.FINISH)))
-    status = f.status | _flag(BounceStatus.TOO_LONG, unseen & ~look)
+    status = f.status | flag(BounceStatus.TOO_LONG, unseen & ~look)
     return f._replace(status=status, trial=Trial(state, gap, rate, contact.index, verdict))
 
 

@@ -10,22 +10,23 @@ from lgjax.collisions.variational import RigidBody, RigidState, advance, departu
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.status import NOT_FINITE
 
 Array = jax.Array
 
 
 class BounceStatus(enum.IntFlag):
-    """What happened to a body; flags add up.  The first three stop it: its state stays the last good one."""
+    """What happened to a body; flags add up, 0 means success.  The first three stop it in its last good state."""
 
     OK = 0
-    STARTED_INSIDE = 1  # the first state penetrates a plane
-    NOT_SOLVED = 2  # a step turns the body too far, even in parts: h is too large
-    NOT_FINITE = 4  # the motion or the distance is not a finite number
+    NOT_FINITE = NOT_FINITE  # the motion or the distance is not a finite number
+    STARTED_INSIDE = 2  # the first state penetrates a plane
+    NOT_SOLVED = 4  # a step turns the body too far, even in parts: dt is too large
     ZENO = 8  # more impacts than a step may have or than can be counted: the body waited or came to rest, see `bounce`
     GRAZING = 16  # an impact was almost tangential: derivatives through it mean nothing
     FLAT = 32  # an impact was on an edge or a face: the contact point was one of many
     NOT_RECORDED = 64  # more impacts and further parts of steps than `record`; derivatives are wrong from there on
-    TOO_LONG = 128  # h is too long for so fast a motion: an impact may have been missed
+    TOO_LONG = 128  # dt is too long for so fast a motion: an impact may have been missed
 
 
 STOPPED = BounceStatus.STARTED_INSIDE | BounceStatus.NOT_SOLVED | BounceStatus.NOT_FINITE

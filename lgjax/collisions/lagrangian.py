@@ -15,6 +15,7 @@ from lgjax.collisions.impact import STOPPED, BounceStatus, Contact, Laws, approa
 from lgjax.collisions.variational import RigidBody, RigidState, advance, arrival, departure, step_energy
 from lgjax.groups.se3 import Pose
 from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.status import flag
 
 Array = jax.Array
 
@@ -108,10 +109,6 @@ def arc(s: Settings, p: Problem, state: RigidState, h: Array) -> Arc:
     arrived = arrival(p.body, end, increment, size)
     arrived = jax.tree.map(lambda new, old: jnp.where(moves, new, old), arrived, state)
     return Arc(arrived, energy, s.closest(p.body, p.obstacles, arrived), found | ~moves)
-
-
-def _flag(flag: BounceStatus, condition: Array) -> Array:
-    return jnp.where(condition, jnp.int32(int(flag)), jnp.int32(0))
 
 
 def _bisection(s: Settings, p: Problem, state: RigidState, left: Array, inside: Array) -> Array:
@@ -208,9 +205,9 @@ def _impact(s: Settings, p: Problem, w: _Within) -> _Within:
     pick = lambda new, old: jnp.where(here.reshape((-1,) + (1,) * new.ndim), new, old)
     status = (
         course.status
-        | _flag(BounceStatus.NOT_SOLVED, ~found)
-        | _flag(BounceStatus.FLAT, touching.contact.flat)
-        | _flag(BounceStatus.NOT_RECORDED, course.impacts >= here.shape[0])
+        | flag(BounceStatus.NOT_SOLVED, ~found)
+        | flag(BounceStatus.FLAT, touching.contact.flat)
+        | flag(BounceStatus.NOT_RECORDED, course.impacts >= here.shape[0])
     )
     course = course._replace(
         state=after, status=status, impacts=course.impacts + 1, record=jax.tree.map(pick, news, record)
@@ -234,9 +231,9 @@ def step(s: Settings, p: Problem, course: Course) -> Course:
     finite = ~jnp.isnan(w.ahead.contact.gap) & jnp.isfinite(w.ahead.energy)
     status = (
         done.status
-        | _flag(BounceStatus.NOT_SOLVED, ~w.ahead.found)
-        | _flag(BounceStatus.NOT_FINITE, w.ahead.found & ~finite)
-        | _flag(BounceStatus.ZENO, w.ahead.found & (w.ahead.contact.gap < 0))
+        | flag(BounceStatus.NOT_SOLVED, ~w.ahead.found)
+        | flag(BounceStatus.NOT_FINITE, w.ahead.found & ~finite)
+        | flag(BounceStatus.ZENO, w.ahead.found & (w.ahead.contact.gap < 0))
     )
     delay = course.delay + (w.spent + w.left - p.h) if s.symmetric else course.delay
     done = done._replace(step=course.step + 1, delay=delay)
@@ -253,5 +250,5 @@ def depart(s: Settings, p: Problem, state: RigidState, energy: Array, record: in
     empty = LagrangianImpacts(zeros, jnp.full((record,), -1, jnp.int32), poses, zeros, zeros, zeros)
     round_off = 1e2 * float(jnp.finfo(p.h.dtype).eps) * (1.0 + jnp.max(jnp.abs(state.pose.translation)))
     unknown = jnp.isnan(contact.gap) | ~jnp.isfinite(energy)
-    status = _flag(BounceStatus.STARTED_INSIDE, contact.gap < -round_off) | _flag(BounceStatus.NOT_FINITE, unknown)
+    status = flag(BounceStatus.STARTED_INSIDE, contact.gap < -round_off) | flag(BounceStatus.NOT_FINITE, unknown)
     return Course(state, energy, jnp.zeros_like(p.h), none, none, status, empty)

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 
 from lgjax.collisions.bounce import _check, _problem, closest_contact
 from lgjax.collisions.impact import Contact
-from lgjax.collisions.lagrangian import Course, LagrangianImpacts, Problem, Settings, depart, step
+from lgjax.collisions.lagrangian import STOPPED_HERE, Course, LagrangianImpacts, Problem, Settings, depart, step
 from lgjax.collisions.variational import CHARTS, RigidBody, RigidState, arrival, between, step_energy
 from lgjax.groups.se3 import Pose
-from lgjax.integrators.integrate import numbers_of_steps
+from lgjax.integrators.scan_saved import saved_steps, scan_saved
 from lgjax.numerics import checks
 from lgjax.shapes import Plane, Shape
 
@@ -38,6 +38,11 @@ class LagrangianSolution(NamedTuple):
     status: Array
     events: LagrangianImpacts
 
+    @property
+    def success(self) -> Array:
+        """() bool, whether the motion reached its end: nothing stopped the body before."""
+        return (self.status & STOPPED_HERE) == 0
+
 
 def lagrangian_bounce(
     body: RigidBody,
@@ -45,29 +50,29 @@ def lagrangian_bounce(
     planes: Plane | tuple[Plane, ...],
     pose0: Pose,
     pose1: Pose,
-    h: Any,
+    dt: Any,
     steps: int,
     max_impacts: int = 8,
     *,
     jump: str = "hamiltonian",
     symmetric: bool = False,
     tolerance: Any = 0.0,
-    save_every: int = 1,
+    save_every: int | None = 1,
     record: int = 16,
     chart: str = "cayley",
 ) -> LagrangianSolution:
-    """`steps` steps of size h of a body above planes after the poses pose0 at time -h and pose1 at time 0.
+    """`steps` steps of dt seconds of a body above planes after the poses pose0 at time -dt and pose1 at time 0.
 
     The Lagrangian form of `bounce`, elastic and without friction: steps and impacts follow from poses alone.  Behind
     the discrete Legendre transforms (`variational.start_momenta`, `variational.end_momenta`) both are one motion.  As
-    pose0 of a state at pose1 take `variational.variational_step(body, state, -h)[0].pose`; it may be anywhere.  Impact
+    pose0 of a state at pose1 take `variational.variational_step(body, state, -dt)[0].pose`; it may be anywhere.  Impact
     times are found by bisection, on the admissible side.  A step that ends outside is not searched for a dip within it.
 
     jump         the energy that an impact keeps: "hamiltonian" H(γ, Π), as the algorithms of the source; "discrete" the
                  discrete energy E_d of the steps before and after, as the first rows of F^i in its Table 1; the two
-                 differ by O(h²).  The latter has no solution for an approach too slow; the status is NOT_SOLVED.
+                 differ by O(dt²).  The latter has no solution for an approach too slow; the status is NOT_SOLVED.
     symmetric    whether the step after an impact is as long as the one before it, and the step ends with it, so that
-                 later times are no multiples of h.  Without it both make up h.
+                 later times are no multiples of dt.  Without it both make up dt.
     tolerance    gaps from 0 to this count as contact, m; by default the impact is found to round-off.
     max_impacts  of a step; a body that would have more stops, and the status says ZENO.
 
@@ -75,12 +80,12 @@ def lagrangian_bounce(
     A body that cannot go on keeps its last good pose.  Raises TypeError or ValueError naming what is wrong in values
     that are known.  Source: [tran2024] Table 1 (a), Algorithm 1.
     """
-    steps, save_every = numbers_of_steps(steps, save_every)
+    saves = saved_steps(steps, save_every)
     checks.integer("max_impacts", max_impacts)
     checks.integer("record", record)
     checks.choice("chart", chart, tuple(CHARTS))
     checks.choice("jump", jump, JUMPS)
-    obstacles, h = _obstacles(body, shape, planes, pose0, pose1, h)
+    obstacles, h = _obstacles(body, shape, planes, pose0, pose1, dt)
     dtype = h.dtype
     tolerance = checks.positive("tolerance", checks.array("tolerance", tolerance, (), dtype), allow_zero=True)
     settings = Settings(_closest, jump, bool(symmetric), max_impacts, chart)
@@ -90,14 +95,11 @@ def lagrangian_bounce(
     state = arrival(body, pose1, first, h)
     start = depart(settings, problem, state, energy, record)
 
-    def save(course: Course, _: Any) -> tuple[Course, Any]:
-        course, _ = jax.lax.scan(lambda c, _: (step(settings, problem, c), None), course, None, length=save_every)
-        time = course.step.astype(dtype) * h + course.delay
-        return course, (time, course.state, course.energy, course.impacts)
+    def keep(course: Course) -> tuple[Array, RigidState, Array, Array]:
+        return course.step.astype(dtype) * h + course.delay, course.state, course.energy, course.impacts
 
-    end, saved = jax.lax.scan(save, start, None, length=steps // save_every)
-    initial = (jnp.zeros_like(h), state, energy, jnp.zeros((), jnp.int32))
-    ts, states, energies, impacts = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), initial, saved)
+    end, kept = scan_saved(lambda course, _: step(settings, problem, course), start, saves, keep)
+    ts, states, energies, impacts = saves.with_start(keep(start), kept)
     return LagrangianSolution(ts, states, energies, impacts, end.status, end.record)
 
 
@@ -106,14 +108,14 @@ def _closest(body: RigidBody, obstacles: tuple[Shape, tuple[Plane, ...]], state:
     return closest_contact(body, shape, planes, state)
 
 
-def _obstacles(body: Any, shape: Any, planes: Any, pose0: Any, pose1: Any, h: Any) -> tuple[Any, Array]:
-    """Shape and planes, and h as an array, after the checks that `bounce` makes of its input."""
+def _obstacles(body: Any, shape: Any, planes: Any, pose0: Any, pose1: Any, dt: Any) -> tuple[Any, Array]:
+    """Shape and planes, and dt as an array, after the checks that `bounce` makes of its input."""
 
     def problem_at(name: str, pose: Any) -> Any:
         if not isinstance(pose, Pose):
             raise TypeError(f"{name} must be a Pose, got {type(pose).__name__}")
         zero = jnp.zeros_like(pose.translation)
-        return _problem(body, shape, planes, RigidState(pose, zero, zero), h, 1.0, 0.0)
+        return _problem(body, shape, planes, RigidState(pose, zero, zero), dt, 1.0, 0.0)
 
     problem_at("pose0", pose0)
     problem = problem_at("pose1", pose1)

@@ -16,9 +16,10 @@ from lgjax.integrators.commutator_free import (
     Flow,
 )
 from lgjax.integrators.composition import Composition, suzuki, triple_jump
-from lgjax.integrators.control import ELEMENTARY, PI_CONTROL, AdaptiveStatus, StepSizeController
+from lgjax.integrators.control import ELEMENTARY, PI_CONTROL, StepSizeController
 from lgjax.integrators.dormand_prince85 import DORMAND_PRINCE85
-from lgjax.integrators.integrate import Method, Solution, integrate
+from lgjax.integrators.integrate import Solution, Status, integrate
+from lgjax.integrators.method import Method
 from lgjax.integrators.munthe_kaas import MuntheKaas
 from lgjax.integrators.reversible import integrate_reversible, reversible_steps
 from lgjax.integrators.symplectic import SymplecticLie
@@ -54,7 +55,6 @@ __all__ = [
     "RK4_TWO_COMMUTATORS",
     "RK6",
     "AdaptiveSolution",
-    "AdaptiveStatus",
     "CommutatorFree",
     "CommutatorFreeTable",
     "Composition",
@@ -62,6 +62,7 @@ __all__ = [
     "Method",
     "MuntheKaas",
     "Solution",
+    "Status",
     "StepSizeController",
     "SymplecticLie",
     "Tableau",

@@ -14,11 +14,13 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
-from lgjax.integrators.control import ELEMENTARY, AdaptiveStatus, StepSizeController, error_ratio, flag
+from lgjax.integrators.control import ELEMENTARY, StepSizeController, error_ratio
 from lgjax.integrators.field import Field, saved_times, state_dtype, strong
-from lgjax.integrators.integrate import check_method
+from lgjax.integrators.integrate import Status, check_method
+from lgjax.integrators.method import Method
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.status import flag
 
 Array = jax.Array
 Point = Any
@@ -28,23 +30,26 @@ class AdaptiveSolution(NamedTuple):
     """What `integrate_adaptive` returns.
 
     ts, ys               times (n,) and states with a leading axis n: those of save_at, or the end alone.
+    status               () int32, `Status`; 0: t1 or an event was reached, and every time of save_at lies in between.
     accepted, rejected   number of steps, int32.
-    success              whether `status` is 0: t1 or an event was reached, and every time of save_at lies in between.
     times                (max_steps + 1,) the times of the accepted steps, t0 first, filled up with the last one.
     stopped              whether an event ended the run, at the last of `times`.
-    status               an `AdaptiveStatus`, int32, 0 for success.
 
     States at times that were not reached are NaN.  After an event that is no failure.
     """
 
     ts: Array
     ys: Any
+    status: Array
     accepted: Array
     rejected: Array
-    success: Array
     times: Array
     stopped: Array
-    status: Array
+
+    @property
+    def success(self) -> Array:
+        """() bool, whether no flag is set."""
+        return self.status == 0
 
 
 class _State(NamedTuple):
@@ -102,7 +107,7 @@ class _Problem:
     @property
     def planned(self) -> bool:
         """Whether the method knows how long a step may be before it takes it."""
-        return hasattr(self.method, "expand")
+        return self.method.needs_series
 
     def step_from(self, t: Array, y: Point, carry: Any) -> Callable[[Array], tuple[Point, Any]]:
         """The step from (t, y) as a function of its size: the point, and what is carried on."""
@@ -146,8 +151,8 @@ class _Problem:
             done=(accept & (last | hit)) | stuck,
             bracket=bracket,
             stopped=accept & hit,
-            status=flag(stuck & jnp.isfinite(error), AdaptiveStatus.STEP_TOO_SMALL)
-            | flag(stuck & ~jnp.isfinite(error), AdaptiveStatus.NOT_FINITE),
+            status=flag(Status.STEP_TOO_SMALL, stuck & jnp.isfinite(error))
+            | flag(Status.NOT_FINITE, stuck & ~jnp.isfinite(error)),
         )
 
     def attempt_planned(self, s: _State, t1: Array) -> _State:
@@ -170,7 +175,7 @@ class _Problem:
             done=last | hit | ~finite | stuck,
             bracket=bracket,
             stopped=finite & hit,
-            status=flag(~finite, AdaptiveStatus.NOT_FINITE) | flag(stuck, AdaptiveStatus.STEP_TOO_SMALL),
+            status=flag(Status.NOT_FINITE, ~finite) | flag(Status.STEP_TOO_SMALL, stuck),
         )
 
     def after(self, s: _State, accept: Array, t: Array, y: Point, carry: Any) -> _State:
@@ -221,8 +226,8 @@ class _Problem:
         n = self.max_steps + 1
         zero = jnp.zeros((), jnp.int32)
         good = lambda tolerance: (tolerance > 0) & jnp.isfinite(tolerance)
-        status = flag(~(good(self.rtol) & good(self.atol)), AdaptiveStatus.BAD_TOLERANCE)
-        status = status | flag(~jnp.isfinite(t0 + t1), AdaptiveStatus.NOT_FINITE)
+        status = flag(Status.BAD_TOLERANCE, ~(good(self.rtol) & good(self.atol)))
+        status = status | flag(Status.NOT_FINITE, ~jnp.isfinite(t0 + t1))
         start = _State(
             t=t0,
             y=y0,
@@ -245,7 +250,7 @@ class _Problem:
         )
         end = self.locate(end)
         times = jnp.where(jnp.arange(n, dtype=jnp.int32) <= end.accepted, end.times, end.t)
-        return end._replace(times=times, status=end.status | flag(~end.done, AdaptiveStatus.MAX_STEPS))
+        return end._replace(times=times, status=end.status | flag(Status.MAX_STEPS, ~end.done))
 
     def replay(self, times: Array, accepted: Array, t0: Array, t1: Array, y0: Point) -> Any:
         """The points of the steps again as a differentiable scan, from t0 to t1 through the recorded times between."""
@@ -321,7 +326,7 @@ def _held(f: Callable, t: Array, y: Point) -> tuple[Callable, Callable]:
 
 def _check_settings(method: Any, controller: Any) -> None:
     check_method("integrate_adaptive", method)
-    if getattr(method, "order_hat", None) is None and not hasattr(method, "expand"):
+    if not isinstance(method, Method) or (method.order_hat is None and not method.needs_series):
         wanted = "a method with an embedded one, such as MuntheKaas(DORMAND_PRINCE54), or Taylor"
         raise ValueError(f"integrate_adaptive needs {wanted}; got {method!r}")
     if not isinstance(controller, StepSizeController):
@@ -369,10 +374,10 @@ def integrate_adaptive(
     dtype = state_dtype(y0)
     start, end = checks.scalar("t0", t0, dtype), checks.scalar("t1", t1, dtype)
     ts, inside = saved_times(() if save_at is None else save_at, t0, t1, dtype)
-    if not hasattr(method, "expand"):
+    if not method.needs_series:
         method.init(space, field, start, y0)
     rtol, atol = checks.scalar("rtol", rtol, dtype, positive=True), checks.scalar("atol", atol, dtype, positive=True)
-    order = (method.order,) if hasattr(method, "expand") else ()
+    order = (method.order,) if method.needs_series else ()
     still, moving = _held(lambda t, y: field(t, y, *order), start, y0)
     if order:
         method.init(space, still, start, y0)  # now that tracing it again costs little
@@ -386,5 +391,5 @@ def integrate_adaptive(
         ts, ys = again.at_end(state, replayed, end)
     else:
         ys = again.at_times(state, replayed, start, ts, inside)
-    status = state.status | flag(~jnp.all(inside), AdaptiveStatus.SAVE_AT_OUTSIDE)
-    return AdaptiveSolution(ts, ys, state.accepted, state.rejected, status == 0, state.times, state.stopped, status)
+    status = state.status | flag(Status.SAVE_AT_OUTSIDE, ~jnp.all(inside))
+    return AdaptiveSolution(ts, ys, status, state.accepted, state.rejected, state.times, state.stopped)

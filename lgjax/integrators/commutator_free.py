@@ -13,6 +13,7 @@ import jax
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.field import Field, check_field, state_dtype
+from lgjax.integrators.method import Method
 from lgjax.integrators.munthe_kaas import _combination
 
 Array = jax.Array
@@ -171,7 +172,7 @@ def _used(flow: Flow) -> set[int]:
 
 
 @dataclass(frozen=True)
-class CommutatorFree:
+class CommutatorFree(Method):
     """A commutator-free method, a hashable value; a `Method` like `MuntheKaas`.
 
     It needs of the space only `move`, so it runs on frames without a group too; `move` must follow the flow of a

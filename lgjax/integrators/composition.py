@@ -4,7 +4,7 @@ Source: Hairer, Lubich, Wanner, Geometric Numerical Integration, section II.4.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -12,13 +12,14 @@ import numpy as np
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.field import Field
+from lgjax.integrators.method import Method
 
 Array = jax.Array
 Point = Any
 
 
 @dataclass(frozen=True)
-class Composition:
+class Composition(Method):
     """A symmetric method run with steps w_1 h, w_2 h, ...; a hashable value and a `Method`.
 
     method   with `symmetric` True, for instance SymplecticLie(1/2), of even order p.
@@ -32,7 +33,8 @@ class Composition:
     order: int
 
     def __post_init__(self) -> None:
-        if not getattr(self.method, "symmetric", False):
+        symmetric = isinstance(self.method, Method) and self.method.symmetric
+        if not symmetric:
             raise ValueError(f"compositions raise the order of symmetric methods, {self.method!r} is not one")
         weights = tuple(map(float, self.weights))
         object.__setattr__(self, "weights", weights)
@@ -49,6 +51,10 @@ class Composition:
     def symmetric(self) -> bool:
         """Whether a step of -h undoes a step of h."""
         return True
+
+    def with_scanned_stages(self, scanned: bool = True) -> "Composition":
+        """The same composition of the method with scanned stages."""
+        return replace(self, method=self.method.with_scanned_stages(scanned))
 
     def init(self, space: HomogeneousSpace, field: Field, t: Array, y: Point) -> Any:
         """What the composed method carries."""

@@ -3,7 +3,6 @@
 Source: [celledoni2021] eq. (33).
 """
 
-import enum
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -49,22 +48,6 @@ class StepSizeController:
 
 ELEMENTARY = StepSizeController()
 PI_CONTROL = StepSizeController(alpha=0.7, beta=0.4, safety=0.9)
-
-
-class AdaptiveStatus(enum.IntFlag):
-    """Why a run with error control did not end well; flags add up.  Arrays of them are int32."""
-
-    OK = 0
-    MAX_STEPS = 1  # max_steps steps were attempted before the end was reached
-    NOT_FINITE = 2  # the field, the state or a time is infinite or NaN from here on
-    STEP_TOO_SMALL = 4  # the tolerance asks for a step that is too small to change the time
-    SAVE_AT_OUTSIDE = 8  # a time of save_at does not lie between t0 and t1; the state there is NaN
-    BAD_TOLERANCE = 16  # rtol or atol is not positive and finite, so no step was taken
-
-
-def flag(condition: Array, status: AdaptiveStatus) -> Array:
-    """The status where the condition holds, int32."""
-    return jnp.where(condition, jnp.int32(status), jnp.int32(0))
 
 
 # Two results of one step differ by a few roundings of the numbers that they are made of, however small the step.

@@ -1,8 +1,7 @@
-"""Fixed-step integration of a field on a homogeneous space: one `lax.scan`, whatever the method."""
+"""Fixed-step integration of a field on a homogeneous space: one scan, whatever the method."""
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+import enum
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,52 +10,45 @@ from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.commutator_free import CommutatorFreeTable
 from lgjax.integrators.control import StepSizeController
 from lgjax.integrators.field import Field, state_dtype, strong
+from lgjax.integrators.method import Method
+from lgjax.integrators.scan_saved import saved_steps, scan_saved
 from lgjax.integrators.tableau import Tableau
 from lgjax.numerics import checks
+from lgjax.numerics.status import NOT_FINITE, flag
+from lgjax.saving.checkpoint import Checkpoint
 
 Array = jax.Array
 Point = Any
 
 
-class Method(Protocol):
-    """What `integrate` calls.  `init` checks the inputs and makes what the method carries from step to step."""
+class Status(enum.IntFlag):
+    """What became of a run of `integrate` or `integrate_adaptive`; flags add up, 0 means success."""
 
-    def init(self, space: HomogeneousSpace, field: Field, t: Array, y: Point) -> Any: ...
-
-    def step(
-        self, space: HomogeneousSpace, field: Field, t: Array, y: Point, h: Array, carry: Any
-    ) -> tuple[Point, Any]: ...
-
-
-class Checkpoint(Protocol):
-    """What the drivers ask of `lgjax.saving.Checkpoint`: a `lax.scan` that keeps its parts."""
-
-    @property
-    def every(self) -> int: ...
-
-    def scan(self, body: Callable, carry: Any, xs: Array, chunk: int) -> tuple[Any, Any]: ...
+    OK = 0
+    NOT_FINITE = NOT_FINITE  # the field, the state or a time is infinite or NaN from here on
+    MAX_STEPS = 2  # max_steps steps were attempted before the end was reached
+    STEP_TOO_SMALL = 4  # the tolerance asks for a step that is too small to change the time
+    SAVE_AT_OUTSIDE = 8  # a time of save_at does not lie between t0 and t1; the state there is NaN
+    BAD_TOLERANCE = 16  # rtol or atol is not positive and finite, so no step was taken
 
 
 class Solution(NamedTuple):
-    """What `integrate` returns.
+    """States at the saved times, as `integrate` returns them.
 
     ts, ys    times (n,) and states, every leaf of ys with a leading time axis of the same length n.
-    success   whether the last state is finite.  A field that gives NaN, a motion that overflows, and a step of an
-              implicit method whose equations were not solved leave NaN in all states from there on.
+    status    () int32, `Status`: NOT_FINITE if the last state is not finite.  A field that gives NaN, a motion that
+              overflows, and a step of an implicit method whose equations were not solved leave NaN in all states from
+              there on.
     """
 
     ts: Array
     ys: Any
-    success: Array
+    status: Array
 
-
-def numbers_of_steps(steps: Any, save_every: Any) -> tuple[int, int]:
-    """Steps in all and between saved states, checked."""
-    steps = checks.integer("steps", steps)
-    chunk = steps if save_every is None else checks.integer("save_every", save_every)
-    if steps % chunk:
-        raise ValueError(f"save_every must divide steps, got save_every={chunk} and steps={steps}")
-    return steps, chunk
+    @property
+    def success(self) -> Array:
+        """() bool, whether no flag is set."""
+        return self.status == 0
 
 
 def check_method(driver: str, method: Any) -> None:
@@ -74,53 +66,18 @@ def check_method(driver: str, method: Any) -> None:
         hint = f"the class {method.__name__}; it takes an instance of it"
     elif hasattr(method, "driver"):
         hint = f"{method!r}; {method.driver} takes that one"
-    elif driver != "integrate_adaptive" and not (hasattr(method, "init") and hasattr(method, "step")):
+    elif driver != "integrate_adaptive" and not isinstance(method, Method):
         hint = f"{method!r}; a method is for instance MuntheKaas(RK4)"
     else:
         return
     raise TypeError(f"{driver} takes a method, got {hint}")
 
 
-def _time(name: str, value: Any, dtype: jnp.dtype) -> Array:
-    return checks.scalar(name, value, dtype)
-
-
-def _finite(y: Point) -> Array:
-    numbers = [leaf for leaf in jax.tree.leaves(y) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in numbers]))
-
-
-def segment_length(steps: int, remat: bool | int) -> int:
-    """Steps in a segment that reverse mode computes again, 0 for none; of True a divisor near √steps, if any."""
-    if isinstance(remat, bool):
-        if not remat:
-            return 0
-        root = steps**0.5
-        near = [d for d in range(-int(-root / 1.5 // 1), int(root * 1.5) + 1) if steps % d == 0]
-        return min(near, key=lambda d: abs(d - root), default=-int(-root // 1))
-    return min(steps, checks.integer("remat", remat))
-
-
-def scan_in_segments(body: Any, carry: Any, xs: Array, length: int) -> tuple[Any, Any]:
-    """`lax.scan` over xs (n,), whose reverse mode keeps every `length`-th carry and computes the others again.
-
-    length 0, and one of n or more, is an ordinary scan.
-    """
-    n = xs.shape[0]
-    if not 0 < length < n:
-        return jax.lax.scan(body, carry, xs)
-
-    @partial(jax.checkpoint, prevent_cse=False)  # there is nothing to share across the iterations of a scan
-    def segment(carry: Any, xs: Array) -> tuple[Any, Any]:
-        return jax.lax.scan(body, carry, xs)
-
-    whole = n - n % length
-    carry, ys = jax.lax.scan(segment, carry, xs[:whole].reshape(-1, length))
-    ys = jax.tree.map(lambda y: y.reshape(whole, *y.shape[2:]), ys)
-    if whole < n:
-        carry, rest = segment(carry, xs[whole:])
-        ys = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), ys, rest)
-    return carry, ys
+def finite_status(ys: Any) -> Array:
+    """The status of a run that saved the states ys: NOT_FINITE if the last one is not finite, else 0."""
+    last = [leaf[-1] for leaf in jax.tree.leaves(ys) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in last]))
+    return flag(Status.NOT_FINITE, ~finite)
 
 
 def integrate(
@@ -153,34 +110,20 @@ def integrate(
     inside, new values of y0, t0 and t1 compile nothing.  TypeError or ValueError name what does not fit.
     """
     check_method("integrate", method)
-    steps, chunk = numbers_of_steps(steps, save_every if checkpoint is None else save_every or checkpoint.every)
-    segment = segment_length(steps, remat)
+    saves = saved_steps(steps, save_every, checkpoint)
     y0 = strong(y0)
     dtype = state_dtype(y0)
-    start = _time("t0", t0, dtype)
-    h = (_time("t1", t1, dtype) - start) / steps
+    start = checks.scalar("t0", t0, dtype)
+    h = (checks.scalar("t1", t1, dtype) - start) / saves.steps
 
     def time(i: Array) -> Array:
         # Not a running sum, which would lose a digit every ten steps in float32.
         return start + h * i.astype(dtype)
 
-    def one_step(state: Any, i: Array) -> Any:
+    def step(state: tuple[Point, Any], i: Array) -> tuple[Point, Any]:
         y, carry = state
-        return method.step(space, field, time(i), y, h, carry), None
-
-    def one_chunk(state: Any, first: Array) -> Any:
-        numbers = first + jnp.arange(chunk, dtype=jnp.int32)
-        state, _ = one_step(state, first) if chunk == 1 else scan_in_segments(one_step, state, numbers, segment)
-        return state, None if save_every is None else state[0]
+        return method.step(space, field, time(i), y, h, carry)
 
     state = (y0, strong(method.init(space, field, start, y0)))
-    firsts = jnp.arange(0, steps, chunk, dtype=jnp.int32)
-    if checkpoint is None:
-        state, saved = scan_in_segments(one_chunk, state, firsts, segment // chunk)
-    else:
-        state, saved = checkpoint.scan(one_chunk, state, firsts, chunk)
-    if save_every is None:
-        ys = jax.tree.map(lambda x: x[None], state[0])
-        return Solution(time(jnp.full((1,), steps, jnp.int32)), ys, _finite(state[0]))
-    ys = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), y0, saved)
-    return Solution(time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32)), ys, _finite(state[0]))
+    _, ys = scan_saved(step, state, saves, lambda state: state[0], remat=remat, checkpoint=checkpoint)
+    return Solution(time(saves.counts()), saves.with_start(y0, ys), finite_status(ys))

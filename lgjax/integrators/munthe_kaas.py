@@ -5,7 +5,7 @@ Source: [celledoni2021] section 2.2, eqs. (6)-(8).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.field import Field, check_field, state_dtype
+from lgjax.integrators.method import Method
 from lgjax.integrators.tableau import Tableau
 from lgjax.numerics import checks
 
@@ -167,7 +168,7 @@ def _scanned_stages(space: HomogeneousSpace, tableau: Tableau, y: Point, increme
 
 
 @dataclass(frozen=True)
-class MuntheKaas:
+class MuntheKaas(Method):
     """A Runge-Kutta-Munthe-Kaas method, a hashable value.
 
     tableau      an explicit `Tableau`.
@@ -212,6 +213,10 @@ class MuntheKaas:
         """Order of the embedded method."""
         hat = self.tableau.order_hat
         return hat if hat is None else min(hat, self.order)
+
+    def with_scanned_stages(self, scanned: bool = True) -> "MuntheKaas":
+        """The same method with `scan_stages` as given."""
+        return replace(self, scan_stages=scanned)
 
     def init(self, space: HomogeneousSpace, field: Field, t: Array, y: Point) -> tuple[()]:
         """Check field and state against the space; nothing is carried from step to step."""

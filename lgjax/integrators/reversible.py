@@ -14,7 +14,10 @@ import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.field import Field, state_dtype, strong
-from lgjax.integrators.integrate import Method, Solution, _finite, _time, numbers_of_steps
+from lgjax.integrators.integrate import Solution, check_method, finite_status
+from lgjax.integrators.method import Method
+from lgjax.integrators.scan_saved import SavedSteps, saved_steps, scan_stretches
+from lgjax.numerics import checks
 
 Array = jax.Array
 Step = Callable[[Any, Array, Any, Array, Any], tuple[Any, Any]]
@@ -28,7 +31,7 @@ def integrate_reversible(
     t1: Any,
     steps: int,
     method: Method,
-    save_every: int | None = None,
+    save_every: int | None = 1,
 ) -> Solution:
     """`integrate` with a symmetric method, whose reverse mode keeps no states but those that are saved.
 
@@ -36,10 +39,11 @@ def integrate_reversible(
     only; they are those of `integrate` up to the round-off of the way back. Methods: SymplecticLie(1/2) and its
     compositions. Raises ValueError for a method that is not symmetric, and what `integrate` raises.
     """
-    if not getattr(method, "symmetric", False):
+    check_method("integrate_reversible", method)
+    if not method.symmetric:
         raise ValueError(f"integrate_reversible goes back by symmetric methods, {method!r} is not one")
     y0 = strong(y0)
-    start = _time("t0", t0, state_dtype(y0))
+    start = checks.scalar("t0", t0, state_dtype(y0))
     carry = strong(method.init(space, field, start, y0))
     # What the field closes over becomes an argument, as custom derivatives are with respect to arguments alone.
     pure, closed_over = jax.closure_convert(field, start, y0)
@@ -57,7 +61,7 @@ def reversible_steps(
     t0: Any,
     t1: Any,
     steps: int,
-    save_every: int | None = None,
+    save_every: int | None = 1,
     carry: Any = (),
 ) -> Solution:
     """`steps` steps (y, carry) = step(arguments, t, y, h, carry), of which one of -h undoes one of h.
@@ -66,47 +70,44 @@ def reversible_steps(
     t1, floating pytrees; step closes over nothing that is differentiated. carry is what a step may start its
     iterations from; it must not change the result.
     """
-    steps, chunk = numbers_of_steps(steps, save_every)
+    saves = saved_steps(steps, save_every)
     y0 = strong(y0)
     dtype = state_dtype(y0)
-    start, end = _time("t0", t0, dtype), _time("t1", t1, dtype)
-    ys = _solver(step, steps, chunk)(y0, start, end, strong(arguments), carry)
-    ts = start + (end - start) / steps * jnp.arange(0, steps + 1, chunk, dtype=jnp.int32).astype(dtype)
-    finite = _finite(jax.tree.map(lambda y: y[-1], ys))
-    if save_every is None:
-        return Solution(ts[-1:], ys, finite)
-    return Solution(ts, jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), y0, ys), finite)
+    start, end = checks.scalar("t0", t0, dtype), checks.scalar("t1", t1, dtype)
+    ys = _solver(step, saves)(y0, start, end, strong(arguments), carry)
+    ts = start + (end - start) / saves.steps * saves.counts().astype(dtype)
+    return Solution(ts, saves.with_start(y0, ys), finite_status(ys))
 
 
-def _solver(step: Step, steps: int, chunk: int) -> Callable[..., Any]:
-    """solve(y0, start, end, arguments, carry) -> states after every `chunk` steps."""
-    firsts = jnp.arange(0, steps, chunk, dtype=jnp.int32)
+def _solver(step: Step, saves: SavedSteps) -> Callable[..., Any]:
+    """solve(y0, start, end, arguments, carry) -> the saved states but the start."""
+    steps, every, _ = saves
+    firsts = jnp.arange(0, steps, every, dtype=jnp.int32)
 
     def forward(y0: Any, start: Array, end: Array, arguments: Any, carry: Any) -> tuple[Any, Any]:
         h = (end - start) / steps
 
-        def one_chunk(state: Any, first: Array) -> Any:
-            def one(i: Array, state: Any) -> Any:
-                return step(arguments, start + h * i.astype(h.dtype), state[0], h, state[1])
+        def one(i: Array, state: Any) -> Any:
+            return step(arguments, start + h * i.astype(h.dtype), state[0], h, state[1])
 
-            state = jax.lax.fori_loop(first, first + chunk, one, state)
-            return state, state
+        def advance(state: Any, first: Array) -> Any:
+            return jax.lax.fori_loop(first, first + every, one, state)  # no array of their numbers
 
-        _, saved = jax.lax.scan(one_chunk, (y0, carry), firsts)
-        return saved[0], (*saved, start, end, arguments)
+        _, (ys, carries) = scan_stretches(advance, (y0, carry), saves, lambda state: state)
+        return ys, (ys, carries, start, end, arguments)
 
     def backward(kept: Any, rates: Any) -> Any:
         ys, carries, start, end, arguments = kept
         h = (end - start) / steps
         zeros = jax.tree.map(jnp.zeros_like, (jax.tree.map(lambda y: y[0], ys), start, h, arguments))
 
-        def one_chunk(adjoint: Any, xs: Any) -> Any:
+        def stretch(adjoint: Any, xs: Any) -> Any:
             first, y, carry, rate = xs
             adjoint = (jax.tree.map(jnp.add, adjoint[0], rate), *adjoint[1:])
 
             def one(k: Array, state: Any) -> Any:
                 y, carry, (of_y, of_start, of_h, of_arguments) = state
-                i = first + chunk - 1 - k
+                i = first + every - 1 - k
                 number = i.astype(h.dtype)
                 y, carry = step(arguments, start + h * (number + 1), y, -h, carry)
                 forth = lambda y, t, h, arguments: step(arguments, t, y, h, jax.lax.stop_gradient(carry))[0]
@@ -115,9 +116,9 @@ def _solver(step: Step, steps: int, chunk: int) -> Callable[..., Any]:
                 of_arguments = jax.tree.map(jnp.add, of_arguments, extra)
                 return y, carry, (of_y, of_start + of_t, of_h + (more + number * of_t), of_arguments)
 
-            return jax.lax.fori_loop(0, chunk, one, (y, carry, adjoint))[2], None
+            return jax.lax.fori_loop(0, every, one, (y, carry, adjoint))[2], None
 
-        adjoint, _ = jax.lax.scan(one_chunk, zeros, (firsts, ys, carries, rates), reverse=True)
+        adjoint, _ = jax.lax.scan(stretch, zeros, (firsts, ys, carries, rates), reverse=True)
         of_y, of_start, of_h, of_arguments = adjoint
         of_carry = jax.tree.map(lambda c: jnp.zeros_like(c[0]), carries)
         return of_y, of_start - of_h / steps, of_h / steps, of_arguments, of_carry

@@ -13,6 +13,7 @@ from lgjax.groups.cotangent import Covector
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.groups.lie_group import LieGroup
 from lgjax.integrators.field import Field, check_field, state_dtype
+from lgjax.integrators.method import Method
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.loops import iterate_while
@@ -76,7 +77,7 @@ def _solve_linear(linear: Any, y: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class SymplecticLie:
+class SymplecticLie(Method):
     """The symplectic method of parameter theta on `cotangent_bundle(G)`, a hashable value and a `Method`.
 
     theta = 1/2 is symmetric, so time-reversible, and of order 2; every other theta is of order 1.  The field is the

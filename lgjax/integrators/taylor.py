@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.control import largest, tolerances
 from lgjax.integrators.field import check_field
+from lgjax.integrators.method import Method
 from lgjax.integrators.munthe_kaas import dexpinv_coefficients
 from lgjax.numerics import checks
 from lgjax.numerics.small_angle import norm
@@ -25,7 +26,7 @@ Series = Callable[[Array, Point, int], Any]
 
 
 @dataclass(frozen=True)
-class Taylor:
+class Taylor(Method):
     """The Taylor method of any order, for `integrate` and `integrate_adaptive`.
 
     In place of a field it takes series(t, y, order): the Taylor coefficients, in the time since t, of the field along
@@ -43,6 +44,11 @@ class Taylor:
     def __post_init__(self) -> None:
         checks.integer("order", self.order)
         checks.integer("substeps", self.substeps)
+
+    @property
+    def needs_series(self) -> bool:
+        """Whether it takes the Taylor coefficients of the field."""
+        return True
 
     def init(self, space: HomogeneousSpace, field: Series, t: Array, y: Point) -> None:
         """Check the series; nothing is carried from step to step."""

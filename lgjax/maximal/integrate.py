@@ -15,7 +15,7 @@ from lgjax.groups.homogeneous_space import (
     vector_space,
 )
 from lgjax.integrators.field import strong
-from lgjax.integrators.integrate import _time, numbers_of_steps
+from lgjax.integrators.scan_saved import SavedSteps, saved_steps, scan_saved
 from lgjax.maximal.checks import check_start, start_tolerance
 from lgjax.maximal.generalized_alpha import (
     AlphaState,
@@ -25,20 +25,22 @@ from lgjax.maximal.generalized_alpha import (
     constraint_rates,
 )
 from lgjax.maximal.system import AbsoluteConfiguration, System
+from lgjax.numerics import checks
 from lgjax.numerics.newton import NewtonRule
+from lgjax.numerics.status import NOT_FINITE, flag
 from lgjax.saving.checkpoint import Checkpoint
 
 Array = jax.Array
 
 
 class Status(enum.IntFlag):
-    """Flags of `integrate`; 0 means nothing to report.  Of those in FAILED only the first met is set."""
+    """Flags of `integrate`; 0 means success.  Of those in FAILED only the first met is set."""
 
     OK = 0
-    INCONSISTENT = 1  # the start breaks a constraint or its rate
-    SINGULAR = 2  # the accelerations of the start are not unique: redundant constraints, or no mass where nothing holds
-    NOT_CONVERGED = 4  # a Newton iteration ended above its tolerance: h is too large, or there is no motion to find
-    NOT_FINITE = 8  # the start, a force or a constraint is not a finite number
+    NOT_FINITE = NOT_FINITE  # the start, a force or a constraint is not a finite number
+    INCONSISTENT = 2  # the start breaks a constraint or its rate
+    SINGULAR = 4  # the accelerations of the start are not unique: redundant constraints, or no mass where nothing holds
+    NOT_CONVERGED = 8  # a Newton iteration ended above its tolerance: h is too large, or there is no motion to find
     MULTIPLIERS_UNDAMPED = 16  # spectral_radius=1 with constraints: q and v are good, the multipliers do not converge
 
 
@@ -52,9 +54,7 @@ class Solution(NamedTuple):
     q, v         configurations and velocities (T, nv).
     multipliers  (T, nc), in the order of the constraints: newtons for translations, newton metres for rotations.
     iterations   (T,) int32, Newton iterations since the saved state before; 0 at the start.
-    status       () int32, `Status`; 0 means nothing to report.
-    success      () bool: whether the states are good: no flag is set, or MULTIPLIERS_UNDAMPED alone.  Where it is
-                 false all states after the first failure are NaN.
+    status       () int32, `Status`.
     """
 
     ts: Array
@@ -66,6 +66,10 @@ class Solution(NamedTuple):
 
     @property
     def success(self) -> Array:
+        """() bool, whether the states are good: no flag is set, or MULTIPLIERS_UNDAMPED alone.
+
+        Where it is false all states after the first failure are NaN.
+        """
         return _good(self.status)
 
 
@@ -113,13 +117,12 @@ def integrate(
     that do not fit.
     """
     _check_method(method)
-    steps, chunk = numbers_of_steps(steps, save_every if checkpoint is None else save_every or checkpoint.every)
+    saves = saved_steps(steps, save_every, checkpoint)
     rule = newton if isinstance(newton, NewtonRule) else NewtonRule(newton)
     q, v = _start(system, q, v)
-    start, end = _time("t0", t0, system.dtype), _time("t1", t1, system.dtype)
+    start, end = checks.scalar("t0", t0, system.dtype), checks.scalar("t1", t1, system.dtype)
     check_start(system, start, q, v)
-    counts, h = (steps, chunk, save_every is None), (end - start) / steps
-    return _integrate(system, q, v, start, h, counts, method, rule, checkpoint)
+    return _integrate(system, q, v, start, (end - start) / saves.steps, saves, method, rule, checkpoint)
 
 
 def _check_method(method: Any) -> None:
@@ -153,15 +156,11 @@ def _start(system: System, q: AbsoluteConfiguration, v: Any) -> tuple[AbsoluteCo
 
 
 class _Carry(NamedTuple):
-    """All that a step needs of those before it, besides its number: state, status so far, iterations since a save."""
+    """All that a step needs of those before it, besides its number: state, status and iterations so far."""
 
     state: AlphaState
     status: Array
     iterations: Array
-
-
-def _flag(condition: Any, flag: Status) -> Array:
-    return jnp.where(condition, jnp.int32(flag), jnp.int32(0))
 
 
 def _good(status: Array) -> Array:
@@ -169,15 +168,15 @@ def _good(status: Array) -> Array:
 
 
 def _step_status(report: Report) -> Array:
-    lost = _flag(~report.finite, Status.NOT_FINITE)
-    return lost | _flag(report.finite & ~report.converged, Status.NOT_CONVERGED)
+    lost = flag(Status.NOT_FINITE, ~report.finite)
+    return lost | flag(Status.NOT_CONVERGED, report.finite & ~report.converged)
 
 
 def _start_status(system: System, problem: ConstrainedProblem, t: Array, first: AlphaState, regular: Array) -> Array:
     given = (t, first.q, first.v, problem.forces(t, first.q, first.v), problem.constraints(t, first.q))
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(given)]))
     held = _consistent(system, problem, t, first.q, first.v)
-    status = jnp.where(held, _flag(~regular, Status.SINGULAR), jnp.int32(Status.INCONSISTENT))
+    status = jnp.where(held, flag(Status.SINGULAR, ~regular), jnp.int32(Status.INCONSISTENT))
     return jnp.where(finite, status, jnp.int32(Status.NOT_FINITE))
 
 
@@ -187,45 +186,30 @@ def _integrate(
     v: Array,
     start: Array,
     h: Array,
-    counts: tuple[int, int, bool],
+    saves: SavedSteps,
     method: GeneralizedAlpha,
     rule: NewtonRule,
     checkpoint: Checkpoint | None,
 ) -> Solution:
-    steps, chunk, last_only = counts
     problem = constrained_problem(system)
     time = lambda i: start + h * i.astype(system.dtype)
     first, regular = method.init(problem, start, q, v, h)
     status = _start_status(system, problem, start, first, regular)
 
-    def one_step(carry: _Carry, i: Array) -> tuple[_Carry, None]:
+    def step(carry: _Carry, i: Array) -> _Carry:
         state, report = method.step(problem, time(i), carry.state, h, rule)
         status = carry.status | jnp.where(_good(carry.status), _step_status(report), 0)
-        return _Carry(_void(state, _good(status)), status, carry.iterations + report.iterations), None
+        return _Carry(_void(state, _good(status)), status, carry.iterations + report.iterations)
 
-    def one_chunk(carry: _Carry, i: Array) -> tuple[_Carry, Any]:
-        zero = jnp.zeros((), jnp.int32)
-        carry, _ = jax.lax.scan(one_step, carry._replace(iterations=zero), i + jnp.arange(chunk, dtype=jnp.int32))
-        return carry, (carry.state.q, carry.state.v, carry.state.multipliers, carry.iterations)
+    def keep(carry: _Carry) -> tuple[AbsoluteConfiguration, Array, Array, Array]:
+        return carry.state.q, carry.state.v, carry.state.multipliers, carry.iterations
 
-    carry = _Carry(first, status, jnp.zeros((), jnp.int32))
-    firsts = jnp.arange(0, steps, chunk, dtype=jnp.int32)
-    if checkpoint is None:
-        carry, saved = jax.lax.scan(one_chunk, carry, firsts)
-    else:
-        carry, saved = checkpoint.scan(one_chunk, carry, firsts, chunk)
-    if last_only:
-        ts = time(jnp.full((1,), steps, jnp.int32))
-        *states, iterations = saved
-        total = jnp.sum(iterations, axis=0, keepdims=True, dtype=jnp.int32)
-        saved = (*jax.tree.map(lambda x: x[-1:], states), total)
-    else:
-        begin = (first.q, first.v, first.multipliers, jnp.zeros((), jnp.int32))
-        saved = jax.tree.map(lambda x, rest: jnp.concatenate([x[None], rest]), begin, saved)
-        ts = time(jnp.arange(0, steps + 1, chunk, dtype=jnp.int32))
-    undamped = _flag(system.nc > 0 and method.spectral_radius == 1.0, Status.MULTIPLIERS_UNDAMPED)
-    q, v, multipliers, count = saved
-    return Solution(ts, q, v, multipliers, count, carry.status | undamped)
+    begin = _Carry(first, status, jnp.zeros((), jnp.int32))
+    carry, kept = scan_saved(step, begin, saves, keep, checkpoint=checkpoint)
+    q, v, multipliers, iterations = saves.with_start(keep(begin), kept)
+    between = jnp.diff(iterations, prepend=jnp.zeros((1,), jnp.int32))
+    undamped = flag(Status.MULTIPLIERS_UNDAMPED, system.nc > 0 and method.spectral_radius == 1.0)
+    return Solution(time(saves.counts()), q, v, multipliers, between, carry.status | undamped)
 
 
 def _void(state: AlphaState, good: Array) -> AlphaState:

@@ -1,7 +1,7 @@
-"""Time stepping of a mechanism with closed loops: integrate, then project back onto the constraints."""
+"""What `rollout` adds for closed loops: after every step a projection back onto the constraints, which are watched."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,34 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.loops import constrained_forward_dynamics, loop_constraint, project_positions
-from lgjax.dynamics.loops.loop import Loop, as_loops
+from lgjax.dynamics.loops import loop_constraint, project_positions
+from lgjax.dynamics.loops.loop import Loop
 from lgjax.dynamics.loops.project import Metric, check_metric, velocity_projection
 from lgjax.dynamics.loops.status import flags
-from lgjax.dynamics.time_derivatives.taylor_series import checked_result
-from lgjax.groups.homogeneous_space import product_space, vector_space
-from lgjax.integrators import RK4, MuntheKaas, Taylor, integrate
-from lgjax.multibody.configuration import Configuration, mechanical_space
+from lgjax.groups.homogeneous_space import HomogeneousSpace, product_space, vector_space
+from lgjax.integrators import Method
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.small_angle import norm
-from lgjax.simulate.rollout import Controller
-
-
-class LoopTrajectory(NamedTuple):
-    """States at the saved times; every leaf but `status` has a leading time axis (T,).
-
-    ts: (T,) s. q: Configuration. v: (T, nv). residual, rate: (T,), the largest length of phi(q) and of dphi/dt after
-    any step so far. status: () int32, `LoopStatus`, of all steps: OPEN if a projection did not converge or the residual
-    has passed the square root of eps; SLIPPING if the rate has, relative to 1 + the largest entry of v.
-    """
-
-    ts: jax.Array
-    q: Configuration
-    v: jax.Array
-    residual: jax.Array
-    rate: jax.Array
-    status: jax.Array
 
 
 class _Seen(NamedTuple):
@@ -49,63 +30,31 @@ class _Seen(NamedTuple):
     redundant: jax.Array
 
 
-def constrained_rollout(
-    model: Model,
-    loops: Loop | Sequence[Loop],
-    q: Configuration,
-    v,
-    controller: Controller | None,
-    dt,
-    steps: int,
-    method=MuntheKaas(RK4),  # noqa: B008 (a hashable value)
-    save_every: int | None = 1,
-    wrenches: Controller | None = None,
-    *,
-    project: Metric | None = "mass",
-    alpha: Any = 0.0,
-    beta: Any = 0.0,
-    tolerance: Any = None,
-) -> LoopTrajectory:
-    """The motion of a mechanism with closed loops from (q, v) over `steps` steps of dt seconds.
+def keep_closed(
+    model: Model, loops: tuple[Loop, ...], space, field, start, method: Method, project: Metric | None, tolerance
+) -> tuple[HomogeneousSpace, Callable, tuple, Method]:
+    """Space, field, start and method of a mechanism, (q, v), made those of ((q, v), seen), whose steps end closed.
 
-    controller, wrenches, dt, steps, method and save_every: as in `rollout`. project: after every step positions and
-    velocities are moved to the nearest that keep the loops closed, in the kinetic-energy metric ("mass") or plainly
-    ("plain"); None leaves them to alpha and beta, 1/s, of `constrained_forward_dynamics`. tolerance: of the positions,
-    see `project_positions`. Differentiable in everything that is traced.
-    Raises ValueError, where q and v are known, for a start at which loops are open or move apart: `project_positions`
-    and `project_velocity` make a consistent one. Within jit the status says it.
+    `seen` is what was watched of the loops so far, see `loop_report`. project and tolerance: as in `rollout`.
+    Raises ValueError for a known start at which the loops are open or come apart.
     """
     if project is not None:
         check_metric(project)
-    several = as_loops(model, loops)
-    dt, v = jnp.asarray(dt, model.dtype), jnp.asarray(v, model.dtype)
-    if v.shape != (model.nv,):
-        raise ValueError(f"v has shape {v.shape}, {model.name!r} takes ({model.nv},); vmap rollout over a batch")
-    if isinstance(method, Taylor):
-        raise ValueError("constrained_rollout takes methods with stages, not Taylor")
-    _check_start(model, several, q, v)
+    _check_start(model, loops, *start)
 
-    def field(t, state):
-        (q, v), seen = state
-        tau = 0 * v if controller is None else checked_result("controller", controller(t, q, v), v.shape, v.dtype)
-        applied = None
-        if wrenches is not None:
-            applied = checked_result("wrenches", wrenches(t, q, v), (model.nbodies, 6), v.dtype)
-        found = constrained_forward_dynamics(model, several, q, v, tau, applied, alpha=alpha, beta=beta)
-        return (v, found.vdot), 0 * seen
+    def watched(t, state):
+        return field(t, state[0]), 0 * state[1]
 
-    if isinstance(method, MuntheKaas):
-        method = replace(method, scan_stages=True)  # as in rollout
-    settled = _Settled(method, partial(_settle, model, several, project, tolerance))
-    space = product_space(mechanical_space(model.tree), vector_space(len(_Seen._fields)))
-    y = (q, v), _watch(model, several, q, v)
-    ts, ((qs, vs), seen), _ = integrate(space, field, y, jnp.zeros_like(dt), steps * dt, steps, settled, save_every)
+    settled = _Settled(method, partial(_settle, model, loops, project, tolerance))
+    space = product_space(space, vector_space(len(_Seen._fields)))
+    return space, watched, (start, _watch(model, loops, *start)), settled
+
+
+def loop_report(seen: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Residual and rate (T,) so far and the status () of all steps, from what was seen of the loops (T, ...)."""
     worst = _Seen(*jnp.moveaxis(seen, -1, 0))
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((qs, vs))]))
-    status = flags(
-        OPEN=worst.open[-1] > 0, SLIPPING=worst.slipping[-1] > 0, REDUNDANT=worst.redundant[-1] > 0, NOT_FINITE=~finite
-    )
-    return LoopTrajectory(ts, qs, vs, worst.residual, worst.rate, status)
+    status = flags(OPEN=worst.open[-1] > 0, SLIPPING=worst.slipping[-1] > 0, REDUNDANT=worst.redundant[-1] > 0)
+    return worst.residual, worst.rate, status
 
 
 def _settle(model: Model, loops, project: Metric | None, tolerance, state):
@@ -121,7 +70,7 @@ def _settle(model: Model, loops, project: Metric | None, tolerance, state):
 
 
 @dataclass(frozen=True)
-class _Settled:
+class _Settled(Method):
     """A method whose steps end with `settle`, state -> state."""
 
     method: Any

@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.integrators import RK4, MuntheKaas
-from lgjax.integrators.integrate import segment_length
+from lgjax.integrators.scan_saved import segment_length
 from lgjax.multibody.configuration import neutral
 from lgjax.multibody.model import Model
-from lgjax.simulate.rollout import Controller, rollout
+from lgjax.simulate.mechanism_field import Controller
+from lgjax.simulate.rollout import rollout
 
 
 def rollout_memory(
@@ -19,7 +20,7 @@ def rollout_memory(
     batch: int = 1,
     controller: Controller | None = None,
     method=MuntheKaas(RK4),  # noqa: B008 (a hashable value)
-    save_every: int | None = None,
+    save_every: int | None = 1,
     wrenches: Controller | None = None,
     remat: bool | int = True,
     of_model: bool = False,

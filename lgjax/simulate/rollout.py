@@ -1,34 +1,47 @@
-"""Time stepping of one mechanism: one `lax.scan`, to be mapped over as many as there are."""
+"""Time stepping of one mechanism: one scan, to be mapped over as many as there are."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from lgjax.dynamics.forward import forward_dynamics
-from lgjax.dynamics.time_derivatives.taylor_series import checked_result, motion_series
-from lgjax.integrators import RK4, MuntheKaas, Taylor, integrate
+from lgjax.dynamics.loops.loop import Loop, as_loops
+from lgjax.dynamics.loops.project import Metric
+from lgjax.dynamics.loops.status import LoopStatus
+from lgjax.dynamics.time_derivatives.taylor_series import motion_series
+from lgjax.integrators import RK4, Method, MuntheKaas, integrate
+from lgjax.integrators.integrate import check_method
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration, mechanical_space
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.saving.checkpoint import Checkpoint
-
-Controller = Callable[[jax.Array, Configuration, jax.Array], jax.Array]
+from lgjax.simulate.loop_rollout import keep_closed, loop_report
+from lgjax.simulate.mechanism_field import Controller, mechanism_field
 
 
 class Trajectory(NamedTuple):
-    """States at the saved times; every leaf has a leading time axis (T,).
+    """States at the saved times; every leaf but `status` has a leading time axis (T,).
 
-    ts: (T,) s. q: Configuration. v: (T, nv). finite: () bool, false if any saved state is infinite or NaN.
+    ts: (T,) s. q: Configuration. v: (T, nv). status: () int32, `LoopStatus`; without loops NOT_FINITE alone can be set,
+    if the last state is infinite or NaN. residual, rate: (T,), the largest length of phi(q) and of dphi/dt of the loops
+    after any step so far; None without loops. With loops the status is that of all steps: OPEN if a projection did not
+    converge or the residual has passed the square root of eps; SLIPPING if the rate has, relative to 1 + the largest
+    entry of v.
     """
 
     ts: jax.Array
     q: Configuration
     v: jax.Array
-    finite: jax.Array
+    status: jax.Array
+    residual: jax.Array | None = None
+    rate: jax.Array | None = None
+
+    @property
+    def success(self) -> jax.Array:
+        """() bool, whether the motion is good: no flag is set, or REDUNDANT alone."""
+        return (self.status & ~int(LoopStatus.REDUNDANT)) == 0
 
 
 @checked_arguments("wrenches")
@@ -39,11 +52,17 @@ def rollout(
     controller: Controller | None,
     dt,
     steps: int,
-    method=MuntheKaas(RK4),  # noqa: B008 (a hashable value)
+    method: Method = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
     save_every: int | None = 1,
     wrenches: Controller | None = None,
     remat: bool | int = False,
     checkpoint: Checkpoint | None = None,
+    *,
+    loops: Loop | Sequence[Loop] | None = None,
+    project: Metric | None = "mass",
+    alpha: Any = 0.0,
+    beta: Any = 0.0,
+    tolerance: Any = None,
 ) -> Trajectory:
     """The motion from (q, v) over `steps` steps of dt seconds.
 
@@ -54,37 +73,30 @@ def rollout(
     for √steps steps only, see `integrate`; `rollout_memory` predicts it. `checkpoint`, a `lgjax.saving.Checkpoint`,
     writes a long run to a folder part by part, from which it can be resumed. Raises ValueError for a controller that
     returns the wrong shape.
+
+    loops: closed loops of the mechanism. After every step positions and velocities are moved to the nearest that keep
+    them closed, in the kinetic-energy metric (project="mass") or plainly ("plain"); None leaves them to alpha and beta,
+    1/s, of `constrained_forward_dynamics`. tolerance: of the positions, see `project_positions`. Raises ValueError,
+    where q and v are known, for a start at which loops are open or move apart: `project_positions` and
+    `project_velocity` make a consistent one. Within jit the status says it.
     """
+    check_method("rollout", method)
     dt, v = checks.array("dt", dt, (), model.dtype), jnp.asarray(v)
-    for name, function in (("controller", controller), ("wrenches", wrenches)):
-        if function is not None and not callable(function):
-            raise TypeError(f"{name} is of type {type(function).__name__}, expected a function of (t, q, v) or None")
-
-    def field(t, state):
-        q, v = state
-        tau = 0 * v if controller is None else checked_result("controller", controller(t, q, v), v.shape, v.dtype)
-        applied = None
-        if wrenches is not None:
-            applied = checked_result("wrenches", wrenches(t, q, v), (model.nbodies, 6), v.dtype)
-        return v, forward_dynamics(model, q, v, tau, applied)
-
-    if isinstance(method, Taylor):
-        if controller is not None or wrenches is not None:
+    closed = () if loops is None else as_loops(model, loops)
+    field = mechanism_field(model, controller, wrenches, closed, alpha=alpha, beta=beta)
+    if method.needs_series:
+        if controller is not None or wrenches is not None or closed:
             raise ValueError("rollout takes Taylor for a passive motion alone; for forces see motion_series")
         field = motion_series(model)
-    if isinstance(method, MuntheKaas):
-        method = replace(method, scan_stages=True)  # a mechanism compiles slowly: trace it once per step
-    ts, (qs, vs), _ = integrate(
-        mechanical_space(model.tree),
-        field,
-        (q, v),
-        jnp.zeros_like(dt),
-        steps * dt,
-        steps,
-        method,
-        save_every,
-        remat,
-        checkpoint,
-    )
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((qs, vs))]))
-    return Trajectory(ts, qs, vs, finite)
+    # A mechanism compiles slowly: trace it once per step.
+    problem = mechanical_space(model.tree), field, (q, v), method.with_scanned_stages()
+    if closed:
+        problem = keep_closed(model, closed, *problem, project, tolerance)
+    space, field, start, method = problem
+    path = integrate(space, field, start, jnp.zeros_like(dt), steps * dt, steps, method, save_every, remat, checkpoint)
+    if not closed:
+        qs, vs = path.ys
+        return Trajectory(path.ts, qs, vs, path.status)
+    (qs, vs), seen = path.ys
+    residual, rate, status = loop_report(seen)
+    return Trajectory(path.ts, qs, vs, status | path.status, residual, rate)

@@ -29,7 +29,7 @@ UNION_CENTER = -0.9937128
 
 
 class BouncingBody(NamedTuple):
-    """What ``bounce(p.body, p.shape, p.planes, p.state, p.h, steps)`` takes.
+    """What ``bounce(p.body, p.shape, p.planes, p.state, p.dt, steps)`` takes.
 
     The first five are those of a `Problem`, the motion between impacts for any other integrator: y0 = (pose, Π, γ),
     moved from the right by the body twist.
@@ -43,7 +43,7 @@ class BouncingBody(NamedTuple):
     body: RigidBody
     shape: Shape
     planes: Plane
-    h: Array
+    dt: Array
 
     @property
     def state(self) -> RigidState:
@@ -69,9 +69,9 @@ def bouncing_body(case: str = "ellipsoid", rounding: float = 1e-13, dtype: Any =
         position=((0.0, 0.0, 10.0), (3,)),
         linear_momentum=((2.0, 2.0, 10.0), (3,)),
         angular_momentum=((4.0, -4.0, 4.0), (3,)),
-        h=(0.01, ()),
+        dt=(0.01, ()),
     )
-    dtype = p["h"].dtype
+    dtype = p["dt"].dtype
     body = rigid_body(p["mass"], p["inertia"], p["gravity"], dtype=dtype)
     tilt = math.radians(2.0) if case == "tilted" else 0.0
     plane = Plane(jnp.asarray((math.sin(tilt), 0.0, math.cos(tilt)), dtype))
@@ -81,7 +81,7 @@ def bouncing_body(case: str = "ellipsoid", rounding: float = 1e-13, dtype: Any =
         "energy": lambda y: total_energy(body, RigidState(*y)),
         "angular momentum": lambda y: so3.act(y[0].rotation, y[1]),
     }
-    return BouncingBody(p, space, field, y0, invariants, body, _shape(case, rounding, dtype), plane, p["h"])
+    return BouncingBody(p, space, field, y0, invariants, body, _shape(case, rounding, dtype), plane, p["dt"])
 
 
 def _shape(case: str, rounding: float, dtype: Any) -> Shape:

@@ -22,7 +22,7 @@ PIN = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
 
 
 class LoopProblem(NamedTuple):
-    """A tree with loops, ready for `constrained_rollout(system.model, system.loops, system.q0, system.v0, ...)`.
+    """A tree with loops, ready for `rollout(system.model, system.q0, system.v0, ..., loops=system.loops)`.
 
     actuated: the velocity indices that motors drive. invariants: name -> function of (q, v) that the passive motion
     keeps.

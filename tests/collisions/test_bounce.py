@@ -61,7 +61,7 @@ def test_a_ball_bounces_a_hundred_times_as_the_closed_form_says():
 @cache
 def flown(case, steps=1500):
     p = bouncing_body(case, dtype=jnp.float64)
-    solution = jax.jit(lambda s: bounce(p.body, p.shape, p.planes, s, p.h, steps, record=40))(p.state)
+    solution = jax.jit(lambda s: bounce(p.body, p.shape, p.planes, s, p.dt, steps, record=40))(p.state)
     return p, solution
 
 
@@ -155,7 +155,7 @@ def test_the_rounding_of_the_corners_does_not_matter():
     paths = []
     for rounding in (1e-13, 1e-10):
         p = bouncing_body("cube", rounding, dtype=jnp.float64)
-        paths.append(jit(lambda s, p=p: bounce(p.body, p.shape, p.planes, s, p.h, 1200))(p.state))
+        paths.append(jit(lambda s, p=p: bounce(p.body, p.shape, p.planes, s, p.dt, 1200))(p.state))
     fifth = int(np.argmax(np.asarray(paths[0].impacts) >= 5))
     assert fifth > 0
     np.testing.assert_allclose(paths[0].events.ts[:5], paths[1].events.ts[:5], atol=1e-7)
@@ -437,7 +437,7 @@ def test_new_values_compile_nothing():
 def test_float32_bounces_without_going_inside():
     """Over 15 s and at least 5 impacts the energy of 150 J is kept to 2e-3 J, the plane to 1e-5 m."""
     p = bouncing_body("ellipsoid", dtype=jnp.float32)
-    solution = jit(lambda s: bounce(p.body, p.shape, p.planes, s, p.h, 1500))(p.state)
+    solution = jit(lambda s: bounce(p.body, p.shape, p.planes, s, p.dt, 1500))(p.state)
     assert {str(x.dtype) for x in jax.tree.leaves(solution.states)} == {"float32"}
     assert int(solution.impacts[-1]) >= 5
     energies = np.asarray(jax.vmap(lambda s: total_energy(p.body, s))(solution.states))
@@ -447,7 +447,7 @@ def test_float32_bounces_without_going_inside():
 
 def test_without_planes_it_is_the_free_integrator():
     p = bouncing_body("ellipsoid", dtype=jnp.float64)
-    free = jit(lambda s: bounce(p.body, p.shape, (), s, p.h, 200))(p.state)
+    free = jit(lambda s: bounce(p.body, p.shape, (), s, p.dt, 200))(p.state)
     assert free.status == 0
     assert int(free.impacts[-1]) == 0
     t = float(free.ts[-1])
@@ -459,7 +459,7 @@ def test_without_planes_it_is_the_free_integrator():
 def long_run(case, steps):
     """Energy errors at a hundred times, and the number of impacts."""
     p = bouncing_body(case, dtype=jnp.float64)
-    run = jax.jit(lambda s: bounce(p.body, p.shape, p.planes, s, p.h, steps, save_every=steps // 100))
+    run = jax.jit(lambda s: bounce(p.body, p.shape, p.planes, s, p.dt, steps, save_every=steps // 100))
     solution = run(p.state)
     energies = np.asarray(jax.vmap(lambda s: total_energy(p.body, s))(solution.states))
     assert gaps(p, solution.states).min() > -1e-12
@@ -498,7 +498,7 @@ def good():
         "shape": shapes.sphere(1.0),
         "planes": FLOOR,
         "state": rigid_state((0.0, 0.0, 3.0)),
-        "h": 0.01,
+        "dt": 0.01,
         "steps": 10,
     }
 
@@ -507,8 +507,8 @@ def good():
     ("change", "error", "message"),
     [
         ({"state": rigid_state((0.0, 0.0, 0.5))}, ValueError, r"the body starts 0\.5 m inside plane 0"),
-        ({"h": -0.1}, ValueError, r"h must be positive and finite, got -0\.1"),
-        ({"h": np.ones(2)}, ValueError, r"h must be a scalar, got shape \(2,\)"),
+        ({"dt": -0.1}, ValueError, r"dt must be positive and finite, got -0\.1"),
+        ({"dt": np.ones(2)}, ValueError, r"dt must be a scalar, got shape \(2,\)"),
         ({"restitution": -0.5}, ValueError, r"restitution must be a number from 0 to 1, got -0\.5"),
         ({"restitution": 1.5}, ValueError, r"restitution must be a number from 0 to 1, got 1\.5"),
         ({"friction": -1.0}, ValueError, r"friction must be a finite number of at least 0, got -1\.0"),

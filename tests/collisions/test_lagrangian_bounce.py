@@ -228,7 +228,7 @@ def test_more_impacts_in_a_step_than_allowed_stop_the_body():
         ),
         ({"pose0": Pose(jnp.eye(3), jnp.array([0.0, np.inf, 3.0]))}, ValueError, "translation of pose0 is not finite"),
         ({"pose1": Pose(jnp.eye(3), jnp.array([0.0, 0.0, 0.5]))}, ValueError, r"the body starts 0\.5 m inside plane 0"),
-        ({"h": 0.0}, ValueError, "h must be positive and finite, got 0.0"),
+        ({"dt": 0.0}, ValueError, "dt must be positive and finite, got 0.0"),
         ({"steps": 0}, ValueError, "steps must be a positive integer, got 0"),
         ({"save_every": 3}, ValueError, "save_every must divide steps, got save_every=3 and steps=10"),
         ({"jump": "exact"}, ValueError, "jump must be one of hamiltonian, discrete, got 'exact'"),
@@ -238,6 +238,12 @@ def test_more_impacts_in_a_step_than_allowed_stop_the_body():
 )
 def test_bad_input_is_named(change, error, message):
     poses = dict(zip(("pose0", "pose1"), ball_poses(jnp.array(3.0)), strict=True))
-    good = {"body": rigid_body(1.0, (0.4, 0.4, 0.4)), "shape": shapes.sphere(1.0), "planes": FLOOR, "h": H, "steps": 10}
+    good = {
+        "body": rigid_body(1.0, (0.4, 0.4, 0.4)),
+        "shape": shapes.sphere(1.0),
+        "planes": FLOOR,
+        "dt": H,
+        "steps": 10,
+    }
     with pytest.raises(error, match=message):
         lagrangian_bounce(**good | poses | change)

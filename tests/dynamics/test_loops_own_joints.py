@@ -135,7 +135,7 @@ def test_a_cut_joint_stays_closed_on_its_way():
     there = jit(lambda q: cut(tree, free, q))
     twist = jit(lgjax.body_twists)(tree, q, v)[0]
     dt, steps = 2e-3, 250
-    run = jit(lambda q, v: lgjax.constrained_rollout(free, loop, q, v, None, dt, steps, save_every=None))
+    run = jit(lambda q, v: lgjax.rollout(free, q, v, None, dt, steps, save_every=None, loops=loop))
     path = run(there(q), jnp.concatenate([twist, v[2:]]))
     expected = jit(lambda q, v: lgjax.rollout(tree, q, v, None, dt, steps, save_every=None))(q, v)
     assert int(path.status) == LoopStatus.OK

@@ -17,9 +17,9 @@ from lgjax.integrators import (
     ELEMENTARY,
     PI_CONTROL,
     RK4,
-    AdaptiveStatus,
     CommutatorFree,
     MuntheKaas,
+    Status,
     StepSizeController,
     integrate_adaptive,
 )
@@ -153,7 +153,7 @@ def test_max_steps_is_a_status():
     """What was reached in time is there."""
     result = jit(lambda y: run(y, 1e-9, 5.0, save_at=[0.0, 0.01, 5.0], max_steps=5))(pendulum().y0)
     assert not result.success
-    assert result.status == AdaptiveStatus.MAX_STEPS
+    assert result.status == Status.MAX_STEPS
     assert result.accepted + result.rejected == 5
     assert np.all(np.isfinite(result.ys.q[:2]))
     assert np.all(np.isnan(result.ys.q[2]))
@@ -165,12 +165,12 @@ def test_nan_in_the_field_is_a_status():
     for field in (broken, lambda t, y: jnp.nan * y):
         result = jit(lambda y, f=field: integrate_adaptive(space, f, y, 0.0, 1.0, METHOD, 1e-6, 1e-6, 500))(jnp.ones(2))
         assert not result.success
-        assert result.status == AdaptiveStatus.NOT_FINITE
+        assert result.status == Status.NOT_FINITE
         assert np.all(np.isfinite(result.ys))
         assert result.ts[0] <= 0.5
     compiled = jit(lambda tol: integrate_adaptive(space, lambda t, y: y, jnp.ones(2), 0.0, 1.0, METHOD, tol, tol, 50))
     for tolerance in (-1.0, 0.0, jnp.nan, jnp.inf):
-        assert compiled(tolerance).status == AdaptiveStatus.BAD_TOLERANCE
+        assert compiled(tolerance).status == Status.BAD_TOLERANCE
         assert not compiled(tolerance).success
     assert compiled(1e-6).success
 
@@ -182,7 +182,7 @@ def test_a_step_below_round_off_is_a_status():
     )
     for tolerance in (1e-8, 1e-4):
         result = jit(run)(tolerance)
-        assert result.status == AdaptiveStatus.STEP_TOO_SMALL
+        assert result.status == Status.STEP_TOO_SMALL
         assert not result.success
         assert result.accepted + result.rejected < 1000
         np.testing.assert_allclose(result.ts[0], 1.0, atol=1e-4)
@@ -206,7 +206,7 @@ def test_times_outside_are_nan_with_a_status_and_the_others_are_right(ends, dtyp
         times = np.array([1.0, wrong, 1.7, wrong, 2.0, 0.5], dtype)
         result = compiled(one, *ends, times)
         assert not result.success
-        assert result.status == AdaptiveStatus.SAVE_AT_OUTSIDE
+        assert result.status == Status.SAVE_AT_OUTSIDE
         assert np.all(np.isnan(result.ys[1:4:2]))
         np.testing.assert_allclose(result.ys[::2, 0], np.exp(times[::2] - dtype(ends[0])), rtol=1e-4)
         with pytest.raises(ValueError, match=r"save_at must lie between t0 and t1, .*; got"):
@@ -228,7 +228,7 @@ def test_every_element_of_a_batch_has_its_own_status():
 
     result = run(times, ends, rates, tolerances)
     wanted = ["OK", "SAVE_AT_OUTSIDE", "MAX_STEPS", "BAD_TOLERANCE", "NOT_FINITE"]
-    assert result.status.tolist() == [AdaptiveStatus[name] for name in wanted]
+    assert result.status.tolist() == [Status[name] for name in wanted]
     np.testing.assert_array_equal(result.success, result.status == 0)
     np.testing.assert_array_equal(np.isnan(result.ys[:, 1, 0]), [False, True, True, True, True])
     np.testing.assert_array_equal(result.ys[:, 0, 0], 1.0)

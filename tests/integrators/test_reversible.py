@@ -10,7 +10,7 @@ import pytest
 import lgjax
 from lgjax import systems
 from lgjax.collisions.variational import variational_step
-from lgjax.integrators.integrate import segment_length
+from lgjax.integrators.scan_saved import segment_length
 
 HALF = lgjax.SymplecticLie(0.5)
 
@@ -107,7 +107,7 @@ def flight(go_back, steps, mass, inertia, spin):
     if go_back:
         end = jax.tree.map(
             lambda x: x[-1],
-            lgjax.integrators.reversible_steps(step, (mass, inertia), start, 0.0, 0.02 * steps, steps).ys,
+            lgjax.integrators.reversible_steps(step, (mass, inertia), start, 0.0, 0.02 * steps, steps, None).ys,
         )
     else:
         end = jax.lax.fori_loop(0, steps, lambda _, y: step((mass, inertia), 0.0, y, jnp.asarray(0.02), ())[0], start)

@@ -10,6 +10,7 @@ from jax import jit
 
 import lgjax
 from lgjax import models
+from lgjax.integrators import Status
 from tests.oracles import floating_robot
 
 
@@ -116,7 +117,7 @@ def test_free_flight_is_a_parabola():
     np.testing.assert_allclose(path.q.free_poses.translation[:, 0], expected, atol=5e-4)
     spin = path.q.free_poses.rotation[:, 0]
     np.testing.assert_allclose(spin[:, 0, 0], np.cos(3 * t), atol=1e-12)
-    assert bool(path.finite)
+    assert bool(path.success)
 
 
 def test_what_is_saved_is_a_selection():
@@ -158,7 +159,8 @@ def test_a_trajectory_that_leaves_the_finite_numbers_says_so():
     model = models.chain(1)
     blow = lambda t, q, v: 1e3 * v**3
     path = jit(lambda: lgjax.rollout(model, lgjax.neutral(model), jnp.ones(1), blow, 0.1, 10, save_every=None))()
-    assert not bool(path.finite)
+    assert not bool(path.success)
+    assert int(path.status) == Status.NOT_FINITE
 
 
 def test_bad_input_is_refused():

@@ -16,6 +16,7 @@ from lgjax.integrators import (
     DORMAND_PRINCE54,
     DORMAND_PRINCE85,
     CommutatorFree,
+    Method,
     SymplecticLie,
     suzuki,
     triple_jump,
@@ -43,7 +44,7 @@ QUICK = ("RK4", "DORMAND_PRINCE54", "CF4")
 
 
 @dataclass(frozen=True)
-class Lower:
+class Lower(Method):
     """The embedded method of a pair as a method of its own."""
 
     pair: Any

@@ -1,7 +1,6 @@
 """One step of a mechanism under forces that are held, with derivatives by the analytic partials of its dynamics."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,35 +9,36 @@ import jax.numpy as jnp
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.dynamics.partials import forward_dynamics_partials
 from lgjax.groups import so3
-from lgjax.integrators import MuntheKaas, integrate
+from lgjax.integrators import Method, integrate
+from lgjax.integrators.integrate import check_method
 from lgjax.multibody.configuration import Configuration, join_velocity, mechanical_space
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.simulate.mechanism_field import mechanism_field
 
 Array = jax.Array
 
 
-def mechanism_step(model: Model, dt: float, method: Any, substeps: int) -> Callable[..., Any]:
+def mechanism_step(model: Model, dt: float, method: Method, substeps: int) -> Callable[..., Any]:
     """step((q, v), tau, wrenches) -> (q, v) after dt seconds, `substeps` steps of the method; wrenches may be None.
 
     Where no wrenches are given and the model is known, derivatives with respect to state and force go by three matrices
     for every stage, however many directions they are taken in; otherwise through the recursion itself.
     """
-    if isinstance(method, MuntheKaas):
-        method = replace(method, scan_stages=True)
+    check_method("mechanism_step", method)
+    scanned = method.with_scanned_stages()
     known = checks.known(model)
     by_partials = dynamics_by_partials(model)
 
     def step(state: Any, tau: Array, wrenches: Array | None) -> Any:
-        def field(t: Array, y: Any) -> Any:
-            q, v = y
-            if known and wrenches is None:
-                return v, by_partials(q, v, tau)
-            return v, forward_dynamics(model, q, v, tau, wrenches)
-
+        force = lambda t, q, v: tau
+        if known and wrenches is None:
+            field = mechanism_field(model, force, dynamics=lambda model, q, v, tau, wrenches: by_partials(q, v, tau))
+        else:
+            field = mechanism_field(model, force, None if wrenches is None else lambda t, q, v: wrenches)
         zero, end = jnp.zeros((), model.dtype), jnp.asarray(dt, model.dtype)
-        path = integrate(mechanical_space(model.tree), field, state, zero, end, substeps, method, None)
+        path = integrate(mechanical_space(model.tree), field, state, zero, end, substeps, scanned, None)
         return jax.tree.map(lambda x: x[0], path.ys)
 
     return step

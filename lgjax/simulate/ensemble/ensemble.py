@@ -11,7 +11,7 @@ from lgjax.dynamics.energy import total_energy
 from lgjax.groups.se3 import Pose
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import strong
-from lgjax.integrators.integrate import numbers_of_steps
+from lgjax.integrators.scan_saved import saved_steps
 from lgjax.multibody.configuration import Configuration, neutral, retract
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
@@ -115,7 +115,7 @@ def ensemble(
         raise ValueError(f"store must be one of {', '.join(STORES)}, got {store!r}")
     if v is not None and jnp.shape(v) != (model.nv,):
         raise ValueError(f"v has shape {jnp.shape(v)}, {model.name!r} takes ({model.nv},)")
-    steps, every = numbers_of_steps(steps, save_every)
+    steps, every, _ = saved_steps(steps, save_every)
     start = Draw(model, neutral(model) if q is None else q, jnp.zeros(model.nv, model.dtype) if v is None else v)
 
     def simulate(key, start, spread, dt):
@@ -185,7 +185,7 @@ def _sample(model: Model, draw: Draw, path: Trajectory, observe: Callable, event
     values = jax.lax.map(lambda state: observe(*state), path[:3])
     happened = () if events is None else jnp.any(jax.lax.map(lambda state: events(*state), path[:3]), 0)
     if store == "none":
-        return Sample(values, path.finite, happened)
+        return Sample(values, path.success, happened)
     q, v = (path.q, path.v) if store == "all" else jax.tree.map(lambda x: x[-1:], (path.q, path.v))
     mass = model.inertias.mass
     record = {
@@ -195,7 +195,7 @@ def _sample(model: Model, draw: Draw, path: Trajectory, observe: Callable, event
         "mass_factors": jnp.where(mass > 0, draw.model.inertias.mass / jnp.where(mass > 0, mass, 1), 1),
     }
     record |= {} if draw.parameters is None else {"parameters": draw.parameters}
-    return Sample(values, path.finite, happened, record)
+    return Sample(values, path.success, happened, record)
 
 
 def randomized(start: Draw, spread: Spread, key: jax.Array) -> Draw:

@@ -1,7 +1,6 @@
 """Rollouts in one kernel: a lane keeps a system's state in its registers from one saved time to the next."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,10 +11,13 @@ from jax import lax
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.execution.program import ScalarProgram
 from lgjax.integrators import RK4, MuntheKaas, Tableau
+from lgjax.integrators.integrate import finite_status
+from lgjax.integrators.scan_saved import saved_steps, scan_stretches
 from lgjax.multibody.configuration import Configuration, mechanical_space
 from lgjax.multibody.model import Model
 from lgjax.simulate.kernels.vmap import KernelOptions, kernel_cost, launch, model_axis
-from lgjax.simulate.rollout import Controller, Trajectory, rollout
+from lgjax.simulate.mechanism_field import Controller, mechanism_field
+from lgjax.simulate.rollout import Trajectory, rollout
 
 
 def fused_rollout(
@@ -45,7 +47,7 @@ def fused_rollout(
     if not options.kernel:
         return mapped(model, dt, q, v)
     shapes = jax.eval_shape(mapped, model, dt, q, v)  # checks what rollout checks
-    chunk = steps if save_every is None else save_every
+    saves = saved_steps(steps, save_every)
     advance, rounds = _piece(controller, wrenches, method)
 
     @jax.custom_jvp
@@ -59,19 +61,14 @@ def fused_rollout(
         count = jax.ShapeDtypeStruct((), jnp.int32)
         program = ScalarProgram(advance, first, h, count, treedef.unflatten(map(one, leaves)))
 
-        def piece(leaves, i) -> tuple[list, Any]:
-            out = launch(program, [*before, i, *leaves], flags, options, (len(before) + 1, chunk * rounds))
-            return out, treedef.unflatten(out)[0]
+        def launched(leaves: list, done) -> list:
+            inputs = [*before, rounds * done, *leaves]
+            return launch(program, inputs, flags, options, (len(before) + 1, saves.every * rounds))
 
-        starts = rounds * jnp.arange(0, steps, chunk, dtype=jnp.int32)
-        _, saved = lax.scan(piece, leaves, starts)
-        saved = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), saved)
-        if save_every is not None:
-            saved = jax.tree.map(lambda x, rest: jnp.concatenate([x[:, None], rest], 1), (q, v), saved)
-        flat = [x.reshape(x.shape[0], -1) for x in jax.tree.leaves(saved)]
-        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x), 1) for x in flat]), 0)
-        times = h * jnp.arange(0, steps + 1, chunk, dtype=jnp.int32)[-shapes.ts.shape[1] :].astype(dt.dtype)
-        return Trajectory(jnp.broadcast_to(times, shapes.ts.shape), *saved, finite)
+        _, kept = scan_stretches(launched, leaves, saves, lambda leaves: treedef.unflatten(leaves)[0])
+        qs, vs = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), saves.with_start((q, v), kept))
+        times = h * saves.counts().astype(dt.dtype)
+        return Trajectory(jnp.broadcast_to(times, shapes.ts.shape), qs, vs, jax.vmap(finite_status)((qs, vs)))
 
     run.defjvp(lambda primals, tangents: jax.jvp(mapped, primals, tangents))
     return run(model, dt, q, v)
@@ -95,11 +92,10 @@ def _start(state: tuple, rounds: int) -> tuple:
 
 def _piece(controller: Controller | None, wrenches: Controller | None, method: Any) -> tuple[Callable, int]:
     """What is repeated, and how often for one step."""
-    if isinstance(method, MuntheKaas):
-        if method.scan_stages and method.commutators is None and _each_uses_the_last(method.tableau):
-            return partial(_stage, controller, wrenches, method.tableau), method.tableau.stages
-        method = replace(method, scan_stages=False)
-    return partial(_step, controller, wrenches, method), 1
+    scanned = isinstance(method, MuntheKaas) and method.scan_stages and method.commutators is None
+    if scanned and _each_uses_the_last(method.tableau):
+        return partial(_stage, controller, wrenches, method.tableau), method.tableau.stages
+    return partial(_step, controller, wrenches, method.with_scanned_stages(False)), 1
 
 
 def _each_uses_the_last(tableau: Tableau) -> bool:
@@ -108,14 +104,8 @@ def _each_uses_the_last(tableau: Tableau) -> bool:
 
 
 def _field(controller: Controller | None, wrenches: Controller | None, model: Model) -> Callable:
-    @jax.jit  # traced once for all stages
-    def field(t, state):
-        q, v = state
-        tau = 0 * v if controller is None else controller(t, q, v)
-        applied = None if wrenches is None else wrenches(t, q, v)
-        return v, forward_dynamics(model, q, v, tau, applied, execution="unrolled")
-
-    return field
+    unrolled = partial(forward_dynamics, execution="unrolled")
+    return jax.jit(mechanism_field(model, controller, wrenches, dynamics=unrolled))  # traced once for all stages
 
 
 def _step(controller, wrenches, method: Any, model: Model, h, count, state: tuple) -> tuple:
