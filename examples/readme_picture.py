@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from lgjax.plot import figure, save
+from lgjax.plot import figure
 
 SHAPES = {"ellipsoid": "bouncing ellipsoid", "cube": "bouncing cube"}
 

@@ -1,5 +1,6 @@
 """Every Python block of README.md and docs/*.md runs as printed; links, keys and the README's size hold."""
 
+import pkgutil
 import re
 import subprocess
 import sys
@@ -51,10 +52,17 @@ def test_links_lead_to_files(page):
     assert not missing
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_names_of_the_library_exist(page):
+    for found in set(re.findall(r"\blgjax(?:\.[A-Za-z_]\w*)+", text(page))):
+        pkgutil.resolve_name(found)
+
+
 def test_every_cited_key_is_in_the_list_of_references():
     listed = re.findall(r"^\* \[(\w+)\]", text(ROOT / "docs" / "references.md"), re.M)
     assert listed == sorted(set(listed))
-    sources = [path for folder in ("lgjax", "examples", "benchmarks", "tests") for path in (ROOT / folder).rglob("*.py")]
+    folders = (ROOT / folder for folder in ("lgjax", "examples", "benchmarks", "tests"))
+    sources = [path for folder in folders for path in folder.rglob("*.py")]
     cited = {key for path in [*sources, *LINKED] for key in re.findall(r"\[([a-z]+(?:19|20)\d\d)\]", text(path))}
     assert cited
     assert cited <= set(listed)
