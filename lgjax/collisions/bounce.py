@@ -43,12 +43,12 @@ class Impacts(NamedTuple):
 
 
 class BounceSolution(NamedTuple):
-    """What `bounce` returns.
+    """Result of `bounce`.
 
     ts       (n,) times, s, from 0.
     states   RigidState, every leaf with a leading axis of length n.
     impacts  (n,) int, impacts so far.
-    status   () int, the flags of `BounceStatus` that apply; 0 when nothing is to be said.
+    status   () int, the flags of `BounceStatus` that apply; 0 means success.
     events   the first impacts, `Impacts`.
     """
 
@@ -230,7 +230,7 @@ def _check_scalars(scalars: dict[str, Any]) -> None:
 
 
 def _check(p: _Problem) -> None:
-    """What a user could get wrong in the state, as far as it is known."""
+    """Check the state for what a user could get wrong, unless traced."""
     eps = float(np.finfo(p.h.dtype).eps)
     if checks.known(p.state):
         for path, leaf in jax.tree_util.tree_leaves_with_path(p.state):
@@ -280,7 +280,7 @@ def _check_center(shape: Shape, how: str) -> None:
 
 
 def _off_center(shape: Shape) -> str | None:
-    """What is wrong with the origin of a known shape."""
+    """Check that the origin of a known shape is its centre of mass."""
     with jax.ensure_compile_time_eval():
         union = isinstance(shape, Union) and all(_center(part) for part in shape.parts)
         center = _center(shape)

@@ -20,7 +20,7 @@ JUMPS = ("hamiltonian", "discrete")
 
 
 class LagrangianSolution(NamedTuple):
-    """What `lagrangian_bounce` returns.
+    """Result of `lagrangian_bounce`.
 
     ts        (n,) times, s, from 0, that of pose1.
     states    RigidState, every leaf with a leading axis of length n: poses, and the momenta at the end of each step,

@@ -219,7 +219,7 @@ def solve_rotation(inertia: Array, a: Array, chart: str = "cayley") -> tuple[Arr
 
 
 class Increment(NamedTuple):
-    """What a step adds to a pose: F - I (3, 3), F = R₀ᵀ R₁, and x₁ - x₀ (3,), m.
+    """Increment of a pose in a step: F - I (3, 3), F = R₀ᵀ R₁, and x₁ - x₀ (3,), m.
 
     Two poses that are close lose the digits of their difference; a step that finds the difference keeps them.
     """

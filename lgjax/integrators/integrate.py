@@ -19,7 +19,7 @@ Point = Any
 
 
 class Method(Protocol):
-    """What `integrate` calls.  `init` checks the inputs and makes what the method carries from step to step."""
+    """Protocol of a method.  `init` checks the inputs and makes what the method carries from step to step."""
 
     def init(self, space: HomogeneousSpace, field: Field, t: Array, y: Point) -> Any: ...
 
@@ -29,7 +29,7 @@ class Method(Protocol):
 
 
 class Checkpoint(Protocol):
-    """What the drivers ask of `lgjax.saving.Checkpoint`: a `lax.scan` that keeps its parts."""
+    """Protocol of `lgjax.saving.Checkpoint` as the drivers use it: a `lax.scan` that keeps its parts."""
 
     @property
     def every(self) -> int: ...
@@ -38,7 +38,7 @@ class Checkpoint(Protocol):
 
 
 class Solution(NamedTuple):
-    """What `integrate` returns.
+    """Result of `integrate`.
 
     ts, ys    times (n,) and states, every leaf of ys with a leading time axis of the same length n.
     success   whether the last state is finite.  A field that gives NaN, a motion that overflows, and a step of an
@@ -60,7 +60,7 @@ def numbers_of_steps(steps: Any, save_every: Any) -> tuple[int, int]:
 
 
 def check_method(driver: str, method: Any) -> None:
-    """Raise TypeError for what is no method of `driver`, a name, and say what was probably meant.
+    """Raise TypeError for anything but a method of `driver` (a name), and say what was probably meant.
 
     A method that is made for another driver alone names it as `driver`; integrate_adaptive asks for more itself.
     """
@@ -144,13 +144,15 @@ def integrate(
     Returns the states at t0 and after every `save_every` steps (a divisor of `steps`), so steps / save_every + 1 of
     them; for save_every=None the final one alone, with a leading axis of length 1.
 
-    remat       static: reverse mode keeps the states every `remat` steps, about √steps if True, and computes the others
-                again: the same derivatives to round-off in the memory of √steps steps, for a second forward run.
-    checkpoint  a `lgjax.saving.Checkpoint`: a long run is written to a folder part by part, from which it can be
+    remat       static: reverse mode keeps the states of every `remat`-th step, about every √steps-th if True, and
+                recomputes the others: the same derivatives to round-off in the memory of √steps steps, at the cost of a
+                second forward run.
+    checkpoint  a `lgjax.saving.Checkpoint`, which writes a long run to a folder part by part, so that it can be
                 resumed.
 
     Transforms with jit, vmap, and grad in both modes.  Called outside `jit` it compiles at every call, like `lax.scan`;
-    inside, new values of y0, t0 and t1 compile nothing.  TypeError or ValueError name what does not fit.
+    inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError naming the argument that does
+    not fit.
     """
     check_method("integrate", method)
     steps, chunk = numbers_of_steps(steps, save_every if checkpoint is None else save_every or checkpoint.every)

@@ -26,15 +26,15 @@ Series = Callable[[Array, Point, int], Any]
 
 @dataclass(frozen=True)
 class Taylor:
-    """The Taylor method of any order, for `integrate` and `integrate_adaptive`.
+    """Taylor method of any order, for `integrate` and `integrate_adaptive`.
 
-    In place of a field it takes series(t, y, order): the Taylor coefficients, in the time since t, of the field along
+    Instead of a field it takes series(t, y, order): the Taylor coefficients, in the time since t, of the field along
     its own solution from (t, y), every leaf with a leading axis of length `order`. `motion_series` makes it for a
     mechanism.
 
     With error control a step is as long as its last two coefficients allow, and none is rejected; `substeps` is the
-    number of parts in which an event is looked for. Derivatives are those of the polynomials:
-    where the state hardly moves, steps are long, and only a fixed step of `integrate` bounds the error of a gradient.
+    number of parts that are searched for an event. Derivatives are those of the polynomials: where the state hardly
+    moves, steps are long, and only a fixed step of `integrate` bounds the error of a gradient.
     """
 
     order: int

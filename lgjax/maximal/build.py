@@ -40,7 +40,7 @@ def known(value: Any) -> np.ndarray | None:
 
 
 def checked(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
-    """An array of that shape and dtype, finite as far as it is known."""
+    """Array of that shape and dtype, checked for finiteness unless traced."""
     found = known(value)
     if isinstance(value, list | tuple):
         value = jnp.stack([jnp.asarray(x, dtype) for x in value]) if found is None else found
