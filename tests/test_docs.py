@@ -1,5 +1,6 @@
-"""Every Python block of README.md and docs/*.md runs as printed; links, keys and the README's size hold."""
+"""The Python of README.md and docs runs as printed; links, names and cited keys exist; docstrings start well."""
 
+import inspect
 import pkgutil
 import re
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import lgjax
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -66,3 +69,10 @@ def test_every_cited_key_is_in_the_list_of_references():
     cited = {key for path in [*sources, *LINKED] for key in re.findall(r"\[([a-z]+(?:19|20)\d\d)\]", text(path))}
     assert cited
     assert cited <= set(listed)
+
+
+@pytest.mark.parametrize("function", [f for f in lgjax.__all__ if callable(getattr(lgjax, f))])
+def test_docstrings_begin_with_a_noun_or_a_verb(function):
+    docstring = inspect.getdoc(getattr(lgjax, function))
+    assert docstring
+    assert docstring.split()[0] not in {"What", "How", "Where", "Which", "Whether", "Why", "It"}

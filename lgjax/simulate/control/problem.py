@@ -15,7 +15,8 @@ from lgjax.dynamics.time_derivatives.taylor_series import checked_result
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation, right_translation
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import state_dtype, strong
-from lgjax.multibody import configuration as mechanism
+from lgjax.multibody.configuration import difference as configuration_difference
+from lgjax.multibody.configuration import retract as configuration_retract
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.simulate.control.mechanism_step import mechanism_step
@@ -93,10 +94,10 @@ class ControlSystem:
             return advance(state, tau, checked_result("wrenches", wrenches(control), (model.nbodies, 6), zero.dtype))
 
         def retract(state: State, tangent: Array) -> State:
-            return mechanism.retract(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]
+            return configuration_retract(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]
 
         def difference(state0: State, state1: State) -> Array:
-            return jnp.concatenate([mechanism.difference(model, state0[0], state1[0]), state1[1] - state0[1]])
+            return jnp.concatenate([configuration_difference(model, state0[0], state1[0]), state1[1] - state0[1]])
 
         return cls(step, retract, difference, checks.integer("controls", controls), dt)
 
