@@ -58,7 +58,7 @@ def lagrangian_bounce(
 ) -> LagrangianSolution:
     """`steps` steps of size h of a body above planes after the poses pose0 at time -h and pose1 at time 0.
 
-    The Lagrangian form of `bounce`, elastic and without friction: steps and impacts follow from poses alone.  Behind
+    The Lagrangian form of `bounce`, elastic and without friction: steps and impacts follow from poses only.  Through
     the discrete Legendre transforms (`variational.start_momenta`, `variational.end_momenta`) both are one motion.  As
     pose0 of a state at pose1 take `variational.variational_step(body, state, -h)[0].pose`; it may be anywhere.  Impact
     times are found by bisection, on the admissible side.  A step that ends outside is not searched for a dip within it.

@@ -91,7 +91,7 @@ def product(*groups: LieGroup) -> LieGroup:
 
     The algebra is one flat vector (..., sum of the dimensions), the factors' vectors in sequence.  `hat` gives
     the tuple of the factors' matrices; `distance` is the root of the sum of squares.  Equal arguments give the same
-    record, so a product may be built anew at every call without recompilation.
+    record, so a product may be rebuilt at every call without recompilation.
     """
     if not groups:
         raise ValueError("product() needs at least one group")

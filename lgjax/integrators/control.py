@@ -57,7 +57,7 @@ class AdaptiveStatus(enum.IntFlag):
     OK = 0
     MAX_STEPS = 1  # max_steps steps were attempted before the end was reached
     NOT_FINITE = 2  # the field, the state or a time is infinite or NaN from here on
-    STEP_TOO_SMALL = 4  # the tolerance asks for a step that is too small to change the time
+    STEP_TOO_SMALL = 4  # the tolerance requires a step too small to change the time
     SAVE_AT_OUTSIDE = 8  # a time of save_at does not lie between t0 and t1; the state there is NaN
     BAD_TOLERANCE = 16  # rtol or atol is not positive and finite, so no step was taken
 

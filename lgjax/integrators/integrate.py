@@ -62,7 +62,7 @@ def numbers_of_steps(steps: Any, save_every: Any) -> tuple[int, int]:
 def check_method(driver: str, method: Any) -> None:
     """Raise TypeError for anything but a method of `driver` (a name), and say what was probably meant.
 
-    A method that is made for another driver alone names it as `driver`; integrate_adaptive asks for more itself.
+    A method made for one other driver names it as `driver`; integrate_adaptive has further checks of its own.
     """
     if isinstance(method, Tableau):
         hint = f"the tableau {method!r}; did you mean MuntheKaas({method!r})?"
@@ -142,7 +142,7 @@ def integrate(
     dtype of the state; t1 < t0 integrates backwards.  `steps`, `method` and `save_every` are static.
 
     Returns the states at t0 and after every `save_every` steps (a divisor of `steps`), so steps / save_every + 1 of
-    them; for save_every=None the final one alone, with a leading axis of length 1.
+    them; for save_every=None only the final one, with a leading axis of length 1.
 
     remat       static: reverse mode keeps the states of every `remat`-th step, about every √steps-th if True, and
                 recomputes the others: the same derivatives to round-off in the memory of √steps steps, at the cost of a

@@ -106,7 +106,7 @@ def coefficient_ratio(space: HomogeneousSpace, xi: Any, start: Point, y: Point, 
 def algebra_series(space: HomogeneousSpace, xi: Any) -> Any:
     """Coefficients 1 ... n of Omega with Omega' = dexpinv(Omega, xi), Omega(0) = 0, from coefficients 0 ... n-1 of xi.
 
-    Row k of A_j = ad_Omega A_(j-1), A_0 = xi, needs earlier rows alone, so all j of a row are one batched bracket.
+    Row k of A_j = ad_Omega A_(j-1), A_0 = xi, needs only earlier rows, so all j of a row are one batched bracket.
     """
     order = jax.tree.leaves(xi)[0].shape[0]
     weights = dexpinv_coefficients(order)

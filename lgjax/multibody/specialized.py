@@ -52,7 +52,7 @@ def specialize(model: Model) -> SpecializedModel:
     """Make a model's parameters constants: zeros, ones and repeated values fold into the programs.
 
     Pass the result anywhere a `Model` is expected; the numbers are the same to round-off. It has no leaves: a program
-    is compiled for each such model, and derivatives and batches are over states alone. Raises ValueError for a model
+    is compiled for each such model, and derivatives and batches are over states only. Raises ValueError for a model
     with traced or batched parameters, naming the first.
     """
     if isinstance(model, SpecializedModel):

@@ -95,7 +95,7 @@ def newton(
     factorise(x, point) returns the factored iteration matrix and solve(factor, residual) the correction to subtract.
     `factor` is what a modified iteration starts with, of the same structure; a full one ignores it.  The loop ends when
     the error is at most 1, is not finite, or after rule.max_iterations: it always ends, and `converged` says how.
-    Not differentiable by itself: see `implicit`.
+    Not differentiable itself: see `implicit`.
     """
     zero = jnp.zeros((), jnp.int32)
 

@@ -1,7 +1,7 @@
 """URDF, through yourdfpy.
 
 yourdfpy reads what it can and fills in the rest (a missing moment of inertia is 1 kg m^2, unknown joint types pass).
-So the elements that matter for the motion are checked first, and it is given those alone: no geometry, no meshes.
+So the elements that matter for the motion are checked first and only those are passed on: no geometry, no meshes.
 """
 
 import copy

@@ -162,7 +162,7 @@ def branched_tree(branches: int, length: int) -> Model:
 
 
 class _Stream:
-    """Random numbers that are the same in every version of NumPy, which promises that of raw bits alone."""
+    """Random numbers that are the same in every version of NumPy, which guarantees this only for raw bits."""
 
     def __init__(self, key, part: int):
         if isinstance(key, int | np.integer):
@@ -199,8 +199,8 @@ def random_tree(
 ) -> Model:
     """Random tree of n bodies; the same key gives the same tree on every machine.
 
-    key: an integer or a JAX key (concrete). Each body hangs on an earlier one, chosen uniformly, by a joint of one of
-    `kinds`, with a random axis and pose, 0.1 m/rad of pitch and a valid inertia (0.5 to 2 kg, about 10 cm). With
+    key: an integer or a JAX key (concrete). Each body is attached to an earlier one, chosen uniformly, by a joint of
+    one of `kinds`, with a random axis and pose, 0.1 m/rad of pitch and a valid inertia (0.5 to 2 kg, about 10 cm). With
     floating_base the first is on a free joint, otherwise on one of `kinds`. armature, damping: upper bounds of uniform
     values on the other joints. Topology and kinds do not depend on the other options. "fixed" among the kinds leaves
     fewer moving bodies.
