@@ -144,15 +144,12 @@ def integrate(
     Returns the states at t0 and after every `save_every` steps (a divisor of `steps`), so steps / save_every + 1 of
     them; for save_every=None only the final one, with a leading axis of length 1.
 
-    remat       static: reverse mode keeps the states of every `remat`-th step, about every √steps-th if True, and
-                recomputes the others: the same derivatives to round-off in the memory of √steps steps, at the cost of a
-                second forward run.
-    checkpoint  a `lgjax.saving.Checkpoint`, which writes a long run to a folder part by part, so that it can be
-                resumed.
+    remat       static: reverse mode keeps every `remat`-th state, about every √steps-th if True, and recomputes the
+                others: the same derivatives to round-off in the memory of √steps steps, for a second forward run.
+    checkpoint  a `lgjax.saving.Checkpoint`, which writes a long run to a folder in parts, so that it can be resumed.
 
     Transforms with jit, vmap, and grad in both modes.  Called outside `jit` it compiles at every call, like `lax.scan`;
-    inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError naming the argument that does
-    not fit.
+    inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError naming what does not fit.
     """
     check_method("integrate", method)
     steps, chunk = numbers_of_steps(steps, save_every if checkpoint is None else save_every or checkpoint.every)
