@@ -11,7 +11,7 @@ from lgjax.multibody.model import Model
 
 
 def figure(width: float, height: float) -> Any:
-    """An empty matplotlib Figure of that size in inches, on a canvas of its own that needs no display."""
+    """Empty matplotlib Figure of that size in inches, on a canvas of its own that needs no display."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -23,12 +23,12 @@ def figure(width: float, height: float) -> Any:
 
 
 def save(made: Any, path: str | os.PathLike) -> None:
-    """Write a Figure; the ending of the name (.png, .pdf, .svg) says in which format."""
+    """Write a Figure to a file, whose ending (.png, .pdf, .svg) selects the format."""
     made.savefig(path, dpi=150)
 
 
 def rollout_figure(model: Model, result: Any, samples: int = 16) -> Any:
-    """Three panels of an ensemble: the path of the base, the joint coordinates of one sample, and the energy error.
+    """Figure of an ensemble in three panels: path of the base, joint coordinates of one sample, energy error.
 
     result has ts (T,) in s, q a Configuration with leading axes (batch, T), and energy (batch, T) in J, such as
     `lgjax.ensemble` returns. At most `samples` paths are drawn. A mechanism without a free base shows the path of its
@@ -44,9 +44,10 @@ def rollout_figure(model: Model, result: Any, samples: int = 16) -> Any:
 
 
 def controls_figure(ts: Any, controls: Any, joints: Any, costs: Any) -> Any:
-    """Three panels of optimal controls: those of one guess (steps, n), its joints (steps + 1, n), and all costs.
+    """Figure of optimal controls in three panels: controls of one guess, its joints, and the costs of all guesses.
 
-    ts: (steps + 1,) s. costs: (guesses, iterations); they are drawn above the least of them.
+    ts: (steps + 1,) s. controls: (steps, n). joints: (steps + 1, n). costs: (guesses, iterations), drawn as their
+    excess over the least of them.
     """
     made = figure(15, 4.5)
     forces, motion, course = made.subplots(1, 3)

@@ -43,7 +43,7 @@ class Impacts(NamedTuple):
 
 
 class BounceSolution(NamedTuple):
-    """What `bounce` returns.
+    """Result of `bounce`.
 
     ts       (n,) times, s, from 0.
     states   RigidState, every leaf with a leading axis of length n.
@@ -214,7 +214,7 @@ def _problem(body: Any, shape: Any, planes: Any, state: Any, dt: Any, restitutio
 
 
 def _check(p: _Problem) -> None:
-    """What a user could get wrong in the state, as far as it is known."""
+    """Check the state for what a user could get wrong, unless traced."""
     eps = float(np.finfo(p.h.dtype).eps)
     checks.finite_leaves("state", p.state)
     checks.rotation("state.pose.rotation", p.state.pose.rotation, 1e3 * eps)
@@ -257,7 +257,7 @@ def _check_center(shape: Shape, how: str) -> None:
 
 
 def _off_center(shape: Shape) -> str | None:
-    """What is wrong with the origin of a known shape."""
+    """Check that the origin of a known shape is its centre of mass."""
     with jax.ensure_compile_time_eval():
         union = isinstance(shape, Union) and all(_center(part) for part in shape.parts)
         center = _center(shape)

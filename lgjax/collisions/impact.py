@@ -1,4 +1,4 @@
-"""What an impact does to the momenta of one rigid body.  Source: [tran2024] section 4.2."""
+"""Impact of one rigid body: the jump of its momenta.  Source: [tran2024] section 4.2."""
 
 import enum
 from typing import NamedTuple
@@ -16,7 +16,10 @@ Array = jax.Array
 
 
 class BounceStatus(enum.IntFlag):
-    """What happened to a body; flags add up, 0 means success.  The first three stop it in its last good state."""
+    """Flags that say what happened to a body; 0 means success, flags add up.
+
+    The first three stop it: its state stays the last good one.
+    """
 
     OK = 0
     NOT_FINITE = NOT_FINITE  # the motion or the distance is not a finite number
@@ -51,7 +54,7 @@ class Contact(NamedTuple):
 
 
 class Laws(NamedTuple):
-    """How a body bounces: coefficients () of restitution and friction, None for no friction at all."""
+    """Laws of an impact: coefficients () of restitution and friction, None for no friction at all."""
 
     restitution: Array
     friction: Array | None

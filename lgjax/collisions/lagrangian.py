@@ -25,7 +25,7 @@ STOPPED_HERE = int(STOPPED | BounceStatus.ZENO)
 
 
 class Settings(NamedTuple):
-    """What is fixed when the program is built: `closest` finds the contact of a body, its obstacles and a state."""
+    """Static settings: `closest` finds the contact of a body, its obstacles and a state."""
 
     closest: Callable[[RigidBody, Any, RigidState], Contact]
     jump: str
@@ -35,7 +35,7 @@ class Settings(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What derivatives are taken with respect to: body, whatever `closest` takes, step (), s, and tolerance (), m."""
+    """Differentiable inputs: body, whatever `closest` takes, step (), s, and tolerance (), m."""
 
     body: RigidBody
     obstacles: Any
@@ -72,7 +72,7 @@ class Arc(NamedTuple):
 
 
 class Course(NamedTuple):
-    """Where a body is between two steps.
+    """State of a body between two steps.
 
     state   the pose, and the momenta with which the next step departs.
     energy  discrete energy of the last step, J.
@@ -90,7 +90,7 @@ class Course(NamedTuple):
 
 
 class _Within(NamedTuple):
-    """Where a body is within a step: `ahead` tries the `left` of it, `struck` says that it departs from an impact."""
+    """State of a body within a step: `ahead` tries the `left` of it, `struck` says that it departs from an impact."""
 
     course: Course
     ahead: Arc

@@ -20,7 +20,7 @@ JUMPS = ("hamiltonian", "discrete")
 
 
 class LagrangianSolution(NamedTuple):
-    """What `lagrangian_bounce` returns.
+    """Result of `lagrangian_bounce`.
 
     ts        (n,) times, s, from 0, that of pose1.
     states    RigidState, every leaf with a leading axis of length n: poses, and the momenta at the end of each step,
@@ -63,7 +63,7 @@ def lagrangian_bounce(
 ) -> LagrangianSolution:
     """`steps` steps of dt seconds of a body above planes after the poses pose0 at time -dt and pose1 at time 0.
 
-    The Lagrangian form of `bounce`, elastic and without friction: steps and impacts follow from poses alone.  Behind
+    The Lagrangian form of `bounce`, elastic and without friction: steps and impacts follow from poses only.  Through
     the discrete Legendre transforms (`variational.start_momenta`, `variational.end_momenta`) both are one motion.  As
     pose0 of a state at pose1 take `variational.variational_step(body, state, -dt)[0].pose`; it may be anywhere.  Impact
     times are found by bisection, on the admissible side.  A step that ends outside is not searched for a dip within it.

@@ -27,7 +27,7 @@ class Replayed(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where the replay is: the state, the rate of the gap there if an impact was the last, and as in `Flight`."""
+    """Carry of the replay: the state, the rate of the gap there if an impact was the last, and as in `Flight`."""
 
     state: RigidState
     rate: Array

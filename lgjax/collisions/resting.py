@@ -59,7 +59,7 @@ class Touching(NamedTuple):
 
 @dataclass(frozen=True)
 class Scene:
-    """What flies above what.
+    """Body and obstacles, as functions of the state.
 
     closest      the closest contact at a state; of equal gaps the one that is approached fastest.
     contact      the contact with one obstacle, by its index.

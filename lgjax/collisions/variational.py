@@ -1,7 +1,7 @@
 """The Lie group variational integrator of one rigid body: symplectic, momentum preserving, of order 2.
 
-The discrete Lagrangian is that of the trapezoidal rule with velocities (x₁ - x₀)/h and (F - I)/h, F = R₀ᵀ R₁.  All it
-asks of a step is one equation for the rotation F, the same for both of its coordinates here.
+The discrete Lagrangian is that of the trapezoidal rule with velocities (x₁ - x₀)/h and (F - I)/h, F = R₀ᵀ R₁.  All a
+step has to solve is one equation for the rotation F, the same for both of its coordinates here.
 Source: [tran2024] section 5.1.
 """
 
@@ -88,7 +88,7 @@ def rigid_state(
     """A `RigidState` of numbers: position and linear momentum in the world, angular momentum in the body frame.
 
     Values that are not traced are checked: raises ValueError for a shape that is not (3,), or (3, 3) for the rotation,
-    for what is not finite, and for a matrix that is no rotation.
+    for values that are not finite, and for a matrix that is not a rotation.
     """
     dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
     vector = lambda name, value: checks.array(name, value, (3,), dtype, exact=True)
@@ -219,7 +219,7 @@ def solve_rotation(inertia: Array, a: Array, chart: str = "cayley") -> tuple[Arr
 
 
 class Increment(NamedTuple):
-    """What a step adds to a pose: F - I (3, 3), F = R₀ᵀ R₁, and x₁ - x₀ (3,), m.
+    """Increment of a pose in a step: F - I (3, 3), F = R₀ᵀ R₁, and x₁ - x₀ (3,), m.
 
     Two poses that are close lose the digits of their difference; a step that finds the difference keeps them.
     """
@@ -340,7 +340,7 @@ def lagrangian_step(
     """The pose after (start, end), h before and next_h after `end`: the discrete Euler-Lagrange equations.
 
     Equal to the Hamiltonian form behind the Legendre transform; momenta are quotients of differences here and lose the
-    digits that those lose.  Source: [tran2024] Table 1 (a), F_Ld, F^Imp and F^(i+1), which differ in their steps alone.
+    digits that those lose.  Source: [tran2024] Table 1 (a), F_Ld, F^Imp and F^(i+1), which differ only in their steps.
     """
     increment, found = departure(body, end_momenta(body, start, end, h), next_h, chart)
     return advance(end, increment), found

@@ -1,4 +1,4 @@
-"""Other maps from algebra to group in the place of exp.
+"""Maps from algebra to group that replace exp.
 
 The records made here differ from the group's own in `exp`, `log` and the differentials, and say so in `chart`; every
 space of such a record integrates in these coordinates.  Munthe-Kaas methods with the exact dexpinv keep their order in

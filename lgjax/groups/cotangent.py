@@ -1,6 +1,6 @@
 """Spaces of Hamiltonian mechanics: coadjoint orbits and the cotangent bundle G ⋉ g* as a Lie group.
 
-T*G is right-trivialised: the point (g, mu) stands for the covector mu ∘ T R_{g⁻¹} at g, so mu is a spatial momentum.
+T*G is right-trivialised: the point (g, mu) represents the covector mu ∘ T R_{g⁻¹} at g, so mu is a spatial momentum.
 """
 
 from dataclasses import dataclass, fields
@@ -29,7 +29,7 @@ class Covector(NamedTuple):
 
 @cache
 def coadjoint_orbit(group: LieGroup) -> HomogeneousSpace:
-    """g* under mu -> Ad*_{g⁻¹} mu, whose orbits carry Lie-Poisson dynamics; Casimirs are kept whatever the field.
+    """Space g* under mu -> Ad*_{g⁻¹} mu, whose orbits carry Lie-Poisson dynamics; every field preserves the Casimirs.
 
     A field f gives mu' = -coad(f, mu).  With the body momentum of a left-invariant Hamiltonian, mu' = coad(∂H/∂mu, mu),
     the field is -∂H/∂mu; with the spatial one of a right-invariant Hamiltonian it is +∂H/∂mu.
@@ -61,7 +61,7 @@ def coadjoint_orbit(group: LieGroup) -> HomogeneousSpace:
 
 @cache
 def cotangent_bundle(group: LieGroup) -> HomogeneousSpace:
-    """T*G as the group G ⋉ g* moved from the left; its points are `Covector(g, mu)`.
+    """Space T*G: the group G ⋉ g* moved from the left, with points `Covector(g, mu)`.
 
     A field returns [f_1, f_2] (..., 2 dim), which makes g' = T R_g f_1 and mu' = f_2 - coad(f_1, mu); for a
     Hamiltonian, f = (∂H/∂mu, -T R_g* ∂H/∂g).  Source: [celledoni2021] eqs. (11), (12), (14).
@@ -170,7 +170,7 @@ class _SemidirectProduct:
 
 @cache
 def cotangent_group(group: LieGroup) -> LieGroup:
-    """G ⋉ g* with the product (g, m)(h, k) = (g h, m + Ad*_{g⁻¹} k).  Source: [celledoni2021] eq. (11).
+    """Group G ⋉ g* with the product (g, m)(h, k) = (g h, m + Ad*_{g⁻¹} k).  Source: [celledoni2021] eq. (11).
 
     Algebra vectors are [ξ, n] (..., 2 dim), duals [μ, x] with x in the algebra of G.  `cay` is the Cayley map of G
     beside the identity on momenta; `hat` is (hat ξ, n).

@@ -23,10 +23,10 @@ Dimension = int | tuple["Dimension", ...]
 
 @dataclass(frozen=True)
 class HomogeneousSpace:
-    """A space as integrators see it.  Points are any pytrees; equality and hash are those of the functions.
+    """Space as integrators see it.  Points are any pytrees; equality and hash are those of the functions.
 
     name       for messages.
-    dim        what an algebra element looks like: an int for one vector with that last axis, a tuple for a tuple.
+    dim        form of an algebra element: an int for one vector with that last axis, a tuple for a tuple of vectors.
     move       (xi, y) -> y moved by the flow of xi for unit time, exp(xi) acting on y.
     dexpinv    (sigma, xi) -> the rate of sigma that makes y = move(sigma, y0) flow along xi; the sign of the side on
                which the group acts is already in it.
@@ -36,10 +36,10 @@ class HomogeneousSpace:
     chart      "exp" if `move` follows the flow of a constant field, the name of another map otherwise: commutator-free
                methods and series of brackets need the former.
     factors    those of a product, for error control factor by factor.
-    parts      (y, start=None) -> a tuple of the vectors (..., m) that y consists of. Error control judges each of them
-               by itself, an error against its length. A rotation is three unit vectors, so that its size is 1. Places
-               have no origin: they are seen from the point `start`, and where it is None from that of the
-               coordinates. A space with parts None is judged whole, `distance` against the largest entry of a point.
+    parts      (y, start=None) -> a tuple of the vectors (..., m) that y consists of.  Error control judges each vector
+               separately, its error against its length.  A rotation is three unit vectors, so its size is 1.  Positions
+               are measured from the point `start`, or from the origin where it is None.  With parts None a point is
+               judged as a whole, `distance` against its largest entry.
     """
 
     name: str
@@ -59,7 +59,7 @@ class HomogeneousSpace:
 
 @cache
 def left_translation(group: LieGroup) -> HomogeneousSpace:
-    """The group moved from the left, y -> exp(xi) y: the field is a spatial velocity."""
+    """Space of a group moved from the left, y -> exp(xi) y: the field is a spatial velocity."""
 
     def move(xi: Array, y: Point) -> Point:
         return group.compose(group.exp(xi), y)
@@ -79,9 +79,9 @@ def left_translation(group: LieGroup) -> HomogeneousSpace:
 
 @cache
 def right_translation(group: LieGroup) -> HomogeneousSpace:
-    """The group moved from the right, y -> y exp(xi): the field is a body velocity.
+    """Space of a group moved from the right, y -> y exp(xi): the field is a body velocity.
 
-    Right translations compose in the opposite order, which turns the sign of the bracket: dexpinv(-sigma, .).
+    Right translations compose in the opposite order, which flips the sign of the bracket: dexpinv(-sigma, .).
     """
 
     def move(xi: Array, y: Point) -> Point:
@@ -111,10 +111,10 @@ def right_translation(group: LieGroup) -> HomogeneousSpace:
 
 @cache
 def two_sided_translation(group: LieGroup) -> HomogeneousSpace:
-    """The group G moved by G x G, y -> exp(xi) y exp(eta): the field is a velocity as a pair, (spatial, body) part.
+    """Space of a group G moved by G x G, y -> exp(xi) y exp(eta): the field is a (spatial, body) pair of velocities.
 
-    How a velocity is divided is free, spatial = xi + Ad_y eta, and decides what a step has to follow: for a fast top
-    the spin belongs to the body part, so that neither part changes fast.
+    The split of a velocity is free, spatial = xi + Ad_y eta, and decides what a step has to resolve: for a fast top put
+    the spin into the body part, so that neither part changes fast.
     Source: [celledoni2021] section 2.1, after eq. (3).
     """
     left, right = left_translation(group), right_translation(group)
@@ -142,16 +142,16 @@ def two_sided_translation(group: LieGroup) -> HomogeneousSpace:
 
 @cache
 def vector_space(n: int) -> HomogeneousSpace:
-    """Rⁿ moved by addition, on which Lie group methods are the classical ones."""
+    """Space Rⁿ moved by addition, on which Lie group methods reduce to the classical ones."""
     return left_translation(Rn(n))
 
 
 @cache
 def product_space(*spaces: HomogeneousSpace) -> HomogeneousSpace:
-    """Product of spaces: points and algebra elements are tuples, one entry per factor, nested as the factors are.
+    """Product of spaces: points and algebra elements are tuples with one entry per factor, nested as the factors are.
 
-    A tuple costs nothing at run time, where a flat vector would be cut and glued in every stage, and a velocity that
-    rides along is one entry of it: ``product_space(right_translation(SE3), vector_space(6))`` takes a field
+    A tuple costs nothing at run time, where a flat vector would be split and joined in every stage, and a velocity is
+    one more entry: ``product_space(right_translation(SE3), vector_space(6))`` takes a field
     (t, (pose, velocity)) -> (velocity, acceleration).  (`product` of groups, one level down, has a flat algebra.)
     """
     if not spaces:
@@ -190,10 +190,10 @@ def common_chart(spaces: tuple[HomogeneousSpace, ...]) -> str:
 
 @cache
 def power_space(space: HomogeneousSpace, n: int) -> HomogeneousSpace:
-    """n copies of a space along the leading axis of its points: one vectorised call moves all of them.
+    """Power of a space: n copies along the leading axis of its points, all moved by one vectorised call.
 
-    The space's own functions already broadcast; what differs is `distance`, one number for all copies.  Error control
-    judges every copy by itself where the space has `parts`.
+    The space's own functions already broadcast; only `distance` differs, one number for all copies.  Where the space
+    has `parts`, error control judges every copy separately.
     """
     if n < 1:
         raise ValueError(f"power_space({space.name}, n): n must be positive, got {n}")
@@ -206,7 +206,7 @@ def power_space(space: HomogeneousSpace, n: int) -> HomogeneousSpace:
 
 @cache
 def frame_space(name: str, dim: int, flow: Callable, distance: Callable) -> HomogeneousSpace:
-    """A manifold with frame fields E_1 ... E_dim and no group: frozen fields Σ xi_i E_i are all a method may use.
+    """Manifold with frame fields E_1 ... E_dim and no group: methods may use only frozen fields Σ xi_i E_i.
 
     flow(xi, y) is the point that Σ xi_i E_i with constant coefficients reaches from y in unit time; distance(y0, y1) a
     length.  Only commutator-free methods integrate here: the brackets of a frame need not lie in its span with constant

@@ -17,14 +17,14 @@ Element = Any
 
 @dataclass(frozen=True)
 class LieGroup:
-    """What integrators, products and tests need to know of a group G of dimension `dim`.
+    """Record of all that integrators, products and tests need to know of a group G of dimension `dim`.
 
     Elements are arrays or (named) tuples of arrays, algebra elements and their duals vectors (..., dim); every function
     broadcasts over leading axes.  ``dexp`` is the left version, ``codexp`` and ``codexpinv`` are transposes,
     ``hat`` and ``vee`` go to a matrix (for S3: quaternion) form of the algebra and back.  Equality and hash are those
-    of the functions, so a record may be a static argument of ``jit``.  ``chart`` says which map stands in the place of
+    of the functions, so a record may be a static argument of ``jit``.  ``chart`` names the map that replaces
     exp, and ``base`` is the group G of a cotangent group G ⋉ g*.  ``parts`` is for error control, see
-    `HomogeneousSpace`; None has elements judged whole.
+    `HomogeneousSpace`; None judges elements as a whole.
 
     identity(dtype, batch=())  compose(g, h)  inverse(g)  exp(u)  log(g)  Ad(g, x)  ad(x, y)  coAd(g, mu)  coad(x, mu)
     dexp(u, v)  dexpinv(u, v)  codexp(u, mu)  codexpinv(u, mu)  hat(u)  vee(m)  cay(u)  cayinv(g)  dcay(u, v)
@@ -89,9 +89,9 @@ _SIGNATURES = {
 def product(*groups: LieGroup) -> LieGroup:
     """Direct product of groups: elements are tuples, one entry per factor.
 
-    The algebra is one flat vector (..., sum of the dimensions), the factors' vectors one after the other.  `hat` gives
+    The algebra is one flat vector (..., sum of the dimensions), the factors' vectors in sequence.  `hat` gives
     the tuple of the factors' matrices; `distance` is the root of the sum of squares.  Equal arguments give the same
-    record, so a product may be built anew at every call without recompilation.
+    record, so a product may be rebuilt at every call without recompilation.
     """
     if not groups:
         raise ValueError("product() needs at least one group")

@@ -1,4 +1,4 @@
-"""R³ x SO(3), the direct product: rotation and translation that do not act on each other.
+"""Direct product R³ x SO(3): rotation and translation that do not act on each other.
 
 Elements are `RotationTranslation(rotation (..., 3, 3), translation (..., 3))`, algebra vectors [ω, v] (..., 6) and
 their duals [n, f], angular part first as in `se3`: ω in radians per unit time in the body frame when multiplied from

@@ -68,7 +68,7 @@ def exp(w: Array) -> Array:
 
 
 def log(g: Array) -> Array:
-    """Rotation vector (..., 3) of the short way, at most π long: exp(log q) is q or -q, whichever has w >= 0."""
+    """Rotation vector (..., 3) of the shorter rotation, at most π long: exp(log q) is q or -q, whichever has w >= 0."""
     return so3.log_quaternion(g)
 
 

@@ -46,7 +46,7 @@ def _symmetric_part(w: Array, first: Array, second: Array) -> Array:
 
 
 def exp(w: Array) -> Array:
-    """Rotation (..., 3, 3) by |w| radians about w (..., 3); analytic at 0, right for any angle."""
+    """Rotation (..., 3, 3) by |w| radians about w (..., 3); analytic at 0, accurate at any angle."""
     s = sm.dot(w, w)
     return _symmetric_part(w, stumpff(1, s), stumpff(2, s))
 

@@ -1,6 +1,6 @@
-"""TS²: directions q on the sphere with angular velocities ω, |q| = 1 and q·ω = 0, moved by SE(3).
+"""Tangent bundle TS²: directions q on the sphere with angular velocities ω, |q| = 1 and q·ω = 0, moved by SE(3).
 
-The pose (R, r) takes (q, ω) to (R q, R ω + r × R q), which is how it moves twists, so |q| and q·ω stay what they are
+The pose (R, r) takes (q, ω) to (R q, R ω + r × R q), as it moves twists, so |q| and q·ω do not change
 and the action is transitive on TS².  A field f(t, (q, ω)) = [ξ, η] makes q' = ξ × q and ω' = ξ × ω + η × q; for the
 motion q' = ω × q, ω' = a with a·q = 0 it is [ω, q × a].  Leading axes broadcast: N directions (N, 3) are (TS²)^N.
 Source: [celledoni2021] section 5.1.
@@ -57,7 +57,7 @@ def parts(y: TangentPoint, start: TangentPoint | None = None) -> tuple[Array, Ar
 
 
 def cayley_act(u: Array, y: TangentPoint) -> TangentPoint:
-    """The action of the pose cay(u) (u (..., 6)) without its matrix: a third of the products, no sine."""
+    """The action of the pose cay(u) (u (..., 6)) without its matrix: a third of the products and no sine."""
     half = 0.5 * u
     h, v = half[..., :3], half[..., 3:]
     factor = 2.0 / (1.0 + sm.dot(h, h))
@@ -73,7 +73,7 @@ def cayley_act(u: Array, y: TangentPoint) -> TangentPoint:
 
 @cache
 def tangent_sphere(group: LieGroup = SE3) -> HomogeneousSpace:
-    """TS² under SE(3) in the coordinates of the given record of SE(3), whose `exp` may be another map."""
+    """Space TS² under SE(3), in the coordinates of the given record of SE(3), whose `exp` may be another map."""
 
     def move(xi: Array, y: TangentPoint) -> TangentPoint:
         return cayley_act(xi, y) if group.chart == "cay" else act(group.exp(xi), y)

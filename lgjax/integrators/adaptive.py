@@ -27,15 +27,15 @@ Point = Any
 
 
 class AdaptiveSolution(NamedTuple):
-    """What `integrate_adaptive` returns.
+    """Result of `integrate_adaptive`.
 
-    ts, ys               times (n,) and states with a leading axis n: those of save_at, or the end alone.
+    ts, ys               times (n,) and states with a leading axis n: those of save_at, or only the end.
     status               () int32, `Status`; 0: t1 or an event was reached, and every time of save_at lies in between.
     accepted, rejected   number of steps, int32.
-    times                (max_steps + 1,) the times of the accepted steps, t0 first, filled up with the last one.
+    times                (max_steps + 1,) the times of the accepted steps, t0 first, padded with the last one.
     stopped              whether an event ended the run, at the last of `times`.
 
-    States at times that were not reached are NaN.  After an event that is no failure.
+    States at times that were not reached are NaN; after an event this is not a failure.
     """
 
     ts: Array
@@ -349,24 +349,24 @@ def integrate_adaptive(
 ) -> AdaptiveSolution:
     """Integrate y' = field(t, y) on a space from t0 to t1 with steps that keep the estimated error within tolerance.
 
-    method    one with an embedded one: MuntheKaas or CommutatorFree of a pair; or Taylor, with a series as the field.
+    method    MuntheKaas or CommutatorFree of an embedded pair; or Taylor, with a series as the field.
     rtol, atol   the distance between the two results of a step stays below atol + rtol size, part by part of the state:
               rotations have size 1, vectors their length, positions their distance from the start; see `error_ratio`.
               Traced, like t0, t1 and save_at: new values compile nothing.
-    max_steps the static bound on attempted steps; where it is reached before t1, the status says so.
-    save_at   times (n,) between t0 and t1, ends included, to return states at, by dense output of the order of the
-              method; without it only the end is returned, with a leading axis of length 1.
+    max_steps static bound on attempted steps; where it is reached before t1, the status says so.
+    save_at   times (n,) between t0 and t1, ends included, at which to return states by dense output of the method's
+              order; without it only the end is returned, with a leading axis of length 1.
     controller   ELEMENTARY, the rule of eq. (33), or PI_CONTROL; Taylor has its own.
-    event     event(t, y) -> scalar: where it changes its sign the run ends, at that point to round-off, with `stopped`.
-              It is looked at after every step, within those of Taylor at `substeps` points; a zero at t0 is no event.
-              States at times of save_at after it are NaN, which is no failure.
-              First derivatives take the moving of its time into account.
+    event     event(t, y) -> scalar: where its sign changes the run ends, at that point to round-off, with `stopped`.
+              It is evaluated after every step, and by Taylor at `substeps` points within; a zero at t0 is not an event.
+              States at times of save_at after it are NaN, which is not a failure.
+              First derivatives account for the change of the event's time.
 
-    t1 < t0 integrates backwards.  Raises like `integrate`, and for tolerances that are not positive and times of
-    save_at outside where their values are known.  Where they are traced, and for all that happens on the way, `status`
-    says what went wrong, under vmap for each trajectory.  Transforms with jit, vmap and grad in both modes; derivatives
-    take max_steps steps, those of the result with the accepted step sizes held fixed.  Called outside `jit` it computes
-    the derivatives' scan in vain.
+    t1 < t0 integrates backwards.  Raises like `integrate`, and for known tolerances that are not positive or known
+    times of save_at outside the run.  For traced ones, and for everything that happens on the way, `status` says what
+    went wrong, under vmap for each trajectory.  Transforms with jit, vmap and grad in both modes; derivatives hold the
+    accepted step sizes fixed and take the time of max_steps steps.  Called outside `jit` it computes the scan of the
+    derivatives in vain.
     """
     _check_settings(method, controller)
     max_steps = checks.integer("max_steps", max_steps)

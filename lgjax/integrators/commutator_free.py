@@ -26,7 +26,7 @@ _TOLERANCE = 1e-12
 
 @dataclass(frozen=True)
 class Flow:
-    """A point reached from a stage by frozen fields: exp(Σ_k w_k h f_k) for each row w of `rows`, the first row first.
+    """Point reached from a stage by frozen fields: exp(Σ_k w_k h f_k) for each row w of `rows`, the first row first.
 
     start  the stage that the exponentials begin at; 0 is the point that the step starts from.
     """
@@ -65,7 +65,7 @@ def exact_coefficient(forest: Forest) -> float:
 
 @dataclass(frozen=True)
 class CommutatorFreeTable:
-    """The flows of a commutator-free method.
+    """Flows of a commutator-free method.
 
     stages  the points Y_k at which the field is evaluated, the first of them Flow().
     update  the new point;  order   its order, checked by all ordered-forest conditions up to it.
@@ -173,10 +173,10 @@ def _used(flow: Flow) -> set[int]:
 
 @dataclass(frozen=True)
 class CommutatorFree(Method):
-    """A commutator-free method, a hashable value; a `Method` like `MuntheKaas`.
+    """Commutator-free method, a hashable value; a `Method` like `MuntheKaas`.
 
-    It needs of the space only `move`, so it runs on frames without a group too; `move` must follow the flow of a
-    constant field, i.e. be made of exp and not of another map.  Source: [celledoni2021] section 2.2.
+    Needs only `move` of the space, so it also runs on frames without a group; `move` must follow the flow of a
+    constant field, that is, be made of exp and not of another map.  Source: [celledoni2021] section 2.2.
     """
 
     table: CommutatorFreeTable

@@ -20,9 +20,9 @@ Point = Any
 
 @dataclass(frozen=True)
 class Composition(Method):
-    """A symmetric method run with steps w_1 h, w_2 h, ...; a hashable value and a `Method`.
+    """Composition of a symmetric method with steps w_1 h, w_2 h, ...; a hashable value and a `Method`.
 
-    method   with `symmetric` True, for instance SymplecticLie(1/2), of even order p.
+    method   has `symmetric` True and an even order p, for instance SymplecticLie(1/2).
     weights  a palindrome with sum 1.  The sums of odd powers p+1, p+3, ... below the announced order must vanish; these
              conditions are necessary, and are checked.
     order    the even order of the composition.
@@ -57,7 +57,7 @@ class Composition(Method):
         return replace(self, method=self.method.with_scanned_stages(scanned))
 
     def init(self, space: HomogeneousSpace, field: Field, t: Array, y: Point) -> Any:
-        """What the composed method carries."""
+        """Carry of the composed method."""
         return self.method.init(space, field, t, y)
 
     def step(
@@ -76,12 +76,18 @@ class Composition(Method):
 
 
 def triple_jump(method: Any, order: int = 4) -> Composition:
-    """Three steps for each two orders gained, 3^(k) in all.  Source: Yoshida, Phys. Lett. A 150 (1990)."""
+    """Composition with three steps for each two orders gained, 3^k in all.
+
+    Source: Yoshida, Phys. Lett. A 150 (1990).
+    """
     return _raise_order(method, order, 1)
 
 
 def suzuki(method: Any, order: int = 4) -> Composition:
-    """Five steps for each two orders gained, with far smaller errors.  Source: Suzuki, Phys. Lett. A 146 (1990)."""
+    """Composition with five steps for each two orders gained, with far smaller errors.
+
+    Source: Suzuki, Phys. Lett. A 146 (1990).
+    """
     return _raise_order(method, order, 2)
 
 

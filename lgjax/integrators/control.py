@@ -1,4 +1,4 @@
-"""Error control of adaptive steps: how far two results lie apart, and what step that asks for next.
+"""Error control of adaptive steps: the distance of two results, and the step size that follows from it.
 
 Source: [celledoni2021] eq. (33).
 """
@@ -19,7 +19,7 @@ Point = Any
 
 @dataclass(frozen=True)
 class StepSizeController:
-    """Step size after a step with error e, in units of the tolerance: h safety e^(-alpha/k) e_before^(beta/k).
+    """Rule for the next step size: h safety e^(-alpha/k) e_before^(beta/k), with e the error in units of the tolerance.
 
     k is one more than the lower order of the pair.  alpha = 1, beta = 0 is eq. (33), the rule of [celledoni2021].
     A rejected step is repeated with beta = 0.  The factor is kept between `smallest` and `largest`.
@@ -38,7 +38,7 @@ class StepSizeController:
             raise ValueError(f"a controller needs alpha > 0, 0 < safety < 1, 0 < smallest < 1 < largest, got {self}")
 
     def factor(self, error: Array, before: Array, k: int, accepted: Array) -> Array:
-        """By what to multiply h."""
+        """Factor by which to multiply h."""
         error, before = jnp.maximum(error, 1e-10), jnp.maximum(before, 1e-10)
         repeat = self.safety * error ** (-1.0 / k)
         go_on = self.safety * error ** (-self.alpha / k) * before ** (self.beta / k)
@@ -55,7 +55,7 @@ _ROUND_OFF = 8
 
 
 def tolerances(space: HomogeneousSpace, start: Point, y: Point, rtol: Array, atol: Array) -> list[Array]:
-    """What may be wrong with each part of y, one of the parts of a space that is not a product.
+    """Tolerated error of each part of y, a point of a space that is not a product.
 
     It is atol + rtol |part|, the part seen from the start of the run, and a few units in the last place of the part as
     it is stored: far from the origin, no step is so small that two results agree better.
@@ -75,8 +75,8 @@ def error_ratio(
     `HomogeneousSpace.parts` says what the parts are: each factor of a product, each copy of a power, the rotation and
     the translation of a pose have their own.  The tolerance is atol + rtol size, the larger one of those at y and at
     y1.  Rotations, unit vectors and unit quaternions have size 1, vectors their length, and positions their distance
-    from that of `start`, where the run began; so nothing depends on where in space a motion takes place.  A space
-    without parts is judged whole: `distance` against its largest entry.
+    from that of `start`, where the run began; so the place of a motion in space does not matter.  A space
+    without parts is judged as a whole: `distance` against its largest entry.
     """
     if space.factors:
         factors = zip(space.factors, start, y, y1, y_hat, strict=True)

@@ -1,4 +1,4 @@
-"""What integrators ask of a state, of a field and of times, with messages that name what is wrong."""
+"""Checks of states, fields and times, with messages that name what is wrong."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,9 +33,9 @@ def state_dtype(y: Any) -> jnp.dtype:
 
 
 def saved_times(save_at: Any, t0: Any, t1: Any, dtype: jnp.dtype) -> tuple[Array, Array]:
-    """The times (n,) to save at, and whether each lies between t0 and t1; known ones that do not are refused.
+    """The times (n,) to save at, and whether each lies between t0 and t1; known ones that do not raise ValueError.
 
-    A time that misses an end by a rounding or two is taken as that end.
+    A time that misses an end by a rounding or two counts as that end.
     """
     known = checks.known(save_at, t0, t1)
     xp = np if known else jnp  # NumPy judges at once also where JAX is tracing

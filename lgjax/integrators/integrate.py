@@ -22,18 +22,18 @@ Point = Any
 
 
 class Status(enum.IntFlag):
-    """What became of a run of `integrate` or `integrate_adaptive`; flags add up, 0 means success."""
+    """Flags that say why a run failed; 0 means success, flags add up."""
 
     OK = 0
     NOT_FINITE = NOT_FINITE  # the field, the state or a time is infinite or NaN from here on
     MAX_STEPS = 2  # max_steps steps were attempted before the end was reached
-    STEP_TOO_SMALL = 4  # the tolerance asks for a step that is too small to change the time
+    STEP_TOO_SMALL = 4  # the tolerance requires a step too small to change the time
     SAVE_AT_OUTSIDE = 8  # a time of save_at does not lie between t0 and t1; the state there is NaN
     BAD_TOLERANCE = 16  # rtol or atol is not positive and finite, so no step was taken
 
 
 class Solution(NamedTuple):
-    """States at the saved times, as `integrate` returns them.
+    """Result of `integrate`.
 
     ts, ys    times (n,) and states, every leaf of ys with a leading time axis of the same length n.
     status    () int32, `Status`: NOT_FINITE if the last state is not finite.  A field that gives NaN, a motion that
@@ -52,9 +52,9 @@ class Solution(NamedTuple):
 
 
 def check_method(driver: str, method: Any) -> None:
-    """Raise TypeError for what is no method of `driver`, a name, and say what was probably meant.
+    """Raise TypeError for anything but a method of `driver` (a name), and say what was probably meant.
 
-    A method that is made for another driver alone names it as `driver`; integrate_adaptive asks for more itself.
+    A method made for one other driver names it as `driver`; integrate_adaptive has further checks of its own.
     """
     if isinstance(method, Tableau):
         hint = f"the tableau {method!r}; did you mean MuntheKaas({method!r})?"
@@ -99,15 +99,14 @@ def integrate(
     dtype of the state; t1 < t0 integrates backwards.  `steps`, `method` and `save_every` are static.
 
     Returns the states at t0 and after every `save_every` steps (a divisor of `steps`), so steps / save_every + 1 of
-    them; for save_every=None the final one alone, with a leading axis of length 1.
+    them; for save_every=None only the final one, with a leading axis of length 1.
 
-    remat       static: reverse mode keeps the states every `remat` steps, about √steps if True, and computes the others
-                again: the same derivatives to round-off in the memory of √steps steps, for a second forward run.
-    checkpoint  a `lgjax.saving.Checkpoint`: a long run is written to a folder part by part, from which it can be
-                resumed.
+    remat       static: reverse mode keeps every `remat`-th state, about every √steps-th if True, and recomputes the
+                others: the same derivatives to round-off in the memory of √steps steps, for a second forward run.
+    checkpoint  a `lgjax.saving.Checkpoint`, which writes a long run to a folder in parts, so that it can be resumed.
 
     Transforms with jit, vmap, and grad in both modes.  Called outside `jit` it compiles at every call, like `lax.scan`;
-    inside, new values of y0, t0 and t1 compile nothing.  TypeError or ValueError name what does not fit.
+    inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError naming what does not fit.
     """
     check_method("integrate", method)
     saves = saved_steps(steps, save_every, checkpoint)

@@ -169,7 +169,7 @@ def _scanned_stages(space: HomogeneousSpace, tableau: Tableau, y: Point, increme
 
 @dataclass(frozen=True)
 class MuntheKaas(Method):
-    """A Runge-Kutta-Munthe-Kaas method, a hashable value.
+    """Runge-Kutta-Munthe-Kaas method, a hashable value.
 
     tableau      an explicit `Tableau`.
     commutators  None: the exact dexpinv of the space; k: its series up to k nested brackets.
@@ -196,7 +196,7 @@ class MuntheKaas(Method):
 
     @property
     def order(self) -> int:
-        """Order of convergence: that of the tableau, or less if the series is cut too early.
+        """Order of convergence: that of the tableau, or less if the series is truncated too early.
 
         The first bracket left out, of depth m, is O(h^(m+1)), one power more than its factors because the exponent
         starts parallel to the field; so the method keeps order m + 1.

@@ -33,10 +33,10 @@ def integrate_reversible(
     method: Method,
     save_every: int | None = 1,
 ) -> Solution:
-    """`integrate` with a symmetric method, whose reverse mode keeps no states but those that are saved.
+    """Integrate with a symmetric method, with a reverse mode that keeps only the states that are saved.
 
     Derivatives are with respect to y0, t0, t1 and all that the field closes over, in reverse mode and of first order
-    only; they are those of `integrate` up to the round-off of the way back. Methods: SymplecticLie(1/2) and its
+    only; they equal those of `integrate` up to the round-off of the way back. Methods: SymplecticLie(1/2) and its
     compositions. Raises ValueError for a method that is not symmetric, and what `integrate` raises.
     """
     check_method("integrate_reversible", method)
@@ -64,11 +64,11 @@ def reversible_steps(
     save_every: int | None = 1,
     carry: Any = (),
 ) -> Solution:
-    """`steps` steps (y, carry) = step(arguments, t, y, h, carry), of which one of -h undoes one of h.
+    """Take `steps` steps (y, carry) = step(arguments, t, y, h, carry), where a step of -h undoes a step of h.
 
-    For steppers that are no `Method`, such as `variational_step`. Reverse mode is with respect to arguments, y0, t0 and
-    t1, floating pytrees; step closes over nothing that is differentiated. carry is what a step may start its
-    iterations from; it must not change the result.
+    For steppers that are not a `Method`, such as `variational_step`. Reverse mode is with respect to arguments, y0, t0
+    and t1, floating pytrees; step closes over nothing that is differentiated. A step may start its iterations from
+    carry, which must not change the result.
     """
     saves = saved_steps(steps, save_every)
     y0 = strong(y0)

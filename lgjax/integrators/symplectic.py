@@ -78,11 +78,11 @@ def _solve_linear(linear: Any, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class SymplecticLie(Method):
-    """The symplectic method of parameter theta on `cotangent_bundle(G)`, a hashable value and a `Method`.
+    """Symplectic method of parameter theta on `cotangent_bundle(G)`, a hashable value and a `Method`.
 
     theta = 1/2 is symmetric, so time-reversible, and of order 2; every other theta is of order 1.  The field is the
     Hamiltonian one, (∂H/∂mu, -T R_g* ∂H/∂g).  The equations of a step are solved to round-off; a step that does not
-    get there in 50 iterations gives NaN, and `Solution.success` is False.  Derivatives are those of the implicit
+    converge in 50 iterations gives NaN, and `Solution.success` is False.  Derivatives are those of the implicit
     function, of any order and in both modes.  Takes one point, without leading axes: vmap over several.
     Source: [celledoni2021] eqs. (15)-(17).
     """

@@ -31,7 +31,7 @@ def _node_count(tree: Tree) -> int:
 
 
 def density(tree: Tree) -> int:
-    """The integer γ of a tree: the condition it stands for is Σ_i b_i Φ_i = 1/γ."""
+    """Integer γ of a tree, whose order condition is Σ_i b_i Φ_i = 1/γ."""
     return _node_count(tree) * math.prod(density(child) for child in tree)
 
 
@@ -74,7 +74,7 @@ class Tableau:
     order     the order of b, checked by all rooted-tree conditions up to it.
     b_hat, order_hat    weights of an embedded method for error control, and their order.
     brackets  (row, coefficient, p, q) adds coefficient [k_p, k_q] to the exponent of stage `row` (from 0; row s is the
-              update).  A tableau with brackets corrects for the manifold in this way and needs no dexpinv.
+              update).  A tableau with brackets corrects for the manifold itself and needs no dexpinv.
     """
 
     a: tuple[Row, ...]

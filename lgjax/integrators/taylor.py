@@ -27,15 +27,15 @@ Series = Callable[[Array, Point, int], Any]
 
 @dataclass(frozen=True)
 class Taylor(Method):
-    """The Taylor method of any order, for `integrate` and `integrate_adaptive`.
+    """Taylor method of any order, for `integrate` and `integrate_adaptive`.
 
-    In place of a field it takes series(t, y, order): the Taylor coefficients, in the time since t, of the field along
+    Instead of a field it takes series(t, y, order): the Taylor coefficients, in the time since t, of the field along
     its own solution from (t, y), every leaf with a leading axis of length `order`. `motion_series` makes it for a
     mechanism.
 
     With error control a step is as long as its last two coefficients allow, and none is rejected; `substeps` is the
-    number of parts in which an event is looked for. Derivatives are those of the polynomials:
-    where the state hardly moves, steps are long, and only a fixed step of `integrate` bounds the error of a gradient.
+    number of parts that are searched for an event. Derivatives are those of the polynomials: where the state hardly
+    moves, steps are long, and only a fixed step of `integrate` bounds the error of a gradient.
     """
 
     order: int
@@ -112,7 +112,7 @@ def coefficient_ratio(space: HomogeneousSpace, xi: Any, start: Point, y: Point, 
 def algebra_series(space: HomogeneousSpace, xi: Any) -> Any:
     """Coefficients 1 ... n of Omega with Omega' = dexpinv(Omega, xi), Omega(0) = 0, from coefficients 0 ... n-1 of xi.
 
-    Row k of A_j = ad_Omega A_(j-1), A_0 = xi, needs earlier rows alone, so all j of a row are one batched bracket.
+    Row k of A_j = ad_Omega A_(j-1), A_0 = xi, needs only earlier rows, so all j of a row are one batched bracket.
     """
     order = jax.tree.leaves(xi)[0].shape[0]
     weights = dexpinv_coefficients(order)

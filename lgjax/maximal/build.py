@@ -35,7 +35,7 @@ Array = jax.Array
 
 
 def checked(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
-    """An array of exactly that shape, checked for finiteness unless traced."""
+    """Array of exactly that shape and dtype, checked for finiteness unless traced."""
     return checks.array(name, value, shape, dtype, exact=True)
 
 

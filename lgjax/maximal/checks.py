@@ -1,4 +1,4 @@
-"""What is wrong with a start, with names: inconsistent, redundant, or massless where nothing holds."""
+"""Checks of a start, with names: inconsistent, redundant, or massless where nothing holds."""
 
 from typing import Any
 

@@ -96,9 +96,9 @@ class GeneralizedAlpha:
     spectral_radius      0 damps high frequencies most.  1 damps nothing, and then the multipliers of constraints do not
                          converge: their error oscillates from step to step and does not shrink with h (order 0), while
                          q and v keep their order 2.  Take less than 1 where multipliers are wanted.
-    tangent_operator     whether T_exp stands in the iteration matrix; without it iterations are cheaper, and more of
+    tangent_operator     whether T_exp is part of the iteration matrix; without it iterations are cheaper, and more of
                          them are needed where steps turn bodies far.
-    geometric_stiffness  whether the derivative of M v̇ + Bᵀλ by the configuration stands in it too, eq. (41) for
+    geometric_stiffness  whether the derivative of M v̇ + Bᵀλ by the configuration is part of it too, eq. (41) for
                          (42); then the matrix is dense.
     predictor            what a step starts from: "constant" accelerations and multipliers, or "zero" as in the source.
     rtol                 size of the residual that ends the iteration, in units of the forces in it (constraints: of

@@ -129,7 +129,7 @@ class JointRows:
         return jnp.concatenate(parts)
 
     def _offsets(self, t: Any, arrays: JointArrays) -> Array:
-        """What n·d is to be, (k,)."""
+        """Prescribed value of n·d, (k,)."""
         zero = jnp.zeros((), arrays.length.dtype)
 
         def offset(row: tuple[Any, ...]) -> Array:

@@ -1,4 +1,4 @@
-"""What a system in absolute coordinates is made of: bodies, further coordinates, joints and forces, as descriptions.
+"""Parts of a system in absolute coordinates: descriptions of bodies, further coordinates, joints and forces.
 
 A `System` takes lists of these.  Numbers may be traced; what is known is checked when the system is built.
 Every joint and force names its bodies; "world" is the inertial frame.  SI units and radians.

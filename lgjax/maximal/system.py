@@ -90,7 +90,7 @@ class System:
     Velocities v (nv,) are body by body [ω, v] and then those of the further coordinates: ω in body axes, v the velocity
     of the centre of mass, in world axes on R³ x SO(3) and in body axes on SE(3).  Equations: M v̇ = g - Bᵀλ, Φ = 0.
     Raises ValueError, naming the thing and the value, for names that are missing or double, unknown kinds, wrong
-    shapes, values that are not finite, inertias that are not positive semi-definite, frames that are no rotations.
+    shapes, values that are not finite, inertias that are not positive semi-definite, frames that are not rotations.
     """
 
     mass: Array

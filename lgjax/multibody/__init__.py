@@ -1,4 +1,4 @@
-"""What a mechanism is: its tree, joints, inertias, configuration, and how it is built or read from a file.
+"""Mechanisms: tree, joints, inertias, configuration, and their construction from bodies or from a file.
 
 `build.py` makes a `Model` from bodies and joints, `importers/` from URDF and MJCF.  Read first: `tree.py`, `model.py`.
 """

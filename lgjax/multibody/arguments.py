@@ -1,8 +1,8 @@
-"""What the functions of a mechanism ask of their arguments: one decorator at every door.
+"""Checks of the arguments of functions of a mechanism: one decorator at every entry.
 
-Shapes and dtypes alone are judged, which are known also of traced arrays: a program has no operation more for it.
-Arrays are taken as they are. NumPy arrays count with the dtype that JAX gives them, and weakly typed numbers take that
-of the model. Whatever else has another shape or dtype is refused with one sentence that names the argument.
+Only shapes and dtypes are checked, which are known of traced arrays too, so a program has no additional operation.
+Arrays pass unchanged. NumPy arrays count with the dtype that JAX gives them, and weakly typed numbers take that of the
+model. Any other shape or dtype is refused with one sentence that names the argument.
 """
 
 from collections.abc import Callable
@@ -29,9 +29,9 @@ BASE = {
 
 
 def checked_arguments(*others: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator that checks arguments by their names: model, q, v, vdot, tau, f, dv and wrenches, for one system.
+    """Decorate a function to check arguments by name: model, q, v, vdot, tau, f, dv and wrenches, for one system.
 
-    others: those that mean something else in this function, which checks them itself. None is taken where it is the
+    others: names that mean something else in this function, which checks them itself. None is accepted where it is the
     default. Raises TypeError for what is not a Model, a Configuration or an array, ValueError for shapes and dtypes.
     """
 
@@ -85,14 +85,14 @@ def checked_array(
 
 
 def described(value: Any) -> str:
-    """What an argument is, for messages: an array of a shape, or of a type."""
+    """Description of an argument, for messages: an array of a shape, or of a type."""
     if isinstance(value, jax.Array | np.ndarray):
         return f"an array of shape {value.shape}"
     return "None" if value is None else f"of type {type(value).__name__}"
 
 
 def hint(name: str, found: tuple[int, ...], shape: tuple[int, ...], model: Model | None = None) -> str:
-    """What most likely went wrong, as the end of a sentence."""
+    """Most likely cause of the error, as the end of a sentence."""
     if len(found) > len(shape) and found[len(found) - len(shape) :] == shape:
         return ": use jax.vmap over a batch"
     free = model.tree.n_free if model else 0

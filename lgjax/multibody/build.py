@@ -1,4 +1,4 @@
-"""From a description of bodies and joints to a checked Model."""
+"""Construction of a checked Model from a description of bodies and joints."""
 
 import warnings
 from collections.abc import Iterable
@@ -43,17 +43,18 @@ Numbers = float | tuple[float, ...]
 
 @dataclass(frozen=True)
 class Joint:
-    """How a body hangs on its parent; axis (3,) and origin (3,) are in the body frame at q = 0.
+    """Joint between a body and its parent; axis (3,) and origin (3,) are in the body frame at q = 0.
 
     kind, with the scalar coordinates q of those that have several:
     revolute, continuous, prismatic; helical: an angle, with an advance of `pitch` metres per radian along the axis;
     cylindrical: angle about the axis, displacement along it; universal: angle about the axis, then about `second_axis`,
     which turns with it; planar: angle about the axis, which is normal to the plane, then displacements along
-    `second_axis` and along what completes a right-handed frame, neither of which turn;
-    spherical, free and fixed, which have no axis; or a kind of one's own, from `joint_kind`, with z along the axis.
-    second_axis (3,) is perpendicular to the axis and x of the joint frame; None takes the shortest rotation of z to the
-    axis along. SI units and radians. Limits, damping, friction and armature: one number for all coordinates of the
-    joint, or one for each; `friction` and the limits are kept as data and not applied by the dynamics.
+    `second_axis` and along the direction that completes a right-handed frame, neither of which turns;
+    spherical, free and fixed, which have no axis; or your own kind, from `joint_kind`, with z along the axis.
+    second_axis (3,) is perpendicular to the axis and x of the joint frame; None carries x along with the shortest
+    rotation of z to the axis. SI units and radians. Limits, damping, friction and armature: one number for all
+    coordinates of the joint, or one for each; `friction` and the limits are kept as data and not applied by the
+    dynamics.
     """
 
     name: str
@@ -73,7 +74,7 @@ class Joint:
 
 @dataclass(frozen=True)
 class Body:
-    """A rigid body: the pose of its frame in its parent's frame at q = 0, and its inertia.
+    """Rigid body: the pose of its frame in its parent's frame at q = 0, and its inertia.
 
     parent None is the world. com (3,) in the body frame; inertia (3, 3) about com, axes of the body frame.
     """
@@ -109,7 +110,7 @@ def build(
     check_inertia: Literal["error", "warn"] = "error",
     dtype=None,
 ) -> Model:
-    """A Model from bodies in any order; links on fixed joints are merged into the body that carries them.
+    """Build a Model from bodies in any order; links on fixed joints are merged into the body that carries them.
 
     The moving bodies are numbered depth first, children in the order given. dtype defaults to JAX's default float.
     Raises ValueError naming the body and the value: duplicate names, a missing parent, a cycle, an unknown joint

@@ -16,7 +16,7 @@ from lgjax.numerics import checks
 
 
 def neutral(model: Model) -> Configuration:
-    """Every joint at zero, free bodies at the world origin."""
+    """Configuration with every joint at zero and free bodies at the world origin."""
     tree, dtype = checked_model(model).tree, model.dtype
     eye = jnp.eye(3, dtype=dtype)
     frees = Pose(jnp.broadcast_to(eye, (tree.n_free, 3, 3)), jnp.zeros((tree.n_free, 3), dtype))
@@ -25,7 +25,7 @@ def neutral(model: Model) -> Configuration:
 
 @checked_arguments()
 def random_configuration(key: jax.Array, model: Model) -> Configuration:
-    """Uniform joints within their limits and +-pi, uniform attitudes, base positions within +-1 m."""
+    """Random configuration: uniform attitudes, uniform joints within limits and +-pi, base positions within +-1 m."""
     tree, dtype = model.tree, model.dtype
     keys = jax.random.split(key, 4)
     lower = jnp.maximum(model.lower, jnp.asarray(-np.pi, dtype))
@@ -47,7 +47,7 @@ def _random_rotation(key: jax.Array, n: int, dtype) -> jax.Array:
 
 
 def configuration(model: Model, base=None, joints=None, ball_rotations=None) -> Configuration:
-    """A configuration from its parts, checked; what is not given is neutral.
+    """Make a configuration from its parts, checked; parts not given are neutral.
 
     base: world pose of the floating base, as a Pose or a 4x4 matrix (leading axis n_free if there are several).
     joints: (n,) in the order of the scalar coordinates, or {joint name: value} for some of them.
@@ -130,13 +130,13 @@ def join_velocity(tree: Tree, frees, joints, balls) -> jax.Array:
 
 @checked_arguments()
 def retract(model: Model, q: Configuration, dv) -> Configuration:
-    """q exp(dv): the configuration reached by the body-frame displacement dv (nv,), exactly on the manifold."""
+    """Configuration q exp(dv), reached by the body-frame displacement dv (nv,), exactly on the manifold."""
     return _move(model.tree, q, dv)
 
 
 @checked_arguments()
 def difference(model: Model, q0: Configuration, q1: Configuration) -> jax.Array:
-    """The dv (nv,) of least length with retract(model, q0, dv) = q1: log(q0^-1 q1)."""
+    """Displacement dv (nv,) of least length with retract(model, q0, dv) = q1: log(q0^-1 q1)."""
     return _log(model.tree, q0, q1)
 
 
@@ -154,7 +154,7 @@ def _log(tree: Tree, q0: Configuration, q1: Configuration) -> jax.Array:
 
 
 def _turning(tree: Tree) -> np.ndarray:
-    """Which scalar coordinates (n,) are angles, because they turn their body; the others are lengths."""
+    """Mask (n,) of the scalar coordinates that are angles, because they turn their body; the others are lengths."""
     turns = [np.zeros(0, bool)]
     with jax.ensure_compile_time_eval():
         for kind in tree.kinds:
@@ -166,15 +166,15 @@ def _turning(tree: Tree) -> np.ndarray:
 
 @cache
 def mechanical_space(tree: Tree) -> HomogeneousSpace:
-    """The states (q, v) of a mechanism, SE(3)^n_free x R^n x SO(3)^n_ball x R^nv.
+    """Space of the states (q, v) of a mechanism, SE(3)^n_free x R^n x SO(3)^n_ball x R^nv.
 
     The group acts by right translation, so a field returns (v, vdot): body velocities move the configuration.
-    The maps keep their batch behind, where poses are arithmetic on contiguous arrays, and reverse mode computes them
-    again from their arguments.
+    The maps keep the batch in the last axis, where poses are arithmetic on contiguous arrays, and reverse mode
+    recomputes them from their arguments.
 
-    Error control judges by itself: each rotation and each angle of a joint, as unit vectors; each free body's position
-    and each length of a joint, seen from the start; each free body's angular and its linear velocity; the rates of all
-    angles and of all ball joints together, and those of all lengths.
+    Error control judges separately: each rotation and each angle of a joint, as unit vectors; each free body's position
+    and each length of a joint, measured from the start; each free body's angular and its linear velocity; the rates of
+    all angles and of all ball joints together, and those of all lengths.
     """
     turning = _turning(tree)
 

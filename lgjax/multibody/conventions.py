@@ -139,7 +139,7 @@ def _turn_planar(index: "_Layout", vector, angles):
 
 
 def _add_slip(index: "_Layout", vdot, v, sign: int):
-    """What the turning of the body's axes adds to the acceleration in them (sign 1), or takes from it."""
+    """Add to an acceleration (sign 1), or subtract from it, the term due to the turning of the body's axes."""
     angle, x, y = (v[..., index.planar[:, k]] for k in range(3))
     return vdot.at[..., index.planar[:, 1:]].add(sign * jnp.stack([angle * y, -angle * x], -1))
 

@@ -1,4 +1,4 @@
-"""The mechanism as a value, a static tree and arrays, and where it is: all can be batched and differentiated."""
+"""Model and Configuration of a mechanism: a static tree and arrays that can be batched and differentiated."""
 
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -14,17 +14,18 @@ from lgjax.multibody.tree import Tree
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Model:
-    """A mechanism: topology (static) and parameters (leaves).
+    """Mechanism: topology (static) and parameters (leaves).
 
     Each moving body carries a *joint frame*, whose z is the axis of its joint; placements and inertias are given in
     joint frames, which keeps the recursions short. `links` places the body frame (the link frame of the file that
     the model came from) in it; poses, base velocity, wrenches and Jacobians are all of body frames.
 
     placements: Pose (nbodies), joint frame at q = 0 in the parent's joint frame. links: Pose (nbodies), body frame in
-    the joint frame. screws: (nbodies, 2), rotation and translation along z per unit of a one-degree-of-freedom joint.
+    the joint frame. screws: (nbodies, 2), of joints with one degree of freedom: rotation about z and translation along
+    z per unit of the coordinate, (1, 0) revolute, (0, 1) prismatic, (1, pitch) helical.
     inertias: Inertia (nbodies), joint frame. gravity: (3,) m/s^2, world. armature: (nv,) inertia added on the joint
     side. damping: (nv,) viscous, N m s/rad or N s/m. friction: (nv,) and the limits are data for controllers: the
-    dynamics do not apply them. lower, upper: (number of scalar coordinates,). effort, velocity_limit: (nv,)
+    dynamics do not apply them. lower, upper: (tree.n_joint,) rad or m. effort, velocity_limit: (nv,)
     limits on force and velocity. frames: Pose (nframes), the frames `tree.frames` in their body's joint frame (or in
     the world).
     """
@@ -82,7 +83,7 @@ class Model:
 
 
 class Configuration(NamedTuple):
-    """Where a mechanism is: a point of SE(3)^n_free x R^n x SO(3)^n_ball.
+    """Configuration of a mechanism: a point of SE(3)^n_free x R^n x SO(3)^n_ball.
 
     free_poses: Pose (n_free), world poses of the bodies on free joints. joints: (n,) scalar coordinates, radians or
     metres, in body order. ball_rotations: (n_ball, 3, 3), child to parent rotations of spherical joints.

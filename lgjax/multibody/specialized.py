@@ -1,4 +1,4 @@
-"""A model whose parameters are constants of the program instead of inputs to it."""
+"""Models whose parameters are constants of the program instead of inputs to it."""
 
 from dataclasses import fields
 from functools import cached_property
@@ -12,10 +12,10 @@ from lgjax.numerics import checks
 
 
 class SpecializedModel(Model):
-    """A Model without leaves: one value, hashable, its arrays (NumPy) known whenever a function of it is traced.
+    """Model without leaves: one hashable value whose arrays (NumPy) are known whenever a function of it is traced.
 
-    It is accepted wherever a Model is. Nothing of it can be batched or differentiated; `general` gives the parameters
-    back. `replace` and `astype` return a specialised model again, or a general one where a change is traced.
+    Pass it anywhere a `Model` is expected. It cannot be batched or differentiated; `general` returns the parameters as
+    leaves. `replace` and `astype` return a specialised model again, or a general one where a change is traced.
     """
 
     @cached_property
@@ -49,10 +49,10 @@ jax.tree_util.register_pytree_node(SpecializedModel, lambda model: ((), model), 
 
 
 def specialize(model: Model) -> SpecializedModel:
-    """The same model with its parameters as constants: zeros, ones and repeated values fold into the programs.
+    """Make a model's parameters constants: zeros, ones and repeated values fold into the programs.
 
-    The result is accepted by the same functions and gives the same numbers to round-off. It has no leaves: a program
-    is compiled for each such model, and derivatives and batches are over states alone. Raises ValueError for a model
+    Pass the result anywhere a `Model` is expected; the numbers are the same to round-off. It has no leaves: a program
+    is compiled for each such model, and derivatives and batches are over states only. Raises ValueError for a model
     with traced or batched parameters, naming the first.
     """
     if isinstance(model, SpecializedModel):

@@ -31,7 +31,7 @@ class Tree:
 
     @cached_property
     def n_free(self) -> int:
-        """Number of free joints, so of poses in a Configuration."""
+        """Number of free joints, and of poses in a Configuration."""
         return sum(kind.coordinates == "free_poses" for kind in self.kinds)
 
     @cached_property
@@ -41,7 +41,7 @@ class Tree:
 
     @cached_property
     def n_ball(self) -> int:
-        """Number of spherical joints, so of rotations in a Configuration."""
+        """Number of spherical joints, and of rotations in a Configuration."""
         return sum(kind.coordinates == "ball_rotations" for kind in self.kinds)
 
     @cached_property

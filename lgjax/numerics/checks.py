@@ -1,4 +1,4 @@
-"""What is asked of the numbers that users give, once for the whole library.
+"""Checks of the numbers that users give, once for the whole library.
 
 Values that are known are judged and refused with an error that names them; of traced ones only shape and dtype can be.
 `number`, `integer` and `choice` are for settings that must be known; everything else takes values of either sort.

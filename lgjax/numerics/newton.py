@@ -29,7 +29,7 @@ class Evaluation(NamedTuple):
 
 
 class Root(NamedTuple):
-    """What `newton` found: the point x, int32 iterations (linear solves), whether the error is 1 or less, factor.
+    """Result of `newton`: the point x, int32 iterations (linear solves), whether the error is 1 or less, factor.
 
     finite: whether the error was a number to the end.
     """
@@ -52,7 +52,7 @@ class _State(NamedTuple):
 
 @dataclass(frozen=True)
 class NewtonRule:
-    """How long to iterate and when to compute the iteration matrix anew; a hashable value.
+    """Limits of an iteration and the rule for recomputing its matrix; a hashable value.
 
     mode: "full" computes it in every iteration; "modified" keeps the last one, from one call to the next, until it has
     served `max_age` iterations within a call or one of them left more than `contractivity` of the error.
@@ -95,7 +95,7 @@ def newton(
     factorise(x, point) returns the factored iteration matrix and solve(factor, residual) the correction to subtract.
     `factor` is what a modified iteration starts with, of the same structure; a full one ignores it.  The loop ends when
     the error is at most 1, is not finite, or after rule.max_iterations: it always ends, and `converged` says how.
-    Not differentiable by itself: see `implicit`.
+    Not differentiable itself: see `implicit`.
     """
     zero = jnp.zeros((), jnp.int32)
 

@@ -1,6 +1,6 @@
 """Named arrays on disk: a file appears whole or not at all, and its digest tells whether it was changed.
 
-`numpy.load` reads the files.  Nothing to read before.
+`numpy.load` reads the files.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def write_file(path: Path, data: Any) -> None:
-    """The whole file or none, also when the machine stops."""
+    """Write the whole file or nothing, even if the machine stops."""
     part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as file:

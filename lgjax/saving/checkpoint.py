@@ -1,4 +1,4 @@
-"""One long trajectory in parts, each written to a folder as soon as it is there, so that a run can go on midway.
+"""Long trajectories in parts, each written to a folder as soon as it is computed, so that a run can be resumed midway.
 
     part-00000000.npz   saved0, saved1, ...: the leaves of what it saves; carry0, carry1, ...: those of all
                         that the next part needs; problem: a fingerprint of the start and of every number in the
@@ -24,19 +24,19 @@ from lgjax.saving.progress import progress_bar, uninterrupted
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where and how often a long run is kept: `rollout(..., checkpoint=Checkpoint("run", every=10_000))`.
+    """Folder and interval in which a long run is saved: `rollout(..., checkpoint=Checkpoint("run", every=10_000))`.
 
-    folder     where the parts are written; made if it does not exist.
+    folder     path to which the parts are written; created if it does not exist.
     every      steps in a part: a divisor of all steps and a multiple of `save_every`.
-    resume     go on with what the folder holds; otherwise a folder that holds a run already is an error.
+    resume     continue the run in the folder; otherwise a folder that already holds a run is an error.
     progress   True shows a bar, False none, None where tqdm is installed.
 
-    `integrate`, `rollout`, `maximal.integrate` and `bounce` take one.  Such a call computes at once, so it cannot
-    stand inside `jit`, `vmap` or `grad`.  A run that is resumed gives bit by bit what it gives uninterrupted, on the
-    same machine and versions.  Another start or another number in the program, such as a mass, a gain or a step size,
-    is refused; a change of Python code that leaves all numbers alone is not noticed.
-    Raises ValueError naming the file that cannot be read or belongs to another run; nothing is then changed.  OSError
-    if writing fails; what was written before is kept.
+    Pass it to `integrate`, `rollout`, `maximal.integrate` or `bounce`.  Such a call computes at once, so it cannot be
+    inside `jit`, `vmap` or `grad`.  A resumed run equals an uninterrupted one bit by bit, on the same machine and
+    versions.  A different start, or a different number in the program such as a mass, a gain or a step size, is
+    refused; a change of Python code that leaves all numbers alone goes unnoticed.
+    Raises ValueError naming the file that cannot be read or belongs to another run, and then changes nothing; OSError
+    if writing fails, keeping what was written before.
     """
 
     folder: Any
@@ -80,7 +80,7 @@ class _Store:
     problem: str
 
     def restore(self, carry: Any, resume: bool) -> tuple[list[list[np.ndarray]], Any]:
-        """The parts that are there and the carry behind the last one; no parts and `carry` itself in a new folder."""
+        """The parts already written and the carry after the last one; in a new folder no parts and `carry` itself."""
         check_writable(self.folder)
         files = sorted(self.folder.glob("part-*.npz"))
         if files and not resume:

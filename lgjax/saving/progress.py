@@ -1,4 +1,4 @@
-"""What the user sees of a long run, and how it is stopped."""
+"""Progress bars of long runs, and interrupts that wait for a safe point."""
 
 import signal
 import threading
@@ -45,7 +45,7 @@ class _Bar:
 
 
 def progress_bar(progress: bool | None, count: int, duration: float, done: int = 0, unit: str = "rollout") -> Any:
-    """A bar of `count` trajectories of `duration` simulated seconds, `done` of them already there.
+    """A bar of `count` trajectories of `duration` simulated seconds, `done` of them already computed.
 
     None shows it if tqdm is installed, True insists, False shows nothing; of several processes the first shows it.
     """
@@ -62,7 +62,7 @@ def progress_bar(progress: bool | None, count: int, duration: float, done: int =
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """What is inside happens whole: Ctrl-C takes effect after it."""
+    """Context in which Ctrl-C takes effect only at the end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Convex bodies and what is made of them: support points, distance from planes, Boolean operations, mass properties.
+"""Convex bodies: support points, distance from planes, Boolean operations, mass properties.
 
 Read first: `contact.py` says what a shape is, `convex.py` has the shapes, `solver.py` finds support points.
 """

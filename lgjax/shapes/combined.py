@@ -19,7 +19,7 @@ SEAM_STARTS = 64
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Union(Shape):
-    """The points in any of the parts; its distance from a plane is the least of theirs. Source: [tran2024] eq. (68)."""
+    """Points in any of the parts; its distance from a plane is the least of theirs. Source: [tran2024] eq. (68)."""
 
     parts: tuple[Shape, ...]
 
@@ -36,19 +36,19 @@ class Union(Shape):
 
 
 def union(*shapes: Shape) -> Union:
-    """The union of one or more shapes, in the frame of the body. They may overlap; only their hull touches planes."""
+    """Union of one or more shapes, in the frame of the body. They may overlap; only their hull touches planes."""
     if not shapes:
         raise ValueError("a union needs at least one shape")
     return Union(_shapes("union", shapes))
 
 
 def intersection(*shapes: Shape) -> Shape:
-    """The intersection of convex shapes, or of unions of such; the lowest point may lie where surfaces meet.
+    """Intersection of convex shapes, or of unions of them; the lowest point may lie where surfaces meet.
 
-    Not of rounded shapes or of those given by a support function, which have no constraint functions: give them as
-    `implicit`. ValueError for those and if no interior point is common to all parts. The distance is found by an
-    iteration to round-off; see `Solved.optimum` for its residual. Source: [tran2024] section 6.4, where the maximum of
-    the two distances, eq. (70), is a lower bound and no more.
+    Rounded shapes and those given by a support function have no constraint functions: give them as `implicit`. Raises
+    ValueError for them, and if no interior point is common to all parts. An iteration finds the distance to round-off;
+    see `Solved.optimum` for its residual. Source: [tran2024] section 6.4, where the maximum of the two distances, eq.
+    (70), is a lower bound and no more.
     """
     if not shapes:
         raise ValueError("an intersection needs at least one shape")
@@ -64,7 +64,7 @@ def intersection(*shapes: Shape) -> Shape:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Complement(Shape):
-    """The points outside a shape.  Source: [tran2024] eq. (72)."""
+    """Points outside a shape.  Source: [tran2024] eq. (72)."""
 
     shape: Shape
 
@@ -75,7 +75,7 @@ class Complement(Shape):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Difference(Shape):
-    """The points of a convex shape outside another; each with one smooth constraint function."""
+    """Points of a convex shape outside another one; each has one smooth constraint function."""
 
     body: Shape
     hole: Shape
@@ -101,11 +101,11 @@ def _seam(parts, point: Array) -> Array:
 
 
 def complement(shape: Shape) -> Complement:
-    """The points outside a shape, to be intersected with a convex one: intersection(a, complement(b)) is a without b.
+    """Points outside a shape, to be intersected with a convex one: intersection(a, complement(b)) is a without b.
 
-    Its lowest point is that of a if b leaves it, and otherwise the lowest of the curve where both surfaces meet, which
-    need not be convex: it is climbed from 70 starts spread over a, so a narrow bay of the curve can be missed. One
-    convex body and one complement, both with one smooth constraint (ellipsoid, sphere, capsule, implicit).
+    The lowest point is that of a unless b removes it, and otherwise the lowest of the curve where both surfaces meet.
+    That curve need not be convex: it is searched from 70 starts spread over a, so a narrow bay can be missed. Takes one
+    convex body and one complement, each with one smooth constraint (ellipsoid, sphere, capsule, implicit).
     """
     return Complement(_shapes("complement", (shape,))[0])
 

@@ -20,10 +20,10 @@ Array = jax.Array
 
 
 class Contact(NamedTuple):
-    """The point (3,) of a body farthest along a direction, body frame, m; `flat` () says that it is not the only one.
+    """Point (3,) of a body farthest along a direction, body frame, m; `flat` () says that it is not the only one.
 
-    Of an edge or a face that is farthest as a whole, to round-off (`tie`), the middle of its corners is taken: it does
-    not depend on the order of the corners or on the last bit of the attitude, and it turns with the body.
+    Where a whole edge or face is farthest, to round-off (`tie`), the point is the middle of its corners: it does not
+    depend on the order of the corners or on the last bit of the attitude, and it turns with the body.
     """
 
     point: Array
@@ -39,7 +39,7 @@ class Gap(NamedTuple):
 
 
 class Shape:
-    """What a shape is: a pytree whose arrays are leaves, in the frame of the body that carries it.
+    """Protocol of a shape: a pytree whose arrays are leaves, in the frame of the body that carries it.
 
     The origin of that frame is the body's centre of mass (`mass_properties` finds it, `placed` moves there).
     """
@@ -63,11 +63,11 @@ class Shape:
 
 @jax.tree_util.register_pytree_node_class
 class Plane:
-    """The plane n·z + offset = 0; bodies live where n·z + offset >= 0.
+    """Plane n·z + offset = 0; bodies live where n·z + offset >= 0.
 
     normal (..., 3), world frame, normalised here; offset (...), m, broadcast to it. Leading axes are several planes.
-    Both may be traced, batched and differentiated. ValueError for a wrong shape, a non-finite value or a known normal
-    of length zero. Source: [tran2024] eq. (58), with the normal towards the bodies.
+    Both may be traced, batched and differentiated. Raises ValueError for a wrong shape, a non-finite value or a known
+    normal of length zero. Source: [tran2024] eq. (58), with the normal towards the bodies.
     """
 
     def __init__(self, normal, offset=0.0):
@@ -130,12 +130,12 @@ def unit(direction: Array) -> Array:
 
 
 def tie(dtype) -> float:
-    """Relative difference of heights below which points count as equally far: what round-off makes of equals."""
+    """Relative difference of heights below which points count as equally far, the effect of round-off."""
     return 16 * float(jnp.finfo(dtype).eps)
 
 
 def farthest(points: Array, direction: Array) -> Contact:
-    """The one of the points (n, 3) farthest along a unit direction; the mean of those that tie."""
+    """Point farthest along a unit direction, of points (n, 3); the mean of those that tie."""
     heights = sm.matvec(points, direction)
     size = jnp.max(jnp.abs(points))
     tied = jax.lax.stop_gradient(heights >= jnp.max(heights) - tie(heights.dtype) * size)

@@ -1,7 +1,7 @@
 """Convex shapes whose support point is a formula: ellipsoid, sphere, box, capsule, polyhedron; rounding and placing.
 
-Lengths in metres, points and directions in the body frame. Builders check what they can see (ValueError names the thing
-and the value) and take traced numbers as they come; the dtype is that of the first argument.
+Lengths in metres, points and directions in the body frame. Builders check known numbers (ValueError names the part and
+the value) and accept traced ones unchecked; the dtype is that of the first argument.
 """
 
 import itertools
@@ -65,7 +65,7 @@ class Box(Shape):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Capsule(Shape):
-    """The points within `radius` () of a segment of half length `half_length` () along z about a centre (3,)."""
+    """Points within `radius` () of a segment of half length `half_length` () along z about a centre (3,)."""
 
     radius: Array
     half_length: Array
@@ -91,7 +91,7 @@ class Capsule(Shape):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Polyhedron(Shape):
-    """The convex hull of vertices (n, 3).  Source: [tran2024] section 6.3."""
+    """Convex hull of vertices (n, 3).  Source: [tran2024] section 6.3."""
 
     vertices: Array
 
@@ -105,7 +105,7 @@ class Polyhedron(Shape):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Facets(Polyhedron):
-    """A polyhedron that knows its faces: for each the indices of three corners, counterclockwise seen from outside."""
+    """Polyhedron that knows its faces: for each the indices of three corners, counterclockwise seen from outside."""
 
     faces: tuple[tuple[int, int, int], ...] = field(metadata={"static": True})
 
@@ -148,7 +148,7 @@ def faces_of(vertices, merge: bool = False) -> np.ndarray:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Rounded(Shape):
-    """The points within `radius` () of a shape: corners and edges become parts of spheres and cylinders.
+    """Points within `radius` () of a shape: corners and edges become parts of spheres and cylinders.
 
     Source: [tran2024] eqs. (65), (66).
     """
@@ -167,7 +167,7 @@ class Rounded(Shape):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Placed(Shape):
-    """A shape put at `pose`, which maps its own frame to the body's."""
+    """Shape at `pose`, which maps its own frame to the body's."""
 
     shape: Shape
     pose: Pose
@@ -241,7 +241,7 @@ def cuboid_vertices(half_extents) -> np.ndarray:
 
 
 def rounded(shape: Shape, radius) -> Shape:
-    """The points within `radius` >= 0, m, of a shape, which it makes larger by as much; 0 leaves the shape itself.
+    """Points within `radius` >= 0, m, of a shape, which grows by as much; 0 returns the shape itself.
 
     Source: [tran2024] eq. (65).
     """
@@ -251,7 +251,7 @@ def rounded(shape: Shape, radius) -> Shape:
 
 
 def placed(shape: Shape, pose: Pose) -> Placed:
-    """The shape turned and moved by `pose` (its own frame to the body's); rotation (3, 3), translation (3,)."""
+    """Shape turned and moved by `pose` (its own frame to the body's); rotation (3, 3), translation (3,)."""
     dtype = jax.tree.leaves(shape)[0].dtype
     rotation = checks.array("rotation of the placed shape", pose.rotation, (3, 3), dtype)
     checks.rotation("rotation of the placed shape", rotation, 1e-4)

@@ -1,4 +1,4 @@
-"""The corners of shapes, for what lies on more than one point, and the middle of shapes that have a formula for it."""
+"""Corners of shapes, for bodies that lie on more than one point, and the middle of shapes with a formula for it."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -72,7 +72,7 @@ def _inequalities(shape: Shape, point: Array) -> Array:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Implicit(Solved):
-    """The convex set function(point, *parameters) <= 0.  Source: [tran2024] eqs. (61)-(64)."""
+    """Convex set function(point, *parameters) <= 0.  Source: [tran2024] eqs. (61)-(64)."""
 
     function: Callable = field(metadata={"static": True})
     parameters: tuple
@@ -87,7 +87,7 @@ class Implicit(Solved):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Intersection(Solved):
-    """The points in all of the parts, which are convex and smooth or polyhedral."""
+    """Points in all of the parts, which are convex and smooth or polyhedral."""
 
     parts: tuple[Shape, ...]
     start: Array
@@ -98,12 +98,12 @@ class Intersection(Solved):
 
 
 def support(function: Callable, parameters: tuple = (), dtype=None) -> Support:
-    """Any convex body, given by its support point function(direction, *parameters) -> (3,), m, body frame.
+    """Convex body given by its support point function(direction, *parameters) -> (3,), m, body frame.
 
-    direction (3,) has length 1. The point must be the farthest of the body along it; its derivatives are taken as they
-    are, and `flat` is always False. parameters: arrays that can be batched and differentiated. dtype: that of the
-    directions, by default that of the first parameter. ValueError "non-convex support" names a sampled direction along
-    which the point of another direction lies farther, which no convex body does.
+    direction (3,) has length 1. The point must be the farthest of the body along it; its derivatives are used
+    unchanged, and `flat` is always False. parameters: arrays that can be batched and differentiated. dtype: that of the
+    directions, by default that of the first parameter. Raises ValueError "non-convex support" naming a sampled
+    direction along which the point of another direction lies farther, which is impossible for a convex body.
     """
     leaves = jax.tree.leaves(parameters)
     dtype = dtype or checks.float_dtype(leaves[0] if leaves else 0.0)
@@ -134,11 +134,12 @@ def _check_support(along, points, slack: float = 0.0) -> None:
 
 
 def implicit(function: Callable, inside=0.0, parameters: tuple = (), dtype=None) -> Implicit:
-    """The convex body function(point, *parameters) <= 0, m, body frame; the function is convex, with two derivatives.
+    """Convex body function(point, *parameters) <= 0, m, body frame; the function is convex, with two derivatives.
 
     inside (3,): a point well within it, from which its size is measured and each search starts. dtype: by default that
-    of `inside`. ValueError if the function is not negative there, or if in a sampled direction the body has no end, the
-    search for the farthest point does not converge, or another point lies farther ("non-convex support").
+    of `inside`. Raises ValueError if the function is not negative there, or if in a sampled direction the body is
+    unbounded, the search for the farthest point does not converge, or another point lies farther ("non-convex
+    support").
     """
     dtype = dtype or checks.float_dtype(inside)
     start = jax.lax.stop_gradient(checks.array("inside point of the implicit surface", inside, (3,), dtype))

@@ -1,8 +1,8 @@
 """Mass, centre of mass and inertia of shapes of uniform density.
 
-Ellipsoids, boxes, capsules and polyhedra have exact formulas. Everything else made of shapes with constraint functions
-goes by quadrature: a convex body is integrated over the rays from an inner point to its surface, and a union is the
-alternating sum over the intersections of its parts (inclusion and exclusion), so that what overlaps counts once.
+Ellipsoids, boxes, capsules and polyhedra have exact formulas. All other shapes with constraint functions are integrated
+by quadrature: a convex body is integrated over the rays from an inner point to its surface, and a union is the
+alternating sum over the intersections of its parts (inclusion and exclusion), so that overlaps count once.
 """
 
 import itertools
@@ -39,7 +39,7 @@ class Moments(NamedTuple):
 
 
 def mass_properties(shape: Shape, density=1.0, mass=None, rays: int = 200) -> MassProperties:
-    """Of a shape filled with uniform `density`, kg/m^3, or with a total `mass`, kg, in place of it.
+    """Mass properties of a shape with uniform `density`, kg/m^3, or with a total `mass`, kg, instead.
 
     Exact and differentiable for ellipsoids, boxes, capsules and polyhedra, placed or not; a polyhedron's vertices must
     be known, and it needs SciPy. For unions, intersections and implicit surfaces 2 rays^2 lines are integrated; the
@@ -59,7 +59,7 @@ def mass_properties(shape: Shape, density=1.0, mass=None, rays: int = 200) -> Ma
 
 
 def recentered(shape: Shape, rays: int = 200) -> Placed:
-    """The shape moved so that its centre of mass, at uniform density, is the origin."""
+    """Shape moved so that its centre of mass, at uniform density, is the origin."""
     center = mass_properties(shape, rays=rays).center
     return placed(shape, Pose(sm.identity(3, center.dtype), -center))
 

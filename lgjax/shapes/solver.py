@@ -1,4 +1,4 @@
-"""The farthest point of a convex set given by smooth convex inequalities.
+"""Farthest point of a convex set given by smooth convex inequalities.
 
 maximise direction · z over constraints(z) <= 0. A primal-dual interior point method comes close from any start, Newton
 steps on the optimality conditions go to round-off, and the implicit function theorem on the same conditions gives the

@@ -1,6 +1,6 @@
 """The aerial manipulator: its propellers, and reference motions with their time derivatives of any order.
 
-The mechanism is `lgjax.models.aerial_manipulator()`, and all numbers stand beside it.
+The mechanism is `lgjax.models.aerial_manipulator()`, and all numbers are in its file.
 Source: [ali2026] section 7.
 """
 

@@ -29,7 +29,7 @@ UNION_CENTER = -0.9937128
 
 
 class BouncingBody(NamedTuple):
-    """What ``bounce(p.body, p.shape, p.planes, p.state, p.dt, steps)`` takes.
+    """Arguments of ``bounce(p.body, p.shape, p.planes, p.state, p.dt, steps)``.
 
     The first five are those of a `Problem`, the motion between impacts for any other integrator: y0 = (pose, Π, γ),
     moved from the right by the body twist.

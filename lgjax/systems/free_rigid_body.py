@@ -22,7 +22,7 @@ def free_rigid_body(
 
     "body"         y = (R, Π) on SO(3) x R³, moved from the right by the body velocity.
     "spatial"      y = Covector(R, π) on T*SO(3), for `SymplecticLie`; π stays constant.
-    "lie_poisson"  y = Π alone on its coadjoint orbit, a sphere.
+    "lie_poisson"  y = Π on its coadjoint orbit, a sphere.
     Invariants: energy, the spatial momentum or for the last the squared length of Π.
     Raises ValueError for moments that are not positive or break the triangle inequality.
     """

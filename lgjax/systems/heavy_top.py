@@ -64,8 +64,8 @@ def heavy_top(
     "cotangent"    y = Covector(Q, π) on T*SO(3), for `SymplecticLie` or any other method.
     "lie_poisson"  y = [Π, Γ] (6,) on a coadjoint orbit of SE(3), Γ = QᵀΓ_0.  Eqs. (23)-(24).
     "quadratic"    y = Covector((Q, q), [π, p]) on T*(SO(3) x R³) with p = -mass length χ constant.  Eqs. (29)-(32).
-                   q acts on nothing: on Q and π a method does what it does on "cotangent", to the last bits.
-    Invariants: energy, and as far as the state knows them the momentum along Γ_0 times its length, |Γ|² and Π·Γ, p.
+                   q acts on nothing: on Q and π a method behaves as on "cotangent", to the last bits.
+    Invariants: energy, and where the state contains them the momentum along Γ_0 times its length, |Γ|² and Π·Γ, p.
     Raises ValueError for a mass, length or moments that are not positive, moments that break the triangle inequality
     and an axis whose length is not 1.
     """

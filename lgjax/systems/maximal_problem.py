@@ -1,4 +1,4 @@
-"""What a ready problem in absolute coordinates returns."""
+"""Record of a ready problem in absolute coordinates."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,7 +11,7 @@ Array = jax.Array
 
 
 class MaximalProblem(NamedTuple):
-    """A problem ready for ``maximal.integrate(problem.system, problem.q0, problem.v0, ...)``.
+    """Problem ready for ``maximal.integrate(problem.system, problem.q0, problem.v0, ...)``.
 
     parameters   the numbers it was made with, a dict of arrays.
     system       bodies, joints and forces.

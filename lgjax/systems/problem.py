@@ -1,4 +1,4 @@
-"""What every ready problem returns."""
+"""Record of a ready problem, and the checks of its parameters."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -16,7 +16,7 @@ Array = jax.Array
 
 
 class Problem(NamedTuple):
-    """A problem ready for an integrator: ``integrate(system.space, system.field, system.y0, ...)``.
+    """Problem ready for an integrator: ``integrate(system.space, system.field, system.y0, ...)``.
 
     parameters   the numbers it was made with, a dict of arrays.
     space        the homogeneous space its states live on.
@@ -33,9 +33,9 @@ class Problem(NamedTuple):
 
 
 def in_coordinates(system: Problem) -> Problem:
-    """The same motion as a classical method sees it: the state is the tuple of its arrays, steps are sums of them.
+    """Problem with the same motion for a classical method: the state is the tuple of its arrays, and steps add to them.
 
-    Nothing then keeps rotations orthogonal or directions of length one but accuracy.
+    Only accuracy then keeps rotations orthogonal and directions of length one.
     """
     structure = jax.tree.structure(system.y0)
     leaves = jax.tree.leaves(system.y0)

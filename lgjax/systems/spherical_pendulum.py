@@ -44,7 +44,7 @@ def spherical_pendulum(
     "chain"        rod tensions from a tridiagonal system, time and memory proportional to n.
     "dense"        the 3n x 3n system of the source, section 5.2.
     "hamiltonian"  omega holds the momenta π = R(q) ω instead, end of section 5.2; `y0` is converted.
-    chart "cayley": steps in Cayley coordinates of SE(3) in the place of exponentials.  Munthe-Kaas methods keep their
+    chart "cayley": steps in Cayley coordinates of SE(3) instead of exponentials.  Munthe-Kaas methods keep their
     order and take a quarter of the time; commutator-free methods need "exp".
     Invariants: energy, and the angular momentum about the vertical, which is z without gravity.
     Raises ValueError for masses and lengths that are not positive, directions whose length is not 1 and angular
@@ -177,7 +177,7 @@ def dense_field(p: dict[str, Array], y: TangentPoint) -> Array:
 
 
 def hamiltonian_field(p: dict[str, Array], y: TangentPoint) -> Array:
-    """[∂H/∂π, ∂H/∂q] (n, 6), for momenta in the place of velocities.  Source: [celledoni2021] end of section 5.2."""
+    """[∂H/∂π, ∂H/∂q] (n, 6), for momenta instead of velocities.  Source: [celledoni2021] end of section 5.2."""
     q, momenta = y
     omega = _solve(p, q, momenta)
     speed = sm.cross(omega, q)

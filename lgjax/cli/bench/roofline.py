@@ -1,4 +1,4 @@
-"""How near a kernel comes to what the device can do: its own roofs, measured, and the fractions of them."""
+"""Roofline of a kernel: the measured roofs of the device, and the fractions of them that a kernel reaches."""
 
 from typing import Any
 

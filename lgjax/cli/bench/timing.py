@@ -20,7 +20,7 @@ PACKAGES = (
 
 
 def environment(**versions: str) -> dict[str, Any]:
-    """What a number means nothing without: date, device, cores, and versions, those given first."""
+    """Circumstances of a measurement: date, device, cores, and versions, those given first."""
     device = jax.devices()[0]
     for package in PACKAGES:
         try:

@@ -14,7 +14,7 @@ from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.importers.source import Source, read, require
 from lgjax.multibody.model import Model
 
-# What smooth dynamics has no use for, in an order in which nothing refers to what is already deleted.
+# Elements without use for smooth dynamics, in an order in which nothing refers to an element already deleted.
 IGNORED = (
     "keys",
     "sensors",
@@ -31,19 +31,19 @@ IGNORED = (
 
 
 def load_mjcf(path_or_text: str | os.PathLike, check_inertia: Literal["error", "warn"] = "error") -> Model:
-    """A Model from an MJCF file, or from its text (a string that starts with '<').
+    """Load a Model from an MJCF file, or from its text (a string that starts with '<').
 
-    Body frames are those of the file and children are in file order. Hinge, slide, ball and free joints. A body with
-    several joints is a chain: all but the last move massless bodies of their own, called <body>_<joint>, that come
-    before it. A body without joint is merged into its parent. Free bodies have their pose in the configuration, so
-    their position in the file plays no part; at joint coordinate 0 a body with `ref` is where MuJoCo puts it for
-    qpos = 0. Gravity, armature, damping, frictionloss and ranges are read. Unnamed bodies are called body_<number>,
-    unnamed joints <body>_joint, or <body>_joint<number> where the body has several.
+    Body frames are those of the file and children are in file order. Joints may be hinge, slide, ball and free. A body
+    with several joints becomes a chain: all joints but the last move massless bodies of their own, called
+    <body>_<joint>, that come before it. A body without a joint is merged into its parent. Free bodies have their pose
+    in the configuration, so their position in the file is ignored; at joint coordinate 0 a body with `ref` is where
+    MuJoCo puts it for qpos = 0. Gravity, armature, damping, frictionloss and ranges are read. Unnamed bodies are called
+    body_<number>, unnamed joints <body>_joint, or <body>_joint<number> where the body has several.
 
     Actuators, sensors, contacts and their geoms, cameras, lights, sites, keyframes and tendons without effect are not
     part of smooth dynamics and are ignored. Mesh files are opened only where a body has no <inertial> and so needs
     the shape. With check_inertia="warn" an <inertial> that breaks the triangle inequality, which MuJoCo refuses, is
-    taken as it stands.
+    accepted unchanged.
 
     Raises ImportError without the extra `mjcf`; ValueError in one line, naming file and element, for a file that cannot
     be read, what MuJoCo's compiler refuses, springs, active equality constraints, tendons with stiffness, damping,

@@ -1,4 +1,4 @@
-"""What the importers share: where a description comes from, what it is called in errors, and absent parsers."""
+"""Parts that the importers share: the source of a description, its label in errors, and absent parsers."""
 
 import importlib
 import os
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Source(NamedTuple):
-    """A description and where it came from: label names it in errors, path is None for text."""
+    """Description of a robot and its origin: label names it in errors, path is None for text."""
 
     content: bytes
     label: str

@@ -1,7 +1,7 @@
 """URDF, through yourdfpy.
 
 yourdfpy reads what it can and fills in the rest (a missing moment of inertia is 1 kg m^2, unknown joint types pass).
-So the elements that matter for the motion are checked first, and it is given those alone: no geometry, no meshes.
+So the elements that matter for the motion are checked first and only those are passed on: no geometry, no meshes.
 """
 
 import copy
@@ -37,19 +37,19 @@ def load_urdf(
     mimic: Literal["error", "independent"] = "error",
     check_inertia: Literal["error", "warn"] = "error",
 ) -> Model:
-    """A Model from a URDF file, or from its text (a string that starts with '<').
+    """Load a Model from a URDF file, or from its text (a string that starts with '<').
 
     Body frames are the link frames; children are in the order of the joints in the file; links on fixed joints are
-    merged into the body that carries them. floating_base: the root link has a free joint, or is fixed to the world.
-    mimic: joints that follow others are an error, or with "independent" joints of their own. Limits, damping and
-    friction are read. Visual and collision geometry, transmissions and tags of other tools are not part of the
-    dynamics and are ignored, and no mesh is opened. A revolute or prismatic joint must have a <limit>, where lower
-    and upper are 0 if absent, as the format says; an absent effort or velocity is no limit.
+    merged into the body that carries them. floating_base: give the root link a free joint, or fix it to the world.
+    mimic: "error" refuses joints that follow others, "independent" gives them coordinates of their own. Limits, damping
+    and friction are read. Visual and collision geometry, transmissions and tags of other tools are not part of the
+    dynamics and are ignored, and no mesh is opened. A revolute or prismatic joint must have a <limit>, where lower and
+    upper are 0 if absent, as the format says; an absent effort or velocity is no limit.
 
-    The axis of a planar joint is the normal of its plane, as the format says, also where it is left out and so is x;
+    The axis of a planar joint is the normal of its plane, as the format says, also where it is omitted and so is x;
     x and y of the plane are those of the link where the axis is z. A floating joint constrains nothing, so its link is
-    a free body beside the others, wherever it hangs: the configuration has its pose in the world, and the origin in
-    the file plays no part. A massless root link that carries nothing but such links is the world itself.
+    a free body beside the others, whatever its parent: the configuration has its pose in the world, and the origin in
+    the file is ignored. A massless root link that carries nothing but such links is the world itself.
 
     Raises ImportError without the extra `urdf`; ValueError in one line, naming file, element and value, for a file that
     cannot be read or is not a URDF, unknown types, missing or malformed numbers, links and joints that do not form one

@@ -1,4 +1,4 @@
-"""What a joint kind is: a hashable record that the recursions read."""
+"""Joint kinds as hashable records that the recursions read."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from lgjax.numerics.path_series import path_series
 
 @dataclass(frozen=True)
 class JointKind:
-    """A kind of joint, in the joint frame: the child frame that coincides with the parent's side at q = 0.
+    """Kind of joint, in the joint frame: the child frame that coincides with the parent's side at q = 0.
 
     transform(q, screw) -> (R (3, 3), p (3,)): pose of the child frame after the joint in the frame before it.
     subspace(q, screw) -> (S_w (3, nv), S_v (3, nv)): child twist = S v, in the child frame (left-trivialised).

@@ -1,4 +1,4 @@
-"""Joints made by users: a map from scalar coordinates to a pose, and the motion subspace that belongs to it."""
+"""Joints of your own: a map from scalar coordinates to a pose, and the motion subspace that belongs to it."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -24,19 +24,20 @@ def joint_kind(
     samples=None,
     constant_subspace: bool | None = None,
 ) -> JointKind:
-    """A kind of joint with nv scalar coordinates q, to be given to `Joint(kind=...)`.
+    """Make a kind of joint with nv scalar coordinates q, to pass to `Joint(kind=...)`.
 
     transform(q (nv,)) -> Pose(rotation (3, 3), translation (3,)): the child frame after the joint in the frame before
     it, any smooth JAX function. subspace(q) -> S (6, nv): the twist of the child relative to that frame is S dq/dt,
     [w, v] in the child frame. Both keep the dtype of q. z of the joint frame is along `Joint.axis`.
 
-    Checked at `samples` (n, nv), by default zero and random coordinates within +-1: raises ValueError naming the kind
-    for wrong shapes and dtypes, what is not finite or not a rotation, and a subspace that is not the derivative of the
-    map, R^T dR/dq = hat(S_w), R^T dp/dq = S_v, with the place and size of the mismatch. Recursions are compiled once
-    for a kind, so make it once.
+    The functions are checked at `samples` (n, nv), by default zero and random coordinates within +-1. Raises ValueError
+    naming the kind for wrong shapes and dtypes, values that are not finite, matrices that are not rotations, and a
+    subspace that is not the derivative of the map, R^T dR/dq = hat(S_w), R^T dp/dq = S_v, with the place and size of
+    the mismatch. Recursions are compiled once for each kind, so make it once.
 
-    constant_subspace: whether S is the same for all q, which makes the recursions cheaper. None: it is if nothing of S
-    is computed from the entries of q. True is your word for it: ValueError if S differs between two samples.
+    constant_subspace: whether S is the same for all q, which makes the recursions cheaper. None derives it: S is
+    constant if none of it is computed from the entries of q. True declares it, with a ValueError if S differs between
+    two samples.
     """
     if isinstance(nv, bool) or not isinstance(nv, int | np.integer) or not 1 <= nv <= 6:
         raise ValueError(f"joint kind {name!r}: nv is {nv!r}, expected an integer from 1 to 6")

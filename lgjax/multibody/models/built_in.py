@@ -1,4 +1,4 @@
-"""Built-in mechanisms, made by `build` from numbers: no parser and no file is needed."""
+"""Built-in mechanisms, made by `build` from numbers, without a parser or a file."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -36,11 +36,11 @@ def _at(*position) -> np.ndarray:
 
 
 def quadruped() -> Model:
-    """A 12.5 kg quadruped robot: a trunk on a free joint and four legs of three revolute joints; 13 bodies, nv = 18.
+    """Quadruped robot of 12.5 kg: a trunk on a free joint and four legs of three revolute joints; 13 bodies, nv = 18.
 
     Legs FL, FR, RL, RR (front and rear, left and right) with bodies hip (abduction, about x), thigh and calf (about
     y), and the foot as a frame fixed to the calf. x is forward, z up; at zero every leg points straight down.
-    The numbers are of the size of small commercial robots. The same robot as a file: `urdf("quadruped")`.
+    The numbers resemble those of small commercial robots. The same robot as a file: `urdf("quadruped")`.
     """
     bodies = [
         Body(
@@ -82,7 +82,7 @@ def _leg(leg: str, front: int, left: int) -> list[Body]:
 
 
 def arm() -> Model:
-    """A robot arm of 17 kg on a fixed base: seven revolute joints, links link1 to link7 and the frames base and tool.
+    """Robot arm of 17 kg on a fixed base: seven revolute joints, links link1 to link7 and the frames base and tool.
 
     The joints turn in alternation along the arm and across it; at zero the arm points straight up, 1.34 m to the tool.
     The same robot as a file: `urdf("arm")`.
@@ -135,7 +135,7 @@ def _chain(prefix: str, n: int, parent: str | None, position, direction, axes: S
 
 
 def chain(n: int, floating_base: bool = False) -> Model:
-    """A chain of n rods of 1 kg and 0.3 m that hangs down, its joints turning about y and x in alternation.
+    """Chain of n rods of 1 kg and 0.3 m that hangs down, its joints turning about y and x in alternation.
 
     With floating_base the first of the n rods is on a free joint and the others on n - 1 revolute ones.
     """
@@ -146,9 +146,9 @@ def chain(n: int, floating_base: bool = False) -> Model:
 
 
 def branched_tree(branches: int, length: int) -> Model:
-    """A floating disc that carries `branches` chains of `length` bodies in a star; 1 + branches length bodies.
+    """Floating disc that carries `branches` chains of `length` bodies in a star; 1 + branches length bodies.
 
-    The chains lie in the plane of the disc; their rods of 1 kg and 0.2 m turn in that plane and out of it by turns.
+    The chains lie in the plane of the disc; their rods of 1 kg and 0.2 m turn alternately in that plane and out of it.
     """
     branches, length = _count("branches", branches), _count("length", length)
     disc = Body("base", None, Joint("root_joint", "free"), mass=5.0, inertia=np.diag([0.06, 0.06, 0.1]))
@@ -162,7 +162,7 @@ def branched_tree(branches: int, length: int) -> Model:
 
 
 class _Stream:
-    """Random numbers that are the same in every version of NumPy, which promises that of raw bits alone."""
+    """Random numbers that are the same in every version of NumPy, which guarantees this only for raw bits."""
 
     def __init__(self, key, part: int):
         if isinstance(key, int | np.integer):
@@ -197,10 +197,10 @@ def random_tree(
     armature: float = 0.0,
     damping: float = 0.0,
 ) -> Model:
-    """A random tree of n bodies; the same for the same key, on every machine.
+    """Random tree of n bodies; the same key gives the same tree on every machine.
 
-    key: an integer or a JAX key (concrete). Each body hangs on an earlier one, chosen uniformly, by a joint of one of
-    `kinds`, with a random axis and pose, 0.1 m/rad of pitch and a valid inertia (0.5 to 2 kg, about 10 cm). With
+    key: an integer or a JAX key (concrete). Each body is attached to an earlier one, chosen uniformly, by a joint of
+    one of `kinds`, with a random axis and pose, 0.1 m/rad of pitch and a valid inertia (0.5 to 2 kg, about 10 cm). With
     floating_base the first is on a free joint, otherwise on one of `kinds`. armature, damping: upper bounds of uniform
     values on the other joints. Topology and kinds do not depend on the other options. "fixed" among the kinds leaves
     fewer moving bodies.
@@ -244,10 +244,10 @@ BUILT_IN: dict[str, Callable[..., Model]] = {
 
 
 def by_name(name: str, floating_base: bool | None = None) -> Model:
-    """A built-in model: quadruped, arm, chain:7, branched_tree:5x20, random_tree:30.
+    """Make a built-in model by name: quadruped, arm, chain:7, branched_tree:5x20, random_tree:30.
 
-    floating_base: for the models that leave the choice, None for their default. Raises ValueError, listing the names,
-    for one that is not known, and for a choice that a model does not leave.
+    floating_base: whether the base floats, for the models that leave the choice; None is their default. Raises
+    ValueError for an unknown name, listing the known ones, and for a choice that a model does not leave.
     """
     start, _, sizes = name.partition(":")
     patterns = {pattern.partition(":")[0]: pattern for pattern in BUILT_IN}

@@ -1,7 +1,7 @@
-"""A multirotor with six tilted propellers that carries two arms of three joints: its numbers, and the mechanism.
+"""Multirotor with six tilted propellers and two arms of three joints: its numbers, and the mechanism.
 
-Source: [ali2026] section 7, which gives the forms. Of its Table 3 no number is taken: those below are chosen here, in
-the size of a hexarotor of 0.6 m span.
+Source: [ali2026] section 7, which gives the forms. None of the numbers is from its Table 3; they are chosen here for a
+hexarotor of 0.6 m span.
 """
 
 from math import pi
@@ -65,7 +65,7 @@ AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 
 
 def aerial_manipulator(numbers: Mechanism = MECHANISM) -> Model:
-    """A 4.5 kg multirotor with two parallel arms of three revolute joints below it; 7 bodies, nv = 12.
+    """Multirotor of 4.5 kg with two parallel arms of three revolute joints below it; 7 bodies, nv = 12.
 
     The base (3 kg) is on a free joint, its centre of mass at its origin. The shoulders are 0.1 m below it and 0.3 m
     apart along y; arms left (+y) and right hang straight down at zero, with links 1, 2, 3 of 0.25 kg and 0.2 m that

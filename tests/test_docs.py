@@ -1,0 +1,78 @@
+"""The Python of README.md and docs runs as printed; links, names and cited keys exist; docstrings start well."""
+
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lgjax
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+LINKED = [*PAGES, *sorted((ROOT / "docs").glob("*/*.md")), ROOT / "benchmarks" / "README.md", ROOT / "CHANGELOG.md"]
+
+
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def blocks(path: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", text(path), re.M | re.S)
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)
+def test_the_python_of_a_page_runs(page, tmp_path):
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(blocks(page)), encoding="utf-8")
+    result = subprocess.run([sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_enough_pages_have_python_that_runs():
+    assert blocks(README)
+    assert sum(len(blocks(page)) for page in PAGES) > 20
+
+
+def test_the_readme_is_short_and_has_the_test_command():
+    assert len(text(README).split()) <= 700
+    assert re.search(r"<!-- test command -->\n```bash\n[^\n]+\n```", text(README))
+
+
+@pytest.mark.parametrize("page", LINKED, ids=name)
+def test_links_lead_to_files(page):
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text(page))
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_names_of_the_library_exist(page):
+    for found in set(re.findall(r"\blgjax(?:\.[A-Za-z_]\w*)+", text(page))):
+        pkgutil.resolve_name(found)
+
+
+def test_every_cited_key_is_in_the_list_of_references():
+    listed = re.findall(r"^\* \[(\w+)\]", text(ROOT / "docs" / "references.md"), re.M)
+    assert listed == sorted(set(listed))
+    folders = (ROOT / folder for folder in ("lgjax", "examples", "benchmarks", "tests"))
+    sources = [path for folder in folders for path in folder.rglob("*.py")]
+    cited = {key for path in [*sources, *LINKED] for key in re.findall(r"\[([a-z]+(?:19|20)\d\d)\]", text(path))}
+    assert cited
+    assert cited <= set(listed)
+
+
+@pytest.mark.parametrize("function", [f for f in lgjax.__all__ if callable(getattr(lgjax, f))])
+def test_docstrings_begin_with_a_noun_or_a_verb(function):
+    docstring = inspect.getdoc(getattr(lgjax, function))
+    assert docstring
+    assert docstring.split()[0] not in {"What", "How", "Where", "Which", "Whether", "Why", "It"}
