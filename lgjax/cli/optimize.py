@@ -17,6 +17,7 @@ from lgjax.groups.se3 import Pose
 from lgjax.multibody import models
 from lgjax.multibody.configuration import Configuration, configuration
 from lgjax.numerics import checks
+from lgjax.saving.arrays import write_arrays
 from lgjax.simulate import control
 from lgjax.simulate.control import ControlSystem, OptimizedControls, OptimizeStatus, optimize_controls
 
@@ -242,13 +243,13 @@ def _report(args: argparse.Namespace, task: Task, found: OptimizedControls) -> i
     q, v = found.states
     ts = task.system.dt * np.arange(found.controls.shape[1] + 1)
     if args.out:
-        with args.out.open("wb") as file:
-            np.savez(
-                file, times=ts, controls=found.controls, base_rotation=q.free_poses.rotation,
-                base_position=q.free_poses.translation, joints=q.joints, velocities=v, cost=found.cost,
-                gradient_norm=found.gradient_norm, status=found.status,
-                joint_names=np.array(task.model.joint_names, str),
-            )  # fmt: skip
+        arrays = {
+            "times": ts, "controls": found.controls, "base_rotation": q.free_poses.rotation,
+            "base_position": q.free_poses.translation, "joints": q.joints, "velocities": v, "cost": found.cost,
+            "gradient_norm": found.gradient_norm, "status": found.status,
+            "joint_names": np.array(task.model.joint_names, str),
+        }  # fmt: skip
+        write_arrays(args.out, arrays)
     if args.plot:
         plot.save(
             plot.controls_figure(ts, found.controls[found.best], q.joints[found.best], found.history.cost), args.plot

@@ -9,6 +9,7 @@ import numpy as np
 
 from lgjax import integrators, plot
 from lgjax.cli.arguments import add_model, fail, load_model, not_negative, positive, positive_int
+from lgjax.saving.arrays import write_arrays
 from lgjax.simulate.ensemble.ensemble import STORES, Spread, ensemble, load_ensemble
 
 TABLEAUX = {name: value for name, value in vars(integrators).items() if isinstance(value, integrators.Tableau)}
@@ -119,11 +120,10 @@ def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> in
         stored = load_ensemble(args.checkpoint or args.resume)
         result = result._replace(q=stored.q, v=stored.v, energy=stored.energy)
     if args.statistics:
-        with args.statistics.open("wb") as file:
-            np.savez(file, times=result.ts, names=_observed(model), **result.statistics._asdict())
+        found = {"times": result.ts, "names": _observed(model), **result.statistics._asdict()}
+        write_arrays(args.statistics, found)
     if args.out:
-        with args.out.open("wb") as file:
-            np.savez(file, **_arrays(model, result))
+        write_arrays(args.out, _arrays(model, result))
     if args.plot:
         plot.save(plot.rollout_figure(model, result), args.plot)
     finite = np.asarray(result.finite)

@@ -134,7 +134,9 @@ def array(name: str, value: Any, shape: tuple[int | None, ...], dtype: Any, *, e
     with jax.ensure_compile_time_eval() if known(value) else nullcontext():
         found = floats(name, value, shape, dtype)
         want = tuple(size if size is not None else (found.shape[i : i + 1] or (0,))[0] for i, size in enumerate(shape))
-        if found.shape != want and (found.shape != () or exact or None in shape):
+        if found.shape == () != want and (exact or None in shape):
+            raise ValueError(f"{name} is a number, not an array of shape {shape}")
+        if found.shape not in ((), want):
             raise ValueError(f"{name} has shape {found.shape}, expected {shape}")
         return jnp.broadcast_to(finite(name, found), want)
 

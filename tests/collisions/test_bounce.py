@@ -518,8 +518,16 @@ def good():
         ({"record": 0}, ValueError, "record must be a positive integer, got 0"),
         ({"chart": "euler"}, ValueError, "chart must be one of cayley, exp, got 'euler'"),
         ({"check_center": "no"}, ValueError, "check_center must be one of error, warn, ignore, got 'no'"),
-        ({"shape": shapes.sphere(1.0, (0.0, 0.1, 0.0))}, ValueError, r"is at \[0\.0, 0\.1, 0\.0\].*lgjax\.recentered"),
-        ({"shape": shapes.polyhedron(CONE, 1e-9)}, ValueError, r"is at \[0\.0, 0\.0, 0\.25\].*lgjax\.recentered"),
+        (
+            {"shape": shapes.sphere(1.0, (0.0, 0.1, 0.0))},
+            ValueError,
+            r"is at \[0\.0, 0\.1, 0\.0\].*shapes\.recentered",
+        ),
+        (
+            {"shape": shapes.polyhedron(CONE, 1e-9)},
+            ValueError,
+            r"is at \[0\.0, 0\.0, 0\.25\].*shapes\.recentered",
+        ),
         (
             {"shape": shapes.union(*(shapes.sphere(1.0, (0.0, 0.0, z)) for z in (2.0, 3.0)))},
             ValueError,
