@@ -33,8 +33,7 @@ class Composition(Method):
     order: int
 
     def __post_init__(self) -> None:
-        symmetric = isinstance(self.method, Method) and self.method.symmetric
-        if not symmetric:
+        if not getattr(self.method, "symmetric", False):
             raise ValueError(f"compositions raise the order of symmetric methods, {self.method!r} is not one")
         weights = tuple(map(float, self.weights))
         object.__setattr__(self, "weights", weights)
