@@ -254,7 +254,7 @@ def _report(args: argparse.Namespace, task: Task, found: OptimizedControls) -> i
         plot.save(
             plot.controls_figure(ts, found.controls[found.best], q.joints[found.best], found.history.cost), args.plot
         )
-    names = [OptimizeStatus(status).name.lower().replace("_", " ") for status in found.status]
+    names = [str(OptimizeStatus(status).name).lower().replace("_", " ") for status in found.status]
     print(f"{task.model.name}: {task.method}, {len(names)} guesses, {len(ts) - 1} steps of {ts[1]:g} s")
     print(f"compiled in {found.compile_seconds:.1f} s, computed in {found.seconds:.2f} s")
     for i, name in enumerate(names):

@@ -326,7 +326,7 @@ def _fly(settings: _Settings, p: _Problem, checkpoint: Checkpoint | None = None)
         return fly(flight, scene, done + saves.every)
 
     def keep(flight: Flight) -> tuple[RigidState, Array, Array]:
-        return flight.base, flight.total, flight.cuts
+        return flight.base.state, flight.total, flight.cuts
 
     start = take_off(scene, p.state, settings.record)
     end, kept = scan_stretches(advance, start, saves, keep, checkpoint=checkpoint)

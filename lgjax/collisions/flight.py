@@ -87,44 +87,57 @@ class Verdict(enum.IntEnum):
     FURTHER = 9  # outside, but not at the end of the part
 
 
-class Trial(NamedTuple):
-    """The step that was tried from the base: where it ends, the gap there, its rate, the obstacle, the verdict."""
+class Place(NamedTuple):
+    """A state of the body, its gap () there, m, and the rate of the gap, m/s."""
 
     state: RigidState
     gap: Array
     rate: Array
+
+
+class Trial(NamedTuple):
+    """The step that was tried from the base: where it ends, the obstacle that is closest there, the verdict."""
+
+    end: Place
     index: Array
     verdict: Array
+
+
+class Search(NamedTuple):
+    """Which time after the base is tried next, and what is known of the times before it; all in s from the base.
+
+    tau               the time that is tried; at most to the end of the part of the step.
+    clear, clear_gap  no impact happened until then, and the gap there.
+    narrowing         whether the time of an impact is being narrowed down: its bracket
+    low, high, turns  and turns so far.
+    """
+
+    tau: Array
+    clear: Array
+    clear_gap: Array
+    narrowing: Array
+    low: Array
+    high: Array
+    turns: Array
 
 
 class Flight(NamedTuple):
     """Where the machine is.
 
-    base, gap, rate   the last accepted state, the gap there and its rate.
-    step, left        steps finished, and what is left of the present one, s.
-    tau               the time that is tried from `base`, s; at most to the end of the part of the step.
-    clear, clear_gap  no impact happened until then, s from `base`, and the gap there.
-    searching         whether the time of an impact is being narrowed down: its bracket
-    low, high, turns  in s from `base`, and turns so far.
-    hits, total       impacts in this step and altogether.
-    cuts              segments finished beyond one per step: impacts, and parts of steps before the last.
-    resting           whether the body is on a plane for good.
-    asleep            the segment from which on contact holds it where it is, `NEVER` if not yet.
-    trial             what came of `tau`.
+    base         the last accepted place.
+    search       for the next one.
+    step, left   steps finished, and what is left of the present one, s.
+    hits, total  impacts in this step and altogether.
+    cuts         segments finished beyond one per step: impacts, and parts of steps before the last.
+    resting      whether the body is on a plane for good.
+    asleep       the segment from which on contact holds it where it is, `NEVER` if not yet.
+    trial        what came of the time tried.
     """
 
-    base: RigidState
-    gap: Array
-    rate: Array
+    base: Place
+    search: Search
     step: Array
     left: Array
-    tau: Array
-    clear: Array
-    clear_gap: Array
-    searching: Array
-    low: Array
-    high: Array
-    turns: Array
     hits: Array
     total: Array
     cuts: Array
@@ -141,21 +154,26 @@ def take_off(scene: Scene, state: RigidState, record: int) -> Flight:
     rate = approach_rate(scene.body, state, contact)
     inside = contact.gap < -window(state.pose)
     finite = ~jnp.isnan(contact.gap) & jnp.isfinite(rate)
-    zero, none, no = jnp.zeros_like(scene.h), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-    times, numbers = jnp.zeros((record,), zero.dtype), jnp.full((record,), -1, jnp.int32)
+    none, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+    times, numbers = jnp.zeros((record,), scene.h.dtype), jnp.full((record,), -1, jnp.int32)
     lifted = jnp.where(inside, 0, jnp.maximum(-contact.gap, 0))
-    gap = jnp.maximum(contact.gap, 0)
     pose = Pose(state.pose.rotation, state.pose.translation + lifted * contact.normal)
-    base = RigidState(pose, state.angular, state.linear)
+    base = Place(RigidState(pose, state.angular, state.linear), jnp.maximum(contact.gap, 0), rate)
     flight = Flight(
-        base=base, gap=gap, rate=rate, step=none, left=scene.h, tau=jnp.full_like(zero, jnp.inf), clear=zero,
-        clear_gap=gap, searching=no, low=zero, high=zero, turns=none, hits=none, total=none, cuts=none, resting=no,
+        base=base, search=_whole_part(base), step=none, left=scene.h, hits=none, total=none, cuts=none, resting=no,
         asleep=jnp.full_like(none, NEVER),
         status=flag(BounceStatus.STARTED_INSIDE, inside) | flag(BounceStatus.NOT_FINITE, ~finite),
-        record=Record(numbers, times, times, numbers, times, times),
-        trial=Trial(base, gap, rate, contact.index, none),
+        record=Record(segments=numbers, taus=times, times=times, planes=numbers, rates=times, impulses=times),
+        trial=Trial(base, contact.index, none),
     )  # fmt: skip
     return _tried(flight, scene)
+
+
+def _whole_part(base: Place) -> Search:
+    """The search from a new base: the whole part of the step is tried first."""
+    zero, forever = jnp.zeros_like(base.gap), jnp.full_like(base.gap, jnp.inf)
+    no, none = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+    return Search(tau=forever, clear=zero, clear_gap=base.gap, narrowing=no, low=zero, high=zero, turns=none)
 
 
 class Part(NamedTuple):
@@ -206,67 +224,69 @@ def _deepest(scene: Scene, base: RigidState, start: Array, end: Array, time: Arr
     )
 
 
-def _first_guess(f: Flight, gap: Array, tau: Array) -> Array:
-    """Where the parabola through the base, with its rate, and the gap at `tau` is zero, or the middle."""
-    bend = (gap - f.gap - f.rate * tau) / (tau * tau)
-    root = jnp.sqrt(jnp.maximum(f.rate * f.rate - 4.0 * bend * f.gap, 0))
-    guess = jnp.where(f.rate < 0, 2.0 * f.gap / (root - f.rate), (f.rate + root) / (-2.0 * bend))
-    return jnp.where((guess > f.clear) & (guess < tau), guess, 0.5 * (f.clear + tau))
+def _first_guess(base: Place, search: Search, gap: Array) -> Array:
+    """Where the parabola through the base, with its rate, and the gap at the time tried is zero, or the middle."""
+    tau = search.tau
+    bend = (gap - base.gap - base.rate * tau) / (tau * tau)
+    root = jnp.sqrt(jnp.maximum(base.rate * base.rate - 4.0 * bend * base.gap, 0))
+    guess = jnp.where(base.rate < 0, 2.0 * base.gap / (root - base.rate), (base.rate + root) / (-2.0 * bend))
+    return jnp.where((guess > search.clear) & (guess < tau), guess, 0.5 * (search.clear + tau))
 
 
-def _based(f: Flight, state: RigidState, gap: Array, rate: Array) -> Flight:
-    """The machine before the first trial from an accepted state."""
-    zero = jnp.zeros_like(f.left)
-    return f._replace(
-        base=state, gap=gap, rate=rate, tau=jnp.full_like(zero, jnp.inf), clear=zero, clear_gap=gap, low=zero,
-        high=zero, searching=jnp.zeros_like(f.searching), turns=jnp.zeros_like(f.turns),
-    )  # fmt: skip
-
-
-def _finished(f: Flight, scene: Scene, part: Part, state: RigidState, gap: Array, rate: Array) -> Flight:
+def _finished(f: Flight, scene: Scene, part: Part, end: Place) -> Flight:
     """At the end of a part of a step, the last one or another."""
-    f = _based(f, state, gap, rate)
     one = part.last.astype(jnp.int32)
     return f._replace(
-        step=f.step + one, left=jnp.where(part.last, scene.h, f.left - part.length), cuts=f.cuts + 1 - one,
-        hits=jnp.where(part.last, 0, f.hits), resting=jnp.zeros_like(f.resting),
+        base=end,
+        search=_whole_part(end),
+        step=f.step + one,
+        left=jnp.where(part.last, scene.h, f.left - part.length),
+        cuts=f.cuts + 1 - one,
+        hits=jnp.where(part.last, 0, f.hits),
+        resting=jnp.zeros_like(f.resting),
         status=f.status | flag(BounceStatus.NOT_RECORDED, f.cuts + 1 - one > f.record.segments.shape[0]),
-    )  # fmt: skip
+    )
 
 
-def _narrowed(f: Flight, scene: Scene) -> Flight:
+def _narrowed(f: Flight, scene: Scene) -> Search:
     """A narrower bracket of the time of an impact, and the next time to try."""
-    gap, rate = f.trial.gap, f.trial.rate
-    low = jnp.where(gap >= 0, f.tau, f.low)
-    high = jnp.where(gap < 0, f.tau, f.high)
+    s, (state, gap, rate) = f.search, f.trial.end
+    low = jnp.where(gap >= 0, s.tau, s.low)
+    high = jnp.where(gap < 0, s.tau, s.high)
     narrow = high - low <= 2.0 * float(jnp.finfo(gap.dtype).eps) * scene.h
-    newton = f.tau - (gap - 0.5 * window(f.trial.state.pose)) / jnp.where(rate < 0, rate, -jnp.ones_like(rate))
+    newton = s.tau - (gap - 0.5 * window(state.pose)) / jnp.where(rate < 0, rate, -jnp.ones_like(rate))
     # Every fourth turn halves the bracket, so that the search ends whatever the gap does.
-    trusted = (rate < 0) & (newton < high) & (f.turns % 4 != 3)
+    trusted = (rate < 0) & (newton < high) & (s.turns % 4 != 3)
     tau = jnp.where(narrow, low, jnp.where(trusted, jnp.maximum(newton, low), 0.5 * (low + high)))
-    return f._replace(low=low, high=high, tau=tau, turns=f.turns + 1)
+    return s._replace(low=low, high=high, tau=tau, turns=s.turns + 1)
 
 
 def _bounced(f: Flight, scene: Scene, before: RigidState, contact: Contact) -> Flight:
     """After the impact of the state `before`, at the time just tried."""
-    body = scene.body
+    body, tau = scene.body, f.search.tau
     after, impulse = impact(body, before, contact, scene.laws)
     rate = approach_rate(body, before, contact)
     grazing = -rate < GRAZING_RATIO * contact_speed(body, before, contact)
     hits, size = f.hits + 1, f.record.segments.shape[0]
     here = jnp.arange(size, dtype=jnp.int32) == f.total
-    time = f.step.astype(rate.dtype) * scene.h + (scene.h - f.left) + f.tau
-    news = Record(f.step + f.cuts, f.tau, time, contact.index, rate, impulse)
-    record = jax.tree.map(lambda old, new: jnp.where(here, new, old), f.record, news)
+    time = f.step.astype(rate.dtype) * scene.h + (scene.h - f.left) + tau
+    news = Record(segments=f.step + f.cuts, taus=tau, times=time, planes=contact.index, rates=rate, impulses=impulse)
     flags = (
         flag(BounceStatus.GRAZING, grazing)
         | flag(BounceStatus.FLAT, contact.flat)
         | flag(BounceStatus.NOT_RECORDED, f.cuts >= size)
         | flag(BounceStatus.ZENO, hits >= scene.max_impacts)
     )
-    based = _based(f, after, contact.gap, approach_rate(body, after, contact))
-    return based._replace(
-        left=f.left - f.tau, hits=hits, total=f.total + 1, cuts=f.cuts + 1, status=f.status | flags, record=record
+    base = Place(after, contact.gap, approach_rate(body, after, contact))
+    return f._replace(
+        base=base,
+        search=_whole_part(base),
+        left=f.left - tau,
+        hits=hits,
+        total=f.total + 1,
+        cuts=f.cuts + 1,
+        status=f.status | flags,
+        record=jax.tree.map(lambda old, new: jnp.where(here, new, old), f.record, news),
     )
 
 
@@ -283,72 +303,78 @@ def bounces_end(scene: Scene, rate: Array, gap: Array, time: Array, full: Array)
 
 def _tried(f: Flight, scene: Scene) -> Flight:
     """The step of the time `tau`, and what is to be done."""
-    body = scene.body
-    part = next_part(body, f.base, f.left)
-    f = f._replace(tau=jnp.minimum(f.tau, part.length))
-    whole = f.tau >= part.length
-    state, solved = variational_step(body, f.base, f.tau, scene.chart)
+    body, base = scene.body, f.base
+    part = next_part(body, base.state, f.left)
+    search = f.search._replace(tau=jnp.minimum(f.search.tau, part.length))
+    tau, narrowing = search.tau, search.narrowing
+    whole = tau >= part.length
+    state, solved = variational_step(body, base.state, tau, scene.chart)
     contact = scene.closest(state)
     gap, rate, tolerance = contact.gap, approach_rate(body, state, contact), window(state.pose)
     finite = ~jnp.isnan(gap) & jnp.isfinite(rate)
     inside, full = gap < 0, f.hits >= scene.max_impacts
     # A body that touches and has bounced its last, or never approached, does not bounce any more.
-    bounced = (f.hits > 0) | (f.rate >= -_rounding_of_rate(scene, f.base))
-    ends = bounced & (f.gap <= tolerance) & bounces_end(scene, f.rate, gap, f.tau, full)
+    bounced = (f.hits > 0) | (base.rate >= -_rounding_of_rate(scene, base.state))
+    ends = bounced & (base.gap <= tolerance) & bounces_end(scene, base.rate, gap, tau, full)
     rests = f.resting | (ends & inside)
-    narrow = f.high - f.low <= 2.0 * float(jnp.finfo(gap.dtype).eps) * scene.h
-    found = ((gap >= 0) & (gap <= tolerance) & (rate < 0)) | (narrow & (f.tau == f.low))
-    span = f.tau - f.clear
-    deep = _deepest(scene, f.base, f.clear_gap, jnp.maximum(gap, 0), span) < -DIP * scene.radius
+    narrow = search.high - search.low <= 2.0 * float(jnp.finfo(gap.dtype).eps) * scene.h
+    found = ((gap >= 0) & (gap <= tolerance) & (rate < 0)) | (narrow & (tau == search.low))
+    span = tau - search.clear
+    deep = _deepest(scene, base.state, search.clear_gap, jnp.maximum(gap, 0), span) < -DIP * scene.radius
     # One that has had its impacts and ends outside flies on: it would wait for ever.
-    unseen = deep & ~rests & ~full & ((f.searching & found) | (~f.searching & ~inside))
+    unseen = deep & ~rests & ~full & ((narrowing & found) | (~narrowing & ~inside))
     look = unseen & (span > SHORTEST * part.length)
     cases = [
         (~(solved & part.resolved), Verdict.NOT_SOLVED),
         (~finite, Verdict.NOT_FINITE),
-        (rests & inside & whole & ~f.searching, Verdict.LAND),
+        (rests & inside & whole & ~narrowing, Verdict.LAND),
         (full & ~rests & inside, Verdict.WAIT),
         (look, Verdict.LOOK),
-        (f.searching & found, Verdict.BOUNCE),
-        (f.searching, Verdict.NARROW),
+        (narrowing & found, Verdict.BOUNCE),
+        (narrowing, Verdict.NARROW),
         (inside, Verdict.SEARCH),
         (~whole, Verdict.FURTHER),
     ]
     verdict = choose([(c, jnp.int32(int(v))) for c, v in cases], jnp.int32(int(Verdict.FINISH)))
     status = f.status | flag(BounceStatus.TOO_LONG, unseen & ~look)
-    return f._replace(status=status, trial=Trial(state, gap, rate, contact.index, verdict))
+    return f._replace(search=search, status=status, trial=Trial(Place(state, gap, rate), contact.index, verdict))
 
 
 def _decided(f: Flight, scene: Scene, waits: Array) -> Flight:
     """After what the verdict says is done.  A body that `waits` for others of its batch rests at no cost to them."""
-    body, (trial, gap, rate, index, verdict) = scene.body, f.trial
+    base, search, (end, index, verdict) = f.base, f.search, f.trial
     says = lambda which: verdict == int(which)
-    part = next_part(body, f.base, f.left)
-    rested, held = rest_or_hold(scene, f.base, trial, f.tau, says(Verdict.LAND) & ~waits)
-    zero = jnp.zeros_like(gap)
-    landed = _finished(f, scene, part, rested, zero, zero)
+    part = next_part(scene.body, base.state, f.left)
+    rested, held = rest_or_hold(scene, base.state, end.state, search.tau, says(Verdict.LAND) & ~waits)
+    on_plane = Place(rested, jnp.zeros_like(end.gap), jnp.zeros_like(end.gap))
+    landed = _finished(f, scene, part, on_plane)
     landed = landed._replace(resting=jnp.ones_like(held), status=landed.status | int(BounceStatus.ZENO))
     # A step is over for a body that is held, and for one that has had its impacts.
     over = Part(f.left, jnp.ones_like(held), part.resolved)
-    asleep = _finished(f, scene, over, rested, zero, zero)
-    asleep = asleep._replace(asleep=f.step + f.cuts, status=landed.status)
-    span, no = f.tau - f.clear, jnp.zeros_like(f.searching)
-    search = f._replace(
-        searching=~no, low=f.clear, high=f.tau, tau=_first_guess(f, gap, f.tau), turns=jnp.zeros_like(f.turns)
+    asleep = _finished(f, scene, over, on_plane)._replace(asleep=f.step + f.cuts, status=landed.status)
+    span, no = search.tau - search.clear, jnp.zeros_like(search.narrowing)
+    begun = search._replace(
+        narrowing=~no,
+        low=search.clear,
+        high=search.tau,
+        tau=_first_guess(base, search, end.gap),
+        turns=jnp.zeros_like(search.turns),
     )
+    nearer = search._replace(tau=search.clear + 0.5 * span, narrowing=no)
+    further = search._replace(clear=search.tau, clear_gap=end.gap, tau=search.tau + 2.0 * span)
     cases = [
         (says(Verdict.NOT_SOLVED), f._replace(status=f.status | int(BounceStatus.NOT_SOLVED))),
         (says(Verdict.NOT_FINITE), f._replace(status=f.status | int(BounceStatus.NOT_FINITE))),
         (says(Verdict.LAND) & held, asleep),
         (says(Verdict.LAND), landed),
-        (says(Verdict.WAIT), _finished(f, scene, over, f.base, f.gap, f.rate)),
-        (says(Verdict.LOOK), f._replace(tau=f.clear + 0.5 * span, searching=no)),
-        (says(Verdict.BOUNCE), _bounced(f, scene, trial, scene.contact(trial, index))),
-        (says(Verdict.NARROW), _narrowed(f, scene)),
-        (says(Verdict.SEARCH), search),
-        (says(Verdict.FURTHER), f._replace(clear=f.tau, clear_gap=gap, tau=f.tau + 2.0 * span)),
+        (says(Verdict.WAIT), _finished(f, scene, over, base)),
+        (says(Verdict.LOOK), f._replace(search=nearer)),
+        (says(Verdict.BOUNCE), _bounced(f, scene, end.state, scene.contact(end.state, index))),
+        (says(Verdict.NARROW), f._replace(search=_narrowed(f, scene))),
+        (says(Verdict.SEARCH), f._replace(search=begun)),
+        (says(Verdict.FURTHER), f._replace(search=further)),
     ]
-    return choose(cases, _finished(f, scene, part, trial, gap, rate))
+    return choose(cases, _finished(f, scene, part, end))
 
 
 def fly(flight: Flight, scene: Scene, target: Array) -> Flight:

@@ -94,7 +94,7 @@ def replay(scene: Scene, state: RigidState, steps: int, finished: Array, record:
         return there, (after, time, rate, impulse)
 
     none = jnp.zeros((), jnp.int32)
-    start = _Place(state, jnp.zeros_like(scene.h), none, scene.h, none, none)
+    start = _Place(state, rate=jnp.zeros_like(scene.h), step=none, left=scene.h, hits=none, total=none)
     numbers = jnp.arange(steps + size, dtype=jnp.int32)
     # Only the states between segments are kept for reverse mode.
     _, (states, times, rates, impulses) = jax.lax.scan(jax.checkpoint(segment), start, numbers)

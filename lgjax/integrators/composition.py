@@ -33,13 +33,14 @@ class Composition(Method):
     order: int
 
     def __post_init__(self) -> None:
-        if not getattr(self.method, "symmetric", False):
+        method: Any = self.method
+        if not isinstance(self.method, Method) or not self.method.symmetric:
             raise ValueError(f"compositions raise the order of symmetric methods, {self.method!r} is not one")
         weights = tuple(map(float, self.weights))
         object.__setattr__(self, "weights", weights)
         if any(not math.isclose(a, b, rel_tol=1e-13) for a, b in zip(weights, reversed(weights))):
             raise ValueError(f"the weights must read the same from both ends, got {weights}")
-        for power in (1, *range(self.method.order + 1, self.order, 2)):
+        for power in (1, *range(method.order + 1, self.order, 2)):
             residual = math.fsum(w**power for w in weights) - (power == 1)
             if not abs(residual) <= 1e-12:
                 raise ValueError(

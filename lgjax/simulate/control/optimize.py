@@ -50,6 +50,11 @@ class OptimizedControls(NamedTuple):
     compile_seconds: float
 
     @property
+    def success(self) -> np.ndarray:
+        """(guesses,) bool, whether the search converged."""
+        return self.status == OptimizeStatus.CONVERGED
+
+    @property
     def best(self) -> int:
         """The guess of least cost among those that converged, or else of least violation and cost."""
         usable = np.isfinite(self.cost) & (self.status != OptimizeStatus.NOT_FINITE)

@@ -18,27 +18,21 @@ from lgjax.multibody.configuration import difference as displacement
 from lgjax.multibody.configuration import retract as displaced
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.numerics.status import NOT_FINITE
 from lgjax.simulate.control.mechanism_step import mechanism_step
 
 Array = jax.Array
 State = Any
 
 
-class OptimizeStatus(enum.IntEnum):
-    """How the search from one guess ended.
+class OptimizeStatus(enum.IntFlag):
+    """How the search from one guess ended; 0 means success, and of the others exactly one is set."""
 
-    RUNNING         interrupted before its end.
-    CONVERGED       the gradient is below the tolerance and the constraints hold.
-    MAX_ITERATIONS  neither, after all iterations.
-    STALLED         the cost no longer improves, though the gradient is not below the tolerance.
-    NOT_FINITE      cost or gradient left the finite numbers; the result is the last that did not.
-    """
-
-    RUNNING = 0
-    CONVERGED = 1
-    MAX_ITERATIONS = 2
-    STALLED = 3
-    NOT_FINITE = 4
+    CONVERGED = 0  # the gradient is below the tolerance and the constraints hold
+    NOT_FINITE = NOT_FINITE  # cost or gradient left the finite numbers; the result is the last that did not
+    RUNNING = 2  # interrupted before its end
+    MAX_ITERATIONS = 4  # neither converged nor stalled after all iterations
+    STALLED = 8  # the cost no longer improves, though the gradient is not below the tolerance
 
 
 @dataclass(frozen=True)
