@@ -24,7 +24,7 @@ from lgjax.collisions.impact import (
     GRAZING_RATIO,
     STOPPED,
     BounceStatus,
-    Contact,
+    ContactPoint,
     approach_rate,
     contact_speed,
     impact,
@@ -250,7 +250,7 @@ def _narrowed(f: Flight, scene: Scene) -> Flight:
     return f._replace(low=low, high=high, tau=tau, turns=f.turns + 1)
 
 
-def _bounced(f: Flight, scene: Scene, before: RigidState, contact: Contact) -> Flight:
+def _bounced(f: Flight, scene: Scene, before: RigidState, contact: ContactPoint) -> Flight:
     """After the impact of the state `before`, at the time just tried."""
     body = scene.body
     after, impulse = impact(body, before, contact, scene.laws)

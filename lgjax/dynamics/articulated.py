@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from lgjax.dynamics.spatial import Force
+from lgjax.dynamics.spatial import Wrench
 from lgjax.multibody.inertia import Inertia
 from lgjax.numerics import small_matrix as sm
 
@@ -17,8 +17,8 @@ class ArticulatedInertia(NamedTuple):
     H: jax.Array
     M: jax.Array
 
-    def wrench(self, w, v) -> Force:
-        return Force(sm.matvec(self.J, w) + sm.matvec(self.H, v), sm.tmatvec(self.H, w) + sm.matvec(self.M, v))
+    def wrench(self, w, v) -> Wrench:
+        return Wrench(sm.matvec(self.J, w) + sm.matvec(self.H, v), sm.tmatvec(self.H, w) + sm.matvec(self.M, v))
 
 
 _ZERO: Any = np.zeros((3, 3))

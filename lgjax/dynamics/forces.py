@@ -70,7 +70,7 @@ def _controllers(x) -> tuple:
 # ---- joints
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Spring(Force):
+class JointSpring(Force):
     """-stiffness times the displacement from `rest`, a rotation vector in the child's frame for a ball."""
 
     model: Model
@@ -89,7 +89,7 @@ class Spring(Force):
         return difference(self.model, self.rest, q)[np.asarray(self.index, int)]
 
 
-def spring(model: Model, stiffness, rest: Configuration | None = None, joints: Sequence[str] | None = None) -> Spring:
+def spring(model: Model, stiffness, rest: Configuration | None = None, joints: Sequence[str] | None = None) -> JointSpring:
     """Springs at joints: tau = -stiffness (q - rest), rest neutral unless given; a ball has one stiffness."""
     names, index = _coordinates(model, joints)
     stiffness = _parameter("stiffness", stiffness, names, model.dtype)
@@ -101,7 +101,7 @@ def spring(model: Model, stiffness, rest: Configuration | None = None, joints: S
                 if len(balls[body]) > 1:
                     name = model.tree.joint_names[body]
                     raise ValueError(f"stiffness of the ball {name!r} is one number, got {sorted(balls[body])}")
-    return Spring(model, stiffness, configuration(model) if rest is None else rest, tuple(index))
+    return JointSpring(model, stiffness, configuration(model) if rest is None else rest, tuple(index))
 
 
 @jax.tree_util.register_dataclass

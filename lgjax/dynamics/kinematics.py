@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.spatial import BodyData, Motion, body_data
-from lgjax.dynamics.traversal.traversal import Execution, Walk
+from lgjax.dynamics.spatial import BodyData, Twist, body_data
+from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
@@ -27,7 +27,7 @@ WORLD = Pose(EYE, ZERO)  # constants that fold
 @checked_arguments()
 def forward_kinematics(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> Pose:
     """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), metres."""
-    walk = Walk(model.tree, model.dtype, execution)
+    walk = TreeTraversal(model.tree, model.dtype, execution)
     poses = walk.outward(_outward_pose, WORLD, walk.bodies((body_data(model), model.links)), walk.configurations(q))
     return walk.to_bodies(poses)
 
@@ -88,11 +88,11 @@ def world_kinematics(
     """
     origin = origin_of(model, q)
     root = Pose(EYE, -origin)
-    walk = Walk(model.tree, model.dtype, execution)
+    walk = TreeTraversal(model.tree, model.dtype, execution)
     rates = rates if model.tree.varying else ()
     out = walk.outward(
         _outward_world,
-        (root, Motion(ZERO, ZERO)),
+        (root, Twist(ZERO, ZERO)),
         walk.bodies(body_data(model)),
         walk.configurations(q),
         walk.velocities(0 * model.armature if v is None else v),
@@ -115,7 +115,7 @@ def _outward_world(kind, parent, body: BodyData, q, qd, rates):
     here = compose(parent_pose, Pose(*place(kind, body.placement, body.screw, q)))
     S = kind.subspace(q, body.screw)
     w, v = _in_world(here, S)
-    twist = Motion(parent_twist.w + sm.matvec(w, qd), parent_twist.v + sm.matvec(v, qd))
+    twist = Twist(parent_twist.w + sm.matvec(w, qd), parent_twist.v + sm.matvec(v, qd))
     bends = tuple(jnp.concatenate(_bend(kind, body, q, rates[: n + 1], here, w)).T for n in range(len(rates)))
     return (here, twist), (here, jnp.concatenate([w, v]).T, jnp.concatenate(S).T, jnp.concatenate([*twist]), bends)
 

@@ -11,9 +11,9 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from lgjax.dynamics.articulated import NO_INERTIA, add_inertia, inertia_columns, shift, through_joint
-from lgjax.dynamics.spatial import Force, Motion, add, body_data, joint_motion, project, to_child, to_parent
+from lgjax.dynamics.spatial import Twist, Wrench, add, body_data, joint_twist, project, to_child, to_parent
 from lgjax.dynamics.time_derivatives.series import inverse_series
-from lgjax.dynamics.traversal.traversal import Execution, Walk
+from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal
 from lgjax.execution.call import batch_behind
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
@@ -130,14 +130,14 @@ def _exchanged(model: Model, q: Configuration, f, less, *, given: tuple[bool, ..
 
 def _sweep(execution: Execution, given: np.ndarray | None, model: Model, q: Configuration, f, vdot):
     """Accelerations; where some are given also the forces through the joints."""
-    walk = Walk(model.tree, model.dtype, execution)
+    walk = TreeTraversal(model.tree, model.dtype, execution)
     none = [None] * len(walk.runs)
     bodies = walk.bodies(body_data(model))
     masks = none if given is None else walk.velocities(jnp.asarray(given, model.dtype))
     rates = none if given is None else walk.velocities(vdot)
     joints = list(zip(walk.velocities(model.armature), walk.velocities(f), masks, rates, strict=True))
-    passed = walk.inward(_inward, (NO_INERTIA, Force(ZERO, ZERO)), bodies, walk.configurations(q), joints)
-    found = walk.outward(_outward, Motion(ZERO, ZERO), passed)
+    passed = walk.inward(_inward, (NO_INERTIA, Wrench(ZERO, ZERO)), bodies, walk.configurations(q), joints)
+    found = walk.outward(_outward, Twist(ZERO, ZERO), passed)
     if given is None:
         return walk.to_velocities(found)
     return tuple(walk.to_velocities([rows[k] for rows in found]) for k in (0, 1))
@@ -164,10 +164,10 @@ def _inward(kind, children, body, q, joint):
     factor = sm.ldl(D)
     behind = through_joint(inertia, U, factor)
     pushed = sm.ldl_solve(factor, u)
-    loaded = Force(wrench.n + sm.matvec(U[0], pushed), wrench.f + sm.matvec(U[1], pushed))
+    loaded = Wrench(wrench.n + sm.matvec(U[0], pushed), wrench.f + sm.matvec(U[1], pushed))
     if given is None:
         return (shift(behind, *pose), to_parent(*pose, loaded)), (pose, S, U, factor, u, None)
-    own = joint_motion(S, given * vdot)
+    own = joint_twist(S, given * vdot)
     up = shift(behind, *pose), to_parent(*pose, add(loaded, behind.wrench(*own)))
     return up, (pose, S, U, factor, u, (inertia, wrench, own, given * vdot))
 
@@ -177,8 +177,8 @@ def _outward(kind, parent, passed):
     own = to_child(pose[0], pose[1], parent)
     if locked is not None:
         own = add(own, locked[2])
-    x = sm.ldl_solve(factor, u - project(U, Force(own.w, own.v)))
-    own = add(own, joint_motion(S, x))
+    x = sm.ldl_solve(factor, u - project(U, Wrench(own.w, own.v)))
+    own = add(own, joint_twist(S, x))
     if locked is None:
         return own, x
     inertia, wrench, _, vdot = locked

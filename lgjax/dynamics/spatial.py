@@ -14,14 +14,14 @@ from lgjax.multibody.specialized import SpecializedModel
 from lgjax.numerics import small_matrix as sm
 
 
-class Motion(NamedTuple):
+class Twist(NamedTuple):
     """Twist or acceleration: angular (3,), linear (3,), in the body's joint frame at its origin."""
 
     w: jax.Array
     v: jax.Array
 
 
-class Force(NamedTuple):
+class Wrench(NamedTuple):
     """Wrench: moment (3,) about the joint frame's origin, force (3,)."""
 
     n: jax.Array
@@ -51,23 +51,23 @@ def _body_data(model: Model) -> BodyData:
     return BodyData(model.placements, model.screws, inertia, c, inertia.rotational - shifted)
 
 
-def to_child(R, p, motion: Motion) -> Motion:
+def to_child(R, p, motion: Twist) -> Twist:
     """Ad_(R,p)^-1: a motion of the parent, seen at the child whose pose in the parent is (R, p)."""
-    return Motion(sm.tmatvec(R, motion.w), sm.tmatvec(R, motion.v + sm.cross(motion.w, p)))
+    return Twist(sm.tmatvec(R, motion.w), sm.tmatvec(R, motion.v + sm.cross(motion.w, p)))
 
 
-def to_parent(R, p, force: Force) -> Force:
+def to_parent(R, p, force: Wrench) -> Wrench:
     """Ad_(R,p)^-T: a wrench on the child, as a wrench about the parent's origin."""
     f = sm.matvec(R, force.f)
-    return Force(sm.matvec(R, force.n) + sm.cross(p, f), f)
+    return Wrench(sm.matvec(R, force.n) + sm.cross(p, f), f)
 
 
-def joint_motion(S, qd) -> Motion:
+def joint_twist(S, qd) -> Twist:
     """S qd."""
-    return Motion(sm.matvec(S[0], qd), sm.matvec(S[1], qd))
+    return Twist(sm.matvec(S[0], qd), sm.matvec(S[1], qd))
 
 
-def project(S, force: Force):
+def project(S, force: Wrench):
     """S^T force, (nv,)."""
     return sm.tmatvec(S[0], force.n) + sm.tmatvec(S[1], force.f)
 
@@ -84,8 +84,8 @@ def convolve(product, a: Sequence, b: Sequence, k: int, first: int = 0):
     return jax.tree.map(lambda first, *rest: sum(rest, start=first), *terms)
 
 
-def applied_wrenches(links: Pose, wrenches) -> Force:
-    """Wrenches (nbodies, 6) in body frames as Force about the origins of the joint frames, joint axes."""
+def applied_wrenches(links: Pose, wrenches) -> Wrench:
+    """Wrenches (nbodies, 6) in body frames in joint axes about the origins of the joint frames."""
     n, f = wrenches[..., :3], wrenches[..., 3:]
     f = sm.matvec(links.rotation, f)
-    return Force(sm.matvec(links.rotation, n) + sm.cross(links.translation, f), f)
+    return Wrench(sm.matvec(links.rotation, n) + sm.cross(links.translation, f), f)

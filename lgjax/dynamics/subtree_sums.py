@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.kinematics import EYE, ancestor_mask, compose, origin_of
-from lgjax.dynamics.spatial import Motion, body_data, to_child
-from lgjax.dynamics.traversal.traversal import Execution, Walk
+from lgjax.dynamics.spatial import Twist, body_data, to_child
+from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.configuration import Configuration
@@ -31,7 +31,7 @@ REST: Any = np.zeros(6)
 NO_MASS = Inertia(ZERO, ZERO_3, ZERO_33)
 
 
-class Joint(NamedTuple):
+class JointTerms(NamedTuple):
     """One velocity of a joint, and its body, at one instant, in the joint frame.
 
     world: pose in world axes about the point `origin_of` the model. S, S_rate: (6,) motion and its derivative in time.
@@ -61,7 +61,7 @@ class Subtrees:
     """The joints of a model at one instant, and sums over what they carry."""
 
     def __init__(self, model: Model, q: Configuration, v=None, vdot=None, *, execution: Execution = "scalarized"):
-        self.model, self.walk = model, Walk(model.tree, model.dtype, execution)
+        self.model, self.walk = model, TreeTraversal(model.tree, model.dtype, execution)
         rates = [self.walk.velocities(x) for x in (v, vdot) if x is not None]
         speeds = list(zip(*rates, strict=True)) or [()] * len(self.walk.runs)
         fall = sm.join(jnp.zeros_like(model.gravity), -model.gravity)
@@ -74,7 +74,7 @@ class Subtrees:
         return self.walk.to_bodies([joint.world for _, joint in self._steps])
 
     def sums(self, own: Callable, to_parent: Callable, zero, *data: list):
-        """Of own(body's data, its Joint, *data), a pytree, over bodies and their descendants, in joint frames, by run.
+        """Of own(body's data, its terms, *data), a pytree, over bodies and their descendants, in joint frames, by run.
 
         to_parent: (R, p, such a sum) -> the same in the frame where it is at the pose (R, p). zero: without bodies.
         """
@@ -87,7 +87,7 @@ class Subtrees:
         return self.walk.inward(collect, zero, self.bodies, self._steps, *data)
 
     def rows(self, read: Callable, sums: list, *data):
-        """What read(Joint, sum, *data) makes of every velocity, a pytree of arrays (nv, ...); data: such arrays."""
+        """What read(terms, sum, *data) makes of every velocity, a pytree of arrays (nv, ...); data: such arrays."""
         joints = [joint for _, joint in self._steps]
         motions = lambda *rows: None if rows[0] is None else self.walk.to_velocities(list(rows))
         S, S_rate = (motions(*rows) for rows in zip(*((j.S, j.S_rate) for j in joints), strict=True))
@@ -101,8 +101,8 @@ def _outward(kind, above, body, q, speeds):
     pose, moving = above
     at_parent = Pose(*place(kind, body.placement, body.screw, q))
     S = jnp.concatenate(kind.subspace(q, body.screw)).T
-    joint = Joint(compose(pose, at_parent), S)
-    near = [sm.join(*to_child(*at_parent, Motion(*se3.split(x)))) for x in moving]
+    joint = JointTerms(compose(pose, at_parent), S)
+    near = [sm.join(*to_child(*at_parent, Twist(*se3.split(x)))) for x in moving]
     if speeds:
         V = near[0] + sm.tmatvec(S, speeds[0])
         S_rate = se3.ad(V, S)

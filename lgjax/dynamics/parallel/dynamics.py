@@ -138,7 +138,7 @@ def _joint(kind: JointKind, placement: Pose, screw, q, speed) -> Joints:
 
 
 # ---- motions along paths
-class Motion(NamedTuple):
+class RelativeMotion(NamedTuple):
     """Of a frame relative to another: its pose there, and its twist and the rate of that, seen in the moving frame."""
 
     pose: Pose
@@ -146,12 +146,12 @@ class Motion(NamedTuple):
     rate: jax.Array
 
 
-def _moved(near: Motion, far: Motion) -> Motion:
+def _moved(near: RelativeMotion, far: RelativeMotion) -> RelativeMotion:
     """The motion `near`, relative to a frame that itself moves by `far`."""
     back = se3.inverse(near.pose)
     carried = se3.Ad(back, far.twist)
     rate = se3.Ad(back, far.rate) + se3.ad(carried, near.twist) + near.rate
-    return Motion(se3.compose(far.pose, near.pose), carried + near.twist, rate)
+    return RelativeMotion(se3.compose(far.pose, near.pose), carried + near.twist, rate)
 
 
 def _fall(model: Model, joints: Joints) -> jax.Array:
@@ -192,7 +192,7 @@ def _forces(model: Model, q: Configuration, v, vdot, applied) -> jax.Array:
     tree, joints = model.tree, _joints(model, data, q, v)
     x = _padded(tree, vdot)
     rate = sm.matvec(joints.S, x) + joints.bend + _fall(model, joints)
-    motion = accumulate(_moved, Motion(joints.pose, joints.own, rate), paths(tree).ancestors)
+    motion = accumulate(_moved, RelativeMotion(joints.pose, joints.own, rate), paths(tree).ancestors)
     wrench = _momentum(data.inertia, motion.rate) + _gyroscopic(data, motion.twist)
     total = _carried(tree, joints.pose, wrench if applied is None else wrench - applied)
     return _flat(tree, sm.tmatvec(joints.S, total)) + model.armature * vdot + model.damping * v
@@ -202,7 +202,7 @@ def _forces(model: Model, q: Configuration, v, vdot, applied) -> jax.Array:
 def _spans(model: Model, q: Configuration, v, tau, applied) -> jax.Array:
     model, data = _parameters(model)
     tree, joints = model.tree, _joints(model, data, q, v)
-    motion = Motion(joints.pose, joints.own, jnp.zeros_like(joints.own))
+    motion = RelativeMotion(joints.pose, joints.own, jnp.zeros_like(joints.own))
     twist = accumulate(_moved, motion, paths(tree).ancestors).twist
     bias = se3.ad(twist, joints.own) + joints.bend + _fall(model, joints)
     load = _gyroscopic(data, twist)
