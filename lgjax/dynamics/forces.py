@@ -89,7 +89,9 @@ class JointSpring(Force):
         return difference(self.model, self.rest, q)[np.asarray(self.index, int)]
 
 
-def spring(model: Model, stiffness, rest: Configuration | None = None, joints: Sequence[str] | None = None) -> JointSpring:
+def spring(
+    model: Model, stiffness, rest: Configuration | None = None, joints: Sequence[str] | None = None
+) -> JointSpring:
     """Springs at joints: tau = -stiffness (q - rest), rest neutral unless given; a ball has one stiffness."""
     names, index = _coordinates(model, joints)
     stiffness = _parameter("stiffness", stiffness, names, model.dtype)

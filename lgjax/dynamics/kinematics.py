@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.spatial import BodyData, Twist, body_data
-from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal
+from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
@@ -27,7 +27,7 @@ WORLD = Pose(EYE, ZERO)  # constants that fold
 @checked_arguments()
 def forward_kinematics(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> Pose:
     """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), metres."""
-    walk = TreeTraversal(model.tree, model.dtype, execution)
+    walk = tree_traversal(model.tree, model.dtype, execution)
     poses = walk.outward(_outward_pose, WORLD, walk.bodies((body_data(model), model.links)), walk.configurations(q))
     return walk.to_bodies(poses)
 
@@ -88,7 +88,7 @@ def world_kinematics(
     """
     origin = origin_of(model, q)
     root = Pose(EYE, -origin)
-    walk = TreeTraversal(model.tree, model.dtype, execution)
+    walk = tree_traversal(model.tree, model.dtype, execution)
     rates = rates if model.tree.varying else ()
     out = walk.outward(
         _outward_world,

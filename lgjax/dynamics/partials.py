@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics, prescribed_mask
+from lgjax.dynamics.forward import forward_dynamics
+from lgjax.dynamics.hybrid import hybrid_dynamics, prescribed_mask
 from lgjax.dynamics.spatial import Wrench, applied_wrenches, to_parent
 from lgjax.dynamics.subtree_sums import (
     NO_MASS,

@@ -14,7 +14,7 @@ import numpy as np
 
 from lgjax.dynamics.kinematics import EYE, ancestor_mask, compose, origin_of
 from lgjax.dynamics.spatial import Twist, body_data, to_child
-from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal
+from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.configuration import Configuration
@@ -61,7 +61,7 @@ class Subtrees:
     """The joints of a model at one instant, and sums over what they carry."""
 
     def __init__(self, model: Model, q: Configuration, v=None, vdot=None, *, execution: Execution = "scalarized"):
-        self.model, self.walk = model, TreeTraversal(model.tree, model.dtype, execution)
+        self.model, self.walk = model, tree_traversal(model.tree, model.dtype, execution)
         rates = [self.walk.velocities(x) for x in (v, vdot) if x is not None]
         speeds = list(zip(*rates, strict=True)) or [()] * len(self.walk.runs)
         fall = sm.join(jnp.zeros_like(model.gravity), -model.gravity)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lgjax.dynamics.mass_solve import by_inverse_dynamics
+from lgjax.dynamics.derivative_rules import by_inverse_dynamics
 from lgjax.dynamics.parallel.elimination import Lever, joint_accelerations
 from lgjax.dynamics.parallel.pointer_doubling import accumulate, inward, paths
 from lgjax.dynamics.spatial import BodyData, applied_wrenches, body_data

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.forward import prescribed_mask
+from lgjax.dynamics.hybrid import prescribed_mask
 from lgjax.dynamics.spatial import Twist, applied_wrenches, convolve
 from lgjax.dynamics.time_derivatives.body_frame import BODY_FRAME
 from lgjax.dynamics.time_derivatives.formulation import Formulation

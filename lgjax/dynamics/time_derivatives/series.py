@@ -12,20 +12,23 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from lgjax.dynamics.articulated import NO_INERTIA, add_inertia, inertia_columns, through_joint
-from lgjax.dynamics.spatial import Twist, Wrench, add, body_data, joint_twist, project
+from lgjax.dynamics.articulated import (
+    NO_INERTIA,
+    add_inertia,
+    inertia_columns,
+    joint_inertia,
+    joint_wrench,
+    through_joint,
+)
+from lgjax.dynamics.spatial import NO_WRENCH, Twist, Wrench, add, body_data, joint_twist, project
 from lgjax.dynamics.time_derivatives.body_frame import BODY_FRAME
 from lgjax.dynamics.time_derivatives.formulation import Formulation
-from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal
+from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal, tree_traversal
 from lgjax.execution.call import batch_behind
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
-
-ZERO: Any = np.zeros(3)  # a constant that folds
-NO_FORCE = Wrench(ZERO, ZERO)
 
 
 # ---- inverse dynamics: one sweep out, one in
@@ -49,7 +52,7 @@ def inverse_series(
 
 def _inverse_series(execution: Execution, frame: Formulation, model: Model, q: Configuration, v, x, applied) -> list:
     orders = range(len(x))
-    walk = TreeTraversal(model.tree, model.dtype, execution)
+    walk = tree_traversal(model.tree, model.dtype, execution)
 
     def outward(kind, parent, body, q, speed, x, applied):
         carry, parent_accelerations = parent
@@ -81,7 +84,7 @@ def _inverse_series(execution: Execution, frame: Formulation, model: Model, q: C
         _series(walk.velocities, x),
         _applied(walk, applied),
     )
-    forces = walk.inward(inward, (NO_FORCE,) * len(x), bodies, motion)
+    forces = walk.inward(inward, (NO_WRENCH,) * len(x), bodies, motion)
     speeds = [v, *(a / (k + 1) for k, a in enumerate(x))]
     return [
         walk.to_velocities([f[k] for f in forces]) + model.armature * x[k] + model.damping * speeds[k] for k in orders
@@ -140,7 +143,7 @@ def _hybrid_series(
 ) -> tuple[list[jax.Array], list[jax.Array]]:
     orders = range(order + 1)
     sweeps = _Sweeps(formulation, given is not None, orders[-1])
-    walk = TreeTraversal(model.tree, model.dtype, execution)
+    walk = tree_traversal(model.tree, model.dtype, execution)
     none = [None] * len(walk.runs)
     bodies, applied = walk.bodies(body_data(model)), _applied(walk, applied)
     masks = none if given is None else walk.velocities(jnp.asarray(given, model.dtype))
@@ -155,7 +158,7 @@ def _hybrid_series(
     for k in orders:
         x, tau = inputs(k, speeds)
         joints = _zip(axles, walk.velocities(tau), none if given is None else walk.velocities(x))
-        zero = (NO_INERTIA if k == 0 else None, NO_FORCE)
+        zero = (NO_INERTIA if k == 0 else None, NO_WRENCH)
         passages, load, u = _unzip(
             walk.inward(sweeps.inward, zero, bodies, history, load, joints, transmitted, passages)
         )
@@ -220,11 +223,8 @@ class _Sweeps:
         u = tau - damping * history.speed[k] - self.frame.project(history, (*transmitted, wrench))
         if self.masked:
             u = (1 - given) * u
-        pushed = sm.ldl_solve(passage.factor, u)
-        moved = passage.behind.wrench(*bias)
-        loaded = Wrench(
-            wrench.n + moved.n + sm.matvec(passage.U[0], pushed), wrench.f + moved.f + sm.matvec(passage.U[1], pushed)
-        )
+        pushed = joint_wrench(passage.U, sm.ldl_solve(passage.factor, u))
+        loaded = add(add(wrench, passage.behind.wrench(bias)), pushed)
         up = self.frame.to_parent(body, history, (*transmitted, loaded))
         inertia = self.frame.shift(passage.behind, history) if k == 0 else None
         if k == self.last:
@@ -236,7 +236,7 @@ class _Sweeps:
     def _passage(self, own, S, children, armature, given) -> Passage:
         inertia = add_inertia(children, own)
         U = inertia_columns(inertia, S)
-        D = sm.tmatmul(S[0], U[0]) + sm.tmatmul(S[1], U[1]) + sm.diagonal(armature)
+        D = joint_inertia(S, U, armature)
         if self.masked:
             free = 1 - given
             U = (U[0] * free, U[1] * free)
@@ -249,11 +249,11 @@ class _Sweeps:
         (_, _, given), _, prescribed = joint
         more = len(history.speed) <= self.last
         own = add(self.frame.to_child(body, history, parent), load.bias)
-        x = sm.ldl_solve(passage.factor, u - project(passage.U, Wrench(own.w, own.v)))
+        x = sm.ldl_solve(passage.factor, u - project(passage.U, own))
         own = add(own, joint_twist(self.frame.subspace(history), x))
         if self.masked:
             x = x + given * prescribed
-        wrench: Any = add(passage.inertia.wrench(*own), load.wrench) if self.masked or more else None
+        wrench: Any = add(passage.inertia.wrench(own), load.wrench) if self.masked or more else None
         through = self.frame.project(history, (*transmitted, wrench)) if self.masked else None
         if not more:
             return own, (None, None, wrench, x, through)

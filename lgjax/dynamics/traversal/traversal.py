@@ -19,6 +19,7 @@ from lgjax.dynamics.traversal.layout import LaneRun, layout
 from lgjax.execution.executors import (
     EXECUTORS,
     Execution,
+    Executor,
     full,
     lanes_together,
     map_blocks,
@@ -31,17 +32,20 @@ from lgjax.multibody.joints import JointKind
 from lgjax.multibody.tree import Tree
 
 
+def tree_traversal(tree: Tree, dtype, execution: Execution = "scalarized") -> "TreeTraversal":
+    """The recursions over a tree that run body steps as `execution` says; ValueError for any other."""
+    if execution == "unrolled":
+        return _Unrolled(tree, dtype)
+    if execution not in EXECUTORS:
+        raise ValueError(f"execution is one of {', '.join(get_args(Execution))}, not {execution!r}")
+    return TreeTraversal(tree, dtype, EXECUTORS[execution])
+
+
 class TreeTraversal:
     """Recursions over one tree. Per-body data is a list with one pytree of Blocks per run of the layout."""
 
-    def __new__(cls, tree: Tree, dtype, execution: Execution = "scalarized"):
-        return object.__new__(_Unrolled if execution == "unrolled" else cls)
-
-    def __init__(self, tree: Tree, dtype, execution: Execution = "scalarized"):
-        if execution not in EXECUTORS:
-            raise ValueError(f"execution is one of {', '.join(get_args(Execution))}, not {execution!r}")
-        self.tree, self.dtype, self.runs = tree, dtype, layout(tree)
-        self.executor = EXECUTORS[execution]
+    def __init__(self, tree: Tree, dtype, executor: Executor):
+        self.tree, self.dtype, self.runs, self.executor = tree, dtype, layout(tree), executor
 
     # -- data in and out
     def bodies(self, x) -> list:
@@ -183,7 +187,7 @@ class TreeTraversal:
 class _Unrolled(TreeTraversal):
     """One body after the other: a run is one body, its data are small arrays. Compiled as it is, it grows long."""
 
-    def __init__(self, tree: Tree, dtype, execution: Execution = "unrolled"):
+    def __init__(self, tree: Tree, dtype):
         self.tree, self.dtype = tree, dtype
         self.runs = tuple(LaneRun(kind, ((body,),)) for body, kind in enumerate(tree.kinds))
 
