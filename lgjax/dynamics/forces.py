@@ -17,7 +17,8 @@ import numpy as np
 from jax import core
 
 from lgjax.dynamics.jacobians import carrier
-from lgjax.dynamics.kinematics import ancestor_mask, compose, world_kinematics
+from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
+from lgjax.groups import se3
 from lgjax.multibody.configuration import Configuration, configuration, difference
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
@@ -295,7 +296,7 @@ class PointSpring(Force):
         for body, point in zip(self.bodies, self.points, strict=True):
             index, offset = (-1, None) if body is None else carrier(self.model, body)
             if index >= 0 and offset is not None:
-                offset = compose(jax.tree.map(lambda x, i=index: x[i], world.poses), offset)
+                offset = se3.compose(jax.tree.map(lambda x, i=index: x[i], world.poses), offset)
             at = point if offset is None else sm.matvec(offset.rotation, point) + offset.translation
             places.append(at if index >= 0 else at - world.origin)
             path = ancestor_mask(self.model.tree)[index] if index >= 0 else np.zeros(self.model.nbodies, bool)

@@ -6,10 +6,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.dynamics.spatial import NO_MASS, ZERO3, ZERO33
 from lgjax.dynamics.subtree_sums import (
-    NO_MASS,
-    ZERO_3,
-    ZERO_33,
     JointTerms,
     Subtrees,
     inertia_to_parent,
@@ -83,7 +81,7 @@ class _CoriolisRate(NamedTuple):
         return sm.join(angular, sm.tmatvec(self.lever, w) - sm.cross(self.linear, w) - sm.cross(self.spin, v))
 
 
-NOTHING = _Carried(NO_MASS, _CoriolisRate(ZERO_33, ZERO_33, ZERO_3, ZERO_3))
+NOTHING = _Carried(NO_MASS, _CoriolisRate(ZERO33, ZERO33, ZERO3, ZERO3))
 
 
 def _rate(inertia: Inertia, V) -> _CoriolisRate:

@@ -23,11 +23,8 @@ import numpy as np
 
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.dynamics.hybrid import hybrid_dynamics, prescribed_mask
-from lgjax.dynamics.spatial import Wrench, applied_wrenches, to_parent
+from lgjax.dynamics.spatial import NO_MASS, NO_WRENCH, ZERO3, ZERO33, Wrench, applied_wrenches, to_parent
 from lgjax.dynamics.subtree_sums import (
-    NO_MASS,
-    ZERO_3,
-    ZERO_33,
     JointTerms,
     Subtrees,
     inertia_to_parent,
@@ -194,7 +191,7 @@ class _Sum(NamedTuple):
     wrench: Wrench
 
 
-NOTHING = _Sum(NO_MASS, _InertiaRate(ZERO_33, ZERO_3), Wrench(ZERO_3, ZERO_3))
+NOTHING = _Sum(NO_MASS, _InertiaRate(ZERO33, ZERO3), NO_WRENCH)
 
 
 def _rows(execution: Execution, model: Model, q: Configuration, v, vdot, wrenches):

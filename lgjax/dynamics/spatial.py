@@ -35,12 +35,14 @@ class Wrench(NamedTuple):
 
 
 # What the world hands on, and what a leaf receives: NumPy, so that the recursions fold it.
+ZERO: Any = np.zeros(())
 ZERO3: Any = np.zeros(3)
 ZERO33: Any = np.zeros((3, 3))
 EYE3: Any = np.eye(3)
 WORLD_FRAME = Pose(EYE3, ZERO3)
 NO_MOTION = Twist(ZERO3, ZERO3)
 NO_WRENCH = Wrench(ZERO3, ZERO3)
+NO_MASS = Inertia(ZERO, ZERO3, ZERO33)
 
 
 class BodyData(NamedTuple):

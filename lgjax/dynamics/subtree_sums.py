@@ -12,23 +12,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.kinematics import EYE, ancestor_mask, compose, origin_of
-from lgjax.dynamics.spatial import Twist, body_data, to_child
+from lgjax.dynamics.kinematics import ancestor_mask, origin_of
+from lgjax.dynamics.spatial import EYE3, NO_MOTION, ZERO3, Twist, body_data, place_joint, to_child, twist_of_child
 from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.inertia import Inertia
-from lgjax.multibody.joints.kind import place, subspace_coefficient
+from lgjax.multibody.joints.kind import subspace_coefficient
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
-
-ZERO: Any = np.zeros(())  # constants that fold
-ZERO_3: Any = np.zeros(3)
-ZERO_33: Any = np.zeros((3, 3))
-REST: Any = np.zeros(6)
-NO_MASS = Inertia(ZERO, ZERO_3, ZERO_33)
 
 
 class JointTerms(NamedTuple):
@@ -64,10 +58,9 @@ class Subtrees:
         self.model, self.walk = model, tree_traversal(model.tree, model.dtype, execution)
         rates = [self.walk.velocities(x) for x in (v, vdot) if x is not None]
         speeds = list(zip(*rates, strict=True)) or [()] * len(self.walk.runs)
-        fall = sm.join(jnp.zeros_like(model.gravity), -model.gravity)
-        root = (Pose(EYE, -origin_of(model, q)), (REST, fall)[: len(rates)])
+        world = Pose(EYE3, -origin_of(model, q)), (NO_MOTION, Twist(ZERO3, -model.gravity))[: len(rates)]
         self.bodies = self.walk.bodies(body_data(model))
-        self._steps = self.walk.outward(_outward, root, self.bodies, self.walk.configurations(q), speeds)
+        self._steps = self.walk.outward(_outward, world, self.bodies, self.walk.configurations(q), speeds)
 
     def poses(self) -> Pose:
         """World poses of the joint frames (nbodies, ...), about the point `origin_of` the model."""
@@ -99,20 +92,22 @@ class Subtrees:
 
 def _outward(kind, above, body, q, speeds):
     pose, moving = above
-    at_parent = Pose(*place(kind, body.placement, body.screw, q))
-    S = jnp.concatenate(kind.subspace(q, body.screw)).T
-    joint = JointTerms(compose(pose, at_parent), S)
-    near = [sm.join(*to_child(*at_parent, Twist(*se3.split(x)))) for x in moving]
+    joint = place_joint(kind, body, q)
+    S = jnp.concatenate(joint.S).T
+    terms = JointTerms(se3.compose(pose, joint.pose), S)
+    near = [sm.join(*to_child(*joint.pose, x)) for x in moving]
+    carried = [twist_of_child(joint, x, speed) for x, speed in zip(moving, speeds, strict=True)]
     if speeds:
-        V = near[0] + sm.tmatvec(S, speeds[0])
+        V = sm.join(*carried[0])
         S_rate = se3.ad(V, S)
         if kind.varying:
             S_rate = S_rate + jnp.concatenate(subspace_coefficient(kind, body.screw, q, [speeds[0]])).T
-        joint = joint._replace(S_rate=S_rate, V=V, V_above=near[0])
+        terms = terms._replace(S_rate=S_rate, V=V, V_above=near[0])
     if len(speeds) > 1:
-        A = near[1] + sm.tmatvec(S, speeds[1]) + sm.tmatvec(S_rate, speeds[0])
-        joint = joint._replace(A=A, A_above=near[1])
-    return (joint.world, (joint.V, joint.A)[: len(moving)]), (at_parent, joint)
+        A = sm.join(*carried[1]) + sm.tmatvec(S_rate, speeds[0])
+        carried[1] = Twist(*se3.split(A))
+        terms = terms._replace(A=A, A_above=near[1])
+    return (terms.world, tuple(carried)), (joint.pose, terms)
 
 
 def inertia_to_parent(R, p, inertia: Inertia) -> Inertia:

@@ -15,29 +15,27 @@ that dV/dt is needed, and gravity followed, only where a derivative is wanted.
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from lgjax.dynamics import articulated
-from lgjax.dynamics.kinematics import compose
 from lgjax.dynamics.spatial import (
+    NO_MOTION,
+    ZERO3,
     BodyData,
     Twist,
     Wrench,
-    add,
     convolve,
     joint_twist,
+    place_joint,
     project,
     to_child,
     to_parent,
+    twist_of_child,
 )
 from lgjax.dynamics.time_derivatives.formulation import Formulation
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.joints.kind import JointKind, subspace_coefficient
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
-
-ZERO: Any = np.zeros(3)  # a constant that folds
-REST = Twist(ZERO, ZERO)
 
 
 class BodyFrameHistory(NamedTuple):
@@ -63,20 +61,21 @@ class BodyFrameHistory(NamedTuple):
 
 def _root(model: Model, order: int):
     """The world's twist and gravity, the latter if a derivative is wanted, and its accelerations by order."""
-    carry = REST, model.gravity if order else None
-    return carry, (Twist(ZERO, -model.gravity), *(REST,) * order)
+    carry = NO_MOTION, model.gravity if order else None
+    return carry, (Twist(ZERO3, -model.gravity), *(NO_MOTION,) * order)
 
 
 def _start(kind: JointKind, body: BodyData, q, speed, carry):
     parent_twist, parent_gravity = carry
+    placed = place_joint(kind, body, q)
+    twist = twist_of_child(placed, parent_twist, speed)
+    gravity = None if parent_gravity is None else sm.tmatvec(placed.pose.rotation, parent_gravity)
     joint = Pose(*kind.transform(q, body.screw))
-    placed = compose(body.placement, joint)
-    S = (kind.subspace(q, body.screw),)
-    gravity = None if parent_gravity is None else sm.tmatvec(placed.rotation, parent_gravity)
-    twist = add(to_child(*placed, parent_twist), joint_twist(S[0], speed))
     spin = _spin(body, twist)
     past = () if gravity is None else (gravity,)
-    history = BodyFrameHistory(S, q if kind.varying else (), placed, (joint,), (speed,), (twist,), (spin,), (), past)
+    history = BodyFrameHistory(
+        (placed.S,), q if kind.varying else (), placed.pose, (joint,), (speed,), (twist,), (spin,), (), past
+    )
     return _ahead(kind, body, history), (twist, gravity)
 
 

@@ -15,21 +15,26 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from lgjax.dynamics.kinematics import compose
-from lgjax.dynamics.spatial import BodyData, Twist, Wrench, add, convolve, joint_twist, project
+from lgjax.dynamics.spatial import (
+    NO_MOTION,
+    WORLD_FRAME,
+    BodyData,
+    Twist,
+    Wrench,
+    add,
+    convolve,
+    joint_twist,
+    place_joint,
+    project,
+)
 from lgjax.dynamics.time_derivatives.formulation import Formulation
+from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.joints.kind import JointKind, subspace_coefficient
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
-
-ZERO: Any = np.zeros(3)  # constants that fold
-EYE: Any = np.eye(3)
-WORLD = Pose(EYE, ZERO)
-REST = Twist(ZERO, ZERO)
 
 
 class PseudoInertia(NamedTuple):
@@ -65,17 +70,16 @@ class SpatialFrameHistory(NamedTuple):
 
 def _root(model: Model, order: int):
     """The world's pose, twist and gravity, and its accelerations by order."""
-    return (WORLD, REST, model.gravity), (REST,) * (order + 1)
+    return (WORLD_FRAME, NO_MOTION, model.gravity), (NO_MOTION,) * (order + 1)
 
 
 def _start(kind: JointKind, body: BodyData, q, speed, carry):
     parent, parent_twist, gravity = carry
-    joint = Pose(*kind.transform(q, body.screw))
-    pose = compose(compose(parent, body.placement), joint)
+    placed, (angular, linear) = place_joint(kind, body, q)
+    pose = se3.compose(parent, placed)
     if kind.coordinates == "free_poses":  # it hangs on the world, and is itself the frame
-        pose, gravity = _origin(joint), sm.tmatvec(joint.rotation, gravity)
+        pose, gravity = _origin(placed), sm.tmatvec(placed.rotation, gravity)
     R, p = pose
-    angular, linear = kind.subspace(q, body.screw)
     angular = sm.matmul(R, angular)
     S = angular, sm.matmul(R, linear) + sm.matmul(sm.hat(p), angular)
     twist = add(parent_twist, joint_twist(S, speed))
