@@ -22,7 +22,8 @@ from lgjax.dynamics import time_derivatives as time_derivatives
 # The flat names.
 from lgjax.dynamics.centroidal import centroidal_momentum_matrix
 from lgjax.dynamics.energy import center_of_mass, kinetic_energy, momentum, potential_energy, total_energy
-from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics
+from lgjax.dynamics.forward import forward_dynamics
+from lgjax.dynamics.hybrid import hybrid_dynamics
 from lgjax.dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics
 from lgjax.dynamics.jacobians import jacobian, jacobian_derivative
 from lgjax.dynamics.kinematics import body_twists, forward_kinematics, frame_pose

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.collisions.flight import Flight, fly, take_off
-from lgjax.collisions.impact import STOPPED, Contact, Laws, approach_rate
+from lgjax.collisions.impact import STOPPED, ContactPoint, Laws, approach_rate
 from lgjax.collisions.replay import replay
 from lgjax.collisions.resting import Scene, Touching, choose, window
 from lgjax.collisions.variational import CHARTS, RigidBody, RigidState
@@ -142,17 +142,17 @@ def bounce(
     return BounceSolution(ts, states, counts, status, Impacts(times, hit, rates, impulses))
 
 
-def closest_contact(body: RigidBody, shape: Shape, planes: tuple[Plane, ...], state: RigidState) -> Contact:
+def closest_contact(body: RigidBody, shape: Shape, planes: tuple[Plane, ...], state: RigidState) -> ContactPoint:
     """Where the body is closest to the planes; of equal distances, to round-off, where it approaches fastest."""
     pose = state.pose
     zero = jnp.zeros_like(pose.translation)
     nowhere = jnp.full((), jnp.inf, zero.dtype)
-    best = Contact(nowhere, zero, zero, jnp.zeros((), bool), jnp.full((), -1, jnp.int32))
+    best = ContactPoint(nowhere, zero, zero, jnp.zeros((), bool), jnp.full((), -1, jnp.int32))
     best_rate = nowhere
     tie = window(pose)
     for i, plane in enumerate(planes):
         distance, point, flat = gap(shape, plane, pose)
-        other = Contact(distance, point, plane.normal, flat, jnp.full((), i, jnp.int32))
+        other = ContactPoint(distance, point, plane.normal, flat, jnp.full((), i, jnp.int32))
         rate = approach_rate(body, state, other)
         ahead = best.gap - distance
         # NaN is chosen too, so that it shows.
@@ -162,15 +162,15 @@ def closest_contact(body: RigidBody, shape: Shape, planes: tuple[Plane, ...], st
     return best
 
 
-def _contact(shape: Shape, planes: tuple[Plane, ...], state: RigidState, index: Array) -> Contact:
+def _contact(shape: Shape, planes: tuple[Plane, ...], state: RigidState, index: Array) -> ContactPoint:
     """Where the body is closest to one of the planes."""
     if not planes:
         zero = jnp.zeros_like(state.pose.translation)
-        return Contact(jnp.full((), jnp.inf, zero.dtype), zero, zero, jnp.zeros((), bool), index)
+        return ContactPoint(jnp.full((), jnp.inf, zero.dtype), zero, zero, jnp.zeros((), bool), index)
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *planes)
     plane = jax.tree.map(lambda x: x[index], stacked)
     distance, point, flat = gap(shape, plane, state.pose)
-    return Contact(distance, point, plane.normal, flat, index)
+    return ContactPoint(distance, point, plane.normal, flat, index)
 
 
 def _problem(body: Any, shape: Any, planes: Any, state: Any, dt: Any, restitution: Any, friction: Any) -> _Problem:

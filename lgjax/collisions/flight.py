@@ -24,7 +24,7 @@ from lgjax.collisions.impact import (
     GRAZING_RATIO,
     STOPPED,
     BounceStatus,
-    Contact,
+    ContactPoint,
     approach_rate,
     contact_speed,
     impact,
@@ -261,7 +261,7 @@ def _narrowed(f: Flight, scene: Scene) -> Search:
     return s._replace(low=low, high=high, tau=tau, turns=s.turns + 1)
 
 
-def _bounced(f: Flight, scene: Scene, before: RigidState, contact: Contact) -> Flight:
+def _bounced(f: Flight, scene: Scene, before: RigidState, contact: ContactPoint) -> Flight:
     """After the impact of the state `before`, at the time just tried."""
     body, tau = scene.body, f.search.tau
     after, impulse = impact(body, before, contact, scene.laws)

@@ -36,7 +36,7 @@ STOPPED = BounceStatus.STARTED_INSIDE | BounceStatus.NOT_SOLVED | BounceStatus.N
 GRAZING_RATIO = 1e-3  # of the approach to the speed of the contact point
 
 
-class Contact(NamedTuple):
+class ContactPoint(NamedTuple):
     """The place where a body is closest to leaving the admissible set.
 
     gap     () signed distance, metres, negative inside.
@@ -60,36 +60,36 @@ class Laws(NamedTuple):
     friction: Array | None
 
 
-def arm(contact: Contact, pose: Pose) -> Array:
+def arm(contact: ContactPoint, pose: Pose) -> Array:
     """The moment χ (3,) in the body frame of a unit force along the normal.  Source: [tran2024] eq. (35)."""
     return sm.cross(contact.point, sm.tmatvec(pose.rotation, contact.normal))
 
 
-def contact_velocity(body: RigidBody, state: RigidState, contact: Contact) -> Array:
+def contact_velocity(body: RigidBody, state: RigidState, contact: ContactPoint) -> Array:
     """Velocity (3,) of the contact point of the body, world frame, m/s."""
     turning = sm.cross(sm.solve3(body.inertia, state.angular), contact.point)
     return state.linear / body.mass + so3.act(state.pose.rotation, turning)
 
 
-def contact_speed(body: RigidBody, state: RigidState, contact: Contact) -> Array:
+def contact_speed(body: RigidBody, state: RigidState, contact: ContactPoint) -> Array:
     """Length () of the velocity of the contact point, m/s; without a derivative."""
     velocity = contact_velocity(body, state, contact)
     return jnp.sqrt(sm.dot(velocity, velocity))
 
 
-def approach_rate(body: RigidBody, state: RigidState, contact: Contact) -> Array:
+def approach_rate(body: RigidBody, state: RigidState, contact: ContactPoint) -> Array:
     """Rate of the gap (), m/s: normal velocity of the contact point, negative for an approach."""
     return sm.dot(contact.normal, contact_velocity(body, state, contact))
 
 
-def _after(state: RigidState, impulse: Array, contact: Contact) -> RigidState:
+def _after(state: RigidState, impulse: Array, contact: ContactPoint) -> RigidState:
     """The momenta after an impulse (3,), world frame, at the contact point."""
     body_impulse = sm.tmatvec(state.pose.rotation, impulse)
     angular = state.angular + sm.cross(contact.point, body_impulse)
     return RigidState(state.pose, angular, state.linear + impulse)
 
 
-def impact(body: RigidBody, state: RigidState, contact: Contact, laws: Laws) -> tuple[RigidState, Array]:
+def impact(body: RigidBody, state: RigidState, contact: ContactPoint, laws: Laws) -> tuple[RigidState, Array]:
     """The state after an impact at a contact, and the normal impulse (), N s; nothing happens to a receding body.
 
     Without friction the momenta jump along the covector [χ, n] of the gap, which for restitution 1 keeps the energy
@@ -116,7 +116,7 @@ def impact(body: RigidBody, state: RigidState, contact: Contact, laws: Laws) -> 
     return _after(state, impulse, contact), sm.dot(impulse, contact.normal)
 
 
-def _sticking_impulse(body: RigidBody, state: RigidState, contact: Contact) -> Array:
+def _sticking_impulse(body: RigidBody, state: RigidState, contact: ContactPoint) -> Array:
     """The impulse (3,), world frame, that brings the contact point to rest."""
     lever = sm.matmul(state.pose.rotation, sm.hat(contact.point))
     turned = sm.matmul(lever, sm.matmult(sm.inv3(body.inertia), lever))
@@ -125,7 +125,7 @@ def _sticking_impulse(body: RigidBody, state: RigidState, contact: Contact) -> A
 
 
 def lagrangian_impact(
-    body: RigidBody, start: Pose, touching: Pose, h: Array, next_h: Array, contact: Contact, laws: Laws
+    body: RigidBody, start: Pose, touching: Pose, h: Array, next_h: Array, contact: ContactPoint, laws: Laws
 ) -> tuple[Pose, Array]:
     """The pose next_h after an impact at the pose `touching`, which came h after `start`, and the normal impulse ().
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.collisions.impact import STOPPED, BounceStatus, Contact, Laws, approach_rate, impact
+from lgjax.collisions.impact import STOPPED, BounceStatus, ContactPoint, Laws, approach_rate, impact
 from lgjax.collisions.variational import RigidBody, RigidState, advance, arrival, departure, step_energy
 from lgjax.groups.se3 import Pose
 from lgjax.numerics.loops import iterate_while
@@ -27,7 +27,7 @@ STOPPED_HERE = int(STOPPED | BounceStatus.ZENO)
 class Settings(NamedTuple):
     """Static settings: `closest` finds the contact of a body, its obstacles and a state."""
 
-    closest: Callable[[RigidBody, Any, RigidState], Contact]
+    closest: Callable[[RigidBody, Any, RigidState], ContactPoint]
     jump: str
     symmetric: bool
     max_impacts: int
@@ -67,7 +67,7 @@ class Arc(NamedTuple):
 
     state: RigidState
     energy: Array
-    contact: Contact
+    contact: ContactPoint
     found: Array
 
 
@@ -148,7 +148,7 @@ def _time_of_impact(s: Settings, p: Problem, state: RigidState, left: Array, ins
 
 
 def _jump(
-    s: Settings, p: Problem, before: RigidState, contact: Contact, energy: Array, left: Array
+    s: Settings, p: Problem, before: RigidState, contact: ContactPoint, energy: Array, left: Array
 ) -> tuple[RigidState, Array, Array]:
     """The state after an elastic impact, the impulse, and whether it was found.
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.collisions.bounce import _check, _problem, closest_contact
-from lgjax.collisions.impact import Contact
+from lgjax.collisions.impact import ContactPoint
 from lgjax.collisions.lagrangian import STOPPED_HERE, Course, LagrangianImpacts, Problem, Settings, depart, step
 from lgjax.collisions.variational import CHARTS, RigidBody, RigidState, arrival, between, step_energy
 from lgjax.groups.se3 import Pose
@@ -103,7 +103,7 @@ def lagrangian_bounce(
     return LagrangianSolution(ts, states, energies, impacts, end.status, end.record)
 
 
-def _closest(body: RigidBody, obstacles: tuple[Shape, tuple[Plane, ...]], state: RigidState) -> Contact:
+def _closest(body: RigidBody, obstacles: tuple[Shape, tuple[Plane, ...]], state: RigidState) -> ContactPoint:
     shape, planes = obstacles
     return closest_contact(body, shape, planes, state)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.collisions.impact import Contact, Laws
+from lgjax.collisions.impact import ContactPoint, Laws
 from lgjax.collisions.variational import (
     RigidBody,
     RigidState,
@@ -72,8 +72,8 @@ class Scene:
 
     body: RigidBody
     laws: Laws
-    closest: Callable[[RigidState], Contact]
-    contact: Callable[[RigidState, Array], Contact]
+    closest: Callable[[RigidState], ContactPoint]
+    contact: Callable[[RigidState, Array], ContactPoint]
     touching: Callable[[Pose], Touching]
     normals: Array
     radius: Array
@@ -144,12 +144,12 @@ def _touching(scene: Scene, pose: Pose, rows: Array) -> Touching:
     return jax.tree.map(lambda x: x[rows], scene.touching(pose))
 
 
-def _shifted(state: RigidState, height: Array, contact: Contact) -> RigidState:
+def _shifted(state: RigidState, height: Array, contact: ContactPoint) -> RigidState:
     pose = Pose(state.pose.rotation, state.pose.translation + height * contact.normal)
     return RigidState(pose, state.angular, state.linear)
 
 
-def _lifted(scene: Scene, state: RigidState, active: Array | None) -> tuple[RigidState, Contact]:
+def _lifted(scene: Scene, state: RigidState, active: Array | None) -> tuple[RigidState, ContactPoint]:
     """The state shifted out of the obstacles, the deepest first, and the closest contact there.
 
     Until it is outside, or as often as there are obstacles.

@@ -1,11 +1,10 @@
 """Articulated inertias: symmetric 6x6 matrices as three 3x3 blocks, and how they pass a joint."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import numpy as np
 
-from lgjax.dynamics.spatial import Force
+from lgjax.dynamics.spatial import ZERO33, Twist, Wrench
 from lgjax.multibody.inertia import Inertia
 from lgjax.numerics import small_matrix as sm
 
@@ -17,12 +16,13 @@ class ArticulatedInertia(NamedTuple):
     H: jax.Array
     M: jax.Array
 
-    def wrench(self, w, v) -> Force:
-        return Force(sm.matvec(self.J, w) + sm.matvec(self.H, v), sm.tmatvec(self.H, w) + sm.matvec(self.M, v))
+    def wrench(self, A: Twist) -> Wrench:
+        """I A."""
+        w, v = A
+        return Wrench(sm.matvec(self.J, w) + sm.matvec(self.H, v), sm.tmatvec(self.H, w) + sm.matvec(self.M, v))
 
 
-_ZERO: Any = np.zeros((3, 3))
-NO_INERTIA = ArticulatedInertia(_ZERO, _ZERO, _ZERO)  # constants that fold
+NO_INERTIA = ArticulatedInertia(ZERO33, ZERO33, ZERO33)
 
 
 def add_inertia(children: ArticulatedInertia, own: Inertia) -> ArticulatedInertia:
@@ -32,15 +32,25 @@ def add_inertia(children: ArticulatedInertia, own: Inertia) -> ArticulatedInerti
 
 
 def inertia_columns(inertia: ArticulatedInertia, S):
-    """I S as (angular (3, nv), linear (3, nv))."""
+    """U = I S as (angular (3, nv), linear (3, nv))."""
     return (
         sm.matmul(inertia.J, S[0]) + sm.matmul(inertia.H, S[1]),
         sm.tmatmul(inertia.H, S[0]) + sm.matmul(inertia.M, S[1]),
     )
 
 
+def joint_inertia(S, U, armature):
+    """D = S^T U + armature, (nv, nv): the inertia that the joint's motions meet."""
+    return sm.tmatmul(S[0], U[0]) + sm.tmatmul(S[1], U[1]) + sm.diagonal(armature)
+
+
+def joint_wrench(U, x) -> Wrench:
+    """U x, the wrench that it takes to accelerate a joint by x."""
+    return Wrench(sm.matvec(U[0], x), sm.matvec(U[1], x))
+
+
 def through_joint(inertia: ArticulatedInertia, U, factor) -> ArticulatedInertia:
-    """I - U D^-1 U^T: what is left of an inertia behind a joint that is free to move."""
+    """I - U D^-1 U^T: what is left of an inertia behind a joint that is free to move. factor: of D, by `ldl`."""
     K_w, K_v = sm.ldl_solve(factor, U[0]), sm.ldl_solve(factor, U[1])
     return ArticulatedInertia(
         inertia.J - sm.matmult(K_w, U[0]), inertia.H - sm.matmult(K_w, U[1]), inertia.M - sm.matmult(K_v, U[1])

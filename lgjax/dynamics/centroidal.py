@@ -5,7 +5,8 @@ import jax.numpy as jnp
 
 from lgjax.dynamics.kinematics import world_kinematics
 from lgjax.dynamics.mass_matrix import world_inertia
-from lgjax.dynamics.subtree_sums import NO_MASS, Subtrees, inertia_to_parent, momenta
+from lgjax.dynamics.spatial import NO_MASS
+from lgjax.dynamics.subtree_sums import Subtrees, inertia_to_parent, momenta
 from lgjax.execution.call import batch_behind
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.jacobians import carrier
-from lgjax.dynamics.kinematics import ancestor_mask, compose, world_kinematics
+from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
+from lgjax.groups import se3
 from lgjax.multibody.configuration import Configuration, configuration, difference
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
@@ -70,7 +71,7 @@ def _controllers(x) -> tuple:
 # ---- joints
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Spring(Force):
+class JointSpring(Force):
     """-stiffness times the displacement from `rest`, a rotation vector in the child's frame for a ball."""
 
     model: Model
@@ -89,7 +90,9 @@ class Spring(Force):
         return difference(self.model, self.rest, q)[np.asarray(self.index, int)]
 
 
-def spring(model: Model, stiffness, rest: Configuration | None = None, joints: Sequence[str] | None = None) -> Spring:
+def spring(
+    model: Model, stiffness, rest: Configuration | None = None, joints: Sequence[str] | None = None
+) -> JointSpring:
     """Springs at joints: tau = -stiffness (q - rest), rest neutral unless given; a ball has one stiffness."""
     names, index = _coordinates(model, joints)
     stiffness = _parameter("stiffness", stiffness, names, model.dtype)
@@ -101,7 +104,7 @@ def spring(model: Model, stiffness, rest: Configuration | None = None, joints: S
                 if len(balls[body]) > 1:
                     name = model.tree.joint_names[body]
                     raise ValueError(f"stiffness of the ball {name!r} is one number, got {sorted(balls[body])}")
-    return Spring(model, stiffness, configuration(model) if rest is None else rest, tuple(index))
+    return JointSpring(model, stiffness, configuration(model) if rest is None else rest, tuple(index))
 
 
 @jax.tree_util.register_dataclass
@@ -293,7 +296,7 @@ class PointSpring(Force):
         for body, point in zip(self.bodies, self.points, strict=True):
             index, offset = (-1, None) if body is None else carrier(self.model, body)
             if index >= 0 and offset is not None:
-                offset = compose(jax.tree.map(lambda x, i=index: x[i], world.poses), offset)
+                offset = se3.compose(jax.tree.map(lambda x, i=index: x[i], world.poses), offset)
             at = point if offset is None else sm.matvec(offset.rotation, point) + offset.translation
             places.append(at if index >= 0 else at - world.origin)
             path = ancestor_mask(self.model.tree)[index] if index >= 0 else np.zeros(self.model.nbodies, bool)

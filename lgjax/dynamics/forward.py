@@ -1,25 +1,61 @@
-"""Forward and hybrid dynamics: the articulated-body algorithm, order 0 of its time derivatives."""
+"""Forward dynamics: the articulated-body algorithm, three passes over the tree.
 
-from collections.abc import Sequence
+Outward go the velocities, inward the inertias that the joints feel, outward the accelerations. All quantities of a body
+are in its joint frame. As in the book:
+
+    V, A      velocity, and acceleration with gravity as an acceleration -g of the world
+    S         motions of the joint: V is that of the parent + S qd
+    c, p      what the velocities alone add to the acceleration and to the wrench of a body
+    I_A, p_A  articulated inertia and bias wrench: the joint of a body transmits I_A A + p_A
+    U, D, u   I_A S, S^T U and tau - S^T p_A: the joint accelerates by D^-1 (u - U^T A')
+
+Read first: `spatial.py` and `articulated.py`; `traversal/` does the walking. Next: `hybrid.py`.
+Source: [featherstone2008] section 7.3; [kim2012] section 2.3.
+"""
+
 from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from lgjax.dynamics.mass_solve import (
-    by_inverse_dynamics,
-    by_partial_inverse_dynamics,
-    solve_exchanged,
-    solve_mass_matrix,
+from lgjax.dynamics.articulated import (
+    NO_INERTIA,
+    add_inertia,
+    inertia_columns,
+    joint_inertia,
+    joint_wrench,
+    shift,
+    through_joint,
 )
-from lgjax.dynamics.spatial import applied_wrenches
-from lgjax.dynamics.time_derivatives.series import hybrid_series, inverse_series
-from lgjax.dynamics.traversal.traversal import Execution
+from lgjax.dynamics.derivative_rules import by_inverse_dynamics
+from lgjax.dynamics.inverse import newton_euler
+from lgjax.dynamics.mass_solve import solve_mass_matrix
+from lgjax.dynamics.spatial import (
+    NO_MOTION,
+    NO_WRENCH,
+    ZERO3,
+    PlacedJoint,
+    Twist,
+    Wrench,
+    add,
+    applied_wrenches,
+    body_data,
+    gyroscopic_wrench,
+    joint_twist,
+    place_joint,
+    project,
+    subtract,
+    to_child,
+    to_parent,
+    twist_of_child,
+    velocity_product,
+)
+from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal, tree_traversal
+from lgjax.execution.call import batch_behind
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
-from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
 
 
 @checked_arguments()
@@ -29,77 +65,93 @@ def forward_dynamics(
     """Accelerations vdot (nv,) under the generalised forces tau (nv,): M^-1 (tau - bias - damping v).
 
     v: (nv,) body-frame velocities. wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin.
-    Armature and joint damping are included. Source: [kim2012] section 2.3; [ali2026] Alg. 3, order 0.
+    Armature and joint damping are included. Source: [featherstone2008] section 7.3; [kim2012] section 2.3.
     """
-    applied = None if wrenches is None else [applied_wrenches(model.links, wrenches)]
+    applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
     if execution == "unrolled":  # a program to be scalarized as a whole, never differentiated
-        return _recursion(execution, model, q, v, tau, applied)
-    return _accelerations(execution)(model, q, v, tau, applied)
-
-
-@partial(jax.jit, static_argnums=0)  # one trace, however often a program evaluates it
-def _recursion(execution: Execution, model: Model, q: Configuration, v, tau, applied) -> jax.Array:
-    return hybrid_series(model, q, v, lambda k, speeds: (None, tau), 0, None, applied, execution)[0][0]
+        return articulated_body(execution, model, q, v, tau, applied)
+    return differentiable(execution)(model, q, v, tau, applied)
 
 
 @lru_cache
-def _accelerations(execution: Execution):
+def differentiable(execution: Execution):
+    """The algorithm with the derivatives of inverse dynamics at its solution, instead of its own."""
     return by_inverse_dynamics(
-        partial(_recursion, execution),
-        lambda model, q, v, vdot, applied: inverse_series(model, q, v, [vdot], applied, execution)[0],
+        partial(articulated_body, execution),
+        lambda model, q, v, vdot, applied: newton_euler(model, q, v, vdot, applied, execution),
         lambda model, q, f: solve_mass_matrix(model, q, f, execution=execution),
     )
 
 
-@checked_arguments()
-def hybrid_dynamics(
-    model: Model,
-    q: Configuration,
-    v,
-    vdot,
-    tau,
-    prescribed: Sequence[int],
-    wrenches=None,
-    *,
-    execution: Execution = "scalarized",
-) -> tuple[jax.Array, jax.Array]:
-    """Accelerations and forces (nv,) where some accelerations are prescribed and the other forces given.
+@partial(jax.jit, static_argnums=0)  # one trace, however often a program evaluates it
+def articulated_body(execution: Execution, model: Model, q: Configuration, v, tau, applied: Wrench | None) -> jax.Array:
+    """Accelerations (nv,); applied: (nbodies, 3) in joint frames."""
+    return batch_behind(partial(_three_passes, execution), execution)(model, q, v, tau, applied)
 
-    prescribed: static velocity indices, those of a floating base included, whose entry of vdot is taken as given and
-    whose entry of tau is solved for; elsewhere the reverse. Other entries of vdot and tau are not read. wrenches: as in
-    forward_dynamics. Raises ValueError for an index that is out of range or named twice.
-    Source: [kim2012] section 2.3; [ali2026] Alg. 4, order 0.
+
+# ---- the passes
+def _three_passes(execution: Execution, model: Model, q: Configuration, v, tau, applied: Wrench | None) -> jax.Array:
+    walk = tree_traversal(model.tree, model.dtype, execution)
+    joints = list(zip(walk.velocities(model.armature), walk.velocities(tau - model.damping * v), strict=True))
+    moving = velocity_pass(walk, model, q, v, applied)
+    articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), walk.bodies(body_data(model)), moving, joints)
+    return walk.to_velocities(walk.outward(_accelerate, Twist(ZERO3, -model.gravity), articulated))
+
+
+def velocity_pass(walk: TreeTraversal, model: Model, q: Configuration, v, applied: Wrench | None) -> list:
+    """Every body's `Moving`, from the root to the leaves."""
+    outside = [None] * len(walk.runs) if applied is None else walk.bodies(applied)
+    bodies = walk.bodies(body_data(model))
+    return walk.outward(_move, NO_MOTION, bodies, walk.configurations(q), walk.velocities(v), outside)
+
+
+# ---- the steps of one body
+class Moving(NamedTuple):
+    """A body at its velocity: its joint, its bias acceleration c and the wrench p that it takes not to accelerate."""
+
+    joint: PlacedJoint
+    c: Twist
+    p: Wrench
+
+
+def _move(kind, V_parent: Twist, body, q, qd, outside: Wrench | None) -> tuple[Twist, Moving]:
+    """Outward: V = Ad^-1 V_parent + S qd."""
+    joint = place_joint(kind, body, q)
+    V = twist_of_child(joint, V_parent, qd)
+    c = velocity_product(kind, body, q, joint.S, qd, V)
+    p = gyroscopic_wrench(body, V)
+    return V, Moving(joint, c, p if outside is None else subtract(p, outside))
+
+
+class Articulated(NamedTuple):
+    """A joint and what moves it: U, the factor of D, u; and the bias acceleration of its body."""
+
+    joint: PlacedJoint
+    c: Twist
+    U: Any
+    D: Any
+    u: Any
+
+
+def _articulate(kind, children, body, moving: Moving, joint):
+    """Inward: what a parent feels of a body behind its joint.
+
+    I_a = I_A - U D^-1 U^T, p_a = p_A + I_a c + U D^-1 u.
     """
-    given = prescribed_mask(model, prescribed)
-    applied = None if wrenches is None else [applied_wrenches(model.links, wrenches)]
-    x, f = jnp.where(given, vdot, 0), jnp.where(given, 0, tau)
-    if execution == "unrolled":
-        return _hybrid_recursion(execution, tuple(given.tolist()), model, q, v, x, f, applied)
-    return _hybrid(execution, tuple(given.tolist()))(model, q, v, x, f, applied)
+    (pose, S), c, p = moving
+    armature, tau = joint
+    I_A, p_A = add_inertia(children[0], body.inertia), add(p, children[1])
+    U = inertia_columns(I_A, S)
+    D = sm.ldl(joint_inertia(S, U, armature))
+    u = tau - project(S, p_A)
+    I_a = through_joint(I_A, U, D)
+    p_a = add(add(p_A, I_a.wrench(c)), joint_wrench(U, sm.ldl_solve(D, u)))
+    return (shift(I_a, *pose), to_parent(*pose, p_a)), Articulated(moving.joint, c, U, D, u)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _hybrid_recursion(execution: Execution, given: tuple[bool, ...], model: Model, q: Configuration, v, x, f, applied):
-    mask = np.asarray(given) if any(given) else None
-    found, forces = hybrid_series(model, q, v, lambda k, speeds: (x, f), 0, mask, applied, execution)
-    return found[0], forces[0]
-
-
-@lru_cache
-def _hybrid(execution: Execution, given: tuple[bool, ...]):
-    """By hybrid dynamics, or by inverse and forward dynamics where they are the same."""
-    mask = np.asarray(given, bool)
-    inverse = lambda model, q, v, x, applied: inverse_series(model, q, v, [x], applied, execution)[0]
-    if not mask.any():
-        return lambda model, q, v, x, f, applied: (_accelerations(execution)(model, q, v, f, applied), f)
-    if mask.all():
-        return lambda model, q, v, x, f, applied: (x, inverse(model, q, v, x, applied))
-    solve = lambda model, q, f, x: solve_exchanged(model, q, f, x, mask, execution=execution)
-    return by_partial_inverse_dynamics(partial(_hybrid_recursion, execution, given), inverse, solve, mask)
-
-
-def prescribed_mask(model: Model, indices: Sequence[int], name: str = "prescribed") -> np.ndarray:
-    """(nv,) bool from static velocity indices, checked; errors call them by `name`."""
-    mask = np.zeros(model.nv, bool)
-    mask[list(checks.indices(name, indices, model.nv))] = True
-    return mask
+def _accelerate(kind, A_parent: Twist, body: Articulated):
+    """Outward: A' = Ad^-1 A_parent + c, qdd = D^-1 (u - U^T A') and A = A' + S qdd."""
+    (pose, S), c, U, D, u = body
+    A = add(to_child(*pose, A_parent), c)
+    qdd = sm.ldl_solve(D, u - project(U, A))
+    return add(A, joint_twist(S, qdd)), qdd

@@ -1,10 +1,35 @@
-"""Inverse dynamics: the recursive Newton-Euler algorithm, order 0 of its time derivatives."""
+"""Inverse dynamics: the recursive Newton-Euler algorithm, two passes over the tree.
+
+Outward go velocities V and accelerations A, with gravity as an acceleration -g of the world; inward go the wrenches W
+that the joints transmit. All quantities of a body are in its joint frame.
+
+Read first: `spatial.py`; `traversal/` does the walking. Next: `forward.py`.
+Source: [featherstone2008] section 5.3; [kim2012] section 2.2.
+"""
+
+from functools import partial
 
 import jax
 
-from lgjax.dynamics.spatial import applied_wrenches
-from lgjax.dynamics.time_derivatives.series import inverse_series
-from lgjax.dynamics.traversal.traversal import Execution
+from lgjax.dynamics.spatial import (
+    NO_MOTION,
+    NO_WRENCH,
+    ZERO3,
+    Twist,
+    Wrench,
+    add,
+    applied_wrenches,
+    body_data,
+    gyroscopic_wrench,
+    place_joint,
+    project,
+    subtract,
+    to_parent,
+    twist_of_child,
+    velocity_product,
+)
+from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
+from lgjax.execution.call import batch_behind
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -17,10 +42,10 @@ def inverse_dynamics(
     """Generalised forces tau (nv,) that produce the accelerations vdot (nv,): M vdot + bias + damping v.
 
     v: (nv,) body-frame velocities. wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin.
-    Armature and joint damping are included. N m and N. Source: [kim2012] section 2.2; [ali2026] Alg. 2, order 0.
+    Armature and joint damping are included. N m and N. Source: [featherstone2008] section 5.3; [kim2012] section 2.2.
     """
-    applied = None if wrenches is None else [applied_wrenches(model.links, wrenches)]
-    return inverse_series(model, q, v, [vdot], applied, execution)[0]
+    applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
+    return newton_euler(model, q, v, vdot, applied, execution)
 
 
 @checked_arguments()
@@ -34,3 +59,43 @@ def gravity_forces(model: Model, q: Configuration, *, execution: Execution = "sc
     """Generalised forces (nv,) that hold the mechanism at rest: the gradient of the potential energy."""
     rest = 0 * model.armature
     return inverse_dynamics(model, q, rest, rest, execution=execution)
+
+
+@partial(jax.jit, static_argnames="execution")  # one trace, however often a program evaluates it
+def newton_euler(model: Model, q: Configuration, v, vdot, applied: Wrench | None, execution: Execution) -> jax.Array:
+    """Generalised forces (nv,); applied: (nbodies, 3) in joint frames."""
+    return batch_behind(partial(_two_passes, execution), execution)(model, q, v, vdot, applied)
+
+
+# ---- the passes
+def _two_passes(execution: Execution, model: Model, q: Configuration, v, vdot, applied: Wrench | None) -> jax.Array:
+    walk = tree_traversal(model.tree, model.dtype, execution)
+    bodies, outside = (
+        walk.bodies(body_data(model)),
+        [None] * len(walk.runs) if applied is None else walk.bodies(applied),
+    )
+    speeds = list(zip(walk.velocities(v), walk.velocities(vdot), strict=True))
+    world = NO_MOTION, Twist(ZERO3, -model.gravity)
+    moving = walk.outward(_accelerate, world, bodies, walk.configurations(q), speeds, outside)
+    forces = walk.to_velocities(walk.inward(_transmit, NO_WRENCH, moving))
+    return forces + model.armature * vdot + model.damping * v
+
+
+# ---- the steps of one body
+def _accelerate(kind, parent: tuple[Twist, Twist], body, q, speeds, outside: Wrench | None):
+    """Outward: V = Ad^-1 V_parent + S qd, A = its rate, and the wrench I A + V x* I V less what acts from outside."""
+    V_parent, A_parent = parent
+    qd, qdd = speeds
+    joint = place_joint(kind, body, q)
+    V = twist_of_child(joint, V_parent, qd)
+    A = add(twist_of_child(joint, A_parent, qdd), velocity_product(kind, body, q, joint.S, qd, V))
+    p = gyroscopic_wrench(body, V)
+    p = p if outside is None else subtract(p, outside)
+    return (V, A), (joint, add(Wrench(*body.inertia.momentum(*A)), p))
+
+
+def _transmit(kind, children: Wrench, body):
+    """Inward: the wrench through the joint is the body's own and its children's; the joint force is S^T W."""
+    joint, own = body
+    W = add(children, own)
+    return to_parent(*joint.pose, W), project(joint.S, W)

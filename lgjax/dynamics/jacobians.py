@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.kinematics import World, ancestor_mask, compose, world_kinematics
+from lgjax.dynamics.kinematics import World, ancestor_mask, world_kinematics
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
@@ -57,7 +57,7 @@ def _located(model: Model, q: Configuration, v, body: str | int, frame: View) ->
     if index < 0:
         pose = Pose(offset.rotation, offset.translation - world.origin)
         return pose, np.zeros(model.nv, bool), world
-    pose = compose(jax.tree.map(lambda x: x[index], world.poses), offset)
+    pose = se3.compose(jax.tree.map(lambda x: x[index], world.poses), offset)
     return pose, ancestor_mask(model.tree)[index][np.asarray(model.tree.v_body)], world
 
 

@@ -8,38 +8,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.spatial import BodyData, Motion, body_data
-from lgjax.dynamics.traversal.traversal import Execution, Walk
+from lgjax.dynamics.spatial import EYE3, NO_MOTION, WORLD_FRAME, BodyData, add, body_data, joint_twist, place_joint
+from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
-from lgjax.multibody.joints.kind import place, subspace_coefficient
+from lgjax.multibody.joints.kind import subspace_coefficient
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
-
-EYE: Any = np.eye(3)
-ZERO: Any = np.zeros(3)
-WORLD = Pose(EYE, ZERO)  # constants that fold
 
 
 @checked_arguments()
 def forward_kinematics(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> Pose:
     """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), metres."""
-    walk = Walk(model.tree, model.dtype, execution)
-    poses = walk.outward(_outward_pose, WORLD, walk.bodies((body_data(model), model.links)), walk.configurations(q))
+    walk = tree_traversal(model.tree, model.dtype, execution)
+    poses = walk.outward(
+        _outward_pose, WORLD_FRAME, walk.bodies((body_data(model), model.links)), walk.configurations(q)
+    )
     return walk.to_bodies(poses)
 
 
 def _outward_pose(kind, parent, data, q):
     body, link = data
-    here = compose(parent, Pose(*place(kind, body.placement, body.screw, q)))
-    return here, compose(here, link)
-
-
-def compose(a: Pose, b: Pose) -> Pose:
-    return Pose(sm.matmul(a.rotation, b.rotation), a.translation + sm.matvec(a.rotation, b.translation))
+    here = se3.compose(parent, place_joint(kind, body, q).pose)
+    return here, se3.compose(here, link)
 
 
 @checked_arguments()
@@ -87,12 +81,12 @@ def world_kinematics(
     depend on coordinates.
     """
     origin = origin_of(model, q)
-    root = Pose(EYE, -origin)
-    walk = Walk(model.tree, model.dtype, execution)
+    root = Pose(EYE3, -origin)
+    walk = tree_traversal(model.tree, model.dtype, execution)
     rates = rates if model.tree.varying else ()
     out = walk.outward(
         _outward_world,
-        (root, Motion(ZERO, ZERO)),
+        (root, NO_MOTION),
         walk.bodies(body_data(model)),
         walk.configurations(q),
         walk.velocities(0 * model.armature if v is None else v),
@@ -112,10 +106,10 @@ def origin_of(model: Model, q: Configuration):
 def _outward_world(kind, parent, body: BodyData, q, qd, rates):
     """Pose of a body, its joint's motions (nv, 6) and its velocity, all in world axes about the origin, and bends."""
     parent_pose, parent_twist = parent
-    here = compose(parent_pose, Pose(*place(kind, body.placement, body.screw, q)))
-    S = kind.subspace(q, body.screw)
+    pose, S = place_joint(kind, body, q)
+    here = se3.compose(parent_pose, pose)
     w, v = _in_world(here, S)
-    twist = Motion(parent_twist.w + sm.matvec(w, qd), parent_twist.v + sm.matvec(v, qd))
+    twist = add(parent_twist, joint_twist((w, v), qd))
     bends = tuple(jnp.concatenate(_bend(kind, body, q, rates[: n + 1], here, w)).T for n in range(len(rates)))
     return (here, twist), (here, jnp.concatenate([w, v]).T, jnp.concatenate(S).T, jnp.concatenate([*twist]), bends)
 

@@ -6,11 +6,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.dynamics.spatial import NO_MASS, ZERO3, ZERO33
 from lgjax.dynamics.subtree_sums import (
-    NO_MASS,
-    ZERO_3,
-    ZERO_33,
-    Joint,
+    JointTerms,
     Subtrees,
     inertia_to_parent,
     mass_matrix_of,
@@ -57,10 +55,10 @@ class _Carried(NamedTuple):
     """Of what a joint carries: rigid-body inertia and momentum's rate under the velocity alone."""
 
     inertia: Inertia
-    rate: "_Rate"
+    rate: "_CoriolisRate"
 
 
-class _Rate(NamedTuple):
+class _CoriolisRate(NamedTuple):
     """Sum of -ad_V^T M: (w, v) -> [turning w + (lever + hat(linear)) v, hat(spin) v - lever w].
 
     turning, lever: (..., 3, 3), the latter hat(V_w) hat(h). linear: m V_v. spin: m V_w.
@@ -83,14 +81,14 @@ class _Rate(NamedTuple):
         return sm.join(angular, sm.tmatvec(self.lever, w) - sm.cross(self.linear, w) - sm.cross(self.spin, v))
 
 
-NOTHING = _Carried(NO_MASS, _Rate(ZERO_33, ZERO_33, ZERO_3, ZERO_3))
+NOTHING = _Carried(NO_MASS, _CoriolisRate(ZERO33, ZERO33, ZERO3, ZERO3))
 
 
-def _rate(inertia: Inertia, V) -> _Rate:
+def _rate(inertia: Inertia, V) -> _CoriolisRate:
     w, v = se3.split(V)
     W, H, mass = sm.hat(w), sm.hat(inertia.moment), inertia.mass[..., None]
     turning = sm.matmul(W, inertia.rotational) - sm.matmul(sm.hat(v), H)
-    return _Rate(turning, sm.matmul(W, H), mass * v, mass * w)
+    return _CoriolisRate(turning, sm.matmul(W, H), mass * v, mass * w)
 
 
 def _to_parent(R, p, own: _Carried) -> _Carried:
@@ -99,7 +97,7 @@ def _to_parent(R, p, own: _Carried) -> _Carried:
     near = turn(own.rate.lever)
     lever = near + sm.matmul(sm.hat(spin), P)
     turning = turn(own.rate.turning) - sm.matmul(P, lever) - sm.matmul(near + sm.hat(linear), P)
-    rate = _Rate(turning, lever, linear + sm.cross(p, spin), spin)
+    rate = _CoriolisRate(turning, lever, linear + sm.cross(p, spin), spin)
     return _Carried(inertia_to_parent(R, p, own.inertia), rate)
 
 
@@ -116,7 +114,7 @@ def coriolis_matrix(model: Model, q: Configuration, v, *, execution: Execution =
 
 
 def _coriolis_rows(execution: Execution, model: Model, q: Configuration, v) -> tuple[jax.Array, ...]:
-    def read(joint: Joint, total: _Carried):
+    def read(joint: JointTerms, total: _Carried):
         inertia, rate = total
         wrenches = (
             momenta(inertia, joint.S),

@@ -21,13 +21,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics, prescribed_mask
-from lgjax.dynamics.spatial import Force, applied_wrenches, to_parent
+from lgjax.dynamics.forward import forward_dynamics
+from lgjax.dynamics.hybrid import hybrid_dynamics, prescribed_mask
+from lgjax.dynamics.spatial import NO_MASS, NO_WRENCH, ZERO3, ZERO33, Wrench, applied_wrenches, to_parent
 from lgjax.dynamics.subtree_sums import (
-    NO_MASS,
-    ZERO_3,
-    ZERO_33,
-    Joint,
+    JointTerms,
     Subtrees,
     inertia_to_parent,
     mass_matrix_of,
@@ -35,7 +33,7 @@ from lgjax.dynamics.subtree_sums import (
     products,
     related,
 )
-from lgjax.dynamics.traversal.traversal import Execution, Walk
+from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal
 from lgjax.execution.call import batch_behind
 from lgjax.groups import se3
 from lgjax.multibody.arguments import checked_arguments
@@ -171,7 +169,7 @@ class _Rows(NamedTuple):
     load_v: jax.Array
 
 
-class _Rate(NamedTuple):
+class _InertiaRate(NamedTuple):
     """B [w, v] = [turning w, -2 linear x w]."""
 
     turning: jax.Array
@@ -189,11 +187,11 @@ class _Sum(NamedTuple):
     """Of a body and its descendants: inertia, its rate and the wrench through the joint."""
 
     inertia: Inertia
-    rate: _Rate
-    wrench: Force
+    rate: _InertiaRate
+    wrench: Wrench
 
 
-NOTHING = _Sum(NO_MASS, _Rate(ZERO_33, ZERO_3), Force(ZERO_3, ZERO_3))
+NOTHING = _Sum(NO_MASS, _InertiaRate(ZERO33, ZERO3), NO_WRENCH)
 
 
 def _rows(execution: Execution, model: Model, q: Configuration, v, vdot, wrenches):
@@ -204,13 +202,13 @@ def _rows(execution: Execution, model: Model, q: Configuration, v, vdot, wrenche
     return subtrees.rows(_read, sums, *bent[:2]), bent[2:]
 
 
-def _own(body, joint: Joint, applied: Force | None = None) -> _Sum:
+def _own(body, joint: JointTerms, applied: Wrench | None = None) -> _Sum:
     momentum = momenta(body.inertia, joint.V)
     wrench = momenta(body.inertia, joint.A) - se3.coad(joint.V, momentum)
     if applied is not None:
         wrench = wrench - sm.join(*applied)
-    rate = _Rate(_turning(body.inertia, *se3.split(joint.V)), momentum[3:])
-    return _Sum(body.inertia, rate, Force(*se3.split(wrench)))
+    rate = _InertiaRate(_turning(body.inertia, *se3.split(joint.V)), momentum[3:])
+    return _Sum(body.inertia, rate, Wrench(*se3.split(wrench)))
 
 
 def _turning(inertia: Inertia, w, v):
@@ -222,10 +220,10 @@ def _turning(inertia: Inertia, w, v):
 def _to_parent(R, p, own: _Sum) -> _Sum:
     linear = sm.matvec(R, own.rate.linear)
     turning = sm.matmult(sm.matmul(R, own.rate.turning), R) - 2 * sm.matmul(sm.hat(p), sm.hat(linear))
-    return _Sum(inertia_to_parent(R, p, own.inertia), _Rate(turning, linear), to_parent(R, p, own.wrench))
+    return _Sum(inertia_to_parent(R, p, own.inertia), _InertiaRate(turning, linear), to_parent(R, p, own.wrench))
 
 
-def _read(joint: Joint, total: _Sum, velocity: Any = None, acceleration: Any = None) -> _Rows:
+def _read(joint: JointTerms, total: _Sum, velocity: Any = None, acceleration: Any = None) -> _Rows:
     S, (inertia, rate, wrench) = joint.S, total
     X, Y = se3.ad(joint.V_above, S), se3.ad(joint.A_above, S)
     if velocity is not None:
@@ -240,7 +238,7 @@ def _read(joint: Joint, total: _Sum, velocity: Any = None, acceleration: Any = N
     return _Rows(S, X[:3], Y, Z, momentum, rated[:3], load_q, load_v)
 
 
-def _bent(model: Model, walk: Walk, sums: list, q: Configuration, v, vdot) -> tuple:
+def _bent(model: Model, walk: TreeTraversal, sums: list, q: Configuration, v, vdot) -> tuple:
     """What the dependence of joint motions on the joint's own coordinates adds, zero where there is none.
 
     Derivatives (nv, 6) of S v and of S vdot + dS/dt v, and (nv, nv) of S . wrench.
@@ -255,7 +253,7 @@ def _bent(model: Model, walk: Walk, sums: list, q: Configuration, v, vdot) -> tu
     return velocity, acceleration, jnp.where(own, force[n[:, None], np.clip(column, 0, 5)], 0)
 
 
-def _bend(kind, parent, screw, wrench: Force, q, rates):
+def _bend(kind, parent, screw, wrench: Wrench, q, rates):
     """Rows (nv, 6) of one joint in its frame: derivatives of S v, of its rate, and of S . wrench, by column."""
     qd, qdd = rates
     if not kind.varying:

@@ -1,7 +1,12 @@
-"""What the recursions share: the body's parameters as one value and motions and forces between neighbours."""
+"""What every recursion is made of: twists, wrenches, how they pass a joint, and the step from a parent to its child.
+
+Everything is in joint frames: a body's twists and wrenches are in the axes and about the origin of the frame that its
+joint moves. Read first: `groups/se3.py` for poses and `multibody/joints/kind.py` for joints. Source: [kim2012] section
+2; [featherstone2008] chapter 2.
+"""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,23 +14,35 @@ import numpy as np
 
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.joints.kind import JointKind, place, subspace_coefficient
 from lgjax.multibody.model import Model
 from lgjax.multibody.specialized import SpecializedModel
 from lgjax.numerics import small_matrix as sm
 
 
-class Motion(NamedTuple):
+class Twist(NamedTuple):
     """Twist or acceleration: angular (3,), linear (3,), in the body's joint frame at its origin."""
 
     w: jax.Array
     v: jax.Array
 
 
-class Force(NamedTuple):
+class Wrench(NamedTuple):
     """Wrench: moment (3,) about the joint frame's origin, force (3,)."""
 
     n: jax.Array
     f: jax.Array
+
+
+# What the world hands on, and what a leaf receives: NumPy, so that the recursions fold it.
+ZERO: Any = np.zeros(())
+ZERO3: Any = np.zeros(3)
+ZERO33: Any = np.zeros((3, 3))
+EYE3: Any = np.eye(3)
+WORLD_FRAME = Pose(EYE3, ZERO3)
+NO_MOTION = Twist(ZERO3, ZERO3)
+NO_WRENCH = Wrench(ZERO3, ZERO3)
+NO_MASS = Inertia(ZERO, ZERO3, ZERO33)
 
 
 class BodyData(NamedTuple):
@@ -51,32 +68,77 @@ def _body_data(model: Model) -> BodyData:
     return BodyData(model.placements, model.screws, inertia, c, inertia.rotational - shifted)
 
 
-def to_child(R, p, motion: Motion) -> Motion:
-    """Ad_(R,p)^-1: a motion of the parent, seen at the child whose pose in the parent is (R, p)."""
-    return Motion(sm.tmatvec(R, motion.w), sm.tmatvec(R, motion.v + sm.cross(motion.w, p)))
+def to_child(R, p, motion: Twist) -> Twist:
+    """Ad_(R,p)^-1: a twist of the parent, seen at the child whose pose in the parent is (R, p)."""
+    return Twist(sm.tmatvec(R, motion.w), sm.tmatvec(R, motion.v + sm.cross(motion.w, p)))
 
 
-def to_parent(R, p, force: Force) -> Force:
+def to_parent(R, p, force: Wrench) -> Wrench:
     """Ad_(R,p)^-T: a wrench on the child, as a wrench about the parent's origin."""
     f = sm.matvec(R, force.f)
-    return Force(sm.matvec(R, force.n) + sm.cross(p, f), f)
+    return Wrench(sm.matvec(R, force.n) + sm.cross(p, f), f)
 
 
-def joint_motion(S, qd) -> Motion:
-    """S qd."""
-    return Motion(sm.matvec(S[0], qd), sm.matvec(S[1], qd))
+def joint_twist(S, qd) -> Twist:
+    """S qd, the twist of a body relative to its parent."""
+    return Twist(sm.matvec(S[0], qd), sm.matvec(S[1], qd))
 
 
-def project(S, force: Force):
-    """S^T force, (nv,)."""
-    return sm.tmatvec(S[0], force.n) + sm.tmatvec(S[1], force.f)
+def project(S, x: Twist | Wrench):
+    """S^T x, (nv,): a wrench along a joint's motions, or a twist along its wrenches."""
+    return sm.tmatvec(S[0], x[0]) + sm.tmatvec(S[1], x[1])
 
 
 def add(a, b):
-    """Sum of two motions or two forces."""
+    """Sum of two twists or of two wrenches."""
     return type(a)(a[0] + b[0], a[1] + b[1])
 
 
+def subtract(a, b):
+    """Difference of two twists or of two wrenches."""
+    return type(a)(a[0] - b[0], a[1] - b[1])
+
+
+# ---- one step outward
+class PlacedJoint(NamedTuple):
+    """A joint at its coordinates.
+
+    pose: of the body's joint frame in its parent's. S: the joint's motions in the body's joint frame, columns
+    (angular (3, nv), linear (3, nv)).
+    """
+
+    pose: Pose
+    S: tuple[jax.Array, jax.Array]
+
+
+def place_joint(kind: JointKind, body: BodyData, q) -> PlacedJoint:
+    """The joint that carries a body, at the coordinates q."""
+    return PlacedJoint(Pose(*place(kind, body.placement, body.screw, q)), kind.subspace(q, body.screw))
+
+
+def twist_of_child(joint: PlacedJoint, parent: Twist, qd) -> Twist:
+    """V = Ad^-1 V_parent + S qd."""
+    return add(to_child(*joint.pose, parent), joint_twist(joint.S, qd))
+
+
+def velocity_product(kind: JointKind, body: BodyData, q, S, qd, V: Twist) -> Twist:
+    """V x S qd + dS/dt qd: what the velocities add to the acceleration Ad^-1 A_parent + S dqd/dt of a body."""
+    w, v = joint_twist(S, qd)
+    c = Twist(sm.cross(V.w, w), sm.cross(V.v, w) + sm.cross(V.w, v))
+    return add(c, joint_twist(subspace_coefficient(kind, body.screw, q, [qd]), qd)) if kind.varying else c
+
+
+def gyroscopic_wrench(body: BodyData, V: Twist) -> Wrench:
+    """V x* I V: what it takes to keep a body at a constant twist, found about the centre of mass, moving at u.
+
+    f = m w x u and n = w x J w + com x f with u = v + w x com.
+    """
+    u = V.v + sm.cross(V.w, body.com)
+    f = sm.scale(body.inertia.mass, sm.cross(V.w, u))
+    return Wrench(sm.cross(V.w, sm.matvec(body.central, V.w)) + sm.cross(body.com, f), f)
+
+
+# ---- series, and wrenches from outside
 def convolve(product, a: Sequence, b: Sequence, k: int, first: int = 0):
     """A coefficient of a product of two series: sum of product(a[i], b[k - i]) over first <= i <= k."""
     latest_last = sorted(range(first, k + 1), key=lambda i: max(i, k - i))
@@ -84,8 +146,8 @@ def convolve(product, a: Sequence, b: Sequence, k: int, first: int = 0):
     return jax.tree.map(lambda first, *rest: sum(rest, start=first), *terms)
 
 
-def applied_wrenches(links: Pose, wrenches) -> Force:
-    """Wrenches (nbodies, 6) in body frames as Force about the origins of the joint frames, joint axes."""
+def applied_wrenches(links: Pose, wrenches) -> Wrench:
+    """Wrenches (nbodies, 6) in body frames in joint axes about the origins of the joint frames."""
     n, f = wrenches[..., :3], wrenches[..., 3:]
     f = sm.matvec(links.rotation, f)
-    return Force(sm.matvec(links.rotation, n) + sm.cross(links.translation, f), f)
+    return Wrench(sm.matvec(links.rotation, n) + sm.cross(links.translation, f), f)

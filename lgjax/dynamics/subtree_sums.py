@@ -12,26 +12,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.kinematics import EYE, ancestor_mask, compose, origin_of
-from lgjax.dynamics.spatial import Motion, body_data, to_child
-from lgjax.dynamics.traversal.traversal import Execution, Walk
+from lgjax.dynamics.kinematics import ancestor_mask, origin_of
+from lgjax.dynamics.spatial import EYE3, NO_MOTION, ZERO3, Twist, body_data, place_joint, to_child, twist_of_child
+from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.inertia import Inertia
-from lgjax.multibody.joints.kind import place, subspace_coefficient
+from lgjax.multibody.joints.kind import subspace_coefficient
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
 
-ZERO: Any = np.zeros(())  # constants that fold
-ZERO_3: Any = np.zeros(3)
-ZERO_33: Any = np.zeros((3, 3))
-REST: Any = np.zeros(6)
-NO_MASS = Inertia(ZERO, ZERO_3, ZERO_33)
 
-
-class Joint(NamedTuple):
+class JointTerms(NamedTuple):
     """One velocity of a joint, and its body, at one instant, in the joint frame.
 
     world: pose in world axes about the point `origin_of` the model. S, S_rate: (6,) motion and its derivative in time.
@@ -61,20 +55,19 @@ class Subtrees:
     """The joints of a model at one instant, and sums over what they carry."""
 
     def __init__(self, model: Model, q: Configuration, v=None, vdot=None, *, execution: Execution = "scalarized"):
-        self.model, self.walk = model, Walk(model.tree, model.dtype, execution)
+        self.model, self.walk = model, tree_traversal(model.tree, model.dtype, execution)
         rates = [self.walk.velocities(x) for x in (v, vdot) if x is not None]
         speeds = list(zip(*rates, strict=True)) or [()] * len(self.walk.runs)
-        fall = sm.join(jnp.zeros_like(model.gravity), -model.gravity)
-        root = (Pose(EYE, -origin_of(model, q)), (REST, fall)[: len(rates)])
+        world = Pose(EYE3, -origin_of(model, q)), (NO_MOTION, Twist(ZERO3, -model.gravity))[: len(rates)]
         self.bodies = self.walk.bodies(body_data(model))
-        self._steps = self.walk.outward(_outward, root, self.bodies, self.walk.configurations(q), speeds)
+        self._steps = self.walk.outward(_outward, world, self.bodies, self.walk.configurations(q), speeds)
 
     def poses(self) -> Pose:
         """World poses of the joint frames (nbodies, ...), about the point `origin_of` the model."""
         return self.walk.to_bodies([joint.world for _, joint in self._steps])
 
     def sums(self, own: Callable, to_parent: Callable, zero, *data: list):
-        """Of own(body's data, its Joint, *data), a pytree, over bodies and their descendants, in joint frames, by run.
+        """Of own(body's data, its terms, *data), a pytree, over bodies and their descendants, in joint frames, by run.
 
         to_parent: (R, p, such a sum) -> the same in the frame where it is at the pose (R, p). zero: without bodies.
         """
@@ -87,7 +80,7 @@ class Subtrees:
         return self.walk.inward(collect, zero, self.bodies, self._steps, *data)
 
     def rows(self, read: Callable, sums: list, *data):
-        """What read(Joint, sum, *data) makes of every velocity, a pytree of arrays (nv, ...); data: such arrays."""
+        """What read(terms, sum, *data) makes of every velocity, a pytree of arrays (nv, ...); data: such arrays."""
         joints = [joint for _, joint in self._steps]
         motions = lambda *rows: None if rows[0] is None else self.walk.to_velocities(list(rows))
         S, S_rate = (motions(*rows) for rows in zip(*((j.S, j.S_rate) for j in joints), strict=True))
@@ -99,20 +92,22 @@ class Subtrees:
 
 def _outward(kind, above, body, q, speeds):
     pose, moving = above
-    at_parent = Pose(*place(kind, body.placement, body.screw, q))
-    S = jnp.concatenate(kind.subspace(q, body.screw)).T
-    joint = Joint(compose(pose, at_parent), S)
-    near = [sm.join(*to_child(*at_parent, Motion(*se3.split(x)))) for x in moving]
+    joint = place_joint(kind, body, q)
+    S = jnp.concatenate(joint.S).T
+    terms = JointTerms(se3.compose(pose, joint.pose), S)
+    near = [sm.join(*to_child(*joint.pose, x)) for x in moving]
+    carried = [twist_of_child(joint, x, speed) for x, speed in zip(moving, speeds, strict=True)]
     if speeds:
-        V = near[0] + sm.tmatvec(S, speeds[0])
+        V = sm.join(*carried[0])
         S_rate = se3.ad(V, S)
         if kind.varying:
             S_rate = S_rate + jnp.concatenate(subspace_coefficient(kind, body.screw, q, [speeds[0]])).T
-        joint = joint._replace(S_rate=S_rate, V=V, V_above=near[0])
+        terms = terms._replace(S_rate=S_rate, V=V, V_above=near[0])
     if len(speeds) > 1:
-        A = near[1] + sm.tmatvec(S, speeds[1]) + sm.tmatvec(S_rate, speeds[0])
-        joint = joint._replace(A=A, A_above=near[1])
-    return (joint.world, (joint.V, joint.A)[: len(moving)]), (at_parent, joint)
+        A = sm.join(*carried[1]) + sm.tmatvec(S_rate, speeds[0])
+        carried[1] = Twist(*se3.split(A))
+        terms = terms._replace(A=A, A_above=near[1])
+    return (terms.world, tuple(carried)), (joint.pose, terms)
 
 
 def inertia_to_parent(R, p, inertia: Inertia) -> Inertia:

@@ -1,6 +1,6 @@
 """A function whose batch axis under `jax.vmap` comes behind all others, from its arguments to its results.
 
-Recursions over a tree work on lanes with the batch behind them (`multibody.lane_scan`). Where a whole algorithm does,
+Recursions over a tree work on lanes with the batch behind them (`scan.py`). Where a whole algorithm does,
 arrays are transposed when it begins and when it ends, not on the way. Its tangent is a function of the same kind,
 computed from the arguments alone: nothing else waits for a reverse pass.
 """

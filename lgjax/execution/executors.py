@@ -5,6 +5,7 @@ folds them.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
@@ -20,83 +21,58 @@ from lgjax.execution.step import scalarized
 Execution = Literal["scalarized", "plain", "unrolled"]
 
 
-class _Plain:
-    """A block is one array whose first axis is the lane; the step is mapped over it."""
+@dataclass(frozen=True)
+class Executor:
+    """How a body step runs on lanes.
 
-    scan = staticmethod(lax.scan)
+    scan(body, carry, xs, length, reverse) as `lax.scan`. mapped(step) -> the step on Blocks.
+    lift(array, lane_axes=2) -> Block, of state; lift_parameters(array) -> Block, of a model's.
+    lower(block, lanes) -> the array. constant(value, width, dtype) -> Block, the same value in all lanes of a level.
+    """
 
-    @staticmethod
-    def lift(array, lane_axes: int = 2) -> Block:
-        entries = np.empty((), object)
-        entries[()] = jnp.asarray(array)
-        return Block(entries, array.dtype)
-
-    lift_parameters = lift
-
-    @staticmethod
-    def lower(block: Block, lanes):
-        return as_array(block.entries[()], lanes, block.dtype)
-
-    @staticmethod
-    def constant(value, width: int, dtype) -> Block:
-        value = jnp.asarray(value, dtype)
-        return _Plain.lift(jnp.broadcast_to(value, (width, *value.shape)))
-
-    @staticmethod
-    def mapped(step: Callable) -> Callable:
-        def run(*args):
-            out = jax.vmap(step)(*jax.tree.map(lambda block: _Plain.lower(block, ()), args))
-            return jax.tree.map(_Plain.lift, out)
-
-        return run
+    scan: Callable[..., Any]
+    mapped: Callable[[Callable], Callable]
+    lift: Callable[..., Block]
+    lift_parameters: Callable[..., Block]
+    lower: Callable[..., jax.Array]
+    constant: Callable[..., Block]
 
 
-class _Scalarized:
-    """A block has one entry per scalar, an array of lanes or a number known at trace time."""
+# ---- plain: a block is one array whose first axis is the lane, and the step is mapped over it
+def _whole(array, lane_axes: int = 2) -> Block:
+    entries = np.empty((), object)
+    entries[()] = jnp.asarray(array)
+    return Block(entries, array.dtype)
 
-    scan = staticmethod(lane_scan)
 
-    @staticmethod
-    def lift(array, lane_axes: int = 2) -> Block:
-        """State: every scalar becomes an array of its own, contiguous under a batch."""
-        lanes, shape = array.shape[:lane_axes], array.shape[lane_axes:]
-        flat = array.reshape(*lanes, -1)
-        if isinstance(array, np.ndarray):
-            return Block(_entries(shape, lambda k: _folded(flat[..., k])), array.dtype)
-        return Block(_entries(shape, lambda k: flat[..., k]), array.dtype)
+def _array(block: Block, lanes) -> jax.Array:
+    return as_array(block.entries[()], lanes, block.dtype)
 
-    @staticmethod
-    def lift_parameters(array) -> Block:
-        """Parameters, which are seldom batched: the scalars of an array stay together until they are used."""
-        shape = array.shape[2:]
-        if isinstance(array, np.ndarray):
-            return _Scalarized._lift_constants(array)
-        stack = array.reshape(*array.shape[:2], -1)
-        return Block(_entries(shape, lambda k: View(stack, k)), array.dtype)
 
-    @staticmethod
-    def _lift_constants(array: np.ndarray) -> Block:
-        """Numbers where the lanes agree, entries of one array for the others."""
-        columns = np.moveaxis(array.reshape(*array.shape[:2], -1), 2, 0)
-        known = [(column == column.flat[0]).all() for column in columns]
-        stack = jnp.asarray(np.moveaxis(columns[np.logical_not(known)], 0, -1))
-        places = np.cumsum(np.logical_not(known)) - 1
-        entry = lambda k: columns[k].flat[0].item() if known[k] else View(stack, int(places[k]))
-        return Block(_entries(array.shape[2:], entry), array.dtype)
+def _repeated(value, width: int, dtype) -> Block:
+    value = jnp.asarray(value, dtype)
+    return _whole(jnp.broadcast_to(value, (width, *value.shape)))
 
-    @staticmethod
-    def lower(block: Block, lanes):
-        arrays = [as_array(x, lanes, block.dtype) for x in block.entries.flat]
-        return jnp.stack(arrays, -1).reshape(*lanes, *block.entries.shape)
 
-    @staticmethod
-    def constant(value, width: int, dtype) -> Block:
-        if isinstance(value, jax.Array):
-            return _Scalarized.lift(jnp.broadcast_to(value, (width, *value.shape)), 1)
-        flat = np.ravel(np.asarray(value, float)).tolist()
-        return Block(_entries(np.shape(value), lambda k: flat[k]), dtype)
+def _vmapped(step: Callable) -> Callable:
+    def run(*args):
+        out = jax.vmap(step)(*jax.tree.map(lambda block: _array(block, ()), args))
+        return jax.tree.map(_whole, out)
 
-    mapped = staticmethod(scalarized)
+    return run
+
+
+PLAIN = Executor(scan=lax.scan, mapped=_vmapped, lift=_whole, lift_parameters=_whole, lower=_array, constant=_repeated)
+
+
+# ---- scalarized: a block has one entry per scalar, an array of lanes or a number known at trace time
+def _scalars(array, lane_axes: int = 2) -> Block:
+    """State: every scalar becomes an array of its own, contiguous under a batch."""
+    lanes, shape = array.shape[:lane_axes], array.shape[lane_axes:]
+    flat = array.reshape(*lanes, -1)
+    if isinstance(array, np.ndarray):
+        return Block(_entries(shape, lambda k: _folded(flat[..., k])), array.dtype)
+    return Block(_entries(shape, lambda k: flat[..., k]), array.dtype)
 
 
 def _folded(lanes: np.ndarray):
@@ -104,9 +80,44 @@ def _folded(lanes: np.ndarray):
     return lanes.flat[0].item() if (lanes == lanes.flat[0]).all() else jnp.asarray(lanes)
 
 
-EXECUTORS: dict[str, Any] = {"scalarized": _Scalarized, "plain": _Plain}
+def _views(array) -> Block:
+    """Parameters, which are seldom batched: the scalars of an array stay together until they are used."""
+    if isinstance(array, np.ndarray):
+        return _known_views(array)
+    stack = array.reshape(*array.shape[:2], -1)
+    return Block(_entries(array.shape[2:], lambda k: View(stack, k)), array.dtype)
 
 
+def _known_views(array: np.ndarray) -> Block:
+    """Numbers where the lanes agree, entries of one array for the others."""
+    columns = np.moveaxis(array.reshape(*array.shape[:2], -1), 2, 0)
+    known = [(column == column.flat[0]).all() for column in columns]
+    stack = jnp.asarray(np.moveaxis(columns[np.logical_not(known)], 0, -1))
+    places = np.cumsum(np.logical_not(known)) - 1
+    entry = lambda k: columns[k].flat[0].item() if known[k] else View(stack, int(places[k]))
+    return Block(_entries(array.shape[2:], entry), array.dtype)
+
+
+def _stacked(block: Block, lanes) -> jax.Array:
+    arrays = [as_array(x, lanes, block.dtype) for x in block.entries.flat]
+    return jnp.stack(arrays, -1).reshape(*lanes, *block.entries.shape)
+
+
+def _numbers(value, width: int, dtype) -> Block:
+    if isinstance(value, jax.Array):
+        return _scalars(jnp.broadcast_to(value, (width, *value.shape)), 1)
+    flat = np.ravel(np.asarray(value, float)).tolist()
+    return Block(_entries(np.shape(value), lambda k: flat[k]), dtype)
+
+
+SCALARIZED = Executor(
+    scan=lane_scan, mapped=scalarized, lift=_scalars, lift_parameters=_views, lower=_stacked, constant=_numbers
+)
+
+EXECUTORS: dict[str, Executor] = {"scalarized": SCALARIZED, "plain": PLAIN}
+
+
+# ---- blocks
 def _entries(shape, entry: Callable[[int], Any]) -> np.ndarray:
     out = np.empty(shape, object)
     for k, index in enumerate(np.ndindex(*shape)):
@@ -162,7 +173,7 @@ def full(tree, width: int) -> list[jax.Array]:
 
 
 def refill(tree, values):
-    """The same tree of blocks with the entries taken from `values`, in the order of `_full`."""
+    """The same tree of blocks with the entries taken from `values`, in the order of `full`."""
     stream = iter(values)
     return map_blocks(lambda _: next(stream), tree)
 

@@ -2,7 +2,7 @@
 
 What `scalarize` does for a body step, done for everything that is computed for one system: the function is traced once
 and evaluated on a graph of scalars, where arrays that it closes over are numbers that fold. The operations can then be
-run on arrays of any one shape, one entry per system, as the kernels of `simulate.fused` do.
+run on arrays of any one shape, one entry per system, as the kernels of `simulate/kernels` do.
 """
 
 import heapq

@@ -16,7 +16,7 @@ from lgjax.numerics import small_matrix as sm
 Array = jax.Array
 
 
-class Motion(NamedTuple):
+class BodyMotions(NamedTuple):
     """Rotation (k + 1, 3, 3), position, velocity in world axes and ω in body axes, (k + 1, 3), the world last."""
 
     rotation: Array
@@ -75,7 +75,7 @@ class ForceArrays(NamedTuple):
 
 
 Pairs = tuple[tuple[int, int], ...]
-Wrench = tuple[list[int], Array, Array]
+TorqueAndForce = tuple[list[int], Array, Array]
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ class ForceMembers:
         pairs = self.springs + self.bushings + self.torsions
         return any(self.bodies not in pair for pair in pairs) or any(couples for _, couples in self.users)
 
-    def on_bodies(self, t: Any, arrays: ForceArrays, mass: Array, m: Motion) -> tuple[Array, Array]:
+    def on_bodies(self, t: Any, arrays: ForceArrays, mass: Array, m: BodyMotions) -> tuple[Array, Array]:
         """Torques in body axes and forces in world axes, (bodies, 3) each, without those of user functions."""
-        parts: list[Wrench] = []
+        parts: list[TorqueAndForce] = []
         if self.springs:
             parts.append(_springs(self.springs, arrays.springs, m))
         if self.bushings:
@@ -116,7 +116,7 @@ class ForceMembers:
         table = _table(owners, self.bodies)
         return _collect(torques, table), weight + _collect(forces, table)
 
-    def potential(self, arrays: ForceArrays, mass: Array, m: Motion) -> Array:
+    def potential(self, arrays: ForceArrays, mass: Array, m: BodyMotions) -> Array:
         """Energy of gravity and of springs without a drive."""
         total = -jnp.sum(mass * sm.dot(m.translation[:-1], jnp.broadcast_to(arrays.gravity, m.translation[:-1].shape)))
         if self.springs:
@@ -158,7 +158,7 @@ def _sides(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
     return a, b
 
 
-def _gaps(pairs: Pairs, point_a: Array, point_b: Array, m: Motion) -> tuple[Array, Array]:
+def _gaps(pairs: Pairs, point_a: Array, point_b: Array, m: BodyMotions) -> tuple[Array, Array]:
     """Vectors from the points on a to those on b and their rates, (k, 3), world axes."""
     a, b = _sides(pairs)
 
@@ -171,7 +171,7 @@ def _gaps(pairs: Pairs, point_a: Array, point_b: Array, m: Motion) -> tuple[Arra
     return at_b - at_a, rate_b - rate_a
 
 
-def _pull(pairs: Pairs, point_a: Array, point_b: Array, force: Array, m: Motion) -> Wrench:
+def _pull(pairs: Pairs, point_a: Array, point_b: Array, force: Array, m: BodyMotions) -> TorqueAndForce:
     """A force (k, 3) on the points of a and its opposite on those of b."""
     a, b = _sides(pairs)
     torques = [
@@ -181,7 +181,7 @@ def _pull(pairs: Pairs, point_a: Array, point_b: Array, force: Array, m: Motion)
     return [*a, *b], jnp.concatenate(torques), jnp.concatenate([force, -force])
 
 
-def _springs(pairs: Pairs, s: SpringArrays, m: Motion) -> Wrench:
+def _springs(pairs: Pairs, s: SpringArrays, m: BodyMotions) -> TorqueAndForce:
     d, rate = _gaps(pairs, s.point_a, s.point_b, m)
     length = _length(d)
     direction = d / jnp.where(length > 0, length, 1)[:, None]
@@ -189,12 +189,12 @@ def _springs(pairs: Pairs, s: SpringArrays, m: Motion) -> Wrench:
     return _pull(pairs, s.point_a, s.point_b, tension[:, None] * direction, m)
 
 
-def _bushings(pairs: Pairs, s: BushingArrays, m: Motion) -> Wrench:
+def _bushings(pairs: Pairs, s: BushingArrays, m: BodyMotions) -> TorqueAndForce:
     d, rate = _gaps(pairs, s.point_a, s.point_b, m)
     return _pull(pairs, s.point_a, s.point_b, s.stiffness * d + s.damping * rate, m)
 
 
-def _angles(pairs: Pairs, drives: Any, t: Any, s: TorsionArrays, m: Motion) -> tuple[Array, Array, Array]:
+def _angles(pairs: Pairs, drives: Any, t: Any, s: TorsionArrays, m: BodyMotions) -> tuple[Array, Array, Array]:
     """Angles beyond the drives, their rates (k,), and the axes (k, 3) in world axes."""
     a, b = _sides(pairs)
     frame_a, frame_b = sm.matmul(m.rotation[a], s.frame_a), sm.matmul(m.rotation[b], s.frame_b)
@@ -213,7 +213,7 @@ def _angles(pairs: Pairs, drives: Any, t: Any, s: TorsionArrays, m: Motion) -> t
     return angle, sm.dot(z, spin) - rate, z
 
 
-def _torsions(pairs: Pairs, drives: Any, t: Any, s: TorsionArrays, m: Motion) -> Wrench:
+def _torsions(pairs: Pairs, drives: Any, t: Any, s: TorsionArrays, m: BodyMotions) -> TorqueAndForce:
     a, b = _sides(pairs)
     angle, rate, axis = _angles(pairs, drives, t, s, m)
     torque = (s.stiffness * angle + s.damping * rate)[:, None] * axis
@@ -221,7 +221,7 @@ def _torsions(pairs: Pairs, drives: Any, t: Any, s: TorsionArrays, m: Motion) ->
     return [*a, *b], torques, jnp.zeros_like(torques)
 
 
-def _loads(bodies: tuple[int, ...], s: LoadArrays, m: Motion) -> Wrench:
+def _loads(bodies: tuple[int, ...], s: LoadArrays, m: BodyMotions) -> TorqueAndForce:
     rotation = m.rotation[np.array(bodies)]
     force = s.force_body + sm.tmatvec(rotation, s.force_world)
     torque = s.torque_body + sm.tmatvec(rotation, s.torque_world) + sm.cross(s.point, force)

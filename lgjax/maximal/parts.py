@@ -143,4 +143,4 @@ class UserForce:
 
 Node = Body | VectorNode
 Constraint = Joint | UserConstraint
-Force = Gravity | Spring | Bushing | TorsionSpring | Load | UserForce
+ForceElement = Gravity | Spring | Bushing | TorsionSpring | Load | UserForce

@@ -14,13 +14,13 @@ from lgjax.groups import SE3, LieGroup, R3xSO3, so3
 from lgjax.groups.r3_so3 import RotationTranslation
 from lgjax.groups.se3 import Pose
 from lgjax.maximal.build import constraint_arrays, force_arrays, force_members, joint_rows, node_arrays
-from lgjax.maximal.forces import ForceArrays, ForceMembers, Motion
+from lgjax.maximal.forces import BodyMotions, ForceArrays, ForceMembers
 from lgjax.maximal.joints import JointArrays, JointRows
 from lgjax.maximal.parts import (
     Body,
     Bushing,
     Constraint,
-    Force,
+    ForceElement,
     Gravity,
     Joint,
     Load,
@@ -107,7 +107,7 @@ class System:
         self,
         bodies: Iterable[Node],
         joints: Iterable[Constraint] = (),
-        forces: Iterable[Force] = (Gravity(),),
+        forces: Iterable[ForceElement] = (Gravity(),),
         group: LieGroup = R3xSO3,
         dtype: Any = None,
     ) -> None:
@@ -195,7 +195,7 @@ class System:
             velocity = sm.tmatvec(q.bodies.rotation, velocity)
         return jnp.concatenate([sm.join(omega, velocity).reshape(-1), coordinates])
 
-    def motion(self, q: AbsoluteConfiguration, v: Array) -> Motion:
+    def motion(self, q: AbsoluteConfiguration, v: Array) -> BodyMotions:
         """Rotations, positions, velocities in world axes and ω in body axes of all bodies, the world last."""
         twists = v[: 6 * self.nbodies].reshape(self.nbodies, 6)
         rotation, translation = q.bodies
@@ -204,7 +204,7 @@ class System:
             velocity = sm.matvec(rotation, velocity)
         zero = jnp.zeros((1, 3), v.dtype)
         rest = (jnp.concatenate([x, zero]) for x in (translation, velocity, twists[:, :3]))
-        return Motion(jnp.concatenate([rotation, jnp.eye(3, dtype=v.dtype)[None]]), *rest)
+        return BodyMotions(jnp.concatenate([rotation, jnp.eye(3, dtype=v.dtype)[None]]), *rest)
 
     def move(self, q: AbsoluteConfiguration, dq: Array) -> AbsoluteConfiguration:
         """q exp(dq), the coordinates by addition.  Source: [holzinger2024] Algorithm 1."""

@@ -18,7 +18,14 @@ from lgjax.groups.se3 import Pose
 from lgjax.multibody import models
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
-from lgjax.multibody.models.multirotor_with_arms import MECHANISM, MOTION, PROPELLERS, Mechanism, Motion, Propellers
+from lgjax.multibody.models.multirotor_with_arms import (
+    MECHANISM,
+    MOTION,
+    PROPELLERS,
+    Mechanism,
+    Propellers,
+    ReferenceMotion,
+)
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 
@@ -36,7 +43,7 @@ class AerialManipulator(NamedTuple):
     model: Model
     allocation: Array
     inverse: Array
-    motion: Motion
+    motion: ReferenceMotion
 
     def wrench(self, squared_speeds: Array) -> Array:
         """Base wrench (..., 6), body frame, of propellers with these squared speeds (..., 6) in rad²/s²."""
@@ -75,7 +82,10 @@ class AerialManipulator(NamedTuple):
 
 
 def aerial_manipulator(
-    mechanism: Mechanism = MECHANISM, propellers: Propellers = PROPELLERS, motion: Motion = MOTION, dtype: Any = None
+    mechanism: Mechanism = MECHANISM,
+    propellers: Propellers = PROPELLERS,
+    motion: ReferenceMotion = MOTION,
+    dtype: Any = None,
 ) -> AerialManipulator:
     """A hexarotor with tilted propellers and two arms of three joints, with a reference motion of 10 s.
 
@@ -95,7 +105,7 @@ def aerial_manipulator(
     return AerialManipulator(model, as_array(matrix), as_array(np.linalg.inv(matrix)), motion)
 
 
-def _check(mechanism: Mechanism, propellers: Propellers, motion: Motion) -> None:
+def _check(mechanism: Mechanism, propellers: Propellers, motion: ReferenceMotion) -> None:
     """Raise ValueError for the first number of the three records that makes no sense, with its name."""
     for axis in mechanism.axes:
         checks.choice("mechanism.axes", axis, ("x", "y", "z"))
@@ -146,14 +156,14 @@ def _rate(x: Series) -> Series:
     return [k * coefficient for k, coefficient in enumerate(x)][1:]
 
 
-def joint_series(t: Array, n: int, motion: Motion = MOTION) -> Series:
+def joint_series(t: Array, n: int, motion: ReferenceMotion = MOTION) -> Series:
     """n coefficients (number of joints,) of the joint angles at time t."""
     start, amplitude = (jnp.asarray(x, t.dtype) for x in (motion.joint_start, motion.joint_amplitude))
     cosine = _sine(motion.joint_rate, t, n, cosine=True)
     return [start + amplitude * (1 - cosine[0]) / 2, *(-amplitude * c / 2 for c in cosine[1:])]
 
 
-def base_series(t: Array, n: int, motion: Motion = MOTION) -> list[Pose]:
+def base_series(t: Array, n: int, motion: ReferenceMotion = MOTION) -> list[Pose]:
     """n coefficients of the base's pose, world frame, at time t."""
     yaw = [motion.yaw_amplitude * c for c in _sine(motion.yaw_rate, t, n)]
     rate = _rate(yaw)

@@ -8,7 +8,7 @@ from jax import jit
 
 from lgjax import Pose, so3
 from lgjax.collisions.impact import (
-    Contact,
+    ContactPoint,
     Laws,
     approach_rate,
     arm,
@@ -48,7 +48,7 @@ def approaching(dtype=jnp.float64, seed=0):
     states = RigidState(pose, array(rng.normal(size=(SAMPLES, 3))), array(rng.normal(size=(SAMPLES, 3))))
     zero = jnp.zeros(SAMPLES, dtype)
     flat, index = jnp.zeros(SAMPLES, bool), jnp.zeros(SAMPLES, jnp.int32)
-    contacts = Contact(zero, array(rng.normal(size=(SAMPLES, 3))), array(normals), flat, index)
+    contacts = ContactPoint(zero, array(rng.normal(size=(SAMPLES, 3))), array(normals), flat, index)
     rates = jax.vmap(approach_rate)(bodies, states, contacts)
     # Turn the normal of those that recede: they approach the other side.
     contacts = contacts._replace(normal=jnp.where(rates[:, None] > 0, -contacts.normal, contacts.normal))
@@ -137,7 +137,7 @@ def test_a_sliding_ball_follows_the_closed_form(friction):
     body = rigid_body(mass, (0.4 * mass * radius**2,) * 3)
     state = RigidState(Pose(jnp.eye(3), jnp.zeros(3)), jnp.zeros(3), mass * jnp.array([along, 0.0, -down]))
     point, normal = jnp.array([0.0, 0.0, -radius]), jnp.array([0.0, 0.0, 1.0])
-    contact = Contact(jnp.zeros(()), point, normal, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+    contact = ContactPoint(jnp.zeros(()), point, normal, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
     after, _ = impact(body, state, contact, laws(restitution, friction))
     loss = min(friction * (1 + restitution) * down, 2 * along / 7)
     np.testing.assert_allclose(after.linear / mass, [along - loss, 0.0, restitution * down], atol=1e-14)
@@ -184,7 +184,7 @@ def test_the_lagrangian_form_satisfies_the_discrete_impact_equations():
         jnp.array([0.7, -0.4, -1.9]),
     )
     point, normal = jnp.array([0.1, 0.3, -0.4]), jnp.array([0.6, 0.0, 0.8])
-    contact = Contact(jnp.zeros(()), point, normal, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+    contact = ContactPoint(jnp.zeros(()), point, normal, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
     step, after = jit(variational_step), jit(lagrangian_impact)
 
     def action(turn, shift, h, touching, end):

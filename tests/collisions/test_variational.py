@@ -9,7 +9,7 @@ import pytest
 from jax import jit
 
 from lgjax import RK4, MuntheKaas, Pose, integrate, so3
-from lgjax.collisions.impact import Contact, Laws, lagrangian_impact
+from lgjax.collisions.impact import ContactPoint, Laws, lagrangian_impact
 from lgjax.collisions.variational import (
     CHARTS,
     RigidBody,
@@ -236,7 +236,7 @@ def test_the_discrete_energy_jumps_at_an_impact_by_the_square_of_the_step(alpha)
     m g² h² (2 α - 1)/8 exactly; with spin it does so with order 2 in h."""
     body, state = problem("none")
     point, normal = jnp.array([0.1, 0.3, -0.4]), jnp.array([0.6, 0.0, 0.8])
-    central = Contact(jnp.zeros(()), jnp.zeros(3), normal, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+    central = ContactPoint(jnp.zeros(()), jnp.zeros(3), normal, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
     elastic = Laws(jnp.ones(()), None)
     touching = state._replace(linear=jnp.array([0.7, -0.4, -1.9]))
 

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.forward import forward_dynamics, hybrid_dynamics, prescribed_mask
+from lgjax.dynamics.forward import forward_dynamics
+from lgjax.dynamics.hybrid import hybrid_dynamics, prescribed_mask
 from lgjax.dynamics.loops.constraint import Constraint, loop_constraint
 from lgjax.dynamics.loops.loop import Loop
 from lgjax.dynamics.loops.status import flags

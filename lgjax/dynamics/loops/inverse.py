@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from lgjax.dynamics.forward import prescribed_mask
+from lgjax.dynamics.hybrid import prescribed_mask
 from lgjax.dynamics.inverse import inverse_dynamics
 from lgjax.dynamics.loops.constraint import loop_constraint
 from lgjax.dynamics.loops.forward import (

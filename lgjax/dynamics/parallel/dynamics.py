@@ -1,12 +1,12 @@
 """Inverse and forward dynamics of long trees in a number of rounds that grows with the logarithm of their depth.
 
 The recursions take two or three steps per body of the longest branch, one after the other, which on a GPU is what they
-cost. Here all bodies work in every one of some log2(depth) rounds (`multibody.prefix`).
+cost. Here all bodies work in every one of some log2(depth) rounds (`pointer_doubling.py`).
 
 Motions are products along paths: pose, twist and acceleration of a frame relative to another are an element of the
 second tangent group of SE(3). The wrenches on what a body carries are sums, in the frames of the bodies. Nothing is
 expressed in a frame far away, so float32 does not suffer from the length of a chain more than in the recursions. For
-the accelerations see `dynamics.spans`.
+the accelerations see `elimination.py`.
 """
 
 from functools import partial
@@ -17,16 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lgjax.dynamics.mass_solve import by_inverse_dynamics
+from lgjax.dynamics.derivative_rules import by_inverse_dynamics
 from lgjax.dynamics.parallel.elimination import Lever, joint_accelerations
 from lgjax.dynamics.parallel.pointer_doubling import accumulate, inward, paths
-from lgjax.dynamics.spatial import BodyData, applied_wrenches, body_data
+from lgjax.dynamics.spatial import BodyData, Twist, applied_wrenches, body_data, gyroscopic_wrench, place_joint
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.inertia import Inertia
-from lgjax.multibody.joints.kind import JointKind, place, subspace_coefficient
+from lgjax.multibody.joints.kind import JointKind, subspace_coefficient
 from lgjax.multibody.model import Model
 from lgjax.multibody.specialized import SpecializedModel
 from lgjax.multibody.tree import Tree
@@ -64,7 +64,7 @@ def forward_dynamics(model: Model, q: Configuration, v, tau, wrenches=None) -> j
     `lgjax.forward_dynamics` is three to six times faster for one system, and it is the faster one wherever a batch
     fills the machine. Derivatives are those of parallel inverse dynamics, solved with the mass matrix, as for the
     recursion.
-    Source: none; Gauss's principle, with [sarkka2023] for the combination of spans (`dynamics.spans`).
+    Source: none; Gauss's principle, with [sarkka2023] for the combination of spans (`elimination.py`).
     """
     return _accelerations(model, q, v, tau, _applied(model, wrenches))
 
@@ -90,7 +90,7 @@ class Joints(NamedTuple):
 def _slots(tree: Tree) -> np.ndarray:
     """(nbodies, width) index into the flat velocity, nv where a joint has fewer."""
     width = max(kind.nv for kind in tree.kinds)
-    width = width if width <= 3 else 6  # the sizes that `spans` solves
+    width = width if width <= 3 else 6  # the sizes that `elimination.py` solves
     column, start = np.arange(width), np.asarray(tree.v_start)[:, None]
     return np.where(column < np.asarray([kind.nv for kind in tree.kinds])[:, None], start + column, tree.nv)
 
@@ -121,24 +121,25 @@ def _joints(model: Model, data: BodyData, q: Configuration, v) -> Joints:
         else:
             member = q.free_poses if kind.coordinates == "free_poses" else q.ball_rotations
             coordinates = jax.tree.map(lambda x, i=start: x[i], member)
-        placement, screw = jax.tree.map(lambda x, i=bodies: x[i], (data.placement, data.screw))
-        parts.append(jax.vmap(partial(_joint, kind))(placement, screw, coordinates, speed[bodies]))
+        carried = jax.tree.map(lambda x, i=bodies: x[i], data)
+        parts.append(jax.vmap(partial(_joint, kind))(carried, coordinates, speed[bodies]))
         order.append(bodies)
     back = np.argsort(np.concatenate(order))
     return jax.tree.map(lambda *rows: jnp.concatenate(rows)[back], *parts)
 
 
-def _joint(kind: JointKind, placement: Pose, screw, q, speed) -> Joints:
-    S, moving = jnp.concatenate(kind.subspace(q, screw)), speed[: kind.nv]
+def _joint(kind: JointKind, body: BodyData, q, speed) -> Joints:
+    pose, columns = place_joint(kind, body, q)
+    S, moving = jnp.concatenate(columns), speed[: kind.nv]
     bend = jnp.zeros_like(S[:, 0])
     if kind.varying:
-        bend = sm.matvec(jnp.concatenate(subspace_coefficient(kind, screw, q, [moving])), moving)
+        bend = sm.matvec(jnp.concatenate(subspace_coefficient(kind, body.screw, q, [moving])), moving)
     padded = jnp.pad(S, ((0, 0), (0, len(speed) - kind.nv)))
-    return Joints(Pose(*place(kind, placement, screw, q)), padded, speed, sm.matvec(S, moving), bend)
+    return Joints(pose, padded, speed, sm.matvec(S, moving), bend)
 
 
 # ---- motions along paths
-class Motion(NamedTuple):
+class RelativeMotion(NamedTuple):
     """Of a frame relative to another: its pose there, and its twist and the rate of that, seen in the moving frame."""
 
     pose: Pose
@@ -146,12 +147,12 @@ class Motion(NamedTuple):
     rate: jax.Array
 
 
-def _moved(near: Motion, far: Motion) -> Motion:
+def _moved(near: RelativeMotion, far: RelativeMotion) -> RelativeMotion:
     """The motion `near`, relative to a frame that itself moves by `far`."""
     back = se3.inverse(near.pose)
     carried = se3.Ad(back, far.twist)
     rate = se3.Ad(back, far.rate) + se3.ad(carried, near.twist) + near.rate
-    return Motion(se3.compose(far.pose, near.pose), carried + near.twist, rate)
+    return RelativeMotion(se3.compose(far.pose, near.pose), carried + near.twist, rate)
 
 
 def _fall(model: Model, joints: Joints) -> jax.Array:
@@ -167,10 +168,7 @@ def _momentum(inertia: Inertia, twist) -> jax.Array:
 
 
 def _gyroscopic(data: BodyData, twist) -> jax.Array:
-    """As in `dynamics.body_frame`."""
-    w, v = se3.split(twist)
-    f = sm.scale(data.inertia.mass, sm.cross(w, v + sm.cross(w, data.com)))
-    return sm.join(sm.cross(w, sm.matvec(data.central, w)) + sm.cross(data.com, f), f)
+    return sm.join(*gyroscopic_wrench(data, Twist(*se3.split(twist))))
 
 
 def _carried(tree: Tree, poses: Pose, wrench) -> jax.Array:
@@ -192,7 +190,7 @@ def _forces(model: Model, q: Configuration, v, vdot, applied) -> jax.Array:
     tree, joints = model.tree, _joints(model, data, q, v)
     x = _padded(tree, vdot)
     rate = sm.matvec(joints.S, x) + joints.bend + _fall(model, joints)
-    motion = accumulate(_moved, Motion(joints.pose, joints.own, rate), paths(tree).ancestors)
+    motion = accumulate(_moved, RelativeMotion(joints.pose, joints.own, rate), paths(tree).ancestors)
     wrench = _momentum(data.inertia, motion.rate) + _gyroscopic(data, motion.twist)
     total = _carried(tree, joints.pose, wrench if applied is None else wrench - applied)
     return _flat(tree, sm.tmatvec(joints.S, total)) + model.armature * vdot + model.damping * v
@@ -202,7 +200,7 @@ def _forces(model: Model, q: Configuration, v, vdot, applied) -> jax.Array:
 def _spans(model: Model, q: Configuration, v, tau, applied) -> jax.Array:
     model, data = _parameters(model)
     tree, joints = model.tree, _joints(model, data, q, v)
-    motion = Motion(joints.pose, joints.own, jnp.zeros_like(joints.own))
+    motion = RelativeMotion(joints.pose, joints.own, jnp.zeros_like(joints.own))
     twist = accumulate(_moved, motion, paths(tree).ancestors).twist
     bias = se3.ad(twist, joints.own) + joints.bend + _fall(model, joints)
     load = _gyroscopic(data, twist)

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.forward import prescribed_mask
-from lgjax.dynamics.spatial import Motion, applied_wrenches, convolve
+from lgjax.dynamics.hybrid import prescribed_mask
+from lgjax.dynamics.spatial import Twist, applied_wrenches, convolve
 from lgjax.dynamics.time_derivatives.body_frame import BODY_FRAME
 from lgjax.dynamics.time_derivatives.formulation import Formulation
 from lgjax.dynamics.time_derivatives.poses import pose_series
@@ -158,7 +158,7 @@ class _Base:
 
     def _poses(self, speeds, orders: int) -> tuple[list, list]:
         """Series of the poses from body twists, `orders` coefficients."""
-        twists = [Motion(w, v) for w, v in zip(*self._parts(speeds[: orders - 1]), strict=True)]
+        twists = [Twist(w, v) for w, v in zip(*self._parts(speeds[: orders - 1]), strict=True)]
         poses = pose_series(self.start, twists)
         return [pose.rotation for pose in poses], [pose.translation for pose in poses]
 

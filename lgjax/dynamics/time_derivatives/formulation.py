@@ -14,12 +14,12 @@ class Formulation:
 
     root(model, order) -> carry of the world, its accelerations by order.
     start(kind, body, q, speed, carry of the parent) -> (history of order 0, carry of the body).
-    bias(history) -> Motion, the acceleration apart from those of parent and joint, at the history's last order.
-    load(body, history, applied) -> Force, the wrench apart from the acceleration's and the children's, at that order.
+    bias(history) -> Twist, the acceleration apart from those of parent and joint, at the history's last order.
+    load(body, history, applied) -> Wrench, the wrench apart from the acceleration's and the children's, at that order.
     advance(kind, body, history, x, parent, own, last) -> the history with one order more; last: nothing follows it.
     posture(history) -> what is left to keep of it when the motion is complete.
     subspace(history) -> joint motions S, angular and linear columns; inertia(body, history) -> Inertia; at order 0.
-    to_child(body, history, parent) -> Motion; to_parent(body, history, wrenches by order) -> Force, the last order.
+    to_child(body, history, parent) -> Twist; to_parent(body, history, wrenches by order) -> Wrench, the last order.
     shift(inertia, history) -> an articulated inertia as the parent feels it.
     project(history, wrenches by order) -> the joint force (nv,), the last order.
     """

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.spatial import Motion, convolve
+from lgjax.dynamics.spatial import Twist, convolve
 from lgjax.dynamics.time_derivatives.time_stacks import Frame, check_frame, coefficients, derivatives
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
@@ -32,7 +32,7 @@ def pose_derivatives(pose: Pose, twists, frame: Frame = "body") -> jax.Array:
     rotation = checked_array("rotation", pose.rotation, (3, 3), dtype, "a pose")
     pose = Pose(rotation, checked_array("translation", pose.translation, (3,), dtype, "rotation"))
     twists = checked_array("twists", twists, (*np.shape(twists)[:1], 6), dtype, "the pose")
-    motion = [Motion(*se3.split(x)) for x in coefficients(twists)]
+    motion = [Twist(*se3.split(x)) for x in coefficients(twists)]
     rows = [jnp.concatenate([R, p[:, None]], -1) for R, p in pose_series(pose, motion, frame)]
     stack = jnp.concatenate([derivatives(rows), jnp.zeros((len(rows), 1, 4), dtype)], 1)
     return stack.at[0, 3, 3].set(1)
@@ -53,7 +53,7 @@ def twist_derivatives(poses, frame: Frame = "body") -> jax.Array:
 
 
 # ---- the same on Taylor coefficients, with any leading axes
-def pose_series(start: Pose, twists: Sequence[Motion], frame: Frame = "body") -> list[Pose]:
+def pose_series(start: Pose, twists: Sequence[Twist], frame: Frame = "body") -> list[Pose]:
     """Coefficients of the pose, one more than the twist has."""
     R, p = [start.rotation], [start.translation]
     w, v = [twist.w for twist in twists], [twist.v for twist in twists]
@@ -67,13 +67,13 @@ def pose_series(start: Pose, twists: Sequence[Motion], frame: Frame = "body") ->
     return [Pose(*pair) for pair in zip(R, p, strict=True)]
 
 
-def twist_series(poses: Sequence[Pose], frame: Frame = "body") -> list[Motion]:
+def twist_series(poses: Sequence[Pose], frame: Frame = "body") -> list[Twist]:
     """Coefficients of the twist, one fewer than the pose has: hat(w) = R^T dR/dt, v = R^T dp/dt in the body frame."""
     R, p = [pose.rotation for pose in poses], [pose.translation for pose in poses]
     turn, slide = ([k * x for k, x in enumerate(series)][1:] for series in (R, p))
     orders = range(len(turn))
     if frame == "body":
         w = [sm.vee(convolve(sm.tmatmul, R, turn, k)) for k in orders]
-        return [Motion(w[k], convolve(sm.tmatvec, R, slide, k)) for k in orders]
+        return [Twist(w[k], convolve(sm.tmatvec, R, slide, k)) for k in orders]
     w = [sm.vee(convolve(sm.matmult, turn, R, k)) for k in orders]
-    return [Motion(w[k], slide[k] + convolve(sm.cross, p, w, k)) for k in orders]
+    return [Twist(w[k], slide[k] + convolve(sm.cross, p, w, k)) for k in orders]

@@ -12,20 +12,23 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from lgjax.dynamics.articulated import NO_INERTIA, add_inertia, inertia_columns, through_joint
-from lgjax.dynamics.spatial import Force, Motion, add, body_data, joint_motion, project
+from lgjax.dynamics.articulated import (
+    NO_INERTIA,
+    add_inertia,
+    inertia_columns,
+    joint_inertia,
+    joint_wrench,
+    through_joint,
+)
+from lgjax.dynamics.spatial import NO_WRENCH, Twist, Wrench, add, body_data, joint_twist, project
 from lgjax.dynamics.time_derivatives.body_frame import BODY_FRAME
 from lgjax.dynamics.time_derivatives.formulation import Formulation
-from lgjax.dynamics.traversal.traversal import Execution, Walk
+from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal, tree_traversal
 from lgjax.execution.call import batch_behind
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
-
-ZERO: Any = np.zeros(3)  # a constant that folds
-NO_FORCE = Force(ZERO, ZERO)
 
 
 # ---- inverse dynamics: one sweep out, one in
@@ -41,7 +44,7 @@ def inverse_series(
 ) -> list[jax.Array]:
     """Coefficients of the forces from v (nv,) and the coefficients x of the accelerations, a sequence of (nv,).
 
-    applied: coefficients of the wrenches on the bodies, a sequence of Force (nbodies, 3) in joint frames, or None.
+    applied: coefficients of the wrenches on the bodies, a sequence of Wrench (nbodies, 3) in joint frames, or None.
     """
     program = partial(_inverse_series, execution, formulation)
     return batch_behind(program, execution)(model, q, v, list(x), applied)
@@ -49,7 +52,7 @@ def inverse_series(
 
 def _inverse_series(execution: Execution, frame: Formulation, model: Model, q: Configuration, v, x, applied) -> list:
     orders = range(len(x))
-    walk = Walk(model.tree, model.dtype, execution)
+    walk = tree_traversal(model.tree, model.dtype, execution)
 
     def outward(kind, parent, body, q, speed, x, applied):
         carry, parent_accelerations = parent
@@ -57,10 +60,10 @@ def _inverse_series(execution: Execution, frame: Formulation, model: Model, q: C
         S, inertia = frame.subspace(history), frame.inertia(body, history)
         accelerations, wrenches = [], []
         for k in orders:
-            own = add(frame.to_child(body, history, parent_accelerations[k]), joint_motion(S, x[k]))
+            own = add(frame.to_child(body, history, parent_accelerations[k]), joint_twist(S, x[k]))
             own = add(own, frame.bias(history))
             accelerations.append(own)
-            wrenches.append(add(Force(*inertia.momentum(*own)), frame.load(body, history, applied)))
+            wrenches.append(add(Wrench(*inertia.momentum(*own)), frame.load(body, history, applied)))
             if k < orders[-1]:
                 history = frame.advance(kind, body, history, x[k], parent_accelerations[k], own, k + 1 == orders[-1])
         return (carry, tuple(accelerations)), (frame.posture(history), tuple(wrenches))
@@ -81,7 +84,7 @@ def _inverse_series(execution: Execution, frame: Formulation, model: Model, q: C
         _series(walk.velocities, x),
         _applied(walk, applied),
     )
-    forces = walk.inward(inward, (NO_FORCE,) * len(x), bodies, motion)
+    forces = walk.inward(inward, (NO_WRENCH,) * len(x), bodies, motion)
     speeds = [v, *(a / (k + 1) for k, a in enumerate(x))]
     return [
         walk.to_velocities([f[k] for f in forces]) + model.armature * x[k] + model.damping * speeds[k] for k in orders
@@ -93,7 +96,7 @@ def _series(lift, x: Sequence) -> list:
     return [tuple(group) for group in zip(*(lift(a) for a in x), strict=True)]
 
 
-def _applied(walk: Walk, applied) -> list:
+def _applied(walk: TreeTraversal, applied) -> list:
     return [None] * len(walk.runs) if applied is None else _series(walk.bodies, applied)
 
 
@@ -107,10 +110,10 @@ class Passage(NamedTuple):
     factor: Any
 
 
-class Load(NamedTuple):
+class BiasTerms(NamedTuple):
     """What one order of one body adds: bias acceleration and the wrench of a body that is not accelerated."""
 
-    bias: Motion
+    bias: Twist
     wrench: Any
 
 
@@ -140,7 +143,7 @@ def _hybrid_series(
 ) -> tuple[list[jax.Array], list[jax.Array]]:
     orders = range(order + 1)
     sweeps = _Sweeps(formulation, given is not None, orders[-1])
-    walk = Walk(model.tree, model.dtype, execution)
+    walk = tree_traversal(model.tree, model.dtype, execution)
     none = [None] * len(walk.runs)
     bodies, applied = walk.bodies(body_data(model)), _applied(walk, applied)
     masks = none if given is None else walk.velocities(jnp.asarray(given, model.dtype))
@@ -155,7 +158,7 @@ def _hybrid_series(
     for k in orders:
         x, tau = inputs(k, speeds)
         joints = _zip(axles, walk.velocities(tau), none if given is None else walk.velocities(x))
-        zero = (NO_INERTIA if k == 0 else None, NO_FORCE)
+        zero = (NO_INERTIA if k == 0 else None, NO_WRENCH)
         passages, load, u = _unzip(
             walk.inward(sweeps.inward, zero, bodies, history, load, joints, transmitted, passages)
         )
@@ -202,9 +205,9 @@ class _Sweeps:
         history, carry = self.frame.start(kind, body, q, speed, parent)
         return carry, self._loaded(body, history, applied)
 
-    def _loaded(self, body, history, applied) -> tuple[Any, Load]:
+    def _loaded(self, body, history, applied) -> tuple[Any, BiasTerms]:
         done = len(history.speed) > self.last
-        load = Load(self.frame.bias(history), self.frame.load(body, history, applied))
+        load = BiasTerms(self.frame.bias(history), self.frame.load(body, history, applied))
         return self.frame.posture(history) if done else history, load
 
     def inward(self, kind, children, body, history, load, joint, transmitted, passage):
@@ -214,29 +217,26 @@ class _Sweeps:
         S = self.frame.subspace(history)
         bias, wrench = load.bias, add(load.wrench, children[1])
         if self.masked:
-            bias = add(bias, joint_motion(S, given * prescribed))
+            bias = add(bias, joint_twist(S, given * prescribed))
         if passage is None:
             passage = self._passage(self.frame.inertia(body, history), S, children[0], armature, given)
         u = tau - damping * history.speed[k] - self.frame.project(history, (*transmitted, wrench))
         if self.masked:
             u = (1 - given) * u
-        pushed = sm.ldl_solve(passage.factor, u)
-        moved = passage.behind.wrench(*bias)
-        loaded = Force(
-            wrench.n + moved.n + sm.matvec(passage.U[0], pushed), wrench.f + moved.f + sm.matvec(passage.U[1], pushed)
-        )
+        pushed = joint_wrench(passage.U, sm.ldl_solve(passage.factor, u))
+        loaded = add(add(wrench, passage.behind.wrench(bias)), pushed)
         up = self.frame.to_parent(body, history, (*transmitted, loaded))
         inertia = self.frame.shift(passage.behind, history) if k == 0 else None
         if k == self.last:
             passage = passage._replace(behind=None)
             if not self.masked:  # the wrench at the joint is not asked for
                 passage, wrench = passage._replace(inertia=None), None
-        return (inertia, up), (passage, Load(bias, wrench), u)
+        return (inertia, up), (passage, BiasTerms(bias, wrench), u)
 
     def _passage(self, own, S, children, armature, given) -> Passage:
         inertia = add_inertia(children, own)
         U = inertia_columns(inertia, S)
-        D = sm.tmatmul(S[0], U[0]) + sm.tmatmul(S[1], U[1]) + sm.diagonal(armature)
+        D = joint_inertia(S, U, armature)
         if self.masked:
             free = 1 - given
             U = (U[0] * free, U[1] * free)
@@ -244,16 +244,16 @@ class _Sweeps:
         factor = sm.ldl(D)
         return Passage(inertia, through_joint(inertia, U, factor), U, factor)
 
-    def outward(self, kind, parent, body, history, load: Load, joint, transmitted, passage: Passage, u, applied):
+    def outward(self, kind, parent, body, history, load: BiasTerms, joint, transmitted, passage: Passage, u, applied):
         """Accelerations of joint and body, and the motion and load of the next order."""
         (_, _, given), _, prescribed = joint
         more = len(history.speed) <= self.last
         own = add(self.frame.to_child(body, history, parent), load.bias)
-        x = sm.ldl_solve(passage.factor, u - project(passage.U, Force(own.w, own.v)))
-        own = add(own, joint_motion(self.frame.subspace(history), x))
+        x = sm.ldl_solve(passage.factor, u - project(passage.U, own))
+        own = add(own, joint_twist(self.frame.subspace(history), x))
         if self.masked:
             x = x + given * prescribed
-        wrench: Any = add(passage.inertia.wrench(*own), load.wrench) if self.masked or more else None
+        wrench: Any = add(passage.inertia.wrench(own), load.wrench) if self.masked or more else None
         through = self.frame.project(history, (*transmitted, wrench)) if self.masked else None
         if not more:
             return own, (None, None, wrench, x, through)

@@ -15,21 +15,26 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from lgjax.dynamics.kinematics import compose
-from lgjax.dynamics.spatial import BodyData, Force, Motion, add, convolve, joint_motion, project
+from lgjax.dynamics.spatial import (
+    NO_MOTION,
+    WORLD_FRAME,
+    BodyData,
+    Twist,
+    Wrench,
+    add,
+    convolve,
+    joint_twist,
+    place_joint,
+    project,
+)
 from lgjax.dynamics.time_derivatives.formulation import Formulation
+from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.joints.kind import JointKind, subspace_coefficient
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
-
-ZERO: Any = np.zeros(3)  # constants that fold
-EYE: Any = np.eye(3)
-WORLD = Pose(EYE, ZERO)
-REST = Motion(ZERO, ZERO)
 
 
 class PseudoInertia(NamedTuple):
@@ -38,13 +43,13 @@ class PseudoInertia(NamedTuple):
     second: jax.Array
     first: jax.Array
 
-    def wrench(self, w, v) -> Force:
+    def wrench(self, w, v) -> Wrench:
         """The part of the momentum that moves with the body: without m v."""
         turned = sm.trace(self.second)[..., None] * w - sm.matvec(self.second, w)
-        return Force(turned + sm.cross(self.first, v), -sm.cross(self.first, w))
+        return Wrench(turned + sm.cross(self.first, v), -sm.cross(self.first, w))
 
 
-class History(NamedTuple):
+class SpatialFrameHistory(NamedTuple):
     """The coefficients of one body's motion that are known so far, one tuple entry per order.
 
     S: joint motions, as columns, and inertia: both one order ahead. q: coordinates of a joint whose motions bend. bend:
@@ -57,7 +62,7 @@ class History(NamedTuple):
     q: Any
     bend: tuple[tuple[jax.Array, jax.Array], ...]
     speed: tuple[jax.Array, ...]
-    twist: tuple[Motion, ...]
+    twist: tuple[Twist, ...]
     pose: tuple[Pose, ...]
     mass: jax.Array
     gravity: jax.Array
@@ -65,23 +70,24 @@ class History(NamedTuple):
 
 def _root(model: Model, order: int):
     """The world's pose, twist and gravity, and its accelerations by order."""
-    return (WORLD, REST, model.gravity), (REST,) * (order + 1)
+    return (WORLD_FRAME, NO_MOTION, model.gravity), (NO_MOTION,) * (order + 1)
 
 
 def _start(kind: JointKind, body: BodyData, q, speed, carry):
     parent, parent_twist, gravity = carry
-    joint = Pose(*kind.transform(q, body.screw))
-    pose = compose(compose(parent, body.placement), joint)
+    placed, (angular, linear) = place_joint(kind, body, q)
+    pose = se3.compose(parent, placed)
     if kind.coordinates == "free_poses":  # it hangs on the world, and is itself the frame
-        pose, gravity = _origin(joint), sm.tmatvec(joint.rotation, gravity)
+        pose, gravity = _origin(placed), sm.tmatvec(placed.rotation, gravity)
     R, p = pose
-    angular, linear = kind.subspace(q, body.screw)
     angular = sm.matmul(R, angular)
     S = angular, sm.matmul(R, linear) + sm.matmul(sm.hat(p), angular)
-    twist = add(parent_twist, joint_motion(S, speed))
+    twist = add(parent_twist, joint_twist(S, speed))
     inertia = _placed(body.inertia, R, p)
     bending = q if kind.varying else ()
-    history = History((S,), (inertia,), bending, (), (speed,), (twist,), (pose,), body.inertia.mass, gravity)
+    history = SpatialFrameHistory(
+        (S,), (inertia,), bending, (), (speed,), (twist,), (pose,), body.inertia.mass, gravity
+    )
     return _ahead(kind, body, history), (pose, twist, gravity)
 
 
@@ -103,7 +109,7 @@ def _placed(inertia: Inertia, R, p) -> PseudoInertia:
     return PseudoInertia(second, moment + inertia.mass * p)
 
 
-def _ahead(kind: JointKind, body: BodyData, history: History) -> History:
+def _ahead(kind: JointKind, body: BodyData, history: SpatialFrameHistory) -> SpatialFrameHistory:
     """The next coefficients of joint motions and inertia."""
     k = len(history.S)
     w, v = zip(*history.twist, strict=True)
@@ -123,14 +129,14 @@ def _ahead(kind: JointKind, body: BodyData, history: History) -> History:
     )
 
 
-def _bent(kind: JointKind, body: BodyData, history: History) -> History:
+def _bent(kind: JointKind, body: BodyData, history: SpatialFrameHistory) -> SpatialFrameHistory:
     """With the next coefficient of dB/dt."""
     k = len(history.speed)
     w, v = subspace_coefficient(kind, body.screw, history.q, history.speed)
     return history._replace(bend=(*history.bend, (k * w, k * v)))
 
 
-def _in_frame(history: History):
+def _in_frame(history: SpatialFrameHistory):
     """The last coefficient of Ad_T dB/dt."""
     k = len(history.bend) - 1
     R, p = zip(*history.pose, strict=True)
@@ -139,14 +145,14 @@ def _in_frame(history: History):
     return angular[k], convolve(sm.matmul, R, bend_v, k) + convolve(sm.matmul, [sm.hat(x) for x in p], angular, k)
 
 
-def _bias(history: History) -> Motion:
+def _bias(history: SpatialFrameHistory) -> Twist:
     """The acceleration is the parent's + dS/dt qd + S qdd."""
     k = len(history.speed)
-    moved = convolve(joint_motion, history.S, (*history.speed, None), k, first=1)
-    return Motion(k * moved.w, k * moved.v)
+    moved = convolve(joint_twist, history.S, (*history.speed, None), k, first=1)
+    return Twist(k * moved.w, k * moved.v)
 
 
-def _load(body: BodyData, history: History, applied) -> Force:
+def _load(body: BodyData, history: SpatialFrameHistory, applied) -> Wrench:
     """dM/dt V less gravity and what is applied."""
     k = len(history.speed)
     changed = convolve(lambda inertia, twist: inertia.wrench(*twist), history.inertia, (*history.twist, None), k, 1)
@@ -155,15 +161,17 @@ def _load(body: BodyData, history: History, applied) -> Force:
     if k == 1:
         f = f - history.mass * history.gravity
     if applied is None:
-        return Force(n, f)
+        return Wrench(n, f)
     R, p = zip(*history.pose, strict=True)
     moments, forces = zip(*applied[:k], strict=True)
     turned = [convolve(sm.matvec, R, forces, m) for m in range(k)]
     n = n - convolve(sm.matvec, R, moments, k - 1) - convolve(sm.cross, p, turned, k - 1)
-    return Force(n, f - turned[k - 1])
+    return Wrench(n, f - turned[k - 1])
 
 
-def _advance(kind: JointKind, body: BodyData, history: History, x, parent: Motion, own: Motion, last: bool) -> History:
+def _advance(
+    kind: JointKind, body: BodyData, history: SpatialFrameHistory, x, parent: Twist, own: Twist, last: bool
+) -> SpatialFrameHistory:
     """The pose follows dR/dt = hat(w) R, dp/dt = w x p + v."""
     k = len(history.twist)
     w, v = zip(*history.twist, strict=True)
@@ -175,22 +183,22 @@ def _advance(kind: JointKind, body: BodyData, history: History, x, parent: Motio
         body,
         history._replace(
             speed=(*history.speed, x / k),
-            twist=(*history.twist, Motion(own.w / k, own.v / k)),
+            twist=(*history.twist, Twist(own.w / k, own.v / k)),
             pose=(*history.pose, Pose(turned, moved)),
         ),
     )
 
 
-def _posture(history: History) -> History:
+def _posture(history: SpatialFrameHistory) -> SpatialFrameHistory:
     first = history.inertia[:1] if len(history.speed) == 1 else ()  # an articulated inertia starts with it
     return history._replace(S=history.S[:-1], inertia=first, q=(), bend=(), twist=(), pose=())
 
 
-def _project(history: History, wrenches):
+def _project(history: SpatialFrameHistory, wrenches):
     return convolve(project, history.S, wrenches, len(wrenches) - 1)
 
 
-def _inertia(body: BodyData, history: History) -> Inertia:
+def _inertia(body: BodyData, history: SpatialFrameHistory) -> Inertia:
     second, first = history.inertia[0]
     return Inertia(history.mass, first, _times_identity(sm.trace(second)) - second)
 

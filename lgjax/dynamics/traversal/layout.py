@@ -18,7 +18,7 @@ SEARCHES = 3  # rounds in which segments look for a better stage
 
 
 @dataclass(frozen=True)
-class Run:
+class LaneRun:
     """Lanes of one kind: bodies (length, width), row i + 1 holds the children of row i.
 
     A lane whose chain has ended repeats its last body until the run ends; `alive` tells them apart. parents: (run,
@@ -49,11 +49,11 @@ class Run:
 
 
 @lru_cache(maxsize=256)
-def layout(tree: Tree) -> tuple[Run, ...]:
+def layout(tree: Tree) -> tuple[LaneRun, ...]:
     """The runs of a tree, each after those that its parents are in."""
     segments = _segments(tree)
     stages = _stages(tree, segments)
-    runs: list[Run] = []
+    runs: list[LaneRun] = []
     place: dict[int, tuple[int, int]] = {-1: (-1, 0)}  # body in the last row of a run -> that run and its lane
     for stage in range(max(stages, default=-1) + 1):
         families: dict[tuple[JointKind, bool], list[list[int]]] = {}
@@ -64,7 +64,7 @@ def layout(tree: Tree) -> tuple[Run, ...]:
             members.sort(key=lambda segment: (place[tree.parents[segment[0]]], segment[0]))
             for rows in _rectangles(tree, members):
                 parents = tuple(place[tree.parents[b]] for b in rows[0])
-                run = Run(_kind(tree, rows), rows, () if parents[0][0] < 0 else parents)
+                run = LaneRun(_kind(tree, rows), rows, () if parents[0][0] < 0 else parents)
                 place |= {b: (len(runs), lane) for lane, b in enumerate(rows[-1]) if run.alive[-1, lane]}
                 runs.append(run)
     return tuple(runs)

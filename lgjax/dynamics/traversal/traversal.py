@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.traversal.layout import Run, layout
+from lgjax.dynamics.traversal.layout import LaneRun, layout
 from lgjax.execution.executors import (
     EXECUTORS,
     Execution,
+    Executor,
     full,
     lanes_together,
     map_blocks,
@@ -31,17 +32,20 @@ from lgjax.multibody.joints import JointKind
 from lgjax.multibody.tree import Tree
 
 
-class Walk:
+def tree_traversal(tree: Tree, dtype, execution: Execution = "scalarized") -> "TreeTraversal":
+    """The recursions over a tree that run body steps as `execution` says; ValueError for any other."""
+    if execution == "unrolled":
+        return _Unrolled(tree, dtype)
+    if execution not in EXECUTORS:
+        raise ValueError(f"execution is one of {', '.join(get_args(Execution))}, not {execution!r}")
+    return TreeTraversal(tree, dtype, EXECUTORS[execution])
+
+
+class TreeTraversal:
     """Recursions over one tree. Per-body data is a list with one pytree of Blocks per run of the layout."""
 
-    def __new__(cls, tree: Tree, dtype, execution: Execution = "scalarized"):
-        return object.__new__(_Unrolled if execution == "unrolled" else cls)
-
-    def __init__(self, tree: Tree, dtype, execution: Execution = "scalarized"):
-        if execution not in EXECUTORS:
-            raise ValueError(f"execution is one of {', '.join(get_args(Execution))}, not {execution!r}")
-        self.tree, self.dtype, self.runs = tree, dtype, layout(tree)
-        self.executor = EXECUTORS[execution]
+    def __init__(self, tree: Tree, dtype, executor: Executor):
+        self.tree, self.dtype, self.runs, self.executor = tree, dtype, layout(tree), executor
 
     # -- data in and out
     def bodies(self, x) -> list:
@@ -84,7 +88,7 @@ class Walk:
         target = np.concatenate(order)
         return jnp.concatenate(rows)[np.argsort(target, kind="stable")[np.sum(target < 0) :]]
 
-    def _velocity_index(self, run: Run) -> np.ndarray:
+    def _velocity_index(self, run: LaneRun) -> np.ndarray:
         return np.asarray(self.tree.v_start)[run.index][..., None] + np.arange(run.kind.nv)
 
     # -- recursions
@@ -117,7 +121,7 @@ class Walk:
             above[number], outputs[number] = self._run(run, steps(run.kind), carry, inputs, reverse=True)
         return [outputs[number] for number in range(len(self.runs))]
 
-    def _from_parents(self, run: Run, below: list):
+    def _from_parents(self, run: LaneRun, below: list):
         """The carries of a run's first row, from those behind the last rows of the runs before."""
         numbers = sorted({number for number, _ in run.parents})
         widths = [self.runs[number].width for number in numbers]
@@ -142,11 +146,11 @@ class Walk:
         """The step of each kind on the lanes of a level."""
         return cache(lambda kind: self.executor.mapped(partial(step, kind)))
 
-    def _constants(self, values, run: Run):
+    def _constants(self, values, run: LaneRun):
         """The same small arrays in every lane of a run."""
         return jax.tree.map(lambda x: self.executor.constant(x, run.width, self.dtype), values)
 
-    def _run(self, run: Run, step: Callable, carry, data: list, reverse: bool):
+    def _run(self, run: LaneRun, step: Callable, carry, data: list, reverse: bool):
         """All levels of one run. Returns the carry behind the last level and the outputs."""
 
         def level(carry, inputs):
@@ -180,12 +184,12 @@ class Walk:
         return refill(carry, final), _reveal(unpack_out[-1](ys))
 
 
-class _Unrolled(Walk):
+class _Unrolled(TreeTraversal):
     """One body after the other: a run is one body, its data are small arrays. Compiled as it is, it grows long."""
 
-    def __init__(self, tree: Tree, dtype, execution: Execution = "unrolled"):
+    def __init__(self, tree: Tree, dtype):
         self.tree, self.dtype = tree, dtype
-        self.runs = tuple(Run(kind, ((body,),)) for body, kind in enumerate(tree.kinds))
+        self.runs = tuple(LaneRun(kind, ((body,),)) for body, kind in enumerate(tree.kinds))
 
     def bodies(self, x) -> list:
         return [jax.tree.map(lambda a, b=b: _indexable(a)[b], x) for b in range(self.tree.nbodies)]

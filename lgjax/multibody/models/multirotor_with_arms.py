@@ -42,7 +42,7 @@ class Propellers(NamedTuple):
     drag: float = 1.9e-7
 
 
-class Motion(NamedTuple):
+class ReferenceMotion(NamedTuple):
     """The reference: the base on a planar circle with sinusoidal yaw, the joints half-cosines.
 
     position = (radius cos φ, radius sin φ, height), φ = circle_rate t; yaw = yaw_amplitude sin(yaw_rate t);
@@ -60,7 +60,7 @@ class Motion(NamedTuple):
     joint_rate: float = 2 * pi / 5
 
 
-MECHANISM, PROPELLERS, MOTION = Mechanism(), Propellers(), Motion()
+MECHANISM, PROPELLERS, MOTION = Mechanism(), Propellers(), ReferenceMotion()
 AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 
 

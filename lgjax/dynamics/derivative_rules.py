@@ -1,0 +1,63 @@
+"""Derivatives of forward and hybrid dynamics, solved for from those of inverse dynamics at the solution."""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
+
+
+def by_inverse_dynamics(accelerations: Callable, forces: Callable, solve: Callable) -> Callable:
+    """accelerations(model, q, v, tau, applied), with derivatives by M dvdot = dtau - dID at what it returns.
+
+    forces(model, q, v, vdot, applied) is inverse dynamics, a third of the work to differentiate; solve(model, q, f)
+    applies M^-1, in reverse mode its own transpose.
+    """
+    function = jax.custom_jvp(accelerations)
+
+    @partial(function.defjvp, symbolic_zeros=True)
+    def rule(primals, tangents):
+        vdot = function(*primals)
+        lacking = lambda model, q, v, tau, applied: forces(model, q, v, vdot, applied) - tau
+        return vdot, -solve(*primals[:2], _moved(lacking, primals, tangents))
+
+    return function
+
+
+def by_partial_inverse_dynamics(dynamics: Callable, forces: Callable, solve: Callable, given: np.ndarray) -> Callable:
+    """dynamics(model, q, v, vdot, tau, applied) -> (vdot, tau), where vdot is `given`, tau elsewhere.
+
+    The derivatives are those of M dvdot = dtau - dID with the same unknowns, at what it returns; forces as in
+    `by_inverse_dynamics`, solve(model, q, f, vdot) solves for the same unknowns at rest, where
+    f and vdot are all there is.
+    """
+    function = jax.custom_jvp(dynamics)
+
+    @partial(function.defjvp, symbolic_zeros=True)
+    def rule(primals, tangents):
+        found = function(*primals)
+        model, q, *_, tau, _ = primals
+        still = lambda x, dx: jnp.zeros_like(x) if isinstance(dx, SymbolicZero) else dx
+        vdot, tau = (still(x, dx) for x, dx in zip(primals[3:5], tangents[3:5], strict=True))
+        required = lambda model, q, v, applied: forces(model, q, v, found[0], applied)
+        without = lambda x: (*x[:3], x[5])
+        more = _moved(required, without(primals), without(tangents))
+        change, needed = solve(model, q, jnp.where(given, 0, tau) - more, vdot)
+        return found, (change, jnp.where(given, needed, tau))
+
+    return function
+
+
+def _moved(function: Callable, primals, tangents):
+    """The tangent of a function; what does not move takes no part."""
+    leaves, treedef = jax.tree.flatten(primals)
+    moving = jax.tree.leaves(tangents, is_leaf=lambda x: isinstance(x, SymbolicZero))
+    live = [i for i, x in enumerate(moving) if not isinstance(x, SymbolicZero)]
+
+    def of_live(*values):
+        changed = dict(zip(live, values, strict=True))
+        return function(*treedef.unflatten([changed.get(i, x) for i, x in enumerate(leaves)]))
+
+    return jax.jvp(of_live, [leaves[i] for i in live], [moving[i] for i in live])[1]

@@ -1,0 +1,218 @@
+"""Hybrid dynamics: the articulated-body algorithm where the accelerations of some joints are prescribed.
+
+Such a joint moves with its body as if it were welded, which adds its given acceleration to the bias c, and the wrench
+that it transmits, not its force, is what is found. In the block of a joint's velocities both kinds may occur: `free` is
+1 for those that are solved for, and D has the identity in place of the rows and columns of the others.
+
+Read first: `forward.py`, whose outward pass for the velocities this is too. Source: [kim2012] section 2.3.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from lgjax.dynamics.articulated import (
+    NO_INERTIA,
+    ArticulatedInertia,
+    add_inertia,
+    inertia_columns,
+    joint_inertia,
+    joint_wrench,
+    shift,
+    through_joint,
+)
+from lgjax.dynamics.derivative_rules import by_partial_inverse_dynamics
+from lgjax.dynamics.forward import Moving, differentiable, velocity_pass
+from lgjax.dynamics.inverse import newton_euler
+from lgjax.dynamics.mass_solve import mass_times
+from lgjax.dynamics.spatial import (
+    NO_MOTION,
+    NO_WRENCH,
+    ZERO3,
+    PlacedJoint,
+    Twist,
+    Wrench,
+    add,
+    applied_wrenches,
+    body_data,
+    joint_twist,
+    place_joint,
+    project,
+    to_child,
+    to_parent,
+)
+from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal, tree_traversal
+from lgjax.execution.call import batch_behind
+from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration
+from lgjax.multibody.model import Model
+from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
+
+
+@checked_arguments()
+def hybrid_dynamics(
+    model: Model,
+    q: Configuration,
+    v,
+    vdot,
+    tau,
+    prescribed: Sequence[int],
+    wrenches=None,
+    *,
+    execution: Execution = "scalarized",
+) -> tuple[jax.Array, jax.Array]:
+    """Accelerations and forces (nv,) where some accelerations are prescribed and the other forces given.
+
+    prescribed: static velocity indices, those of a floating base included, whose entry of vdot is taken as given and
+    whose entry of tau is solved for; elsewhere the reverse. Other entries of vdot and tau are not read. wrenches: as in
+    forward_dynamics. Raises ValueError for an index that is out of range or named twice.
+    Source: [kim2012] section 2.3.
+    """
+    given = prescribed_mask(model, prescribed)
+    applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
+    x, f = jnp.where(given, vdot, 0), jnp.where(given, 0, tau)
+    if execution == "unrolled":  # a program to be scalarized as a whole, never differentiated
+        return _recursion(execution, tuple(given.tolist()), model, q, v, x, f, applied)
+    return _differentiable(execution, tuple(given.tolist()))(model, q, v, x, f, applied)
+
+
+def prescribed_mask(model: Model, indices: Sequence[int], name: str = "prescribed") -> np.ndarray:
+    """(nv,) bool from static velocity indices, checked; errors call them by `name`."""
+    mask = np.zeros(model.nv, bool)
+    mask[list(checks.indices(name, indices, model.nv))] = True
+    return mask
+
+
+@lru_cache
+def _differentiable(execution: Execution, given: tuple[bool, ...]):
+    """Hybrid dynamics, or inverse and forward dynamics where they are the same, with its derivatives."""
+    mask = np.asarray(given, bool)
+    inverse = lambda model, q, v, x, applied: newton_euler(model, q, v, x, applied, execution)
+    if not mask.any():
+        return lambda model, q, v, x, f, applied: (differentiable(execution)(model, q, v, f, applied), f)
+    if mask.all():
+        return lambda model, q, v, x, f, applied: (x, inverse(model, q, v, x, applied))
+    solve = lambda model, q, f, x: _solve_at_rest(model, q, f, x, mask, execution=execution)
+    return by_partial_inverse_dynamics(partial(_recursion, execution, given), inverse, solve, mask)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _recursion(execution: Execution, given: tuple[bool, ...], model: Model, q: Configuration, v, vdot, tau, applied):
+    """vdot and tau (nv,) are zero where they are not given; applied: (nbodies, 3) in joint frames."""
+    return batch_behind(partial(_three_passes, execution, np.asarray(given)), execution)(
+        model, q, v, vdot, tau, applied
+    )
+
+
+# ---- the passes
+def _three_passes(execution: Execution, given: np.ndarray, model: Model, q: Configuration, v, vdot, tau, applied):
+    walk = tree_traversal(model.tree, model.dtype, execution)
+    moving = velocity_pass(walk, model, q, v, applied)
+    joints, bodies = _joints(walk, model, given, vdot, tau - model.damping * v), walk.bodies(body_data(model))
+    articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, moving, joints)
+    x, through = _accelerations(walk, Twist(ZERO3, -model.gravity), articulated)
+    return x, jnp.where(given, through + model.armature * x + model.damping * v, tau)
+
+
+def _two_passes_at_rest(execution: Execution, given: np.ndarray, model: Model, q: Configuration, vdot, tau):
+    """The same without velocities, gravity and damping."""
+    walk = tree_traversal(model.tree, model.dtype, execution)
+    joints, bodies = _joints(walk, model, given, vdot, tau), walk.bodies(body_data(model))
+    zero = NO_INERTIA, NO_WRENCH
+    return _accelerations(
+        walk, NO_MOTION, walk.inward(_articulate_at_rest, zero, bodies, walk.configurations(q), joints)
+    )
+
+
+def _joints(walk: TreeTraversal, model: Model, given: np.ndarray, vdot, tau) -> list[tuple]:
+    free = jnp.asarray(~given, model.dtype)
+    return list(zip(*map(walk.velocities, (model.armature, free, vdot, tau)), strict=True))
+
+
+def _accelerations(walk: TreeTraversal, world: Twist, articulated: list) -> tuple[jax.Array, jax.Array]:
+    """Accelerations and the forces (nv,) that the joints transmit."""
+    found = walk.outward(_accelerate, world, articulated)
+    accelerations, through = (walk.to_velocities([rows[k] for rows in found]) for k in (0, 1))
+    return accelerations, through
+
+
+# ---- the steps of one body; the first is that of `forward.py`
+class Articulated(NamedTuple):
+    """A joint and what moves it: its given acceleration, c with that, I_A, p_A, U, the factor of D, and u."""
+
+    joint: PlacedJoint
+    given: Any
+    c: Twist
+    inertia: ArticulatedInertia
+    bias: Wrench
+    U: Any
+    D: Any
+    u: Any
+
+
+def _articulate(kind, children, body, moving: Moving, joint):
+    """Inward: what a parent feels of a body, I_a = I_A - U D^-1 U^T and p_a = p_A + I_a c + U D^-1 u."""
+    (pose, S), c, p = moving
+    armature, free, given, tau = joint
+    I_A, p_A = add_inertia(children[0], body.inertia), add(p, children[1])
+    c = add(c, joint_twist(S, given))
+    U = inertia_columns(I_A, S)
+    U, D = (U[0] * free, U[1] * free), sm.outer(free, free) * joint_inertia(S, U, armature) + sm.diagonal(1 - free)
+    D = sm.ldl(D)
+    u = free * (tau - project(S, p_A))
+    I_a = through_joint(I_A, U, D)
+    p_a = add(add(p_A, I_a.wrench(c)), joint_wrench(U, sm.ldl_solve(D, u)))
+    return (shift(I_a, *pose), to_parent(*pose, p_a)), Articulated(moving.joint, given, c, I_A, p_A, U, D, u)
+
+
+def _articulate_at_rest(kind, children, body, q, joint):
+    return _articulate(kind, children, body, Moving(place_joint(kind, body, q), NO_MOTION, NO_WRENCH), joint)
+
+
+def _accelerate(kind, A_parent: Twist, body: Articulated):
+    """Outward: the joint's acceleration as in `forward.py`, and S^T (I_A A + p_A), the force that it transmits."""
+    (pose, S), given, c, I_A, p_A, U, D, u = body
+    A = add(to_child(*pose, A_parent), c)
+    qdd = sm.ldl_solve(D, u - project(U, A))
+    A = add(A, joint_twist(S, qdd))
+    return A, (qdd + given, project(S, add(I_A.wrench(A), p_A)))
+
+
+# ---- what derivatives need
+def _solve_at_rest(
+    model: Model, q: Configuration, forces, vdot, given: np.ndarray, *, execution: Execution
+) -> tuple[jax.Array, jax.Array]:
+    """Accelerations and forces (nv,) with M x = forces + needed: x is vdot where `given`, needed is 0 elsewhere.
+
+    A linear function of forces and vdot, in time proportional to the number of bodies and in reverse mode its own
+    transpose: M x - needed = forces, -x = -vdot where given, needed = 0 elsewhere is a symmetric system.
+    """
+
+    def rows(unknown):
+        x, needed = unknown
+        return jnp.stack(
+            [mass_times(model, q, x, execution) - jnp.where(given, needed, 0), jnp.where(given, -x, needed)]
+        )
+
+    def solve(_, right):
+        return jnp.stack(_exchanged(model, q, *right, given=tuple(given.tolist()), execution=execution))
+
+    # one array: in reverse mode a right side is linear as a whole
+    right = jnp.stack([forces, jnp.where(given, -vdot, 0)])
+    x, needed = lax.custom_linear_solve(rows, right, solve, symmetric=True)
+    return x, needed
+
+
+@partial(jax.jit, static_argnames=("given", "execution"))  # one trace, however often a program evaluates it
+def _exchanged(model: Model, q: Configuration, f, less, *, given: tuple[bool, ...], execution: Execution):
+    """less (nv,): minus the accelerations where they are given, the needed forces elsewhere."""
+    mask = np.asarray(given)
+    program = batch_behind(partial(_two_passes_at_rest, execution, mask), execution)
+    x, through = program(model, q, jnp.where(mask, -less, 0), f)
+    return x, jnp.where(mask, through + model.armature * x - f, less)
