@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import core
 
 from lgjax.dynamics.jacobians import carrier
 from lgjax.dynamics.kinematics import ancestor_mask, compose, world_kinematics
 from lgjax.multibody.configuration import Configuration, configuration, difference
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 
 STATIC = {"static": True}
@@ -93,7 +93,7 @@ def spring(model: Model, stiffness, rest: Configuration | None = None, joints: S
     """Springs at joints: tau = -stiffness (q - rest), rest neutral unless given; a ball has one stiffness."""
     names, index = _coordinates(model, joints)
     stiffness = _parameter("stiffness", stiffness, names, model.dtype)
-    if not isinstance(stiffness, core.Tracer):
+    if checks.known(stiffness):
         balls = {body: set() for body, kind in enumerate(model.tree.kinds) if kind.coordinates == "ball_rotations"}
         for value, i in zip(np.asarray(stiffness).tolist(), index, strict=True):
             if (body := model.tree.v_body[i]) in balls:
@@ -188,7 +188,7 @@ def limits(
     high = _parameter(
         "upper", model.upper[taken] if upper is None else upper, names, model.dtype, -np.inf, finite=False
     )
-    if not isinstance(low, core.Tracer) and not isinstance(high, core.Tracer):
+    if checks.known(low, high):
         for name, a, b in zip(names, np.asarray(low).tolist(), np.asarray(high).tolist(), strict=True):
             if a > b:
                 raise ValueError(f"the lower limit of {name!r} is {a:g}, above the upper one, {b:g}")
@@ -321,8 +321,8 @@ def point_spring(model: Model, a, b, stiffness, length=0.0, damping=0.0) -> Poin
     for what, (body, point) in (("a", a), ("b", b)):
         if body is not None:
             carrier(model, body)
-        point = point if isinstance(point, core.Tracer) else np.asarray(point, float)
-        if point.shape != (3,) or not (isinstance(point, core.Tracer) or np.all(np.isfinite(point))):
+        point = np.asarray(point, float) if checks.known(point) else point
+        if point.shape != (3,) or not (not checks.known(point) or np.all(np.isfinite(point))):
             raise ValueError(f"point {what} of a spring is {point}, expected three finite numbers")
         points.append(jnp.asarray(point, model.dtype))
     scalar = lambda name, value: _parameter(name, value, None, model.dtype)
@@ -375,7 +375,7 @@ def _parameter(what: str, value, names, dtype, least=0.0, positive: bool = False
     shape = () if names is None else (len(names),)
     if np.ndim(value) and np.shape(value) != shape:
         raise ValueError(f"{what} has shape {np.shape(value)}, expected a number or {shape}")
-    if not isinstance(value, core.Tracer):
+    if checks.known(value):
         known = np.broadcast_to(np.asarray(value, float), shape)
         bad = np.isnan(known) | (known < least) | ((known <= 0) & positive) | (~np.isfinite(known) & finite)
         if bad.any():

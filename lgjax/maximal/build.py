@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from lgjax.maximal.forces import (
     BushingArrays,
@@ -36,7 +35,7 @@ Array = jax.Array
 
 def known(value: Any) -> np.ndarray | None:
     """The value as a NumPy array, or None where it is traced."""
-    return None if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value)) else np.asarray(value)
+    return np.asarray(value) if checks.known(value) else None
 
 
 def checked(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> Array:

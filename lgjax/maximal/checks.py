@@ -5,9 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from lgjax.maximal.build import known
+from lgjax.numerics import checks
 
 
 def start_tolerance(dtype: Any) -> float:
@@ -17,7 +17,7 @@ def start_tolerance(dtype: Any) -> float:
 
 def check_start(system: Any, t: Any, q: Any, v: Any) -> None:
     """Raise ValueError for a start that cannot be integrated; no check where any of it is traced."""
-    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((system, t, q, v))):
+    if not checks.known(system, t, q, v):
         return
     with jax.ensure_compile_time_eval():
         gap = known(system.constraints(t, q))

@@ -5,7 +5,6 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import core
 
 from lgjax.execution.call import batch_behind
 from lgjax.groups import HomogeneousSpace, se3, so3
@@ -13,6 +12,7 @@ from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments, checked_model, hint
 from lgjax.multibody.model import Configuration, Model
 from lgjax.multibody.tree import Tree
+from lgjax.numerics import checks
 
 
 def neutral(model: Model) -> Configuration:
@@ -98,7 +98,7 @@ def _named_joints(model: Model, values: dict, joints):
 
 def _checked(name: str, value, like, dtype, rotation_matrix: bool = False, reshape: bool = True):
     """`value` as an array shaped like `like`; concrete values are checked for finiteness and orthonormality."""
-    if isinstance(value, core.Tracer):
+    if not checks.known(value):
         array = value
     else:
         try:

@@ -6,9 +6,9 @@ from functools import cached_property
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import core
 
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 
 
 class SpecializedModel(Model):
@@ -36,7 +36,7 @@ class SpecializedModel(Model):
 
     def replace(self, **changes) -> Model:
         model = self.general.replace(**changes)
-        return model if any(isinstance(x, core.Tracer) for x in jax.tree.leaves(changes)) else specialize(model)
+        return specialize(model) if checks.known(changes) else model
 
     def __hash__(self) -> int:
         return hash(self._content)
@@ -59,7 +59,7 @@ def specialize(model: Model) -> SpecializedModel:
         return model
     for path, leaf in jax.tree_util.tree_leaves_with_path(model):
         name = jax.tree_util.keystr(path).lstrip(".")
-        if isinstance(leaf, core.Tracer):
+        if not checks.known(leaf):
             raise ValueError(f"specialize takes a model whose parameters are known, {name} is traced")
         if name == "inertias.mass" and np.ndim(leaf) != 1:
             raise ValueError(f"specialize takes one model, {name} has shape {np.shape(leaf)}")

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import core
 
 from lgjax.dynamics.loops import constrained_forward_dynamics, loop_constraint, project_positions
 from lgjax.dynamics.loops.loop import Loop, as_loops
@@ -19,6 +18,7 @@ from lgjax.groups.homogeneous_space import product_space, vector_space
 from lgjax.integrators import RK4, MuntheKaas, Taylor, integrate
 from lgjax.multibody.configuration import Configuration, mechanical_space
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 from lgjax.numerics.small_angle import norm
 from lgjax.simulate.rollout import Controller
 
@@ -157,7 +157,7 @@ _gaps = jax.jit(lambda model, loops, q, v: loop_constraint(model, loops, q, v)[:
 
 def _check_start(model: Model, loops, q, v) -> None:
     """Raises ValueError for a known start at which the loops are open or come apart."""
-    if any(isinstance(leaf, core.Tracer) for leaf in jax.tree.leaves((model, loops, q, v))):
+    if not checks.known(model, loops, q, v):
         return
     residual, rate = (np.asarray(x) for x in _gaps(model, loops, q, v))
     small = _small(model.dtype)

@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import core
 
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.dynamics.partials import forward_dynamics_partials
@@ -14,6 +13,7 @@ from lgjax.groups import so3
 from lgjax.integrators import MuntheKaas, integrate
 from lgjax.multibody.configuration import Configuration, join_velocity, mechanical_space
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 
 Array = jax.Array
@@ -27,7 +27,7 @@ def mechanism_step(model: Model, dt: float, method: Any, substeps: int) -> Calla
     """
     if isinstance(method, MuntheKaas):
         method = replace(method, scan_stages=True)
-    known = not any(isinstance(leaf, core.Tracer) for leaf in jax.tree.leaves(model))
+    known = checks.known(model)
     by_partials = dynamics_by_partials(model)
 
     def step(state: Any, tau: Array, wrenches: Array | None) -> Any:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import core
 from jax.flatten_util import ravel_pytree
 
 from lgjax.dynamics.time_derivatives.taylor_series import checked_result
@@ -187,7 +186,7 @@ class Problem(NamedTuple):
 
 def _finite(name: str, tree: Any) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        if not isinstance(leaf, core.Tracer) and not np.all(np.isfinite(np.asarray(leaf))):
+        if checks.known(leaf) and not np.all(np.isfinite(np.asarray(leaf))):
             where = name + jax.tree_util.keystr(path)
             raise ValueError(f"{where} is not finite: {np.asarray(leaf).tolist()}")
 
