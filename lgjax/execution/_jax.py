@@ -82,7 +82,7 @@ def reshaped(aval: Any, shape: Sequence[int], dtype: Any = None) -> Any:
     return aval.update(shape=tuple(shape), dtype=aval.dtype if dtype is None else dtype, weak_type=False)
 
 
-def no_tangent(x: Any) -> Zero:
+def no_tangent(x: Any) -> ad.Zero:
     """The tangent of a value that does not move."""
     return Zero(jax.typeof(x).to_tangent_aval())
 

@@ -31,7 +31,7 @@ class Trajectory(NamedTuple):
     finite: jax.Array
 
 
-@checked_arguments("wrenches")
+@checked_arguments("wrenches", compiles=False)
 def rollout(
     model: Model,
     q: Configuration,
