@@ -13,6 +13,7 @@ from lgjax.collisions.impact import STOPPED, Contact, Laws, approach_rate
 from lgjax.collisions.replay import replay
 from lgjax.collisions.resting import Scene, Touching, choose, window
 from lgjax.collisions.variational import CHARTS, RigidBody, RigidState
+from lgjax.execution.compiled import compiled
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.integrate import numbers_of_steps
 from lgjax.numerics import checks
@@ -126,7 +127,7 @@ def bounce(
     shape may be traced, batched by vmap, and differentiated, once or twice and in both modes; impact times by the
     implicit function theorem.  Near grazing impacts derivatives mean nothing and the status says GRAZING.  Values that
     are known when called are checked: raises TypeError or ValueError naming what is wrong; within jit the status says
-    it, and a body that cannot go on keeps its last good state.  Called outside jit it compiles at every call.
+    it, and a body that cannot go on keeps its last good state.
     Source: [tran2024] Algorithm 2.
     """
     steps, _ = numbers_of_steps(steps, save_every)
@@ -137,7 +138,7 @@ def bounce(
     _check(problem)
     _check_center(shape, check_center)
     settings = _Settings(steps, save_every, max_impacts, record, chart)
-    run = _run(settings, problem) if checkpoint is None else _outcome(_fly(settings, problem, checkpoint))
+    run = compiled(_run)(settings, problem) if checkpoint is None else _outcome(_fly(settings, problem, checkpoint))
     states, (times, rates, impulses), counts, status, hit = run
     saves = jnp.arange(0, steps + 1, save_every or steps, dtype=jnp.int32)[save_every is None :]
     ts = saves.astype(problem.h.dtype) * problem.h
@@ -243,8 +244,8 @@ def _check(p: _Problem) -> None:
             raise ValueError(f"pose.rotation of the state must be a rotation, it is off by {error:.1e}")
     if checks.known(p.body, p.state, p.shape, p.planes):
         with jax.ensure_compile_time_eval():
-            contact = jax.tree.map(np.asarray, closest_contact(p.body, p.shape, p.planes, p.state))
-        if contact.gap < -1e2 * eps * (1.0 + np.abs(np.asarray(p.state.pose.translation)).max()):
+            contact = compiled(closest_contact)(p.body, p.shape, p.planes, p.state)
+        if float(contact.gap) < -1e2 * eps * (1.0 + np.abs(np.asarray(p.state.pose.translation)).max()):
             raise ValueError(f"the body starts {-float(contact.gap):.3g} m inside plane {int(contact.index)}")
 
 
@@ -286,7 +287,7 @@ def _off_center(shape: Shape) -> str | None:
         center = _center(shape)
         if center is None and not union:
             return None
-        reach = np.asarray(_reach(shape))
+        reach = np.asarray(compiled(_reach)(shape))
         if center is None:
             if np.all(reach >= 0):
                 return None

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.collisions.variational import RigidBody, RigidState, advance, departure, end_momenta
+from lgjax.execution.compiled import compiled
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import small_matrix as sm
@@ -120,6 +121,7 @@ def _sticking_impulse(body: RigidBody, state: RigidState, contact: Contact) -> A
     return -sm.solve3(yielding, contact_velocity(body, state, contact))
 
 
+@compiled
 def lagrangian_impact(
     body: RigidBody, start: Pose, touching: Pose, h: Array, next_h: Array, contact: Contact, laws: Laws
 ) -> tuple[Pose, Array]:

@@ -9,6 +9,7 @@ from lgjax.collisions.bounce import _check, _problem, closest_contact
 from lgjax.collisions.impact import Contact
 from lgjax.collisions.lagrangian import Course, LagrangianImpacts, Problem, Settings, depart, step
 from lgjax.collisions.variational import CHARTS, RigidBody, RigidState, arrival, between, step_energy
+from lgjax.execution.compiled import compiled
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.integrate import numbers_of_steps
 from lgjax.numerics import checks
@@ -84,7 +85,14 @@ def lagrangian_bounce(
     dtype = h.dtype
     tolerance = checks.positive("tolerance", checks.array("tolerance", tolerance, (), dtype), allow_zero=True)
     settings = Settings(_closest, jump, bool(symmetric), max_impacts, chart)
-    problem = Problem(body, obstacles, h, tolerance)
+    return _run(settings, Problem(body, obstacles, h, tolerance), pose0, pose1, steps, save_every, record)
+
+
+@compiled
+def _run(
+    settings: Settings, problem: Problem, pose0: Pose, pose1: Pose, steps: int, save_every: int, record: int
+) -> LagrangianSolution:
+    body, h = problem.body, problem.h
     first = between(pose0, pose1)
     energy = step_energy(body, pose0, pose1, first, h)
     state = arrival(body, pose1, first, h)
@@ -92,7 +100,7 @@ def lagrangian_bounce(
 
     def save(course: Course, _: Any) -> tuple[Course, Any]:
         course, _ = jax.lax.scan(lambda c, _: (step(settings, problem, c), None), course, None, length=save_every)
-        time = course.step.astype(dtype) * h + course.delay
+        time = course.step.astype(h.dtype) * h + course.delay
         return course, (time, course.state, course.energy, course.impacts)
 
     end, saved = jax.lax.scan(save, start, None, length=steps // save_every)

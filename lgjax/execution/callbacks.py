@@ -1,8 +1,8 @@
 """What a user's function reads besides its arguments, so that a compiled program of it is never used when that changed.
 
-A program is compiled from what a function does when it is traced.  It can be used again as long as the function's code,
-its defaults, the values in its closure and the globals that it names are the same objects, and none of these can change
-in place.  JAX arrays, numbers, text, tuples, frozen dataclasses, modules and classes cannot, as far as they hold nothing
+A program is compiled from what a function does when it is traced.  It can be used again as long as its code, its
+defaults, the values in its closure and the globals that it names are the same objects, and none of these can change in
+place.  JAX arrays, numbers, text, tuples, frozen dataclasses, modules and classes cannot, as far as they hold nothing
 else; lists, dictionaries, NumPy arrays that can be written to and instances of ordinary classes can.
 """
 
@@ -21,7 +21,7 @@ FIXED = (type, ModuleType, BuiltinFunctionType)
 LIBRARIES = ("jax", "jaxlib", "numpy", "lgjax", "builtins")
 
 
-class Changing(Exception):
+class ChangingError(Exception):
     """Something that can change in place is read."""
 
 
@@ -45,7 +45,7 @@ def contents(function: Any) -> tuple[Hashable, ...] | None:
     found: list[Hashable] = []
     try:
         _read(function, found, set())
-    except Changing:
+    except ChangingError:
         return None
     return tuple(found)
 
@@ -63,7 +63,7 @@ def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
         cells = [cell.cell_contents for cell in value.__closure__ or () if not _empty(cell)]
         globals_ = [value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__]
         parts = [*cells, *globals_, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-    elif isinstance(value, FIXED) or isinstance(value, FunctionType) or isinstance(value, jax.Array):
+    elif isinstance(value, (*FIXED, FunctionType, jax.Array)):
         found.append(Same(value))
         return
     elif isinstance(value, tuple | frozenset):
@@ -83,7 +83,7 @@ def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
         found.append(type(value))
         parts = [value.__wrapped__]
     else:
-        raise Changing
+        raise ChangingError
     for part in parts:
         _read(part, found, seen)
 
@@ -121,6 +121,6 @@ def _collect(value: Any, found: list[Any], seen: set[int]) -> None:
         if not (isinstance(value, FunctionType) and value.__closure__ is None and _of_a_library(value.__module__)):
             found.append(value)
         return
-    parts = list(value) if isinstance(value, tuple | list | frozenset) else list(getattr(value, "__dict__", {}).values())
-    for part in parts:
+    inside = value if isinstance(value, tuple | list | frozenset) else getattr(value, "__dict__", {}).values()
+    for part in inside:
         _collect(part, found, seen)

@@ -49,8 +49,13 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
             structure = _structure(function, treedef, tuple(static))
         except TypeError:  # something in it cannot be hashed
             return function(*args, **kwargs)
-        program = structure.program(arrays)
-        return function(*args, **kwargs) if program is None else program(arrays)
+        program = structure.program()
+        if program is not None:
+            try:
+                return program(arrays)
+            except (TypeError, ValueError):
+                pass  # the error of the function itself is about values that are known
+        return function(*args, **kwargs)
 
     return call
 
@@ -101,7 +106,7 @@ def _sort(leaf: Any) -> Callable[[Any], Any]:
         return SORTS.setdefault(type(leaf), _nothing)
     if isinstance(leaf, jax.Array | np.ndarray | np.generic):
         return SORTS.setdefault(type(leaf), _array)
-    if isinstance(leaf, type) or type(leaf).__hash__ not in (None, object.__hash__) and not callable(leaf):
+    if isinstance(leaf, type) or (type(leaf).__hash__ not in (None, object.__hash__) and not callable(leaf)):
         return _value
     return _function
 
@@ -117,7 +122,7 @@ class _Structure:
         self.functions = functions_in((*_auxiliary(treedef), *held))
         self.only = None if self.functions else self._compile()
 
-    def program(self, arrays: list) -> Callable[[list], Any] | None:
+    def program(self) -> Callable[[list], Any] | None:
         if self.only is not None:
             return self.only
         reads = tuple(map(contents, self.functions))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.maximal.build import known
+from lgjax.execution.compiled import compiled
 from lgjax.numerics import checks
 
 
@@ -20,16 +20,7 @@ def check_start(system: Any, t: Any, q: Any, v: Any) -> None:
     if not checks.known(system, t, q, v):
         return
     with jax.ensure_compile_time_eval():
-        gap = known(system.constraints(t, q))
-        b = known(system.jacobian(t, q))
-        one = jnp.ones_like(t)
-        drift = known(jax.jvp(lambda t: system.constraints(t, q), (t,), (one,))[1])
-        mass = known(jax.vmap(system.inertia_product)(jnp.eye(system.nv, dtype=system.dtype)))
-        scale = float(system.scale(q))
-    assert gap is not None
-    assert b is not None
-    assert drift is not None
-    assert mass is not None
+        gap, b, drift, mass, scale = map(np.asarray, _start_values(system, t, q))
     for name, leaf in (("q", q), ("v", v)):
         if not all(np.all(np.isfinite(np.asarray(x))) for x in jax.tree.leaves(leaf)):
             raise ValueError(f"{name} is not finite")
@@ -41,6 +32,14 @@ def check_start(system: Any, t: Any, q: Any, v: Any) -> None:
     )
     _check_rank(system, b.astype(float))
     _check_mass(system, b.astype(float), mass.astype(float))
+
+
+@compiled
+def _start_values(system: Any, t: Any, q: Any) -> tuple[Any, ...]:
+    """Constraints, their Jacobian, their rate at rest, the mass matrix and the length that gaps are compared with."""
+    gap, drift = jax.jvp(lambda t: system.constraints(t, q), (t,), (jnp.ones_like(t),))
+    mass = jax.vmap(system.inertia_product)(jnp.eye(system.nv, dtype=system.dtype))
+    return gap, system.jacobian(t, q), drift, mass, system.scale(q)
 
 
 def _row_name(system: Any, i: int) -> str:

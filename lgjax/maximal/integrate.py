@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.execution.compiled import compiled
 from lgjax.groups.homogeneous_space import (
     HomogeneousSpace,
     power_space,
@@ -119,7 +120,8 @@ def integrate(
     start, end = _time("t0", t0, system.dtype), _time("t1", t1, system.dtype)
     check_start(system, start, q, v)
     counts, h = (steps, chunk, save_every is None), (end - start) / steps
-    return _integrate(system, q, v, start, h, counts, method, rule, checkpoint)
+    run = compiled(_integrate) if checkpoint is None else _integrate
+    return run(system, q, v, start, h, counts, method, rule, checkpoint)
 
 
 def _check_method(method: Any) -> None:

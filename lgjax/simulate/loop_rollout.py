@@ -14,6 +14,7 @@ from lgjax.dynamics.loops.loop import Loop, as_loops
 from lgjax.dynamics.loops.project import Metric, check_metric, velocity_projection
 from lgjax.dynamics.loops.status import flags
 from lgjax.dynamics.time_derivatives.taylor_series import checked_result
+from lgjax.execution.compiled import compiled
 from lgjax.groups.homogeneous_space import product_space, vector_space
 from lgjax.integrators import RK4, MuntheKaas, Taylor, integrate
 from lgjax.multibody.configuration import Configuration, mechanical_space
@@ -84,6 +85,26 @@ def constrained_rollout(
     if isinstance(method, Taylor):
         raise ValueError("constrained_rollout takes methods with stages, not Taylor")
     _check_start(model, several, q, v)
+    baumgarte, forces = (alpha, beta), (controller, wrenches)
+    return _rollout(model, several, q, v, forces, dt, steps, method, save_every, project, baumgarte, tolerance)
+
+
+@compiled
+def _rollout(
+    model: Model,
+    several: tuple[Loop, ...],
+    q: Configuration,
+    v,
+    forces: tuple[Controller | None, Controller | None],
+    dt,
+    steps: int,
+    method: Any,
+    save_every: int | None,
+    project: Metric | None,
+    baumgarte: tuple[Any, Any],
+    tolerance: Any,
+) -> LoopTrajectory:
+    (controller, wrenches), (alpha, beta) = forces, baumgarte
 
     def field(t, state):
         (q, v), seen = state

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.dynamics.time_derivatives.taylor_series import checked_result, motion_series
+from lgjax.execution.compiled import compiled
 from lgjax.integrators import RK4, MuntheKaas, Taylor, integrate
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration, mechanical_space
@@ -59,7 +60,13 @@ def rollout(
     for name, function in (("controller", controller), ("wrenches", wrenches)):
         if function is not None and not callable(function):
             raise TypeError(f"{name} is of type {type(function).__name__}, expected a function of (t, q, v) or None")
+    run = compiled(_rollout) if checkpoint is None else _rollout
+    return run(model, q, v, controller, wrenches, dt, steps, method, save_every, remat, checkpoint)
 
+
+def _rollout(
+    model: Model, q: Configuration, v, controller, wrenches, dt, steps, method, save_every, remat, checkpoint
+) -> Trajectory:
     def field(t, state):
         q, v = state
         tau = 0 * v if controller is None else checked_result("controller", controller(t, q, v), v.shape, v.dtype)
