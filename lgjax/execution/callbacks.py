@@ -81,7 +81,7 @@ def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
         parts = [getattr(value, field.name) for field in fields(value)]
     elif _of_a_library(type(value).__module__) and hasattr(value, "__wrapped__"):  # jax.jit(function) and its like
         found.append(type(value))
-        parts = [value.__wrapped__]
+        parts = [getattr(value, "__wrapped__")]  # noqa: B009
     else:
         raise ChangingError
     for part in parts:

@@ -20,7 +20,9 @@ def check_start(system: Any, t: Any, q: Any, v: Any) -> None:
     if not checks.known(system, t, q, v):
         return
     with jax.ensure_compile_time_eval():
-        gap, b, drift, mass, scale = map(np.asarray, _start_values(system, t, q))
+        *values, length = _start_values(system, t, q)
+    gap, b, drift, mass = map(np.asarray, values)
+    scale = float(length)
     for name, leaf in (("q", q), ("v", v)):
         if not all(np.all(np.isfinite(np.asarray(x))) for x in jax.tree.leaves(leaf)):
             raise ValueError(f"{name} is not finite")
