@@ -102,7 +102,7 @@ def main(path: str = "15_satellite_tumble.png", samples: int = 100_000, steps: i
         upside_down = jnp.any(jnp.linalg.norm(values[:, :3], axis=-1) > jnp.pi / 2)
         return lgjax.ensembles.Sample(values, events=upside_down[None], record=values[shown, :3])
 
-    result = lgjax.monte_carlo(simulate, (known,), count=samples, key=jax.random.key(0), duration=steps * DT, **options)
+    result = lgjax.monte_carlo(simulate, (known,), batch=samples, key=jax.random.key(0), duration=steps * DT, **options)
     s, linear = result.statistics, linearised(model, known, steps)
     print(f"{samples} satellites in {result.seconds:.1f} s, {result.simulated_seconds_per_second:.3g} simulated s/s")
     print(f"{s.events[0]} of {s.count} were ever more than 90 degrees off, {len(result.failed)} diverged")

@@ -15,11 +15,11 @@ ROOMS = {
     "saving": {"numerics"},
     "groups": {"numerics"},
     "integrators": {"numerics", "groups", "saving"},
-    "shapes": {"numerics", "groups"},
+    "shapes": {"numerics", "groups", "execution"},
     "multibody": {"numerics", "groups", "shapes", "execution"},
 }
 ROOMS["dynamics"] = {*ROOMS["multibody"], "multibody", "execution", "integrators"}
-ROOMS["maximal"] = {"numerics", "groups", "saving", "integrators"}
+ROOMS["maximal"] = {"numerics", "groups", "execution", "saving", "integrators"}
 ROOMS["collisions"] = {*ROOMS["dynamics"], "saving", "dynamics"}
 ROOMS["simulate"] = {*ROOMS["collisions"], "collisions", "maximal"}
 ROOMS["systems"] = set(ROOMS["simulate"])

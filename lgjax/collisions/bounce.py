@@ -13,6 +13,7 @@ from lgjax.collisions.impact import STOPPED, ContactPoint, Laws, approach_rate
 from lgjax.collisions.replay import replay
 from lgjax.collisions.resting import Scene, Touching, choose, window
 from lgjax.collisions.variational import CHARTS, RigidBody, RigidState
+from lgjax.execution.compiled import compiled
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.scan_saved import SavedSteps, saved_steps, scan_stretches
 from lgjax.numerics import checks
@@ -125,7 +126,7 @@ def bounce(
     shape may be traced, batched by vmap, and differentiated, once or twice and in both modes; impact times by the
     implicit function theorem.  Near grazing impacts derivatives mean nothing and the status says GRAZING.  Values that
     are known when called are checked: raises TypeError or ValueError naming what is wrong; within jit the status says
-    it, and a body that cannot go on keeps its last good state.  Called outside jit it compiles at every call.
+    it, and a body that cannot go on keeps its last good state.
     Source: [tran2024] Algorithm 2.
     """
     saves = saved_steps(steps, save_every, checkpoint)
@@ -136,7 +137,7 @@ def bounce(
     _check(problem)
     _check_center(shape, check_center)
     settings = _Settings(saves, max_impacts, record, chart)
-    run = _run(settings, problem) if checkpoint is None else _outcome(_fly(settings, problem, checkpoint))
+    run = compiled(_run)(settings, problem) if checkpoint is None else _outcome(_fly(settings, problem, checkpoint))
     states, (times, rates, impulses), counts, status, hit = run
     ts = saves.counts().astype(problem.h.dtype) * problem.h
     return BounceSolution(ts, states, counts, status, Impacts(times, hit, rates, impulses))
@@ -220,9 +221,9 @@ def _check(p: _Problem) -> None:
     checks.rotation("state.pose.rotation", p.state.pose.rotation, 1e3 * eps)
     if checks.known(p.body, p.state, p.shape, p.planes):
         with jax.ensure_compile_time_eval():
-            contact = jax.tree.map(np.asarray, closest_contact(p.body, p.shape, p.planes, p.state))
-        if contact.gap < -1e2 * eps * (1.0 + np.abs(np.asarray(p.state.pose.translation)).max()):
-            raise ValueError(f"the body starts {-float(contact.gap):.3g} m inside plane {int(contact.index)}")
+            contact = compiled(closest_contact)(p.body, p.shape, p.planes, p.state)
+        if float(contact.gap) < -1e2 * eps * (1.0 + np.abs(np.asarray(p.state.pose.translation)).max()):
+            raise ValueError(f"the body starts {-float(contact.gap):.3g} m inside plane {int(contact.plane)}")
 
 
 def _center(shape: Shape) -> tuple[np.ndarray, float] | None:
@@ -263,7 +264,7 @@ def _off_center(shape: Shape) -> str | None:
         center = _center(shape)
         if center is None and not union:
             return None
-        reach = np.asarray(_reach(shape))
+        reach = np.asarray(compiled(_reach)(shape))
         if center is None:
             if np.all(reach >= 0):
                 return None

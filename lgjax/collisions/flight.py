@@ -99,7 +99,7 @@ class Trial(NamedTuple):
     """The step that was tried from the base: where it ends, the obstacle that is closest there, the verdict."""
 
     end: Place
-    index: Array
+    plane: Array
     verdict: Array
 
 
@@ -164,7 +164,7 @@ def take_off(scene: Scene, state: RigidState, record: int) -> Flight:
         asleep=jnp.full_like(none, NEVER),
         status=flag(BounceStatus.STARTED_INSIDE, inside) | flag(BounceStatus.NOT_FINITE, ~finite),
         record=Record(segments=numbers, taus=times, times=times, planes=numbers, rates=times, impulses=times),
-        trial=Trial(base, contact.index, none),
+        trial=Trial(base, contact.plane, none),
     )  # fmt: skip
     return _tried(flight, scene)
 
@@ -270,7 +270,7 @@ def _bounced(f: Flight, scene: Scene, before: RigidState, contact: ContactPoint)
     hits, size = f.hits + 1, f.record.segments.shape[0]
     here = jnp.arange(size, dtype=jnp.int32) == f.total
     time = f.step.astype(rate.dtype) * scene.h + (scene.h - f.left) + tau
-    news = Record(segments=f.step + f.cuts, taus=tau, times=time, planes=contact.index, rates=rate, impulses=impulse)
+    news = Record(segments=f.step + f.cuts, taus=tau, times=time, planes=contact.plane, rates=rate, impulses=impulse)
     flags = (
         flag(BounceStatus.GRAZING, grazing)
         | flag(BounceStatus.FLAT, contact.flat)
@@ -337,7 +337,7 @@ def _tried(f: Flight, scene: Scene) -> Flight:
     ]
     verdict = choose([(c, jnp.int32(int(v))) for c, v in cases], jnp.int32(int(Verdict.FINISH)))
     status = f.status | flag(BounceStatus.TOO_LONG, unseen & ~look)
-    return f._replace(search=search, status=status, trial=Trial(Place(state, gap, rate), contact.index, verdict))
+    return f._replace(search=search, status=status, trial=Trial(Place(state, gap, rate), contact.plane, verdict))
 
 
 def _decided(f: Flight, scene: Scene, waits: Array) -> Flight:

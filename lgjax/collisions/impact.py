@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.collisions.variational import RigidBody, RigidState, advance, departure, end_momenta
+from lgjax.execution.compiled import compiled
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import small_matrix as sm
@@ -43,14 +44,14 @@ class ContactPoint(NamedTuple):
     point   (3,) closest point of the body, body frame.
     normal  (3,) unit normal of the obstacle there, world frame, towards the admissible side.
     flat    () whether the closest point is one of many.
-    index   () which obstacle.
+    plane   () index of the plane.
     """
 
     gap: Array
     point: Array
     normal: Array
     flat: Array
-    index: Array
+    plane: Array
 
 
 class Laws(NamedTuple):
@@ -124,6 +125,7 @@ def _sticking_impulse(body: RigidBody, state: RigidState, contact: ContactPoint)
     return -sm.solve3(yielding, contact_velocity(body, state, contact))
 
 
+@compiled
 def lagrangian_impact(
     body: RigidBody, start: Pose, touching: Pose, h: Array, next_h: Array, contact: ContactPoint, laws: Laws
 ) -> tuple[Pose, Array]:

@@ -201,7 +201,7 @@ def _impact(s: Settings, p: Problem, w: _Within) -> _Within:
     record = course.record
     here = jnp.arange(record.planes.shape[0], dtype=jnp.int32) == course.impacts
     time = course.step.astype(p.h.dtype) * p.h + course.delay + w.spent + tau
-    news = LagrangianImpacts(time, touching.contact.index, touching.state.pose, rate, impulse, jnp.zeros_like(rate))
+    news = LagrangianImpacts(time, touching.contact.plane, touching.state.pose, rate, impulse, jnp.zeros_like(rate))
     pick = lambda new, old: jnp.where(here.reshape((-1,) + (1,) * new.ndim), new, old)
     status = (
         course.status

@@ -9,8 +9,9 @@ from lgjax.collisions.bounce import _check, _problem, closest_contact
 from lgjax.collisions.impact import ContactPoint
 from lgjax.collisions.lagrangian import STOPPED_HERE, Course, LagrangianImpacts, Problem, Settings, depart, step
 from lgjax.collisions.variational import CHARTS, RigidBody, RigidState, arrival, between, step_energy
+from lgjax.execution.compiled import compiled
 from lgjax.groups.se3 import Pose
-from lgjax.integrators.scan_saved import saved_steps, scan_saved
+from lgjax.integrators.scan_saved import SavedSteps, saved_steps, scan_saved
 from lgjax.numerics import checks
 from lgjax.shapes import Plane, Shape
 
@@ -89,14 +90,21 @@ def lagrangian_bounce(
     dtype = h.dtype
     tolerance = checks.positive("tolerance", checks.array("tolerance", tolerance, (), dtype), allow_zero=True)
     settings = Settings(_closest, jump, bool(symmetric), max_impacts, chart)
-    problem = Problem(body, obstacles, h, tolerance)
+    return _run(settings, Problem(body, obstacles, h, tolerance), pose0, pose1, saves, record)
+
+
+@compiled
+def _run(
+    settings: Settings, problem: Problem, pose0: Pose, pose1: Pose, saves: SavedSteps, record: int
+) -> LagrangianSolution:
+    body, h = problem.body, problem.h
     first = between(pose0, pose1)
     energy = step_energy(body, pose0, pose1, first, h)
     state = arrival(body, pose1, first, h)
     start = depart(settings, problem, state, energy, record)
 
     def keep(course: Course) -> tuple[Array, RigidState, Array, Array]:
-        return course.step.astype(dtype) * h + course.delay, course.state, course.energy, course.impacts
+        return course.step.astype(h.dtype) * h + course.delay, course.state, course.energy, course.impacts
 
     end, kept = scan_saved(lambda course, _: step(settings, problem, course), start, saves, keep)
     ts, states, energies, impacts = saves.with_start(keep(start), kept)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.execution.compiled import compiled
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import checks
@@ -99,18 +100,21 @@ def rigid_state(
     return RigidState(Pose(turn, x), angular, linear)
 
 
+@compiled
 def potential_energy(body: RigidBody, pose: Pose) -> Array:
     """Energy () of gravity and of the body's own potential, joules; zero at the world's origin for gravity."""
     gravity = -body.mass * sm.dot(body.gravity, pose.translation)
     return gravity if body.potential is None else gravity + body.potential(pose)
 
 
+@compiled
 def kinetic_energy(body: RigidBody, state: RigidState) -> Array:
     """½ Π·J⁻¹Π + |γ|²/(2m), joules."""
     spin = sm.dot(state.angular, sm.solve3(body.inertia, state.angular))
     return 0.5 * (spin + sm.dot(state.linear, state.linear) / body.mass)
 
 
+@compiled
 def total_energy(body: RigidBody, state: RigidState) -> Array:
     """The Hamiltonian (), joules."""
     return kinetic_energy(body, state) + potential_energy(body, state.pose)
@@ -240,6 +244,7 @@ def advance(pose: Pose, increment: Increment) -> Pose:
     return Pose(rotation, pose.translation + increment.shift)
 
 
+@compiled
 def variational_step(body: RigidBody, state: RigidState, h: Array, chart: str = "cayley") -> tuple[RigidState, Array]:
     """One step of size h in Hamiltonian form, and whether its rotation was found; h may be zero or negative.
 
@@ -334,6 +339,7 @@ def _nonstandard(inertia: Array) -> Array:
     return 0.5 * sm.trace(inertia)[..., None, None] * sm.identity(3, inertia.dtype) - inertia
 
 
+@compiled
 def lagrangian_step(
     body: RigidBody, start: Pose, end: Pose, h: Array, next_h: Array, chart: str = "cayley"
 ) -> tuple[Pose, Array]:

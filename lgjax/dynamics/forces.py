@@ -17,6 +17,7 @@ import numpy as np
 
 from lgjax.dynamics.jacobians import carrier
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
+from lgjax.execution.compiled import compiled
 from lgjax.groups import se3
 from lgjax.multibody.configuration import Configuration, configuration, difference
 from lgjax.multibody.model import Model
@@ -272,6 +273,7 @@ class PointSpring(Force):
     length: jax.Array
     bodies: tuple[str | int | None, str | int | None] = field(metadata=STATIC)
 
+    @compiled
     def __call__(self, t, q, v):
         world, places, moves = self._kinematics(q, v)
         gap, _, along = _line(*places)
@@ -284,6 +286,7 @@ class PointSpring(Force):
         pull = self.stiffness * gap - (self.stiffness * self.length - self.damping * speed) * along
         return -sm.matvec(apart, pull)
 
+    @compiled
     def energy(self, q):
         _, places, _ = self._kinematics(q, None)
         _, distance, _ = _line(*places)

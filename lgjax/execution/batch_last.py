@@ -13,10 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend import core
-from jax.interpreters import partial_eval as pe
 
-from lgjax.execution.graph import LAYER
+from lgjax.execution._jax import Literal, alone, as_function, call_apart, context, dce_jaxpr, dynamic_slice
+from lgjax.execution.graph import layer_p
 from lgjax.execution.interpreter import ELEMENTWISE
 from lgjax.execution.step import emission, step_p
 
@@ -28,12 +27,12 @@ def traced(function: Callable, *args) -> tuple[Any, list]:
     closed = jax.make_jaxpr(function)(*args)
     if not closed.consts:
         return closed.jaxpr, []
-    run = lambda constants, args: core.jaxpr_as_fun(core.ClosedJaxpr(closed.jaxpr, constants))(*args)
+    run = lambda constants, args: as_function(closed.jaxpr, constants)(*args)
     return jax.make_jaxpr(run)(closed.consts, closed.in_avals).jaxpr, closed.consts
 
 
 def evaluate(jaxpr, args: Iterable) -> Arrays:
-    return core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, ()))(*args)
+    return as_function(jaxpr)(*args)
 
 
 def tangents(jaxpr, moving: Sequence[int], moved: Sequence[bool]) -> tuple[Any, list, list[bool]]:
@@ -52,7 +51,7 @@ def tangents(jaxpr, moving: Sequence[int], moved: Sequence[bool]) -> tuple[Any, 
 
     full, more = traced(along, avals, [avals[n] for n in moving])
     always = [*[True] * len(more), *[False] * len(avals), *[True] * len(moving)]
-    short, used = pe.dce_jaxpr(full, [True] * len(full.outvars), always)
+    short, used = dce_jaxpr(full, [True] * len(full.outvars), always)
     return short, more, used[len(more) : len(more) + len(avals)]
 
 
@@ -105,7 +104,7 @@ class Slice:
     def value(self) -> jax.Array:
         whole = self.stack.shape[1:]
         start = [jnp.asarray(n, self.index.dtype) for n in self.start or (0,) * len(whole)]
-        cut = lax.dynamic_slice_p.bind(self.stack, self.index, *start, slice_sizes=(1, *(self.shape or whole)))
+        cut = dynamic_slice(self.stack, (self.index, *start), (1, *(self.shape or whole)))
         return lax.squeeze(cut, (0,))
 
 
@@ -124,16 +123,18 @@ class Behind:
         return x if batched or self.size is None else _repeated(x, self.size)
 
     def _evaluate(self, jaxpr, env: dict) -> list[tuple[Any, bool]]:
-        read = lambda atom: (atom.val, False) if isinstance(atom, core.Literal) else env[atom]
+        read = lambda atom: (atom.val, False) if isinstance(atom, Literal) else env[atom]
         for eqn in jaxpr.eqns:
-            with eqn.ctx.manager:
+            with context(eqn):
                 outs = self._apply(jaxpr, eqn, [read(atom) for atom in eqn.invars])
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 
     def _apply(self, jaxpr, eqn, inputs: list[tuple[Any, bool]]) -> list[tuple[Any, bool]]:
+        if eqn.primitive is layer_p:
+            return self._layer(eqn.params["jaxpr"], inputs)
         if eqn.primitive.name == "jit":
-            return self._call(eqn, inputs)
+            return self._evaluate(eqn.params["jaxpr"].jaxpr, _environment(eqn.params["jaxpr"], inputs))
         if eqn.primitive.name == "lane_call" and eqn.params["size"] is None:
             return self._evaluate(eqn.params["jaxpr"], dict(zip(eqn.params["jaxpr"].invars, inputs, strict=True)))
         if eqn.primitive.name == "custom_jvp_call":  # whose rule has been asked before
@@ -165,11 +166,8 @@ class Behind:
         """A number for each system, beside arrays."""
         return x if jnp.ndim(x) != 1 or not shape else jnp.broadcast_to(x, (*shape, self.size))
 
-    def _call(self, eqn, inputs: list[tuple[Any, bool]]) -> list[tuple[Any, bool]]:
+    def _layer(self, inner, inputs: list[tuple[Any, bool]]) -> list[tuple[Any, bool]]:
         """A layer stays a call, which cuts its slices itself; other functions are inlined."""
-        inner = eqn.params["jaxpr"]
-        if eqn.params["name"] != LAYER:
-            return self._evaluate(inner.jaxpr, _environment(inner, inputs))
         index = next((x.index for x, _ in inputs if isinstance(x, Slice)), None)
 
         def layer(index, *arrays):
@@ -179,7 +177,7 @@ class Behind:
             ]
             return self.outputs(inner.jaxpr, _environment(inner, values))
 
-        outs = jax.jit(layer)(index, *(x.stack if isinstance(x, Slice) else x for x, _ in inputs))
+        outs = call_apart(layer)(index, *(x.stack if isinstance(x, Slice) else x for x, _ in inputs))
         return [(y, self.size is not None) for y in outs]
 
 
@@ -189,13 +187,10 @@ def _environment(closed, inputs: list) -> dict:
 
 
 def _alone(jaxpr, eqn) -> Callable:
-    """The operation of an equation of a jaxpr."""
+    """The operation of an equation of a jaxpr, with as many results as it has."""
     if not eqn.primitive.name.startswith("custom_"):
         return lambda *xs: eqn.primitive.bind(*xs, **eqn.params)
-    places = [n for n, x in enumerate(eqn.invars) if not isinstance(x, core.Literal)]
-    alone = core.Jaxpr((), [eqn.invars[n] for n in places], eqn.outvars, [eqn], debug_info=jaxpr.debug_info)
-    run = core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))
-    return lambda *xs: run(*(xs[n] for n in places))
+    return alone(jaxpr, eqn)
 
 
 # ---- operations that do not mind another axis behind those of some operands

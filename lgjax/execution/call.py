@@ -11,11 +11,9 @@ from functools import partial, wraps
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend import core
-from jax.interpreters import ad, batching, mlir
 
+from lgjax.execution._jax import Primitive, Zero, is_undefined_primal, no_tangent, on_one_device, register, reshaped
 from lgjax.execution.batch_last import Arrays, Behind, cotangents, merged, tangents, traced
-from lgjax.execution.step import no_tangent
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
 FEW = 8  # systems, for which a whole VECTOR each would take longer
@@ -51,17 +49,18 @@ def _run(*args, jaxpr, batched, size) -> Arrays:
     return Behind(size).outputs(jaxpr, dict(zip(jaxpr.invars, zip(args, batched, strict=True), strict=True)))
 
 
-def _lower_on_cpu(ctx, *args, jaxpr, batched, size):
+def _on_cpu(ctx) -> Callable:
     """In parts that stay in the caches of a core, each of whole vectors.
 
     A batch that the compiler divides among devices stays as it is: what is cut or appended would move its parts.
     """
-    run = _run if size is None or not _on_one_device(ctx) else _run_parts
-    return mlir.lower_fun(partial(run, jaxpr=jaxpr, batched=batched, size=size), multiple_results=True)(ctx, *args)
+    return _run_parts if on_one_device(ctx) else _run
 
 
-def _run_parts(*args, jaxpr, batched, size: int) -> Arrays:
+def _run_parts(*args, jaxpr, batched, size: int | None) -> Arrays:
     """One part after the other. One alone is filled up, of several the last begins where it ends with the batch."""
+    if size is None:
+        return _run(*args, jaxpr=jaxpr, batched=batched, size=size)
     bytes_each = max((x.aval.dtype.itemsize for x in jaxpr.outvars), default=1)
     count = max(1, -(-size * bytes_each // PART))
     width = _width(-(-size // count))
@@ -80,14 +79,6 @@ def _run_parts(*args, jaxpr, batched, size: int) -> Arrays:
     return lax.fori_loop(0, count, run, outs)
 
 
-def _on_one_device(ctx) -> bool:
-    """Whether the program is for one device, or for one of many inside a `jax.shard_map`."""
-    context = ctx.module_context.axis_context
-    if getattr(context, "num_devices", None) == 1:
-        return True
-    return bool(getattr(context, "manual_axes", ())) and set(context.manual_axes) == set(context.mesh.axis_names)
-
-
 def _width(size: int) -> int:
     """A multiple of VECTOR, for large batches an odd one: arrays a power of two apart share few lines of a cache.
 
@@ -101,11 +92,11 @@ def _width(size: int) -> int:
 
 def _shapes(*_, jaxpr, batched, size) -> list:
     behind = () if size is None else (size,)
-    return [x.aval.update(shape=(*x.aval.shape, *behind), weak_type=False) for x in jaxpr.outvars]
+    return [reshaped(x.aval, (*x.aval.shape, *behind)) for x in jaxpr.outvars]
 
 
 def _jvp(primals, directions, *, jaxpr, batched, size):
-    moving = [n for n, t in enumerate(directions) if not isinstance(t, ad.Zero)]
+    moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
     moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
     short, more, kept = tangents(jaxpr, moving, moved)
     args = [*more, *(x for x, k in zip(primals, kept, strict=True) if k), *(directions[n] for n in moving)]
@@ -116,9 +107,9 @@ def _jvp(primals, directions, *, jaxpr, batched, size):
 
 
 def _transpose(given, *args, jaxpr, batched, size):
-    linear = [n for n, x in enumerate(args) if ad.is_undefined_primal(x)]
+    linear = [n for n, x in enumerate(args) if is_undefined_primal(x)]
     known = [n for n in range(len(args)) if n not in linear]
-    asked = [not isinstance(ct, ad.Zero) for ct in given]
+    asked = [not isinstance(ct, Zero) for ct in given]
     back = lambda values, cts: cotangents(jaxpr, dict(zip(known, values, strict=True)), asked, cts)
     outs = [x.aval for x, a in zip(jaxpr.outvars, asked, strict=True) if a]
     backwards, more = traced(back, [jaxpr.invars[n].aval for n in known], outs)
@@ -142,12 +133,5 @@ def _vmap(args, axes, *, jaxpr, batched, size):
     return apart, [x.ndim - 1 for x in apart]
 
 
-call_p = core.Primitive("lane_call")
-call_p.multiple_results = True
-call_p.def_impl(_run)
-call_p.def_abstract_eval(_shapes)
-mlir.register_lowering(call_p, mlir.lower_fun(_run, multiple_results=True))
-mlir.register_lowering(call_p, _lower_on_cpu, platform="cpu")
-ad.primitive_jvps[call_p] = _jvp
-ad.primitive_transposes[call_p] = _transpose
-batching.primitive_batchers[call_p] = _vmap
+call_p = Primitive("lane_call")
+register(call_p, _run, _shapes, _vmap, _jvp, _transpose, _on_cpu)

@@ -12,7 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.experimental.xla_metadata import set_xla_metadata
+
+from lgjax.execution._jax import Primitive, as_function, call_apart, register, reshaped
 
 Scalar = Any  # a Ref, or a Python number known at trace time
 
@@ -20,9 +21,6 @@ Scalar = Any  # a Ref, or a Python number known at trace time
 REPEAT = 20  # operations that may be repeated per extra use before a value is kept instead
 EARLY = 3  # operations on inputs alone that are done early, so that later layers need not read the inputs
 COST = {"sin": 15, "cos": 15, "div": 8, "sqrt": 8, "rsqrt": 8}  # of operations that cost more than one
-
-
-LAYER = "layer"  # name of the calls that XLA must not inline, by which `lane_scan` knows them
 
 
 class View:
@@ -164,9 +162,7 @@ class Graph:
 
         if first or jax.default_backend() != "cpu":
             return layer(*arrays.values())
-        layer.__name__ = LAYER
-        with set_xla_metadata(inlineable="false"):
-            return jax.jit(layer)(*arrays.values())
+        return as_layer(layer)(*arrays.values())
 
     def _layer(self, members: list[int], values: dict[int, jax.Array]) -> list[jax.Array]:
         """The values of some nodes from those that are kept already."""
@@ -245,3 +241,27 @@ def _operator(symbol: str) -> Callable:
         "*": lambda a, b: jnp.multiply(a, b),
         "/": lambda a, b: jnp.divide(a, b),
     }[symbol]
+
+
+# ---- a layer: a call that XLA must not inline, and which `batch_last` knows
+layer_p = Primitive("layer")
+
+
+def as_layer(function: Callable) -> Callable:
+    """`function` of arrays, returning a list of them, as one layer."""
+    return lambda *arrays: layer_p.bind(*arrays, jaxpr=jax.make_jaxpr(function)(*arrays))
+
+
+def _run(*arrays, jaxpr) -> list[jax.Array]:
+    def layer(*arrays):
+        return as_function(jaxpr.jaxpr, jaxpr.consts)(*arrays)
+
+    return call_apart(layer)(*arrays)
+
+
+def _vmap(arrays, axes, *, jaxpr):
+    run = jax.make_jaxpr(jax.vmap(as_function(jaxpr.jaxpr, jaxpr.consts), axes))(*arrays)
+    return layer_p.bind(*arrays, jaxpr=run), [0] * len(run.out_avals)
+
+
+register(layer_p, _run, lambda *_, jaxpr: [reshaped(x, x.shape) for x in jaxpr.out_avals], _vmap)

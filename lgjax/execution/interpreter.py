@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend import core
 
+from lgjax.execution._jax import ClosedJaxpr, Literal
 from lgjax.execution.graph import Graph, View, is_number
 
 
@@ -84,7 +84,7 @@ class Interpreter:
         env: dict[Any, np.ndarray] = {}
 
         def read(atom) -> np.ndarray:
-            return objects(atom.val) if isinstance(atom, core.Literal) else env[atom]
+            return objects(atom.val) if isinstance(atom, Literal) else env[atom]
 
         env.update(zip(jaxpr.constvars, consts, strict=True))
         env.update(zip(jaxpr.invars, args, strict=True))
@@ -115,7 +115,7 @@ class Interpreter:
         for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
             if key in params and name not in ("scan", "while", "cond"):
                 inner = params[key]
-                closed = inner if hasattr(inner, "consts") else core.ClosedJaxpr(inner, ())
+                closed = inner if hasattr(inner, "consts") else ClosedJaxpr(inner, ())
                 return self.evaluate(closed.jaxpr, list(map(objects, closed.consts)), inputs)
         if all(is_number(x) for array in inputs for x in array.flat):
             return _constants(eqn, inputs)

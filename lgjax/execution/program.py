@@ -12,8 +12,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import core, lax
+from jax import lax
 
+from lgjax.execution._jax import is_traced
 from lgjax.execution.graph import Graph, Ref, is_number
 from lgjax.execution.interpreter import Interpreter, map_objects, objects
 
@@ -31,11 +32,11 @@ class ScalarProgram:
     def __init__(self, function: Callable, *specs: Any):
         leaves = jax.tree.leaves(specs)
         closed, shapes = jax.make_jaxpr(function, return_shape=True)(*specs)
-        self.captured = [c for c in closed.consts if isinstance(c, core.Tracer)]
+        self.captured = [c for c in closed.consts if is_traced(c)]
         self.graph = Graph()
         self.inputs = [self._entering(x.shape) for x in [*leaves, *self.captured]]
         captured = iter(self.inputs[len(leaves) :])
-        consts = [next(captured) if isinstance(c, core.Tracer) else objects(c) for c in closed.consts]
+        consts = [next(captured) if is_traced(c) else objects(c) for c in closed.consts]
         self.outputs = Interpreter(self.graph).evaluate(closed.jaxpr, consts, self.inputs[: len(leaves)])
         self.shapes, self.out_tree = jax.tree.flatten(shapes)
 

@@ -19,11 +19,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend import core
-from jax.interpreters import ad, batching, mlir
 
+from lgjax.execution._jax import (
+    Literal,
+    Primitive,
+    Zero,
+    instantiate_zeros,
+    is_undefined_primal,
+    no_tangent,
+    register,
+    reshaped,
+)
 from lgjax.execution.batch_last import Arrays, Behind, Slice, cotangents, evaluate, merged, tangents, traced
-from lgjax.execution.step import needs, no_tangent, step_p
+from lgjax.execution.step import needs, step_p
 
 
 def lane_scan(body: Callable, start, xs, length: int, reverse: bool = False):
@@ -90,7 +98,7 @@ class _Loop:
         avals = [x.aval for x in self.level.outvars]
         batch = () if self.size is None else (self.size,)
         stacks = [()] * self.n_carry + [(self.length,)] * (len(avals) - self.n_carry)
-        return [x.update(shape=(*n, *x.shape, *batch), weak_type=False) for x, n in zip(avals, stacks, strict=True)]
+        return [reshaped(x, (*n, *x.shape, *batch)) for x, n in zip(avals, stacks, strict=True)]
 
     def run(self, *args) -> Arrays:
         constants, start, xs = self.parts(args)
@@ -107,8 +115,8 @@ class _Loop:
 
 # ---- transformations
 def _jvp(primals, directions, *, loop: _Loop):
-    moving, moved = _moving(loop, [not isinstance(t, ad.Zero) for t in directions])
-    directions = [ad.instantiate_zeros(t) if m else t for t, m in zip(directions, moving, strict=True)]
+    moving, moved = _moving(loop, [not isinstance(t, Zero) for t in directions])
+    directions = [instantiate_zeros(t) if m else t for t, m in zip(directions, moving, strict=True)]
     level, more, kept = _tangent_level(loop, moving, moved)
     outs = loop_p.bind(*primals, loop=loop.saving(loop.parts(kept)[1]))
     outs, carries = outs[: len(moved)], outs[len(moved) :]
@@ -148,7 +156,7 @@ def _moving(loop: _Loop, given: list[bool]) -> tuple[list[bool], list[bool]]:
 
 
 def _among(variables: set, atom) -> bool:
-    return not isinstance(atom, core.Literal) and atom in variables
+    return not isinstance(atom, Literal) and atom in variables
 
 
 def _tangent_level(loop: _Loop, moving: list[bool], moved: list[bool]) -> tuple[Any, list, list[bool]]:
@@ -181,12 +189,12 @@ def _tangent_level(loop: _Loop, moving: list[bool], moved: list[bool]) -> tuple[
 
 def _transpose(given, *args, loop: _Loop):
     """Of a loop that is linear in its carry and in the arguments that are not known."""
-    unknown = [ad.is_undefined_primal(x) for x in args]
+    unknown = [is_undefined_primal(x) for x in args]
     linear = [*loop.parts(unknown)[0], *[True] * loop.n_carry, *loop.parts(unknown)[2]]
     known = [not m for m in linear]
     some, fixed = ([n for n, m in enumerate(linear) if m is wanted] for wanted in (True, False))
     n_sums, wide = sum(loop.parts(linear)[0]), loop.size is not None
-    asked = [n < loop.n_carry or not isinstance(ct, ad.Zero) for n, ct in enumerate(given)]
+    asked = [n < loop.n_carry or not isinstance(ct, Zero) for n, ct in enumerate(given)]
 
     def back(constants, sums, carry, xs, streams):
         cts = cotangents(loop.level, dict(zip(fixed, [*constants, *xs], strict=True)), asked, [*carry, *streams])
@@ -199,7 +207,7 @@ def _transpose(given, *args, loop: _Loop):
     flags = loop.chosen(loop.batched, known)
     batch = (loop.size,) if wide else ()
     sums = [jnp.zeros((*x.shape, *batch), x.dtype) for x in avals[1][0]]
-    cts = [ad.instantiate_zeros(ct) for ct, a in zip(given, asked, strict=True) if a]
+    cts = [instantiate_zeros(ct) for ct, a in zip(given, asked, strict=True) if a]
     n_cts = len(cts) - loop.n_carry
     backwards = replace(
         loop,
@@ -232,11 +240,5 @@ def _vmap(args, axes, *, loop: _Loop):
     return apart, [x.ndim - 1 for x in apart]
 
 
-loop_p = core.Primitive("lane_scan")
-loop_p.multiple_results = True
-loop_p.def_impl(lambda *args, loop: loop.run(*args))
-loop_p.def_abstract_eval(lambda *avals, loop: loop.shapes())
-mlir.register_lowering(loop_p, mlir.lower_fun(lambda *args, loop: loop.run(*args), multiple_results=True))
-ad.primitive_jvps[loop_p] = _jvp
-ad.primitive_transposes[loop_p] = _transpose
-batching.primitive_batchers[loop_p] = _vmap
+loop_p = Primitive("lane_scan")
+register(loop_p, lambda *args, loop: loop.run(*args), lambda *avals, loop: loop.shapes(), _vmap, _jvp, _transpose)

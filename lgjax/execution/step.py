@@ -13,10 +13,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
-from jax.interpreters import ad, batching, mlir
-from jax.interpreters import partial_eval as pe
 
+from lgjax.execution._jax import Primitive, Zero, is_undefined_primal, no_tangent, prune, register, reshaped
 from lgjax.execution.graph import Graph, Ref, View
 from lgjax.execution.interpreter import Block, Interpreter, is_known, map_objects, objects
 
@@ -234,8 +232,7 @@ def _floating(dtype) -> bool:
 
 
 # ---- the operation
-step_p = core.Primitive("scalar_step")
-step_p.multiple_results = True
+step_p = Primitive("scalar_step")
 
 
 def emission(traced: Traced, refs, used, batch) -> Callable:
@@ -244,11 +241,6 @@ def emission(traced: Traced, refs, used, batch) -> Callable:
     for size, mapped in batch:
         run = jax.vmap(run, [0 if i in mapped else None for i in used], axis_size=size)
     return run
-
-
-def no_tangent(x) -> ad.Zero:
-    """Of a value that does not move."""
-    return ad.Zero(jax.typeof(x).to_tangent_aval())
 
 
 def needs(params: dict) -> list[list[int]]:
@@ -266,14 +258,14 @@ def _shapes(*avals, traced: Traced, refs, used, batch):
     lanes = shape[:-1] if used[0] in traced.stacks else shape
     shape = (*(size for size, _ in reversed(batch)), *lanes)
     dtypes = [traced.out_dtypes[traced.where[ref][0]] for ref in refs]
-    return [avals[0].update(shape=shape, dtype=dtype, weak_type=False) for dtype in dtypes]
+    return [reshaped(avals[0], shape, dtype) for dtype in dtypes]
 
 
 def _jvp(primals, tangents, *, traced: Traced, refs, used, batch):
     outs = step_p.bind(*primals, traced=traced, refs=refs, used=used, batch=batch)
-    moving = tuple(i for i, t in zip(used, tangents, strict=True) if not isinstance(t, ad.Zero))
+    moving = tuple(i for i, t in zip(used, tangents, strict=True) if not isinstance(t, Zero))
     along, nodes = traced.tangent(refs, moving)
-    turned = {traced._count + k: t for k, t in enumerate(t for t in tangents if not isinstance(t, ad.Zero))}
+    turned = {traced._count + k: t for k, t in enumerate(t for t in tangents if not isinstance(t, Zero))}
     levels = [(n, {*mapped, *(traced._count + k for k, i in enumerate(moving) if i in mapped)}) for n, mapped in batch]
     values = _bound(along, nodes, dict(zip(used, primals, strict=True)) | turned, levels)
     return outs, [no_tangent(x) if t is None else t for x, t in zip(outs, values, strict=True)]
@@ -287,8 +279,8 @@ def _bound(traced: Traced, nodes: list, arrays: dict, batch) -> list:
 
 
 def _transpose(cotangents, *args, traced: Traced, refs, used, batch):
-    linear = tuple(i for i, x in zip(used, args, strict=True) if ad.is_undefined_primal(x))
-    given = [k for k, ct in enumerate(cotangents) if not isinstance(ct, ad.Zero)]
+    linear = tuple(i for i, x in zip(used, args, strict=True) if is_undefined_primal(x))
+    given = [k for k, ct in enumerate(cotangents) if not isinstance(ct, Zero)]
     back, pairs = traced.transpose(tuple(refs[k] for k in given), linear)
     cts = {traced._count + n: cotangents[k] for n, k in enumerate(given)}
     levels = [(size, {*mapped, *cts}) for size, mapped in batch]
@@ -308,7 +300,7 @@ def _transpose(cotangents, *args, traced: Traced, refs, used, batch):
 def _assembled(rows: dict, aval, summed: list[int]):
     """The cotangent of an array from those of its rows, summed over batches that it does not have."""
     if all(x is None for x in rows.values()):
-        return ad.Zero(aval)
+        return Zero(aval)
     total = lambda x: jnp.sum(x, summed) if summed else x
     if None in rows:
         return total(rows[None])
@@ -324,9 +316,8 @@ def _vmap(args, axes, *, traced: Traced, refs, used, batch):
     return out, [0] * len(out)
 
 
-def _needed(asked: list[bool], *others):
+def _needed(asked: list[bool], eqn):
     """Without the results that nobody asks for."""
-    *_, eqn = others  # JAX 0.12 says before it which of its inputs are alive
     if not any(asked):
         return [False] * len(eqn.invars), None
     traced, used = eqn.params["traced"], eqn.params["used"]
@@ -340,10 +331,5 @@ def _needed(asked: list[bool], *others):
     )
 
 
-step_p.def_impl(_run)
-pe.dce_rules[step_p] = _needed
-step_p.def_abstract_eval(_shapes)
-mlir.register_lowering(step_p, mlir.lower_fun(_run, multiple_results=True))
-ad.primitive_jvps[step_p] = _jvp
-ad.primitive_transposes[step_p] = _transpose
-batching.primitive_batchers[step_p] = _vmap
+register(step_p, _run, _shapes, _vmap, _jvp, _transpose)
+prune(step_p, _needed)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.execution.compiled import compiled
 from lgjax.numerics import checks
 
 
@@ -21,12 +22,9 @@ def check_start(system: Any, t: Any, q: Any, v: Any) -> None:
     for name, state in (("q", q), ("v", v)):
         checks.finite_leaves(name, state)
     with jax.ensure_compile_time_eval():
-        gap = np.asarray(system.constraints(t, q))
-        b = np.asarray(system.jacobian(t, q))
-        one = jnp.ones_like(t)
-        drift = np.asarray(jax.jvp(lambda t: system.constraints(t, q), (t,), (one,))[1])
-        mass = np.asarray(jax.vmap(system.inertia_product)(jnp.eye(system.nv, dtype=system.dtype)))
-        scale = float(system.scale(q))
+        *values, length = _start_values(system, t, q)
+    gap, b, drift, mass = map(np.asarray, values)
+    scale = float(length)
     limit = start_tolerance(system.dtype)
     _check_zero(system, "is broken at the start", gap, limit * scale)
     speed = 1.0 + float(np.max(np.abs(v)))
@@ -35,6 +33,14 @@ def check_start(system: Any, t: Any, q: Any, v: Any) -> None:
     )
     _check_rank(system, b.astype(float))
     _check_mass(system, b.astype(float), mass.astype(float))
+
+
+@compiled
+def _start_values(system: Any, t: Any, q: Any) -> tuple[Any, ...]:
+    """Constraints, their Jacobian, their rate at rest, the mass matrix and the length that gaps are compared with."""
+    gap, drift = jax.jvp(lambda t: system.constraints(t, q), (t,), (jnp.ones_like(t),))
+    mass = jax.vmap(system.inertia_product)(jnp.eye(system.nv, dtype=system.dtype))
+    return gap, system.jacobian(t, q), drift, mass, system.scale(q)
 
 
 def _row_name(system: Any, i: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.execution.compiled import compiled
 from lgjax.groups.homogeneous_space import (
     HomogeneousSpace,
     power_space,
@@ -122,7 +123,8 @@ def integrate(
     q, v = _start(system, q, v)
     start, end = checks.scalar("t0", t0, system.dtype), checks.scalar("t1", t1, system.dtype)
     check_start(system, start, q, v)
-    return _integrate(system, q, v, start, (end - start) / saves.steps, saves, method, rule, checkpoint)
+    run = compiled(_integrate) if checkpoint is None else _integrate
+    return run(system, q, v, start, (end - start) / saves.steps, saves, method, rule, checkpoint)
 
 
 def _check_method(method: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.execution.compiled import compiled
 from lgjax.groups import SE3, LieGroup, R3xSO3, so3
 from lgjax.groups.r3_so3 import RotationTranslation
 from lgjax.groups.se3 import Pose
@@ -333,6 +334,7 @@ class System:
         return self.structure.forces.potential(self.forces, self.mass, m)
 
 
+@compiled
 def compose_rotation_vectors(first: Array, second: Array) -> Array:
     """Rotation vector (..., 3) of exp(first) exp(second), at most π long.
 

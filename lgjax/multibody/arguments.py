@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.execution.compiled import compiled
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.model import Configuration, Model
 
@@ -28,17 +29,20 @@ BASE = {
 }
 
 
-def checked_arguments(*others: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def checked_arguments(*others: str, compiles: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function to check arguments by name: model, q, v, vdot, tau, f, dv and wrenches, for one system.
 
     others: names that mean something else in this function, which checks them itself. None is accepted where it is the
     default. Raises TypeError for what is not a Model, a Configuration or an array, ValueError for shapes and dtypes.
+    compiles: outside jit the function is compiled once for each structure of its arguments (`execution.compiled`); not
+    for those that return something else than arrays or check values themselves.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         parameters = signature(function).parameters
         names = [name for name in parameters if name not in others]
         optional = {name for name in names if parameters[name].default is None}
+        run = compiled(function) if compiles else function
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -50,7 +54,7 @@ def checked_arguments(*others: str) -> Callable[[Callable[P, R]], Callable[P, R]
                 if name in given and not (given[name] is None and name in optional):
                     given[name] = _checked(name, given[name], model)
             positional = [given[name] for name, _ in zip(parameters, args, strict=False)]
-            return function(*positional, **{name: given[name] for name in kwargs})  # type: ignore[arg-type]
+            return run(*positional, **{name: given[name] for name in kwargs})  # type: ignore[arg-type]
 
         return call
 

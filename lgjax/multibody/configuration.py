@@ -23,7 +23,7 @@ def neutral(model: Model) -> Configuration:
     return Configuration(frees, jnp.zeros(tree.n_joint, dtype), jnp.broadcast_to(eye, (tree.n_ball, 3, 3)))
 
 
-@checked_arguments()
+@checked_arguments(compiles=False)
 def random_configuration(key: jax.Array, model: Model) -> Configuration:
     """Random configuration: uniform attitudes, uniform joints within limits and +-pi, base positions within +-1 m."""
     tree, dtype = model.tree, model.dtype

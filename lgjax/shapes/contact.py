@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.execution.compiled import compiled
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
@@ -101,6 +102,7 @@ class Plane:
         return jax.tree.map(lambda x: x.astype(dtype), self)
 
 
+@compiled
 def gap(shape: Shape, plane: Plane, pose: Pose) -> Gap:
     """Signed distance from one plane of a body at `pose` (body to world), and the body's point nearest to it.
 
@@ -112,6 +114,7 @@ def gap(shape: Shape, plane: Plane, pose: Pose) -> Gap:
     return Gap(sm.dot(plane.normal, pose.act(contact.point)) + plane.offset, *contact)
 
 
+@compiled
 def gap_derivatives(shape: Shape, plane: Plane, pose: Pose) -> tuple[Array, Array]:
     """Gradient of the distance: force direction n (3,), world frame, and moment rho x R^T n (3,), body frame, m.
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.execution.compiled import compiled
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
@@ -150,6 +151,7 @@ def _moved(piece: Moments, about: Array) -> Moments:
     return Moments(volume, first + volume * d, second + mixed + sm.transpose(mixed) + volume * sm.outer(d, d), about)
 
 
+@compiled
 def _by_rays(shape: Solved, rays: int) -> Moments:
     """Integrals over a convex body along the rays u from its middle: of r^3/3, r^4/4 u and r^5/5 u u^T over u."""
     middle = shape.middle()

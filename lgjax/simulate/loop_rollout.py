@@ -40,7 +40,6 @@ def keep_closed(
     """
     if project is not None:
         check_metric(project)
-    _check_start(model, loops, *start)
 
     def watched(t, state):
         return field(t, state[0]), 0 * state[1]
@@ -104,7 +103,7 @@ def _watch(model: Model, loops, q, v) -> jax.Array:
 _gaps = jax.jit(lambda model, loops, q, v: loop_constraint(model, loops, q, v)[::2])
 
 
-def _check_start(model: Model, loops, q, v) -> None:
+def check_start(model: Model, loops, q, v) -> None:
     """Raises ValueError for a known start at which the loops are open or come apart."""
     if not checks.known(model, loops, q, v):
         return

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.dynamics.loops.loop import Loop, as_loops
-from lgjax.dynamics.loops.project import Metric
+from lgjax.dynamics.loops.project import Metric, check_metric
 from lgjax.dynamics.loops.status import LoopStatus
 from lgjax.dynamics.time_derivatives.taylor_series import motion_series
+from lgjax.execution.compiled import compiled
 from lgjax.integrators import RK4, Method, MuntheKaas, integrate
 from lgjax.integrators.integrate import check_method
 from lgjax.multibody.arguments import checked_arguments
@@ -17,7 +18,7 @@ from lgjax.multibody.configuration import Configuration, mechanical_space
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.saving.checkpoint import Checkpoint
-from lgjax.simulate.loop_rollout import keep_closed, loop_report
+from lgjax.simulate.loop_rollout import check_start, keep_closed, loop_report
 from lgjax.simulate.mechanism_field import Controller, mechanism_field
 
 
@@ -44,7 +45,7 @@ class Trajectory(NamedTuple):
         return (self.status & ~int(LoopStatus.REDUNDANT)) == 0
 
 
-@checked_arguments("wrenches")
+@checked_arguments("wrenches", compiles=False)
 def rollout(
     model: Model,
     q: Configuration,
@@ -83,6 +84,16 @@ def rollout(
     check_method("rollout", method)
     dt, v = checks.array("dt", dt, (), model.dtype), jnp.asarray(v)
     closed = () if loops is None else as_loops(model, loops)
+    if closed and project is not None:
+        check_metric(project)
+    check_start(model, closed, q, v)
+    run = compiled(_rollout) if checkpoint is None else _rollout
+    closing = closed, project, (alpha, beta), tolerance
+    return run(model, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, closing)
+
+
+def _rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpoint, closing) -> Trajectory:
+    (controller, wrenches), (closed, project, (alpha, beta), tolerance) = applied, closing
     field = mechanism_field(model, controller, wrenches, closed, alpha=alpha, beta=beta)
     if method.needs_series:
         if controller is not None or wrenches is not None or closed:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import jit, lax
 
-from lgjax.execution.graph import LAYER
+from lgjax.execution.graph import as_layer
 from lgjax.execution.scan import lane_scan
 
 LENGTH, LANES, ROWS = 5, 3, 2
@@ -135,14 +135,12 @@ def test_a_carry_that_is_forgotten(derivative):
 def test_a_layer_stays_a_call_that_cuts_its_own_inputs(data):
     _, (start, _), (signal, _) = jax.tree.map(lambda x: x[:, 0], data)
 
-    def layer(u, signal):
-        return jnp.sin(u) * signal
-
-    run = lambda u, signal: lane_scan(lambda u, x: (jax.jit(layer)(u, x), u), u, signal, LENGTH)
+    layer = as_layer(lambda u, signal: [jnp.sin(u) * signal])
+    run = lambda u, signal: lane_scan(lambda u, x: (*layer(u, x), u), u, signal, LENGTH)
     (loop,) = (e for e in jax.make_jaxpr(jax.vmap(run))(start, signal).eqns if e.primitive.name == "lane_scan")
     text = str(jax.make_jaxpr(loop.params["loop"].run)(*(x.aval for x in loop.invars)))
-    assert text.count(f"name={LAYER}") == 1
-    inside = text[text.index(f"name={LAYER}") :]
+    assert text.count("name=layer") == 1
+    inside = text[text.index("name=layer") :]
     assert "dynamic_slice" in inside[: inside.index(" in (")]
 
 

@@ -31,16 +31,16 @@ def pendulum(key, length, lost=0.0):
     return lgjax.ensembles.Sample(values, events=jnp.stack([v > 0, q > 100]), record={"path": path, "chance": chance})
 
 
-def run(count=20, lost=0.0, dtype="float64", seed=0, **options):
+def run(batch=20, lost=0.0, dtype="float64", seed=0, **options):
     options = {"chunk": 7, "progress": False} | options
     arguments = (jnp.asarray(1.0, dtype), jnp.asarray(lost, dtype))
-    return lgjax.monte_carlo(pendulum, arguments, count=count, key=jax.random.key(seed), **options)
+    return lgjax.monte_carlo(pendulum, arguments, batch=batch, key=jax.random.key(seed), **options)
 
 
 def everything(result):
     """All numbers of a result that do not tell the time, as a flat dictionary."""
     found = {f"statistics.{k}": np.asarray(v) for k, v in result.statistics._asdict().items()}
-    found |= {"failed": result.failed, "count": np.asarray(result.count)}
+    found |= {"failed": result.failed, "batch": np.asarray(result.batch)}
     if result.record is not None:
         found |= {f"record.{k}": v for k, v in result.record.items()}
     return found

@@ -100,7 +100,7 @@ def test_a_trajectory_that_blows_up_leaves_the_others_alone():
     assert 0 < e.finite.sum() < 5
     assert not np.any(whole().q.joints[e.finite] > 0.05)
     np.testing.assert_allclose(e.v[e.finite], whole().v[e.finite], rtol=1e-13)
-    assert e.statistics.count == e.finite.sum()
+    assert e.statistics.samples == e.finite.sum()
     np.testing.assert_allclose(e.statistics.mean[..., 1:], whole().v[e.finite].mean(0), rtol=1e-13)
 
 

@@ -78,7 +78,7 @@ def test_chunks_do_not_show(chunk, dtype, tolerance):
 def test_the_key_decides_and_more_begin_with_fewer():
     same(everything(run()), whole())
     assert np.all(run(seed=1).record["path"][:, 0] != whole()["record.path"][:, 0])
-    np.testing.assert_array_equal(run(count=33).record["path"][:20], whole()["record.path"])
+    np.testing.assert_array_equal(run(batch=33).record["path"][:20], whole()["record.path"])
 
 
 def test_eight_devices_are_as_good_as_one(tmp_path):
@@ -108,15 +108,15 @@ def test_a_killed_run_goes_on_and_ends_the_same(tmp_path):
     folder, out = tmp_path / "run", tmp_path / "out.npz"
     arguments = (out, "--folder", folder, "--count", 60, "--lost", 0.1)
     finish(start(*arguments, "--die-after", 1, devices=4), -signal.SIGKILL)
-    assert len(lgjax.ensembles.load_run(folder).index) == 7
+    assert len(lgjax.ensembles.load_run(folder).numbers) == 7
     finish(start(*arguments, "--die-after", 5), -signal.SIGKILL)
-    assert len(lgjax.ensembles.load_run(folder).index) == 35
+    assert len(lgjax.ensembles.load_run(folder).numbers) == 35
     result = run(60, 0.1, chunk=None, folder=folder, resume=True)
     unbroken = everything(run(60, 0.1))
     same(everything(result), {name: x for name, x in unbroken.items() if not name.startswith("record")})
     found = lgjax.ensembles.load_run(folder)
     assert result.chunk == 7
-    np.testing.assert_array_equal(found.index, np.arange(60))
+    np.testing.assert_array_equal(found.numbers, np.arange(60))
     np.testing.assert_array_equal(np.flatnonzero(~found.valid), unbroken["failed"])
     for name in ("path", "chance"):
         np.testing.assert_array_equal(found.records[name], unbroken[f"record.{name}"])
@@ -133,7 +133,7 @@ def test_what_diverges_is_reported_and_leaves_the_others_alone():
     keep = np.delete(np.arange(3000), lost)
     others = healthy.record["path"][keep]
     np.testing.assert_array_equal(e.record["path"][keep], others)
-    assert e.statistics.count == len(keep)
+    assert e.statistics.samples == len(keep)
     np.testing.assert_allclose(e.statistics.mean[2], others[:, -1].mean(0), rtol=1e-12)
     np.testing.assert_allclose(e.statistics.covariance[2], np.cov(others[:, -1], rowvar=False), rtol=1e-12)
     np.testing.assert_array_equal(e.statistics.events, [(others[:, -1, 1] > 0).sum(), 0])
@@ -147,7 +147,7 @@ def test_what_diverges_is_reported_and_leaves_the_others_alone():
 def test_a_run_in_which_all_diverge_says_so():
     e = run(lost=1.0)
     np.testing.assert_array_equal(e.failed, np.arange(20))
-    assert e.statistics.count == 0
+    assert e.statistics.samples == 0
     assert np.isnan(e.statistics.mean).all()
 
 
@@ -184,7 +184,7 @@ def test_ctrl_c_keeps_what_was_computed(in_folder, monkeypatch, tmp_path):
     monkeypatch.setattr(sys.modules[lgjax.monte_carlo.__module__], "progress_bar", lambda *_: Impatient(2))
     options = {"folder": tmp_path / "run", "resume": True} if in_folder else {}
     e = run(**options)
-    assert e.count == e.statistics.count == 14
+    assert e.batch == e.statistics.samples == 14
     path = e.record["path"] if e.record else lgjax.ensembles.load_run(tmp_path / "run").records["path"]
     np.testing.assert_array_equal(path, expected["record.path"][:14])
     if in_folder:
@@ -233,7 +233,7 @@ def refuses(match, unchanged, **options):
 def test_folders_of_other_runs_are_left_alone(folder):
     refuses("holds a run already; resume it or choose another folder", folder, folder=folder)
     other = {"folder": folder, "resume": True}
-    refuses("count is 20 there and 21 here; nothing was changed", folder, count=21, **other)
+    refuses("batch is 20 there and 21 here; nothing was changed", folder, batch=21, **other)
     refuses("chunk is 7 there and 5 here", folder, chunk=5, **other)
     refuses("holds a run of another problem; nothing was changed", folder, seed=1, **other)
     refuses("holds a run of another problem; nothing was changed", folder, lost=0.5, **other)
@@ -321,12 +321,12 @@ def test_output_that_cannot_be_written(tmp_path, monkeypatch):
     ):
         run(**options)
     monkeypatch.undo()
-    assert len(lgjax.ensembles.load_run(tmp_path / "run").index) == 14
+    assert len(lgjax.ensembles.load_run(tmp_path / "run").numbers) == 14
     np.testing.assert_array_equal(run(**options).statistics.mean, whole()["statistics.mean"])
 
 
 def test_bad_input_is_refused(tmp_path):
-    refuses("count must be positive and less than .*, got 0", tmp_path, count=0)
+    refuses("batch must be positive and less than .*, got 0", tmp_path, batch=0)
     refuses("chunk must be positive and less than .*, got -1", tmp_path, chunk=-1)
     there = len(jax.local_devices())
     refuses(f"devices={there + 1} asked for, there are {there}", tmp_path, devices=there + 1)
@@ -345,9 +345,9 @@ def test_bad_input_is_refused(tmp_path):
         ),
     ):
         with pytest.raises(ValueError, match=match):
-            lgjax.monte_carlo(sample, count=2, key=key)
+            lgjax.monte_carlo(sample, batch=2, key=key)
     with pytest.raises(TypeError, match="simulate must return a Sample, got int"):
-        lgjax.monte_carlo(lambda key: 3, count=2, key=key)
+        lgjax.monte_carlo(lambda key: 3, batch=2, key=key)
 
 
 def test_the_width_follows_the_memory(monkeypatch):
@@ -372,7 +372,7 @@ def test_bouncing_bodies_are_simulations_like_others():
         path = lgjax.collisions.bounce(body, lgjax.shapes.sphere(0.5), floor, state, 0.02, 30, save_every=None)
         return lgjax.ensembles.Sample(path.states.pose.translation[-1], path.status == 0, path.impacts[-1:], height)
 
-    e = lgjax.monte_carlo(throw, count=6, key=jax.random.key(0), chunk=4, progress=False)
+    e = lgjax.monte_carlo(throw, batch=6, key=jax.random.key(0), chunk=4, progress=False)
     fall = np.sqrt(2 * (e.record - 0.5) / 9.81)  # the time of the only impact, after which it goes up as it came down
     np.testing.assert_allclose(e.statistics.mean[2], np.mean(e.record - 9.81 / 2 * (2 * fall - 0.6) ** 2), atol=1e-9)
     np.testing.assert_array_equal(e.statistics.events, [6])
@@ -389,7 +389,7 @@ def test_constrained_systems_are_simulations_like_others():
         path = lgjax.maximal.integrate(p.system, q, p.v0, 0.0, 0.01, 5, save_every=None)
         return lgjax.ensembles.Sample(path.q.bodies.translation[-1, 0], path.success, record=off)
 
-    e = lgjax.monte_carlo(spin, count=12, key=jax.random.key(0), chunk=4, progress=False)
+    e = lgjax.monte_carlo(spin, batch=12, key=jax.random.key(0), chunk=4, progress=False)
     np.testing.assert_array_equal(e.failed, np.flatnonzero(e.record))
     assert 0 < len(e.failed) < 12
     np.testing.assert_allclose(np.linalg.norm(e.statistics.mean), 1.0, rtol=1e-3)

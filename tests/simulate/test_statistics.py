@@ -33,7 +33,7 @@ def run(values, valid=None, sizes=(10**9,), events=None):
 def test_moments_and_extremes_are_those_of_all_rows(n):
     x = rows(n)
     s = run(x, sizes=(700,)).result(P)
-    assert s.count == n
+    assert s.samples == n
     np.testing.assert_allclose(s.mean, x.mean(0), rtol=1e-14)
     for t in range(3):
         np.testing.assert_allclose(s.covariance[t], np.cov(x[:, t], rowvar=False), rtol=1e-9)
@@ -76,7 +76,7 @@ def test_what_is_not_valid_does_not_count():
     np.testing.assert_allclose(s.mean, x[~lost].mean(0), rtol=1e-14)
     np.testing.assert_allclose(s.covariance[1], np.cov(x[~lost][:, 1], rowvar=False), rtol=1e-9)
     np.testing.assert_array_equal(s.events, events[~lost].sum(0))
-    assert s.count == 3960
+    assert s.samples == 3960
     # also where the first block, which sets the histogram, has none
     s = run(np.concatenate([poisoned[:1024], x]), np.arange(5024) >= 1024).result((0.5,))
     np.testing.assert_allclose(s.quantiles[0][:, 1], np.median(x, 0)[:, 1], atol=x[..., 1].std() / 50)
@@ -84,7 +84,7 @@ def test_what_is_not_valid_does_not_count():
 
 def test_too_few_are_nan_and_equal_values_have_no_spread():
     s = run(np.full((3, 2, 1), np.nan), np.zeros(3, bool)).result(P)
-    assert s.count == 0
+    assert s.samples == 0
     assert all(np.isnan(x).all() for x in (s.mean, s.quantiles, s.covariance))
     s = run(np.full((2000, 1, 2), [5.0, 0.0])).result(P)
     np.testing.assert_array_equal(s.covariance, np.zeros((1, 2, 2)))

@@ -12,6 +12,7 @@ import numpy as np
 
 from lgjax.dynamics.spatial import Twist, convolve
 from lgjax.dynamics.time_derivatives.time_stacks import Frame, check_frame, coefficients, derivatives
+from lgjax.execution.compiled import compiled
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_array
@@ -19,6 +20,7 @@ from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 
 
+@compiled
 def pose_derivatives(pose: Pose, twists, frame: Frame = "body") -> jax.Array:
     """Derivatives (n + 1, 4, 4) of the matrix of a pose, itself first, from its twist and derivatives (n, 6).
 
@@ -38,6 +40,7 @@ def pose_derivatives(pose: Pose, twists, frame: Frame = "body") -> jax.Array:
     return stack.at[0, 3, 3].set(1)
 
 
+@compiled
 def twist_derivatives(poses, frame: Frame = "body") -> jax.Array:
     """Twist and derivatives (n, 6) of a pose from the pose and derivatives of its matrix (n + 1, 4, 4).
 

@@ -11,7 +11,7 @@ from lgjax.multibody.arguments import checked_arguments, checked_array
 from lgjax.multibody.model import Model
 
 
-@checked_arguments("tau", "wrenches")
+@checked_arguments("tau", "wrenches", compiles=False)
 def motion_series(
     model: Model,
     tau: Callable | None = None,

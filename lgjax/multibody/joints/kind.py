@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lgjax.execution.path_series import path_series
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import small_matrix as sm
-from lgjax.numerics.path_series import path_series
 
 
 @dataclass(frozen=True)

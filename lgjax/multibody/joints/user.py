@@ -6,8 +6,8 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
 
+from lgjax.execution._jax import Literal
 from lgjax.multibody.joints.kind import JointKind
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
@@ -120,7 +120,7 @@ def _depends(function: Callable, argument: jax.ShapeDtypeStruct) -> bool:
 def _touched(jaxpr, inputs: list[bool]) -> list[bool]:
     """Which results are computed from the inputs marked; of a loop or a branch, all are if any input is marked."""
     marked = dict(zip(jaxpr.invars, inputs, strict=True))
-    read = lambda atom: not isinstance(atom, core.Literal) and marked.get(atom, False)
+    read = lambda atom: not isinstance(atom, Literal) and marked.get(atom, False)
     for eqn in jaxpr.eqns:
         given = [read(atom) for atom in eqn.invars]
         inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")) if eqn.primitive.name in _CALLS else None

@@ -129,13 +129,13 @@ def ensemble(
     result = monte_carlo(
         simulate,
         (strong(start), spread, jnp.asarray(dt, model.dtype)),
-        count=batch,
+        batch=batch,
         key=key,
         duration=steps * dt,
         common={"ts": times},
         **options,
     )
-    return _ensemble(times, result, np.isin(np.arange(result.count), result.failed, invert=True))
+    return _ensemble(times, result, np.isin(np.arange(result.batch), result.failed, invert=True))
 
 
 def _control(controller: Callable | None, draw: Draw) -> Callable | None:
@@ -158,12 +158,12 @@ def load_ensemble(folder: Any) -> Ensemble:
         )
     if known:
         failed = known.pop("failed")
-        statistics = Statistics(**{**known, "count": int(known["count"])})  # type: ignore[arg-type]
+        statistics = Statistics(**{**known, "samples": int(known["samples"])})  # type: ignore[arg-type]
         if not r:
-            finite = np.isin(np.arange(statistics.count + len(failed)), failed, invert=True)
+            finite = np.isin(np.arange(statistics.samples + len(failed)), failed, invert=True)
     r["parameters"] = {name: x for name, x in r.items() if name.startswith("parameters")}
     nan = float("nan")
-    result = MonteCarlo(statistics, run.index, r, len(finite), run.header["chunk"], nan, nan, nan)  # type: ignore[arg-type]
+    result = MonteCarlo(statistics, run.numbers, r, len(finite), run.header["chunk"], nan, nan, nan)  # type: ignore[arg-type]
     return _ensemble(run.common["ts"], result, finite)
 
 

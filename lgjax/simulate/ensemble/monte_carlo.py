@@ -36,7 +36,7 @@ class MonteCarlo(NamedTuple):
     """What `monte_carlo` returns, on the host.
 
     statistics: over the valid trajectories. failed: numbers of the others, ascending. record: of all trajectories, with
-    a leading axis (count,); None if it is in a folder or not wanted. count: how many there are, fewer than asked for if
+    a leading axis (batch,); None if it is in a folder or not wanted. batch: how many there are, fewer than asked for if
     the run was interrupted. chunk: trajectories at a time and device. seconds: time spent computing, without earlier
     parts of a resumed run; compile_seconds: before that. simulated_seconds_per_second: of all trajectories together.
     """
@@ -44,7 +44,7 @@ class MonteCarlo(NamedTuple):
     statistics: Statistics
     failed: np.ndarray
     record: Any
-    count: int
+    batch: int
     chunk: int
     seconds: float
     compile_seconds: float
@@ -55,7 +55,7 @@ def monte_carlo(
     simulate: Callable[..., Sample],
     arguments: tuple = (),
     *,
-    count: int,
+    batch: int,
     key: jax.Array,
     chunk: int | None = None,
     devices: int | None = None,
@@ -70,7 +70,7 @@ def monte_carlo(
     progress: bool | None = None,
     compiler_options: dict[str, Any] | None = None,
 ) -> MonteCarlo:
-    """`count` simulations simulate(key_i, *arguments) -> `Sample`, with key_i made of `key` and the number i alone.
+    """`batch` simulations simulate(key_i, *arguments) -> `Sample`, with key_i made of `key` and the number i alone.
 
     simulate is any function that JAX can trace: of rollouts, of bouncing bodies, of constrained systems. Each device
     runs `chunk` of them at a time; None takes at most 4096 and half of the memory. The same chunk gives bit by bit the
@@ -90,24 +90,24 @@ def monte_carlo(
     holds another run, a checkpoint that cannot be read: before anything is computed or changed. OSError if writing
     fails later; what was written until then is kept.
     """
-    _check(count, chunk, quantiles)
+    _check(batch, chunk, quantiles)
     mesh, function, arguments = device_mesh(devices), _checked_function(simulate, limit), strong(arguments)
     output, state = None, None
     if folder is not None:
         identity = fingerprint(function, key, arguments, tag)
-        output = Folder(folder, _header(function, key, arguments, count, chunk, identity), resume)
+        output = Folder(folder, _header(function, key, arguments, batch, chunk, identity), resume)
         state, chunk = output.restore(), output.header["chunk"]
     started = time.perf_counter()
-    program = fitting_program(function, key, arguments, mesh, count, chunk, compiler_options)
+    program = fitting_program(function, key, arguments, mesh, batch, chunk, compiler_options)
     compile_seconds = time.perf_counter() - started
     if output is not None:
         output.header["chunk"] = program.width
         _together(lambda: output.create(common or {}))
-    return _Run(program, output, count, quantiles, state).finish(duration, checkpoint_every, progress, compile_seconds)
+    return _Run(program, output, batch, quantiles, state).finish(duration, checkpoint_every, progress, compile_seconds)
 
 
-def _check(count: int, chunk: int | None, quantiles: tuple[float, ...]) -> None:
-    for name, value in (("count", count), ("chunk", chunk)):
+def _check(batch: int, chunk: int | None, quantiles: tuple[float, ...]) -> None:
+    for name, value in (("batch", batch), ("chunk", chunk)):
         if value is not None and not 1 <= value < 2**31:
             raise ValueError(f"{name} must be positive and less than 2**31, got {value}")
     if not all(0 <= p <= 1 for p in quantiles):
@@ -135,7 +135,7 @@ def _checked_function(simulate: Callable, limit: float) -> Callable:
 
 
 def _header(
-    function: Callable, key: jax.Array, arguments: tuple, count: int, chunk: int | None, identity: str
+    function: Callable, key: jax.Array, arguments: tuple, batch: int, chunk: int | None, identity: str
 ) -> dict[str, Any]:
     """What identifies a run and describes its records."""
     shapes = jax.eval_shape(function, key, jnp.zeros((), jnp.int32), arguments)
@@ -144,8 +144,8 @@ def _header(
         {"name": name, "dtype": str(x.dtype), "shape": list(x.shape)}
         for name, x in zip(array_names(shapes.record), leaves)
     ]
-    width = None if chunk is None else min(chunk, count)
-    return {"count": count, "chunk": width, "fingerprint": identity, "records": kept}
+    width = None if chunk is None else min(chunk, batch)
+    return {"batch": batch, "chunk": width, "fingerprint": identity, "records": kept}
 
 
 def _together(action: Callable[[], None]) -> None:
@@ -162,8 +162,8 @@ def _together(action: Callable[[], None]) -> None:
 class _Run:
     """A run as far as it has come."""
 
-    def __init__(self, program: Program, output: Folder | None, count: int, quantiles: Any, state: Any) -> None:
-        self.program, self.output, self.count, self.quantiles = program, output, count, quantiles
+    def __init__(self, program: Program, output: Folder | None, batch: int, quantiles: Any, state: Any) -> None:
+        self.program, self.output, self.batch, self.quantiles = program, output, batch, quantiles
         self.accumulator = Accumulator(program.shapes.values.shape, program.shapes.events.shape[0])
         self.done, self.failed, self.parts = 0, np.zeros(0, np.int64), []
         self.saved = None
@@ -175,7 +175,7 @@ class _Run:
     def finish(self, duration: float, every: float, progress: bool | None, compile_seconds: float) -> MonteCarlo:
         started, before = time.perf_counter(), self.done
         try:
-            with progress_bar(progress, self.count, duration, before) as bar:
+            with progress_bar(progress, self.batch, duration, before) as bar:
                 self._go(bar, every)
         except KeyboardInterrupt:
             if not self.done:
@@ -191,7 +191,7 @@ class _Run:
     def _go(self, bar: Any, checkpoint_every: float) -> None:
         """Until all are done. The devices work on a chunk while the one before is taken in."""
         pending, last = None, time.monotonic()
-        for start in (*range(self.done, self.count, self.program.span), None):
+        for start in (*range(self.done, self.batch, self.program.span), None):
             following = None if start is None else (start, self.program(start))
             if pending is not None:
                 bar.update(self._take(*pending))
@@ -202,7 +202,7 @@ class _Run:
 
     def _take(self, start: int, results: Sample) -> int:
         """Records and statistics of a chunk on every device; how many trajectories that were."""
-        keep = min(self.program.span, self.count - start)
+        keep = min(self.program.span, self.batch - start)
         part, leaves = None, jax.tree.leaves(results.record)
         if self.output is not None and leaves:
             self._write(start, results)
@@ -222,7 +222,7 @@ class _Run:
         width, names = self.program.width, array_names(results.record)
         for place, (valid, record) in self.program.local_chunks((results.valid, results.record)):
             first = start + place * width
-            keep = min(width, self.count - first)
+            keep = min(width, self.batch - first)
             if keep > 0:
                 arrays = {"index": np.arange(first, first + width), "valid": valid}
                 arrays |= dict(zip(names, jax.tree.leaves(record)))

@@ -12,13 +12,13 @@ REACH = 8.0  # ... that covers this many standard deviations of the first block 
 class Statistics(NamedTuple):
     """Statistics of observed values (..., d) over the trajectories that did not diverge; NaN where there are too few.
 
-    count: how many trajectories. mean, minimum, maximum: (..., d). covariance: (..., d, d), divided by count - 1.
+    samples: how many trajectories. mean, minimum, maximum: (..., d). covariance: (..., d, d), divided by samples - 1.
     quantiles: (len(probabilities), ..., d), exact for fewer than 1024 trajectories; else within 1/128 of a standard
     deviation of the first 1024 of the value of that rank if that lies within 8 of them of their mean, and if not,
     between there and the extreme value. events: (e,) int64, how often each event happened.
     """
 
-    count: int
+    samples: int
     mean: np.ndarray
     covariance: np.ndarray
     minimum: np.ndarray

@@ -1,6 +1,6 @@
 """Folders that hold a run: the records of its trajectories, its statistics, and checkpoints to go on from.
 
-    run.json             format, count, chunk, fingerprint; name, dtype and shape of what is recorded of each trajectory
+    run.json             format, batch, chunk, fingerprint; name, dtype and shape of what is recorded of each trajectory
     chunk-00000000.npz   records of trajectories k * chunk to (k + 1) * chunk - 1, and fewer in the last file:
                          index (n,), valid (n,), and one array (n, ...) for each name; no files if nothing is recorded
     common.npz           what is the same for all trajectories, such as the times
@@ -90,12 +90,12 @@ class Folder:
 class Run(NamedTuple):
     """A run read from its folder.
 
-    header: run.json. records: name -> (count, ...). common: name -> array. statistics: name -> array, empty before the
-    first checkpoint. index: (count,) numbers of the trajectories, valid: (count,).
+    header: run.json. records: name -> (batch, ...). common: name -> array. statistics: name -> array, empty before the
+    first checkpoint. numbers: (batch,) of the trajectories, valid: (batch,).
     """
 
     header: dict[str, Any]
-    index: np.ndarray
+    numbers: np.ndarray
     valid: np.ndarray
     records: dict[str, np.ndarray]
     common: dict[str, np.ndarray]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lgjax import se3, so3
-from lgjax.numerics.path_series import path_series
+from lgjax.execution.path_series import path_series
 
 ORDER = 4
 

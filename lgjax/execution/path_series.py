@@ -13,8 +13,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend import core
-from jax.interpreters import partial_eval as pe
+
+from lgjax.execution._jax import Literal, alone, dce_jaxpr
 
 Series = list[Any]
 
@@ -34,7 +34,7 @@ def path_series(function: Callable, path: Sequence) -> list:
 def _evaluated(jaxpr, constants: Sequence, inputs: list[Series], order: int) -> list[Series]:
     env = {x: [value] for x, value in zip(jaxpr.constvars, constants, strict=True)}
     env.update(zip(jaxpr.invars, inputs, strict=True))
-    read = lambda atom: [atom.val] if isinstance(atom, core.Literal) else env[atom]
+    read = lambda atom: [atom.val] if isinstance(atom, Literal) else env[atom]
     for eqn in jaxpr.eqns:
         found = _applied(jaxpr, eqn, [read(atom) for atom in eqn.invars], order)
         env.update(zip(eqn.outvars, found, strict=True))
@@ -49,7 +49,7 @@ def _applied(jaxpr, eqn, inputs: list[Series], order: int) -> list[Series]:
     inputs = [x[: order + 1] for x in inputs]
     bind = lambda *values: eqn.primitive.bind(*values, **eqn.params)
     if all(len(x) == 1 for x in inputs) or not any(map(_floating, eqn.outvars)):
-        return [[y] for y in _alone(jaxpr, eqn)(*(x[0] for x in inputs))]
+        return [[y] for y in alone(jaxpr, eqn)(*(x[0] for x in inputs))]
     if name in ("mul", "dot_general"):
         return [_product(bind, inputs[0], inputs[1], order)]
     if name in _RECURRENCES:
@@ -59,15 +59,7 @@ def _applied(jaxpr, eqn, inputs: list[Series], order: int) -> list[Series]:
         kth = lambda k: bind(*(_coefficient(x, k) if m else x[0] for x, m in zip(inputs, moves, strict=True)))
         found = [kth(k) for k in range(max(map(len, inputs)))]
         return [list(series) for series in zip(*found, strict=True)] if eqn.primitive.multiple_results else [found]
-    return _integrated(_alone(jaxpr, eqn), eqn, inputs, order)
-
-
-def _alone(jaxpr, eqn) -> Callable:
-    """The operation of one equation, with the rules that it has: values -> list of values."""
-    places = {x: n for n, x in enumerate(eqn.invars) if not isinstance(x, core.Literal)}
-    alone = core.Jaxpr((), list(places), eqn.outvars, [eqn], debug_info=jaxpr.debug_info)
-    run = core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))
-    return lambda *values: run(*(values[n] for n in places.values()))
+    return _integrated(alone(jaxpr, eqn), eqn, inputs, order)
 
 
 def _floating(x) -> bool:
@@ -150,7 +142,7 @@ def _integrated(call: Callable, eqn, inputs: list[Series], order: int) -> list[S
         return [[y, rate] if f else [y] for y, rate, f in zip(values, rates, floating, strict=True)]
     path = [*moving, *map(_rates, moving)]
     closed = jax.make_jaxpr(tangent)(*(x[0] for x in path))
-    asked, _ = pe.dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), True)  # without the values themselves
+    asked, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), True)  # without the values themselves
     rates = iter(_evaluated(asked, closed.consts, path, order - 1))
     return [
         [y, *(rate / (k + 1.0) for k, rate in enumerate(next(rates)))] if f else [y]

@@ -1,0 +1,163 @@
+"""Every use of JAX beyond its documented interface: look here first when a new JAX breaks something.
+
+The rest of the library imports these names from here, and `tests/execution/test_jax.py` keeps it so.  The one exception
+is `numerics/checks.py`, which cannot import this room: `checks.known` tests for `jax.core.Tracer` itself.  Everything
+below is at the same place in JAX 0.4.34 to 0.12; what is older is marked.
+
+Literal, Jaxpr, ClosedJaxpr, jaxpr_as_fun (jax.extend.core, 0.4.30), the context manager of an equation (0.4.30) and
+dce_jaxpr (0.4.30): programs are read and run again on scalars (`interpreter.py`), on series (`path_series.py`) and with
+    the batch behind (`batch_last.py`).  Without them only `execution="plain"` is left.
+Primitive (jax.extend.core, 0.4.30) and the tables of rules in jax.interpreters (0.4.30), in `register`: functions with
+    rules of their own (`jax.custom_jvp`) do not do in their place, see `scan.py`.  Without them only
+    `execution="plain"` is left.
+dce_rules (0.4.30), in `prune`: results that nobody asks for are not computed.  Without the rule everything stays right
+    and programs grow.  JAX 0.12 gives the rule one argument more.
+update(weak_type=...) of a type (0.4.30) and to_tangent_aval (0.4.34): shapes of results and types of derivatives.
+Zero, instantiate_zeros, is_undefined_primal (jax.interpreters.ad, 0.4.30): tell a rule what does not move and what is
+    linear.  Without them scalarized steps have no derivatives.
+module_context.axis_context of a lowering (0.4.30), in `on_one_device`: whether a program is for one device.  Without it
+    a batch is not cut into the parts that fit into a cache.
+inlineable="false" (0.4.34, through jax.experimental.xla_metadata), in `call_apart`: an attribute of a call that XLA's
+    inliner for CPUs reads.  Without it XLA fuses across the layers of a step and computes anew for each output what
+    outputs share: the same numbers, forward dynamics of the quadruped 2.5 times slower (XLA of jaxlib 0.10.2).
+dynamic_slice_p (0.4.30), in `dynamic_slice`: bound without the arithmetic on negative indices that `lax.dynamic_slice`
+    adds, so that XLA cuts an input of a level in the kernel that reads it.  Without it: the same numbers, more slowly.
+Tracer (jax.core, 0.4.30), in `is_traced`: whether a value is known.
+trace_state_clean (jax._src.core, 0.4.30), in `runs_at_once`: whether a call is made outside of all transformations, so
+    that it may run a compiled program (`compiled.py`).  Without it calls outside jit are traced each time.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+from jax import lax
+from jax._src.core import trace_state_clean
+from jax.core import Tracer
+from jax.experimental.xla_metadata import set_xla_metadata
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as pe
+
+Zero, instantiate_zeros, is_undefined_primal = ad.Zero, ad.instantiate_zeros, ad.is_undefined_primal
+dce_jaxpr = pe.dce_jaxpr
+
+__all__ = [
+    "ClosedJaxpr",
+    "Literal",
+    "Primitive",
+    "Zero",
+    "alone",
+    "as_function",
+    "call_apart",
+    "context",
+    "dce_jaxpr",
+    "dynamic_slice",
+    "instantiate_zeros",
+    "is_traced",
+    "is_undefined_primal",
+    "no_tangent",
+    "on_one_device",
+    "prune",
+    "register",
+    "reshaped",
+    "runs_at_once",
+]
+
+
+# ---- values
+def is_traced(x: Any) -> bool:
+    """Whether a leaf stands for a value that is not known yet."""
+    return isinstance(x, Tracer)
+
+
+def runs_at_once() -> bool:
+    """Whether what is called here runs at once, and nothing traces it."""
+    return trace_state_clean()
+
+
+def reshaped(aval: Any, shape: Sequence[int], dtype: Any = None) -> Any:
+    """The type of an array like `aval` of another shape, strongly typed."""
+    return aval.update(shape=tuple(shape), dtype=aval.dtype if dtype is None else dtype, weak_type=False)
+
+
+def no_tangent(x: Any) -> ad.Zero:
+    """The tangent of a value that does not move."""
+    return Zero(jax.typeof(x).to_tangent_aval())
+
+
+# ---- jaxprs
+def as_function(jaxpr: Any, constants: Sequence = ()) -> Callable[..., list]:
+    """A jaxpr as a function of its arguments."""
+    return jaxpr_as_fun(ClosedJaxpr(jaxpr, constants))
+
+
+def alone(jaxpr: Any, eqn: Any) -> Callable[..., list]:
+    """The operation of one equation of a jaxpr, with the rules that it has: values of its operands -> its results."""
+    places = {x: n for n, x in enumerate(eqn.invars) if not isinstance(x, Literal)}
+    run = as_function(Jaxpr((), list(places), eqn.outvars, [eqn], debug_info=jaxpr.debug_info))
+    return lambda *values: run(*(values[n] for n in places.values()))
+
+
+def context(eqn: Any) -> AbstractContextManager:
+    """What was set around an equation when it was traced, to be set again around what takes its place."""
+    return eqn.ctx.manager
+
+
+def dynamic_slice(stack: Any, start: Sequence, sizes: Sequence[int]) -> jax.Array:
+    """A box cut out of an array; `start` is not negative."""
+    return lax.dynamic_slice_p.bind(stack, *start, slice_sizes=tuple(sizes))
+
+
+def call_apart(function: Callable) -> Callable:
+    """`function` as a call that XLA for CPUs does not inline: nothing is fused across its border."""
+
+    def call(*args):
+        with set_xla_metadata(inlineable="false"):
+            return jax.jit(function)(*args)
+
+    return call
+
+
+# ---- primitives
+def register(
+    primitive: Primitive,
+    run: Callable,
+    shapes: Callable,
+    batch: Callable,
+    jvp: Callable | None = None,
+    transpose: Callable | None = None,
+    cpu: Callable | None = None,
+) -> None:
+    """Give a primitive with several results its rules.
+
+    run(*arrays, **parameters) -> list, at once and, traced, in programs. cpu(ctx) -> a function like `run` for programs
+    that run on a CPU, if those differ. shapes, batch, jvp, transpose: as `jax.interpreters` asks for them.
+    """
+    primitive.multiple_results = True
+    primitive.def_impl(run)
+    primitive.def_abstract_eval(shapes)
+    lower = lambda run: mlir.lower_fun(run, multiple_results=True)
+    mlir.register_lowering(primitive, lower(run))
+    if cpu is not None:
+        chosen = lambda ctx, *args, **parameters: lower(cpu(ctx))(ctx, *args, **parameters)
+        mlir.register_lowering(primitive, chosen, platform="cpu")
+    batching.primitive_batchers[primitive] = batch
+    if jvp is not None:
+        ad.primitive_jvps[primitive] = jvp
+    if transpose is not None:
+        ad.primitive_transposes[primitive] = transpose
+
+
+def prune(primitive: Primitive, rule: Callable[[list[bool], Any], Any]) -> None:
+    """Drop what nobody reads: rule(which results are asked for, equation) -> (which operands it needs, equation)."""
+    pe.dce_rules[primitive] = lambda asked, *others: rule(asked, others[-1])
+
+
+def on_one_device(ctx: Any) -> bool:
+    """Whether a program is being lowered for one device, or for one of many inside a `jax.shard_map`."""
+    axes = ctx.module_context.axis_context
+    if getattr(axes, "num_devices", None) == 1:
+        return True
+    return bool(getattr(axes, "manual_axes", ())) and set(axes.manual_axes) == set(axes.mesh.axis_names)

@@ -1,0 +1,126 @@
+"""What a user's function reads besides its arguments, so that a compiled program of it is never used when that changed.
+
+A program is compiled from what a function does when it is traced.  It can be used again as long as its code, its
+defaults, the values in its closure and the globals that it names are the same objects, and none of these can change in
+place.  JAX arrays, numbers, text, tuples, frozen dataclasses, modules and classes cannot, as far as they hold nothing
+else; lists, dictionaries, NumPy arrays that can be written to and instances of ordinary classes can.
+"""
+
+import enum
+from collections.abc import Hashable
+from dataclasses import fields, is_dataclass
+from functools import partial
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+
+NUMBERS = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, enum.Enum)
+FIXED = (type, ModuleType, BuiltinFunctionType)
+LIBRARIES = ("jax", "jaxlib", "numpy", "lgjax", "builtins")
+
+
+class ChangingError(Exception):
+    """Something that can change in place is read."""
+
+
+class Same:
+    """A value that is equal to itself alone; it is held, so that its id stays its own."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Same and other.value is self.value
+
+
+def contents(function: Any) -> tuple[Hashable, ...] | None:
+    """What identifies the results of a function: equal for functions that do the same; None if that can change."""
+    found: list[Hashable] = []
+    try:
+        _read(function, found, set())
+    except ChangingError:
+        return None
+    return tuple(found)
+
+
+def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
+    if isinstance(value, NUMBERS):
+        found.append((type(value), value))
+        return
+    if id(value) in seen:
+        found.append(Same(value))
+        return
+    seen.add(id(value))
+    if isinstance(value, FunctionType) and (value.__closure__ or not _of_a_library(value.__module__)):
+        found.append(value.__code__)
+        cells = [cell.cell_contents for cell in value.__closure__ or () if not _empty(cell)]
+        globals_ = [value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__]
+        parts = [*cells, *globals_, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+    elif isinstance(value, (*FIXED, FunctionType, jax.Array)):
+        found.append(Same(value))
+        return
+    elif isinstance(value, tuple | frozenset):
+        found.append((type(value), len(value)))
+        parts = list(value)
+    elif isinstance(value, MethodType):
+        parts = [value.__func__, value.__self__]
+    elif isinstance(value, partial):
+        parts = [value.func, *value.args, *value.keywords, *value.keywords.values()]
+    elif isinstance(value, np.ndarray) and not value.flags.writeable and value.base is None:
+        found.append(Same(value))
+        return
+    elif is_dataclass(value) and type(value).__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        found.append((type(value), 0))
+        parts = [getattr(value, field.name) for field in fields(value)]
+    elif _of_a_library(type(value).__module__) and hasattr(value, "__wrapped__"):  # jax.jit(function) and its like
+        found.append(type(value))
+        parts = [getattr(value, "__wrapped__")]  # noqa: B009
+    else:
+        raise ChangingError
+    for part in parts:
+        _read(part, found, seen)
+
+
+def _of_a_library(module: str | None) -> bool:
+    return (module or "").split(".")[0] in LIBRARIES
+
+
+def _empty(cell) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return True
+    return False
+
+
+def _names(code: CodeType) -> list[str]:
+    """The globals that code and the functions within it may name; attributes are among them."""
+    inner = [name for constant in code.co_consts if isinstance(constant, CodeType) for name in _names(constant)]
+    return [*code.co_names, *inner]
+
+
+def functions_in(value: Any) -> list[Any]:
+    """The users' functions that are held by a static value: in tuples, dataclasses, partial calls and plain objects."""
+    found: list[Any] = []
+    _collect(value, found, set())
+    return found
+
+
+def _collect(value: Any, found: list[Any], seen: set[int]) -> None:
+    if id(value) in seen or isinstance(value, (*NUMBERS, *FIXED, jax.Array, np.ndarray)):
+        return
+    seen.add(id(value))
+    if isinstance(value, FunctionType | MethodType | partial) or (callable(value) and hasattr(value, "__wrapped__")):
+        if not (isinstance(value, FunctionType) and value.__closure__ is None and _of_a_library(value.__module__)):
+            found.append(value)
+        return
+    inside = value if isinstance(value, tuple | list | frozenset) else getattr(value, "__dict__", {}).values()
+    for part in inside:
+        _collect(part, found, seen)

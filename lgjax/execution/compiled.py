@@ -1,0 +1,156 @@
+"""Calls outside jit run programs that are compiled once for each structure of their arguments."""
+
+from collections.abc import Callable, Hashable
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+import numpy as np
+
+from lgjax.execution._jax import is_traced, runs_at_once
+from lgjax.execution.callbacks import Same, contents, functions_in
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+STRUCTURES = 256  # of arguments, of all functions together, whose programs are kept; those used last
+VERSIONS = 64  # of programs whose structure holds functions of users, by what these read
+
+ARRAY = Same("array")  # in the place of a leaf that may change from call to call
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, pure and returning arrays, which outside of jit, vmap and grad runs as one compiled program.
+
+    Floating arrays and numbers among the leaves of its arguments may change from call to call; everything else belongs
+    to the structure, by value: integers (arrays of them too), text, methods, None.  Users' functions belong to it by
+    their code and what they read besides their arguments (`callbacks.contents`): a lambda written anew for each call
+    is the same one.  Where something that a function reads can change in place, and for values that cannot be compared,
+    the call is traced each time, as it is without this decorator.
+
+    Within a transformation, and if an argument is traced, this is `function` itself.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not runs_at_once():
+            return function(*args, **kwargs)
+        leaves, treedef = jax.tree.flatten((args, kwargs))
+        arrays, static = [], []
+        for leaf in leaves:
+            sort = SORTS.get(type(leaf)) or _sort(leaf)
+            mark = ARRAY if sort is float else sort(leaf)
+            if mark is None:
+                return function(*args, **kwargs)
+            static.append(mark)
+            if mark is ARRAY:
+                arrays.append(leaf)
+        try:
+            structure = _structure(function, treedef, tuple(static))
+        except TypeError:  # something in it cannot be hashed
+            return function(*args, **kwargs)
+        program = structure.program()
+        if program is not None:
+            try:
+                return program(arrays)
+            except (TypeError, ValueError):
+                pass  # the error of the function itself is about values that are known
+        return function(*args, **kwargs)
+
+    return call
+
+
+# ---- leaves: what stands for them in the structure, None if there can be no program
+def _value(leaf: Any) -> Hashable:
+    return type(leaf), leaf
+
+
+def _array(leaf: Any) -> Hashable:
+    """Integers may decide what is computed, so they are known: indices, numbers of steps."""
+    if getattr(leaf.dtype, "kind", "V") not in "iub":
+        return ARRAY
+    numbers = np.asarray(leaf)
+    return _Known((numbers.dtype.str, numbers.shape, numbers.tobytes()), leaf)
+
+
+def _function(leaf: Any) -> Hashable:
+    found = contents(leaf)
+    return None if found is None else _Known(found, leaf)
+
+
+def _nothing(leaf: Any) -> None:
+    return None
+
+
+class _Known:
+    """A leaf that is equal to others with the same key."""
+
+    __slots__ = ("key", "leaf")
+
+    def __init__(self, key: Hashable, leaf: Any):
+        self.key, self.leaf = key, leaf
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Known and other.key == self.key
+
+
+SORTS: dict[type, Callable[[Any], Any]] = {float: float, complex: float, int: _value, bool: _value, str: _value}
+
+
+def _sort(leaf: Any) -> Callable[[Any], Any]:
+    """How leaves of a type are marked; remembered for types of arrays, of which there are few."""
+    if is_traced(leaf):
+        return SORTS.setdefault(type(leaf), _nothing)
+    if isinstance(leaf, jax.Array | np.ndarray | np.generic):
+        return SORTS.setdefault(type(leaf), _array)
+    if isinstance(leaf, type) or (type(leaf).__hash__ not in (None, object.__hash__) and not callable(leaf)):
+        return _value
+    return _function
+
+
+# ---- programs
+class _Structure:
+    """A function with everything of its arguments but the arrays."""
+
+    def __init__(self, function: Callable, treedef: Any, static: tuple):
+        self.function, self.treedef, self.static = function, treedef, static
+        held = [x.leaf if isinstance(x, _Known) else x[1] for x in static if x is not ARRAY]
+        held = [x for x in held if not callable(x) or isinstance(x, type)]  # functions themselves are in the structure
+        self.functions = functions_in((*_auxiliary(treedef), *held))
+        self.only = None if self.functions else self._compile()
+
+    def program(self) -> Callable[[list], Any] | None:
+        if self.only is not None:
+            return self.only
+        reads = tuple(map(contents, self.functions))
+        return None if None in reads else _version(self, reads)
+
+    def _compile(self) -> Callable[[list], Any]:
+        function, treedef, static = self.function, self.treedef, self.static
+
+        def run(arrays):
+            stream = iter(arrays)
+            leaves = [next(stream) if x is ARRAY else x.leaf if isinstance(x, _Known) else x[1] for x in static]
+            args, kwargs = treedef.unflatten(leaves)
+            return function(*args, **kwargs)
+
+        run.__name__ = getattr(function, "__name__", "run")
+        return jax.jit(run)
+
+
+_structure = lru_cache(STRUCTURES)(_Structure)
+
+
+@lru_cache(VERSIONS)
+def _version(structure: _Structure, reads: tuple) -> Callable[[list], Any]:
+    return structure._compile()
+
+
+def _auxiliary(treedef: Any) -> list:
+    """The static data of all nodes of a tree."""
+    data = treedef.node_data()
+    own = [] if data is None else [data[1]]
+    return [*own, *(x for child in treedef.children() for x in _auxiliary(child))]
