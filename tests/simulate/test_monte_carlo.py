@@ -284,7 +284,7 @@ def test_a_checkpoint_with_other_numbers_in_it_is_refused(folder, monkeypatch):
 
 
 def test_records_that_cannot_be_read_are_named(folder):
-    assert lgjax.ensembles.load_run(folder).header["count"] == 20
+    assert lgjax.ensembles.load_run(folder).header["batch"] == 20
     chunk = folder / "chunk-00000001.npz"
     content = chunk.read_bytes()
     chunk.write_bytes(content[:100])
