@@ -118,8 +118,8 @@ def _recursion(execution: Execution, given: tuple[bool, ...], model: Model, q: C
 # ---- the passes
 def _three_passes(execution: Execution, given: np.ndarray, model: Model, q: Configuration, v, vdot, tau, applied):
     walk = tree_traversal(model.tree, model.dtype, execution)
-    moving = velocity_pass(walk, model, q, v, applied)
     joints, bodies = _joints(walk, model, given, vdot, tau - model.damping * v), walk.bodies(body_data(model))
+    moving = velocity_pass(walk, bodies, q, v, applied)
     articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, moving, joints)
     x, through = _accelerations(walk, Twist(ZERO3, -model.gravity), articulated)
     return x, jnp.where(given, through + model.armature * x + model.damping * v, tau)
