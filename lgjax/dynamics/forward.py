@@ -107,7 +107,7 @@ def velocity_pass(walk: TreeTraversal, bodies: list, q: Configuration, v, applie
 
 # ---- the steps of one body
 class Moving(NamedTuple):
-    """A body at its velocity: its joint, its bias acceleration c and the wrench p that it takes not to accelerate."""
+    """A body at its velocity: its joint, its bias acceleration c and the wrench p that it takes at none."""
 
     joint: PlacedJoint
     c: Twist

@@ -136,7 +136,7 @@ def _two_passes_at_rest(execution: Execution, given: np.ndarray, model: Model, q
 
 
 def _joints(walk: TreeTraversal, model: Model, given: np.ndarray, vdot, tau) -> list[tuple]:
-    free = jnp.asarray(~given, model.dtype)
+    free = (~given).astype(model.dtype)  # NumPy, so that it folds where the lanes agree
     return list(zip(*map(walk.velocities, (model.armature, free, vdot, tau)), strict=True))
 
 
@@ -148,7 +148,7 @@ def _accelerations(walk: TreeTraversal, world: Twist, articulated: list) -> tupl
 
 
 # ---- the steps of one body; the first is that of `forward.py`
-class Articulated(NamedTuple):
+class HybridJoint(NamedTuple):
     """A joint and what moves it: its given acceleration, c with that, I_A, p_A, U, the factor of D, and u."""
 
     joint: PlacedJoint
@@ -173,14 +173,14 @@ def _articulate(kind, children, body, moving: Moving, joint):
     u = free * (tau - project(S, p_A))
     I_a = through_joint(I_A, U, D)
     p_a = add(add(p_A, I_a.wrench(c)), joint_wrench(U, sm.ldl_solve(D, u)))
-    return (shift(I_a, *pose), to_parent(*pose, p_a)), Articulated(moving.joint, given, c, I_A, p_A, U, D, u)
+    return (shift(I_a, *pose), to_parent(*pose, p_a)), HybridJoint(moving.joint, given, c, I_A, p_A, U, D, u)
 
 
 def _articulate_at_rest(kind, children, body, q, joint):
     return _articulate(kind, children, body, Moving(place_joint(kind, body, q), NO_MOTION, NO_WRENCH), joint)
 
 
-def _accelerate(kind, A_parent: Twist, body: Articulated):
+def _accelerate(kind, A_parent: Twist, body: HybridJoint):
     """Outward: the joint's acceleration as in `forward.py`, and S^T (I_A A + p_A), the force that it transmits."""
     (pose, S), given, c, I_A, p_A, U, D, u = body
     A = add(to_child(*pose, A_parent), c)

@@ -148,7 +148,7 @@ def _hybrid_series(
     walk = tree_traversal(model.tree, model.dtype, execution)
     none = [None] * len(walk.runs)
     bodies, applied = walk.bodies(body_data(model)), _applied(walk, applied)
-    masks = none if given is None else walk.velocities(jnp.asarray(given, model.dtype))
+    masks = none if given is None else walk.velocities(given.astype(model.dtype))  # NumPy: it folds
     axles = _zip(walk.velocities(model.armature), walk.velocities(model.damping), masks)
     world, accelerations = formulation.root(model, order)
     history, load = _unzip(
