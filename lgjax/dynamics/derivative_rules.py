@@ -1,4 +1,4 @@
-"""Derivatives of forward and hybrid dynamics, solved for from those of inverse dynamics at the solution."""
+"""Derivatives of forward and hybrid dynamics: those of inverse dynamics at the solution, solved for the unknowns."""
 
 from collections.abc import Callable
 from functools import partial
@@ -51,7 +51,7 @@ def by_partial_inverse_dynamics(dynamics: Callable, forces: Callable, solve: Cal
 
 
 def _moved(function: Callable, primals, tangents):
-    """The tangent of a function; what does not move takes no part."""
+    """The tangent of a function; arguments without a tangent take no part."""
     leaves, treedef = jax.tree.flatten(primals)
     moving = jax.tree.leaves(tangents, is_leaf=lambda x: isinstance(x, SymbolicZero))
     live = [i for i, x in enumerate(moving) if not isinstance(x, SymbolicZero)]

@@ -93,21 +93,21 @@ def articulated_body(execution: Execution, model: Model, q: Configuration, v, ta
 def _three_passes(execution: Execution, model: Model, q: Configuration, v, tau, applied: Wrench | None) -> jax.Array:
     walk = tree_traversal(model.tree, model.dtype, execution)
     joints = list(zip(walk.velocities(model.armature), walk.velocities(tau - model.damping * v), strict=True))
-    moving = velocity_pass(walk, model, q, v, applied)
-    articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), walk.bodies(body_data(model)), moving, joints)
+    bodies = walk.bodies(body_data(model))
+    moving = velocity_pass(walk, bodies, q, v, applied)
+    articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, moving, joints)
     return walk.to_velocities(walk.outward(_accelerate, Twist(ZERO3, -model.gravity), articulated))
 
 
-def velocity_pass(walk: TreeTraversal, model: Model, q: Configuration, v, applied: Wrench | None) -> list:
+def velocity_pass(walk: TreeTraversal, bodies: list, q: Configuration, v, applied: Wrench | None) -> list:
     """Every body's `Moving`, from the root to the leaves."""
     outside = [None] * len(walk.runs) if applied is None else walk.bodies(applied)
-    bodies = walk.bodies(body_data(model))
     return walk.outward(_move, NO_MOTION, bodies, walk.configurations(q), walk.velocities(v), outside)
 
 
 # ---- the steps of one body
 class Moving(NamedTuple):
-    """A body at its velocity: its joint, its bias acceleration c and the wrench p that it takes not to accelerate."""
+    """A body at its velocity: its joint, its bias acceleration c and the wrench p that it takes at none."""
 
     joint: PlacedJoint
     c: Twist

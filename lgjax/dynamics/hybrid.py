@@ -113,8 +113,8 @@ def _recursion(execution: Execution, given: tuple[bool, ...], model: Model, q: C
 # ---- the passes
 def _three_passes(execution: Execution, given: np.ndarray, model: Model, q: Configuration, v, vdot, tau, applied):
     walk = tree_traversal(model.tree, model.dtype, execution)
-    moving = velocity_pass(walk, model, q, v, applied)
     joints, bodies = _joints(walk, model, given, vdot, tau - model.damping * v), walk.bodies(body_data(model))
+    moving = velocity_pass(walk, bodies, q, v, applied)
     articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, moving, joints)
     x, through = _accelerations(walk, Twist(ZERO3, -model.gravity), articulated)
     return x, jnp.where(given, through + model.armature * x + model.damping * v, tau)
@@ -131,7 +131,7 @@ def _two_passes_at_rest(execution: Execution, given: np.ndarray, model: Model, q
 
 
 def _joints(walk: TreeTraversal, model: Model, given: np.ndarray, vdot, tau) -> list[tuple]:
-    free = jnp.asarray(~given, model.dtype)
+    free = (~given).astype(model.dtype)  # NumPy, so that it folds where the lanes agree
     return list(zip(*map(walk.velocities, (model.armature, free, vdot, tau)), strict=True))
 
 
@@ -143,7 +143,7 @@ def _accelerations(walk: TreeTraversal, world: Twist, articulated: list) -> tupl
 
 
 # ---- the steps of one body; the first is that of `forward.py`
-class Articulated(NamedTuple):
+class HybridJoint(NamedTuple):
     """A joint and what moves it: its given acceleration, c with that, I_A, p_A, U, the factor of D, and u."""
 
     joint: PlacedJoint
@@ -168,14 +168,14 @@ def _articulate(kind, children, body, moving: Moving, joint):
     u = free * (tau - project(S, p_A))
     I_a = through_joint(I_A, U, D)
     p_a = add(add(p_A, I_a.wrench(c)), joint_wrench(U, sm.ldl_solve(D, u)))
-    return (shift(I_a, *pose), to_parent(*pose, p_a)), Articulated(moving.joint, given, c, I_A, p_A, U, D, u)
+    return (shift(I_a, *pose), to_parent(*pose, p_a)), HybridJoint(moving.joint, given, c, I_A, p_A, U, D, u)
 
 
 def _articulate_at_rest(kind, children, body, q, joint):
     return _articulate(kind, children, body, Moving(place_joint(kind, body, q), NO_MOTION, NO_WRENCH), joint)
 
 
-def _accelerate(kind, A_parent: Twist, body: Articulated):
+def _accelerate(kind, A_parent: Twist, body: HybridJoint):
     """Outward: the joint's acceleration as in `forward.py`, and S^T (I_A A + p_A), the force that it transmits."""
     (pose, S), given, c, I_A, p_A, U, D, u = body
     A = add(to_child(*pose, A_parent), c)

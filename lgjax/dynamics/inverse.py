@@ -15,6 +15,7 @@ from lgjax.dynamics.spatial import (
     NO_MOTION,
     NO_WRENCH,
     ZERO3,
+    PlacedJoint,
     Twist,
     Wrench,
     add,
@@ -94,7 +95,7 @@ def _accelerate(kind, parent: tuple[Twist, Twist], body, q, speeds, outside: Wre
     return (V, A), (joint, add(Wrench(*body.inertia.momentum(*A)), p))
 
 
-def _transmit(kind, children: Wrench, body):
+def _transmit(kind, children: Wrench, body: tuple[PlacedJoint, Wrench]):
     """Inward: the wrench through the joint is the body's own and its children's; the joint force is S^T W."""
     joint, own = body
     W = add(children, own)

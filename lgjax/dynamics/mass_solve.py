@@ -4,6 +4,7 @@ Read first: `forward.py`, the same passes with velocities and gravity. Source: [
 """
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from lgjax.dynamics.inverse import newton_euler
 from lgjax.dynamics.spatial import (
     NO_MOTION,
     NO_WRENCH,
+    PlacedJoint,
     Twist,
     add,
     body_data,
@@ -82,12 +84,12 @@ def _articulate(kind, children, body, q, joint):
     D = sm.ldl(joint_inertia(S, U, armature))
     u = force - project(S, p_A)
     p_a = add(p_A, joint_wrench(U, sm.ldl_solve(D, u)))
-    return (shift(through_joint(I_A, U, D), *pose), to_parent(*pose, p_a)), (pose, S, U, D, u)
+    return (shift(through_joint(I_A, U, D), *pose), to_parent(*pose, p_a)), (PlacedJoint(pose, S), U, D, u)
 
 
-def _accelerate(kind, A_parent: Twist, body):
+def _accelerate(kind, A_parent: Twist, body: tuple[PlacedJoint, Any, Any, Any]):
     """Outward: qdd = D^-1 (u - U^T A') from the acceleration A' at which the parent carries the body."""
-    pose, S, U, D, u = body
+    (pose, S), U, D, u = body
     A = to_child(*pose, A_parent)
     qdd = sm.ldl_solve(D, u - project(U, A))
     return add(A, joint_twist(S, qdd)), qdd

@@ -34,7 +34,7 @@ class Executor:
     mapped: Callable[[Callable], Callable]
     lift: Callable[..., Block]
     lift_parameters: Callable[..., Block]
-    lower: Callable[..., jax.Array]
+    lower: Callable[..., Any]
     constant: Callable[..., Block]
 
 
@@ -45,7 +45,7 @@ def _whole(array, lane_axes: int = 2) -> Block:
     return Block(entries, array.dtype)
 
 
-def _array(block: Block, lanes) -> jax.Array:
+def _array(block: Block, lanes):
     return as_array(block.entries[()], lanes, block.dtype)
 
 

@@ -1,5 +1,7 @@
 """Time derivatives of inverse, forward and hybrid dynamics, to any order, as sweeps over the tree.
 
+Read first: `inverse.py`, `forward.py` and `hybrid.py` in the room above, which are order 0 of this as plain passes.
+
 Every quantity is a truncated Taylor series in time, x(t) = sum_k x[k] t^k, kept as a tuple of coefficients. Inverse
 dynamics takes one sweep out and one in for all orders. Where forces are given, coefficient k of the accelerations takes
 one sweep in and one out, with articulated inertias that do not depend on k. The equations of one body are those of a
@@ -146,7 +148,7 @@ def _hybrid_series(
     walk = tree_traversal(model.tree, model.dtype, execution)
     none = [None] * len(walk.runs)
     bodies, applied = walk.bodies(body_data(model)), _applied(walk, applied)
-    masks = none if given is None else walk.velocities(jnp.asarray(given, model.dtype))
+    masks = none if given is None else walk.velocities(given.astype(model.dtype))  # NumPy: it folds
     axles = _zip(walk.velocities(model.armature), walk.velocities(model.damping), masks)
     world, accelerations = formulation.root(model, order)
     history, load = _unzip(
