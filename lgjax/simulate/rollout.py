@@ -55,6 +55,10 @@ def rollout(
     for √steps steps only, see `integrate`; `rollout_memory` predicts it. `checkpoint`, a `lgjax.saving.Checkpoint`,
     writes a long run to a folder part by part, from which it can be resumed. Raises ValueError for a controller that
     returns the wrong shape.
+
+    Outside jit a call compiles once for each structure of its arguments. A controller belongs to that by its code and
+    by what it closes over and names, as long as nothing of that can change in place: numbers and JAX arrays, not lists,
+    NumPy arrays or objects. With others, and with `checkpoint`, every call compiles; a `forces.Force` never does.
     """
     dt, v = checks.array("dt", dt, (), model.dtype), jnp.asarray(v)
     for name, function in (("controller", controller), ("wrenches", wrenches)):
