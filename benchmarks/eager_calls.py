@@ -129,8 +129,9 @@ def of_loops(dtype: str) -> dict[str, Call]:
     found |= {f"loops.{name}": call for name, call in found.items()}
     found["loops.loop_constraint"] = Call(lgjax.loops.loop_constraint, at(1, 2))
     found["loops.loop_residual"] = Call(lgjax.loops.loop_residual, at(1))
-    controlled = lambda k: (*closed(dtype, k), 0 * state(dtype, k)[2], passive, 1e-3 * (k + 1), STEPS)
-    found["constrained_rollout"] = Call(lgjax.constrained_rollout, controlled)
+    start = lambda k: closed(dtype, k)[::2]
+    controlled = lambda k: (*start(k), 0 * state(dtype, k)[2], passive, 1e-3 * (k + 1), STEPS)
+    found["rollout(loops=)"] = Call(lgjax.rollout, controlled, {"loops": closed(dtype, 0)[1]})
     return found
 
 

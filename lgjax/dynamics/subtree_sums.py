@@ -103,10 +103,10 @@ def _outward(kind, above, body, q, speeds):
         if kind.varying:
             S_rate = S_rate + jnp.concatenate(subspace_coefficient(kind, body.screw, q, [speeds[0]])).T
         terms = terms._replace(S_rate=S_rate, V=V, V_above=near[0])
-    if len(speeds) > 1:
-        A = sm.join(*carried[1]) + sm.tmatvec(S_rate, speeds[0])
-        carried[1] = Twist(*se3.split(A))
-        terms = terms._replace(A=A, A_above=near[1])
+        if len(speeds) > 1:
+            A = sm.join(*carried[1]) + sm.tmatvec(S_rate, speeds[0])
+            carried[1] = Twist(*se3.split(A))
+            terms = terms._replace(A=A, A_above=near[1])
     return (terms.world, tuple(carried)), (joint.pose, terms)
 
 

@@ -80,6 +80,10 @@ def rollout(
     1/s, of `constrained_forward_dynamics`. tolerance: of the positions, see `project_positions`. Raises ValueError,
     where q and v are known, for a start at which loops are open or move apart: `project_positions` and
     `project_velocity` make a consistent one. Within jit the status says it.
+
+    Outside jit a call compiles once for each structure of its arguments. A controller belongs to that by its code and
+    by what it closes over and names, as long as nothing of that can change in place: numbers and JAX arrays, not lists,
+    NumPy arrays or objects. With others, and with `checkpoint`, every call compiles; a `forces.Force` never does.
     """
     check_method("rollout", method)
     dt, v = checks.array("dt", dt, (), model.dtype), jnp.asarray(v)
