@@ -1,6 +1,7 @@
 """Integrators on homogeneous spaces: one stepper per family, a method is data.
 
-Read first: `integrate.py` drives any method, `munthe_kaas.py` is the family to start with.
+Read first: `method.py` says what a method is, `integrate.py` drives any, `munthe_kaas.py` is the family to start with.
+`scan_saved.py` is the loop under every driver.
 """
 
 from lgjax.integrators.adaptive import AdaptiveSolution, integrate_adaptive

@@ -1,5 +1,6 @@
 """What every driver asks of a method: to add an integrator is to write one of these."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,8 +19,10 @@ class Method(Protocol):
     `init` checks the inputs and makes what the method carries from step to step; `step` takes one step of size h.
     """
 
+    @abstractmethod
     def init(self, space: HomogeneousSpace, field: Callable[..., Any], t: Array, y: Point) -> Any: ...
 
+    @abstractmethod
     def step(
         self, space: HomogeneousSpace, field: Callable[..., Any], t: Array, y: Point, h: Array, carry: Any
     ) -> tuple[Point, Any]: ...

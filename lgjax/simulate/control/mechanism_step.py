@@ -26,7 +26,7 @@ def mechanism_step(model: Model, dt: float, method: Method, substeps: int) -> Ca
     Where no wrenches are given and the model is known, derivatives with respect to state and force go by three matrices
     for every stage, however many directions they are taken in; otherwise through the recursion itself.
     """
-    check_method("mechanism_step", method)
+    check_method("ControlSystem.of_model", method)
     scanned = method.with_scanned_stages()
     known = checks.known(model)
     by_partials = dynamics_by_partials(model)

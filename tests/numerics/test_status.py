@@ -1,0 +1,40 @@
+"""Every driver says what became of a run by flags that mean success at 0 and share NOT_FINITE."""
+
+import enum
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import jit
+
+from lgjax.collisions import BounceStatus
+from lgjax.dynamics.loops import LoopStatus
+from lgjax.integrators import Status
+from lgjax.maximal import Status as MaximalStatus
+from lgjax.numerics.status import flag
+from lgjax.simulate.control import OptimizeStatus
+from lgjax.simulate.rollout import Trajectory
+
+STATUSES = (Status, MaximalStatus, LoopStatus, BounceStatus, OptimizeStatus)
+
+
+@pytest.mark.parametrize("status", STATUSES, ids=lambda status: status.__module__)
+def test_success_is_zero_and_not_finite_the_same_everywhere(status):
+    assert issubclass(status, enum.IntFlag)
+    assert status(0).name in ("OK", "CONVERGED")
+    assert status.NOT_FINITE == 1
+    assert all(member.value.bit_count() == 1 for member in status)
+
+
+def test_a_flag_is_set_where_its_condition_holds():
+    found = jit(lambda bad: flag(Status.MAX_STEPS, bad) | flag(Status.NOT_FINITE, ~bad))(jnp.asarray([True, False]))
+    assert found.dtype == jnp.int32
+    np.testing.assert_array_equal(found, [Status.MAX_STEPS, Status.NOT_FINITE])
+
+
+def test_dependent_constraints_are_no_failure_of_a_rollout():
+    told = lambda status: bool(Trajectory(None, None, None, jnp.int32(status)).success)
+    assert told(0)
+    assert told(LoopStatus.REDUNDANT)
+    assert not told(LoopStatus.NOT_FINITE)
+    assert not told(LoopStatus.REDUNDANT | LoopStatus.OPEN)
