@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.dynamics.loops.loop import Loop, as_loops
-from lgjax.dynamics.loops.project import Metric, check_metric
+from lgjax.dynamics.loops.project import Metric
 from lgjax.dynamics.loops.status import LoopStatus
 from lgjax.dynamics.time_derivatives.taylor_series import motion_series
 from lgjax.execution.compiled import compiled
@@ -88,9 +88,8 @@ def rollout(
     check_method("rollout", method)
     dt, v = checks.array("dt", dt, (), model.dtype), jnp.asarray(v)
     closed = () if loops is None else as_loops(model, loops)
-    if closed and project is not None:
-        check_metric(project)
-    check_start(model, closed, q, v)
+    if closed:
+        check_start(model, closed, q, v)
     run = compiled(_rollout) if checkpoint is None else _rollout
     closing = closed, project, (alpha, beta), tolerance
     return run(model, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, closing)
