@@ -15,10 +15,11 @@ NAMESPACES = (
 SHARED = {
     "Body": {"lgjax", "maximal"},
     "Joint": {"lgjax", "maximal"},
-    "Solution": {"lgjax", "maximal"},
+    "Solution": {"integrators", "lgjax", "maximal"},
+    "Status": {"integrators", "maximal"},
     "aerial_manipulator": {"models", "systems"},
     "forward_dynamics": {"lgjax", "parallel"},
-    "integrate": {"lgjax", "maximal"},
+    "integrate": {"integrators", "lgjax", "maximal"},
     "inverse_dynamics": {"lgjax", "parallel"},
     "kinetic_energy": {"collisions", "lgjax"},
     "potential_energy": {"collisions", "lgjax"},
@@ -62,8 +63,17 @@ def test_no_name_means_two_things():
 def test_flat_names_are_documented(name):
     """A value such as RK4 is documented by its class."""
     thing = getattr(lgjax, name)
-    text = inspect.getdoc(thing if callable(thing) or isinstance(thing, ModuleType) else type(thing))
+    own = isinstance(thing, type | ModuleType) or inspect.isfunction(thing)
+    text = inspect.getdoc(thing if own else type(thing))
     assert text
     assert not text.startswith("What ")
-    if inspect.isfunction(thing):
-        assert all(p.annotation is not p.empty for p in inspect.signature(thing).parameters.values()), "annotations"
+
+
+@pytest.mark.parametrize("place", ["lgjax", *NAMESPACES])
+def test_public_signatures_are_annotated(place):
+    space = lgjax if place == "lgjax" else getattr(lgjax, place)
+    for function in filter(inspect.isfunction, (getattr(space, name) for name in names(space))):
+        signature = inspect.signature(function)
+        assert signature.return_annotation is not signature.empty, function.__name__
+        for parameter in signature.parameters.values():
+            assert parameter.annotation is not parameter.empty, f"{function.__name__}({parameter.name})"

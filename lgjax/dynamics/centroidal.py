@@ -31,7 +31,7 @@ def _matrix(model: Model, q: Configuration) -> jax.Array:
 
 
 @checked_arguments()
-def centroidal_momentum_derivative(model: Model, q: Configuration, v) -> jax.Array:
+def centroidal_momentum_derivative(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
     """Time derivative (6, nv) of `centroidal_momentum_matrix` along the motion v; times v it is the momentum's bias."""
     return batch_behind(_derivative)(model, q, v)
 
@@ -53,7 +53,7 @@ def _derivative(model: Model, q: Configuration, v) -> jax.Array:
 
 
 @checked_arguments()
-def center_of_mass_velocity(model: Model, q: Configuration, v) -> jax.Array:
+def center_of_mass_velocity(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
     """Velocity (3,) of the centre of mass of the whole mechanism in the world, m/s."""
     world = world_kinematics(model, q, v)
     _, linear = world_inertia(world.poses, model.inertias).momentum(*se3.split(world.twists))

@@ -12,7 +12,7 @@ from lgjax.numerics import small_matrix as sm
 
 
 @checked_arguments()
-def kinetic_energy(model: Model, q: Configuration, v) -> jax.Array:
+def kinetic_energy(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
     """Kinetic energy (), J, that of the armature included: v . M v / 2."""
     world = world_kinematics(model, q, v)
     momenta = _momenta(model, world)
@@ -28,13 +28,13 @@ def potential_energy(model: Model, q: Configuration) -> jax.Array:
 
 
 @checked_arguments()
-def total_energy(model: Model, q: Configuration, v) -> jax.Array:
+def total_energy(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
     """Kinetic plus potential energy (), J."""
     return kinetic_energy(model, q, v) + potential_energy(model, q)
 
 
 @checked_arguments()
-def momentum(model: Model, q: Configuration, v) -> jax.Array:
+def momentum(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
     """Total momentum (6,) in world axes: [angular about the world origin, linear], kg m^2/s and kg m/s."""
     world = world_kinematics(model, q, v)
     total = jnp.sum(_momenta(model, world), 0)

@@ -10,6 +10,7 @@ free ones, in body order; N/m, N s/m, N for sliding coordinates and N m/rad, N m
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -92,7 +93,7 @@ class JointSpring(Force):
 
 
 def spring(
-    model: Model, stiffness, rest: Configuration | None = None, joints: Sequence[str] | None = None
+    model: Model, stiffness: Any, rest: Configuration | None = None, joints: Sequence[str] | None = None
 ) -> JointSpring:
     """Springs at joints: tau = -stiffness (q - rest), rest neutral unless given; a ball has one stiffness."""
     names, index = _coordinates(model, joints)
@@ -123,12 +124,14 @@ class Friction(Force):
         return _spread(v, self.index, -self.viscous * speed - self.coulomb * jnp.tanh(speed / self.smoothing))
 
 
-def damper(model: Model, damping, joints: Sequence[str] | None = None) -> Friction:
+def damper(model: Model, damping: Any, joints: Sequence[str] | None = None) -> Friction:
     """Viscous dampers at joints: tau = -damping v."""
     return friction(model, damping, 0.0, joints=joints)
 
 
-def friction(model: Model, viscous=0.0, coulomb=None, smoothing=1e-2, joints: Sequence[str] | None = None) -> Friction:
+def friction(
+    model: Model, viscous: Any = 0.0, coulomb: Any = None, smoothing: Any = 1e-2, joints: Sequence[str] | None = None
+) -> Friction:
     """Viscous and dry friction at joints: tau = -viscous v - coulomb tanh(v / smoothing).
 
     coulomb: None takes `Model.friction`. smoothing: the speed (rad/s or m/s) at which three quarters of it act;
@@ -179,7 +182,13 @@ class Limits(Force):
 
 
 def limits(
-    model: Model, stiffness, damping=0.0, width=1e-2, lower=None, upper=None, joints: Sequence[str] | None = None
+    model: Model,
+    stiffness: Any,
+    damping: Any = 0.0,
+    width: Any = 1e-2,
+    lower: Any = None,
+    upper: Any = None,
+    joints: Sequence[str] | None = None,
 ) -> Limits:
     """Soft stops at the limits of scalar coordinates, by default those of the model; infinite ones never act.
 
@@ -236,10 +245,10 @@ class Motors(Force):
 def motors(
     model: Model,
     command: Callable,
-    gear=1.0,
-    rotor_inertia=0.0,
-    torque=np.inf,
-    speed=np.inf,
+    gear: Any = 1.0,
+    rotor_inertia: Any = 0.0,
+    torque: Any = np.inf,
+    speed: Any = np.inf,
     joints: Sequence[str] | None = None,
 ) -> Motors:
     """Motors behind gears: command(t, q, v) -> (n,) torques of the n motors, one per coordinate; tau = gear torque.
@@ -316,7 +325,7 @@ def _line(a, b):
     return gap, distance, jnp.where(apart, gap / jnp.where(apart, distance, 1), 0)
 
 
-def point_spring(model: Model, a, b, stiffness, length=0.0, damping=0.0) -> PointSpring:
+def point_spring(model: Model, a: Any, b: Any, stiffness: Any, length: Any = 0.0, damping: Any = 0.0) -> PointSpring:
     """A spring with a damper between two points: pull = stiffness (distance - length) + damping d(distance)/dt.
 
     a and b: (body, point (3,)), the name of a body or frame, or index of a body, and the point in its frame; (None,
@@ -383,12 +392,7 @@ def _parameter(what: str, value, names, dtype, least=0.0, positive: bool = False
         bad = np.isnan(known) | (known < least) | ((known <= 0) & positive) | (~np.isfinite(known) & finite)
         if bad.any():
             where = "" if names is None else f" of {names[int(np.argmax(bad))]!r}"
-            raise ValueError(
-                f"{what}{where} is {known.ravel()[np.argmax(bad)]:g}, expected {_range(least, positive, finite)}"
-            )
+            sign = "positive" if positive else "at least 0" if least == 0 else "a number"
+            found, expected = known.ravel()[np.argmax(bad)], f"finite and {sign}" if finite else sign
+            raise ValueError(f"{what}{where} is {found:g}, expected {expected}")
     return jnp.broadcast_to(jnp.asarray(value, dtype), shape)
-
-
-def _range(least, positive: bool, finite: bool) -> str:
-    sign = "positive" if positive else "at least 0" if least == 0 else "number"
-    return f"a {'finite ' if finite else ''}{sign}" if sign == "number" else f"{'finite and ' if finite else ''}{sign}"

@@ -60,7 +60,13 @@ from lgjax.numerics import small_matrix as sm
 
 @checked_arguments()
 def forward_dynamics(
-    model: Model, q: Configuration, v, tau, wrenches=None, *, execution: Execution = "scalarized"
+    model: Model,
+    q: Configuration,
+    v: jax.Array,
+    tau: jax.Array,
+    wrenches: jax.Array | None = None,
+    *,
+    execution: Execution = "scalarized",
 ) -> jax.Array:
     """Accelerations vdot (nv,) under the generalised forces tau (nv,): M^-1 (tau - bias - damping v).
 

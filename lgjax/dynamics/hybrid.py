@@ -59,11 +59,11 @@ from lgjax.numerics import small_matrix as sm
 def hybrid_dynamics(
     model: Model,
     q: Configuration,
-    v,
-    vdot,
-    tau,
+    v: jax.Array,
+    vdot: jax.Array,
+    tau: jax.Array,
     prescribed: Sequence[int],
-    wrenches=None,
+    wrenches: jax.Array | None = None,
     *,
     execution: Execution = "scalarized",
 ) -> tuple[jax.Array, jax.Array]:

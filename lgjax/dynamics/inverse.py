@@ -38,7 +38,13 @@ from lgjax.multibody.model import Model
 
 @checked_arguments()
 def inverse_dynamics(
-    model: Model, q: Configuration, v, vdot, wrenches=None, *, execution: Execution = "scalarized"
+    model: Model,
+    q: Configuration,
+    v: jax.Array,
+    vdot: jax.Array,
+    wrenches: jax.Array | None = None,
+    *,
+    execution: Execution = "scalarized",
 ) -> jax.Array:
     """Generalised forces tau (nv,) that produce the accelerations vdot (nv,): M vdot + bias + damping v.
 
@@ -50,7 +56,14 @@ def inverse_dynamics(
 
 
 @checked_arguments()
-def bias_forces(model: Model, q: Configuration, v, wrenches=None, *, execution: Execution = "scalarized") -> jax.Array:
+def bias_forces(
+    model: Model,
+    q: Configuration,
+    v: jax.Array,
+    wrenches: jax.Array | None = None,
+    *,
+    execution: Execution = "scalarized",
+) -> jax.Array:
     """Generalised forces (nv,) at zero acceleration: Coriolis, centrifugal, gravity, damping and applied wrenches."""
     return inverse_dynamics(model, q, v, 0 * v, wrenches, execution=execution)
 

@@ -30,7 +30,9 @@ def jacobian(model: Model, q: Configuration, body: str | int, frame: View = "bod
 
 
 @checked_arguments()
-def jacobian_derivative(model: Model, q: Configuration, v, body: str | int, frame: View = "body") -> jax.Array:
+def jacobian_derivative(
+    model: Model, q: Configuration, v: jax.Array, body: str | int, frame: View = "body"
+) -> jax.Array:
     """Time derivative (6, nv) of `jacobian` along the motion v: dJ/dt v + J vdot is the derivative of the velocity."""
     place, moves, world = _located(model, q, v, body, frame)
     V = world.twists[np.asarray(model.tree.v_body)]

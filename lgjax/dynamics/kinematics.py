@@ -138,7 +138,7 @@ def ancestor_mask(tree: Tree) -> np.ndarray:
 
 
 @checked_arguments()
-def body_twists(model: Model, q: Configuration, v) -> jax.Array:
+def body_twists(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
     """Velocities (nbodies, 6) of the bodies, [w, v] in each body frame, at its origin."""
     world = world_kinematics(model, q, v)
     at_body = se3.compose(world.poses, model.links)

@@ -42,7 +42,9 @@ from lgjax.numerics import small_matrix as sm
 
 
 @checked_arguments()
-def solve_mass_matrix(model: Model, q: Configuration, f, *, execution: Execution = "scalarized") -> jax.Array:
+def solve_mass_matrix(
+    model: Model, q: Configuration, f: jax.Array, *, execution: Execution = "scalarized"
+) -> jax.Array:
     """M^-1 f (nv,) for generalised forces f (nv,), armature included, in time proportional to the number of bodies.
 
     vmap it over f for several right sides: the inertias are then found once. In reverse mode it is its own transpose.

@@ -72,7 +72,13 @@ class HybridPartials(NamedTuple):
 
 @checked_arguments()
 def inverse_dynamics_partials(
-    model: Model, q: Configuration, v, vdot, wrenches=None, *, execution: Execution = "scalarized"
+    model: Model,
+    q: Configuration,
+    v: jax.Array,
+    vdot: jax.Array,
+    wrenches: jax.Array | None = None,
+    *,
+    execution: Execution = "scalarized",
 ) -> InversePartials:
     """Derivatives of `inverse_dynamics` with respect to q, v and vdot, three matrices (nv, nv).
 
@@ -92,7 +98,13 @@ def inverse_dynamics_partials(
 
 @checked_arguments()
 def forward_dynamics_partials(
-    model: Model, q: Configuration, v, tau, wrenches=None, *, execution: Execution = "scalarized"
+    model: Model,
+    q: Configuration,
+    v: jax.Array,
+    tau: jax.Array,
+    wrenches: jax.Array | None = None,
+    *,
+    execution: Execution = "scalarized",
 ) -> ForwardPartials:
     """Derivatives of `forward_dynamics` with respect to q, v and tau, three matrices (nv, nv).
 
@@ -109,11 +121,11 @@ def forward_dynamics_partials(
 def hybrid_dynamics_partials(
     model: Model,
     q: Configuration,
-    v,
-    vdot,
-    tau,
+    v: jax.Array,
+    vdot: jax.Array,
+    tau: jax.Array,
     prescribed: Sequence[int],
-    wrenches=None,
+    wrenches: jax.Array | None = None,
     *,
     execution: Execution = "scalarized",
 ) -> HybridPartials:

@@ -1,12 +1,13 @@
 """Construction of a checked Model from a description of bodies and joints."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
 
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
@@ -106,9 +107,9 @@ class _Moving:
 def build(
     bodies: Iterable[Body],
     name: str = "model",
-    gravity=GRAVITY,
+    gravity: ArrayLike | Sequence[float] = GRAVITY,
     check_inertia: Literal["error", "warn"] = "error",
-    dtype=None,
+    dtype: DTypeLike | None = None,
 ) -> Model:
     """Build a Model from bodies in any order; links on fixed joints are merged into the body that carries them.
 

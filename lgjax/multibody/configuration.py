@@ -1,10 +1,12 @@
 """Configuration of a mechanism and the group operations on it."""
 
 from functools import cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from lgjax.execution.call import batch_behind
 from lgjax.groups import HomogeneousSpace, se3, so3
@@ -46,7 +48,12 @@ def _random_rotation(key: jax.Array, n: int, dtype) -> jax.Array:
     return jnp.stack([x, y, jnp.cross(x, y)], -1)
 
 
-def configuration(model: Model, base=None, joints=None, ball_rotations=None) -> Configuration:
+def configuration(
+    model: Model,
+    base: Pose | ArrayLike | None = None,
+    joints: ArrayLike | dict[str, Any] | None = None,
+    ball_rotations: ArrayLike | None = None,
+) -> Configuration:
     """Make a configuration from its parts, checked; parts not given are neutral.
 
     base: world pose of the floating base, as a Pose or a 4x4 matrix (leading axis n_free if there are several).
@@ -129,7 +136,7 @@ def join_velocity(tree: Tree, frees, joints, balls) -> jax.Array:
 
 
 @checked_arguments()
-def retract(model: Model, q: Configuration, dv) -> Configuration:
+def retract(model: Model, q: Configuration, dv: jax.Array) -> Configuration:
     """Configuration q exp(dv), reached by the body-frame displacement dv (nv,), exactly on the manifold."""
     return _move(model.tree, q, dv)
 

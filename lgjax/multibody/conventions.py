@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from lgjax.groups import s3
 from lgjax.groups.se3 import Pose
@@ -46,7 +47,14 @@ class MotionState(NamedTuple):
     tau: Any = None
 
 
-def to_mujoco(model: Model, q: Configuration, v=None, vdot=None, tau=None, order: Sequence[str] | None = None):
+def to_mujoco(
+    model: Model,
+    q: Configuration,
+    v: jax.Array | None = None,
+    vdot: jax.Array | None = None,
+    tau: jax.Array | None = None,
+    order: Sequence[str] | None = None,
+) -> MotionState:
     """MuJoCo's (qpos, qvel, qacc, generalised force) as a MotionState of flat vectors.
 
     v, vdot, tau: (nv,) each or None; vdot needs v. order: names of all joints as the other program lists them, or of
@@ -63,7 +71,14 @@ def to_mujoco(model: Model, q: Configuration, v=None, vdot=None, tau=None, order
     )
 
 
-def from_mujoco(model: Model, q, v=None, vdot=None, tau=None, order: Sequence[str] | None = None) -> MotionState:
+def from_mujoco(
+    model: Model,
+    q: ArrayLike,
+    v: jax.Array | None = None,
+    vdot: jax.Array | None = None,
+    tau: jax.Array | None = None,
+    order: Sequence[str] | None = None,
+) -> MotionState:
     """The inverse of `to_mujoco`: MotionState(Configuration, v, vdot, tau) from MuJoCo's flat vectors."""
     _needs_velocity(v, vdot)
     index = _layout(model.tree, _names(order), ())
@@ -81,9 +96,9 @@ def from_mujoco(model: Model, q, v=None, vdot=None, tau=None, order: Sequence[st
 def to_pinocchio(
     model: Model,
     q: Configuration,
-    v=None,
-    vdot=None,
-    tau=None,
+    v: jax.Array | None = None,
+    vdot: jax.Array | None = None,
+    tau: jax.Array | None = None,
     order: Sequence[str] | None = None,
     continuous: Sequence[str] = (),
 ) -> MotionState:
@@ -105,10 +120,10 @@ def to_pinocchio(
 
 def from_pinocchio(
     model: Model,
-    q,
-    v=None,
-    vdot=None,
-    tau=None,
+    q: ArrayLike,
+    v: jax.Array | None = None,
+    vdot: jax.Array | None = None,
+    tau: jax.Array | None = None,
     order: Sequence[str] | None = None,
     continuous: Sequence[str] = (),
 ) -> MotionState:

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import checks
@@ -240,7 +241,7 @@ def cuboid_vertices(half_extents) -> np.ndarray:
     return np.asarray(half_extents) * np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
 
 
-def rounded(shape: Shape, radius) -> Shape:
+def rounded(shape: Shape, radius: ArrayLike) -> Shape:
     """Points within `radius` >= 0, m, of a shape, which grows by as much; 0 returns the shape itself.
 
     Source: [tran2024] eq. (65).

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
 
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
@@ -97,7 +98,7 @@ class Intersection(Solved):
         return jnp.concatenate([part.constraints(point) for part in self.parts])
 
 
-def support(function: Callable, parameters: tuple = (), dtype=None) -> Support:
+def support(function: Callable, parameters: tuple = (), dtype: DTypeLike | None = None) -> Support:
     """Convex body given by its support point function(direction, *parameters) -> (3,), m, body frame.
 
     direction (3,) has length 1. The point must be the farthest of the body along it; its derivatives are used
@@ -133,7 +134,9 @@ def _check_support(along, points, slack: float = 0.0) -> None:
         )
 
 
-def implicit(function: Callable, inside=0.0, parameters: tuple = (), dtype=None) -> Implicit:
+def implicit(
+    function: Callable, inside: ArrayLike = 0.0, parameters: tuple = (), dtype: DTypeLike | None = None
+) -> Implicit:
     """Convex body function(point, *parameters) <= 0, m, body frame; the function is convex, with two derivatives.
 
     inside (3,): a point well within it, from which its size is measured and each search starts. dtype: by default that

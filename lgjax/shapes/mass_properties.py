@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from lgjax.execution.compiled import compiled
 from lgjax.groups.se3 import Pose
@@ -39,7 +40,9 @@ class Moments(NamedTuple):
     about: Array
 
 
-def mass_properties(shape: Shape, density=1.0, mass=None, rays: int = 200) -> MassProperties:
+def mass_properties(
+    shape: Shape, density: ArrayLike = 1.0, mass: ArrayLike | None = None, rays: int = 200
+) -> MassProperties:
     """Mass properties of a shape with uniform `density`, kg/m^3, or with a total `mass`, kg, instead.
 
     Exact and differentiable for ellipsoids, boxes, capsules and polyhedra, placed or not; a polyhedron's vertices must

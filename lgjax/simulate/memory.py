@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.integrators import RK4, MuntheKaas
+from lgjax.integrators.method import Method
 from lgjax.integrators.scan_saved import segment_length
 from lgjax.multibody.configuration import neutral
 from lgjax.multibody.model import Model
@@ -19,7 +20,7 @@ def rollout_memory(
     *,
     batch: int = 1,
     controller: Controller | None = None,
-    method=MuntheKaas(RK4),  # noqa: B008 (a hashable value)
+    method: Method = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
     save_every: int | None = 1,
     wrenches: Controller | None = None,
     remat: bool | int = True,

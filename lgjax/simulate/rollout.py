@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from lgjax.dynamics.loops.loop import Loop, as_loops
 from lgjax.dynamics.loops.project import Metric
@@ -49,9 +50,9 @@ class Trajectory(NamedTuple):
 def rollout(
     model: Model,
     q: Configuration,
-    v,
+    v: jax.Array,
     controller: Controller | None,
-    dt,
+    dt: ArrayLike,
     steps: int,
     method: Method = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
     save_every: int | None = 1,

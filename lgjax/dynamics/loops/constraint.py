@@ -34,7 +34,9 @@ class Constraint(NamedTuple):
 
 
 @checked_arguments()
-def loop_constraint(model: Model, loops: Loop | Sequence[Loop], q: Configuration, v=None) -> Constraint:
+def loop_constraint(
+    model: Model, loops: Loop | Sequence[Loop], q: Configuration, v: jax.Array | None = None
+) -> Constraint:
     """Residual, Jacobian, rate and acceleration bias of the loops; without v the last two are zero.
 
     The Jacobian is the derivative of the residual by the velocities, exactly, also where the loops are open.

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from lgjax.dynamics.hybrid import prescribed_mask
@@ -29,11 +30,11 @@ def constrained_inverse_dynamics(
     model: Model,
     loops: Loop | Sequence[Loop],
     q: Configuration,
-    v,
-    vdot,
+    v: jax.Array,
+    vdot: jax.Array,
     actuated: Sequence[int],
-    tau=None,
-    wrenches=None,
+    tau: jax.Array | None = None,
+    wrenches: jax.Array | None = None,
     *,
     minimum: Minimum = "constraint_force",
     tolerance: Any = None,

@@ -95,7 +95,9 @@ def check_metric(metric: str) -> None:
 
 
 @checked_arguments()
-def project_velocity(model: Model, loops: Loop | Sequence[Loop], q: Configuration, v, *, tolerance: Any = None):
+def project_velocity(
+    model: Model, loops: Loop | Sequence[Loop], q: Configuration, v: jax.Array, *, tolerance: Any = None
+) -> jax.Array:
     """The velocity (nv,) nearest to v in the kinetic-energy metric that keeps the loops closed, A v = 0.
 
     It is what is left of v after an impulse of the constraints; the kinetic energy never grows.

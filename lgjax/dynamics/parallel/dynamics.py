@@ -34,7 +34,9 @@ from lgjax.numerics import small_matrix as sm
 
 
 @checked_arguments()
-def inverse_dynamics(model: Model, q: Configuration, v, vdot, wrenches=None) -> jax.Array:
+def inverse_dynamics(
+    model: Model, q: Configuration, v: jax.Array, vdot: jax.Array, wrenches: jax.Array | None = None
+) -> jax.Array:
     """`lgjax.inverse_dynamics` in logarithmic depth: the generalised forces tau (nv,), M vdot + bias + damping v.
 
     v, vdot: (nv,), body-frame velocities. wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin.
@@ -51,7 +53,9 @@ def inverse_dynamics(model: Model, q: Configuration, v, vdot, wrenches=None) -> 
 
 
 @checked_arguments()
-def forward_dynamics(model: Model, q: Configuration, v, tau, wrenches=None) -> jax.Array:
+def forward_dynamics(
+    model: Model, q: Configuration, v: jax.Array, tau: jax.Array, wrenches: jax.Array | None = None
+) -> jax.Array:
     """`lgjax.forward_dynamics` in logarithmic depth: the accelerations vdot (nv,), M^-1 (tau - bias - damping v).
 
     v: (nv,) body-frame velocities. tau: (nv,) N m and N. wrenches: (nbodies, 6), [n, f] on each body, body frame, at

@@ -46,7 +46,13 @@ class ClosedForm(NamedTuple):
 
 @checked_arguments()
 def closed_form(
-    model: Model, q: Configuration, v, vdot, frame: Frame = "body", *, execution: Execution = "scalarized"
+    model: Model,
+    q: Configuration,
+    v: jax.Array,
+    vdot: jax.Array,
+    frame: Frame = "body",
+    *,
+    execution: Execution = "scalarized",
 ) -> ClosedForm:
     """The equations of motion as matrices, from v and vdot (nv,).
 

@@ -27,10 +27,10 @@ FORMULATIONS: dict[str, Formulation] = {"body": BODY_FRAME, "spatial": SPATIAL_F
 def inverse_dynamics_time_derivatives(
     model: Model,
     q: Configuration,
-    v,
+    v: jax.Array,
     order: int,
     frame: Frame = "body",
-    wrenches=None,
+    wrenches: jax.Array | None = None,
     *,
     execution: Execution = "scalarized",
 ) -> jax.Array:
@@ -53,10 +53,10 @@ def inverse_dynamics_time_derivatives(
 def forward_dynamics_time_derivatives(
     model: Model,
     q: Configuration,
-    v,
-    tau,
+    v: jax.Array,
+    tau: jax.Array,
     frame: Frame = "body",
-    wrenches=None,
+    wrenches: jax.Array | None = None,
     *,
     execution: Execution = "scalarized",
 ) -> jax.Array:
@@ -71,12 +71,12 @@ def forward_dynamics_time_derivatives(
 def hybrid_dynamics_time_derivatives(
     model: Model,
     q: Configuration,
-    v,
-    vdot,
-    tau,
+    v: jax.Array,
+    vdot: jax.Array | None,
+    tau: jax.Array,
     prescribed: Sequence[int],
     frame: Frame = "body",
-    wrenches=None,
+    wrenches: jax.Array | None = None,
     *,
     execution: Execution = "scalarized",
 ) -> tuple[jax.Array, jax.Array]:
@@ -96,7 +96,7 @@ def hybrid_dynamics_time_derivatives(
     base = _Base(model, q, frame)
     base.check_prescribed(given)
     v = checked_array("v", v, (model.nv,), model.dtype, model=model)
-    tau = coefficients(checked_array("tau", tau, (order + 1, model.nv), model.dtype, model=model))
+    forces = coefficients(checked_array("tau", tau, (order + 1, model.nv), model.dtype, model=model))
     first = base.to_body_twists([v])
     rates = None
     if masked or vdot is not None:
@@ -107,7 +107,7 @@ def hybrid_dynamics_time_derivatives(
         x = None
         if rates is not None:
             x = jnp.where(given, (k + 1) * base.to_body_twists(rates[: k + 2], speeds)[k + 1], 0)
-        force = base.to_body_wrench(tau[: k + 1], speeds)
+        force = base.to_body_wrench(forces[: k + 1], speeds)
         return x, jnp.where(given, 0, force) if masked else force
 
     applied = _applied(model, wrenches, order)

@@ -21,7 +21,7 @@ from lgjax.numerics import small_matrix as sm
 
 
 @compiled
-def pose_derivatives(pose: Pose, twists, frame: Frame = "body") -> jax.Array:
+def pose_derivatives(pose: Pose, twists: jax.Array, frame: Frame = "body") -> jax.Array:
     """Derivatives (n + 1, 4, 4) of the matrix of a pose, itself first, from its twist and derivatives (n, 6).
 
     Raises ValueError for other shapes or a dtype that is not the pose's. Source: [ali2026] eq. (20), with Leibniz's
@@ -41,7 +41,7 @@ def pose_derivatives(pose: Pose, twists, frame: Frame = "body") -> jax.Array:
 
 
 @compiled
-def twist_derivatives(poses, frame: Frame = "body") -> jax.Array:
+def twist_derivatives(poses: jax.Array, frame: Frame = "body") -> jax.Array:
     """Twist and derivatives (n, 6) of a pose from the pose and derivatives of its matrix (n + 1, 4, 4).
 
     The inverse of pose_derivatives. Raises ValueError for other shapes.

@@ -6,6 +6,7 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from lgjax.execution._jax import Literal
 from lgjax.multibody.joints.kind import JointKind
@@ -21,7 +22,7 @@ def joint_kind(
     transform: Callable,
     subspace: Callable,
     nv: int,
-    samples=None,
+    samples: ArrayLike | None = None,
     constant_subspace: bool | None = None,
 ) -> JointKind:
     """Make a kind of joint with nv scalar coordinates q, to pass to `Joint(kind=...)`.

@@ -190,7 +190,7 @@ class _Stream:
 
 
 def random_tree(
-    key,
+    key: jax.Array | int,
     n: int,
     floating_base: bool = True,
     kinds: Sequence[str | JointKind] = ("revolute", "prismatic"),

@@ -11,6 +11,7 @@ from lgjax.dynamics.energy import total_energy
 from lgjax.groups.se3 import Pose
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import strong
+from lgjax.integrators.method import Method
 from lgjax.integrators.scan_saved import saved_steps
 from lgjax.multibody.configuration import Configuration, neutral, retract
 from lgjax.multibody.inertia import Inertia
@@ -85,9 +86,9 @@ def ensemble(
     steps: int,
     dt: float,
     key: jax.Array,
-    method=MuntheKaas(RK4),  # noqa: B008 (a hashable value)
+    method: Method = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
     q: Configuration | None = None,
-    v=None,
+    v: jax.Array | None = None,
     spread: Spread = Spread(),  # noqa: B008 (a tuple)
     sample: Callable[[jax.Array], Draw] | None = None,
     observe: Callable | None = None,

@@ -7,11 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import ArrayLike
 
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.execution.program import ScalarProgram
 from lgjax.integrators import RK4, MuntheKaas, Tableau
 from lgjax.integrators.integrate import finite_status
+from lgjax.integrators.method import Method
 from lgjax.integrators.scan_saved import saved_steps, scan_stretches
 from lgjax.multibody.configuration import Configuration, mechanical_space
 from lgjax.multibody.model import Model
@@ -23,11 +25,11 @@ from lgjax.simulate.rollout import Trajectory, rollout
 def fused_rollout(
     model: Model,
     q: Configuration,
-    v,
+    v: jax.Array,
     controller: Controller | None,
-    dt,
+    dt: ArrayLike,
     steps: int,
-    method=MuntheKaas(RK4),  # noqa: B008 (a hashable value)
+    method: Method = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
     save_every: int | None = 1,
     wrenches: Controller | None = None,
     *,

@@ -82,9 +82,9 @@ def fused_vmap(
 def fused_forward_dynamics(
     model: Model,
     q: Configuration,
-    v,
-    tau,
-    wrenches=None,
+    v: jax.Array,
+    tau: jax.Array,
+    wrenches: jax.Array | None = None,
     *,
     options: KernelOptions = KernelOptions(),
 ) -> jax.Array:
