@@ -28,8 +28,8 @@ def numbers(model) -> dict:
     return {"place": model.placements.translation, **model.inertias._asdict(), **same}
 
 
-def with_numbers(model, place, mass, moment, second, **same):
-    inertias = model.inertias._replace(mass=mass, moment=moment, rotational=second)
+def with_numbers(model, place, mass, moment, rotational, **same):
+    inertias = model.inertias._replace(mass=mass, moment=moment, rotational=rotational)
     return model.replace(placements=model.placements._replace(translation=place), inertias=inertias, **same)
 
 

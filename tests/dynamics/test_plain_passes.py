@@ -1,5 +1,7 @@
 """The passes of forward, inverse and hybrid dynamics equal order 0 of the Taylor series to round-off."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,11 @@ TREES = {
     "on the ground": lambda: trees.every_joint(floating_base=False),
     "forest": trees.forest,
 }
+FAST = [("floating", "spatial"), ("on the ground", "body")]
+CASES = [
+    pytest.param(*case, marks=[] if case in FAST else pytest.mark.slow, id="-".join(case))
+    for case in itertools.product(TREES, FORMULATIONS)
+]
 ROUND_OFF = 1e-11  # of the largest entry
 
 
@@ -25,8 +32,7 @@ def close(a, b):
     assert np.max(np.abs(a - b)) < ROUND_OFF * np.max(np.abs(b))
 
 
-@pytest.mark.parametrize("frame", FORMULATIONS)
-@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize(("name", "frame"), CASES)
 def test_order_0_of_the_series_is_the_plain_passes(name, frame):
     model, formulation = TREES[name](), FORMULATIONS[frame]
     assert np.any(model.armature > 0)
