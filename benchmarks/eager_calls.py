@@ -173,7 +173,7 @@ def of_bodies(dtype: str) -> dict[str, Call]:
     laws = lambda: collisions.impact.Laws(jnp.ones((), dtype), None)
     struck = lambda k: (body(k), high(k).pose, later(k), h(k), h(k), touch(k), laws())
     crank = cache(lambda: slider_crank(dtype=dtype))
-    cranked = lambda k: (crank().system, crank().q, (1.0 + 0.1 * k) * crank().v, 0.0, 1e-2, STEPS)
+    cranked = lambda k: (crank().system, crank().q0, (1.0 + 0.1 * k) * crank().v0, 0.0, 1e-2, STEPS)
     turn = lambda k: jnp.asarray([0.1, 0.2, 0.3 + k], dtype)
     return {
         "collisions.bounce": Call(collisions.bounce, bounced, {"restitution": 0.5, "friction": 0.3}),

@@ -31,6 +31,11 @@ STATIC = {"static": True}
 class Force:
     """tau = force(t, q, v); forces and controllers add up to a force."""
 
+    def __init_subclass__(cls, **options) -> None:
+        super().__init_subclass__(**options)
+        for name in {"__call__", "energy"} & set(vars(cls)):
+            setattr(cls, name, compiled(vars(cls)[name]))
+
     def __call__(self, t, q: Configuration, v) -> jax.Array:
         raise NotImplementedError
 
@@ -282,7 +287,6 @@ class PointSpring(Force):
     length: jax.Array
     bodies: tuple[str | int | None, str | int | None] = field(metadata=STATIC)
 
-    @compiled
     def __call__(self, t, q, v):
         world, places, moves = self._kinematics(q, v)
         gap, _, along = _line(*places)
@@ -295,7 +299,6 @@ class PointSpring(Force):
         pull = self.stiffness * gap - (self.stiffness * self.length - self.damping * speed) * along
         return -sm.matvec(apart, pull)
 
-    @compiled
     def energy(self, q):
         _, places, _ = self._kinematics(q, None)
         _, distance, _ = _line(*places)
