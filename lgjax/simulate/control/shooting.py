@@ -193,7 +193,8 @@ class ShootingSearch(NamedTuple):
         return ShootingIterate(
             variables, nodes, self.optimizer.init(variables), (0 * equal, 0 * unequal), number(self.method.penalty),
             infinite, jax.tree.map(jnp.zeros_like, variables), infinite, infinite, infinite, infinite,
-            Best(controls, states, infinite, infinite, infinite), count, count, count,
+            Best(controls, states, infinite, infinite, infinite), count, count,
+            jnp.asarray(OptimizeStatus.RUNNING, jnp.int32),
         )  # fmt: skip
 
     def begin(self, iterate: ShootingIterate) -> ShootingIterate:
