@@ -120,8 +120,12 @@ def test_the_core_needs_no_extra():
         "    sys.modules[name] = None\n"
         "import lgjax, lgjax.cli, lgjax.plot\n"
         "assert lgjax.models.quadruped().nv == 18\n"
+        "from lgjax.saving.progress import progress_bar\n"
+        "with progress_bar(None, 5, 1.0) as bar:\n"
+        "    bar.update(5)\n"
         "text = '<robot/>'\n"
-        "for ask in (lambda: lgjax.load_urdf(text), lambda: lgjax.load_mjcf(text), lambda: lgjax.plot.figure(1, 1)):\n"
+        "for ask in (lambda: lgjax.load_urdf(text), lambda: lgjax.load_mjcf(text), lambda: lgjax.plot.figure(1, 1),\n"
+        "            lambda: progress_bar(True, 5, 1.0)):\n"
         "    try:\n"
         "        ask()\n"
         "    except ImportError as error:\n"
@@ -131,6 +135,7 @@ def test_the_core_needs_no_extra():
         "load_urdf needs the package yourdfpy: pip install 'lgjax[urdf]'",
         "load_mjcf needs the package mujoco: pip install 'lgjax[mjcf]'",
         "figures need the package matplotlib: pip install 'lgjax[plot]'",
+        "a progress bar needs tqdm: pip install 'lgjax[progress]'",
     ]
 
 

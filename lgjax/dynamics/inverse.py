@@ -84,10 +84,8 @@ def newton_euler(model: Model, q: Configuration, v, vdot, applied: Wrench | None
 # ---- the passes
 def _two_passes(execution: Execution, model: Model, q: Configuration, v, vdot, applied: Wrench | None) -> jax.Array:
     walk = tree_traversal(model.tree, model.dtype, execution)
-    bodies, outside = (
-        walk.bodies(body_data(model)),
-        [None] * len(walk.runs) if applied is None else walk.bodies(applied),
-    )
+    bodies = walk.bodies(body_data(model))
+    outside = [None] * len(walk.runs) if applied is None else walk.bodies(applied)
     speeds = list(zip(walk.velocities(v), walk.velocities(vdot), strict=True))
     world = NO_MOTION, Twist(ZERO3, -model.gravity)
     moving = walk.outward(_accelerate, world, bodies, walk.configurations(q), speeds, outside)

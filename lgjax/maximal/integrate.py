@@ -49,7 +49,7 @@ FAILED = Status.INCONSISTENT | Status.SINGULAR | Status.NOT_CONVERGED | Status.N
 
 
 class Solution(NamedTuple):
-    """What `integrate` returns; every leaf but `status` has a leading time axis (T,).
+    """Result of `integrate`; every leaf but `status` has a leading time axis (T,).
 
     ts           (T,) s.
     q, v         configurations and velocities (T, nv).

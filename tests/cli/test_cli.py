@@ -60,7 +60,7 @@ def test_a_run_in_a_folder_writes_the_same_and_is_resumed(tmp_path, capsys):
     assert (code, "holds a run already" in line) == (2, True)
     code, line = failing(capsys, *argv, "--resume", str(folder), "--seed", "1")
     assert (code, "holds a run of another problem" in line) == (2, True)
-    assert lgjax.load_ensemble(folder).finite.shape == (3,)
+    assert lgjax.load_ensemble(folder).success.shape == (3,)
 
 
 def test_the_same_seed_gives_the_same_file(tmp_path):

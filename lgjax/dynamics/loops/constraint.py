@@ -68,7 +68,7 @@ def loop_constraint(
 
 @checked_arguments()
 def loop_residual(model: Model, loops: Loop | Sequence[Loop], q: Configuration) -> jax.Array:
-    """How far the loops are from closing, phi(q) (m,): metres, radians and cosines, in the order of the loops."""
+    """Residual phi(q) (m,) of the loops, phi(q) (m,): metres, radians and cosines, in the order of the loops."""
     return loop_constraint(model, loops, q).residual
 
 

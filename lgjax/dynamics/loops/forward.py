@@ -28,7 +28,7 @@ Minimum = Literal["constraint_force", "torque"]
 
 
 class ConstrainedDynamics(NamedTuple):
-    """What constrained dynamics return.
+    """Result of constrained dynamics.
 
     vdot: (nv,). tau: (nv,), forces of the joints, given and found. multipliers: (m,), lambda in the order of the loops,
     newtons for metres and newton metres for radians; of several that give the same the shortest. forces: (nv,),

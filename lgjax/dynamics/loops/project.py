@@ -25,7 +25,7 @@ LONGEST = 0.5  # of the entries of a step, radians or metres
 
 
 class Projection(NamedTuple):
-    """What `project_positions` returns: q, the length of the residual phi(q), iterations and success.
+    """Result of `project_positions`: q, the length of the residual phi(q), iterations and success.
 
     Where it did not converge q is the best that was found: the loops cannot be closed from there.
     """

@@ -31,7 +31,7 @@ class SearchRecord(NamedTuple):
 
 
 class OptimizedControls(NamedTuple):
-    """What `optimize_controls` found from each guess; arrays have a leading axis (guesses,).
+    """Result of `optimize_controls` from each guess; arrays have a leading axis (guesses,).
 
     controls: (guesses, steps, controls), of every step. states: leaves (guesses, steps + 1, ...). cost: (guesses,).
     gradient_norm: with respect to the decision variables. violation: the largest of all constraints, gaps included.

@@ -26,7 +26,7 @@ State = Any
 
 
 class OptimizeStatus(enum.IntFlag):
-    """How the search from one guess ended; 0 means success, and of the others exactly one is set."""
+    """Outcome of the search from one guess; 0 means success, and of the others exactly one is set."""
 
     CONVERGED = 0  # the gradient is below the tolerance and the constraints hold
     NOT_FINITE = NOT_FINITE  # cost or gradient left the finite numbers; the result is the last that did not

@@ -17,6 +17,7 @@ from lgjax.multibody.configuration import Configuration, neutral, retract
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.status import NOT_FINITE
 from lgjax.simulate.ensemble.monte_carlo import MonteCarlo, Sample, monte_carlo
 from lgjax.simulate.ensemble.statistics import Statistics
 from lgjax.simulate.ensemble.storage import load_run
@@ -26,7 +27,8 @@ STORES = ("all", "final", "none")
 
 
 class Draw(NamedTuple):
-    """What one trajectory is made of: its model and initial state, and parameters (any pytree) for its controller."""
+    """Model, initial state and parameters of one trajectory: its model and initial state, and parameters (any pytree)
+    for its controller."""
 
     model: Model
     q: Configuration
@@ -56,19 +58,19 @@ class Spread(NamedTuple):
 class Ensemble(NamedTuple):
     """Saved states of all trajectories and their statistics, on the host as NumPy arrays.
 
-    ts: (T,) s. q: Configuration with leading axes (batch, T). v: (batch, T, nv). energy: (batch, T) J. finite: (batch,)
-    bool, false for a trajectory that diverged. mass_factors: (batch, nbodies), masses over those of the model.
-    seconds: time spent computing, compile_seconds: before that, compiling. statistics: of what was observed, over the
-    finite trajectories; its arrays begin with (T, d). parameters: of the controllers, (batch, ...). chunk: trajectories
-    at a time and device. With store="final" the states have T = 1, with "none" or a folder they are None.
-    An interrupted run holds the trajectories that were finished.
+    ts: (T,) s. q: Configuration with leading axes (batch, T). v: (batch, T, nv). energy: (batch, T) J. status: (batch,)
+    int32, `integrators.Status`: NOT_FINITE for a trajectory that diverged, 0 for success. mass_factors: (batch,
+    nbodies), masses over those of the model. seconds: time spent computing, compile_seconds: before that, compiling.
+    statistics: of what was observed, over the good trajectories; its arrays begin with (T, d). parameters: of the
+    controllers, (batch, ...). chunk: trajectories at a time and device. With store="final" the states have T = 1, with
+    "none" or a folder they are None. An interrupted run holds the trajectories that were finished.
     """
 
     ts: np.ndarray
     q: Any
     v: Any
     energy: Any
-    finite: np.ndarray
+    status: np.ndarray
     mass_factors: Any
     seconds: float
     compile_seconds: float
@@ -76,6 +78,11 @@ class Ensemble(NamedTuple):
     statistics: Statistics | None
     parameters: Any
     chunk: int
+
+    @property
+    def success(self) -> np.ndarray:
+        """(batch,) bool, whether a trajectory is good."""
+        return self.status == 0
 
 
 def ensemble(
@@ -173,11 +180,12 @@ def _ensemble(ts: np.ndarray, result: MonteCarlo, finite: np.ndarray) -> Ensembl
         (result.record or {}).get(name) for name in ("q", "v", "energy", "mass_factors", "parameters")
     )
     times = (result.seconds, result.compile_seconds, result.simulated_seconds_per_second)
-    return Ensemble(ts, q, v, energy, finite, factors, *times, result.statistics, parameters, result.chunk)
+    status = np.where(finite, 0, NOT_FINITE).astype(np.int32)
+    return Ensemble(ts, q, v, energy, status, factors, *times, result.statistics, parameters, result.chunk)
 
 
 def observation(t: jax.Array, q: Configuration, v: jax.Array) -> jax.Array:
-    """What an ensemble observes unless told otherwise: positions of free bodies, scalar joints, velocities, (d,)."""
+    """Default observation of an ensemble: positions of free bodies, scalar joints, velocities, (d,)."""
     return jnp.concatenate([q.free_poses.translation.reshape(-1), q.joints, v])
 
 

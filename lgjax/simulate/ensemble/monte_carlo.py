@@ -20,7 +20,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 class Sample(NamedTuple):
-    """What one simulation leaves.
+    """Result of one simulation.
 
     values: (..., d), what statistics are taken of, with covariances over the last axis. valid: () bool, false if the
     simulation failed. events: (e,) booleans or integers, which are counted. record: any pytree of arrays, to be kept.
@@ -33,7 +33,7 @@ class Sample(NamedTuple):
 
 
 class MonteCarlo(NamedTuple):
-    """What `monte_carlo` returns, on the host.
+    """Result of `monte_carlo`, on the host.
 
     statistics: over the valid trajectories. failed: numbers of the others, ascending. record: of all trajectories, with
     a leading axis (batch,); None if it is in a folder or not wanted. batch: how many there are, fewer than asked for if

@@ -27,7 +27,7 @@ LANES = 32  # systems in a block, a warp of one system per thread
 
 @dataclass(frozen=True)
 class KernelOptions:
-    """How a kernel is launched.
+    """Launch options of a kernel.
 
     lanes: systems per block, a power of two; a warp takes 32. interpret: run the kernel's operations one by one, on any
     device, to test it. compiled: True compiles the kernel, False runs the same through `jax.vmap`, None decides by
@@ -104,7 +104,8 @@ def model_axis(model: Model) -> int | None:
 
 
 def kernel_cost(function: Callable, *args: Any) -> dict[str, Any]:
-    """What a kernel of `function` does for one system, from arguments (or their shapes) of one system.
+    """Operations, bytes and live values per system of a kernel of `function`, from arguments (or their shapes) of one
+    system.
 
     operations: how many of each scalar operation; arithmetic: their sum, with a sine, cosine, root or quotient as one;
     bytes: read and written per system if every argument is batched; waiting: values that wait at one time at most.
