@@ -60,8 +60,9 @@ def loops(dtype: str) -> tuple[lgjax.Loop, ...]:
 @cache
 def closed(dtype: str, k: int) -> tuple:
     """A configuration at which the loops are closed."""
-    model, q, *_ = state(dtype, k)
-    return model, loops(dtype), lgjax.project_positions(model, loops(dtype), q).q
+    model, _, v, *_ = state(dtype, k)
+    near = lgjax.retract(model, lgjax.neutral(model), 0.1 * v)
+    return model, loops(dtype), lgjax.project_positions(model, loops(dtype), near).q
 
 
 def passive(t, q, v):
