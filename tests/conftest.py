@@ -22,16 +22,10 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """One worker runs the tests of a file, which share what they compile; examples share nothing and fill the gaps.
-
-    The longest test that is alone in its file comes first among those.
-    """
-    items.sort(key=lambda item: item.path.stem != "test_readme")
-    for item in items:
-        if item.path.stem != "test_examples":
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+def pytest_itemcollected(item):
+    """One worker runs the tests of a file, which share what they compile; pages and examples share nothing."""
+    if item.path.stem not in ("test_docs", "test_examples"):
+        item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
 
 
 @pytest.fixture(autouse=True, scope="module")
