@@ -256,7 +256,7 @@ def _center(shape: Shape) -> tuple[np.ndarray, float] | None:
         return inner and (inner[0], inner[1] + float(shape.radius))
     if isinstance(shape, Placed):
         inner = _center(shape.shape)
-        return inner and (np.asarray(shape.pose.act(inner[0])), inner[1])
+        return inner and (np.asarray(shape.pose.act(jnp.asarray(inner[0]))), inner[1])
     if isinstance(shape, Ellipsoid | Box | Capsule):
         return np.asarray(shape.center), 0.0
     if isinstance(shape, Polyhedron):
