@@ -168,7 +168,7 @@ def of_bodies(dtype: str) -> dict[str, Call]:
     later = lambda k: high(k).pose._replace(translation=high(k).pose.translation + 0.001)
     bounced = lambda k: (body(k), shapes.ellipsoid(sizes), floor(), high(k), 1e-2 * (1 + k), STEPS)
     flown = lambda k: (body(k), shapes.ellipsoid(sizes), floor(), high(k).pose, later(k), 1e-2, STEPS)
-    touch = lambda k: collisions.impact.Contact(
+    touch = lambda k: collisions.impact.ContactPoint(
         jnp.zeros((), dtype), jnp.asarray([0.0, 0.0, -0.3], dtype), floor().normal, jnp.asarray(False), jnp.asarray(0)
     )
     laws = lambda: collisions.impact.Laws(jnp.ones((), dtype), None)
