@@ -7,7 +7,7 @@ are in its joint frame. As in the book:
     S         motions of the joint: V is that of the parent + S qd
     c, p      what the velocities alone add to the acceleration and to the wrench of a body
     I_A, p_A  articulated inertia and bias wrench: the joint of a body transmits I_A A + p_A
-    U, D, u   I_A S, S^T U and tau - S^T p_A: the joint accelerates by D^-1 (u - U^T A')
+    U, D, u   I_A S, S^T U and tau - damping qd - S^T p_A: the joint accelerates by D^-1 (u - U^T A')
 
 Read first: `spatial.py` and `articulated.py`; `traversal/` does the walking. Next: `hybrid.py`.
 Source: [featherstone2008] section 7.3; [kim2012] section 2.3.
@@ -98,7 +98,7 @@ def articulated_body(execution: Execution, model: Model, q: Configuration, v, ta
 # ---- the passes
 def _three_passes(execution: Execution, model: Model, q: Configuration, v, tau, applied: Wrench | None) -> jax.Array:
     walk = tree_traversal(model.tree, model.dtype, execution)
-    joints = list(zip(walk.velocities(model.armature), walk.velocities(tau - model.damping * v), strict=True))
+    joints = list(zip(*map(walk.velocities, (model.armature, model.damping, v, tau)), strict=True))
     bodies = walk.bodies(body_data(model))
     moving = velocity_pass(walk, bodies, q, v, applied)
     articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, moving, joints)
@@ -145,11 +145,11 @@ def _articulate(kind, children, body, moving: Moving, joint):
     I_a = I_A - U D^-1 U^T, p_a = p_A + I_a c + U D^-1 u.
     """
     (pose, S), c, p = moving
-    armature, tau = joint
+    armature, damping, qd, tau = joint
     I_A, p_A = add_inertia(children[0], body.inertia), add(p, children[1])
     U = inertia_columns(I_A, S)
     D = sm.ldl(joint_inertia(S, U, armature))
-    u = tau - project(S, p_A)
+    u = tau - damping * qd - project(S, p_A)
     I_a = through_joint(I_A, U, D)
     p_a = add(add(p_A, I_a.wrench(c)), joint_wrench(U, sm.ldl_solve(D, u)))
     return (shift(I_a, *pose), to_parent(*pose, p_a)), Articulated(moving.joint, c, U, D, u)
