@@ -1,7 +1,8 @@
 """Settings for every test: float64 is there, nothing is promoted silently, XLA compiles with little optimisation.
 
 Compiling is most of the time of most tests, and takes half as long so. `tests.optimised` compiles as users do, for the
-tests in which that could make a difference.
+tests in which that could make a difference. One worker runs the tests of a file (`--dist loadfile`), which share what
+they compile.
 """
 
 import os
@@ -20,12 +21,6 @@ import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
-
-
-def pytest_itemcollected(item):
-    """One worker runs the tests of a file, which share what they compile; pages and examples share nothing."""
-    if item.path.stem not in ("test_docs", "test_examples"):
-        item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
 
 
 @pytest.fixture(autouse=True, scope="module")
