@@ -90,8 +90,7 @@ class JointSpring(Force):
         return _spread(v, self.index, -self.stiffness * self._displacement(q))
 
     def energy(self, q):
-        x = self._displacement(q)
-        return jnp.sum(self.stiffness * x * x) / 2
+        return jnp.sum(self.stiffness * self._displacement(q) ** 2) / 2
 
     def _displacement(self, q):
         return difference(self.model, self.rest, q)[np.asarray(self.index, int)]
