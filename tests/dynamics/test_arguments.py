@@ -14,6 +14,7 @@ import lgjax
 from lgjax import Configuration
 from lgjax.dynamics.forward import forward_dynamics
 from tests.dynamics import trees
+from tests.test_surface import names as public_names
 
 VECTORS = ("v", "vdot", "tau", "f", "dv")
 CONFIGURATIONS = ("q", "q0", "q1")
@@ -34,9 +35,19 @@ def of_a_mechanism(function) -> bool:
 
 # All that take a model; those that make a value from parts of their own check these elsewhere.
 PARTS = ("configuration", "neutral")
+PLACES = (
+    ("", lgjax),
+    ("", lgjax.centroidal),
+    ("", lgjax.loops),
+    ("", lgjax.time_derivatives),
+    ("parallel.", lgjax.parallel),
+)
 FUNCTIONS: dict[str, Any] = {
-    name: f for name in lgjax.__all__ if of_a_mechanism(f := getattr(lgjax, name)) and name not in PARTS
-} | {"rollout": lgjax.rollout}  # fmt: skip
+    prefix + name: f
+    for prefix, space in PLACES
+    for name in public_names(space)
+    if of_a_mechanism(f := getattr(space, name)) and name not in PARTS
+} | {"rollout": lgjax.rollout}
 
 
 @cache
@@ -191,7 +202,7 @@ def test_what_a_controller_returns_is_named():
 
 @pytest.mark.parametrize("name", ["pose_derivatives", "twist_derivatives"])
 def test_poses_and_twists_are_checked(name):
-    f = getattr(lgjax, name)
+    f = getattr(lgjax.time_derivatives, name)
     pose, twists = lgjax.Pose(jnp.eye(3), jnp.zeros(3)), jnp.zeros((2, 6))
     right = (pose, twists) if name == "pose_derivatives" else (jnp.zeros((2, 4, 4)),)
     assert jax.eval_shape(f, *right).dtype == jnp.float64
