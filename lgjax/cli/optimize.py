@@ -226,7 +226,7 @@ def _costs(model: Any, values: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _asked(model: Any, goal: dict[str, Any]) -> np.ndarray:
-    """Which of the scalar coordinates the goal says something about."""
+    """Mask of the scalar coordinates that the goal mentions."""
     joints = goal.get("joints")
     asked = np.zeros(model.tree.n_joint, bool)
     if isinstance(joints, dict):

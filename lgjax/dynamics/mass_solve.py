@@ -47,7 +47,8 @@ def solve_mass_matrix(
 ) -> jax.Array:
     """M^-1 f (nv,) for generalised forces f (nv,), armature included, in time proportional to the number of bodies.
 
-    vmap it over f for several right sides: the inertias are then found once. In reverse mode it is its own transpose.
+    For several right sides map it over f with `jax.vmap`: the inertias are then found once. In reverse mode it is its
+    own transpose.
     Source: [kim2012] section 2.3.
     """
     return lax.custom_linear_solve(
