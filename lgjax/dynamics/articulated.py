@@ -1,6 +1,6 @@
 """Articulated inertias: symmetric 6x6 matrices as three 3x3 blocks, and their way across a joint.
 
-All quantities are in joint frames, angular parts first. Source: [featherstone2008] section 7.2; [kim2012] section 2.3.
+All quantities are in joint frames, angular parts first. Source: [featherstone2008] section 7.2.
 """
 
 from typing import NamedTuple

@@ -24,7 +24,7 @@ from lgjax.numerics import small_matrix as sm
 def forward_kinematics(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> Pose:
     """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), metres.
 
-    Source: [featherstone2008] section 4.4; [kim2012] section 2.1.
+    Source: [featherstone2008] chapter 4.
     """
     walk = tree_traversal(model.tree, model.dtype, execution)
     poses = walk.outward(
@@ -84,7 +84,7 @@ def world_kinematics(
     """Kinematics in world axes about the point `origin_of` the model, which keeps them accurate far from the origin.
 
     rates: velocities, accelerations, ... (nv,) along which `bend` is wanted; it stays None where no joint's motions
-    depend on coordinates. Source: [kim2012] section 2.1.
+    depend on coordinates.
     """
     origin = origin_of(model, q)
     root = Pose(EYE3, -origin)
@@ -147,7 +147,7 @@ def ancestor_mask(tree: Tree) -> np.ndarray:
 def body_twists(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
     """Velocities (nbodies, 6) of the bodies, [w, v] in each body frame, at its origin, rad/s and m/s.
 
-    v: (nv,) body-frame velocities. Source: [featherstone2008] section 5.3; [kim2012] section 2.1.
+    v: (nv,) body-frame velocities. Source: [featherstone2008] section 5.3.
     """
     world = world_kinematics(model, q, v)
     at_body = se3.compose(world.poses, model.links)

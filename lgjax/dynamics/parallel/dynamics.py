@@ -1,7 +1,7 @@
 """Inverse and forward dynamics of long trees in a number of rounds that grows with the logarithm of their depth.
 
-The recursions take two or three steps per body of the longest branch, one after the other, which on a GPU is what they
-cost. Here all bodies work in every one of some log2(depth) rounds (`pointer_doubling.py`).
+The recursions take two or three steps per body of the longest branch, one after the other, and on a GPU the number of
+steps is their cost. Here all bodies work in every one of some log2(depth) rounds (`pointer_doubling.py`).
 
 Motions are products along paths: pose, twist and acceleration of a frame relative to another are an element of the
 second tangent group of SE(3). The wrenches on what a body carries are sums, in the frames of the bodies. Nothing is
