@@ -66,7 +66,7 @@ def bias_forces(
 ) -> jax.Array:
     """Generalised forces (nv,) at zero acceleration: Coriolis, centrifugal, gravity, damping and applied wrenches.
 
-    v, wrenches: as in `inverse_dynamics`. Each wrench counts as what the joints must withstand: with the opposite sign.
+    v, wrenches: as in `inverse_dynamics`; the joints balance the wrenches, which therefore enter with a minus sign.
     N m and N. Source: [featherstone2008] section 5.3, with zero accelerations.
     """
     return inverse_dynamics(model, q, v, 0 * v, wrenches, execution=execution)
