@@ -1,6 +1,6 @@
 """The command `lgjax`, one file per command.
 
-Exit codes: 0 fine, 1 the run failed or has samples that are not finite, 2 bad usage or input, 130 interrupted.
+Exit codes: 0 success, 1 the run failed or has samples that are not finite, 2 bad usage or input, 130 interrupted.
 """
 
 import argparse

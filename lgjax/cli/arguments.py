@@ -6,10 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import lgjax
 from lgjax.multibody import models
-
-SUFFIXES = {".urdf": lgjax.load_urdf, ".xml": lgjax.load_mjcf, ".mjcf": lgjax.load_mjcf}
+from lgjax.multibody.importers import LOADERS
 
 
 def fail(code: int, message: str) -> int:
@@ -45,9 +43,9 @@ def add_model(parser: argparse.ArgumentParser, **options: Any) -> None:
 
 def load_model(args: argparse.Namespace) -> Any:
     """The model that the arguments ask for: a file by its ending, or a built-in one."""
-    load, options = SUFFIXES.get(Path(args.model).suffix.lower()), {}
+    load, options = LOADERS.get(Path(args.model).suffix.lower()), {}
     if load is None and Path(args.model).is_file():
-        raise ValueError(f"{args.model}: unknown kind of file; known: {', '.join(SUFFIXES)}")
+        raise ValueError(f"{args.model}: unknown kind of file; known: {', '.join(LOADERS)}")
     if load is None:
         return models.by_name(args.model, args.floating)
     known = inspect.signature(load).parameters

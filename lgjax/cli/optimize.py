@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax import plot
-from lgjax.cli.arguments import SUFFIXES, fail
+from lgjax.cli.arguments import fail
 from lgjax.dynamics.kinematics import frame_pose
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody import models
 from lgjax.multibody.configuration import Configuration, configuration
+from lgjax.multibody.importers import LOADERS
 from lgjax.numerics import checks
 from lgjax.saving.arrays import write_arrays
 from lgjax.simulate import control
@@ -152,10 +153,10 @@ def _typed(table: dict[str, Any], known: dict[str, Any], where: str) -> dict[str
 
 def _model(values: dict[str, Any], folder: Path) -> Any:
     name, floating = values["model"], values.get("floating_base")
-    load = SUFFIXES.get(Path(name).suffix.lower())
+    load = LOADERS.get(Path(name).suffix.lower())
     if load is None:
         return models.by_name(name, floating)
-    if load is SUFFIXES[".urdf"]:
+    if load is LOADERS[".urdf"]:
         return load(folder / name, floating_base=floating is not False)
     if floating is not None:
         raise ValueError(f"floating_base = {floating}: an MJCF file says itself whether the base floats")
@@ -226,7 +227,7 @@ def _costs(model: Any, values: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _asked(model: Any, goal: dict[str, Any]) -> np.ndarray:
-    """Which of the scalar coordinates the goal says something about."""
+    """Mask of the scalar coordinates that the goal mentions."""
     joints = goal.get("joints")
     asked = np.zeros(model.tree.n_joint, bool)
     if isinstance(joints, dict):

@@ -150,7 +150,7 @@ def _observed(model: Any) -> np.ndarray:
 
 
 def _arrays(model: Any, result: Any) -> dict[str, Any]:
-    """What the output file holds; leading axes (batch, times), one free pose per free joint."""
+    """Contents of the output file; leading axes (batch, times), one free pose per free joint."""
     return {
         "times": np.asarray(result.ts),
         "base_rotation": np.asarray(result.q.free_poses.rotation),

@@ -144,7 +144,7 @@ def bounce(
 
 
 def closest_contact(body: RigidBody, shape: Shape, planes: tuple[Plane, ...], state: RigidState) -> ContactPoint:
-    """Where the body is closest to the planes; of equal distances, to round-off, where it approaches fastest."""
+    """The contact where the body is closest to the planes; of distances equal to round-off, the fastest approach."""
     pose = state.pose
     zero = jnp.zeros_like(pose.translation)
     nowhere = jnp.full((), jnp.inf, zero.dtype)
@@ -164,7 +164,7 @@ def closest_contact(body: RigidBody, shape: Shape, planes: tuple[Plane, ...], st
 
 
 def _contact(shape: Shape, planes: tuple[Plane, ...], state: RigidState, index: Array) -> ContactPoint:
-    """Where the body is closest to one of the planes."""
+    """The contact where the body is closest to one of the planes, given by its index."""
     if not planes:
         zero = jnp.zeros_like(state.pose.translation)
         return ContactPoint(jnp.full((), jnp.inf, zero.dtype), zero, zero, jnp.zeros((), bool), index)
@@ -278,7 +278,7 @@ def _off_center(shape: Shape) -> str | None:
 
 
 def _reach(shape: Shape) -> Array:
-    """How far (6,) the shape reaches along x, y, z and -x, -y, -z, m."""
+    """Reach (6,) of the shape along x, y, z and -x, -y, -z, m."""
     dtype = shape.middle().dtype
     axes = jnp.concatenate([jnp.eye(3, dtype=dtype), -jnp.eye(3, dtype=dtype)])
     return jnp.sum(axes * jax.vmap(shape.support)(axes).point, axis=-1)

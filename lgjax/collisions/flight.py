@@ -2,15 +2,15 @@
 
 `fly` is a small machine that makes one variational step per turn.  A step that ends outside the admissible set is
 followed by a search for the time of impact, which takes a few turns more; then the body bounces and the rest of the
-step follows.  Under vmap every body is at its own turn of its own step, so those that search hold up none that fly.
+step follows.  Under vmap every body is at its own turn of its own step, so bodies that search do not hold up the rest.
 
-No impact is missed: no point of the body has an acceleration away from a plane above a bound that follows from its spin
-and the forces.  Between two times at which the body is outside it can therefore not have dipped deeper than a parabola
-of that curvature; where that is deeper than `DIP` of its radius, the time between them is halved and looked at again.
-Steps that turn a body by more than `PART_ANGLE` are made in equal parts that do not.
+No impact is missed: the acceleration of the body's points away from a plane stays below a bound that follows from its
+spin and the forces.  Between two times at which the body is outside it therefore cannot have dipped deeper than a
+parabola of that curvature; where that is deeper than `DIP` of its radius, the time between them is halved and examined
+again.  Steps that turn a body by more than `PART_ANGLE` are made in equal parts that do not.
 
-What to do with a step is one number, found at the end of a turn and obeyed in the next.  Computed where it is obeyed,
-XLA would compute it anew for every field of the state, round it differently, and mix two decisions.
+The verdict on a step is one number, found at the end of a turn and obeyed in the next.  If it were computed where it is
+obeyed, XLA would recompute it for every field of the state, round it differently, and mix two decisions.
 Source: [tran2024] sections 5.2-5.5, Algorithm 2.
 """
 
@@ -38,17 +38,17 @@ from lgjax.numerics.status import flag
 
 Array = jax.Array
 
-# A bounce that would last less than this part of what is left of the step is rest.
+# A bounce that would last less than this fraction of what is left of the step counts as rest.
 REST_RATIO = 1e-6
-# Steps that turn the body farther, rad, are made in parts, of at most so many.
+# Steps that turn the body by more than PART_ANGLE, rad, are made in at most MAX_PARTS parts.
 PART_ANGLE = 0.5
 MAX_PARTS = 1000
-# No acceleration of a point, in a part, exceeds as many times |ω|² times its distance from the centre of mass.  The
-# discrete motion, of which that is said, reaches 2.6 for parts of half a radian; a rigid body that of |ω|² alone 1.3.
+# In a part of a step no point accelerates by more than SPIN times |ω|² times its distance from the centre of mass.  The
+# discrete motion, which this is about, reaches 2.6 for parts of half a radian; a rigid body that of |ω|² alone 1.3.
 SPIN = 3.0
-# No dip deeper than this part of the body's radius goes unnoticed,
+# No dip deeper than this fraction of the body's radius goes unnoticed,
 DIP = 1e-4
-# unless that needs intervals shorter than this part of a part: then the status says TOO_LONG.
+# unless noticing it takes intervals shorter than this fraction of a part: then the status says TOO_LONG.
 SHORTEST = 1e-3
 NEVER = jnp.iinfo(jnp.int32).max
 
@@ -56,7 +56,7 @@ NEVER = jnp.iinfo(jnp.int32).max
 class Record(NamedTuple):
     """The first impacts, in order; each (record,), entries past their number are zero, plane and segment -1.
 
-    segments segment of the flight that each ends: parts of steps up to an impact, the end of a part, or of the step.
+    segments segment of the flight that each ends: a stretch up to an impact, to the end of a part, or of the step.
     taus     time after the start of that segment, s.
     times    time after the start of the flight, s.
     planes   what was hit.
@@ -73,14 +73,14 @@ class Record(NamedTuple):
 
 
 class Verdict(enum.IntEnum):
-    """What follows from a step that was tried, and what is to be done."""
+    """Verdict on a trial step, which says what is done next."""
 
     FINISH = 0  # the part of the step ends outside: accepted
     NOT_SOLVED = 1  # the body stops
     NOT_FINITE = 2  # the body stops
     LAND = 3  # it ends inside, and the body is at rest: a step on the obstacles, or contact holds it
-    WAIT = 4  # it ends inside, and the body has had its impacts: the step is over where it is
-    LOOK = 5  # it could have dipped into an obstacle: half the time first
+    WAIT = 4  # it ends inside, and the body has had all impacts of a step: the step ends where the body is
+    LOOK = 5  # it could have dipped into an obstacle: half the time is tried first
     BOUNCE = 6  # the time tried is that of the impact
     NARROW = 7  # the search for that time goes on
     SEARCH = 8  # it ends inside: a search begins
@@ -96,7 +96,7 @@ class Place(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """The step that was tried from the base: where it ends, the obstacle that is closest there, the verdict."""
+    """The step that was tried from the base: its end, the obstacle that is closest there, the verdict."""
 
     end: Place
     plane: Array
@@ -104,12 +104,12 @@ class Trial(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Which time after the base is tried next, and what is known of the times before it; all in s from the base.
+    """Time after the base that is tried next, and what is known of the times before it; all in s from the base.
 
     tau               the time that is tried; at most to the end of the part of the step.
-    clear, clear_gap  no impact happened until then, and the gap there.
-    narrowing         whether the time of an impact is being narrowed down: its bracket
-    low, high, turns  and turns so far.
+    clear, clear_gap  a time before which there is no impact, and the gap there.
+    narrowing         whether the time of an impact is being narrowed down.
+    low, high, turns  then its bracket, and the turns taken so far.
     """
 
     tau: Array
@@ -122,16 +122,16 @@ class Search(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """Where the machine is.
+    """State of the machine.
 
     base         the last accepted place.
-    search       for the next one.
+    search       the search for the next one.
     step, left   steps finished, and what is left of the present one, s.
     hits, total  impacts in this step and altogether.
     cuts         segments finished beyond one per step: impacts, and parts of steps before the last.
     resting      whether the body is on a plane for good.
     asleep       the segment from which on contact holds it where it is, `NEVER` if not yet.
-    trial        what came of the time tried.
+    trial        the outcome of the time tried.
     """
 
     base: Place
@@ -177,7 +177,7 @@ def _whole_part(base: Place) -> Search:
 
 
 class Part(NamedTuple):
-    """The next part of a step: its length (), s, whether it is the last, whether there are not too many of them."""
+    """The next part of a step: its length (), s, whether it is the last, whether at most MAX_PARTS are needed."""
 
     length: Array
     last: Array
@@ -185,7 +185,7 @@ class Part(NamedTuple):
 
 
 def next_part(body: RigidBody, state: RigidState, left: Array) -> Part:
-    """The part that follows `state` of a step of which `left` is left: one of equal ones."""
+    """The part that follows `state`, one of the equal parts of what is left of a step, `left` (), s."""
     state = jax.lax.stop_gradient(state)
     moment, _ = forces(body, state.pose)
     spin, growth = (_length(sm.solve3(body.inertia, x)) for x in (state.angular, moment))
@@ -199,16 +199,16 @@ def _length(vector: Array) -> Array:
 
 
 def _rounding_of_rate(scene: Scene, state: RigidState) -> Array:
-    """What round-off may make of a gap's rate () that is zero, m/s."""
+    """Bound () on the round-off in the rate of a gap, m/s."""
     spin = sm.solve3(scene.body.inertia, state.angular)
     speed = _length(state.linear) / scene.body.mass + _length(spin) * scene.radius
     return 32.0 * float(jnp.finfo(speed.dtype).eps) * speed
 
 
 def _deepest(scene: Scene, base: RigidState, start: Array, end: Array, time: Array) -> Array:
-    """The least gap () that can lie between two that are `time` apart.
+    """The least gap () that can occur between the gaps `start` and `end`, m, which are `time` apart, s.
 
-    The gap is the least of the heights of the body's points.  None of those has a second derivative above the bound, so
+    The gap is the least of the heights of the body's points.  No height has a second derivative above the bound, so
     each is above a parabola of that curvature through the two gaps.
     """
     body = scene.body
@@ -225,7 +225,7 @@ def _deepest(scene: Scene, base: RigidState, start: Array, end: Array, time: Arr
 
 
 def _first_guess(base: Place, search: Search, gap: Array) -> Array:
-    """Where the parabola through the base, with its rate, and the gap at the time tried is zero, or the middle."""
+    """The zero of the parabola through the base, with its rate, and the gap at the time tried; else the middle."""
     tau = search.tau
     bend = (gap - base.gap - base.rate * tau) / (tau * tau)
     root = jnp.sqrt(jnp.maximum(base.rate * base.rate - 4.0 * bend * base.gap, 0))
@@ -234,7 +234,7 @@ def _first_guess(base: Place, search: Search, gap: Array) -> Array:
 
 
 def _finished(f: Flight, scene: Scene, part: Part, end: Place) -> Flight:
-    """At the end of a part of a step, the last one or another."""
+    """The machine at `end`, where a part of a step ends, the last one or another."""
     one = part.last.astype(jnp.int32)
     return f._replace(
         base=end,
@@ -262,7 +262,7 @@ def _narrowed(f: Flight, scene: Scene) -> Search:
 
 
 def _bounced(f: Flight, scene: Scene, before: RigidState, contact: ContactPoint) -> Flight:
-    """After the impact of the state `before`, at the time just tried."""
+    """The machine after the impact of the state `before`, at the time just tried."""
     body, tau = scene.body, f.search.tau
     after, impulse = impact(body, before, contact, scene.laws)
     rate = approach_rate(body, before, contact)
@@ -293,8 +293,9 @@ def _bounced(f: Flight, scene: Scene, before: RigidState, contact: ContactPoint)
 def bounces_end(scene: Scene, rate: Array, gap: Array, time: Array, full: Array) -> Array:
     """Whether a body that leaves a plane at `rate`, and would be at `gap` a time later, bounces no more by then.
 
-    The bounce itself is too short, or, after as many impacts as a step may have (`full`), the sum of those that follow,
-    each shorter than the one before by the coefficient of restitution, is no longer than the time.
+    Either the bounce itself is too short; or the body has had as many impacts as a step may have (`full`), and the
+    bounces that follow, each shorter than the one before by the coefficient of restitution, take no longer than the
+    time altogether.
     """
     short = rate * time <= REST_RATIO * -gap
     e = scene.laws.restitution
@@ -302,7 +303,7 @@ def bounces_end(scene: Scene, rate: Array, gap: Array, time: Array, full: Array)
 
 
 def _tried(f: Flight, scene: Scene) -> Flight:
-    """The step of the time `tau`, and what is to be done."""
+    """The machine with the step of the time `tau` tried, and the verdict on it."""
     body, base = scene.body, f.base
     part = next_part(body, base.state, f.left)
     search = f.search._replace(tau=jnp.minimum(f.search.tau, part.length))
@@ -341,7 +342,7 @@ def _tried(f: Flight, scene: Scene) -> Flight:
 
 
 def _decided(f: Flight, scene: Scene, waits: Array) -> Flight:
-    """After what the verdict says is done.  A body that `waits` for others of its batch rests at no cost to them."""
+    """The machine after the verdict is obeyed.  A body that `waits` for others of its batch costs them nothing."""
     base, search, (end, index, verdict) = f.base, f.search, f.trial
     says = lambda which: verdict == int(which)
     part = next_part(scene.body, base.state, f.left)
@@ -378,10 +379,10 @@ def _decided(f: Flight, scene: Scene, waits: Array) -> Flight:
 
 
 def fly(flight: Flight, scene: Scene, target: Array) -> Flight:
-    """Turns until `target` steps are finished or the body is stopped.
+    """Take turns until `target` steps are finished or the body is stopped.
 
     A step has at most `max_impacts` impacts.  A body that would have more waits where it is for the next step, with its
-    momenta; one whose bounces have a sum within the step comes to rest on the plane.
+    momenta; one whose bounces all end within the step comes to rest on the plane.
     """
 
     def unfinished(f: Flight) -> Array:

@@ -1,9 +1,9 @@
 """A body that lies, slides or rolls on its obstacles after more impacts than can be counted.
 
 A step on obstacles is a variational step under a constant contact force: the first half of its impulse is such that
-the body arrives on the obstacle, the second such that it does not approach it then.  Of a body at rest the two halves
-cancel those of gravity.  Whether it is at rest is decided by what contact can do, not by how slow the body is: it holds
-when impulses within the friction cones can bring it to rest against the forces of a whole step.
+the body arrives on the obstacle, the second such that it does not approach the obstacle then.  For a body at rest the
+two halves cancel those of gravity.  Rest is decided by what contact can do, not by how slow the body is: contact holds
+the body when impulses within the friction cones can bring it to rest against the forces of a whole step.
 Source: none; the two halves are those of the RATTLE method, the test is the convex problem of static equilibrium.
 """
 
@@ -33,19 +33,20 @@ from lgjax.numerics.loops import iterate_while
 Array = jax.Array
 
 MAX_SHIFTS = 16
-# Of the iteration for the impulses, and of that which tries to bring a body to rest.
+# At most so many iterations for the impulses, and for the impulses that try to bring a body to rest.
 MAX_ITERATIONS = 150
 MAX_TRIES = 60
-# The iteration for the impulses ends where velocities change by less than this part of the largest.
+# The iteration for the impulses ends when velocities change by less than this fraction of the largest.
 CONVERGED = 1e-13
-# Points that may touch at once: those of a box in a corner of a room.
+# Points that may touch at once: as many as those of a box in a corner of a room.
 MANY = 12
-# At the end of a step, gaps below this part of the depth that the free step reaches count as contact.
+# At the end of a step, gaps below this fraction of the depth that the free step reaches count as contact.
 TOUCHES = 1e-3
+# Tries end when the cones leave no more than this fraction of a gradient step.
 STUCK = 1e-3
-# A body holds when its speed after a step is at most this part of what the forces of the step would give it alone.
+# Contact holds a body when its speed after a step is at most this fraction of what forces alone would give it.
 HOLDS = 1e-4
-# Faster than as many times that, no contact brings it to rest in one step, and nothing is tried.
+# No contact brings a body to rest in one step that is faster than this multiple of that speed, and nothing is tried.
 SLOW = 8.0
 
 
@@ -59,15 +60,16 @@ class Touching(NamedTuple):
 
 @dataclass(frozen=True)
 class Scene:
-    """Body and obstacles, as functions of the state.
+    """Body and obstacles, whose contacts are functions of the state.
 
     closest      the closest contact at a state; of equal gaps the one that is approached fastest.
-    contact      the contact with one obstacle, by its index.
+    contact      the contact with one obstacle at a state, by the obstacle's index.
     touching     all points that can touch at once at a pose, for the equilibrium of a body at rest.
     normals      (n, 3) of the obstacles, world frame.
-    radius       (), no point of the body is farther from its centre of mass, m.
+    radius       (), m; no point of the body is farther from its centre of mass.
     h            (), step size, s.
     max_impacts  impacts that a step may have.
+    chart        coordinates of the rotation of a step, see `bounce`.
     """
 
     body: RigidBody
@@ -83,7 +85,7 @@ class Scene:
 
 
 def window(pose: Pose) -> Array:
-    """Gaps between 0 and this () count as contact: a few units in the last place of what the gap is computed from."""
+    """Largest gap () that counts as contact, m: a few units in the last place of what the gap is computed from."""
     return 4.0 * float(jnp.finfo(pose.translation.dtype).eps) * (1.0 + jnp.max(jnp.abs(pose.translation)))
 
 
@@ -95,16 +97,16 @@ def choose(cases: list[tuple[Array, Any]], otherwise: Any) -> Any:
 
 
 def at_rest(state: RigidState) -> RigidState:
-    """The pose of a state without momenta."""
+    """A state with the same pose and no momenta."""
     return RigidState(state.pose, jnp.zeros_like(state.angular), jnp.zeros_like(state.linear))
 
 
 def rest_step(scene: Scene, base: RigidState, trial: RigidState, tau: Array, active: Array | None = None) -> RigidState:
-    """The state `tau` after `base` on the obstacles, where the free step ends inside them at `trial`.
+    """The state on the obstacles a time `tau` after `base`, for a free step that ends inside them at `trial`.
 
-    The step gains no energy: what a shift lifts, the motion pays.  Where a body cannot be put outside, it stays where
-    it was.  Loops run for those that are `active`, so that a batch does not wait for the others; for None there are
-    derivatives in both modes.
+    The step gains no energy: the energy to lift the body is taken from its motion.  A body that cannot be put outside
+    stays where it was.  Loops run for bodies that are `active`, so that a batch does not wait for the others; with None
+    there are derivatives in both modes.
     """
     body = scene.body
     going = jnp.asarray(True) if active is None else active
@@ -120,7 +122,7 @@ def rest_step(scene: Scene, base: RigidState, trial: RigidState, tau: Array, act
     impulses = _coulomb(scene, trial.pose, levers, normals, touches, mean, jnp.zeros_like(mean), going)
     arrival, found = variational_step(body, _struck(base, levers, impulses), tau, scene.chart)
     there = scene.closest(arrival)
-    # What is left of the gap, of higher order in the step, is closed on both sides.
+    # The rest of the gap is of higher order in the step; it is closed from both sides.
     near = there.gap <= -0.5 * contact.gap
     height = jnp.where(near, 0.25 * window(arrival.pose) - there.gap, jnp.zeros_like(there.gap))
     arrival, last = _lifted(scene, _shifted(arrival, height, there), active)
@@ -152,7 +154,7 @@ def _shifted(state: RigidState, height: Array, contact: ContactPoint) -> RigidSt
 def _lifted(scene: Scene, state: RigidState, active: Array | None) -> tuple[RigidState, ContactPoint]:
     """The state shifted out of the obstacles, the deepest first, and the closest contact there.
 
-    Until it is outside, or as often as there are obstacles.
+    Shifts end when it is outside, after MAX_SHIFTS, or, for `active` None, after as many as there are obstacles.
     """
 
     def inside(carry: Any) -> Array:
@@ -197,10 +199,10 @@ def _coulomb(
 ) -> Array:
     """Impulses (k, 3), world frame, at all points that touch at once, by Coulomb's law.
 
-    After them no point approaches, only those push that do not leave, and friction, up to μ times the normal impulse,
-    opposes the slip.  `before` (k, 3) are the velocities without them, `guess` (k, 3) what the impulses may be.  All
-    change together, each towards what stops its point, and are put back into their cones (length μ times the normal
-    part, not the nearest point of the cone, which would lift what slides), until nothing changes any more.
+    After them no point approaches, only points that do not leave push, and friction, up to μ times the normal impulse,
+    opposes the slip.  `before` (k, 3) are the velocities without them, `guess` (k, 3) a first guess of the impulses.
+    All change together, each towards the impulse that stops its point, and are put back into their cones (at the length
+    μ times the normal part, not at the nearest point of the cone, which would lift what slides), until nothing changes.
     Source: the fixed point of Alart and Curnier's form of the law.
     """
     body, friction = scene.body, scene.laws.friction
@@ -230,7 +232,7 @@ def _coulomb(
 
 
 def _responses(body: RigidBody, pose: Pose, levers: Array) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-    """The wrench (6,) of impulses (k, 3), and the velocities (k, 3) that points get from a wrench."""
+    """The functions impulses (k, 3) -> wrench (6,), and wrench -> the velocities (k, 3) that it gives the points."""
     dtype = levers.dtype
     ones = jnp.broadcast_to(sm.identity(3, dtype), (levers.shape[0], 3, 3))
     twists = jnp.concatenate([ones, -sm.hat(levers)], axis=-1)
@@ -243,10 +245,10 @@ def _responses(body: RigidBody, pose: Pose, levers: Array) -> tuple[Callable[[Ar
 
 
 def _steps(scene: Scene, pose: Pose, levers: Array, normals: Array, touches: Array) -> tuple[Array, Array]:
-    """Steps (k,) of normal and tangential impulses per velocity, kg, with which the iteration of all converges.
+    """Steps (k,) of normal and tangential impulses per velocity, kg, with which the iteration converges.
 
-    The masses that the points have by themselves, divided by the largest eigenvalue of what they do to each other,
-    which the root of a high power of a matrix bounds.
+    They are the masses that the points have by themselves, divided by the largest eigenvalue of the matrix by which the
+    points act on each other, which the root of a high power of it bounds.
     """
     body = scene.body
     # In units of the body's size, so that momenta and moments compare.
@@ -275,7 +277,7 @@ def _steps(scene: Scene, pose: Pose, levers: Array, normals: Array, touches: Arr
 
 
 def _without_gain(body: RigidBody, base: RigidState, state: RigidState, stuck: Array) -> RigidState:
-    """The state slowed down until it has no more energy than `base`; `base` at rest where it is stuck or too high."""
+    """The state, slowed down to the energy of `base` if it has more; where it is stuck or too high, `base` at rest."""
     moving = kinetic_energy(body, state)
     left = kinetic_energy(body, base) + potential_energy(body, base.pose) - potential_energy(body, state.pose)
     round_off = 64.0 * float(jnp.finfo(left.dtype).eps) * (1.0 + jnp.abs(potential_energy(body, base.pose)))
@@ -308,8 +310,8 @@ def rest_or_hold(
 def holds(scene: Scene, base: RigidState, trial: RigidState, tau: Array, active: Array) -> Array:
     """Whether contact can bring to rest a body that the forces of a step take from `base` to `trial`, and keep it so.
 
-    The points are those that the free step brings inside.  A body at the turn of its slide up a slope can be stopped
-    but not kept: the motion of a step from rest must be stopped too.
+    The points are those that the free step brings inside.  A body that has just slid up a slope and turns can be
+    stopped there but not kept: the motion of a step from rest must be stopped too.
     """
     body, friction = scene.body, scene.laws.friction
     mu = jnp.zeros_like(tau) if friction is None else friction
@@ -334,9 +336,9 @@ def _can_stop(
 ) -> Array:
     """Whether impulses can bring to rest a body with these momenta; only where `active`.
 
-    Of all impulses within the friction cones at the points that touch, those are sought that leave the least kinetic
-    energy, a convex problem, by accelerated projected gradients.  It is at rest when that is less than `HOLDS`² times
-    what the forces of a step give it.
+    Accelerated projected gradients find the impulses within the friction cones, at the points that touch, that leave
+    the least kinetic energy, a convex problem.  The body is at rest when that is at most `HOLDS`² times the energy that
+    the forces of a step give it, `given`.
     """
     points, normals, _ = touching
     R = start.pose.rotation

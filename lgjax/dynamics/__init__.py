@@ -1,5 +1,5 @@
-"""What a mechanism does: kinematics, inverse, forward and hybrid dynamics, mass matrix, energy, forces, partials.
+"""Motion of a mechanism: kinematics, inverse, forward and hybrid dynamics, mass matrix, energy, forces, partials.
 
-All of it walks the tree through `traversal/`.  Read first: `spatial.py`, then `inverse.py` and `forward.py`, which
-are the recursive Newton-Euler and the articulated-body algorithm as in the book.
+Every algorithm walks the tree through `traversal/`.  Read first: `spatial.py`, then `inverse.py` and `forward.py`,
+which are the recursive Newton-Euler and the articulated-body algorithm as in the book [featherstone2008].
 """

@@ -1,4 +1,7 @@
-"""Articulated inertias: symmetric 6x6 matrices as three 3x3 blocks, and how they pass a joint."""
+"""Articulated inertias: symmetric 6x6 matrices as three 3x3 blocks, and their way across a joint.
+
+All quantities are in joint frames, angular parts first. Source: [featherstone2008] section 7.2.
+"""
 
 from typing import NamedTuple
 
@@ -17,7 +20,7 @@ class ArticulatedInertia(NamedTuple):
     M: jax.Array
 
     def wrench(self, A: Twist) -> Wrench:
-        """I A."""
+        """I A, the wrench that gives the acceleration A."""
         w, v = A
         return Wrench(sm.matvec(self.J, w) + sm.matvec(self.H, v), sm.tmatvec(self.H, w) + sm.matvec(self.M, v))
 
@@ -26,7 +29,7 @@ NO_INERTIA = ArticulatedInertia(ZERO33, ZERO33, ZERO33)
 
 
 def add_inertia(children: ArticulatedInertia, own: Inertia) -> ArticulatedInertia:
-    """The articulated inertia of a body with its own rigid-body inertia added."""
+    """I_A of a body: the sum of what its children hand on, and its own rigid-body inertia."""
     mass = sm.diagonal(sm.stack(own.mass, own.mass, own.mass))
     return ArticulatedInertia(children.J + own.rotational, children.H + sm.hat(own.moment), children.M + mass)
 
@@ -40,17 +43,17 @@ def inertia_columns(inertia: ArticulatedInertia, S):
 
 
 def joint_inertia(S, U, armature):
-    """D = S^T U + armature, (nv, nv): the inertia that the joint's motions meet."""
+    """D = S^T U + armature, (nv, nv): the inertia that opposes the joint's motions."""
     return sm.tmatmul(S[0], U[0]) + sm.tmatmul(S[1], U[1]) + sm.diagonal(armature)
 
 
 def joint_wrench(U, x) -> Wrench:
-    """U x, the wrench that it takes to accelerate a joint by x."""
+    """U x, the wrench that accelerates a joint by x (nv,)."""
     return Wrench(sm.matvec(U[0], x), sm.matvec(U[1], x))
 
 
 def through_joint(inertia: ArticulatedInertia, U, factor) -> ArticulatedInertia:
-    """I - U D^-1 U^T: what is left of an inertia behind a joint that is free to move. factor: of D, by `ldl`."""
+    """I_a = I_A - U D^-1 U^T, felt through a joint that is free to move. factor: that of D, by `small_matrix.ldl`."""
     K_w, K_v = sm.ldl_solve(factor, U[0]), sm.ldl_solve(factor, U[1])
     return ArticulatedInertia(
         inertia.J - sm.matmult(K_w, U[0]), inertia.H - sm.matmult(K_w, U[1]), inertia.M - sm.matmult(K_v, U[1])
@@ -58,7 +61,7 @@ def through_joint(inertia: ArticulatedInertia, U, factor) -> ArticulatedInertia:
 
 
 def shift(inertia: ArticulatedInertia, R, p) -> ArticulatedInertia:
-    """Ad^-T I Ad^-1: an inertia of the child about the parent's origin, in the parent's axes."""
+    """Ad^-T I Ad^-1: an inertia of the child in the parent's axes about the parent's origin; (R, p) its pose there."""
     turn = lambda X: sm.matmul(sm.matmul(R, X), R.T)
     J, H, M = sm.symmetric(turn(inertia.J)), turn(inertia.H), sm.symmetric(turn(inertia.M))
     P = sm.hat(p)

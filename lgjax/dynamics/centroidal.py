@@ -19,7 +19,10 @@ from lgjax.numerics import small_matrix as sm
 
 @checked_arguments()
 def centroidal_momentum_matrix(model: Model, q: Configuration) -> jax.Array:
-    """A (6, nv): A v is the momentum in world axes, [angular about the centre of mass, linear], kg m^2/s and kg m/s."""
+    """A (6, nv): A v is the momentum in world axes, [angular about the centre of mass, linear], kg m^2/s and kg m/s.
+
+    Source: composite rigid bodies as in [featherstone2008] section 6.2.
+    """
     return batch_behind(_matrix)(model, q)
 
 
@@ -32,7 +35,10 @@ def _matrix(model: Model, q: Configuration) -> jax.Array:
 
 @checked_arguments()
 def centroidal_momentum_derivative(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
-    """Time derivative (6, nv) of `centroidal_momentum_matrix` along the motion v; times v it is the momentum's bias."""
+    """Time derivative dA/dt (6, nv) of `centroidal_momentum_matrix` A along the motion v (nv,).
+
+    The momentum changes at the rate A vdot + dA/dt v.
+    """
     return batch_behind(_derivative)(model, q, v)
 
 

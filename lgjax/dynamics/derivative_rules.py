@@ -1,4 +1,7 @@
-"""Derivatives of forward and hybrid dynamics: those of inverse dynamics at the solution, solved for the unknowns."""
+"""Derivative rules of forward and hybrid dynamics: inverse dynamics, differentiated at the solution.
+
+With ID(q, v, vdot) = tau, M dvdot = dtau - dID, where dID is the derivative at constant vdot.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,10 +13,10 @@ from jax.custom_derivatives import SymbolicZero
 
 
 def by_inverse_dynamics(accelerations: Callable, forces: Callable, solve: Callable) -> Callable:
-    """accelerations(model, q, v, tau, applied), with derivatives by M dvdot = dtau - dID at what it returns.
+    """The function accelerations(model, q, v, tau, applied) with derivatives from M dvdot = dtau - dID.
 
-    forces(model, q, v, vdot, applied) is inverse dynamics, a third of the work to differentiate; solve(model, q, f)
-    applies M^-1, in reverse mode its own transpose.
+    forces(model, q, v, vdot, applied) is inverse dynamics, which takes a third of the work to differentiate.
+    solve(model, q, f) applies M^-1 and is its own transpose in reverse mode.
     """
     function = jax.custom_jvp(accelerations)
 
@@ -27,11 +30,10 @@ def by_inverse_dynamics(accelerations: Callable, forces: Callable, solve: Callab
 
 
 def by_partial_inverse_dynamics(dynamics: Callable, forces: Callable, solve: Callable, given: np.ndarray) -> Callable:
-    """dynamics(model, q, v, vdot, tau, applied) -> (vdot, tau), where vdot is `given`, tau elsewhere.
+    """The function dynamics(model, q, v, vdot, tau, applied) -> (vdot, tau) with derivatives from M dvdot = dtau - dID.
 
-    The derivatives are those of M dvdot = dtau - dID with the same unknowns, at what it returns; forces as in
-    `by_inverse_dynamics`, solve(model, q, f, vdot) solves for the same unknowns at rest, where
-    f and vdot are all there is.
+    Where `given`, a bool mask (nv,), vdot is an input and tau an unknown; elsewhere the reverse. forces: as in
+    `by_inverse_dynamics`. solve(model, q, f, vdot) solves for the same unknowns without velocities and gravity.
     """
     function = jax.custom_jvp(dynamics)
 
@@ -51,7 +53,7 @@ def by_partial_inverse_dynamics(dynamics: Callable, forces: Callable, solve: Cal
 
 
 def _moved(function: Callable, primals, tangents):
-    """The tangent of a function; arguments without a tangent take no part."""
+    """The tangent of a function, with arguments that have no tangent left out of the differentiation."""
     leaves, treedef = jax.tree.flatten(primals)
     moving = jax.tree.leaves(tangents, is_leaf=lambda x: isinstance(x, SymbolicZero))
     live = [i for i, x in enumerate(moving) if not isinstance(x, SymbolicZero)]

@@ -1,4 +1,4 @@
-"""Energies, momentum and centre of mass."""
+"""Energies, momentum and centre of mass. Source: [featherstone2008] sections 2.12 and 2.13."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,10 @@ from lgjax.numerics import small_matrix as sm
 
 @checked_arguments()
 def kinetic_energy(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
-    """Kinetic energy (), J, that of the armature included: v . M v / 2."""
+    """Kinetic energy (), J, that of the armature included: v . M v / 2, with body-frame velocities v (nv,).
+
+    Source: [featherstone2008] section 2.13.
+    """
     world = world_kinematics(model, q, v)
     momenta = _momenta(model, world)
     return (jnp.sum(sm.dot(world.twists, momenta)) + sm.dot(model.armature * v, v)) / 2
@@ -21,7 +24,10 @@ def kinetic_energy(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
 
 @checked_arguments()
 def potential_energy(model: Model, q: Configuration) -> jax.Array:
-    """Potential energy () of gravity, J, zero at the world origin."""
+    """Potential energy () of gravity, J, zero at the world origin: minus gravity times the sum of mass times position.
+
+    Source: first moments as in [featherstone2008] section 2.13.
+    """
     world = world_kinematics(model, q)
     moment, mass = _first_moment(model, world)
     return -(sm.dot(model.gravity, moment) + mass * sm.dot(model.gravity, world.origin))
@@ -29,13 +35,16 @@ def potential_energy(model: Model, q: Configuration) -> jax.Array:
 
 @checked_arguments()
 def total_energy(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
-    """Kinetic plus potential energy (), J."""
+    """Kinetic plus potential energy (), J, with body-frame velocities v (nv,). Source: that of the two functions."""
     return kinetic_energy(model, q, v) + potential_energy(model, q)
 
 
 @checked_arguments()
 def momentum(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
-    """Total momentum (6,) in world axes: [angular about the world origin, linear], kg m^2/s and kg m/s."""
+    """Total momentum (6,) in world axes: [angular about the world origin, linear], kg m^2/s and kg m/s.
+
+    v: (nv,) body-frame velocities. Source: [featherstone2008] section 2.12.
+    """
     world = world_kinematics(model, q, v)
     total = jnp.sum(_momenta(model, world), 0)
     return jnp.concatenate([total[:3] + sm.cross(world.origin, total[3:]), total[3:]])
@@ -43,7 +52,7 @@ def momentum(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
 
 @checked_arguments()
 def center_of_mass(model: Model, q: Configuration) -> jax.Array:
-    """Centre of mass (3,) of the whole mechanism in the world, metres."""
+    """Centre of mass (3,) of the whole mechanism in the world, metres. Source: [featherstone2008] section 2.13."""
     world = world_kinematics(model, q)
     moment, mass = _first_moment(model, world)
     return moment / mass + world.origin

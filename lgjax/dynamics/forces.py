@@ -1,11 +1,11 @@
 """Generalised forces to be added up: springs, dampers, joint limits, friction, springs between points, motors.
 
-A force is a value whose parameters are leaves: batched, differentiated, optimised like those of a Model. It is called
-as tau = force(t, q, v), (nv,), which is what `rollout` takes as a controller, and added to forces and to controllers:
-`forces.spring(model, 20.0) + forces.friction(model, 0.1) + controller`. force.energy(q) is the potential energy of
-what is conservative in it. Makers take the model for its topology and dtype, and raise ValueError naming what is out of
-range. Parameters are numbers or arrays with an entry for each coordinate of the joints named, by default of all but
-free ones, in body order; N/m, N s/m, N for sliding coordinates and N m/rad, N m s/rad, N m for turning ones.
+A force is a value whose parameters are leaves: batched, differentiated, optimised like those of a Model. Call it as
+tau = force(t, q, v), (nv,), pass it to `rollout` as a controller, or add it to forces and to controllers:
+`forces.spring(model, 20.0) + forces.friction(model, 0.1) + controller`. force.energy(q) is the potential energy of its
+conservative part. Makers take the model for its topology and dtype, and raise ValueError naming what is out of range.
+Parameters are numbers or arrays with an entry for each coordinate of the joints named, by default of all but free ones,
+in body order; N/m, N s/m, N for sliding coordinates and N m/rad, N m s/rad, N m for turning ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -116,7 +116,7 @@ def spring(
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Friction(Force):
-    """-viscous v - coulomb tanh(v / smoothing)."""
+    """Viscous and dry friction, -viscous v - coulomb tanh(v / smoothing)."""
 
     viscous: jax.Array
     coulomb: jax.Array
@@ -180,7 +180,7 @@ class Limits(Force):
         return jnp.sum(self.stiffness * total)
 
     def _depths(self, q):
-        """How far the coordinates are beyond the upper and the lower limits."""
+        """Signs of, and depths (n,) beyond, the upper and the lower limits."""
         x = q.joints[np.asarray(self.start, int)]
         return (1, x - self.upper), (-1, self.lower - x)
 
@@ -330,9 +330,8 @@ def _line(a, b):
 def point_spring(model: Model, a: Any, b: Any, stiffness: Any, length: Any = 0.0, damping: Any = 0.0) -> PointSpring:
     """A spring with a damper between two points: pull = stiffness (distance - length) + damping d(distance)/dt.
 
-    a and b: (body, point (3,)), the name of a body or frame, or index of a body, and the point in its frame; (None,
-    point) is a point of the world. Metres, N/m, N s/m. At distance zero a spring with a length has no direction, and
-    gives no force.
+    a and b: (body, point (3,)): the name of a body or frame, or the index of a body, and the point in its frame; (None,
+    point) is a point of the world. Metres, N/m, N s/m. At distance zero a spring with a length gives no force.
     """
     points = []
     for what, (body, point) in (("a", a), ("b", b)):

@@ -1,16 +1,18 @@
 """Forward dynamics: the articulated-body algorithm, three passes over the tree.
 
-Outward go the velocities, inward the inertias that the joints feel, outward the accelerations. All quantities of a body
-are in its joint frame. As in the book:
+The first pass goes outward for the velocities, the second inward for the articulated inertias, the third outward for
+the accelerations. All quantities of a body are in its joint frame. As in the book:
 
     V, A      velocity, and acceleration with gravity as an acceleration -g of the world
-    S         motions of the joint: V is that of the parent + S qd
+    S         motion subspace of the joint: V = Ad^-1 V_parent + S qd
     c, p      what the velocities alone add to the acceleration and to the wrench of a body
     I_A, p_A  articulated inertia and bias wrench: the joint of a body transmits I_A A + p_A
-    U, D, u   I_A S, S^T U and tau - damping qd - S^T p_A: the joint accelerates by D^-1 (u - U^T A')
+    I_a, p_a  what is left of them behind the joint, which the parent feels
+    U, D, u   I_A S, S^T U + armature and tau - damping qd - S^T p_A
+    A', qdd   Ad^-1 A_parent + c, and the joint's acceleration D^-1 (u - U^T A')
 
 Read first: `spatial.py` and `articulated.py`; `traversal/` does the walking. Next: `hybrid.py`.
-Source: [featherstone2008] section 7.3; [kim2012] section 2.3.
+Source: [featherstone2008] section 7.3; [kim2012] section 2.2.
 """
 
 from functools import lru_cache, partial
@@ -68,10 +70,11 @@ def forward_dynamics(
     *,
     execution: Execution = "scalarized",
 ) -> jax.Array:
-    """Accelerations vdot (nv,) under the generalised forces tau (nv,): M^-1 (tau - bias - damping v).
+    """Accelerations vdot (nv,) under the generalised forces tau (nv,): M^-1 (tau - `bias_forces`).
 
     v: (nv,) body-frame velocities. wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin.
-    Armature and joint damping are included. Source: [featherstone2008] section 7.3; [kim2012] section 2.3.
+    Armature and joint damping are included. rad/s^2 and m/s^2; N m and N.
+    Source: [featherstone2008] section 7.3; [kim2012] section 2.2.
     """
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
     if execution == "unrolled":  # a program to be scalarized as a whole, never differentiated
@@ -81,7 +84,7 @@ def forward_dynamics(
 
 @lru_cache
 def differentiable(execution: Execution):
-    """The algorithm with the derivatives of inverse dynamics at its solution, instead of its own."""
+    """`articulated_body` with derivatives taken from inverse dynamics at the solution, not through the recursion."""
     return by_inverse_dynamics(
         partial(articulated_body, execution),
         lambda model, q, v, vdot, applied: newton_euler(model, q, v, vdot, applied, execution),
@@ -91,29 +94,29 @@ def differentiable(execution: Execution):
 
 @partial(jax.jit, static_argnums=0)  # one trace, however often a program evaluates it
 def articulated_body(execution: Execution, model: Model, q: Configuration, v, tau, applied: Wrench | None) -> jax.Array:
-    """Accelerations (nv,); applied: (nbodies, 3) in joint frames."""
+    """Accelerations (nv,). applied: Wrench (nbodies, 3) in joint frames, or None."""
     return batch_behind(partial(_three_passes, execution), execution)(model, q, v, tau, applied)
 
 
 # ---- the passes
 def _three_passes(execution: Execution, model: Model, q: Configuration, v, tau, applied: Wrench | None) -> jax.Array:
     walk = tree_traversal(model.tree, model.dtype, execution)
-    joints = list(zip(*map(walk.velocities, (model.armature, model.damping, v, tau)), strict=True))
+    drives = list(zip(*map(walk.velocities, (model.armature, model.damping, v, tau)), strict=True))
     bodies = walk.bodies(body_data(model))
     moving = velocity_pass(walk, bodies, q, v, applied)
-    articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, moving, joints)
+    articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, moving, drives)
     return walk.to_velocities(walk.outward(_accelerate, Twist(ZERO3, -model.gravity), articulated))
 
 
 def velocity_pass(walk: TreeTraversal, bodies: list, q: Configuration, v, applied: Wrench | None) -> list:
-    """Every body's `Moving`, from the root to the leaves."""
-    outside = [None] * len(walk.runs) if applied is None else walk.bodies(applied)
+    """The `Moving` of every body, by run; applied: as in `articulated_body`."""
+    outside = walk.bodies(applied)
     return walk.outward(_move, NO_MOTION, bodies, walk.configurations(q), walk.velocities(v), outside)
 
 
 # ---- the steps of one body
 class Moving(NamedTuple):
-    """A body at its velocity: its joint, its bias acceleration c and the wrench p that it takes at none."""
+    """A body at its velocity: its joint, its bias acceleration c, and p, the wrench that it needs to keep its twist."""
 
     joint: PlacedJoint
     c: Twist
@@ -130,7 +133,7 @@ def _move(kind, V_parent: Twist, body, q, qd, outside: Wrench | None) -> tuple[T
 
 
 class Articulated(NamedTuple):
-    """A joint and what moves it: U, the factor of D, u; and the bias acceleration of its body."""
+    """A joint after the inward pass: c of its body, U, D as its LDL factor, and u."""
 
     joint: PlacedJoint
     c: Twist
@@ -139,13 +142,13 @@ class Articulated(NamedTuple):
     u: Any
 
 
-def _articulate(kind, children, body, moving: Moving, joint):
-    """Inward: what a parent feels of a body behind its joint.
+def _articulate(kind, children, body, moving: Moving, drive):
+    """Inward: what the parent feels of a body through its joint.
 
-    I_a = I_A - U D^-1 U^T, p_a = p_A + I_a c + U D^-1 u.
+    I_a = I_A - U D^-1 U^T and p_a = p_A + I_a c + U D^-1 u. drive: armature, damping, velocity, force.
     """
     (pose, S), c, p = moving
-    armature, damping, qd, tau = joint
+    armature, damping, qd, tau = drive
     I_A, p_A = add_inertia(children[0], body.inertia), add(p, children[1])
     U = inertia_columns(I_A, S)
     D = sm.ldl(joint_inertia(S, U, armature))

@@ -1,10 +1,11 @@
-"""Hybrid dynamics: the articulated-body algorithm where the accelerations of some joints are prescribed.
+"""Hybrid dynamics: the articulated-body algorithm with prescribed accelerations at some joints.
 
-Such a joint moves with its body as if it were welded, which adds its given acceleration to the bias c, and the wrench
-that it transmits, not its force, is what is found. In the block of a joint's velocities both kinds may occur: `free` is
-1 for those that are solved for, and D has the identity in place of the rows and columns of the others.
+A prescribed joint counts as welded: its given acceleration is added to the bias c, and its force is read from the
+wrench that it transmits. One joint may have velocities of both sorts: `free` is 1 for those that are solved for and 0
+for those that are prescribed, whose rows and columns of D are replaced by those of the identity.
 
-Read first: `forward.py`, whose outward pass for the velocities this is too. Source: [kim2012] section 2.3.
+Read first: `forward.py`, which has the outward pass for the velocities.
+Source: [kim2012] section 2.3; [featherstone2008] section 9.2.
 """
 
 from collections.abc import Sequence
@@ -69,10 +70,10 @@ def hybrid_dynamics(
 ) -> tuple[jax.Array, jax.Array]:
     """Accelerations and forces (nv,) where some accelerations are prescribed and the other forces given.
 
-    prescribed: static velocity indices, those of a floating base included, whose entry of vdot is taken as given and
-    whose entry of tau is solved for; elsewhere the reverse. Other entries of vdot and tau are not read. wrenches: as in
-    forward_dynamics. Raises ValueError for an index that is out of range or named twice.
-    Source: [kim2012] section 2.3.
+    prescribed: static velocity indices, those of a floating base included, at which vdot is given and tau is solved
+    for; elsewhere tau is given and vdot is solved for. Other entries of vdot and tau are not read. v, wrenches and
+    units: as in forward_dynamics. Raises ValueError for an index that is out of range or named twice.
+    Source: [kim2012] section 2.3; [featherstone2008] section 9.2.
     """
     given = prescribed_mask(model, prescribed)
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
@@ -83,7 +84,7 @@ def hybrid_dynamics(
 
 
 def prescribed_mask(model: Model, indices: Sequence[int], name: str = "prescribed") -> np.ndarray:
-    """(nv,) bool from static velocity indices, checked; errors call them by `name`."""
+    """Mask (nv,) of checked static velocity indices; errors call them by `name`."""
     mask = np.zeros(model.nv, bool)
     mask[list(checks.indices(name, indices, model.nv))] = True
     return mask
@@ -91,7 +92,7 @@ def prescribed_mask(model: Model, indices: Sequence[int], name: str = "prescribe
 
 @lru_cache
 def _differentiable(execution: Execution, given: tuple[bool, ...]):
-    """Hybrid dynamics, or inverse and forward dynamics where they are the same, with its derivatives."""
+    """Hybrid dynamics with its derivatives; forward dynamics if nothing is prescribed, inverse dynamics if all is."""
     mask = np.asarray(given, bool)
     inverse = lambda model, q, v, x, applied: newton_euler(model, q, v, x, applied, execution)
     if not mask.any():
@@ -104,7 +105,7 @@ def _differentiable(execution: Execution, given: tuple[bool, ...]):
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _recursion(execution: Execution, given: tuple[bool, ...], model: Model, q: Configuration, v, vdot, tau, applied):
-    """vdot and tau (nv,) are zero where they are not given; applied: (nbodies, 3) in joint frames."""
+    """Accelerations and forces (nv,). vdot, tau: (nv,), zero where not given. applied: as in `articulated_body`."""
     return batch_behind(partial(_three_passes, execution, np.asarray(given)), execution)(
         model, q, v, vdot, tau, applied
     )
@@ -113,24 +114,25 @@ def _recursion(execution: Execution, given: tuple[bool, ...], model: Model, q: C
 # ---- the passes
 def _three_passes(execution: Execution, given: np.ndarray, model: Model, q: Configuration, v, vdot, tau, applied):
     walk = tree_traversal(model.tree, model.dtype, execution)
-    joints, bodies = _joints(walk, model, given, vdot, tau - model.damping * v), walk.bodies(body_data(model))
+    drives, bodies = _drives(walk, model, given, vdot, tau - model.damping * v), walk.bodies(body_data(model))
     moving = velocity_pass(walk, bodies, q, v, applied)
-    articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, moving, joints)
+    articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, moving, drives)
     x, through = _accelerations(walk, Twist(ZERO3, -model.gravity), articulated)
     return x, jnp.where(given, through + model.armature * x + model.damping * v, tau)
 
 
 def _two_passes_at_rest(execution: Execution, given: np.ndarray, model: Model, q: Configuration, vdot, tau):
-    """The same without velocities, gravity and damping."""
+    """Accelerations and the forces (nv,) that the joints transmit, without velocities, gravity and damping."""
     walk = tree_traversal(model.tree, model.dtype, execution)
-    joints, bodies = _joints(walk, model, given, vdot, tau), walk.bodies(body_data(model))
+    drives, bodies = _drives(walk, model, given, vdot, tau), walk.bodies(body_data(model))
     zero = NO_INERTIA, NO_WRENCH
     return _accelerations(
-        walk, NO_MOTION, walk.inward(_articulate_at_rest, zero, bodies, walk.configurations(q), joints)
+        walk, NO_MOTION, walk.inward(_articulate_at_rest, zero, bodies, walk.configurations(q), drives)
     )
 
 
-def _joints(walk: TreeTraversal, model: Model, given: np.ndarray, vdot, tau) -> list[tuple]:
+def _drives(walk: TreeTraversal, model: Model, given: np.ndarray, vdot, tau) -> list[tuple]:
+    """Armature, `free`, given acceleration and given force of every joint, by run."""
     free = (~given).astype(model.dtype)  # NumPy, so that it folds where the lanes agree
     return list(zip(*map(walk.velocities, (model.armature, free, vdot, tau)), strict=True))
 
@@ -144,7 +146,7 @@ def _accelerations(walk: TreeTraversal, world: Twist, articulated: list) -> tupl
 
 # ---- the steps of one body; the first is that of `forward.py`
 class HybridJoint(NamedTuple):
-    """A joint and what moves it: its given acceleration, c with that, I_A, p_A, U, the factor of D, and u."""
+    """A joint after the inward pass: its given acceleration, c with that, I_A, p_A, U, D as its LDL factor, and u."""
 
     joint: PlacedJoint
     given: Any
@@ -156,10 +158,10 @@ class HybridJoint(NamedTuple):
     u: Any
 
 
-def _articulate(kind, children, body, moving: Moving, joint):
-    """Inward: what a parent feels of a body, I_a = I_A - U D^-1 U^T and p_a = p_A + I_a c + U D^-1 u."""
+def _articulate(kind, children, body, moving: Moving, drive):
+    """Inward: what the parent feels of a body, I_a = I_A - U D^-1 U^T and p_a = p_A + I_a c + U D^-1 u."""
     (pose, S), c, p = moving
-    armature, free, given, tau = joint
+    armature, free, given, tau = drive
     I_A, p_A = add_inertia(children[0], body.inertia), add(p, children[1])
     c = add(c, joint_twist(S, given))
     U = inertia_columns(I_A, S)
@@ -171,12 +173,12 @@ def _articulate(kind, children, body, moving: Moving, joint):
     return (shift(I_a, *pose), to_parent(*pose, p_a)), HybridJoint(moving.joint, given, c, I_A, p_A, U, D, u)
 
 
-def _articulate_at_rest(kind, children, body, q, joint):
-    return _articulate(kind, children, body, Moving(place_joint(kind, body, q), NO_MOTION, NO_WRENCH), joint)
+def _articulate_at_rest(kind, children, body, q, drive):
+    return _articulate(kind, children, body, Moving(place_joint(kind, body, q), NO_MOTION, NO_WRENCH), drive)
 
 
 def _accelerate(kind, A_parent: Twist, body: HybridJoint):
-    """Outward: the joint's acceleration as in `forward.py`, and S^T (I_A A + p_A), the force that it transmits."""
+    """Outward: the joint's acceleration as in `forward.py`, and the force that it transmits, S^T (I_A A + p_A)."""
     (pose, S), given, c, I_A, p_A, U, D, u = body
     A = add(to_child(*pose, A_parent), c)
     qdd = sm.ldl_solve(D, u - project(U, A))
@@ -188,10 +190,11 @@ def _accelerate(kind, A_parent: Twist, body: HybridJoint):
 def _solve_at_rest(
     model: Model, q: Configuration, forces, vdot, given: np.ndarray, *, execution: Execution
 ) -> tuple[jax.Array, jax.Array]:
-    """Accelerations and forces (nv,) with M x = forces + needed: x is vdot where `given`, needed is 0 elsewhere.
+    """Accelerations x and forces `needed` (nv,) with M x = forces + needed; x is vdot where `given`, else needed is 0.
 
-    A linear function of forces and vdot, in time proportional to the number of bodies and in reverse mode its own
-    transpose: M x - needed = forces, -x = -vdot where given, needed = 0 elsewhere is a symmetric system.
+    The result is linear in forces and vdot and takes time proportional to the number of bodies. In reverse mode it is
+    its own transpose, because the system M x - needed = forces, -x = -vdot (where given), needed = 0 (elsewhere) is
+    symmetric.
     """
 
     def rows(unknown):
@@ -211,7 +214,7 @@ def _solve_at_rest(
 
 @partial(jax.jit, static_argnames=("given", "execution"))  # one trace, however often a program evaluates it
 def _exchanged(model: Model, q: Configuration, f, less, *, given: tuple[bool, ...], execution: Execution):
-    """less (nv,): minus the accelerations where they are given, the needed forces elsewhere."""
+    """Unknowns of `_solve_at_rest`. less: (nv,), minus the accelerations where given, the needed forces elsewhere."""
     mask = np.asarray(given)
     program = batch_behind(partial(_two_passes_at_rest, execution, mask), execution)
     x, through = program(model, q, jnp.where(mask, -less, 0), f)

@@ -1,10 +1,10 @@
 """Inverse dynamics: the recursive Newton-Euler algorithm, two passes over the tree.
 
-Outward go velocities V and accelerations A, with gravity as an acceleration -g of the world; inward go the wrenches W
-that the joints transmit. All quantities of a body are in its joint frame.
+The outward pass finds velocities V and accelerations A, with gravity as an acceleration -g of the world; the inward
+pass finds the wrenches W that the joints transmit. All quantities of a body are in its joint frame.
 
 Read first: `spatial.py`; `traversal/` does the walking. Next: `forward.py`.
-Source: [featherstone2008] section 5.3; [kim2012] section 2.2.
+Source: [featherstone2008] section 5.3; [kim2012] section 2.1.
 """
 
 from functools import partial
@@ -46,10 +46,10 @@ def inverse_dynamics(
     *,
     execution: Execution = "scalarized",
 ) -> jax.Array:
-    """Generalised forces tau (nv,) that produce the accelerations vdot (nv,): M vdot + bias + damping v.
+    """Generalised forces tau (nv,) that produce the accelerations vdot (nv,): M vdot + `bias_forces`.
 
     v: (nv,) body-frame velocities. wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin.
-    Armature and joint damping are included. N m and N. Source: [featherstone2008] section 5.3; [kim2012] section 2.2.
+    Armature and joint damping are included. N m and N. Source: [featherstone2008] section 5.3; [kim2012] section 2.1.
     """
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
     return newton_euler(model, q, v, vdot, applied, execution)
@@ -64,20 +64,27 @@ def bias_forces(
     *,
     execution: Execution = "scalarized",
 ) -> jax.Array:
-    """Generalised forces (nv,) at zero acceleration: Coriolis, centrifugal, gravity, damping and applied wrenches."""
+    """Generalised forces (nv,) at zero acceleration: Coriolis, centrifugal, gravity, damping and applied wrenches.
+
+    v, wrenches: as in `inverse_dynamics`; the joints balance the wrenches, which therefore enter with a minus sign.
+    N m and N. Source: [featherstone2008] section 5.3, with zero accelerations.
+    """
     return inverse_dynamics(model, q, v, 0 * v, wrenches, execution=execution)
 
 
 @checked_arguments()
 def gravity_forces(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> jax.Array:
-    """Generalised forces (nv,) that hold the mechanism at rest: the gradient of the potential energy."""
+    """Generalised forces (nv,) that hold the mechanism at rest: the gradient of the potential energy.
+
+    N m and N. Source: [featherstone2008] section 5.3, with zero velocities and accelerations.
+    """
     rest = 0 * model.armature
     return inverse_dynamics(model, q, rest, rest, execution=execution)
 
 
 @partial(jax.jit, static_argnames="execution")  # one trace, however often a program evaluates it
 def newton_euler(model: Model, q: Configuration, v, vdot, applied: Wrench | None, execution: Execution) -> jax.Array:
-    """Generalised forces (nv,); applied: (nbodies, 3) in joint frames."""
+    """Generalised forces (nv,). applied: Wrench (nbodies, 3) in joint frames, or None."""
     return batch_behind(partial(_two_passes, execution), execution)(model, q, v, vdot, applied)
 
 
@@ -85,7 +92,7 @@ def newton_euler(model: Model, q: Configuration, v, vdot, applied: Wrench | None
 def _two_passes(execution: Execution, model: Model, q: Configuration, v, vdot, applied: Wrench | None) -> jax.Array:
     walk = tree_traversal(model.tree, model.dtype, execution)
     bodies = walk.bodies(body_data(model))
-    outside = [None] * len(walk.runs) if applied is None else walk.bodies(applied)
+    outside = walk.bodies(applied)
     speeds = list(zip(walk.velocities(v), walk.velocities(vdot), strict=True))
     world = NO_MOTION, Twist(ZERO3, -model.gravity)
     moving = walk.outward(_accelerate, world, bodies, walk.configurations(q), speeds, outside)
@@ -95,7 +102,7 @@ def _two_passes(execution: Execution, model: Model, q: Configuration, v, vdot, a
 
 # ---- the steps of one body
 def _accelerate(kind, parent: tuple[Twist, Twist], body, q, speeds, outside: Wrench | None):
-    """Outward: V = Ad^-1 V_parent + S qd, A = its rate, and the wrench I A + V x* I V less what acts from outside."""
+    """Outward: V = Ad^-1 V_parent + S qd, A = dV/dt, and the body's own wrench I A + V x* I V less the applied one."""
     V_parent, A_parent = parent
     qd, qdd = speeds
     joint = place_joint(kind, body, q)
@@ -107,7 +114,7 @@ def _accelerate(kind, parent: tuple[Twist, Twist], body, q, speeds, outside: Wre
 
 
 def _transmit(kind, children: Wrench, body: tuple[PlacedJoint, Wrench]):
-    """Inward: the wrench through the joint is the body's own and its children's; the joint force is S^T W."""
+    """Inward: the joint transmits W, the body's own wrench plus those of its children; its force is S^T W."""
     joint, own = body
     W = add(children, own)
     return to_parent(*joint.pose, W), project(joint.S, W)

@@ -33,7 +33,10 @@ def jacobian(model: Model, q: Configuration, body: str | int, frame: View = "bod
 def jacobian_derivative(
     model: Model, q: Configuration, v: jax.Array, body: str | int, frame: View = "body"
 ) -> jax.Array:
-    """Time derivative (6, nv) of `jacobian` along the motion v: dJ/dt v + J vdot is the derivative of the velocity."""
+    """Time derivative (6, nv) of `jacobian` along the motion v (nv,): the velocity changes at dJ/dt v + J vdot.
+
+    body, frame: as in `jacobian`. Source: [featherstone2008] section 2.10.
+    """
     place, moves, world = _located(model, q, v, body, frame)
     V = world.twists[np.asarray(model.tree.v_body)]
     rate = se3.ad(V, world.S)

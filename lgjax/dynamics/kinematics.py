@@ -1,4 +1,4 @@
-"""Where the bodies are and how they move."""
+"""Kinematics: poses and velocities of the bodies."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,10 @@ from lgjax.numerics import small_matrix as sm
 
 @checked_arguments()
 def forward_kinematics(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> Pose:
-    """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), metres."""
+    """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), metres.
+
+    Source: [featherstone2008] chapter 4.
+    """
     walk = tree_traversal(model.tree, model.dtype, execution)
     poses = walk.outward(
         _outward_pose, WORLD_FRAME, walk.bodies((body_data(model), model.links)), walk.configurations(q)
@@ -38,7 +41,10 @@ def _outward_pose(kind, parent, data, q):
 
 @checked_arguments()
 def frame_pose(model: Model, q: Configuration, name: str) -> Pose:
-    """World pose of a named frame: a body, or a link on fixed joints. Raises ValueError for an unknown name."""
+    """World pose T_world_frame of a named frame, metres: a body, or a link on fixed joints.
+
+    Raises ValueError for an unknown name. Source: as `forward_kinematics`.
+    """
     names = [frame for frame, _ in model.tree.frames]
     poses = forward_kinematics(model, q)
     if name in model.body_names:
@@ -75,7 +81,7 @@ class World(NamedTuple):
 def world_kinematics(
     model: Model, q: Configuration, v=None, execution: Execution = "scalarized", rates: Sequence = ()
 ) -> World:
-    """World-frame motions about the first free body, or where the first body is mounted: accurate far from home.
+    """Kinematics in world axes about the point `origin_of` the model, which keeps them accurate far from the origin.
 
     rates: velocities, accelerations, ... (nv,) along which `bend` is wanted; it stays None where no joint's motions
     depend on coordinates.
@@ -139,7 +145,10 @@ def ancestor_mask(tree: Tree) -> np.ndarray:
 
 @checked_arguments()
 def body_twists(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
-    """Velocities (nbodies, 6) of the bodies, [w, v] in each body frame, at its origin."""
+    """Velocities (nbodies, 6) of the bodies, [w, v] in each body frame, at its origin, rad/s and m/s.
+
+    v: (nv,) body-frame velocities. Source: [featherstone2008] section 5.3.
+    """
     world = world_kinematics(model, q, v)
     at_body = se3.compose(world.poses, model.links)
     return se3.Ad(se3.inverse(at_body), world.twists)

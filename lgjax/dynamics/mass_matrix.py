@@ -103,7 +103,7 @@ def _to_parent(R, p, own: _Carried) -> _Carried:
 
 @checked_arguments()
 def coriolis_matrix(model: Model, q: Configuration, v: jax.Array, *, execution: Execution = "scalarized") -> jax.Array:
-    """An admissible Coriolis matrix C (nv, nv): C v + gravity = bias without damping, and dM/dt - 2 C is skew.
+    """Admissible Coriolis matrix C (nv, nv): C v + gravity = bias without damping, and dM/dt - 2 C is skew.
 
     C = J^T (M dJ/dt - ad_V^T M J) with the stacked spatial Jacobian J. Source: [ali2026] Lemma 1, eq. (21).
     """

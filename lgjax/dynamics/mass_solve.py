@@ -1,6 +1,6 @@
 """The inverse of the mass matrix applied to a vector, without the matrix: the articulated-body algorithm at rest.
 
-Read first: `forward.py`, the same passes with velocities and gravity. Source: [kim2012] section 2.3.
+Read first: `forward.py`, the same passes with velocities and gravity. Source: [kim2012] section 2.2.
 """
 
 from functools import partial
@@ -47,8 +47,9 @@ def solve_mass_matrix(
 ) -> jax.Array:
     """M^-1 f (nv,) for generalised forces f (nv,), armature included, in time proportional to the number of bodies.
 
-    vmap it over f for several right sides: the inertias are then found once. In reverse mode it is its own transpose.
-    Source: [kim2012] section 2.3.
+    For several right sides map it over f with `jax.vmap`: the inertias are then found once. In reverse mode it is its
+    own transpose.
+    Source: [kim2012] section 2.2.
     """
     return lax.custom_linear_solve(
         lambda x: mass_times(model, q, x, execution),
@@ -71,15 +72,15 @@ def _at_rest(model: Model, q: Configuration, f, *, execution: Execution) -> jax.
 
 def _two_passes(execution: Execution, model: Model, q: Configuration, f) -> jax.Array:
     walk = tree_traversal(model.tree, model.dtype, execution)
-    joints = list(zip(walk.velocities(model.armature), walk.velocities(f), strict=True))
+    drives = list(zip(walk.velocities(model.armature), walk.velocities(f), strict=True))
     bodies = walk.bodies(body_data(model))
-    articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, walk.configurations(q), joints)
+    articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, walk.configurations(q), drives)
     return walk.to_velocities(walk.outward(_accelerate, NO_MOTION, articulated))
 
 
-def _articulate(kind, children, body, q, joint):
+def _articulate(kind, children, body, q, drive):
     """Inward: what a parent feels of a body at rest whose joint is free; see `forward.py`."""
-    armature, force = joint
+    armature, force = drive
     pose, S = place_joint(kind, body, q)
     I_A, p_A = add_inertia(children[0], body.inertia), children[1]
     U = inertia_columns(I_A, S)

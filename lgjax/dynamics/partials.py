@@ -7,9 +7,9 @@ derivative of twist V, acceleration A (gravity included) and wrench W of a body 
     dV = S_j x V + X_j,   dA = S_j x A + X_j x V + Y_j,   dW = S_j x* W + M Y_j + B X_j,
 
 are two columns X_j, Y_j that depend on the joint alone, and the sums over subtrees of inertia M and of its rate B.
-Joint force i, S_i . W, feels the rigid motion only if it is nearer to the root than j. So the derivatives are scalar
-products of rows of deep joints and columns of shallow ones, and the reverse. Joints whose motions depend on their own
-coordinates add to X_j, Y_j and to the block of their own.
+Joint force i, S_i . W, feels the rigid motion only if joint i is nearer to the root than j. So the derivatives are
+scalar products of rows of deep joints and columns of shallow ones, and the reverse. A joint whose motions depend on its
+own coordinates adds to X_j, Y_j and to its own diagonal block.
 Source: [kim2012] section 4; [singh2022] with the rate B as twelve numbers.
 """
 
@@ -251,7 +251,7 @@ def _read(joint: JointTerms, total: _Sum, velocity: Any = None, acceleration: An
 
 
 def _bent(model: Model, walk: TreeTraversal, sums: list, q: Configuration, v, vdot) -> tuple:
-    """What the dependence of joint motions on the joint's own coordinates adds, zero where there is none.
+    """Terms that come from joint motions that depend on the joint's own coordinates, zero where none does.
 
     Derivatives (nv, 6) of S v and of S vdot + dS/dt v, and (nv, nv) of S . wrench.
     """

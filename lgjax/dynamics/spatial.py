@@ -1,8 +1,11 @@
-"""What every recursion is made of: twists, wrenches, how they pass a joint, and the step from a parent to its child.
+"""Building blocks of every recursion: twists, wrenches, their way across a joint, the step from a parent to its child.
 
-Everything is in joint frames: a body's twists and wrenches are in the axes and about the origin of the frame that its
-joint moves. Read first: `groups/se3.py` for poses and `multibody/joints/kind.py` for joints. Source: [kim2012] section
-2; [featherstone2008] chapter 2.
+All quantities are in joint frames: a body's twists and wrenches are in the axes and about the origin of the frame that
+its joint moves. Ad^-1 stands for Ad_(R,p)^-1, where (R, p) is the pose of that frame in the parent's: it takes motions
+from parent to child, as the book's X does, and its transpose takes wrenches from child to parent.
+
+Read first: `groups/se3.py` for poses and `multibody/joints/kind.py` for joints.
+Source: [kim2012] section 2; [featherstone2008] chapter 2.
 """
 
 from collections.abc import Sequence
@@ -34,7 +37,7 @@ class Wrench(NamedTuple):
     f: jax.Array
 
 
-# What the world hands on, and what a leaf receives: NumPy, so that the recursions fold it.
+# What a root receives from the world and a leaf from its missing children: NumPy, so that the recursions fold it.
 ZERO: Any = np.zeros(())
 ZERO3: Any = np.zeros(3)
 ZERO33: Any = np.zeros((3, 3))
@@ -46,7 +49,11 @@ NO_MASS = Inertia(ZERO, ZERO3, ZERO33)
 
 
 class BodyData(NamedTuple):
-    """The leaves of a Model that belong to one body, its centre of mass (3,) and its inertia (3, 3) about that."""
+    """The leaves of a Model that belong to one body, its centre of mass (3,), m, and its inertia about that.
+
+    placement: pose of the joint frame in the parent's at q = 0. screw: (2,), see `Model.screws`. inertia: about the
+    origin of the joint frame. central: (3, 3) about the centre of mass, kg m^2. All in the axes of the joint frame.
+    """
 
     placement: Pose
     screw: jax.Array
@@ -56,6 +63,7 @@ class BodyData(NamedTuple):
 
 
 def body_data(model: Model) -> BodyData:
+    """The data of all bodies, with leading axis nbodies; of a specialised model as NumPy constants."""
     if isinstance(model, SpecializedModel):
         with jax.ensure_compile_time_eval():
             return jax.tree.map(np.asarray, _body_data(model))
@@ -69,12 +77,12 @@ def _body_data(model: Model) -> BodyData:
 
 
 def to_child(R, p, motion: Twist) -> Twist:
-    """Ad_(R,p)^-1: a twist of the parent, seen at the child whose pose in the parent is (R, p)."""
+    """Ad^-1 applied to a twist of the parent: the same motion in the frame of the child at the pose (R, p)."""
     return Twist(sm.tmatvec(R, motion.w), sm.tmatvec(R, motion.v + sm.cross(motion.w, p)))
 
 
 def to_parent(R, p, force: Wrench) -> Wrench:
-    """Ad_(R,p)^-T: a wrench on the child, as a wrench about the parent's origin."""
+    """Ad^-T applied to a wrench on the child: the same wrench in the parent's axes about the parent's origin."""
     f = sm.matvec(R, force.f)
     return Wrench(sm.matvec(R, force.n) + sm.cross(p, f), f)
 
@@ -85,7 +93,7 @@ def joint_twist(S, qd) -> Twist:
 
 
 def project(S, x: Twist | Wrench):
-    """S^T x, (nv,): a wrench along a joint's motions, or a twist along its wrenches."""
+    """S^T x, (nv,): the components of a wrench along motions S, or of a twist along wrenches S."""
     return sm.tmatvec(S[0], x[0]) + sm.tmatvec(S[1], x[1])
 
 
@@ -117,21 +125,24 @@ def place_joint(kind: JointKind, body: BodyData, q) -> PlacedJoint:
 
 
 def twist_of_child(joint: PlacedJoint, parent: Twist, qd) -> Twist:
-    """V = Ad^-1 V_parent + S qd."""
+    """V = Ad^-1 V_parent + S qd; with accelerations for V_parent and qd, Ad^-1 A_parent + S dqd/dt."""
     return add(to_child(*joint.pose, parent), joint_twist(joint.S, qd))
 
 
 def velocity_product(kind: JointKind, body: BodyData, q, S, qd, V: Twist) -> Twist:
-    """V x S qd + dS/dt qd: what the velocities add to the acceleration Ad^-1 A_parent + S dqd/dt of a body."""
+    """V x S qd + dS/dt qd, which velocities add to a body's acceleration Ad^-1 A_parent + S dqd/dt.
+
+    dS/dt is that in the body's joint frame, zero unless S depends on q. Source: [featherstone2008] section 5.3.
+    """
     w, v = joint_twist(S, qd)
     c = Twist(sm.cross(V.w, w), sm.cross(V.v, w) + sm.cross(V.w, v))
     return add(c, joint_twist(subspace_coefficient(kind, body.screw, q, [qd]), qd)) if kind.varying else c
 
 
 def gyroscopic_wrench(body: BodyData, V: Twist) -> Wrench:
-    """V x* I V: what it takes to keep a body at a constant twist, found about the centre of mass, moving at u.
+    """V x* I V, the wrench that keeps the twist of a body constant.
 
-    f = m w x u and n = w x J w + com x f with u = v + w x com.
+    It is computed from the velocity u = v + w x com of the centre of mass: f = m w x u and n = w x J w + com x f.
     """
     u = V.v + sm.cross(V.w, body.com)
     f = sm.scale(body.inertia.mass, sm.cross(V.w, u))
@@ -140,14 +151,14 @@ def gyroscopic_wrench(body: BodyData, V: Twist) -> Wrench:
 
 # ---- series, and wrenches from outside
 def convolve(product, a: Sequence, b: Sequence, k: int, first: int = 0):
-    """A coefficient of a product of two series: sum of product(a[i], b[k - i]) over first <= i <= k."""
+    """Coefficient k of a product of two series: the sum of product(a[i], b[k - i]) over first <= i <= k."""
     latest_last = sorted(range(first, k + 1), key=lambda i: max(i, k - i))
     terms = [product(a[i], b[k - i]) for i in latest_last]
     return jax.tree.map(lambda first, *rest: sum(rest, start=first), *terms)
 
 
 def applied_wrenches(links: Pose, wrenches) -> Wrench:
-    """Wrenches (nbodies, 6) in body frames in joint axes about the origins of the joint frames."""
+    """Wrenches (nbodies, 6) given in body frames, converted to joint frames; links: `Model.links`."""
     n, f = wrenches[..., :3], wrenches[..., 3:]
     f = sm.matvec(links.rotation, f)
     return Wrench(sm.matvec(links.rotation, n) + sm.cross(links.translation, f), f)

@@ -67,9 +67,9 @@ class Subtrees:
         return self.walk.to_bodies([joint.world for _, joint in self._steps])
 
     def sums(self, own: Callable, to_parent: Callable, zero, *data: list):
-        """Of own(body's data, its terms, *data), a pytree, over bodies and their descendants, in joint frames, by run.
+        """Sums of own(body's data, its terms, *data), pytrees, over bodies and descendants, in joint frames, by run.
 
-        to_parent: (R, p, such a sum) -> the same in the frame where it is at the pose (R, p). zero: without bodies.
+        to_parent: (R, p, sum in the frame at the pose (R, p)) -> the same in the frame around it. zero: sum of nothing.
         """
 
         def collect(kind, children, body, step, *more):
@@ -80,7 +80,7 @@ class Subtrees:
         return self.walk.inward(collect, zero, self.bodies, self._steps, *data)
 
     def rows(self, read: Callable, sums: list, *data):
-        """What read(terms, sum, *data) makes of every velocity, a pytree of arrays (nv, ...); data: such arrays."""
+        """Results of read(terms, sum, *data) for every velocity, a pytree of arrays (nv, ...); data: such arrays."""
         joints = [joint for _, joint in self._steps]
         motions = lambda *rows: None if rows[0] is None else self.walk.to_velocities(list(rows))
         S, S_rate = (motions(*rows) for rows in zip(*((j.S, j.S_rate) for j in joints), strict=True))
@@ -111,7 +111,7 @@ def _outward(kind, above, body, q, speeds):
 
 
 def inertia_to_parent(R, p, inertia: Inertia) -> Inertia:
-    """A rigid body's inertia where the pose of its frame is (R, p)."""
+    """The inertia of a rigid body in the frame in which its own frame has the pose (R, p)."""
     h = sm.matvec(R, inertia.moment)
     turned = sm.matmult(sm.matmul(R, inertia.rotational), R)
     half = sm.matmul(sm.hat(h + inertia.mass * p / 2), sm.hat(p))

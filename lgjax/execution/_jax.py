@@ -5,20 +5,20 @@ is `numerics/checks.py`, which cannot import this room: `checks.known` tests for
 below is at the same place in JAX 0.4.34 to 0.12; what is older is marked.
 
 Literal, Jaxpr, ClosedJaxpr, jaxpr_as_fun (jax.extend.core, 0.4.30), the context manager of an equation (0.4.30) and
-dce_jaxpr (0.4.30): programs are read and run again on scalars (`interpreter.py`), on series (`path_series.py`) and with
-    the batch behind (`batch_last.py`).  Without them only `execution="plain"` is left.
+    dce_jaxpr (0.4.30): programs are read and run again on scalars (`interpreter.py`), on series (`path_series.py`) and
+    with the batch axis last (`batch_last.py`).  Without them only `execution="plain"` is left.
 Primitive (jax.extend.core, 0.4.30) and the tables of rules in jax.interpreters (0.4.30), in `register`: functions with
-    rules of their own (`jax.custom_jvp`) do not do in their place, see `scan.py`.  Without them only
-    `execution="plain"` is left.
-dce_rules (0.4.30), in `prune`: results that nobody asks for are not computed.  Without the rule everything stays right
-    and programs grow.  JAX 0.12 gives the rule one argument more.
+    rules of their own (`jax.custom_jvp`) are no substitute, see `scan.py`.  Without them only `execution="plain"` is
+    left.
+dce_rules (0.4.30), in `prune`: results that nobody asks for are not computed.  Without the rule results stay right and
+    programs grow.  JAX 0.12 gives the rule one argument more.
 update(weak_type=...) of a type (0.4.30) and to_tangent_aval (0.4.34): shapes of results and types of derivatives.
 Zero, instantiate_zeros, is_undefined_primal (jax.interpreters.ad, 0.4.30): tell a rule what does not move and what is
     linear.  Without them scalarized steps have no derivatives.
 module_context.axis_context of a lowering (0.4.30), in `on_one_device`: whether a program is for one device.  Without it
     a batch is not cut into the parts that fit into a cache.
 inlineable="false" (0.4.34, through jax.experimental.xla_metadata), in `call_apart`: an attribute of a call that XLA's
-    inliner for CPUs reads.  Without it XLA fuses across the layers of a step and computes anew for each output what
+    inliner for CPUs reads.  Without it XLA fuses across the layers of a step and recomputes for each output what the
     outputs share: the same numbers, forward dynamics of the quadruped 2.5 times slower (XLA of jaxlib 0.10.2).
 dynamic_slice_p (0.4.30), in `dynamic_slice`: bound without the arithmetic on negative indices that `lax.dynamic_slice`
     adds, so that XLA cuts an input of a level in the kernel that reads it.  Without it: the same numbers, more slowly.
@@ -73,7 +73,7 @@ def is_traced(x: Any) -> bool:
 
 
 def runs_at_once() -> bool:
-    """Whether what is called here runs at once, and nothing traces it."""
+    """Whether operations called here run at once, outside of all transformations."""
     return trace_state_clean()
 
 
@@ -83,7 +83,7 @@ def reshaped(aval: Any, shape: Sequence[int], dtype: Any = None) -> Any:
 
 
 def no_tangent(x: Any) -> ad.Zero:
-    """The tangent of a value that does not move."""
+    """The zero tangent of a value that is not differentiated."""
     return Zero(jax.typeof(x).to_tangent_aval())
 
 
@@ -101,7 +101,7 @@ def alone(jaxpr: Any, eqn: Any) -> Callable[..., list]:
 
 
 def context(eqn: Any) -> AbstractContextManager:
-    """What was set around an equation when it was traced, to be set again around what takes its place."""
+    """The context in which an equation was traced, to be entered again around its replacement."""
     return eqn.ctx.manager
 
 
@@ -132,8 +132,9 @@ def register(
 ) -> None:
     """Give a primitive with several results its rules.
 
-    run(*arrays, **parameters) -> list, at once and, traced, in programs. cpu(ctx) -> a function like `run` for programs
-    that run on a CPU, if those differ. shapes, batch, jvp, transpose: as `jax.interpreters` asks for them.
+    run(*arrays, **parameters) -> list; it serves direct calls and, traced, programs. cpu(ctx) -> a function like `run`
+    for programs that run on a CPU, if those differ. shapes, batch, jvp, transpose: the rules that `jax.interpreters`
+    expects.
     """
     primitive.multiple_results = True
     primitive.def_impl(run)

@@ -1,4 +1,4 @@
-"""Evaluates a jaxpr with the axis of a batch behind all others.
+"""Evaluation of a jaxpr with the axis of a batch behind all others.
 
 Recursions do arithmetic on arrays of lanes, and parameters have no batch axis. Where the batch is the last axis, they
 are constant along contiguous memory; where `jax.vmap` puts it, in front of the lanes, they are not and little

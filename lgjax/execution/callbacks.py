@@ -1,9 +1,10 @@
-"""What a user's function reads besides its arguments, so that a compiled program of it is never used when that changed.
+"""Contents of a user's function: its code and all that it reads besides its arguments.
 
-A program is compiled from what a function does when it is traced.  It can be used again as long as its code, its
-defaults, the values in its closure and the globals that it names are the same objects, and none of these can change in
-place.  JAX arrays, numbers, text, tuples, frozen dataclasses, modules and classes cannot, as far as they hold nothing
-else; lists, dictionaries, NumPy arrays that can be written to and instances of ordinary classes can.
+They say when a compiled program of it may be used again.  A program is compiled from what a function does when it is
+traced.  It can be used again as long as the function's code, its defaults, the values in its closure and the globals
+that it names are the same objects, and none of these can change in place.  JAX arrays, numbers, text, tuples, frozen
+dataclasses, modules and classes cannot, provided that they hold nothing else; lists, dictionaries, NumPy arrays that
+can be written to and instances of ordinary classes can.
 """
 
 import enum
@@ -22,11 +23,11 @@ LIBRARIES = ("jax", "jaxlib", "numpy", "lgjax", "builtins")
 
 
 class ChangingError(Exception):
-    """Something that can change in place is read."""
+    """A function reads something that can change in place."""
 
 
 class Same:
-    """A value that is equal to itself alone; it is held, so that its id stays its own."""
+    """A value compared by identity; it is held, so that no other object takes its id."""
 
     __slots__ = ("value",)
 
@@ -41,7 +42,7 @@ class Same:
 
 
 def contents(function: Any) -> tuple[Hashable, ...] | None:
-    """What identifies the results of a function: equal for functions that do the same; None if that can change."""
+    """Hashable contents of a function, equal for functions that do the same; None if any can change in place."""
     found: list[Hashable] = []
     try:
         _read(function, found, set())
@@ -107,7 +108,7 @@ def _names(code: CodeType) -> list[str]:
 
 
 def functions_in(value: Any) -> list[Any]:
-    """The users' functions that are held by a static value: in tuples, dataclasses, partial calls and plain objects."""
+    """The users' functions that a static value holds: in tuples, dataclasses, partial calls and plain objects."""
     found: list[Any] = []
     _collect(value, found, set())
     return found

@@ -1,4 +1,7 @@
-"""Calls outside jit run programs that are compiled once for each structure of their arguments."""
+"""Compiled programs for calls outside jit: one for each structure of the arguments.
+
+Read first: `compiled`, then `callbacks.py` for arguments that are users' functions.
+"""
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache, wraps
@@ -13,20 +16,20 @@ from lgjax.execution.callbacks import Same, contents, functions_in
 P = ParamSpec("P")
 R = TypeVar("R")
 
-STRUCTURES = 256  # of arguments, of all functions together, whose programs are kept; those used last
-VERSIONS = 64  # of programs whose structure holds functions of users, by what these read
+STRUCTURES = 256  # structures of all functions together whose programs are kept, the most recently used
+VERSIONS = 64  # programs kept of structures that hold users' functions, one for each content of what these read
 
-ARRAY = Same("array")  # in the place of a leaf that may change from call to call
+ARRAY = Same("array")  # stands for a leaf that may change from call to call
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, pure and returning arrays, which outside of jit, vmap and grad runs as one compiled program.
+    """Decorate a pure function that returns arrays, to run as one compiled program outside of jit, vmap and grad.
 
     Floating arrays and numbers among the leaves of its arguments may change from call to call; everything else belongs
     to the structure, by value: integers (arrays of them too), text, methods, None.  Users' functions belong to it by
     their code and what they read besides their arguments (`callbacks.contents`): a lambda written anew for each call
-    is the same one.  Where something that a function reads can change in place, and for values that cannot be compared,
-    the call is traced each time, as it is without this decorator.
+    counts as the same one.  Where something that a function reads can change in place, and for values that cannot be
+    compared, each call is traced, as it is without this decorator.
 
     Within a transformation, and if an argument is traced, this is `function` itself.
     """
@@ -54,13 +57,13 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
             try:
                 return program(arrays)
             except (TypeError, ValueError):
-                pass  # the error of the function itself is about values that are known
+                pass  # the error of an ordinary call names values, not tracers
         return function(*args, **kwargs)
 
     return call
 
 
-# ---- leaves: what stands for them in the structure, None if there can be no program
+# ---- leaves: their markers in the structure, None if there can be no program
 def _value(leaf: Any) -> Hashable:
     return type(leaf), leaf
 
@@ -83,7 +86,7 @@ def _nothing(leaf: Any) -> None:
 
 
 class _Known:
-    """A leaf that is equal to others with the same key."""
+    """A leaf that belongs to the structure, equal to others with the same key."""
 
     __slots__ = ("key", "leaf")
 
@@ -101,7 +104,7 @@ SORTS: dict[type, Callable[[Any], Any]] = {float: float, complex: float, int: _v
 
 
 def _sort(leaf: Any) -> Callable[[Any], Any]:
-    """How leaves of a type are marked; remembered for types of arrays, of which there are few."""
+    """The function that marks leaves of this type; remembered for types of arrays, of which there are few."""
     if is_traced(leaf):
         return SORTS.setdefault(type(leaf), _nothing)
     if isinstance(leaf, jax.Array | np.ndarray | np.generic):
@@ -113,7 +116,7 @@ def _sort(leaf: Any) -> Callable[[Any], Any]:
 
 # ---- programs
 class _Structure:
-    """A function with everything of its arguments but the arrays."""
+    """A function with all of its arguments but the arrays, and its compiled program."""
 
     def __init__(self, function: Callable, treedef: Any, static: tuple):
         self.function, self.treedef, self.static = function, treedef, static

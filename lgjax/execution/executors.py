@@ -23,7 +23,7 @@ Execution = Literal["scalarized", "plain", "unrolled"]
 
 @dataclass(frozen=True)
 class Executor:
-    """How a body step runs on lanes.
+    """One way to run a body step on lanes.
 
     scan(body, carry, xs, length, reverse) as `lax.scan`. mapped(step) -> the step on Blocks.
     lift(array, lane_axes=2) -> Block, of state; lift_parameters(array) -> Block, of a model's.

@@ -216,7 +216,7 @@ class Graph:
         return layers, needs
 
     def _users(self, wanted: list[int]) -> list[int]:
-        """How many nodes that matter use each node."""
+        """For each node the number of nodes that use it, among those that the results need."""
         users = [0] * len(self.ops)
         alive = [False] * len(self.ops)
         for index in wanted:

@@ -1,4 +1,4 @@
-"""Runs a function of small arrays on scalars, with its constant zeros and ones folded away.
+"""Evaluation of a function of small arrays on scalars, with its constant zeros and ones folded away.
 
 A body step is written on 3-vectors and 3x3 blocks. Here it is traced once to a jaxpr, which is then evaluated on NumPy
 object arrays whose entries are Python numbers (known at trace time) or nodes of a graph of scalars. Products with 0 and

@@ -2,8 +2,8 @@
 
 The function is traced to elementary operations. Sums, products, quotients, sine, cosine and exponential have their
 recurrences; of any other operation f the tangent is taken once, df/dt = f'(x) dx/dt, and the series of that, one order
-shorter, is integrated. So everything that `jax.jvp` can differentiate has a series, and rules of its own
-(`jax.custom_jvp`) are kept to.
+shorter, is integrated. So everything that `jax.jvp` can differentiate has a series, and derivative rules of its own
+(`jax.custom_jvp`) are used.
 
 A series is a list of coefficients; those behind its end are zero, and a constant has one.
 """

@@ -128,7 +128,7 @@ class ScalarProgram:
 
     @property
     def operations(self) -> dict[str, int]:
-        """How many of which operations the program has."""
+        """Number of operations of each name in the program."""
         counts: dict[str, int] = {}
         for index in self.order:
             name = self.graph.ops[index][0]

@@ -35,7 +35,7 @@ from lgjax.execution.step import needs, step_p
 
 
 def lane_scan(body: Callable, start, xs, length: int, reverse: bool = False):
-    """What `lax.scan` does, for bodies of elementwise operations."""
+    """The results of `lax.scan`, for bodies of elementwise operations; batched, the batch axis comes last."""
     leaves, first = jax.tree.flatten(start)[0], jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
     trees: list = []
 
@@ -134,7 +134,7 @@ def _jvp(primals, directions, *, loop: _Loop):
 
 
 def _moving(loop: _Loop, given: list[bool]) -> tuple[list[bool], list[bool]]:
-    """Which arguments and which results have a tangent, if the arguments `given` have one."""
+    """Marks of the arguments and of the results that have a tangent, if the arguments `given` have one."""
     moving = given
     while True:
         reached = {x for x, m in zip(loop.level.invars, moving, strict=True) if m}

@@ -20,7 +20,7 @@ from lgjax.execution.interpreter import Block, Interpreter, is_known, map_object
 
 
 class Place(NamedTuple):
-    """Where an entry comes from: an array, or a row of one."""
+    """Source of an entry: an array, or a row of one."""
 
     array: int
     row: int | None
@@ -236,7 +236,7 @@ step_p = Primitive("scalar_step")
 
 
 def emission(traced: Traced, refs, used, batch) -> Callable:
-    """What the operation does, as a function of its arrays."""
+    """The operation as a function of its arrays."""
     run = lambda *arrays: traced.emit(refs, dict(zip(used, arrays, strict=True)))
     for size, mapped in batch:
         run = jax.vmap(run, [0 if i in mapped else None for i in used], axis_size=size)

@@ -54,7 +54,8 @@ class Solution(NamedTuple):
 def check_method(driver: str, method: Any) -> None:
     """Raise TypeError for anything but a method of `driver` (a name), and say what was probably meant.
 
-    A method made for one other driver names it as `driver`; integrate_adaptive has further checks of its own.
+    A method that only one other driver takes names it in its attribute `driver`; integrate_adaptive has further checks
+    of its own.
     """
     if isinstance(method, Tableau):
         hint = f"the tableau {method!r}; did you mean MuntheKaas({method!r})?"
@@ -102,11 +103,13 @@ def integrate(
     them; for save_every=None only the final one, with a leading axis of length 1.
 
     remat       static: reverse mode keeps every `remat`-th state, about every √steps-th if True, and recomputes the
-                others: the same derivatives to round-off in the memory of √steps steps, for a second forward run.
+                others. Derivatives are the same to round-off; memory is that of √steps steps, at the price of a second
+                forward run.
     checkpoint  a `lgjax.saving.Checkpoint`, which writes a long run to a folder in parts, so that it can be resumed.
 
     Transforms with jit, vmap, and grad in both modes.  Called outside `jit` it compiles at every call, like `lax.scan`;
     inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError naming what does not fit.
+    Source: that of the method.
     """
     check_method("integrate", method)
     saves = saved_steps(steps, save_every, checkpoint)

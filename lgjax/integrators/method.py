@@ -1,4 +1,4 @@
-"""What every driver asks of a method: to add an integrator is to write one of these."""
+"""Interface between drivers and methods: to add an integrator, write a class that inherits from `Method`."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -14,9 +14,11 @@ Point = Any
 
 @runtime_checkable
 class Method(Protocol):
-    """A method of integration, a hashable value.  One of your own inherits from it: what follows `step` has defaults.
+    """A method of integration, a hashable value.  Inherit from it and define `init` and `step`; the rest has defaults.
 
-    `init` checks the inputs and makes what the method carries from step to step; `step` takes one step of size h.
+    init(space, field, t, y) checks the inputs and returns the first carry, any pytree that the method needs from step
+    to step, such as () or the last rate.  step(space, field, t, y, h, carry) takes one step of size h from the point y
+    at time t and returns the new point and the new carry.  field(t, y): an algebra element, see `integrate`.
     """
 
     @abstractmethod
@@ -29,12 +31,12 @@ class Method(Protocol):
 
     @property
     def order_hat(self) -> int | None:
-        """Order of the embedded method of `embedded_step`, by which `integrate_adaptive` estimates errors, if any."""
+        """Order of the embedded method of `embedded_step`, by which `integrate_adaptive` estimates errors, or None."""
         return None
 
     @property
     def symmetric(self) -> bool:
-        """Whether a step of -h undoes a step of h, as `integrate_reversible` and compositions ask."""
+        """Whether a step of -h undoes a step of h, as `integrate_reversible` and compositions require."""
         return False
 
     @property
@@ -43,8 +45,8 @@ class Method(Protocol):
         return False
 
     def with_scanned_stages(self, scanned: bool = True) -> "Method":
-        """The same method, which traces its field once per step, not once per stage, if it can.
+        """The same method, tracing its field once per step instead of once per stage, if it can.
 
-        Drivers whose fields are expensive to compile, such as `rollout`, take this one.
+        Drivers whose fields are expensive to compile, such as `rollout`, use this variant.
         """
         return self

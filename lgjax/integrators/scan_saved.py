@@ -1,7 +1,7 @@
-"""The loop under every driver: a scan over the steps of a run that keeps some of the states on its way.
+"""The loop under every driver: a scan over the steps of a run that keeps some of the states.
 
-A driver says which steps to keep (`saved_steps`), how to take one (`scan_saved`) and puts the start in front of what
-was kept (`SavedSteps.with_start`).  Read first: `scan_saved`.
+A driver plans which states to keep (`saved_steps`), scans over the steps (`scan_saved`) and puts the start in front of
+what was kept (`SavedSteps.with_start`).  Read first: `scan_saved`.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ Array = jax.Array
 class SavedSteps(NamedTuple):
     """The steps of a run, and those after which its state is kept.
 
-    steps      all of them.
-    every      a divisor of `steps`: so many are taken at a time, and the state after them is kept.
-    last_only  whether the final state alone is kept.
+    steps      number of steps.
+    every      a divisor of `steps`: the state is kept after each `every` steps.
+    last_only  whether only the final state is kept.
     """
 
     steps: int
@@ -36,7 +36,7 @@ class SavedSteps(NamedTuple):
         return jnp.arange(0, self.steps + 1, self.every, dtype=jnp.int32)
 
     def with_start(self, start: Any, kept: Any) -> Any:
-        """What is saved in all: the start before what was kept, unless the final state alone is saved."""
+        """All saved states: the start in front of those that were kept, unless only the final state is saved."""
         if self.last_only:
             return kept
         return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, kept)
@@ -63,10 +63,11 @@ def scan_saved(
     remat: bool | int = False,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Any, Any]:
-    """The final state of state = step(state, i), i = 0, 1, ..., and keep(state) at the saved steps but the start.
+    """Iterate state = step(state, i), i = 0, 1, ..., and return the final state and keep(state) at the saved steps.
 
-    Leaves of what is kept have a leading axis.  `remat`: reverse mode keeps the state every so many steps, about √steps
-    for True, and computes the others again.  `checkpoint`: the run is written to its folder part by part.
+    The start is not among them.  Leaves of what is kept have a leading axis, one entry per saved step.  `remat`:
+    reverse mode keeps the state every `remat` steps, about every √steps for True, and recomputes the others.
+    `checkpoint`: the run is written to its folder part by part.
     """
     segment = segment_length(saves.steps, remat)
 
@@ -90,7 +91,7 @@ def scan_stretches(
     segment: int = 0,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Any, Any]:
-    """`scan_saved` for what takes `saves.every` steps at once: state = advance(state, steps taken before)."""
+    """`scan_saved` for drivers that take `saves.every` steps at once: state = advance(state, steps taken before)."""
 
     def stretch(state: Any, first: Array) -> tuple[Any, Any]:
         state = advance(state, first)
@@ -105,7 +106,7 @@ def scan_stretches(
 
 
 def segment_length(steps: int, remat: bool | int) -> int:
-    """Steps in a segment that reverse mode computes again, 0 for none; of True a divisor near √steps, if any."""
+    """Steps in a segment that reverse mode recomputes, 0 for none; for remat=True a divisor near √steps, if any."""
     if isinstance(remat, bool):
         if not remat:
             return 0
@@ -116,9 +117,9 @@ def segment_length(steps: int, remat: bool | int) -> int:
 
 
 def scan_in_segments(body: Any, carry: Any, xs: Array, length: int) -> tuple[Any, Any]:
-    """`lax.scan` over xs (n,), whose reverse mode keeps every `length`-th carry and computes the others again.
+    """`lax.scan` over xs (n,), whose reverse mode keeps every `length`-th carry and recomputes the others.
 
-    length 0, and one of n or more, is an ordinary scan.
+    A length of 0, or of n or more, is an ordinary scan.
     """
     n = xs.shape[0]
     if not 0 < length < n:

@@ -174,7 +174,7 @@ def _parameters(values: Any, dtype: Any) -> Any:
 
 
 def force_members(names: tuple[str, ...], forces: list[Any]) -> ForceMembers:
-    """Which forces there are; checks that all are known and name bodies that exist."""
+    """Static structure of the forces, after checks that all are known and name bodies that exist."""
     kinds = Gravity | Spring | Bushing | TorsionSpring | Load | UserForce
     for force in forces:
         if not isinstance(force, kinds):

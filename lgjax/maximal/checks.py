@@ -11,7 +11,7 @@ from lgjax.numerics import checks
 
 
 def start_tolerance(dtype: Any) -> float:
-    """How far a start may miss a constraint, relative to lengths, or its rate, relative to speeds."""
+    """Largest miss of a constraint at the start, relative to lengths, or of its rate, relative to speeds."""
     return float(jnp.finfo(dtype).eps) ** 0.5
 
 

@@ -80,7 +80,7 @@ TorqueAndForce = tuple[list[int], Array, Array]
 
 @dataclass(frozen=True)
 class ForceMembers:
-    """Which forces there are, hashable: pairs of body indices (the world is the last), drives, user functions."""
+    """Static structure of the forces, hashable: pairs of body indices (the world is last), drives, user functions."""
 
     springs: Pairs
     bushings: Pairs

@@ -54,7 +54,7 @@ class Sides(NamedTuple):
 
 @dataclass(frozen=True)
 class JointRows:
-    """Which rows there are, hashable: kinds, body indices (the world is the last), drives; one entry per joint."""
+    """Static structure of the rows, hashable: kinds, body indices (the world is last), drives; an entry per joint."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -87,7 +87,7 @@ class JointRows:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Where row i stands among translations followed by rotations."""
+        """Place of row i among translations followed by rotations."""
         return np.argsort(np.array(self.translations + self.rotations, int), kind="stable")
 
     @cached_property

@@ -115,7 +115,7 @@ def _checked(name: str, value, like, dtype, rotation_matrix: bool = False, resha
 
 
 def split_velocity(tree: Tree, v) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Tangent vector v (nv,) as (frees (n_free, 6), joints (n,), balls (n_ball, 3))."""
+    """Tangent vector v (nv,) as those of free joints (n_free, 6), scalar joints (n,) and spherical ones (n_ball, 3)."""
     index: dict[str, list] = {"free_poses": [], "joints": [], "ball_rotations": []}
     for kind, start in zip(tree.kinds, tree.v_start, strict=True):
         index[kind.coordinates].extend(range(start, start + kind.nv))

@@ -11,8 +11,8 @@
 | planar joint, q     | angle, x, y          | x, y, angle                  | x, y, cos, sin              |
 | planar joint, v, tau| angle, x, y          | x, y, angle                  | x and y in the body, angle  |
 
-MuJoCo has no planar joint: what is given are the coordinates of two slides and a hinge. Other joints have the same
-scalar coordinates everywhere.
+MuJoCo has no planar joint: the table has the coordinates of two slides and a hinge. Other joints have the same scalar
+coordinates everywhere.
 
 Everything here is a JAX function of its arrays, broadcasts over leading axes and keeps the dtype.
 """

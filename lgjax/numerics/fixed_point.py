@@ -1,6 +1,6 @@
 """Fixed points of contractions, faster than by repetition, with derivatives by the implicit function theorem.
 
-Read `iteration.py` first: why a loop keeps its own answer to whether it goes on.
+Read first: `loops.py`, which explains why a loop carries its own answer to whether it goes on.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""What became of a run: the flags of an `enum.IntFlag` in an int32 array, 0 for success.
+"""Outcome of a run: the flags of an `enum.IntFlag` in an int32 array, 0 for success.
 
-Every driver has flags of its own; the one that all share has the same value everywhere. Nothing to read before.
+Every driver has flags of its own; the one that all share, NOT_FINITE, has the same value everywhere.
 """
 
 import enum

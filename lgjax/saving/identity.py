@@ -1,4 +1,4 @@
-"""Which run a file belongs to: a hash of what the run was given, which no version of JAX or of Python changes.
+"""Identity of a run: a hash of what the run was given, the same in every version of JAX and of Python.
 
 Read first: `fingerprint`.
 """
@@ -76,7 +76,7 @@ def _parts(value: Any) -> tuple[str, list[Any]]:
 
 
 def _content(cell: Any) -> list[Any]:
-    """What a cell of a closure holds; nothing where the variable has no value yet."""
+    """Content of a cell of a closure; nothing where the variable has no value yet."""
     try:
         return [cell.cell_contents]
     except ValueError:

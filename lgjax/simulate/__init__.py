@@ -1,4 +1,4 @@
-"""Everything that drives: `rollout`, ensembles, optimisation of controls.
+"""Drivers: `rollout`, ensembles, optimisation of controls.
 
 Read first: `rollout.py`.
 """

@@ -1,4 +1,4 @@
-"""What `rollout` adds for closed loops: after every step a projection back onto the constraints, which are watched."""
+"""Closed loops in `rollout`: every step ends with a projection onto the constraints, whose errors are recorded."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from lgjax.numerics.small_angle import norm
 
 
 class _Seen(NamedTuple):
-    """What is watched from step to step, each (): the largest so far; the last three as 0 or 1."""
+    """Record of the loops from step to step, each (): the largest value so far; the last three are 0 or 1."""
 
     residual: jax.Array
     rate: jax.Array
@@ -33,10 +33,10 @@ class _Seen(NamedTuple):
 def keep_closed(
     model: Model, loops: tuple[Loop, ...], space, field, start, method: Method, project: Metric | None, tolerance
 ) -> tuple[HomogeneousSpace, Callable, tuple, Method]:
-    """Space, field, start and method of a mechanism, (q, v), made those of ((q, v), seen), whose steps end closed.
+    """Space, field, start and method for states ((q, v), seen) from those for (q, v), with steps that end closed.
 
-    `seen` is what was watched of the loops so far, see `loop_report`. project and tolerance: as in `rollout`.
-    Raises ValueError for a known start at which the loops are open or come apart.
+    `seen` is the record of the loops so far, see `loop_report`. project and tolerance: as in `rollout`.
+    Raises ValueError for an unknown metric.
     """
     if project is not None:
         check_metric(project)
@@ -50,14 +50,14 @@ def keep_closed(
 
 
 def loop_report(seen: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Residual and rate (T,) so far and the status () of all steps, from what was seen of the loops (T, ...)."""
+    """Residual and rate (T,) so far and the status () of all steps, from the record `seen` of the loops (T, ...)."""
     worst = _Seen(*jnp.moveaxis(seen, -1, 0))
     status = flags(OPEN=worst.open[-1] > 0, SLIPPING=worst.slipping[-1] > 0, REDUNDANT=worst.redundant[-1] > 0)
     return worst.residual, worst.rate, status
 
 
 def _settle(model: Model, loops, project: Metric | None, tolerance, state):
-    """The state ((q, v), seen) moved onto the constraints, and what was seen of it."""
+    """The state ((q, v), seen) moved onto the constraints, with its record brought up to date."""
     (q, v), seen = state
     if project is None:
         return (q, v), jnp.maximum(seen, _watch(model, loops, q, v))
@@ -104,7 +104,7 @@ _gaps = jax.jit(lambda model, loops, q, v: loop_constraint(model, loops, q, v)[:
 
 
 def check_start(model: Model, loops, q, v) -> None:
-    """Raises ValueError for a known start at which the loops are open or come apart."""
+    """Raise ValueError for a known start at which the loops are open or come apart."""
     if not checks.known(model, loops, q, v):
         return
     residual, rate = (np.asarray(x) for x in _gaps(model, loops, q, v))

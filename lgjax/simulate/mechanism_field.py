@@ -26,12 +26,12 @@ def mechanism_field(
     beta: Any = 0.0,
     dynamics: Callable[..., Array] = forward_dynamics,
 ) -> Callable[[Array, State], tuple[Array, Array]]:
-    """field(t, (q, v)) -> (v, vdot), on `mechanical_space(model.tree)`.
+    """The field (t, (q, v)) -> (v, vdot) of a mechanism on `mechanical_space(model.tree)`.
 
     controller(t, q, v) -> tau (nv,) and wrenches(t, q, v) -> (nbodies, 6), body frame, at the body origin; None applies
-    nothing. dynamics(model, q, v, tau, wrenches) -> vdot (nv,) is that of a tree; with loops it is
-    `constrained_forward_dynamics`, stabilised by alpha and beta, 1/s.
-    Raises TypeError for what is no function, and when called ValueError for results of the wrong shape or dtype.
+    nothing. dynamics(model, q, v, tau, wrenches) -> vdot (nv,) gives the accelerations of a tree; with loops
+    `constrained_forward_dynamics` does, stabilised by alpha and beta, 1/s.
+    Raises TypeError for anything but a function; the field raises ValueError for results of the wrong shape or dtype.
     """
     for name, function in (("controller", controller), ("wrenches", wrenches)):
         if function is not None and not callable(function):

@@ -1,4 +1,4 @@
-"""How much memory reverse mode through a rollout will take."""
+"""Memory that reverse mode through a rollout takes, predicted."""
 
 from typing import Any
 
@@ -26,11 +26,12 @@ def rollout_memory(
     remat: bool | int = True,
     of_model: bool = False,
 ) -> int:
-    """Bytes that the reverse mode of `rollout` keeps, for a batch, with respect to (q, v) and, of_model, the model.
+    """Bytes that reverse mode through `rollout` keeps for a batch, for derivatives with respect to (q, v).
 
-    Traced, not compiled: what the forward run keeps of every step or, with `remat`, the state of every segment and
-    what is kept of one segment, and the states that are saved. XLA's own figure,
-    `compiled.memory_analysis().temp_size_in_bytes`, adds the work of one step.
+    of_model: derivatives with respect to the model too. The rollout is traced, not compiled. The count has what the
+    forward run keeps of every step or, with `remat`, the state of every segment and what is kept of one segment, and
+    the states that are saved. XLA's own figure, `compiled.memory_analysis().temp_size_in_bytes`, adds the work of one
+    step.
     """
 
     def kept(steps: int, save_every: int | None, remat: bool | int) -> int:

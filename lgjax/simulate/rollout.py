@@ -1,4 +1,4 @@
-"""Time stepping of one mechanism: one scan, to be mapped over as many as there are."""
+"""Time stepping of one mechanism in one scan, to be mapped over a batch."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -26,11 +26,11 @@ from lgjax.simulate.mechanism_field import Controller, mechanism_field
 class Trajectory(NamedTuple):
     """States at the saved times; every leaf but `status` has a leading time axis (T,).
 
-    ts: (T,) s. q: Configuration. v: (T, nv). status: () int32, `LoopStatus`; without loops NOT_FINITE alone can be set,
-    if the last state is infinite or NaN. residual, rate: (T,), the largest length of phi(q) and of dphi/dt of the loops
-    after any step so far; None without loops. With loops the status is that of all steps: OPEN if a projection did not
-    converge or the residual has passed the square root of eps; SLIPPING if the rate has, relative to 1 + the largest
-    entry of v.
+    ts: (T,) s. q: Configuration. v: (T, nv), body frame. status: () int32, `LoopStatus`; without loops only NOT_FINITE
+    can be set, if the last state is infinite or NaN. residual, rate: (T,), the largest length of phi(q) and of dphi/dt
+    of the loops after any step so far; None without loops. With loops the status covers all steps: OPEN if a projection
+    did not converge or the residual exceeded the square root of eps; SLIPPING if the rate did, relative to 1 + the
+    largest entry of v.
     """
 
     ts: jax.Array
@@ -42,7 +42,7 @@ class Trajectory(NamedTuple):
 
     @property
     def success(self) -> jax.Array:
-        """() bool, whether the motion is good: no flag is set, or REDUNDANT alone."""
+        """() bool, whether the motion can be used: no flag is set, or only REDUNDANT."""
         return (self.status & ~int(LoopStatus.REDUNDANT)) == 0
 
 
@@ -66,25 +66,26 @@ def rollout(
     beta: Any = 0.0,
     tolerance: Any = None,
 ) -> Trajectory:
-    """The motion from (q, v) over `steps` steps of dt seconds.
+    """Motion from (q, v) over `steps` steps of dt seconds; v: (nv,) body-frame velocities.
 
-    controller(t, q, v) -> tau (nv,), held to within the method's stages, not sampled; None applies no force.
-    wrenches(t, q, v) -> (nbodies, 6), body frame, at the body origin. dt may be traced; steps, method and save_every
-    (a divisor of steps, or None for the final state alone) are static. Differentiable in everything that is traced, in
-    both modes; forward mode (`jax.jacfwd`) is the one for few parameters, and with `remat` reverse mode keeps memory
-    for √steps steps only, see `integrate`; `rollout_memory` predicts it. `checkpoint`, a `lgjax.saving.Checkpoint`,
+    controller(t, q, v) -> tau (nv,), evaluated at every stage of the method, not sampled and held; None applies no
+    force. wrenches(t, q, v) -> (nbodies, 6), body frame, at the body origin. dt may be traced; steps, method and
+    save_every (a divisor of steps, or None for the final state alone) are static. Differentiable in everything that is
+    traced, in both modes. Forward mode (`jax.jacfwd`) suits few parameters. With `remat` reverse mode takes the memory
+    of √steps steps only, see `integrate`; `rollout_memory` predicts it. `checkpoint`, a `lgjax.saving.Checkpoint`,
     writes a long run to a folder part by part, from which it can be resumed. Raises ValueError for a controller that
     returns the wrong shape.
 
-    loops: closed loops of the mechanism. After every step positions and velocities are moved to the nearest that keep
-    them closed, in the kinetic-energy metric (project="mass") or plainly ("plain"); None leaves them to alpha and beta,
-    1/s, of `constrained_forward_dynamics`. tolerance: of the positions, see `project_positions`. Raises ValueError,
-    where q and v are known, for a start at which loops are open or move apart: `project_positions` and
-    `project_velocity` make a consistent one. Within jit the status says it.
+    loops: closed loops of the mechanism. After every step positions and velocities are moved to the nearest ones that
+    keep the loops closed, in the kinetic-energy metric (project="mass") or the plain one ("plain"); project=None relies
+    on alpha and beta, 1/s, of `constrained_forward_dynamics`. tolerance: of the positions, see `project_positions`.
+    Raises ValueError, where q and v are known, for a start at which loops are open or move apart: `project_positions`
+    and `project_velocity` make a consistent start. Within jit the status reports it.
 
-    Outside jit a call compiles once for each structure of its arguments. A controller belongs to that by its code and
-    by what it closes over and names, as long as nothing of that can change in place: numbers and JAX arrays, not lists,
-    NumPy arrays or objects. With others, and with `checkpoint`, every call compiles; a `forces.Force` never does.
+    Outside jit a call compiles once for each structure of its arguments. A controller belongs to the structure by its
+    code and by what it closes over and names, provided that none of that can change in place: numbers and JAX arrays,
+    not lists, NumPy arrays or objects. With other controllers, and with `checkpoint`, every call compiles; a
+    `forces.Force` never causes that. Source: that of the method and of `forward_dynamics`.
     """
     check_method("rollout", method)
     dt, v = checks.array("dt", dt, (), model.dtype), jnp.asarray(v)

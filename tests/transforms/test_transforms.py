@@ -81,7 +81,7 @@ def test_dtypes_come_out_as_they_went_in(name, dtype):
     arguments = cast((model(), *jax.tree.map(lambda x: x[0], states())), dtype)
     for x in jax.tree.leaves(jax.eval_shape(FUNCTIONS[name], *arguments)):
         assert not x.weak_type
-        assert x.dtype == dtype or x.dtype == jnp.bool_
+        assert x.dtype in (dtype, jnp.bool_) or (name, x.dtype) == ("rollout", jnp.int32)  # its status
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])

@@ -1,4 +1,4 @@
-"""What a cut joint holds: the residual of the pose of one of its frames in the other, and how many rows that has."""
+"""Constraints of a cut joint: the residual of the pose of one of its frames in the other, and its number of rows."""
 
 from collections.abc import Callable
 

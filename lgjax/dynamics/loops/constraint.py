@@ -39,7 +39,7 @@ def loop_constraint(
 ) -> Constraint:
     """Residual, Jacobian, rate and acceleration bias of the loops; without v the last two are zero.
 
-    The Jacobian is the derivative of the residual by the velocities, exactly, also where the loops are open.
+    The Jacobian is the exact derivative of the residual with respect to the velocities, also where the loops are open.
     Raises ValueError for bodies that are not in the model. Source: [kim2012] eqs. 54-55.
     """
     several = as_loops(model, loops)
@@ -68,7 +68,10 @@ def loop_constraint(
 
 @checked_arguments()
 def loop_residual(model: Model, loops: Loop | Sequence[Loop], q: Configuration) -> jax.Array:
-    """Residual phi(q) (m,) of the loops, phi(q) (m,): metres, radians and cosines, in the order of the loops."""
+    """Residual phi(q) (m,) of the loops: metres, radians and cosines, in the order of the loops.
+
+    Source: [kim2012] eqs. 54-55.
+    """
     return loop_constraint(model, loops, q).residual
 
 

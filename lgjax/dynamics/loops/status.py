@@ -1,4 +1,4 @@
-"""What can be said of a constrained mechanism, as flags that add up."""
+"""Status of a constrained mechanism, as flags that add up."""
 
 import enum
 

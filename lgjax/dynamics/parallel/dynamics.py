@@ -1,7 +1,7 @@
 """Inverse and forward dynamics of long trees in a number of rounds that grows with the logarithm of their depth.
 
-The recursions take two or three steps per body of the longest branch, one after the other, which on a GPU is what they
-cost. Here all bodies work in every one of some log2(depth) rounds (`pointer_doubling.py`).
+The recursions take two or three steps per body of the longest branch, one after the other, and on a GPU the number of
+steps is their cost. Here all bodies work in every one of some log2(depth) rounds (`pointer_doubling.py`).
 
 Motions are products along paths: pose, twist and acceleration of a frame relative to another are an element of the
 second tangent group of SE(3). The wrenches on what a body carries are sums, in the frames of the bodies. Nothing is
@@ -37,7 +37,7 @@ from lgjax.numerics import small_matrix as sm
 def inverse_dynamics(
     model: Model, q: Configuration, v: jax.Array, vdot: jax.Array, wrenches: jax.Array | None = None
 ) -> jax.Array:
-    """`lgjax.inverse_dynamics` in logarithmic depth: the generalised forces tau (nv,), M vdot + bias + damping v.
+    """`lgjax.inverse_dynamics` in logarithmic depth: the generalised forces tau (nv,), M vdot + `lgjax.bias_forces`.
 
     v, vdot: (nv,), body-frame velocities. wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin.
     Armature and joint damping are included. N m and N. Equal to `lgjax.inverse_dynamics` to round-off.
@@ -56,7 +56,7 @@ def inverse_dynamics(
 def forward_dynamics(
     model: Model, q: Configuration, v: jax.Array, tau: jax.Array, wrenches: jax.Array | None = None
 ) -> jax.Array:
-    """`lgjax.forward_dynamics` in logarithmic depth: the accelerations vdot (nv,), M^-1 (tau - bias - damping v).
+    """`lgjax.forward_dynamics` in logarithmic depth: the accelerations vdot (nv,), M^-1 (tau - `lgjax.bias_forces`).
 
     v: (nv,) body-frame velocities. tau: (nv,) N m and N. wrenches: (nbodies, 6), [n, f] on each body, body frame, at
     the body origin. Armature and joint damping are included. Equal to `lgjax.forward_dynamics` to round-off, which in
@@ -144,7 +144,7 @@ def _joint(kind: JointKind, body: BodyData, q, speed) -> Joints:
 
 # ---- motions along paths
 class RelativeMotion(NamedTuple):
-    """Of a frame relative to another: its pose there, and its twist and the rate of that, seen in the moving frame."""
+    """Motion of one frame relative to another: its pose there, its twist and the rate of that in the moving frame."""
 
     pose: Pose
     twist: jax.Array

@@ -37,7 +37,7 @@ class Level(NamedTuple):
 
 
 class Paths(NamedTuple):
-    """Of a tree: the reach to ancestors, the heavy child of each body (nbodies: it is a leaf), levels, leaves first."""
+    """Paths of a tree: reach to ancestors, the heavy child of each body (nbodies for a leaf), levels, leaves first."""
 
     ancestors: Reach
     heavy: np.ndarray

@@ -1,4 +1,4 @@
-"""What the sweeps of `series` need of a frame in which the motion of the bodies is written."""
+"""Interface between the sweeps of `series` and the frame in which the motion of the bodies is written."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

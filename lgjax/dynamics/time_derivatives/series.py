@@ -113,7 +113,7 @@ class Passage(NamedTuple):
 
 
 class BiasTerms(NamedTuple):
-    """What one order of one body adds: bias acceleration and the wrench of a body that is not accelerated."""
+    """Bias terms of one body at one order: its bias acceleration, and its wrench when it is not accelerated."""
 
     bias: Twist
     wrench: Any

@@ -43,7 +43,7 @@ def motion_series(
 
 
 def checked_result(name: str, value, shape: tuple[int, ...], dtype):
-    """What a user's function of that name returned, an array of the shape and the model's dtype."""
+    """The result of a user's function called `name`, checked to be an array of this shape and dtype."""
     if hasattr(value, "shape") and value.shape != shape:
         raise ValueError(f"{name} returned shape {value.shape}, expected {shape}")
     return checked_array(f"what {name} returned", value, shape, dtype)

@@ -12,7 +12,7 @@ Frame = Literal["body", "spatial"]
 
 
 def check_frame(frame: str) -> None:
-    """Raises ValueError for anything but a frame."""
+    """Raise ValueError for anything but a frame."""
     if frame not in get_args(Frame):
         raise ValueError(f"frame is 'body' or 'spatial', not {frame!r}")
 

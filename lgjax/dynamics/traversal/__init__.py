@@ -1,4 +1,4 @@
-"""How every recursion walks a tree: bodies grouped into runs of levels, each run one `lax.scan`.
+"""Walks over a tree, shared by all recursions: bodies grouped into runs of levels, each run one `lax.scan`.
 
-Read first: `layout.py` groups the bodies, `traversal.py` carries out the walks.
+Read first: `traversal.py`, which carries out the walks; `layout.py` groups the bodies.
 """

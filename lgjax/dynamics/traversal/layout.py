@@ -1,6 +1,6 @@
-"""Which bodies of a tree run together: chains of equal kind side by side, gathered in rectangles.
+"""Schedule of a tree: chains of bodies of equal kind run side by side, gathered in rectangles.
 
-Source: none; a static schedule that trades idle lanes against the number of loops that XLA has to compile.
+Source: none; the schedule is static and trades idle lanes against the number of loops that XLA has to compile.
 """
 
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ import numpy as np
 from lgjax.multibody.joints import JointKind
 from lgjax.multibody.tree import Tree
 
-RUN_COST = 8  # idle lanes that one run less is worth: a run costs some 250 kernels to compile
+RUN_COST = 8  # idle lanes that are worth saving one run: a run costs some 250 kernels to compile
 SEARCHES = 3  # rounds in which segments look for a better stage
 
 
 @dataclass(frozen=True)
 class LaneRun:
-    """Lanes of one kind: bodies (length, width), row i + 1 holds the children of row i.
+    """Lanes of one kind: bodies (length, width), where row i + 1 holds the children of row i.
 
-    A lane whose chain has ended repeats its last body until the run ends; `alive` tells them apart. parents: (run,
-    lane) of the parent of each body of the first row, which is in the last row of its run; empty on the world.
+    A lane whose chain has ended repeats its last body until the run ends; `alive` is false there. parents: for each
+    body of the first row the (run, lane) of its parent, which is in the last row of that run; empty on the world.
     """
 
     kind: JointKind
@@ -50,7 +50,7 @@ class LaneRun:
 
 @lru_cache(maxsize=256)
 def layout(tree: Tree) -> tuple[LaneRun, ...]:
-    """The runs of a tree, each after those that its parents are in."""
+    """The runs of a tree, each after the runs of its parents."""
     segments = _segments(tree)
     stages = _stages(tree, segments)
     runs: list[LaneRun] = []
@@ -99,7 +99,7 @@ def _family(tree: Tree, segment: list[int]) -> tuple[JointKind, bool]:
 
 
 def _stages(tree: Tree, segments: list[list[int]]) -> list[int]:
-    """When each segment runs: roots first, others as late as they can, or earlier if that leaves fewer lanes idle."""
+    """Stage of each segment: roots first, others as late as possible, or earlier if that leaves fewer lanes idle."""
     holder = {body: n for n, segment in enumerate(segments) for body in segment}
     parents = [holder.get(tree.parents[segment[0]], -1) for segment in segments]
     children = _children(parents)
@@ -127,9 +127,10 @@ def _stages(tree: Tree, segments: list[list[int]]) -> list[int]:
 
 
 def _cuts(chains: list[tuple[int, bool]]) -> tuple[float, list[int]]:
-    """Where to cut chains side by side into rectangles so that runs and idle lanes cost least, and that cost.
+    """The least cost of runs and idle lanes, and the rows at which to cut chains side by side into such rectangles.
 
-    chains: the length of each, and whether it has children. These need what it hands on, so its lane may not run idle.
+    chains: the length of each, and whether it has children. If so its lane may not run idle, because its children need
+    what its last body hands on.
     """
     length = max((size for size, _ in chains), default=0)
     widths = [sum(size > row for size, _ in chains) for row in range(length)]

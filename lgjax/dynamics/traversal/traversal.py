@@ -1,10 +1,12 @@
 """Order, grouping and execution of recursions over a tree: the only loop over bodies in the library.
 
-Chains of bodies side by side form a run, a rectangle of (length, width) lanes executed as one `lax.scan` over its
-levels. Between runs values are gathered from parents or summed over children. A body step is a pure function of small
-arrays, executed in one of three ways that are tested equal: `plain` maps it over the lanes of a level, `scalarized`
-re-emits it on one array of lanes per scalar, `unrolled` calls it for one body after the other, for programs that are
-scalarized as a whole.
+Chains of bodies side by side form a run, a rectangle of `length` levels and `width` lanes, executed as one `lax.scan`
+over its levels. Between runs values are gathered from parents or summed over children. A body step is a pure function
+of small arrays, executed in one of three ways that are tested equal: `plain` maps it over the lanes of a level,
+`scalarized` re-emits it on one array of lanes per scalar, `unrolled` calls it for one body after the other, for
+programs that are scalarized as a whole.
+
+Read first: `TreeTraversal.outward` and `inward`; to see an algorithm, nothing else here is needed.
 """
 
 from collections.abc import Callable
@@ -33,7 +35,7 @@ from lgjax.multibody.tree import Tree
 
 
 def tree_traversal(tree: Tree, dtype, execution: Execution = "scalarized") -> "TreeTraversal":
-    """The recursions over a tree that run body steps as `execution` says; ValueError for any other."""
+    """The walks over a tree that run body steps as `execution` says; ValueError for an unknown one."""
     if execution == "unrolled":
         return _Unrolled(tree, dtype)
     if execution not in EXECUTORS:
@@ -42,19 +44,19 @@ def tree_traversal(tree: Tree, dtype, execution: Execution = "scalarized") -> "T
 
 
 class TreeTraversal:
-    """Recursions over one tree. Per-body data is a list with one pytree of Blocks per run of the layout."""
+    """Walks over one tree. Per-body data is a list with one pytree of Blocks for each run of the layout."""
 
     def __init__(self, tree: Tree, dtype, executor: Executor):
         self.tree, self.dtype, self.runs, self.executor = tree, dtype, layout(tree), executor
 
     # -- data in and out
     def bodies(self, x) -> list:
-        """A pytree of arrays with leading axis nbodies, by run."""
+        """A pytree of arrays with leading axis nbodies, cut up by run."""
         lift = self.executor.lift_parameters
         return [jax.tree.map(lambda a, i=run.index: lift(_indexable(a)[i]), x) for run in self.runs]
 
     def configurations(self, q) -> list:
-        """Joint coordinates of a Configuration by run: (nq,) scalars, a Pose or a rotation."""
+        """Joint coordinates of a Configuration, cut up by run: (nq,) scalars, a Pose or a rotation per body."""
         out = []
         for run in self.runs:
             start = np.asarray(self.tree.q_start)[run.index]
@@ -66,7 +68,7 @@ class TreeTraversal:
         return out
 
     def velocities(self, v) -> list:
-        """A flat vector (nv,) by run: (kind.nv,) per body."""
+        """A flat vector (nv,), cut up by run: (kind.nv,) per body."""
         return [self.executor.lift(v[self._velocity_index(run)]) for run in self.runs]
 
     def to_bodies(self, values: list):
@@ -93,9 +95,10 @@ class TreeTraversal:
 
     # -- recursions
     def outward(self, step: Callable, root, *data: list) -> list:
-        """From the roots to the leaves: step(kind, carry of the parent, *data of the body) -> (carry, output).
+        """Walk from the roots to the leaves: step(kind, carry of the parent, *data of the body) -> (carry, output).
 
-        root: carry of the world, a pytree of small arrays; NumPy leaves are constants that fold.
+        root: carry of the world, a pytree of small arrays; NumPy leaves are constants that fold. Returns the outputs of
+        all bodies, by run.
         """
         steps = self._mapped(step)
         outputs: list = []
@@ -108,9 +111,10 @@ class TreeTraversal:
         return outputs
 
     def inward(self, step: Callable, zero, *data: list) -> list:
-        """From the leaves to the roots: step(kind, sum over children, *data of the body) -> (to the parent, output).
+        """Walk from the leaves to the roots: step(kind, sum over children, *data of the body) -> (to parent, output).
 
-        zero: what a body without children receives, a pytree of small NumPy arrays.
+        zero: what a body without children receives, a pytree of small NumPy arrays. Returns the outputs of all bodies,
+        by run.
         """
         steps = self._mapped(step)
         outputs: dict[int, Any] = {}
@@ -130,14 +134,14 @@ class TreeTraversal:
         return lanes_together([below[number] for number in numbers], widths, partial(_gather, index=index))
 
     def _from_children(self, number: int, numbers: list[int], above: dict):
-        """What the last row of a run receives from the first rows of the runs `numbers`."""
+        """The sums that the last row of a run receives from the first rows of the runs `numbers`."""
         widths = [self.runs[n].width for n in numbers]
         parents = tuple(lane if parent == number else None for n in numbers for parent, lane in self.runs[n].parents)
         total = partial(_sum_children, parents=parents, width=self.runs[number].width)
         return lanes_together([above[n] for n in numbers], widths, total)
 
     def side_by_side(self, step: Callable, *data):
-        """What a step on small arrays makes of each row of a pytree of arrays, as rows of arrays."""
+        """A step on small arrays, applied to each row of a pytree of arrays; the results as rows of arrays."""
         rows = len(jax.tree.leaves(data)[0])
         out = self.executor.mapped(step)(*jax.tree.map(lambda x: self.executor.lift(x, 1), data))
         return jax.tree.map(lambda block: self.executor.lower(block, (rows,)), out)

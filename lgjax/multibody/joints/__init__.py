@@ -1,4 +1,7 @@
-"""Joint kinds, one per file: a frozen record of the joint's map and motion subspace in its own frame."""
+"""Joint kinds, one per file: a frozen record of the joint's map and motion subspace in its own frame.
+
+Read first: `kind.py`, then `cylindrical.py`, a whole kind in a few lines.
+"""
 
 from lgjax.multibody.joints.cylindrical import CYLINDRICAL
 from lgjax.multibody.joints.free import FREE

@@ -1,4 +1,4 @@
-"""Spherical joint: the configuration is the rotation child to parent, the velocity the relative rate in the child."""
+"""Spherical joint: the configuration is the rotation child to parent, the velocity the relative one in child axes."""
 
 import jax.numpy as jnp
 

@@ -1,4 +1,4 @@
-"""Universal joint: turns about z by q[0], then about the x that this turned by q[1]."""
+"""Universal joint: turns about z by q[0], then by q[1] about x, which has turned with it."""
 
 import jax.numpy as jnp
 

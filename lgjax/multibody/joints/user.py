@@ -86,7 +86,7 @@ def _check_shapes(name: str, transform: Callable, subspace: Callable, nv: int, d
 
 
 def _check_values(name: str, transform: Callable, subspace: Callable, nv: int, samples) -> np.ndarray:
-    """Raises ValueError unless the functions fit one another; returns S at the samples."""
+    """Raise ValueError unless the functions fit one another; return S at the samples."""
 
     def sample(q):
         R, p = transform(q)

@@ -21,10 +21,11 @@ Array = jax.Array
 
 
 def mechanism_step(model: Model, dt: float, method: Method, substeps: int) -> Callable[..., Any]:
-    """step((q, v), tau, wrenches) -> (q, v) after dt seconds, `substeps` steps of the method; wrenches may be None.
+    """The function step((q, v), tau, wrenches) -> (q, v) after dt seconds; wrenches may be None.
 
-    Where no wrenches are given and the model is known, derivatives with respect to state and force go by three matrices
-    for every stage, however many directions they are taken in; otherwise through the recursion itself.
+    The dt seconds are `substeps` steps of the method. Without wrenches, and if the model is known, derivatives with
+    respect to state and force are taken with three matrices for every stage, whatever the number of directions;
+    otherwise through the recursion itself.
     """
     check_method("ControlSystem.of_model", method)
     scanned = method.with_scanned_stages()
@@ -45,7 +46,7 @@ def mechanism_step(model: Model, dt: float, method: Method, substeps: int) -> Ca
 
 
 def dynamics_by_partials(model: Model) -> Callable[[Configuration, Array, Array], Array]:
-    """forward_dynamics(model, q, v, tau) whose derivatives are those of `forward_dynamics_partials`."""
+    """The function (q, v, tau) -> vdot of `forward_dynamics`, with derivatives from `forward_dynamics_partials`."""
 
     @jax.custom_jvp
     def dynamics(q: Configuration, v: Array, tau: Array) -> Array:

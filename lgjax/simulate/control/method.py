@@ -1,4 +1,4 @@
-"""What all methods of `optimize_controls` have in common: when a search ends and how it is divided into rounds."""
+"""Options that all methods of `optimize_controls` share: when a search ends and how it is divided into rounds."""
 
 from dataclasses import dataclass
 from typing import Any

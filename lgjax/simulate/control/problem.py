@@ -1,4 +1,4 @@
-"""What is to be controlled and at what cost: a discrete system on a manifold, its trajectories, and checks of both."""
+"""Problems of optimal control: a discrete system on a manifold, its trajectories, their cost, and checks of them."""
 
 import enum
 from collections.abc import Callable
@@ -154,7 +154,7 @@ class Problem(NamedTuple):
         return jnp.arange(self.steps, dtype=jnp.int32).astype(self.dtype) * jnp.asarray(self.system.dt, self.dtype)
 
     def stage(self, t: Array, state: State, control: Array) -> Array:
-        """What one step costs."""
+        """Cost () of one step."""
         if self.running is None:
             return jnp.zeros((), self.dtype)
         return jnp.asarray(self.system.dt, self.dtype) * self.running(t, state, control)
@@ -163,7 +163,7 @@ class Problem(NamedTuple):
         return jnp.zeros((), self.dtype) if self.terminal is None else self.terminal(state)
 
     def cost(self, states: State, controls: Array) -> Array:
-        """Of a whole trajectory: states with a leading axis steps + 1, controls (steps, controls)."""
+        """Cost () of a whole trajectory: states with a leading axis steps + 1, controls (steps, controls)."""
         before, last = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[-1], states)
         stages = jax.vmap(self.stage)(self.times(), before, controls)
         return jnp.sum(stages) + self.end(last)
@@ -202,7 +202,7 @@ def _box(bounds: Any, controls: int, dtype: Any) -> tuple[Array, Array]:
 def check_problem(
     system: ControlSystem, start: State, steps: int, running, terminal, equality, inequality, bounds
 ) -> Problem:
-    """Everything about a problem that can be wrong and be known before it is solved."""
+    """Check everything about a problem that can be known before it is solved."""
     steps = checks.integer("steps", steps)
     if not 0 < system.dt < np.inf:
         raise ValueError(f"dt of the system must be positive and finite, got {system.dt}")

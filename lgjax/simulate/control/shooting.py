@@ -225,7 +225,7 @@ class ShootingSearch(NamedTuple):
         return (iterate.status == OptimizeStatus.RUNNING) & (iterate.gradient_norm > self.method.tolerance)
 
     def settle(self, iterate: ShootingIterate, iterations: Array) -> ShootingIterate:
-        """What is done now and then: new multipliers, new charts at the nodes, and the verdict."""
+        """Work at the end of a round: new multipliers, new charts at the nodes, and the verdict."""
         running = iterate.status == OptimizeStatus.RUNNING
         good = (iterate.gradient_norm <= self.method.tolerance) & (iterate.violation <= self.method.feasibility)
         stalled = iterate.waited >= self.method.patience

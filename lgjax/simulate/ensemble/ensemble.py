@@ -27,8 +27,7 @@ STORES = ("all", "final", "none")
 
 
 class Draw(NamedTuple):
-    """Model, initial state and parameters of one trajectory: its model and initial state, and parameters (any pytree)
-    for its controller."""
+    """Model and initial state of one trajectory, and parameters (any pytree) for its controller."""
 
     model: Model
     q: Configuration

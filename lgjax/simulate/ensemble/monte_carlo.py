@@ -137,7 +137,7 @@ def _checked_function(simulate: Callable, limit: float) -> Callable:
 def _header(
     function: Callable, key: jax.Array, arguments: tuple, batch: int, chunk: int | None, identity: str
 ) -> dict[str, Any]:
-    """What identifies a run and describes its records."""
+    """Identity of a run and description of its records."""
     shapes = jax.eval_shape(function, key, jnp.zeros((), jnp.int32), arguments)
     leaves = jax.tree.leaves(shapes.record)
     kept = [

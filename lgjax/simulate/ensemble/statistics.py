@@ -87,7 +87,7 @@ class Accumulator:
         a["histogram"] = a["histogram"] + counts.reshape(-1, BINS + 2)
 
     def result(self, probabilities: Any) -> Statistics:
-        """What is known so far."""
+        """The statistics of all trajectories added so far."""
         final = Accumulator(self.shape, self.arrays["events"].size)
         final.arrays = dict(self.arrays)
         rest = self.arrays["rows"][self.arrays["valid"]]

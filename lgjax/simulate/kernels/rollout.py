@@ -93,7 +93,7 @@ def _start(state: tuple, rounds: int) -> tuple:
 
 
 def _piece(controller: Controller | None, wrenches: Controller | None, method: Any) -> tuple[Callable, int]:
-    """What is repeated, and how often for one step."""
+    """The function that the kernel repeats, and the number of repetitions for one step."""
     scanned = isinstance(method, MuntheKaas) and method.scan_stages and method.commutators is None
     if scanned and _each_uses_the_last(method.tableau):
         return partial(_stage, controller, wrenches, method.tableau), method.tableau.stages

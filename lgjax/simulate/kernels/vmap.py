@@ -1,9 +1,9 @@
 """Whole computations as one GPU kernel in which one lane integrates one system.
 
-A function of one system is scalarized as a whole (`multibody.scalar_program`), and its operations run on vectors of
-lanes inside one Pallas kernel: between reading a state and writing the result nothing leaves the registers but what
-they cannot hold. Parameters of a specialised model fold; those of any other are read where they are used. Elsewhere
-than on a GPU the same functions run as `jax.vmap` of the level scan.
+A function of one system is scalarized as a whole (`execution/program.py`), and its operations run on vectors of lanes
+inside one Pallas kernel: between reading a state and writing the result nothing leaves the registers but what they
+cannot hold. Parameters of a specialised model fold; those of any other are read where they are used. On other devices
+than a GPU the same functions run as `jax.vmap` of the level scan.
 """
 
 from collections.abc import Callable, Sequence
