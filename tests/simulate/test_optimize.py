@@ -380,10 +380,10 @@ def test_bad_input_is_named(change, message):
 BAD_OPTIONS = [
     (ILQR, {"iterations": -1}, ValueError, "iterations must be a positive integer, got -1"),
     (ILQR, {"every": 1.5}, TypeError, "every must be a Python integer, .* got 1.5"),
-    (ILQR, {"tolerance": -1.0}, ValueError, "tolerance must be a number from 0 to inf, got -1.0"),
+    (ILQR, {"tolerance": -1.0}, ValueError, "tolerance must be a finite number of at least 0, got -1.0"),
     (ILQR, {"segments": 3}, TypeError, "unexpected keyword argument 'segments'"),
     (Shooting, {"hold": "cubic"}, ValueError, "hold must be one of constant, linear, got 'cubic'"),
-    (Shooting, {"growth": 0.5}, ValueError, "growth must be a number from 1 to inf, got 0.5"),
+    (Shooting, {"growth": 0.5}, ValueError, "growth must be a finite number of at least 1, got 0.5"),
     (Shooting, {"optimizer": "adam"}, TypeError, r"optimizer must be one of optax, .* got 'adam'"),
     (MultipleShooting, {"segments": 0}, ValueError, "segments must be a positive integer, got 0"),
 ]
