@@ -126,20 +126,20 @@ def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> in
         write_arrays(args.out, _arrays(model, result))
     if args.plot:
         plot.save(plot.rollout_figure(model, result), args.plot)
-    finite = np.asarray(result.finite)
-    print(f"{model.name}: {model.nbodies} bodies, nv {model.nv}, batch {finite.size}, {steps} steps of {args.dt:g} s")
+    good = result.success
+    print(f"{model.name}: {model.nbodies} bodies, nv {model.nv}, batch {good.size}, {steps} steps of {args.dt:g} s")
     print(f"compiled in {result.compile_seconds:.1f} s, computed in {result.seconds:.2f} s:", end=" ")
     print(f"{result.simulated_seconds_per_second:.4g} simulated seconds per second")
     if result.energy is not None and args.store == "all":
-        energy = np.asarray(result.energy, float)[finite]
+        energy = np.asarray(result.energy, float)[good]
         drift = f"{np.max(np.abs(energy - energy[:, :1])):.3g} J" if energy.size else "not known"
         print(f"largest energy error {drift}")
     for path in _files(args):
         print(f"wrote {path}")
-    if finite.size < args.batch:
-        return fail(130, f"interrupted after {finite.size} of {args.batch} samples")
-    if not finite.all():
-        return fail(1, f"{np.sum(~finite)} of {finite.size} samples are not finite; a smaller --dt may help")
+    if good.size < args.batch:
+        return fail(130, f"interrupted after {good.size} of {args.batch} samples")
+    if not good.all():
+        return fail(1, f"{np.sum(~good)} of {good.size} samples are not finite; a smaller --dt may help")
     return 0
 
 
@@ -158,7 +158,7 @@ def _arrays(model: Any, result: Any) -> dict[str, Any]:
         "joints": np.asarray(result.q.joints),
         "velocities": np.asarray(result.v),
         "energies": np.asarray(result.energy),
-        "finite": np.asarray(result.finite),
+        "status": np.asarray(result.status),
         "joint_names": np.array(model.joint_names, dtype=str),
         "body_names": np.array(model.body_names, dtype=str),
     }
