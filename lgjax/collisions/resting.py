@@ -132,7 +132,20 @@ def rest_step(scene: Scene, base: RigidState, trial: RigidState, tau: Array, act
     before = _velocities(body, arrival, levers)
     # The impulses at both ends of a step in steady contact are the same.
     impulses = _coulomb(scene, arrival.pose, levers, normals, touches, before, impulses, going)
-    return _without_gain(body, base, _struck(arrival, levers, impulses), (last.gap < -window(arrival.pose)) | ~found)
+    stuck = (last.gap < -window(arrival.pose)) | ~found
+    return _without_gain(body, base, _struck(arrival, levers, impulses), stuck, active)
+
+
+def decided(condition: Array, active: Array | None) -> Array:
+    """The condition () where `active`, computed once; elsewhere it is false.
+
+    XLA may compute a condition anew in every kernel that obeys it and round it differently, so that some fields of a
+    state obey and others do not.  What a loop carries is computed once.
+    """
+    if active is None:
+        return condition
+    no = jnp.zeros_like(condition)
+    return iterate_while(lambda carry: carry[0], lambda carry: (no, condition), (active, no))[1]
 
 
 def _nearest(scene: Scene, pose: Pose) -> Array:
@@ -276,12 +289,14 @@ def _steps(scene: Scene, pose: Pose, levers: Array, normals: Array, touches: Arr
     return jax.lax.stop_gradient((step / normal, step / tangential))
 
 
-def _without_gain(body: RigidBody, base: RigidState, state: RigidState, stuck: Array) -> RigidState:
+def _without_gain(
+    body: RigidBody, base: RigidState, state: RigidState, stuck: Array, active: Array | None
+) -> RigidState:
     """The state, slowed down to the energy of `base` if it has more; where it is stuck or too high, `base` at rest."""
     moving = kinetic_energy(body, state)
     left = kinetic_energy(body, base) + potential_energy(body, base.pose) - potential_energy(body, state.pose)
     round_off = 64.0 * float(jnp.finfo(left.dtype).eps) * (1.0 + jnp.abs(potential_energy(body, base.pose)))
-    stuck = stuck | (left < -round_off)
+    stuck = decided(stuck | (left < -round_off), active)
     gains, one, zero = moving > left, jnp.ones_like(moving), jnp.zeros_like(moving)
     ratio = jnp.where(gains, jnp.maximum(left, 0) / jnp.where(gains, moving, one), one)
     slower = jnp.where(ratio > 0, jnp.sqrt(jnp.where(ratio > 0, ratio, one)), zero)
@@ -299,7 +314,7 @@ def rest_or_hold(
     """
 
     def rest(carry: Any) -> Any:
-        held = holds(scene, base, trial, tau, carry[0])
+        held = decided(holds(scene, base, trial, tau, carry[0]), carry[0])
         state = choose([(held, at_rest(base))], rest_step(scene, base, trial, tau, carry[0] & ~held))
         return jnp.zeros_like(active), state, held
 
