@@ -174,7 +174,8 @@ def _articulate(kind, children, body, moving: Moving, drive):
 
 
 def _articulate_at_rest(kind, children, body, q, drive):
-    return _articulate(kind, children, body, Moving(place_joint(kind, body, q), NO_MOTION, NO_WRENCH), drive)
+    zeros = [jnp.zeros_like(x) for x in children[1]]  # in the dtype of the model
+    return _articulate(kind, children, body, Moving(place_joint(kind, body, q), Twist(*zeros), Wrench(*zeros)), drive)
 
 
 def _accelerate(kind, A_parent: Twist, body: HybridJoint):
