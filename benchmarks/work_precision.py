@@ -131,7 +131,7 @@ def pendulum():
 
 def methods(problem: str, quick: bool):
     """(formulation, name, method, numbers of steps)."""
-    from lgjax import (
+    from lgjax.integrators import (
         CF4,
         CF43,
         CROUCH_GROSSMAN3,

@@ -23,7 +23,7 @@ def main(out: str = "docs/images/motions.png", batch: int = 300, steps: int = 15
     made = figure(13, 4.2)
     for column, (case, title) in enumerate(SHAPES.items()):
         p = lgjax.systems.bouncing_body(case)
-        run = lgjax.collisions.bounce(p.body, p.shape, p.planes, p.state, p.h, steps, record=16)
+        run = lgjax.collisions.bounce(p.body, p.shape, p.planes, p.state, p.dt, steps, record=16)
         axes = made.add_subplot(1, 3, column + 1, projection="3d")
         bouncing.snapshots(axes, title, p, run)
         axes.set(title=f"{title} (m), red at impacts", xlabel="", ylabel="", zlabel="")
