@@ -1,6 +1,6 @@
 """A second call outside jit, with other values of the same structure, traces and compiles nothing."""
 
-from types import FunctionType
+from types import FunctionType, ModuleType
 
 import jax
 import jax.numpy as jnp
@@ -100,11 +100,23 @@ def test_what_a_function_reads_is_never_stale():
     def named(t, q, v):
         return GAIN * v
 
+    settings = ModuleType("settings")
+    settings.gain = 1.0  # type: ignore[attr-defined]
+
+    class Settings:
+        gain = 1.0
+
+    def of_a_module(t, q, v):
+        return settings.gain * v
+
+    def of_a_class(t, q, v):
+        return Settings.gain * v
+
     GAIN = 1.0
-    functions = (closed, boxed, stored, named)
+    functions = (closed, boxed, stored, named, of_a_module, of_a_class)
     before = list(map(end, functions))
     gain, box["gain"], GAIN = 2.0, 2.0, 2.0
-    array[:] = 2.0
+    array[:] = settings.gain = Settings.gain = 2.0
     after = list(map(end, functions))
     for x, y in zip(before, after, strict=True):
         np.testing.assert_array_equal(x, before[0])

@@ -3,11 +3,12 @@
 They say when a compiled program of it may be used again.  A program is compiled from what a function does when it is
 traced.  It can be used again as long as the function's code, its defaults, the values in its closure and the globals
 that it names are the same objects, and none of these can change in place.  JAX arrays, numbers, text, tuples, frozen
-dataclasses, modules and classes cannot, provided that they hold nothing else; lists, dictionaries, NumPy arrays that
-can be written to and instances of ordinary classes can.
+dataclasses, and modules and classes of libraries cannot, provided that they hold nothing else; lists, dictionaries,
+NumPy arrays that can be written to, users' modules and classes, and instances of ordinary classes can.
 """
 
 import enum
+import sys
 from collections.abc import Hashable
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -19,7 +20,7 @@ import numpy as np
 
 NUMBERS = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, enum.Enum)
 FIXED = (type, ModuleType, BuiltinFunctionType)
-LIBRARIES = ("jax", "jaxlib", "numpy", "lgjax", "builtins")
+LIBRARIES = {"jax", "jaxlib", "numpy", "lgjax", *sys.stdlib_module_names} - {"__main__"}
 
 
 class ChangingError(Exception):
@@ -64,6 +65,8 @@ def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
         cells = [cell.cell_contents for cell in value.__closure__ or () if not _empty(cell)]
         globals_ = [value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__]
         parts = [*cells, *globals_, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+    elif isinstance(value, type | ModuleType) and not _of_a_library(getattr(value, "__module__", value.__name__)):
+        raise ChangingError  # attributes of a user's module or class, such as a gain, can be set
     elif isinstance(value, (*FIXED, FunctionType, jax.Array)):
         found.append(Same(value))
         return
