@@ -63,6 +63,7 @@ __all__ = [
     "register",
     "reshaped",
     "runs_at_once",
+    "with_constants",
 ]
 
 
@@ -91,6 +92,17 @@ def no_tangent(x: Any) -> ad.Zero:
 def as_function(jaxpr: Any, constants: Sequence = ()) -> Callable[..., list]:
     """A jaxpr as a function of its arguments."""
     return jaxpr_as_fun(ClosedJaxpr(jaxpr, constants))
+
+
+def with_constants(jaxpr: Any, known: dict[Any, Any]) -> Any:
+    """A jaxpr in which some of its constants are written as literals, known to whoever reads it."""
+    literals = {x: Literal(value, x.aval) for x, value in known.items()}
+    put = lambda atoms: [x if isinstance(x, Literal) else literals.get(x, x) for x in atoms]
+    return jaxpr.replace(
+        constvars=[x for x in jaxpr.constvars if x not in literals],
+        eqns=[eqn.replace(invars=put(eqn.invars)) for eqn in jaxpr.eqns],
+        outvars=put(jaxpr.outvars),
+    )
 
 
 def alone(jaxpr: Any, eqn: Any) -> Callable[..., list]:
@@ -129,21 +141,23 @@ def register(
     jvp: Callable | None = None,
     transpose: Callable | None = None,
     cpu: Callable | None = None,
+    cuda: Callable | None = None,
 ) -> None:
     """Give a primitive with several results its rules.
 
-    run(*arrays, **parameters) -> list; it serves direct calls and, traced, programs. cpu(ctx) -> a function like `run`
-    for programs that run on a CPU, if those differ. shapes, batch, jvp, transpose: the rules that `jax.interpreters`
-    expects.
+    run(*arrays, **parameters) -> list; it serves direct calls and, traced, programs. cpu(ctx) and cuda(ctx) -> a
+    function like `run` for programs that run there, if those differ. shapes, batch, jvp, transpose: the rules that
+    `jax.interpreters` expects.
     """
     primitive.multiple_results = True
     primitive.def_impl(run)
     primitive.def_abstract_eval(shapes)
     lower = lambda run: mlir.lower_fun(run, multiple_results=True)
     mlir.register_lowering(primitive, lower(run))
-    if cpu is not None:
-        chosen = lambda ctx, *args, **parameters: lower(cpu(ctx))(ctx, *args, **parameters)
-        mlir.register_lowering(primitive, chosen, platform="cpu")
+    for platform, choice in (("cpu", cpu), ("cuda", cuda)):
+        if choice is not None:
+            chosen = lambda ctx, *args, choice=choice, **parameters: lower(choice(ctx))(ctx, *args, **parameters)
+            mlir.register_lowering(primitive, chosen, platform=platform)
     batching.primitive_batchers[primitive] = batch
     if jvp is not None:
         ad.primitive_jvps[primitive] = jvp

@@ -1,8 +1,12 @@
-"""A function whose batch axis under `jax.vmap` comes behind all others, from its arguments to its results.
+"""Functions of one system as operations of their own, which each platform runs in its own way.
 
-Recursions over a tree work on lanes with the batch behind them (`scan.py`). Where a whole algorithm does,
-arrays are transposed when it begins and when it ends, not on the way. Its tangent is a function of the same kind,
-computed from the arguments alone: nothing else waits for a reverse pass.
+`batch_behind`: an algorithm whose batch axis under `jax.vmap` comes behind all others. On a CPU it works on lanes with
+the batch behind them (`scan.py`), and arrays are transposed when it begins and when it ends, not on the way; on a GPU it
+is one kernel, one system per thread (`cuda.py`). Its tangent is a function of the same kind, computed from the
+arguments alone: nothing else waits for a reverse pass.
+
+`one_kernel`: larger pieces, such as a step of an integrator, which are one kernel on a GPU. Elsewhere, and for
+derivatives, they are what they consist of.
 """
 
 from collections.abc import Callable
@@ -13,7 +17,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from lgjax.execution._jax import Primitive, Zero, is_undefined_primal, no_tangent, on_one_device, register, reshaped
-from lgjax.execution.batch_last import Arrays, Behind, cotangents, merged, tangents, traced
+from lgjax.execution.batch_last import Arrays, Behind, cotangents, evaluate, merged, tangents, traced
+from lgjax.execution.cuda import as_kernel
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
 FEW = 8  # systems, for which a whole VECTOR each would take longer
@@ -23,9 +28,15 @@ PART = 4160  # bytes of each number of a part of the batch: 1040 systems in floa
 
 def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
     """`function` of pytrees of arrays, with the batch behind under `jax.vmap`; other executions gain nothing by it."""
-    if execution != "scalarized":
-        return function
+    return _operation(call_p, function) if execution == "scalarized" else function
 
+
+def one_kernel(function: Callable) -> Callable:
+    """`function` of pytrees of arrays, one kernel on a GPU under `jax.vmap` and without; unchanged elsewhere."""
+    return _operation(system_p, function)
+
+
+def _operation(primitive: Primitive, function: Callable) -> Callable:
     @wraps(function)
     def call(*args):
         trees: list = []
@@ -38,9 +49,9 @@ def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
         leaves = jax.tree.leaves(args)
         jaxpr, constants = traced(flat, *leaves)
         values = [*constants, *leaves]
-        return jax.tree.unflatten(
-            trees[0], call_p.bind(*values, jaxpr=jaxpr, batched=(False,) * len(values), size=None)
-        )
+        run = partial(primitive.bind, batched=(False,) * len(values), size=None)
+        outs = evaluate(jaxpr, values) if jaxpr.effects else run(*values, jaxpr=jaxpr)
+        return jax.tree.unflatten(trees[0], outs)
 
     return call
 
@@ -77,6 +88,16 @@ def _run_parts(*args, jaxpr, batched, size: int | None) -> Arrays:
 
     outs = [jnp.zeros(x.shape, x.dtype) for x in _shapes(jaxpr=jaxpr, batched=batched, size=size)]
     return lax.fori_loop(0, count, run, outs)
+
+
+def _on_cuda(ctx, otherwise: Callable) -> Callable:
+    """One kernel. A batch that the compiler divides among devices is left to it."""
+    return partial(_launched, otherwise) if on_one_device(ctx) else otherwise
+
+
+def _launched(otherwise: Callable, *args, jaxpr, batched, size) -> Arrays:
+    run = as_kernel(jaxpr, batched, size, _shapes(jaxpr=jaxpr, batched=batched, size=size))
+    return otherwise(*args, jaxpr=jaxpr, batched=batched, size=size) if run is None else run(*args)
 
 
 def _width(size: int) -> int:
@@ -121,17 +142,57 @@ def _transpose(given, *args, jaxpr, batched, size):
     return [sums.get(n) for n in range(len(args))]
 
 
-def _vmap(args, axes, *, jaxpr, batched, size):
+def _vmap(primitive, args, axes, *, jaxpr, batched, size):
     more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
     together = tuple(b or axis is not None for b, axis in zip(batched, axes, strict=True))
     args = [
         merged(x, size if b else None, size, axis, more) if t else x
         for x, b, axis, t in zip(args, batched, axes, together, strict=True)
     ]
-    outs = call_p.bind(*args, jaxpr=jaxpr, batched=together, size=more * (size or 1))
+    outs = primitive.bind(*args, jaxpr=jaxpr, batched=together, size=more * (size or 1))
     apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
     return apart, [x.ndim - 1 for x in apart]
 
 
 call_p = Primitive("lane_call")
-register(call_p, _run, _shapes, _vmap, _jvp, _transpose, _on_cpu)
+register(
+    call_p,
+    _run,
+    _shapes,
+    partial(_vmap, call_p),
+    _jvp,
+    _transpose,
+    cpu=_on_cpu,
+    cuda=partial(_on_cuda, otherwise=_run),
+)
+
+
+# ---- pieces that are what they consist of
+def _written_out(*args, jaxpr, batched, size) -> Arrays:
+    run = lambda *args: evaluate(jaxpr, args)
+    if size is None:
+        return run(*args)
+    return jax.vmap(run, [-1 if b else None for b in batched], -1, axis_size=size)(*args)
+
+
+def _derivative(primals, directions, **params):
+    moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
+
+    def of(*values):
+        args = dict(enumerate(primals)) | dict(zip(moving, values, strict=True))
+        return _written_out(*args.values(), **params)
+
+    outs, tangents = jax.jvp(of, [primals[n] for n in moving], [directions[n] for n in moving])
+    floating = [jnp.issubdtype(x.dtype, jnp.floating) for x in outs]
+    return outs, [t if f else no_tangent(x) for x, t, f in zip(outs, tangents, floating, strict=True)]
+
+
+system_p = Primitive("system_call")
+register(
+    system_p,
+    _written_out,
+    _shapes,
+    partial(_vmap, system_p),
+    _derivative,
+    cuda=partial(_on_cuda, otherwise=_written_out),
+)

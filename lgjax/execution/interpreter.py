@@ -8,7 +8,7 @@ only, on one array per scalar with one value per body.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -56,6 +56,20 @@ def _boxed(x) -> np.ndarray:
     out = np.empty((), object)
     out[()] = x
     return out
+
+
+@dataclass(frozen=True)
+class PerEntry:
+    """An elementwise primitive, to be applied to arrays of lanes of which some are numbers."""
+
+    primitive: Any
+    params: dict
+    dtypes: list
+
+    def __call__(self, *xs):
+        shape = next(jnp.shape(x) for x in xs if jnp.ndim(x))
+        full = [x if jnp.ndim(x) else jnp.full(shape, x, d) for x, d in zip(xs, self.dtypes, strict=True)]
+        return self.primitive.bind(*full, **self.params)
 
 
 class Interpreter:
@@ -127,13 +141,8 @@ class Interpreter:
 
     def _per_entry(self, eqn) -> Callable:
         """Any other elementwise primitive, a node for each entry."""
-        dtypes = [atom.aval.dtype for atom in eqn.invars]
         key = (eqn.primitive.name, str(eqn.params))
-
-        def emit(*xs):
-            shape = next(jnp.shape(x) for x in xs if jnp.ndim(x))
-            full = [x if jnp.ndim(x) else jnp.full(shape, x, d) for x, d in zip(xs, dtypes, strict=True)]
-            return eqn.primitive.bind(*full, **eqn.params)
+        emit = PerEntry(eqn.primitive, eqn.params, [atom.aval.dtype for atom in eqn.invars])
 
         def call(*xs):
             if key[0] == "select_n" and is_number(xs[0]):
@@ -142,13 +151,13 @@ class Interpreter:
                 return _constants(eqn, [_boxed(x) for x in xs])[0].item()
             return self.graph.node(eqn.primitive.name, emit, *xs, key=key)
 
-        return np.frompyfunc(call, len(dtypes), 1)
+        return np.frompyfunc(call, len(emit.dtypes), 1)
 
     def _converted(self, a, old, new):
         """A truth value or an integer as a number of another kind."""
         if is_number(a):
             return np.dtype(new).type(a).item()
-        return self.graph.node("convert", lambda x: lax.convert_element_type(x, new), a, key=str(new))
+        return self.graph.node("convert", partial(lax.convert_element_type, new_dtype=new), a, key=str(new))
 
     def _reduce_sum(self, params, x):
         kept = [axis for axis in range(x.ndim) if axis not in params["axes"]]
