@@ -38,13 +38,16 @@ def traced(function: Callable, *args) -> tuple[Any, list]:
     Known arrays that it closes over are literals of the jaxpr: a kernel folds them.
     """
     closed = jax.make_jaxpr(function)(*args)
-    pairs = list(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    jaxpr = with_constants(closed.jaxpr, {x: value for x, value in pairs if not is_traced(value)})
-    constants = [value for _, value in pairs if is_traced(value)]
-    if not constants:
-        return jaxpr, []
-    run = lambda constants, args: as_function(jaxpr, constants)(*args)
-    return jax.make_jaxpr(run)(constants, closed.in_avals).jaxpr, constants
+    constants = [value for value in closed.consts if is_traced(value)]
+    if constants:
+
+        def run(constants, args):
+            given = iter(constants)
+            return as_function(closed.jaxpr, [next(given) if is_traced(x) else x for x in closed.consts])(*args)
+
+        closed = jax.make_jaxpr(run)(constants, closed.in_avals)
+    known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    return with_constants(closed.jaxpr, known), constants
 
 
 def evaluate(jaxpr, args: Iterable) -> Arrays:

@@ -28,15 +28,22 @@ PART = 4160  # bytes of each number of a part of the batch: 1040 systems in floa
 
 def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
     """`function` of pytrees of arrays, with the batch behind under `jax.vmap`; other executions gain nothing by it."""
-    return _operation(call_p, function) if execution == "scalarized" else function
+    if execution != "scalarized":
+        return function
+    return _operation(function, lambda _: call_p.bind)
 
 
 def one_kernel(function: Callable) -> Callable:
-    """`function` of pytrees of arrays, one kernel on a GPU under `jax.vmap` and without; unchanged elsewhere."""
-    return _operation(system_p, function)
+    """`function(state, ...)` -> the next state, pytrees of arrays: one kernel on a GPU, unchanged elsewhere.
+
+    In a loop the kernel writes the next state over the last.
+    """
+    return _operation(function, lambda constants: partial(system_p.bind, state=constants))
 
 
-def _operation(primitive: Primitive, function: Callable) -> Callable:
+def _operation(function: Callable, operation: Callable[[int], Callable]) -> Callable:
+    """operation(number of arrays in front of the arguments) -> how it is bound."""
+
     @wraps(function)
     def call(*args):
         trees: list = []
@@ -49,9 +56,10 @@ def _operation(primitive: Primitive, function: Callable) -> Callable:
         leaves = jax.tree.leaves(args)
         jaxpr, constants = traced(flat, *leaves)
         values = [*constants, *leaves]
-        run = partial(primitive.bind, batched=(False,) * len(values), size=None)
-        outs = evaluate(jaxpr, values) if jaxpr.effects else run(*values, jaxpr=jaxpr)
-        return jax.tree.unflatten(trees[0], outs)
+        if jaxpr.effects:
+            return jax.tree.unflatten(trees[0], evaluate(jaxpr, values))
+        bind = operation(len(constants))
+        return jax.tree.unflatten(trees[0], bind(*values, jaxpr=jaxpr, batched=(False,) * len(values), size=None))
 
     return call
 
@@ -95,8 +103,8 @@ def _on_cuda(ctx, otherwise: Callable) -> Callable:
     return partial(_launched, otherwise) if on_one_device(ctx) else otherwise
 
 
-def _launched(otherwise: Callable, *args, jaxpr, batched, size) -> Arrays:
-    run = as_kernel(jaxpr, batched, size, _shapes(jaxpr=jaxpr, batched=batched, size=size))
+def _launched(otherwise: Callable, *args, jaxpr, batched, size, state: int | None = None) -> Arrays:
+    run = as_kernel(jaxpr, batched, size, _shapes(jaxpr=jaxpr, batched=batched, size=size), state)
     return otherwise(*args, jaxpr=jaxpr, batched=batched, size=size) if run is None else run(*args)
 
 
@@ -111,7 +119,7 @@ def _width(size: int) -> int:
     return VECTOR * (vectors + (size >= MANY and vectors % 2 == 0))
 
 
-def _shapes(*_, jaxpr, batched, size) -> list:
+def _shapes(*_, jaxpr, batched, size, **others) -> list:
     behind = () if size is None else (size,)
     return [reshaped(x.aval, (*x.aval.shape, *behind)) for x in jaxpr.outvars]
 
@@ -142,14 +150,14 @@ def _transpose(given, *args, jaxpr, batched, size):
     return [sums.get(n) for n in range(len(args))]
 
 
-def _vmap(primitive, args, axes, *, jaxpr, batched, size):
+def _vmap(primitive, args, axes, *, jaxpr, batched, size, **others):
     more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
     together = tuple(b or axis is not None for b, axis in zip(batched, axes, strict=True))
     args = [
         merged(x, size if b else None, size, axis, more) if t else x
         for x, b, axis, t in zip(args, batched, axes, together, strict=True)
     ]
-    outs = primitive.bind(*args, jaxpr=jaxpr, batched=together, size=more * (size or 1))
+    outs = primitive.bind(*args, jaxpr=jaxpr, batched=together, size=more * (size or 1), **others)
     apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
     return apart, [x.ndim - 1 for x in apart]
 
@@ -168,7 +176,7 @@ register(
 
 
 # ---- pieces that are what they consist of
-def _written_out(*args, jaxpr, batched, size) -> Arrays:
+def _written_out(*args, jaxpr, batched, size, state: int = 0) -> Arrays:
     run = lambda *args: evaluate(jaxpr, args)
     if size is None:
         return run(*args)

@@ -22,35 +22,43 @@ TARGET = "__gpu$xla.gpu.ptx"
 
 
 @lru_cache(maxsize=256)
-def kernel_of(jaxpr: Any, batched: tuple[bool, ...], size: int) -> Kernel | None:
+def kernel_of(jaxpr: Any, batched: tuple[bool, ...], size: int, in_place: bool) -> Kernel | None:
     """The kernel of a jaxpr of one system for `size` systems; None, with a warning, if there is none."""
     try:
-        return kernel(ScalarProgram(jaxpr), batched, size)
+        return kernel(ScalarProgram(jaxpr), batched, size, in_place)
     except NotImplementedError as error:
         warnings.warn(f"this runs on the GPU without a kernel of its own, more slowly: {error}", stacklevel=2)
         return None
 
 
-def launch(found: Kernel, args: Sequence[jax.Array], shapes: Sequence[Any]) -> list[jax.Array]:
-    """Run a kernel on arrays whose batch lies behind; shapes: of the results."""
-    attributes = {
-        "name": found.name,
+def as_kernel(
+    jaxpr: Any, batched: Sequence[bool], size: int | None, shapes: Sequence[Any], state: int | None = None
+) -> Callable | None:
+    """The jaxpr as a function of arrays that is one launch, or None. Without a batch it runs as a batch of one.
+
+    shapes: of the results. state: the first of the arguments that the results replace, one by one.
+    """
+    found = kernel_of(jaxpr, tuple(batched), 1 if size is None else size, state is not None)
+    if found is None:
+        return None
+    replaced = {} if state is None else {state + k: k for k in range(len(shapes)) if size is None or batched[state + k]}
+    results = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in shapes]
+    call = jax.ffi.ffi_call(TARGET, results, input_output_aliases=replaced)
+    return lambda *args: list(call(*args, **_launch(found, len(args), len(shapes))))
+
+
+def _launch(kernel: Kernel, arguments: int, results: int) -> dict[str, Any]:
+    """What XLA asks for, the pointers of the results behind those of the arguments."""
+    return {
+        "name": kernel.name,
         "kernel_type": "ptx",
-        "kernel_data": found.text,
-        "grid_x": np.int32(found.blocks),
+        "kernel_data": kernel.text,
+        "grid_x": np.int32(kernel.blocks),
         "grid_y": np.int32(1),
         "grid_z": np.int32(1),
-        "block_x": np.int32(found.threads),
+        "block_x": np.int32(kernel.threads),
         "block_y": np.int32(1),
         "block_z": np.int32(1),
         "shared_mem_bytes": np.int32(0),
-        "output_indices": tuple(np.int32(len(args) + k) for k in range(len(shapes))),
+        "output_indices": tuple(np.int32(arguments + k) for k in range(results)),
     }
-    results = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in shapes]
-    return list(jax.ffi.ffi_call(TARGET, results)(*args, **attributes))
-
-
-def as_kernel(jaxpr: Any, batched: Sequence[bool], size: int | None, shapes: Sequence[Any]) -> Callable | None:
-    """The jaxpr as a function of arrays that is one launch, or None. Without a batch it runs as a batch of one."""
-    found = kernel_of(jaxpr, tuple(batched), 1 if size is None else size)
-    return None if found is None else lambda *args: launch(found, args, shapes)

@@ -189,9 +189,12 @@ class Interpreter:
         return self._reduce_sum({"axes": (left.ndim - 1,)}, self.elementwise["mul"](left, right))
 
 
-_ON_NUMBERS: dict[str, Callable] = {  # identity matrices are made of these; NumPy does not compile them
+_ON_NUMBERS: dict[str, Callable] = {  # identity matrices and indices are made of these; NumPy does not compile them
     "iota": lambda params: np.indices(params["shape"], params["dtype"])[params["dimension"]],
     "eq": lambda params, a, b: np.equal(a, b),
+    "lt": lambda params, a, b: np.less(a, b),
+    "add": lambda params, a, b: np.add(a, b),
+    "select_n": lambda params, which, *cases: np.choose(which, cases),
 }
 
 
@@ -215,6 +218,8 @@ _MOVES = {"gather": (0,), "scatter": (0, 2), "dynamic_slice": (0,), "dynamic_upd
 
 def _moved(eqn, inputs) -> list[np.ndarray]:
     """The equation done on the places of the entries."""
+    if eqn.primitive.name == "gather" and not eqn.params["dimension_numbers"].operand_batching_dims:
+        return [_gathered(eqn.params, *inputs)]
     places, start = list(inputs), 0
     moved = _MOVES[eqn.primitive.name]
     for i in moved:
@@ -228,6 +233,22 @@ def _moved(eqn, inputs) -> list[np.ndarray]:
         ]
         outs = eqn.primitive.bind(*values, **eqn.params)
     return [_boxed(entries[np.asarray(x)]) for x in (outs if eqn.primitive.multiple_results else [outs])]
+
+
+def _gathered(params, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """A box of x for each index, moved inside where it is partly outside."""
+    numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
+    inside = np.array(x.shape) - sizes
+    kept = [axis for axis in range(x.ndim) if axis not in numbers.collapsed_slice_dims]
+    shape = [sizes[axis] for axis in kept]
+    out = np.empty((*indices.shape[:-1], *shape), object)
+    for index in np.ndindex(*indices.shape[:-1]):
+        start = np.zeros(x.ndim, int)
+        start[list(numbers.start_index_map)] = indices[index].astype(int)
+        box = tuple(slice(a, a + n) for a, n in zip(np.clip(start, 0, inside), sizes, strict=True))
+        out[index] = x[box].reshape(shape)[()]
+    batch = indices.ndim - 1
+    return np.moveaxis(out, range(batch, batch + len(kept)), numbers.offset_dims)
 
 
 def _change_of_kind(eqn) -> tuple | None:

@@ -34,11 +34,13 @@ class Kernel:
     threads: int
 
 
-def kernel(program: ScalarProgram, batched: Sequence[bool], size: int, name: str = "lgjax_kernel") -> Kernel:
+def kernel(
+    program: ScalarProgram, batched: Sequence[bool], size: int, in_place: bool = False, name: str = "lgjax_kernel"
+) -> Kernel:
     """The kernel of a program for `size` systems.
 
     Its parameters are pointers: to the arguments of the program, of which those marked in `batched` have a value for
-    each system, and to its results, which all have. Raises NotImplementedError, naming it, for an operation or a dtype
+    each system, and to its results, which all have. in_place: results may lie where arguments lie. Raises NotImplementedError, naming it, for an operation or a dtype
     that it does not know.
     """
     arrays = {*program.dtypes, *program.out_dtypes}
@@ -46,7 +48,7 @@ def kernel(program: ScalarProgram, batched: Sequence[bool], size: int, name: str
         raise NotImplementedError(f"arrays of {', '.join(sorted(unknown))} in a kernel")
     if {np.dtype("float32"), np.dtype("float64")} <= arrays:
         raise NotImplementedError("float32 and float64 in one kernel")
-    body = _Body(Writer("f64" if np.dtype("float64") in arrays else "f32"), program, batched, size)
+    body = _Body(Writer("f64" if np.dtype("float64") in arrays else "f32"), program, batched, size, in_place)
     body.write()
     return Kernel(name, body.text(name), -(-size // THREADS), THREADS)
 
@@ -62,8 +64,8 @@ class _Place:
 class _Body:
     """Writes the operations of a program. Values of nodes are registers, or places that are read when first used."""
 
-    def __init__(self, out: Writer, program: ScalarProgram, batched: Sequence[bool], size: int):
-        self.out, self.program, self.batched, self.size = out, program, batched, size
+    def __init__(self, out: Writer, program: ScalarProgram, batched: Sequence[bool], size: int, in_place: bool):
+        self.out, self.program, self.batched, self.size, self.in_place = out, program, batched, size, in_place
         self.pointers: dict[str, tuple[int, bool]] = {}
         self.tables: list[tuple] = []
         self.loops = 0
@@ -78,10 +80,13 @@ class _Body:
             for k, x in enumerate(out.flat):
                 goals.setdefault(None if is_number(x) else x.index, []).append((n, k, x))
         written = lambda index: [self._store(n, k, self._value(values, x)) for n, k, x in goals.get(index, ())]
-        self._region(program, values, written)
-        for index in goals:
-            if index is None or program.graph.ops[index][0] == "input":
-                written(index)
+        self._region(program, values, None if self.in_place else written)
+        late = [index for index in goals if self.in_place or index is None or program.graph.ops[index][0] == "input"]
+        if self.in_place:  # everything is read before anything is written
+            for index in late:
+                values |= {} if index is None else {index: self._value(values, goals[index][0][2])}
+        for index in late:
+            written(index)
 
     def text(self, name: str) -> str:
         pointers = [f"a{n}" for n in range(len(self.program.inputs))]
@@ -124,7 +129,7 @@ class _Body:
         dtype = self.program.dtypes[place.leaf]
         suffix, width = MEMORY[dtype.name]
         address = self._address(f"a{place.leaf}", place.k, width, self.batched[place.leaf])
-        found = self.out.operation(f"ld.global.nc.{suffix}", address, kind="f" if suffix.startswith("f") else "i")
+        found = self.out.operation(f"ld.global{'' if self.in_place else '.nc'}.{suffix}", address, kind="f" if suffix.startswith("f") else "i")
         return self.out.operation("setp.ne.u32", found, 0, kind="p") if dtype == bool else found
 
     def _store(self, n: int, k: int, value: Any) -> None:
