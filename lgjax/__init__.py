@@ -84,7 +84,6 @@ from lgjax.multibody.specialized import specialize
 from lgjax.multibody.tree import Tree
 from lgjax.simulate import control as control
 from lgjax.simulate import ensemble as ensembles
-from lgjax.simulate import kernels as kernels
 from lgjax.simulate.control.optimize import optimize_controls
 from lgjax.simulate.ensemble.ensemble import Spread, ensemble, load_ensemble
 from lgjax.simulate.ensemble.monte_carlo import monte_carlo

@@ -77,8 +77,6 @@ def forward_dynamics(
     Source: [featherstone2008] section 7.3; [kim2012] section 2.2.
     """
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
-    if execution == "unrolled":  # a program to be scalarized as a whole, never differentiated
-        return articulated_body(execution, model, q, v, tau, applied)
     return differentiable(execution)(model, q, v, tau, applied)
 
 

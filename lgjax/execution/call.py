@@ -27,10 +27,10 @@ PART = 4160  # bytes of each number of a part of the batch: 1040 systems in floa
 
 
 def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
-    """`function` of pytrees of arrays, with the batch behind under `jax.vmap`; other executions gain nothing by it."""
-    if execution != "scalarized":
+    """`function` of pytrees of arrays, with the batch behind under `jax.vmap`; a plain one gains nothing by it."""
+    if execution == "plain":
         return function
-    return _operation(function, lambda _: call_p.bind)
+    return _operation(function, lambda _: partial(call_p.bind, kernel=execution != "scan"))
 
 
 def one_kernel(function: Callable) -> Callable:
@@ -64,7 +64,7 @@ def _operation(function: Callable, operation: Callable[[int], Callable]) -> Call
     return call
 
 
-def _run(*args, jaxpr, batched, size) -> Arrays:
+def _run(*args, jaxpr, batched, size, kernel: bool = True) -> Arrays:
     return Behind(size).outputs(jaxpr, dict(zip(jaxpr.invars, zip(args, batched, strict=True), strict=True)))
 
 
@@ -76,7 +76,7 @@ def _on_cpu(ctx) -> Callable:
     return _run_parts if on_one_device(ctx) else _run
 
 
-def _run_parts(*args, jaxpr, batched, size: int | None) -> Arrays:
+def _run_parts(*args, jaxpr, batched, size: int | None, kernel: bool) -> Arrays:
     """One part after the other. One alone is filled up, of several the last begins where it ends with the batch."""
     if size is None:
         return _run(*args, jaxpr=jaxpr, batched=batched, size=size)
@@ -103,8 +103,11 @@ def _on_cuda(ctx, otherwise: Callable) -> Callable:
     return partial(_launched, otherwise) if on_one_device(ctx) else otherwise
 
 
-def _launched(otherwise: Callable, *args, jaxpr, batched, size, state: int | None = None) -> Arrays:
-    run = as_kernel(jaxpr, batched, size, _shapes(jaxpr=jaxpr, batched=batched, size=size), state)
+def _launched(
+    otherwise: Callable, *args, jaxpr, batched, size, kernel: bool = True, state: int | None = None
+) -> Arrays:
+    shapes = _shapes(jaxpr=jaxpr, batched=batched, size=size)
+    run = as_kernel(jaxpr, batched, size, shapes, state) if kernel else None
     return otherwise(*args, jaxpr=jaxpr, batched=batched, size=size) if run is None else run(*args)
 
 
@@ -124,18 +127,19 @@ def _shapes(*_, jaxpr, batched, size, **others) -> list:
     return [reshaped(x.aval, (*x.aval.shape, *behind)) for x in jaxpr.outvars]
 
 
-def _jvp(primals, directions, *, jaxpr, batched, size):
+def _jvp(primals, directions, *, jaxpr, batched, size, kernel):
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
     moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
     short, more, kept = tangents(jaxpr, moving, moved)
     args = [*more, *(x for x, k in zip(primals, kept, strict=True) if k), *(directions[n] for n in moving)]
     marks = (False,) * len(more) + tuple(b for b, k in zip(batched, kept, strict=True) if k)
-    outs = call_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size)
-    found = iter(call_p.bind(*args, jaxpr=short, batched=(*marks, *(batched[n] for n in moving)), size=size))
+    outs = call_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, kernel=kernel)
+    marks = (*marks, *(batched[n] for n in moving))
+    found = iter(call_p.bind(*args, jaxpr=short, batched=marks, size=size, kernel=kernel))
     return outs, [next(found) if m else no_tangent(x) for x, m in zip(outs, moved, strict=True)]
 
 
-def _transpose(given, *args, jaxpr, batched, size):
+def _transpose(given, *args, jaxpr, batched, size, kernel):
     linear = [n for n, x in enumerate(args) if is_undefined_primal(x)]
     known = [n for n in range(len(args)) if n not in linear]
     asked = [not isinstance(ct, Zero) for ct in given]
@@ -145,7 +149,7 @@ def _transpose(given, *args, jaxpr, batched, size):
     cts = [ct for ct, a in zip(given, asked, strict=True) if a]
     marks = (*[False] * len(more), *(batched[n] for n in known), *[size is not None] * len(cts))
     values = [*more, *(args[n] for n in known), *cts]
-    found = call_p.bind(*values, jaxpr=backwards, batched=marks, size=size)
+    found = call_p.bind(*values, jaxpr=backwards, batched=marks, size=size, kernel=kernel)
     sums = {n: x if size is None or batched[n] else x.sum(-1) for n, x in zip(linear, found, strict=True)}
     return [sums.get(n) for n in range(len(args))]
 

@@ -9,6 +9,7 @@ Read first: `interpreter.py`, whose rules this adds to. Next: `ordering.py`, `pt
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from lgjax.execution.scan import loop_p
 from lgjax.execution.step import emission, step_p
 
 UNROLLED = 8  # turns of a loop that saves something in every turn, which are written out
+REDUCTIONS = {"reduce_and": "and", "reduce_or": "or", "reduce_max": "max", "reduce_min": "min"}
 NOT_COUNTED = ("input", "loop", "result")
 
 
@@ -123,7 +125,20 @@ class Unrolling(Interpreter):
             return self._scan(eqn, inputs)
         if name == "cond":
             return self._cond(eqn, inputs)
+        if name in REDUCTIONS:
+            return [self._reduced(REDUCTIONS[name], params["axes"], inputs[0])]
         return super()._apply(eqn, inputs)
+
+    def _reduced(self, name: str, axes: tuple[int, ...], x: np.ndarray) -> np.ndarray:
+        """Pair by pair, of numbers at once."""
+        on_numbers, empty = {"and": (min, True), "or": (max, False), "max": (max, -inf), "min": (min, inf)}[name]
+
+        def pair(a: Scalar, b: Scalar) -> Scalar:
+            return on_numbers(a, b) if is_number(a) and is_number(b) else self.graph.node(name, None, a, b, key=name)
+
+        for axis in sorted(axes, reverse=True):
+            x = np.frompyfunc(pair, 2, 1, identity=empty).reduce(x, axis=axis)
+        return map_objects(lambda y: y, np.asarray(x, object))
 
     def _levels(self, loop, inputs: list[np.ndarray]) -> list[np.ndarray]:
         """All levels of a recursion, one after the other."""

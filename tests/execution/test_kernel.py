@@ -44,27 +44,36 @@ def gradient(model, q, v, vdot, tau, wrenches):
     return jax.grad(lambda q, v, tau: jnp.sum(lgjax.forward_dynamics(model, q, v, tau) * vdot), (0, 1, 2))(q, v, tau)
 
 
+def rollout(model, q, v, vdot, tau, wrenches):
+    motor = lambda t, q, v: tau * jnp.tanh(100 * v) - jnp.minimum(v, 1.0) * jnp.exp(-t)
+    path = lgjax.rollout(model, q, v, motor, 1e-3, 5, save_every=None)
+    return path.q, path.v
+
+
 ALGORITHMS = {
     "forward": lambda m, q, v, vdot, tau, w: lgjax.forward_dynamics(m, q, v, tau, w),
     "inverse": lambda m, q, v, vdot, tau, w: lgjax.inverse_dynamics(m, q, v, vdot, w),
-    "hybrid": lambda m, q, v, vdot, tau, w: lgjax.hybrid_dynamics(m, q, v, vdot, tau, np.arange(m.nv) % 2 == 0),
+    "hybrid": lambda m, q, v, vdot, tau, w: lgjax.hybrid_dynamics(m, q, v, vdot, tau, range(0, m.nv, 2)),
     "mass matrix": lambda m, q, v, vdot, tau, w: lgjax.mass_matrix(m, q),
     "mass solve": lambda m, q, v, vdot, tau, w: lgjax.solve_mass_matrix(m, q, tau),
     "kinematics": lambda m, q, v, vdot, tau, w: (lgjax.forward_kinematics(m, q), lgjax.body_twists(m, q, v)),
-    "partials": lambda m, q, v, vdot, tau, w: lgjax.forward_dynamics_partials(m, q, v, tau),
+    "partials": lambda m, q, v, vdot, tau, w: lgjax.inverse_dynamics_partials(m, q, v, vdot),
     "time derivatives": order_two,
     "gradient": gradient,
+    "rollout": rollout,
 }
 CASES = [
     ("forward", "forest", "float32"),
     ("inverse", "shoulder", "float64"),
     ("hybrid", "pendulum", "float32"),
     ("mass matrix", "forest", "float64"),
-    ("mass solve", "shoulder", "float32"),
-    ("kinematics", "forest", "float32"),
+    ("mass solve", "pendulum", "float32"),
+    ("kinematics", "pendulum", "float32"),
     ("partials", "pendulum", "float64"),
     ("time derivatives", "pendulum", "float32"),
-    ("gradient", "shoulder", "float64"),
+    ("gradient", "pendulum", "float64"),
+    ("rollout", "single body", "float32"),
+    ("rollout", "pendulum", "float64"),
 ]
 
 
