@@ -135,7 +135,10 @@ class Interpreter:
             return _constants(eqn, inputs)
         if name in _PER_ENTRY:
             return [_boxed(self._per_entry(eqn)(*inputs))]
-        raise NotImplementedError(
+        raise self._refusal(name)
+
+    def _refusal(self, name: str) -> Exception:
+        return NotImplementedError(
             f"a body step uses {name!r}, which cannot be scalarized; run it with execution='plain'"
         )
 

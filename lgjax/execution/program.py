@@ -129,6 +129,9 @@ class Unrolling(Interpreter):
             return [self._reduced(REDUCTIONS[name], params["axes"], inputs[0])]
         return super()._apply(eqn, inputs)
 
+    def _refusal(self, name: str) -> Exception:
+        return NotImplementedError(f"{name!r} cannot be done scalar by scalar")
+
     def _reduced(self, name: str, axes: tuple[int, ...], x: np.ndarray) -> np.ndarray:
         """Pair by pair, of numbers at once."""
         on_numbers, empty = {"and": (min, True), "or": (max, False), "max": (max, -inf), "min": (min, inf)}[name]
