@@ -2,10 +2,10 @@
 
     python benchmarks/gpu.py --out gpu.json [--minutes 25] [--row-seconds 150] [--robots quadruped,humanoid]
 
-Forward and inverse dynamics, mass matrix, gradients, RK4 rollouts and their gradients of an arm, a quadruped, a humanoid
-and a chain of 100, over batch sizes up to a million: as kernels, for this model and for any, and as the scan over levels;
-the latency of one system, MJX where it is installed; seconds to trace and to compile, errors against float64, and the
-fractions of the memory and arithmetic roofs, which are measured first.
+Forward and inverse dynamics, mass matrix, gradients, RK4 rollouts and their gradients of an arm, a quadruped, a
+humanoid and a chain of 100, over batch sizes up to a million: as kernels, for this model and for any, and as the scan
+over levels; the latency of one system, MJX where it is installed; seconds to trace and to compile, errors against
+float64, and the fractions of the memory and arithmetic roofs, which are measured first.
 
 Rows run one after the other in a process of their own. A row that fails is recorded with its error; one that takes
 longer than --row-seconds is given up and the process started again. The file is written after every row. On a machine
@@ -52,7 +52,12 @@ def plan(options: argparse.Namespace) -> list[dict]:
     }  # fmt: skip
     rows = [row("", "roofs", "device", 64 if options.tiny else 2**24)]
     for what in ("forward", "rollout", "gradient"):
-        rows += [row(r, what, p, many) for r in robots for p in ("specialized", "general", "scan") if (what, p) != ("rollout", "scan")]
+        rows += [
+            row(r, what, p, many)
+            for r in robots
+            for p in ("specialized", "general", "scan")
+            if (what, p) != ("rollout", "scan")
+        ]
     rows += [row(r, "rollout gradient", "specialized", n) for r in robots for n in (sizes[1], many // 4)]
     rows += [row(r, w, "specialized", many) for r in robots for w in ("inverse", "mass matrix")]
     rows += [row(r, w, "specialized", n) for n in sizes for r in robots for w in ("forward", "rollout")]

@@ -1,8 +1,8 @@
 """Functions of one system as operations of their own, which each platform runs in its own way.
 
 `batch_behind`: an algorithm whose batch axis under `jax.vmap` comes behind all others. On a CPU it works on lanes with
-the batch behind them (`scan.py`), and arrays are transposed when it begins and when it ends, not on the way; on a GPU it
-is one kernel, one system per thread (`cuda.py`). Its tangent is a function of the same kind, computed from the
+the batch behind them (`scan.py`), and arrays are transposed when it begins and when it ends, not on the way; on a GPU
+it is one kernel, one system per thread (`cuda.py`). Its tangent is a function of the same kind, computed from the
 arguments alone: nothing else waits for a reverse pass.
 
 `one_kernel`: larger pieces, such as a step of an integrator, which are one kernel on a GPU. Elsewhere, and for

@@ -1,8 +1,8 @@
 """Programs of one system as kernels of a CUDA device: the seam between recursions and `ptx.py`.
 
-XLA itself launches a kernel given as PTX (the custom call `__gpu$xla.gpu.ptx`); the driver compiles it for the device at
-hand when the program is loaded. Nothing but jaxlib is needed, and programs compile ahead of time on machines without a
-GPU. What cannot be written as a kernel runs as it runs elsewhere, with a warning that says why.
+XLA itself launches a kernel given as PTX (the custom call `__gpu$xla.gpu.ptx`); the driver compiles it for the device
+at hand when the program is loaded. Nothing but jaxlib is needed, and programs compile ahead of time on machines without
+a GPU. What cannot be written as a kernel runs as it runs elsewhere, with a warning that says why.
 
 Read first: `call.py`, which asks for kernels; `program.py` and `ptx.py`, which make them.
 """

@@ -59,7 +59,7 @@ class Graph:
         self.ops.append(("input", None, ()))
         return Ref(len(self.ops) - 1)
 
-    def node(self, name: str, emit: Callable, *args: Scalar, key: Any = None) -> Ref:
+    def node(self, name: str, emit: Any, *args: Scalar, key: Any = None) -> Ref:
         ids = tuple(a.index if isinstance(a, Ref) else ("#", a) for a in args)
         if name in ("add", "mul"):
             ids = tuple(sorted(ids, key=str))

@@ -164,9 +164,7 @@ class Unrolling(Interpreter):
             return self._loop(eqn, constants, carry, xs)
         if params["length"] > UNROLLED:
             raise NotImplementedError("a scan that reads or saves arrays turn by turn")
-        step = lambda carry, now: self.evaluate(
-            body.jaxpr, list(map(objects, body.consts)), [*constants, *carry, *now]
-        )
+        step = lambda carry, now: self.evaluate(body.jaxpr, list(map(objects, body.consts)), [*constants, *carry, *now])
         return _turns(step, carry, xs, params["length"], params["reverse"], kept)
 
     def _loop(self, eqn, constants, carry, xs) -> list[np.ndarray]:
@@ -220,7 +218,7 @@ class Unrolling(Interpreter):
     def _cond(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
         """Every branch, and the results of the one that is asked for."""
         (index, *values), branches = inputs, eqn.params["branches"]
-        which = index[()]
+        which: Scalar = index[()]
         run = lambda branch: self.evaluate(branch.jaxpr, list(map(objects, branch.consts)), values)
         if is_number(which):
             return run(branches[min(max(int(which), 0), len(branches) - 1)])
@@ -269,4 +267,3 @@ def _each(run: Callable, inputs: list[np.ndarray], batched: Sequence[bool], size
     one: Iterator = ([x[..., k] if b else x for x, b in zip(inputs, batched, strict=True)] for k in range(size))
     boxed = lambda values: [map_objects(lambda y: y, np.asarray(x, object)) for x in values]
     return [np.stack(outs, -1) for outs in zip(*(run(boxed(values)) for values in one), strict=True)]
-

@@ -21,6 +21,7 @@ from lgjax.execution.ptx_functions import Writer, kind_of, sine_and_cosine, writ
 VERSION, TARGET = "7.4", "sm_80"  # what the driver compiles for the device at hand when a program is loaded
 THREADS = 32  # of a block: a large program leaves registers for eight warps of a multiprocessor in any case
 FAR = 2**31 - 1  # the largest offset of an address
+BOOL = np.dtype(bool)
 MEMORY = {"float32": ("f32", 4), "float64": ("f64", 8), "int32": ("s32", 4), "bool": ("u8", 1)}
 
 
@@ -40,8 +41,8 @@ def kernel(
     """The kernel of a program for `size` systems.
 
     Its parameters are pointers: to the arguments of the program, of which those marked in `batched` have a value for
-    each system, and to its results, which all have. in_place: results may lie where arguments lie. Raises NotImplementedError, naming it, for an operation or a dtype
-    that it does not know.
+    each system, and to its results, which all have. in_place: results may lie where arguments lie. Raises
+    NotImplementedError, naming it, for an operation or a dtype that it does not know.
     """
     arrays = {*program.dtypes, *program.out_dtypes}
     if unknown := {x.name for x in arrays} - set(MEMORY):
@@ -73,7 +74,9 @@ class _Body:
     def write(self) -> None:
         program = self.program
         values: dict[int, Any] = {
-            node.index: _Place(leaf, k) for leaf, nodes in enumerate(program.inputs) for k, node in enumerate(nodes.flat)
+            node.index: _Place(leaf, k)
+            for leaf, nodes in enumerate(program.inputs)
+            for k, node in enumerate(nodes.flat)
         }
         goals: dict[Any, list[tuple]] = {}
         for n, out in enumerate(program.outputs):
@@ -129,22 +132,26 @@ class _Body:
         dtype = self.program.dtypes[place.leaf]
         suffix, width = MEMORY[dtype.name]
         address = self._address(f"a{place.leaf}", place.k, width, self.batched[place.leaf])
-        found = self.out.operation(f"ld.global{'' if self.in_place else '.nc'}.{suffix}", address, kind="f" if suffix.startswith("f") else "i")
-        return self.out.operation("setp.ne.u32", found, 0, kind="p") if dtype == bool else found
+        found = self.out.operation(
+            f"ld.global{'' if self.in_place else '.nc'}.{suffix}", address, kind="f" if suffix.startswith("f") else "i"
+        )
+        return self.out.operation("setp.ne.u32", found, 0, kind="p") if dtype == BOOL else found
 
     def _store(self, n: int, k: int, value: Any) -> None:
         dtype = self.program.out_dtypes[n]
         suffix, width = MEMORY[dtype.name]
         if not isinstance(value, str):
             value = self._register(value, dtype)
-        if dtype == bool:
+        if dtype == BOOL:
             value = self.out.operation("selp.u32", 1, 0, value, kind="i")
         self.out.line(f"st.global.{suffix} {self._address(f'r{n}', k, width, True)}, {value};")
 
     def _table(self, n: int, numbers: tuple) -> str:
         kind = kind_of(*numbers)
         entries = ", ".join(map(self.out.text, map(float if kind == "f" else int, numbers)))
-        return f".const .align 8 .{self.out.types['f' if kind == 'f' else 'i']} table{n}[{len(numbers)}] = {{{entries}}};"
+        return (
+            f".const .align 8 .{self.out.types['f' if kind == 'f' else 'i']} table{n}[{len(numbers)}] = {{{entries}}};"
+        )
 
     # -- values
     def _value(self, values: dict[int, Any], x: Any) -> Any:
@@ -157,11 +164,13 @@ class _Body:
 
     def _register(self, x: Any, dtype: np.dtype) -> str:
         """A number in a register of its own."""
-        if dtype == bool:
+        if dtype == BOOL:
             number = self.out.operation("mov.u32", int(x), kind="i")
             return self.out.operation("setp.ne.u32", number, 0, kind="p")
         floating = np.issubdtype(dtype, np.floating)
-        return self.out.operation("mov." if floating else "mov.u32", float(x) if floating else int(x), kind="f" if floating else "i")
+        return self.out.operation(
+            "mov." if floating else "mov.u32", float(x) if floating else int(x), kind="f" if floating else "i"
+        )
 
     def _region(self, region: Region, values: dict[int, Any], written: Any = None) -> None:
         """Compute what a region's results need; its inputs are among the values. written(node) is called after each."""
@@ -194,7 +203,9 @@ class _Body:
         carried = [self._copy(x, dtype) for x, dtype in zip(start, loop.dtypes, strict=True)]
         turn = out.operation("mov.u32", 0, kind="i")
         out.lines.append(f"LOOP{number}:")
-        inside: dict[int, Any] = dict(zip(loop.carry, carried, strict=True)) | dict(zip(loop.captured, outside, strict=True))
+        inside: dict[int, Any] = dict(zip(loop.carry, carried, strict=True)) | dict(
+            zip(loop.captured, outside, strict=True)
+        )
         for node, numbers in loop.tables.items():
             inside[node] = self._entry(numbers, turn)
         self._region(loop, inside)
@@ -206,7 +217,8 @@ class _Body:
         ]
         for x, old in zip(moved, carried, strict=True):
             if x != old:
-                out.line(f"mov.{out.types[old[1]]} {old}, {out.text(float(x) if old[1] == 'f' and not isinstance(x, str) else x)};")
+                value = float(x) if old[1] == "f" and not isinstance(x, str) else x
+                out.line(f"mov.{out.types[old[1]]} {old}, {out.text(value)};")
         out.line(f"add.u32 {turn}, {turn}, 1;")
         again = out.operation("setp.lt.u32", turn, loop.count, kind="p")
         out.line(f"@{again} bra LOOP{number};")

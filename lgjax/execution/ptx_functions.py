@@ -52,9 +52,9 @@ class Writer:
         if not isinstance(x, float | np.floating):
             return str(int(x))
         if self.double:
-            return "0d%016X" % struct.unpack("<Q", struct.pack("<d", x))
+            return "0d" + struct.pack(">d", x).hex().upper()
         with np.errstate(over="ignore"):
-            return "0f%08X" % struct.unpack("<I", struct.pack("<f", np.float32(x)))
+            return "0f" + struct.pack(">f", np.float32(x)).hex().upper()
 
     def float_register(self, x: Operand) -> str:
         return x if isinstance(x, str) else self.operation("mov.", float(x))
@@ -72,7 +72,9 @@ class Writer:
 
     def select(self, test: str, yes: Operand, no: Operand, kind: str = "f") -> str:
         if kind == "p":
-            yes, no = (self.operation("selp.u32", 1, 0, x, kind="i") if isinstance(x, str) else int(x) for x in (yes, no))
+            yes, no = (
+                self.operation("selp.u32", 1, 0, x, kind="i") if isinstance(x, str) else int(x) for x in (yes, no)
+            )
             return self.operation("setp.ne.u32", self.operation("selp.u32", yes, no, test, kind="i"), 0, kind="p")
         return self.operation("selp." if kind == "f" else "selp.u32", yes, no, test, kind=kind)
 
@@ -188,7 +190,9 @@ def _logic(name: str) -> Callable:
         kind = kind_of(*operands)
         if kind == "p":
             operands = tuple(
-                x if isinstance(x, str) else out.operation("setp.ne.u32", out.operation("mov.u32", int(x), kind="i"), 0, kind="p")
+                x
+                if isinstance(x, str)
+                else out.operation("setp.ne.u32", out.operation("mov.u32", int(x), kind="i"), 0, kind="p")
                 for x in operands
             )
             return out.operation(f"{name}.pred", *operands, kind="p")
@@ -205,7 +209,7 @@ def _chosen(out: Writer, test: Operand, no: Operand, yes: Operand) -> str:
 
 
 def _converted(out: Writer, x: str, dtype: np.dtype) -> str:
-    target = "f" if np.issubdtype(dtype, np.floating) else "p" if dtype == bool else "i"
+    target = "f" if np.issubdtype(dtype, np.floating) else "p" if dtype == np.dtype(bool) else "i"
     source = x[1]
     if source == target:
         return x
@@ -236,9 +240,9 @@ def _inverse_root(out: Writer, x: str) -> str:
 
 
 # ---- sine and cosine
-HALF_PI = {  # in parts whose products with a whole number below 2^17 (2^30 in double precision) are nearly exact
-    "f32": (1.5707963109016418, 1.5893254712295857e-08, 6.077100506506192e-11),
-    "f64": (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21),
+HALF_PI = {  # in parts of the precision of each dtype: what a multiply-add leaves of an angle is exact
+    "f32": (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+    "f64": (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 }
 ROUND = {"f32": 1.5 * 2.0**23, "f64": 1.5 * 2.0**52}  # x + ROUND has the nearest whole number in its last bits
 TERMS = {"f32": 5, "f64": 9}  # of the series of sine and cosine up to pi / 4

@@ -13,12 +13,13 @@ COMPARE = {
     "neu": np.not_equal, "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
 }  # fmt: skip
 UNARY = {
-    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "not": np.invert, "mov": np.copy,
-    "cvta": np.copy,
+    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "not": np.invert,
+    "mov": np.copy, "cvta": np.copy,
 }  # fmt: skip
 BINARY = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.fmax, "min": np.fmin, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": np.left_shift, "rem": np.fmod, "copysign": lambda s, x: np.copysign(x, s),
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": np.left_shift, "rem": np.fmod,
+    "copysign": lambda s, x: np.copysign(x, s),
 }  # fmt: skip
 
 
@@ -32,7 +33,9 @@ class Machine:
         self.labels = {x[:-1]: k for k, x in enumerate(self.code) if x.endswith(":")}
         self.threads, self.registers = threads, {}
         tables = re.findall(r"\.const \.align 8 \.(\w+) (\w+)\[\d+\] = \{(.*?)\};", text)
-        self.buffers = [np.array([self.number(x.strip(), t) for x in entries.split(",")], DTYPES[t]) for t, _, entries in tables]
+        self.buffers = [
+            np.array([self.number(x.strip(), t) for x in entries.split(",")], DTYPES[t]) for t, _, entries in tables
+        ]
         self.names = {name: n << 40 for n, (_, name, _) in enumerate(tables)}
         self.parameters = re.findall(r"\.param \.u64 (\w+)", text)
         self.block = int(re.search(r"\.reqntid (\d+)", text)[1])

@@ -7,7 +7,6 @@ import pytest
 
 import lgjax
 from lgjax import specialize
-from lgjax.execution.cuda import kernel_of
 from lgjax.execution.program import program_of
 from lgjax.execution.ptx import kernel
 from tests.dynamics import trees
@@ -21,7 +20,9 @@ def launched(function, *batched, shared=()):
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batched)
     program = program_of(function, *shared, *one)
     flags = [False] * len(jax.tree.leaves(shared)) + [True] * len(jax.tree.leaves(batched))
-    arrays = [np.asarray(x) for x in jax.tree.leaves(shared)] + [np.moveaxis(x, 0, -1) for x in jax.tree.leaves(batched)]
+    arrays = [np.asarray(x) for x in jax.tree.leaves(shared)] + [
+        np.moveaxis(x, 0, -1) for x in jax.tree.leaves(batched)
+    ]
     size = len(jax.tree.leaves(batched)[0])
     shapes = jax.eval_shape(function, *shared, *one)
     results = [((*x.shape, size), x.dtype) for x in jax.tree.leaves(shapes)]

@@ -26,7 +26,9 @@ FUNCTIONS = {
     "the same twice": lambda x: (x, x + 0.0, x * 1.0),
     "a branch": lambda x: jax.lax.cond(x[0, 0] > 0, lambda x: x, lambda x: 2 * x, x),
     "a loop": lambda x: jax.lax.fori_loop(0, 5, lambda i, y: 0.5 * y[::-1] + i * x, x),
-    "a loop over numbers": lambda x: jax.lax.scan(lambda y, c: (c[0] * y.T + c[1] * x, None), x, X[:, :2, 0].astype(x.dtype))[0],
+    "a loop over numbers": lambda x: jax.lax.scan(
+        lambda y, c: (c[0] * y.T + c[1] * x, None), x, X[:, :2, 0].astype(x.dtype)
+    )[0],
     "loops in a loop": lambda x: jax.lax.fori_loop(
         0, 3, lambda i, y: jax.lax.fori_loop(0, 2, lambda j, z: 0.3 * z + y + j, x), x
     ),
