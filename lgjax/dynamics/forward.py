@@ -151,7 +151,7 @@ def _articulate(kind, children, body, moving: Moving, drive):
     U = inertia_columns(I_A, S)
     D = sm.ldl(joint_inertia(S, U, armature))
     u = tau - damping * qd - project(S, p_A)
-    I_a = through_joint(I_A, U, D)
+    I_a = through_joint(I_A, U, D, kind.axes, armature)
     p_a = add(add(p_A, I_a.wrench(c)), joint_wrench(U, sm.ldl_solve(D, u)))
     return (shift(I_a, *pose), to_parent(*pose, p_a)), Articulated(moving.joint, c, U, D, u)
 
