@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lgjax.multibody.importers.source import require
 from lgjax.view.scene import FAILED, PALE, Part, Scene, quaternions
 
 TRAIL = 60  # segments of a trail
@@ -20,10 +21,7 @@ def viser_server(port: int | None = None) -> Any:
 
     Raises ImportError in one line without the extra `view`.
     """
-    try:
-        import viser
-    except ImportError as error:
-        raise ImportError("the viewer needs the package viser: pip install 'lgjax[view]'") from error
+    viser = require("viser", "view", "the viewer")
     with contextlib.redirect_stdout(io.StringIO()):
         return viser.ViserServer(host="127.0.0.1", port=port or 0, verbose=False)
 

@@ -74,7 +74,7 @@ def finished(scene: Scene, highlight: int, spacing: float | None, ground: Any) -
     """
     if not -scene.systems <= highlight < scene.systems:
         raise ValueError(f"highlight is {highlight}, there are {scene.systems} systems")
-    scene = _held(scene)
+    scene = _held(scene, highlight)
     scene = scene._replace(radius=_radius(scene))
     scene = _apart(scene, spacing)
     if isinstance(ground, str) and ground != "auto":
@@ -84,7 +84,7 @@ def finished(scene: Scene, highlight: int, spacing: float | None, ground: Any) -
     return scene._replace(ground=ground)
 
 
-def _held(scene: Scene) -> Scene:
+def _held(scene: Scene, highlight: int) -> Scene:
     """Poses that are not finite replaced by the last finite ones of the same system."""
     finite = np.isfinite(scene.position).all((2, 3)) & np.isfinite(scene.rotation).all((2, 3, 4))
     if not finite[0].all():
@@ -96,6 +96,7 @@ def _held(scene: Scene) -> Scene:
     return scene._replace(
         rotation=take(scene.rotation), position=take(scene.position), reference=take(scene.reference),
         lines=take(scene.lines), good=scene.good & finite.all(0),
+        arrows=None if scene.arrows is None else scene.arrows[last[:, highlight]],
     )  # fmt: skip
 
 
