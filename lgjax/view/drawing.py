@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lgjax.multibody.importers.source import require
-from lgjax.view.scene import FAILED, PALE, Part, Scene, quaternions
+from lgjax.view.scene import FAILED, PALE, Part, Scene, bounds, quaternions
 
 TRAIL = 60  # segments of a trail
 
@@ -90,7 +90,8 @@ class Drawing:
     def _add_ground(self) -> None:
         if self.scene.ground is None:
             return
-        size = 10.0 ** np.ceil(np.log10(self._extent()[1]))
+        low, high = bounds(self.scene, start_only=self.follow)
+        size = 10.0 ** np.ceil(np.log10(np.linalg.norm(high - low) / 2))
         self.server.scene.add_grid(
             "/world/ground", position=(0.0, 0.0, self.scene.ground), infinite_grid=True, cell_size=size / 20,
             section_size=size / 4, fade_distance=8 * size, shadow_opacity=0.2,
@@ -121,21 +122,18 @@ class Drawing:
             for body, name in enumerate(self.scene.body_names):
                 self._nodes[f"name {body}"] = add(f"/world/names/{name}", name, font_screen_scale=0.7)
 
-    def _extent(self) -> tuple[np.ndarray, float]:
-        """Middle and half diagonal of the box that all systems stay in, or start in where a camera follows."""
-        path = self.scene.reference[:1] if self.follow else self.scene.reference
-        low, high = path.min((0, 1)), path.max((0, 1))
-        return (low + high) / 2, float(np.linalg.norm(high - low)) / 2 + self.scene.radius
-
     def _place_camera(self) -> None:
-        middle, size = self._extent()
+        low, high = bounds(self.scene, start_only=self.follow)
+        size = float(np.linalg.norm(high - low)) / 2
+        # Steeper over many systems, so that they do not hide one another; a little to the left of the panels.
+        view = np.array([0.8, -1.7, 0.6 if self.scene.systems == 1 else 1.1])
+        view /= np.linalg.norm(view)
+        middle = (low + high) / 2 + 0.3 * size * np.array([-view[1], view[0], 0.0])
         camera = self.server.initial_camera
         camera.near, camera.far = 0.005 * size, 200.0 * size
         camera.fov = 0.9
         camera.look_at = tuple(middle)
-        # Steeper over many systems, so that they do not hide one another.
-        direction = np.array([0.8, -1.7, 0.6 if self.scene.systems == 1 else 1.1])
-        camera.position = tuple(middle + 2.0 * size * direction / np.linalg.norm(direction))
+        camera.position = tuple(middle + 2.2 * size * view)
 
     def show(self, index: int) -> None:
         """Move everything to time `index` of the scene."""
@@ -150,7 +148,8 @@ class Drawing:
                 if name in self._nodes:
                     self._set(self._nodes[name], "points", at(index))
             here = scene.reference[index, self.highlight]
-            self._nodes["label"].position = tuple(here + np.array([0, 0, 1.1 * scene.radius]))
+            top = scene.position[index, self.highlight, : self._bodies, 2].max() + 0.2 * scene.radius
+            self._nodes["label"].position = (here[0], here[1], top)
             for body in range(self._bodies):
                 if f"name {body}" in self._nodes:
                     self._nodes[f"name {body}"].position = tuple(scene.position[index, self.highlight, body])

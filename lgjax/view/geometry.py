@@ -110,26 +110,36 @@ def of_shape(shape: Shape) -> Mesh:
         return of_shape(shape.shape).moved(np.asarray(shape.pose.rotation), np.asarray(shape.pose.translation))
     dtype = shape.middle().dtype
     # A direction along an edge's normal gives the middle of the edge; turned a little, none of these does.
-    turn = along([0.3, 0.2, 0.9])
+    turn = along([0.3, 0.2, 0.9]) @ along([0.5, -0.4, 0.2]).T
     points = jax.vmap(lambda d: shape.support(d).point)((directions(HULL_POINTS) @ turn.T).astype(dtype))
     points = np.unique(np.round(np.asarray(points, float), 9), axis=0)
     return Mesh(points, faces_of(points))
 
 
-def inertia_box(mass: float, com: np.ndarray, rotational: np.ndarray) -> Mesh | None:
-    """The uniform box with a body's mass, centre of mass (3,) and inertia (3, 3) about its frame's origin.
+def inertia_solid(mass: float, com: np.ndarray, rotational: np.ndarray) -> Mesh | None:
+    """The uniform solid with a body's mass, centre of mass (3,) and inertia (3, 3) about its frame's origin.
 
-    None for a massless body and for one without any extent. Edges are at least a fiftieth of the longest one.
+    A cylinder where two principal moments are equal, to a hundredth, else a box. None for a massless body and for one
+    without any extent. Edges are at least a fiftieth of the longest one.
     """
     if not mass > 0:
         return None
     central = rotational - mass * (com @ com * np.eye(3) - np.outer(com, com))
     moments, axes = np.linalg.eigh((central + central.T) / 2)
-    # Edge a of a box: I_y + I_z - I_x = m a²/6.
-    half = np.sqrt(np.clip(1.5 * (moments.sum() - 2 * moments) / mass, 0, None))
-    if not np.max(half) > 0:
+    moments = moments / mass
+    if not np.max(moments) > 0:
         return None
     axes = axes * np.sign(np.linalg.det(axes))
+    low, middle, high = moments
+    if min(middle - low, high - middle) < 0.01 * high:
+        axis = 0 if high - middle < middle - low else 2
+        own, across = moments[axis], (middle + moments[2 - axis]) / 2
+        # I_own = m r²/2 and I_across = m (r²/4 + h²/3), h half the length.
+        radius, half = np.sqrt([2 * own, max(3 * (across - own / 2), 0.0)])
+        least = 0.02 * max(radius, half)
+        return cylinder(max(radius, least), max(half, least)).moved(axes[:, np.roll([0, 1, 2], 2 - axis)], com)
+    # Edge a of a box: I_y + I_z - I_x = m a²/6.
+    half = np.sqrt(np.clip(1.5 * (moments.sum() - 2 * moments), 0, None))
     return box(np.maximum(half, 0.02 * np.max(half))).moved(axes, com)
 
 

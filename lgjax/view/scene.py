@@ -122,6 +122,14 @@ def _corners(scene: Scene) -> np.ndarray:
     return np.concatenate(found, axis=2)
 
 
+def bounds(scene: Scene, start_only: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Corners (3,) of the box in which all meshes of all systems stay, or are at the start."""
+    if start_only:
+        scene = scene._replace(ts=scene.ts[:1])
+    corners = _corners(scene).reshape(-1, 3)
+    return corners.min(0), corners.max(0)
+
+
 def _radius(scene: Scene) -> float:
     """The farthest that a system reaches from its reference, m."""
     center = scene.reference[np.ix_(*_some(scene))][:, :, None]

@@ -1,4 +1,4 @@
-"""Shapes for mechanisms that bring none: boxes with the bodies' inertias, rods between joints, marks on joints.
+"""Shapes for mechanisms that bring none: solids with the bodies' inertias, rods between joints, marks on joints.
 
 Read first: `of_model`.
 """
@@ -35,12 +35,12 @@ def of_model(model: Model, wanted: Any = None) -> list[Part]:
             ends[body].append(point)
     inertias = model.inertias
     mass, com, about = (np.asarray(x, float) for x in (inertias.mass, inertias.com, inertias.rotational))
-    boxes = [geometry.inertia_box(m, c, j) for m, c, j in zip(mass, com, about, strict=True)]
-    thick = _thickness([end for points in ends for end in points], boxes)
+    solids = [geometry.inertia_solid(m, c, j) for m, c, j in zip(mass, com, about, strict=True)]
+    thick = _thickness([end for points in ends for end in points], solids)
     parts = []
     for body in range(tree.nbodies) if wanted is None else wanted:
         place = lambda mesh, body=body: mesh.moved(rotation[body], shift[body])
-        if (found := boxes[body]) is not None:
+        if (found := solids[body]) is not None:
             parts.append(Part(body, place(found), _color(model, body)))
         rods = [geometry.rod(np.zeros(3), end, thick) for end in ends[body] if np.linalg.norm(end) > 2 * thick]
         if tree.kinds[body].coordinates != "free_poses":
@@ -51,12 +51,12 @@ def of_model(model: Model, wanted: Any = None) -> list[Part]:
     return parts
 
 
-def _thickness(ends: list[np.ndarray], boxes: list[Mesh | None]) -> float:
+def _thickness(ends: list[np.ndarray], solids: list[Mesh | None]) -> float:
     """Radius of rods: a part of the typical distance between joints, or of the typical size of a body."""
     lengths = [float(np.linalg.norm(end)) for end in ends]
     lengths = [length for length in lengths if length > 1e-6]
-    sizes = [float(np.ptp(box.vertices, axis=0).max()) for box in boxes if box is not None]
-    return 0.05 * float(np.median(lengths or sizes or [0.5]))
+    sizes = [float(np.ptp(solid.vertices, axis=0).max()) for solid in solids if solid is not None]
+    return 0.035 * float(np.median(lengths or sizes or [0.5]))
 
 
 def _color(model: Model, body: int) -> tuple[float, ...]:
@@ -92,13 +92,13 @@ def of_system(system: maximal.System, rotation: np.ndarray, position: np.ndarray
     rows, joints = system.structure.joints, system.joints
     names = system.structure.body_names
     mass, inertia = np.asarray(system.mass, float), np.asarray(system.inertia, float)
-    boxes = [geometry.inertia_box(m, np.zeros(3), j) for m, j in zip(mass, inertia, strict=True)]
+    solids = [geometry.inertia_solid(m, np.zeros(3), j) for m, j in zip(mass, inertia, strict=True)]
     sides = [(rows.a, np.asarray(joints.origin_a, float)), (rows.b, np.asarray(joints.origin_b, float))]
     ends = [point for bodies, points in sides for body, point in zip(bodies, points, strict=True) if body < len(names)]
-    thick, parts = _thickness(ends, boxes), []
+    thick, parts = _thickness(ends, solids), []
     for body in range(len(names)):
-        if (found := boxes[body]) is not None:
-            parts.append(Part(body, found, LIMBS[body % len(LIMBS)]))
+        if (found := solids[body]) is not None:
+            parts.append(Part(body, found, LIMBS[body % len(LIMBS)], 0.6))
     for bodies, points in sides:
         for kind, body, point in zip(rows.kinds, bodies, points, strict=True):
             if body == len(names):

@@ -224,9 +224,9 @@ def pendulum_scene(problem: Problem, ts: Any, states: TangentPoint, limits: dict
     lengths, masses = (np.asarray(problem.parameters[name], float) for name in ("lengths", "masses"))
     q = np.moveaxis(np.asarray(m.q.q, float), 0, 1)
     position = np.cumsum(lengths[:, None] * q, axis=2)
-    thin, parts = 0.02 * float(lengths.sum() / len(lengths)), []
+    thin, parts = max(0.02 * float(lengths.mean()), 0.004 * float(lengths.sum())), []
     for i, (length, mass) in enumerate(zip(lengths, masses, strict=True)):
-        ball = geometry.ellipsoid(np.full(3, 0.1 * lengths.mean() * np.cbrt(mass / masses.mean())))
+        ball = geometry.ellipsoid(np.full(3, 3.0 * thin * np.cbrt(mass / masses.mean())))
         parts += [Part(i, geometry.rod([0, 0, -length], [0, 0, 0], thin), DARK), Part(i, ball, ACCENT)]
 
     def charts(i: int) -> list[Chart]:
@@ -240,6 +240,6 @@ def pendulum_scene(problem: Problem, ts: Any, states: TangentPoint, limits: dict
     return Scene(
         name=f"pendulum of {len(lengths)} rods", ts=m.ts, body_names=tuple(f"mass{i + 1}" for i in range(len(lengths))),
         rotation=geometry.along(q), position=position, reference=np.zeros_like(position[:, :, 0]),
-        parts=(*parts, Part(-1, geometry.ellipsoid(np.full(3, 3 * thin)), DARK)), traced=len(lengths) - 1,
+        parts=(*parts, Part(-1, geometry.ellipsoid(np.full(3, 2.0 * thin)), DARK)), traced=len(lengths) - 1,
         good=np.ones(m.systems, bool), charts=charts,
     )  # fmt: skip
