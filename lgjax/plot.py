@@ -76,7 +76,7 @@ def controls_figure(
     motion.set(title="its joint coordinates", xlabel="t (s)", ylabel="rad or m")
     above = np.asarray(costs) - np.min(costs, where=np.isfinite(costs), initial=np.inf)
     course.semilogy(np.where(above > 0, above, np.nan).T)
-    course.set(title="costs above the least", xlabel="iteration")
+    course.set(title="costs above the least", xlabel="iteration", ylabel="cost - least cost")
     return made
 
 
@@ -90,34 +90,39 @@ def fan_figure(
     `Statistics` of an ensemble, whose observed quantities (T, n) and probabilities are taken. names: of the n
     quantities; of more than that are named the first ones are drawn. unit: of all of them.
     """
-    if hasattr(values, "quantiles"):
-        probabilities, quantiles = np.asarray(values.probabilities), np.asarray(values.quantiles)
-    else:
-        samples = np.asarray(values, float)
-        samples = samples[..., None] if samples.ndim == 2 else samples
-        if samples.ndim != 3:
-            raise ValueError(f"values have shape {np.shape(values)}, expected (batch, T) or (batch, T, n)")
-        kept = np.isfinite(samples).all((1, 2))
-        if not kept.any():
-            raise ValueError("no sample is finite: nothing to draw")
-        quantiles = np.quantile(samples[kept], np.sort(probabilities), axis=0)
-    quantiles, probabilities = quantiles[..., : len(names)], np.sort(probabilities)
-    if quantiles.shape[1:] != (len(np.asarray(ts)), len(names)):
-        raise ValueError(f"values are of {quantiles.shape[1:]} times and quantities, ts and names of "
-                         f"{len(np.asarray(ts)), len(names)}")  # fmt: skip
+    shares, quantiles = _quantiles(values, probabilities)
+    quantiles, times = quantiles[..., : len(names)], len(np.asarray(ts))
+    if quantiles.shape[1:] != (times, len(names)):
+        raise ValueError(f"values have shape {np.shape(quantiles)[1:]}, ts and names ask for {(times, len(names))}")
     made = figure(4.5 * len(names), 3.5)
-    bands = len(probabilities) // 2
+    bands = len(shares) // 2
     for k, (axes, name) in enumerate(zip(_axes(made, len(names)), names, strict=True)):
         color = COLORS[k % len(COLORS)]
         for i in range(bands):
-            low, high = probabilities[i], probabilities[-1 - i]
+            low, high = shares[i], shares[-1 - i]
             axes.fill_between(ts, quantiles[i, :, k], quantiles[-1 - i, :, k], color=color, linewidth=0,
                               alpha=0.2 + 0.4 * i / bands, label=f"{100 * low:g} to {100 * high:g} %")  # fmt: skip
-        if len(probabilities) % 2:
-            axes.plot(ts, quantiles[bands, :, k], color=color, label=f"{100 * probabilities[bands]:g} %")
+        if len(shares) % 2:
+            axes.plot(ts, quantiles[bands, :, k], color=color, label=f"{100 * shares[bands]:g} %")
         axes.set(title=name, xlabel="t (s)", ylabel=f"{name} ({unit})" if unit else name)
         axes.legend()
     return made
+
+
+def _quantiles(values: Any, probabilities: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities (p,) in order, and quantiles (p, T, n) of samples or of `Statistics`."""
+    if hasattr(values, "quantiles"):
+        order = np.argsort(values.probabilities)
+        return np.asarray(values.probabilities)[order], np.asarray(values.quantiles)[order]
+    samples = np.asarray(values, float)
+    samples = samples[..., None] if samples.ndim == 2 else samples
+    if samples.ndim != 3:
+        raise ValueError(f"values have shape {np.shape(values)}, expected (batch, T) or (batch, T, n)")
+    kept = np.asarray(np.isfinite(samples).all((1, 2)))
+    if not kept.any():
+        raise ValueError("no sample is finite: nothing to draw")
+    shares = np.sort(probabilities)
+    return shares, np.quantile(samples[kept], shares, axis=0)
 
 
 def impact_figure(events: Any) -> Any:

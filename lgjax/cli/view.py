@@ -103,5 +103,6 @@ def _motion(arrays: dict[str, np.ndarray], name: str) -> Stored:
         raise ValueError(f"{name} is no motion of `lgjax rollout --out`: it lacks {', '.join(missing)}")
     joints = arrays["joints"]
     balls = arrays.get("ball_rotations", np.zeros((*joints.shape[:2], 0, 3, 3), joints.dtype))
-    q = Configuration(Pose(arrays["base_rotation"], arrays["base_position"]), joints, balls)
+    parts: Any = arrays["base_rotation"], arrays["base_position"], joints, balls
+    q = Configuration(Pose(*parts[:2]), *parts[2:])
     return Stored(arrays["times"], q, arrays["velocities"], arrays["energies"], arrays["status"] == 0)

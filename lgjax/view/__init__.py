@@ -50,7 +50,8 @@ def show(
     Further options are loops= of the mechanism; wrenches=, a function (t, q, v) -> (nbodies, 6) or an array (nbodies,
     6) or (times, nbodies, 6), body frame, drawn as arrows, forces orange and torques pink, the longest as long as the
     robot is wide; visuals=, the URDF or MJCF whose meshes are shown, by default the file that the model was loaded
-    from, False for boxes with the bodies' inertias; planes= of bouncing bodies; frames= (200) and systems= (1000), how
+    from, False for boxes with the bodies' inertias; planes= of bouncing bodies, whose
+    impulses are drawn as arrows; frames= (200) and systems= (1000), how
     many are drawn at most.
 
     In a notebook the returned value shows itself. Nothing is loaded from the network. Raises ImportError without the

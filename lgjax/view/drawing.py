@@ -42,7 +42,7 @@ class Drawing:
     def __init__(self, server: Any, scene: Scene, highlight: int, follow: bool, trail: bool, labels: bool):
         self.server, self.scene = server, scene
         self.highlight, self.follow = highlight % scene.systems, follow
-        self.index = 0
+        self.index, self._arrows_of = 0, self.highlight
         self.position, self.quaternion = _rounded(scene)
         self.world = server.scene.add_frame("/world", show_axes=False)
         self._nodes: dict[str, Any] = {}
@@ -170,8 +170,10 @@ class Drawing:
             setattr(node, name, value)
 
     def emphasize(self, index: int) -> None:
-        """Highlight another system."""
+        """Highlight another system; wrenches are known of the first one only."""
         self.highlight = index
+        if "arrows" in self._nodes:
+            self._nodes["arrows"].visible = index == self._arrows_of
         for i, part in enumerate(self.scene.parts):
             if part.body >= 0:
                 self._nodes[str(i)].batched_colors = self._colors(part)

@@ -88,7 +88,7 @@ def ellipsoid(semi_axes: Any) -> Mesh:
 def rod(start: Any, end: Any, radius: float) -> Mesh:
     """Cylinder between two points (3,)."""
     start, end = np.asarray(start, float), np.asarray(end, float)
-    return cylinder(radius, np.linalg.norm(end - start) / 2).moved(along(end - start), (start + end) / 2)
+    return cylinder(radius, float(np.linalg.norm(end - start)) / 2).moved(along(end - start), (start + end) / 2)
 
 
 def along(direction: Any) -> np.ndarray:

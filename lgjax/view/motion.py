@@ -51,3 +51,9 @@ def over_states(function: Any, *trees: Any) -> Any:
     flat = jax.tree.map(lambda x: x.reshape(n * t, *x.shape[2:]), trees)
     out = jax.jit(jax.vmap(function))(*flat)
     return jax.tree.map(lambda x: np.asarray(x).reshape(n, t, *x.shape[1:]).swapaxes(0, 1), out)
+
+
+def good_systems(given: Any, m: Motion) -> np.ndarray:
+    """(N,) bool, what the result of a driver says of its systems; True where it says nothing."""
+    success = np.asarray(getattr(given, "success", True))
+    return np.broadcast_to(success[: m.systems] if success.ndim else success, (m.systems,))

@@ -76,7 +76,7 @@ def finished(scene: Scene, highlight: int, spacing: float | None, ground: Any) -
         raise ValueError(f"highlight is {highlight}, there are {scene.systems} systems")
     scene = _held(scene, highlight)
     scene = scene._replace(radius=_radius(scene))
-    scene = _apart(scene, spacing)
+    scene = _apart(scene, spacing, highlight)
     if isinstance(ground, str) and ground != "auto":
         raise ValueError(f"ground must be a height, None or 'auto', got {ground!r}")
     if ground == "auto":  # planes that bodies bounce on are ground enough
@@ -86,7 +86,7 @@ def finished(scene: Scene, highlight: int, spacing: float | None, ground: Any) -
 
 def _held(scene: Scene, highlight: int) -> Scene:
     """Poses that are not finite replaced by the last finite ones of the same system."""
-    finite = np.isfinite(scene.position).all((2, 3)) & np.isfinite(scene.rotation).all((2, 3, 4))
+    finite = np.asarray(np.isfinite(scene.position).all((2, 3)) & np.isfinite(scene.rotation).all((2, 3, 4)))
     if not finite[0].all():
         raise ValueError(f"the first state of system {int(np.argmin(finite[0]))} is not finite: nothing to draw")
     if finite.all():
@@ -137,7 +137,7 @@ def _radius(scene: Scene) -> float:
     return max(float(np.linalg.norm(_corners(moving) - center, axis=-1).max()), 1e-6)
 
 
-def _apart(scene: Scene, spacing: float | None) -> Scene:
+def _apart(scene: Scene, spacing: float | None, highlight: int) -> Scene:
     """Systems on a square grid, the first where it was."""
     n = scene.systems
     if n == 1 or spacing == 0:
@@ -159,6 +159,7 @@ def _apart(scene: Scene, spacing: float | None) -> Scene:
     return scene._replace(
         position=position + shift[:, None], rotation=rotation, parts=parts, reference=scene.reference + shift,
         lines=None if scene.lines is None else scene.lines + shift[:, None, None],
+        arrows=None if scene.arrows is None else scene.arrows + shift[highlight],
     )  # fmt: skip
 
 

@@ -116,11 +116,10 @@ def of_system(system: maximal.System, rotation: np.ndarray, position: np.ndarray
     ties += [(a, b, at_a[i], at_b[i]) for i, (a, b) in enumerate(system.structure.forces.springs)]
     if not ties:
         return tuple(parts), None
-    world = len(names)
 
-    def point(body: int, at: np.ndarray) -> np.ndarray:
-        if body == world:
+    def place(body: int, at: np.ndarray) -> np.ndarray:
+        if body == len(names):  # the world
             return np.broadcast_to(at, position[:, :, 0].shape)
         return position[:, :, body] + rotation[:, :, body] @ at
 
-    return tuple(parts), np.stack([np.stack([point(a, x), point(b, y)], axis=2) for a, b, x, y in ties], axis=2)
+    return tuple(parts), np.stack([np.stack([place(a, x), place(b, y)], axis=2) for a, b, x, y in ties], axis=2)

@@ -3,7 +3,6 @@
 Read first: `scene_of`. What carries its own shapes is drawn with them; else `skeleton.py` makes some.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -11,22 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax import maximal
-from lgjax.collisions.bounce import BounceSolution
-from lgjax.collisions.lagrangian_bounce import LagrangianSolution
-from lgjax.collisions.variational import RigidState
 from lgjax.dynamics.energy import kinetic_energy, potential_energy
 from lgjax.dynamics.kinematics import forward_kinematics
 from lgjax.dynamics.loops.loop import as_loops
 from lgjax.groups.ts2 import TangentPoint
 from lgjax.multibody.configuration import neutral
 from lgjax.multibody.model import Configuration, Model
-from lgjax.shapes import Plane, Shape
+from lgjax.shapes import Shape
 from lgjax.systems.closed_loops import LoopProblem
 from lgjax.systems.maximal_problem import MaximalProblem
 from lgjax.systems.problem import Problem
 from lgjax.view import geometry, skeleton
-from lgjax.view.motion import Motion, as_motion, over_states
-from lgjax.view.scene import ACCENT, DARK, FORCE, STEEL, TORQUE, Chart, Part, Scene
+from lgjax.view.bouncing import bouncing_scene
+from lgjax.view.motion import Motion, as_motion, good_systems, over_states
+from lgjax.view.scene import ACCENT, DARK, FORCE, TORQUE, Chart, Part, Scene
 from lgjax.view.visuals import visual_parts
 
 CURVES = 12  # joints in a panel
@@ -56,7 +53,7 @@ def scene_of(
         if value is not None:
             raise TypeError(f"{name} belong to a Model, not to {type(thing).__name__}")
     if isinstance(thing, Shape):
-        return bouncing_scene(thing, motion, planes, limits)
+        return bouncing_scene(thing, motion, planes, highlight, limits)
     if isinstance(thing, maximal.System):
         return absolute_scene(thing, motion, limits)
     if isinstance(thing, Problem) and {"lengths", "masses"} <= set(thing.parameters):
@@ -76,7 +73,9 @@ def tree_scene(
     given = neutral(model) if motion is None else motion
     q = given if isinstance(given, Configuration) else getattr(given, "q", None)
     if not isinstance(q, Configuration):
-        raise TypeError(f"the motion of a Model is a Trajectory, an Ensemble or a Configuration, not {_kind(given)}")
+        raise TypeError(
+            f"a Model moves by a Trajectory, an Ensemble or a Configuration, not by a {type(given).__name__}"
+        )
     _check_configuration(model, q)
     of = lambda name: None if given is q else getattr(given, name, None)
     m = as_motion(of("ts"), q, np.ndim(q.joints) - 1, of("v"), of("energy"), **limits)
@@ -90,13 +89,9 @@ def tree_scene(
     return Scene(
         name=model.name, ts=m.ts, body_names=model.body_names, rotation=poses.rotation, position=poses.translation,
         reference=reference, parts=(*visual_parts(model, visuals), *skeleton.of_loops(model, closures)),
-        traced=0 if model.tree.n_free else model.nbodies - 1, good=_good(given, m),
+        traced=0 if model.tree.n_free else model.nbodies - 1, good=good_systems(given, m),
         charts=lambda i: _tree_charts(model, m, i), arrows=arrows, arrow_colors=colors,
     )  # fmt: skip
-
-
-def _kind(thing: Any) -> str:
-    return f"a {type(thing).__name__}"
 
 
 def _check_configuration(model: Model, q: Configuration) -> None:
@@ -105,11 +100,6 @@ def _check_configuration(model: Model, q: Configuration) -> None:
     for (name, expected), size in zip(counts.items(), found, strict=True):
         if size != expected:
             raise ValueError(f"the motion has {size} {name}, {model.name!r} has {expected}: it is of another model")
-
-
-def _good(given: Any, m: Motion) -> np.ndarray:
-    success = np.asarray(getattr(given, "success", True))
-    return np.broadcast_to(success[: m.systems] if success.ndim else success, (m.systems,))
 
 
 def _tree_charts(model: Model, m: Motion, i: int) -> list[Chart]:
@@ -154,50 +144,12 @@ def _arrows(model: Model, m: Motion, wrenches: Any, poses: Any, i: int) -> tuple
     return arrows, np.repeat([FORCE, TORQUE], bodies, axis=0)
 
 
-def bouncing_scene(shape: Shape, motion: Any, planes: Any, limits: dict[str, int]) -> Scene:
-    """Scene of bodies of one shape from the result of `bounce`, or from a RigidState, above planes."""
-    states = getattr(motion, "states", motion)
-    if not isinstance(motion, BounceSolution | LagrangianSolution | RigidState) or not isinstance(states, RigidState):
-        raise TypeError(f"the motion of a Shape is the result of bounce, not {_kind(motion)}")
-    m = as_motion(getattr(motion, "ts", None), states, np.ndim(states.linear) - 1, **limits)
-    rotation, position = (np.moveaxis(np.asarray(x), 0, 1) for x in m.q.pose)
-    several = (planes,) if isinstance(planes, Plane) else tuple(planes)
-
-    def charts(i: int) -> list[Chart]:
-        if len(m.ts) < 2:
-            return []
-        linear, angular = (np.linalg.norm(x[i], axis=-1)[:, None] for x in (m.q.linear, m.q.angular))
-        height = Chart("position (m)", ("x", "y", "z"), position[:, i])
-        return [height, Chart("momentum (N s, N m s)", ("linear", "angular"), np.c_[linear, angular])]
-
-    return Scene(
-        name="body", ts=m.ts, body_names=("body",), rotation=rotation[:, :, None],
-        position=position[:, :, None], reference=position, parts=(Part(0, geometry.of_shape(shape), ACCENT),), traced=0,
-        good=_good(motion, m), charts=charts, scenery=_planes(several, position),
-    )  # fmt: skip
-
-
-def _planes(planes: Sequence[Plane], position: np.ndarray) -> tuple[Part, ...]:
-    """Thin translucent slabs under the motion."""
-    middle = (position.min((0, 1)) + position.max((0, 1))) / 2
-    size = float(np.linalg.norm(np.ptp(position, axis=(0, 1)))) + 1.0
-    found = []
-    for plane in planes:
-        if not isinstance(plane, Plane):
-            raise TypeError(f"planes must be Plane, got {type(plane).__name__}")
-        for normal, offset in zip(np.reshape(plane.normal, (-1, 3)), np.ravel(plane.offset), strict=True):
-            foot = middle - (normal @ middle + offset) * normal
-            slab = geometry.box([size, size, 0.005 * size]).moved(geometry.along(normal), foot - 0.005 * size * normal)
-            found.append(Part(-1, slab, STEEL, 0.5))
-    return tuple(found)
-
-
 def absolute_scene(system: maximal.System, motion: Any, limits: dict[str, int]) -> Scene:
     """Scene of bodies in absolute coordinates from a `maximal.Solution` or a configuration."""
     q = motion if isinstance(motion, maximal.AbsoluteConfiguration) else getattr(motion, "q", None)
     if not isinstance(q, maximal.AbsoluteConfiguration):
-        raise TypeError(f"the motion of a maximal.System is the result of maximal.integrate, not {_kind(motion)}")
-    ts, v = (None, None) if motion is q else (motion.ts, motion.v)
+        raise TypeError(f"a maximal.System moves by the result of maximal.integrate, not by a {type(motion).__name__}")
+    ts, v = (getattr(motion, name, None) for name in ("ts", "v"))
     m = as_motion(ts, q, np.ndim(q.bodies.translation) - 2, v, **limits)
     rotation, position = (np.moveaxis(np.asarray(x), 0, 1) for x in m.q.bodies)
     parts, lines = skeleton.of_system(system, rotation, position)
@@ -214,7 +166,7 @@ def absolute_scene(system: maximal.System, motion: Any, limits: dict[str, int]) 
     return Scene(
         name="system", ts=m.ts, body_names=system.structure.body_names, rotation=rotation, position=position,
         reference=np.broadcast_to(position[0].mean(1), (len(m.ts), m.systems, 3)), parts=parts,
-        traced=system.nbodies - 1, good=_good(motion, m), charts=charts, lines=lines,
+        traced=system.nbodies - 1, good=good_systems(motion, m), charts=charts, lines=lines,
     )  # fmt: skip
 
 

@@ -168,6 +168,22 @@ def test_a_bouncing_body_is_drawn_with_its_own_shape_above_its_plane():
         scene_of(shape, TS)
 
 
+def test_the_impulse_of_an_impact_is_an_arrow_from_the_lowest_corner():
+    """Seen from the impact on, for a twentieth of the time; the cube touches with the corner (-1, -1, -1) / 2."""
+    ts = np.linspace(0.0, 1.0, 101)
+    turn = geometry.along([1.0, 1.0, 1.0]).T
+    rotation, position = np.broadcast_to(turn, (101, 3, 3)), np.zeros((101, 3))
+    states = collisions.RigidState(lgjax.Pose(rotation, position), position, position)
+    events = Moving(None, np.array([0.305, 0.0]), planes=np.array([0, -1]), impulses=np.array([2.0, 0.0]))
+    motion = collisions.BounceSolution(ts, states, None, np.zeros((), int), events)
+    scene = scene_of(shapes.box(np.full(3, 0.5)), motion, planes=shapes.Plane(np.array([0.0, 0, 1.0]), 1.0))
+    arrows = scene.arrows[:, 0]
+    lengths = np.linalg.norm(arrows[:, 1] - arrows[:, 0], axis=-1)
+    assert np.flatnonzero(lengths).tolist() == [31, 32, 33, 34, 35]
+    low = -np.sqrt(0.75)
+    np.testing.assert_allclose(arrows[31], [[0, 0, low], [0, 0, low + 1.0]], atol=1e-6)
+
+
 def test_a_pendulum_hangs_together():
     """Each rod reaches from one mass to the next."""
     problem = systems.spherical_pendulum(4, lengths=np.array([0.5, 1.0, 0.7, 0.3]))
@@ -214,7 +230,7 @@ def test_springs_and_distances_of_a_system_are_lines_between_their_points():
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda m, q: scene_of(m, TS), TypeError, "the motion of a Model is a Trajectory"),
+        (lambda m, q: scene_of(m, TS), TypeError, "a Model moves by a Trajectory"),
         (lambda m, q: scene_of(TS), TypeError, "cannot draw a ndarray"),
         (lambda m, q: scene_of(lgjax.models.quadruped(), Moving(q)), ValueError, "it is of another model"),
         (lambda m, q: scene_of(m, Moving(q, TS[:3])), ValueError, "the states have 5 times"),
