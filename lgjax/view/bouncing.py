@@ -67,15 +67,7 @@ def _slabs(normals: np.ndarray, offsets: np.ndarray, position: np.ndarray) -> tu
     )
 
 
-def _impulses(
-    events: Any,
-    system: int,
-    ts: np.ndarray,
-    rotation: np.ndarray,
-    position: np.ndarray,
-    mesh: Mesh,
-    normals: np.ndarray,
-) -> np.ndarray:
+def _impulses(events: Any, system: int, ts: np.ndarray, path: Any, mesh: Mesh, normals: np.ndarray) -> np.ndarray:
     """Arrows (T, planes, 2, 3) from the lowest point of one body along the normal of each plane, after each impact.
 
     The longest is as long as the body is wide; without an impact they have no length.
