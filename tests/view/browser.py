@@ -60,6 +60,7 @@ class Page:
     def press(self, x: float, y: float) -> None:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            self._drawn()  # controls read the place when they are drawn next
 
     def seek(self, fraction: float) -> float:
         """Stop the recording at a part of its length; the time that the page shows then."""
@@ -68,11 +69,14 @@ class Page:
             "(({x, y, width, height}) => [x, y, width, height])"
             "(document.querySelector('[role=slider]').parentElement.getBoundingClientRect())"
         )
-        # The first press stops the recording, which may still take a late step; the second one sets the time.
-        for _ in range(2):
+        # A press stops the recording, which may still take a late step: press until the time is the wanted one.
+        shown = "Number(document.querySelector('[role=slider]').getAttribute('aria-valuenow'))"
+        length = float(self.value("document.querySelector('[role=slider]').getAttribute('aria-valuemax')"))
+        for _ in range(20):
             self.press(bar[0] + fraction * bar[2], bar[1] + bar[3] / 2)
-            self._drawn()
-        return float(self.value("document.querySelector('[role=slider]').getAttribute('aria-valuenow')"))
+            if abs(self.value(shown) - fraction * length) < 0.05 * length:
+                break
+        return self.value(shown)
 
     def _drawn(self, frames: int = 4) -> None:
         """Wait until the page has drawn a few more pictures."""
