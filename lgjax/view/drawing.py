@@ -126,14 +126,15 @@ class Drawing:
         low, high = bounds(self.scene, start_only=self.follow)
         size = float(np.linalg.norm(high - low)) / 2
         # Steeper over many systems, so that they do not hide one another; a little to the left of the panels.
-        view = np.array([0.8, -1.7, 0.6 if self.scene.systems == 1 else 1.1])
+        alone = self.scene.systems == 1
+        view = np.array([0.8, -1.7, 0.6 if alone else 1.1])
         view /= np.linalg.norm(view)
         middle = (low + high) / 2 + 0.3 * size * np.array([-view[1], view[0], 0.0])
         camera = self.server.initial_camera
         camera.near, camera.far = 0.005 * size, 200.0 * size
         camera.fov = 0.9
         camera.look_at = tuple(middle)
-        camera.position = tuple(middle + 2.2 * size * view)
+        camera.position = tuple(middle + (2.4 if alone else 1.9) * size * view)
 
     def show(self, index: int) -> None:
         """Move everything to time `index` of the scene."""

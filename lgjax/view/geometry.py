@@ -111,7 +111,7 @@ def of_shape(shape: Shape) -> Mesh:
     dtype = shape.middle().dtype
     # A direction along an edge's normal gives the middle of the edge; turned a little, none of these does.
     turn = along([0.3, 0.2, 0.9]) @ along([0.5, -0.4, 0.2]).T
-    points = jax.vmap(lambda d: shape.support(d).point)((directions(HULL_POINTS) @ turn.T).astype(dtype))
+    points = jax.jit(jax.vmap(lambda d: shape.support(d).point))((directions(HULL_POINTS) @ turn.T).astype(dtype))
     points = np.unique(np.round(np.asarray(points, float), 9), axis=0)
     return Mesh(points, faces_of(points))
 

@@ -65,6 +65,7 @@ class Viewer:
 
     def _add_controls(self, model: Any) -> None:
         gui, ts = self.server.gui, self.scene.ts
+        gui.configure_theme(show_share_button=False)  # it would ask a server in the network
         moving = len(ts) > 1
         start, end = float(ts[0]), float(ts[-1]) if moving else float(ts[0]) + 1.0
         self._time = gui.add_slider("time (s)", start, end, (end - start) / 1000, start, visible=moving)
@@ -140,7 +141,8 @@ class Viewer:
         while not self._ended.wait(1 / RATE):
             now = time.monotonic()
             if self._playing.value and len(self.scene.ts) > 1:
+                start, end = float(self.scene.ts[0]), float(self.scene.ts[-1])
                 t = float(self._time.value) + (now - last) * float(self._speed.value)
-                self._time.value = t if t <= self.scene.ts[-1] else float(self.scene.ts[0])
+                self._time.value = t if t <= end else start + (t - start) % (end - start)
                 self._draw(float(self._time.value))
             last = now
