@@ -13,6 +13,7 @@ from lgjax import plot as plot
 from lgjax import saving as saving
 from lgjax import shapes as shapes
 from lgjax import systems as systems
+from lgjax import view as view
 from lgjax.dynamics import centroidal as centroidal
 from lgjax.dynamics import forces as forces
 from lgjax.dynamics import loops as loops

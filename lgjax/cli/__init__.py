@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import lgjax
-from lgjax.cli import info, optimize, rollout
+from lgjax.cli import info, optimize, rollout, view
 from lgjax.cli.arguments import fail
 from lgjax.cli.bench import command as bench
 
@@ -39,6 +39,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="lgjax", description="Batched rigid-body dynamics on Lie groups.")
     parser.add_argument("--version", action="version", version=f"lgjax {lgjax.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (rollout, info, bench, optimize):
+    for command in (rollout, info, view, bench, optimize):
         command.add(commands)
     return parser
