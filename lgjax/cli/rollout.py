@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from lgjax import integrators, plot
-from lgjax.cli.arguments import add_model, fail, load_model, not_negative, positive, positive_int
+from lgjax.cli.arguments import add_compiling, add_model, fail, load_model, not_negative, positive, positive_int
+from lgjax.execution.ahead import logger
 from lgjax.saving.arrays import write_arrays
 from lgjax.simulate.ensemble.ensemble import STORES, Spread, ensemble, load_ensemble
 
@@ -55,7 +56,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--statistics", type=Path, metavar="FILE.npz", help="write means, covariances and quantiles")
     parser.add_argument("--out", type=Path, metavar="FILE.npz", help="write times, poses, velocities and energies")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw base path, joints and energy error")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_compiling(parser)
     parser.set_defaults(run=run)
 
 
@@ -81,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
         plot.figure(1, 1)  # fails now, not after the run
     if args.dtype == "float64":
         jax.config.update("jax_enable_x64", True)
+    logger.info("%s, batch %d, %d steps", args.model, args.batch, steps)
     model = load_model(args).astype(args.dtype)
     try:
         result = ensemble(
