@@ -60,7 +60,7 @@ def _messages(args: argparse.Namespace) -> Iterator[None]:
 
 def _keep_programs(args: argparse.Namespace) -> None:
     """Commands that have the option --no-cache keep their programs, where JAX has not been told another folder."""
-    if not getattr(args, "cache", False) or jax.config.jax_compilation_cache_dir:
+    if not getattr(args, "cache", False) or jax.config.values["jax_compilation_cache_dir"]:
         return
     try:
         lgjax.cache_programs()

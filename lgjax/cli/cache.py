@@ -21,11 +21,11 @@ def run(args: argparse.Namespace) -> int:
     kept, here = kept_programs(), machine()
     if args.clear:
         clear_programs()
-    print(f"{cache_folder()}: {'removed' if args.clear else 'holds'} {sum(x.count for x in kept)} programs, "
+    print(f"{cache_folder()}: {'removed' if args.clear else 'holds'} {sum(x.programs for x in kept)} programs, "
           f"{_megabytes(sum(x.size for x in kept))}")  # fmt: skip
     for x in kept:
         used = ", used by this version on this machine" if x.folder.name == here else ""
-        print(f"  {x.folder.name}: {x.count} programs, {_megabytes(x.size)}{used}")
+        print(f"  {x.folder.name}: {x.programs} programs, {_megabytes(x.size)}{used}")
     return 0
 
 

@@ -94,7 +94,7 @@ class Kept(NamedTuple):
     """Programs of one set of versions and one machine: their folder, how many and how many bytes."""
 
     folder: Path
-    count: int
+    programs: int
     size: int
 
 
