@@ -5,9 +5,12 @@ tests in which that could make a difference. One worker runs the tests of a file
 they compile.
 """
 
+import ctypes
 import gc
 import os
+from contextlib import suppress
 from importlib.metadata import version
+from pathlib import Path
 
 FLAGS = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
 if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # an XLA ends its process at a flag that it lacks
@@ -25,12 +28,60 @@ import pytest  # noqa: E402
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
-# Tracing makes many small objects and little garbage; looking for it after every 700 takes a fifth of the time.
+# Tracing makes many objects that stay and little garbage: looking for it after every 700 takes a fifth of the time.
 gc.set_threshold(100_000, 50, 100)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _forget():
-    """What the tests of a file have traced and compiled is of no use to other files, and takes gigabytes."""
-    yield
+MOST = 1.4e9  # bytes of a worker after a test; a program takes more than a megabyte, however small it is
+
+
+def forget():
+    """Drop what is traced and compiled, and give its memory back to the system, which free() alone does not."""
     jax.clear_caches()
+    gc.collect()
+    with suppress(AttributeError, OSError):  # other systems than Linux with glibc
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def resident() -> int:
+    """Bytes of this process in memory, 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forget_after_a_file():
+    """What the tests of a file have compiled is of no use to other files."""
+    yield
+    forget()
+
+
+@pytest.fixture(scope="module")
+def kept_programs(tmp_path_factory):
+    """JAX's cache on disk, for files whose tests call, again and again, what compiles at every call.
+
+    For others it does not pay: writing a program costs half of what compiling a small one does.
+    """
+    from lgjax.execution._jax import reset_cache
+
+    options = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.getbasetemp() / "programs"),
+        "jax_persistent_cache_min_compile_time_secs": 0.05,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: jax.config.values[name] for name in options}
+    for chosen in (options, before):
+        for name, value in chosen.items():
+            jax.config.update(name, value)
+        reset_cache()
+        if chosen is options:
+            yield
+
+
+@pytest.fixture(autouse=True)
+def _forget_when_it_is_much():
+    yield
+    if resident() > MOST:
+        forget()

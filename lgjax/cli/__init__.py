@@ -28,7 +28,8 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (without the program's name) and return the exit code."""
     args = _parser().parse_args(argv)
-    gc.freeze()  # what is imported stays; looking through it again and again takes a third of the time of tracing
+    if argv is None:  # as a program of its own
+        gc.freeze()  # what is imported stays; looking through it again and again takes a third of the time of tracing
     try:
         with _messages(args):
             _keep_programs(args)

@@ -7,6 +7,7 @@ import lgjax
 from lgjax import models
 from lgjax.cli import main
 
+pytestmark = pytest.mark.usefixtures("kept_programs")
 TINY = ["--batch", "3", "--steps", "4", "--save-every", "2", "--method", "LIE_EULER", "--quiet"]
 
 

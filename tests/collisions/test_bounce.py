@@ -219,7 +219,7 @@ WALLS = np.array([[1.0, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1], [0,
 def test_bodies_thrown_anyhow_never_go_inside_nor_gain_energy(shape, planes, restitution, friction):
     """Also those that come to rest in a corner, slide, rock and roll."""
     body = rigid_body(1.0, (0.05, 0.04, 0.03))
-    n = lambda i: jax.random.normal(jax.random.key(i), (30, 3))
+    n = lambda i: jax.random.normal(jax.random.key(i), (10, 3))
     poses = Pose(so3.exp(n(0)), jnp.array([0.0, 0.0, 1.5]) + 0.1 * n(1))
     # The polyhedron's corners are drawn at random: a body of another density has its centre of mass at the origin.
     options = {"save_every": 3, "check_center": "ignore"}
