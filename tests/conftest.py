@@ -6,8 +6,10 @@ they compile.
 """
 
 import ctypes
+import functools
 import gc
 import os
+from collections import Counter
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -41,6 +43,16 @@ def forget():
     gc.collect()
     with suppress(AttributeError, OSError):  # other systems than Linux with glibc
         ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+# Short files that take minutes: they compile one program after the other.
+LONG = ("test_eager.py", "test_examples.py")
+
+
+def pytest_collection_modifyitems(items):
+    """Long files first, so that no worker begins one when the others are done; by size, which goes with time."""
+    size = functools.cache(lambda path: path.stat().st_size + 2**20 * (path.name in LONG))
+    items.sort(key=lambda item: size(item.path), reverse=True)
 
 
 def resident() -> int:
@@ -81,7 +93,22 @@ def kept_programs(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _forget_when_it_is_much():
+def _forget_when_it_is_much(request):
     yield
+    request.node.user_properties.append(("resident", resident()))
     if resident() > MOST:
         forget()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """With --durations, what each file took and the most memory that a worker held."""
+    count = terminalreporter.config.getoption("durations")
+    if not count:
+        return
+    seconds, most = Counter(), 0
+    for report in (x for some in terminalreporter.stats.values() for x in some if isinstance(x, pytest.TestReport)):
+        seconds[report.nodeid.split("::")[0]] += report.duration
+        most = max(most, dict(report.user_properties).get("resident", 0))
+    terminalreporter.section(f"seconds of files, {sum(seconds.values()):.0f} in all; workers held {most / 1e9:.2f} GB")
+    for name, value in seconds.most_common(count):
+        terminalreporter.write_line(f"{value:8.1f}  {name}")
