@@ -45,6 +45,11 @@ def forget():
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
+CACHE = (
+    "jax_compilation_cache_dir",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_persistent_cache_min_entry_size_bytes",
+)
 # Short files that take minutes: they compile one program after the other.
 LONG = ("test_eager.py", "test_examples.py")
 
@@ -70,26 +75,33 @@ def _forget_after_a_file():
     forget()
 
 
+def _settings_of_the_cache(*chosen):
+    """Settings of JAX's cache on disk, put back afterwards; as those of `lgjax.cache_programs` they begin at once."""
+    from lgjax.execution._jax import reset_cache
+
+    before = {name: jax.config.values[name] for name in CACHE}
+    for settings in (dict(zip(CACHE, chosen)), before):
+        for name, value in settings.items():
+            jax.config.update(name, value)
+        reset_cache()
+        if settings is not before:
+            yield
+
+
+@pytest.fixture
+def settings_of_the_cache():
+    """What a test sets there ends with the test."""
+    yield from _settings_of_the_cache()
+
+
 @pytest.fixture(scope="module")
 def kept_programs(tmp_path_factory):
     """JAX's cache on disk, for files whose tests call, again and again, what compiles at every call.
 
     For others it does not pay: writing a program costs half of what compiling a small one does.
     """
-    from lgjax.execution._jax import reset_cache
-
-    options = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.getbasetemp() / "programs"),
-        "jax_persistent_cache_min_compile_time_secs": 0.05,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: jax.config.values[name] for name in options}
-    for chosen in (options, before):
-        for name, value in chosen.items():
-            jax.config.update(name, value)
-        reset_cache()
-        if chosen is options:
-            yield
+    folder = tmp_path_factory.getbasetemp() / "programs"
+    yield from _settings_of_the_cache(str(folder), 0.05, -1)
 
 
 @pytest.fixture(autouse=True)

@@ -81,6 +81,17 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
         cache.cache_programs(tmp_path / "file")
 
 
+@pytest.mark.usefixtures("settings_of_the_cache")
+def test_commands_keep_their_programs_unless_told_not_to(tmp_path, monkeypatch):
+    monkeypatch.setenv("LGJAX_CACHE", str(tmp_path))
+    rollout = ["rollout", "chain:1", "--batch", "2", "--steps", "2", "--method", "LIE_EULER", "--quiet"]
+    assert main([*rollout, "--no-cache"]) == 0
+    assert cache.kept_programs() == []
+    assert main(rollout) == 0
+    (kept,) = cache.kept_programs()
+    assert kept.programs > 0
+
+
 def test_the_command_shows_and_clears_what_is_kept_and_nothing_else(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LGJAX_CACHE", str(tmp_path))
     mine = tmp_path / "notes"
