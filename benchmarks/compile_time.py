@@ -212,11 +212,18 @@ def row(job: dict) -> dict:
     return job | {"failure": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:160]}
 
 
+def installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # not even its package
+        return False
+
+
 def rows(options: argparse.Namespace):
     import peer_programs
 
     for program in options.programs.split(","):
-        if program != "lgjax" and importlib.util.find_spec(peer_programs.MODULES[program].split(".")[0]) is None:
+        if program != "lgjax" and not installed(peer_programs.MODULES[program]):
             print(f"{program} is not installed: left out", flush=True)
             continue
         for function in options.functions.split(","):
