@@ -3,10 +3,11 @@
     python benchmarks/compile_time.py [--robots arm,quadruped,humanoid] [--functions ...] [--programs lgjax,MJX]
 
 Each row has a process of its own, bound to one core, with XLA's default flags and no kept programs: it is what a user
-waits for. `kernels` counts the operations of the compiled program that run as a kernel or a library call, those in
-loops once; `different` counts them up to the names of values. XLA for CPUs spends its time on each different kernel.
-The model is an argument in lgjax; other programs hold it as a constant. They run where they are installed and have the
-function: forward and inverse dynamics and the gradient of the former.
+waits for. `processor s` is the processor time of all three steps, which other work on the machine changes less.
+`kernels` counts the operations of the compiled program that run as a kernel or a library call, those in loops once;
+`different` counts them up to the names of values. XLA for CPUs spends its time on each different kernel. The model is an
+argument in lgjax; other programs hold it as a constant. They run where they are installed and have the function:
+forward and inverse dynamics and the gradient of the former.
 """
 
 import argparse
@@ -28,8 +29,8 @@ PROGRAMS = ("lgjax", "MJX", "frax", "adam", "JaxSim", "Brax")
 PEERS = {"forward_dynamics": "forward", "inverse_dynamics": "inverse", "grad of forward_dynamics": "gradient"}
 STEPS = 20  # of a rollout
 COLUMNS = [
-    "function", "program", "robot", "dtype", "batch", "trace s", "lower s", "compile s", "kernels", "different",
-    "failure",
+    "function", "program", "robot", "dtype", "batch", "trace s", "lower s", "compile s", "processor s", "kernels",
+    "different", "failure",
 ]  # fmt: skip
 # Operations of a compiled program that run no code of their own.
 FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "after-all"}
@@ -152,14 +153,15 @@ def work(job: dict) -> None:
             function = jax.vmap(function, (None, 0, 0, 0, 0))
     else:
         function, arguments = peer(job, model)
-    program, clock = jax.jit(function), [time.perf_counter()]
+    jax.block_until_ready(arguments)
+    program, clock, used = jax.jit(function), [time.perf_counter()], time.process_time()
     lap = lambda: clock.append(time.perf_counter()) or clock[-1] - clock[-2]
     traced = program.trace(*arguments)
     trace = lap()
     lowered = traced.lower()
     lower = lap()
     compiled = lowered.compile()
-    times = {"trace s": trace, "lower s": lower, "compile s": lap()}
+    times = {"trace s": trace, "lower s": lower, "compile s": lap(), "processor s": time.process_time() - used}
     count, different = kernels(compiled.as_text())
     print("ROW " + json.dumps(head | times | {"kernels": count, "different": different}), flush=True)
 
