@@ -5,9 +5,10 @@
 Each row has a process of its own, bound to one core, with XLA's default flags and no kept programs: it is what a user
 waits for. `processor s` is the processor time of all three steps, which other work on the machine changes less.
 `kernels` counts the operations of the compiled program that run as a kernel or a library call, those in loops once;
-`different` counts them up to the names of values. XLA for CPUs spends its time on each different kernel. The model is an
-argument in lgjax; other programs hold it as a constant. They run where they are installed and have the function:
-forward and inverse dynamics and the gradient of the former.
+`different` counts them up to the names of values. XLA for CPUs spends its time on each different kernel.
+
+The model is an argument in lgjax; other programs hold it as a constant. They run where they are installed and have the
+function: forward and inverse dynamics and the gradient of the former.
 """
 
 import argparse
