@@ -44,6 +44,7 @@ from lgjax.dynamics.time_derivatives.derivatives import (
     hybrid_dynamics_time_derivatives,
     inverse_dynamics_time_derivatives,
 )
+from lgjax.execution.cache import cache_programs
 from lgjax.groups import (
     S3,
     SE3,
@@ -119,6 +120,7 @@ __all__ = [
     "bias_forces",
     "body_twists",
     "build",
+    "cache_programs",
     "center_of_mass",
     "centroidal_momentum_matrix",
     "configuration",

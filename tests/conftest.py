@@ -5,10 +5,16 @@ tests in which that could make a difference. One worker runs the tests of a file
 they compile.
 """
 
+import ctypes
+import functools
+import gc
 import os
+from collections import Counter
+from contextlib import suppress
 from importlib.metadata import version
+from pathlib import Path
 
-FLAGS = ["--xla_backend_optimization_level=0"]
+FLAGS = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
 if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # an XLA ends its process at a flag that it lacks
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 
@@ -16,15 +22,105 @@ if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # an XLA ends i
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS]).strip()
 
+os.environ["LGJAX_CACHE"] = os.devnull  # no test of the command line writes to the user's folder, nor reads there
+
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
+# Tracing makes many objects that stay and little garbage: looking for it after every 700 takes a fifth of the time.
+gc.set_threshold(100_000, 50, 100)
+
+
+MOST = 1.4e9  # bytes of a worker after a test; a program takes more than a megabyte, however small it is
+
+
+def forget():
+    """Drop what is traced and compiled, and give its memory back to the system, which free() alone does not."""
+    jax.clear_caches()
+    gc.collect()
+    with suppress(AttributeError, OSError):  # other systems than Linux with glibc
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+CACHE = (
+    "jax_compilation_cache_dir",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_persistent_cache_min_entry_size_bytes",
+)
+# Short files that take minutes: they compile one program after the other.
+LONG = ("test_eager.py", "test_examples.py")
+
+
+def pytest_collection_modifyitems(items):
+    """Long files first, so that no worker begins one when the others are done; by size, which goes with time."""
+    size = functools.cache(lambda path: path.stat().st_size + 2**20 * (path.name in LONG))
+    items.sort(key=lambda item: size(item.path), reverse=True)
+
+
+def resident() -> int:
+    """Bytes of this process in memory, 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
 
 @pytest.fixture(autouse=True, scope="module")
-def _forget():
-    """What the tests of a file have traced and compiled is of no use to other files, and takes gigabytes."""
+def _forget_after_a_file():
+    """What the tests of a file have compiled is of no use to other files."""
     yield
-    jax.clear_caches()
+    forget()
+
+
+def _settings_of_the_cache(*chosen):
+    """Settings of JAX's cache on disk, put back afterwards; as those of `lgjax.cache_programs` they begin at once."""
+    from lgjax.execution._jax import reset_cache
+
+    before = {name: jax.config.values[name] for name in CACHE}
+    for settings in (dict(zip(CACHE, chosen)), before):
+        for name, value in settings.items():
+            jax.config.update(name, value)
+        reset_cache()
+        if settings is not before:
+            yield
+
+
+@pytest.fixture
+def settings_of_the_cache():
+    """What a test sets there ends with the test."""
+    yield from _settings_of_the_cache()
+
+
+@pytest.fixture(scope="module")
+def kept_programs(tmp_path_factory):
+    """JAX's cache on disk, for files whose tests call, again and again, what compiles at every call.
+
+    For others it does not pay: writing a program costs half of what compiling a small one does.
+    """
+    folder = tmp_path_factory.getbasetemp() / "programs"
+    yield from _settings_of_the_cache(str(folder), 0.05, -1)
+
+
+@pytest.fixture(autouse=True)
+def _forget_when_it_is_much(request):
+    yield
+    request.node.user_properties.append(("resident", resident()))
+    if resident() > MOST:
+        forget()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """With --durations, what each file took and the most memory that a worker held."""
+    count = terminalreporter.config.getoption("durations")
+    if not count:
+        return
+    seconds, most = Counter(), 0
+    for report in (x for some in terminalreporter.stats.values() for x in some if isinstance(x, pytest.TestReport)):
+        seconds[report.nodeid.split("::")[0]] += report.duration
+        most = max(most, dict(report.user_properties).get("resident", 0))
+    terminalreporter.section(f"seconds of files, {sum(seconds.values()):.0f} in all; workers held {most / 1e9:.2f} GB")
+    for name, value in seconds.most_common(count):
+        terminalreporter.write_line(f"{value:8.1f}  {name}")

@@ -121,3 +121,49 @@ def test_unknown_names_take_one_line():
 
 
 PROGRAMS = ("lgjax", "pinocchio", "MJX", "frax", "adam", "JaxSim", "Brax")
+
+
+LISTING = """HloModule jit_f, entry_computation_layout={(f32[3]{0})->f32[3]{0}}
+
+%fused (p: f32[3]) -> f32[3] {
+  %p = f32[3]{0} parameter(0)
+  ROOT %m = f32[3]{0} multiply(%p, %p), metadata={op_name="jit(f)/mul" stack_frame_id=1}
+}
+
+%fused.1 (p.1: f32[3]) -> f32[3] {
+  %p.1 = f32[3]{0} parameter(0)
+  ROOT %m.1 = f32[3]{0} multiply(%p.1, %p.1), metadata={op_name="jit(f)/mul" stack_frame_id=2}
+}
+
+%body (s: (s32[], f32[3])) -> (s32[], f32[3]) {
+  %s = (s32[], f32[3]{0}) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %x = f32[3]{0} get-tuple-element(%s), index=1
+  %y = f32[3]{0} fusion(%x), kind=kLoop, calls=%fused, metadata={op_name="a"}
+  %z = f32[3]{0} fusion(%y), kind=kLoop, calls=%fused.1, metadata={op_name="b"}
+  ROOT %t = (s32[], f32[3]{0}) tuple(%i, %z)
+}
+
+ENTRY %main (a: f32[3]) -> f32[3] {
+  %a = f32[3]{0} parameter(0)
+  %zero = s32[] constant(0)
+  %start = (s32[], f32[3]{0}) tuple(%zero, %a)
+  %loop = (s32[], f32[3]{0}) while(%start), condition=%more, body=%body
+  %end = f32[3]{0} get-tuple-element(%loop), index=1
+  ROOT %out = f32[3]{0} copy(%end)
+}
+"""
+
+
+def test_kernels_are_counted_once_in_a_loop_and_told_apart_by_what_they_do(scripts):
+    script = scripts("compile_time")
+    assert script.kernels(LISTING) == (3, 2)
+    assert script.kernels(LISTING.replace("multiply(%p.1", "add(%p.1")) == (3, 3)
+    program = jit(lambda x: jnp.sort(x) + 1).lower(jnp.ones(3)).compile()
+    count, different = script.kernels(program.as_text())
+    assert 1 <= different <= count < 9
+
+
+def test_the_functions_whose_compilation_is_timed_are_those_that_are_named(scripts):
+    script = scripts("compile_time")
+    assert tuple(script.functions()) == script.NAMES

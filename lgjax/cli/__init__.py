@@ -4,13 +4,18 @@ Exit codes: 0 success, 1 the run failed or has samples that are not finite, 2 ba
 """
 
 import argparse
+import gc
+import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
+import jax
+
 import lgjax
-from lgjax.cli import info, optimize, rollout, view
+from lgjax.cli import cache, info, optimize, rollout, view
 from lgjax.cli.arguments import fail
 from lgjax.cli.bench import command as bench
 
@@ -23,8 +28,12 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (without the program's name) and return the exit code."""
     args = _parser().parse_args(argv)
+    if argv is None:  # as a program of its own
+        gc.freeze()  # what is imported stays; looking through it again and again takes a third of the time of tracing
     try:
-        return args.run(args)
+        with _messages(args):
+            _keep_programs(args)
+            return args.run(args)
     except KeyboardInterrupt:
         return fail(130, "interrupted")
     except BrokenPipeError:
@@ -35,10 +44,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fail(2, str(error))
 
 
+@contextmanager
+def _messages(args: argparse.Namespace) -> Iterator[None]:
+    """What the library says about its work goes to stderr, unless --quiet."""
+    logger, shown = logging.getLogger("lgjax"), logging.StreamHandler(sys.stderr)
+    shown.setFormatter(logging.Formatter("lgjax: %(message)s"))
+    level = logger.level
+    logger.setLevel(logging.WARNING if getattr(args, "quiet", False) else logging.INFO)
+    logger.addHandler(shown)
+    try:
+        yield
+    finally:
+        logger.removeHandler(shown)
+        logger.setLevel(level)
+
+
+def _keep_programs(args: argparse.Namespace) -> None:
+    """Commands that have the option --no-cache keep their programs, where JAX has not been told another folder."""
+    if not getattr(args, "cache", False) or jax.config.values["jax_compilation_cache_dir"]:
+        return
+    try:
+        lgjax.cache_programs()
+    except OSError as error:
+        logging.getLogger("lgjax").info("compiled programs are not kept: %s", error)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="lgjax", description="Batched rigid-body dynamics on Lie groups.")
     parser.add_argument("--version", action="version", version=f"lgjax {lgjax.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (rollout, info, view, bench, optimize):
+    for command in (rollout, info, view, bench, optimize, cache):
         command.add(commands)
     return parser

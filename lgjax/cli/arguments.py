@@ -41,6 +41,12 @@ def add_model(parser: argparse.ArgumentParser, **options: Any) -> None:
     )  # fmt: skip
 
 
+def add_compiling(parser: argparse.ArgumentParser) -> None:
+    """The options of commands that compile programs."""
+    parser.add_argument("--quiet", action="store_true", help="no messages and no progress bar")
+    parser.add_argument("--no-cache", dest="cache", action="store_false", help="keep no compiled programs, use none")
+
+
 def load_model(args: argparse.Namespace) -> Any:
     """The model that the arguments ask for: a file by its ending, or a built-in one."""
     load, options = LOADERS.get(Path(args.model).suffix.lower()), {}

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax import plot
-from lgjax.cli.arguments import fail
+from lgjax.cli.arguments import add_compiling, fail
 from lgjax.dynamics.kinematics import frame_pose
+from lgjax.execution.ahead import logger
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody import models
@@ -72,7 +73,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE.npz", help="write times, controls, states and costs")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw controls, joints and costs")
     parser.add_argument("--checkpoint", type=Path, metavar="FILE.npz", help="save the search there and go on from it")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_compiling(parser)
     parser.set_defaults(run=run)
 
 
@@ -96,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with args.problem.open("rb") as file:
             table = tomllib.load(file)
+        logger.info("%s, %s, %s steps", args.problem, table.get("model"), table.get("steps"))
         task = read(table, args.problem.parent)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError, TypeError) as error:
         raise ValueError(f"{args.problem}: {error}") from error

@@ -9,7 +9,8 @@ import numpy as np
 
 from lgjax import integrators, plot
 from lgjax.cli import view
-from lgjax.cli.arguments import add_model, fail, load_model, not_negative, positive, positive_int
+from lgjax.cli.arguments import add_compiling, add_model, fail, load_model, not_negative, positive, positive_int
+from lgjax.execution.ahead import logger
 from lgjax.saving.arrays import write_arrays
 from lgjax.simulate.ensemble.ensemble import STORES, Spread, ensemble, load_ensemble
 from lgjax.view import html as draw_page
@@ -60,7 +61,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--view", action="store_true", help="show the motion in a browser when it is done")
     parser.add_argument("--view-html", type=Path, metavar="FILE.html", help="write the motion as one page to look at")
     view.add_options(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_compiling(parser)
     parser.set_defaults(run=run)
 
 
@@ -89,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
         view.check()
     if args.dtype == "float64":
         jax.config.update("jax_enable_x64", True)
+    logger.info("%s, batch %d, %d steps", args.model, args.batch, steps)
     model = load_model(args).astype(args.dtype)
     try:
         result = ensemble(

@@ -25,6 +25,8 @@ dynamic_slice_p (0.4.30), in `dynamic_slice`: bound without the arithmetic on ne
 num_consts, num_carry of a scan's equation, ft_in from JAX 0.11 on, in `scan_arguments`: which arguments are carried.
     Without it a program with a loop is no kernel.
 Tracer (jax.core, 0.4.30), in `is_traced`: whether a value is known.
+reset_cache (jax.experimental.compilation_cache, 0.4.30): a folder of programs chosen after the first program is used
+    (`cache.py`).  Without it `cache_programs` must come before anything is compiled.
 trace_state_clean (jax._src.core, 0.4.30), in `runs_at_once`: whether a call is made outside of all transformations, so
     that it may run a compiled program (`compiled.py`).  Without it calls outside jit are traced each time.
 """
@@ -37,6 +39,7 @@ import jax
 from jax import lax
 from jax._src.core import trace_state_clean
 from jax.core import Tracer
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
@@ -63,6 +66,7 @@ __all__ = [
     "on_one_device",
     "prune",
     "register",
+    "reset_cache",
     "reshaped",
     "runs_at_once",
     "scan_arguments",

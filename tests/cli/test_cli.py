@@ -1,5 +1,7 @@
 """The command line: what it writes, what it prints, and its exit codes."""
 
+import logging
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ import lgjax
 from lgjax import models
 from lgjax.cli import main
 
+pytestmark = pytest.mark.usefixtures("kept_programs")
 TINY = ["--batch", "3", "--steps", "4", "--save-every", "2", "--method", "LIE_EULER", "--quiet"]
 
 
@@ -18,9 +21,10 @@ def failing(capsys, *argv):
         code = stop.code
     out, err = capsys.readouterr()
     assert err.endswith("\n")
-    assert err.count("\n") == 1, err
+    *messages, line = err.splitlines(keepends=True)
+    assert all(message.startswith("lgjax: ") and "error" not in message for message in messages), err
     assert not out
-    return code, err
+    return code, line
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -61,6 +65,15 @@ def test_a_run_in_a_folder_writes_the_same_and_is_resumed(tmp_path, capsys):
     code, line = failing(capsys, *argv, "--resume", str(folder), "--seed", "1")
     assert (code, "holds a run of another problem" in line) == (2, True)
     assert lgjax.load_ensemble(folder).success.shape == (3,)
+
+
+def test_a_command_says_what_it_is_doing_before_it_is_done(capsys):
+    assert main(["rollout", "chain:1", *(option for option in TINY if option != "--quiet")]) == 0
+    err = capsys.readouterr().err
+    messages = ("lgjax: chain:1, batch 3, 4 steps\n", "lgjax: tracing\n", "lgjax: compiling, about ", " 0/3 ")
+    places = [err.index(message) for message in messages]
+    assert places == sorted(places)
+    assert logging.getLogger("lgjax").handlers == []
 
 
 def test_the_same_seed_gives_the_same_file(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from lgjax.cli import main
 from lgjax.cli import optimize as command
 
+pytestmark = pytest.mark.usefixtures("kept_programs")
 PENDULUM = """
 model = "chain:1"
 dt = 0.05

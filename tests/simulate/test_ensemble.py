@@ -13,6 +13,8 @@ from lgjax import Spread, models
 from lgjax.saving import progress
 from lgjax.simulate.ensemble.ensemble import randomized
 
+pytestmark = pytest.mark.usefixtures("kept_programs")
+
 
 @cache
 def model():

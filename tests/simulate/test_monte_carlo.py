@@ -20,6 +20,7 @@ from lgjax.simulate.ensemble import program as batches
 from lgjax.simulate.ensemble import storage
 from tests.simulate.random_pendulums import STEPS, everything, pendulum, run
 
+pytestmark = pytest.mark.usefixtures("kept_programs")
 ROOT = Path(__file__).resolve().parents[2]
 
 

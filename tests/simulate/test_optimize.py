@@ -16,6 +16,7 @@ from lgjax.simulate.control import ILQR, MultipleShooting, OptimizeStatus, Shoot
 from lgjax.simulate.control.ilqr import backward, expand
 from lgjax.simulate.control.problem import bounded, check_problem, unbounded
 
+pytestmark = pytest.mark.usefixtures("kept_programs")
 N, NX, NU = 12, 4, 2
 RNG = np.random.default_rng(0)
 A, B = np.eye(NX) + 0.2 * RNG.normal(size=(NX, NX)), RNG.normal(size=(NX, NU))

@@ -14,6 +14,7 @@ import lgjax
 from lgjax.cli.arguments import add_model, fail, load_model, positive_int
 from lgjax.cli.bench import peers, roofline, timing
 from lgjax.dynamics.partials import forward_dynamics_partials, inverse_dynamics_partials
+from lgjax.execution.ahead import logger
 from lgjax.execution.cost import kernel_cost
 
 STEPS = 10  # of a rollout
@@ -140,6 +141,7 @@ def measure(model: Any, names: list[str], dtypes: list[str], batches: list[int],
             for batch in batches:
                 state = cast(states(exact, batch), dtype)
                 program = jax.jit(jax.vmap(function, (None, 0, 0, 0)))
+                logger.info("%s, %s, batch %d: compiling and timing", name, dtype, batch)
                 times, _ = timing.compiled(program, chosen, *state, repeats=args.repeats, block_seconds=args.block)
                 row = row_of(name, "lgjax", dtype, batch, count, times) | {"error": error}
                 yield row | (roofs_used(name, chosen, state, row) if jax.default_backend() == "gpu" else {})

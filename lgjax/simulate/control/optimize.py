@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.execution.ahead import compile_ahead
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.saving.arrays import read_arrays, write_arrays
@@ -133,7 +134,7 @@ def _drive(search: Any, guesses: Array, nodes: Any, progress, checkpoint) -> Opt
     saved = _Checkpoint(checkpoint, first, every)
     iterate, records = saved.load(first, iterations)
     limit = jnp.asarray(iterations, jnp.int32)
-    program = jax.jit(jax.vmap(chunk, in_axes=(0, None))).lower(first, limit).compile()
+    program = compile_ahead(jax.jit(jax.vmap(chunk, in_axes=(0, None))), first, limit)[1]
     compile_seconds = time.perf_counter() - started
     started = time.perf_counter()
     try:

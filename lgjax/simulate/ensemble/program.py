@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from lgjax.execution.ahead import compile_ahead
+
 WIDEST = 4096  # trajectories at a time and device, where nobody says otherwise
 SHARE = 0.5  # of the memory of a device that they may take
 
@@ -44,9 +46,8 @@ class Program:
         split = jax.shard_map(
             many, mesh=mesh, in_specs=(EVERYWHERE, EVERYWHERE, SPLIT), out_specs=SPLIT, check_vma=False
         )
-        lowered = jax.jit(split).lower(*self.inputs, self._numbers(0))
+        lowered, self.compiled = compile_ahead(jax.jit(split), *self.inputs, self._numbers(0), options=options)
         self.shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), lowered.out_info)
-        self.compiled = lowered.compile(compiler_options=options)
         self.everywhere = jax.jit(lambda x: x, out_shardings=NamedSharding(mesh, EVERYWHERE))
 
     def __call__(self, start: int) -> Any:

@@ -1,0 +1,33 @@
+"""`lgjax cache`: the compiled programs that the command line keeps."""
+
+import argparse
+from typing import Any
+
+from lgjax.execution.cache import cache_folder, clear_programs, kept_programs, machine
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "cache",
+        help="show or remove the compiled programs that are kept",
+        description="Show the compiled programs that other commands and lgjax.cache_programs() keep, by versions and "
+        f"processor. They are in {cache_folder()}; the environment variable LGJAX_CACHE names another folder.",
+    )
+    parser.add_argument("--clear", action="store_true", help="remove them all")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    kept, here = kept_programs(), machine()
+    if args.clear:
+        clear_programs()
+    print(f"{cache_folder()}: {'removed' if args.clear else 'holds'} {sum(x.programs for x in kept)} programs, "
+          f"{_megabytes(sum(x.size for x in kept))}")  # fmt: skip
+    for x in kept:
+        used = ", used by this version on this machine" if x.folder.name == here else ""
+        print(f"  {x.folder.name}: {x.programs} programs, {_megabytes(x.size)}{used}")
+    return 0
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
