@@ -22,6 +22,8 @@ inlineable="false" (0.4.34, through jax.experimental.xla_metadata), in `call_apa
     outputs share: the same numbers, forward dynamics of the quadruped 2.5 times slower (XLA of jaxlib 0.10.2).
 dynamic_slice_p (0.4.30), in `dynamic_slice`: bound without the arithmetic on negative indices that `lax.dynamic_slice`
     adds, so that XLA cuts an input of a level in the kernel that reads it.  Without it: the same numbers, more slowly.
+num_consts, num_carry of a scan's equation, ft_in from JAX 0.11 on, in `scan_arguments`: which arguments are carried.
+    Without it a program with a loop is no kernel.
 Tracer (jax.core, 0.4.30), in `is_traced`: whether a value is known.
 trace_state_clean (jax._src.core, 0.4.30), in `runs_at_once`: whether a call is made outside of all transformations, so
     that it may run a compiled program (`compiled.py`).  Without it calls outside jit are traced each time.
@@ -63,6 +65,7 @@ __all__ = [
     "register",
     "reshaped",
     "runs_at_once",
+    "scan_arguments",
     "with_constants",
 ]
 
@@ -110,6 +113,14 @@ def alone(jaxpr: Any, eqn: Any) -> Callable[..., list]:
     places = {x: n for n, x in enumerate(eqn.invars) if not isinstance(x, Literal)}
     run = as_function(Jaxpr((), list(places), eqn.outvars, [eqn], debug_info=jaxpr.debug_info))
     return lambda *values: run(*(values[n] for n in places.values()))
+
+
+def scan_arguments(eqn: Any) -> tuple[int, int]:
+    """Number of constants and of carried values of a scan, which come first among its arguments."""
+    if "ft_in" not in eqn.params:  # JAX before 0.11
+        return eqn.params["num_consts"], eqn.params["num_carry"]
+    constants, carry, _ = map(list, eqn.params["ft_in"].update(eqn.invars).unpack())
+    return len(constants), len(carry)
 
 
 def context(eqn: Any) -> AbstractContextManager:

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lgjax.execution._jax import is_traced
+from lgjax.execution._jax import is_traced, scan_arguments
 from lgjax.execution.graph import Graph, Ref, Scalar, is_number
 from lgjax.execution.interpreter import Interpreter, map_objects, objects
 from lgjax.execution.ordering import order_of, waiting
@@ -157,8 +157,8 @@ class Unrolling(Interpreter):
 
     def _scan(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
         params, body = eqn.params, eqn.params["jaxpr"]
-        first, second = params["num_consts"], params["num_consts"] + params["num_carry"]
-        constants, carry, xs = inputs[:first], inputs[first:second], inputs[second:]
+        constants, carry = scan_arguments(eqn)
+        constants, carry, xs = inputs[:constants], inputs[constants : constants + carry], inputs[constants + carry :]
         kept = len(body.jaxpr.outvars) - len(carry)
         if not kept and all(is_number(x) for array in xs for x in array.flat):
             return self._loop(eqn, constants, carry, xs)
