@@ -1,4 +1,4 @@
-"""Programs of this library compiled for an H200 (sm_90a), with no GPU at hand: what they launch and what it consists of.
+"""Programs of this library compiled for an H200 (sm_90a) without a GPU: what they launch and what that consists of.
 
     python benchmarks/sm90.py [--env FOLDER] [--check | --update] [--out FILE] [CASE...]
 
@@ -28,6 +28,7 @@ import sys
 import time
 from collections import Counter
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -144,11 +145,14 @@ def compiled(case: str) -> tuple[Any, dict[str, float]]:
     else:
         args, program = state, jax.jit(jax.vmap(partial(f, lgjax.specialize(model))))
     times = [time.perf_counter()]
-    for stage in (lambda: program.trace(*args), lambda: last.lower(), lambda: last.compile()):
-        last = stage()
-        times.append(time.perf_counter())
-    seconds = [round(b - a, 1) for a, b in zip(times, times[1:], strict=False)]
-    return last, dict(zip(("trace s", "lower s", "compile s"), seconds, strict=True))
+    traced = program.trace(*args)
+    times.append(time.perf_counter())
+    lowered = traced.lower()
+    times.append(time.perf_counter())
+    found = lowered.compile()
+    times.append(time.perf_counter())
+    seconds = [round(b - a, 1) for a, b in pairwise(times)]
+    return found, dict(zip(("trace s", "lower s", "compile s"), seconds, strict=True))
 
 
 def measure(case: str) -> dict[str, Any]:
@@ -170,7 +174,9 @@ def counts(launches: list[sm90_counts.Launch], hlo: str, texts: list[str], steps
     """Launches by kind, what the kernels consist of, and bounds."""
     site = str(next(Path(p) for p in sys.path if Path(p, sm90_counts.PTXAS).exists()))
     own, whole = sm90_counts.own_kernels(hlo), sm90_counts.traffic(hlo)
-    theirs = {name: kernel for text in texts if ".entry" in text for name, kernel in sm90_counts.counted(text, site).items()}
+    theirs = {}
+    for text in texts:
+        theirs |= sm90_counts.counted(text, site) if ".entry" in text else {}
     kinds, moved, issued, ours, others = Counter(), 0.0, 0.0, {}, {}
     for launch in launches:
         kind, threads = kind_of(launch, own, whole), launch.blocks * launch.threads * launch.times / BATCH
@@ -238,15 +244,16 @@ def row_of(python: Path, case: str) -> dict[str, Any]:
 
 
 def write(file: str | Path, rows: dict[str, dict[str, Any]]) -> None:
-    text = {"versions": [*PACKAGES, COMPILER], "date": time.strftime("%Y-%m-%d"), "rows": list(rows.values())}
-    Path(file).write_text(json.dumps(text, indent=1) + "\n")
+    """A row on a line, so that a difference is read easily."""
+    head = json.dumps({"versions": [*PACKAGES, COMPILER], "date": time.strftime("%Y-%m-%d")})[:-1]
+    Path(file).write_text(f'{head}, "rows": [\n' + ",\n".join(map(json.dumps, rows.values())) + "\n]}\n")
 
 
 def grown(row: dict[str, Any], kept: dict[str, Any]) -> list[str]:
     """What is worse than it was."""
     if "failure" in row:
         return [f"{row['case']}: {row['failure']}"]
-    return [f"{row['case']}: {k} {kept[k]} -> {row[k]}" for k in GROWING if row[k] > 1.02 * kept[k]]
+    return [f"{row['case']}: {k} {kept[k]} -> {row[k]}" for k in GROWING if row[k] > 1.02 * kept.get(k, row[k])]
 
 
 def main() -> int:

@@ -32,8 +32,7 @@ class Launch(NamedTuple):
 def launches(sequence: str, metadata: str, hlo: str) -> list[Launch]:
     """All of a program, loops by their trip counts. sequence, metadata: XLA's lists of thunks; hlo: the module."""
     names = {
-        int(number): name
-        for name, number in re.findall(r'profile_annotation: "([^"]*)"\s+thunk_id: (\d+)', metadata)
+        int(number): name for name, number in re.findall(r'profile_annotation: "([^"]*)"\s+thunk_id: (\d+)', metadata)
     }
     counts = dict(re.findall(r"^\s*%?([\w.\-]+) = .*? while\(.*known_trip_count\":\{\"n\":\"(\d+)\"", hlo, re.M))
     lines = [line for line in sequence.splitlines() if line.strip()]
@@ -103,7 +102,7 @@ def counted(ptx: str, site: str) -> dict[str, dict[str, Any]]:
         code = subprocess.run([f"{site}/{NVDISASM}", "-c", cubin], capture_output=True, text=True, check=True).stdout
     found, turns = {}, [int(n) for n in re.findall(r"setp\.lt\.u32 \S+ \S+ (\d+);\n\s*@\S+ bra LOOP", ptx)]
     for part in log.split("Compiling entry function")[1:]:
-        name = re.search(r"'(\S+?)'", part)[1]
+        name = part.split("'")[1]
         text = code.partition(f".text.{name}:")[2].split("\n.text.")[0]
         number = lambda pattern, part=part: int(m[1]) if (m := re.search(pattern, part)) else 0
         found[name] = {
