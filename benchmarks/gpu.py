@@ -2,13 +2,14 @@
 
     python benchmarks/gpu.py --out gpu.json [--minutes 25] [--row-seconds 150] [--robots quadruped,humanoid]
 
-Forward dynamics and RK4 rollouts of a quadruped and a humanoid over batch sizes up to a million: the level scan, the
-fused kernel for any model and for this one, the latency of one system, MJX where it is installed; seconds to trace and
-to compile, errors against float64, and the fractions of the memory and arithmetic roofs, which are measured first.
+Forward and inverse dynamics, mass matrix, gradients, RK4 rollouts and their gradients of an arm, a quadruped, a
+humanoid and a chain of 100, over batch sizes up to a million: as kernels, for this model and for any, and as the scan
+over levels; the latency of one system, MJX where it is installed; seconds to trace and to compile, errors against
+float64, and the fractions of the memory and arithmetic roofs, which are measured first.
 
 Rows run one after the other in a process of their own. A row that fails is recorded with its error; one that takes
 longer than --row-seconds is given up and the process started again. The file is written after every row. On a machine
-without a GPU the kernels are interpreted: with `--tiny` that shows in a minute whether everything runs.
+without a GPU `--tiny` shows in a minute whether everything runs.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from queue import Empty, Queue
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 COLUMNS = [
-    "robot", "what", "program", "dtype", "batch", "lanes", "us", "low", "high", "per second", "memory", "arithmetic",
+    "robot", "what", "program", "dtype", "batch", "us", "low", "high", "per second", "memory", "arithmetic",
     "trace s", "compile s", "first s", "error", "failure",
 ]  # fmt: skip
 
@@ -34,7 +35,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", default="gpu.json", help="JSON file (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=25, help="no row starts later (default: %(default)s)")
     parser.add_argument("--row-seconds", type=float, default=150, help="limit of one row (default: %(default)s)")
-    parser.add_argument("--robots", default="quadruped,humanoid")
+    parser.add_argument("--robots", default="quadruped,humanoid", help="(default: %(default)s)")
     parser.add_argument("--steps", type=int, default=100, help="of a rollout (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, on any machine")
@@ -46,24 +47,24 @@ def plan(options: argparse.Namespace) -> list[dict]:
     """The rows, the most telling first."""
     robots = ["pendulum"] if options.tiny else options.robots.split(",")
     many, sizes = (4, [1, 3]) if options.tiny else (2**18, [1, 2**10, 2**12, 2**14, 2**16, 2**20])
-    lanes = [4] if options.tiny else [32, 64, 128]
-    row = lambda robot, what, program, batch, lanes=lanes[0], dtype="float32": {
-        "robot": robot, "what": what, "program": program, "dtype": dtype, "batch": batch, "lanes": lanes,
+    row = lambda robot, what, program, batch, dtype="float32": {
+        "robot": robot, "what": what, "program": program, "dtype": dtype, "batch": batch,
     }  # fmt: skip
     rows = [row("", "roofs", "device", 64 if options.tiny else 2**24)]
-    for what in ("forward", "rollout"):
-        rows += [row(r, what, p, many) for r in robots for p in ("kernel, specialized", "scan", "kernel")]
-    rows += [row(r, "rollout", "kernel over stages, specialized", many) for r in robots]
-    rows += [row(r, "forward", "kernel, specialized", many, n) for r in robots for n in lanes[1:]]
-    rows += [row(r, "rollout", "kernel, specialized", many, n) for r in robots for n in lanes[1:]]
-    rows += [row(r, "inverse", p, many) for r in robots for p in ("kernel, specialized", "scan")]
-    rows += [row(r, w, "kernel, specialized", n) for n in sizes for r in robots for w in ("forward", "rollout")]
-    rows += [row(r, w, "scan", n) for n in sizes for r in robots for w in ("forward", "rollout")]
-    rows += [row(r, "forward", "scan, specialized", many) for r in robots]
-    rows += [row(r, "gradient", "scan", n) for r in robots for n in sizes[1:3]]
+    for what in ("forward", "rollout", "gradient"):
+        rows += [
+            row(r, what, p, many)
+            for r in robots
+            for p in ("specialized", "general", "scan")
+            if (what, p) != ("rollout", "scan")
+        ]
+    rows += [row(r, "rollout gradient", "specialized", n) for r in robots for n in (sizes[1], many // 4)]
+    rows += [row(r, w, "specialized", many) for r in robots for w in ("inverse", "mass matrix")]
+    rows += [row(r, w, "specialized", n) for n in sizes for r in robots for w in ("forward", "rollout")]
+    rows += [row("arm", w, "specialized", many) for w in ("forward", "rollout", "gradient") if not options.tiny]
+    rows += [row("chain", "forward", p, many // 4) for p in ("specialized", "scan") if not options.tiny]
     rows += [row(r, "forward", "MJX", n) for r in robots for n in (sizes[1], many)]
-    rows += [row(r, "forward", p, many, dtype="float64") for r in robots for p in ("kernel, specialized", "scan")]
-    return rows + [row(r, "forward", "unrolled, specialized", many) for r in robots]
+    return rows + [row(r, "forward", p, many, dtype="float64") for r in robots for p in ("specialized", "scan")]
 
 
 # ---- the process that measures
@@ -71,7 +72,9 @@ def model_of(robot: str, dtype: str):
     import lgjax
     from benchmarks.humanoid import humanoid
 
-    models = {"quadruped": lgjax.models.quadruped, "humanoid": humanoid, "pendulum": partial(lgjax.models.chain, 1)}
+    chain = partial(partial, lgjax.models.chain)
+    models = {"quadruped": lgjax.models.quadruped, "humanoid": humanoid, "arm": chain(7)}
+    models |= {"pendulum": chain(1), "chain": chain(100)}
     return models[robot]().astype(dtype)
 
 
@@ -81,35 +84,27 @@ def programs(row: dict, options: argparse.Namespace):
     import jax.numpy as jnp
 
     import lgjax
-    from lgjax.simulate.kernels.rollout import step_cost
+    from lgjax.execution.cost import kernel_cost
 
-    model, dt = model_of(row["robot"], row["dtype"]), 1e-3
-    steps = 4 if options.tiny else options.steps
-    special = lgjax.specialize(model) if "specialized" in row["program"] else model
-    interpret = jax.default_backend() != "gpu"
-    kernel = lgjax.kernels.KernelOptions(lanes=row["lanes"], interpret=interpret, compiled=not interpret)
-    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states(model, 1))
-    if row["what"] in ("forward", "inverse"):
-        f = {"forward": lgjax.forward_dynamics, "inverse": lgjax.inverse_dynamics}[row["what"]]
-        scan = lambda q, v, x: jax.vmap(f, (None, 0, 0, 0))(special, q, v, x)
-        if row["program"].startswith("scan"):
-            return scan, None, 1
-        body = partial(f, execution="unrolled")
-        if row["program"] == "unrolled, specialized":  # the operations of the kernel, left to XLA
-            return jax.vmap(lambda *s: body(special, *s)), None, 1
-        cost = lgjax.kernels.kernel_cost(lambda *s: body(special, *s), *one)
-        return partial(lgjax.kernels.fused_vmap(body, (None, 0, 0, 0), options=kernel, plain=f), special), cost, 1
-    path = lambda q, v, x: lgjax.rollout(special, q, v, None, dt, steps, save_every=None)
-    if row["what"] == "gradient":
-        end = lambda q, v, x: jnp.sum(path(q, v, x).v ** 2)
-        return jax.vmap(jax.grad(end, (0, 1))), None, steps
-    last = lambda t: (t.q.joints[:, 0], t.v[:, 0])
-    if row["program"].startswith("scan"):
-        return lambda q, v, x: last(jax.vmap(path)(q, v, x)), None, steps
-    method = lgjax.MuntheKaas(lgjax.RK4, scan_stages="stages" in row["program"])
-    run = partial(lgjax.kernels.fused_rollout, method=method, save_every=None, options=kernel)
-    cost = step_cost(special, one[0], one[1], steps, method)
-    return lambda q, v, x: last(run(special, q, v, None, dt, steps)), cost, steps
+    model, steps = model_of(row["robot"], row["dtype"]), 4 if options.tiny else options.steps
+    model = lgjax.specialize(model) if row["program"] == "specialized" else model
+    how = {"execution": "scan" if row["program"] == "scan" else "scalarized"}
+    forward = partial(lgjax.forward_dynamics, model, **how)
+    path = lambda q, v, x: lgjax.rollout(model, q, v, None, 1e-3, steps, save_every=None)
+    last = lambda t: (t.q.joints[0], t.v[0])
+    one = {
+        "forward": forward,
+        "inverse": partial(lgjax.inverse_dynamics, model, **how),
+        "mass matrix": lambda q, v, x: lgjax.mass_matrix(model, q, **how),
+        "gradient": jax.grad(lambda q, v, x: jnp.sum(forward(q, v, x)), (0, 1, 2)),
+        "rollout": lambda q, v, x: last(path(q, v, x)),
+        "rollout gradient": jax.grad(lambda q, v, x: jnp.sum(path(q, v, x).v ** 2), (0, 1)),
+    }[row["what"]]
+    cost = None
+    if row["program"] == "specialized" and row["what"] in ("forward", "inverse", "mass matrix"):
+        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states(model, 1))
+        cost = kernel_cost(one, *shapes)
+    return jax.vmap(one), cost, steps if row["what"].startswith("rollout") else 1
 
 
 def states(model, batch: int):
@@ -124,7 +119,7 @@ def reference(robot: str, what: str, tiny: bool, steps: int):
     import jax
 
     state = states(model_of(robot, "float64"), 4 if tiny else 64)
-    row = {"robot": robot, "what": what, "program": "scan", "dtype": "float64", "batch": 64, "lanes": 32}
+    row = {"robot": robot, "what": what, "program": "general", "dtype": "float64", "batch": 64}
     call, _, _ = programs(row, argparse.Namespace(tiny=tiny, steps=steps))
     return state, jax.device_get(jax.jit(call)(*state))
 
@@ -149,9 +144,8 @@ def measure(row: dict, options: argparse.Namespace) -> dict:
 
     block = 0.01 if options.tiny else 0.1
     if row["what"] == "roofs":
-        kernel = {"interpret": jax.default_backend() != "gpu", "lanes": row["lanes"]}
         chain = {"chain": 4} if options.tiny else {}
-        return row | roofline.measured_roofs(row["dtype"], row["batch"], options.repeats, **chain, **kernel)
+        return row | roofline.measured_roofs(row["dtype"], row["batch"], options.repeats, **chain)
     if row["program"] == "MJX":
         for program, dtype, times in peers.mjx_times("forward", model_of(row["robot"], "float64"), row["batch"], 5):
             return row | bench.row_of(row["what"], program, dtype, row["batch"], 1, times)
@@ -162,7 +156,7 @@ def measure(row: dict, options: argparse.Namespace) -> dict:
     if cost:
         row["cost"] = {k: v for k, v in cost.items() if k != "operations"}
         row["operations"] = cost["operations"]
-    if row["what"] != "gradient" and row["batch"] <= 2**18:
+    if row["batch"] <= 2**18:
         row["error"] = error(call, row, options)
     return row
 

@@ -13,6 +13,7 @@ from lgjax import plot as plot
 from lgjax import saving as saving
 from lgjax import shapes as shapes
 from lgjax import systems as systems
+from lgjax import view as view
 from lgjax.dynamics import centroidal as centroidal
 from lgjax.dynamics import forces as forces
 from lgjax.dynamics import loops as loops
@@ -85,7 +86,6 @@ from lgjax.multibody.specialized import specialize
 from lgjax.multibody.tree import Tree
 from lgjax.simulate import control as control
 from lgjax.simulate import ensemble as ensembles
-from lgjax.simulate import kernels as kernels
 from lgjax.simulate.control.optimize import optimize_controls
 from lgjax.simulate.ensemble.ensemble import Spread, ensemble, load_ensemble
 from lgjax.simulate.ensemble.monte_carlo import monte_carlo

@@ -1,6 +1,11 @@
-"""Figures of results (extra `plot`): functions from results to a matplotlib Figure, without global state."""
+"""Figures of results (extra `plot`): functions from results to a matplotlib Figure, without global state.
+
+Curves differ in color (those of Okabe and Ito, which colour-blind readers tell apart), in dashes and in markers, so
+that they are legible in grey print. Read first: `figure`, which examples fill themselves, and `_axes`.
+"""
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -8,6 +13,11 @@ import numpy as np
 
 from lgjax.dynamics.kinematics import forward_kinematics
 from lgjax.multibody.model import Model
+
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+DASHES = ("-", "--", "-.", ":")
+MARKERS = "osD^vPX"
+BOUND = {"color": "#7f7f7f", "linewidth": 1.0, "linestyle": (0, (4, 2))}
 
 
 def figure(width: float, height: float) -> Any:
@@ -43,22 +53,185 @@ def rollout_figure(model: Model, result: Any, samples: int = 16) -> Any:
     return made
 
 
-def controls_figure(ts: Any, controls: Any, joints: Any, costs: Any) -> Any:
+def controls_figure(
+    ts: Any, controls: Any, joints: Any, costs: Any, bounds: Any = None, names: Sequence[str] | None = None
+) -> Any:
     """Figure of optimal controls in three panels: controls of one guess, its joints, and the costs of all guesses.
 
-    ts: (steps + 1,) s. controls: (steps, n). joints: (steps + 1, n). costs: (guesses, iterations), drawn as their
-    excess over the least of them.
+    ts: (steps + 1,) s. controls: (steps, n), held during each step. joints: (steps + 1, n). costs: (guesses,
+    iterations), drawn as their excess over the least of them. bounds: (lower, upper) of the controls, numbers or (n,),
+    drawn as dashed lines. names: of the controls.
     """
     made = figure(15, 4.5)
-    forces, motion, course = made.subplots(1, 3)
-    forces.step(ts[:-1], controls, where="post", linewidth=1)
+    forces, motion, course = _axes(made, 3)
+    forces.step(ts, np.concatenate([controls, np.asarray(controls)[-1:]]), where="post", label=_labels(names, controls))
+    for bound in () if bounds is None else bounds:
+        for value in np.unique(np.asarray(bound, float)):
+            if np.isfinite(value):
+                forces.axhline(value, **BOUND)
+    if names:
+        forces.legend()
     forces.set(title="controls of the best guess", xlabel="t (s)", ylabel="N m or N")
-    motion.plot(ts, joints, linewidth=1)
+    motion.plot(ts, joints)
     motion.set(title="its joint coordinates", xlabel="t (s)", ylabel="rad or m")
     above = np.asarray(costs) - np.min(costs, where=np.isfinite(costs), initial=np.inf)
-    course.semilogy(np.where(above > 0, above, np.nan).T, linewidth=1)
-    course.set(title="costs above the least", xlabel="iteration")
+    course.semilogy(np.where(above > 0, above, np.nan).T)
+    course.set(title="costs above the least", xlabel="iteration", ylabel="cost - least cost")
     return made
+
+
+def fan_figure(
+    ts: Any, values: Any, names: Sequence[str] = ("value",), unit: str = "",
+    probabilities: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95),
+) -> Any:  # fmt: skip
+    """Figure of an ensemble as fans: the median of each quantity over time, in bands between pairs of quantiles.
+
+    ts: (T,) s. values: samples (batch, T) or (batch, T, n), of which those that are not finite are left out, or the
+    `Statistics` of an ensemble, whose observed quantities (T, n) and probabilities are taken. names: of the n
+    quantities; of more than that are named the first ones are drawn. unit: of all of them.
+    """
+    shares, quantiles = _quantiles(values, probabilities)
+    quantiles, times = quantiles[..., : len(names)], len(np.asarray(ts))
+    if quantiles.shape[1:] != (times, len(names)):
+        raise ValueError(f"values have shape {np.shape(quantiles)[1:]}, ts and names ask for {(times, len(names))}")
+    made = figure(4.5 * len(names), 3.5)
+    bands = len(shares) // 2
+    for k, (axes, name) in enumerate(zip(_axes(made, len(names)), names, strict=True)):
+        color = COLORS[k % len(COLORS)]
+        for i in range(bands):
+            low, high = shares[i], shares[-1 - i]
+            axes.fill_between(ts, quantiles[i, :, k], quantiles[-1 - i, :, k], color=color, linewidth=0,
+                              alpha=0.2 + 0.4 * i / bands, label=f"{100 * low:g} to {100 * high:g} %")  # fmt: skip
+        if len(shares) % 2:
+            axes.plot(ts, quantiles[bands, :, k], color=color, label=f"{100 * shares[bands]:g} %")
+        axes.set(title=name, xlabel="t (s)", ylabel=f"{name} ({unit})" if unit else name)
+        axes.legend()
+    return made
+
+
+def _quantiles(values: Any, probabilities: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities (p,) in order, and quantiles (p, T, n) of samples or of `Statistics`."""
+    if hasattr(values, "quantiles"):
+        order = np.argsort(values.probabilities)
+        return np.asarray(values.probabilities)[order], np.asarray(values.quantiles)[order]
+    samples = np.asarray(values, float)
+    samples = samples[..., None] if samples.ndim == 2 else samples
+    if samples.ndim != 3:
+        raise ValueError(f"values have shape {np.shape(values)}, expected (batch, T) or (batch, T, n)")
+    kept = np.asarray(np.isfinite(samples).all((1, 2)))
+    if not kept.any():
+        raise ValueError("no sample is finite: nothing to draw")
+    shares = np.sort(probabilities)
+    return shares, np.quantile(samples[kept], shares, axis=0)
+
+
+def impact_figure(events: Any) -> Any:
+    """Figure of impacts in two panels: impulses over time, and the speed of each impact over that before.
+
+    events: `collisions.Impacts` of one body (record,) or of a batch (batch, record), as `bounce` returns; entries with
+    plane -1 are none. Speeds are those of approach; on the diagonal they repeat, below it energy is lost.
+    """
+    planes = np.atleast_2d(events.planes)
+    ts, rates, impulses = (np.atleast_2d(np.asarray(x, float)) for x in (events.ts, events.rates, events.impulses))
+    made = figure(10, 4)
+    when, following = _axes(made, 2)
+    for plane in np.unique(planes[planes >= 0]):
+        here, style = planes == plane, {"color": COLORS[plane % len(COLORS)], "marker": MARKERS[plane % len(MARKERS)]}
+        when.scatter(ts[here], impulses[here], s=14, label=f"plane {plane}", **style)
+        both = here[:, 1:] & (planes[:, :-1] >= 0)
+        following.scatter(-rates[:, :-1][both], -rates[:, 1:][both], s=14, label=f"then on plane {plane}", **style)
+    largest = float(np.max(-rates, where=planes >= 0, initial=0.0)) or 1.0
+    following.plot([0, largest], [0, largest], **BOUND)
+    when.set(title="impacts", xlabel="t (s)", ylabel="normal impulse (N s)")
+    following.set(title="impact map", xlabel="speed of an impact (m/s)", ylabel="speed of the next one (m/s)")
+    for axes in (when, following):
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend()
+    return made
+
+
+def work_precision_figure(
+    work: Mapping[str, Any], errors: Mapping[str, Any], xlabel: str = "time (s)", ylabel: str = "error"
+) -> Any:
+    """Figure of what precision costs: errors over work on logarithmic axes, a curve for each method.
+
+    work, errors: method -> (k,), in the same order; pairs that are not positive or not finite are left out.
+    """
+    if set(work) != set(errors):
+        raise ValueError(f"work is of {sorted(work)}, errors are of {sorted(errors)}")
+    made = figure(6, 4.5)
+    (axes,) = _axes(made, 1)
+    for i, name in enumerate(work):
+        axes.loglog(*_positive_pairs(work[name], errors[name]), marker=MARKERS[i % len(MARKERS)], label=name)
+    axes.set(title="work and precision", xlabel=xlabel, ylabel=ylabel)
+    axes.legend()
+    return made
+
+
+def convergence_figure(
+    steps: Any, errors: Mapping[str, Any], orders: Mapping[str, float] | None = None, ylabel: str = "error"
+) -> Any:
+    """Figure of errors over step sizes on logarithmic axes; the legend has the order fitted to each method.
+
+    steps: (k,) s. errors: method -> (k,). orders: method -> the order expected, drawn as a dashed line through the
+    error of the smallest step. Pairs that are not positive or not finite are left out. The fit is that of least squares
+    through all points, so give it the range in which a method converges.
+    """
+    made = figure(6, 4.5)
+    (axes,) = _axes(made, 1)
+    for i, (name, error) in enumerate(errors.items()):
+        h, e = _positive_pairs(steps, error)
+        slope = f", order {np.polyfit(np.log(h), np.log(e), 1)[0]:.2f}" if len(h) > 1 else ""
+        axes.loglog(h, e, marker=MARKERS[i % len(MARKERS)], label=f"{name}{slope}")
+        if orders and name in orders and len(h):
+            least = np.argmin(h)
+            axes.loglog(h, e[least] * (h / h[least]) ** orders[name], **BOUND)
+    axes.set(title="convergence", xlabel="step size (s)", ylabel=ylabel)
+    axes.legend()
+    return made
+
+
+def phase_figure(q: Any, v: Any, names: Sequence[str] = ("q",), units: Sequence[str] = ("rad",)) -> Any:
+    """Figure of phase portraits, a panel for each coordinate: velocity over coordinate, dots where motions start.
+
+    q, v: (T, n) of one motion or (batch, T, n) of several. names, units: of the n coordinates, one unit for all or n.
+    """
+    q, v = (np.asarray(x, float) for x in (q, v))
+    if q.shape != v.shape or q.ndim not in (2, 3) or q.shape[-1] != len(names):
+        raise ValueError(f"q and v have shapes {q.shape} and {v.shape}, expected (T, {len(names)}), or batches of that")
+    q, v = (x if x.ndim == 3 else x[None] for x in (q, v))
+    units = list(units) * len(names) if len(units) == 1 else list(units)
+    made = figure(4.5 * len(names), 4)
+    for k, (axes, name, unit) in enumerate(zip(_axes(made, len(names)), names, units, strict=True)):
+        axes.plot(q[..., k].T, v[..., k].T)
+        axes.scatter(q[:, 0, k], v[:, 0, k], s=14, color="black", zorder=3)
+        axes.set(xlabel=f"{name} ({unit})", ylabel=f"rate of {name} ({unit}/s)")
+    return made
+
+
+def _axes(made: Any, columns: int) -> Sequence[Any]:
+    """A row of axes whose curves can be told apart in grey."""
+    row = made.subplots(1, columns, squeeze=False)[0]
+    styles = [{"color": color, "linestyle": DASHES[i % len(DASHES)]} for i, color in enumerate(COLORS)]
+    keys = {key: [style[key] for style in styles] for key in ("color", "linestyle")}
+    for axes in row:
+        axes.set_prop_cycle(linewidth=[1.4] * len(styles), **keys)
+        axes.grid(True, color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+    return row
+
+
+def _labels(names: Sequence[str] | None, columns: Any) -> Any:
+    return list(names) if names else [None] * np.shape(columns)[1]
+
+
+def _positive_pairs(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs that a logarithmic axis can show; ValueError for two lengths."""
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    if x.shape != y.shape or x.ndim != 1:
+        raise ValueError(f"a curve has two arrays of one length, got shapes {x.shape} and {y.shape}")
+    good = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
+    return x[good], y[good]
 
 
 def _draw_path(axes: Any, model: Model, result: Any, samples: int) -> None:

@@ -23,7 +23,8 @@ ROOMS["maximal"] = {"numerics", "groups", "execution", "saving", "integrators"}
 ROOMS["collisions"] = {*ROOMS["dynamics"], "saving", "dynamics"}
 ROOMS["simulate"] = {*ROOMS["collisions"], "collisions", "maximal"}
 ROOMS["systems"] = set(ROOMS["simulate"])
-ROOMS["plot"] = ROOMS["view"] = {*ROOMS["systems"], "simulate", "systems"}
+ROOMS["plot"] = {*ROOMS["systems"], "simulate", "systems"}
+ROOMS["view"] = {*ROOMS["plot"], "plot"}
 ROOMS["cli"] = {*ROOMS["plot"], "plot", "view", ""}
 # What every room may import besides the standard library, and what one room alone may.
 OUTSIDE = {"jax", "numpy"}
@@ -34,6 +35,7 @@ EXTRAS = {
     "simulate": {"tqdm"},
     "plot": {"matplotlib"},
     "shapes": {"scipy"},
+    "view": {"viser"},
     "cli": {"pinocchio", "mujoco"},
 }
 FILES = sorted(ROOT.rglob("*.py"))
@@ -42,7 +44,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 def room(path: Path) -> str:
     """The room of a file of the library; the package's own __init__ is ''."""
     name = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    return "" if name == "__init__" else name
+    return {"__init__": "", "__main__": "cli"}.get(name, name)
 
 
 def imports(path: Path):
@@ -116,7 +118,7 @@ def test_the_core_needs_no_extra():
     """Without the extras the library imports and works, and what needs one says which in one line."""
     out = run(
         "import sys\n"
-        "for name in ('yourdfpy', 'lxml', 'mujoco', 'matplotlib', 'tqdm', 'scipy', 'pinocchio'):\n"
+        "for name in ('yourdfpy', 'lxml', 'mujoco', 'matplotlib', 'tqdm', 'scipy', 'pinocchio', 'viser', 'trimesh'):\n"
         "    sys.modules[name] = None\n"
         "import lgjax, lgjax.cli, lgjax.plot\n"
         "assert lgjax.models.quadruped().nv == 18\n"
@@ -125,7 +127,7 @@ def test_the_core_needs_no_extra():
         "    bar.update(5)\n"
         "text = '<robot/>'\n"
         "for ask in (lambda: lgjax.load_urdf(text), lambda: lgjax.load_mjcf(text), lambda: lgjax.plot.figure(1, 1),\n"
-        "            lambda: progress_bar(True, 5, 1.0)):\n"
+        "            lambda: lgjax.view.show(lgjax.models.chain(1)), lambda: progress_bar(True, 5, 1.0)):\n"
         "    try:\n"
         "        ask()\n"
         "    except ImportError as error:\n"
@@ -135,6 +137,7 @@ def test_the_core_needs_no_extra():
         "load_urdf needs the package yourdfpy: pip install 'lgjax[urdf]'",
         "load_mjcf needs the package mujoco: pip install 'lgjax[mjcf]'",
         "figures need the package matplotlib: pip install 'lgjax[plot]'",
+        "the viewer needs the package viser: pip install 'lgjax[view]'",
         "a progress bar needs tqdm: pip install 'lgjax[progress]'",
     ]
 

@@ -8,8 +8,8 @@ import pytest
 import lgjax
 
 NAMESPACES = (
-    *("centroidal", "collisions", "control", "conventions", "ensembles", "forces", "groups", "integrators", "kernels"),
-    *("loops", "maximal", "models", "multibody", "parallel", "saving", "shapes", "systems", "time_derivatives"),
+    *("centroidal", "collisions", "control", "conventions", "ensembles", "forces", "groups", "integrators", "loops"),
+    *("maximal", "models", "multibody", "parallel", "plot", "saving", "shapes", "systems", "time_derivatives", "view"),
 )
 # The same word for the same idea in another setting: the namespace says which.
 SHARED = {

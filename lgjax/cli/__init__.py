@@ -15,7 +15,7 @@ from typing import NoReturn
 import jax
 
 import lgjax
-from lgjax.cli import cache, info, optimize, rollout
+from lgjax.cli import cache, info, optimize, rollout, view
 from lgjax.cli.arguments import fail
 from lgjax.cli.bench import command as bench
 
@@ -73,6 +73,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="lgjax", description="Batched rigid-body dynamics on Lie groups.")
     parser.add_argument("--version", action="version", version=f"lgjax {lgjax.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (rollout, info, bench, optimize, cache):
+    for command in (rollout, info, view, bench, optimize, cache):
         command.add(commands)
     return parser

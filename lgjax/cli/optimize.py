@@ -254,9 +254,8 @@ def _report(args: argparse.Namespace, task: Task, found: OptimizedControls) -> i
         }  # fmt: skip
         write_arrays(args.out, arrays)
     if args.plot:
-        plot.save(
-            plot.controls_figure(ts, found.controls[found.best], q.joints[found.best], found.history.cost), args.plot
-        )
+        best, costs, bounds = found.best, found.history.cost, task.options["bounds"]
+        plot.save(plot.controls_figure(ts, found.controls[best], q.joints[best], costs, bounds), args.plot)
     names = [str(OptimizeStatus(status).name).lower().replace("_", " ") for status in found.status]
     print(f"{task.model.name}: {task.method}, {len(names)} guesses, {len(ts) - 1} steps of {ts[1]:g} s")
     print(f"compiled in {found.compile_seconds:.1f} s, computed in {found.seconds:.2f} s")

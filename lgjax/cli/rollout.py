@@ -8,10 +8,12 @@ import jax
 import numpy as np
 
 from lgjax import integrators, plot
+from lgjax.cli import view
 from lgjax.cli.arguments import add_compiling, add_model, fail, load_model, not_negative, positive, positive_int
 from lgjax.execution.ahead import logger
 from lgjax.saving.arrays import write_arrays
 from lgjax.simulate.ensemble.ensemble import STORES, Spread, ensemble, load_ensemble
+from lgjax.view import html as draw_page
 
 TABLEAUX = {name: value for name, value in vars(integrators).items() if isinstance(value, integrators.Tableau)}
 SPREADS = {
@@ -56,6 +58,9 @@ def add(commands: Any) -> None:
     parser.add_argument("--statistics", type=Path, metavar="FILE.npz", help="write means, covariances and quantiles")
     parser.add_argument("--out", type=Path, metavar="FILE.npz", help="write times, poses, velocities and energies")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw base path, joints and energy error")
+    parser.add_argument("--view", action="store_true", help="show the motion in a browser when it is done")
+    parser.add_argument("--view-html", type=Path, metavar="FILE.html", help="write the motion as one page to look at")
+    view.add_options(parser)
     add_compiling(parser)
     parser.set_defaults(run=run)
 
@@ -69,10 +74,11 @@ def run(args: argparse.Namespace) -> int:
     save_every = args.save_every or _divisor(steps, steps // 100)
     if steps % save_every:
         raise ValueError(f"--save-every {save_every} does not divide the {steps} steps")
-    if args.store == "none" and (args.out or args.plot):
-        raise ValueError("--out and --plot need states, not --store none")
-    if args.store == "final" and args.plot:
-        raise ValueError("--plot needs --store all")
+    seen = args.plot or args.view or args.view_html
+    if args.store == "none" and (args.out or seen):
+        raise ValueError("--out, --plot and --view need states, not --store none")
+    if args.store == "final" and seen:
+        raise ValueError("--plot and --view need --store all")
     for path in _files(args):
         if path.is_dir():
             raise ValueError(f"cannot write {str(path)!r}: it is a folder")
@@ -80,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(f"cannot write {str(path)!r}: its folder does not exist")
     if args.plot:
         plot.figure(1, 1)  # fails now, not after the run
+    if args.view or args.view_html:
+        view.check()
     if args.dtype == "float64":
         jax.config.update("jax_enable_x64", True)
     logger.info("%s, batch %d, %d steps", args.model, args.batch, steps)
@@ -114,20 +122,22 @@ def _divisor(n: int, limit: int) -> int:
 
 
 def _files(args: argparse.Namespace) -> list[Path]:
-    return [path for path in (args.out, args.plot, args.statistics) if path]
+    return [path for path in (args.out, args.plot, args.view_html, args.statistics) if path]
 
 
 def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> int:
-    if (args.out or args.plot) and result.q is None:
+    if (args.out or args.plot or args.view or args.view_html) and result.q is None:
         stored = load_ensemble(args.checkpoint or args.resume)
         result = result._replace(q=stored.q, v=stored.v, energy=stored.energy)
     if args.statistics:
         found = {"times": result.ts, "names": _observed(model), **result.statistics._asdict()}
         write_arrays(args.statistics, found)
     if args.out:
-        write_arrays(args.out, _arrays(model, result))
+        write_arrays(args.out, {**_arrays(model, result), "model": np.array(view.remembered(args))})
     if args.plot:
         plot.save(plot.rollout_figure(model, result), args.plot)
+    if args.view_html:
+        draw_page(model, result, args.view_html, follow=args.follow)
     good = result.success
     print(f"{model.name}: {model.nbodies} bodies, nv {model.nv}, batch {good.size}, {steps} steps of {args.dt:g} s")
     print(f"compiled in {result.compile_seconds:.1f} s, computed in {result.seconds:.2f} s:", end=" ")
@@ -138,6 +148,8 @@ def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> in
         print(f"largest energy error {drift}")
     for path in _files(args):
         print(f"wrote {path}")
+    if args.view:
+        view.present(model, result, args, None)
     if good.size < args.batch:
         return fail(130, f"interrupted after {good.size} of {args.batch} samples")
     if not good.all():
@@ -158,6 +170,7 @@ def _arrays(model: Any, result: Any) -> dict[str, Any]:
         "base_rotation": np.asarray(result.q.free_poses.rotation),
         "base_position": np.asarray(result.q.free_poses.translation),
         "joints": np.asarray(result.q.joints),
+        "ball_rotations": np.asarray(result.q.ball_rotations),
         "velocities": np.asarray(result.v),
         "energies": np.asarray(result.energy),
         "status": np.asarray(result.status),

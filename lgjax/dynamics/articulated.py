@@ -52,12 +52,35 @@ def joint_wrench(U, x) -> Wrench:
     return Wrench(sm.matvec(U[0], x), sm.matvec(U[1], x))
 
 
-def through_joint(inertia: ArticulatedInertia, U, factor) -> ArticulatedInertia:
-    """I_a = I_A - U D^-1 U^T, felt through a joint that is free to move. factor: that of D, by `small_matrix.ldl`."""
+def through_joint(inertia: ArticulatedInertia, U, factor, axes: tuple[int, ...] = (), armature=None):
+    """I_a = I_A - U D^-1 U^T, felt through a joint that is free to move. factor: that of D, by `small_matrix.ldl`.
+
+    axes: those of `JointKind`. Along them it is what is left in theory, I_a S = U D^-1 armature, not a difference of
+    numbers that are nearly equal: nothing is felt there of a joint without armature.
+    """
     K_w, K_v = sm.ldl_solve(factor, U[0]), sm.ldl_solve(factor, U[1])
-    return ArticulatedInertia(
-        inertia.J - sm.matmult(K_w, U[0]), inertia.H - sm.matmult(K_w, U[1]), inertia.M - sm.matmult(K_v, U[1])
+    felt = ArticulatedInertia(
+        sm.symmetric(inertia.J - sm.matmult(K_w, U[0])),
+        inertia.H - sm.matmult(K_w, U[1]),
+        sm.symmetric(inertia.M - sm.matmult(K_v, U[1])),
     )
+    return _with_columns(felt, axes, K_w * armature, K_v * armature) if axes else felt
+
+
+def _with_columns(inertia: ArticulatedInertia, axes: tuple[int, ...], w, v) -> ArticulatedInertia:
+    """The symmetric matrix with the columns `axes`, and rows, replaced by those of w and v (3, number of axes)."""
+    columns = {axis: (*w[:, n], *v[:, n]) for n, axis in enumerate(axes)}
+
+    def block(old, first: int, second: int):
+        def entry(i: int, j: int):
+            row, column = first + i, second + j
+            if column in columns:
+                return columns[column][row]
+            return columns[row][column] if row in columns else old[i, j]
+
+        return sm.rows(*(sm.stack(*(entry(i, j) for j in range(3))) for i in range(3)))
+
+    return ArticulatedInertia(block(inertia.J, 0, 0), block(inertia.H, 0, 3), block(inertia.M, 3, 3))
 
 
 def shift(inertia: ArticulatedInertia, R, p) -> ArticulatedInertia:

@@ -77,8 +77,6 @@ def forward_dynamics(
     Source: [featherstone2008] section 7.3; [kim2012] section 2.2.
     """
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
-    if execution == "unrolled":  # a program to be scalarized as a whole, never differentiated
-        return articulated_body(execution, model, q, v, tau, applied)
     return differentiable(execution)(model, q, v, tau, applied)
 
 
@@ -153,7 +151,7 @@ def _articulate(kind, children, body, moving: Moving, drive):
     U = inertia_columns(I_A, S)
     D = sm.ldl(joint_inertia(S, U, armature))
     u = tau - damping * qd - project(S, p_A)
-    I_a = through_joint(I_A, U, D)
+    I_a = through_joint(I_A, U, D, kind.axes, armature)
     p_a = add(add(p_A, I_a.wrench(c)), joint_wrench(U, sm.ldl_solve(D, u)))
     return (shift(I_a, *pose), to_parent(*pose, p_a)), Articulated(moving.joint, c, U, D, u)
 

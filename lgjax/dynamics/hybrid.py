@@ -78,8 +78,6 @@ def hybrid_dynamics(
     given = prescribed_mask(model, prescribed)
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
     x, f = jnp.where(given, vdot, 0), jnp.where(given, 0, tau)
-    if execution == "unrolled":  # a program to be scalarized as a whole, never differentiated
-        return _recursion(execution, tuple(given.tolist()), model, q, v, x, f, applied)
     return _differentiable(execution, tuple(given.tolist()))(model, q, v, x, f, applied)
 
 

@@ -87,7 +87,8 @@ def _articulate(kind, children, body, q, drive):
     D = sm.ldl(joint_inertia(S, U, armature))
     u = force - project(S, p_A)
     p_a = add(p_A, joint_wrench(U, sm.ldl_solve(D, u)))
-    return (shift(through_joint(I_A, U, D), *pose), to_parent(*pose, p_a)), (PlacedJoint(pose, S), U, D, u)
+    I_a = through_joint(I_A, U, D, kind.axes, armature)
+    return (shift(I_a, *pose), to_parent(*pose, p_a)), (PlacedJoint(pose, S), U, D, u)
 
 
 def _accelerate(kind, A_parent: Twist, body: tuple[PlacedJoint, Any, Any, Any]):

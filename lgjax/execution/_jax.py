@@ -22,6 +22,8 @@ inlineable="false" (0.4.34, through jax.experimental.xla_metadata), in `call_apa
     outputs share: the same numbers, forward dynamics of the quadruped 2.5 times slower (XLA of jaxlib 0.10.2).
 dynamic_slice_p (0.4.30), in `dynamic_slice`: bound without the arithmetic on negative indices that `lax.dynamic_slice`
     adds, so that XLA cuts an input of a level in the kernel that reads it.  Without it: the same numbers, more slowly.
+num_consts, num_carry of a scan's equation, ft_in from JAX 0.11 on, in `scan_arguments`: which arguments are carried.
+    Without it a program with a loop is no kernel.
 Tracer (jax.core, 0.4.30), in `is_traced`: whether a value is known.
 reset_cache (jax.experimental.compilation_cache, 0.4.30): a folder of programs chosen after the first program is used
     (`cache.py`).  Without it `cache_programs` must come before anything is compiled.
@@ -67,6 +69,8 @@ __all__ = [
     "reset_cache",
     "reshaped",
     "runs_at_once",
+    "scan_arguments",
+    "with_constants",
 ]
 
 
@@ -97,11 +101,30 @@ def as_function(jaxpr: Any, constants: Sequence = ()) -> Callable[..., list]:
     return jaxpr_as_fun(ClosedJaxpr(jaxpr, constants))
 
 
+def with_constants(jaxpr: Any, known: dict[Any, Any]) -> Any:
+    """A jaxpr in which some of its constants are written as literals, known to whoever reads it."""
+    literals = {x: Literal(value, x.aval) for x, value in known.items()}
+    put = lambda atoms: [x if isinstance(x, Literal) else literals.get(x, x) for x in atoms]
+    return jaxpr.replace(
+        constvars=[x for x in jaxpr.constvars if x not in literals],
+        eqns=[eqn.replace(invars=put(eqn.invars)) for eqn in jaxpr.eqns],
+        outvars=put(jaxpr.outvars),
+    )
+
+
 def alone(jaxpr: Any, eqn: Any) -> Callable[..., list]:
     """The operation of one equation of a jaxpr, with the rules that it has: values of its operands -> its results."""
     places = {x: n for n, x in enumerate(eqn.invars) if not isinstance(x, Literal)}
     run = as_function(Jaxpr((), list(places), eqn.outvars, [eqn], debug_info=jaxpr.debug_info))
     return lambda *values: run(*(values[n] for n in places.values()))
+
+
+def scan_arguments(eqn: Any) -> tuple[int, int]:
+    """Number of constants and of carried values of a scan, which come first among its arguments."""
+    if "ft_in" not in eqn.params:  # JAX before 0.11
+        return eqn.params["num_consts"], eqn.params["num_carry"]
+    constants, carry, _ = map(list, eqn.params["ft_in"].update(eqn.invars).unpack())
+    return len(constants), len(carry)
 
 
 def context(eqn: Any) -> AbstractContextManager:
@@ -133,21 +156,23 @@ def register(
     jvp: Callable | None = None,
     transpose: Callable | None = None,
     cpu: Callable | None = None,
+    cuda: Callable | None = None,
 ) -> None:
     """Give a primitive with several results its rules.
 
-    run(*arrays, **parameters) -> list; it serves direct calls and, traced, programs. cpu(ctx) -> a function like `run`
-    for programs that run on a CPU, if those differ. shapes, batch, jvp, transpose: the rules that `jax.interpreters`
-    expects.
+    run(*arrays, **parameters) -> list; it serves direct calls and, traced, programs. cpu(ctx) and cuda(ctx) -> a
+    function like `run` for programs that run there, if those differ. shapes, batch, jvp, transpose: the rules that
+    `jax.interpreters` expects.
     """
     primitive.multiple_results = True
     primitive.def_impl(run)
     primitive.def_abstract_eval(shapes)
     lower = lambda run: mlir.lower_fun(run, multiple_results=True)
     mlir.register_lowering(primitive, lower(run))
-    if cpu is not None:
-        chosen = lambda ctx, *args, **parameters: lower(cpu(ctx))(ctx, *args, **parameters)
-        mlir.register_lowering(primitive, chosen, platform="cpu")
+    for platform, choice in (("cpu", cpu), ("cuda", cuda)):
+        if choice is not None:
+            chosen = lambda ctx, *args, choice=choice, **parameters: lower(choice(ctx))(ctx, *args, **parameters)
+            mlir.register_lowering(primitive, chosen, platform=platform)
     batching.primitive_batchers[primitive] = batch
     if jvp is not None:
         ad.primitive_jvps[primitive] = jvp

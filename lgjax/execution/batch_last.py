@@ -14,7 +14,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lgjax.execution._jax import Literal, alone, as_function, call_apart, context, dce_jaxpr, dynamic_slice
+from lgjax.execution._jax import (
+    Literal,
+    alone,
+    as_function,
+    call_apart,
+    context,
+    dce_jaxpr,
+    dynamic_slice,
+    is_traced,
+    with_constants,
+)
 from lgjax.execution.graph import layer_p
 from lgjax.execution.interpreter import ELEMENTWISE
 from lgjax.execution.step import emission, step_p
@@ -23,12 +33,21 @@ Arrays = list[jax.Array]
 
 
 def traced(function: Callable, *args) -> tuple[Any, list]:
-    """The jaxpr of arrays that the function closes over and of its arguments, and those arrays."""
+    """The jaxpr of traced arrays that the function closes over and of its arguments, and those arrays.
+
+    Known arrays that it closes over are literals of the jaxpr: a kernel folds them.
+    """
     closed = jax.make_jaxpr(function)(*args)
-    if not closed.consts:
-        return closed.jaxpr, []
-    run = lambda constants, args: as_function(closed.jaxpr, constants)(*args)
-    return jax.make_jaxpr(run)(closed.consts, closed.in_avals).jaxpr, closed.consts
+    constants = [value for value in closed.consts if is_traced(value)]
+    if constants:
+
+        def run(constants, args):
+            given = iter(constants)
+            return as_function(closed.jaxpr, [next(given) if is_traced(x) else x for x in closed.consts])(*args)
+
+        closed = jax.make_jaxpr(run)(constants, closed.in_avals)
+    known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    return with_constants(closed.jaxpr, known), constants
 
 
 def evaluate(jaxpr, args: Iterable) -> Arrays:

@@ -1,8 +1,12 @@
-"""A function whose batch axis under `jax.vmap` comes behind all others, from its arguments to its results.
+"""Functions of one system as operations of their own, which each platform runs in its own way.
 
-Recursions over a tree work on lanes with the batch behind them (`scan.py`). Where a whole algorithm does,
-arrays are transposed when it begins and when it ends, not on the way. Its tangent is a function of the same kind,
-computed from the arguments alone: nothing else waits for a reverse pass.
+`batch_behind`: an algorithm whose batch axis under `jax.vmap` comes behind all others. On a CPU it works on lanes with
+the batch behind them (`scan.py`), and arrays are transposed when it begins and when it ends, not on the way; on a GPU
+it is one kernel, one system per thread (`cuda.py`). Its tangent is a function of the same kind, computed from the
+arguments alone: nothing else waits for a reverse pass.
+
+`one_kernel`: larger pieces, such as a step of an integrator, which are one kernel on a GPU. Elsewhere, and for
+derivatives, they are what they consist of.
 """
 
 from collections.abc import Callable
@@ -13,7 +17,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from lgjax.execution._jax import Primitive, Zero, is_undefined_primal, no_tangent, on_one_device, register, reshaped
-from lgjax.execution.batch_last import Arrays, Behind, cotangents, merged, tangents, traced
+from lgjax.execution.batch_last import Arrays, Behind, cotangents, evaluate, merged, tangents, traced
+from lgjax.execution.cuda import as_kernel
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
 FEW = 8  # systems, for which a whole VECTOR each would take longer
@@ -22,9 +27,22 @@ PART = 4160  # bytes of each number of a part of the batch: 1040 systems in floa
 
 
 def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
-    """`function` of pytrees of arrays, with the batch behind under `jax.vmap`; other executions gain nothing by it."""
-    if execution != "scalarized":
+    """`function` of pytrees of arrays, with the batch behind under `jax.vmap`; a plain one gains nothing by it."""
+    if execution == "plain":
         return function
+    return _operation(function, lambda _: partial(call_p.bind, kernel=execution != "scan"))
+
+
+def one_kernel(function: Callable) -> Callable:
+    """`function(state, ...)` -> the next state, pytrees of arrays: one kernel on a GPU, unchanged elsewhere.
+
+    In a loop the kernel writes the next state over the last.
+    """
+    return _operation(function, lambda constants: partial(system_p.bind, state=constants))
+
+
+def _operation(function: Callable, operation: Callable[[int], Callable]) -> Callable:
+    """operation(number of arrays in front of the arguments) -> how it is bound."""
 
     @wraps(function)
     def call(*args):
@@ -38,14 +56,15 @@ def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
         leaves = jax.tree.leaves(args)
         jaxpr, constants = traced(flat, *leaves)
         values = [*constants, *leaves]
-        return jax.tree.unflatten(
-            trees[0], call_p.bind(*values, jaxpr=jaxpr, batched=(False,) * len(values), size=None)
-        )
+        if jaxpr.effects:
+            return jax.tree.unflatten(trees[0], evaluate(jaxpr, values))
+        bind = operation(len(constants))
+        return jax.tree.unflatten(trees[0], bind(*values, jaxpr=jaxpr, batched=(False,) * len(values), size=None))
 
     return call
 
 
-def _run(*args, jaxpr, batched, size) -> Arrays:
+def _run(*args, jaxpr, batched, size, kernel: bool = True) -> Arrays:
     return Behind(size).outputs(jaxpr, dict(zip(jaxpr.invars, zip(args, batched, strict=True), strict=True)))
 
 
@@ -57,7 +76,7 @@ def _on_cpu(ctx) -> Callable:
     return _run_parts if on_one_device(ctx) else _run
 
 
-def _run_parts(*args, jaxpr, batched, size: int | None) -> Arrays:
+def _run_parts(*args, jaxpr, batched, size: int | None, kernel: bool) -> Arrays:
     """One part after the other. One alone is filled up, of several the last begins where it ends with the batch."""
     if size is None:
         return _run(*args, jaxpr=jaxpr, batched=batched, size=size)
@@ -79,6 +98,19 @@ def _run_parts(*args, jaxpr, batched, size: int | None) -> Arrays:
     return lax.fori_loop(0, count, run, outs)
 
 
+def _on_cuda(ctx, otherwise: Callable) -> Callable:
+    """One kernel. A batch that the compiler divides among devices is left to it."""
+    return partial(_launched, otherwise) if on_one_device(ctx) else otherwise
+
+
+def _launched(
+    otherwise: Callable, *args, jaxpr, batched, size, kernel: bool = True, state: int | None = None
+) -> Arrays:
+    shapes = _shapes(jaxpr=jaxpr, batched=batched, size=size)
+    run = as_kernel(jaxpr, batched, size, shapes, state) if kernel else None
+    return otherwise(*args, jaxpr=jaxpr, batched=batched, size=size) if run is None else run(*args)
+
+
 def _width(size: int) -> int:
     """A multiple of VECTOR, for large batches an odd one: arrays a power of two apart share few lines of a cache.
 
@@ -90,23 +122,24 @@ def _width(size: int) -> int:
     return VECTOR * (vectors + (size >= MANY and vectors % 2 == 0))
 
 
-def _shapes(*_, jaxpr, batched, size) -> list:
+def _shapes(*_, jaxpr, batched, size, **others) -> list:
     behind = () if size is None else (size,)
     return [reshaped(x.aval, (*x.aval.shape, *behind)) for x in jaxpr.outvars]
 
 
-def _jvp(primals, directions, *, jaxpr, batched, size):
+def _jvp(primals, directions, *, jaxpr, batched, size, kernel):
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
     moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
     short, more, kept = tangents(jaxpr, moving, moved)
     args = [*more, *(x for x, k in zip(primals, kept, strict=True) if k), *(directions[n] for n in moving)]
     marks = (False,) * len(more) + tuple(b for b, k in zip(batched, kept, strict=True) if k)
-    outs = call_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size)
-    found = iter(call_p.bind(*args, jaxpr=short, batched=(*marks, *(batched[n] for n in moving)), size=size))
+    outs = call_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, kernel=kernel)
+    marks = (*marks, *(batched[n] for n in moving))
+    found = iter(call_p.bind(*args, jaxpr=short, batched=marks, size=size, kernel=kernel))
     return outs, [next(found) if m else no_tangent(x) for x, m in zip(outs, moved, strict=True)]
 
 
-def _transpose(given, *args, jaxpr, batched, size):
+def _transpose(given, *args, jaxpr, batched, size, kernel):
     linear = [n for n, x in enumerate(args) if is_undefined_primal(x)]
     known = [n for n in range(len(args)) if n not in linear]
     asked = [not isinstance(ct, Zero) for ct in given]
@@ -116,22 +149,62 @@ def _transpose(given, *args, jaxpr, batched, size):
     cts = [ct for ct, a in zip(given, asked, strict=True) if a]
     marks = (*[False] * len(more), *(batched[n] for n in known), *[size is not None] * len(cts))
     values = [*more, *(args[n] for n in known), *cts]
-    found = call_p.bind(*values, jaxpr=backwards, batched=marks, size=size)
+    found = call_p.bind(*values, jaxpr=backwards, batched=marks, size=size, kernel=kernel)
     sums = {n: x if size is None or batched[n] else x.sum(-1) for n, x in zip(linear, found, strict=True)}
     return [sums.get(n) for n in range(len(args))]
 
 
-def _vmap(args, axes, *, jaxpr, batched, size):
+def _vmap(primitive, args, axes, *, jaxpr, batched, size, **others):
     more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
     together = tuple(b or axis is not None for b, axis in zip(batched, axes, strict=True))
     args = [
         merged(x, size if b else None, size, axis, more) if t else x
         for x, b, axis, t in zip(args, batched, axes, together, strict=True)
     ]
-    outs = call_p.bind(*args, jaxpr=jaxpr, batched=together, size=more * (size or 1))
+    outs = primitive.bind(*args, jaxpr=jaxpr, batched=together, size=more * (size or 1), **others)
     apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
     return apart, [x.ndim - 1 for x in apart]
 
 
 call_p = Primitive("lane_call")
-register(call_p, _run, _shapes, _vmap, _jvp, _transpose, _on_cpu)
+register(
+    call_p,
+    _run,
+    _shapes,
+    partial(_vmap, call_p),
+    _jvp,
+    _transpose,
+    cpu=_on_cpu,
+    cuda=partial(_on_cuda, otherwise=_run),
+)
+
+
+# ---- pieces that are what they consist of
+def _written_out(*args, jaxpr, batched, size, state: int = 0) -> Arrays:
+    run = lambda *args: evaluate(jaxpr, args)
+    if size is None:
+        return run(*args)
+    return jax.vmap(run, [-1 if b else None for b in batched], -1, axis_size=size)(*args)
+
+
+def _derivative(primals, directions, **params):
+    moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
+
+    def of(*values):
+        args = dict(enumerate(primals)) | dict(zip(moving, values, strict=True))
+        return _written_out(*args.values(), **params)
+
+    outs, tangents = jax.jvp(of, [primals[n] for n in moving], [directions[n] for n in moving])
+    floating = [jnp.issubdtype(x.dtype, jnp.floating) for x in outs]
+    return outs, [t if f else no_tangent(x) for x, t, f in zip(outs, tangents, floating, strict=True)]
+
+
+system_p = Primitive("system_call")
+register(
+    system_p,
+    _written_out,
+    _shapes,
+    partial(_vmap, system_p),
+    _derivative,
+    cuda=partial(_on_cuda, otherwise=_written_out),
+)

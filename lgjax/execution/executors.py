@@ -18,7 +18,7 @@ from lgjax.execution.interpreter import Block, is_known
 from lgjax.execution.scan import lane_scan
 from lgjax.execution.step import scalarized
 
-Execution = Literal["scalarized", "plain", "unrolled"]
+Execution = Literal["scalarized", "plain", "scan"]
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ SCALARIZED = Executor(
     scan=lane_scan, mapped=scalarized, lift=_scalars, lift_parameters=_views, lower=_stacked, constant=_numbers
 )
 
-EXECUTORS: dict[str, Executor] = {"scalarized": SCALARIZED, "plain": PLAIN}
+EXECUTORS: dict[str, Executor] = {"scalarized": SCALARIZED, "scan": SCALARIZED, "plain": PLAIN}
 
 
 # ---- blocks

@@ -59,7 +59,7 @@ class Graph:
         self.ops.append(("input", None, ()))
         return Ref(len(self.ops) - 1)
 
-    def node(self, name: str, emit: Callable, *args: Scalar, key: Any = None) -> Ref:
+    def node(self, name: str, emit: Any, *args: Scalar, key: Any = None) -> Ref:
         ids = tuple(a.index if isinstance(a, Ref) else ("#", a) for a in args)
         if name in ("add", "mul"):
             ids = tuple(sorted(ids, key=str))
@@ -160,7 +160,7 @@ class Graph:
             values = {s: stored[n] if k is None else View(stored[n], k).value() for s, (n, k) in where.items()}
             return self._layer(members, values)
 
-        if first or jax.default_backend() != "cpu":
+        if first:
             return layer(*arrays.values())
         return as_layer(layer)(*arrays.values())
 
@@ -253,8 +253,12 @@ def as_layer(function: Callable) -> Callable:
 
 
 def _run(*arrays, jaxpr) -> list[jax.Array]:
+    return as_function(jaxpr.jaxpr, jaxpr.consts)(*arrays)
+
+
+def _apart(*arrays, jaxpr) -> list[jax.Array]:
     def layer(*arrays):
-        return as_function(jaxpr.jaxpr, jaxpr.consts)(*arrays)
+        return _run(*arrays, jaxpr=jaxpr)
 
     return call_apart(layer)(*arrays)
 
@@ -264,4 +268,5 @@ def _vmap(arrays, axes, *, jaxpr):
     return layer_p.bind(*arrays, jaxpr=run), [0] * len(run.out_avals)
 
 
-register(layer_p, _run, lambda *_, jaxpr: [reshaped(x, x.shape) for x in jaxpr.out_avals], _vmap)
+_shapes = lambda *_, jaxpr: [reshaped(x, x.shape) for x in jaxpr.out_avals]
+register(layer_p, _run, _shapes, _vmap, cpu=lambda ctx: _apart)

@@ -8,7 +8,7 @@ only, on one array per scalar with one value per body.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -56,6 +56,20 @@ def _boxed(x) -> np.ndarray:
     out = np.empty((), object)
     out[()] = x
     return out
+
+
+@dataclass(frozen=True)
+class PerEntry:
+    """An elementwise primitive, to be applied to arrays of lanes of which some are numbers."""
+
+    primitive: Any
+    params: dict
+    dtypes: list
+
+    def __call__(self, *xs):
+        shape = next(jnp.shape(x) for x in xs if jnp.ndim(x))
+        full = [x if jnp.ndim(x) else jnp.full(shape, x, d) for x, d in zip(xs, self.dtypes, strict=True)]
+        return self.primitive.bind(*full, **self.params)
 
 
 class Interpreter:
@@ -121,19 +135,17 @@ class Interpreter:
             return _constants(eqn, inputs)
         if name in _PER_ENTRY:
             return [_boxed(self._per_entry(eqn)(*inputs))]
-        raise NotImplementedError(
+        raise self._refusal(name)
+
+    def _refusal(self, name: str) -> Exception:
+        return NotImplementedError(
             f"a body step uses {name!r}, which cannot be scalarized; run it with execution='plain'"
         )
 
     def _per_entry(self, eqn) -> Callable:
         """Any other elementwise primitive, a node for each entry."""
-        dtypes = [atom.aval.dtype for atom in eqn.invars]
         key = (eqn.primitive.name, str(eqn.params))
-
-        def emit(*xs):
-            shape = next(jnp.shape(x) for x in xs if jnp.ndim(x))
-            full = [x if jnp.ndim(x) else jnp.full(shape, x, d) for x, d in zip(xs, dtypes, strict=True)]
-            return eqn.primitive.bind(*full, **eqn.params)
+        emit = PerEntry(eqn.primitive, eqn.params, [atom.aval.dtype for atom in eqn.invars])
 
         def call(*xs):
             if key[0] == "select_n" and is_number(xs[0]):
@@ -142,13 +154,13 @@ class Interpreter:
                 return _constants(eqn, [_boxed(x) for x in xs])[0].item()
             return self.graph.node(eqn.primitive.name, emit, *xs, key=key)
 
-        return np.frompyfunc(call, len(dtypes), 1)
+        return np.frompyfunc(call, len(emit.dtypes), 1)
 
     def _converted(self, a, old, new):
         """A truth value or an integer as a number of another kind."""
         if is_number(a):
             return np.dtype(new).type(a).item()
-        return self.graph.node("convert", lambda x: lax.convert_element_type(x, new), a, key=str(new))
+        return self.graph.node("convert", partial(lax.convert_element_type, new_dtype=new), a, key=str(new))
 
     def _reduce_sum(self, params, x):
         kept = [axis for axis in range(x.ndim) if axis not in params["axes"]]
@@ -180,9 +192,12 @@ class Interpreter:
         return self._reduce_sum({"axes": (left.ndim - 1,)}, self.elementwise["mul"](left, right))
 
 
-_ON_NUMBERS: dict[str, Callable] = {  # identity matrices are made of these; NumPy does not compile them
+_ON_NUMBERS: dict[str, Callable] = {  # identity matrices and indices are made of these; NumPy does not compile them
     "iota": lambda params: np.indices(params["shape"], params["dtype"])[params["dimension"]],
     "eq": lambda params, a, b: np.equal(a, b),
+    "lt": lambda params, a, b: np.less(a, b),
+    "add": lambda params, a, b: np.add(a, b),
+    "select_n": lambda params, which, *cases: np.choose(which, cases),
 }
 
 
@@ -206,6 +221,8 @@ _MOVES = {"gather": (0,), "scatter": (0, 2), "dynamic_slice": (0,), "dynamic_upd
 
 def _moved(eqn, inputs) -> list[np.ndarray]:
     """The equation done on the places of the entries."""
+    if eqn.primitive.name == "gather" and not eqn.params["dimension_numbers"].operand_batching_dims:
+        return [_gathered(eqn.params, *inputs)]
     places, start = list(inputs), 0
     moved = _MOVES[eqn.primitive.name]
     for i in moved:
@@ -219,6 +236,22 @@ def _moved(eqn, inputs) -> list[np.ndarray]:
         ]
         outs = eqn.primitive.bind(*values, **eqn.params)
     return [_boxed(entries[np.asarray(x)]) for x in (outs if eqn.primitive.multiple_results else [outs])]
+
+
+def _gathered(params, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """A box of x for each index, moved inside where it is partly outside."""
+    numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
+    inside = np.array(x.shape) - sizes
+    kept = [axis for axis in range(x.ndim) if axis not in numbers.collapsed_slice_dims]
+    shape = [sizes[axis] for axis in kept]
+    out = np.empty((*indices.shape[:-1], *shape), object)
+    for index in np.ndindex(*indices.shape[:-1]):
+        start = np.zeros(x.ndim, int)
+        start[list(numbers.start_index_map)] = indices[index].astype(int)
+        box = tuple(slice(a, a + n) for a, n in zip(np.clip(start, 0, inside), sizes, strict=True))
+        out[index] = x[box].reshape(shape)[()]
+    batch = indices.ndim - 1
+    return np.moveaxis(out, range(batch, batch + len(kept)), numbers.offset_dims)
 
 
 def _change_of_kind(eqn) -> tuple | None:

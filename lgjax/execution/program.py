@@ -1,163 +1,269 @@
-"""A whole function of small arrays as one straight line of operations on scalars.
+"""A whole function of small arrays as one straight line of operations on scalars, with loops where it has any.
 
-What `scalarize` does for a body step, done for everything that is computed for one system: the function is traced once
-and evaluated on a graph of scalars, where arrays that it closes over are numbers that fold. The operations can then be
-run on arrays of any one shape, one entry per system, as the kernels of `simulate/kernels` do.
+What `step.py` does for a body step, done for everything that is computed for one system: levels and bodies are
+unrolled, and numbers that are known fold. Kernels are written from such programs (`ptx.py`).
+
+Read first: `interpreter.py`, whose rules this adds to. Next: `ordering.py`, `ptx.py`.
 """
 
-import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
 
-from lgjax.execution._jax import is_traced
-from lgjax.execution.graph import Graph, Ref, is_number
+from lgjax.execution._jax import is_traced, scan_arguments
+from lgjax.execution.graph import Graph, Ref, Scalar, is_number
 from lgjax.execution.interpreter import Interpreter, map_objects, objects
+from lgjax.execution.ordering import order_of, waiting
+from lgjax.execution.scan import loop_p
+from lgjax.execution.step import emission, step_p
 
-_FOLDING = {"add": lax.add, "sub": lax.sub, "mul": lax.mul, "div": lax.div}  # one of their arguments may be a number
+UNROLLED = 8  # turns of a loop that saves something in every turn, which are written out
+REDUCTIONS = {"reduce_and": "and", "reduce_or": "or", "reduce_max": "max", "reduce_min": "min"}
+NOT_COUNTED = ("input", "loop", "result")
 
 
-class ScalarProgram:
-    """`function(*args)`, traced on `specs`, pytrees of anything with a shape and a dtype.
+@dataclass(eq=False)
+class Region:
+    """A graph and what is asked of it."""
 
-    inputs: one object array of nodes per leaf of the arguments, then one per captured array. captured: the traced
-    arrays that the function closes over. outputs: one object array of nodes and numbers per leaf of the result.
-    Raises NotImplementedError, naming it, for an operation that cannot be done scalar by scalar.
-    """
-
-    def __init__(self, function: Callable, *specs: Any):
-        leaves = jax.tree.leaves(specs)
-        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*specs)
-        self.captured = [c for c in closed.consts if is_traced(c)]
-        self.graph = Graph()
-        self.inputs = [self._entering(x.shape) for x in [*leaves, *self.captured]]
-        captured = iter(self.inputs[len(leaves) :])
-        consts = [next(captured) if is_traced(c) else objects(c) for c in closed.consts]
-        self.outputs = Interpreter(self.graph).evaluate(closed.jaxpr, consts, self.inputs[: len(leaves)])
-        self.shapes, self.out_tree = jax.tree.flatten(shapes)
-
-    def _entering(self, shape) -> np.ndarray:
-        return map_objects(lambda _: self.graph.input(), np.empty(shape, object))
+    graph: Graph
+    results: list[Scalar]
 
     @cached_property
     def order(self) -> list[int]:
-        """The nodes that the outputs need, in that of three orders in which fewest values wait to be used.
+        """The nodes that the results need, in an order in which few values wait to be used."""
+        return order_of(self.graph.ops, [x.index for x in self.results if isinstance(x, Ref)])
 
-        As they were made, sweep by sweep; each when it is first asked for, so that a branch is finished before the next
-        begins; or, of those that can be computed, always the one that leaves fewest values waiting.
-        """
-        asked = self._asked_for()
-        return min(sorted(asked), asked, self._frugal(asked), key=self.waiting)
-
-    def _asked_for(self) -> list[int]:
-        order: list[int] = []
-        done: set[int] = set()
-        stack = [x.index for out in reversed(self.outputs) for x in reversed(out.ravel()) if isinstance(x, Ref)]
-        while stack:
-            index = stack[-1]
-            waiting = [a.index for a in self.graph.ops[index][2] if isinstance(a, Ref) and a.index not in done]
-            if waiting:
-                stack.extend(reversed(waiting))
-                continue
-            stack.pop()
-            if index not in done:
-                done.add(index)
-                order.append(index)
-        return order
-
-    def _frugal(self, preferred: list[int]) -> list[int]:
-        """Greedily the node that adds fewest waiting values; among equals the first in the order `preferred`."""
-        ops, place = self.graph.ops, {index: k for k, index in enumerate(preferred)}
-        before = {i: tuple({a.index for a in ops[i][2] if isinstance(a, Ref)}) for i in preferred}
-        users: dict[int, list[int]] = {i: [] for i in preferred}
-        for i in preferred:
-            for a in before[i]:
-                users[a].append(i)
-        uses = {i: len(users[i]) for i in preferred}
-        for x in (x for out in self.outputs for x in out.flat if isinstance(x, Ref)):
-            uses[x.index] += 1
-        inputs = {i for i in preferred if ops[i][0] == "input"}
-        missing = {i: sum(a not in inputs for a in before[i]) for i in preferred}
-        done: dict[int, None] = {}
-        heap: list[tuple[int, int, int]] = []
-        latest: dict[int, int] = {}
-
-        def offer(i: int) -> None:
-            more = 1 + sum((a in inputs and a not in done) - (uses[a] == 1) for a in before[i])
-            latest[i] = more
-            heapq.heappush(heap, (more, place[i], i))
-
-        for i in preferred:
-            if i not in inputs and not missing[i]:
-                offer(i)
-        while heap:
-            more, _, i = heapq.heappop(heap)
-            if i in done or latest[i] != more:
-                continue
-            again: dict[int, None] = {}
-            for a in before[i]:
-                uses[a] -= 1
-                if uses[a] == 1 or (a in inputs and a not in done):
-                    again |= dict.fromkeys(u for u in users[a] if u in latest)
-                done[a] = None
-            done[i] = None
-            for u in users[i]:
-                missing[u] -= 1
-                if not missing[u]:
-                    again[u] = None
-            for u in again:
-                if u not in done:
-                    offer(u)
-        return list(done | dict.fromkeys(inputs))
-
-    def waiting(self, order: Sequence[int]) -> int:
-        """The largest number of values that are still to be used at one time, in this order: registers wanted."""
-        ops, last = self.graph.ops, {}
-        for place, index in enumerate(order):
-            last[index] = place
-            for a in ops[index][2]:
-                if isinstance(a, Ref):
-                    last[a.index] = place
-        last |= {x.index: len(order) for out in self.outputs for x in out.flat if isinstance(x, Ref)}
-        ends = np.bincount(list(last.values()), minlength=len(order) + 1)
-        return int(np.max(np.arange(1, len(order) + 1) - np.cumsum(ends[:-1]), initial=0))
+    @property
+    def waiting(self) -> int:
+        """The largest number of values that wait at one time: registers wanted. Loops inside are not looked into."""
+        return waiting(self.graph.ops, self.order, [x.index for x in self.results if isinstance(x, Ref)])
 
     @property
     def operations(self) -> dict[str, int]:
-        """Number of operations of each name in the program."""
+        """Number of operations of each name, those of a loop as often as it turns."""
         counts: dict[str, int] = {}
         for index in self.order:
-            name = self.graph.ops[index][0]
-            counts[name] = counts.get(name, 0) + 1
-        counts.pop("input", None)
-        return counts
+            name, what, _ = self.graph.ops[index]
+            inside = {k: n * what.count for k, n in what.operations.items()} if name == "loop" else {name: 1}
+            for k, n in inside.items():
+                counts[k] = counts.get(k, 0) + n
+        return {k: n for k, n in counts.items() if k not in NOT_COUNTED}
+
+
+@dataclass(eq=False)
+class Loop(Region):
+    """A region that runs `count` times; its results are what the next turn begins with.
+
+    carry: its input nodes, as many as results. captured: input nodes for values from outside. Outside, the loop is a
+    node "loop" whose arguments are the start and the captured values, followed by nodes "result". tables: numbers of an
+    input node, one for each turn.
+    """
+
+    count: int
+    dtypes: list
+    carry: list[int]
+    captured: list[int]
+    tables: dict[int, tuple]
+
+
+class ScalarProgram(Region):
+    """A jaxpr of one system on scalars.
+
+    inputs: one object array of nodes per argument. outputs: one object array of nodes and numbers per result.
+    Raises NotImplementedError, naming it, for an operation that cannot be done scalar by scalar.
+    """
+
+    def __init__(self, jaxpr: Any, constants: Sequence = ()):
+        graph = Graph()
+        enter = lambda aval: map_objects(lambda _: graph.input(), np.empty(aval.shape, object))
+        self.inputs = [enter(x.aval) for x in jaxpr.invars]
+        self.outputs = Unrolling(graph).evaluate(jaxpr, list(map(objects, constants)), self.inputs)
+        self.dtypes = [np.dtype(x.aval.dtype) for x in jaxpr.invars]
+        self.out_dtypes = [np.dtype(x.aval.dtype) for x in jaxpr.outvars]
+        super().__init__(graph, [x for out in self.outputs for x in out.flat])
+        graph.close()
 
     @property
     def used(self) -> set[int]:
         """The nodes of inputs that are read."""
         return {index for index in self.order if self.graph.ops[index][0] == "input"}
 
-    def run(self, load: Callable[[int], jax.Array]) -> list[np.ndarray]:
-        """The outputs as object arrays of arrays and numbers; load(node) gives an input when it is first needed."""
-        values: dict[int, Any] = {}
-        for index in self.order:
-            name, emit, args = self.graph.ops[index]
-            if name == "input":
-                values[index] = load(index)
-            else:
-                operands = [values[a.index] if isinstance(a, Ref) else a for a in args]
-                values[index] = _typed(_FOLDING[name], *operands) if name in _FOLDING else emit(*operands)
-        return [map_objects(lambda x: x if is_number(x) else values[x.index], out) for out in self.outputs]
+
+def program_of(function: Callable, *specs: Any) -> ScalarProgram:
+    """The program of `function(*args)`, traced on pytrees of anything with a shape and a dtype.
+
+    Traced arrays that the function closes over are refused with ValueError: pass them as arguments.
+    """
+    closed = jax.make_jaxpr(function)(*specs)
+    if any(map(is_traced, closed.consts)):
+        raise ValueError("the function closes over traced arrays; pass them as arguments")
+    return ScalarProgram(closed.jaxpr, closed.consts)
 
 
-def _typed(operation: Callable, a, b):
-    """An operation of arrays, where a number takes the dtype of the other."""
-    if isinstance(a, int | float):
-        a = np.dtype(b.dtype).type(a)
-    if isinstance(b, int | float):
-        b = np.dtype(a.dtype).type(b)
-    return operation(a, b)
+class Unrolling(Interpreter):
+    """Evaluates jaxprs of whole algorithms: recursions are unrolled, other loops stay loops if they can."""
+
+    def _apply(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        name, params = eqn.primitive.name, eqn.params
+        if eqn.primitive is loop_p:
+            return self._levels(params["loop"], inputs)
+        if eqn.primitive is step_p:
+            closed = jax.make_jaxpr(emission(**params))(*(x.aval for x in eqn.invars))
+            return self.evaluate(closed.jaxpr, list(map(objects, closed.consts)), inputs)
+        if name == "lane_call" and params["size"] is not None:
+            run = lambda values: self.evaluate(params["jaxpr"], [], values)
+            return _each(run, inputs, params["batched"], params["size"])
+        if name == "custom_linear_solve":
+            return self._solved(eqn, inputs)
+        if name == "scan":
+            return self._scan(eqn, inputs)
+        if name == "cond":
+            return self._cond(eqn, inputs)
+        if name in REDUCTIONS:
+            return [self._reduced(REDUCTIONS[name], params["axes"], inputs[0])]
+        return super()._apply(eqn, inputs)
+
+    def _refusal(self, name: str) -> Exception:
+        return NotImplementedError(f"{name!r} cannot be done scalar by scalar")
+
+    def _reduced(self, name: str, axes: tuple[int, ...], x: np.ndarray) -> np.ndarray:
+        """Pair by pair, of numbers at once."""
+        on_numbers, empty = {"and": (min, True), "or": (max, False), "max": (max, -inf), "min": (min, inf)}[name]
+
+        def pair(a: Scalar, b: Scalar) -> Scalar:
+            return on_numbers(a, b) if is_number(a) and is_number(b) else self.graph.node(name, None, a, b, key=name)
+
+        for axis in sorted(axes, reverse=True):
+            x = np.frompyfunc(pair, 2, 1, identity=empty).reduce(x, axis=axis)
+        return map_objects(lambda y: y, np.asarray(x, object))
+
+    def _levels(self, loop, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        """All levels of a recursion, one after the other."""
+        if loop.size is not None:
+            single = lambda values: self._unrolled(loop, values)
+            return _each(single, inputs, loop.batched, loop.size)
+        return self._unrolled(loop, inputs)
+
+    def _unrolled(self, loop, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        constants, carry, xs = loop.parts(inputs)
+        step = lambda carry, now: self.evaluate(loop.level, [], [*constants, *carry, *now])
+        return _turns(step, carry, xs, loop.length, loop.reverse, len(loop.level.outvars) - len(carry))
+
+    def _scan(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        params, body = eqn.params, eqn.params["jaxpr"]
+        constants, carry = scan_arguments(eqn)
+        constants, carry, xs = inputs[:constants], inputs[constants : constants + carry], inputs[constants + carry :]
+        kept = len(body.jaxpr.outvars) - len(carry)
+        if not kept and all(is_number(x) for array in xs for x in array.flat):
+            return self._loop(eqn, constants, carry, xs)
+        if params["length"] > UNROLLED:
+            raise NotImplementedError("a scan that reads or saves arrays turn by turn")
+        step = lambda carry, now: self.evaluate(body.jaxpr, list(map(objects, body.consts)), [*constants, *carry, *now])
+        return _turns(step, carry, xs, params["length"], params["reverse"], kept)
+
+    def _loop(self, eqn, constants, carry, xs) -> list[np.ndarray]:
+        """A scan that only carries: its body once, as a graph of its own."""
+        params, body = eqn.params, eqn.params["jaxpr"]
+        graph, outside = Graph(), {}
+
+        def capture(x: Scalar) -> Scalar:
+            if is_number(x):
+                return x
+            if x.index not in outside:
+                outside[x.index] = graph.input()
+            return outside[x.index]
+
+        known = [map_objects(capture, x) for x in constants]
+        start = [map_objects(lambda _: graph.input(), x) for x in carry]
+        tables: dict[int, tuple] = {}
+
+        def table(column: np.ndarray) -> Scalar:
+            numbers = tuple(column[::-1] if params["reverse"] else column)
+            if len(set(numbers)) == 1:
+                return numbers[0]
+            node = graph.input()
+            tables[node.index] = numbers
+            return node
+
+        now = [_columns(table, x) for x in xs]
+        inside = type(self)(graph)
+        outs = inside.evaluate(body.jaxpr, list(map(objects, body.consts)), [*known, *start, *now])
+        flat = lambda arrays: [x for array in arrays for x in array.flat]
+        loop = Loop(
+            graph,
+            flat(outs),
+            count=params["length"],
+            dtypes=[np.dtype(a.aval.dtype) for a in eqn.outvars for _ in range(int(np.prod(a.aval.shape)))],
+            carry=[x.index for x in flat(start)],
+            captured=[x.index for x in outside.values()],
+            tables=tables,
+        )
+        node = self.graph.node("loop", loop, *flat(carry), *map(Ref, outside), key=id(loop))
+        results = iter([self.graph.node("result", k, node, key=k) for k in range(len(loop.results))])
+        return [map_objects(lambda _: next(results), x) for x in outs]
+
+    def _solved(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        """What the given solver finds."""
+        lengths, solve = eqn.params["const_lengths"], eqn.params["jaxprs"].solve
+        first = lengths.matvec + lengths.vecmat
+        constants, right = inputs[first : first + lengths.solve], inputs[sum(lengths) :]
+        return self.evaluate(solve.jaxpr, list(map(objects, solve.consts)), [*constants, *right])
+
+    def _cond(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        """Every branch, and the results of the one that is asked for."""
+        (index, *values), branches = inputs, eqn.params["branches"]
+        which: Scalar = index[()]
+        run = lambda branch: self.evaluate(branch.jaxpr, list(map(objects, branch.consts)), values)
+        if is_number(which):
+            return run(branches[min(max(int(which), 0), len(branches) - 1)])
+        if len(branches) != 2:
+            raise NotImplementedError("a switch between more than two branches")
+        no, yes = map(run, branches)
+        boolean = eqn.invars[0].aval.dtype == bool
+        test = which if boolean else self._different(which)
+        select = np.frompyfunc(lambda a, b: self._selected(test, a, b), 2, 1)
+        return [map_objects(lambda x: x, np.asarray(select(a, b), object)) for a, b in zip(no, yes, strict=True)]
+
+    def _different(self, x: Ref) -> Scalar:
+        return self.graph.node("ne", None, x, 0, key="ne")
+
+    def _selected(self, test: Scalar, a: Scalar, b: Scalar) -> Scalar:
+        if (a.index if isinstance(a, Ref) else a) == (b.index if isinstance(b, Ref) else b) and type(a) is type(b):
+            return a
+        return self.graph.node("select_n", None, test, a, b, key="select_n")
+
+
+def _columns(f: Callable, stack: np.ndarray) -> np.ndarray:
+    """f of each entry over the first axis."""
+    out = np.empty(stack.shape[1:], object)
+    for index in np.ndindex(*out.shape):
+        out[index] = f(stack[(slice(None), *index)])
+    return out
+
+
+def _turns(step: Callable, carry: list, xs: list, length: int, reverse: bool, kept: int) -> list[np.ndarray]:
+    """A scan with all its turns written out."""
+    saved: list[list] = [[None] * length for _ in range(kept)]
+    for turn in reversed(range(length)) if reverse else range(length):
+        out = step(carry, [_at(x, turn) for x in xs])
+        carry = out[: len(carry)]
+        for place, value in zip(saved, out[len(carry) :], strict=True):
+            place[turn] = value
+    return [*carry, *(np.stack(place) for place in saved)]
+
+
+def _at(x: np.ndarray, k: int) -> np.ndarray:
+    return map_objects(lambda y: y, x[k : k + 1].reshape(x.shape[1:]))
+
+
+def _each(run: Callable, inputs: list[np.ndarray], batched: Sequence[bool], size: int) -> list[np.ndarray]:
+    """For each system of a batch that lies behind."""
+    one: Iterator = ([x[..., k] if b else x for x, b in zip(inputs, batched, strict=True)] for k in range(size))
+    boxed = lambda values: [map_objects(lambda y: y, np.asarray(x, object)) for x in values]
+    return [np.stack(outs, -1) for outs in zip(*(run(boxed(values)) for values in one), strict=True)]

@@ -125,6 +125,8 @@ def _scanned_stages(space: HomogeneousSpace, tableau: Tableau, y: Point, increme
     takes the first and adds its increment to all others, so nothing is indexed and reverse mode saves no buffers.
     """
     dtype, stages = state_dtype(y), tableau.stages
+    if tableau.chained:
+        return _chained_stages(space, tableau, y, increment, pull_back)
     extended = [*tableau.a, tableau.b, *([] if tableau.b_hat is None else [tableau.b_hat])]
     columns = np.zeros((stages, len(extended)))
     for r, row in enumerate(extended):
@@ -165,6 +167,30 @@ def _scanned_stages(space: HomogeneousSpace, tableau: Tableau, y: Point, increme
         increments = [jax.tree.map(lambda x, at=at: x[at], history) for at in range(stages)]
         sigma = _add(sigma, _bracket_terms(space, tableau, stages, increments))
     return sigma, None if tableau.b_hat is None else pending[1]
+
+
+def _chained_stages(space: HomogeneousSpace, tableau: Tableau, y: Point, increment: Any, pull_back: Any) -> Any:
+    """The scan for tableaus whose rows use the increment before alone, such as RK4's.
+
+    The carry holds the exponent of the next stage and the sums of the updates: a GPU keeps it in registers.
+    """
+    dtype = state_dtype(y)
+    shape = jax.eval_shape(increment, jnp.zeros((), dtype), y)
+    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, dtype), shape)
+    updates = [tableau.b, *([] if tableau.b_hat is None else [tableau.b_hat])]
+
+    def body(carry: Any, xs: Any) -> Any:
+        sigma, totals = carry
+        c, following, weights = xs
+        k = pull_back(sigma, increment(c, space.move(sigma, y)))
+        added = [jax.tree.map(lambda x, kx, w=weights[n]: x + w * kx, x, k) for n, x in enumerate(totals)]
+        return (jax.tree.map(lambda kx: following * kx, k), added), None
+
+    following = [row[-1] for row in tableau.a[1:]] + [0.0]
+    xs = (tableau.c, following, np.transpose(updates))
+    start = (zero, [zero] * len(updates))
+    (_, totals), _ = jax.lax.scan(body, start, tuple(jnp.asarray(x, dtype) for x in xs))
+    return totals[0], totals[1] if len(totals) > 1 else None
 
 
 @dataclass(frozen=True)

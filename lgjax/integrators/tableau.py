@@ -107,6 +107,11 @@ class Tableau:
             if not (0 < row <= stages and min(p, q) >= 0 and max(p, q) < row):
                 raise ValueError(f"{self.name}: bracket [k_{p}, k_{q}] in row {row} is not explicit")
 
+    @property
+    def chained(self) -> bool:
+        """Whether each stage uses the increment of the one before alone."""
+        return not self.brackets and not any(x for row in self.a for x in row[:-1])
+
     def _explicit_row(self, i: int, row: Row) -> Row:
         if len(row) < i or any(x != 0 for x in row[i:]):
             raise ValueError(f"{self.name}: row {i} of a is {tuple(row)}; an explicit method has {i} entries there")

@@ -1,6 +1,6 @@
 """Topology of a mechanism: hashable, static under jit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from lgjax.multibody.joints import JointKind
@@ -11,7 +11,8 @@ class Tree:
     """Moving bodies in an order in which parents come first; body i is moved by joint i.
 
     parents: index of each body's parent, -1 for the world. kinds: kind of each body's joint.
-    frames: (name, body) of links that are rigidly fixed to a body (-1: to the world).
+    frames: (name, body) of links that are rigidly fixed to a body (-1: to the world). source: the file that it came
+    from, which only viewers read: trees are equal whatever it is.
     """
 
     name: str
@@ -20,6 +21,7 @@ class Tree:
     kinds: tuple[JointKind, ...]
     joint_names: tuple[str, ...]
     frames: tuple[tuple[str, int], ...] = ()
+    source: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def nbodies(self) -> int:

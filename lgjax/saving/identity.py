@@ -62,7 +62,7 @@ def _parts(value: Any) -> tuple[str, list[Any]]:
     if isinstance(value, tuple | list):
         return kind, list(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return kind, [getattr(value, field.name) for field in fields(value)]
+        return kind, [getattr(value, field.name) for field in fields(value) if field.compare]
     if isinstance(value, partial):
         return kind, [value.func, value.args, value.keywords]
     function = inspect.unwrap(value) if callable(value) else value

@@ -1,6 +1,7 @@
 """Time stepping of one mechanism in one scan, to be mapped over a batch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +12,9 @@ from lgjax.dynamics.loops.loop import Loop, as_loops
 from lgjax.dynamics.loops.project import Metric
 from lgjax.dynamics.loops.status import LoopStatus
 from lgjax.dynamics.time_derivatives.taylor_series import motion_series
+from lgjax.execution.call import one_kernel
 from lgjax.execution.compiled import compiled
+from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators import RK4, Method, MuntheKaas, integrate
 from lgjax.integrators.integrate import check_method
 from lgjax.multibody.arguments import checked_arguments
@@ -44,6 +47,22 @@ class Trajectory(NamedTuple):
     def success(self) -> jax.Array:
         """() bool, whether the motion can be used: no flag is set, or only REDUNDANT."""
         return (self.status & ~int(LoopStatus.REDUNDANT)) == 0
+
+
+@dataclass(frozen=True)
+class StepInOneKernel(Method):
+    """A method whose step is one kernel on a GPU, with the field in it; elsewhere it is the method itself."""
+
+    method: Method
+
+    def init(self, space: HomogeneousSpace, field: Callable[..., Any], t: jax.Array, y: Any) -> Any:
+        return self.method.init(space, field, t, y)
+
+    def step(
+        self, space: HomogeneousSpace, field: Callable[..., Any], t: jax.Array, y: Any, h: jax.Array, carry: Any
+    ) -> tuple[Any, Any]:
+        following = lambda state, t, h: self.method.step(space, field, t, state[0], h, state[1])
+        return one_kernel(following)((y, carry), t, h)
 
 
 @checked_arguments("wrenches", compiles=False)
@@ -108,6 +127,8 @@ def _rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpo
     problem = mechanical_space(model.tree), field, (q, v), method.with_scanned_stages()
     if closed:
         problem = keep_closed(model, closed, *problem, project, tolerance)
+    else:
+        problem = *problem[:3], StepInOneKernel(problem[3])
     space, field, start, method = problem
     path = integrate(space, field, start, jnp.zeros_like(dt), steps * dt, steps, method, save_every, remat, checkpoint)
     if not closed:

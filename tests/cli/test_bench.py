@@ -85,12 +85,12 @@ def test_kernels_are_rated_by_what_they_move_and_compute():
     model = lgjax.specialize(lgjax.models.chain(1).astype("float32"))
     state = bench.states(model, 2)
     for name in ("forward", "rollout"):
-        _, cost, count = bench.kernel_of(name, model, state)
+        cost = bench.cost_of(name, model, state)
         used = roofline.fractions(cost, 1e6, {"bytes per second": 1e9, "operations per second": 1e9})
         np.testing.assert_allclose(used["memory"], cost["bytes"] * 1e-3)
         np.testing.assert_allclose(used["arithmetic"], cost["arithmetic"] * 1e-3)
-        assert count == {"forward": 1, "rollout": bench.STEPS}[name]
-    roofs = roofline.measured_roofs("float32", 8, repeats=1, chain=2, interpret=True, lanes=4)
+        assert cost["operations"]["sin"] >= {"forward": 1, "rollout": 4 * bench.STEPS}[name]
+    roofs = roofline.measured_roofs("float32", 8, repeats=1, chain=2)
     assert min(roofs.values()) > 0
 
 

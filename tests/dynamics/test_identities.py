@@ -276,7 +276,7 @@ def test_plain_and_scalarized_execution_agree(name):
 
 def test_an_unknown_execution_is_refused():
     model = trees.model("pendulum")
-    with pytest.raises(ValueError, match="execution is one of scalarized, plain, unrolled, not 'fast'"):
+    with pytest.raises(ValueError, match="execution is one of scalarized, plain, scan, not 'fast'"):
         lgjax.gravity_forces(model, lgjax.neutral(model), execution="fast")
 
 

@@ -8,7 +8,7 @@ from jax import jit
 
 import lgjax
 from lgjax import models, specialize
-from lgjax.execution.program import ScalarProgram
+from lgjax.execution.program import program_of
 from tests.dynamics import trees
 
 FUNCTIONS = {
@@ -42,8 +42,8 @@ def test_the_numbers_are_those_of_the_general_model(name):
 
 def operations(function, model, *parameters) -> int:
     """Scalar operations of one evaluation for a model, whose arrays are inputs where it is given in `parameters`."""
-    run = lambda *args: function(*(args if parameters else (model, *args)), execution="unrolled")
-    return sum(ScalarProgram(run, *parameters, *state(model)).operations.values())
+    run = lambda *args: function(*(args if parameters else (model, *args)))
+    return sum(program_of(run, *parameters, *state(model)).operations.values())
 
 
 @pytest.mark.parametrize("name", ["quadruped", "chain of one"])

@@ -15,8 +15,7 @@ from lgjax.cli.arguments import add_model, fail, load_model, positive_int
 from lgjax.cli.bench import peers, roofline, timing
 from lgjax.dynamics.partials import forward_dynamics_partials, inverse_dynamics_partials
 from lgjax.execution.ahead import logger
-from lgjax.simulate.kernels import vmap as fused
-from lgjax.simulate.kernels.rollout import step_cost
+from lgjax.execution.cost import kernel_cost
 
 STEPS = 10  # of a rollout
 DT = 1e-3  # s
@@ -54,7 +53,7 @@ def add(commands: Any) -> None:
         help="time the algorithms on this machine",
         description="Time the algorithms for one model over batch sizes: microseconds per evaluation (rollouts: per "
         "RK4 step), median and quartiles in the steady state, seconds to compile and of the first call, and the "
-        "largest difference to float64 relative to the largest entry. On a GPU the fused kernels run too. Ctrl-C "
+        "largest difference to float64 relative to the largest entry. Ctrl-C "
         "keeps what there is.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
@@ -144,9 +143,8 @@ def measure(model: Any, names: list[str], dtypes: list[str], batches: list[int],
                 program = jax.jit(jax.vmap(function, (None, 0, 0, 0)))
                 logger.info("%s, %s, batch %d: compiling and timing", name, dtype, batch)
                 times, _ = timing.compiled(program, chosen, *state, repeats=args.repeats, block_seconds=args.block)
-                yield row_of(name, "lgjax", dtype, batch, count, times) | {"error": error}
-                if jax.default_backend() == "gpu":
-                    yield from _kernels(name, exact.astype(dtype), state, args.repeats)
+                row = row_of(name, "lgjax", dtype, batch, count, times) | {"error": error}
+                yield row | (roofs_used(name, chosen, state, row) if jax.default_backend() == "gpu" else {})
         if args.peers:
             for batch in batches:
                 for program, dtype, times in peers.measure(name, exact, states(exact, batch), args.repeats):
@@ -172,26 +170,17 @@ def float32_error(function: Callable, model: Any, samples: int = 64) -> float:
     return float(max(jax.tree.leaves(jax.tree.map(worst, rough, exact)), default=0.0))
 
 
-def _kernels(name: str, model: Any, state: tuple, repeats: int) -> Iterator[dict[str, Any]]:
-    """The fused kernels, for any model and for this one, with the fractions of the roofs that they reach."""
-    if name not in ("forward", "rollout"):
-        return
-    dtype, batch = str(model.dtype), state[1].shape[0]
-    roofs = roofline.measured_roofs(dtype)
-    for program, chosen in (("lgjax kernel", model), ("lgjax kernel, specialized", lgjax.specialize(model))):
-        call, cost, count = kernel_of(name, chosen, state)
-        times, _ = timing.compiled(jax.jit(call), *state, repeats=repeats)
-        row = row_of(name, program, dtype, batch, count, times)
-        yield row | roofline.fractions(cost, row["per second"], roofs)
+def roofs_used(name: str, model: Any, state: tuple, row: dict[str, Any]) -> dict[str, float]:
+    """The fractions of the device's roofs that a row of the table reaches; none where it is not one kernel."""
+    if name not in ("forward", "inverse", "rollout"):
+        return {}
+    cost, roofs = cost_of(name, model, state), roofline.measured_roofs(row["dtype"])
+    return roofline.fractions(cost, row["per second"], roofs)
 
 
-def kernel_of(name: str, model: Any, state: tuple, options: Any = fused.KernelOptions()) -> tuple[Callable, dict, int]:  # noqa: B008
-    """(function of the batch, cost per evaluation, evaluations per call) of the fused `forward` or `rollout`."""
+def cost_of(name: str, model: Any, state: tuple) -> dict[str, Any]:
+    """The `kernel_cost` of one evaluation or step."""
+    function, count = FUNCTIONS[name]
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state)
-    if name == "forward":
-        call = partial(lgjax.kernels.fused_forward_dynamics, model, options=options)
-        unrolled = lambda model, *state: lgjax.forward_dynamics(model, *state, execution="unrolled")
-        return call, lgjax.kernels.kernel_cost(partial(unrolled, model), *one), 1
-    steps = partial(lgjax.kernels.fused_rollout, save_every=None, options=options)
-    call = lambda q, v, tau: steps(model, q, v, None, DT, STEPS)
-    return call, step_cost(model, one[0], one[1], STEPS), STEPS
+    cost = kernel_cost(partial(function, model), *one)
+    return cost | {"arithmetic": cost["arithmetic"] / count, "bytes": cost["bytes"] / count}

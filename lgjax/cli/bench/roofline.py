@@ -7,14 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.cli.bench.timing import compiled
-from lgjax.simulate.kernels.vmap import KernelOptions, fused_vmap
+from lgjax.execution.call import batch_behind
 
 
-def measured_roofs(dtype, batch: int = 2**24, repeats: int = 5, chain: int = 512, **options: Any) -> dict[str, float]:
+def measured_roofs(dtype, batch: int = 2**24, repeats: int = 5, chain: int = 512) -> dict[str, float]:
     """Bytes per second of a copy, and scalar operations per second of a kernel of `chain` multiply-adds in registers.
 
-    A multiply-add is two operations, so code that does not pair its products with sums reaches half at most. options:
-    those of `KernelOptions`.
+    A multiply-add is two operations, so code that does not pair its products with sums reaches half at most.
     """
     x = jnp.linspace(0, 1, batch, dtype=dtype)
     copy, _ = compiled(jax.jit(lambda x: x + 1), x, repeats=repeats)
@@ -24,7 +23,7 @@ def measured_roofs(dtype, batch: int = 2**24, repeats: int = 5, chain: int = 512
             x = x * 0.5 + 0.25
         return x
 
-    chained, _ = compiled(jax.jit(fused_vmap(multiply_add, options=KernelOptions(**options))), x, repeats=repeats)
+    chained, _ = compiled(jax.jit(jax.vmap(batch_behind(multiply_add))), x, repeats=repeats)
     itemsize = np.dtype(dtype).itemsize
     return {
         "bytes per second": 2 * itemsize * batch / copy["median"],

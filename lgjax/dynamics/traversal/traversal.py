@@ -2,9 +2,9 @@
 
 Chains of bodies side by side form a run, a rectangle of `length` levels and `width` lanes, executed as one `lax.scan`
 over its levels. Between runs values are gathered from parents or summed over children. A body step is a pure function
-of small arrays, executed in one of three ways that are tested equal: `plain` maps it over the lanes of a level,
-`scalarized` re-emits it on one array of lanes per scalar, `unrolled` calls it for one body after the other, for
-programs that are scalarized as a whole.
+of small arrays, executed in one of two ways that are tested equal: `plain` maps it over the lanes of a level,
+`scalarized` re-emits it on one array of lanes per scalar. On a GPU a scalarized recursion is one kernel, in which all
+bodies are written out; `scan` is the same without the kernel.
 
 Read first: `TreeTraversal.outward` and `inward`; to see an algorithm, nothing else here is needed.
 """
@@ -36,8 +36,6 @@ from lgjax.multibody.tree import Tree
 
 def tree_traversal(tree: Tree, dtype, execution: Execution = "scalarized") -> "TreeTraversal":
     """The walks over a tree that run body steps as `execution` says; ValueError for an unknown one."""
-    if execution == "unrolled":
-        return _Unrolled(tree, dtype)
     if execution not in EXECUTORS:
         raise ValueError(f"execution is one of {', '.join(get_args(Execution))}, not {execution!r}")
     return TreeTraversal(tree, dtype, EXECUTORS[execution])
@@ -186,67 +184,6 @@ class TreeTraversal:
 
         final, ys = self.executor.scan(body, full(carry, run.width), (alive, xs), run.length, reverse)
         return refill(carry, final), _reveal(unpack_out[-1](ys))
-
-
-class _Unrolled(TreeTraversal):
-    """One body after the other: a run is one body, its data are small arrays. Compiled as it is, it grows long."""
-
-    def __init__(self, tree: Tree, dtype):
-        self.tree, self.dtype = tree, dtype
-        self.runs = tuple(LaneRun(kind, ((body,),)) for body, kind in enumerate(tree.kinds))
-
-    def bodies(self, x) -> list:
-        return [jax.tree.map(lambda a, b=b: _indexable(a)[b], x) for b in range(self.tree.nbodies)]
-
-    def configurations(self, q) -> list:
-        out = []
-        for kind, start in zip(self.tree.kinds, self.tree.q_start, strict=True):
-            if kind.coordinates == "joints":
-                out.append(q.joints[start : start + kind.nq])
-            else:
-                out.append(
-                    jax.tree.map(
-                        lambda a, i=start: a[i], q.free_poses if kind.coordinates == "free_poses" else q.ball_rotations
-                    )
-                )
-        return out
-
-    def velocities(self, v) -> list:
-        pairs = zip(self.tree.kinds, self.tree.v_start, strict=True)
-        return [v[start : start + kind.nv] for kind, start in pairs]
-
-    def to_bodies(self, values: list):
-        return jax.tree.map(lambda *rows: jnp.stack(rows), *values)
-
-    def to_velocities(self, values: list) -> jax.Array:
-        return jnp.concatenate(values)
-
-    def outward(self, step: Callable, root, *data: list) -> list:
-        once = jax.jit(step, static_argnums=0)  # traced once for bodies of the same kind
-        root = self._constant(root)
-        carries: list = []
-        outputs = []
-        for body, (kind, parent) in enumerate(zip(self.tree.kinds, self.tree.parents, strict=True)):
-            carry, out = once(kind, root if parent < 0 else carries[parent], *(d[body] for d in data))
-            carries.append(carry)
-            outputs.append(out)
-        return outputs
-
-    def inward(self, step: Callable, zero, *data: list) -> list:
-        once = jax.jit(step, static_argnums=0)
-        sums: list = [self._constant(zero)] * self.tree.nbodies
-        outputs: list = [None] * self.tree.nbodies
-        for body in reversed(range(self.tree.nbodies)):
-            up, outputs[body] = once(self.tree.kinds[body], sums[body], *(d[body] for d in data))
-            if (parent := self.tree.parents[body]) >= 0:
-                sums[parent] = jax.tree.map(jnp.add, sums[parent], up)
-        return outputs
-
-    def side_by_side(self, step: Callable, *data):
-        return jax.vmap(step)(*data)
-
-    def _constant(self, values):
-        return jax.tree.map(lambda x: jnp.asarray(x, self.dtype), values)
 
 
 def _indexable(array):

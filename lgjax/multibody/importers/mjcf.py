@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lgjax.multibody.build import Body, Joint, build
-from lgjax.multibody.importers.source import Source, read, require
+from lgjax.multibody.importers.source import Source, from_file, read, require
 from lgjax.multibody.model import Model
 
 # Elements without use for smooth dynamics, in an order in which nothing refers to an element already deleted.
@@ -65,7 +65,7 @@ def load_mjcf(path_or_text: str | os.PathLike, check_inertia: Literal["error", "
         _check_compiled(mujoco, compiled)
         bodies = _bodies(mujoco, compiled, {body.id: inertia for body, inertia in given.items()})
         gravity = np.zeros(3) if _disabled(mujoco, compiled, "GRAVITY") else compiled.opt.gravity
-        return build(bodies, spec.modelname, gravity, check_inertia)
+        return from_file(build(bodies, spec.modelname, gravity, check_inertia), source)
     except ValueError as error:
         # MuJoCo's messages have several lines.
         message = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())

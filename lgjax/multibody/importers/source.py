@@ -2,9 +2,12 @@
 
 import importlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
+
+from lgjax.multibody.model import Model
 
 
 class Source(NamedTuple):
@@ -35,6 +38,11 @@ def read(path_or_text: str | os.PathLike, what: str) -> Source:
     if not content.strip():
         raise ValueError(f"{label}: the file is empty")
     return Source(content, label, path)
+
+
+def from_file(model: Model, source: Source) -> Model:
+    """The model, which remembers the file that it came from."""
+    return model if source.path is None else model.replace(tree=replace(model.tree, source=str(source.path.resolve())))
 
 
 def require(module: str, extra: str, function: str) -> ModuleType:

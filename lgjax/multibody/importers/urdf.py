@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lgjax.multibody.build import Body, Joint, build
-from lgjax.multibody.importers.source import Source, read, require
+from lgjax.multibody.importers.source import Source, from_file, read, require
 from lgjax.multibody.model import Model
 
 KINDS = ("revolute", "continuous", "prismatic", "planar", "floating", "fixed")
@@ -65,7 +65,7 @@ def load_urdf(
         robot = yourdfpy.URDF.load(
             io.BytesIO(_etree().tostring(essentials)), build_scene_graph=False, load_meshes=False
         ).robot
-        return build(_bodies(robot, floating_base), robot.name, check_inertia=check_inertia)
+        return from_file(build(_bodies(robot, floating_base), robot.name, check_inertia=check_inertia), source)
     except ValueError as error:
         raise ValueError(f"{source.label}: {error}") from error
 

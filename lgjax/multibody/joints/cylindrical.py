@@ -15,4 +15,4 @@ def subspace(q, screw):
     return jnp.stack([unit_z(q), zero], 1), jnp.stack([zero, unit_z(q)], 1)
 
 
-CYLINDRICAL = JointKind("cylindrical", 2, 2, "joints", transform, subspace)
+CYLINDRICAL = JointKind("cylindrical", 2, 2, "joints", transform, subspace, axes=(2, 5))

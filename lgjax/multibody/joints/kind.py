@@ -16,6 +16,8 @@ class JointKind:
     transform(q, screw) -> (R (3, 3), p (3,)): pose of the child frame after the joint in the frame before it.
     subspace(q, screw) -> (S_w (3, nv), S_v (3, nv)): child twist = S v, in the child frame (left-trivialised).
     varying: whether S depends on q; only kinds with scalar coordinates may.
+    axes: the axes of the child frame that are the columns of S, 0 to 2 for rotation about and 3 to 5 for translation
+    along x, y, z; empty if S has others. Recursions leave out what is zero along them.
     coordinates says where q is kept in a Configuration: `joints` (q has shape (nq,), nq = nv, and v is dq/dt),
     `free_poses` (a Pose) or `ball_rotations` (a rotation). screw (2,) is the body's entry of `Model.screws`, which only
     the helical joint reads. `general` names the kind that contains this one, so that different kinds can share a level
@@ -31,6 +33,7 @@ class JointKind:
     transform: Callable[..., Any]
     subspace: Callable[..., Any]
     varying: bool = False
+    axes: tuple[int, ...] = ()
     general: "JointKind | None" = None
 
     @property

@@ -14,4 +14,4 @@ def subspace(q, screw):
     return jnp.zeros((3, 1), q.dtype), unit_z(q)[:, None]
 
 
-PRISMATIC = JointKind("prismatic", 1, 1, "joints", transform, subspace, general=HELICAL)
+PRISMATIC = JointKind("prismatic", 1, 1, "joints", transform, subspace, axes=(5,), general=HELICAL)

@@ -14,4 +14,4 @@ def subspace(q, screw):
     return unit_z(q)[:, None], jnp.zeros((3, 1), q.dtype)
 
 
-REVOLUTE = JointKind("revolute", 1, 1, "joints", transform, subspace, general=HELICAL)
+REVOLUTE = JointKind("revolute", 1, 1, "joints", transform, subspace, axes=(2,), general=HELICAL)

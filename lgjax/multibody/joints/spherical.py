@@ -13,4 +13,4 @@ def subspace(q, screw):
     return jnp.eye(3, dtype=q.dtype), jnp.zeros((3, 3), q.dtype)
 
 
-SPHERICAL = JointKind("spherical", 0, 3, "ball_rotations", transform, subspace)
+SPHERICAL = JointKind("spherical", 0, 3, "ball_rotations", transform, subspace, axes=(0, 1, 2))

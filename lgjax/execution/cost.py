@@ -1,0 +1,39 @@
+"""What a kernel of a function does for each system: counted from its program, on any machine.
+
+Read first: `program.py`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from lgjax.execution.program import program_of
+
+MOVES = ("convert", "neg", "select_n")
+
+
+def kernel_cost(function: Callable, *args: Any) -> dict[str, Any]:
+    """Operations, bytes and live values per system of a kernel of `function`, from arguments (or their shapes) of one
+    system.
+
+    operations: how many of each scalar operation, those of a loop as often as it turns; arithmetic: their sum, with a
+    sine, cosine, root or quotient as one; bytes: read and written per system if every argument is batched; waiting:
+    values that wait for registers at one time at most, loops not looked into.
+    """
+    program = program_of(function, *args)
+    read = sum(
+        dtype.itemsize
+        for dtype, nodes in zip(program.dtypes, program.inputs, strict=True)
+        for node in nodes.flat
+        if node.index in program.used
+    )
+    shapes = jax.tree.leaves(jax.eval_shape(function, *args))
+    written = sum(np.dtype(x.dtype).itemsize * int(np.prod(x.shape)) for x in shapes)
+    return {
+        "operations": program.operations,
+        "arithmetic": sum(n for name, n in program.operations.items() if name not in MOVES),
+        "bytes": read + written,
+        "waiting": program.waiting,
+    }

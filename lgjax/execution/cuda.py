@@ -1,0 +1,64 @@
+"""Programs of one system as kernels of a CUDA device: the seam between recursions and `ptx.py`.
+
+XLA itself launches a kernel given as PTX (the custom call `__gpu$xla.gpu.ptx`); the driver compiles it for the device
+at hand when the program is loaded. Nothing but jaxlib is needed, and programs compile ahead of time on machines without
+a GPU. What cannot be written as a kernel runs as it runs elsewhere, with a warning that says why.
+
+Read first: `call.py`, which asks for kernels; `program.py` and `ptx.py`, which make them.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+
+from lgjax.execution.program import ScalarProgram
+from lgjax.execution.ptx import Kernel, kernel
+
+TARGET = "__gpu$xla.gpu.ptx"
+
+
+@lru_cache(maxsize=256)
+def kernel_of(jaxpr: Any, batched: tuple[bool, ...], size: int, in_place: bool) -> Kernel | None:
+    """The kernel of a jaxpr of one system for `size` systems; None, with a warning, if there is none."""
+    try:
+        return kernel(ScalarProgram(jaxpr), batched, size, in_place)
+    except NotImplementedError as error:
+        warnings.warn(f"this runs on the GPU without a kernel of its own, more slowly: {error}", stacklevel=2)
+        return None
+
+
+def as_kernel(
+    jaxpr: Any, batched: Sequence[bool], size: int | None, shapes: Sequence[Any], state: int | None = None
+) -> Callable | None:
+    """The jaxpr as a function of arrays that is one launch, or None. Without a batch it runs as a batch of one.
+
+    shapes: of the results. state: the first of the arguments that the results replace, one by one.
+    """
+    found = kernel_of(jaxpr, tuple(batched), 1 if size is None else size, state is not None)
+    if found is None:
+        return None
+    replaced = {} if state is None else {state + k: k for k in range(len(shapes)) if size is None or batched[state + k]}
+    results = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in shapes]
+    call = jax.ffi.ffi_call(TARGET, results, input_output_aliases=replaced)
+    return lambda *args: list(call(*args, **_launch(found, len(args), len(shapes))))
+
+
+def _launch(kernel: Kernel, arguments: int, results: int) -> dict[str, Any]:
+    """What XLA asks for, the pointers of the results behind those of the arguments."""
+    return {
+        "name": kernel.name,
+        "kernel_type": "ptx",
+        "kernel_data": kernel.text,
+        "grid_x": np.int32(kernel.blocks),
+        "grid_y": np.int32(1),
+        "grid_z": np.int32(1),
+        "block_x": np.int32(kernel.threads),
+        "block_y": np.int32(1),
+        "block_z": np.int32(1),
+        "shared_mem_bytes": np.int32(0),
+        "output_indices": tuple(np.int32(arguments + k) for k in range(results)),
+    }

@@ -1,0 +1,247 @@
+"""A scalar program as the text of a CUDA kernel (PTX), one system per thread.
+
+Arrays lie with the batch behind: number k of an array of n systems begins at n k, so that neighbouring threads read
+neighbouring numbers. What is not batched is read by all threads from one place. Products and sums without a rounding
+mode may be contracted by the assembler to one rounding; sine and cosine of one angle are computed together, without a
+branch.
+
+Read first: `program.py`; the functions of one number are in `ptx_functions.py`. Next: `cuda.py`, which launches this.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lgjax.execution.graph import is_number
+from lgjax.execution.program import Loop, Region, ScalarProgram
+from lgjax.execution.ptx_functions import Writer, kind_of, sine_and_cosine, write
+
+VERSION, TARGET = "7.4", "sm_80"  # what the driver compiles for the device at hand when a program is loaded
+THREADS = 32  # of a block: a large program leaves registers for eight warps of a multiprocessor in any case
+FAR = 2**31 - 1  # the largest offset of an address
+BOOL = np.dtype(bool)
+MEMORY = {"float32": ("f32", 4), "float64": ("f64", 8), "int32": ("s32", 4), "bool": ("u8", 1)}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel's text and what a launch needs: `blocks` of `threads` each."""
+
+    name: str
+    text: str
+    blocks: int
+    threads: int
+
+
+def kernel(
+    program: ScalarProgram, batched: Sequence[bool], size: int, in_place: bool = False, name: str = "lgjax_kernel"
+) -> Kernel:
+    """The kernel of a program for `size` systems.
+
+    Its parameters are pointers: to the arguments of the program, of which those marked in `batched` have a value for
+    each system, and to its results, which all have. in_place: results may lie where arguments lie. Raises
+    NotImplementedError, naming it, for an operation or a dtype that it does not know.
+    """
+    arrays = {*program.dtypes, *program.out_dtypes}
+    if unknown := {x.name for x in arrays} - set(MEMORY):
+        raise NotImplementedError(f"arrays of {', '.join(sorted(unknown))} in a kernel")
+    if {np.dtype("float32"), np.dtype("float64")} <= arrays:
+        raise NotImplementedError("float32 and float64 in one kernel")
+    body = _Body(Writer("f64" if np.dtype("float64") in arrays else "f32"), program, batched, size, in_place)
+    body.write()
+    return Kernel(name, body.text(name), -(-size // THREADS), THREADS)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a value lies in memory: number `k` of argument `leaf`."""
+
+    leaf: int
+    k: int
+
+
+class _Body:
+    """Writes the operations of a program. Values of nodes are registers, or places that are read when first used."""
+
+    def __init__(self, out: Writer, program: ScalarProgram, batched: Sequence[bool], size: int, in_place: bool):
+        self.out, self.program, self.batched, self.size, self.in_place = out, program, batched, size, in_place
+        self.pointers: dict[str, tuple[int, bool]] = {}
+        self.tables: list[tuple] = []
+        self.loops = 0
+
+    def write(self) -> None:
+        program = self.program
+        values: dict[int, Any] = {
+            node.index: _Place(leaf, k)
+            for leaf, nodes in enumerate(program.inputs)
+            for k, node in enumerate(nodes.flat)
+        }
+        goals: dict[Any, list[tuple]] = {}
+        for n, out in enumerate(program.outputs):
+            for k, x in enumerate(out.flat):
+                goals.setdefault(None if is_number(x) else x.index, []).append((n, k, x))
+        written = lambda index: [self._store(n, k, self._value(values, x)) for n, k, x in goals.get(index, ())]
+        self._region(program, values, None if self.in_place else written)
+        late = [index for index in goals if self.in_place or index is None or program.graph.ops[index][0] == "input"]
+        if self.in_place:  # everything is read before anything is written
+            for index in late:
+                values |= {} if index is None else {index: self._value(values, goals[index][0][2])}
+        for index in late:
+            written(index)
+
+    def text(self, name: str) -> str:
+        pointers = [f"a{n}" for n in range(len(self.program.inputs))]
+        pointers += [f"r{n}" for n in range(len(self.program.outputs))]
+        widths = sorted({width for width, batched in self.pointers.values() if batched})
+        lines = [
+            f".version {VERSION}",
+            f".target {TARGET}",
+            ".address_size 64",
+            *(self._table(n, numbers) for n, numbers in enumerate(self.tables)),
+            f".visible .entry {name}({', '.join(f'.param .u64 {p}' for p in pointers)})",
+            f".reqntid {THREADS}",
+            "{",
+            "  .reg .u32 %system, %block, %thread;",
+            "  .reg .pred %outside;",
+            *(f"  .reg .u64 %at{width};" for width in widths),
+            *(f"  .reg .u64 %{p};" for p in self.pointers),
+            *self.out.declarations(),
+            "  mov.u32 %block, %ctaid.x;",
+            "  mov.u32 %thread, %tid.x;",
+            f"  mad.lo.u32 %system, %block, {THREADS}, %thread;",
+            f"  setp.ge.u32 %outside, %system, {self.size};",
+            "  @%outside bra DONE;",
+            *(f"  mul.wide.u32 %at{width}, %system, {width};" for width in widths),
+        ]
+        for p, (width, batched) in self.pointers.items():
+            lines += [f"  ld.param.u64 %{p}, [{p}];", f"  cvta.to.global.u64 %{p}, %{p};"]
+            lines += [f"  add.u64 %{p}, %{p}, %at{width};"] if batched else []
+        return "\n".join([*lines, *self.out.lines, "DONE:", "  ret;", "}"]) + "\n"
+
+    # -- memory
+    def _address(self, pointer: str, k: int, width: int, batched: bool) -> str:
+        self.pointers[pointer] = width, batched
+        offset = k * width * (self.size if batched else 1)
+        if offset <= FAR:
+            return f"[%{pointer}+{offset}]"
+        return f"[{self.out.operation('add.u64', f'%{pointer}', offset, kind='q')}]"
+
+    def _load(self, place: _Place) -> str:
+        dtype = self.program.dtypes[place.leaf]
+        suffix, width = MEMORY[dtype.name]
+        address = self._address(f"a{place.leaf}", place.k, width, self.batched[place.leaf])
+        found = self.out.operation(
+            f"ld.global{'' if self.in_place else '.nc'}.{suffix}", address, kind="f" if suffix.startswith("f") else "i"
+        )
+        return self.out.operation("setp.ne.u32", found, 0, kind="p") if dtype == BOOL else found
+
+    def _store(self, n: int, k: int, value: Any) -> None:
+        dtype = self.program.out_dtypes[n]
+        suffix, width = MEMORY[dtype.name]
+        if not isinstance(value, str):
+            value = self._register(value, dtype)
+        if dtype == BOOL:
+            value = self.out.operation("selp.u32", 1, 0, value, kind="i")
+        self.out.line(f"st.global.{suffix} {self._address(f'r{n}', k, width, True)}, {value};")
+
+    def _table(self, n: int, numbers: tuple) -> str:
+        kind = kind_of(*numbers)
+        entries = ", ".join(map(self.out.text, map(float if kind == "f" else int, numbers)))
+        return (
+            f".const .align 8 .{self.out.types['f' if kind == 'f' else 'i']} table{n}[{len(numbers)}] = {{{entries}}};"
+        )
+
+    # -- values
+    def _value(self, values: dict[int, Any], x: Any) -> Any:
+        """The register of a node, or a number."""
+        if is_number(x):
+            return x
+        if isinstance(values[x.index], _Place):
+            values[x.index] = self._load(values[x.index])
+        return values[x.index]
+
+    def _register(self, x: Any, dtype: np.dtype) -> str:
+        """A number in a register of its own."""
+        if dtype == BOOL:
+            number = self.out.operation("mov.u32", int(x), kind="i")
+            return self.out.operation("setp.ne.u32", number, 0, kind="p")
+        floating = np.issubdtype(dtype, np.floating)
+        return self.out.operation(
+            "mov." if floating else "mov.u32", float(x) if floating else int(x), kind="f" if floating else "i"
+        )
+
+    def _region(self, region: Region, values: dict[int, Any], written: Any = None) -> None:
+        """Compute what a region's results need; its inputs are among the values. written(node) is called after each."""
+        ops, pairs = region.graph.ops, {}
+        for index in region.order:
+            name, what, args = ops[index]
+            if name == "input":
+                continue
+            if name == "loop":
+                self._loop(what, index, values, args)
+                continue
+            if name == "result":
+                values[index] = values[args[0].index][what]
+            elif name in ("sin", "cos"):
+                angle = args[0].index
+                if angle not in pairs:
+                    pairs[angle] = sine_and_cosine(self.out, self._value(values, args[0]))
+                values[index] = pairs[angle][name == "cos"]
+            else:
+                values[index] = write(self.out, name, what, [self._value(values, a) for a in args])
+            if written is not None:
+                written(index)
+
+    def _loop(self, loop: Loop, index: int, values: dict[int, Any], args: tuple) -> None:
+        """A loop; its value is the list of registers that it carries."""
+        out, number = self.out, self.loops
+        self.loops += 1
+        start = [self._value(values, a) for a in args[: len(loop.carry)]]
+        outside = [values[a.index] for a in args[len(loop.carry) :]]
+        carried = [self._copy(x, dtype) for x, dtype in zip(start, loop.dtypes, strict=True)]
+        turn = out.operation("mov.u32", 0, kind="i")
+        out.lines.append(f"LOOP{number}:")
+        inside: dict[int, Any] = dict(zip(loop.carry, carried, strict=True)) | dict(
+            zip(loop.captured, outside, strict=True)
+        )
+        for node, numbers in loop.tables.items():
+            inside[node] = self._entry(numbers, turn)
+        self._region(loop, inside)
+        following = [self._value(inside, x) for x in loop.results]
+        # A value that is carried on in another place is copied first.
+        moved = [
+            self._copy(x, dtype) if x in carried and x != old else x
+            for x, old, dtype in zip(following, carried, loop.dtypes, strict=True)
+        ]
+        for x, old in zip(moved, carried, strict=True):
+            if x != old:
+                value = float(x) if old[1] == "f" and not isinstance(x, str) else x
+                out.line(f"mov.{out.types[old[1]]} {old}, {out.text(value)};")
+        out.line(f"add.u32 {turn}, {turn}, 1;")
+        again = out.operation("setp.lt.u32", turn, loop.count, kind="p")
+        out.line(f"@{again} bra LOOP{number};")
+        values[index] = carried
+
+    def _copy(self, x: Any, dtype: np.dtype) -> str:
+        """A register of its own for a value."""
+        if not isinstance(x, str):
+            return self._register(x, dtype)
+        if x[1] == "p":
+            number = self.out.operation("selp.u32", 1, 0, x, kind="i")
+            return self.out.operation("setp.ne.u32", number, 0, kind="p")
+        return self.out.operation(f"mov.{self.out.types[x[1]]}", x, kind=x[1])
+
+    def _entry(self, numbers: tuple, turn: str) -> str:
+        """The number of this turn."""
+        self.tables.append(numbers)
+        floating = kind_of(*numbers) == "f"
+        width = 8 if floating and self.out.double else 4
+        table = self.out.operation("mov.u64", f"table{len(self.tables) - 1}", kind="q")
+        offset = self.out.operation("mul.wide.u32", turn, width, kind="q")
+        address = self.out.operation("add.u64", table, offset, kind="q")
+        suffix = self.out.dtype if floating else "s32"
+        found = self.out.operation(f"ld.const.{suffix}", f"[{address}]", kind="f" if floating else "i")
+        boolean = isinstance(numbers[0], bool)
+        return self.out.operation("setp.ne.u32", found, 0, kind="p") if boolean else found

@@ -1,0 +1,84 @@
+"""Motions in three dimensions (extra `view`): in a browser beside Python, or as one HTML file that needs no network.
+
+`show` and `html` take anything that the library simulates. Every source is turned into a `Scene` (`sources.py`), and
+one file draws it (`drawing.py`). Read first: `scene.py`.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from lgjax.view.live import Viewer
+from lgjax.view.page import page, write
+from lgjax.view.scene import finished
+from lgjax.view.sources import scene_of
+
+__all__ = ["Viewer", "html", "show"]
+
+
+def show(
+    model: Any,
+    trajectory: Any = None,
+    *,
+    port: int | None = None,
+    highlight: int = 0,
+    follow: bool = False,
+    trail: bool = True,
+    labels: bool = False,
+    spacing: float | None = None,
+    ground: float | str | None = "auto",
+    **source: Any,
+) -> Viewer:
+    """Show a motion in the browser, with a time slider, speed, a camera that follows, and panels; returns the server.
+
+    model, trajectory:
+    * a `Model` with a `Trajectory`, an `Ensemble`, a Configuration, or anything with `ts` and `q`; without a trajectory
+      the panel moves the joints;
+    * a shape of `lgjax.shapes` with the result of `collisions.bounce`, and planes=;
+    * a `maximal.System` with the result of `maximal.integrate`;
+    * `systems.spherical_pendulum` with the result of `integrate`; a `LoopProblem` or `MaximalProblem` in place of its
+      model.
+
+    States have the leading axes (times,) or (systems, times): up to 1000 systems are drawn, one of them, `highlight`,
+    in its own colors. Systems that overlap are set side by side, `spacing` metres apart (0: where they are). One that
+    did not stay finite is red and stops.
+
+    port: of the server, on this machine only; a free one if None. follow: the camera goes with the highlighted system.
+    trail: of its base or last body. labels: names of its bodies. ground: height of a grid in m, None for none, "auto"
+    for the lowest point of the motion.
+
+    Further options are loops= of the mechanism; wrenches=, a function (t, q, v) -> (nbodies, 6) or an array (nbodies,
+    6) or (times, nbodies, 6), body frame, drawn as arrows, forces orange and torques pink, the longest as long as the
+    robot is wide; visuals=, the URDF or MJCF whose meshes are shown, by default the file that the model was loaded
+    from, False for boxes with the bodies' inertias; planes= of bouncing bodies, whose
+    impulses are drawn as arrows; frames= (200) and systems= (1000), how
+    many are drawn at most.
+
+    In a notebook the returned value shows itself. Nothing is loaded from the network. Raises ImportError without the
+    extra `view`, TypeError for what cannot be drawn, ValueError for arrays that do not fit.
+    """
+    scene = finished(scene_of(model, trajectory, highlight=highlight, **source), highlight, spacing, ground)
+    return Viewer(scene, model, port, highlight=highlight, follow=follow, trail=trail, labels=labels)
+
+
+def html(
+    model: Any,
+    trajectory: Any,
+    path: str | os.PathLike,
+    *,
+    speed: float = 1.0,
+    highlight: int = 0,
+    follow: bool = False,
+    trail: bool = True,
+    labels: bool = False,
+    spacing: float | None = None,
+    ground: float | str | None = "auto",
+    **source: Any,
+) -> Path:
+    """Write a motion to one HTML file that needs no network, and return its path; the arguments are those of `show`.
+
+    The page has a time slider, play and pause, speed, and panels for energy and joints. speed: of the motion relative
+    to the clock, 0.1 for slow motion.
+    """
+    scene = finished(scene_of(model, trajectory, highlight=highlight, **source), highlight, spacing, ground)
+    return write(page(scene, speed, highlight=highlight, follow=follow, trail=trail, labels=labels), path)

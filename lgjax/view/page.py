@@ -1,0 +1,64 @@
+"""One HTML file of a motion: viser's recording, which brings its client along, and panels with curves over time."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lgjax.view.drawing import Drawing, stop, viser_server
+from lgjax.view.scene import Scene
+
+PANEL = Path(__file__).with_name("panel.html")
+PAUSE = 0.5  # s, at the end, before the recording begins again
+
+
+def page(scene: Scene, speed: float, **drawn: Any) -> str:
+    """The page of a scene, whose time runs `speed` times as fast as the clock; `drawn` goes to `Drawing`."""
+    if not speed > 0:
+        raise ValueError(f"speed must be positive, got {speed}")
+    server = viser_server()
+    try:
+        drawing = Drawing(server, scene, **drawn)
+        recording = server.get_scene_serializer()
+        for k in range(1, len(scene.ts)):
+            recording.insert_sleep(float(scene.ts[k] - scene.ts[k - 1]) / speed)
+            drawing.show(k)
+        if len(scene.ts) > 1:
+            recording.insert_sleep(PAUSE)
+        text = recording.as_html()
+    finally:
+        stop(server)
+    return text.replace("<title>Viser</title>", f"<title>{_escaped(scene.name)}</title>").replace(
+        "</body>", _panel(scene, drawing.highlight, speed) + "</body>"
+    )
+
+
+def write(text: str, path: str | os.PathLike) -> Path:
+    """Write a page to a file."""
+    path = Path(path)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _panel(scene: Scene, highlight: int, speed: float) -> str:
+    """The panels' script with its data; empty where there is nothing to plot."""
+    charts = scene.charts(highlight)
+    if not charts:
+        return ""
+    rounded = lambda x: [float(f"{value:.5g}") if np.isfinite(value) else None for value in x]
+    data = {
+        "times": rounded(scene.ts - scene.ts[0]),
+        "start": float(scene.ts[0]),
+        "speed": speed,
+        "charts": [
+            {"title": chart.title, "names": chart.names, "curves": [rounded(curve) for curve in chart.values.T]}
+            for chart in charts
+        ],
+    }
+    return PANEL.read_text(encoding="utf-8").replace("DATA", json.dumps(data).replace("</", "<\\/"))

@@ -1,0 +1,197 @@
+"""Scenes of what the library simulates: trees, bouncing bodies, absolute coordinates, spherical pendulums.
+
+Read first: `scene_of`. What carries its own shapes is drawn with them; else `skeleton.py` makes some.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax import maximal
+from lgjax.dynamics.energy import kinetic_energy, potential_energy
+from lgjax.dynamics.kinematics import forward_kinematics
+from lgjax.dynamics.loops.loop import as_loops
+from lgjax.groups.ts2 import TangentPoint
+from lgjax.multibody.configuration import neutral
+from lgjax.multibody.model import Configuration, Model
+from lgjax.shapes import Shape
+from lgjax.systems.closed_loops import LoopProblem
+from lgjax.systems.maximal_problem import MaximalProblem
+from lgjax.systems.problem import Problem
+from lgjax.view import geometry, skeleton
+from lgjax.view.bouncing import bouncing_scene
+from lgjax.view.motion import Motion, as_motion, good_systems, over_states
+from lgjax.view.scene import ACCENT, DARK, FORCE, TORQUE, Chart, Part, Scene
+from lgjax.view.visuals import visual_parts
+
+CURVES = 12  # joints in a panel
+
+
+def scene_of(
+    thing: Any,
+    motion: Any = None,
+    *,
+    loops: Any = None,
+    wrenches: Any = None,
+    planes: Any = (),
+    visuals: Any = None,
+    highlight: int = 0,
+    frames: int = 200,
+    systems: int = 1000,
+) -> Scene:
+    """The scene of a motion; the arguments are those of `show`. Raises TypeError for what cannot be drawn."""
+    limits = {"frames": frames, "systems": systems}
+    if isinstance(thing, LoopProblem):
+        loops, thing, motion = thing.loops, thing.model, thing.q0 if motion is None else motion
+    if isinstance(thing, MaximalProblem):
+        thing, motion = thing.system, thing.q0 if motion is None else motion
+    if isinstance(thing, Model):
+        return tree_scene(thing, motion, loops, wrenches, visuals, highlight, limits)
+    for name, value in (("loops", loops), ("wrenches", wrenches), ("visuals", visuals)):
+        if value is not None:
+            raise TypeError(f"{name} belong to a Model, not to {type(thing).__name__}")
+    if isinstance(thing, Shape):
+        return bouncing_scene(thing, motion, planes, highlight, limits)
+    if isinstance(thing, maximal.System):
+        return absolute_scene(thing, motion, limits)
+    if isinstance(thing, Problem) and {"lengths", "masses"} <= set(thing.parameters):
+        states = thing.y0 if motion is None else getattr(motion, "ys", motion)
+        if isinstance(states, TangentPoint):
+            return pendulum_scene(thing, getattr(motion, "ts", None), states, limits)
+    raise TypeError(
+        f"cannot draw a {type(thing).__name__}: pass a Model, a LoopProblem, a Shape with the result of bounce, "
+        "a maximal.System, or the spherical pendulum with the result of integrate"
+    )
+
+
+def tree_scene(
+    model: Model, motion: Any, loops: Any, wrenches: Any, visuals: Any, highlight: int, limits: dict[str, int]
+) -> Scene:
+    """Scene of a tree from a `Trajectory`, an `Ensemble`, a Configuration, or anything with ts and q; None: neutral."""
+    given = neutral(model) if motion is None else motion
+    q = given if isinstance(given, Configuration) else getattr(given, "q", None)
+    if not isinstance(q, Configuration):
+        raise TypeError(
+            f"a Model moves by a Trajectory, an Ensemble or a Configuration, not by a {type(given).__name__}"
+        )
+    _check_configuration(model, q)
+    of = lambda name: None if given is q else getattr(given, name, None)
+    m = as_motion(of("ts"), q, np.ndim(q.joints) - 1, of("v"), of("energy"), **limits)
+    poses = over_states(lambda q: forward_kinematics(model, q), m.q)
+    if model.tree.n_free:
+        reference = np.moveaxis(np.asarray(m.q.free_poses.translation)[:, :, 0], 0, 1)
+    else:
+        reference = np.broadcast_to(np.asarray(model.placements.translation)[0], (len(m.ts), m.systems, 3))
+    closures = () if loops is None else as_loops(model, loops)
+    arrows, colors = _arrows(model, m, wrenches, poses, highlight % m.systems)
+    return Scene(
+        name=model.name, ts=m.ts, body_names=model.body_names, rotation=poses.rotation, position=poses.translation,
+        reference=reference, parts=(*visual_parts(model, visuals), *skeleton.of_loops(model, closures)),
+        traced=0 if model.tree.n_free else model.nbodies - 1, good=good_systems(given, m),
+        charts=lambda i: _tree_charts(model, m, i), arrows=arrows, arrow_colors=colors,
+    )  # fmt: skip
+
+
+def _check_configuration(model: Model, q: Configuration) -> None:
+    counts = {"joints": model.tree.n_joint, "free_poses": model.tree.n_free, "ball_rotations": model.tree.n_ball}
+    found = np.shape(q.joints)[-1], np.shape(q.free_poses.translation)[-2], np.shape(q.ball_rotations)[-3]
+    for (name, expected), size in zip(counts.items(), found, strict=True):
+        if size != expected:
+            raise ValueError(f"the motion has {size} {name}, {model.name!r} has {expected}: it is of another model")
+
+
+def _tree_charts(model: Model, m: Motion, i: int) -> list[Chart]:
+    if len(m.ts) < 2:
+        return []
+    q, v = jax.tree.map(lambda x: x[i : i + 1], (m.q, m.v))
+    charts = []
+    if m.energy is not None:
+        charts.append(Chart("energy (J)", ("total",), np.asarray(m.energy)[i][:, None]))
+    elif m.v is not None:
+        energies = lambda q, v: jnp.stack([kinetic_energy(model, q, v), potential_energy(model, q)])
+        both = over_states(energies, q, v)[:, 0]
+        charts.append(Chart("energy (J)", ("kinetic", "potential", "total"), np.c_[both, both.sum(1)]))
+    names = model.tree.coordinate_names[:CURVES]
+    if names:
+        charts.append(Chart("joints (rad or m)", names, np.asarray(m.q.joints)[i][:, :CURVES]))
+    return charts
+
+
+def _arrows(model: Model, m: Motion, wrenches: Any, poses: Any, i: int) -> tuple[Any, Any]:
+    """Forces and torques of system i as arrows (T, 2 B, 2, 3), the largest as long as it is wide, and their colors."""
+    if wrenches is None:
+        return None, None
+    times, bodies = len(m.ts), model.nbodies
+    if callable(wrenches):
+        v = np.zeros((m.systems, times, model.nv)) if m.v is None else m.v
+        ts = np.broadcast_to(m.ts.astype(model.dtype), (1, times))
+        q, v = jax.tree.map(lambda x: x[i : i + 1], (m.q, v.astype(model.dtype)))
+        applied = over_states(lambda t, q, v: jnp.asarray(wrenches(t, q, v)), ts, q, v)[:, 0]
+    else:
+        applied = np.asarray(wrenches)
+    if applied.shape not in ((bodies, 6), (times, bodies, 6)):
+        raise ValueError(f"wrenches have shape {applied.shape}, expected ({bodies}, 6) or ({times}, {bodies}, 6)")
+    applied = np.broadcast_to(applied, (times, bodies, 6)).reshape(times, bodies, 2, 3)
+    turned = np.einsum("tbij,tbkj->tkbi", poses.rotation[:, i], applied)
+    largest = np.linalg.norm(turned, axis=-1).max((0, 2), initial=0, keepdims=True)[..., None]
+    spread = np.ptp(poses.translation[:, i], axis=1)
+    size = max(float(spread.max()), 0.3)
+    ends = size * turned / np.where(largest > 0, largest, 1)
+    start = np.broadcast_to(poses.translation[:, i][:, None], ends.shape)
+    arrows = np.stack([start, start + ends[:, ::-1]], axis=3).reshape(times, 2 * bodies, 2, 3)
+    return arrows, np.repeat([FORCE, TORQUE], bodies, axis=0)
+
+
+def absolute_scene(system: maximal.System, motion: Any, limits: dict[str, int]) -> Scene:
+    """Scene of bodies in absolute coordinates from a `maximal.Solution` or a configuration."""
+    q = motion if isinstance(motion, maximal.AbsoluteConfiguration) else getattr(motion, "q", None)
+    if not isinstance(q, maximal.AbsoluteConfiguration):
+        raise TypeError(f"a maximal.System moves by the result of maximal.integrate, not by a {type(motion).__name__}")
+    ts, v = (getattr(motion, name, None) for name in ("ts", "v"))
+    m = as_motion(ts, q, np.ndim(q.bodies.translation) - 2, v, **limits)
+    rotation, position = (np.moveaxis(np.asarray(x), 0, 1) for x in m.q.bodies)
+    parts, lines = skeleton.of_system(system, rotation, position)
+
+    def charts(i: int) -> list[Chart]:
+        if len(m.ts) < 2 or m.v is None:
+            return []
+        q, v = jax.tree.map(lambda x: x[i : i + 1], (m.q, m.v))
+        energies = lambda q, v: jnp.stack([system.kinetic_energy(q, v), system.potential_energy(q)])
+        both = over_states(energies, q, v)[:, 0]
+        heights = Chart("heights (m)", system.structure.body_names[:CURVES], position[:, i, :CURVES, 2])
+        return [Chart("energy (J)", ("kinetic", "potential", "total"), np.c_[both, both.sum(1)]), heights]
+
+    return Scene(
+        name="system", ts=m.ts, body_names=system.structure.body_names, rotation=rotation, position=position,
+        reference=np.broadcast_to(position[0].mean(1), (len(m.ts), m.systems, 3)), parts=parts,
+        traced=system.nbodies - 1, good=good_systems(motion, m), charts=charts, lines=lines,
+    )  # fmt: skip
+
+
+def pendulum_scene(problem: Problem, ts: Any, states: TangentPoint, limits: dict[str, int]) -> Scene:
+    """Scene of the N-fold spherical pendulum: a rod and a ball for each mass."""
+    m = as_motion(ts, states, np.ndim(states.q) - 2, **limits)
+    lengths, masses = (np.asarray(problem.parameters[name], float) for name in ("lengths", "masses"))
+    q = np.moveaxis(np.asarray(m.q.q, float), 0, 1)
+    position = np.cumsum(lengths[:, None] * q, axis=2)
+    thin, parts = max(0.02 * float(lengths.mean()), 0.004 * float(lengths.sum())), []
+    for i, (length, mass) in enumerate(zip(lengths, masses, strict=True)):
+        ball = geometry.ellipsoid(np.full(3, 3.0 * thin * np.cbrt(mass / masses.mean())))
+        parts += [Part(i, geometry.rod([0, 0, -length], [0, 0, 0], thin), DARK), Part(i, ball, ACCENT)]
+
+    def charts(i: int) -> list[Chart]:
+        if len(m.ts) < 2:
+            return []
+        state = jax.tree.map(lambda x: x[i : i + 1], m.q)
+        energy = over_states(problem.invariants["energy"], state)
+        tips = Chart("last mass (m)", ("x", "y", "z"), position[:, i, -1])
+        return [Chart("energy (J)", ("total",), energy), tips]
+
+    return Scene(
+        name=f"pendulum of {len(lengths)} rods", ts=m.ts, body_names=tuple(f"mass{i + 1}" for i in range(len(lengths))),
+        rotation=geometry.along(q), position=position, reference=np.zeros_like(position[:, :, 0]),
+        parts=(*parts, Part(-1, geometry.ellipsoid(np.full(3, 2.0 * thin)), DARK)), traced=len(lengths) - 1,
+        good=np.ones(m.systems, bool), charts=charts,
+    )  # fmt: skip

@@ -1,0 +1,161 @@
+"""Runs the PTX that the library writes, in NumPy: all threads at once, an instruction at a time."""
+
+import re
+import struct
+
+import numpy as np
+
+DTYPES = {"f32": np.float32, "f64": np.float64, "u32": np.uint32, "s32": np.int32, "b32": np.uint32, "u8": np.uint8}
+DTYPES |= {"u64": np.uint64, "pred": np.bool_}
+WIDE = {np.float32: np.float64, np.float64: np.longdouble}
+COMPARE = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+    "neu": np.not_equal, "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
+}  # fmt: skip
+UNARY = {
+    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "not": np.invert,
+    "mov": np.copy, "cvta": np.copy,
+}  # fmt: skip
+BINARY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.fmax, "min": np.fmin, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": np.left_shift, "rem": np.fmod,
+    "copysign": lambda s, x: np.copysign(x, s),
+}  # fmt: skip
+
+
+class Machine:
+    """Threads of one kernel over buffers, each of which is addressed from its number in the upper bits."""
+
+    def __init__(self, text: str, threads: int):
+        body = text[text.index("{\n", text.index(".visible")) + 2 : text.rindex("}")]
+        pieces = re.split(r";|\n(?=\w+:)|(?<=:)\n", body)
+        self.code = [x.strip() for x in pieces if x.strip() and not x.strip().startswith(".reg")]
+        self.labels = {x[:-1]: k for k, x in enumerate(self.code) if x.endswith(":")}
+        self.threads, self.registers = threads, {}
+        tables = re.findall(r"\.const \.align 8 \.(\w+) (\w+)\[\d+\] = \{(.*?)\};", text)
+        self.buffers = [
+            np.array([self.number(x.strip(), t) for x in entries.split(",")], DTYPES[t]) for t, _, entries in tables
+        ]
+        self.names = {name: n << 40 for n, (_, name, _) in enumerate(tables)}
+        self.parameters = re.findall(r"\.param \.u64 (\w+)", text)
+        self.block = int(re.search(r"\.reqntid (\d+)", text)[1])
+        self.fetched = 0
+
+    def run(self, buffers: list[np.ndarray]) -> None:
+        """Results are written into the buffers, one for each parameter."""
+        for name, buffer in zip(self.parameters, buffers, strict=True):
+            self.names[name] = len(self.buffers) << 40
+            self.buffers.append(buffer.reshape(-1))
+        everyone = np.arange(self.threads)
+        self.registers |= {"%ctaid.x": everyone // self.block, "%tid.x": everyone % self.block}
+        at = 0
+        while at < len(self.code):
+            jump = None if self.code[at].endswith(":") else self.step(self.code[at])
+            at = at + 1 if jump is None else self.labels[jump]
+
+    def step(self, line: str) -> str | None:
+        """One instruction; the label to go on with, if it is a branch that is taken."""
+        self.fetched += 1
+        if line.startswith("@"):
+            test, _, label = line[1:].split()
+            taken = self.registers[test]
+            assert taken.all() or not taken.any() or label == "DONE", "threads part ways"
+            if label == "DONE" and not taken.all():
+                self.alive = ~np.broadcast_to(taken, (self.threads,))
+                return None
+            return label if taken.all() else None
+        if line == "ret":
+            return None
+        name, rest = line.split(maxsplit=1)
+        operation, *kinds = name.split(".")
+        operands = [x.strip() for x in re.findall(r"\s*(\{.*?\}|[^,]+)", rest)]
+        if operation == "st":
+            self.store(operands[0], self.value(operands[1], kinds[-1]), kinds[-1])
+        elif operation == "mov" and "{" in rest:
+            self.parts(*operands)
+        else:
+            with np.errstate(all="ignore"):
+                self.registers[operands[0]] = self.result(operation, kinds, operands[1:])
+        return None
+
+    def result(self, operation: str, kinds: list[str], operands: list[str]):
+        kind = kinds[-1]
+        if operation == "ld":
+            if kinds[0] == "param":
+                return np.uint64(self.names[operands[0].strip("[]")])
+            return self.load(operands[0], kind)
+        if operation == "cvt":
+            x = self.value(operands[0], kind)
+            rounding = {"rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}.get(kinds[0], np.copy)
+            return rounding(x).astype(DTYPES[kinds[1]])
+        if operation == "mov" and operands[0] in self.names:
+            return np.uint64(self.names[operands[0]])
+        if operation == "setp":
+            return COMPARE[kinds[0]](*(self.value(x, kind) for x in operands))
+        if operation == "selp":
+            test = self.registers[operands[2]]
+            return np.where(test, self.value(operands[0], kind), self.value(operands[1], kind))
+        if operation in ("mul", "mad") and kinds[0] == "wide":
+            return self.value(operands[0], kind).astype(np.uint64) * self.value(operands[1], kind).astype(np.uint64)
+        values = [self.value(x, kind) for x in operands]
+        if operation == "mad":
+            return (values[0] * values[1] + values[2]).astype(DTYPES[kind])
+        if operation == "fma":
+            a, b, c = (x.astype(WIDE[DTYPES[kind]]) for x in values)
+            return (a * b + c).astype(DTYPES[kind])
+        if operation == "div":
+            return values[0] / values[1] if kind.startswith("f") else values[0] // values[1]
+        found = (UNARY if len(values) == 1 else BINARY)[operation](*values)
+        return found.astype(DTYPES[kind])
+
+    def parts(self, target: str, source: str) -> None:
+        """The two halves of a double, or a double from them."""
+        names = lambda x: [y.strip() for y in x.strip("{}").split(",")]
+        if target.startswith("{"):
+            halves = np.atleast_1d(self.registers[source]).astype(np.float64).view(np.uint32).reshape(-1, 2)
+            self.registers |= dict(zip(names(target), halves.T, strict=True))
+        else:
+            low, high = np.broadcast_arrays(*(np.atleast_1d(self.value(x, "u32")) for x in names(source)))
+            self.registers[target] = np.stack([low, high], -1).astype(np.uint32).view(np.float64)[..., 0]
+
+    def value(self, x: str, kind: str):
+        if not x.startswith("%"):
+            return self.number(x, kind)
+        found, dtype = np.asarray(self.registers[x]), DTYPES[kind]
+        if found.dtype == dtype or kind == "pred":
+            return found
+        same = found.dtype.itemsize == np.dtype(dtype).itemsize
+        return np.ascontiguousarray(found).view(dtype).reshape(found.shape) if same else found.astype(dtype)
+
+    @staticmethod
+    def number(x: str, kind: str):
+        if x.startswith("0f"):
+            return np.float32(struct.unpack("<f", struct.pack("<I", int(x[2:], 16)))[0])
+        if x.startswith("0d"):
+            return np.float64(struct.unpack("<d", struct.pack("<Q", int(x[2:], 16)))[0])
+        return np.array(int(x)).astype(DTYPES[kind])
+
+    def address(self, text: str, dtype) -> tuple[np.ndarray, np.ndarray]:
+        name, _, offset = text.strip("[]").partition("+")
+        where = np.asarray(self.registers[name]).astype(np.int64) + int(offset or 0)
+        buffer = self.buffers[int(where.flat[0]) >> 40]
+        place = (where & (2**40 - 1)) // np.dtype(dtype).itemsize
+        return buffer, np.minimum(place, max(buffer.size - 1, 0))  # threads outside read anything
+
+    def load(self, text: str, kind: str):
+        buffer, place = self.address(text, DTYPES[kind])
+        return buffer[place].astype(DTYPES[kind])
+
+    def store(self, text: str, value, kind: str) -> None:
+        buffer, place = self.address(text, DTYPES[kind])
+        alive = getattr(self, "alive", np.ones(self.threads, bool))
+        place, value = np.broadcast_to(place, (self.threads,)), np.broadcast_to(value, (self.threads,))
+        buffer[place[alive]] = value[alive]
+
+
+def run(kernel, arguments: list[np.ndarray], results: list[tuple]) -> list[np.ndarray]:
+    """A kernel on arrays whose batch lies behind; results: (shape, dtype) of each."""
+    outs = [np.full(shape, 77, dtype) for shape, dtype in results]
+    machine = Machine(kernel.text, kernel.blocks * kernel.threads)
+    machine.run([*(np.ascontiguousarray(x) for x in arguments), *outs])
+    return outs

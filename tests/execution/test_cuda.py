@@ -1,0 +1,128 @@
+"""Programs for a GPU: lowered without one, they are the kernels, and transposes where a user's arrays come and go."""
+
+import re
+import warnings
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax import specialize
+from lgjax.execution.call import batch_behind, one_kernel
+from lgjax.execution.cuda import TARGET
+from tests.dynamics import trees
+
+SIZE = 40
+# Operations that cost nothing: moves of arrays, which XLA turns into the one transpose of each, and constants.
+FREE = {"transpose", "reshape", "broadcast_in_dim", "constant", "concatenate", "slice", "custom_call", "pad"}
+
+
+def lowered(function, *batched) -> str:
+    return jax.jit(jax.vmap(function)).trace(*batched).lower(lowering_platforms=("cuda",)).as_text()
+
+
+def launches(text: str) -> int:
+    return len(re.findall(re.escape(f"@{TARGET}"), text))
+
+
+def operations(text: str) -> set[str]:
+    return set(re.findall(r"stablehlo\.(\w+)", text))
+
+
+def arithmetic_on_batches(text: str) -> list[str]:
+    """Lines with arithmetic on arrays of the batch."""
+    found = re.findall(rf".*stablehlo\.(?:add|multiply|divide|sine|cosine|dot_general|subtract).*{SIZE}x.*", text)
+    return [line.strip() for line in found]
+
+
+@pytest.fixture(scope="module")
+def robot():
+    model = specialize(trees.model("shoulder").astype("float32"))
+    return model, jax.tree.map(lambda x: x.astype("float32"), trees.random_states(model, SIZE))
+
+
+def test_an_algorithm_is_one_kernel(robot):
+    model, (q, v, vdot, tau, _) = robot
+    calls = {
+        "forward": (partial(lgjax.forward_dynamics, model), (q, v, tau)),
+        "inverse": (partial(lgjax.inverse_dynamics, model), (q, v, vdot)),
+        "mass solve": (partial(lgjax.solve_mass_matrix, model), (q, tau)),
+    }
+    for name, (function, args) in calls.items():
+        text = lowered(function, *args)
+        assert launches(text) == 1, name
+        assert operations(text) <= FREE, name
+        assert not arithmetic_on_batches(text), name
+
+
+def test_time_derivatives_are_one_kernel(robot):
+    """Around it each stack is divided by factorials, in the kernel that transposes it."""
+    model, (q, v, _, tau, _) = robot
+    derivatives = partial(lgjax.forward_dynamics_time_derivatives, model)
+    assert launches(lowered(derivatives, q, v, jnp.stack([tau, tau], 1))) == 1
+
+
+def test_gradients_are_kernels(robot):
+    model, (q, v, _, tau, _) = robot
+    gradient = jax.grad(lambda q, v, tau: jnp.sum(lgjax.forward_dynamics(model, q, v, tau)), (0, 1, 2))
+    text = lowered(gradient, q, v, tau)
+    assert launches(text) == 3  # accelerations, their cotangents through the mass matrix and through inverse dynamics
+    assert not arithmetic_on_batches(text)
+
+
+@pytest.mark.parametrize("controlled", [False, True])
+def test_a_step_of_a_rollout_is_one_kernel(robot, controlled):
+    model, (q, v, *_) = robot
+    pd = (lambda t, q, v: -20 * jnp.sin(t) * q.joints.sum() - 0.5 * v) if controlled else None
+    roll = lambda q, v: lgjax.rollout(model, q, v, pd, 1e-3, 20, save_every=5)
+    text = lowered(roll, q, v)
+    assert launches(text) == 1
+    assert not arithmetic_on_batches(text)
+    assert "output_operand_aliases" in text  # the next state is written over the last
+
+
+def test_what_is_no_arithmetic_runs_in_other_ways_and_says_so(robot):
+    model, (q, v, *_) = robot
+    roll = lambda q, v: lgjax.rollout(model, q, v, lambda t, q, v: jnp.sort(v), 1e-3, 4, save_every=None).v
+    with pytest.warns(UserWarning, match=r"without a kernel of its own.*sort"):
+        text = lowered(roll, q, v)
+    assert launches(text) == 4  # accelerations, and the moves and exponents of a stage, are kernels still
+
+
+def test_the_scan_can_be_asked_for(robot):
+    model, (q, v, _, tau, _) = robot
+    assert launches(lowered(partial(lgjax.forward_dynamics, model, execution="scan"), q, v, tau)) == 0
+
+
+def test_one_system_is_a_batch_of_one(robot):
+    model, states = robot
+    q, v, _, tau, _ = jax.tree.map(lambda x: x[0], states)
+    run = jax.jit(partial(lgjax.forward_dynamics, model))
+    assert launches(run.trace(q, v, tau).lower(lowering_platforms=("cuda",)).as_text()) == 1
+
+
+def test_on_a_cpu_a_piece_is_what_it_consists_of():
+    f = lambda state, a: (jnp.sin(state[0]) * a, state[1] + a)
+    state, a = (jnp.ones(3), jnp.arange(3.0)), jnp.asarray(2.0)
+    g = one_kernel(f)
+    same = lambda x, y: jax.tree.map(np.testing.assert_array_equal, x, y)
+    same(g(state, a), f(state, a))
+    batch = (jnp.ones((4, 3)), jnp.arange(12.0).reshape(4, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same(jax.jit(jax.vmap(g, (0, None)))(batch, a), jax.vmap(f, (0, None))(batch, a))
+    loss = lambda g: lambda s, a: jnp.sum(g(s, a)[0] ** 2)
+    same(jax.grad(loss(g), (0, 1))(state, a), jax.grad(loss(f), (0, 1))(state, a))
+    same(jax.jvp(g, (state, a), (state, a)), jax.jvp(f, (state, a), (state, a)))
+    same(jax.vmap(jax.grad(loss(g)), (0, None))(batch, a), jax.vmap(jax.grad(loss(f)), (0, None))(batch, a))
+
+
+def test_arrays_that_are_known_are_part_of_a_kernel():
+    """They are read from its text: the launch gets x alone."""
+    f = batch_behind(lambda x: x * jnp.asarray([1.0, 2.0, 3.0]))
+    text = jax.jit(jax.vmap(f)).trace(jnp.ones((SIZE, 3))).lower(lowering_platforms=("cuda",)).as_text()
+    call = next(line for line in text.splitlines() if TARGET in line)
+    assert re.search(r"@\S+\(%\w+\)", call)

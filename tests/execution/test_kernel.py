@@ -1,0 +1,94 @@
+"""Kernels, run instruction by instruction, give what the library gives on this machine in float64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax import specialize
+from lgjax.execution.program import program_of
+from lgjax.execution.ptx import kernel
+from tests.dynamics import trees
+from tests.execution import ptx_machine
+
+SIZE = 35  # more than a block, and not a whole number of them
+
+
+def launched(function, *batched, shared=()):
+    """The function through its kernel: batched arguments with a leading axis, shared ones without."""
+    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batched)
+    program = program_of(function, *shared, *one)
+    flags = [False] * len(jax.tree.leaves(shared)) + [True] * len(jax.tree.leaves(batched))
+    arrays = [np.asarray(x) for x in jax.tree.leaves(shared)] + [
+        np.moveaxis(x, 0, -1) for x in jax.tree.leaves(batched)
+    ]
+    size = len(jax.tree.leaves(batched)[0])
+    shapes = jax.eval_shape(function, *shared, *one)
+    results = [((*x.shape, size), x.dtype) for x in jax.tree.leaves(shapes)]
+    outs = ptx_machine.run(kernel(program, flags, size), arrays, results)
+    return jax.tree.unflatten(jax.tree.structure(shapes), [np.moveaxis(x, -1, 0) for x in outs])
+
+
+def close(got, expected, tolerance):
+    """Entry by entry, relative to the largest of each result."""
+    for a, e in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        a, e = np.asarray(a, float), np.asarray(e)
+        assert np.abs(a - e).max(initial=0) <= tolerance * max(1.0, np.abs(e).max(initial=0))
+
+
+def order_two(model, q, v, vdot, tau, wrenches):
+    return lgjax.forward_dynamics_time_derivatives(model, q, v, jnp.stack([tau, v, vdot]))
+
+
+def gradient(model, q, v, vdot, tau, wrenches):
+    return jax.grad(lambda q, v, tau: jnp.sum(lgjax.forward_dynamics(model, q, v, tau) * vdot), (0, 1, 2))(q, v, tau)
+
+
+def rollout(model, q, v, vdot, tau, wrenches):
+    motor = lambda t, q, v: tau * jnp.tanh(100 * v) - jnp.minimum(v, 1.0) * jnp.exp(-t)
+    path = lgjax.rollout(model, q, v, motor, 1e-3, 5, save_every=None)
+    return path.q, path.v
+
+
+ALGORITHMS = {
+    "forward": lambda m, q, v, vdot, tau, w: lgjax.forward_dynamics(m, q, v, tau, w),
+    "inverse": lambda m, q, v, vdot, tau, w: lgjax.inverse_dynamics(m, q, v, vdot, w),
+    "hybrid": lambda m, q, v, vdot, tau, w: lgjax.hybrid_dynamics(m, q, v, vdot, tau, range(0, m.nv, 2)),
+    "mass matrix": lambda m, q, v, vdot, tau, w: lgjax.mass_matrix(m, q),
+    "mass solve": lambda m, q, v, vdot, tau, w: lgjax.solve_mass_matrix(m, q, tau),
+    "kinematics": lambda m, q, v, vdot, tau, w: (lgjax.forward_kinematics(m, q), lgjax.body_twists(m, q, v)),
+    "partials": lambda m, q, v, vdot, tau, w: lgjax.inverse_dynamics_partials(m, q, v, vdot),
+    "time derivatives": order_two,
+    "gradient": gradient,
+    "rollout": rollout,
+}
+CASES = [
+    ("forward", "forest", "float32"),
+    ("inverse", "shoulder", "float64"),
+    ("hybrid", "pendulum", "float32"),
+    ("mass matrix", "forest", "float64"),
+    ("mass solve", "pendulum", "float32"),
+    ("kinematics", "pendulum", "float32"),
+    ("partials", "pendulum", "float64"),
+    ("time derivatives", "pendulum", "float32"),
+    ("gradient", "pendulum", "float64"),
+    ("rollout", "single body", "float32"),
+    ("rollout", "pendulum", "float64"),
+]
+
+
+@pytest.mark.parametrize("special", [True, False])
+@pytest.mark.parametrize(("algorithm", "tree", "dtype"), CASES)
+def test_algorithms(algorithm, tree, dtype, special):
+    model = trees.model(tree).astype(dtype)
+    states = jax.tree.map(lambda x: x.astype(dtype), trees.random_states(model, SIZE))
+    function = ALGORITHMS[algorithm]
+    if special:
+        got = launched(lambda *s: function(specialize(model), *s), *states)
+    else:
+        got = launched(function, *states, shared=(model,))
+    doubles = jax.tree.map(lambda x: x.astype("float64"), (model, states))
+    expected = jax.jit(jax.vmap(function, (None, *[0] * len(states))))(doubles[0], *doubles[1])
+    close(got, expected, 4e3 * np.finfo(dtype).eps)
+    assert {x.dtype.name for x in jax.tree.leaves(got)} == {dtype}
