@@ -118,7 +118,7 @@ BAD_INPUT = {
     "short": (["rollout", "--duration", "1e-4", "--dt", "1"], "a duration of 0.0001 s is less than one step of 1 s"),
     "save": (["rollout", "--steps", "10", "--save-every", "3"], "--save-every 3 does not divide the 10 steps"),
     "devices": (["rollout", "chain:1", "--devices", "99"], "devices=99 asked for, there are "),
-    "store": (["rollout", "--store", "none", "--out", "x.npz"], "--plot and --view need states, not --store none"),
+    "store": (["rollout", "--store", "none", "--out", "x.npz"], "--out, --plot and --view need states, not --store"),
     "final": (["rollout", "--store", "final", "--plot", "x.png"], "--plot and --view need --store all"),
     "two folders": (["rollout", "--resume", "a", "--checkpoint", "b"], "--checkpoint: not allowed with argument"),
     "no folder": (["rollout", "chain:1", "--checkpoint", "/dev/null/x"], "cannot write to '/dev/null/x': "),
