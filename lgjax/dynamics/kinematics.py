@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 
 from lgjax.dynamics.spatial import EYE3, NO_MOTION, WORLD_FRAME, BodyData, add, body_data, joint_twist, place_joint
 from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
+from lgjax.execution.call import batch_behind
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
@@ -26,11 +28,13 @@ def forward_kinematics(model: Model, q: Configuration, *, execution: Execution =
 
     Source: [featherstone2008] chapter 4.
     """
+    return batch_behind(partial(_poses, execution), execution)(model, q)
+
+
+def _poses(execution: Execution, model: Model, q: Configuration) -> Pose:
     walk = tree_traversal(model.tree, model.dtype, execution)
-    poses = walk.outward(
-        _outward_pose, WORLD_FRAME, walk.bodies((body_data(model), model.links)), walk.configurations(q)
-    )
-    return walk.to_bodies(poses)
+    bodies = walk.bodies((body_data(model), model.links))
+    return walk.to_bodies(walk.outward(_outward_pose, WORLD_FRAME, bodies, walk.configurations(q)))
 
 
 def _outward_pose(kind, parent, data, q):
@@ -86,10 +90,14 @@ def world_kinematics(
     rates: velocities, accelerations, ... (nv,) along which `bend` is wanted; it stays None where no joint's motions
     depend on coordinates.
     """
+    rates = list(rates) if model.tree.varying else []
+    return batch_behind(partial(_world, execution), execution)(model, q, v, rates)
+
+
+def _world(execution: Execution, model: Model, q: Configuration, v, rates: Sequence) -> World:
     origin = origin_of(model, q)
     root = Pose(EYE3, -origin)
     walk = tree_traversal(model.tree, model.dtype, execution)
-    rates = rates if model.tree.varying else ()
     out = walk.outward(
         _outward_world,
         (root, NO_MOTION),
@@ -149,6 +157,10 @@ def body_twists(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
 
     v: (nv,) body-frame velocities. Source: [featherstone2008] section 5.3.
     """
+    return batch_behind(_body_twists)(model, q, v)
+
+
+def _body_twists(model: Model, q: Configuration, v) -> jax.Array:
     world = world_kinematics(model, q, v)
     at_body = se3.compose(world.poses, model.links)
     return se3.Ad(se3.inverse(at_body), world.twists)

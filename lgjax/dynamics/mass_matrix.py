@@ -17,7 +17,7 @@ from lgjax.dynamics.subtree_sums import (
     related,
 )
 from lgjax.dynamics.traversal.traversal import Execution
-from lgjax.execution.call import batch_behind
+from lgjax.execution.call import batch_behind, one_kernel
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
@@ -41,7 +41,8 @@ def world_inertia(poses: Pose, inertia: Inertia) -> Inertia:
 @checked_arguments()
 def mass_matrix(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> jax.Array:
     """Mass matrix (nv, nv), armature on the diagonal. Source: composite rigid bodies, [ali2026] eq. (13)."""
-    return mass_matrix_of(model, *batch_behind(partial(_motions_and_momenta, execution), execution)(model, q))
+    rows = batch_behind(partial(_motions_and_momenta, execution), execution)
+    return one_kernel(lambda model, q: mass_matrix_of(model, *rows(model, q)))(model, q)
 
 
 def _motions_and_momenta(execution: Execution, model: Model, q: Configuration) -> tuple[jax.Array, jax.Array]:
@@ -107,6 +108,10 @@ def coriolis_matrix(model: Model, q: Configuration, v: jax.Array, *, execution: 
 
     C = J^T (M dJ/dt - ad_V^T M J) with the stacked spatial Jacobian J. Source: [ali2026] Lemma 1, eq. (21).
     """
+    return one_kernel(partial(_coriolis_matrix, execution))(model, q, v)
+
+
+def _coriolis_matrix(execution: Execution, model: Model, q: Configuration, v) -> jax.Array:
     S, S_rate, rows, rated, columns = batch_behind(partial(_coriolis_rows, execution), execution)(model, q, v)
     deep, shallow = related(model.tree)
     below = products(jnp.concatenate([rows, rated], 1), jnp.concatenate([S_rate, S], 1).T)

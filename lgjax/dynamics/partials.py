@@ -34,7 +34,7 @@ from lgjax.dynamics.subtree_sums import (
     related,
 )
 from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal
-from lgjax.execution.call import batch_behind
+from lgjax.execution.call import batch_behind, one_kernel
 from lgjax.groups import se3
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
@@ -85,6 +85,10 @@ def inverse_dynamics_partials(
     Column j of the first is the derivative along retract(model, q, e_j). Arguments as in inverse_dynamics; wrenches
     are held in the body frames. Source: [kim2012] section 4; [singh2022].
     """
+    return one_kernel(partial(_inverse_partials, execution))(model, q, v, vdot, wrenches)
+
+
+def _inverse_partials(execution: Execution, model: Model, q: Configuration, v, vdot, wrenches) -> InversePartials:
     rows, bent = batch_behind(partial(_rows, execution), execution)(model, q, v, vdot, wrenches)
     deep, shallow = related(model.tree)
     pick = lambda below, above: jnp.where(deep, below, jnp.where(shallow, above, 0))

@@ -33,12 +33,12 @@ def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
     return _operation(function, lambda _: partial(call_p.bind, kernel=execution != "scan"))
 
 
-def one_kernel(function: Callable) -> Callable:
-    """`function(state, ...)` -> the next state, pytrees of arrays: one kernel on a GPU, unchanged elsewhere.
+def one_kernel(function: Callable, in_place: bool = False) -> Callable:
+    """`function` of pytrees of arrays: one kernel on a GPU, unchanged elsewhere and for derivatives.
 
-    In a loop the kernel writes the next state over the last.
+    in_place: for function(state, ...) -> the next state. In a loop the kernel writes it over the last.
     """
-    return _operation(function, lambda constants: partial(system_p.bind, state=constants))
+    return _operation(function, lambda constants: partial(system_p.bind, state=constants if in_place else None))
 
 
 def _operation(function: Callable, operation: Callable[[int], Callable]) -> Callable:
@@ -180,7 +180,7 @@ register(
 
 
 # ---- pieces that are what they consist of
-def _written_out(*args, jaxpr, batched, size, state: int = 0) -> Arrays:
+def _written_out(*args, jaxpr, batched, size, state: int | None = None) -> Arrays:
     run = lambda *args: evaluate(jaxpr, args)
     if size is None:
         return run(*args)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from lgjax.execution.program import ScalarProgram
@@ -41,10 +42,18 @@ def as_kernel(
     found = kernel_of(jaxpr, tuple(batched), 1 if size is None else size, state is not None)
     if found is None:
         return None
-    replaced = {} if state is None else {state + k: k for k in range(len(shapes)) if size is None or batched[state + k]}
-    results = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in shapes]
+    given = [n for n, x in enumerate(jaxpr.invars) if x.aval.size]  # an empty array has no memory to point to
+    asked = [k for k, x in enumerate(shapes) if x.size]
+    pairs = [] if state is None else [(state + k, k) for k in asked if size is None or batched[state + k]]
+    replaced = {given.index(n): asked.index(k) for n, k in pairs}
+    results = [jax.ShapeDtypeStruct(shapes[k].shape, shapes[k].dtype) for k in asked]
     call = jax.ffi.ffi_call(TARGET, results, input_output_aliases=replaced)
-    return lambda *args: list(call(*args, **_launch(found, len(args), len(shapes))))
+
+    def run(*args) -> list[jax.Array]:
+        outs = dict(zip(asked, call(*(args[n] for n in given), **_launch(found, len(given), len(asked))), strict=True))
+        return [outs[k] if k in outs else jnp.zeros(x.shape, x.dtype) for k, x in enumerate(shapes)]
+
+    return run
 
 
 def _launch(kernel: Kernel, arguments: int, results: int) -> dict[str, Any]:

@@ -41,8 +41,8 @@ def kernel(
     """The kernel of a program for `size` systems.
 
     Its parameters are pointers: to the arguments of the program, of which those marked in `batched` have a value for
-    each system, and to its results, which all have. in_place: results may lie where arguments lie. Raises
-    NotImplementedError, naming it, for an operation or a dtype that it does not know.
+    each system, and to its results, which all have; empty arrays are left out. in_place: results may lie where
+    arguments lie. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
     """
     arrays = {*program.dtypes, *program.out_dtypes}
     if unknown := {x.name for x in arrays} - set(MEMORY):
@@ -92,8 +92,8 @@ class _Body:
             written(index)
 
     def text(self, name: str) -> str:
-        pointers = [f"a{n}" for n in range(len(self.program.inputs))]
-        pointers += [f"r{n}" for n in range(len(self.program.outputs))]
+        pointers = [f"a{n}" for n, nodes in enumerate(self.program.inputs) if nodes.size]
+        pointers += [f"r{n}" for n, out in enumerate(self.program.outputs) if out.size]
         widths = sorted({width for width, batched in self.pointers.values() if batched})
         lines = [
             f".version {VERSION}",

@@ -62,7 +62,7 @@ class StepInOneKernel(Method):
         self, space: HomogeneousSpace, field: Callable[..., Any], t: jax.Array, y: Any, h: jax.Array, carry: Any
     ) -> tuple[Any, Any]:
         following = lambda state, t, h: self.method.step(space, field, t, state[0], h, state[1])
-        return one_kernel(following)((y, carry), t, h)
+        return one_kernel(following, in_place=True)((y, carry), t, h)
 
 
 @checked_arguments("wrenches", compiles=False)

@@ -157,5 +157,5 @@ def run(kernel, arguments: list[np.ndarray], results: list[tuple]) -> list[np.nd
     """A kernel on arrays whose batch lies behind; results: (shape, dtype) of each."""
     outs = [np.full(shape, 77, dtype) for shape, dtype in results]
     machine = Machine(kernel.text, kernel.blocks * kernel.threads)
-    machine.run([*(np.ascontiguousarray(x) for x in arguments), *outs])
+    machine.run([x for x in (*map(np.ascontiguousarray, arguments), *outs) if x.size])
     return outs

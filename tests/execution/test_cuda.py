@@ -50,6 +50,10 @@ def test_an_algorithm_is_one_kernel(robot):
         "forward": (partial(lgjax.forward_dynamics, model), (q, v, tau)),
         "inverse": (partial(lgjax.inverse_dynamics, model), (q, v, vdot)),
         "mass solve": (partial(lgjax.solve_mass_matrix, model), (q, tau)),
+        "mass matrix": (partial(lgjax.mass_matrix, model), (q,)),
+        "kinematics": (partial(lgjax.forward_kinematics, model), (q,)),
+        "twists": (partial(lgjax.body_twists, model), (q, v)),
+        "partials": (partial(lgjax.inverse_dynamics_partials, model), (q, v, vdot)),
     }
     for name, (function, args) in calls.items():
         text = lowered(function, *args)
