@@ -9,14 +9,26 @@ arguments alone: nothing else waits for a reverse pass.
 derivatives, they are what they consist of.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lgjax.execution._jax import Primitive, Zero, is_undefined_primal, no_tangent, on_one_device, register, reshaped
+from lgjax.execution._jax import (
+    Literal,
+    Primitive,
+    Zero,
+    alone,
+    as_function,
+    is_undefined_primal,
+    no_tangent,
+    on_one_device,
+    register,
+    reshaped,
+    scan_arguments,
+)
 from lgjax.execution.batch_last import Arrays, Behind, cotangents, evaluate, merged, tangents, traced
 from lgjax.execution.cuda import as_kernel
 
@@ -187,14 +199,54 @@ def _written_out(*args, jaxpr, batched, size, state: int | None = None) -> Array
     return jax.vmap(run, [-1 if b else None for b in batched], -1, axis_size=size)(*args)
 
 
+def _recomputed(*args, jaxpr, batched, size, state: int | None = None) -> Arrays:
+    """For derivatives on a GPU: a turn of a loop is a kernel, and so is its way back, which computes it anew.
+
+    Nothing but the arguments waits for a reverse pass.
+    """
+    run = jax.checkpoint(lambda *args: _turn_by_turn(jaxpr, args), prevent_cse=False)
+    if size is None:
+        return run(*args)
+    return jax.vmap(run, [-1 if b else None for b in batched], -1, axis_size=size)(*args)
+
+
+def _turn_by_turn(jaxpr, args: Sequence) -> list:
+    """The results of a jaxpr, with the bodies of its loops as operations of their own."""
+    env = dict(zip(jaxpr.invars, args, strict=True))
+    read = lambda atom: atom.val if isinstance(atom, Literal) else env[atom]
+    for eqn in jaxpr.eqns:
+        values = [read(atom) for atom in eqn.invars]
+        outs = _loop(eqn, values) if eqn.primitive.name == "scan" else alone(jaxpr, eqn)(*values)
+        env.update(zip(eqn.outvars, outs, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _loop(eqn, values: list) -> list:
+    first, carried = scan_arguments(eqn)
+    constants, start, xs = values[:first], values[first : first + carried], values[first + carried :]
+    body = as_function(eqn.params["jaxpr"].jaxpr, eqn.params["jaxpr"].consts)
+    turn = batch_behind(lambda carry, x: body(*constants, *carry, *x))
+
+    def step(carry, x):
+        outs = turn(carry, x)
+        return outs[: len(start)], outs[len(start) :]
+
+    final, ys = lax.scan(step, start, xs, eqn.params["length"], eqn.params["reverse"])
+    return [*final, *ys]
+
+
 def _derivative(primals, directions, **params):
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
+    on_gpu = jax.default_backend() == "gpu"
+    run = _recomputed if on_gpu else _written_out
 
     def of(*values):
         args = dict(enumerate(primals)) | dict(zip(moving, values, strict=True))
-        return _written_out(*args.values(), **params)
+        return run(*args.values(), **params)
 
     outs, tangents = jax.jvp(of, [primals[n] for n in moving], [directions[n] for n in moving])
+    if on_gpu:
+        outs = system_p.bind(*primals, **params)
     floating = [jnp.issubdtype(x.dtype, jnp.floating) for x in outs]
     return outs, [t if f else no_tangent(x) for x, t, f in zip(outs, tangents, floating, strict=True)]
 

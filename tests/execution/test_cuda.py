@@ -130,3 +130,28 @@ def test_arrays_that_are_known_are_part_of_a_kernel():
     text = jax.jit(jax.vmap(f)).trace(jnp.ones((SIZE, 3))).lower(lowering_platforms=("cuda",)).as_text()
     call = next(line for line in text.splitlines() if TARGET in line)
     assert re.search(r"@\S+\(%\w+\)", call)
+
+
+def test_derivatives_of_a_rollout_on_a_gpu_are_those_of_a_cpu(monkeypatch):
+    """There a stage and its way back are kernels; here the same program runs."""
+    model = trees.model("pendulum")
+    q, v, _, tau, _ = jax.tree.map(lambda x: x[:3], trees.random_states(model))
+
+    def loss(q, v, tau, mass):
+        scaled = model.replace(inertias=jax.tree.map(lambda x: mass * x, model.inertias))
+        path = lgjax.rollout(scaled, q, v, lambda t, q, v: jnp.cos(t) * tau - 0.1 * v, 1e-2, 3, save_every=None)
+        return jnp.sum(path.v**2) + jnp.sum(path.q.joints)
+
+    def derivatives(q, v, tau, mass):
+        reverse = jax.grad(loss, (1, 2, 3))(q, v, tau, mass)
+        forward = jax.jvp(lambda v, tau: loss(q, v, tau, mass), (v, tau), (tau, v))[1]
+        return reverse, forward, jax.hessian(lambda v: loss(q, v, tau, mass))(v)
+
+    run = lambda: jax.jit(jax.vmap(derivatives, (0, 0, 0, None)))(q, v, tau, jnp.asarray(1.3))
+    expected = run()
+    jax.clear_caches()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    jax.tree.map(lambda a, e: np.testing.assert_allclose(a, e, rtol=1e-11, atol=1e-11), run(), expected)
+    text = lowered(jax.grad(lambda v, q, tau: loss(q, v, tau, 1.0)), v, q, tau)
+    assert launches(text) <= 8
+    jax.clear_caches()
