@@ -21,7 +21,9 @@ ROOMS = {
 ROOMS["dynamics"] = {*ROOMS["multibody"], "multibody", "execution", "integrators"}
 ROOMS["maximal"] = {"numerics", "groups", "execution", "saving", "integrators"}
 ROOMS["collisions"] = {*ROOMS["dynamics"], "saving", "dynamics"}
-ROOMS["simulate"] = {*ROOMS["collisions"], "collisions", "maximal"}
+ROOMS["contact"] = {*ROOMS["dynamics"], "dynamics"}
+ROOMS["forces"] = {"contact", "dynamics"}
+ROOMS["simulate"] = {*ROOMS["collisions"], "collisions", "maximal", "contact", "forces"}
 ROOMS["systems"] = set(ROOMS["simulate"])
 ROOMS["plot"] = ROOMS["view"] = {*ROOMS["systems"], "simulate", "systems"}
 ROOMS["cli"] = {*ROOMS["plot"], "plot", "view", ""}

@@ -20,7 +20,7 @@ from lgjax.shapes.contact import Plane, Shape
 
 Array = jax.Array
 Ground = Plane | HeightField
-LEAVES = ("friction", "restitution", "grounds", "corners", "solids", "segments")
+LEAVES = ("friction", "restitution", "smoothing", "grounds", "corners", "solids", "segments")
 
 
 @jax.tree_util.register_pytree_node_class
@@ -34,8 +34,9 @@ class Contacts:
 
     Each corner of a shape (one of a sphere, two of a capsule, eight of a box), six points of a cylinder and the support
     point of any other shape is a candidate with each ground; `names` lists them. friction >= 0 and restitution in 0..1:
-    one number, or one for each candidate. restitution None is no restitution at all, and saves time. Numbers, shapes
-    and grounds are leaves: batched, differentiated, exchanged without compiling again.
+    one number, or one for each candidate. restitution None is no restitution at all, and saves time. smoothing >= 0:
+    radius, m, within which a rigid contact acts before it closes, so that gradients feel it; at this distance it
+    carries the weight of the mass that it feels. 0 is the rigid law itself. Numbers, shapes and grounds are leaves: batched, differentiated, exchanged without compiling again.
 
     Raises ValueError, naming it, for an unknown link, one that is fixed to the world, a shape without support function,
     pairs of shapes that are no spheres or capsules, negative friction, restitution outside 0..1, nothing that touches.
@@ -49,6 +50,7 @@ class Contacts:
         pairs: Sequence[tuple[str, str]] = (),
         friction: Any = 1.0,
         restitution: Any = None,
+        smoothing: Any = 0.0,
     ):
         dtype = checked_model(model).dtype
         self.grounds = _grounds(ground, dtype)
@@ -60,6 +62,8 @@ class Contacts:
         count = (len(self.names),)
         self.friction = checks.array("friction of the contacts", friction, count, dtype)
         checks.positive("friction of the contacts", self.friction, allow_zero=True)
+        self.smoothing = checks.array("smoothing of the contacts", smoothing, (), dtype)
+        checks.positive("smoothing of the contacts", self.smoothing, allow_zero=True)
         self.restitution = None
         if restitution is not None:
             self.restitution = checks.array("restitution of the contacts", restitution, count, dtype)
@@ -97,8 +101,8 @@ class Contacts:
         return f"Contacts({', '.join(self.names)})"
 
     def replace(self, **changes: Any) -> "Contacts":
-        """A copy with other friction, restitution or grounds of the same kinds, which compiles nothing again."""
-        unknown = set(changes) - {"friction", "restitution", "grounds"}
+        """A copy with other friction, restitution, smoothing or grounds of the same kinds, which compiles nothing again."""
+        unknown = set(changes) - {"friction", "restitution", "smoothing", "grounds"}
         if unknown:
             raise ValueError(f"contacts have no {', '.join(sorted(unknown))} to replace")
         copy = jax.tree.map(lambda x: x, self)
@@ -109,7 +113,8 @@ class Contacts:
                 if [type(x) for x in value] != [type(x) for x in old]:
                     raise ValueError(f"grounds are replaced by grounds of the same kinds, got {value}")
             elif value is not None:
-                value = jnp.broadcast_to(jnp.asarray(value, self.friction.dtype), self.friction.shape)
+                shape = () if name == "smoothing" else self.friction.shape
+                value = jnp.broadcast_to(jnp.asarray(value, self.friction.dtype), shape)
             setattr(copy, name, value)
         return copy
 

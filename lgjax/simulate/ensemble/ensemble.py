@@ -101,6 +101,7 @@ def ensemble(
     events: Callable | None = None,
     save_every: int | None = None,
     store: str = "all",
+    contacts: Any = None,
     **options: Any,
 ) -> Ensemble:
     """`batch` rollouts of randomised copies of a model, in chunks, on all devices.
@@ -112,6 +113,8 @@ def ensemble(
     observe(t, q, v) -> (d,) is what statistics are taken of at every saved time; by default positions of free bodies,
     scalar joints and velocities in one vector. events(t, q, v) -> (e,) bool: statistics.events counts the trajectories
     in which they occur at a saved time. store: "all" saved states, "final" ones or "none".
+
+    contacts: as in `rollout`, or a function of the draw's parameters that returns them, for random ground or friction.
 
     `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
@@ -127,7 +130,8 @@ def ensemble(
 
     def simulate(key, start, spread, dt):
         draw = randomized(start, spread, key) if sample is None else sample(key)
-        path = rollout(draw.model, draw.q, draw.v, _control(controller, draw), dt, steps, method, save_every)
+        touching = contacts(draw.parameters) if callable(contacts) else contacts
+        path = rollout(draw.model, draw.q, draw.v, _control(controller, draw), dt, steps, method, save_every, contacts=touching)
         return _sample(start.model, draw, path, observe or observation, events, store)
 
     spread = Spread(*(jnp.asarray(s, model.dtype) for s in spread))
