@@ -29,7 +29,8 @@ class Contacts:
 
     model: for its links and dtype. ground: planes, height fields, or several of them. shapes: {link: shape or shapes},
     links being bodies or frames by name, shapes of `lgjax.shapes` in the link's frame; None takes the collision
-    geometry that came with the model (`Model.geometry`; what it has as meshes is left out). pairs: (link, link) whose
+    geometry that came with the model (`Model.geometry`; what it has as meshes is left out), a list of links theirs
+    alone. pairs: (link, link) whose
     spheres and capsules can touch each other.
 
     Each corner of a shape (one of a sphere, two of a capsule, eight of a box), six points of a cylinder and the support
@@ -46,7 +47,7 @@ class Contacts:
         self,
         model: Model,
         ground: Ground | Sequence[Ground] = (),
-        shapes: Mapping[str, Shape | Sequence[Shape]] | None = None,
+        shapes: Mapping[str, Shape | Sequence[Shape]] | Sequence[str] | None = None,
         pairs: Sequence[tuple[str, str]] = (),
         friction: Any = 1.0,
         restitution: Any = None,
@@ -149,19 +150,16 @@ def _grounds(ground: Any, dtype) -> tuple[Ground, ...]:
     return tuple(one.astype(dtype) for one in grounds)
 
 
-def _fixed_shapes(model: Model, shapes: Mapping | None) -> list[tuple[str, Shape]]:
+def _fixed_shapes(model: Model, shapes: Mapping | Sequence[str] | None) -> list[tuple[str, Shape]]:
     """(link, shape) of all shapes, unions taken apart; checked."""
-    if shapes is None:
-        given = [(one.link, one.shape(model.dtype)) for one in model.geometry if one.kind != "mesh"]
-        if not given:
-            what = "meshes alone, which are not read" if model.geometry else "no collision geometry"
-            raise ValueError(f"{model.name!r} has {what}: give shapes={{link: shape}}")
-    else:
+    if isinstance(shapes, Mapping):
         given = [
             (link, one)
-            for link, some in dict(shapes).items()
+            for link, some in shapes.items()
             for one in (some if isinstance(some, list | tuple) else [some])
         ]
+    else:
+        given = _of_model(model, shapes)
     found = []
     for link, shape in given:
         if not isinstance(shape, Shape):
@@ -176,6 +174,21 @@ def _fixed_shapes(model: Model, shapes: Mapping | None) -> list[tuple[str, Shape
                     raise ValueError(f"a shape of link {link!r} has no support function: {error}") from None
             found.append((link, part.astype(model.dtype)))
     return found
+
+
+def _of_model(model: Model, links: Sequence[str] | None) -> list[tuple[str, Shape]]:
+    """The shapes that came with the model; of some links, or of all that move."""
+    if links is None:
+        moving = [one for one in model.geometry if one.kind != "mesh" and carrier(model, one.link)[0] >= 0]
+        if not moving:
+            what = "meshes alone, which are not read" if model.geometry else "no collision geometry"
+            raise ValueError(f"{model.name!r} has {what}: give shapes={{link: shape}}")
+        return [(one.link, one.shape(model.dtype)) for one in moving]
+    for link in links:
+        if link not in {one.link for one in model.geometry}:
+            carrier(model, link)  # which knows the names
+            raise ValueError(f"link {link!r} of {model.name!r} came with no collision geometry: give it a shape")
+    return [(one.link, one.shape(model.dtype)) for one in model.geometry if one.link in set(links)]
 
 
 def _candidates(grounds: tuple, fixed: list, dtype, into: Contacts):

@@ -104,7 +104,8 @@ def ensemble(
     contacts: Any = None,
     **options: Any,
 ) -> Ensemble:
-    """`batch` rollouts of randomised copies of a model, in chunks, on all devices.
+    """`batch` rollouts of randomised copies of a model, in chunks, on all devices.  contacts: as `rollout` takes
+    them, or a function of the draw's parameters, for random ground or friction.
 
     Trajectory i is made of `key` and i alone: of sample(key_i) -> `Draw`, or of (q, v), neutral and zero by default,
     and the model, all randomised by `spread`. controller(t, q, v) -> tau (nv,), or controller(t, q, v, parameters) for
@@ -113,8 +114,6 @@ def ensemble(
     observe(t, q, v) -> (d,) is what statistics are taken of at every saved time; by default positions of free bodies,
     scalar joints and velocities in one vector. events(t, q, v) -> (e,) bool: statistics.events counts the trajectories
     in which they occur at a saved time. store: "all" saved states, "final" ones or "none".
-
-    contacts: as in `rollout`, or a function of the draw's parameters that returns them, for random ground or friction.
 
     `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
