@@ -104,14 +104,11 @@ def ensemble(
     contacts: Any = None,
     **options: Any,
 ) -> Ensemble:
-    """`batch` rollouts of randomised copies of a model, in chunks, on all devices.  contacts: as `rollout` takes
-    them, or a function of the draw's parameters, for random ground or friction.
+    """`batch` rollouts of randomised copies of a model, in chunks, on all devices.
 
     Trajectory i is made of `key` and i alone: of sample(key_i) -> `Draw`, or of (q, v), neutral and zero by default,
     and the model, all randomised by `spread`. controller(t, q, v) -> tau (nv,), or controller(t, q, v, parameters) for
-    draws that have parameters.
-
-    observe(t, q, v) -> (d,) is what statistics are taken of at every saved time; by default positions of free bodies,
+    draws that have parameters; contacts: as in `rollout`, or a function of the parameters. observe(t, q, v) -> (d,) is what statistics are taken of at every saved time; by default positions of free bodies,
     scalar joints and velocities in one vector. events(t, q, v) -> (e,) bool: statistics.events counts the trajectories
     in which they occur at a saved time. store: "all" saved states, "final" ones or "none".
 
@@ -129,8 +126,8 @@ def ensemble(
 
     def simulate(key, start, spread, dt):
         draw = randomized(start, spread, key) if sample is None else sample(key)
-        touching = contacts(draw.parameters) if callable(contacts) else contacts
-        path = rollout(draw.model, draw.q, draw.v, _control(controller, draw), dt, steps, method, save_every, contacts=touching)
+        control, found = _control(controller, draw), contacts(draw.parameters) if callable(contacts) else contacts
+        path = rollout(draw.model, draw.q, draw.v, control, dt, steps, method, save_every, contacts=found)
         return _sample(start.model, draw, path, observe or observation, events, store)
 
     spread = Spread(*(jnp.asarray(s, model.dtype) for s in spread))
