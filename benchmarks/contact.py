@@ -4,9 +4,9 @@
 
 The same model in all programs: the built-in quadruped with four spherical feet, time step, friction 0.8, springs and
 dampers at the joints; random initial states. lgjax and MJX advance all systems at once in float32, MuJoCo one after the
-other in float64, with elliptic cones and Newton's method. Time is the processor time of the process, which has one core;
-`share` is the part of the wall time that it had it. A law of contact of another kind is another result: MuJoCo's
-contacts are soft.
+other in float64, with elliptic cones and Newton's method. Time is the processor time of the process, which has one
+core; `share` is the part of the wall time that it had it. A law of contact of another kind is another result:
+MuJoCo's contacts are soft.
 """
 
 import argparse

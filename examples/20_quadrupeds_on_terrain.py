@@ -10,7 +10,9 @@ import lgjax
 from lgjax import plot
 
 
-def main(path: str = "20_quadrupeds_on_terrain.png", batch: int = 1024, steps: int = 1000, roughness: float = 0.06) -> None:
+def main(
+    path: str = "20_quadrupeds_on_terrain.png", batch: int = 1024, steps: int = 1000, roughness: float = 0.06
+) -> None:
     model = lgjax.models.quadruped().astype(jnp.float32)
     stand = jnp.tile(jnp.asarray([0.0, 0.8, -1.6], jnp.float32), 4)
     model = model.replace(damping=jnp.asarray([0.0] * 6 + [3.0] * 12, jnp.float32))
@@ -43,7 +45,8 @@ def main(path: str = "20_quadrupeds_on_terrain.png", batch: int = 1024, steps: i
     fallen = cosine[:, -1] < 0.5
     print(f"{batch} quadrupeds, {result.simulated_seconds_per_second:.0f} simulated seconds per second")
     print(f"{100 * np.mean(fallen):.1f} % fell over, {np.sum(~result.success)} failed")
-    figure, (left, right) = plot.figure(1, 2)
+    figure = plot.figure(11, 4.5)
+    left, right = figure.subplots(1, 2)
     few = slice(0, 60)
     for axis, values, label in (
         (left, cosine, "cosine of the tilt"),

@@ -8,7 +8,18 @@ import pytest
 import lgjax
 
 NAMESPACES = (
-    *("centroidal", "collisions", "contact", "control", "conventions", "ensembles", "forces", "groups", "integrators", "kernels"),
+    *(
+        "centroidal",
+        "collisions",
+        "contact",
+        "control",
+        "conventions",
+        "ensembles",
+        "forces",
+        "groups",
+        "integrators",
+        "kernels",
+    ),
     *("loops", "maximal", "models", "multibody", "parallel", "saving", "shapes", "systems", "time_derivatives"),
 )
 # The same word for the same idea in another setting: the namespace says which.

@@ -94,7 +94,8 @@ def contact(
         raise TypeError(f"contacts must be Contacts, got {contacts!r}")
     values = []
     for name, value, least in (
-        ("stiffness", stiffness, 0.0), ("damping", damping, 0.0), ("exponent", exponent, 1.0), ("slip_speed", slip_speed, 0.0),
+        ("stiffness", stiffness, 0.0), ("damping", damping, 0.0),
+        ("exponent", exponent, 1.0), ("slip_speed", slip_speed, 0.0),
     ):  # fmt: skip
         array = checks.array(f"{name} of the contact", value, (len(contacts),), model.dtype)
         checks.positive(f"{name} of the contact", array - least, allow_zero=name != "slip_speed")

@@ -17,7 +17,7 @@ Source: the problem is that of Moreau and Alart-Curnier; Walker and Ni, Anderson
 """
 
 from functools import partial, reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ RIDGE = 4.0  # added to G in units of round-off of its mean diagonal: dependent 
 
 
 class ConeProblem(NamedTuple):
-    """The data of problems with k contacts and r further rows, n = 3 k + r, side by side: every array has a last axis B.
+    """Problems with k contacts and r further rows, n = 3 k + r, side by side: every array has a last axis B.
 
     G: (n, n) symmetric, positive semi-definite with positive diagonal. b: (n,). friction: (k,). low, high: (r,), may be
     infinite. barrier: (k,) >= 0: 0 is the law; otherwise x_n u_n = barrier / G_nn, which is smooth.
@@ -87,7 +87,7 @@ def _rule(tolerance, max_sweeps, primals, tangents):
     slope = jnp.moveaxis(unit - jax.vmap(push)(unit), (0, 1, 2), (2, 1, 0))  # (B, n, n)
     moved = jnp.linalg.solve(slope, change.T[..., None])[..., 0].T
     moved = jnp.where(active, moved, jnp.zeros_like(moved))
-    still = jnp.zeros_like(found.residual), np.zeros(found.sweeps.shape, jax.dtypes.float0)
+    still: Any = jnp.zeros_like(found.residual), np.zeros(found.sweeps.shape, jax.dtypes.float0)
     return found, ConeSolution(moved, *still)
 
 
@@ -187,7 +187,9 @@ class _State(NamedTuple):
 def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess: Array, active: Array) -> ConeSolution:
     k = len(p.friction)
     steps = _steps(p.G, k)
-    stiffness = 1 / jnp.concatenate([jnp.stack([steps[0], steps[1], steps[1]], 1).reshape(3 * k, p.G.shape[-1]), steps[2]])
+    stiffness = 1 / jnp.concatenate(
+        [jnp.stack([steps[0], steps[1], steps[1]], 1).reshape(3 * k, p.G.shape[-1]), steps[2]]
+    )
     close = tolerance * reduce(jnp.maximum, jnp.abs(p.b))
 
     def turn(s: _State) -> _State:
@@ -198,7 +200,9 @@ def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess: Array, ac
         images = call_apart(_remember)(anew, row, s.images, image, s.image)
         residuals = call_apart(_remember)(anew, row, s.residuals, weighted, s.residual)
         point = call_apart(_extrapolate)(image, images, *call_apart(_weights)(residuals, weighted))
-        best, least_of_all = call_apart(_better)(s.going & (size <= s.least_of_all), image, size, s.best, s.least_of_all)
+        best, least_of_all = call_apart(_better)(
+            s.going & (size <= s.least_of_all), image, size, s.best, s.least_of_all
+        )
         going = s.going & (largest > close) & (s.sweeps + 1 < max_sweeps)
         least = jnp.where(anew, size, jnp.minimum(s.least, size))
         sweeps = s.sweeps + s.going.astype(jnp.int32)
@@ -259,5 +263,3 @@ def _weights(residuals: Array, change: Array) -> list[Array]:
     for i in reversed(range(m)):
         x[i] = x[i] - sum(lower[a][i] * x[a] for a in range(i + 1, m))
     return x
-
-

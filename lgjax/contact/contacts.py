@@ -37,7 +37,8 @@ class Contacts:
     point of any other shape is a candidate with each ground; `names` lists them. friction >= 0 and restitution in 0..1:
     one number, or one for each candidate. restitution None is no restitution at all, and saves time. smoothing >= 0:
     radius, m, within which a rigid contact acts before it closes, so that gradients feel it; at this distance it
-    carries the weight of the mass that it feels. 0 is the rigid law itself. Numbers, shapes and grounds are leaves: batched, differentiated, exchanged without compiling again.
+    carries the weight of the mass that it feels. 0 is the rigid law itself. Numbers, shapes and grounds are leaves:
+    batched, differentiated, exchanged without compiling again.
 
     Raises ValueError, naming it, for an unknown link, one that is fixed to the world, a shape without support function,
     pairs of shapes that are no spheres or capsules, negative friction, restitution outside 0..1, nothing that touches.
@@ -73,9 +74,9 @@ class Contacts:
                 if not ((known >= 0) & (known <= 1)).all():
                     raise ValueError(f"restitution of the contacts must lie between 0 and 1, got {known.tolist()}")
 
-    # grounds: planes and height fields.  corners: Corners (k,), links of each in `corner_links`.  solids: shapes without
-    # corners, their links in `solid_links`.  segments: two Corners with axes (pairs, 2) and (pairs, 1).
-    # links: for each candidate the link that touches and the other one, None for the ground.
+    # grounds: planes and height fields.  corners: Corners (k,), links of each in `corner_links`.  solids: shapes
+    # without corners, their links in `solid_links`.  segments: two Corners with axes (pairs, 2) and (pairs, 1). links:
+    # for each candidate the link that touches and the other one, None for the ground.
     corners: Corners | None
     solids: tuple[Shape, ...]
     segments: tuple[Corners, Corners] | None
@@ -102,7 +103,8 @@ class Contacts:
         return f"Contacts({', '.join(self.names)})"
 
     def replace(self, **changes: Any) -> "Contacts":
-        """A copy with other friction, restitution, smoothing or grounds of the same kinds, which compiles nothing again."""
+        """A copy with other friction, restitution, smoothing or grounds of the same kinds, which compiles nothing
+        again."""
         unknown = set(changes) - {"friction", "restitution", "smoothing", "grounds"}
         if unknown:
             raise ValueError(f"contacts have no {', '.join(sorted(unknown))} to replace")
@@ -154,9 +156,7 @@ def _fixed_shapes(model: Model, shapes: Mapping | Sequence[str] | None) -> list[
     """(link, shape) of all shapes, unions taken apart; checked."""
     if isinstance(shapes, Mapping):
         given = [
-            (link, one)
-            for link, some in shapes.items()
-            for one in (some if isinstance(some, list | tuple) else [some])
+            (link, one) for link, some in shapes.items() for one in (some if isinstance(some, list | tuple) else [some])
         ]
     else:
         given = _of_model(model, shapes)
@@ -206,7 +206,7 @@ def _candidates(grounds: tuple, fixed: list, dtype, into: Contacts):
     for link, shape in zip(solid_links, solids, strict=True):
         down = jax.eval_shape(points_towards, shape, jnp.ones(3, dtype))
         labels += [link] * len(down)
-    numbers = {link: 0 for link in labels}
+    numbers = dict.fromkeys(labels, 0)
     names, links = [], []
     for k in range(len(grounds)):
         numbers = dict.fromkeys(numbers, 0)

@@ -65,9 +65,7 @@ def detect(contacts: Contacts, model: Model, poses: Pose, origin: Array) -> Cont
             found.append(_solid_on_ground(ground, shape, links[link], origin))
     if contacts.segments is not None:
         pairs = contacts.links[-len(contacts.segments[0].radii) :]
-        ends = [
-            _between(at([pair[k] for pair in pairs]), contacts.segments[k]) for k in (0, 1)
-        ]
+        ends = [_between(at([pair[k] for pair in pairs]), contacts.segments[k]) for k in (0, 1)]
         found.append(_pairs(*ends))
     gap, point, normal = (jnp.concatenate(x) for x in zip(*found, strict=True))
     return ContactPoints(gap, point, frames(normal))

@@ -1,7 +1,7 @@
 """How a tree answers to forces at its contacts, from the articulated-body algorithm.
 
-Read first: `dynamics/forward.py`. Its inward pass factors the mass matrix: behind each joint a wrench P loses what moves
-the joint, P - U D^-1 S^T P, and goes on inward. With y = S^T P of all joints on the way, for unit forces at the
+Read first: `dynamics/forward.py`. Its inward pass factors the mass matrix: behind each joint a wrench P loses what
+moves the joint, P - U D^-1 S^T P, and goes on inward. With y = S^T P of all joints on the way, for unit forces at the
 contacts, J M^-1 J^T is the sum of y^T D^-1 y, and M^-1 J^T the outward pass from them. Nothing else of the mass matrix
 is needed, and the way of each contact is as long as its path to the world.
 
@@ -73,7 +73,7 @@ class FactoredDynamics:
         moving = walk.outward(_move, above, bodies, walk.configurations(q), walk.velocities(v), outside)
         found = walk.inward(_factor, (NO_INERTIA, NO_WRENCH), bodies, moving, drives)
         self.articulated = [a for a, _ in found]
-        self.columns = Columns(*map(walk.to_velocities, zip(*(c for _, c in found), strict=True)))
+        self.columns = Columns(*(walk.to_velocities([c[k] for _, c in found]) for k in range(len(Columns._fields))))
         self.poses = walk.to_bodies([pose for _, pose in moving])
         self.vdot = walk.to_velocities(walk.outward(accelerate, Twist(ZERO3, -model.gravity), self.articulated))
 

@@ -97,7 +97,7 @@ def contact_step(
     guess: Array | None = None,
     wrenches: Any = None,
     *,
-    method: TimeStepping = TimeStepping(),  # noqa: B008 (a hashable value)
+    method: TimeStepping = TimeStepping(),
 ) -> ContactStep:
     """The state dt seconds after (q, v), v (nv,), and the impulses at the contacts.
 

@@ -1,4 +1,5 @@
-"""Convex shapes whose support point is a formula: ellipsoid, sphere, box, capsule, cylinder, polyhedron; rounding and placing.
+"""Convex shapes whose support point is a formula: ellipsoid, sphere, box, capsule, cylinder, polyhedron; rounding and
+placing.
 
 Lengths in metres, points and directions in the body frame. Builders check known numbers (ValueError names the part and
 the value) and accept traced ones unchecked; the dtype is that of the first argument.

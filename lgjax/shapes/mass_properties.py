@@ -45,12 +45,12 @@ def mass_properties(
 ) -> MassProperties:
     """Mass properties of a shape with uniform `density`, kg/m^3, or with a total `mass`, kg, instead.
 
-    Exact and differentiable for ellipsoids, boxes, capsules, cylinders and polyhedra, placed or not; a polyhedron's vertices must
-    be known, and it needs SciPy. For unions, intersections and implicit surfaces 2 rays^2 lines are integrated; the
-    relative error is about rays^-2 or less where parts meet, and much smaller where surfaces are smooth. ValueError for
-    shapes without constraint functions (rounded ones, support functions) and for a mass or density not above zero.
-    Sources: [tran2024] section 7 (closed forms); B. Mirtich, Fast and accurate computation of polyhedral mass
-    properties, 1996 (here by tetrahedra from an inner point, which is the same integral).
+    Exact and differentiable for ellipsoids, boxes, capsules, cylinders and polyhedra, placed or not; a polyhedron's
+    vertices must be known, and it needs SciPy. For unions, intersections and implicit surfaces 2 rays^2 lines are
+    integrated; the relative error is about rays^-2 or less where parts meet, and much smaller where surfaces are
+    smooth. ValueError for shapes without constraint functions (rounded ones, support functions) and for a mass or
+    density not above zero. Sources: [tran2024] section 7 (closed forms); B. Mirtich, Fast and accurate computation of
+    polyhedral mass properties, 1996 (here by tetrahedra from an inner point, which is the same integral).
     """
     volume, first, second, about = moments(shape, rays)
     name, value = ("density", density) if mass is None else ("mass", mass)

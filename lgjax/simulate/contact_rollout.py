@@ -24,8 +24,9 @@ class ContactRecord(NamedTuple):
     """What happened at n contacts, with a leading time axis (T,), as the states.
 
     force: (T, n, 3) N, mean over the step that led to the state, in the contact frames (normal, two tangents); zero at
-    the start. velocity: (T, n, 3) m/s of the contacts after that step. gap: (T, n) m, at the state. state: (T, n) int32,
-    0 open, 1 sticking, 2 sliding. residual: (T,) m/s, the largest violation of the law of contact in any step so far.
+    the start. velocity: (T, n, 3) m/s of the contacts after that step. gap: (T, n) m, at the state. state: (T, n)
+    int32, 0 open, 1 sticking, 2 sliding. residual: (T,) m/s, the largest violation of the law of contact in any step so
+    far.
     """
 
     force: Array

@@ -132,9 +132,9 @@ def _rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpo
 
 def _contact_rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpoint, contacts) -> Trajectory:
     start, method = with_contacts(model, contacts, (q, v), method, *applied)
-    space = mechanical_space(model.tree)  # the steps move the state themselves
+    space, field = mechanical_space(model.tree), lambda t, y: y  # the steps move the state themselves
     zero = jnp.zeros_like(dt)
-    path = integrate(space, None, start, zero, steps * dt, steps, method, save_every, remat, checkpoint)
+    path = integrate(space, field, start, zero, steps * dt, steps, method, save_every, remat, checkpoint)
     (qs, vs), seen = path.ys
     record, status = contact_report(model, contacts, qs, seen, dt)
     return Trajectory(path.ts, qs, vs, status | path.status, contacts=record)

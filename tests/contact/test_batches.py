@@ -6,7 +6,7 @@ import numpy as np
 
 import lgjax
 from lgjax.multibody.build import Body, Joint, build
-from tests.contact.test_closed_forms import FLOOR, G, STEP, ball, free_body, on_floor
+from tests.contact.test_closed_forms import FLOOR, STEP, G, ball, free_body, on_floor
 
 
 def test_a_trajectory_that_fails_changes_no_other_bit_by_bit():
@@ -54,7 +54,7 @@ def test_five_feet_share_the_load_in_single_precision():
         [Body("table", None, Joint("free", "free"), mass=3.0, com=np.array([0.1, 0.05, 0.3]), inertia=0.1 * np.eye(3))]
     ).astype(jnp.float32)
     feet = np.array([[0.5, 0, 0], [-0.5, 0, 0], [0, 0.5, 0], [0, -0.5, 0], [0, 0, 0]])
-    shape = {"table": [lgjax.shapes.sphere(0.01, foot + [0, 0, 0.01]) for foot in feet]}
+    shape = {"table": [lgjax.shapes.sphere(0.01, foot + np.array([0, 0, 0.01])) for foot in feet]}
     contacts = lgjax.Contacts(model, FLOOR, shape, friction=0.5)
     start = lgjax.neutral(model)
     path = lgjax.rollout(model, start, jnp.zeros(6, jnp.float32), None, 2e-3, 50, STEP, None, contacts=contacts)

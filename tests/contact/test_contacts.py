@@ -19,7 +19,9 @@ shapes = lgjax.shapes
 def everything():
     """The quadruped with shapes of every kind on a tilted plane and a height field, and pairs of its links."""
     model = lgjax.models.quadruped()
-    placed = shapes.placed(shapes.capsule(0.03, 0.1), lgjax.Pose(lgjax.so3.exp(jnp.array([0.3, 0.2, 0.1])), jnp.ones(3)))
+    placed = shapes.placed(
+        shapes.capsule(0.03, 0.1), lgjax.Pose(lgjax.so3.exp(jnp.array([0.3, 0.2, 0.1])), jnp.ones(3))
+    )
     fixed = {
         "trunk": shapes.union(shapes.box((0.2, 0.1, 0.1), rounding=0.01), shapes.ellipsoid((0.1, 0.2, 0.3))),
         "FL_foot": shapes.sphere(0.02),

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pinocchio as pin
 
-from tests.oracles.pinocchio_robots import SWAP, Ordered
+from tests.oracles.pinocchio_robots import Ordered
 
 
 def problem(robot: Ordered, pose, angles, v, tau, damping, h, spheres, ground):
-    """Free velocities (nv,), M^-1 J^T (nv, 3 n), G, J v_free, gaps (n,) of spheres (body, centre, radius) on z = ground.
+    """Free velocities (nv,), M^-1 J^T (nv, 3 n), G, J v_free, gaps (n,) of spheres (body, centre, radius).
 
-    Rows of a contact: along z, x and y of the world. Damping is implicit; the velocity of a free body is carried in
-    the axes of the start of the step.
+    The ground is at z = ground. Rows of a contact: along z, x and y of the world. Damping is implicit; the velocity of
+    a free body is carried in the axes of the start of the step.
     """
     model, data = robot.model, robot.data
     q, qd = robot.q(pose, angles), robot.theirs(v)

@@ -39,7 +39,8 @@ def _shape(link: str, shape: Any, origin: Any) -> Geometry:
     else:
         size = np.r_[values["radius"], values["length"] / 2] if "length" in values else values["radius"]
     position, (roll, pitch, yaw) = (
-        np.zeros(3) if origin is None or origin.get(a) is None else _numbers(origin, a, 3, where) for a in ("xyz", "rpy")
+        np.zeros(3) if origin is None or origin.get(a) is None else _numbers(origin, a, 3, where)
+        for a in ("xyz", "rpy")
     )
     return geometry(link, shape.tag, size, position, _turn(2, yaw) @ _turn(1, pitch) @ _turn(0, roll))
 

@@ -44,8 +44,9 @@ def load_urdf(
     merged into the body that carries them. floating_base: give the root link a free joint, or fix it to the world.
     mimic: "error" refuses joints that follow others, "independent" gives them coordinates of their own. Limits, damping
     and friction are read, and of collision geometry boxes, spheres, cylinders and capsules (`Model.geometry`). Visual
-    geometry, transmissions and tags of other tools are not part of the dynamics and are ignored, and no mesh is opened. A revolute or prismatic joint must have a <limit>, where lower and
-    upper are 0 if absent, as the format says; an absent effort or velocity is no limit.
+    geometry, transmissions and tags of other tools are not part of the dynamics and are ignored, and no mesh is opened.
+    A revolute or prismatic joint must have a <limit>, where lower and upper are 0 if absent, as the format says; an
+    absent effort or velocity is no limit.
 
     The axis of a planar joint is the normal of its plane, as the format says, also where it is omitted and so is x;
     x and y of the plane are those of the link where the axis is z. A floating joint constrains nothing, so its link is
