@@ -57,28 +57,30 @@ class ConeSolution(NamedTuple):
     sweeps: Array
 
 
-def solve_cones(problem: ConeProblem, guess: Array, active: Array, tolerance: float, max_sweeps: int) -> ConeSolution:
+def solve_cones(
+    problem: ConeProblem, guess: Array, active: Array, scale: Array, tolerance: float, max_sweeps: int
+) -> ConeSolution:
     """The impulses, from a guess (n, B); `active` (B,) false leaves the guess as it is. All arrays with a batch behind.
 
-    A system ends when no velocity changes by more than tolerance times the largest of b, or after max_sweeps; with 0
+    A system ends when no velocity changes by more than tolerance times `scale` (B,), or after max_sweeps; with 0
     the guess is the solution, whose derivatives are asked for.
     """
     n = len(problem.G)
     diagonal = total(problem.G[i, i] for i in range(n))
     ridge = RIDGE * float(jnp.finfo(diagonal.dtype).eps) / n * diagonal
     problem = problem._replace(G=problem.G + ridge * jnp.eye(n, dtype=diagonal.dtype)[..., None])
-    return _solution(tolerance, max_sweeps, problem, jax.lax.stop_gradient(guess), active)
+    return _solution(tolerance, max_sweeps, problem, *jax.lax.stop_gradient((guess, active, scale)))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _solution(tolerance: float, max_sweeps: int, problem: ConeProblem, guess, active) -> ConeSolution:
-    return _iterate(tolerance, max_sweeps, problem, guess, active)
+def _solution(tolerance: float, max_sweeps: int, problem: ConeProblem, guess, active, scale) -> ConeSolution:
+    return _iterate(tolerance, max_sweeps, problem, guess, active, scale)
 
 
 @_solution.defjvp
 def _rule(tolerance, max_sweeps, primals, tangents):
     """(1 - dF/dx) dx = dF/dproblem for the natural map F of the law, whose fixed point x is."""
-    problem, _, active = primals
+    problem, _, active, _ = primals
     found = _solution(tolerance, max_sweeps, *primals)
     change = jax.jvp(lambda p: natural_map(p, found.x), (problem,), (tangents[0],))[1]
     n = len(found.x)
@@ -184,13 +186,13 @@ class _State(NamedTuple):
     turn: Array
 
 
-def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess: Array, active: Array) -> ConeSolution:
+def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess: Array, active: Array, scale) -> ConeSolution:
     k = len(p.friction)
     steps = _steps(p.G, k)
     stiffness = 1 / jnp.concatenate(
         [jnp.stack([steps[0], steps[1], steps[1]], 1).reshape(3 * k, p.G.shape[-1]), steps[2]]
     )
-    close = tolerance * reduce(jnp.maximum, jnp.abs(p.b))
+    close = tolerance * scale
 
     def turn(s: _State) -> _State:
         image = _sweep(p, steps, s.point)

@@ -225,13 +225,14 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     G = delassus(columns, acting.ways, y)
     G = acting.gathered(jnp.swapaxes(acting.gathered(G), 0, 1))
     u = rates(v_free)
+    fastest = reduce(jnp.maximum, jnp.abs(u))
     none, opens = jnp.zeros_like(points.gap), -2 / h * jnp.maximum(points.gap, jnp.zeros_like(points.gap))
     barrier = jnp.broadcast_to(2 * STANDARD_GRAVITY * smoothing, none.shape)
 
     def solve(allowed, guess, active):
         b = call_apart(_shifted)(u, allowed)
         problem = ConeProblem(G, b, friction, none[:0], none[:0], barrier)
-        return solve_cones(problem, guess.reshape(3 * n, -1), active, settings.tolerance, settings.max_sweeps)
+        return solve_cones(problem, guess.reshape(3 * n, -1), active, fastest, settings.tolerance, settings.max_sweeps)
 
     found = solve(opens, start[0], jnp.ones(h.shape, bool))
     plain = x = further = found.x
@@ -285,6 +286,7 @@ def _lift(settings: Settings, G, gap, guess) -> tuple[Array, Array]:
     """Displacement impulses (n, B) along the normals that leave no gap negative, and what remains (B,), m."""
     none = jnp.zeros_like(gap)
     problem = ConeProblem(G[::3, ::3], gap, none[:0], none, jnp.full_like(gap, jnp.inf), none[:0])
-    inside = jax.lax.stop_gradient(reduce(jnp.logical_or, gap < 0))
-    found = solve_cones(problem, guess, inside, settings.tolerance, settings.max_sweeps)
+    deepest = -reduce(jnp.minimum, gap)
+    inside = jax.lax.stop_gradient(deepest > 0)
+    found = solve_cones(problem, guess, inside, deepest, settings.tolerance, settings.max_sweeps)
     return jnp.where(inside, found.x, none), found.residual

@@ -17,7 +17,7 @@ from lgjax.numerics.status import flag
 
 Array = jax.Array
 
-STICKS = 1e-6  # a contact slides whose friction is this close to its cone, relatively
+STICKS = 1e-6  # a contact may slide whose friction is this close to its cone, relatively
 
 
 class ContactRecord(NamedTuple):
@@ -92,7 +92,10 @@ def contact_report(model: Model, contacts: Contacts, qs: Configuration, seen: An
     gap = jax.vmap(lambda q: contact_points(model, contacts, q).gap)(qs)
     force = seen.impulse / h
     size = jnp.sqrt(jnp.sum(force[..., 1:] ** 2, -1))
-    pushes, slides = force[..., 0] > 0, size >= (1 - STICKS) * contacts.friction * force[..., 0]
+    slip = jnp.sqrt(jnp.sum(seen.velocity[..., 1:] ** 2, -1))
+    # Where contacts share a load in many ways, one may be at its cone though nothing moves.
+    moves = slip > float(jnp.finfo(slip.dtype).eps) ** 0.5
+    pushes, slides = force[..., 0] > 0, moves & (size >= (1 - STICKS) * contacts.friction * force[..., 0])
     state = jnp.where(pushes, jnp.where(slides, jnp.int32(2), jnp.int32(1)), jnp.int32(0))
     record = ContactRecord(force, seen.velocity, gap, state, seen.residual)
     return record, flag(ContactStatus.NOT_SOLVED, seen.failed[-1] > 0)
