@@ -11,11 +11,11 @@ from lgjax import plot
 
 
 def main(
-    path: str = "20_quadrupeds_on_terrain.png", batch: int = 1024, steps: int = 1000, roughness: float = 0.06
+    path: str = "20_quadrupeds_on_terrain.png", batch: int = 1024, steps: int = 1000, roughness: float = 0.03
 ) -> None:
     model = lgjax.models.quadruped().astype(jnp.float32)
     stand = jnp.tile(jnp.asarray([0.0, 0.8, -1.6], jnp.float32), 4)
-    model = model.replace(damping=jnp.asarray([0.0] * 6 + [3.0] * 12, jnp.float32))
+    model = model.replace(damping=jnp.asarray([0.0] * 6 + [5.0] * 12, jnp.float32))
     feet = [f"{leg}_foot" for leg in ("FL", "FR", "RL", "RR")]
     flat = lgjax.contact.HeightField(np.zeros((16, 16), np.float32), 0.2)
     contacts = lgjax.Contacts(model, flat, [*feet, "trunk"], friction=0.7)
@@ -24,14 +24,14 @@ def main(
         """A terrain, and a tilted robot with bent legs above it."""
         keys = jax.random.split(key, 3)
         heights = roughness * jax.random.normal(keys[0], (16, 16), jnp.float32)
-        above = jnp.asarray([0, 0, 0.45], jnp.float32)
+        above = jnp.asarray([0, 0, 0.4], jnp.float32)
         q = lgjax.configuration(model, (jnp.eye(3, dtype=jnp.float32), above), stand)
-        tilt = jnp.asarray([0.5] * 3 + [0.0] * 3 + [0.1] * 12, jnp.float32)
+        tilt = jnp.asarray([0.25] * 3 + [0.0] * 3 + [0.1] * 12, jnp.float32)
         q = lgjax.retract(model, q, tilt * jax.random.normal(keys[1], (model.nv,), jnp.float32))
         return lgjax.ensembles.Draw(model, q, 0.5 * jax.random.normal(keys[2], (model.nv,), jnp.float32), heights)
 
     def controller(t, q, v, heights):
-        return jnp.concatenate([jnp.zeros(6, jnp.float32), 80 * (stand - q.joints)])
+        return jnp.concatenate([jnp.zeros(6, jnp.float32), 150 * (stand - q.joints)])
 
     def ground(heights):
         return contacts.replace(grounds=lgjax.contact.HeightField(heights, jnp.asarray(0.2, jnp.float32)))
