@@ -5,6 +5,8 @@ The names that most work needs are here; the rest is in the namespaces below.
 
 # Namespaces.  They are not in __all__, which lists functions and types.
 from lgjax import collisions as collisions
+from lgjax import contact as contact
+from lgjax import forces as forces
 from lgjax import groups as groups
 from lgjax import integrators as integrators
 from lgjax import maximal as maximal
@@ -14,13 +16,11 @@ from lgjax import saving as saving
 from lgjax import shapes as shapes
 from lgjax import systems as systems
 from lgjax import view as view
+from lgjax.contact.contacts import Contacts
 from lgjax.dynamics import centroidal as centroidal
-from lgjax.dynamics import forces as forces
 from lgjax.dynamics import loops as loops
 from lgjax.dynamics import parallel as parallel
 from lgjax.dynamics import time_derivatives as time_derivatives
-
-# The flat names.
 from lgjax.dynamics.centroidal import centroidal_momentum_matrix
 from lgjax.dynamics.energy import center_of_mass, kinetic_energy, momentum, potential_energy, total_energy
 from lgjax.dynamics.forward import forward_dynamics
@@ -104,6 +104,7 @@ __all__ = [
     "Body",
     "CommutatorFree",
     "Configuration",
+    "Contacts",
     "GeneralizedAlpha",
     "Joint",
     "Loop",

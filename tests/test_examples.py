@@ -36,6 +36,7 @@ SMALL = {
     "17_cart_pole": {"guesses": 2, "iterations": 2, "methods": ("ilqr",)},
     "18_falling_cat": {"guesses": 1, "steps": 3, "iterations": 1},
     "19_payload": {"guesses": 1, "steps": 8, "iterations": 1},
+    "20_quadrupeds_on_terrain": {"batch": 2, "steps": 10},
 }
 # Their derivatives take long to compile, at any size.
 SLOW = ("16_aerial_reach", "18_falling_cat")

@@ -8,8 +8,9 @@ import pytest
 import lgjax
 
 NAMESPACES = (
-    *("centroidal", "collisions", "control", "conventions", "ensembles", "forces", "groups", "integrators", "loops"),
-    *("maximal", "models", "multibody", "parallel", "plot", "saving", "shapes", "systems", "time_derivatives", "view"),
+    *("centroidal", "collisions", "contact", "control", "conventions", "ensembles", "forces", "groups", "integrators"),
+    *("loops", "maximal", "models", "multibody", "parallel", "plot", "saving", "shapes", "systems"),
+    *("time_derivatives", "view"),
 )
 # The same word for the same idea in another setting: the namespace says which.
 SHARED = {

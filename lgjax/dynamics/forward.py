@@ -102,14 +102,14 @@ def _three_passes(execution: Execution, model: Model, q: Configuration, v, tau, 
     drives = list(zip(*map(walk.velocities, (model.armature, model.damping, v, tau)), strict=True))
     bodies = walk.bodies(body_data(model))
     moving = velocity_pass(walk, bodies, q, v, applied)
-    articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, moving, drives)
-    return walk.to_velocities(walk.outward(_accelerate, Twist(ZERO3, -model.gravity), articulated))
+    articulated = walk.inward(articulate, (NO_INERTIA, NO_WRENCH), bodies, moving, drives)
+    return walk.to_velocities(walk.outward(accelerate, Twist(ZERO3, -model.gravity), articulated))
 
 
 def velocity_pass(walk: TreeTraversal, bodies: list, q: Configuration, v, applied: Wrench | None) -> list:
     """The `Moving` of every body, by run; applied: as in `articulated_body`."""
     outside = walk.bodies(applied)
-    return walk.outward(_move, NO_MOTION, bodies, walk.configurations(q), walk.velocities(v), outside)
+    return walk.outward(move, NO_MOTION, bodies, walk.configurations(q), walk.velocities(v), outside)
 
 
 # ---- the steps of one body
@@ -121,7 +121,7 @@ class Moving(NamedTuple):
     p: Wrench
 
 
-def _move(kind, V_parent: Twist, body, q, qd, outside: Wrench | None) -> tuple[Twist, Moving]:
+def move(kind, V_parent: Twist, body, q, qd, outside: Wrench | None) -> tuple[Twist, Moving]:
     """Outward: V = Ad^-1 V_parent + S qd."""
     joint = place_joint(kind, body, q)
     V = twist_of_child(joint, V_parent, qd)
@@ -140,7 +140,7 @@ class Articulated(NamedTuple):
     u: Any
 
 
-def _articulate(kind, children, body, moving: Moving, drive):
+def articulate(kind, children, body, moving: Moving, drive):
     """Inward: what the parent feels of a body through its joint.
 
     I_a = I_A - U D^-1 U^T and p_a = p_A + I_a c + U D^-1 u. drive: armature, damping, velocity, force.
@@ -156,7 +156,7 @@ def _articulate(kind, children, body, moving: Moving, drive):
     return (shift(I_a, *pose), to_parent(*pose, p_a)), Articulated(moving.joint, c, U, D, u)
 
 
-def _accelerate(kind, A_parent: Twist, body: Articulated):
+def accelerate(kind, A_parent: Twist, body: Articulated):
     """Outward: A' = Ad^-1 A_parent + c, qdd = D^-1 (u - U^T A') and A = A' + S qdd."""
     (pose, S), c, U, D, u = body
     A = add(to_child(*pose, A_parent), c)

@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.geometry import Geometry
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.joints import (
     CYLINDRICAL,
@@ -110,10 +111,12 @@ def build(
     gravity: ArrayLike | Sequence[float] = GRAVITY,
     check_inertia: Literal["error", "warn"] = "error",
     dtype: DTypeLike | None = None,
+    geometry: Iterable[Geometry] = (),
 ) -> Model:
     """Build a Model from bodies in any order; links on fixed joints are merged into the body that carries them.
 
     The moving bodies are numbered depth first, children in the order given. dtype defaults to JAX's default float.
+    geometry: shapes fixed to bodies, for contacts; the dynamics do not use it.
     Raises ValueError naming the body and the value: duplicate names, a missing parent, a cycle, an unknown joint
     kind, a zero axis, non-finite or wrongly shaped values, negative mass, an inertia that is not positive
     semi-definite or breaks the triangle inequality (1e-6 relative) after merging; `check_inertia="warn"` turns the
@@ -135,7 +138,12 @@ def build(
         tuple(m.body.joint.name for m in moving),
         tuple((body, index) for body, index, _ in frames),
     )
-    return _assemble(tree, moving, [place for _, _, place in frames], gravity, dtype or jnp.zeros(()).dtype)
+    geometry, names = tuple(geometry), {body.name for body in ordered}
+    for shape in geometry:
+        if shape.link not in names:
+            raise ValueError(f"geometry of {shape.link!r}, which is no body of {name!r}")
+    model = _assemble(tree, moving, [place for _, _, place in frames], gravity, dtype or jnp.zeros(()).dtype)
+    return model.replace(geometry=geometry)
 
 
 def _depth_first(bodies: list[Body], name: str) -> list[Body]:

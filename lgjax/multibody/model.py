@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.geometry import Geometry
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.tree import Tree
 
@@ -27,7 +28,7 @@ class Model:
     side. damping: (nv,) viscous, N m s/rad or N s/m. friction: (nv,) and the limits are data for controllers: the
     dynamics do not apply them. lower, upper: (tree.n_joint,) rad or m. effort, velocity_limit: (nv,)
     limits on force and velocity. frames: Pose (nframes), the frames `tree.frames` in their body's joint frame (or in
-    the world).
+    the world). geometry: static, what of the links can touch, see `Contacts`.
     """
 
     tree: Tree = field(metadata={"static": True})
@@ -44,6 +45,7 @@ class Model:
     effort: jax.Array
     velocity_limit: jax.Array
     frames: Pose
+    geometry: tuple[Geometry, ...] = field(default=(), metadata={"static": True})
 
     @property
     def name(self) -> str:

@@ -5,7 +5,7 @@ Read first: `contact.py` says what a shape is, `convex.py` has the shapes, `solv
 
 from lgjax.shapes.combined import complement, intersection, union
 from lgjax.shapes.contact import Contact, Gap, Plane, Shape, gap, gap_derivatives
-from lgjax.shapes.convex import box, capsule, ellipsoid, placed, polyhedron, rounded, sphere
+from lgjax.shapes.convex import box, capsule, cylinder, ellipsoid, placed, polyhedron, rounded, sphere
 from lgjax.shapes.implicit import implicit, support
 from lgjax.shapes.mass_properties import mass_properties, recentered
 
@@ -17,6 +17,7 @@ __all__ = [
     "box",
     "capsule",
     "complement",
+    "cylinder",
     "ellipsoid",
     "gap",
     "gap_derivatives",

@@ -1,4 +1,5 @@
-"""Convex shapes whose support point is a formula: ellipsoid, sphere, box, capsule, polyhedron; rounding and placing.
+"""Convex shapes whose support point is a formula: ellipsoid, sphere, box, capsule, cylinder, polyhedron; rounding and
+placing.
 
 Lengths in metres, points and directions in the body frame. Builders check known numbers (ValueError names the part and
 the value) and accept traced ones unchecked; the dtype is that of the first argument.
@@ -84,6 +85,34 @@ class Capsule(Shape):
         z = point - self.center
         beyond = z - sm.stack(0 * z[0], 0 * z[1], jnp.clip(z[2], -self.half_length, self.half_length))
         return (sm.dot(beyond, beyond) / (self.radius * self.radius))[None] - 1
+
+    def middle(self) -> Array:
+        return self.center
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Cylinder(Shape):
+    """Disc of `radius` () swept along z to `half_length` () on both sides of a centre (3,)."""
+
+    radius: Array
+    half_length: Array
+    center: Array
+
+    def support(self, direction: Array) -> Contact:
+        d = unit(direction)
+        size = tie(d.dtype) * (self.half_length + self.radius)
+        level, upright = jnp.abs(d[2]) * self.half_length <= size, norm(d[:2]) * self.radius <= size
+        side = jnp.where(level, jnp.zeros_like(d[2]), jnp.sign(d[2]))
+        outward = d[:2] / jnp.where(upright, jnp.ones_like(d[2]), norm(jnp.where(upright, jnp.ones_like(d[:2]), d[:2])))
+        around = jnp.where(upright, jnp.zeros_like(outward), self.radius * outward)
+        return Contact(self.center + sm.stack(around[0], around[1], side * self.half_length), level | upright)
+
+    def constraints(self, point: Array) -> Array:
+        z = point - self.center
+        around = (z[0] * z[0] + z[1] * z[1]) / (self.radius * self.radius) - 1
+        along = z[2] / self.half_length
+        return sm.stack(around, along - 1, -along - 1)
 
     def middle(self) -> Array:
         return self.center
@@ -219,6 +248,15 @@ def capsule(radius: Any, half_length: Any, center: Any = 0.0) -> Capsule:
     half = checks.array("half length of the capsule", half_length, (), dtype)
     checks.positive("half length of the capsule", half, allow_zero=True)
     return Capsule(r, half, checks.array("center of the capsule", center, (3,), dtype))
+
+
+def cylinder(radius: Any, half_length: Any, center: Any = 0.0) -> Cylinder:
+    """Cylinder about center (3,): radius > 0 around z, which it follows to half_length > 0 on both sides, m."""
+    dtype = checks.float_dtype(radius)
+    r = checks.positive("radius of the cylinder", checks.array("radius of the cylinder", radius, (), dtype))
+    half = checks.array("half length of the cylinder", half_length, (), dtype)
+    checks.positive("half length of the cylinder", half)
+    return Cylinder(r, half, checks.array("center of the cylinder", center, (3,), dtype))
 
 
 def polyhedron(vertices: Any, rounding: Any = 0.0) -> Shape:

@@ -19,7 +19,7 @@ from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.shapes.combined import Difference, Union
 from lgjax.shapes.contact import Array, Shape
-from lgjax.shapes.convex import Box, Capsule, Ellipsoid, Placed, Polyhedron, faces_of, placed
+from lgjax.shapes.convex import Box, Capsule, Cylinder, Ellipsoid, Placed, Polyhedron, faces_of, placed
 from lgjax.shapes.implicit import EmptyIntersectionError, Solved, intersect
 
 
@@ -45,12 +45,12 @@ def mass_properties(
 ) -> MassProperties:
     """Mass properties of a shape with uniform `density`, kg/m^3, or with a total `mass`, kg, instead.
 
-    Exact and differentiable for ellipsoids, boxes, capsules and polyhedra, placed or not; a polyhedron's vertices must
-    be known, and it needs SciPy. For unions, intersections and implicit surfaces 2 rays^2 lines are integrated; the
-    relative error is about rays^-2 or less where parts meet, and much smaller where surfaces are smooth. ValueError for
-    shapes without constraint functions (rounded ones, support functions) and for a mass or density not above zero.
-    Sources: [tran2024] section 7 (closed forms); B. Mirtich, Fast and accurate computation of polyhedral mass
-    properties, 1996 (here by tetrahedra from an inner point, which is the same integral).
+    Exact and differentiable for ellipsoids, boxes, capsules, cylinders and polyhedra, placed or not; a polyhedron's
+    vertices must be known, and it needs SciPy. For unions, intersections and implicit surfaces 2 rays^2 lines are
+    integrated; the relative error is about rays^-2 or less where parts meet, and much smaller where surfaces are
+    smooth. ValueError for shapes without constraint functions (rounded ones, support functions) and for a mass or
+    density not above zero. Sources: [tran2024] section 7 (closed forms); B. Mirtich, Fast and accurate computation of
+    polyhedral mass properties, 1996 (here by tetrahedra from an inner point, which is the same integral).
     """
     volume, first, second, about = moments(shape, rays)
     name, value = ("density", density) if mass is None else ("mass", mass)
@@ -85,6 +85,11 @@ def moments(shape: Shape, rays: int = 200) -> Moments:
         return Moments(volume, jnp.zeros_like(a), sm.diagonal(volume / 3 * a * a), shape.center)
     if isinstance(shape, Capsule):
         return _capsule(shape)
+    if isinstance(shape, Cylinder):
+        r, h = shape.radius, shape.half_length
+        volume = 2 * np.pi * r * r * h
+        second = sm.diagonal(volume * sm.stack(r * r / 4, r * r / 4, h * h / 3))
+        return Moments(volume, jnp.zeros_like(shape.center), second, shape.center)
     if isinstance(shape, Polyhedron):
         return _polyhedron(shape)
     if isinstance(shape, Union):

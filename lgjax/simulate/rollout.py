@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from lgjax.contact.contacts import Contacts
 from lgjax.dynamics.loops.loop import Loop, as_loops
 from lgjax.dynamics.loops.project import Metric
 from lgjax.dynamics.loops.status import LoopStatus
@@ -22,6 +23,7 @@ from lgjax.multibody.configuration import Configuration, mechanical_space
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.saving.checkpoint import Checkpoint
+from lgjax.simulate.contact_rollout import ContactRecord, check_contacts, contact_report, with_contacts
 from lgjax.simulate.loop_rollout import check_start, keep_closed, loop_report
 from lgjax.simulate.mechanism_field import Controller, mechanism_field
 
@@ -33,7 +35,7 @@ class Trajectory(NamedTuple):
     can be set, if the last state is infinite or NaN. residual, rate: (T,), the largest length of phi(q) and of dphi/dt
     of the loops after any step so far; None without loops. With loops the status covers all steps: OPEN if a projection
     did not converge or the residual exceeded the square root of eps; SLIPPING if the rate did, relative to 1 + the
-    largest entry of v.
+    largest entry of v. contacts: what happened at rigid contacts, and in the status `contact.ContactStatus`.
     """
 
     ts: jax.Array
@@ -42,6 +44,7 @@ class Trajectory(NamedTuple):
     status: jax.Array
     residual: jax.Array | None = None
     rate: jax.Array | None = None
+    contacts: ContactRecord | None = None
 
     @property
     def success(self) -> jax.Array:
@@ -84,6 +87,7 @@ def rollout(
     alpha: Any = 0.0,
     beta: Any = 0.0,
     tolerance: Any = None,
+    contacts: Contacts | None = None,
 ) -> Trajectory:
     """Motion from (q, v) over `steps` steps of dt seconds; v: (nv,) body-frame velocities.
 
@@ -101,18 +105,26 @@ def rollout(
     Raises ValueError, where q and v are known, for a start at which loops are open or move apart: `project_positions`
     and `project_velocity` make a consistent start. Within jit the status reports it.
 
+    contacts: rigid contacts with the ground and among links, with method=contact.TimeStepping(); the controller is then
+    evaluated once a step, half way. Compliant ones, `forces.contact`, are part of the controller, with any method.
+
     Outside jit a call compiles once for each structure of its arguments. A controller belongs to the structure by its
     code and by what it closes over and names, provided that none of that can change in place: numbers and JAX arrays,
     not lists, NumPy arrays or objects. With other controllers, and with `checkpoint`, every call compiles; a
     `forces.Force` never causes that. Source: that of the method and of `forward_dynamics`.
     """
-    check_method("rollout", method)
+    check_contacts(contacts, method, loops)
+    if contacts is None:
+        check_method("rollout", method)
     dt, v = checks.array("dt", dt, (), model.dtype), jnp.asarray(v)
     closed = () if loops is None else as_loops(model, loops)
     if closed:
         check_start(model, closed, q, v)
     run = compiled(_rollout) if checkpoint is None else _rollout
     closing = closed, project, (alpha, beta), tolerance
+    if contacts is not None:
+        run = compiled(_contact_rollout) if checkpoint is None else _contact_rollout
+        return run(model, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, contacts)
     return run(model, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, closing)
 
 
@@ -137,3 +149,13 @@ def _rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpo
     (qs, vs), seen = path.ys
     residual, rate, status = loop_report(seen)
     return Trajectory(path.ts, qs, vs, status | path.status, residual, rate)
+
+
+def _contact_rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpoint, contacts) -> Trajectory:
+    start, method = with_contacts(model, contacts, (q, v), method, *applied)
+    space, field = mechanical_space(model.tree), lambda t, y: y  # the steps move the state themselves
+    zero = jnp.zeros_like(dt)
+    path = integrate(space, field, start, zero, steps * dt, steps, method, save_every, remat, checkpoint)
+    (qs, vs), seen = path.ys
+    record, status = contact_report(model, contacts, qs, seen, dt)
+    return Trajectory(path.ts, qs, vs, status | path.status, contacts=record)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lgjax.multibody.build import Body, Joint, build
+from lgjax.multibody.geometry import SIZES, Geometry, geometry
 from lgjax.multibody.importers.source import Source, from_file, read, require
 from lgjax.multibody.model import Model
 
@@ -28,6 +29,8 @@ IGNORED = (
     "lights",
     "sites",
 )
+# Geoms whose shape needs no file.
+PRIMITIVES = tuple(f"mjGEOM_{name}" for name in ("SPHERE", "CAPSULE", "CYLINDER", "BOX", "ELLIPSOID"))
 
 
 def load_mjcf(path_or_text: str | os.PathLike, check_inertia: Literal["error", "warn"] = "error") -> Model:
@@ -40,7 +43,8 @@ def load_mjcf(path_or_text: str | os.PathLike, check_inertia: Literal["error", "
     MuJoCo puts it for qpos = 0. Gravity, armature, damping, frictionloss and ranges are read. Unnamed bodies are called
     body_<number>, unnamed joints <body>_joint, or <body>_joint<number> where the body has several.
 
-    Actuators, sensors, contacts and their geoms, cameras, lights, sites, keyframes and tendons without effect are not
+    Boxes, spheres, capsules, cylinders and ellipsoids of moving bodies that collide are kept as `Model.geometry`.
+    Actuators, sensors, other geoms, contact pairs, cameras, lights, sites, keyframes and tendons without effect are not
     part of smooth dynamics and are ignored. Mesh files are opened only where a body has no <inertial> and so needs
     the shape. With check_inertia="warn" an <inertial> that breaks the triangle inequality, which MuJoCo refuses, is
     accepted unchanged.
@@ -65,7 +69,8 @@ def load_mjcf(path_or_text: str | os.PathLike, check_inertia: Literal["error", "
         _check_compiled(mujoco, compiled)
         bodies = _bodies(mujoco, compiled, {body.id: inertia for body, inertia in given.items()})
         gravity = np.zeros(3) if _disabled(mujoco, compiled, "GRAVITY") else compiled.opt.gravity
-        return from_file(build(bodies, spec.modelname, gravity, check_inertia), source)
+        found = build(bodies, spec.modelname, gravity, check_inertia, geometry=_geometry(mujoco, compiled))
+        return from_file(found, source)
     except ValueError as error:
         # MuJoCo's messages have several lines.
         message = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
@@ -163,7 +168,11 @@ def _prune_geoms(mujoco: Any, spec: Any) -> None:
         for geom in list(body.geoms):
             weightless = geom.mass == 0 or (math.isnan(geom.mass) and geom.density == 0)
             if not needed or weightless or not low <= geom.group <= high:
-                spec.delete(geom)
+                # What collides is kept for its shape alone, where the compiler can tell it without a file.
+                if _moves(body) and geom.type.name in PRIMITIVES and (geom.contype or geom.conaffinity):
+                    geom.mass, geom.material = 0, ""
+                else:
+                    spec.delete(geom)
                 continue
             geom.material = ""
             file = files.get(geom.meshname)
@@ -279,6 +288,23 @@ def _bodies(mujoco: Any, m: Any, given: dict[int, tuple[bool, np.ndarray]]) -> l
             )
         )
     return bodies
+
+
+def _geometry(mujoco: Any, m: Any) -> list[Geometry]:
+    """The shapes on moving bodies that collide; meshes only where a mass was computed from them."""
+    found = []
+    for i in range(m.ngeom):
+        body, kind = m.geom_bodyid[i], mujoco.mjtGeom(m.geom_type[i])
+        collides = m.geom_contype[i] or m.geom_conaffinity[i]
+        if not collides or not body or kind.name not in (*PRIMITIVES, "mjGEOM_MESH"):
+            continue
+        name, what = _body_name(mujoco, m, body), kind.name.removeprefix("mjGEOM_").lower()
+        if what == "mesh":
+            found.append(Geometry(name, what))
+        else:
+            size = m.geom_size[i][: SIZES[what]]
+            found.append(geometry(name, what, size, m.geom_pos[i], _rotation(mujoco, m.geom_quat[i])))
+    return found
 
 
 def _joint(mujoco: Any, m: Any, j: int, rotation, position) -> tuple[Joint, np.ndarray, np.ndarray]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lgjax.multibody.build import Body, Joint, build
+from lgjax.multibody.importers.collision import collision_geometry
 from lgjax.multibody.importers.source import Source, from_file, read, require
 from lgjax.multibody.model import Model
 
@@ -42,9 +43,10 @@ def load_urdf(
     Body frames are the link frames; children are in the order of the joints in the file; links on fixed joints are
     merged into the body that carries them. floating_base: give the root link a free joint, or fix it to the world.
     mimic: "error" refuses joints that follow others, "independent" gives them coordinates of their own. Limits, damping
-    and friction are read. Visual and collision geometry, transmissions and tags of other tools are not part of the
-    dynamics and are ignored, and no mesh is opened. A revolute or prismatic joint must have a <limit>, where lower and
-    upper are 0 if absent, as the format says; an absent effort or velocity is no limit.
+    and friction are read, and of collision geometry boxes, spheres, cylinders and capsules (`Model.geometry`). Visual
+    geometry, transmissions and tags of other tools are not part of the dynamics and are ignored, and no mesh is opened.
+    A revolute or prismatic joint must have a <limit>, where lower and upper are 0 if absent, as the format says; an
+    absent effort or velocity is no limit.
 
     The axis of a planar joint is the normal of its plane, as the format says, also where it is omitted and so is x;
     x and y of the plane are those of the link where the axis is z. A floating joint constrains nothing, so its link is
@@ -65,7 +67,9 @@ def load_urdf(
         robot = yourdfpy.URDF.load(
             io.BytesIO(_etree().tostring(essentials)), build_scene_graph=False, load_meshes=False
         ).robot
-        return from_file(build(_bodies(robot, floating_base), robot.name, check_inertia=check_inertia), source)
+        bodies = _bodies(robot, floating_base)
+        found = build(bodies, robot.name, check_inertia=check_inertia, geometry=collision_geometry(root))
+        return from_file(found, source)
     except ValueError as error:
         raise ValueError(f"{source.label}: {error}") from error
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from lgjax.multibody.build import Body, Joint, build
+from lgjax.multibody.geometry import Geometry, geometry
 from lgjax.multibody.joints import JointKind
 from lgjax.multibody.model import Model
 from lgjax.multibody.models.multirotor_with_arms import aerial_manipulator
@@ -50,7 +51,16 @@ def quadruped() -> Model:
     ]  # fmt: skip
     for leg, (front, left) in QUADRUPED_LEGS.items():
         bodies += _leg(leg, front, left)
-    return build(bodies, "quadruped")
+    return build(bodies, "quadruped", geometry=_quadruped_geometry())
+
+
+def _quadruped_geometry() -> list[Geometry]:
+    """A trunk, four knees and four feet."""
+    shapes = [geometry("trunk", "box", (0.19, 0.055, 0.055))]
+    for leg in QUADRUPED_LEGS:
+        shapes.append(geometry(f"{leg}_calf", "sphere", (0.025,)))
+        shapes.append(geometry(f"{leg}_foot", "sphere", (0.02,)))
+    return shapes
 
 
 def _leg(leg: str, front: int, left: int) -> list[Body]:
@@ -97,7 +107,8 @@ def arm() -> Model:
             Body(f"link{i}", bodies[-1].name, joint, np.eye(3), _at(*position), mass, _at(*com), _symmetric(*moments))
         )
     bodies.append(Body("tool", "link7", Joint("tool_fixed", "fixed"), position=_at(0.0, 0.0, 0.1)))
-    return build(bodies, "arm")
+    shapes = [geometry(f"link{i}", "sphere", (0.06,)) for i in range(1, 8)]
+    return build(bodies, "arm", geometry=[*shapes, geometry("tool", "sphere", (0.03,))])
 
 
 def urdf(name: str) -> str:

@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from lgjax.contact import contact_step
+from lgjax.contact.contacts import Contacts
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.dynamics.partials import forward_dynamics_partials
 from lgjax.groups import so3
@@ -15,18 +17,24 @@ from lgjax.multibody.configuration import Configuration, join_velocity, mechanic
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.simulate.contact_rollout import check_contacts
 from lgjax.simulate.mechanism_field import mechanism_field
 
 Array = jax.Array
 
 
-def mechanism_step(model: Model, dt: float, method: Method, substeps: int) -> Callable[..., Any]:
+def mechanism_step(
+    model: Model, dt: float, method: Method, substeps: int, contacts: Contacts | None = None
+) -> Callable[..., Any]:
     """The function step((q, v), tau, wrenches) -> (q, v) after dt seconds; wrenches may be None.
 
     The dt seconds are `substeps` steps of the method. Without wrenches, and if the model is known, derivatives with
     respect to state and force are taken with three matrices for every stage, whatever the number of directions;
     otherwise through the recursion itself.
     """
+    check_contacts(contacts, method, None)
+    if contacts is not None:
+        return _contact_steps(model, contacts, dt, method, substeps)
     check_method("ControlSystem.of_model", method)
     scanned = method.with_scanned_stages()
     known = checks.known(model)
@@ -41,6 +49,22 @@ def mechanism_step(model: Model, dt: float, method: Method, substeps: int) -> Ca
         zero, end = jnp.zeros((), model.dtype), jnp.asarray(dt, model.dtype)
         path = integrate(mechanical_space(model.tree), field, state, zero, end, substeps, scanned, None)
         return jax.tree.map(lambda x: x[0], path.ys)
+
+    return step
+
+
+def _contact_steps(model: Model, contacts: Contacts, dt: float, method: Any, substeps: int) -> Callable[..., Any]:
+    """The same with rigid contacts."""
+    h = jnp.asarray(dt / substeps, model.dtype)
+
+    def step(state: Any, tau: Array, wrenches: Array | None) -> Any:
+        def once(carry: Any, _: None) -> Any:
+            q, v, guess = carry
+            found = contact_step(model, contacts, q, v, tau, h, guess, wrenches, method=method)
+            return (found.q, found.v, found.impulse), None
+
+        start = (*state, jnp.zeros((len(contacts), 3), model.dtype))
+        return jax.lax.scan(once, start, None, length=substeps)[0][:2]
 
     return step
 

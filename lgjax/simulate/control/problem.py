@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from lgjax.contact.contacts import Contacts
 from lgjax.dynamics.time_derivatives.taylor_series import checked_result
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation, right_translation
 from lgjax.integrators import RK4, MuntheKaas
@@ -59,11 +60,13 @@ class ControlSystem:
         wrenches: Callable[[Array], Array] | None = None,
         method: Any = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
         substeps: int = 1,
+        contacts: Contacts | None = None,
     ) -> "ControlSystem":
         """A mechanism with states (q, v), its controls held over dt seconds, which are `substeps` steps of the method.
 
         actuation(control) -> tau (nv,), wrenches(control) -> (nbodies, 6) as `rollout` takes them, for drives that are
-        not joint torques. By default the controls are the forces of all joints but the free ones, in body order.
+        not joint torques. contacts: rigid ones, with method=contact.TimeStepping(). By default the controls are the
+        forces of all joints but the free ones, in body order.
         """
         if (actuation is not None or wrenches is not None) and controls is None:
             raise ValueError("a system with actuation or wrenches of its own needs the number of controls")
@@ -77,7 +80,7 @@ class ControlSystem:
             controls = len(driven)
             actuation = lambda u: jnp.zeros(model.nv, u.dtype).at[np.asarray(driven, int)].set(u)
 
-        advance = mechanism_step(model, dt, method, checks.integer("substeps", substeps))
+        advance = mechanism_step(model, dt, method, checks.integer("substeps", substeps), contacts)
         zero = jnp.zeros(model.nv, model.dtype)
 
         def step(state: State, control: Array) -> State:

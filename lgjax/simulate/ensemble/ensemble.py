@@ -101,17 +101,17 @@ def ensemble(
     events: Callable | None = None,
     save_every: int | None = None,
     store: str = "all",
+    contacts: Any = None,
     **options: Any,
 ) -> Ensemble:
     """`batch` rollouts of randomised copies of a model, in chunks, on all devices.
 
     Trajectory i is made of `key` and i alone: of sample(key_i) -> `Draw`, or of (q, v), neutral and zero by default,
     and the model, all randomised by `spread`. controller(t, q, v) -> tau (nv,), or controller(t, q, v, parameters) for
-    draws that have parameters.
-
-    observe(t, q, v) -> (d,) is what statistics are taken of at every saved time; by default positions of free bodies,
-    scalar joints and velocities in one vector. events(t, q, v) -> (e,) bool: statistics.events counts the trajectories
-    in which they occur at a saved time. store: "all" saved states, "final" ones or "none".
+    draws that have parameters; contacts: as in `rollout`, or a function of the parameters. observe(t, q, v) -> (d,) is
+    what statistics are taken of at every saved time; by default positions of free bodies, scalar joints and velocities
+    in one vector. events(t, q, v) -> (e,) bool: statistics.events counts the trajectories in which they occur at a
+    saved time. store: "all" saved states, "final" ones or "none".
 
     `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
@@ -127,7 +127,8 @@ def ensemble(
 
     def simulate(key, start, spread, dt):
         draw = randomized(start, spread, key) if sample is None else sample(key)
-        path = rollout(draw.model, draw.q, draw.v, _control(controller, draw), dt, steps, method, save_every)
+        control, found = _control(controller, draw), _contacts(contacts, draw)
+        path = rollout(draw.model, draw.q, draw.v, control, dt, steps, method, save_every, contacts=found)
         return _sample(start.model, draw, path, observe or observation, events, store)
 
     spread = Spread(*(jnp.asarray(s, model.dtype) for s in spread))
@@ -149,6 +150,10 @@ def _control(controller: Callable | None, draw: Draw) -> Callable | None:
     if controller is None or draw.parameters is None:
         return controller
     return lambda t, q, v: controller(t, q, v, draw.parameters)
+
+
+def _contacts(contacts: Any, draw: Draw) -> Any:
+    return contacts(draw.parameters) if callable(contacts) else contacts
 
 
 def load_ensemble(folder: Any) -> Ensemble:

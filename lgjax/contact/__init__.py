@@ -1,0 +1,28 @@
+"""Contact of trees with the ground and among their links: where they touch, and what happens then.
+
+Read first: `contacts.py`; then `step.py` for the rigid law, `compliant.py` for the soft one.
+"""
+
+from lgjax.contact.detection import ContactPoints
+from lgjax.contact.height_field import HeightField
+from lgjax.contact.time_stepping import (
+    ContactStatus,
+    ContactStep,
+    TimeStepping,
+    contact_points,
+    contact_step,
+    contact_torques,
+    contact_velocities,
+)
+
+__all__ = [
+    "ContactPoints",
+    "ContactStatus",
+    "ContactStep",
+    "HeightField",
+    "TimeStepping",
+    "contact_points",
+    "contact_step",
+    "contact_torques",
+    "contact_velocities",
+]

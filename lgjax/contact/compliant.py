@@ -1,0 +1,103 @@
+"""Compliant contact as a force: a spring with a damper along the normal, regularised friction across it.
+
+Read first: `dynamics/forces.py`, what a force is, and `contacts.py`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.contact.contacts import Contacts
+from lgjax.contact.detection import detect
+from lgjax.contact.time_stepping import columns_at
+from lgjax.dynamics.forces import Force
+from lgjax.dynamics.kinematics import world_kinematics
+from lgjax.multibody.arguments import checked_model
+from lgjax.multibody.model import Model
+from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
+
+Array = jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class CompliantContact(Force):
+    """stiffness depth^exponent (1 + damping * approach) along the normal, friction by tanh(slip / slip_speed)."""
+
+    model: Model
+    contacts: Contacts
+    stiffness: Array
+    damping: Array
+    exponent: Array
+    slip_speed: Array
+
+    def __call__(self, t, q, v):
+        J, frame, found = self._world(q)
+        velocity = sm.matvec(frame, jnp.sum(J * v[None, :, None], 1))
+        return jnp.sum(J * sm.tmatvec(frame, self._law(found.gap, velocity))[:, None], (0, 2))
+
+    def forces(self, q, v) -> Array:
+        """Forces (n, 3) N in the contact frames, normal first."""
+        J, frame, found = self._world(q)
+        return self._law(found.gap, sm.matvec(frame, jnp.sum(J * v[None, :, None], 1)))
+
+    def energy(self, q):
+        _, _, found = self._world(q)
+        depth = jnp.maximum(-found.gap, jnp.zeros_like(found.gap))
+        return jnp.sum(self.stiffness * _power(depth, self.exponent + 1) / (self.exponent + 1))
+
+    def _world(self, q):
+        world = world_kinematics(self.model, q)
+        found = detect(self.contacts, self.model, world.poses, world.origin)
+        return columns_at(self.contacts, self.model, world.S, found.point), found.frame, found
+
+    def _law(self, gap, velocity):
+        none = jnp.zeros_like(gap)
+        spring = self.stiffness * _power(jnp.maximum(-gap, none), self.exponent)
+        normal = spring * jnp.maximum(1 - self.damping * velocity[:, 0], none)
+        slip = velocity[:, 1:]
+        square = sm.dot(slip, slip)
+        moving = square > 0
+        speed = jnp.sqrt(jnp.where(moving, square, jnp.ones_like(square)))
+        # tanh(s)/s -> 1 at rest
+        share = jnp.where(moving, jnp.tanh(speed / self.slip_speed) / speed, 1 / self.slip_speed)
+        return sm.join(normal[:, None], -(self.contacts.friction * normal * share)[:, None] * slip)
+
+
+def _power(x, exponent):
+    """x^exponent for x >= 0 and exponent >= 1, with finite derivatives at 0."""
+    inside = x > 0
+    return jnp.where(inside, jnp.where(inside, x, jnp.ones_like(x)) ** exponent, jnp.zeros_like(x))
+
+
+def contact(
+    model: Model,
+    contacts: Contacts,
+    stiffness: Any,
+    damping: Any = 0.0,
+    exponent: Any = 1.0,
+    slip_speed: Any = 1e-2,
+) -> CompliantContact:
+    """Compliant contacts: Hunt and Crossley's normal force, Coulomb's friction regularised at low speed.
+
+    normal = stiffness depth^exponent max(0, 1 - damping u_n), never pulling; friction = -mu normal tanh(|u_t| /
+    slip_speed) u_t / |u_t|, mu of the contacts. stiffness: N/m^exponent, damping: s/m, exponent >= 1 (1.5 for balls),
+    slip_speed: m/s; one number or one for each candidate. `restitution` of the contacts plays no part: damping does.
+    `energy` is that of the springs. Source: Hunt and Crossley, Coefficient of restitution interpreted as damping in
+    vibroimpact (1975).
+    """
+    checked_model(model)
+    if not isinstance(contacts, Contacts):
+        raise TypeError(f"contacts must be Contacts, got {contacts!r}")
+    values = []
+    for name, value, least in (
+        ("stiffness", stiffness, 0.0), ("damping", damping, 0.0),
+        ("exponent", exponent, 1.0), ("slip_speed", slip_speed, 0.0),
+    ):  # fmt: skip
+        array = checks.array(f"{name} of the contact", value, (len(contacts),), model.dtype)
+        checks.positive(f"{name} of the contact", array - least, allow_zero=name != "slip_speed")
+        values.append(array)
+    return CompliantContact(model, contacts, *values)

@@ -1,0 +1,230 @@
+"""Where a tree can touch: shapes fixed to its links, the ground, and pairs of links.
+
+Read first: `candidates.py`, what of a shape can touch. Next: `detection.py`, which finds gaps and normals.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.contact.candidates import Corners, corners_of, parts_of, points_towards, segment_of
+from lgjax.contact.height_field import HeightField
+from lgjax.dynamics.jacobians import carrier
+from lgjax.multibody.arguments import checked_model
+from lgjax.multibody.model import Model
+from lgjax.numerics import checks
+from lgjax.shapes.contact import Plane, Shape
+
+Array = jax.Array
+Ground = Plane | HeightField
+LEAVES = ("friction", "restitution", "smoothing", "grounds", "corners", "solids", "segments")
+
+
+@jax.tree_util.register_pytree_node_class
+class Contacts:
+    """Places where links of a model can touch the ground and one another, with friction and restitution.
+
+    model: for its links and dtype. ground: planes, height fields, or several of them. shapes: {link: shape or shapes},
+    links being bodies or frames by name, shapes of `lgjax.shapes` in the link's frame; None takes the collision
+    geometry that came with the model (`Model.geometry`; what it has as meshes is left out), a list of links theirs
+    alone. pairs: (link, link) whose
+    spheres and capsules can touch each other.
+
+    Each corner of a shape (one of a sphere, two of a capsule, eight of a box), six points of a cylinder and the support
+    point of any other shape is a candidate with each ground; `names` lists them. friction >= 0 and restitution in 0..1:
+    one number, or one for each candidate. restitution None is no restitution at all, and saves time. smoothing >= 0:
+    radius, m, within which a rigid contact acts before it closes, so that gradients feel it; at this distance it
+    carries the weight of the mass that it feels. 0 is the rigid law itself. Numbers, shapes and grounds are leaves:
+    batched, differentiated, exchanged without compiling again.
+
+    Raises ValueError, naming it, for an unknown link, one that is fixed to the world, a shape without support function,
+    pairs of shapes that are no spheres or capsules, negative friction, restitution outside 0..1, nothing that touches.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        ground: Ground | Sequence[Ground] = (),
+        shapes: Mapping[str, Shape | Sequence[Shape]] | Sequence[str] | None = None,
+        pairs: Sequence[tuple[str, str]] = (),
+        friction: Any = 1.0,
+        restitution: Any = None,
+        smoothing: Any = 0.0,
+    ):
+        dtype = checked_model(model).dtype
+        self.grounds = _grounds(ground, dtype)
+        fixed = _fixed_shapes(model, shapes)
+        self.names, self.links = _candidates(self.grounds, fixed, dtype, self)
+        self._add_pairs(fixed, pairs, dtype)
+        if not self.names:
+            raise ValueError("nothing can touch: give a ground or pairs, and shapes")
+        count = (len(self.names),)
+        self.friction = checks.array("friction of the contacts", friction, count, dtype)
+        checks.positive("friction of the contacts", self.friction, allow_zero=True)
+        self.smoothing = checks.array("smoothing of the contacts", smoothing, (), dtype)
+        checks.positive("smoothing of the contacts", self.smoothing, allow_zero=True)
+        self.restitution = None
+        if restitution is not None:
+            self.restitution = checks.array("restitution of the contacts", restitution, count, dtype)
+            if checks.known(self.restitution):
+                known = np.asarray(self.restitution)
+                if not ((known >= 0) & (known <= 1)).all():
+                    raise ValueError(f"restitution of the contacts must lie between 0 and 1, got {known.tolist()}")
+
+    # grounds: planes and height fields.  corners: Corners (k,), links of each in `corner_links`.  solids: shapes
+    # without corners, their links in `solid_links`.  segments: two Corners with axes (pairs, 2) and (pairs, 1). links:
+    # for each candidate the link that touches and the other one, None for the ground.
+    corners: Corners | None
+    solids: tuple[Shape, ...]
+    segments: tuple[Corners, Corners] | None
+    corner_links: tuple[str, ...]
+    solid_links: tuple[str, ...]
+
+    def _add_pairs(self, fixed: list, pairs: Sequence[tuple[str, str]], dtype) -> None:
+        ends: list[tuple[Corners, Corners]] = []
+        for pair in pairs:
+            first, second = pair
+            for a in _segments(fixed, first):
+                for b in _segments(fixed, second):
+                    ends.append((a, b))
+                    self.names = (*self.names, f"{first} on {second}")
+                    self.links = (*self.links, (first, second))
+        stack = lambda side: jax.tree.map(lambda *x: jnp.stack(x).astype(dtype), *(pair[side] for pair in ends))
+        self.segments = (stack(0), stack(1)) if ends else None
+
+    def __len__(self) -> int:
+        """Number of candidates."""
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"Contacts({', '.join(self.names)})"
+
+    def replace(self, **changes: Any) -> "Contacts":
+        """A copy with other friction, restitution, smoothing or grounds of the same kinds, which compiles nothing
+        again."""
+        unknown = set(changes) - {"friction", "restitution", "smoothing", "grounds"}
+        if unknown:
+            raise ValueError(f"contacts have no {', '.join(sorted(unknown))} to replace")
+        copy = jax.tree.map(lambda x: x, self)
+        for name, value in changes.items():
+            old = getattr(self, name)
+            if name == "grounds":
+                value = _grounds(value, self.friction.dtype)
+                if [type(x) for x in value] != [type(x) for x in old]:
+                    raise ValueError(f"grounds are replaced by grounds of the same kinds, got {value}")
+            elif value is not None:
+                shape = () if name == "smoothing" else self.friction.shape
+                value = jnp.broadcast_to(jnp.asarray(value, self.friction.dtype), shape)
+            setattr(copy, name, value)
+        return copy
+
+    def astype(self, dtype) -> "Contacts":
+        """The same contacts with every array in `dtype`."""
+        return jax.tree.map(lambda x: x.astype(dtype), self)
+
+    def tree_flatten(self):
+        return tuple(getattr(self, name) for name in LEAVES), (
+            self.names,
+            self.links,
+            self.corner_links,
+            self.solid_links,
+        )
+
+    @classmethod
+    def tree_unflatten(cls, static, leaves) -> "Contacts":
+        contacts = object.__new__(cls)
+        contacts.names, contacts.links, contacts.corner_links, contacts.solid_links = static
+        for name, value in zip(LEAVES, leaves, strict=True):
+            setattr(contacts, name, value)
+        return contacts
+
+
+def _grounds(ground: Any, dtype) -> tuple[Ground, ...]:
+    grounds = tuple(ground) if isinstance(ground, list | tuple) else (ground,)
+    for one in grounds:
+        if not isinstance(one, Plane | HeightField):
+            raise TypeError(f"a ground is a Plane or a HeightField, not {one!r}")
+        if isinstance(one, Plane) and one.normal.ndim != 1:
+            raise ValueError(f"a ground is one plane, got normals {one.normal.shape}: give a list of planes")
+    return tuple(one.astype(dtype) for one in grounds)
+
+
+def _fixed_shapes(model: Model, shapes: Mapping | Sequence[str] | None) -> list[tuple[str, Shape]]:
+    """(link, shape) of all shapes, unions taken apart; checked."""
+    if isinstance(shapes, Mapping):
+        given = [
+            (link, one) for link, some in shapes.items() for one in (some if isinstance(some, list | tuple) else [some])
+        ]
+    else:
+        given = _of_model(model, shapes)
+    found = []
+    for link, shape in given:
+        if not isinstance(shape, Shape):
+            raise TypeError(f"shapes of link {link!r} are of lgjax.shapes, not {shape!r}")
+        if carrier(model, link)[0] < 0:
+            raise ValueError(f"link {link!r} is fixed to the world: what cannot move is ground")
+        for part in parts_of(shape):
+            if corners_of(part) is None:
+                try:
+                    jax.eval_shape(lambda part=part: part.support(jnp.ones(3, model.dtype)))
+                except (ValueError, NotImplementedError) as error:
+                    raise ValueError(f"a shape of link {link!r} has no support function: {error}") from None
+            found.append((link, part.astype(model.dtype)))
+    return found
+
+
+def _of_model(model: Model, links: Sequence[str] | None) -> list[tuple[str, Shape]]:
+    """The shapes that came with the model; of some links, or of all that move."""
+    if links is None:
+        moving = [one for one in model.geometry if one.kind != "mesh" and carrier(model, one.link)[0] >= 0]
+        if not moving:
+            what = "meshes alone, which are not read" if model.geometry else "no collision geometry"
+            raise ValueError(f"{model.name!r} has {what}: give shapes={{link: shape}}")
+        return [(one.link, one.shape(model.dtype)) for one in moving]
+    for link in links:
+        if link not in {one.link for one in model.geometry}:
+            carrier(model, link)  # which knows the names
+            raise ValueError(f"link {link!r} of {model.name!r} came with no collision geometry: give it a shape")
+    return [(one.link, one.shape(model.dtype)) for one in model.geometry if one.link in set(links)]
+
+
+def _candidates(grounds: tuple, fixed: list, dtype, into: Contacts):
+    """Names and links of all candidates on the grounds; corners and solids are put into the contacts."""
+    corners, corner_links, solids, solid_links, labels = [], [], [], [], []
+    for link, shape in fixed:
+        found = corners_of(shape)
+        if found is None:
+            solids.append(shape)
+            solid_links.append(link)
+            continue
+        corners.append(found)
+        corner_links += [link] * len(found.radii)
+    labels += corner_links
+    for link, shape in zip(solid_links, solids, strict=True):
+        down = jax.eval_shape(points_towards, shape, jnp.ones(3, dtype))
+        labels += [link] * len(down)
+    numbers = dict.fromkeys(labels, 0)
+    names, links = [], []
+    for k in range(len(grounds)):
+        numbers = dict.fromkeys(numbers, 0)
+        for link in labels:
+            number = f"[{numbers[link]}]" if labels.count(link) > 1 else ""
+            numbers[link] += 1
+            names.append(f"{link}{number}" + (f" on ground {k}" if len(grounds) > 1 else ""))
+            links.append((link, None))
+    into.corners = jax.tree.map(lambda *x: jnp.concatenate(x).astype(dtype), *corners) if corners else None
+    into.solids, into.corner_links, into.solid_links = tuple(solids), tuple(corner_links), tuple(solid_links)
+    return tuple(names), tuple(links)
+
+
+def _segments(fixed: list, link: str) -> list[Corners]:
+    own = [shape for name, shape in fixed if name == link]
+    if not own:
+        raise ValueError(f"a pair names link {link!r}, which has no shape")
+    found = [segment_of(shape) for shape in own]
+    if any(one is None for one in found):
+        raise ValueError(f"pairs are of spheres and capsules; link {link!r} has other shapes, or concave ones")
+    return [one for one in found if one is not None]

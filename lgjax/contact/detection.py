@@ -1,0 +1,145 @@
+"""Gaps, contact points and contact frames at a configuration, with derivatives.
+
+A candidate on the ground has the gap n·(x - foot) of its point x to the ground below it, which is the distance for a
+plane, and for a height field to first order, exact at contact. Its normal points from the ground, or from the second
+link of a pair, to the link that touches. Read first: `contacts.py`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.contact.candidates import Corners, points_towards
+from lgjax.contact.contacts import Contacts
+from lgjax.contact.height_field import HeightField
+from lgjax.dynamics.jacobians import carrier
+from lgjax.groups import se3
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.model import Model
+from lgjax.numerics import small_matrix as sm
+
+Array = jax.Array
+
+FEET = 3  # turns of the search for the point of a height field below a ball
+
+
+class ContactPoints(NamedTuple):
+    """Candidates at a configuration.
+
+    gap: (n,) m, negative inside. point: (n, 3) world frame, where they touch or would. frame: (n, 3, 3) world frame,
+    rows the normal and two tangents.
+    """
+
+    gap: Array
+    point: Array
+    frame: Array
+
+
+def sides(contacts: Contacts, model: Model) -> tuple[np.ndarray, np.ndarray]:
+    """Bodies (n,) that touch, and those that are touched, -1 for the ground."""
+    index = {link: carrier(model, link)[0] for pair in contacts.links for link in pair if link is not None}
+    index[None] = -1
+    return tuple(np.array([index[pair[k]] for pair in contacts.links], int) for k in (0, 1))  # type: ignore[return-value]
+
+
+def detect(contacts: Contacts, model: Model, poses: Pose, origin: Array) -> ContactPoints:
+    """Candidates, for poses of the joint frames (nbodies, ...) in world axes about the point `origin` (3,).
+
+    The points found are about that origin, too.
+    """
+    links = {}
+    for link in {*contacts.corner_links, *contacts.solid_links, *(x for pair in contacts.links for x in pair if x)}:
+        body, offset = carrier(model, link)
+        links[link] = se3.compose(jax.tree.map(lambda x, b=body: x[b], poses), offset)
+    at = lambda names: jax.tree.map(lambda *x: jnp.stack(x), *(links[name] for name in names))
+    found = []
+    balls = None
+    if contacts.corners is not None:
+        balls = Corners(at(contacts.corner_links).act(contacts.corners.centers), contacts.corners.radii)
+    for ground in contacts.grounds:
+        if balls is not None:
+            found.append(_on_ground(ground, balls, origin))
+        for link, shape in zip(contacts.solid_links, contacts.solids, strict=True):
+            found.append(_solid_on_ground(ground, shape, links[link], origin))
+    if contacts.segments is not None:
+        pairs = contacts.links[-len(contacts.segments[0].radii) :]
+        ends = [_between(at([pair[k] for pair in pairs]), contacts.segments[k]) for k in (0, 1)]
+        found.append(_pairs(*ends))
+    gap, point, normal = (jnp.concatenate(x) for x in zip(*found, strict=True))
+    return ContactPoints(gap, point, frames(normal))
+
+
+def _between(place: Pose, segment: Corners) -> Corners:
+    return Corners(jnp.stack([place.act(segment.centers[:, k]) for k in (0, 1)], 1), segment.radii)
+
+
+def _on_ground(ground, balls: Corners, origin: Array) -> tuple[Array, Array, Array]:
+    """Gaps, points and normals of balls (k,)."""
+    centers, radii = balls
+    if not isinstance(ground, HeightField):
+        normal = jnp.broadcast_to(ground.normal, centers.shape)
+        offset = ground.offset + sm.dot(ground.normal, origin)
+        gap = sm.dot(normal, centers) + offset - radii
+        return gap, centers - radii[:, None] * normal, normal
+    height, normal = ground(centers + origin)
+    point = centers
+    for _ in range(FEET):
+        point = centers - radii[:, None] * normal
+        height, normal = ground(point + origin)
+    return (point[:, 2] + origin[2] - height) * normal[:, 2], point, normal
+
+
+def _solid_on_ground(ground, shape, place: Pose, origin: Array) -> tuple[Array, Array, Array]:
+    """Gaps, points and normals of a shape without corners, at the pose of its link."""
+    towards = lambda n: place.act(points_towards(shape, -sm.tmatvec(place.rotation, n)))
+    if not isinstance(ground, HeightField):
+        points = towards(ground.normal)
+        normal = jnp.broadcast_to(ground.normal, points.shape)
+        return sm.dot(normal, points) + ground.offset + sm.dot(ground.normal, origin), points, normal
+    normal = ground((place.act(shape.middle()) + origin)[None])[1][0]
+    for _ in range(FEET - 1):
+        points = towards(normal)
+        heights, normals = ground(points + origin)
+        lowest = jnp.argmin((points[:, 2] + origin[2] - heights) * normals[:, 2])
+        normal = normals[lowest]
+    points = towards(normal)
+    heights, normals = ground(points + origin)
+    return (points[:, 2] + origin[2] - heights) * normals[:, 2], points, normals
+
+
+def _pairs(a: Corners, b: Corners) -> tuple[Array, Array, Array]:
+    """Gaps, points and normals of pairs of balls swept along segments, centers (k, 2, 3) and radii (k, 1)."""
+    p, q = a.centers[:, 0], b.centers[:, 0]
+    d, e = a.centers[:, 1] - p, b.centers[:, 1] - q
+    r = p - q
+    dd, ee, de, dr, er = sm.dot(d, d), sm.dot(e, e), sm.dot(d, e), sm.dot(d, r), sm.dot(e, r)
+    divide = lambda x, y: jnp.where(y > 0, x / jnp.where(y > 0, y, jnp.ones_like(y)), jnp.zeros_like(x))
+    clip = lambda x: jnp.clip(x, jnp.zeros_like(x), jnp.ones_like(x))
+    det = dd * ee - de * de
+    apart = det > 1e-9 * dd * ee  # parallel segments touch anywhere; take the middle of the first
+    s = jnp.where(apart, clip(divide(de * er - dr * ee, jnp.where(apart, det, jnp.zeros_like(det)))), 0.5)
+    t = clip(divide(de * s + er, ee))
+    s = jnp.where(dd > 0, clip(divide(de * t - dr, dd)), jnp.zeros_like(s))
+    gap = r + s[:, None] * d - t[:, None] * e
+    square = sm.dot(gap, gap)
+    met = square > 0
+    length = jnp.sqrt(jnp.where(met, square, jnp.ones_like(square)))
+    up = jnp.broadcast_to(jnp.asarray(np.array([0.0, 0.0, 1.0]), gap.dtype), gap.shape)
+    normal = jnp.where(met[:, None], gap / length[:, None], up)
+    distance = jnp.where(met, length, jnp.zeros_like(length)) - a.radii[:, 0] - b.radii[:, 0]
+    point = p + s[:, None] * d - (a.radii + 0.5 * distance[:, None]) * normal
+    return distance, point, normal
+
+
+def frames(normal: Array) -> Array:
+    """Rotations (n, 3, 3) whose first rows are unit normals (n, 3), smooth in the normal except where its z is 0.
+
+    Source: Duff et al., Building an orthonormal basis, revisited (2017).
+    """
+    x, y, z = sm.components(normal)
+    sign = jnp.where(z >= 0, jnp.ones_like(z), -jnp.ones_like(z))
+    a = -1 / (sign + z)
+    b = x * y * a
+    return sm.rows(normal, sm.stack(1 + sign * x * x * a, sign * b, -sign * x), sm.stack(b, sign + y * y * a, -y))

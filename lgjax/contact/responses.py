@@ -1,0 +1,238 @@
+"""How a tree answers to forces at its contacts, from the articulated-body algorithm.
+
+Read first: `dynamics/forward.py`. Its inward pass factors the mass matrix: behind each joint a wrench P loses what
+moves the joint, P - U D^-1 S^T P, and goes on inward. With y = S^T P of all joints on the way, for unit forces at the
+contacts, J M^-1 J^T is the sum of y^T D^-1 y, and M^-1 J^T the outward pass from them. Nothing else of the mass matrix
+is needed, and the way of each contact is as long as its path to the world.
+
+Source: [featherstone2008] section 7.3 read as a factorisation; the sum is Delassus' operator.
+"""
+
+from collections.abc import Iterable
+from functools import partial, reduce
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.dynamics.articulated import NO_INERTIA
+from lgjax.dynamics.forward import Articulated, accelerate, articulate, move
+from lgjax.dynamics.kinematics import origin_of
+from lgjax.dynamics.spatial import (
+    EYE3,
+    NO_MOTION,
+    NO_WRENCH,
+    ZERO3,
+    Twist,
+    Wrench,
+    add,
+    body_data,
+    joint_twist,
+    project,
+    to_child,
+)
+from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
+from lgjax.execution._jax import call_apart
+from lgjax.groups import se3
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.configuration import Configuration
+from lgjax.multibody.model import Model
+from lgjax.multibody.tree import Tree
+from lgjax.numerics import small_matrix as sm
+
+Array = jax.Array
+
+
+class Columns(NamedTuple):
+    """Motions of the joints in world axes about `origin`, one row for each velocity.
+
+    S: (nv, 6) twists. S_free: (nv, 6) the same, combined within a joint so that D is diagonal. U: (nv, 6) the wrenches
+    that move them. inverse: (nv,) 1/D.
+    """
+
+    S: Array
+    S_free: Array
+    U: Array
+    inverse: Array
+
+
+class FactoredDynamics:
+    """Forward dynamics of one state, ready to answer to forces at contacts.
+
+    vdot: (nv,) accelerations without them. poses: Pose (nbodies) of the joint frames in world axes about origin (3,).
+    armature is added to the diagonal of the mass matrix.
+    """
+
+    def __init__(self, model: Model, q: Configuration, v, tau, applied: Wrench | None, armature, execution: Execution):
+        self.tree = model.tree
+        self.origin = origin_of(model, q)
+        self.walk = walk = tree_traversal(model.tree, model.dtype, execution)
+        drives = list(zip(*map(walk.velocities, (armature, model.damping, v, tau)), strict=True))
+        bodies, outside = walk.bodies(body_data(model)), walk.bodies(applied)
+        above = NO_MOTION, Pose(EYE3, -self.origin)
+        moving = walk.outward(_move, above, bodies, walk.configurations(q), walk.velocities(v), outside)
+        found = walk.inward(_factor, (NO_INERTIA, NO_WRENCH), bodies, moving, drives)
+        self.articulated = [a for a, _ in found]
+        self.columns = Columns(*(walk.to_velocities([c[k] for _, c in found]) for k in range(len(Columns._fields))))
+        self.poses = walk.to_bodies([pose for _, pose in moving])
+        self.vdot = walk.to_velocities(walk.outward(accelerate, Twist(ZERO3, -model.gravity), self.articulated))
+
+    def respond(self, y: Array) -> tuple[Array, Array]:
+        """M^-1 f (nv,) for two forces f that are given as y (nv, 2), see `impulses`."""
+        found = self.walk.outward(_respond, (NO_MOTION, NO_MOTION), self.articulated, self.walk.velocities(y))
+        first, second = (self.walk.to_velocities([x[k] for x in found]) for k in (0, 1))
+        return first, second
+
+
+def _move(kind, parent, body, q, qd, outside: Wrench | None):
+    """Outward: `move`, and the pose in world axes."""
+    V_parent, above = parent
+    V, moving = move(kind, V_parent, body, q, qd, outside)
+    here = se3.compose(above, moving.joint.pose)
+    return (V, here), (moving, here)
+
+
+def _factor(kind, children, body, state, drive):
+    """Inward: `articulate`, and its columns in world axes."""
+    moving, (R, p) = state
+    up, own = articulate(kind, children, body, moving, drive)
+    S_free, U_free = _uncoupled(own.D, own.joint.S), _uncoupled(own.D, own.U)
+    twist = lambda S: _rows(w := sm.matmul(R, S[0]), sm.matmul(R, S[1]) + sm.matmul(sm.hat(p), w))
+    f = sm.matmul(R, U_free[1])
+    U = _rows(sm.matmul(R, U_free[0]) + sm.matmul(sm.hat(p), f), f)
+    inverse = sm.stack(*(row[-1] for row in own.D))
+    return up, (own, Columns(twist(own.joint.S), twist(S_free), U, inverse))
+
+
+def _rows(angular, linear):
+    return jnp.concatenate([angular, linear]).T
+
+
+def _uncoupled(factor, X):
+    """X L^-T for columns X (two of (3, n)) and the factor of D = L diag L^T."""
+    if len(factor) == 1:
+        return X
+    columns: list = []
+    for i, row in enumerate(factor):
+        column = (X[0][:, i], X[1][:, i])
+        for lower, other in zip(row[:-1], columns, strict=True):
+            column = tuple(a - sm.scale(lower, b) for a, b in zip(column, other, strict=True))
+        columns.append(column)
+    return tuple(jnp.stack(part, -1) for part in zip(*columns, strict=True))
+
+
+def _respond(kind, above: tuple[Twist, Twist], body: Articulated, y):
+    """Outward at rest, twice: qdd = L^-T diag^-1 y - D^-1 U^T A'."""
+    (pose, S), _, U, D, _ = body
+    carried, answers = [], []
+    for k, A_parent in enumerate(above):
+        A = to_child(*pose, A_parent)
+        qdd = _half_solve(D, y[:, k]) - sm.ldl_solve(D, project(U, A))
+        carried.append(add(A, joint_twist(S, qdd)))
+        answers.append(qdd)
+    return tuple(carried), tuple(answers)
+
+
+def _half_solve(factor, y):
+    """L^-T diag^-1 y."""
+    x = [y[i] * row[-1] for i, row in enumerate(factor)]
+    for i in reversed(range(len(x))):
+        for k in range(i + 1, len(x)):
+            x[i] = x[i] - factor[k][i] * x[k]
+    return sm.stack(*x)
+
+
+# ---- the ways of forces to the world: arrays with the batch behind all other axes
+class Ways(NamedTuple):
+    """Bodies on which contacts act, each once, static.
+
+    dofs: for each the velocities on its way to the world, the nearest first. The ways of two bodies end alike.
+    """
+
+    dofs: tuple[tuple[int, ...], ...]
+
+    def shared(self, i: int, j: int) -> int:
+        """Number of velocities at the ends of both ways."""
+        return len(set(self.dofs[i]) & set(self.dofs[j]))
+
+
+def ways(tree: Tree, bodies: tuple[int, ...]) -> Ways:
+    """The ways of bodies."""
+    own = lambda b: [tree.v_start[a] + k for a in tree.ancestors[b] for k in range(tree.kinds[a].nv)]
+    return Ways(tuple(tuple(reversed(own(b))) for b in bodies))
+
+
+def impulses(columns: Columns, ways: Ways, wrenches: list[Array]) -> list[Array]:
+    """For each body y (way, k, B) of wrenches (k, 6, B) on it, world axes about the origin.
+
+    A force is the sum of its y: J M^-1 J^T = y^T diag(inverse) y, and `FactoredDynamics.respond` takes it.
+    """
+    found: list = [None] * len(wrenches)
+    shapes = [(len(dofs), len(P)) for dofs, P in zip(ways.dofs, wrenches, strict=True)]
+    for shape in dict.fromkeys(shapes):  # bodies whose ways are equally long side by side
+        chosen = [i for i, other in enumerate(shapes) if other == shape]
+        P, rows = jnp.stack([wrenches[i] for i in chosen]), []
+        for dofs in zip(*(ways.dofs[i] for i in chosen), strict=True):
+            rows.append(call_apart(partial(_felt, dofs))(columns.S_free, P))
+            P = call_apart(partial(_handed_on, dofs))(columns, P, rows[-1])
+        for n, i in enumerate(chosen):
+            found[i] = jnp.stack([row[n] for row in rows])
+    return found
+
+
+def _side_by_side(x: Array, dofs: tuple[int, ...]) -> Array:
+    """Rows `dofs` of x; one alone where they are the same."""
+    return x[dofs[0]][None] if len(set(dofs)) == 1 else jnp.stack([x[k] for k in dofs])
+
+
+def _felt(dofs, S: Array, P: Array) -> Array:
+    """y (lanes, k, B) = S^T P."""
+    S = _side_by_side(S, dofs)[:, None]
+    return total(P[:, :, c] * S[:, :, c] for c in range(6))
+
+
+def _handed_on(dofs, columns: Columns, P: Array, y: Array) -> Array:
+    """P - U D^-1 y."""
+    U, inverse = (_side_by_side(x, dofs)[:, None] for x in (columns.U, columns.inverse))
+    return P - (y * inverse)[:, :, None] * U
+
+
+def delassus(columns: Columns, ways: Ways, y: list[Array]) -> Array:
+    """J M^-1 J^T (n, n, B) of forces on all bodies, one body after the other, from their y."""
+    count = len(y)
+    blocks: list = [[None] * count for _ in y]
+    for i in range(count):
+        for j in range(i, count):
+            if common := ways.shared(i, j):
+                dofs = ways.dofs[i][-common:]
+                blocks[i][j] = call_apart(partial(_product, dofs))(columns.inverse, y[i], y[j])
+            else:
+                blocks[i][j] = jnp.zeros((y[i].shape[1], *y[j].shape[1:]), y[i].dtype)
+            blocks[j][i] = jnp.swapaxes(blocks[i][j], 0, 1)
+    return jnp.concatenate([jnp.concatenate(row, 1) for row in blocks])
+
+
+def _product(dofs, inverse: Array, a: Array, b: Array) -> Array:
+    """Sum of a^T D^-1 b over the last levels."""
+    first, second = a[-len(dofs) :], b[-len(dofs) :]
+    return total((inverse[k] * first[n])[:, None] * second[n][None] for n, k in enumerate(dofs))
+
+
+def response(ways: Ways, y: list[Array], x: list[Array], nv: int) -> Array:
+    """The y (nv, B) of forces x (k, B) on each body."""
+    parts: list[list[Array]] = [[] for _ in range(nv)]
+    for dofs, own, force in zip(ways.dofs, y, x, strict=True):
+        rows = total(own[:, i] * force[i] for i in range(len(force)))
+        for level, k in enumerate(dofs):
+            parts[k].append(rows[level])
+    return jnp.stack([total(part) if part else jnp.zeros_like(x[0][0]) for part in parts])
+
+
+def twists(columns: Columns, ways: Ways, v: Array) -> list[Array]:
+    """Velocity (6, B) of each body, world axes about the origin."""
+    return [total(columns.S[k] * v[k] for k in dofs) for dofs in ways.dofs]
+
+
+def total(terms: Iterable[Array]) -> Array:
+    """A sum of arrays, which XLA for CPUs vectorises as it does no reduction of an axis that is not the last."""
+    return reduce(jnp.add, terms)

@@ -1,0 +1,159 @@
+"""Rigid contact of trees by time stepping: the method, one step, and what can be asked of contacts.
+
+Read first: `contacts.py`. Next: `step.py`, which has the scheme.
+"""
+
+import enum
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from lgjax.contact.contacts import Contacts
+from lgjax.contact.detection import ContactPoints, detect, sides
+from lgjax.contact.step import Settings, impact, move
+from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
+from lgjax.integrators.method import Method
+from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.configuration import Configuration
+from lgjax.multibody.model import Model
+from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.status import NOT_FINITE, flag
+
+Array = jax.Array
+
+# Sweeps end when no velocity changes by more than this fraction of the largest: round-off with some room.
+TOLERANCE_EPS = 32.0
+# A residual above this fraction of the fastest contact is reported.
+FAILED = 1e-3
+
+
+class ContactStatus(enum.IntFlag):
+    """Flags of a run with rigid contacts; 0 means success."""
+
+    OK = 0
+    NOT_FINITE = NOT_FINITE  # the state is infinite or NaN
+    NOT_SOLVED = 128  # the impulses of a step broke the law of contact by more than a thousandth of the velocities
+
+
+@dataclass(frozen=True)
+class TimeStepping(Method):
+    """Time stepping with rigid contacts, for `rollout(..., contacts=)`, `ensemble` and `ControlSystem.of_model`.
+
+    Of order 1 in time, and of order 2 where contacts neither open nor close. tolerance: of the velocities at the
+    contacts, relative to the fastest, None for a few units of round-off. max_sweeps: the largest number of sweeps over
+    the contacts, in which they are solved. Source: that of `lgjax.contact.step`.
+    """
+
+    tolerance: float | None = None
+    max_sweeps: int = 200
+
+    driver = "rollout with contacts="
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None:
+            object.__setattr__(self, "tolerance", checks.number("tolerance", self.tolerance, 0.0, 1.0))
+        object.__setattr__(self, "max_sweeps", checks.integer("max_sweeps", self.max_sweeps))
+
+    def init(self, space, field, t, y):
+        raise TypeError("TimeStepping needs contacts: rollout takes them as contacts=")
+
+    def step(self, space, field, t, y, h, carry):
+        raise TypeError("TimeStepping needs contacts: rollout takes them as contacts=")
+
+    def settings(self, dtype: Any) -> Settings:
+        """Its static numbers for a dtype."""
+        tolerance = TOLERANCE_EPS * float(jnp.finfo(dtype).eps) if self.tolerance is None else self.tolerance
+        return Settings(tolerance, self.max_sweeps)
+
+
+class ContactStep(NamedTuple):
+    """A step with contacts. q, v: the state after it. impulse: (n, 3) N s, in the contact frames: normal, two tangents.
+    velocity: (n, 3) m/s of the contacts after it, in their frames. gap: (n,) m, half a step earlier. residual: () m/s,
+    the largest violation of the law of contact. sweeps: () int32. status: () int32, `ContactStatus`.
+    """
+
+    q: Configuration
+    v: Array
+    impulse: Array
+    velocity: Array
+    gap: Array
+    residual: Array
+    sweeps: Array
+    status: Array
+
+
+@checked_arguments("tau", "wrenches", compiles=False)
+def contact_step(
+    model: Model,
+    contacts: Contacts,
+    q: Configuration,
+    v: Array,
+    tau: Any,
+    dt: ArrayLike,
+    guess: Array | None = None,
+    wrenches: Any = None,
+    *,
+    method: TimeStepping = TimeStepping(),
+) -> ContactStep:
+    """The state dt seconds after (q, v), v (nv,), and the impulses at the contacts.
+
+    tau: (nv,), or a function (q, v) -> (nv,) of the state half way; wrenches: (nbodies, 6) or such a function, None for
+    none. guess: (n, 3) N s, impulses to begin with; it has no influence on the result but by its accuracy. Derivatives
+    are those of the implicit function; with `Contacts(smoothing=)` also of contacts that are not closed yet.
+    """
+    if not isinstance(contacts, Contacts):
+        raise TypeError(f"contacts must be Contacts, got {contacts!r}")
+    h = jnp.asarray(dt, model.dtype)
+    halfway = move(model, q, v, 0.5 * h * v)
+    tau, wrenches = (f(*halfway) if callable(f) else f for f in (tau, wrenches))
+    guess = jnp.zeros((len(contacts), 3), model.dtype) if guess is None else guess
+    settings = method.settings(model.dtype)
+    found = impact(model, contacts, *halfway, tau, wrenches, h, contacts.smoothing, guess, settings)
+    new, v = move(model, halfway[0], found.v, 0.5 * h * found.v + found.lift)
+    failed = found.residual > FAILED * (1 + jnp.max(jnp.abs(found.v)))
+    bad = ~jnp.isfinite(jnp.sum(v) + found.residual)
+    status = flag(ContactStatus.NOT_SOLVED, failed) | flag(ContactStatus.NOT_FINITE, bad)
+    return ContactStep(new, v, found.impulse, found.velocity, found.gap, found.residual, found.sweeps, status)
+
+
+# ---- geometry of the contacts
+@checked_arguments()
+def contact_points(model: Model, contacts: Contacts, q: Configuration) -> ContactPoints:
+    """Gaps, points and frames of all candidates, world frame."""
+    world = world_kinematics(model, q)
+    found = detect(contacts, model, world.poses, world.origin)
+    return found._replace(point=found.point + world.origin)
+
+
+@checked_arguments()
+def contact_velocities(model: Model, contacts: Contacts, q: Configuration, v: Array) -> Array:
+    """J v (n, 3) m/s: velocities of the touching points relative to what they touch, in the contact frames."""
+    J, frame = _jacobian(model, contacts, q)
+    return sm.matvec(frame, jnp.sum(J * v[None, :, None], 1))
+
+
+@checked_arguments("forces")
+def contact_torques(model: Model, contacts: Contacts, q: Configuration, forces: Array) -> Array:
+    """J^T f (nv,) of forces (n, 3) in the contact frames."""
+    J, frame = _jacobian(model, contacts, q)
+    return jnp.sum(J * sm.tmatvec(frame, forces)[:, None], (0, 2))
+
+
+def _jacobian(model: Model, contacts: Contacts, q: Configuration) -> tuple[Array, Array]:
+    """Columns (n, nv, 3) of the velocities in world axes, and the contact frames."""
+    world = world_kinematics(model, q)
+    points = detect(contacts, model, world.poses, world.origin)
+    return columns_at(contacts, model, world.S, points.point), points.frame
+
+
+def columns_at(contacts: Contacts, model: Model, S: Array, point: Array) -> Array:
+    """Columns (n, nv, 3) of the relative velocities at points (n, 3), from the motions S (nv, 6), in world axes."""
+    bodies = model.tree.v_body
+    mask = ancestor_mask(model.tree)[:, list(bodies)]
+    on, under = (jnp.asarray(mask[side] & (side >= 0)[:, None]) for side in sides(contacts, model))
+    sign = on.astype(S.dtype) - under.astype(S.dtype)
+    return sign[..., None] * (S[None, :, 3:] + sm.cross(S[None, :, :3], point[:, None]))

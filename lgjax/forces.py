@@ -1,0 +1,36 @@
+"""Generalised forces that add up: those of `lgjax.dynamics.forces`, and compliant contact."""
+
+from lgjax.contact.compliant import CompliantContact, contact
+from lgjax.dynamics.forces import (
+    Force,
+    Friction,
+    JointSpring,
+    Limits,
+    Motors,
+    PointSpring,
+    Sum,
+    damper,
+    friction,
+    limits,
+    motors,
+    point_spring,
+    spring,
+)
+
+__all__ = [
+    "CompliantContact",
+    "Force",
+    "Friction",
+    "JointSpring",
+    "Limits",
+    "Motors",
+    "PointSpring",
+    "Sum",
+    "contact",
+    "damper",
+    "friction",
+    "limits",
+    "motors",
+    "point_spring",
+    "spring",
+]
