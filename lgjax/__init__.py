@@ -16,13 +16,13 @@ from lgjax import saving as saving
 from lgjax import shapes as shapes
 from lgjax import systems as systems
 from lgjax import view as view
+
+# The flat names.
+from lgjax.contact.contacts import Contacts
 from lgjax.dynamics import centroidal as centroidal
 from lgjax.dynamics import loops as loops
 from lgjax.dynamics import parallel as parallel
 from lgjax.dynamics import time_derivatives as time_derivatives
-
-# The flat names.
-from lgjax.contact.contacts import Contacts
 from lgjax.dynamics.centroidal import centroidal_momentum_matrix
 from lgjax.dynamics.energy import center_of_mass, kinetic_energy, momentum, potential_energy, total_energy
 from lgjax.dynamics.forward import forward_dynamics
