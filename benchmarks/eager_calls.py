@@ -146,7 +146,10 @@ def of_forces(dtype: str) -> dict[str, Call]:
         model = robot(dtype)
         return forces.spring(model, 2.0) + forces.point_spring(model, *feet, 3.0) + forces.friction(model, 0.1)
 
+    floor = shapes.Plane(np.asarray([0.0, 0.0, 1.0], dtype))
+    touching = cache(lambda: lgjax.Contacts(robot(dtype), floor, [name for name, _ in feet]))
     return {
+        "forces.contact": Call(forces.contact, lambda k: (robot(dtype), touching(), 1e4 + k)),
         "forces.spring": Call(forces.spring, number()),
         "forces.damper": Call(forces.damper, number()),
         "forces.friction": Call(forces.friction, number()),
@@ -214,6 +217,7 @@ def of_shapes(dtype: str) -> dict[str, Call]:
     found = {
         "box": Call(shapes.box, lambda k: (three(k),)),
         "capsule": Call(shapes.capsule, lambda k: (size(k), size(k))),
+        "cylinder": Call(shapes.cylinder, lambda k: (size(k), size(k))),
         "ellipsoid": Call(shapes.ellipsoid, lambda k: (three(k),)),
         "sphere": Call(shapes.sphere, lambda k: (size(k),)),
         "polyhedron": Call(shapes.polyhedron, lambda k: (corners(k),)),
