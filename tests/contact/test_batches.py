@@ -49,7 +49,7 @@ def test_friction_restitution_ground_and_step_compile_nothing_again():
 
 
 def test_five_feet_share_the_load_in_single_precision():
-    """Redundant support: the normal forces are those of least norm that carry an eccentric weight, and sum to it."""
+    """Redundant support: the normal forces push, carry an eccentric weight, and sum to it."""
     model = build(
         [Body("table", None, Joint("free", "free"), mass=3.0, com=np.array([0.1, 0.05, 0.3]), inertia=0.1 * np.eye(3))]
     ).astype(jnp.float32)
