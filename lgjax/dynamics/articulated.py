@@ -3,7 +3,7 @@
 All quantities are in joint frames, angular parts first. Source: [featherstone2008] section 7.2.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -52,7 +52,7 @@ def joint_wrench(U, x) -> Wrench:
     return Wrench(sm.matvec(U[0], x), sm.matvec(U[1], x))
 
 
-def through_joint(inertia: ArticulatedInertia, U, factor, axes: tuple[int, ...] = (), armature=None):
+def through_joint(inertia: ArticulatedInertia, U, factor, axes: tuple[int, ...] = (), armature: Any = None):
     """I_a = I_A - U D^-1 U^T, felt through a joint that is free to move. factor: that of D, by `small_matrix.ldl`.
 
     axes: those of `JointKind`. Along them it is what is left in theory, I_a S = U D^-1 armature, not a difference of
