@@ -39,7 +39,8 @@ def data():
 
 def close(ours, theirs):
     for x, y in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-13, atol=1e-14)
+        size = np.abs(y).max(initial=5.0)  # small entries of a large array are differences of large numbers
+        np.testing.assert_allclose(x, y, rtol=1e-13, atol=2e-15 * size)
 
 
 def first(tree, depth: int):
