@@ -25,6 +25,7 @@ import numpy as np
 
 from lgjax.contact.responses import total
 from lgjax.execution._jax import call_apart
+from lgjax.numerics.loops import iterate_while
 
 Array = jax.Array
 
@@ -215,7 +216,7 @@ def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess: Array, ac
     going = active & (max_sweeps > 0)
     start = jnp.zeros((), jnp.int32)
     first = _State(guess, zeros, zeros, few, few, far, guess, far, going, none, start)
-    last = jax.lax.while_loop(lambda s: jnp.any(s.going), turn, first)
+    last = iterate_while(lambda s: jnp.any(s.going), turn, first)
     x = last.best
     residual = reduce(jnp.maximum, jnp.abs(natural_map(p, x) - x) * stiffness)
     return ConeSolution(x, jnp.where(active, residual, jnp.zeros_like(residual)), last.sweeps)
