@@ -85,9 +85,9 @@ def contact(
 
     normal = stiffness depth^exponent max(0, 1 - damping u_n), never pulling; friction = -mu normal tanh(|u_t| /
     slip_speed) u_t / |u_t|, mu of the contacts. stiffness: N/m^exponent, damping: s/m, exponent >= 1 (1.5 for balls),
-    slip_speed: m/s; one number or one for each candidate. `restitution` of the contacts plays no part: damping does.
-    `energy` is that of the springs. Source: Hunt and Crossley, Coefficient of restitution interpreted as damping in
-    vibroimpact (1975).
+    slip_speed: m/s; one number or one for each candidate. `restitution` of the contacts is ignored: damping takes its
+    place. `energy` is that of the springs. Source: Hunt and Crossley, Coefficient of restitution interpreted as damping
+    in vibroimpact (1975).
     """
     checked_model(model)
     if not isinstance(contacts, Contacts):

@@ -4,10 +4,10 @@ Find impulses x with velocities u = G x + b such that for each contact, rows (no
 
     0 <= x_n,  0 <= u_n,  x_n u_n = 0   and   |x_t| <= mu x_n,  x_t = -mu x_n u_t / |u_t| where u_t is not 0,
 
-and for each further row  low <= x <= high  with u >= 0 at low, u <= 0 at high and u = 0 between. One sweep solves the
-normal of a contact exactly, moves its tangents down the slope and back into the disc, contact by contact; Anderson's
-acceleration extrapolates what couples the contacts. A sweep takes only products of rows, so a batch works on arrays
-with the batch last, each system stops when it is done, and no matrix is factored. Why not others: an alternating
+and for each further row  low <= x <= high  with u >= 0 at low, u <= 0 at high and u = 0 between. One sweep goes from
+contact to contact: it solves the normal exactly, then moves the tangents down the slope and back into the disc;
+Anderson's acceleration extrapolates what couples the contacts. A sweep takes only products of rows, so a batch works on
+arrays with the batch last, each system stops when it is done, and no matrix is factored. Why not others: an alternating
 direction method or an interior point method factors G for each system, a semismooth Newton method needs a safeguard
 that is this iteration.
 
@@ -61,10 +61,11 @@ class ConeSolution(NamedTuple):
 def solve_cones(
     problem: ConeProblem, guess: Array, active: Array, scale: Array, tolerance: float, max_sweeps: int
 ) -> ConeSolution:
-    """The impulses, from a guess (n, B); `active` (B,) false leaves the guess as it is. All arrays with a batch behind.
+    """The impulses, from a guess (n, B), which stays as it is where `active` (B,) is false. All arrays have the batch
+    last.
 
-    A system ends when no velocity changes by more than tolerance times `scale` (B,), or after max_sweeps; with 0
-    the guess is the solution, whose derivatives are asked for.
+    A system ends when no velocity changes by more than tolerance times `scale` (B,), or after max_sweeps. With
+    max_sweeps 0 the guess is taken as the solution; this serves to differentiate a solution that is known.
     """
     n = len(problem.G)
     diagonal = total(problem.G[i, i] for i in range(n))
@@ -122,7 +123,7 @@ def _disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
 
 
 def natural_map(p: ConeProblem, x: Array) -> Array:
-    """What the law makes of impulses (n, B): they obey it where this returns them. All contacts at once."""
+    """What the law makes of impulses (n, B), all contacts at once; impulses obey the law if they are a fixed point."""
     k = len(p.friction)
     steps = _steps(p.G, k)
     u = times(p.G, x) + p.b
@@ -134,7 +135,7 @@ def natural_map(p: ConeProblem, x: Array) -> Array:
 
 
 def times(G: Array, x: Array) -> Array:
-    """G x (n, B). XLA for CPUs vectorises a sum of rows, but no reduction of an axis that is not the last."""
+    """G x (n, B). XLA for CPUs vectorises a sum of rows, but no reduction of an axis other than the last."""
     return total(G[:, j] * x[j] for j in range(len(x)))
 
 

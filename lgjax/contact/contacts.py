@@ -29,19 +29,18 @@ class Contacts:
 
     model: for its links and dtype. ground: planes, height fields, or several of them. shapes: {link: shape or shapes},
     links being bodies or frames by name, shapes of `lgjax.shapes` in the link's frame; None takes the collision
-    geometry that came with the model (`Model.geometry`; what it has as meshes is left out), a list of links theirs
-    alone. pairs: (link, link) whose
-    spheres and capsules can touch each other.
+    geometry that came with the model (`Model.geometry`, without its meshes), a list of links only that of those links.
+    pairs: (link, link) whose spheres and capsules can touch each other.
 
     Each corner of a shape (one of a sphere, two of a capsule, eight of a box), six points of a cylinder and the support
     point of any other shape is a candidate with each ground; `names` lists them. friction >= 0 and restitution in 0..1:
-    one number, or one for each candidate. restitution None is no restitution at all, and saves time. smoothing >= 0:
+    one number, or one for each candidate. restitution None means no restitution, and saves time. smoothing >= 0:
     radius, m, within which a rigid contact acts before it closes, so that gradients feel it; at this distance it
-    carries the weight of the mass that it feels. 0 is the rigid law itself. Numbers, shapes and grounds are leaves:
-    batched, differentiated, exchanged without compiling again.
+    carries the weight of the mass that it feels. 0 is the rigid law itself. Numbers, shapes and grounds are pytree
+    leaves: they can be batched, differentiated, and exchanged without compiling again.
 
     Raises ValueError, naming it, for an unknown link, one that is fixed to the world, a shape without support function,
-    pairs of shapes that are no spheres or capsules, negative friction, restitution outside 0..1, nothing that touches.
+    pairs of shapes that are not spheres or capsules, negative friction, restitution outside 0..1, nothing that touches.
     """
 
     def __init__(

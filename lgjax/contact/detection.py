@@ -47,7 +47,7 @@ def sides(contacts: Contacts, model: Model) -> tuple[np.ndarray, np.ndarray]:
 def detect(contacts: Contacts, model: Model, poses: Pose, origin: Array) -> ContactPoints:
     """Candidates, for poses of the joint frames (nbodies, ...) in world axes about the point `origin` (3,).
 
-    The points found are about that origin, too.
+    The points found are relative to that origin, too.
     """
     links = {}
     for link in {*contacts.corner_links, *contacts.solid_links, *(x for pair in contacts.links for x in pair if x)}:

@@ -1,4 +1,4 @@
-"""How a tree answers to forces at its contacts, from the articulated-body algorithm.
+"""How a tree responds to forces at its contacts, from the articulated-body algorithm.
 
 Read first: `dynamics/forward.py`. Its inward pass factors the mass matrix: behind each joint a wrench P loses what
 moves the joint, P - U D^-1 S^T P, and goes on inward. With y = S^T P of all joints on the way, for unit forces at the
@@ -57,7 +57,7 @@ class Columns(NamedTuple):
 
 
 class FactoredDynamics:
-    """Forward dynamics of one state, ready to answer to forces at contacts.
+    """Forward dynamics of one state, ready to respond to forces at contacts.
 
     vdot: (nv,) accelerations without them. poses: Pose (nbodies) of the joint frames in world axes about origin (3,).
     armature is added to the diagonal of the mass matrix.
@@ -152,7 +152,7 @@ class Ways(NamedTuple):
     dofs: tuple[tuple[int, ...], ...]
 
     def shared(self, i: int, j: int) -> int:
-        """Number of velocities at the ends of both ways."""
+        """Number of velocities that two ways share, at their ends."""
         return len(set(self.dofs[i]) & set(self.dofs[j]))
 
 
@@ -234,5 +234,5 @@ def twists(columns: Columns, ways: Ways, v: Array) -> list[Array]:
 
 
 def total(terms: Iterable[Array]) -> Array:
-    """A sum of arrays, which XLA for CPUs vectorises as it does no reduction of an axis that is not the last."""
+    """A sum of arrays, term by term: XLA for CPUs vectorises this, but no reduction of an axis other than the last."""
     return reduce(jnp.add, terms)

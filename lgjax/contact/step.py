@@ -6,12 +6,13 @@
     v' = v_free + M^-1 J^T x                   velocities jump as a whole
     q' = q_m + h/2 v' + dq                     half a step with the new velocity, out of the ground
 
-A contact that is open at q_m may close until the end of the step, u_n >= -gap / (h/2), and no more; a closed one must
-not approach, u_n >= 0, or with restitution e leaves with u_n >= -e u_n(v). dq >= 0 along the normals removes what is
-left of penetration at the end, by the same Delassus operator, without velocity. Rotations move by so3.exp and free
-bodies by the velocity of their origin in the world: steps on SO(3) x R^3, on which free flight is exact but for the
-gyroscopic terms. Falling keeps the energy to round-off, and so does a bounce with e = 1. The impulses never add energy:
-where Newton's law would (several contacts with friction), they are taken back towards those without restitution.
+A contact that is open at q_m may close by the end of the step, u_n >= -gap / (h/2), but go no further; a closed one
+must not approach, u_n >= 0, or, with restitution e, leaves with u_n >= -e u_n(v). dq >= 0 along the normals removes
+what is left of penetration at the end, by the same Delassus operator, without velocity. Rotations move by so3.exp and
+free bodies by the velocity of their origin in the world: steps on SO(3) x R^3, on which free flight is exact but for
+the gyroscopic terms. Falling keeps the energy to round-off, and so does a bounce with e = 1. The impulses never add
+energy: where Newton's law would (several contacts with friction), they are taken back towards those without
+restitution.
 
 Source: J. J. Moreau, Numerical aspects of the sweeping process (1999), for the scheme; the convex combination is ours.
 """

@@ -44,8 +44,8 @@ class TimeStepping(Method):
     """Time stepping with rigid contacts, for `rollout(..., contacts=)`, `ensemble` and `ControlSystem.of_model`.
 
     Of order 1 in time, and of order 2 where contacts neither open nor close. tolerance: of the velocities at the
-    contacts, relative to the fastest, None for a few units of round-off. max_sweeps: the largest number of sweeps over
-    the contacts, in which they are solved. Source: that of `lgjax.contact.step`.
+    contacts, relative to the fastest, None for a few units of round-off. max_sweeps: the largest number of the solver's
+    sweeps over the contacts. Source: that of `lgjax.contact.step`.
     """
 
     tolerance: float | None = None
@@ -102,8 +102,9 @@ def contact_step(
     """The state dt seconds after (q, v), v (nv,), and the impulses at the contacts.
 
     tau: (nv,), or a function (q, v) -> (nv,) of the state half way; wrenches: (nbodies, 6) or such a function, None for
-    none. guess: (n, 3) N s, impulses to begin with; it has no influence on the result but by its accuracy. Derivatives
-    are those of the implicit function; with `Contacts(smoothing=)` also of contacts that are not closed yet.
+    none. guess: (n, 3) N s, impulses from which the solver starts; they affect only the accuracy of the result.
+    Derivatives are those of the implicit function; with `Contacts(smoothing=)` also of contacts that are not closed
+    yet.
     """
     if not isinstance(contacts, Contacts):
         raise TypeError(f"contacts must be Contacts, got {contacts!r}")

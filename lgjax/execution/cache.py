@@ -1,8 +1,8 @@
 """Compiled programs kept on disk, so that a new process compiles nothing that an earlier one compiled.
 
 JAX does the keeping: its persistent compilation cache knows a program by its code, the compiler's options and the
-version of jaxlib.  Here is where programs lie: one folder for each set of versions and each machine.  A program for a
-processor uses the instructions of that processor, so it must not reach another one through a shared home.
+version of jaxlib.  This module says where programs lie: one folder for each set of versions and each machine.  A
+program for a processor uses the instructions of that processor, so it must not reach another one through a shared home.
 """
 
 import hashlib
@@ -99,7 +99,7 @@ class Kept(NamedTuple):
 
 
 def kept_programs(folder: str | os.PathLike[str] | None = None) -> list[Kept]:
-    """Every folder of programs in `folder`, which is that of `cache_programs`."""
+    """Every folder of programs in `folder`, which has the meaning it has in `cache_programs`."""
     root = Path(cache_folder() if folder is None else folder)
     found = sorted(path for path in root.glob("lgjax-*-jax-*") if path.is_dir())
     sizes = [[size for _, size, _ in _entries(path)] for path in found]
@@ -107,7 +107,7 @@ def kept_programs(folder: str | os.PathLike[str] | None = None) -> list[Kept]:
 
 
 def clear_programs(folder: str | os.PathLike[str] | None = None) -> None:
-    """Remove every program in `folder`, which is that of `cache_programs`, and nothing else in it."""
+    """Remove every program in `folder`, as given to `cache_programs`, and nothing else in it."""
     for kept in kept_programs(folder):
         shutil.rmtree(kept.folder)
 

@@ -1,12 +1,12 @@
 """Functions of one system as operations of their own, which each platform runs in its own way.
 
 `batch_behind`: an algorithm whose batch axis under `jax.vmap` comes behind all others. On a CPU it works on lanes with
-the batch behind them (`scan.py`), and arrays are transposed when it begins and when it ends, not on the way; on a GPU
-it is one kernel, one system per thread (`cuda.py`). Its tangent is a function of the same kind, computed from the
-arguments alone: nothing else waits for a reverse pass.
+the batch behind them (`scan.py`), and arrays are transposed only when it begins and when it ends; on a GPU it is one
+kernel, one system per thread (`cuda.py`). Its tangent is a function of the same kind, computed from the arguments
+alone: nothing else is stored for a reverse pass.
 
 `one_kernel`: larger pieces, such as a step of an integrator, which are one kernel on a GPU. Elsewhere, and for
-derivatives, they are what they consist of.
+derivatives, they run as the operations they consist of.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ PART = 4160  # bytes of each number of a part of the batch: 1040 systems in floa
 
 
 def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
-    """`function` of pytrees of arrays, with the batch behind under `jax.vmap`; a plain one gains nothing by it."""
+    """`function` of pytrees of arrays, with the batch last under `jax.vmap`; execution "plain" returns it unchanged."""
     if execution == "plain":
         return function
     return _operation(function, lambda _: partial(call_p.bind, kernel=execution != "scan"))
@@ -48,7 +48,7 @@ def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
 def one_kernel(function: Callable, in_place: bool = False) -> Callable:
     """`function` of pytrees of arrays: one kernel on a GPU, unchanged elsewhere and for derivatives.
 
-    in_place: for function(state, ...) -> the next state. In a loop the kernel writes it over the last.
+    in_place: for function(state, ...) -> the next state. In a loop the kernel writes it over the previous state.
     """
     return _operation(function, lambda constants: partial(system_p.bind, state=constants if in_place else None))
 

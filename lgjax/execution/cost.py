@@ -18,9 +18,9 @@ def kernel_cost(function: Callable, *args: Any) -> dict[str, Any]:
     """Operations, bytes and live values per system of a kernel of `function`, from arguments (or their shapes) of one
     system.
 
-    operations: how many of each scalar operation, those of a loop as often as it turns; arithmetic: their sum, with a
-    sine, cosine, root or quotient as one; bytes: read and written per system if every argument is batched; waiting:
-    values that wait for registers at one time at most, loops not looked into.
+    operations: how many of each scalar operation, those of a loop once per iteration; arithmetic: their sum, where a
+    sine, cosine, root or quotient counts as one; bytes: read and written per system if every argument is batched;
+    waiting: the largest number of values that need registers at one time, without those inside loops.
     """
     program = program_of(function, *args)
     read = sum(

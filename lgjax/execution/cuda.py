@@ -2,7 +2,7 @@
 
 XLA itself launches a kernel given as PTX (the custom call `__gpu$xla.gpu.ptx`); the driver compiles it for the device
 at hand when the program is loaded. Nothing but jaxlib is needed, and programs compile ahead of time on machines without
-a GPU. What cannot be written as a kernel runs as it runs elsewhere, with a warning that says why.
+a GPU. What cannot be written as a kernel runs as it does on other platforms, with a warning that says why.
 
 Read first: `call.py`, which asks for kernels; `program.py` and `ptx.py`, which make them.
 """
@@ -35,9 +35,9 @@ def kernel_of(jaxpr: Any, batched: tuple[bool, ...], size: int, in_place: bool) 
 def as_kernel(
     jaxpr: Any, batched: Sequence[bool], size: int | None, shapes: Sequence[Any], state: int | None = None
 ) -> Callable | None:
-    """The jaxpr as a function of arrays that is one launch, or None. Without a batch it runs as a batch of one.
+    """The jaxpr as a function of arrays that launches one kernel, or None. Without a batch it runs as a batch of one.
 
-    shapes: of the results. state: the first of the arguments that the results replace, one by one.
+    shapes: of the results. state: index of the first of the arguments that the results replace, one by one.
     """
     found = kernel_of(jaxpr, tuple(batched), 1 if size is None else size, state is not None)
     if found is None:

@@ -14,17 +14,17 @@ Operations = list  # of (name, how to emit it, arguments), as a Graph has them
 
 
 def order_of(ops: Operations, wanted: Sequence[int]) -> list[int]:
-    """The nodes that `wanted` need, in that of three orders in which fewest values wait to be used.
+    """The nodes that `wanted` need, in whichever of three orders has the fewest values waiting to be used.
 
-    As they were made, sweep by sweep; each when it is first asked for, so that a branch is finished before the next
-    begins; or, of those that can be computed, always the one that leaves fewest values waiting.
+    The orders are: as they were made, sweep by sweep; each when it is first asked for, so that a branch is finished
+    before the next begins; or, of those that can be computed, always the one that leaves the fewest values waiting.
     """
     asked = _asked_for(ops, wanted)
     return min(sorted(asked), asked, _frugal(ops, wanted, asked), key=lambda order: waiting(ops, order, wanted))
 
 
 def waiting(ops: Operations, order: Sequence[int], wanted: Sequence[int]) -> int:
-    """The largest number of values that are still to be used at one time, in this order."""
+    """The largest number of values that wait to be used at any one time, in this order."""
     last: dict[int, int] = {}
     for place, index in enumerate(order):
         last[index] = place

@@ -1,7 +1,7 @@
 """A whole function of small arrays as one straight line of operations on scalars, with loops where it has any.
 
-What `step.py` does for a body step, done for everything that is computed for one system: levels and bodies are
-unrolled, and numbers that are known fold. Kernels are written from such programs (`ptx.py`).
+It does for everything that is computed for one system what `step.py` does for a body step: levels and bodies are
+unrolled, and known numbers are folded. Kernels are written from such programs (`ptx.py`).
 
 Read first: `interpreter.py`, whose rules this adds to. Next: `ordering.py`, `ptx.py`.
 """
@@ -46,7 +46,7 @@ class Region:
 
     @property
     def operations(self) -> dict[str, int]:
-        """Number of operations of each name, those of a loop as often as it turns."""
+        """Number of operations of each name; those of a loop count once per iteration."""
         counts: dict[str, int] = {}
         for index in self.order:
             name, what, _ = self.graph.ops[index]
@@ -58,7 +58,7 @@ class Region:
 
 @dataclass(eq=False)
 class Loop(Region):
-    """A region that runs `count` times; its results are what the next turn begins with.
+    """A region that runs `count` times; the next turn begins with its results.
 
     carry: its input nodes, as many as results. captured: input nodes for values from outside. Outside, the loop is a
     node "loop" whose arguments are the start and the captured values, followed by nodes "result". tables: numbers of an

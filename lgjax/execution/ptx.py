@@ -1,9 +1,9 @@
 """A scalar program as the text of a CUDA kernel (PTX), one system per thread.
 
-Arrays lie with the batch behind: number k of an array of n systems begins at n k, so that neighbouring threads read
-neighbouring numbers. What is not batched is read by all threads from one place. Products and sums without a rounding
-mode may be contracted by the assembler to one rounding; sine and cosine of one angle are computed together, without a
-branch.
+The batch is the last axis of every array: for n systems, number k of an array begins at n k, so that neighbouring
+threads read neighbouring numbers. What is not batched is read by all threads from one place. The assembler may contract
+products and sums that have no rounding mode to one rounding; sine and cosine of one angle are computed together,
+without a branch.
 
 Read first: `program.py`; the functions of one number are in `ptx_functions.py`. Next: `cuda.py`, which launches this.
 """
@@ -41,8 +41,8 @@ def kernel(
     """The kernel of a program for `size` systems.
 
     Its parameters are pointers: to the arguments of the program, of which those marked in `batched` have a value for
-    each system, and to its results, which all have; empty arrays are left out. in_place: results may lie where
-    arguments lie. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
+    each system, and to its results, which all have; empty arrays are left out. in_place: results may overwrite
+    arguments. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
     """
     arrays = {*program.dtypes, *program.out_dtypes}
     if unknown := {x.name for x in arrays} - set(MEMORY):

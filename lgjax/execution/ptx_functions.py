@@ -1,8 +1,8 @@
 """Functions of scalars in PTX: what each operation of a program becomes in the text of a kernel.
 
-An operand is a register or a number that is known. The first letter of a register is its kind: %f a number of the
-program's floating dtype, %i a 32-bit integer, %p a truth value, %q an address. Absolute and relative errors in units of
-round-off are tested in `tests/execution/test_ptx.py`.
+An operand is a register or a known number. The first letter of a register is its kind: %f a number of the program's
+floating dtype, %i a 32-bit integer, %p a truth value, %q an address. Absolute and relative errors in units of round-off
+are tested in `tests/execution/test_ptx.py`.
 
 Read first: `Writer`.
 """

@@ -1,4 +1,5 @@
-"""Motions in three dimensions (extra `view`): in a browser beside Python, or as one HTML file that needs no network.
+"""Motions in three dimensions (extra `view`): live in a browser while Python runs, or as one HTML file that needs no
+network.
 
 `show` and `html` take anything that the library simulates. Every source is turned into a `Scene` (`sources.py`), and
 one file draws it (`drawing.py`). Read first: `scene.py`.
@@ -50,12 +51,11 @@ def show(
     Further options are loops= of the mechanism; wrenches=, a function (t, q, v) -> (nbodies, 6) or an array (nbodies,
     6) or (times, nbodies, 6), body frame, drawn as arrows, forces orange and torques pink, the longest as long as the
     robot is wide; visuals=, the URDF or MJCF whose meshes are shown, by default the file that the model was loaded
-    from, False for boxes with the bodies' inertias; planes= of bouncing bodies, whose
-    impulses are drawn as arrows; frames= (200) and systems= (1000), how
-    many are drawn at most.
+    from, False for boxes with the bodies' inertias; planes= of bouncing bodies, whose impulses are drawn as arrows;
+    frames= (200) and systems= (1000), the largest numbers of each that are drawn.
 
-    In a notebook the returned value shows itself. Nothing is loaded from the network. Raises ImportError without the
-    extra `view`, TypeError for what cannot be drawn, ValueError for arrays that do not fit.
+    In a notebook, the returned viewer displays itself. Nothing is loaded from the network. Raises ImportError without
+    the extra `view`, TypeError for what cannot be drawn, ValueError for arrays that do not fit.
     """
     scene = finished(scene_of(model, trajectory, highlight=highlight, **source), highlight, spacing, ground)
     return Viewer(scene, model, port, highlight=highlight, follow=follow, trail=trail, labels=labels)

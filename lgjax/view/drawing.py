@@ -1,7 +1,7 @@
 """Draws a `Scene` with viser: one instanced mesh per part, for all systems at once.
 
-Everything hangs below the node /world, which stands still; a camera that follows a system is the world moving the other
-way, so that it works in a recording as well. Read first: `Drawing`.
+Everything hangs below the node /world, which stands still; for a camera that follows a system, the world moves the
+other way, so that it works in a recording as well. Read first: `Drawing`.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def viser_server(port: int | None = None) -> Any:
 
 
 def stop(server: Any) -> None:
-    """Stop a server without a word."""
+    """Stop a server without printing anything."""
     with contextlib.redirect_stdout(io.StringIO()):
         server.stop()
 
@@ -171,7 +171,7 @@ class Drawing:
             setattr(node, name, value)
 
     def emphasize(self, index: int) -> None:
-        """Highlight another system; wrenches are known of the first one only."""
+        """Highlight another system; wrenches are known only for the one highlighted first."""
         self.highlight = index
         if "arrows" in self._nodes:
             self._nodes["arrows"].visible = index == self._arrows_of

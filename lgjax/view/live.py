@@ -1,4 +1,4 @@
-"""A viewer beside Python: a viser server with controls of time, camera and joints."""
+"""A live viewer while Python runs: a viser server with controls of time, camera and joints."""
 
 import threading
 import time
@@ -48,7 +48,7 @@ class Viewer:
             self.stop()
 
     def stop(self) -> None:
-        """End the viewer; its page stays but moves no more."""
+        """End the viewer; its page stays open but no longer moves."""
         if not self._ended.is_set():
             self._ended.set()
             self._player.join()
