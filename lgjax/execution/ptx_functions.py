@@ -251,7 +251,7 @@ TERMS = {"f32": 5, "f64": 9}  # of the series of sine and cosine up to pi / 4
 def sine_and_cosine(out: Writer, x: str) -> tuple[str, str]:
     """Both together, without a branch: an eighth of a turn by their series, the rest by symmetry.
 
-    Good to round-off up to 1e5 rad in single, 1e9 rad in double precision; further out they lose digits.
+    Good to round-off up to 1e4 rad in single, 1e9 rad in double precision; further out they lose digits.
     """
     shifted = out.fma(x, 2 / pi, ROUND[out.dtype])
     turns = out.operation("sub.rn.", shifted, ROUND[out.dtype])
