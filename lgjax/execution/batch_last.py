@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from lgjax.execution._jax import (
@@ -26,7 +27,7 @@ from lgjax.execution._jax import (
     with_constants,
 )
 from lgjax.execution.graph import layer_p
-from lgjax.execution.interpreter import ELEMENTWISE
+from lgjax.execution.interpreter import ELEMENTWISE, known
 from lgjax.execution.step import emission, step_p
 
 Arrays = list[jax.Array]
@@ -150,6 +151,10 @@ class Behind:
         return [read(atom) for atom in jaxpr.outvars]
 
     def _apply(self, jaxpr, eqn, inputs: list[tuple[Any, bool]]) -> list[tuple[Any, bool]]:
+        if (numbers := known(eqn, [x for x, _ in inputs])) is not None:
+            return [(numbers, False)]
+        if eqn.primitive.name == "scatter-add" and (places := _places(eqn, inputs[1][0])) is not None:
+            return [self._with_rows_added(places, inputs[0], inputs[2])]
         if eqn.primitive is layer_p:
             return self._layer(eqn.params["jaxpr"], inputs)
         if eqn.primitive.name == "jit":
@@ -183,6 +188,17 @@ class Behind:
             outs = apply(*arrays)
         return [(y, some) for y in (outs if eqn.primitive.multiple_results else [outs])]
 
+    def _with_rows_added(self, places: np.ndarray, base: tuple, rows: tuple) -> tuple[jax.Array, bool]:
+        """A scatter to known places as gathers, one for each time that a place occurs: XLA for CPUs is slow at it."""
+        batched = self.size is not None and (base[1] or rows[1])
+        x, rows = self._wide(base[0], base[1] or not batched), self._wide(rows[0], rows[1] or not batched)
+        rows = rows.reshape(places.size, *x.shape[1:])
+        padded = jnp.concatenate([rows, jnp.zeros_like(x[:1])])
+        found = [np.flatnonzero(places == n) for n in range(len(x))]
+        for turn in range(max(map(len, found), default=0)):
+            x = x + _rows(padded, np.array([n[turn] if turn < len(n) else places.size for n in found], np.int32))
+        return x, batched
+
     def _spread(self, x, shape) -> jax.Array:
         """A number for each system, beside arrays."""
         return x if jnp.ndim(x) != 1 or not shape else jnp.broadcast_to(x, (*shape, self.size))
@@ -205,6 +221,23 @@ class Behind:
 def _environment(closed, inputs: list) -> dict:
     constants = [(x, False) for x in closed.consts]
     return dict(zip(closed.jaxpr.constvars + closed.jaxpr.invars, [*constants, *inputs], strict=True))
+
+
+def _places(eqn, indices) -> np.ndarray | None:
+    """Where a scatter adds rows of its first operand, if that is all it does and the places are known."""
+    numbers, axis = eqn.params["dimension_numbers"], (0,)
+    simple = numbers.inserted_window_dims == numbers.scatter_dims_to_operand_dims == axis
+    if isinstance(indices, np.ndarray) and simple and not numbers.operand_batching_dims:
+        window = range(indices.ndim - 1, eqn.invars[2].aval.ndim)
+        if numbers.update_window_dims == tuple(window):
+            return indices.ravel()
+    return None
+
+
+def _rows(x, places: np.ndarray) -> jax.Array:
+    numbers = lax.GatherDimensionNumbers(tuple(range(1, x.ndim)), (0,), (0,))
+    inside = lax.GatherScatterMode.PROMISE_IN_BOUNDS
+    return lax.gather(x, places[:, None], numbers, (1, *x.shape[1:]), mode=inside)
 
 
 def _alone(jaxpr, eqn) -> Callable:

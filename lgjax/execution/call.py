@@ -31,6 +31,7 @@ from lgjax.execution._jax import (
 )
 from lgjax.execution.batch_last import Arrays, Behind, cotangents, evaluate, merged, tangents, traced
 from lgjax.execution.cuda import as_kernel
+from lgjax.execution.one_function import in_one_function
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
 FEW = 8  # systems, for which a whole VECTOR each would take longer
@@ -85,7 +86,11 @@ def _on_cpu(ctx) -> Callable:
 
     A batch that the compiler divides among devices stays as it is: what is cut or appended would move its parts.
     """
-    return _run_parts if on_one_device(ctx) else _run
+    return _run_together if on_one_device(ctx) else _run
+
+
+def _run_together(*args, **parameters) -> Arrays:
+    return in_one_function(partial(_run_parts, **parameters))(*args)
 
 
 def _run_parts(*args, jaxpr, batched, size: int | None, kernel: bool) -> Arrays:
@@ -199,6 +204,10 @@ def _written_out(*args, jaxpr, batched, size, state: int | None = None) -> Array
     return jax.vmap(run, [-1 if b else None for b in batched], -1, axis_size=size)(*args)
 
 
+def _written_together(*args, **parameters) -> Arrays:
+    return in_one_function(partial(_written_out, **parameters))(*args)
+
+
 def _recomputed(*args, jaxpr, batched, size, state: int | None = None) -> Arrays:
     """For derivatives on a GPU: a turn of a loop is a kernel, and so is its way back, which computes it anew.
 
@@ -258,5 +267,6 @@ register(
     _shapes,
     partial(_vmap, system_p),
     _derivative,
+    cpu=lambda ctx: _written_together if on_one_device(ctx) else _written_out,
     cuda=partial(_on_cuda, otherwise=_written_out),
 )

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lgjax.execution._jax import ClosedJaxpr, Literal
+from lgjax.execution._jax import ClosedJaxpr, Literal, is_traced
 from lgjax.execution.graph import Graph, View, is_number
 
 
@@ -201,6 +201,20 @@ _ON_NUMBERS: dict[str, Callable] = {  # identity matrices and indices are made o
 }
 
 
+def known(eqn, inputs: list) -> np.ndarray | None:
+    """The integers or truth values that an equation makes of such literals, as NumPy has them; None for others."""
+    rule = _ON_NUMBERS.get(eqn.primitive.name) or _PLACED.get(eqn.primitive.name)
+    if rule is None or eqn.outvars[0].aval.dtype.kind not in "ib" or not all(map(is_constant, inputs)):
+        return None
+    out = rule(eqn.params, *(np.asarray(x, atom.aval.dtype) for x, atom in zip(inputs, eqn.invars, strict=True)))
+    return np.asarray(out, eqn.outvars[0].aval.dtype)
+
+
+def is_constant(x) -> bool:
+    """Whether a value is an array of integers or truth values that is known while tracing."""
+    return not is_traced(x) and np.asarray(x).dtype.kind in "ib"
+
+
 def _constants(eqn, inputs) -> list[np.ndarray]:
     """Evaluate an equation whose inputs are all known now."""
     if (rule := _ON_NUMBERS.get(eqn.primitive.name)) is not None:
@@ -323,3 +337,4 @@ _REARRANGEMENTS: dict[str, Callable] = {
     "stack": lambda params, *xs: np.stack(xs, params["axis"]),
     "transpose": lambda params, x: x.transpose(params["permutation"]),
 }
+_PLACED = {name: _REARRANGEMENTS[name] for name in ("broadcast_in_dim", "concatenate", "reshape", "slice", "squeeze")}
