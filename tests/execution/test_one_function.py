@@ -1,0 +1,93 @@
+"""Programs that XLA for CPUs compiles as one function: the same numbers, also where they cannot be one."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax.execution.call import batch_behind, one_kernel
+from lgjax.execution.one_function import in_one_function
+
+PLACES = {"each once": (2, 0, 1), "twice": (1, 1, 3), "none": (), "all": (3, 2, 1, 0)}
+
+
+def loops(x):
+    return jax.lax.fori_loop(0, 5, lambda n, y: jnp.where(y > 1, 0.9 * jnp.sin(y), y * y + 0.1 * n), x)
+
+
+def programs():
+    """Functions of a vector of four numbers."""
+    return {
+        "loop": loops,
+        "branch": lambda x: jax.lax.cond(x[0] > 0, jnp.cos, lambda y: y + 1, x),
+        "sum": lambda x: jnp.sum(x) * jnp.ones(4, x.dtype),
+        "rows": lambda x: x[np.array([3, 1, 1, 0])] + jnp.concatenate([x[2:], x[:2]]),
+        "sorted": jnp.sort,
+        "solved": lambda x: jnp.linalg.solve(jnp.diag(2 + x**2), x),
+        "scattered": lambda x: x.at[jnp.argmax(x)].add(x[0]),
+    }
+
+
+def functions(text: str) -> int:
+    """How many calls of the program are compiled as one function each, without those within and XLA's own."""
+    blocks = [b for b in re.findall(r"^(?:ENTRY )?%?[\w.-]+ \(.*?^\}", text, re.M | re.S) if b.startswith("ENTRY")]
+    marks = " call(", 'inlineable="false"', 'xla_cpu_small_call="true"'
+    return sum(all(mark in line for mark in marks) for line in blocks[0].splitlines())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", programs())
+def test_one_function_has_the_numbers_of_its_operations(name, dtype):
+    f, x = programs()[name], jnp.array([0.5, -0.25, 0.75, 1.5], dtype)
+    unread, empty = jnp.ones(3, dtype), jnp.zeros((0, 2), dtype)
+    whole = jax.jit(lambda x, unread, empty: in_one_function(lambda x, u, e: [f(x), e])(x, unread, empty))
+    y, nothing = whole(x, unread, empty)
+    np.testing.assert_allclose(y, f(x), rtol=4 * jnp.finfo(dtype).eps)
+    assert nothing.shape == (0, 2)
+    assert y.dtype == dtype
+    fits = name not in ("sorted", "solved", "scattered")
+    assert functions(whole.lower(x, unread, empty).compile().as_text()) == fits
+
+
+@pytest.mark.parametrize("batch", [None, 1, 5])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("places", PLACES.values(), ids=PLACES)
+def test_rows_added_at_known_places_are_gathered(places, dtype, batch):
+    index = np.array(places, np.int32)
+    rows, x = np.arange(6 * len(places)).reshape(-1, 2, 3), np.arange(24).reshape(4, 2, 3)
+    add = batch_behind(lambda x, rows: x.at[index].add(rows))
+    scale = 1 if batch is None else np.arange(1, 1 + batch).reshape(-1, 1, 1, 1)
+    x, rows = jnp.asarray(scale * x, dtype), jnp.asarray(scale * rows, dtype)
+    program = jax.jit(add if batch is None else jax.vmap(add))
+    expected = np.array(x)
+    for one, more in [(expected, rows)] if batch is None else zip(expected, rows):
+        np.add.at(one, index, more)
+    np.testing.assert_array_equal(program(x, rows), expected)
+    assert "scatter" not in program.lower(x, rows).as_text()
+
+
+def test_dynamics_and_steps_are_one_function():
+    model = lgjax.models.arm()
+    q, v = lgjax.neutral(model), jnp.ones(model.nv)
+    square = lambda f: lambda *args: jnp.sum(f(*args) ** 2)
+    dynamics = lambda q, v, tau: lgjax.forward_dynamics(model, q, v, tau)
+    cases = {"value": dynamics, "batch": jax.vmap(dynamics)}
+    for name, f in cases.items():
+        args = (q, v, v) if name == "value" else jax.tree.map(lambda x: jnp.stack([x] * 3), (q, v, v))
+        assert functions(jax.jit(f).lower(*args).compile().as_text()) == 1, name
+    text = jax.jit(jax.grad(square(dynamics), 1)).lower(q, v, v).compile().as_text()
+    assert " scatter(" not in text
+
+
+@pytest.mark.parametrize("transform", [jax.jacfwd, jax.jacrev, jax.hessian], ids=lambda t: t.__name__)
+def test_derivatives_of_a_piece_are_those_of_its_operations(transform):
+    x = jnp.array([0.5, -0.25, 0.75, 1.5])
+    found = jax.jit(transform(one_kernel(scanned)))(x)
+    np.testing.assert_allclose(found, transform(scanned)(x), rtol=1e-14, atol=1e-14)
+
+
+def scanned(x):
+    return jax.lax.scan(lambda y, n: (jnp.sin(y) + 0.1 * n * y * y, None), x, jnp.arange(3.0))[0]
