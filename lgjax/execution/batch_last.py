@@ -5,8 +5,10 @@ are constant along contiguous memory; where `jax.vmap` puts it, in front of the 
 vectorises.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import zip_longest
 from typing import Any
 
@@ -31,6 +33,7 @@ from lgjax.execution.interpreter import ELEMENTWISE, known
 from lgjax.execution.step import emission, step_p
 
 Arrays = list[jax.Array]
+FEW_ROWS = 65  # sums of fewer are written out
 
 
 def traced(function: Callable, *args) -> tuple[Any, list]:
@@ -155,6 +158,8 @@ class Behind:
             return [(numbers, False)]
         if eqn.primitive.name == "scatter-add" and (places := _places(eqn, inputs[1][0])) is not None:
             return [self._with_rows_added(places, inputs[0], inputs[2])]
+        if eqn.primitive.name == "reduce_sum" and (x := self._summed(eqn, *inputs[0])) is not None:
+            return [x]
         if eqn.primitive is layer_p:
             return self._layer(eqn.params["jaxpr"], inputs)
         if eqn.primitive.name == "jit":
@@ -187,6 +192,16 @@ class Behind:
                 apply = jax.vmap(apply, [-1 if batched else None for _, batched in inputs], -1, axis_size=self.size)
             outs = apply(*arrays)
         return [(y, some) for y in (outs if eqn.primitive.multiple_results else [outs])]
+
+    def _summed(self, eqn, x, batched: bool) -> tuple[jax.Array, bool] | None:
+        """A sum over few rows, as the sum that it is: XLA may leave a reduction to a library."""
+        shape, axes = eqn.invars[0].aval.shape, eqn.params["axes"]
+        if math.prod(shape[axis] for axis in axes) not in range(1, FEW_ROWS):
+            return None
+        x = x.value() if isinstance(x, Slice) else x
+        for axis in sorted(axes, reverse=True):
+            x = reduce(lax.add, [lax.index_in_dim(x, n, axis, keepdims=False) for n in range(x.shape[axis])])
+        return x, batched
 
     def _with_rows_added(self, places: np.ndarray, base: tuple, rows: tuple) -> tuple[jax.Array, bool]:
         """A scatter to known places as gathers, one for each time that a place occurs: XLA for CPUs is slow at it."""

@@ -17,10 +17,11 @@ import jax.numpy as jnp
 from lgjax.execution._jax import as_function, compiled_as_one, dce_jaxpr, jaxprs_in
 from lgjax.execution.interpreter import ELEMENTWISE
 
-# Operations that one function can hold: it calls no library, and cannot scatter or sort.
+# Operations that one function can hold. It calls no library, to which XLA may leave sums and products of matrices, and
+# cannot scatter or sort.
 _LISTED = """add_any argmax argmin broadcast_in_dim concatenate cond copy cumsum custom_jvp_call custom_vjp_call
     dynamic_slice dynamic_update_slice expand_dims gather integer_pow iota jit lane_call lane_scan layer
-    optimization_barrier pad reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reshape rev scan
+    optimization_barrier pad reshape rev scan
     scalar_step slice split square squeeze stack stop_gradient system_call transpose unstack while"""
 _FITTING = frozenset(_LISTED.split()) | ELEMENTWISE
 
@@ -32,7 +33,8 @@ def in_one_function(function: Callable[..., list]) -> Callable[..., list]:
         closed = jax.make_jaxpr(function)(*args)
         _, read = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
         run = as_function(closed.jaxpr, closed.consts)
-        # XLA ends the process where a parameter of such a function is read nowhere, or has no entries.
+        # XLA ends the process where a parameter of such a function has no entries or is read nowhere, also where it
+        # finds that out itself: it must not see that a parameter is constant, nor that no result depends on it.
         passed = [n for n, r in enumerate(read) if r and args[n].size]
         if not passed or not fits(closed.jaxpr):
             return run(*args)
@@ -40,9 +42,9 @@ def in_one_function(function: Callable[..., list]) -> Callable[..., list]:
         def inner(*some: jax.Array) -> tuple[list, list]:
             values = dict(zip(passed, some, strict=True))
             outs = run(*(values.get(n, jnp.zeros(x.shape, x.dtype)) for n, x in enumerate(args)))
-            return outs, [x[(0,) * x.ndim] for x in some]  # so that XLA itself cannot find a parameter unread
+            return outs, [x[(0,) * x.ndim] for x in some]
 
-        return compiled_as_one(inner)(*(args[n] for n in passed))[0]
+        return compiled_as_one(inner)(*jax.lax.optimization_barrier([args[n] for n in passed]))[0]
 
     return call
 
