@@ -19,10 +19,9 @@ from lgjax.execution.interpreter import ELEMENTWISE
 
 # Operations that one function can hold. It calls no library, to which XLA may leave sums and products of matrices, and
 # cannot scatter or sort.
-_LISTED = """add_any argmax argmin broadcast_in_dim concatenate cond copy cumsum custom_jvp_call custom_vjp_call
-    dynamic_slice dynamic_update_slice expand_dims gather integer_pow iota jit lane_call lane_scan layer
-    optimization_barrier pad reshape rev scan
-    scalar_step slice split square squeeze stack stop_gradient system_call transpose unstack while"""
+_LISTED = """add_any broadcast_in_dim concatenate cond copy custom_jvp_call custom_vjp_call dynamic_slice
+    dynamic_update_slice expand_dims gather integer_pow iota jit lane_call lane_scan layer optimization_barrier pad
+    reshape rev scalar_step scan slice split square squeeze stack stop_gradient system_call transpose unstack while"""
 _FITTING = frozenset(_LISTED.split()) | ELEMENTWISE
 
 

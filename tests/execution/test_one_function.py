@@ -78,8 +78,8 @@ def test_dynamics_and_steps_are_one_function():
     for name, f in cases.items():
         args = (q, v, v) if name == "value" else jax.tree.map(lambda x: jnp.stack([x] * 3), (q, v, v))
         assert functions(jax.jit(f).lower(*args).compile().as_text()) == 1, name
-    text = jax.jit(jax.grad(square(dynamics), 1)).lower(q, v, v).compile().as_text()
-    assert " scatter(" not in text
+    slope = jax.jit(jax.grad(square(dynamics), 1)).lower(q, v, v).compile().as_text()
+    assert functions(slope) > 1
 
 
 @pytest.mark.parametrize("transform", [jax.jacfwd, jax.jacrev, jax.hessian], ids=lambda t: t.__name__)
