@@ -12,9 +12,10 @@ mu |u_t|), not its convex relaxation, in which sliding contacts lift off.
 1. A sweep visits one contact after the other, with the latest impulses of all others. At a contact it repeats
    `LOCAL_STEPS` times: the normal impulse that the law asks for, then a gradient step of the tangential impulses and
    their projection onto the disc of radius mu x_n.
-2. Anderson acceleration extrapolates from the last sweeps. It helps most systems and keeps a few from converging, so
-   that every cycle of `CYCLE` sweeps ends with sweeps without it.
-3. A system that has not converged after a cycle tries Newton's method on the natural map, whose fixed points are the
+2. Anderson acceleration extrapolates from the first `ACCELERATED` sweeps. It helps most systems and keeps a few from
+   converging. Later sweeps go without it; cycles of `CYCLE` full sweeps alternate with cycles of shortened ones, as
+   full ones can repeat for ever and shortened ones are slow.
+3. A system that has not converged at the end of a cycle tries Newton's method on the natural map, whose fixed points are the
    solutions. Its result is taken where it is better by far; otherwise the sweeps go on. Near a solution, where it is
    known which contacts are open, stick or slide, this ends slow convergence; away from it, it may fail.
 
@@ -43,8 +44,10 @@ from lgjax.numerics.loops import iterate_while
 Array = jax.Array
 
 LOCAL_STEPS = 3  # of a contact in a sweep
-CYCLE, ACCELERATED = 60, 40  # sweeps of a cycle, and how many of them are accelerated
-NEWTON_STEPS = 5  # at the end of a cycle
+CYCLE = 60  # sweeps between attempts of Newton's method
+ACCELERATED = 40  # sweeps at the beginning that are accelerated
+SHORTENED = 0.5  # part of a sweep's change that is made in every other cycle after the first
+NEWTON_STEPS = 8  # at the end of a cycle
 BETTER = 0.1  # Newton's result is taken where it violates the law less by this factor
 RIDGE = 4.0  # added to G in units of round-off of its mean diagonal: dependent contacts share their load
 
@@ -107,8 +110,9 @@ def _rule(tolerance, max_sweeps, primals, tangents):
 def _solve_linearized(p: ConeProblem, x: Array, y: Array) -> Array:
     """The dx (n, B) with (1 - dF/dx) dx = y for the natural map F at x."""
     unit = jnp.broadcast_to(jnp.eye(len(x), dtype=x.dtype)[..., None], (len(x), *x.shape))
-    push = lambda direction: jax.jvp(lambda x: natural_map(p, x), (x,), (direction,))[1]
-    slope = jnp.moveaxis(unit - jax.vmap(push)(unit), (0, 1, 2), (2, 1, 0))  # (B, n, n)
+    u = times(p.G, x) + p.b
+    push = lambda dx, du: jax.jvp(partial(_law, p), (x, u), (dx, du))[1]
+    slope = jnp.moveaxis(unit - jax.vmap(push)(unit, p.G), (0, 1, 2), (2, 1, 0))  # (B, n, n); G is symmetric
     return jnp.linalg.solve(slope, y.T[..., None])[..., 0].T
 
 
@@ -141,9 +145,13 @@ def _disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
 
 def natural_map(p: ConeProblem, x: Array) -> Array:
     """What the law makes of impulses (n, B), all contacts at once; impulses obey the law if they are a fixed point."""
+    return _law(p, x, times(p.G, x) + p.b)
+
+
+def _law(p: ConeProblem, x: Array, u: Array) -> Array:
+    """The same from impulses and velocities (n, B)."""
     k = len(p.friction)
     steps = _steps(p.G, k)
-    u = times(p.G, x) + p.b
     X, V = x[: 3 * k].reshape(k, 3, p.G.shape[-1]), u[: 3 * k].reshape(k, 3, p.G.shape[-1])
     normal = _push(X[:, 0] - steps[0] * V[:, 0], p.barrier * steps[0] * steps[0])
     tangents = _disc(X[:, 1] - steps[1] * V[:, 1], X[:, 2] - steps[1] * V[:, 2], p.friction * normal)
@@ -227,13 +235,14 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close
     def turn(s: _State) -> _State:
         image = _sweep(p, steps, s.point)
         weighted, size, largest = call_apart(_change)(image, s.point, stiffness)
-        phase = s.turn % CYCLE
-        anew = (size > GROWTH**2 * s.least) | (phase == 0)
+        cycle, phase = s.turn // CYCLE, s.turn % CYCLE
+        anew = (size > GROWTH**2 * s.least) | (s.turn == 0)
         row = s.turn % MEMORY
         images = call_apart(_remember)(anew, row, s.images, image, s.image)
         residuals = call_apart(_remember)(anew, row, s.residuals, weighted, s.residual)
         faster = call_apart(_extrapolate)(image, images, *call_apart(_weights)(residuals, weighted))
-        point = jnp.where(phase < ACCELERATED, faster, image)
+        shortened = s.point + SHORTENED * (image - s.point)
+        point = jnp.where(s.turn < ACCELERATED, faster, jnp.where((cycle > 0) & (cycle % 2 == 0), shortened, image))
         best, least_of_all = call_apart(_better)(
             s.going & (size <= s.least_of_all), image, size, s.best, s.least_of_all
         )

@@ -49,7 +49,7 @@ class TimeStepping(Method):
     """
 
     tolerance: float | None = None
-    max_sweeps: int = 200
+    max_sweeps: int = 600
 
     driver = "rollout with contacts="
 
