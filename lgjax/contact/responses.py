@@ -1,11 +1,12 @@
 """How a tree responds to forces at its contacts, from the articulated-body algorithm.
 
-Read first: `dynamics/forward.py`. Its inward pass factors the mass matrix: behind each joint a wrench P loses what
-moves the joint, P - U D^-1 S^T P, and goes on inward. With y = S^T P of all joints on the way, for unit forces at the
-contacts, J M^-1 J^T is the sum of y^T D^-1 y, and M^-1 J^T the outward pass from them. Nothing else of the mass matrix
-is needed, and the way of each contact is as long as its path to the world.
+Read first: `dynamics/forward.py`. Its inward pass factors the mass matrix: a wrench P on a body gives its joint the
+force y = S^T P, and the parent the wrench P - U D^-1 y, and so on to the world. The *way* of a body is the list of
+velocities of the joints that it passes, from the body to the world. A unit force at a contact is described by the y of
+all velocities on this way; two forces a, b have a^T J M^-1 J^T b = sum y_a y_b / D over the velocities that their ways
+share, and M^-1 J^T follows by the outward pass. Nothing else of the mass matrix is needed.
 
-Source: [featherstone2008] section 7.3 read as a factorisation; the sum is Delassus' operator.
+Source: [featherstone2008] section 7.3 read as a factorization; J M^-1 J^T is Delassus' operator.
 """
 
 from collections.abc import Iterable
@@ -142,9 +143,9 @@ def _half_solve(factor, y):
     return sm.stack(*x)
 
 
-# ---- the ways of forces to the world: arrays with the batch behind all other axes
+# ---- forces on their ways to the world: arrays with the batch behind all other axes
 class Ways(NamedTuple):
-    """Bodies on which contacts act, each once, static.
+    """Ways of bodies, or of joints, on which forces act, static.
 
     dofs: for each the velocities on its way to the world, the nearest first. The ways of two bodies end alike.
     """
@@ -156,19 +157,18 @@ class Ways(NamedTuple):
         return len(set(self.dofs[i]) & set(self.dofs[j]))
 
 
-def ways(tree: Tree, bodies: tuple[int, ...]) -> Ways:
-    """The ways of bodies."""
-    own = lambda b: [tree.v_start[a] + k for a in tree.ancestors[b] for k in range(tree.kinds[a].nv)]
-    return Ways(tuple(tuple(reversed(own(b))) for b in bodies))
+def way(tree: Tree, body: int) -> tuple[int, ...]:
+    """Velocities on the way of a body, the nearest first."""
+    return tuple(reversed([tree.v_start[a] + k for a in tree.ancestors[body] for k in range(tree.kinds[a].nv)]))
 
 
 def impulses(columns: Columns, ways: Ways, wrenches: list[Array]) -> list[Array]:
-    """For each body y (way, k, B) of wrenches (k, 6, B) on it, world axes about the origin.
+    """For each body y (way, k, B) of wrenches (k, 6, B) on it, world axes about the origin; see the head of the file.
 
-    A force is the sum of its y: J M^-1 J^T = y^T diag(inverse) y, and `FactoredDynamics.respond` takes it.
+    The y of several forces add up, and `FactoredDynamics.respond` takes the sum.
     """
     found: list = [None] * len(wrenches)
-    shapes = [(len(dofs), len(P)) for dofs, P in zip(ways.dofs, wrenches, strict=True)]
+    shapes = [(len(dofs), len(P)) for dofs, P in zip(ways.dofs, wrenches, strict=False)]  # joints have no wrenches
     for shape in dict.fromkeys(shapes):  # bodies whose ways are equally long side by side
         chosen = [i for i, other in enumerate(shapes) if other == shape]
         P, rows = jnp.stack([wrenches[i] for i in chosen]), []
@@ -177,6 +177,21 @@ def impulses(columns: Columns, ways: Ways, wrenches: list[Array]) -> list[Array]
             P = call_apart(partial(_handed_on, dofs))(columns, P, rows[-1])
         for n, i in enumerate(chosen):
             found[i] = jnp.stack([row[n] for row in rows])
+    return found
+
+
+def joint_impulses(columns: Columns, ways: Ways, first: int, signs: Array) -> list[Array]:
+    """For each way from the first one on y (way, 1, B) of a force of `signs` (joints, B) at its joint, which has one
+    velocity."""
+    found = []
+    for dofs, sign in zip(ways.dofs[first:], signs, strict=True):
+        rows = [sign[None, None]]
+        P = jnp.zeros((1, 1, 6, *sign.shape), sign.dtype)
+        for k, after in zip(dofs, (*dofs[1:], None), strict=True):
+            P = call_apart(partial(_handed_on, (k,)))(columns, P, rows[-1])
+            if after is not None:
+                rows.append(call_apart(partial(_felt, (after,)))(columns.S_free, P))
+        found.append(jnp.concatenate(rows))
     return found
 
 
@@ -228,9 +243,9 @@ def response(ways: Ways, y: list[Array], x: list[Array], nv: int) -> Array:
     return jnp.stack([total(part) if part else jnp.zeros_like(x[0][0]) for part in parts])
 
 
-def twists(columns: Columns, ways: Ways, v: Array) -> list[Array]:
-    """Velocity (6, B) of each body, world axes about the origin."""
-    return [total(columns.S[k] * v[k] for k in dofs) for dofs in ways.dofs]
+def twists(columns: Columns, ways: Ways, v: Array, bodies: int) -> list[Array]:
+    """Velocity (6, B) of each of the first bodies, world axes about the origin."""
+    return [total(columns.S[k] * v[k] for k in dofs) for dofs in ways.dofs[:bodies]]
 
 
 def total(terms: Iterable[Array]) -> Array:

@@ -45,11 +45,14 @@ class TimeStepping(Method):
 
     Of order 1 in time, and of order 2 where contacts neither open nor close. tolerance: of the velocities at the
     contacts, relative to the fastest, None for a few units of round-off. max_sweeps: the largest number of the solver's
-    sweeps over the contacts. Source: that of `lgjax.contact.step`.
+    sweeps over the contacts. turns: evaluations of the forward dynamics for velocity-dependent forces at the mean
+    velocity of a step, which keep the energy of fast rotations; None takes 8 for free bodies and 2 for trees, 0 is an
+    explicit step. Source: that of `lgjax.contact.step`.
     """
 
     tolerance: float | None = None
     max_sweeps: int = 600
+    turns: int | None = None
 
     driver = "rollout with contacts="
 
@@ -57,6 +60,8 @@ class TimeStepping(Method):
         if self.tolerance is not None:
             object.__setattr__(self, "tolerance", checks.number("tolerance", self.tolerance, 0.0, 1.0))
         object.__setattr__(self, "max_sweeps", checks.integer("max_sweeps", self.max_sweeps))
+        if self.turns is not None:
+            object.__setattr__(self, "turns", checks.integer("turns", self.turns, 0))
 
     def init(self, space, field, t, y):
         raise TypeError("TimeStepping needs contacts: rollout takes them as contacts=")
@@ -67,13 +72,14 @@ class TimeStepping(Method):
     def settings(self, dtype: Any) -> Settings:
         """Its static numbers for a dtype."""
         tolerance = TOLERANCE_EPS * float(jnp.finfo(dtype).eps) if self.tolerance is None else self.tolerance
-        return Settings(tolerance, self.max_sweeps)
+        return Settings(tolerance, self.max_sweeps, turns=self.turns)
 
 
 class ContactStep(NamedTuple):
     """A step with contacts. q, v: the state after it. impulse: (n, 3) N s, in the contact frames: normal, two tangents.
     velocity: (n, 3) m/s of the contacts after it, in their frames. gap: (n,) m, half a step earlier. residual: () m/s,
-    the largest violation of the law of contact. sweeps: () int32. status: () int32, `ContactStatus`.
+    the largest violation of the law of contact. sweeps: () int32. status: () int32, `ContactStatus`. joint_impulse: (nv,)
+    N m s or N s of joint limits and dry joint friction.
     """
 
     q: Configuration
@@ -84,6 +90,7 @@ class ContactStep(NamedTuple):
     residual: Array
     sweeps: Array
     status: Array
+    joint_impulse: Array
 
 
 @checked_arguments("tau", "wrenches", compiles=False)
@@ -102,7 +109,8 @@ def contact_step(
     """The state dt seconds after (q, v), v (nv,), and the impulses at the contacts.
 
     tau: (nv,), or a function (q, v) -> (nv,) of the state half way; wrenches: (nbodies, 6) or such a function, None for
-    none. guess: (n, 3) N s, impulses from which the solver starts; they affect only the accuracy of the result.
+    none. guess: (n, 3) N s, impulses from which the solver starts. They change the result within the tolerance; where
+    several sets of impulses obey the law (redundant contacts, or much friction) they may also decide which one is found.
     Derivatives are those of the implicit function; with `Contacts(smoothing=)` also of contacts that are not closed
     yet.
     """
@@ -118,7 +126,8 @@ def contact_step(
     failed = found.residual > FAILED * (1 + jnp.max(jnp.abs(found.v)))
     bad = ~jnp.isfinite(jnp.sum(v) + found.residual)
     status = flag(ContactStatus.NOT_SOLVED, failed) | flag(ContactStatus.NOT_FINITE, bad)
-    return ContactStep(new, v, found.impulse, found.velocity, found.gap, found.residual, found.sweeps, status)
+    more = found.residual, found.sweeps, status, found.joint_impulse
+    return ContactStep(new, v, found.impulse, found.velocity, found.gap, *more)
 
 
 # ---- geometry of the contacts
