@@ -16,8 +16,8 @@ mu |u_t|), not its convex relaxation, in which sliding contacts lift off.
    converging. Later sweeps go without it; cycles of `CYCLE` full sweeps alternate with cycles of shortened ones, as
    full ones can repeat for ever and shortened ones are slow.
 3. A system that has not converged at the end of a cycle tries Newton's method on the natural map, whose fixed points
-   are the solutions. Its result is taken where it is better by far; otherwise the sweeps go on. Near a solution, where it is
-   known which contacts are open, stick or slide, this ends slow convergence; away from it, it may fail.
+   are the solutions. Its result is taken where it is better by far; otherwise the sweeps go on. Near a solution, where
+   it is known which contacts are open, stick or slide, this ends slow convergence; away from it, it may fail.
 
 A sweep needs only products with rows of G, so that a batch works on arrays with the batch last, and G is factored only
 in step 3, which most systems never reach. Each system of a batch stops when it has converged.

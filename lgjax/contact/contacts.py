@@ -21,6 +21,7 @@ from lgjax.shapes.contact import Plane, Shape
 Array = jax.Array
 Ground = Plane | HeightField
 LEAVES = ("friction", "restitution", "smoothing", "grounds", "corners", "solids", "segments")
+STATIC = ("names", "links", "corner_links", "solid_links", "limited", "dry")
 
 
 @jax.tree_util.register_pytree_node_class
@@ -36,10 +37,14 @@ class Contacts:
     point of any other shape is a candidate with each ground; `names` lists them. friction >= 0 and restitution in 0..1:
     one number, or one for each candidate. restitution None means no restitution, and saves time. smoothing >= 0:
     radius, m, within which a rigid contact acts before it closes, so that gradients feel it; at this distance it
-    carries the weight of the mass that it feels. 0 is the rigid law itself. joint_limits and joint_friction: whether the
-    model's limits (`lower`, `upper`) and dry friction (`friction`) of joints are part of the rigid problem, or of which
-    joints by name; True takes the joints with finite limits, or with friction. They need no ground. Numbers, shapes and grounds are pytree
-    leaves: they can be batched, differentiated, and exchanged without compiling again.
+    carries the weight of the mass that it feels. 0 is the rigid law itself.
+
+    joint_limits and joint_friction: whether the model's limits (`lower`, `upper`) and dry friction (`friction`) of
+    joints are part of the rigid problem, or of which joints by name. True takes the joints that have finite limits, or
+    friction, when the contacts are made. Joints need no ground.
+
+    Numbers, shapes and grounds are pytree leaves: they can be batched, differentiated, and exchanged without compiling
+    again.
 
     Raises ValueError, naming it, for an unknown link, one that is fixed to the world, a shape without support function,
     pairs of shapes that are not spheres or capsules, negative friction, restitution outside 0..1, a joint that has no
@@ -136,14 +141,7 @@ class Contacts:
         return jax.tree.map(lambda x: x.astype(dtype), self)
 
     def tree_flatten(self):
-        return tuple(getattr(self, name) for name in LEAVES), (
-            self.names,
-            self.links,
-            self.corner_links,
-            self.solid_links,
-            self.limited,
-            self.dry,
-        )
+        return tuple(tuple(getattr(self, name) for name in names) for names in (LEAVES, STATIC))
 
     @classmethod
     def tree_unflatten(cls, static, leaves) -> "Contacts":

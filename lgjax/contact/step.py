@@ -8,10 +8,11 @@
     q' = q_m + h/2 v' + dq                     half a step with the new velocity, out of the ground
 
 A contact that is open at q_m may close by the end of the step, u_n >= -gap / (h/2), but go no further; a closed one
-must not approach, u_n >= 0, or, with restitution e, leaves with u_n >= -e u_n(v_t), where v_t = v_free - h M^-1 (forces)
-is v after the velocity-dependent terms alone; so an elastic bounce keeps the energy, gravity's included. Joint limits are such gaps, without
-restitution. Dry friction of a joint is an impulse between -h f and h f that opposes its velocity. dq >= 0 along the
-normals removes what is left of penetration at the end, by the same Delassus operator, without velocity.
+must not approach, u_n >= 0, or, with restitution e, leaves with u_n >= -e u_n(v_t). There v_t is v after the
+velocity-dependent forces alone, v_free - h M^-1 (other forces): so an elastic bounce keeps the energy, gravity's
+included. Joint limits are such gaps, without restitution. Dry friction of a joint is an impulse between -h f and h f
+that opposes its velocity. dq >= 0 along the normals removes what is left of penetration at the end, by the same
+Delassus operator, without velocity.
 
 Rotations move by so3.exp and free bodies by the velocity of their origin in the world: steps on SO(3) x R^3. Free
 flight is symmetric in time, and keeps the energy of a single body about its center of mass, as far as the turns have
