@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lgjax.dynamics.articulated import NO_INERTIA
 from lgjax.dynamics.forward import Articulated, accelerate, articulate, move
@@ -145,16 +146,14 @@ def _half_solve(factor, y):
 
 # ---- forces on their ways to the world: arrays with the batch behind all other axes
 class Ways(NamedTuple):
-    """Ways of bodies, or of joints, on which forces act, static.
+    """On what forces act, static: bodies with contacts, then, if any, all joints with limits or friction together.
 
-    dofs: for each the velocities on its way to the world, the nearest first. The ways of two bodies end alike.
+    dofs: for each body the velocities on its way to the world, the nearest first; for the joints all on their ways.
+    joints: for each joint its own way, which begins with its own velocity.
     """
 
     dofs: tuple[tuple[int, ...], ...]
-
-    def shared(self, i: int, j: int) -> int:
-        """Number of velocities that two ways share, at their ends."""
-        return len(set(self.dofs[i]) & set(self.dofs[j]))
+    joints: tuple[tuple[int, ...], ...] = ()
 
 
 def way(tree: Tree, body: int) -> tuple[int, ...]:
@@ -168,7 +167,7 @@ def impulses(columns: Columns, ways: Ways, wrenches: list[Array]) -> list[Array]
     The y of several forces add up, and `FactoredDynamics.respond` takes the sum.
     """
     found: list = [None] * len(wrenches)
-    shapes = [(len(dofs), len(P)) for dofs, P in zip(ways.dofs, wrenches, strict=False)]  # joints have no wrenches
+    shapes = [(len(ways.dofs[i]), len(P)) for i, P in enumerate(wrenches)]
     for shape in dict.fromkeys(shapes):  # bodies whose ways are equally long side by side
         chosen = [i for i, other in enumerate(shapes) if other == shape]
         P, rows = jnp.stack([wrenches[i] for i in chosen]), []
@@ -180,18 +179,19 @@ def impulses(columns: Columns, ways: Ways, wrenches: list[Array]) -> list[Array]
     return found
 
 
-def joint_impulses(columns: Columns, ways: Ways, first: int, signs: Array) -> list[Array]:
-    """For each way from the first one on y (way, 1, B) of a force of `signs` (joints, B) at its joint, which has one
-    velocity."""
-    found = []
-    for dofs, sign in zip(ways.dofs[first:], signs, strict=True):
-        rows = [sign[None, None]]
-        P = jnp.zeros((1, 1, 6, *sign.shape), sign.dtype)
-        for k, after in zip(dofs, (*dofs[1:], None), strict=True):
-            P = call_apart(partial(_handed_on, (k,)))(columns, P, rows[-1])
-            if after is not None:
-                rows.append(call_apart(partial(_felt, (after,)))(columns.S_free, P))
-        found.append(jnp.concatenate(rows))
+def joint_impulses(columns: Columns, ways: Ways, signs: Array) -> Array:
+    """y (way, joints, B) of forces of `signs` (joints, B) at the joints, each of which has one velocity."""
+    rows = {k: level for level, k in enumerate(ways.dofs[-1])}
+    found = jnp.zeros((len(rows), *signs.shape), signs.dtype)
+    for length in sorted({len(dofs) for dofs in ways.joints}):  # joints whose ways are equally long side by side
+        chosen = np.asarray([i for i, dofs in enumerate(ways.joints) if len(dofs) == length])
+        y = signs[chosen][:, None]
+        P = jnp.zeros((len(chosen), 1, 6, *signs.shape[1:]), signs.dtype)
+        for level, dofs in enumerate(zip(*(ways.joints[i] for i in chosen), strict=True)):
+            if level:
+                y = call_apart(partial(_felt, dofs))(columns.S_free, P)
+            P = call_apart(partial(_handed_on, dofs))(columns, P, y)
+            found = found.at[np.asarray([rows[k] for k in dofs]), chosen].set(y[:, 0])
     return found
 
 
@@ -218,19 +218,18 @@ def delassus(columns: Columns, ways: Ways, y: list[Array]) -> Array:
     blocks: list = [[None] * count for _ in y]
     for i in range(count):
         for j in range(i, count):
-            if common := ways.shared(i, j):
-                dofs = ways.dofs[i][-common:]
-                blocks[i][j] = call_apart(partial(_product, dofs))(columns.inverse, y[i], y[j])
+            first, second = ({k: level for level, k in enumerate(ways.dofs[b])} for b in (i, j))
+            if common := [(k, first[k], second[k]) for k in first if k in second]:
+                blocks[i][j] = call_apart(partial(_product, common))(columns.inverse, y[i], y[j])
             else:
                 blocks[i][j] = jnp.zeros((y[i].shape[1], *y[j].shape[1:]), y[i].dtype)
             blocks[j][i] = jnp.swapaxes(blocks[i][j], 0, 1)
     return jnp.concatenate([jnp.concatenate(row, 1) for row in blocks])
 
 
-def _product(dofs, inverse: Array, a: Array, b: Array) -> Array:
-    """Sum of a^T D^-1 b over the last levels."""
-    first, second = a[-len(dofs) :], b[-len(dofs) :]
-    return total((inverse[k] * first[n])[:, None] * second[n][None] for n, k in enumerate(dofs))
+def _product(common, inverse: Array, a: Array, b: Array) -> Array:
+    """Sum of a^T D^-1 b over the velocities that two ways have in common, each with its rows in a and in b."""
+    return total((inverse[k] * a[i])[:, None] * b[j][None] for k, i, j in common)
 
 
 def response(ways: Ways, y: list[Array], x: list[Array], nv: int) -> Array:

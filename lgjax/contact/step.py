@@ -239,7 +239,7 @@ def _together(settings: Settings, acting: "Acting"):
 class Acting(NamedTuple):
     """Which contacts and joints act, static.
 
-    ways: of the bodies with contacts, then of the joints. sides: for each of these bodies the (contact, sign).
+    ways: of the bodies with contacts, and of the joints. sides: for each of these bodies the (contact, sign).
     joints: velocities of the joints with limits, then with dry friction; `limited` is how many have limits.
     """
 
@@ -255,10 +255,11 @@ class Acting(NamedTuple):
             for contact, body in enumerate(bodies.tolist()):
                 if body >= 0:
                     on.setdefault(body, []).append((contact, sign))
-        joints = (*contacts.limited, *contacts.dry)
-        every = Ways(tuple(way(model.tree, body) for body in (*on, *joints)))
-        starts = tuple(model.tree.v_start[body] for body in joints)
-        return cls(every, tuple(map(tuple, on.values())), starts, len(contacts.limited))
+        bodies = tuple(way(model.tree, body) for body in on)
+        joints = tuple(way(model.tree, body) for body in (*contacts.limited, *contacts.dry))
+        every = (tuple(sorted({k for dofs in joints for k in dofs})),) if joints else ()
+        own = tuple(dofs[0] for dofs in joints)
+        return cls(Ways((*bodies, *every), joints), tuple(map(tuple, on.values())), own, len(contacts.limited))
 
     def wrenches(self, points: ContactPoints) -> list[Array]:
         """(3 k, 6, B) for each body: unit forces along the frames of its contacts."""
@@ -286,10 +287,9 @@ class Acting(NamedTuple):
         return jnp.concatenate([*contacts, rows[3 * len(order) :]])
 
     def spread(self, forces: Array) -> list[Array]:
-        """Forces (3 k, B) on each body and (1, B) on each joint from those of all rows."""
+        """Forces (3 k, B) on each body, and (joints, B) on all joints, from those of all rows."""
         bodies = [jnp.concatenate([forces[3 * c : 3 * c + 3] for c, _ in own]) for own in self.sides]
-        first = len(forces) - len(self.joints)
-        return [*bodies, *(forces[i : i + 1] for i in range(first, len(forces)))]
+        return [*bodies, forces[len(forces) - len(self.joints) :]] if self.joints else bodies
 
 
 def _without_turning(model: Model, v, vdot):
@@ -309,7 +309,9 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     moving = lambda v: call_apart(lambda columns, v: twists(columns, acting.ways, v, len(acting.sides)))(columns, v)
     turning = lambda v: signs * v[np.asarray(acting.joints, int)]
     rates = lambda v: call_apart(acting.rates)(wrenches, moving(v) if n else [], turning(v))
-    y = impulses(columns, acting.ways, wrenches) + joint_impulses(columns, acting.ways, len(acting.sides), signs)
+    y = impulses(columns, acting.ways, wrenches)
+    if acting.joints:
+        y = [*y, joint_impulses(columns, acting.ways, signs)]
     G = delassus(columns, acting.ways, y)
     G = acting.gathered(jnp.swapaxes(acting.gathered(G), 0, 1))
     u = rates(v_free)
