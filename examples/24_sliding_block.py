@@ -44,7 +44,7 @@ def main(path: str = "24_sliding_block.png", steps: int = 1000) -> None:
         style = {"color": plot.COLORS[k], "linestyle": plot.DASHES[k], "label": f"friction {friction:g}"}
         left.plot(np.rad2deg(tilt), rubs[k], **style)
         right.plot(np.rad2deg(tilt), speed[k], **style)
-        moving = np.flatnonzero(speed[k] > 1e-3)
+        moving = np.flatnonzero((np.asarray(result.contacts.state)[k] == 2).any(1))
         starts = f"starts to slide at {np.rad2deg(tilt[moving[0]]):.1f} deg" if len(moving) else "does not slide"
         print(f"friction {friction:g}: {starts}, arctan gives {np.rad2deg(np.arctan(friction)):.1f} deg")
         for axis in (left, right):
