@@ -150,6 +150,38 @@ def impact_figure(events: Any) -> Any:
     return made
 
 
+def contact_figure(ts: Any, record: Any, names: Sequence[str] | None = None, shown: int = 6) -> Any:
+    """Figure of rigid contacts in four panels over time: normal forces, friction, gaps, and open, sticking or sliding.
+
+    ts: (T,) s. record: `rollout(..., contacts=).contacts` of one system, with n contacts. names: of the contacts, such
+    as `Contacts.names`. Only the `shown` contacts with the largest normal forces are drawn.
+    """
+    force, gap, state = (np.asarray(x) for x in (record.force, record.gap, record.state))
+    if force.ndim != 3:
+        raise ValueError(f"the record is of one system, with forces (T, n, 3); got {force.shape}")
+    names = [f"contact {i}" for i in range(gap.shape[1])] if names is None else list(names)
+    chosen = np.sort(np.argsort(-force[..., 0].max(0), kind="stable")[:shown])
+    made = figure(15, 4)
+    pushes, rubs, gaps, states = _axes(made, 4)
+    for row, i in enumerate(chosen):
+        style = {"color": COLORS[row % len(COLORS)], "linestyle": DASHES[row % len(DASHES)], "label": names[i]}
+        pushes.plot(ts, force[:, i, 0], **style)
+        rubs.plot(ts, np.linalg.norm(force[:, i, 1:], axis=-1), **style)
+        gaps.plot(ts, gap[:, i], **style)
+        for value, marker in ((1, "s"), (2, "x")):
+            at = state[:, i] == value
+            states.scatter(np.asarray(ts)[at], np.full(at.sum(), row), s=12, marker=marker, color=style["color"])
+    pushes.set(title="normal force", xlabel="t (s)", ylabel="force (N)")
+    rubs.set(title="friction", xlabel="t (s)", ylabel="force (N)")
+    gaps.set(title="gap", xlabel="t (s)", ylabel="gap (m)")
+    states.set(title="square: sticks, cross: slides", xlabel="t (s)", ylabel="contact (number)")
+    states.set(xlim=pushes.get_xlim(), ylim=(-0.5, max(len(chosen), 1) - 0.5), yticks=range(len(chosen)))
+    states.set_yticklabels([names[i] for i in chosen])
+    if len(chosen):
+        pushes.legend(fontsize="small")
+    return made
+
+
 def work_precision_figure(
     work: Mapping[str, Any], errors: Mapping[str, Any], xlabel: str = "time (s)", ylabel: str = "error"
 ) -> Any:

@@ -5,6 +5,7 @@ import pytest
 
 from lgjax import plot
 from lgjax.collisions.bounce import Impacts
+from lgjax.simulate.contact_rollout import ContactRecord
 
 pytest.importorskip("matplotlib")
 TS = np.linspace(0.0, 1.0, 11)
@@ -20,7 +21,12 @@ ERRORS = {"RK4": 3.0 * STEPS**4, "LIE_EULER": 0.5 * STEPS}
 STATISTICS = type("Statistics", (), {
     "probabilities": np.array([0.9, 0.1, 0.5]), "quantiles": np.quantile(SAMPLES, [0.9, 0.1, 0.5], axis=0)
 })  # fmt: skip
+FORCE = np.abs(RNG.normal(size=(11, 3, 3)))
+RECORD = ContactRecord(
+    FORCE, 0 * FORCE, RNG.normal(size=(11, 3)), RNG.integers(0, 3, (11, 3)), np.zeros(11), np.zeros((11, 6))
+)  # fmt: skip
 FIGURES = {
+    "contacts": lambda: plot.contact_figure(TS, RECORD, ("left", "right", "tail"), 2),
     "fan": lambda: plot.fan_figure(TS, SAMPLES, ("height", "speed"), "m"),
     "fan of statistics": lambda: plot.fan_figure(TS, STATISTICS, ("height",), "m"),
     "impacts": lambda: plot.impact_figure(IMPACTS),
@@ -45,7 +51,7 @@ def test_axes_have_labels_units_and_finite_limits(name, tmp_path):
     assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
 
 
-@pytest.mark.parametrize("name", ["work", "convergence", "phase", "controls"])
+@pytest.mark.parametrize("name", ["work", "convergence", "phase", "controls", "contacts"])
 def test_curves_differ_in_more_than_their_color(name):
     """So that they can be told apart in grey: by dashes or markers."""
     for axes in FIGURES[name]().axes:
@@ -104,3 +110,20 @@ def test_controls_are_drawn_with_their_bounds():
 def test_what_does_not_fit_is_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_contact_figure_shows_the_record():
+    """Of the contacts with the largest normal forces: force, friction, gap, and a mark where one sticks or slides."""
+    chosen = np.sort(np.argsort(-FORCE[..., 0].max(0))[:2])
+    pushes, rubs, gaps, states = FIGURES["contacts"]().axes
+    for axes, values in (
+        (pushes, FORCE[..., 0]), (rubs, np.linalg.norm(FORCE[..., 1:], axis=-1)), (gaps, RECORD.gap),
+    ):  # fmt: skip
+        np.testing.assert_array_equal([line.get_ydata() for line in axes.lines], values[:, chosen].T)
+    marks = [np.asarray(dots.get_offsets()) for dots in states.collections]
+    for row, i in enumerate(chosen):
+        for value, dots in zip((1, 2), marks[2 * row : 2 * row + 2], strict=True):
+            np.testing.assert_array_equal(dots[:, 0], TS[RECORD.state[:, i] == value])
+    assert [x.get_text() for x in states.get_yticklabels()] == [("left", "right", "tail")[i] for i in chosen]
+    with pytest.raises(ValueError, match="one system"):
+        plot.contact_figure(TS, RECORD._replace(force=FORCE[0]))

@@ -4,16 +4,28 @@ Find impulses x with velocities u = G x + b such that for each contact, rows (no
 
     0 <= x_n,  0 <= u_n,  x_n u_n = 0   and   |x_t| <= mu x_n,  x_t = -mu x_n u_t / |u_t| where u_t is not 0,
 
-and for each further row  low <= x <= high  with u >= 0 at low, u <= 0 at high and u = 0 between. One sweep goes from
-contact to contact: it solves the normal exactly, then moves the tangents down the slope and back into the disc;
-Anderson's acceleration extrapolates what couples the contacts. A sweep takes only products of rows, so a batch works on
-arrays with the batch last, each system stops when it is done, and no matrix is factored. Why not others: an alternating
-direction method or an interior point method factors G for each system, a semismooth Newton method needs a safeguard
-that is this iteration.
+and for each further row  low <= x <= high  with u >= 0 at low, u <= 0 at high and u = 0 between.
 
-The law itself is solved, not its convex relaxation. Derivatives are those of the solution's natural equations.
-Source: the problem is that of Moreau and Alart-Curnier; Walker and Ni, Anderson acceleration for fixed-point iterations
-(2011).
+This is the nonlinear complementarity problem of Coulomb friction (De Saxce's cone complementarity with his term
+mu |u_t|), not its convex relaxation, in which sliding contacts lift off.
+
+1. A sweep visits one contact after the other, with the latest impulses of all others. At a contact it repeats
+   `LOCAL_STEPS` times: the normal impulse that the law asks for, then a gradient step of the tangential impulses and
+   their projection onto the disc of radius mu x_n.
+2. Anderson acceleration extrapolates from the first `ACCELERATED` sweeps. It helps most systems and keeps a few from
+   converging. Later sweeps go without it; cycles of `CYCLE` full sweeps alternate with cycles of shortened ones, as
+   full ones can repeat for ever and shortened ones are slow.
+3. A system that has not converged at the end of a cycle tries Newton's method on the natural map, whose fixed points
+   are the solutions. Its result is taken where it is better by far; otherwise the sweeps go on. Near a solution, where
+   it is known which contacts are open, stick or slide, this ends slow convergence; away from it, it may fail.
+
+A sweep needs only products with rows of G, so that a batch works on arrays with the batch last, and G is factored only
+in step 3, which most systems never reach. Each system of a batch stops when it has converged.
+
+Derivatives are those of the natural map's fixed point (implicit function theorem).
+Sources: Acary and Brogliato, Numerical methods for nonsmooth dynamical systems (2008), chapter 13, for the problem and
+the projections; Alart and Curnier (1991) for Newton's method; Walker and Ni, Anderson acceleration for fixed-point
+iterations (2011).
 """
 
 from functools import partial, reduce
@@ -25,13 +37,18 @@ import numpy as np
 
 from lgjax.contact.responses import total
 from lgjax.execution._jax import call_apart
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.fixed_point import GROWTH, MEMORY, REGULARIZATION
 from lgjax.numerics.loops import iterate_while
 
 Array = jax.Array
 
-MEMORY = 5  # sweeps that the acceleration remembers
-GROWTH = 2.0  # it starts anew where a sweep changes this many times more than the best since it began
-REGULARIZATION = 64.0  # of its least squares, in units of round-off
+LOCAL_STEPS = 3  # of a contact in a sweep
+CYCLE = 60  # sweeps between attempts of Newton's method
+ACCELERATED = 40  # sweeps at the beginning that are accelerated
+SHORTENED = 0.5  # part of a sweep's change that is made in every other cycle after the first
+NEWTON_STEPS = 8  # at the end of a cycle
+BETTER = 0.1  # Newton's result is taken where it violates the law less by this factor
 RIDGE = 4.0  # added to G in units of round-off of its mean diagonal: dependent contacts share their load
 
 
@@ -85,14 +102,18 @@ def _rule(tolerance, max_sweeps, primals, tangents):
     problem, _, active, _ = primals
     found = _solution(tolerance, max_sweeps, *primals)
     change = jax.jvp(lambda p: natural_map(p, found.x), (problem,), (tangents[0],))[1]
-    n = len(found.x)
-    unit = jnp.broadcast_to(jnp.eye(n, dtype=change.dtype)[..., None], (n, *found.x.shape))
-    push = lambda direction: jax.jvp(lambda x: natural_map(problem, x), (found.x,), (direction,))[1]
-    slope = jnp.moveaxis(unit - jax.vmap(push)(unit), (0, 1, 2), (2, 1, 0))  # (B, n, n)
-    moved = jnp.linalg.solve(slope, change.T[..., None])[..., 0].T
-    moved = jnp.where(active, moved, jnp.zeros_like(moved))
+    moved = jnp.where(active, _solve_linearized(problem, found.x, change), jnp.zeros_like(change))
     still: Any = jnp.zeros_like(found.residual), np.zeros(found.sweeps.shape, jax.dtypes.float0)
     return found, ConeSolution(moved, *still)
+
+
+def _solve_linearized(p: ConeProblem, x: Array, y: Array) -> Array:
+    """The dx (n, B) with (1 - dF/dx) dx = y for the natural map F at x."""
+    unit = jnp.broadcast_to(jnp.eye(len(x), dtype=x.dtype)[..., None], (len(x), *x.shape))
+    u = times(p.G, x) + p.b
+    push = lambda dx, du: jax.jvp(partial(_law, p), (x, u), (dx, du))[1]
+    slope = jnp.moveaxis(unit - jax.vmap(push)(unit, p.G), (0, 1, 2), (2, 1, 0))  # (B, n, n); G is symmetric
+    return jnp.linalg.solve(slope, y.T[..., None])[..., 0].T
 
 
 def _steps(G: Array, k: int) -> tuple[Array, Array, Array]:
@@ -124,9 +145,13 @@ def _disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
 
 def natural_map(p: ConeProblem, x: Array) -> Array:
     """What the law makes of impulses (n, B), all contacts at once; impulses obey the law if they are a fixed point."""
+    return _law(p, x, times(p.G, x) + p.b)
+
+
+def _law(p: ConeProblem, x: Array, u: Array) -> Array:
+    """The same from impulses and velocities (n, B)."""
     k = len(p.friction)
     steps = _steps(p.G, k)
-    u = times(p.G, x) + p.b
     X, V = x[: 3 * k].reshape(k, 3, p.G.shape[-1]), u[: 3 * k].reshape(k, 3, p.G.shape[-1])
     normal = _push(X[:, 0] - steps[0] * V[:, 0], p.barrier * steps[0] * steps[0])
     tangents = _disc(X[:, 1] - steps[1] * V[:, 1], X[:, 2] - steps[1] * V[:, 2], p.friction * normal)
@@ -146,8 +171,8 @@ def _sweep(p: ConeProblem, steps: tuple, x: Array) -> Array:
 
     def contact(i, x):
         own = slices((p.G, p.b, x), 3 * i, 3) + slices((*steps[:2], p.friction, p.barrier), i, 1)
-        coupling = jax.lax.dynamic_slice_in_dim(own[0], 3 * i, 1, 1)[1:, 0]
-        return jax.lax.dynamic_update_slice_in_dim(x, call_apart(_contact)(x, coupling, *own), 3 * i, 0)
+        block = jax.lax.dynamic_slice_in_dim(own[0], 3 * i, 3, 1)
+        return jax.lax.dynamic_update_slice_in_dim(x, call_apart(_contact)(x, block, *own), 3 * i, 0)
 
     def row(j, x):
         i = 3 * k + j
@@ -158,13 +183,16 @@ def _sweep(p: ConeProblem, steps: tuple, x: Array) -> Array:
     return jax.lax.fori_loop(0, n - 3 * k, row, x) if n > 3 * k else x
 
 
-def _contact(x, coupling, G, b, own, step_n, step_t, friction, barrier) -> Array:
-    """Impulses (3, B) of one contact. coupling (2, B): velocities of the tangents per normal impulse."""
+def _contact(x, block, G, b, own, step_n, step_t, friction, barrier) -> Array:
+    """Impulses (3, B) of one contact. block (3, 3, B): its part of G. G (3, n, B), b (3, B), own (3, B): its rows."""
     u = times(G, x) + b
-    normal = _push(own[:1] - step_n * u[:1], barrier * step_n * step_n)
-    u = u[1:] + coupling * (normal - own[:1])
-    t0, t1 = _disc(own[1:2] - step_t * u[:1], own[2:] - step_t * u[1:], friction * normal)
-    return jnp.concatenate([normal, t0, t1])
+    for _ in range(LOCAL_STEPS):
+        normal = _push(own[:1] - step_n * u[:1], barrier * step_n * step_n)
+        u = u + block[:, 0] * (normal - own[:1])
+        t0, t1 = _disc(own[1:2] - step_t * u[1:2], own[2:] - step_t * u[2:], friction * normal)
+        u = u + block[:, 1] * (t0 - own[1:2]) + block[:, 2] * (t1 - own[2:])
+        own = jnp.concatenate([normal, t0, t1])
+    return own
 
 
 def _row(x, G, b, own, step, low, high) -> Array:
@@ -173,7 +201,7 @@ def _row(x, G, b, own, step, low, high) -> Array:
 
 
 class _State(NamedTuple):
-    """Of the iteration; the arrays of Anderson's acceleration as in `numerics/fixed_point.py`."""
+    """Of the iteration; the arrays of Anderson's acceleration as in `numerics/fixed_point.py`, with the batch last."""
 
     point: Array
     image: Array
@@ -194,19 +222,31 @@ def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess: Array, ac
     stiffness = 1 / jnp.concatenate(
         [jnp.stack([steps[0], steps[1], steps[1]], 1).reshape(3 * k, p.G.shape[-1]), steps[2]]
     )
-    close = tolerance * scale
+    best, sweeps = guess, jnp.zeros(scale.shape, jnp.int32)
+    if max_sweeps:
+        best, sweeps = _sweeps(p, steps, stiffness, guess, active, tolerance * scale, max_sweeps)
+    residual = reduce(jnp.maximum, jnp.abs(natural_map(p, best) - best) * stiffness)
+    return ConeSolution(best, jnp.where(active, residual, jnp.zeros_like(residual)), sweeps)
+
+
+def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close: Array, max_sweeps: int):
+    """The best impulses (n, B) and the sweeps (B,) done for them."""
 
     def turn(s: _State) -> _State:
         image = _sweep(p, steps, s.point)
         weighted, size, largest = call_apart(_change)(image, s.point, stiffness)
-        anew = (size > GROWTH**2 * s.least) | (s.sweeps == 0)
+        cycle, phase = s.turn // CYCLE, s.turn % CYCLE
+        anew = (size > GROWTH**2 * s.least) | (s.turn == 0)
         row = s.turn % MEMORY
         images = call_apart(_remember)(anew, row, s.images, image, s.image)
         residuals = call_apart(_remember)(anew, row, s.residuals, weighted, s.residual)
-        point = call_apart(_extrapolate)(image, images, *call_apart(_weights)(residuals, weighted))
+        faster = call_apart(_extrapolate)(image, images, *call_apart(_weights)(residuals, weighted))
+        shortened = s.point + SHORTENED * (image - s.point)
+        point = jnp.where(s.turn < ACCELERATED, faster, jnp.where((cycle > 0) & (cycle % 2 == 0), shortened, image))
         best, least_of_all = call_apart(_better)(
             s.going & (size <= s.least_of_all), image, size, s.best, s.least_of_all
         )
+        point = jax.lax.cond(phase == CYCLE - 1, partial(_newton, p, stiffness), lambda x: x, point)
         going = s.going & (largest > close) & (s.sweeps + 1 < max_sweeps)
         least = jnp.where(anew, size, jnp.minimum(s.least, size))
         sweeps = s.sweeps + s.going.astype(jnp.int32)
@@ -214,13 +254,22 @@ def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess: Array, ac
 
     zeros, few = jnp.zeros_like(guess), jnp.zeros_like(guess, shape=(MEMORY, *guess.shape))
     far, none = jnp.full_like(close, jnp.inf), jnp.zeros(close.shape, jnp.int32)
-    going = active & (max_sweeps > 0)
     start = jnp.zeros((), jnp.int32)
-    first = _State(guess, zeros, zeros, few, few, far, guess, far, going, none, start)
+    first = _State(guess, zeros, zeros, few, few, far, guess, far, active, none, start)
     last = iterate_while(lambda s: jnp.any(s.going), turn, first)
-    x = last.best
-    residual = reduce(jnp.maximum, jnp.abs(natural_map(p, x) - x) * stiffness)
-    return ConeSolution(x, jnp.where(active, residual, jnp.zeros_like(residual)), last.sweeps)
+    return last.best, last.sweeps
+
+
+def _newton(p: ConeProblem, stiffness: Array, x: Array) -> Array:
+    """Impulses (n, B) after a few steps of Newton's method where these are much better, otherwise x."""
+
+    def violation(x):
+        weighted = (natural_map(p, x) - x) * jnp.sqrt(stiffness)
+        return total(weighted * weighted)
+
+    step = lambda _, x: x - _solve_linearized(p, x, x - natural_map(p, x))
+    found = jax.lax.fori_loop(0, NEWTON_STEPS, step, x)
+    return jnp.where(violation(found) < BETTER**2 * violation(x), found, x)
 
 
 # ---- what a sweep is followed by, each compiled apart: fused, every number would be computed again where it is used
@@ -247,23 +296,13 @@ def _better(chosen, image, size, best, least) -> tuple[Array, Array]:
 
 
 def _weights(residuals: Array, change: Array) -> list[Array]:
-    """Least squares weights (B,) of the remembered residuals, by Cholesky's method without roots."""
+    """Least squares weights (B,) of the remembered residuals."""
     m = MEMORY
-    gram = [[total(residuals[i] * residuals[j]) for j in range(i + 1)] for i in range(m)]
-    x = [total(residuals[i] * change) for i in range(m)]
+    inner = lambda i, j: total(residuals[max(i, j)] * residuals[min(i, j)])
+    gram = jnp.stack([jnp.stack([inner(i, j) for j in range(m)], -1) for i in range(m)], -1)
     info = jnp.finfo(change.dtype)
-    floor = float(info.tiny) ** 0.5 + REGULARIZATION * float(info.eps) * total(gram[i][i] for i in range(m))
-    lower: list[list[Array]] = []
-    pivots: list[Array] = []
-    for i in range(m):
-        lower.append([])
-        for j in range(i):
-            inner = sum(lower[i][a] * lower[j][a] * pivots[a] for a in range(j))
-            lower[i].append((gram[i][j] - inner) / pivots[j])
-        pivots.append(gram[i][i] + floor - sum(lower[i][a] ** 2 * pivots[a] for a in range(i)))
-    for i in range(m):
-        x[i] = x[i] - sum(lower[i][a] * x[a] for a in range(i))
-    x = [a / p for a, p in zip(x, pivots, strict=True)]
-    for i in reversed(range(m)):
-        x[i] = x[i] - sum(lower[a][i] * x[a] for a in range(i + 1, m))
-    return x
+    trace = total(gram[:, i, i] for i in range(m))
+    floor = float(info.tiny) ** 0.5 + REGULARIZATION * float(info.eps) * trace
+    gram = gram + floor[:, None, None] * jnp.eye(m, dtype=gram.dtype)
+    weights = sm.ldl_solve(sm.ldl(gram), jnp.stack([total(residuals[i] * change) for i in range(m)], -1))
+    return [weights[:, i] for i in range(m)]

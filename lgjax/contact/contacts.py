@@ -21,6 +21,7 @@ from lgjax.shapes.contact import Plane, Shape
 Array = jax.Array
 Ground = Plane | HeightField
 LEAVES = ("friction", "restitution", "smoothing", "grounds", "corners", "solids", "segments")
+STATIC = ("names", "links", "corner_links", "solid_links", "limited", "dry")
 
 
 @jax.tree_util.register_pytree_node_class
@@ -36,11 +37,18 @@ class Contacts:
     point of any other shape is a candidate with each ground; `names` lists them. friction >= 0 and restitution in 0..1:
     one number, or one for each candidate. restitution None means no restitution, and saves time. smoothing >= 0:
     radius, m, within which a rigid contact acts before it closes, so that gradients feel it; at this distance it
-    carries the weight of the mass that it feels. 0 is the rigid law itself. Numbers, shapes and grounds are pytree
-    leaves: they can be batched, differentiated, and exchanged without compiling again.
+    carries the weight of the mass that it feels. 0 is the rigid law itself.
+
+    joint_limits and joint_friction: whether the model's limits (`lower`, `upper`) and dry friction (`friction`) of
+    joints are part of the rigid problem, or of which joints by name. True takes the joints that have finite limits, or
+    friction, when the contacts are made. Joints need no ground.
+
+    Numbers, shapes and grounds are pytree leaves: they can be batched, differentiated, and exchanged without compiling
+    again.
 
     Raises ValueError, naming it, for an unknown link, one that is fixed to the world, a shape without support function,
-    pairs of shapes that are not spheres or capsules, negative friction, restitution outside 0..1, nothing that touches.
+    pairs of shapes that are not spheres or capsules, negative friction, restitution outside 0..1, a joint that has no
+    limits or is not a scalar one, nothing that touches.
     """
 
     def __init__(
@@ -52,13 +60,18 @@ class Contacts:
         friction: Any = 1.0,
         restitution: Any = None,
         smoothing: Any = 0.0,
+        joint_limits: bool | Sequence[str] = False,
+        joint_friction: bool | Sequence[str] = False,
     ):
         dtype = checked_model(model).dtype
         self.grounds = _grounds(ground, dtype)
-        fixed = _fixed_shapes(model, shapes)
+        alone = not self.grounds and not pairs  # joints alone
+        fixed = [] if alone and shapes is None else _fixed_shapes(model, shapes)
         self.names, self.links = _candidates(self.grounds, fixed, dtype, self)
         self._add_pairs(fixed, pairs, dtype)
-        if not self.names:
+        self.limited = _limited(model, joint_limits)
+        self.dry = _dry(model, joint_friction)
+        if not (self.names or self.limited or self.dry):
             raise ValueError("nothing can touch: give a ground or pairs, and shapes")
         count = (len(self.names),)
         self.friction = checks.array("friction of the contacts", friction, count, dtype)
@@ -79,8 +92,11 @@ class Contacts:
     corners: Corners | None
     solids: tuple[Shape, ...]
     segments: tuple[Corners, Corners] | None
+    # limited, dry: bodies behind the joints whose limits and dry friction are part of the problem.
     corner_links: tuple[str, ...]
     solid_links: tuple[str, ...]
+    limited: tuple[int, ...]
+    dry: tuple[int, ...]
 
     def _add_pairs(self, fixed: list, pairs: Sequence[tuple[str, str]], dtype) -> None:
         ends: list[tuple[Corners, Corners]] = []
@@ -125,20 +141,62 @@ class Contacts:
         return jax.tree.map(lambda x: x.astype(dtype), self)
 
     def tree_flatten(self):
-        return tuple(getattr(self, name) for name in LEAVES), (
-            self.names,
-            self.links,
-            self.corner_links,
-            self.solid_links,
-        )
+        return tuple(tuple(getattr(self, name) for name in names) for names in (LEAVES, STATIC))
 
     @classmethod
     def tree_unflatten(cls, static, leaves) -> "Contacts":
         contacts = object.__new__(cls)
-        contacts.names, contacts.links, contacts.corner_links, contacts.solid_links = static
+        contacts.names, contacts.links, contacts.corner_links, contacts.solid_links, contacts.limited, contacts.dry = (
+            static
+        )
         for name, value in zip(LEAVES, leaves, strict=True):
             setattr(contacts, name, value)
         return contacts
+
+
+def _scalar_joints(model: Model) -> dict[str, int]:
+    """Bodies behind joints with one coordinate, by the names of the joints."""
+    tree = model.tree
+    return {
+        tree.joint_names[i]: i for i, kind in enumerate(tree.kinds) if kind.coordinates == "joints" and kind.nv == 1
+    }
+
+
+def _named_joints(model: Model, joints: Sequence[str], what: str) -> tuple[int, ...]:
+    known = _scalar_joints(model)
+    for name in joints:
+        if name not in known:
+            raise ValueError(
+                f"{what}: {model.name!r} has no joint {name!r} with one coordinate; it has {sorted(known)}"
+            )
+    return tuple(known[name] for name in joints)
+
+
+def _limited(model: Model, joints: bool | Sequence[str]) -> tuple[int, ...]:
+    """Bodies behind joints whose limits act."""
+    if joints is False:
+        return ()
+    taken = tuple(_scalar_joints(model).values()) if joints is True else _named_joints(model, joints, "joint_limits")
+    if not checks.known(model.lower, model.upper):
+        return taken
+    tree, lower, upper = model.tree, np.asarray(model.lower), np.asarray(model.upper)
+    finite = [b for b in taken if np.isfinite(lower[tree.q_start[b]]) or np.isfinite(upper[tree.q_start[b]])]
+    if joints is not True and len(finite) < len(taken):
+        missing = [tree.joint_names[b] for b in taken if b not in finite]
+        raise ValueError(f"joint_limits: the joints {missing} of {model.name!r} have no limits")
+    return tuple(finite)
+
+
+def _dry(model: Model, joints: bool | Sequence[str]) -> tuple[int, ...]:
+    """Bodies behind joints whose dry friction acts."""
+    if joints is False:
+        return ()
+    if joints is not True:
+        return _named_joints(model, joints, "joint_friction")
+    taken = tuple(_scalar_joints(model).values())
+    if not checks.known(model.friction):
+        return taken
+    return tuple(b for b in taken if np.asarray(model.friction)[model.tree.v_start[b]] > 0)
 
 
 def _grounds(ground: Any, dtype) -> tuple[Ground, ...]:

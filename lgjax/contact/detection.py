@@ -67,6 +67,8 @@ def detect(contacts: Contacts, model: Model, poses: Pose, origin: Array) -> Cont
         pairs = contacts.links[-len(contacts.segments[0].radii) :]
         ends = [_between(at([pair[k] for pair in pairs]), contacts.segments[k]) for k in (0, 1)]
         found.append(_pairs(*ends))
+    if not found:
+        return ContactPoints(*(jnp.zeros((0, *shape), poses.translation.dtype) for shape in ((), (3,), (3, 3))))
     gap, point, normal = (jnp.concatenate(x) for x in zip(*found, strict=True))
     return ContactPoints(gap, point, frames(normal))
 

@@ -1,11 +1,12 @@
 """How a tree responds to forces at its contacts, from the articulated-body algorithm.
 
-Read first: `dynamics/forward.py`. Its inward pass factors the mass matrix: behind each joint a wrench P loses what
-moves the joint, P - U D^-1 S^T P, and goes on inward. With y = S^T P of all joints on the way, for unit forces at the
-contacts, J M^-1 J^T is the sum of y^T D^-1 y, and M^-1 J^T the outward pass from them. Nothing else of the mass matrix
-is needed, and the way of each contact is as long as its path to the world.
+Read first: `dynamics/forward.py`. Its inward pass factors the mass matrix: a wrench P on a body gives its joint the
+force y = S^T P, and the parent the wrench P - U D^-1 y, and so on to the world. The *way* of a body is the list of
+velocities of the joints that it passes, from the body to the world. A unit force at a contact is described by the y of
+all velocities on this way; two forces a, b have a^T J M^-1 J^T b = sum y_a y_b / D over the velocities that their ways
+share, and M^-1 J^T follows by the outward pass. Nothing else of the mass matrix is needed.
 
-Source: [featherstone2008] section 7.3 read as a factorisation; the sum is Delassus' operator.
+Source: [featherstone2008] section 7.3 read as a factorization; J M^-1 J^T is Delassus' operator.
 """
 
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lgjax.dynamics.articulated import NO_INERTIA
 from lgjax.dynamics.forward import Articulated, accelerate, articulate, move
@@ -142,33 +144,30 @@ def _half_solve(factor, y):
     return sm.stack(*x)
 
 
-# ---- the ways of forces to the world: arrays with the batch behind all other axes
+# ---- forces on their ways to the world: arrays with the batch behind all other axes
 class Ways(NamedTuple):
-    """Bodies on which contacts act, each once, static.
+    """On what forces act, static: bodies with contacts, then, if any, all joints with limits or friction together.
 
-    dofs: for each the velocities on its way to the world, the nearest first. The ways of two bodies end alike.
+    dofs: for each body the velocities on its way to the world, the nearest first; for the joints all on their ways.
+    joints: for each joint its own way, which begins with its own velocity.
     """
 
     dofs: tuple[tuple[int, ...], ...]
-
-    def shared(self, i: int, j: int) -> int:
-        """Number of velocities that two ways share, at their ends."""
-        return len(set(self.dofs[i]) & set(self.dofs[j]))
+    joints: tuple[tuple[int, ...], ...] = ()
 
 
-def ways(tree: Tree, bodies: tuple[int, ...]) -> Ways:
-    """The ways of bodies."""
-    own = lambda b: [tree.v_start[a] + k for a in tree.ancestors[b] for k in range(tree.kinds[a].nv)]
-    return Ways(tuple(tuple(reversed(own(b))) for b in bodies))
+def way(tree: Tree, body: int) -> tuple[int, ...]:
+    """Velocities on the way of a body, the nearest first."""
+    return tuple(reversed([tree.v_start[a] + k for a in tree.ancestors[body] for k in range(tree.kinds[a].nv)]))
 
 
 def impulses(columns: Columns, ways: Ways, wrenches: list[Array]) -> list[Array]:
-    """For each body y (way, k, B) of wrenches (k, 6, B) on it, world axes about the origin.
+    """For each body y (way, k, B) of wrenches (k, 6, B) on it, world axes about the origin; see the head of the file.
 
-    A force is the sum of its y: J M^-1 J^T = y^T diag(inverse) y, and `FactoredDynamics.respond` takes it.
+    The y of several forces add up, and `FactoredDynamics.respond` takes the sum.
     """
     found: list = [None] * len(wrenches)
-    shapes = [(len(dofs), len(P)) for dofs, P in zip(ways.dofs, wrenches, strict=True)]
+    shapes = [(len(ways.dofs[i]), len(P)) for i, P in enumerate(wrenches)]
     for shape in dict.fromkeys(shapes):  # bodies whose ways are equally long side by side
         chosen = [i for i, other in enumerate(shapes) if other == shape]
         P, rows = jnp.stack([wrenches[i] for i in chosen]), []
@@ -177,6 +176,22 @@ def impulses(columns: Columns, ways: Ways, wrenches: list[Array]) -> list[Array]
             P = call_apart(partial(_handed_on, dofs))(columns, P, rows[-1])
         for n, i in enumerate(chosen):
             found[i] = jnp.stack([row[n] for row in rows])
+    return found
+
+
+def joint_impulses(columns: Columns, ways: Ways, signs: Array) -> Array:
+    """y (way, joints, B) of forces of `signs` (joints, B) at the joints, each of which has one velocity."""
+    rows = {k: level for level, k in enumerate(ways.dofs[-1])}
+    found = jnp.zeros((len(rows), *signs.shape), signs.dtype)
+    for length in sorted({len(dofs) for dofs in ways.joints}):  # joints whose ways are equally long side by side
+        chosen = np.asarray([i for i, dofs in enumerate(ways.joints) if len(dofs) == length])
+        y = signs[chosen][:, None]
+        P = jnp.zeros((len(chosen), 1, 6, *signs.shape[1:]), signs.dtype)
+        for level, dofs in enumerate(zip(*(ways.joints[i] for i in chosen), strict=True)):
+            if level:
+                y = call_apart(partial(_felt, dofs))(columns.S_free, P)
+            P = call_apart(partial(_handed_on, dofs))(columns, P, y)
+            found = found.at[np.asarray([rows[k] for k in dofs]), chosen].set(y[:, 0])
     return found
 
 
@@ -203,19 +218,18 @@ def delassus(columns: Columns, ways: Ways, y: list[Array]) -> Array:
     blocks: list = [[None] * count for _ in y]
     for i in range(count):
         for j in range(i, count):
-            if common := ways.shared(i, j):
-                dofs = ways.dofs[i][-common:]
-                blocks[i][j] = call_apart(partial(_product, dofs))(columns.inverse, y[i], y[j])
+            first, second = ({k: level for level, k in enumerate(ways.dofs[b])} for b in (i, j))
+            if common := [(k, first[k], second[k]) for k in first if k in second]:
+                blocks[i][j] = call_apart(partial(_product, common))(columns.inverse, y[i], y[j])
             else:
                 blocks[i][j] = jnp.zeros((y[i].shape[1], *y[j].shape[1:]), y[i].dtype)
             blocks[j][i] = jnp.swapaxes(blocks[i][j], 0, 1)
     return jnp.concatenate([jnp.concatenate(row, 1) for row in blocks])
 
 
-def _product(dofs, inverse: Array, a: Array, b: Array) -> Array:
-    """Sum of a^T D^-1 b over the last levels."""
-    first, second = a[-len(dofs) :], b[-len(dofs) :]
-    return total((inverse[k] * first[n])[:, None] * second[n][None] for n, k in enumerate(dofs))
+def _product(common, inverse: Array, a: Array, b: Array) -> Array:
+    """Sum of a^T D^-1 b over the velocities that two ways have in common, each with its rows in a and in b."""
+    return total((inverse[k] * a[i])[:, None] * b[j][None] for k, i, j in common)
 
 
 def response(ways: Ways, y: list[Array], x: list[Array], nv: int) -> Array:
@@ -228,9 +242,9 @@ def response(ways: Ways, y: list[Array], x: list[Array], nv: int) -> Array:
     return jnp.stack([total(part) if part else jnp.zeros_like(x[0][0]) for part in parts])
 
 
-def twists(columns: Columns, ways: Ways, v: Array) -> list[Array]:
-    """Velocity (6, B) of each body, world axes about the origin."""
-    return [total(columns.S[k] * v[k] for k in dofs) for dofs in ways.dofs]
+def twists(columns: Columns, ways: Ways, v: Array, bodies: int) -> list[Array]:
+    """Velocity (6, B) of each of the first bodies, world axes about the origin."""
+    return [total(columns.S[k] * v[k] for k in dofs) for dofs in ways.dofs[:bodies]]
 
 
 def total(terms: Iterable[Array]) -> Array:

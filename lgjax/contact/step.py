@@ -1,20 +1,29 @@
 """One step of a tree with rigid contacts: the scheme of Moreau and Jean, with Newton's restitution and Coulomb's cones.
 
     q_m = q + h/2 v                            half a step with the old velocity
-    v_free = v + h vdot(q_m, v, tau)           without contacts; joint damping is implicit
-    x                                          impulses at the contacts, `cone_solver.py`
+    w = v + h/2 vdot(q_m, w, tau)              mean velocity of free flight, by a few fixed-point turns
+    v_free = v + h vdot(q_m, w, tau)           without contacts; joint damping is implicit
+    x                                          impulses at contacts, limits and dry joints, `cone_solver.py`
     v' = v_free + M^-1 J^T x                   velocities jump as a whole
     q' = q_m + h/2 v' + dq                     half a step with the new velocity, out of the ground
 
 A contact that is open at q_m may close by the end of the step, u_n >= -gap / (h/2), but go no further; a closed one
-must not approach, u_n >= 0, or, with restitution e, leaves with u_n >= -e u_n(v). dq >= 0 along the normals removes
-what is left of penetration at the end, by the same Delassus operator, without velocity. Rotations move by so3.exp and
-free bodies by the velocity of their origin in the world: steps on SO(3) x R^3, on which free flight is exact but for
-the gyroscopic terms. Falling keeps the energy to round-off, and so does a bounce with e = 1. The impulses never add
-energy: where Newton's law would (several contacts with friction), they are taken back towards those without
-restitution.
+must not approach, u_n >= 0, or, with restitution e, leaves with u_n >= -e u_n(v_t). There v_t is v after the
+velocity-dependent forces alone, v_free - h M^-1 (other forces): so an elastic bounce keeps the energy, gravity's
+included. Joint limits are such gaps, without restitution. Dry friction of a joint is an impulse between -h f and h f
+that opposes its velocity. dq >= 0 along the normals removes what is left of penetration at the end, by the same
+Delassus operator, without velocity.
 
-Source: J. J. Moreau, Numerical aspects of the sweeping process (1999), for the scheme; the convex combination is ours.
+Rotations move by so3.exp and free bodies by the velocity of their origin in the world: steps on SO(3) x R^3. Free
+flight is symmetric in time, and keeps the energy of a single body about its center of mass, as far as the turns have
+converged. Falling keeps the energy to round-off, and so does a bounce with e = 1.
+
+Newton's restitution together with friction can create energy when several contacts close at once. Then the step takes
+x + s (y - x) instead, with x the impulses without restitution, which never add energy, y those with restitution, and s
+the largest number in 0..1 for which the impulses add none.
+
+Source: J. J. Moreau, Numerical aspects of the sweeping process (1999), for the scheme. The choice of s is not from the
+literature.
 """
 
 import math
@@ -23,12 +32,24 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_batching import custom_vmap
 
 from lgjax.contact.cone_solver import ConeProblem, solve_cones, times
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.detection import ContactPoints, detect, sides
-from lgjax.contact.responses import FactoredDynamics, Ways, delassus, impulses, response, total, twists, ways
+from lgjax.contact.responses import (
+    FactoredDynamics,
+    Ways,
+    delassus,
+    impulses,
+    joint_impulses,
+    response,
+    total,
+    twists,
+    way,
+)
+from lgjax.dynamics.forward import articulated_body
 from lgjax.dynamics.spatial import applied_wrenches
 from lgjax.execution._jax import call_apart
 from lgjax.execution.call import batch_behind
@@ -40,7 +61,11 @@ from lgjax.numerics import small_matrix as sm
 
 Array = jax.Array
 
-STANDARD_GRAVITY = 9.81  # m/s^2: at the smoothing radius a contact carries the weight of what it moves
+# m/s^2. `Contacts(smoothing=)` is the gap at which a smoothed contact pushes as hard as this gravity pulls on the mass
+# that the contact moves.
+STANDARD_GRAVITY = 9.81
+# Turns for the mean velocity: of free bodies alone, where a turn costs little, and of other trees.
+TURNS_OF_BODIES, TURNS = 8, 2
 
 
 class Settings(NamedTuple):
@@ -49,11 +74,13 @@ class Settings(NamedTuple):
     tolerance: float
     max_sweeps: int
     execution: Any = "scalarized"
+    turns: int | None = None
 
 
 class Impact(NamedTuple):
     """What a step does to a tree at q_m: velocity after it (nv,), displacement out of the ground (nv,), impulses (n, 3)
-    in the contact frames, N s, slip velocities (n, 3) there, gaps (n,) at q_m, residual () m/s of the law and sweeps.
+    in the contact frames, N s, slip velocities (n, 3) there, gaps (n,) at q_m, impulses (nv,) of joint limits and dry
+    friction, N m s or N s, residual () m/s of the law and sweeps.
     """
 
     v: Array
@@ -61,6 +88,7 @@ class Impact(NamedTuple):
     impulse: Array
     velocity: Array
     gap: Array
+    joint_impulse: Array
     residual: Array
     sweeps: Array
 
@@ -88,32 +116,77 @@ def impact(
     model: Model, contacts: Contacts, q: Configuration, v, tau, wrenches, h, smoothing, guess, settings: Settings
 ) -> Impact:
     """The velocities after a step of h that has reached q half way, and everything about its contacts."""
-    step = batch_behind(partial(_impact, settings), settings.execution)
-    return step(model, contacts, q, v, tau, wrenches, h, smoothing, guess)
-
-
-def _impact(settings: Settings, model: Model, contacts: Contacts, q, v, tau, wrenches, h, smoothing, guess) -> Impact:
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
-    armature = model.armature + h * model.damping
-    free = FactoredDynamics(model, q, v, tau, applied, armature, settings.execution)
-    v_free = v + h * _without_turning(model, v, free.vdot)
+    # Damping at the end of the step: its change by h vdot acts as inertia, the rest is a known force.
+    tau = tau - model.damping * v
+    model = model.replace(armature=model.armature + h * model.damping, damping=jnp.zeros_like(model.damping))
+    mean = _mean_velocity(model, q, v, tau, applied, h, settings)
+    rest = None
+    if contacts.restitution is not None:
+        rest = articulated_body(settings.execution, model, q, jnp.zeros_like(v), tau, applied)
+    step = batch_behind(partial(_impact, settings), settings.execution)
+    return step(model, contacts, q, v, mean, rest, tau, applied, h, smoothing, guess)
+
+
+def _mean_velocity(model: Model, q: Configuration, v, tau, applied, h, settings: Settings) -> Array:
+    """The w = v + h/2 vdot(q, w) of free flight, after a fixed number of turns that begin with v."""
+    turns = settings.turns
+    if turns is None:
+        turns = TURNS_OF_BODIES if model.nv == 6 * model.nbodies else TURNS
+    half = lambda w: _without_turning(model, w, articulated_body(settings.execution, model, q, w, tau, applied))
+    return jax.lax.fori_loop(0, turns, lambda _, w: v + 0.5 * h * half(w), v) if turns else v
+
+
+def _impact(settings: Settings, model: Model, contacts: Contacts, q, v, mean, rest, tau, applied, h, smoothing, guess):
+    free = FactoredDynamics(model, q, mean, tau, applied, model.armature, settings.execution)
+    v_free = v + h * _without_turning(model, mean, free.vdot)
+    turned = v if rest is None else v_free - h * rest
     points = detect(contacts, model, free.poses, free.origin)
+    joints = joint_rows(contacts, model, q, h)
     laws = contacts.friction, contacts.restitution, h, smoothing
-    start = guess, guess, jnp.zeros_like(points.gap)
     acting = Acting.of(contacts, model)
-    found = _coupled(settings, acting, (free.columns, v, v_free, points, laws), start)
+    full = jnp.concatenate([guess.reshape(-1), jnp.zeros(len(acting.joints), guess.dtype)])
+    none = jnp.zeros(len(contacts) + len(joints.gap), guess.dtype)
+    found = _coupled(settings, acting, (free.columns, turned, v_free, points, joints, laws), (full, full, none))
     dv, dq = free.respond(found.y)
-    return Impact(v_free + dv, dq, found.impulse, found.velocity, points.gap, found.residual, found.sweeps)
+    more = found.joint_impulse, found.residual, found.sweeps
+    return Impact(v_free + dv, dq, found.impulse, found.velocity, points.gap, *more)
+
+
+class JointRows(NamedTuple):
+    """Joints of the problem: first those with limits, then those with dry friction.
+
+    gap: (l,) to the nearer limit. side: (l,) 1 for the lower one, -1 for the upper one. dry: (m,) largest impulses.
+    """
+
+    gap: Array
+    side: Array
+    dry: Array
+
+
+def joint_rows(contacts: Contacts, model: Model, q: Configuration, h) -> JointRows:
+    """Gaps and largest impulses at a configuration."""
+    tree, limited, dry = model.tree, contacts.limited, contacts.dry
+    if not limited and not dry:
+        none = jnp.zeros(0, model.dtype)
+        return JointRows(none, none, none)
+    at = np.asarray([tree.q_start[body] for body in limited], int)
+    above, below = q.joints[at] - model.lower[at], model.upper[at] - q.joints[at]
+    side = jnp.where(above <= below, jnp.ones_like(above), -jnp.ones_like(above))
+    moving = np.asarray([tree.v_start[body] for body in dry], int)
+    return JointRows(jnp.minimum(above, below), side, h * model.friction[moving])
 
 
 class Coupled(NamedTuple):
-    """What all contacts do together: y (nv, 2) of impulses and displacements, impulses (n, 3), velocities (n, 3) after
-    them, residual and sweeps, and the solutions: impulses (n, 3) without and with restitution, displacements (n,).
+    """What all contacts and joints do together: y (nv, 2) of impulses and displacements, impulses (n, 3) and velocities
+    (n, 3) after them, impulses of joints (nv,), residual and sweeps, and the solutions, from which derivatives start:
+    impulses of all rows without and with restitution, displacements of normals and limits.
     """
 
     y: Array
     impulse: Array
     velocity: Array
+    joint_impulse: Array
     residual: Array
     sweeps: Array
     guesses: Any
@@ -164,10 +237,16 @@ def _together(settings: Settings, acting: "Acting"):
 
 
 class Acting(NamedTuple):
-    """Which contacts act on which bodies, static. ways: of those bodies. sides: for each the (contact, sign)."""
+    """Which contacts and joints act, static.
+
+    ways: of the bodies with contacts, and of the joints. sides: for each of these bodies the (contact, sign).
+    joints: velocities of the joints with limits, then with dry friction; `limited` is how many have limits.
+    """
 
     ways: Ways
     sides: tuple[tuple[tuple[int, int], ...], ...]
+    joints: tuple[int, ...]
+    limited: int
 
     @classmethod
     def of(cls, contacts: Contacts, model: Model) -> "Acting":
@@ -176,7 +255,11 @@ class Acting(NamedTuple):
             for contact, body in enumerate(bodies.tolist()):
                 if body >= 0:
                     on.setdefault(body, []).append((contact, sign))
-        return cls(ways(model.tree, tuple(on)), tuple(map(tuple, on.values())))
+        bodies = tuple(way(model.tree, body) for body in on)
+        joints = tuple(way(model.tree, body) for body in (*contacts.limited, *contacts.dry))
+        every = (tuple(sorted({k for dofs in joints for k in dofs})),) if joints else ()
+        own = tuple(dofs[0] for dofs in joints)
+        return cls(Ways((*bodies, *every), joints), tuple(map(tuple, on.values())), own, len(contacts.limited))
 
     def wrenches(self, points: ContactPoints) -> list[Array]:
         """(3 k, 6, B) for each body: unit forces along the frames of its contacts."""
@@ -186,13 +269,13 @@ class Acting(NamedTuple):
         P = jnp.concatenate([moment, frame], 2)
         return [jnp.concatenate([P[c] if sign > 0 else -P[c] for c, sign in own]) for own in self.sides]
 
-    def rates(self, wrenches: list[Array], twists: list[Array]) -> Array:
-        """Velocities (3 n, B) of the contacts in their frames."""
+    def rates(self, wrenches: list[Array], twists: list[Array], joints: Array) -> Array:
+        """Velocities of all rows: (3 n, B) of the contacts in their frames, then those of the joints."""
         each = [total(P[:, c] * V[c] for c in range(6)) for P, V in zip(wrenches, twists, strict=True)]
-        return self.gathered(jnp.concatenate(each))
+        return self.gathered(jnp.concatenate([*each, joints]))
 
     def gathered(self, rows: Array) -> Array:
-        """Rows (3 n, ...) of the contacts from those of the bodies, one body after the other; the sums of a pair's."""
+        """Rows (3 n + joints, ...) from those of the bodies, one body after the other; a pair's two are added."""
         order = [contact for own in self.sides for contact, _ in own]
         if order == sorted(set(order)):
             return rows
@@ -200,11 +283,13 @@ class Acting(NamedTuple):
         for lane, contact in enumerate(order):
             lanes.setdefault(contact, []).append(lane)
         of = lambda lane: rows[3 * lane : 3 * lane + 3]
-        return jnp.concatenate([total(of(lane) for lane in some) for _, some in sorted(lanes.items())])
+        contacts = [total(of(lane) for lane in some) for _, some in sorted(lanes.items())]
+        return jnp.concatenate([*contacts, rows[3 * len(order) :]])
 
     def spread(self, forces: Array) -> list[Array]:
-        """Forces (3 k, B) on each body from those of the contacts (3 n, B)."""
-        return [jnp.concatenate([forces[3 * c : 3 * c + 3] for c, _ in own]) for own in self.sides]
+        """Forces (3 k, B) on each body, and (joints, B) on all joints, from those of all rows."""
+        bodies = [jnp.concatenate([forces[3 * c : 3 * c + 3] for c, _ in own]) for own in self.sides]
+        return [*bodies, forces[len(forces) - len(self.joints) :]] if self.joints else bodies
 
 
 def _without_turning(model: Model, v, vdot):
@@ -215,49 +300,63 @@ def _without_turning(model: Model, v, vdot):
     return join_velocity(model.tree, rates, joints, balls)
 
 
-# ---- all contacts of a batch of systems: arrays with the batch behind all other axes
+# ---- all rows of a batch of systems: arrays with the batch behind all other axes
 def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled:
-    columns, v, v_free, points, (friction, restitution, h, smoothing) = data
-    n, nv = len(points.gap), len(v)
-    P = call_apart(acting.wrenches)(points)
-    moving = lambda v: call_apart(lambda columns, v: twists(columns, acting.ways, v))(columns, v)
-    rates = lambda v: call_apart(acting.rates)(P, moving(v))
-    y = impulses(columns, acting.ways, P)
+    columns, turned, v_free, points, joints, (friction, restitution, h, smoothing) = data
+    n, nv, limited = len(points.gap), len(v_free), acting.limited
+    wrenches = call_apart(acting.wrenches)(points) if n else []
+    signs = jnp.concatenate([joints.side, jnp.ones_like(joints.dry)])
+    moving = lambda v: call_apart(lambda columns, v: twists(columns, acting.ways, v, len(acting.sides)))(columns, v)
+    turning = lambda v: signs * v[np.asarray(acting.joints, int)]
+    rates = lambda v: call_apart(acting.rates)(wrenches, moving(v) if n else [], turning(v))
+    y = impulses(columns, acting.ways, wrenches)
+    if acting.joints:
+        y = [*y, joint_impulses(columns, acting.ways, signs)]
     G = delassus(columns, acting.ways, y)
     G = acting.gathered(jnp.swapaxes(acting.gathered(G), 0, 1))
     u = rates(v_free)
     fastest = reduce(jnp.maximum, jnp.abs(u))
-    none, opens = jnp.zeros_like(points.gap), -2 / h * jnp.maximum(points.gap, jnp.zeros_like(points.gap))
-    barrier = jnp.broadcast_to(2 * STANDARD_GRAVITY * smoothing, none.shape)
+    gap = jnp.concatenate([points.gap, joints.gap])
+    opens = -2 / h * jnp.maximum(gap, jnp.zeros_like(gap))
+    barrier = jnp.broadcast_to(2 * STANDARD_GRAVITY * smoothing, points.gap.shape)
+    high = jnp.concatenate([jnp.full_like(joints.gap, jnp.inf), joints.dry])
+    low = jnp.concatenate([jnp.zeros_like(joints.gap), -joints.dry])
 
     def solve(allowed, guess, active):
-        b = call_apart(_shifted)(u, allowed)
-        problem = ConeProblem(G, b, friction, none[:0], none[:0], barrier)
-        return solve_cones(problem, guess.reshape(3 * n, -1), active, fastest, settings.tolerance, settings.max_sweeps)
+        b = call_apart(partial(_shifted, n))(u, allowed)
+        problem = ConeProblem(G, b, friction, low, high, barrier)
+        return solve_cones(problem, guess, active, fastest, settings.tolerance, settings.max_sweeps)
 
     found = solve(opens, start[0], jnp.ones(h.shape, bool))
     plain = x = further = found.x
     residual, sweeps = found.residual, found.sweeps
-    if restitution is not None:
-        bounces, allowed = _rebound(rates(v).reshape(n, 3, -1)[:, 0], u[::3], opens, points.gap, restitution, h)
+    if restitution is not None and n:
+        before = rates(turned)
+        bounces, allowed = _rebound(before[: 3 * n : 3], u[: 3 * n : 3], opens[:n], points.gap, restitution, h)
+        allowed = jnp.concatenate([allowed, opens[n:]])
         again = solve(allowed, start[1] if not settings.max_sweeps else plain, bounces)
         further = jnp.where(bounces, again.x, x)
         change = further - x
-        x = x + _part(G, u, x, change) * change
+        x = x + _part(G, 0.5 * (u + before), x, change) * change
         residual, sweeps = jnp.maximum(residual, again.residual), sweeps + again.sweeps
     after = u + call_apart(times)(G, x)
-    lift, left = _lift(settings, G, points.gap + 0.5 * h * after[::3], start[2])
-    pushed = jnp.stack([lift, none, none], 1).reshape(3 * n, -1)
+    normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
+    lift, left = _lift(settings, G[normals][:, normals], gap + 0.5 * h * after[normals], start[2])
+    pushed = jnp.zeros_like(x).at[normals].set(lift)
     answer = call_apart(lambda y, f: response(acting.ways, y, f, nv))
     both = [answer(y, acting.spread(f)) for f in (x, pushed)]
-    cube = lambda x: x.reshape(n, 3, -1)
+    at_joints = jnp.zeros_like(v_free).at[np.asarray(acting.joints, int)].add(signs * x[3 * n :])
+    cube = lambda x: x[: 3 * n].reshape(n, 3, x.shape[-1])
     residual = jnp.maximum(residual, left / h)
-    return Coupled(jnp.stack(both, 1), cube(x), cube(after), residual, sweeps, (cube(plain), cube(further), lift))
+    solutions = plain, further, lift
+    return Coupled(jnp.stack(both, 1), cube(x), cube(after), at_joints, residual, sweeps, solutions)
 
 
-def _shifted(u, allowed):
-    """Velocities less those that normals are allowed."""
-    return u - jnp.stack([allowed, *jnp.zeros((2, *allowed.shape), u.dtype)], 1).reshape(u.shape)
+def _shifted(n: int, u, allowed):
+    """Velocities less those that the normals of n contacts and the limits are allowed."""
+    normals = jnp.stack([allowed[:n], *jnp.zeros((2, n, *u.shape[1:]), u.dtype)], 1).reshape(3 * n, *u.shape[1:])
+    rest = jnp.zeros((len(u) - 3 * n - len(allowed) + n, *u.shape[1:]), u.dtype)
+    return u - jnp.concatenate([normals, allowed[n:], rest])
 
 
 def _rebound(before, u, opens, gap, restitution, h) -> tuple[Array, Array]:
@@ -271,7 +370,8 @@ def _rebound(before, u, opens, gap, restitution, h) -> tuple[Array, Array]:
 def _part(G, u, x, step) -> Array:
     """The largest part s (B,) of a step of the impulses, at most 1, after which they add no energy.
 
-    The energy that impulses add is x·(u + G x / 2), convex, and not positive at s = 0.
+    u is half way between the velocities with and without the forces of the step: the energy that impulses add, with the
+    work of these forces along the step, is x·(u + G x / 2). It is convex in s, and not positive at s = 0.
     """
     dot = lambda a, b: total(a * b)
     bend, pull = call_apart(times)(G, step), call_apart(times)(G, x)
@@ -284,9 +384,11 @@ def _part(G, u, x, step) -> Array:
 
 
 def _lift(settings: Settings, G, gap, guess) -> tuple[Array, Array]:
-    """Displacement impulses (n, B) along the normals that leave no gap negative, and what remains (B,), m."""
+    """Displacement impulses (n, B) along normals and limits that leave no gap negative, and what remains (B,), m."""
     none = jnp.zeros_like(gap)
-    problem = ConeProblem(G[::3, ::3], gap, none[:0], none, jnp.full_like(gap, jnp.inf), none[:0])
+    if not len(gap):
+        return none, jnp.zeros(gap.shape[1:], gap.dtype)
+    problem = ConeProblem(G, gap, none[:0], none, jnp.full_like(gap, jnp.inf), none[:0])
     deepest = -reduce(jnp.minimum, gap)
     inside = jax.lax.stop_gradient(deepest > 0)
     found = solve_cones(problem, guess, inside, deepest, settings.tolerance, settings.max_sweeps)

@@ -26,7 +26,7 @@ class ContactRecord(NamedTuple):
     force: (T, n, 3) N, mean over the step that led to the state, in the contact frames (normal, two tangents); zero at
     the start. velocity: (T, n, 3) m/s of the contacts after that step. gap: (T, n) m, at the state. state: (T, n)
     int32, 0 open, 1 sticking, 2 sliding. residual: (T,) m/s, the largest violation of the law of contact in any step so
-    far.
+    far. joint_force: (T, nv) N m or N, mean over that step, of joint limits and dry joint friction.
     """
 
     force: Array
@@ -34,6 +34,7 @@ class ContactRecord(NamedTuple):
     gap: Array
     state: Array
     residual: Array
+    joint_force: Array
 
 
 class _Seen(NamedTuple):
@@ -43,6 +44,7 @@ class _Seen(NamedTuple):
     velocity: Array
     residual: Array
     failed: Array
+    joint_impulse: Array
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ class _Stepping(Method):
         found = contact_step(model, self.contacts, q, v, tau, h, seen.impulse, applied, method=self.method)
         failed = (found.status & int(ContactStatus.NOT_SOLVED) > 0).astype(v.dtype)
         residual = jnp.maximum(seen.residual, found.residual)
-        new = _Seen(found.impulse, found.velocity, residual, jnp.maximum(seen.failed, failed))
+        failed = jnp.maximum(seen.failed, failed)
+        new = _Seen(found.impulse, found.velocity, residual, failed, found.joint_impulse)
         return ((found.q, found.v), new), ()
 
 
@@ -84,7 +87,9 @@ def with_contacts(model: Model, contacts: Contacts, start, method: TimeStepping,
     """Start and method for states ((q, v), seen) from the start (q, v)."""
     none = jnp.zeros((len(contacts), 3), model.dtype)
     zero = jnp.zeros((), model.dtype)
-    return (start, _Seen(none, none, zero, zero)), _Stepping(model, contacts, method, controller, wrenches)
+    return (start, _Seen(none, none, zero, zero, jnp.zeros(model.nv, model.dtype))), _Stepping(
+        model, contacts, method, controller, wrenches
+    )
 
 
 def contact_report(model: Model, contacts: Contacts, qs: Configuration, seen: Any, h: Array):
@@ -97,7 +102,7 @@ def contact_report(model: Model, contacts: Contacts, qs: Configuration, seen: An
     moves = slip > float(jnp.finfo(slip.dtype).eps) ** 0.5
     pushes, slides = force[..., 0] > 0, moves & (size >= (1 - STICKS) * contacts.friction * force[..., 0])
     state = jnp.where(pushes, jnp.where(slides, jnp.int32(2), jnp.int32(1)), jnp.int32(0))
-    record = ContactRecord(force, seen.velocity, gap, state, seen.residual)
+    record = ContactRecord(force, seen.velocity, gap, state, seen.residual, seen.joint_impulse / h)
     return record, flag(ContactStatus.NOT_SOLVED, seen.failed[-1] > 0)
 
 

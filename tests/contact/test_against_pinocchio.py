@@ -8,12 +8,18 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax.contact.step import move
+from lgjax.contact.step import TURNS, move
 from tests.dynamics.test_pinocchio import robot
 from tests.oracles import pinocchio_contacts as oracle
 
 H = 2e-3
-CASES = [("go1", 4, 24), pytest.param("talos_reduced", 16, 40, marks=pytest.mark.slow)]
+REDUNDANT = "11 of 500 are not solved in 600 sweeps: the 48 rows of contacts on 18 velocities have rank 18"
+CASES = [
+    ("go1", 4, 40),
+    pytest.param("go1", 4, 500, marks=pytest.mark.slow),
+    pytest.param("talos_reduced", 16, 500, marks=pytest.mark.slow),
+    pytest.param("go1", 16, 500, marks=[pytest.mark.slow, pytest.mark.xfail(reason=REDUNDANT, strict=True)]),
+]
 
 
 @cache
@@ -26,7 +32,8 @@ def spheres(name, count):
 
 
 def steps(name, count, states):
-    """Half-way states, forces, heights of the ground, friction, and what the library makes of them."""
+    """Order of the spheres, forces, friction, and the function of a guess that gives heights of the ground, half-way
+    states and what the library makes of them."""
     model, _ = robot(name)
     shapes: dict[str, list] = {}
     for body, center, radius in spheres(name, count):
@@ -41,40 +48,51 @@ def steps(name, count, states):
     friction = random.uniform(0, 1.2, (states, count))
     active = random.integers(1, count + 1, states)  # so many of the spheres are in the ground
 
-    def one(q, v, tau, friction, active):
+    def one(q, v, tau, friction, active, guess):
         here = contacts.replace(friction=friction)
         heights = jnp.sort(lgjax.contact.contact_points(model, here, move(model, q, v, 0.5 * H * v)[0]).gap)
         ground = heights[active - 1] + 1e-9
         here = here.replace(grounds=lgjax.shapes.Plane((0.0, 0.0, 1.0), -ground))
-        return ground, move(model, q, v, 0.5 * H * v), lgjax.contact.contact_step(model, here, q, v, tau, H)
+        found = lgjax.contact.contact_step(model, here, q, v, tau, H, guess)
+        return ground, move(model, q, v, 0.5 * H * v), found
 
-    return given, tau, friction, jax.jit(jax.vmap(one))(q, jnp.asarray(v), jnp.asarray(tau), friction, active)
+    many = jax.jit(jax.vmap(one))
+    run = lambda guess: jax.tree.map(np.asarray, many(q, v, tau, friction, active, guess))
+    return given, tau, friction, run
 
 
 @pytest.mark.parametrize(("name", "count", "states"), CASES)
 def test_steps_obey_coulombs_law_with_pinocchios_matrices(name, count, states):
+    """Every step is solved; where Pinocchio's answer is another one, the law has both: a step from theirs keeps it."""
     model, theirs = robot(name)
-    given, tau, friction, found = steps(name, count, states)
-    ground, (q, v), step = jax.tree.map(np.asarray, found)
-    compared, different, mass = 0, 0, spheres(name, count)
-    solved = step.sweeps < lgjax.contact.TimeStepping().max_sweeps
-    assert np.mean(solved) > 0.9
-    for k in np.flatnonzero(solved):
+    given, tau, friction, run = steps(name, count, states)
+    ground, (q, v), step = run(np.zeros((states, count, 3)))
+    assert np.all(step.status == 0)
+    assert np.max(step.sweeps) < lgjax.contact.TimeStepping().max_sweeps
+    mass, damping = spheres(name, count), np.asarray(model.damping)
+    problems, references = [], np.zeros((states, count, 3))
+    for k in range(states):
         pose = (q.free_poses.rotation[k, 0], q.free_poses.translation[k, 0])
-        free, response, G, u, gaps = oracle.problem(
-            theirs, pose, q.joints[k], v[k], tau[k], np.asarray(model.damping), H, [mass[i] for i in given], ground[k]
-        )
+        one = oracle.problem(
+            theirs, pose, q.joints[k], v[k], tau[k], damping, H, [mass[i] for i in given], ground[k], TURNS
+        )  # fmt: skip
+        free, response, G, u, gaps = one
         np.testing.assert_allclose(step.gap[k], gaps, atol=1e-12)
         b = u.copy()
         b[::3] += 2 / H * np.maximum(gaps, 0)
         scale = 1 + np.abs(u).max()
         x = step.impulse[k].ravel()
-        assert oracle.violation(G, b, friction[k], x) < 1e-7 * scale
-        np.testing.assert_allclose(step.velocity[k].ravel(), u + G @ x, atol=1e-7 * scale)
+        assert oracle.violation(G, b, friction[k], x) < 1e-8 * scale
+        np.testing.assert_allclose(step.velocity[k].ravel(), u + G @ x, atol=1e-8 * scale)
         reference, converged = oracle.solve(G, b, friction[k])
-        if converged and oracle.violation(G, b, friction[k], reference) < 1e-8 * scale:
-            compared += 1
-            difference = response @ (reference - x)
-            different += np.abs(difference).max() > 1e-6 * (1 + np.abs(free).max())
-    assert compared > 0.7 * states
-    assert different <= 0.02 * states  # the law with much friction has several solutions in a few states
+        references[k] = reference.reshape(count, 3)
+        verified = converged and oracle.violation(G, b, friction[k], reference) < 1e-8 * scale
+        problems.append((verified, response, 1 + np.abs(free).max()))
+    _, _, again = run(references)
+    distance = lambda k, found: np.abs(problems[k][1] @ (references[k] - found.impulse[k]).ravel()).max()
+    compared = [k for k in range(states) if problems[k][0]]
+    assert len(compared) > 0.85 * states  # Pinocchio's solver ends without a solution in the others
+    for k in compared:
+        assert distance(k, again) < 1e-6 * problems[k][2]
+    others = [k for k in compared if distance(k, step) > 1e-6 * problems[k][2]]
+    assert len(others) <= 0.01 * states

@@ -91,6 +91,28 @@ def test_an_elastic_ball_keeps_its_energy_for_ever():
     np.testing.assert_allclose(energy, energy[0], rtol=1e-9)
 
 
+@pytest.mark.parametrize("steps", [1000, pytest.param(100000, marks=pytest.mark.slow)])
+def test_a_tumbling_box_never_gains_energy(steps):
+    """It bounces on its corners, with every restitution and friction; without loss the energy stays."""
+    model = free_body(1.0, np.diag([0.02, 0.03, 0.04]))
+    contacts = on_floor(model, lgjax.shapes.box((0.2, 0.15, 0.1)), 0.0, 1.0)
+    q = lgjax.configuration(model, (np.eye(3), (0.0, 0.0, 0.5)))
+    random = np.random.default_rng(0)
+    e, friction = np.array([1, 1, 1, 0.9, *random.uniform(0, 1, 4)]), np.array([0, 0, 0.5, 0, *random.uniform(0, 2, 4)])
+    v = np.concatenate([3 * random.normal(size=(8, 3)), random.normal(size=(8, 3))], 1)
+
+    def run(e, friction, v):
+        here = contacts.replace(friction=friction, restitution=e)
+        path = lgjax.rollout(model, q, v, None, 2e-3, steps, STEP, steps // 100, contacts=here)
+        return jax.vmap(lambda q, v: lgjax.total_energy(model, q, v))(path.q, path.v), path.status
+
+    energy, status = jax.jit(jax.vmap(run))(e, friction, v)
+    assert not np.any(status)
+    assert np.max(energy - energy[:, :1]) < 1e-9
+    np.testing.assert_allclose(energy[:2], energy[:2, :1] + np.zeros(energy.shape[1]), rtol=1e-9)
+    assert np.all(energy[4:, -1] < 0.9 * energy[4:, 0])
+
+
 @cache
 def standing():
     """The quadruped with springs that hold it, its contacts, controller and a start on its feet."""

@@ -8,22 +8,30 @@ import pinocchio as pin
 from tests.oracles.pinocchio_robots import Ordered
 
 
-def problem(robot: Ordered, pose, angles, v, tau, damping, h, spheres, ground):
+def problem(robot: Ordered, pose, angles, v, tau, damping, h, spheres, ground, turns):
     """Free velocities (nv,), M^-1 J^T (nv, 3 n), G, J v_free, gaps (n,) of spheres (body, centre, radius).
 
     The ground is at z = ground. Rows of a contact: along z, x and y of the world. Damping is implicit; the velocity of
-    a free body is carried in the axes of the start of the step.
+    a free body is carried in the axes of the start of the step. Terms of the velocity are at the mean velocity of the
+    step, after a number of fixed-point turns from v.
     """
     model, data = robot.model, robot.data
-    q, qd = robot.q(pose, angles), robot.theirs(v)
+    q = robot.q(pose, angles)
     order = np.ix_(robot.v_index, robot.v_index)
     mass = pin.crba(model, data, q)
     mass = (np.triu(mass) + np.triu(mass, 1).T)[order] + h * np.diag(damping)
-    bias = robot.ours(pin.nonLinearEffects(model, data, q, qd)) + damping * v
-    turning = np.zeros(len(v))
-    turning[3:6] = np.cross(v[:3], v[3:6])
-    # (M + h D) (dv - h turning) = h (tau - bias) with the mass matrix of the accelerations alone, without damping
-    free = v + np.linalg.solve(mass, h * (tau - bias)) + h * turning
+
+    def change(w):
+        bias = robot.ours(pin.nonLinearEffects(model, data, q, robot.theirs(w)))
+        turning = np.zeros(len(v))
+        turning[3:6] = np.cross(w[:3], w[3:6])
+        # (M + h D) (dv - h turning) = h (tau - bias - D v) with the mass matrix of the accelerations alone
+        return h * (np.linalg.solve(mass, tau - bias - damping * v) + turning)
+
+    mean = v
+    for _ in range(turns):
+        mean = v + change(mean) / 2
+    free = v + change(mean)
     pin.framesForwardKinematics(model, data, q)
     rows, gaps = [], []
     for body, center, radius in spheres:
