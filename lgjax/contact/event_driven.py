@@ -412,7 +412,7 @@ class _System:
             return jnp.zeros_like(m.now.gap)
         many = 2 * s.n >= self.settings.max_parts
         limit = jnp.where(many, self.dt, RESTS * self.dt)
-        away, back = -e * m.now.u[::3], -m.a_free[::3]
+        away, back = -e * m.now.u[::3], -m.now.a[::3]
         return jnp.where(2 * away <= limit * back * (1 - e), jnp.zeros_like(away), e)
 
     def noted(self, s: _Run, accept: Array, part: Part) -> _Run:

@@ -14,14 +14,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lgjax.contact.cone_solver import ConeProblem, solve_cones
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.detection import detect
 from lgjax.contact.time_stepping import columns_at
-from lgjax.dynamics.forward import forward_dynamics
-from lgjax.dynamics.kinematics import world_kinematics
-from lgjax.dynamics.mass_solve import solve_mass_matrix
+from lgjax.dynamics.kinematics import World, ancestor_mask, world_kinematics
+from lgjax.dynamics.spatial import applied_wrenches
+from lgjax.dynamics.time_derivatives import closed_form
+from lgjax.groups import se3
+from lgjax.groups.se3 import Pose
 from lgjax.multibody.configuration import Configuration, retract
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
@@ -60,44 +63,63 @@ class Tolerances(NamedTuple):
 
 
 class Instant(NamedTuple):
-    """The contacts at one state. gap: (n,) m. u: (3 n,) m/s, their velocities, contact by contact: normal, two tangents.
-    drift: (3 n,) m/s^2, dJ/dt v. W: (3 n, nv) J M^-1. G: (3 n, 3 n) J M^-1 J^T.
+    """The tree at one state without forces at its contacts, and what they see of it. gap: (n,) m. u: (3 n,) m/s, their
+    velocities, contact by contact: normal, two tangents. vdot: (nv,). a: (3 n,) m/s^2, their accelerations.
+    W: (3 n, nv) J M^-1. G: (3 n, 3 n) J M^-1 J^T.
     """
 
     gap: Array
     u: Array
-    J: Array
-    drift: Array
+    vdot: Array
+    a: Array
     W: Array
     G: Array
 
 
 class Motion(NamedTuple):
-    """How a state moves on in a mode. vdot: (nv,). force: (3 n,) N. a: (3 n,) m/s^2, accelerations of the contacts;
-    a_free without forces at them. guards: (n, 4), see `_guards`.
+    """How a state moves on in a mode. vdot: (nv,). force: (3 n,) N. a: (3 n,) m/s^2, accelerations of the contacts.
+    guards: (n, 4), see `_guards`.
     """
 
     now: Instant
     vdot: Array
     force: Array
     a: Array
-    a_free: Array
     guards: Array
 
 
-def instant(model: Model, contacts: Contacts, q: Configuration, v: Array) -> Instant:
-    def along(s: Array):
-        """Velocities of the contacts where the tree is s seconds later, if v stayed the same; gaps and Jacobian."""
-        world = world_kinematics(model, retract(model, q, s * v))
-        points = detect(contacts, model, world.poses, world.origin)
-        columns = columns_at(contacts, model, world.S, points.point)  # (n, nv, 3)
-        J = sm.matmult(points.frame, columns).reshape(-1, model.nv)
+def instant(model: Model, contacts: Contacts, q: Configuration, v: Array, tau: Array, wrenches: Array | None) -> Instant:
+    """The equations of motion as matrices: few contacts and small trees need no recursion."""
+    dynamics = closed_form(model, q, v, jnp.zeros_like(v))
+    world = world_kinematics(model, q, v, rates=[v])
+    force = tau - sm.matvec(dynamics.coriolis, v) - model.damping * v - dynamics.gravity
+    if wrenches is not None:
+        force = force + _generalised(model, world, wrenches)
+    inverse = regular_inverse(dynamics.mass)
+    vdot = sm.matvec(inverse, force)
+
+    def seen(poses: Pose, S: Array) -> tuple[Array, tuple[Array, Array]]:
+        points = detect(contacts, model, poses, world.origin)
+        J = sm.matmult(points.frame, columns_at(contacts, model, S, points.point)).reshape(-1, model.nv)
         return sm.matvec(J, v), (points.gap, J)
 
-    zero, one = jnp.zeros((), v.dtype), jnp.ones((), v.dtype)
-    u, drift, (gap, J) = jax.jvp(along, (zero,), (one,), has_aux=True)
-    W = jax.vmap(lambda f: solve_mass_matrix(model, q, f))(J)
-    return Instant(gap, u, J, drift, W, product(W, J.T))
+    w, p = se3.split(world.twists)
+    R, x = world.poses
+    turned = se3.ad(world.twists[np.asarray(model.tree.v_body)], world.S)
+    rates = Pose(sm.matmul(sm.hat(w), R), p + sm.cross(w, x)), turned if world.bend is None else turned + world.bend[0]
+    u, drift, (gap, J) = jax.jvp(seen, (world.poses, world.S), rates, has_aux=True)
+    W = product(J, inverse)
+    return Instant(gap, u, vdot, sm.matvec(J, vdot) + drift, W, product(W, J.T))
+
+
+def _generalised(model: Model, world: World, wrenches: Array) -> Array:
+    """Forces (nv,) of wrenches (nbodies, 6) in body frames."""
+    n, f = applied_wrenches(model.links, wrenches)
+    R, x = world.poses
+    f = sm.matvec(R, f)
+    carried = ancestor_mask(model.tree)[:, list(model.tree.v_body)]
+    at_origin = sm.join(sm.matvec(R, n) + sm.cross(x, f), f)
+    return jnp.sum(jnp.where(carried, product(at_origin, world.S.T), 0), 0)
 
 
 def _rows(normal: Array, tangents: Array) -> Array:
@@ -153,20 +175,16 @@ def tangents(x: Array) -> Array:
 
 def motion(model: Model, contacts: Contacts, mode: Mode, q: Configuration, v: Array, tau, wrenches) -> Motion:
     """Accelerations and contact forces in a mode."""
-    now = instant(model, contacts, q, v)
-    free = forward_dynamics(model, q, v, tau, wrenches)
-    a_free = sm.matvec(now.J, free) + now.drift
+    now = instant(model, contacts, q, v, tau, wrenches)
     slip = tangents(now.u)
     ahead = jnp.sum(slip * mode.direction, 1, keepdims=True) > 0
     # Past the end of the slip its direction is kept: the motion is smooth across its guard.
     heading = unit(jnp.where(ahead, slip, jnp.zeros_like(slip)), mode.direction)
     pull = jnp.where(mode.slides[:, None], -contacts.friction[:, None] * heading, jnp.zeros_like(slip))
     rows = _rows(mode.closed, mode.closed & ~mode.slides)
-    force = constrain(now.G, a_free[:, None], rows, pull)[:, 0]
-    return Motion(
-        now, free + sm.matvec(now.W.T, force), force, a_free + sm.matvec(now.G, force), a_free,
-        _guards(contacts, mode, now, force),
-    )  # fmt: skip
+    force = constrain(now.G, now.a[:, None], rows, pull)[:, 0]
+    vdot, a = now.vdot + sm.matvec(now.W.T, force), now.a + sm.matvec(now.G, force)
+    return Motion(now, vdot, force, a, _guards(contacts, mode, now, force))
 
 
 def _guards(contacts: Contacts, mode: Mode, now: Instant, force: Array) -> Array:
@@ -249,11 +267,11 @@ def next_mode(contacts: Contacts, mode: Mode, m: Motion, v: Array, event: Array,
     slow, slip = small.velocity * (1 + jnp.max(jnp.abs(v))), tangents(m.now.u)
     can = touching(m.now) & (jnp.abs(m.now.u[::3]) <= slow) & ~event[:, RELEASE]
     rests = (length(slip) <= slow) | event[:, STOP]
-    scale = 1 + jnp.max(jnp.abs(m.a_free))
+    scale = 1 + jnp.max(jnp.abs(m.now.a))
     moving = jnp.where(rests[:, None], jnp.zeros_like(slip), FAST * scale * unit(slip, mode.direction))
-    b = m.a_free + jnp.concatenate([jnp.zeros_like(moving[:, :1]), moving], 1).reshape(-1)
+    b = m.now.a + jnp.concatenate([jnp.zeros_like(moving[:, :1]), moving], 1).reshape(-1)
     x, missed = law_of_contact(m.now.G, b[:, None], contacts.friction, can, scale, settings)
-    a = m.a_free + sm.matvec(m.now.G, x[:, 0])
+    a = m.now.a + sm.matvec(m.now.G, x[:, 0])
     enough = 10 * small.force * scale
     closed = can & (a[::3] <= enough)
     slips = (length(tangents(a)) > enough) | event[:, SLIP]
