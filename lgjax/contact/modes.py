@@ -88,7 +88,9 @@ class Motion(NamedTuple):
     guards: Array
 
 
-def instant(model: Model, contacts: Contacts, q: Configuration, v: Array, tau: Array, wrenches: Array | None) -> Instant:
+def instant(
+    model: Model, contacts: Contacts, q: Configuration, v: Array, tau: Array, wrenches: Array | None
+) -> Instant:
     """The equations of motion as matrices: few contacts and small trees need no recursion."""
     dynamics = closed_form(model, q, v, jnp.zeros_like(v))
     world = world_kinematics(model, q, v, rates=[v])
@@ -211,10 +213,8 @@ def settle(model: Model, mode: Mode, now: Instant, q: Configuration, v: Array) -
 
 
 # ---- resets
-def law_of_contact(
-    G: Array, b: Array, friction: Array, touching: Array, scale: Array, settings
-) -> tuple[Array, Array]:
-    """Forces x (3 n, k) with G x + b (3 n, k) by Coulomb's law at the contacts that touch (n,), and how far they miss it.
+def law_of_contact(G: Array, b: Array, friction: Array, touching: Array, scale: Array, settings) -> tuple[Array, Array]:
+    """Forces x (3 n, k) with G x + b (3 n, k) by Coulomb's law at the contacts that touch (n,), and the error.
 
     scale: () what G x + b compare with.
     """

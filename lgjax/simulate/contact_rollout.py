@@ -132,8 +132,10 @@ def with_contacts(model: Model, contacts: Contacts, start, method: TimeStepping 
     """Start and method for states ((q, v), seen) from the start (q, v)."""
     none = jnp.zeros((len(contacts), 3), model.dtype)
     zero = jnp.zeros((), model.dtype)
-    kind = _Events if isinstance(method, EventDriven) else _Stepping
-    return (start, _Seen(none, none, zero, zero, zero)), kind(model, contacts, method, controller, wrenches)
+    start = start, _Seen(none, none, zero, zero, zero)
+    if isinstance(method, EventDriven):
+        return start, _Events(model, contacts, method, controller, wrenches)
+    return start, _Stepping(model, contacts, method, controller, wrenches)
 
 
 def contact_report(model: Model, contacts: Contacts, qs: Configuration, vs: Array, method, seen: Any, h: Array):

@@ -106,7 +106,8 @@ def rollout(
     and `project_velocity` make a consistent start. Within jit the status reports it.
 
     contacts: rigid contacts with the ground and among links, with method=contact.TimeStepping(), whose controller is
-    evaluated once a step, half way, or contact.EventDriven(). Compliant ones, `forces.contact`, are part of the controller, with any method.
+    evaluated once a step, half way, or contact.EventDriven(). Compliant ones, `forces.contact`, are part of the
+    controller, with any method.
 
     Outside jit a call compiles once for each structure of its arguments. A controller belongs to the structure by its
     code and by what it closes over and names, provided that none of that can change in place: numbers and JAX arrays,
