@@ -212,9 +212,10 @@ class System:
         """One attempt: to flow, to come closer to an event, or a reset at the state that was reached."""
         left = self.dt - s.t
         ahead = jnp.where(s.search.active, s.search.next(s.turns), jnp.minimum(s.h, left))
-        h = jnp.where(s.choosing, jnp.zeros_like(left), ahead)
-        y, y_hat = self.flow(s.mode, s.t, s.y, h)
-        m = self.motion(s.mode, s.t + h, y)
+        # Behind a barrier, because all that is decided from these numbers has to see the same rounding of them.
+        h = jax.lax.optimization_barrier(jnp.where(s.choosing, jnp.zeros_like(left), ahead))
+        y, y_hat = jax.lax.optimization_barrier(self.flow(s.mode, s.t, s.y, h))
+        m = jax.lax.optimization_barrier(self.motion(s.mode, s.t + h, y))
         flown = self.flown(s, h, y, y_hat, m)
         reset = only_if(s.choosing, lambda: self.reset(s, m), s)
         s = jax.tree.map(lambda a, b: jnp.where(s.choosing, a, b), reset, flown)
@@ -224,6 +225,7 @@ class System:
         """After an attempt to flow for h: repeat it shorter, go on to search for an event, or accept it."""
         last = h >= self.dt - s.t
         error = error_ratio(self.space.factors[0], self.start, s.y[0], y[0], y_hat[0], *self.tolerances)
+        error = jax.lax.optimization_barrier(error)
         factor = ELEMENTARY.factor(error, jnp.ones_like(error), self._error_order(), error <= 1)
         good = (error <= 1) | s.search.active & jnp.isfinite(error)
         least = jnp.min(m.guards)
@@ -235,7 +237,8 @@ class System:
         shorter = jnp.where(good & dips, 0.5 * h, h * factor)
         stuck = ~good & (s.t + h * factor == s.t)
         accept = arrived | over
-        event = arrived & (m.guards == least)
+        places = jnp.arange(m.guards.size).reshape(m.guards.shape)
+        event = arrived & (places == jnp.argmin(m.guards))
         end = jnp.where(last & over, self.dt, s.t + h)
         part = Part(end, jnp.int32(FLOW), s.mode, event, jnp.zeros_like(s.mode.closed), jnp.zeros_like(m.now.gap))
         slip = tangents_of(m.now.u)
