@@ -177,7 +177,7 @@ class System:
     def run(self) -> tuple[EventStep, Part]:
         n, dtype = len(self.contacts), self.model.dtype
         none, zero, no = jnp.zeros((n,), bool), jnp.zeros((), dtype), jnp.zeros((), bool)
-        mode = Mode(none, none, jnp.zeros((n, 2), dtype).at[:, 0].set(1))
+        mode = Mode(none, none, jnp.zeros((n, 2), dtype).at[:, 0].set(1), jnp.zeros((3 * n,), dtype))
         count = jnp.zeros((), jnp.int32)
         blank = Part(zero, count, mode, jnp.zeros((n, 4), bool), none, jnp.zeros((n,), dtype))
         parts = self.settings.max_parts
@@ -283,7 +283,7 @@ class System:
         e = self.rebound(s, m)
         struck, missed = only_if(strikes, lambda: self.strike(m, s.y, hit, e), (s.y, jnp.zeros_like(s.t)))
         choose = lambda: next_mode(self.contacts, s.mode, m, v, s.event, self.settings)
-        open_mode = Mode(jnp.zeros_like(hit), jnp.zeros_like(hit), s.mode.direction)
+        open_mode = Mode(jnp.zeros_like(hit), jnp.zeros_like(hit), s.mode.direction, jnp.zeros_like(m.force))
         mode, missing = only_if(~strikes & jnp.any(hit), choose, (open_mode, jnp.zeros_like(s.t)))
         pick = lambda a, b: jax.tree.map(lambda x, y: jnp.where(strikes, x, y), a, b)
         kind = jnp.where(strikes, jnp.int32(STRIKE), jnp.int32(CHOOSE))

@@ -34,17 +34,20 @@ Array = jax.Array
 
 HIT, RELEASE, SLIP, STOP = range(4)  # the guards of a contact, see `Motion.guards`
 REFINEMENTS = 4  # of the linear systems, whose matrices may be singular
+LESS = 1e-3  # of friction, by which a contact that begins to slip has to miss the forces of sticking
 FAST = 1e6  # of a sliding contact, as a multiple of accelerations: they do not change where it slides to
 
 
 class Mode(NamedTuple):
     """closed, slides: (n,) bool; an open contact does not slide. direction: (n, 2) unit vectors in the tangent plane,
-    along which contacts began to slide.
+    along which contacts began to slide. force: (3 n,) N at the beginning; of forces that balance, where contacts are
+    redundant, those next to it are chosen.
     """
 
     closed: Array
     slides: Array
     direction: Array
+    force: Array
 
 
 class Tolerances(NamedTuple):
@@ -129,11 +132,11 @@ def _rows(normal: Array, tangents: Array) -> Array:
     return jnp.stack([normal, tangents, tangents], 1).reshape(-1)
 
 
-def constrain(G: Array, b: Array, rows: Array, pull: Array | None = None) -> Array:
+def constrain(G: Array, b: Array, rows: Array, guess: Array, pull: Array | None = None) -> Array:
     """Forces x (3 n, k) with (G x + b)_i = 0 for the rows (3 n,) that are true, and x_i = 0 for the others.
 
-    pull: (n, 2) friction per normal force. Dependent rows share their load: the matrix is shifted by a little, and
-    what the shift changes is removed by iteration.
+    pull: (n, 2) friction per normal force. Where rows depend on one another, the solution next to the guess (3 n, k) is
+    found: the matrix is shifted by a little, and what the shift changes is removed by iteration.
     """
     n, dtype = len(G), G.dtype
     eye = jnp.eye(n, dtype=dtype)
@@ -147,7 +150,7 @@ def constrain(G: Array, b: Array, rows: Array, pull: Array | None = None) -> Arr
     shift = 0.1 * float(jnp.finfo(dtype).eps) ** 0.5 * size
     both = rows[:, None] & rows[None]
     inverse = regular_inverse(jnp.where(both, A, 0 * A) + jnp.where(rows, shift, size) * eye)
-    x = jnp.zeros_like(b)
+    x = jnp.where(rows[:, None], guess, jnp.zeros_like(b))
     for _ in range(REFINEMENTS):
         x = x - product(inverse, jnp.where(rows[:, None], product(A, x) + b, jnp.zeros_like(b)))
     return product(B, x)
@@ -184,7 +187,7 @@ def motion(model: Model, contacts: Contacts, mode: Mode, q: Configuration, v: Ar
     heading = unit(jnp.where(ahead, slip, jnp.zeros_like(slip)), mode.direction)
     pull = jnp.where(mode.slides[:, None], -contacts.friction[:, None] * heading, jnp.zeros_like(slip))
     rows = _rows(mode.closed, mode.closed & ~mode.slides)
-    force = constrain(now.G, now.a[:, None], rows, pull)[:, 0]
+    force = constrain(now.G, now.a[:, None], rows, mode.force[:, None], pull)[:, 0]
     vdot, a = now.vdot + sm.matvec(now.W.T, force), now.a + sm.matvec(now.G, force)
     return Motion(now, vdot, force, a, _guards(contacts, mode, now, force))
 
@@ -208,7 +211,7 @@ def settle(model: Model, mode: Mode, now: Instant, q: Configuration, v: Array) -
     """
     rows = _rows(mode.closed, mode.closed & ~mode.slides)
     wrong = jnp.stack([now.u, _rows(now.gap, jnp.zeros_like(now.gap))], 1)
-    dv, dq = product(now.W.T, constrain(now.G, wrong, rows)).T
+    dv, dq = product(now.W.T, constrain(now.G, wrong, rows, jnp.zeros_like(wrong))).T
     return retract(model, q, dq), v + dv
 
 
@@ -261,7 +264,8 @@ def next_mode(contacts: Contacts, mode: Mode, m: Motion, v: Array, event: Array,
     """The mode in which a state moves on, from the law of contact for accelerations, and by how much that is missed.
 
     event: (n, 4) bool, the guard that ended the mode before, if one did. Contacts that slide have friction against
-    their slip, whatever the accelerations.
+    their slip, whatever the accelerations. Where friction was at its cone, a little less of it decides: either other
+    contacts can take the load, or the contact begins to slip.
     """
     small = Tolerances.of(v.dtype)
     slow, slip = small.velocity * (1 + jnp.max(jnp.abs(v))), tangents(m.now.u)
@@ -270,15 +274,15 @@ def next_mode(contacts: Contacts, mode: Mode, m: Motion, v: Array, event: Array,
     scale = 1 + jnp.max(jnp.abs(m.now.a))
     moving = jnp.where(rests[:, None], jnp.zeros_like(slip), FAST * scale * unit(slip, mode.direction))
     b = m.now.a + jnp.concatenate([jnp.zeros_like(moving[:, :1]), moving], 1).reshape(-1)
-    x, missed = law_of_contact(m.now.G, b[:, None], contacts.friction, can, scale, settings)
-    a = m.now.a + sm.matvec(m.now.G, x[:, 0])
+    friction = contacts.friction * jnp.where(jnp.any(event[:, SLIP]), 1 - LESS, 1.0).astype(v.dtype)
+    found, missed = law_of_contact(m.now.G, b[:, None], friction, can, scale, settings)
+    x = found[:, 0]
+    a = m.now.a + sm.matvec(m.now.G, x)
     enough = 10 * small.force * scale
     closed = can & (a[::3] <= enough)
-    slips = (length(tangents(a)) > enough) | event[:, SLIP]
-    pushed = unit(-tangents(m.force), mode.direction)  # where friction was at its limit
-    begins = jnp.where(event[:, SLIP][:, None], pushed, unit(tangents(a), mode.direction))
-    direction = jnp.where(rests[:, None], begins, unit(slip, mode.direction))
-    return Mode(closed, closed & jnp.where(rests, slips, True), direction), missed
+    slips = length(tangents(a)) > enough
+    direction = unit(jnp.where(rests[:, None], tangents(a), slip), mode.direction)
+    return Mode(closed, closed & (slips | ~rests), direction, jnp.where(_rows(closed, closed), x, 0 * x)), missed
 
 
 def touching(now: Instant) -> Array:

@@ -24,7 +24,7 @@ def balls():
     def run(height, speed, restitution, friction, rtol):
         q = lgjax.configuration(ball(), (jnp.eye(3), jnp.stack([0 * height, 0 * height, RADIUS + height])))
         here = contacts.replace(restitution=restitution, friction=friction)
-        method = lgjax.contact.EventDriven(rtol, 1e-2 * rtol)
+        method = lgjax.contact.EventDriven(rtol, 1e-2 * rtol, max_parts=128)
         return lgjax.rollout(ball(), q, jnp.zeros(6).at[3].set(speed), None, DT, STEPS, method, contacts=here)
 
     return jax.jit(jax.vmap(run))

@@ -39,7 +39,7 @@ def hop(state):
     """The state (height, extension, rates) after a fall, a touch-down and a lift-off."""
     model, contacts = hopper()
     q = lgjax.configuration(model, joints=state[:2])
-    method = lgjax.contact.EventDriven(1e-12, 1e-14, max_parts=24)
+    method = lgjax.contact.EventDriven(1e-12, 1e-14, max_parts=48)
     path = lgjax.rollout(model, q, state[2:], spring, DT, STEPS, method, None, contacts=contacts)
     return jnp.concatenate([path.q.joints[-1], path.v[-1]]), path.status
 
