@@ -178,18 +178,34 @@ def tangents(x: Array) -> Array:
     return x.reshape(-1, 3)[:, 1:]
 
 
-def motion(model: Model, contacts: Contacts, mode: Mode, q: Configuration, v: Array, tau, wrenches) -> Motion:
-    """Accelerations and contact forces in a mode."""
+def motion(model: Model, contacts: Contacts, mode: Mode, q: Configuration, v: Array, tau, wrenches, dt) -> Motion:
+    """Accelerations and contact forces in a mode, within a step of dt."""
     now = instant(model, contacts, q, v, tau, wrenches)
-    slip = tangents(now.u)
-    ahead = jnp.sum(slip * mode.direction, 1, keepdims=True) > 0
-    # Past the end of the slip its direction is kept: the motion is smooth across its guard.
-    heading = unit(jnp.where(ahead, slip, jnp.zeros_like(slip)), mode.direction)
-    pull = jnp.where(mode.slides[:, None], -contacts.friction[:, None] * heading, jnp.zeros_like(slip))
+    heading = _heading(contacts, mode, now, dt)
+    pull = jnp.where(mode.slides[:, None], -contacts.friction[:, None] * heading, jnp.zeros_like(heading))
     rows = _rows(mode.closed, mode.closed & ~mode.slides)
     force = constrain(now.G, now.a[:, None], rows, mode.force[:, None], pull)[:, 0]
     vdot, a = now.vdot + sm.matvec(now.W.T, force), now.a + sm.matvec(now.G, force)
     return Motion(now, vdot, force, a, _guards(contacts, mode, now, force))
+
+
+def _heading(contacts: Contacts, mode: Mode, now: Instant, dt: Array) -> Array:
+    """Unit vectors (n, 2) of the slip.
+
+    Friction turns a slow slip fast into its direction, at the rate mu F G / |u|, which would force small steps where
+    nothing turns. So a slip that keeps its direction to half of the digits is taken to keep it, also past its end,
+    where the motion is then smooth. Its derivative is that of the slip, but where a slip that becomes faster would turn
+    more than an explicit step can follow.
+    """
+    slip, d, half = tangents(now.u), mode.direction, Tolerances.of(now.u.dtype).force
+    along = jnp.sum(slip * d, 1)
+    straight = length(slip - along[:, None] * d) <= half * along
+    true = unit(jnp.where((along > 0)[:, None], slip, jnp.zeros_like(slip)), d)
+    slows = jnp.sum(tangents(now.a + sm.matvec(now.G, mode.force)) * d, 1) < 0
+    turning = contacts.friction * mode.force[::3] * tangents(jnp.diagonal(now.G))[:, 0] * dt
+    followed = (slows | (turning < 3 * along))[:, None]
+    held = d + jnp.where(followed, true - jax.lax.stop_gradient(true), jnp.zeros_like(true))
+    return jnp.where(straight[:, None], held, true)
 
 
 def _guards(contacts: Contacts, mode: Mode, now: Instant, force: Array) -> Array:
