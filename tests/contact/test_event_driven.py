@@ -194,6 +194,7 @@ def test_painleves_rod_ends_in_an_answer_or_a_status():
     assert np.asarray(gap)[good].min() > -1e-6
 
 
+@pytest.mark.slow
 def test_single_precision():
     model = ball().astype(jnp.float32)
     shape = {"body": lgjax.shapes.sphere(RADIUS)}

@@ -114,6 +114,7 @@ MOTIONS = {
 }
 
 
+@pytest.mark.slow
 def test_gradients_equal_central_differences():
     contacts = on_floor(ball(), lgjax.shapes.sphere(0.1), 0.0, 0.0)
     method = lgjax.contact.EventDriven(1e-11, 1e-13, max_parts=24)
