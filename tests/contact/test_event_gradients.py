@@ -117,13 +117,13 @@ MOTIONS = {
 @pytest.mark.slow
 def test_gradients_equal_central_differences():
     contacts = on_floor(ball(), lgjax.shapes.sphere(0.1), 0.0, 0.0)
-    method = lgjax.contact.EventDriven(1e-11, 1e-13, max_parts=24)
+    method = lgjax.contact.EventDriven(1e-11, 1e-13, max_parts=40)
 
     def end(x):
         here = contacts.replace(friction=x[6], restitution=x[7])
         place = jnp.stack([jnp.zeros_like(x[8]), jnp.zeros_like(x[8]), 0.1 + x[8]])
         q = lgjax.configuration(ball(), (jnp.eye(3), place))
-        path = lgjax.rollout(ball(), q, x[:6], None, 0.05, 4, method, None, contacts=here)
+        path = lgjax.rollout(ball(), q, x[:6], None, 0.0125, 16, method, None, contacts=here)
         place = path.q.free_poses.translation[-1, 0]
         return jnp.sum(path.v[-1] * jnp.arange(1.0, 7.0)) + jnp.sum(place * jnp.array([3.0, 5.0, 7.0])), path.status
 
