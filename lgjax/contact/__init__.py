@@ -1,9 +1,11 @@
 """Contact of trees with the ground and among their links: where they touch, and what happens then.
 
-Read first: `contacts.py`; then `step.py` for the rigid law, `compliant.py` for the soft one.
+Read first: `contacts.py`; then `step.py` for the rigid law in time steps, `modes.py` and `event_driven.py` for the same
+law event by event, `compliant.py` for the soft one.
 """
 
 from lgjax.contact.detection import ContactPoints
+from lgjax.contact.event_driven import EventDriven
 from lgjax.contact.height_field import HeightField
 from lgjax.contact.time_stepping import (
     ContactStatus,
@@ -19,6 +21,7 @@ __all__ = [
     "ContactPoints",
     "ContactStatus",
     "ContactStep",
+    "EventDriven",
     "HeightField",
     "TimeStepping",
     "contact_points",

@@ -38,6 +38,7 @@ class ContactStatus(enum.IntFlag):
     OK = 0
     NOT_FINITE = NOT_FINITE  # the state is infinite or NaN
     NOT_SOLVED = 128  # the solver of a step ended before its tolerance, see `TimeStepping`
+    TOO_MANY_PARTS = 256  # a step of `EventDriven` needed more than max_parts and stopped early
 
 
 @dataclass(frozen=True)

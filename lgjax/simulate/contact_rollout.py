@@ -1,4 +1,4 @@
-"""Rigid contacts in `rollout`: every step is one of `contact_step`, and what happens at the contacts is recorded."""
+"""Rigid contacts in `rollout`: steps of `contact_step` or of `event_step`, and the record of what happens."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,12 +7,22 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.contact import ContactStatus, TimeStepping, contact_points, contact_step
+from lgjax.contact import (
+    ContactStatus,
+    EventDriven,
+    TimeStepping,
+    contact_points,
+    contact_step,
+    contact_velocities,
+)
 from lgjax.contact.contacts import Contacts
+from lgjax.contact.event_driven import event_step
+from lgjax.contact.modes import Tolerances
 from lgjax.dynamics.time_derivatives.taylor_series import checked_result
 from lgjax.integrators.method import Method
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 from lgjax.numerics.status import flag
 
 Array = jax.Array
@@ -38,13 +48,52 @@ class ContactRecord(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Of the last step, the worst residual so far, and whether any step was not solved (1.0 or 0.0)."""
+    """Of the last step, the worst residual so far, and whether any step was not solved or ended early (1.0 or 0.0)."""
 
     impulse: Array
     velocity: Array
     residual: Array
     failed: Array
     joint_impulse: Array
+    early: Array
+
+
+@dataclass(frozen=True)
+class _Events(Method):
+    """`EventDriven` of one mechanism, on states ((q, v), seen)."""
+
+    model: Model
+    contacts: Contacts
+    method: EventDriven
+    controller: Callable | None
+    wrenches: Callable | None
+
+    def init(self, space, field, t, y):
+        return ()
+
+    def step(self, space, field, t, y, h, carry):
+        (q, v), seen = y
+        model = self.model
+
+        def forces(s: Array, q: Configuration, v: Array) -> tuple[Array, Array | None]:
+            tau, applied = jnp.zeros_like(v), None
+            if self.controller is not None:
+                tau = checked_result("controller", self.controller(t + s, q, v), v.shape, v.dtype)
+            if self.wrenches is not None:
+                applied = checked_result("wrenches", self.wrenches(t + s, q, v), (model.nbodies, 6), v.dtype)
+            return tau, applied
+
+        found = event_step(model, self.contacts, q, v, forces, h, self.method)
+        had = lambda which: (found.status & int(which) > 0).astype(v.dtype)
+        new = _Seen(
+            found.impulse,
+            seen.velocity,
+            jnp.maximum(seen.residual, found.residual),
+            jnp.maximum(seen.failed, had(ContactStatus.NOT_SOLVED)),
+            seen.joint_impulse,
+            jnp.maximum(seen.early, had(ContactStatus.TOO_MANY_PARTS)),
+        )
+        return ((found.q, found.v), new), ()
 
 
 @dataclass(frozen=True)
@@ -79,23 +128,29 @@ class _Stepping(Method):
         failed = (found.status & int(ContactStatus.NOT_SOLVED) > 0).astype(v.dtype)
         residual = jnp.maximum(seen.residual, found.residual)
         failed = jnp.maximum(seen.failed, failed)
-        new = _Seen(found.impulse, found.velocity, residual, failed, found.joint_impulse)
+        new = _Seen(found.impulse, found.velocity, residual, failed, found.joint_impulse, seen.early)
         return ((found.q, found.v), new), ()
 
 
-def with_contacts(model: Model, contacts: Contacts, start, method: TimeStepping, controller, wrenches):
+def with_contacts(model: Model, contacts: Contacts, start, method: TimeStepping | EventDriven, controller, wrenches):
     """Start and method for states ((q, v), seen) from the start (q, v)."""
     none = jnp.zeros((len(contacts), 3), model.dtype)
     zero = jnp.zeros((), model.dtype)
-    return (start, _Seen(none, none, zero, zero, jnp.zeros(model.nv, model.dtype))), _Stepping(
-        model, contacts, method, controller, wrenches
-    )
+    start = start, _Seen(none, none, zero, zero, jnp.zeros(model.nv, model.dtype), zero)
+    if isinstance(method, EventDriven):
+        return start, _Events(model, contacts, method, controller, wrenches)
+    return start, _Stepping(model, contacts, method, controller, wrenches)
 
 
-def contact_report(model: Model, contacts: Contacts, qs: Configuration, seen: Any, h: Array):
+def contact_report(model: Model, contacts: Contacts, qs: Configuration, vs: Array, method, seen: Any, h: Array):
     """The record of the saved states and the status () of all steps."""
     gap = jax.vmap(lambda q: contact_points(model, contacts, q).gap)(qs)
     force = seen.impulse / h
+    status = flag(ContactStatus.NOT_SOLVED, seen.failed[-1] > 0)
+    if isinstance(method, EventDriven):
+        velocity = jax.vmap(lambda q, v: contact_velocities(model, contacts, q, v))(qs, vs)
+        record = ContactRecord(force, velocity, gap, _states(gap, velocity, vs), seen.residual, seen.joint_impulse / h)
+        return record, status | flag(ContactStatus.TOO_MANY_PARTS, seen.early[-1] > 0)
     size = jnp.sqrt(jnp.sum(force[..., 1:] ** 2, -1))
     slip = jnp.sqrt(jnp.sum(seen.velocity[..., 1:] ** 2, -1))
     # Where contacts share a load in many ways, one may be at its cone though nothing moves.
@@ -103,7 +158,16 @@ def contact_report(model: Model, contacts: Contacts, qs: Configuration, seen: An
     pushes, slides = force[..., 0] > 0, moves & (size >= (1 - STICKS) * contacts.friction * force[..., 0])
     state = jnp.where(pushes, jnp.where(slides, jnp.int32(2), jnp.int32(1)), jnp.int32(0))
     record = ContactRecord(force, seen.velocity, gap, state, seen.residual, seen.joint_impulse / h)
-    return record, flag(ContactStatus.NOT_SOLVED, seen.failed[-1] > 0)
+    return record, status
+
+
+def _states(gap: Array, velocity: Array, v: Array) -> Array:
+    """What contacts do (T, n), judged by the state: those that have neither a gap nor a normal velocity are closed."""
+    small = Tolerances.of(gap.dtype)
+    slow = small.velocity * (1 + jnp.max(jnp.abs(v), -1))[:, None]
+    closed = (gap <= small.gap) & (jnp.abs(velocity[..., 0]) <= slow)
+    slides = jnp.sum(velocity[..., 1:] ** 2, -1) > slow**2
+    return jnp.where(closed, jnp.where(slides, jnp.int32(2), jnp.int32(1)), jnp.int32(0))
 
 
 def check_contacts(contacts: Any, method: Any, closed: Any, checkpoint: Any = None) -> None:
@@ -112,10 +176,14 @@ def check_contacts(contacts: Any, method: Any, closed: Any, checkpoint: Any = No
         return
     if not isinstance(contacts, Contacts):
         raise TypeError(f"contacts must be Contacts, got {contacts!r}")
-    if not isinstance(method, TimeStepping):
+    if not isinstance(method, TimeStepping | EventDriven):
         raise ValueError(
-            f"rigid contacts take method=lgjax.contact.TimeStepping(), got {method!r}; for compliant ones with any "
-            "method add lgjax.forces.contact to the controller"
+            "rigid contacts take method=lgjax.contact.TimeStepping() or contact.EventDriven(), got "
+            f"{method!r}; for compliant ones with any method add lgjax.forces.contact to the controller"
         )
+    if isinstance(method, EventDriven) and checks.known(contacts.smoothing) and float(contacts.smoothing) > 0:
+        raise ValueError(f"EventDriven takes contacts without smoothing, got {float(contacts.smoothing):g} m")
+    if isinstance(method, EventDriven) and (contacts.joint_limits or contacts.joint_friction):
+        raise ValueError("EventDriven takes contacts without joint_limits and joint_friction; TimeStepping has both")
     if closed:
         raise ValueError("contacts and closed loops are not solved together")

@@ -105,8 +105,9 @@ def rollout(
     Raises ValueError, where q and v are known, for a start at which loops are open or move apart: `project_positions`
     and `project_velocity` make a consistent start. Within jit the status reports it.
 
-    contacts: rigid contacts with the ground and among links, with method=contact.TimeStepping(); the controller is then
-    evaluated once a step, half way. Compliant ones, `forces.contact`, are part of the controller, with any method.
+    contacts: rigid contacts with the ground and among links, with method=contact.TimeStepping(), whose controller is
+    evaluated once a step, half way, or contact.EventDriven(). Compliant ones, `forces.contact`, are part of the
+    controller, with any method.
 
     Outside jit a call compiles once for each structure of its arguments. A controller belongs to the structure by its
     code and by what it closes over and names, provided that none of that can change in place: numbers and JAX arrays,
@@ -152,10 +153,10 @@ def _rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpo
 
 
 def _contact_rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpoint, contacts) -> Trajectory:
-    start, method = with_contacts(model, contacts, (q, v), method, *applied)
+    start, stepper = with_contacts(model, contacts, (q, v), method, *applied)
     space, field = mechanical_space(model.tree), lambda t, y: y  # the steps move the state themselves
     zero = jnp.zeros_like(dt)
-    path = integrate(space, field, start, zero, steps * dt, steps, method, save_every, remat, checkpoint)
+    path = integrate(space, field, start, zero, steps * dt, steps, stepper, save_every, remat, checkpoint)
     (qs, vs), seen = path.ys
-    record, status = contact_report(model, contacts, qs, seen, dt)
+    record, status = contact_report(model, contacts, qs, vs, method, seen, dt)
     return Trajectory(path.ts, qs, vs, status | path.status, contacts=record)

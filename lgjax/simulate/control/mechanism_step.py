@@ -6,8 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lgjax.contact import contact_step
+from lgjax.contact import EventDriven, contact_step
 from lgjax.contact.contacts import Contacts
+from lgjax.contact.event_driven import event_step
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.dynamics.partials import forward_dynamics_partials
 from lgjax.groups import so3
@@ -60,6 +61,9 @@ def _contact_steps(model: Model, contacts: Contacts, dt: float, method: Any, sub
     def step(state: Any, tau: Array, wrenches: Array | None) -> Any:
         def once(carry: Any, _: None) -> Any:
             q, v, guess = carry
+            if isinstance(method, EventDriven):
+                found = event_step(model, contacts, q, v, lambda s, q, v: (tau, wrenches), h, method)
+                return (found.q, found.v, guess), None
             found = contact_step(model, contacts, q, v, tau, h, guess, wrenches, method=method)
             return (found.q, found.v, found.impulse), None
 

@@ -65,8 +65,8 @@ class ControlSystem:
         """A mechanism with states (q, v), its controls held over dt seconds, which are `substeps` steps of the method.
 
         actuation(control) -> tau (nv,), wrenches(control) -> (nbodies, 6) as `rollout` takes them, for drives that are
-        not joint torques. contacts: rigid ones, with method=contact.TimeStepping(). By default the controls are the
-        forces of all joints but the free ones, in body order.
+        not joint torques. contacts: rigid ones, with method=contact.TimeStepping() or contact.EventDriven(). By default
+        the controls are the forces of all joints but the free ones, in body order.
         """
         if (actuation is not None or wrenches is not None) and controls is None:
             raise ValueError("a system with actuation or wrenches of its own needs the number of controls")

@@ -1,0 +1,361 @@
+"""One step of a hybrid system: the loop that finds its events, and the same motion again to be differentiated.
+
+Read first: `modes.py` and the first lines of `event_driven.py`, which say what a part is. Order of reading here:
+`System.turn`, `System.flown`, `System.reset`, then `System.again`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.contact.contacts import Contacts
+from lgjax.contact.modes import HIT, STOP, Mode, Motion, Tolerances, impulses, motion, next_mode, settle, touching
+from lgjax.contact.modes import tangents as tangents_of
+from lgjax.contact.time_stepping import FAILED, ContactStatus
+from lgjax.groups.homogeneous_space import product_space, vector_space
+from lgjax.integrators.control import ELEMENTARY, error_ratio
+from lgjax.multibody.configuration import Configuration, mechanical_space
+from lgjax.multibody.model import Model
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.newton import only_if
+from lgjax.numerics.status import flag
+
+Array = jax.Array
+
+TURNS = 12  # of the loop for each part: rejected steps and the search for events
+RESTS = 1e-4  # bounces that end within this part of a step are not followed
+DEEP = {8: 1e-6, 4: 1e-4}  # m, penetration that is reported, by bytes of the dtype
+FLOW, STRIKE, CHOOSE = range(3)  # kinds of parts
+
+
+class EventStep(NamedTuple):
+    """A step by events. q, v: the state after it. impulse: (n, 3) N s of forces and impacts during it, in the contact
+    frames. residual: () the largest relative violation of the law of contact at a reset. parts: () int32. status: ()
+    int32, `ContactStatus`.
+    """
+
+    q: Configuration
+    v: Array
+    impulse: Array
+    residual: Array
+    parts: Array
+    status: Array
+
+
+class Settings(NamedTuple):
+    """Static numbers of a run. method, max_parts: as in `EventDriven`. tolerance, max_sweeps: of the law of contact."""
+
+    method: Any
+    max_parts: int
+    tolerance: float
+    max_sweeps: int
+
+
+class Part(NamedTuple):
+    """One part of a step. end: () s after the beginning of the step. kind: () FLOW, STRIKE or CHOOSE. mode: that of the
+    flow, or the chosen one. event: (n, 4) bool, the guard at which a flow ended. hit: (n,) bool, contacts that an
+    impact is at, restitution: (n,) there.
+    """
+
+    end: Array
+    kind: Array
+    mode: Mode
+    event: Array
+    hit: Array
+    restitution: Array
+
+
+class Search(NamedTuple):
+    """An event is between `low` and `high`, s after the last part; the least guard is g_low > 0 and g_high < 0 there.
+    side: which of them moved last, -1 or 1.
+    """
+
+    active: Array
+    low: Array
+    high: Array
+    g_low: Array
+    g_high: Array
+    side: Array
+
+    def width(self) -> Array:
+        """Below this the bracket is round-off."""
+        return 4 * float(jnp.finfo(self.high.dtype).eps) * self.high
+
+    def next(self, turn: Array) -> Array:
+        """Where to look next: the secant, every third time the middle, the upper end once the bracket is narrow."""
+        gap, margin = self.high - self.low, 0.5 * self.width()
+        drop = self.g_low - self.g_high
+        share = jnp.where(turn % 3 == 2, 0.5, self.g_low / jnp.where(drop > 0, drop, jnp.ones_like(drop)))
+        inside = jnp.clip(self.low + share * gap, self.low + margin, self.high - margin)
+        return jnp.where(gap <= self.width(), self.high, inside)
+
+    def after(self, at: Array, g: Array) -> "Search":
+        """With the least guard g at a place; an end that stays put twice counts half (the Illinois rule)."""
+        below = g < 0
+        first = ~self.active
+        g_low = jnp.where(first, jnp.abs(g), jnp.where(below & (self.side == 1), 0.5 * self.g_low, self.g_low))
+        g_high = jnp.where(~below & (self.side == -1), 0.5 * self.g_high, self.g_high)
+        return Search(
+            self.active | below,
+            jnp.where(below, jnp.where(first, jnp.zeros_like(at), self.low), at),
+            jnp.where(below, at, self.high),
+            jnp.where(below, g_low, g),
+            jnp.where(below, g, g_high),
+            jnp.where(below, jnp.int32(1), jnp.int32(-1)),
+        )
+
+    def none(self) -> "Search":
+        return self._replace(active=jnp.zeros((), bool), side=jnp.zeros((), jnp.int32))
+
+
+class Run(NamedTuple):
+    """Carry of the loop. t: () s. y: state ((q, v), impulse). mode, h: of the next attempt. event: what ended the last
+    flow. choosing: whether a reset comes next. search: what brackets an event. record: parts so far, n of them.
+    """
+
+    t: Array
+    y: Any
+    mode: Mode
+    h: Array
+    event: Array
+    choosing: Array
+    search: Search
+    gap: Array
+    rate: Array
+    record: Part
+    n: Array
+    turns: Array
+    residual: Array
+    done: Array
+    failed: Array
+
+
+@dataclass(frozen=True)
+class System:
+    """The hybrid system of one step."""
+
+    settings: Settings
+    forces: Callable
+    model: Model
+    contacts: Contacts
+    start: Any
+    dt: Array
+    tolerances: tuple[Array, Array]
+    parameters: list
+
+    @property
+    def space(self):
+        return product_space(mechanical_space(self.model.tree), vector_space(3 * len(self.contacts)))
+
+    def motion(self, mode: Mode, t: Array, y: Any) -> Motion:
+        (q, v), _ = y
+        return motion(self.model, self.contacts, mode, q, v, *self.forces(t, q, v, *self.parameters), self.dt)
+
+    def field(self, mode: Mode, t: Array, y: Any) -> Any:
+        found = self.motion(mode, t, y)
+        return (y[0][1], found.vdot), found.force
+
+    def flow(self, mode: Mode, t: Array, y: Any, h: Array) -> tuple[Any, Any]:
+        """The point h later and that of the embedded method."""
+        return self.settings.method.embedded_step(self.space, partial(self.field, mode), t, y, h, ())[:2]
+
+    def settle(self, mode: Mode, m: Motion, y: Any) -> Any:
+        return settle(self.model, mode, m.now, *y[0]), y[1]
+
+    def strike(self, m: Motion, y: Any, hit: Array, restitution: Array) -> tuple[Any, Array]:
+        """The state after an impact."""
+        (q, v), total = y
+        x, missed = impulses(m.now, self.contacts, hit, restitution, self.settings)
+        return ((q, v + sm.matvec(m.now.W.T, x)), total + x), missed
+
+    # ---- the motion, with decisions
+    def run(self) -> tuple[EventStep, Part]:
+        n, dtype = len(self.contacts), self.model.dtype
+        none, zero, no = jnp.zeros((n,), bool), jnp.zeros((), dtype), jnp.zeros((), bool)
+        mode = Mode(none, none, jnp.zeros((n, 2), dtype).at[:, 0].set(1), jnp.zeros((3 * n,), dtype))
+        count = jnp.zeros((), jnp.int32)
+        blank = Part(zero, count, mode, jnp.zeros((n, 4), bool), none, jnp.zeros((n,), dtype))
+        parts = self.settings.max_parts
+        start = Run(
+            t=zero,
+            y=(self.start, jnp.zeros((3 * n,), dtype)),
+            mode=mode,
+            h=self.dt,
+            event=blank.event,
+            choosing=jnp.ones((), bool),
+            search=Search(no, zero, zero, zero, zero, count),
+            gap=blank.restitution,
+            rate=blank.restitution,
+            record=jax.tree.map(lambda x: jnp.broadcast_to(x, (parts, *x.shape)), blank),
+            n=count,
+            turns=count,
+            residual=zero,
+            done=self.dt == 0,
+            failed=no,
+        )
+        going = lambda s: ~s.done & ~s.failed & (s.n < parts) & (s.turns < TURNS * parts)
+        s = iterate_while(going, self.turn, start)
+        (q, v), impulse = s.y
+        deep = jnp.min(s.gap) < -DEEP[jnp.dtype(dtype).itemsize]
+        bad = ~jnp.isfinite(jnp.sum(v) + jnp.sum(impulse))
+        status = flag(ContactStatus.NOT_SOLVED, s.failed | deep | (s.residual > FAILED))
+        status = status | flag(ContactStatus.TOO_MANY_PARTS, ~s.done & ~s.failed)
+        status = status | flag(ContactStatus.NOT_FINITE, bad)
+        return EventStep(q, v, impulse.reshape(n, 3), s.residual, s.n, status), s.record
+
+    def turn(self, s: Run) -> Run:
+        """One attempt: to flow, to come closer to an event, or a reset at the state that was reached."""
+        left = self.dt - s.t
+        ahead = jnp.where(s.search.active, s.search.next(s.turns), jnp.minimum(s.h, left))
+        # Behind a barrier, because all that is decided from these numbers has to see the same rounding of them.
+        h = jax.lax.optimization_barrier(jnp.where(s.choosing, jnp.zeros_like(left), ahead))
+        y, y_hat = jax.lax.optimization_barrier(self.flow(s.mode, s.t, s.y, h))
+        m = jax.lax.optimization_barrier(self.motion(s.mode, s.t + h, y))
+        flown = self.flown(s, h, y, y_hat, m)
+        reset = only_if(s.choosing, lambda: self.reset(s, m), s)
+        s = jax.tree.map(lambda a, b: jnp.where(s.choosing, a, b), reset, flown)
+        return s._replace(turns=s.turns + 1)
+
+    def flown(self, s: Run, h: Array, y: Any, y_hat: Any, m: Motion) -> Run:
+        """After an attempt to flow for h: repeat it shorter, go on to search for an event, or accept it."""
+        last = h >= self.dt - s.t
+        error = error_ratio(self.space.factors[0], self.start, s.y[0], y[0], y_hat[0], *self.tolerances)
+        error = jax.lax.optimization_barrier(error)
+        factor = ELEMENTARY.factor(error, jnp.ones_like(error), self._error_order(), error <= 1)
+        good = (error <= 1) | s.search.active & jnp.isfinite(error)
+        least = jnp.min(m.guards)
+        dips = self.dip(s, h, m) & ~s.search.active & (least >= 0)
+        search = s.search.after(h, least)
+        arrived = good & (least < 0) & (search.high - search.low <= search.width())
+        over = good & (least >= 0) & ~s.search.active & ~dips
+        seeks = good & ~arrived & ((least < 0) | s.search.active)
+        shorter = jnp.where(good & dips, 0.5 * h, h * factor)
+        stuck = ~good & (s.t + h * factor == s.t)
+        accept = arrived | over
+        places = jnp.arange(m.guards.size).reshape(m.guards.shape)
+        event = arrived & (places == jnp.argmin(m.guards))
+        end = jnp.where(last & over, self.dt, s.t + h)
+        part = Part(end, jnp.int32(FLOW), s.mode, event, jnp.zeros_like(s.mode.closed), jnp.zeros_like(m.now.gap))
+        slip = tangents_of(m.now.u)
+        go = lambda a, b: jax.tree.map(lambda x, y: jnp.where(accept, x, y), a, b)
+        pick = lambda a, b: jax.tree.map(lambda x, y: jnp.where(seeks, x, y), a, b)
+        new = s._replace(
+            t=jnp.where(accept, end, s.t),
+            y=go(self.settle(s.mode, m, y), s.y),
+            h=jnp.where(arrived | seeks | (over & (h < s.h)), s.h, shorter),
+            event=jnp.where(accept, event, s.event),
+            choosing=arrived,
+            search=pick(search, s.search.none()),
+            gap=go(m.now.gap, s.gap),
+            rate=go(m.now.u[::3], s.rate),
+            done=over & last,
+            failed=stuck,
+        )
+        turning = s.mode.slides & (jnp.sum(slip * slip, 1) > 0) & over
+        size = jnp.sqrt(jnp.where(turning, jnp.sum(slip * slip, 1), jnp.ones_like(m.now.gap)))[:, None]
+        direction = jnp.where(turning[:, None], slip / size, s.mode.direction)
+        return self.noted(new, accept, part)._replace(mode=s.mode._replace(direction=direction))
+
+    def _error_order(self) -> int:
+        method = self.settings.method
+        return 1 + min(method.order, method.order_hat)
+
+    def dip(self, s: Run, h: Array, m: Motion) -> Array:
+        """Whether the gap of an open contact seems to vanish within a step at whose ends it does not: the cubic through
+        gaps and their rates says so.
+        """
+        w = jnp.linspace(0, 1, 9, dtype=h.dtype)[1:-1, None]
+        g0, g1, r0, r1 = s.gap, m.now.gap, h * s.rate, h * m.now.u[::3]
+        cubic = (1 + 2 * w) * (1 - w) ** 2 * g0 + w * (1 - w) ** 2 * r0 + w**2 * (3 - 2 * w) * g1 - w**2 * (1 - w) * r1
+        return jnp.any(~s.mode.closed & (jnp.min(cubic, 0) < -Tolerances.of(h.dtype).gap))
+
+    def reset(self, s: Run, m: Motion) -> Run:
+        """An impact where contacts approach, otherwise the choice of the next mode."""
+        v = s.y[0][1]
+        normal = m.now.u[::3]
+        hit = touching(m.now)
+        strikes = jnp.any(hit & (normal < -Tolerances.of(v.dtype).velocity * (1 + jnp.max(jnp.abs(v)))))
+        e = self.rebound(s, m)
+        struck, missed = only_if(strikes, lambda: self.strike(m, s.y, hit, e), (s.y, jnp.zeros_like(s.t)))
+        choose = lambda: next_mode(self.contacts, s.mode, m, v, s.event, self.settings)
+        open_mode = Mode(jnp.zeros_like(hit), jnp.zeros_like(hit), s.mode.direction, jnp.zeros_like(m.force))
+        mode, missing = only_if(~strikes & jnp.any(hit), choose, (open_mode, jnp.zeros_like(s.t)))
+        pick = lambda a, b: jax.tree.map(lambda x, y: jnp.where(strikes, x, y), a, b)
+        kind = jnp.where(strikes, jnp.int32(STRIKE), jnp.int32(CHOOSE))
+        mode = pick(s.mode, mode)
+        part = Part(s.t, kind, mode, jnp.zeros_like(s.event), hit, e)
+        new = s._replace(
+            y=pick(struck, self.settle(mode, m, s.y)),
+            mode=mode,
+            h=self.dt - s.t,
+            event=pick(s.event, jnp.zeros_like(s.event)),
+            choosing=strikes,
+            gap=m.now.gap,
+            rate=normal,
+            residual=jnp.maximum(s.residual, jnp.maximum(missed, missing)),
+        )
+        return self.noted(new, jnp.ones((), bool), part)
+
+    def rebound(self, s: Run, m: Motion) -> Array:
+        """Restitution (n,) at the contacts; zero where what follows would be countless bounces.
+
+        Bounces from the speed e u under the acceleration a take 2 e u / a, times 1 + e + e^2 + ... for all of them.
+        """
+        e = self.contacts.restitution
+        if e is None:
+            return jnp.zeros_like(m.now.gap)
+        many = 2 * s.n >= self.settings.max_parts
+        limit = jnp.where(many, self.dt, RESTS * self.dt)
+        away, back = -e * m.now.u[::3], -m.now.a[::3]
+        return jnp.where(2 * away <= limit * back * (1 - e), jnp.zeros_like(away), e)
+
+    def noted(self, s: Run, accept: Array, part: Part) -> Run:
+        """With a part recorded, if it is accepted."""
+        put = lambda kept, x: kept.at[s.n].set(jnp.where(accept, x, kept[s.n]))
+        return s._replace(record=jax.tree.map(put, s.record, part), n=s.n + accept.astype(jnp.int32))
+
+    # ---- the same motion again, without decisions, to be differentiated
+    def replay(self, record: Part, count: Array) -> Any:
+        """The last state ((q, v), impulse)."""
+
+        @jax.checkpoint
+        def one(carry, x):
+            i, part = x
+            return jax.lax.cond(i < count, lambda c: self.again(c, part), lambda c: c, carry), None
+
+        zero = jnp.zeros_like(self.dt)
+        first = (self.start, jnp.zeros((3 * len(self.contacts),), self.dt.dtype))
+        (y, _), _ = jax.lax.scan(one, (first, zero), (jnp.arange(self.settings.max_parts, dtype=jnp.int32), record))
+        return y
+
+    def again(self, carry: tuple[Any, Array], part: Part) -> tuple[Any, Array]:
+        """One part, from a state and the time when it begins to those at its end."""
+        y, begin = carry
+        flows = part.kind == FLOW
+        whole = flows & (part.end == jax.lax.stop_gradient(self.dt)) & ~jnp.any(part.event)
+        end = jnp.where(whole, self.dt, jnp.where(flows, part.end, begin))
+        y = self.flow(part.mode, begin, y, end - begin)[0]
+        m = self.motion(part.mode, end, y)
+        late = self.delay(part, m)
+        rate = (y[0][1], m.vdot), m.force
+        y = self.space.move(jax.tree.map(lambda x: late * x, rate), y)
+        settled = self.settle(part.mode, m, y)
+        e = self.contacts.restitution
+        e = part.restitution if e is None else jnp.where(part.restitution > 0, e, jnp.zeros_like(e))
+        struck, _ = self.strike(m, y, part.hit & (part.kind == STRIKE), e)
+        y = jax.tree.map(lambda a, b: jnp.where(part.kind == STRIKE, a, b), struck, settled)
+        return y, end + late
+
+    def delay(self, part: Part, m: Motion) -> Array:
+        """Zero, with the derivative of the time of the event. Only at hits and stops the motion has a corner there."""
+        slip, a = tangents_of(m.now.u), tangents_of(m.a)
+        along = lambda x: jnp.sum(x * part.mode.direction, 1)
+        value = jnp.sum(jnp.where(part.event[:, HIT], m.now.gap, 0) + jnp.where(part.event[:, STOP], along(slip), 0))
+        rate = jnp.sum(jnp.where(part.event[:, HIT], m.now.u[::3], 0) + jnp.where(part.event[:, STOP], along(a), 0))
+        rate = jax.lax.stop_gradient(jnp.where(rate == 0, jnp.ones_like(rate), rate))
+        return -(value - jax.lax.stop_gradient(value)) / rate

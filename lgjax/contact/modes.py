@@ -1,0 +1,306 @@
+"""A tree with contacts as a hybrid system: modes of motion, guards that end them, and resets between them.
+
+A contact is open, sticks, or slides; these together are the *mode*. In a mode the tree moves by ordinary differential
+equations: closed contacts are constraints on accelerations, J vdot + dJ/dt v = 0 along the normal and, where they
+stick, along the tangents; where they slide, friction is mu times the normal force against the slip. *Guards* are
+functions of the state that are positive as long as the mode lasts. At a *reset* velocities may jump (an impact), and
+the law of contact, solved for accelerations, says which mode follows.
+
+Read first: `contacts.py`. Next: `event_driven.py`, which runs the system. Source: F. Pfeiffer, C. Glocker, Multibody
+dynamics with unilateral contacts (1996), chapters 5 and 8, with Coulomb's cones for their pyramids.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.contact.cone_solver import ConeProblem, solve_cones
+from lgjax.contact.contacts import Contacts
+from lgjax.contact.detection import detect
+from lgjax.contact.time_stepping import columns_at
+from lgjax.dynamics.kinematics import World, ancestor_mask, world_kinematics
+from lgjax.dynamics.spatial import applied_wrenches
+from lgjax.dynamics.time_derivatives import closed_form
+from lgjax.groups import se3
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.configuration import Configuration, retract
+from lgjax.multibody.model import Model
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.rank import product, regular_inverse
+
+Array = jax.Array
+
+HIT, RELEASE, SLIP, STOP = range(4)  # the guards of a contact, see `Motion.guards`
+REFINEMENTS = 4  # of the linear systems, whose matrices may be singular
+LESS = 1e-3  # of friction, by which a contact that begins to slip has to miss the forces of sticking
+FAST = 1e6  # of a sliding contact, as a multiple of accelerations: they do not change where it slides to
+
+
+class Mode(NamedTuple):
+    """closed, slides: (n,) bool; an open contact does not slide. direction: (n, 2) unit vectors in the tangent plane,
+    along which contacts began to slide. force: (3 n,) N at the beginning; of forces that balance, where contacts are
+    redundant, those next to it are chosen.
+    """
+
+    closed: Array
+    slides: Array
+    direction: Array
+    force: Array
+
+
+class Tolerances(NamedTuple):
+    """Sizes below which something counts as zero, (): gaps, m; velocities, m/s, per 1 + the fastest coordinate;
+    accelerations and forces, per 1 + the largest.
+    """
+
+    gap: float
+    velocity: float
+    force: float
+
+    @classmethod
+    def of(cls, dtype: Any) -> "Tolerances":
+        half = float(jnp.finfo(dtype).eps) ** 0.5  # half of the digits
+        return cls(0.01 * half, 0.1 * half, 0.1 * half)
+
+
+class Instant(NamedTuple):
+    """The tree at one state without forces at its contacts, and what they see of it. gap: (n,) m. u: (3 n,) m/s, their
+    velocities, contact by contact: normal, two tangents. vdot: (nv,). a: (3 n,) m/s^2, their accelerations.
+    W: (3 n, nv) J M^-1. G: (3 n, 3 n) J M^-1 J^T.
+    """
+
+    gap: Array
+    u: Array
+    vdot: Array
+    a: Array
+    W: Array
+    G: Array
+
+
+class Motion(NamedTuple):
+    """How a state moves on in a mode. vdot: (nv,). force: (3 n,) N. a: (3 n,) m/s^2, accelerations of the contacts.
+    guards: (n, 4), see `_guards`.
+    """
+
+    now: Instant
+    vdot: Array
+    force: Array
+    a: Array
+    guards: Array
+
+
+def instant(
+    model: Model, contacts: Contacts, q: Configuration, v: Array, tau: Array, wrenches: Array | None
+) -> Instant:
+    """The equations of motion as matrices: few contacts and small trees need no recursion."""
+    dynamics = closed_form(model, q, v, jnp.zeros_like(v))
+    world = world_kinematics(model, q, v, rates=[v])
+    force = tau - sm.matvec(dynamics.coriolis, v) - model.damping * v - dynamics.gravity
+    if wrenches is not None:
+        force = force + _generalised(model, world, wrenches)
+    inverse = regular_inverse(dynamics.mass)
+    vdot = sm.matvec(inverse, force)
+
+    def seen(poses: Pose, S: Array) -> tuple[Array, tuple[Array, Array]]:
+        points = detect(contacts, model, poses, world.origin)
+        J = sm.matmult(points.frame, columns_at(contacts, model, S, points.point)).reshape(-1, model.nv)
+        return sm.matvec(J, v), (points.gap, J)
+
+    w, p = se3.split(world.twists)
+    R, x = world.poses
+    turned = se3.ad(world.twists[np.asarray(model.tree.v_body)], world.S)
+    rates = Pose(sm.matmul(sm.hat(w), R), p + sm.cross(w, x)), turned if world.bend is None else turned + world.bend[0]
+    u, drift, (gap, J) = jax.jvp(seen, (world.poses, world.S), rates, has_aux=True)
+    W = product(J, inverse)
+    return Instant(gap, u, vdot, sm.matvec(J, vdot) + drift, W, product(W, J.T))
+
+
+def _generalised(model: Model, world: World, wrenches: Array) -> Array:
+    """Forces (nv,) of wrenches (nbodies, 6) in body frames."""
+    n, f = applied_wrenches(model.links, wrenches)
+    R, x = world.poses
+    f = sm.matvec(R, f)
+    carried = ancestor_mask(model.tree)[:, list(model.tree.v_body)]
+    at_origin = sm.join(sm.matvec(R, n) + sm.cross(x, f), f)
+    return jnp.sum(jnp.where(carried, product(at_origin, world.S.T), 0), 0)
+
+
+def _rows(normal: Array, tangents: Array) -> Array:
+    """(3 n,) from values (n,) of normals and of both tangents."""
+    return jnp.stack([normal, tangents, tangents], 1).reshape(-1)
+
+
+def constrain(G: Array, b: Array, rows: Array, guess: Array, pull: Array | None = None) -> Array:
+    """Forces x (3 n, k) with (G x + b)_i = 0 for the rows (3 n,) that are true, and x_i = 0 for the others.
+
+    pull: (n, 2) friction per normal force. Where rows depend on one another, the solution next to the guess (3 n, k) is
+    found: the matrix is shifted by a little, and what the shift changes is removed by iteration.
+    """
+    n, dtype = len(G), G.dtype
+    eye = jnp.eye(n, dtype=dtype)
+    B = eye
+    if pull is not None:
+        column = jnp.concatenate([jnp.zeros_like(pull[:, :1]), pull], 1)  # (n, 3)
+        at_normals = jnp.arange(n) % 3 == 0
+        B = B + jnp.where(at_normals[None] & _same_contact(n), column.reshape(-1)[:, None], jnp.zeros((), dtype))
+    A = product(G, B)
+    size = jnp.sum(jnp.diagonal(G)) / n
+    shift = 0.1 * float(jnp.finfo(dtype).eps) ** 0.5 * size
+    both = rows[:, None] & rows[None]
+    inverse = regular_inverse(jnp.where(both, A, 0 * A) + jnp.where(rows, shift, size) * eye)
+    x = jnp.where(rows[:, None], guess, jnp.zeros_like(b))
+    for _ in range(REFINEMENTS):
+        x = x - product(inverse, jnp.where(rows[:, None], product(A, x) + b, jnp.zeros_like(b)))
+    return product(B, x)
+
+
+def _same_contact(n: int) -> Array:
+    owner = jnp.arange(n) // 3
+    return owner[:, None] == owner[None]
+
+
+def length(x: Array) -> Array:
+    """|x| (n,) of x (n, 2), with derivative 0 at 0."""
+    square = jnp.sum(x * x, -1)
+    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, jnp.ones_like(square))), jnp.zeros_like(square))
+
+
+def unit(x: Array, otherwise: Array) -> Array:
+    """x / |x| (n, 2), or `otherwise` where x is zero."""
+    size = length(x)[:, None]
+    return jnp.where(size > 0, x / jnp.where(size > 0, size, jnp.ones_like(size)), otherwise)
+
+
+def tangents(x: Array) -> Array:
+    """(n, 2) of (3 n,)."""
+    return x.reshape(-1, 3)[:, 1:]
+
+
+def motion(model: Model, contacts: Contacts, mode: Mode, q: Configuration, v: Array, tau, wrenches, dt) -> Motion:
+    """Accelerations and contact forces in a mode, within a step of dt."""
+    now = instant(model, contacts, q, v, tau, wrenches)
+    heading = _heading(contacts, mode, now, dt)
+    pull = jnp.where(mode.slides[:, None], -contacts.friction[:, None] * heading, jnp.zeros_like(heading))
+    rows = _rows(mode.closed, mode.closed & ~mode.slides)
+    force = constrain(now.G, now.a[:, None], rows, mode.force[:, None], pull)[:, 0]
+    vdot, a = now.vdot + sm.matvec(now.W.T, force), now.a + sm.matvec(now.G, force)
+    return Motion(now, vdot, force, a, _guards(contacts, mode, now, force))
+
+
+def _heading(contacts: Contacts, mode: Mode, now: Instant, dt: Array) -> Array:
+    """Unit vectors (n, 2) of the slip.
+
+    Friction turns a slow slip fast into its direction, at the rate mu F G / |u|, which would force small steps where
+    nothing turns. So a slip that keeps its direction to half of the digits is taken to keep it, also past its end,
+    where the motion is then smooth. Its derivative is that of the slip, but where a slip that becomes faster would turn
+    more than an explicit step can follow.
+    """
+    slip, d, half = tangents(now.u), mode.direction, Tolerances.of(now.u.dtype).force
+    along = jnp.sum(slip * d, 1)
+    straight = length(slip - along[:, None] * d) <= half * along
+    true = unit(jnp.where((along > 0)[:, None], slip, jnp.zeros_like(slip)), d)
+    slows = jnp.sum(tangents(now.a + sm.matvec(now.G, mode.force)) * d, 1) < 0
+    turning = contacts.friction * mode.force[::3] * tangents(jnp.diagonal(now.G))[:, 0] * dt
+    followed = (slows | (turning < 3 * along))[:, None]
+    held = d + jnp.where(followed, true - jax.lax.stop_gradient(true), jnp.zeros_like(true))
+    return jnp.where(straight[:, None], held, true)
+
+
+def _guards(contacts: Contacts, mode: Mode, now: Instant, force: Array) -> Array:
+    """(n, 4), positive while the mode lasts: the gap of open contacts; the normal force of closed ones; of those that
+    stick how far friction is inside its cone; of those that slide the slip velocity along its direction.
+    """
+    push, drag = force[::3], length(tangents(force))
+    some = Tolerances.of(force.dtype).force * (1 + jnp.max(jnp.abs(force)))
+    ahead = jnp.sum(tangents(now.u) * mode.direction, 1)
+    values = now.gap, push + some, contacts.friction * push - drag + some, ahead
+    watched = ~mode.closed, mode.closed, mode.closed & ~mode.slides, mode.slides
+    return jnp.stack([jnp.where(w, x, jnp.full_like(x, jnp.inf)) for w, x in zip(watched, values, strict=True)], 1)
+
+
+def settle(model: Model, mode: Mode, now: Instant, q: Configuration, v: Array) -> tuple[Configuration, Array]:
+    """The state moved onto the constraints of its mode: closed gaps are zero and do not change, what sticks is at rest.
+
+    First order in what is wrong, which is what a step of the integrator left: nearest in the metric of the masses.
+    """
+    rows = _rows(mode.closed, mode.closed & ~mode.slides)
+    wrong = jnp.stack([now.u, _rows(now.gap, jnp.zeros_like(now.gap))], 1)
+    dv, dq = product(now.W.T, constrain(now.G, wrong, rows, jnp.zeros_like(wrong))).T
+    return retract(model, q, dq), v + dv
+
+
+# ---- resets
+def law_of_contact(G: Array, b: Array, friction: Array, touching: Array, scale: Array, settings) -> tuple[Array, Array]:
+    """Forces x (3 n, k) with G x + b (3 n, k) by Coulomb's law at the contacts that touch (n,), and the error.
+
+    scale: () what G x + b compare with.
+    """
+    on = _rows(touching, touching)
+    size = jnp.sum(jnp.diagonal(G)) / len(G)
+    eye = jnp.eye(len(G), dtype=G.dtype)
+    G = jnp.where(on[:, None] & on[None], G, 0 * G) + jnp.where(on, 0 * size, size) * eye
+    above = _rows(jnp.ones_like(friction), jnp.zeros_like(friction))[:, None]
+    b = jnp.where(on[:, None], b, above)
+    many = lambda x: jnp.broadcast_to(x[..., None], (*x.shape, b.shape[1]))
+    mu = many(jnp.where(touching, friction, jnp.zeros_like(friction)))
+    problem = ConeProblem(many(G), b, mu, b[:0], b[:0], jnp.zeros_like(mu))
+    going, scales = jnp.ones(b.shape[1:], bool), jnp.broadcast_to(scale, b.shape[1:])
+    found = solve_cones(problem, jnp.zeros_like(b), going, scales, settings.tolerance, settings.max_sweeps)
+    return found.x, jnp.max(found.residual) / scale
+
+
+def impulses(now: Instant, contacts: Contacts, touching: Array, restitution: Array, settings) -> tuple[Array, Array]:
+    """Impulses (3 n,) N s of an impact at all contacts that touch, and by how much they miss the law.
+
+    Newton's restitution along normals and Coulomb's law for impulses and the velocities after them. Where that would
+    add energy, they are taken back towards those without restitution, which never do.
+    """
+    u = now.u
+    back = _rows(restitution * jnp.minimum(u[::3], 0), jnp.zeros_like(restitution))
+    scale = jax.lax.stop_gradient(1e-6 + jnp.max(jnp.abs(u)))
+    x, missed = law_of_contact(now.G, jnp.stack([u, u + back], 1), contacts.friction, touching, scale, settings)
+    plain, change = x[:, 0], x[:, 1] - x[:, 0]
+    return plain + _part(now.G, u, plain, change) * change, missed
+
+
+def _part(G: Array, u: Array, x: Array, change: Array) -> Array:
+    """The largest part s <= 1 of a change of impulses x after which they add no energy, x·(u + G x / 2) <= 0."""
+    bend, pull = sm.matvec(G, change), sm.matvec(G, x)
+    start = jnp.minimum(jnp.sum(x * (u + 0.5 * pull)), 0)
+    slope, curve = jnp.sum(change * (u + pull)), 0.5 * jnp.sum(change * bend)
+    gains = (start + slope + curve > 0) & (curve > 0)
+    one = jnp.ones_like(curve)
+    root = jnp.sqrt(jnp.where(gains, slope * slope - 4 * curve * start, one))
+    return jnp.where(gains, jnp.clip((root - slope) / jnp.where(gains, 2 * curve, one), 0 * one, one), one)
+
+
+def next_mode(contacts: Contacts, mode: Mode, m: Motion, v: Array, event: Array, settings) -> tuple[Mode, Array]:
+    """The mode in which a state moves on, from the law of contact for accelerations, and by how much that is missed.
+
+    event: (n, 4) bool, the guard that ended the mode before, if one did. Contacts that slide have friction against
+    their slip, whatever the accelerations. Where friction was at its cone, a little less of it decides: either other
+    contacts can take the load, or the contact begins to slip.
+    """
+    small = Tolerances.of(v.dtype)
+    slow, slip = small.velocity * (1 + jnp.max(jnp.abs(v))), tangents(m.now.u)
+    can = touching(m.now) & (jnp.abs(m.now.u[::3]) <= slow) & ~event[:, RELEASE]
+    rests = (length(slip) <= slow) | event[:, STOP]
+    scale = 1 + jnp.max(jnp.abs(m.now.a))
+    moving = jnp.where(rests[:, None], jnp.zeros_like(slip), FAST * scale * unit(slip, mode.direction))
+    b = m.now.a + jnp.concatenate([jnp.zeros_like(moving[:, :1]), moving], 1).reshape(-1)
+    friction = contacts.friction * jnp.where(jnp.any(event[:, SLIP]), 1 - LESS, 1.0).astype(v.dtype)
+    found, missed = law_of_contact(m.now.G, b[:, None], friction, can, scale, settings)
+    x = found[:, 0]
+    a = m.now.a + sm.matvec(m.now.G, x)
+    enough = 10 * small.force * scale
+    closed = can & (a[::3] <= enough)
+    slips = length(tangents(a)) > enough
+    direction = unit(jnp.where(rests[:, None], tangents(a), slip), mode.direction)
+    return Mode(closed, closed & (slips | ~rests), direction, jnp.where(_rows(closed, closed), x, 0 * x)), missed
+
+
+def touching(now: Instant) -> Array:
+    """(n,) bool, contacts without a gap."""
+    return now.gap <= Tolerances.of(now.gap.dtype).gap
