@@ -1,9 +1,10 @@
-"""Optimisation of controls over a rollout: shooting and iLQR.
+"""Control: linearization of a step; optimisation of controls over a rollout by shooting and iLQR.
 
 Read first: `problem.py` states the problem, `ilqr.py` and `shooting.py` are the methods, `optimize.py` drives them.
 """
 
 from lgjax.simulate.control.ilqr import ILQR
+from lgjax.simulate.control.linearization import Linearization, linearize
 from lgjax.simulate.control.optimize import OptimizedControls, SearchRecord, optimize_controls
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
@@ -12,11 +13,13 @@ from lgjax.simulate.memory import rollout_memory
 __all__ = [
     "ILQR",
     "ControlSystem",
+    "Linearization",
     "MultipleShooting",
     "OptimizeStatus",
     "OptimizedControls",
     "SearchRecord",
     "Shooting",
+    "linearize",
     "optimize_controls",
     "rollout_memory",
 ]
