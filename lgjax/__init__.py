@@ -88,6 +88,7 @@ from lgjax.multibody.specialized import specialize
 from lgjax.multibody.tree import Tree
 from lgjax.simulate import control as control
 from lgjax.simulate import ensemble as ensembles
+from lgjax.simulate import identification as identification
 from lgjax.simulate.control.linearization import linearize
 from lgjax.simulate.control.optimize import optimize_controls
 from lgjax.simulate.ensemble.ensemble import Spread, ensemble, load_ensemble

@@ -94,7 +94,7 @@ def test_it_is_what_differences_say():
 def test_eulers_explicit_step_is_pinocchios():
     """q' = q exp(dt v), v' = v + dt vdot with the derivatives of its articulated-body algorithm."""
     model = model_of("shoulder").replace(damping=jnp.zeros(11), armature=jnp.zeros(11))
-    q, v, tau, wrenches = jax.tree.map(lambda x: x[0], states("shoulder"))
+    q, v, tau, _ = jax.tree.map(lambda x: x[0], states("shoulder"))
     theirs = pinocchio_tree(model)
     data = theirs.createData()
     flat = lgjax.conventions.to_pinocchio(model, q, v, None, tau)

@@ -26,7 +26,7 @@ Array = jax.Array
 
 
 def mechanism_step(
-    model: Model, dt: float, method: Method, substeps: int, contacts: Contacts | None = None
+    model: Model, dt: Any, method: Method, substeps: int, contacts: Contacts | None = None
 ) -> Callable[..., Any]:
     """The function step((q, v), tau, wrenches) -> (q, v) after dt seconds; wrenches may be None.
 
