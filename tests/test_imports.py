@@ -34,7 +34,7 @@ ALSO = {"simulate": {"optax"}}
 # Optional packages, imported where they are used and nowhere else.
 EXTRAS = {
     "saving": {"tqdm"},
-    "simulate": {"tqdm"},
+    "simulate": {"tqdm", "optimistix"},
     "plot": {"matplotlib"},
     "shapes": {"scipy"},
     "view": {"viser"},

@@ -10,6 +10,7 @@ import pytest
 
 import lgjax
 from lgjax.dynamics.inertial_parameters import inertia_of, parameters_of
+from lgjax.numerics import checks
 from lgjax.simulate.identification import (
     base_parameters,
     from_log_cholesky,
@@ -18,7 +19,6 @@ from lgjax.simulate.identification import (
     regressor,
     with_inertial_parameters,
 )
-from lgjax.numerics import checks
 from tests.dynamics import trees
 from tests.oracles import pinocchio_robots
 from tests.oracles.pinocchio_trees import pinocchio_tree

@@ -1,6 +1,7 @@
 """Identification: parameters of a mechanism from what was measured.
 
-Read first: `dynamics/regressor.py` for what is linear, then `base_parameters.py`.
+Read first: `unknowns.py`, `records.py` and `identify.py`; `dynamics/regressor.py` and `base_parameters.py` for what is
+linear.
 """
 
 from lgjax.dynamics.inertial_parameters import (
@@ -11,13 +12,47 @@ from lgjax.dynamics.inertial_parameters import (
 )
 from lgjax.dynamics.regressor import regressor
 from lgjax.simulate.identification.base_parameters import BaseParameters, base_parameters
+from lgjax.simulate.identification.identify import Identified, IdentifyStatus, identify, log_likelihood
+from lgjax.simulate.identification.records import MotionRecord, PoseRecord, Record, TorqueRecord
+from lgjax.simulate.identification.unknowns import (
+    Plant,
+    Unknowns,
+    armature,
+    coulomb,
+    frames,
+    gear,
+    inertias,
+    masses,
+    placements,
+    plant_of,
+    viscous,
+)
 
 __all__ = [
     "BaseParameters",
+    "Identified",
+    "IdentifyStatus",
+    "MotionRecord",
+    "Plant",
+    "PoseRecord",
+    "Record",
+    "TorqueRecord",
+    "Unknowns",
+    "armature",
     "base_parameters",
+    "coulomb",
+    "frames",
     "from_log_cholesky",
+    "gear",
+    "identify",
     "inertial_parameters",
+    "inertias",
     "log_cholesky",
+    "log_likelihood",
+    "masses",
+    "placements",
+    "plant_of",
     "regressor",
+    "viscous",
     "with_inertial_parameters",
 ]

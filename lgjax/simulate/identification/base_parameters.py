@@ -51,7 +51,7 @@ def base_parameters(regressors: Any, tolerance: float | None = None) -> BasePara
         raise ValueError(f"regressors have shape (..., rows, parameters), got {Y.shape}")
     tolerance = default_tolerance(dtype) if tolerance is None else checks.number("tolerance", tolerance, 0.0)
     # as many rows as columns are left, with the same products of columns
-    R = np.linalg.qr(Y.reshape(-1, Y.shape[-1]), "r")
+    R = np.asarray(np.linalg.qr(Y.reshape(-1, Y.shape[-1]), "r"))
     columns = jnp.asarray(R.T, jnp.result_type(float))
     kept = np.asarray(independent_rows(columns, tolerance * longest_row(columns)).kept)
     combine = np.linalg.lstsq(R[:, kept], R, rcond=None)[0]
