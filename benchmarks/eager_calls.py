@@ -114,6 +114,16 @@ def of_the_tree(dtype: str) -> dict[str, Call]:
     }
     for name, inputs in rates.items():
         found[name] = found[f"time_derivatives.{name}"] = Call(getattr(lgjax, name), inputs)
+    found |= {
+        "time_derivatives.inverse_dynamics_time_derivative_partials": Call(
+            lgjax.time_derivatives.inverse_dynamics_time_derivative_partials,
+            lambda k: (*state(dtype, k)[:2], stacks(k)[0], 0),
+        ),
+        "time_derivatives.forward_dynamics_time_derivative_partials": Call(
+            lgjax.time_derivatives.forward_dynamics_time_derivative_partials,
+            lambda k: (*state(dtype, k)[:3], stacks(k)[1][:1]),
+        ),
+    }
     pose = lambda k: jax.tree.map(lambda x: x[0], state(dtype, k)[1].free_poses)
     twists = lambda k: state(dtype, k)[4][:3]
     found["time_derivatives.pose_derivatives"] = Call(

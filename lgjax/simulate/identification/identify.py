@@ -107,10 +107,11 @@ def identify(
     first = jax.jacfwd(lambda x: _bounded(residual(x))[0])(start)
     scale = jax.lax.stop_gradient(_scale(first))
     solver = optimistix.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
-    scaled = lambda z, scale: _bounded(residual(scale * z))[0]
-    found = optimistix.least_squares(scaled, solver, start, scale, max_steps=iterations, throw=False)
+    working = jnp.result_type(float)  # optimistix takes its own numbers in the default dtype
+    scaled = lambda z, scale: _bounded(residual(scale * z.astype(model.dtype)))[0].astype(working)
+    found = optimistix.least_squares(scaled, solver, start.astype(working), scale, max_steps=iterations, throw=False)
     settled = found.result == optimistix.RESULTS.successful
-    z = jnp.where(jnp.all(jnp.isfinite(found.value)), found.value, 0)
+    z = jnp.where(jnp.all(jnp.isfinite(found.value)), found.value, 0).astype(model.dtype)
 
     x = scale * z
     errors, finite = _bounded(residual(x))

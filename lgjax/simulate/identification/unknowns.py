@@ -82,10 +82,8 @@ def inertias(model: Model, bodies: Sequence[str] | None = None, physical: bool =
     def apply(plant: Plant, x: Array) -> Plant:
         ten = inertial_parameters(plant.model)
         own = ten[rows].reshape(-1, 10)
-        if physical:
-            own = from_log_cholesky(log_cholesky(own) + x.reshape(-1, 10))
-        else:
-            own = own + x.reshape(-1, 10)
+        change = x.reshape(-1, 10)
+        own = from_log_cholesky(log_cholesky(own) + change) if physical else own + change
         return plant._replace(model=with_inertial_parameters(plant.model, ten.at[rows].set(own.reshape(-1))))
 
     return Unknowns(tuple(f"{name} of {model.body_names[i]}" for i in index for name in names), apply)
