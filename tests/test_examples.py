@@ -37,9 +37,10 @@ SMALL = {
     "18_falling_cat": {"guesses": 1, "steps": 3, "iterations": 1},
     "19_payload": {"guesses": 1, "steps": 8, "iterations": 1},
     "20_quadrupeds_on_terrain": {"batch": 2, "steps": 10},
+    "21_identification": {"samples": 5},
 }
 # Their derivatives take long to compile, at any size.
-SLOW = ("16_aerial_reach", "18_falling_cat")
+SLOW = ("16_aerial_reach", "18_falling_cat", "21_identification")
 
 
 @pytest.mark.parametrize(

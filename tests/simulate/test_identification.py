@@ -77,7 +77,8 @@ def test_a_linear_problem_has_the_estimate_and_covariance_of_linear_algebra(dtyp
 def test_the_covariance_is_that_of_laplaces_approximation():
     likelihood = idn.log_likelihood(arm(), torque_record(), linear_unknowns(), prior=0.5)
     hessian = jax.jit(jax.hessian(likelihood))(found().x)
-    np.testing.assert_allclose(found().covariance, -np.linalg.inv(hessian), rtol=0, atol=1e-12)
+    # normal equations: their condition, 1e5, times round-off
+    np.testing.assert_allclose(found().covariance, -np.linalg.inv(hessian), rtol=0, atol=1e-11)
     slope = jax.jit(jax.grad(likelihood))(found().x)
     assert np.abs(slope).max() < 1e-4 * np.abs(np.asarray(jax.grad(likelihood)(0 * slope))).max()
 
@@ -146,7 +147,7 @@ def test_a_motion_tells_masses_friction_and_gears():
 
 
 def test_poses_tell_where_a_sensor_and_a_joint_are():
-    """A frame turned by two thirds of a radian; of a joint's placement the turn about its own axis is an offset."""
+    """A frame or an elbow turned by two thirds of a radian, from poses without noise."""
     model = lgjax.models.arm()
     name, frames = model.tree.frames[0][0], np.arange(20)
     q = jax.vmap(lambda k: lgjax.random_configuration(k, model))(jax.random.split(jax.random.key(0), len(frames)))
@@ -157,8 +158,11 @@ def test_poses_tell_where_a_sensor_and_a_joint_are():
     result = idn.identify(model, idn.PoseRecord(q, poses, 1e-3, name), unknowns)
     np.testing.assert_allclose(result.x, twist, atol=1e-8)
     assert int(result.status) == 0
-    both = unknowns + idn.placements(model, [model.body_names[2]])
-    assert int(jnp.sum(idn.identify(model, idn.PoseRecord(q, poses, 1e-3, name), both).seen)) >= 6
+    elbow = idn.placements(model, [model.body_names[2]])
+    true = elbow.apply(idn.plant_of(model), twist).model
+    poses = jax.vmap(lambda q: lgjax.frame_pose(true, q, name))(q)
+    result = idn.identify(model, idn.PoseRecord(q, poses, 1e-3, name), elbow)
+    np.testing.assert_allclose(result.x, twist, atol=1e-8)
 
 
 # ---- what goes wrong

@@ -6,6 +6,7 @@ Read first: `unknowns.py` for the coordinates, `records.py` for the residuals wh
 import enum
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -94,32 +95,44 @@ def identify(
     found and never NaN. Compiles at every call outside `jit`. Needs the extra `identify`.
     Source: [more1978] for the method; [rucker2022] for inertias; [sola2018] for residuals on groups.
     """
-    optimistix = _optimistix()
+    _optimistix()
     model = checked_model(model, leaves=True)
     iterations = checks.integer("iterations", iterations)
     half = default_tolerance(model.dtype)
     tolerance = half if tolerance is None else checks.number("tolerance", tolerance, 0.0)
     rank_tolerance = half if rank_tolerance is None else checks.number("rank_tolerance", rank_tolerance, 0.0)
-    residual = _residual(model, records, unknowns, gear, prior)
-    start = jnp.zeros(len(unknowns), model.dtype)
+    problem = _checked(model, records, unknowns, gear, prior)
+    leaves, treedef = jax.tree.flatten(problem)
+    arrays = {i: x for i, x in enumerate(leaves) if isinstance(x, jax.Array)}
+
+    def run(arrays: dict[int, Array]) -> Identified:
+        given = treedef.unflatten([arrays.get(i, x) for i, x in enumerate(leaves)])
+        return _search(given, unknowns, iterations, tolerance, rank_tolerance)
+
+    return jax.jit(run)(arrays)
+
+
+def _search(problem: "_Problem", unknowns: Unknowns, iterations: int, tolerance: float, rank_tolerance: float):
+    optimistix, dtype = _optimistix(), problem.guess.model.dtype
+    residual = partial(_residual, problem, unknowns)
+    bounded = lambda x: _bounded(residual(x))[0]
+    start = jnp.zeros(len(unknowns), dtype)
 
     # Columns of different units are scaled to length one, where the method treats them alike.
-    first = jax.jacfwd(lambda x: _bounded(residual(x))[0])(start)
-    scale = jax.lax.stop_gradient(_scale(first))
+    scale = jax.lax.stop_gradient(_scale(jax.jacfwd(bounded)(start)))
     solver = optimistix.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
     working = jnp.result_type(float)  # optimistix takes its own numbers in the default dtype
-    scaled = lambda z, scale: _bounded(residual(scale * z.astype(model.dtype)))[0].astype(working)
+    scaled = lambda z, scale: bounded(scale * z.astype(dtype)).astype(working)
     found = optimistix.least_squares(scaled, solver, start.astype(working), scale, max_steps=iterations, throw=False)
     settled = found.result == optimistix.RESULTS.successful
-    z = jnp.where(jnp.all(jnp.isfinite(found.value)), found.value, 0).astype(model.dtype)
+    x = scale * jnp.where(jnp.all(jnp.isfinite(found.value)), found.value, 0).astype(dtype)
 
-    x = scale * z
     errors, finite = _bounded(residual(x))
-    visible = visibility(jax.jacfwd(lambda x: _bounded(residual(x))[0])(x), rank_tolerance)
+    visible = visibility(jax.jacfwd(bounded)(x), rank_tolerance)
     status = flag(IdentifyStatus.NOT_FINITE, ~finite) | flag(IdentifyStatus.MAX_ITERATIONS, finite & ~settled)
     status = status | flag(IdentifyStatus.UNSEEN, ~jnp.all(visible.seen))
-    plant = unknowns.apply(plant_of(model, gear), x)
     count = jnp.asarray(found.stats["num_steps"], jnp.int32)
+    plant = unknowns.apply(problem.guess, x)
     return Identified(plant, x, *visible, jnp.sum(errors * errors) / 2, status, count)
 
 
@@ -137,13 +150,13 @@ def log_likelihood(
     its Hessian, up to second derivatives of the residuals. Minus infinity where the motion is not finite. Source:
     Gaussian errors, independent, with the standard deviations of the records.
     """
-    residual = _residual(checked_model(model, leaves=True), records, unknowns, gear, prior)
-    scales = sum(record.log_scale() for record in _listed(records))
-    if prior is not None:
-        scales = scales + jnp.sum(jnp.log(jnp.broadcast_to(prior, (len(unknowns),))))
+    problem = _checked(checked_model(model, leaves=True), records, unknowns, gear, prior)
 
     def of(x: Array) -> Array:
-        r = residual(x)
+        r = _residual(problem, unknowns, x)
+        scales = sum(record.log_scale() for record in problem.records)
+        if problem.prior is not None:
+            scales = scales + jnp.sum(jnp.log(problem.prior))
         value = -jnp.sum(r * r) / 2 - jnp.asarray(scales, r.dtype) - r.size * math.log(2 * math.pi) / 2
         return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
@@ -183,19 +196,26 @@ def _scale(J: Array) -> Array:
     return 1 / jnp.where(tiny | ~jnp.isfinite(lengths), 1, lengths)
 
 
-def _residual(model: Model, records, unknowns: Unknowns, gear, prior) -> Callable[[Array], Array]:
+class _Problem(NamedTuple):
+    """Checked inputs: the guess, the records, and standard deviations (p,) of x or None."""
+
+    guess: Plant
+    records: list
+    prior: Array | None
+
+
+def _checked(model: Model, records: Any, unknowns: Unknowns, gear: ArrayLike, prior: ArrayLike | None) -> _Problem:
     if not isinstance(unknowns, Unknowns) or not len(unknowns):
         raise TypeError(f"unknowns are a sum of masses(...), inertias(...), viscous(...), ...; got {unknowns!r}")
-    listed, guess = _listed(records), plant_of(model, gear)
     if prior is not None:
         prior = checks.positive("prior", checks.array("prior", prior, (len(unknowns),), model.dtype))
+    return _Problem(plant_of(model, gear), _listed(records), prior)
 
-    def residual(x: Array) -> Array:
-        plant = unknowns.apply(guess, x)
-        errors = [record.residual(plant) for record in listed]
-        return jnp.concatenate(errors if prior is None else [*errors, x / prior])
 
-    return residual
+def _residual(problem: _Problem, unknowns: Unknowns, x: Array) -> Array:
+    plant = unknowns.apply(problem.guess, x)
+    errors = [record.residual(plant) for record in problem.records]
+    return jnp.concatenate(errors if problem.prior is None else [*errors, x / problem.prior])
 
 
 def _listed(records) -> list:
