@@ -86,18 +86,15 @@ def main(out: str | None = None, samples: int = 500) -> dict:
     draws, rate = sample(idn.log_likelihood(model, record, unknowns, prior=PRIOR), found, samples, draw)
     flat = draws.reshape(-1, len(unknowns))
     error, sigma = np.asarray(found.x - true), np.asarray(found.sigma)
-    print(
-        f"status {idn.IdentifyStatus(int(found.status))!r} after {int(found.iterations)} iterations, cost {found.cost:.1f}"
-    )
-    print(
-        f"{CHAINS} chains of {draws.shape[1]}, {100 * rate:.0f} % accepted, reduction {scale_reduction(draws).max():.3f}"
-    )
+    status, reduction = idn.IdentifyStatus(int(found.status)), scale_reduction(draws)
+    print(f"{status!r} after {int(found.iterations)} iterations, cost {found.cost:.1f}")
+    print(f"{CHAINS} chains of {draws.shape[1]}, {100 * rate:.0f} % accepted, reduction {reduction.max():.3f}")
     for name, x, s, mean, std, is_ in zip(unknowns.names, found.x, sigma, flat.mean(0), flat.std(0), true, strict=True):
         print(f"  {name:32} {x:7.4f} +- {s:.4f}, sampled {mean:7.4f} +- {std:.4f}, true {is_:7.4f}")
     if out:
         plot(out, record, found, unknowns, flat, np.asarray(true))
     return {"errors": error / sigma, "shift": (flat.mean(0) - np.asarray(found.x)) / sigma, "sigma": sigma,
-            "sampled": flat.std(0), "reduction": scale_reduction(draws), "status": int(found.status)}  # fmt: skip
+            "sampled": flat.std(0), "reduction": reduction, "status": status}  # fmt: skip
 
 
 def plot(out, record, found, unknowns, draws, true):

@@ -146,7 +146,7 @@ def test_base_parameters_of_planar_links_are_those_of_the_closed_form():
     base = base_parameters(Y)
     upper, lower = np.eye(20)[:10], np.eye(20)[10:]
     expected = [lower[6], lower[1], lower[3], upper[6] + 0.49 * lower[0], upper[1] + 0.7 * lower[0], upper[3]]
-    assert base.count == 6 == np.linalg.matrix_rank(np.concatenate([expected, base.combine]), tol=1e-9)
+    assert base.rank == 6 == np.linalg.matrix_rank(np.concatenate([expected, base.combine]), tol=1e-9)
     ten = inertial_parameters(model)
     np.testing.assert_allclose(base.columns(Y) @ base.of(ten), Y @ ten, rtol=0, atol=1e-12)
 
@@ -158,7 +158,7 @@ def test_base_parameters_are_as_many_as_the_rank_for_a_spatial_arm():
     base = base_parameters(regressors(model, q, v, vdot))
     q, v, vdot, _, _ = trees.random_states(model, 60, seed=1)
     Y = np.asarray(regressors(model, q, v, vdot))
-    assert base.count == np.linalg.matrix_rank(Y.reshape(-1, 70), tol=1e-9)
+    assert base.rank == np.linalg.matrix_rank(Y.reshape(-1, 70), tol=1e-9)
     ten = np.random.default_rng(0).normal(size=70)
     np.testing.assert_allclose(base.columns(Y) @ np.asarray(base.of(jnp.asarray(ten))), Y @ ten, rtol=0, atol=1e-9)
 

@@ -116,7 +116,7 @@ def test_what_cannot_be_seen_is_reported():
     result = idn.identify(model, record, idn.inertias(model, physical=False) + idn.viscous(model))
     assert int(result.status) == idn.IdentifyStatus.UNSEEN
     assert bool(result.success)
-    assert int(jnp.sum(result.seen)) == 4 == idn.base_parameters(Y).count + 1
+    assert int(jnp.sum(result.seen)) == 4 == idn.base_parameters(Y).rank + 1
     hidden = np.asarray(result.directions)[~np.asarray(result.seen)]
     assert np.abs(np.asarray(Y).reshape(T, 10) @ hidden[:, :10].T).max() < 1e-10
     assert bool(result.identifiable[10])
@@ -233,7 +233,7 @@ def test_base_parameters_and_friction_of_a_seven_joint_arm():
     rows = [jnp.eye(7) * x[:, :, None] for x in (v, jnp.tanh(v / 1e-2))]
     base = idn.base_parameters(np.concatenate([Y, *rows], -1))
     everywhere = idn.base_parameters(Y)
-    assert base.count == everywhere.count + 14 == 57
+    assert base.rank == everywhere.rank + 14 == 57
 
     def run(key):
         noisy = clean + sigma * jax.random.normal(key, clean.shape)
@@ -244,8 +244,8 @@ def test_base_parameters_and_friction_of_a_seven_joint_arm():
     keys = jax.random.split(jax.random.key(0), SEEDS)
     errors, covariances, status, seen = jax.jit(lambda keys: jax.lax.map(run, keys, batch_size=10))(keys)
     assert np.all(status == idn.IdentifyStatus.UNSEEN)
-    assert np.all(seen == base.count)
-    check_statistics(errors, covariances, base.count)
+    assert np.all(seen == base.rank)
+    check_statistics(errors, covariances, base.rank)
 
 
 @pytest.mark.slow

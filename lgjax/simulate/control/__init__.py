@@ -6,6 +6,7 @@ Read first: `problem.py` states the problem, `ilqr.py` and `shooting.py` are the
 from lgjax.simulate.control.ilqr import ILQR
 from lgjax.simulate.control.linearization import Linearization, linearize
 from lgjax.simulate.control.optimize import OptimizedControls, SearchRecord, optimize_controls
+from lgjax.simulate.control.predictive import PredictiveController, PredictiveMemory
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 from lgjax.simulate.memory import rollout_memory
@@ -17,6 +18,8 @@ __all__ = [
     "MultipleShooting",
     "OptimizeStatus",
     "OptimizedControls",
+    "PredictiveController",
+    "PredictiveMemory",
     "SearchRecord",
     "Shooting",
     "linearize",

@@ -21,7 +21,7 @@ class BaseParameters(NamedTuple):
     combine: np.ndarray
 
     @property
-    def count(self) -> int:
+    def rank(self) -> int:
         """Number n of base parameters."""
         return len(self.independent)
 
