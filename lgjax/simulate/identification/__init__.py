@@ -13,7 +13,7 @@ from lgjax.dynamics.inertial_parameters import (
 from lgjax.dynamics.regressor import regressor
 from lgjax.simulate.identification.base_parameters import BaseParameters, base_parameters
 from lgjax.simulate.identification.identify import Identified, IdentifyStatus, identify, log_likelihood
-from lgjax.simulate.identification.records import MotionRecord, PoseRecord, Record, TorqueRecord
+from lgjax.simulate.identification.records import BatchedRecord, MotionRecord, PoseRecord, Record, TorqueRecord
 from lgjax.simulate.identification.unknowns import (
     Plant,
     Unknowns,
@@ -30,6 +30,7 @@ from lgjax.simulate.identification.unknowns import (
 
 __all__ = [
     "BaseParameters",
+    "BatchedRecord",
     "Identified",
     "IdentifyStatus",
     "MotionRecord",
