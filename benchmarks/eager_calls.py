@@ -94,6 +94,19 @@ def of_the_tree(dtype: str) -> dict[str, Call]:
         "parallel.inverse_dynamics": Call(lgjax.parallel.inverse_dynamics, at(0, 1, 2, 3)),
         "time_derivatives.closed_form": Call(lgjax.time_derivatives.closed_form, at(0, 1, 2, 3)),
     }
+    ten = lambda k: (lgjax.identification.inertial_parameters(state(dtype, k)[0]),)
+    found |= {
+        "linearize": Call(lgjax.linearize, lambda k: (*at(0, 1, 2, 3)(k), 1e-2 * (k + 1))),
+        "identification.regressor": Call(lgjax.identification.regressor, at(0, 1, 2, 3)),
+        "identification.inertial_parameters": Call(lgjax.identification.inertial_parameters, at(0)),
+        "identification.with_inertial_parameters": Call(
+            lgjax.identification.with_inertial_parameters, lambda k: (robot(dtype), *ten(k))
+        ),
+        "identification.log_cholesky": Call(lambda x: lgjax.identification.log_cholesky(x.reshape(-1, 10)), ten),
+        "identification.from_log_cholesky": Call(
+            lambda x: lgjax.identification.from_log_cholesky(0.1 * x.reshape(-1, 10)), ten
+        ),
+    }
     rates = {
         "forward_dynamics_time_derivatives": lambda k: (*state(dtype, k)[:3], stacks(k)[1]),
         "inverse_dynamics_time_derivatives": lambda k: (*state(dtype, k)[:2], stacks(k)[0], 0),
@@ -101,6 +114,16 @@ def of_the_tree(dtype: str) -> dict[str, Call]:
     }
     for name, inputs in rates.items():
         found[name] = found[f"time_derivatives.{name}"] = Call(getattr(lgjax, name), inputs)
+    found |= {
+        "time_derivatives.inverse_dynamics_time_derivative_partials": Call(
+            lgjax.time_derivatives.inverse_dynamics_time_derivative_partials,
+            lambda k: (*state(dtype, k)[:2], stacks(k)[0], 0),
+        ),
+        "time_derivatives.forward_dynamics_time_derivative_partials": Call(
+            lgjax.time_derivatives.forward_dynamics_time_derivative_partials,
+            lambda k: (*state(dtype, k)[:3], stacks(k)[1][:1]),
+        ),
+    }
     pose = lambda k: jax.tree.map(lambda x: x[0], state(dtype, k)[1].free_poses)
     twists = lambda k: state(dtype, k)[4][:3]
     found["time_derivatives.pose_derivatives"] = Call(

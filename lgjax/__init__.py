@@ -3,7 +3,7 @@
 The names that most work needs are here; the rest is in the namespaces below.
 """
 
-# Namespaces.  They are not in __all__, which lists functions and types.
+# Namespaces.  They are not in __all__, which lists functions and types of mechanics; nor is the setting cache_programs.
 from lgjax import collisions as collisions
 from lgjax import contact as contact
 from lgjax import forces as forces
@@ -46,7 +46,7 @@ from lgjax.dynamics.time_derivatives.derivatives import (
     hybrid_dynamics_time_derivatives,
     inverse_dynamics_time_derivatives,
 )
-from lgjax.execution.cache import cache_programs
+from lgjax.execution.cache import cache_programs as cache_programs
 from lgjax.groups import (
     S3,
     SE3,
@@ -88,6 +88,8 @@ from lgjax.multibody.specialized import specialize
 from lgjax.multibody.tree import Tree
 from lgjax.simulate import control as control
 from lgjax.simulate import ensemble as ensembles
+from lgjax.simulate import identification as identification
+from lgjax.simulate.control.linearization import linearize
 from lgjax.simulate.control.optimize import optimize_controls
 from lgjax.simulate.ensemble.ensemble import Spread, ensemble, load_ensemble
 from lgjax.simulate.ensemble.monte_carlo import monte_carlo
@@ -123,7 +125,6 @@ __all__ = [
     "bias_forces",
     "body_twists",
     "build",
-    "cache_programs",
     "center_of_mass",
     "centroidal_momentum_matrix",
     "configuration",
@@ -152,6 +153,7 @@ __all__ = [
     "joint_kind",
     "kinetic_energy",
     "left_translation",
+    "linearize",
     "load_ensemble",
     "load_mjcf",
     "load_urdf",

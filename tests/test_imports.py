@@ -34,7 +34,7 @@ ALSO = {"simulate": {"optax"}}
 # Optional packages, imported where they are used and nowhere else.
 EXTRAS = {
     "saving": {"tqdm"},
-    "simulate": {"tqdm"},
+    "simulate": {"tqdm", "optimistix"},
     "plot": {"matplotlib"},
     "shapes": {"scipy"},
     "view": {"viser"},
@@ -120,7 +120,8 @@ def test_the_core_needs_no_extra():
     """Without the extras the library imports and works, and what needs one says which in one line."""
     out = run(
         "import sys\n"
-        "for name in ('yourdfpy', 'lxml', 'mujoco', 'matplotlib', 'tqdm', 'scipy', 'pinocchio', 'viser', 'trimesh'):\n"
+        "for name in ('yourdfpy', 'lxml', 'mujoco', 'matplotlib', 'tqdm', 'scipy', 'pinocchio', 'viser', 'trimesh',\n"
+        "             'optimistix'):\n"
         "    sys.modules[name] = None\n"
         "import lgjax, lgjax.cli, lgjax.plot\n"
         "assert lgjax.models.quadruped().nv == 18\n"
@@ -129,7 +130,8 @@ def test_the_core_needs_no_extra():
         "    bar.update(5)\n"
         "text = '<robot/>'\n"
         "for ask in (lambda: lgjax.load_urdf(text), lambda: lgjax.load_mjcf(text), lambda: lgjax.plot.figure(1, 1),\n"
-        "            lambda: lgjax.view.show(lgjax.models.chain(1)), lambda: progress_bar(True, 5, 1.0)):\n"
+        "            lambda: lgjax.view.show(lgjax.models.chain(1)), lambda: progress_bar(True, 5, 1.0),\n"
+        "            lambda: lgjax.identification.identify(lgjax.models.chain(1), (), None)):\n"
         "    try:\n"
         "        ask()\n"
         "    except ImportError as error:\n"
@@ -141,6 +143,7 @@ def test_the_core_needs_no_extra():
         "figures need the package matplotlib: pip install 'lgjax[plot]'",
         "the viewer needs the package viser: pip install 'lgjax[view]'",
         "a progress bar needs tqdm: pip install 'lgjax[progress]'",
+        "identify needs the package optimistix: pip install 'lgjax[identify]'",
     ]
 
 

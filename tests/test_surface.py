@@ -9,7 +9,7 @@ import lgjax
 
 NAMESPACES = (
     *("centroidal", "collisions", "contact", "control", "conventions", "ensembles", "forces", "groups", "integrators"),
-    *("loops", "maximal", "models", "multibody", "parallel", "plot", "saving", "shapes", "systems"),
+    *("identification", "loops", "maximal", "models", "multibody", "parallel", "plot", "saving", "shapes", "systems"),
     *("time_derivatives", "view"),
 )
 # The same word for the same idea in another setting: the namespace says which.

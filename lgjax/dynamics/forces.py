@@ -100,7 +100,7 @@ def spring(
     model: Model, stiffness: Any, rest: Configuration | None = None, joints: Sequence[str] | None = None
 ) -> JointSpring:
     """Springs at joints: tau = -stiffness (q - rest), rest neutral unless given; a ball has one stiffness."""
-    names, index = _coordinates(model, joints)
+    names, index = coordinates_of(model, joints)
     stiffness = _parameter("stiffness", stiffness, names, model.dtype)
     if checks.known(stiffness):
         balls = {body: set() for body, kind in enumerate(model.tree.kinds) if kind.coordinates == "ball_rotations"}
@@ -141,7 +141,7 @@ def friction(
     coulomb: None takes `Model.friction`. smoothing: the speed (rad/s or m/s) at which three quarters of it act;
     below it the joint creeps instead of sticking, and derivatives at rest are finite.
     """
-    names, index = _coordinates(model, joints)
+    names, index = coordinates_of(model, joints)
     dry = model.friction[np.asarray(index, int)] if coulomb is None else coulomb
     return Friction(
         _parameter("viscous", viscous, names, model.dtype),
@@ -354,7 +354,7 @@ def _spread(v, index: tuple[int, ...], values):
     return jnp.zeros_like(v).at[np.asarray(index, int)].set(values)
 
 
-def _coordinates(model: Model, joints: Sequence[str] | None) -> tuple[list[str], list[int]]:
+def coordinates_of(model: Model, joints: Sequence[str] | None) -> tuple[list[str], list[int]]:
     """The joint's name of each velocity coordinate of the joints, and its index."""
     chosen = model.joint_names if joints is None else tuple(joints)
     for name in chosen:
@@ -370,8 +370,8 @@ def _coordinates(model: Model, joints: Sequence[str] | None) -> tuple[list[str],
 
 
 def _scalars(model: Model, joints: Sequence[str] | None) -> tuple[list[str], list[int], list[int]]:
-    """As `_coordinates`, for scalar coordinates alone, with their indices in `Configuration.joints`."""
-    names, index = _coordinates(model, joints)
+    """As `coordinates_of`, for scalar coordinates alone, with their indices in `Configuration.joints`."""
+    names, index = coordinates_of(model, joints)
     tree = model.tree
     rows = []
     for name, i in zip(names, index, strict=True):

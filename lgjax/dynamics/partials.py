@@ -89,15 +89,21 @@ def inverse_dynamics_partials(
 
 
 def _inverse_partials(execution: Execution, model: Model, q: Configuration, v, vdot, wrenches) -> InversePartials:
-    rows, bent = batch_behind(partial(_rows, execution), execution)(model, q, v, vdot, wrenches)
+    rows, bent = batch_behind(partial(joint_rows, execution), execution)(model, q, v, vdot, wrenches)
+    by_q, by_v, _ = row_products(model, rows, rows)
+    M = mass_matrix_of(model, rows.S, rows.momenta)
+    return InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M)
+
+
+def row_products(model: Model, left: "JointRows", right: "JointRows") -> InversePartials:
+    """The three matrices without damping, armature and `bent`: bilinear in the rows, whose derivatives give theirs."""
     deep, shallow = related(model.tree)
     pick = lambda below, above: jnp.where(deep, below, jnp.where(shallow, above, 0))
     columns = lambda twists, turns: jnp.concatenate([twists, turns[:, :3]], 1).T
-    below = jnp.concatenate([rows.momenta, rows.rated], 1)
-    by_q = pick(products(below, columns(rows.Y, rows.X)), products(rows.S, rows.load_q.T))
-    by_v = pick(products(below, columns(rows.Z, rows.S)), products(rows.S, rows.load_v.T))
-    M = mass_matrix_of(model, rows.S, rows.momenta)
-    return InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M)
+    below = jnp.concatenate([left.momenta, left.rated], 1)
+    by_q = pick(products(below, columns(right.Y, right.X)), products(left.S, right.load_q.T))
+    by_v = pick(products(below, columns(right.Z, right.S)), products(left.S, right.load_v.T))
+    return InversePartials(by_q, by_v, pick(products(left.momenta, right.S.T), products(left.S, right.momenta.T)))
 
 
 @checked_arguments()
@@ -149,7 +155,7 @@ def _solved(inverse: InversePartials, given: np.ndarray):
     """Rows of d(tau) where the acceleration is given, of d(vdot) elsewhere; columns likewise."""
     M, free = inverse.vdot, ~given
     at_free = lambda x: jnp.where(free[:, None], x, 0)
-    inverse_mass = _inverse(jnp.where(free[:, None] & free, M, 0) + sm.diagonal(jnp.asarray(given, M.dtype)))
+    inverse_mass = inverse_of_definite(jnp.where(free[:, None] & free, M, 0) + sm.diagonal(jnp.asarray(given, M.dtype)))
     moved = products(inverse_mass, -at_free(jnp.concatenate([inverse.q, inverse.v], 1)))
     if not given.any():
         return *jnp.split(moved, 2, 1), inverse_mass
@@ -160,7 +166,7 @@ def _solved(inverse: InversePartials, given: np.ndarray):
     return jnp.split(jnp.where(given[:, None], needed, moved), 3, 1)
 
 
-def _inverse(M):
+def inverse_of_definite(M):
     """Of a positive definite matrix, as wanted anyhow; products with it are faster than solves in a batch."""
     factor = jax.lax.linalg.cholesky(M)
     root = jax.lax.linalg.triangular_solve(factor, sm.identity(len(M), M.dtype), left_side=True, lower=True)
@@ -168,7 +174,7 @@ def _inverse(M):
 
 
 # ---- what the matrices are products of
-class _Rows(NamedTuple):
+class JointRows(NamedTuple):
     """Arrays (nv, 6) in world axes about one point; X and rated are angular parts (nv, 3).
 
     momenta, rated: inertia beyond each joint times its motion, and the transpose of the rate times it. load_q, load_v:
@@ -210,7 +216,8 @@ class _Sum(NamedTuple):
 NOTHING = _Sum(NO_MASS, _InertiaRate(ZERO33, ZERO3), NO_WRENCH)
 
 
-def _rows(execution: Execution, model: Model, q: Configuration, v, vdot, wrenches):
+def joint_rows(execution: Execution, model: Model, q: Configuration, v, vdot, wrenches) -> tuple[JointRows, tuple]:
+    """The rows, and what is added to the derivative with respect to q where joint motions depend on coordinates."""
     subtrees = Subtrees(model, q, v, vdot, execution=execution)
     applied = [] if wrenches is None else [subtrees.walk.bodies(applied_wrenches(model.links, wrenches))]
     sums = subtrees.sums(_own, _to_parent, NOTHING, *applied)
@@ -239,7 +246,7 @@ def _to_parent(R, p, own: _Sum) -> _Sum:
     return _Sum(inertia_to_parent(R, p, own.inertia), _InertiaRate(turning, linear), to_parent(R, p, own.wrench))
 
 
-def _read(joint: JointTerms, total: _Sum, velocity: Any = None, acceleration: Any = None) -> _Rows:
+def _read(joint: JointTerms, total: _Sum, velocity: Any = None, acceleration: Any = None) -> JointRows:
     S, (inertia, rate, wrench) = joint.S, total
     X, Y = se3.ad(joint.V_above, S), se3.ad(joint.A_above, S)
     if velocity is not None:
@@ -251,7 +258,7 @@ def _read(joint: JointTerms, total: _Sum, velocity: Any = None, acceleration: An
     wrenches = (momenta(inertia, S), rate.transpose_times(S), load_q, load_v)
     S, X, Y, Z = map(joint.twist, (S, X, Y, Z))
     momentum, rated, load_q, load_v = map(joint.wrench, wrenches)
-    return _Rows(S, X[:3], Y, Z, momentum, rated[:3], load_q, load_v)
+    return JointRows(S, X[:3], Y, Z, momentum, rated[:3], load_q, load_v)
 
 
 def _bent(model: Model, walk: TreeTraversal, sums: list, q: Configuration, v, vdot) -> tuple:

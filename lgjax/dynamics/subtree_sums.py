@@ -62,6 +62,11 @@ class Subtrees:
         self.bodies = self.walk.bodies(body_data(model))
         self._steps = self.walk.outward(_outward, world, self.bodies, self.walk.configurations(q), speeds)
 
+    def each(self, read: Callable, *data: list) -> list:
+        """Results of read(kind, body's data, its terms, *data), pytrees of arrays, for every body, by run."""
+        one = lambda kind, _, body, step, *more: ((), read(kind, body, step[1], *more))
+        return self.walk.outward(one, (), self.bodies, self._steps, *data)
+
     def poses(self) -> Pose:
         """World poses of the joint frames (nbodies, ...), about the point `origin_of` the model."""
         return self.walk.to_bodies([joint.world for _, joint in self._steps])

@@ -138,7 +138,7 @@ def join_velocity(tree: Tree, frees, joints, balls) -> jax.Array:
 @checked_arguments()
 def retract(model: Model, q: Configuration, dv: jax.Array) -> Configuration:
     """Configuration q exp(dv), reached by the body-frame displacement dv (nv,), exactly on the manifold."""
-    return _move(model.tree, q, dv)
+    return displaced(model.tree, q, dv)
 
 
 @checked_arguments()
@@ -147,7 +147,8 @@ def difference(model: Model, q0: Configuration, q1: Configuration) -> jax.Array:
     return _log(model.tree, q0, q1)
 
 
-def _move(tree: Tree, q: Configuration, dv) -> Configuration:
+def displaced(tree: Tree, q: Configuration, dv) -> Configuration:
+    """`retract` without checks, for use inside of recursions."""
     frees, joints, balls = split_velocity(tree, dv)
     return Configuration(
         se3.compose(q.free_poses, se3.exp(frees)), q.joints + joints, so3.compose(q.ball_rotations, so3.exp(balls))
@@ -187,7 +188,7 @@ def mechanical_space(tree: Tree) -> HomogeneousSpace:
 
     @batch_behind
     def move(xi, y):
-        return _move(tree, y[0], xi[0]), y[1] + xi[1]
+        return displaced(tree, y[0], xi[0]), y[1] + xi[1]
 
     @batch_behind
     def dexpinv(sigma, xi):

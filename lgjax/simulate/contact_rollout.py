@@ -183,7 +183,7 @@ def check_contacts(contacts: Any, method: Any, closed: Any, checkpoint: Any = No
         )
     if isinstance(method, EventDriven) and checks.known(contacts.smoothing) and float(contacts.smoothing) > 0:
         raise ValueError(f"EventDriven takes contacts without smoothing, got {float(contacts.smoothing):g} m")
-    if isinstance(method, EventDriven) and (contacts.joint_limits or contacts.joint_friction):
+    if isinstance(method, EventDriven) and (len(contacts.limited) or len(contacts.dry)):
         raise ValueError("EventDriven takes contacts without joint_limits and joint_friction; TimeStepping has both")
     if closed:
         raise ValueError("contacts and closed loops are not solved together")

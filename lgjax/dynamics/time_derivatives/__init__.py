@@ -9,14 +9,24 @@ from lgjax.dynamics.time_derivatives.derivatives import (
     hybrid_dynamics_time_derivatives,
     inverse_dynamics_time_derivatives,
 )
+from lgjax.dynamics.time_derivatives.partials import (
+    ForwardTimeDerivativePartials,
+    InverseTimeDerivativePartials,
+    forward_dynamics_time_derivative_partials,
+    inverse_dynamics_time_derivative_partials,
+)
 from lgjax.dynamics.time_derivatives.poses import pose_derivatives, twist_derivatives
 from lgjax.dynamics.time_derivatives.taylor_series import motion_series
 
 __all__ = [
     "ClosedForm",
+    "ForwardTimeDerivativePartials",
+    "InverseTimeDerivativePartials",
     "closed_form",
+    "forward_dynamics_time_derivative_partials",
     "forward_dynamics_time_derivatives",
     "hybrid_dynamics_time_derivatives",
+    "inverse_dynamics_time_derivative_partials",
     "inverse_dynamics_time_derivatives",
     "motion_series",
     "pose_derivatives",

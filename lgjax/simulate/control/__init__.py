@@ -1,10 +1,12 @@
-"""Optimisation of controls over a rollout: shooting and iLQR.
+"""Control: linearization of a step; optimisation of controls over a rollout by shooting and iLQR.
 
 Read first: `problem.py` states the problem, `ilqr.py` and `shooting.py` are the methods, `optimize.py` drives them.
 """
 
 from lgjax.simulate.control.ilqr import ILQR
+from lgjax.simulate.control.linearization import Linearization, linearize
 from lgjax.simulate.control.optimize import OptimizedControls, SearchRecord, optimize_controls
+from lgjax.simulate.control.predictive import PredictiveController, PredictiveMemory
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 from lgjax.simulate.memory import rollout_memory
@@ -12,11 +14,15 @@ from lgjax.simulate.memory import rollout_memory
 __all__ = [
     "ILQR",
     "ControlSystem",
+    "Linearization",
     "MultipleShooting",
     "OptimizeStatus",
     "OptimizedControls",
+    "PredictiveController",
+    "PredictiveMemory",
     "SearchRecord",
     "Shooting",
+    "linearize",
     "optimize_controls",
     "rollout_memory",
 ]

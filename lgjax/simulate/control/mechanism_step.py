@@ -1,10 +1,12 @@
 """One step of a mechanism under forces that are held, with derivatives by the analytic partials of its dynamics."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 
 from lgjax.contact import EventDriven, contact_step
 from lgjax.contact.contacts import Contacts
@@ -25,28 +27,24 @@ Array = jax.Array
 
 
 def mechanism_step(
-    model: Model, dt: float, method: Method, substeps: int, contacts: Contacts | None = None
+    model: Model, dt: Any, method: Method, substeps: int, contacts: Contacts | None = None
 ) -> Callable[..., Any]:
     """The function step((q, v), tau, wrenches) -> (q, v) after dt seconds; wrenches may be None.
 
-    The dt seconds are `substeps` steps of the method. Without wrenches, and if the model is known, derivatives with
-    respect to state and force are taken with three matrices for every stage, whatever the number of directions;
-    otherwise through the recursion itself.
+    The dt seconds are `substeps` steps of the method. Derivatives with respect to state and force are taken with three
+    matrices for every stage, whatever the number of directions; those with respect to wrenches, and to a model that is
+    traced, through the recursion itself.
     """
     check_contacts(contacts, method, None)
     if contacts is not None:
         return _contact_steps(model, contacts, dt, method, substeps)
     check_method("ControlSystem.of_model", method)
     scanned = method.with_scanned_stages()
-    known = checks.known(model)
     by_partials = dynamics_by_partials(model)
 
     def step(state: Any, tau: Array, wrenches: Array | None) -> Any:
-        force = lambda t, q, v: tau
-        if known and wrenches is None:
-            field = mechanism_field(model, force, dynamics=lambda model, q, v, tau, wrenches: by_partials(q, v, tau))
-        else:
-            field = mechanism_field(model, force, None if wrenches is None else lambda t, q, v: wrenches)
+        applied = None if wrenches is None else lambda t, q, v: wrenches
+        field = mechanism_field(model, lambda t, q, v: tau, applied, dynamics=by_partials)
         zero, end = jnp.zeros((), model.dtype), jnp.asarray(dt, model.dtype)
         path = integrate(mechanical_space(model.tree), field, state, zero, end, substeps, scanned, None)
         return jax.tree.map(lambda x: x[0], path.ys)
@@ -73,22 +71,38 @@ def _contact_steps(model: Model, contacts: Contacts, dt: float, method: Any, sub
     return step
 
 
-def dynamics_by_partials(model: Model) -> Callable[[Configuration, Array, Array], Array]:
-    """The function (q, v, tau) -> vdot of `forward_dynamics`, with derivatives from `forward_dynamics_partials`."""
+def dynamics_by_partials(model: Model) -> Callable[..., Array]:
+    """The function (model, q, v, tau, wrenches) -> vdot, `forward_dynamics` differentiated by its partials.
+
+    A known model is a constant of it, as that of a specialised one has to be; its argument is then not read.
+    """
+    constant = checks.known(model)
+    of_model = lambda given: model if constant else given
 
     @jax.custom_jvp
-    def dynamics(q: Configuration, v: Array, tau: Array) -> Array:
-        return forward_dynamics(model, q, v, tau)
+    def dynamics(given: Model | None, q: Configuration, v: Array, tau: Array, wrenches: Array | None) -> Array:
+        return forward_dynamics(of_model(given), q, v, tau, wrenches)
 
-    @dynamics.defjvp
+    @partial(dynamics.defjvp, symbolic_zeros=True)
     def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
-        (q, v, tau), (dq, dv, dtau) = primals, tangents
-        partials = forward_dynamics_partials(model, q, v, tau)
+        (given, q, v, tau, wrenches), (dgiven, *state, dwrenches) = primals, tangents
+        still = lambda x, dx: jnp.zeros_like(x) if isinstance(dx, SymbolicZero) else dx
+        dq, dv, dtau = jax.tree.map(still, (q, v, tau), tuple(state))
+        partials = forward_dynamics_partials(of_model(given), q, v, tau, wrenches)
         slopes = jnp.concatenate([partials.q, partials.v, partials.tau], 1)
-        change = jnp.concatenate([body_displacement(model, q, dq), dv, dtau])
-        return dynamics(q, v, tau), jnp.matmul(slopes, change, precision="highest")
+        change = jnp.concatenate([body_displacement(of_model(given), q, dq), dv, dtau])
+        moved = jnp.matmul(slopes, change, precision="highest")
+        others, moving = (given, wrenches), (dgiven, dwrenches)
+        if not all(isinstance(dx, SymbolicZero) for dx in jax.tree.leaves(moving, is_leaf=_is_zero)):
+            along = lambda given, wrenches: forward_dynamics(of_model(given), q, v, tau, wrenches)
+            moved = moved + jax.jvp(along, others, jax.tree.map(still, others, moving))[1]
+        return dynamics(*primals), moved
 
-    return dynamics
+    return lambda given, *state: dynamics(None if constant else given, *state)
+
+
+def _is_zero(x: Any) -> bool:
+    return isinstance(x, SymbolicZero)
 
 
 def body_displacement(model: Model, q: Configuration, dq: Configuration) -> Array:

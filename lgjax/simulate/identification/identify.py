@@ -1,0 +1,243 @@
+"""Parameters of greatest likelihood, their covariance, and which combinations the records cannot see.
+
+Read first: `unknowns.py` for the coordinates, `records.py` for the residuals whose squares are added up.
+"""
+
+import enum
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from lgjax.multibody.arguments import checked_model
+from lgjax.multibody.model import Model
+from lgjax.numerics import checks
+from lgjax.numerics.rank import default_tolerance
+from lgjax.numerics.status import NOT_FINITE, flag
+from lgjax.simulate.identification.records import Record
+from lgjax.simulate.identification.unknowns import Plant, Unknowns, plant_of
+
+Array = jax.Array
+
+
+class IdentifyStatus(enum.IntFlag):
+    """Outcome of `identify`; 0 means success, flags add up."""
+
+    CONVERGED = 0
+    NOT_FINITE = NOT_FINITE  # the records, or what the guess predicts of them, are infinite or NaN
+    MAX_ITERATIONS = 2  # the iterations ended before the estimate settled; it is the best so far
+    UNSEEN = 4  # the records cannot see some combinations of the unknowns, see `Identified.seen`
+
+
+class Identified(NamedTuple):
+    """Result of `identify`, for p unknowns and n residuals.
+
+    plant: at the estimate. x: (p,) the estimate, changes from the guess. covariance: (p, p) of x, that of the Laplace
+    approximation, within what is seen. directions: (p, p), rows are combinations of x; seen: (p,) bool, whether the
+    records see each of them. A combination c . x that is orthogonal to all unseen rows is known, with the variance
+    c . covariance c; `identifiable`: (p,) bool, whether x[i] alone is. cost: () half the sum of squares, priors
+    included, which is about (n - p) / 2 where the sigmas are right. status: () int32 of `IdentifyStatus`.
+    iterations: () int32.
+    """
+
+    plant: Plant
+    x: Array
+    covariance: Array
+    directions: Array
+    seen: Array
+    identifiable: Array
+    cost: Array
+    status: Array
+    iterations: Array
+
+    @property
+    def success(self) -> Array:
+        """() bool, whether the search converged; some combinations may be unseen."""
+        return (self.status & ~int(IdentifyStatus.UNSEEN)) == 0
+
+    @property
+    def sigma(self) -> Array:
+        """Standard deviations (p,) of x, infinite where the records do not tell."""
+        variance = jnp.maximum(jnp.diagonal(self.covariance), 0)
+        return jnp.where(self.identifiable, jnp.sqrt(jnp.where(self.identifiable, variance, 1)), jnp.inf)
+
+    def propagate(self, function: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """function(x) (m,) at the estimate and its covariance (m, m), to first order."""
+        J = jax.jacfwd(function)(self.x)
+        return function(self.x), jnp.einsum("ij,jk,lk->il", J, self.covariance, J, precision="highest")
+
+
+def identify(
+    model: Model,
+    records: Record | Sequence[Record],
+    unknowns: Unknowns,
+    *,
+    gear: ArrayLike = 1.0,
+    prior: ArrayLike | None = None,
+    iterations: int = 100,
+    tolerance: float | None = None,
+    rank_tolerance: float | None = None,
+) -> Identified:
+    """The parameters under which the records are most likely, by Levenberg and Marquardt's method.
+
+    model: the guess, with `gear` that of the drives, see `Plant`. records: one or several, see `TorqueRecord`,
+    `MotionRecord`, `PoseRecord`. unknowns: a sum of `masses`, `inertias`, `viscous`, ... prior: (p,) or a number,
+    standard deviations of x about the guess; None knows nothing. tolerance: relative change of x and of the residuals
+    at which the search ends; None is half of the digits. rank_tolerance: singular values of the derivative, each
+    column of it scaled to length one, below this part of the largest count as unseen; None is half of the digits.
+
+    Traced numbers, `jit` and `vmap` over records and guesses are welcome; the result is differentiable with respect to
+    both by the implicit function theorem. Nothing is raised for numbers: the status tells, x is the best that was
+    found and never NaN. Compiles at every call outside `jit`. Needs the extra `identify`.
+    Source: [more1978] for the method; [rucker2022] for inertias; [sola2018] for residuals on groups.
+    """
+    _optimistix()
+    model = checked_model(model, leaves=True)
+    iterations = checks.integer("iterations", iterations)
+    half = default_tolerance(model.dtype)
+    tolerance = half if tolerance is None else checks.number("tolerance", tolerance, 0.0)
+    rank_tolerance = half if rank_tolerance is None else checks.number("rank_tolerance", rank_tolerance, 0.0)
+    problem = _checked(model, records, unknowns, gear, prior)
+    leaves, treedef = jax.tree.flatten(problem)
+    arrays = {i: x for i, x in enumerate(leaves) if isinstance(x, jax.Array)}
+
+    def run(arrays: dict[int, Array]) -> Identified:
+        given = treedef.unflatten([arrays.get(i, x) for i, x in enumerate(leaves)])
+        return _search(given, unknowns, iterations, tolerance, rank_tolerance)
+
+    return jax.jit(run)(arrays)
+
+
+def _search(problem: "_Problem", unknowns: Unknowns, iterations: int, tolerance: float, rank_tolerance: float):
+    optimistix, dtype = _optimistix(), problem.guess.model.dtype
+    residual = partial(_residual, problem, unknowns)
+    bounded = lambda x: _bounded(residual(x))[0]
+    start = jnp.zeros(len(unknowns), dtype)
+
+    # Columns of different units are scaled to length one, where the method treats them alike.
+    scale = jax.lax.stop_gradient(_scale(jax.jacfwd(bounded)(start)))
+    solver = optimistix.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
+    working = jnp.result_type(float)  # optimistix takes its own numbers in the default dtype
+    scaled = lambda z, scale: bounded(scale * z.astype(dtype)).astype(working)
+    found = optimistix.least_squares(scaled, solver, start.astype(working), scale, max_steps=iterations, throw=False)
+    settled = found.result == optimistix.RESULTS.successful
+    x = scale * jnp.where(jnp.all(jnp.isfinite(found.value)), found.value, 0).astype(dtype)
+
+    errors, finite = _bounded(residual(x))
+    visible = visibility(jax.jacfwd(bounded)(x), rank_tolerance)
+    status = flag(IdentifyStatus.NOT_FINITE, ~finite) | flag(IdentifyStatus.MAX_ITERATIONS, finite & ~settled)
+    status = status | flag(IdentifyStatus.UNSEEN, ~jnp.all(visible.seen))
+    count = jnp.asarray(found.stats["num_steps"], jnp.int32)
+    plant = unknowns.apply(problem.guess, x)
+    return Identified(plant, x, *visible, jnp.sum(errors * errors) / 2, status, count)
+
+
+def log_likelihood(
+    model: Model,
+    records: Record | Sequence[Record],
+    unknowns: Unknowns,
+    *,
+    gear: ArrayLike = 1.0,
+    prior: ArrayLike | None = None,
+) -> Callable[[Array], Array]:
+    """The function x (p,) -> logarithm () of the density of the records, for samplers; times the prior's if given.
+
+    Arguments as in `identify`, whose estimate is where it is greatest and whose covariance is the negative inverse of
+    its Hessian, up to second derivatives of the residuals. Minus infinity where the motion is not finite. Source:
+    Gaussian errors, independent, with the standard deviations of the records.
+    """
+    problem = _checked(checked_model(model, leaves=True), records, unknowns, gear, prior)
+
+    def of(x: Array) -> Array:
+        r = _residual(problem, unknowns, x)
+        scales = sum(record.log_scale() for record in problem.records)
+        if problem.prior is not None:
+            scales = scales + jnp.sum(jnp.log(problem.prior))
+        value = -jnp.sum(r * r) / 2 - jnp.asarray(scales, r.dtype) - r.size * math.log(2 * math.pi) / 2
+        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+    return of
+
+
+class Visibility(NamedTuple):
+    """Of a derivative of residuals: covariance (p, p), directions (p, p), seen (p,) and identifiable (p,)."""
+
+    covariance: Array
+    directions: Array
+    seen: Array
+    identifiable: Array
+
+
+def visibility(J: Array, tolerance: float) -> Visibility:
+    """What residuals with the derivative J (n, p) tell about the p unknowns."""
+    scale = _scale(J)
+    gram = jnp.matmul((J * scale).T, J * scale, precision="highest")
+    values, vectors = jnp.linalg.eigh(gram)
+    # eigenvalues are squares: below eps of the largest they are rounding
+    eps = float(jnp.finfo(J.dtype).eps) * J.shape[1]
+    seen = values > max(tolerance * tolerance, eps) * jnp.max(values)
+    inverse = jnp.where(seen, 1 / jnp.where(seen, values, 1), 0)
+    covariance = jnp.einsum("ik,k,jk->ij", vectors, inverse, vectors, precision="highest") * scale[:, None] * scale
+    # unseen directions are changes of x that nothing feels, seen ones the combinations that are known
+    rows = jnp.where(seen, vectors / scale[:, None], vectors * scale[:, None]).T
+    rows = rows / jnp.sqrt(jnp.sum(rows * rows, 1, keepdims=True))
+    hidden = jnp.sum(jnp.where(seen, 0, vectors * vectors), 1)
+    return Visibility(covariance, rows, seen, hidden < float(jnp.finfo(J.dtype).eps) ** 0.5)
+
+
+def _scale(J: Array) -> Array:
+    """Reciprocals (p,) of the lengths of the columns, 1 for those that vanish."""
+    lengths = jnp.sqrt(jnp.sum(J * J, 0))
+    tiny = lengths <= float(jnp.finfo(J.dtype).eps) * jnp.max(lengths)
+    return 1 / jnp.where(tiny | ~jnp.isfinite(lengths), 1, lengths)
+
+
+class _Problem(NamedTuple):
+    """Checked inputs: the guess, the records, and standard deviations (p,) of x or None."""
+
+    guess: Plant
+    records: list
+    prior: Array | None
+
+
+def _checked(model: Model, records: Any, unknowns: Unknowns, gear: ArrayLike, prior: ArrayLike | None) -> _Problem:
+    if not isinstance(unknowns, Unknowns) or not len(unknowns):
+        raise TypeError(f"unknowns are a sum of masses(...), inertias(...), viscous(...), ...; got {unknowns!r}")
+    if prior is not None:
+        prior = checks.positive("prior", checks.array("prior", prior, (len(unknowns),), model.dtype))
+    return _Problem(plant_of(model, gear), _listed(records), prior)
+
+
+def _residual(problem: _Problem, unknowns: Unknowns, x: Array) -> Array:
+    plant = unknowns.apply(problem.guess, x)
+    errors = [record.residual(plant) for record in problem.records]
+    return jnp.concatenate(errors if problem.prior is None else [*errors, x / problem.prior])
+
+
+def _listed(records) -> list:
+    listed = list(records) if isinstance(records, list | tuple) else [records]
+    for record in listed:
+        if not hasattr(record, "residual") or not hasattr(record, "log_scale"):
+            raise TypeError(f"a record has residual(plant) and log_scale(), got {record!r}")
+    if not listed:
+        raise ValueError("identify needs a record")
+    return listed
+
+
+def _bounded(r: Array) -> tuple[Array, Array]:
+    """Residuals, all huge if one is not finite so that a search turns back, and whether all are finite."""
+    huge = float(jnp.finfo(r.dtype).max) ** 0.25
+    fine = jnp.all(jnp.isfinite(r)) & jnp.all(jnp.abs(r) < huge)
+    return jnp.where(fine, r, huge), fine
+
+
+def _optimistix() -> Any:
+    try:
+        import optimistix
+    except ImportError:
+        raise ImportError("identify needs the package optimistix: pip install 'lgjax[identify]'") from None
+    return optimistix

@@ -1,0 +1,153 @@
+"""Unknown parameters of a mechanism and its drives, as coordinates x that are zero at the guess.
+
+Unknowns add up: inertias(model, ["hand"]) + viscous(model) + gear(model). Read next: `records.py`, `identify.py`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from lgjax.dynamics.forces import coordinates_of
+from lgjax.dynamics.inertial_parameters import (
+    NAMES,
+    from_log_cholesky,
+    inertial_parameters,
+    log_cholesky,
+    with_inertial_parameters,
+)
+from lgjax.groups import se3
+from lgjax.multibody.model import Model
+from lgjax.numerics import checks
+
+Array = jax.Array
+TWIST = ("wx", "wy", "wz", "vx", "vy", "vz")
+
+
+class Plant(NamedTuple):
+    """A mechanism and its drives: the forces of the joints are gear * command less the friction of the model.
+
+    gear: (nv,) force per unit of command. `Model.damping`, `Model.friction` and `Model.armature` all act.
+    """
+
+    model: Model
+    gear: Array
+
+
+def plant_of(model: Model, gear: ArrayLike = 1.0) -> Plant:
+    """The plant of a model, whose commands are forces unless gears (a number or (nv,)) say otherwise."""
+    return Plant(model, checks.array("gear", gear, (model.nv,), model.dtype))
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """Coordinates x (n,) of what is not known. names: (n,). apply(plant, x) -> Plant, the guess at x = 0."""
+
+    names: tuple[str, ...]
+    apply: Callable[[Plant, Array], Plant]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __add__(self, other: "Unknowns") -> "Unknowns":
+        n = len(self)
+        return Unknowns(self.names + other.names, lambda plant, x: other.apply(self.apply(plant, x[:n]), x[n:]))
+
+
+# ---- inertias
+def masses(model: Model, bodies: Sequence[str] | None = None) -> Unknowns:
+    """Logarithms of the factors by which bodies are denser than guessed; bodies None takes all."""
+    index = _bodies(model, bodies)
+
+    def apply(plant: Plant, x: Array) -> Plant:
+        factor = jnp.ones(plant.model.nbodies, x.dtype).at[index].set(jnp.exp(x))
+        return plant._replace(model=plant.model.replace(inertias=plant.model.inertias.scaled(factor)))
+
+    return Unknowns(tuple(f"log mass factor of {model.body_names[i]}" for i in index), apply)
+
+
+def inertias(model: Model, bodies: Sequence[str] | None = None, physical: bool = True) -> Unknowns:
+    """Ten inertial parameters of each body, as changes of `log_cholesky`, in which every body can exist.
+
+    physical=False: changes of `inertial_parameters` themselves, in which torques are linear.
+    """
+    index = _bodies(model, bodies)
+    rows = (10 * index[:, None] + np.arange(10)).ravel()
+    names = ("a", "d1", "d2", "d3", "s12", "s23", "s13", "t1", "t2", "t3") if physical else NAMES
+
+    def apply(plant: Plant, x: Array) -> Plant:
+        ten = inertial_parameters(plant.model)
+        own = ten[rows].reshape(-1, 10)
+        change = x.reshape(-1, 10)
+        own = from_log_cholesky(log_cholesky(own) + change) if physical else own + change
+        return plant._replace(model=with_inertial_parameters(plant.model, ten.at[rows].set(own.reshape(-1))))
+
+    return Unknowns(tuple(f"{name} of {model.body_names[i]}" for i in index for name in names), apply)
+
+
+# ---- joints and drives
+def viscous(model: Model, joints: Sequence[str] | None = None) -> Unknowns:
+    """Changes of `Model.damping`, N m s/rad or N s/m; joints None takes all but the free ones."""
+    return _of_joints(model, joints, "damping")
+
+
+def coulomb(model: Model, joints: Sequence[str] | None = None) -> Unknowns:
+    """Changes of the dry friction `Model.friction`, N m or N."""
+    return _of_joints(model, joints, "friction")
+
+
+def armature(model: Model, joints: Sequence[str] | None = None) -> Unknowns:
+    """Changes of `Model.armature`, kg m^2 or kg."""
+    return _of_joints(model, joints, "armature")
+
+
+def gear(model: Model, joints: Sequence[str] | None = None) -> Unknowns:
+    """Changes of `Plant.gear`."""
+    names, index = coordinates_of(model, joints)
+    apply = lambda plant, x: plant._replace(gear=plant.gear.at[np.asarray(index)].add(x))
+    return Unknowns(tuple(f"gear of {name}" for name in names), apply)
+
+
+def _of_joints(model: Model, joints: Sequence[str] | None, leaf: str) -> Unknowns:
+    names, index = coordinates_of(model, joints)
+
+    def apply(plant: Plant, x: Array) -> Plant:
+        changed = getattr(plant.model, leaf).at[np.asarray(index)].add(x)
+        return plant._replace(model=plant.model.replace(**{leaf: changed}))
+
+    return Unknowns(tuple(f"{leaf} of {name}" for name in names), apply)
+
+
+# ---- frames
+def placements(model: Model, bodies: Sequence[str] | None = None) -> Unknowns:
+    """Small displacements of joints on their parents, as twists (6,) in the joint frame, rad and m."""
+    return _displaced("placements", model.body_names, _bodies(model, bodies))
+
+
+def frames(model: Model, names: Sequence[str]) -> Unknowns:
+    """Small displacements of named frames, of sensors for instance, as twists (6,) in the frame, rad and m."""
+    known = [name for name, _ in model.tree.frames]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"no frame {name!r} in {model.name!r}; frames: {', '.join(known)}")
+    return _displaced("frames", known, np.asarray([known.index(name) for name in names]))
+
+
+def _displaced(leaf: str, names: Sequence[str], index: np.ndarray) -> Unknowns:
+    def apply(plant: Plant, x: Array) -> Plant:
+        poses = getattr(plant.model, leaf)
+        moved = se3.compose(jax.tree.map(lambda a: a[index], poses), se3.exp(x.reshape(-1, 6)))
+        changed = jax.tree.map(lambda a, b: a.at[index].set(b), poses, moved)
+        return plant._replace(model=plant.model.replace(**{leaf: changed}))
+
+    what = leaf.removesuffix("s")
+    return Unknowns(tuple(f"{what} {part} of {names[i]}" for i in index for part in TWIST), apply)
+
+
+def _bodies(model: Model, bodies: Sequence[Any] | None) -> np.ndarray:
+    chosen = range(model.nbodies) if bodies is None else [model.tree.body(name) for name in bodies]
+    return np.asarray(chosen, int)

@@ -1,0 +1,288 @@
+"""Estimates are those of linear algebra where problems are linear, and as far from the truth as noise explains."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax import identification as idn
+from lgjax import integrators
+
+T = 12
+
+
+@cache
+def arm(dtype=jnp.float64) -> lgjax.Model:
+    """Two links with friction, a drive's inertia, and a sensor on the second."""
+    model = lgjax.models.chain(2)
+    model = model.replace(damping=jnp.asarray([0.5, 0.3]), friction=jnp.asarray([0.2, 0.1]), armature=jnp.ones(2) * 0.1)
+    return model.astype(dtype)
+
+
+@cache
+def motion(dtype=jnp.float64):
+    rng = np.random.default_rng(0)
+    q = jax.vmap(lambda x: lgjax.neutral(arm())._replace(joints=x))(jnp.asarray(rng.normal(size=(T, 2))))
+    v, vdot = (jnp.asarray(x) for x in rng.normal(size=(2, T, 2)))
+    return jax.tree.map(lambda x: x.astype(dtype), (q, v, vdot))
+
+
+SIGMA = np.array([0.05, 0.02])
+NOISE = np.random.default_rng(1).normal(size=(T, 2))
+
+
+def torque_record(model=None, dtype=jnp.float64):
+    """Commands with noise of the true arm."""
+    (q, v, vdot), model = motion(), model or arm()
+    drag = model.damping * v + model.friction * jnp.tanh(v / 0.01)
+    tau = jax.vmap(lambda *s: lgjax.inverse_dynamics(model.replace(damping=jnp.zeros(2)), *s))(q, v, vdot) + drag
+    command = tau + SIGMA * NOISE
+    return jax.tree.map(lambda x: jnp.asarray(x, dtype), idn.TorqueRecord(q, v, vdot, command, jnp.asarray(SIGMA)))
+
+
+def linear_unknowns():
+    return idn.inertias(arm(), physical=False) + idn.viscous(arm()) + idn.coulomb(arm()) + idn.armature(arm())
+
+
+def weighted_rows():
+    """Derivative of the residuals, by the regressor and NumPy."""
+    q, v, vdot = motion()
+    Y = np.asarray(jax.vmap(lambda *s: idn.regressor(arm(), *s))(q, v, vdot))
+    joints = [np.eye(2) * np.asarray(x)[:, :, None] for x in (v, jnp.tanh(v / 0.01), vdot)]
+    return -(np.concatenate([Y, *joints], -1) / SIGMA[:, None]).reshape(2 * T, -1)
+
+
+@cache
+def found(dtype=jnp.float64, prior=0.5):
+    run = lambda model, record: idn.identify(model, record, linear_unknowns(), prior=prior)
+    return jax.jit(run)(arm(dtype), torque_record(dtype=dtype))
+
+
+# ---- the linear case
+@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, 1e-7), (jnp.float32, 2e-3)])
+def test_a_linear_problem_has_the_estimate_and_covariance_of_linear_algebra(dtype, tolerance):
+    J, r = weighted_rows(), NOISE.ravel()
+    expected = np.linalg.inv(J.T @ J + np.eye(26) / 0.25)
+    result = found(dtype)
+    assert result.x.dtype == result.covariance.dtype == dtype
+    assert int(result.status) == 0
+    np.testing.assert_allclose(result.x, -expected @ J.T @ r, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(result.covariance, expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(result.sigma, np.sqrt(np.diag(expected)), rtol=tolerance)
+
+
+def test_the_covariance_is_that_of_laplaces_approximation():
+    likelihood = idn.log_likelihood(arm(), torque_record(), linear_unknowns(), prior=0.5)
+    hessian = jax.jit(jax.hessian(likelihood))(found().x)
+    # normal equations: their condition, 1e5, times round-off
+    np.testing.assert_allclose(found().covariance, -np.linalg.inv(hessian), rtol=0, atol=1e-11)
+    slope = jax.jit(jax.grad(likelihood))(found().x)
+    assert np.abs(slope).max() < 1e-4 * np.abs(np.asarray(jax.grad(likelihood)(0 * slope))).max()
+
+
+def test_the_likelihood_is_a_density():
+    """That of independent Gaussian errors and of a Gaussian prior, by its formula."""
+    x = jnp.asarray(np.random.default_rng(2).normal(size=26))
+    likelihood = idn.log_likelihood(arm(), torque_record(), linear_unknowns(), prior=0.5)(x)
+    errors = (NOISE.ravel() + weighted_rows() @ np.asarray(x)).reshape(T, 2) * SIGMA
+    density = lambda e, s: -((e / s) ** 2) / 2 - np.log(s) - np.log(2 * np.pi) / 2
+    np.testing.assert_allclose(likelihood, density(errors, SIGMA).sum() + density(x, 0.5).sum(), rtol=1e-12)
+
+
+def test_derivatives_of_the_estimate_are_those_of_linear_algebra():
+    J, covariance = weighted_rows(), np.asarray(found().covariance)
+
+    def estimate(command):
+        record = torque_record()
+        record = idn.TorqueRecord(record.q, record.v, record.vdot, command, record.sigma)
+        return jnp.sum(idn.identify(arm(), record, linear_unknowns(), prior=0.5).x)
+
+    slope = jax.jit(jax.grad(estimate))(torque_record().command)
+    expected = -(covariance @ J.T).sum(0).reshape(T, 2) / SIGMA
+    np.testing.assert_allclose(slope, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+def test_what_cannot_be_seen_is_reported():
+    """Of the ten parameters of a pendulum three are seen; unseen directions change no torque."""
+    model = lgjax.models.chain(1)
+    q = jax.vmap(lambda x: lgjax.neutral(model)._replace(joints=x[None]))(jnp.linspace(-1, 2, T))
+    v, vdot = jnp.asarray(np.random.default_rng(0).normal(size=(2, T, 1)))
+    Y = jax.vmap(lambda *s: idn.regressor(model, *s))(q, v, vdot)
+    truth = idn.inertial_parameters(model)
+    record = idn.TorqueRecord(q, v, vdot, 1.1 * (Y @ truth) + model.damping * v, 0.01)
+    result = idn.identify(model, record, idn.inertias(model, physical=False) + idn.viscous(model))
+    assert int(result.status) == idn.IdentifyStatus.UNSEEN
+    assert bool(result.success)
+    assert int(jnp.sum(result.seen)) == 4 == idn.base_parameters(Y).rank + 1
+    hidden = np.asarray(result.directions)[~np.asarray(result.seen)]
+    assert np.abs(np.asarray(Y).reshape(T, 10) @ hidden[:, :10].T).max() < 1e-10
+    assert bool(result.identifiable[10])
+    assert not bool(result.identifiable[0])
+    assert np.isinf(result.sigma[0])
+    np.testing.assert_allclose(Y @ (truth + result.x[:10]), 1.1 * (Y @ truth), rtol=0, atol=1e-5)
+
+
+# ---- motions, drives and frames
+def test_a_motion_tells_masses_friction_and_gears():
+    """Without noise, of a motion by `rollout`, from a guess that is far off."""
+    model, gear = arm(), jnp.asarray([2.0, 3.0])
+    start = lgjax.neutral(model), jnp.zeros(2)
+    command = jnp.asarray([1.0, -0.5])
+    drive = lgjax.forces.friction(model) + (lambda t, q, v: gear * command)
+    path = lgjax.rollout(model, *start, drive, 0.02, 30)
+    unknowns = idn.masses(model, [model.body_names[1]]) + idn.viscous(model) + idn.coulomb(model) + idn.gear(model)
+    q = jax.tree.map(lambda x: x[1:], path.q)
+    record = idn.MotionRecord(start, jnp.broadcast_to(command, (30, 2)), q, 0.02, 1e-3)
+    guess = model.replace(inertias=model.inertias.scaled(jnp.asarray([1.0, 0.6])), damping=0 * model.damping)
+    np.testing.assert_allclose(record.residual(idn.Plant(model, gear)), 0, atol=1e-9)
+    result = jax.jit(lambda guess, record: idn.identify(guess, record, unknowns, gear=1.5))(guess, record)
+    assert int(result.status) == 0
+    np.testing.assert_allclose(result.x[0], -np.log(0.6), atol=1e-6)
+    np.testing.assert_allclose(result.plant.gear, gear, rtol=1e-6)
+    for leaf in ("damping", "friction"):
+        np.testing.assert_allclose(getattr(result.plant.model, leaf), getattr(model, leaf), atol=1e-6)
+
+
+def test_poses_tell_where_a_sensor_and_a_joint_are():
+    """A frame or an elbow turned by two thirds of a radian, from poses without noise."""
+    model = lgjax.models.arm()
+    name, frames = model.tree.frames[0][0], np.arange(20)
+    q = jax.vmap(lambda k: lgjax.random_configuration(k, model))(jax.random.split(jax.random.key(0), len(frames)))
+    twist = jnp.asarray([0.5, -0.4, 0.2, 0.1, 0.2, -0.1])
+    unknowns = idn.frames(model, [name])
+    true = unknowns.apply(idn.plant_of(model), twist).model
+    poses = jax.vmap(lambda q: lgjax.frame_pose(true, q, name))(q)
+    result = idn.identify(model, idn.PoseRecord(q, poses, 1e-3, name), unknowns)
+    np.testing.assert_allclose(result.x, twist, atol=1e-8)
+    assert int(result.status) == 0
+    elbow = idn.placements(model, [model.body_names[2]])
+    true = elbow.apply(idn.plant_of(model), twist).model
+    poses = jax.vmap(lambda q: lgjax.frame_pose(true, q, name))(q)
+    result = idn.identify(model, idn.PoseRecord(q, poses, 1e-3, name), elbow)
+    np.testing.assert_allclose(result.x, twist, atol=1e-8)
+
+
+# ---- what goes wrong
+def test_numbers_that_are_not_finite_give_a_status():
+    record = torque_record()
+    broken = idn.TorqueRecord(record.q, record.v.at[0, 0].set(jnp.nan), record.vdot, record.command, record.sigma)
+    result = jax.jit(lambda r: idn.identify(arm(), r, idn.viscous(arm())))(broken)
+    assert int(result.status) & idn.IdentifyStatus.NOT_FINITE
+    assert not bool(result.success)
+    np.testing.assert_array_equal(result.x, 0)
+    assert np.isfinite(result.covariance).all()
+    few = idn.identify(arm(), record, linear_unknowns(), prior=0.5, iterations=2)
+    assert int(few.status) & idn.IdentifyStatus.MAX_ITERATIONS
+    assert np.isfinite(few.x).all()
+    likelihood = idn.log_likelihood(arm(), broken, idn.viscous(arm()))
+    assert likelihood(jnp.zeros(2)) == -jnp.inf
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(TypeError, match="unknowns are a sum of"):
+        idn.identify(arm(), torque_record(), ["damping"])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a record has residual"):
+        idn.identify(arm(), 3.0, idn.viscous(arm()))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="prior is not positive"):
+        idn.identify(arm(), torque_record(), idn.viscous(arm()), prior=0.0)
+    with pytest.raises(ValueError, match="no frame 'nose'"):
+        idn.frames(arm(), ["nose"])
+    with pytest.raises(ValueError, match="no joint 'knee'"):
+        idn.viscous(arm(), ["knee"])
+
+
+# ---- statistics: as far from the truth as the noise explains, over a hundred seeds
+SEEDS = 100
+
+
+def waves(seed, joints, T, dt):
+    """Motions (T, joints) of four frequencies, with their derivatives."""
+    rng, t = np.random.default_rng(seed), dt * np.arange(T)[:, None, None]
+    a, w, p = rng.uniform(-1, 1, (4, joints)), rng.uniform(1, 4, (4, joints)), rng.uniform(0, 6, (4, joints))
+    parts = a * np.sin(w * t + p), a * w * np.cos(w * t + p), -a * w * w * np.sin(w * t + p)
+    return tuple(jnp.asarray(x.sum(1)) for x in parts)
+
+
+def check_statistics(errors, covariances, count):
+    """The mean of chi² and the part of the errors beyond three standard deviations are those of Gaussian errors."""
+    z = np.asarray(errors) / np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+    chi2 = np.einsum("si,si->s", errors, np.linalg.solve(covariances, np.asarray(errors)[..., None])[..., 0])
+    # Gaussian errors: chi² has the mean `count`, and 0.27 % lie beyond three standard deviations
+    assert abs(chi2.mean() - count) < 3 * np.sqrt(2 * count / SEEDS)
+    assert np.mean(np.abs(z) > 3) < 0.0027 + 3 * np.sqrt(0.0027 / SEEDS)
+
+
+@pytest.mark.slow
+def test_base_parameters_and_friction_of_a_seven_joint_arm():
+    model = lgjax.models.arm()
+    rng, steps = np.random.default_rng(0), 100
+    model = model.replace(damping=jnp.asarray(rng.uniform(0.5, 2, 7)), friction=jnp.asarray(rng.uniform(0.2, 1, 7)))
+    angles, v, vdot = waves(0, 7, steps, 0.04)
+    q = jax.vmap(lambda x: lgjax.neutral(model)._replace(joints=x))(angles)
+    sigma = jnp.asarray(np.linspace(0.5, 0.1, 7))
+    silent = idn.TorqueRecord(q, v, vdot, 0 * v, sigma)
+    clean = -silent.residual(idn.plant_of(model)).reshape(steps, 7) * sigma
+    unknowns = idn.inertias(model, physical=False) + idn.viscous(model) + idn.coulomb(model)
+    guess = model.replace(damping=0 * model.damping, friction=0 * model.friction)
+    guess = idn.with_inertial_parameters(guess, 0.8 * idn.inertial_parameters(model))
+    truth = jnp.concatenate([0.2 * idn.inertial_parameters(model), model.damping, model.friction])
+    Y = jax.vmap(lambda *s: idn.regressor(model, *s))(q, v, vdot)
+    rows = [jnp.eye(7) * x[:, :, None] for x in (v, jnp.tanh(v / 1e-2))]
+    base = idn.base_parameters(np.concatenate([Y, *rows], -1))
+    everywhere = idn.base_parameters(Y)
+    assert base.rank == everywhere.rank + 14 == 57
+
+    def run(key):
+        noisy = clean + sigma * jax.random.normal(key, clean.shape)
+        result = idn.identify(guess, idn.TorqueRecord(q, v, vdot, noisy, sigma), unknowns)
+        covariance = base.combine @ result.covariance @ base.combine.T
+        return base.of(result.x - truth), covariance, result.status, jnp.sum(result.seen)
+
+    keys = jax.random.split(jax.random.key(0), SEEDS)
+    errors, covariances, status, seen = jax.jit(lambda keys: jax.lax.map(run, keys, batch_size=10))(keys)
+    assert np.all(status == idn.IdentifyStatus.UNSEEN)
+    assert np.all(seen == base.rank)
+    check_statistics(errors, covariances, base.rank)
+
+
+@pytest.mark.slow
+def test_the_ten_parameters_of_a_payload():
+    """From short motions of an arm by given torques, in coordinates in which every payload can exist.
+
+    The guess has no payload; the errors are those of the ten parameters themselves.
+    """
+    model = lgjax.models.arm().replace(armature=jnp.asarray([0.3, 0.3, 0.2, 0.2, 0.05, 0.05, 0.02]))
+    hand, segments, steps, dt = model.body_names[-1], 16, 6, 0.02
+    unknowns = idn.inertias(model, [hand])
+    com, mass = np.array([0.03, -0.02, 0.12]), 2.0
+    second = np.diag([0.012, 0.009, 0.006]) + mass * (com @ com * np.eye(3) - np.outer(com, com))
+    payload = np.concatenate([[mass], mass * com, second[np.tril_indices(3)]])
+    ten = idn.inertial_parameters(model)
+    loaded = idn.with_inertial_parameters(model, ten.at[-10:].add(payload))
+    angles, v, vdot = waves(1, 7, segments * steps, dt)
+    q = jax.vmap(lambda x: lgjax.neutral(model)._replace(joints=x))(angles)
+    command = jax.vmap(lambda *s: lgjax.inverse_dynamics(loaded, *s))(q, v, vdot).reshape(segments, steps, 7)
+    start = jax.tree.map(lambda x: x[::steps], (q, v))
+    method, noise = lgjax.MuntheKaas(integrators.HEUN2), (1e-3, 1e-2)
+
+    def record(start, command, q, v):
+        sigma = jnp.asarray(noise)
+        return idn.MotionRecord(start, command, q, jnp.asarray(dt), sigma[0], v, sigma[1], method=method)
+
+    silent = jax.vmap(lambda start, command: record(start, command, None, None))(start, command)
+    clean = jax.jit(jax.vmap(lambda r: r.predicted(idn.plant_of(loaded))))(silent)
+
+    def run(key):
+        error = jax.random.normal(key, (2, segments, steps, 7))
+        noisy = clean[0]._replace(joints=clean[0].joints + noise[0] * error[0]), clean[1] + noise[1] * error[1]
+        result = idn.identify(model, idn.BatchedRecord(jax.vmap(record)(start, command, *noisy)), unknowns)
+        own = lambda x: idn.from_log_cholesky(idn.log_cholesky(ten[-10:]) + x)
+        value, covariance = result.propagate(own)
+        return value - ten[-10:] - payload, covariance, result.status
+
+    errors, covariances, status = jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(0), SEEDS))
+    assert np.all(status == 0)
+    check_statistics(errors, covariances, 10)

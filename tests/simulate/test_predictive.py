@@ -1,0 +1,73 @@
+"""Predictive control is the linear-quadratic regulator where that is exact, and swings a pendulum up within bounds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+
+import lgjax
+from lgjax.simulate.control import ControlSystem, OptimizeStatus, PredictiveController
+
+A, B = np.array([[1.0, 0.1], [0.2, 1.05]]), np.array([[0.0], [0.1]])
+Q, R = np.diag([1.0, 0.5]), np.array([[0.1]])
+P = scipy.linalg.solve_discrete_are(A, B, Q, R)
+K = np.linalg.solve(R + B.T @ P @ B, B.T @ P @ A)
+
+
+def regulator(dtype=jnp.float64, **options):
+    a, b, q, r, p = (jnp.asarray(x, dtype) for x in (A, B, Q, R, P))
+    system = ControlSystem.on_space(lgjax.groups.vector_space(2), lambda x, u: a @ x + b @ u, 1)
+    costs = {"running": lambda t, x, u: (x @ q @ x + u @ r @ u) / 2, "terminal": lambda x: x @ p @ x / 2}
+    return PredictiveController(system=system, steps=5, **costs, **options)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, 1e-11), (jnp.float32, 1e-4)])
+def test_with_riccatis_terminal_cost_it_is_the_regulator(dtype, tolerance):
+    """For a batch of states, at every step, whatever the plan was before."""
+    controller = regulator(dtype, iterations=1)
+    starts = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2)), dtype)
+    run = jax.jit(jax.vmap(lambda x: controller.closed_loop(x, controller.init(x, 0.3), 6)))
+    states, controls, _ = run(starts)
+    before = np.concatenate([starts[:, None], states[:, :-1]], 1)
+    assert controls.dtype == dtype
+    np.testing.assert_allclose(controls, -before @ K.T, rtol=0, atol=tolerance)
+
+
+def test_bounds_hold_and_what_is_not_finite_keeps_the_plan():
+    controller = regulator(bounds=(-0.2, 0.2))
+    x = jnp.asarray([3.0, -1.0])
+    control, memory = jax.jit(controller.step)(x, controller.init(x))
+    assert abs(control[0]) <= 0.2
+    assert np.abs(memory.plan).max() <= 0.2
+    control, memory = jax.jit(controller.step)(jnp.nan * x, controller.init(x, 0.1))
+    assert int(memory.status) == OptimizeStatus.NOT_FINITE
+    np.testing.assert_array_equal(control, [0.1])
+    np.testing.assert_array_equal(memory.plan, 0.1)
+
+
+def test_a_pendulum_is_held_upright():
+    """From a disturbed upright position, with half of the torque that would hold it sideways, two iterations a step."""
+    model = lgjax.models.chain(1)
+    weight = float(jnp.max(jnp.abs(lgjax.gravity_forces(model, lgjax.configuration(model, joints=[np.pi / 2])))))
+    controller = PredictiveController(
+        system=ControlSystem.of_model(model, 0.05),
+        steps=15,
+        running=lambda t, state, u: jnp.sum(u**2) / weight**2 * 0.1 + 1 + jnp.cos(state[0].joints[0]),
+        terminal=lambda state: 10 * (1 + jnp.cos(state[0].joints[0])) + jnp.sum(state[1] ** 2),
+        bounds=(-weight / 2, weight / 2),
+    )
+    start = lgjax.configuration(model, joints=[np.pi - 0.3]), jnp.zeros(1)
+    (q, v), controls, _ = jax.jit(lambda s: controller.closed_loop(s, controller.init(s), 60))(start)
+    assert abs(np.cos(q.joints[-1, 0]) + 1) < 1e-4
+    assert np.abs(v[-1]).max() < 1e-2
+    assert np.abs(controls).max() <= weight / 2
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(ValueError, match="iterations must be a positive integer"):
+        regulator(iterations=0)
+    with pytest.raises(TypeError, match="method must be ILQR"):
+        regulator(method=lgjax.control.Shooting())
+    with pytest.raises(ValueError, match=r"plan has shape \(4, 1\)"):
+        regulator().init(jnp.zeros(2), jnp.zeros((4, 1)))
