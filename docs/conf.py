@@ -1,0 +1,112 @@
+"""Sphinx's settings: Markdown by MyST, the reference from docstrings, formulas as MathML, the gallery by sphinx-gallery.
+
+sphinx-build -W --keep-going -j auto docs build/site
+
+The build needs no network and runs no example. Formulas are MathML, which browsers draw themselves: KaTeX would need
+Node during the build, or a script and a megabyte of fonts on every page. docutils, which Sphinx needs anyway, does it.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from docutils.utils.math import latex2mathml
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS.parent))
+sys.path.insert(0, str(DOCS))
+import gallery_source  # noqa: E402
+
+import lgjax  # noqa: E402
+
+project = "lgjax"
+author = "lgjax contributors"
+copyright = "lgjax contributors, MIT license"
+version = release = lgjax.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery"]
+# examples.md is the gallery of those who read the pages without building them.
+exclude_patterns = ["_examples", "examples.md", "**/sg_execution_times.rst", "sg_execution_times.rst"]
+nitpicky = False  # names of other libraries are not linked
+
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = f"lgjax {version}"
+html_math_renderer = "mathml"
+html_show_sourcelink = False
+
+# In docstrings `name` is code, and a link where the name is documented.
+default_role = "py:obj"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_member_order = "bysource"
+python_maximum_signature_line_length = 88
+python_use_unqualified_type_names = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "_examples",
+    "gallery_dirs": "gallery",
+    "plot_gallery": False,  # nothing runs
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_signature": False,
+    "min_reported_time": 1e9,
+    "filename_pattern": r"a^",
+    "within_subsection_order": "FileNameSortKey",
+}
+
+
+def plain(lines: list[str]) -> list[str]:
+    """Lines of a docstring as reStructuredText: prose, lists with "*", `code`, and indented blocks shown as they are."""
+    text, block = [], False
+    for number, line in enumerate(lines):
+        indented = line.startswith("    ")
+        if indented and not block and (not lines[number - 1].strip() or lines[number - 1].endswith(":")):
+            text += ["", "::", ""]
+            block = True
+        if block and (indented or not line.strip()):
+            text.append(line)
+            continue
+        if block:
+            text.append("")
+        block = False
+        parts = re.split(r"(``[^`]*``|`[^`]*`)", line)
+        escaped = "".join(
+            part if part.startswith("`") else re.sub(r"(?<!^)([*|]|_\b)|^(\|)", r"\\\g<0>", part) for part in parts
+        )
+        text.append(escaped)
+    return text
+
+
+def docstring(app, what, name, thing, options, lines):
+    lines[:] = plain(lines)
+
+
+def skip(app, what, name, thing, skipping, options):
+    """Leave out the fields of named tuples, which the docstring of the class describes, and what only passes pytrees."""
+    described = str(getattr(thing, "__doc__", "")).startswith("Alias for field number")
+    return True if described or name in {"tree_flatten", "tree_unflatten"} else None
+
+
+def formula(self, node):
+    self.body.append(mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def displayed(self, node):
+    self.body.append(f'<p style="text-align:center">{mathml(node.astext(), display=True)}</p>')
+    raise nodes.SkipNode
+
+
+def mathml(text: str, display: bool = False) -> str:
+    return latex2mathml.tex2mathml(text, as_block=display)
+
+
+def setup(app):
+    app.add_html_math_renderer("mathml", (formula, None), (displayed, None))
+    app.connect("autodoc-process-docstring", docstring)
+    app.connect("autodoc-skip-member", skip)
+    gallery_source.write(DOCS)
