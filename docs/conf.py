@@ -59,26 +59,34 @@ sphinx_gallery_conf = {
 }
 
 
+ENTRY = re.compile(r'("?\w[\w", /()=+*-]*?)\s{2,}(\S.*)')  # "name  text", with text that hangs below itself
+
+
 def plain(lines: list[str]) -> list[str]:
-    """Lines of a docstring as reStructuredText: prose, lists with "*", `code`, and indented blocks shown as they are."""
-    text, block = [], False
-    for number, line in enumerate(lines):
-        indented = line.startswith("    ")
-        if indented and not block and (not lines[number - 1].strip() or lines[number - 1].endswith(":")):
-            text += ["", "::", ""]
-            block = True
-        if block and (indented or not line.strip()):
-            text.append(line)
-            continue
-        if block:
-            text.append("")
-        block = False
-        parts = re.split(r"(``[^`]*``|`[^`]*`)", line)
-        escaped = "".join(
-            part if part.startswith("`") else re.sub(r"(?<!^)([*|]|_\b)|^(\|)", r"\\\g<0>", part) for part in parts
-        )
-        text.append(escaped)
+    """Lines of a docstring as reStructuredText: prose, lists with "*", `code`, tables of arguments, indented blocks."""
+    text, state = [], "prose"
+    for line in lines:
+        entry, indented = ENTRY.fullmatch(line), line.startswith("    ")
+        if entry:
+            text += [""] * (state != "entry") + [escaped(entry[1]), f"   {escaped(entry[2])}"]
+            state = "entry"
+        elif indented and state == "entry":
+            text.append(f"   {escaped(line.strip())}")
+        elif indented or (state == "block" and not line.strip()):
+            text += ["", "::", ""] * (state != "block") + [line]
+            state = "block"
+        else:
+            begins = "list" if line.startswith("* ") else "list" if line.startswith("  ") and state == "list" else "prose"
+            text += [""] * (state != begins and bool(line.strip())) + [escaped(line)]
+            state = begins if line.strip() or state == "block" else state
     return text
+
+
+def escaped(line: str) -> str:
+    """The line with what reStructuredText would read as markup outside of `code` taken literally."""
+    parts = re.split(r"(``[^`]*``|`[^`]*`)", line)
+    signs = lambda part: re.sub(r"(?<!^)([*|]|_\b)|^(\|)", r"\\\g<0>", part)
+    return "".join(part if part.startswith("`") else signs(part) for part in parts)
 
 
 def docstring(app, what, name, thing, options, lines):
