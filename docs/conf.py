@@ -59,7 +59,7 @@ sphinx_gallery_conf = {
 }
 
 
-ENTRY = re.compile(r'("?\w[\w", /()=+*-]*?)\s{2,}(\S.*)')  # "name  text", with text that hangs below itself
+ENTRY = re.compile(r'("?[a-zρ][\w", /()=+*-]*?)\s{2,}(\S.*)')  # "name  text", with text that hangs below itself
 
 
 def plain(lines: list[str]) -> list[str]:
@@ -93,6 +93,28 @@ def docstring(app, what, name, thing, options, lines):
     lines[:] = plain(lines)
 
 
+LONG = {  # what aliases of types become when they are printed
+    "~jax.jaxlib._jax.Array | ~numpy.ndarray | ~numpy.bool | ~numpy.number | bool | int | float | complex": "ArrayLike",
+    "~jax.Array | ~numpy.ndarray | ~numpy.bool | ~numpy.number | bool | int | float | complex": "ArrayLike",
+    "~jax.jaxlib._jax.Array": "Array",
+    "~jax.Array": "Array",
+    "~typing.": "",
+    "~collections.abc.": "",
+    "~os.": "os.",
+}
+
+
+def signature(app, what, name, thing, options, arguments, returns):
+    """Types by the names that people write."""
+
+    def short(text):
+        for long, name in LONG.items():
+            text = text.replace(long, name)
+        return text
+
+    return (arguments and short(arguments), returns and short(returns))
+
+
 def skip(app, what, name, thing, skipping, options):
     """Leave out the fields of named tuples, which the docstring of the class describes, and what only passes pytrees."""
     described = str(getattr(thing, "__doc__", "")).startswith("Alias for field number")
@@ -116,5 +138,6 @@ def mathml(text: str, display: bool = False) -> str:
 def setup(app):
     app.add_html_math_renderer("mathml", (formula, None), (displayed, None))
     app.connect("autodoc-process-docstring", docstring)
+    app.connect("autodoc-process-signature", signature)
     app.connect("autodoc-skip-member", skip)
     gallery_source.write(DOCS)

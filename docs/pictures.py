@@ -19,18 +19,18 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "images" / "gallery"
 WIDTH, COLORS = 1400, 128  # pixels, and entries of the palette
 SMALLER = {
-    "03_pendulums": {"sizes": (2, 4, 6)},
-    "07_taylor_integrator": {"orders": (8,), "batch": 16, "repeats": 1},
-    "08_bouncing_bodies": {"steps": 10_000, "samples": 8},
-    "10_heavy_top_constrained": {"halvings": 2},
-    "11_high_speed_rotor": {"first": 20_000, "halvings": 1},
-    "12_slider_crank": {"halvings": 3, "finest": 40_000},
-    "13_puma560": {"halvings": 5},
+    "03_pendulums": {"sizes": (2, 4)},
+    "07_taylor_integrator": {"orders": (8,), "tolerances": (1e-6, 1e-8, 1e-10), "batch": 8, "repeats": 1},
+    "08_bouncing_bodies": {"steps": 5_000, "samples": 8},
+    "10_heavy_top_constrained": {"halvings": 1},
+    "11_high_speed_rotor": {"first": 20_000, "halvings": 1, "modes": 2},
+    "12_slider_crank": {"halvings": 2, "finest": 20_000, "modes": 2},
+    "13_puma560": {"halvings": 3, "steps": 4_000, "modes": 1},
     "14_closed_loops": {"duration": 5.0},
     "15_satellite_tumble": {"samples": 20_000},
-    "16_aerial_reach": {"guesses": 2},
-    "17_cart_pole": {"guesses": 4},
-    "18_falling_cat": {"guesses": 2, "iterations": 600},
+    "16_aerial_reach": {"guesses": 1},
+    "17_cart_pole": {"guesses": 4, "iterations": 150},
+    "18_falling_cat": {"guesses": 1, "iterations": 600},
     "19_payload": {"guesses": 2},
     "20_quadrupeds_on_terrain": {"batch": 256},
 }

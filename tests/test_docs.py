@@ -13,8 +13,10 @@ import lgjax
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-LINKED = [*PAGES, *sorted((ROOT / "docs").glob("*/*.md")), ROOT / "benchmarks" / "README.md", ROOT / "CHANGELOG.md"]
+DOCS = ROOT / "docs"
+PAGES = [README, *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("coming_from/*.md"))]
+OTHERS = [page for page in sorted(DOCS.glob("*/*.md")) if page not in PAGES]
+LINKED = [*PAGES, *OTHERS, ROOT / "benchmarks" / "README.md", ROOT / "CHANGELOG.md"]
 
 
 def text(path: Path) -> str:
@@ -53,6 +55,16 @@ def test_links_lead_to_files(page):
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text(page))
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert not missing
+
+
+def test_every_page_is_in_the_menu_of_the_site():
+    listed = set()
+    for page in DOCS.rglob("*.md"):
+        for block in re.findall(r"```\{toctree\}\n(.*?)```", text(page), re.S):
+            names = [line for line in block.splitlines() if line and not line.startswith(":")]
+            listed |= {(page.parent / f"{name}.md").resolve() for name in names}
+    alone = {DOCS / "index.md", DOCS / "examples.md"}  # the root, and the gallery for those who do not build the site
+    assert set(DOCS.rglob("*.md")) - listed - alone == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
