@@ -26,8 +26,7 @@ copyright = "lgjax contributors, MIT license"
 version = release = lgjax.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery"]
-# examples.md is the gallery of those who read the pages without building them.
-exclude_patterns = ["_examples", "examples.md", "**/sg_execution_times.rst", "sg_execution_times.rst"]
+exclude_patterns = ["_examples", "**/sg_execution_times.rst", "sg_execution_times.rst"]
 nitpicky = False  # names of other libraries are not linked
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]

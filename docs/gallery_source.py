@@ -1,6 +1,6 @@
 """The examples as sphinx-gallery wants them: a copy of each with its section of examples.md as the first docstring.
 
-`conf.py` calls `write`. Sections of examples.md look so: a heading "## NN Title", the picture, and paragraphs.
+`conf.py` calls `write`. A section of examples.md is a heading "## NN Title", the picture, and paragraphs.
 """
 
 import ast
