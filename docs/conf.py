@@ -83,9 +83,9 @@ def plain(lines: list[str]) -> list[str]:
 
 def escaped(line: str) -> str:
     """The line with what reStructuredText would read as markup outside of `code` taken literally."""
-    parts = re.split(r"(``[^`]*``|`[^`]*`)", line)
+    parts = re.split(r"(``[^`]*``|`[^`]*`|(?<!\w)\*\w[\w -]*\w\*(?!\w))", line)
     signs = lambda part: re.sub(r"(?<!^)([*|]|_\b)|^(\|)", r"\\\g<0>", part)
-    return "".join(part if part.startswith("`") else signs(part) for part in parts)
+    return "".join(signs(part) if number % 2 == 0 else part for number, part in enumerate(parts))
 
 
 def docstring(app, what, name, thing, options, lines):
