@@ -1,4 +1,4 @@
-"""Sphinx's settings: Markdown by MyST, the reference from docstrings, formulas as MathML, the gallery by sphinx-gallery.
+"""Sphinx's settings: Markdown by MyST, the reference from docstrings, formulas as MathML, a gallery of the examples.
 
 sphinx-build -W --keep-going -j auto docs build/site
 
@@ -75,7 +75,8 @@ def plain(lines: list[str]) -> list[str]:
             text += ["", "::", ""] * (state != "block") + [line]
             state = "block"
         else:
-            begins = "list" if line.startswith("* ") else "list" if line.startswith("  ") and state == "list" else "prose"
+            item = line.startswith("* ") or (line.startswith("  ") and state == "list")
+            begins = "list" if item else "prose"
             text += [""] * (state != begins and bool(line.strip())) + [escaped(line)]
             state = begins if line.strip() or state == "block" else state
     return text
@@ -115,7 +116,7 @@ def signature(app, what, name, thing, options, arguments, returns):
 
 
 def skip(app, what, name, thing, skipping, options):
-    """Leave out the fields of named tuples, which the docstring of the class describes, and what only passes pytrees."""
+    """Leave out the fields of named tuples, which the docstring of the class describes, and the methods of pytrees."""
     described = str(getattr(thing, "__doc__", "")).startswith("Alias for field number")
     return True if described or name in {"tree_flatten", "tree_unflatten"} else None
 

@@ -69,7 +69,7 @@ def sides():
         ring = at + 0.42 * np.stack([np.cos(t), np.sin(t)], -1)
         axes.plot(*ring[:-3].T, color=RED, linewidth=1.8)
         arrow(axes, ring[-4], ring[-1], RED)
-        axes.text(*(at + (-0.75, 0.1)), "ω", color=RED, fontsize=12)
+        axes.text(at[0] - 0.75, at[1] + 0.1, "ω", color=RED, fontsize=12)
         axes.text(3.2, -0.9, text, ha="center", fontsize=10)
     made.savefig(FOLDER / "sides.png", dpi=110)
 

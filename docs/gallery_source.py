@@ -14,7 +14,10 @@ SECTION = re.compile(r"^## (\d\d) (.+?)\n+!\[(.*?)\]\((images/gallery/(\S+?)\.pn
 
 def sections(text: str) -> dict[str, tuple[str, str, str, str]]:
     """{name of the example: (title, what the picture shows, path of the picture, paragraphs)}"""
-    return {stem: (f"{number} {title}", shown, path, body) for number, title, shown, path, stem, body in SECTION.findall(text)}
+    return {
+        stem: (f"{number} {title}", shown, path, body)
+        for number, title, shown, path, stem, body in SECTION.findall(text)
+    }
 
 
 def restructured(text: str) -> str:
@@ -37,7 +40,8 @@ def write(docs: Path = DOCS) -> Path:
         source = (docs.parent / "examples" / f"{stem}.py").read_text(encoding="utf-8")
         first = ast.parse(source).body[0]
         code = "\n".join(source.splitlines()[first.end_lineno :])
-        header = f'r"""\n{title}\n{"=" * len(title)}\n\n.. image:: /{path}\n   :alt: {shown}\n\n{restructured(body).strip()}\n"""'
+        top = f"{title}\n{'=' * len(title)}\n\n.. image:: /{path}\n   :alt: {shown}\n\n{restructured(body).strip()}\n"
+        header = f'r"""\n{top}"""'
         thumbnail = f"# sphinx_gallery_thumbnail_path = '{path}'\n"
         (folder / f"{stem}.py").write_text(f"{header}\n{thumbnail}{code}\n", encoding="utf-8")
     return folder
