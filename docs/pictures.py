@@ -19,11 +19,11 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "images" / "gallery"
 WIDTH, COLORS = 1400, 256  # pixels, and entries of the palette
 SMALLER = {
-    "03_pendulums": {"sizes": (2, 4)},
+    "03_pendulums": {"sizes": (2, 4, 6, 8)},
     "07_taylor_integrator": {"orders": (8,), "tolerances": (1e-6, 1e-8, 1e-10), "batch": 8, "repeats": 1},
     "08_bouncing_bodies": {"steps": 5_000, "samples": 8},
-    "10_heavy_top_constrained": {"halvings": 1},
-    "11_high_speed_rotor": {"first": 20_000, "halvings": 1, "modes": 2},
+    "10_heavy_top_constrained": {"halvings": 3},
+    "11_high_speed_rotor": {"first": 20_000},
     "12_slider_crank": {"halvings": 4, "finest": 20_000, "modes": 2},
     "13_puma560": {"steps": 4_000, "modes": 1},
     "14_closed_loops": {"duration": 5.0},

@@ -72,6 +72,12 @@ def test_names_of_the_library_exist(page):
         pkgutil.resolve_name(found)
 
 
+def test_tests_that_pages_name_exist():
+    exist = {path.name for path in (ROOT / "tests").rglob("*.py")}
+    for page in LINKED:
+        assert set(re.findall(r"\btest_\w+\.py\b", text(page))) <= exist, page
+
+
 def test_every_cited_key_is_in_the_list_of_references():
     listed = re.findall(r"^\* \[(\w+)\]", text(ROOT / "docs" / "references.md"), re.M)
     assert listed == sorted(set(listed))
