@@ -78,6 +78,22 @@ def test_tests_that_pages_name_exist():
         assert set(re.findall(r"\btest_\w+\.py\b", text(page))) <= exist, page
 
 
+ARGUMENTS = {"v", "tau", "wrenches", "damping", "gravity", "Method"}  # in tables, without what they belong to
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("coming_from/*.md")), ids=name)
+def test_our_names_in_the_tables_of_other_programs_exist(page):
+    """The second column: a name of lgjax or of a namespace, JAX's, or of a model."""
+    cells = re.findall(r"^\| [^|]+\| ([^|]+)\|", text(page), re.M)
+    found = {x for cell in cells for x in re.findall(r"`([A-Za-z_][\w.]*)", cell)} - ARGUMENTS
+    model = lgjax.models.chain(1)
+    for called in found:
+        if called.startswith("model."):
+            assert hasattr(model, called.removeprefix("model."))
+        else:
+            pkgutil.resolve_name(called if called.startswith("jax.") else f"lgjax.{called}")
+
+
 def test_every_cited_key_is_in_the_list_of_references():
     listed = re.findall(r"^\* \[(\w+)\]", text(ROOT / "docs" / "references.md"), re.M)
     assert listed == sorted(set(listed))
