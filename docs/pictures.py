@@ -24,7 +24,7 @@ SMALLER = {
     "08_bouncing_bodies": {"steps": 5_000, "samples": 8},
     "10_heavy_top_constrained": {"halvings": 3},
     "11_high_speed_rotor": {"first": 20_000},
-    "12_slider_crank": {"halvings": 3, "finest": 10_000, "modes": 2, "batch": 20},
+    "12_slider_crank": {"halvings": 3, "modes": 2, "batch": 20},
     "13_puma560": {"steps": 4_000, "modes": 1},
     "14_closed_loops": {"duration": 5.0},
     "15_satellite_tumble": {"samples": 20_000},

@@ -58,6 +58,7 @@ def draw_sweep(made, found, exact, end, counts, what):
     for axes, title in zip(panels, titles):
         axes.set(title=title, xscale="log", xlabel="h (s)", yscale="linear" if "Newton" in title else "log")
     panels[3].set(xlabel="time of the solver (s)", ylabel=f"error of {what}")
-    panels[3].xaxis.set_minor_formatter("")  # the numbers between powers of ten would overlap
+    for axes in panels[3:] if h[0] < 5 * h[-1] else panels:
+        axes.xaxis.set_minor_formatter("")  # the numbers between powers of ten would overlap
     panels[0].legend(fontsize=8)
     return errors
