@@ -295,6 +295,7 @@ def walk(axes, drifts):
         axes.loglog(count, spread, mark, markersize=4, label=title, markerfacecolor="none")
     axes.loglog(count, spread[-1] * np.sqrt(count / np.maximum(count[-1], 1)), "k:", label="square root")
     axes.set(title=f"energy error of {len(hits)} bodies, root mean square", xlabel="impacts so far", ylabel="J")
+    axes.yaxis.set_minor_formatter("")  # the numbers between powers of ten would overlap
     axes.legend(fontsize=8)
 
 

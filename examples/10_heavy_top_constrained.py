@@ -58,7 +58,7 @@ def main(
     axes = made.add_subplot(2, 3, 2)
     axes.plot(path.ts, path.multipliers, label=["x", "y", "z"])
     axes.set(title="force of the tip on the world (N)", xlabel="t (s)")
-    errors = draw_sweep(made, found, exact, end, counts, "the axis")
+    errors = draw_sweep(made, found, exact, end, counts, "the centre of mass (m)")
     for name, error in errors.items():
         print(f"{name}: errors {', '.join(f'{e:.2e}' for e in error)}")
     if out:

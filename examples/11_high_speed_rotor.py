@@ -19,7 +19,7 @@ from lgjax.systems.rotor import left_end
 def precession(problem, end, steps):
     """Times and path of the left end of the shaft, by explicit steps on the group."""
     space, field, y0 = maximal.unconstrained_problem(problem.system, problem.q0, problem.v0)
-    method, keep = lgjax.MuntheKaas(lgjax.integrators.RK6), max(1, steps // 400)
+    method, keep = lgjax.MuntheKaas(lgjax.integrators.RK6), max(1, steps // 2000)  # the path has fast loops
     run = jax.jit(lambda y: lgjax.integrate(space, field, y, 0.0, end, steps - steps % keep, method, keep))
     s = run(y0)
     left = float(problem.parameters["left"])

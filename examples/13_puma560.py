@@ -45,7 +45,7 @@ def main(out: str | None = None, first: int = 10, halvings: int = 6, steps: int 
     turn = lambda q: np.unwrap(np.stack([np.broadcast_to(angles[-1], (1, 6)), joint_angles(q)]), axis=0)[1]
     found = sweep(problem, 1.0, counts, variants, turn)
     made = figure(15, 8.5)
-    axes = made.add_subplot(2, 3, 1)
+    axes = made.add_subplot(2, 3, (1, 2))
     axes.plot(ts, np.rad2deg(angles), label=[f"joint {i + 1}" for i in range(6)])
     axes.set(title="joint angles (degrees)", xlabel="t (s)")
     axes.legend(fontsize=8)

@@ -164,7 +164,14 @@ def draw(out, model, found):
         axes.plot(*hips.T, color="black")
         for leg in range(4):
             axes.plot(*np.vstack([points[1 + 3 * leg : 4 + 3 * leg], ends[leg]]).T, "o-", markersize=3)
-        axes.set(title=f"{k * DT:.2f} s", xlim=(-0.35, 0.35), ylim=(-0.35, 0.35), zlim=(-0.35, 0.35), aspect="equal")
+        axes.locator_params(nbins=3)
+        axes.set(
+            title=f"after {k * DT:.2f} s (m)",
+            xlim=(-0.35, 0.35),
+            ylim=(-0.35, 0.35),
+            zlim=(-0.35, 0.35),
+            aspect="equal",
+        )
         axes.view_init(15, -70)
     ts = DT * np.arange(len(joints))
     angles = np.rad2deg(np.linalg.norm(np.asarray(jax.jit(lgjax.so3.log)(found.states[0])), axis=-1))

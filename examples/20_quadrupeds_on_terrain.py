@@ -49,15 +49,16 @@ def main(
     left, right = figure.subplots(1, 2)
     few = slice(0, 60)
     for axis, values, label in (
-        (left, cosine, "cosine of the tilt"),
-        (right, result.q.free_poses.translation[:, :, 0, 2], "height of the trunk, m"),
+        (left, cosine, "cosine of the trunk's tilt"),
+        (right, result.q.free_poses.translation[:, :, 0, 2], "height of the trunk (m)"),
     ):
-        for good, color in ((True, "C0"), (False, "C3")):
-            chosen = values[few][fallen[few] != good]
+        for falls, name, color in ((False, "stay upright", plot.COLORS[0]), (True, "fall over", plot.COLORS[1])):
+            chosen = values[few][fallen[few] == falls]
             if len(chosen):
-                axis.plot(result.ts, chosen.T, color=color, linewidth=0.6)
-        axis.set_xlabel("time, s")
-        axis.set_ylabel(label)
+                first, *_ = axis.plot(result.ts, chosen.T, color=color, linewidth=0.6)
+                first.set_label(f"{len(chosen)} {name}")
+        axis.set(title=label, xlabel="t (s)")
+        axis.legend(fontsize=8, loc="center right")
     plot.save(figure, path)
 
 

@@ -57,6 +57,8 @@ def draw_sweep(made, found, exact, end, counts, what):
     titles = (f"error of {what}", "Newton iterations per step", "time of the solver (s)", "work and precision")
     for axes, title in zip(panels, titles):
         axes.set(title=title, xscale="log", xlabel="h (s)", yscale="linear" if "Newton" in title else "log")
-    panels[3].set(xlabel="time (s)", ylabel="error")
+    panels[3].set(xlabel="time of the solver (s)", ylabel=f"error of {what}")
+    for axes in panels[3:] if h[0] < 5 * h[-1] else panels:
+        axes.xaxis.set_minor_formatter("")  # the numbers between powers of ten would overlap
     panels[0].legend(fontsize=8)
     return errors

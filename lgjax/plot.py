@@ -283,7 +283,8 @@ def _draw_joints(axes: Any, model: Model, result: Any, labelled: int = 12) -> No
     joints = np.asarray(result.q.joints)[0]
     names = model.tree.coordinate_names
     for i, values in enumerate(joints.T):
-        axes.plot(result.ts, values, linewidth=1, label=names[i] if i < labelled else None)
+        dashes = DASHES[i // 10 % len(DASHES)]  # the default colors repeat after ten
+        axes.plot(result.ts, values, dashes, linewidth=1, label=names[i] if i < labelled else None)
     if names:
         axes.legend(fontsize=6, ncols=2)
     axes.set(title="joint coordinates of sample 0", xlabel="t (s)", ylabel="rad or m")

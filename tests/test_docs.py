@@ -13,8 +13,10 @@ import lgjax
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-LINKED = [*PAGES, *sorted((ROOT / "docs").glob("*/*.md")), ROOT / "benchmarks" / "README.md", ROOT / "CHANGELOG.md"]
+DOCS = ROOT / "docs"
+PAGES = [README, *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("coming_from/*.md"))]
+OTHERS = [page for page in sorted(DOCS.glob("*/*.md")) if page not in PAGES]
+LINKED = [*PAGES, *OTHERS, ROOT / "benchmarks" / "README.md", ROOT / "CHANGELOG.md"]
 
 
 def text(path: Path) -> str:
@@ -55,10 +57,41 @@ def test_links_lead_to_files(page):
     assert not missing
 
 
+def test_every_page_is_in_the_menu_of_the_site():
+    listed = set()
+    for page in DOCS.rglob("*.md"):
+        for block in re.findall(r"```\{toctree\}\n(.*?)```", text(page), re.S):
+            names = [line for line in block.splitlines() if line and not line.startswith(":")]
+            listed |= {(page.parent / f"{name}.md").resolve() for name in names}
+    assert set(DOCS.rglob("*.md")) - listed == {DOCS / "index.md"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_names_of_the_library_exist(page):
     for found in set(re.findall(r"\blgjax(?:\.[A-Za-z_]\w*)+", text(page))):
         pkgutil.resolve_name(found)
+
+
+def test_tests_that_pages_name_exist():
+    exist = {path.name for path in (ROOT / "tests").rglob("*.py")}
+    for page in LINKED:
+        assert set(re.findall(r"\btest_\w+\.py\b", text(page))) <= exist, page
+
+
+ARGUMENTS = {"v", "tau", "wrenches", "damping", "gravity", "Method"}  # in tables, without what they belong to
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("coming_from/*.md")), ids=name)
+def test_our_names_in_the_tables_of_other_programs_exist(page):
+    """The second column: a name of lgjax or of a namespace, JAX's, or of a model."""
+    cells = re.findall(r"^\| [^|]+\| ([^|]+)\|", text(page), re.M)
+    found = {x for cell in cells for x in re.findall(r"`([A-Za-z_][\w.]*)", cell)} - ARGUMENTS
+    model = lgjax.models.chain(1)
+    for called in found:
+        if called.startswith("model."):
+            assert hasattr(model, called.removeprefix("model."))
+        else:
+            pkgutil.resolve_name(called if called.startswith("jax.") else f"lgjax.{called}")
 
 
 def test_every_cited_key_is_in_the_list_of_references():

@@ -30,6 +30,7 @@ LINKS = (
     (0.0, 0.0, -np.pi / 2, 0.34, (0.0, 0.0, 0.0), (3e-4, 4e-4, 3e-4)),
     (0.0, 0.0, 0.0, 0.09, (0.0, 0.0, 0.032), (1.5e-4, 1.5e-4, 4e-5)),
 )
+MASSES = tuple(link[3] for link in LINKS)
 STIFFNESS = (40000.0, 40000.0, 40000.0, 100.0, 100.0, 10.0)
 DAMPING = (400.0, 400.0, 100.0, 1.0, 1.0, 0.1)
 START = np.deg2rad([0.0, 22.5, 90.0, 0.0, 22.5, 0.0])
@@ -59,7 +60,7 @@ def _link(angle: float, d: float, a: float, alpha: float) -> tuple[np.ndarray, n
 
 
 def puma560(
-    masses: Any = tuple(link[3] for link in LINKS),
+    masses: Any = MASSES,
     stiffness: Any = STIFFNESS,
     damping: Any = DAMPING,
     gravity: Any = (0.0, 0.0, -9.81),

@@ -1,0 +1,143 @@
+"""Sphinx's settings: Markdown by MyST, the reference from docstrings, formulas as MathML, a gallery of the examples.
+
+sphinx-build -W --keep-going -j auto docs build/site
+
+The build needs no network and runs no example. Formulas are MathML, which browsers draw themselves: KaTeX would need
+Node during the build, or a script and a megabyte of fonts on every page. docutils, which Sphinx needs anyway, does it.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from docutils.utils.math import latex2mathml
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS.parent))
+sys.path.insert(0, str(DOCS))
+import gallery_source  # noqa: E402
+
+import lgjax  # noqa: E402
+
+project = "lgjax"
+author = "lgjax contributors"
+copyright = "lgjax contributors, MIT license"
+version = release = lgjax.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery"]
+exclude_patterns = ["_examples", "**/sg_execution_times.rst", "sg_execution_times.rst"]
+nitpicky = False  # names of other libraries are not linked
+
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = f"lgjax {version}"
+html_math_renderer = "mathml"
+html_show_sourcelink = False
+
+# In docstrings `name` is code, and a link where the name is documented.
+default_role = "py:obj"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_member_order = "bysource"
+python_maximum_signature_line_length = 88
+python_use_unqualified_type_names = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "_examples",
+    "gallery_dirs": "gallery",
+    "plot_gallery": False,  # nothing runs
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_signature": False,
+    "min_reported_time": 1e9,
+    "filename_pattern": r"a^",
+    "within_subsection_order": "FileNameSortKey",
+}
+
+
+ENTRY = re.compile(r'("?[a-zρ][\w", /()=+*-]*?)\s{2,}(\S.*)')  # "name  text", with text that hangs below itself
+
+
+def plain(lines: list[str]) -> list[str]:
+    """Lines of a docstring as reStructuredText: prose, lists with "*", `code`, tables of arguments, indented blocks."""
+    text, state = [], "prose"
+    for line in lines:
+        entry, indented = ENTRY.fullmatch(line), line.startswith("    ")
+        if entry:
+            text += [""] * (state != "entry") + [escaped(entry[1]), f"   {escaped(entry[2])}"]
+            state = "entry"
+        elif indented and state == "entry":
+            text.append(f"   {escaped(line.strip())}")
+        elif indented or (state == "block" and not line.strip()):
+            text += ["", "::", ""] * (state != "block") + [line]
+            state = "block"
+        else:
+            item = line.startswith("* ") or (line.startswith("  ") and state == "list")
+            begins = "list" if item else "prose"
+            text += [""] * (state != begins and bool(line.strip())) + [escaped(line)]
+            state = begins if line.strip() or state == "block" else state
+    return text
+
+
+def escaped(line: str) -> str:
+    """The line with what reStructuredText would read as markup outside of `code` taken literally."""
+    parts = re.split(r"(``[^`]*``|`[^`]*`|(?<!\w)\*\w[\w -]*\w\*(?!\w))", line)
+    signs = lambda part: re.sub(r"(?<!^)([*|]|_\b)|^(\|)", r"\\\g<0>", part)
+    return "".join(signs(part) if number % 2 == 0 else part for number, part in enumerate(parts))
+
+
+def docstring(app, what, name, thing, options, lines):
+    lines[:] = plain(lines)
+
+
+LONG = {  # what aliases of types become when they are printed
+    "~jax.jaxlib._jax.Array | ~numpy.ndarray | ~numpy.bool | ~numpy.number | bool | int | float | complex": "ArrayLike",
+    "~jax.Array | ~numpy.ndarray | ~numpy.bool | ~numpy.number | bool | int | float | complex": "ArrayLike",
+    "~jax.jaxlib._jax.Array": "Array",
+    "~jax.Array": "Array",
+    "~typing.": "",
+    "~collections.abc.": "",
+    "~os.": "os.",
+}
+
+
+def signature(app, what, name, thing, options, arguments, returns):
+    """Types by the names that people write."""
+
+    def short(text):
+        for long, name in LONG.items():
+            text = text.replace(long, name)
+        return text
+
+    return (arguments and short(arguments), returns and short(returns))
+
+
+def skip(app, what, name, thing, skipping, options):
+    """Leave out the fields of named tuples, which the docstring of the class describes, and the methods of pytrees."""
+    described = str(getattr(thing, "__doc__", "")).startswith("Alias for field number")
+    return True if described or name in {"tree_flatten", "tree_unflatten"} else None
+
+
+def formula(self, node):
+    self.body.append(mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def displayed(self, node):
+    self.body.append(f'<p style="text-align:center">{mathml(node.astext(), display=True)}</p>')
+    raise nodes.SkipNode
+
+
+def mathml(text: str, display: bool = False) -> str:
+    return latex2mathml.tex2mathml(text, as_block=display)
+
+
+def setup(app):
+    app.add_html_math_renderer("mathml", (formula, None), (displayed, None))
+    app.connect("autodoc-process-docstring", docstring)
+    app.connect("autodoc-process-signature", signature)
+    app.connect("autodoc-skip-member", skip)
+    gallery_source.write(DOCS)

@@ -1,0 +1,77 @@
+"""The pictures of the gallery: runs every example and keeps a small copy of its figure in docs/images/gallery.
+
+python docs/pictures.py [04 12 ...]
+
+The build of the site runs nothing; it shows these files. An example that takes long at its default size has a smaller
+one here. Look at every picture before you commit it.
+"""
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from PIL import Image
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "docs" / "images" / "gallery"
+WIDTH, COLORS = 1400, 256  # pixels, and entries of the palette
+SMALLER = {
+    "03_pendulums": {"sizes": (2, 4, 6, 8)},
+    "07_taylor_integrator": {"orders": (8,), "tolerances": (1e-6, 1e-8, 1e-10), "batch": 8, "repeats": 1},
+    "08_bouncing_bodies": {"steps": 5_000, "samples": 8},
+    "10_heavy_top_constrained": {"halvings": 3},
+    "11_high_speed_rotor": {"first": 20_000},
+    "12_slider_crank": {"halvings": 3, "modes": 2, "batch": 20},
+    "13_puma560": {"steps": 4_000, "modes": 1},
+    "14_closed_loops": {"duration": 5.0},
+    "15_satellite_tumble": {"samples": 20_000},
+    "16_aerial_reach": {"guesses": 1, "iterations": 60},
+    "17_cart_pole": {"guesses": 4, "iterations": 150},
+    "18_falling_cat": {"guesses": 1, "iterations": 400},
+    "19_payload": {"guesses": 2},
+    "20_quadrupeds_on_terrain": {"batch": 256},
+}
+
+
+def shrink(source: Path, target: Path) -> None:
+    """A copy WIDTH pixels wide with a palette, a tenth of the size."""
+    with Image.open(source) as picture:
+        height = round(picture.height * WIDTH / picture.width)
+        small = picture.convert("RGB").resize((WIDTH, height), Image.Resampling.LANCZOS)
+    small.quantize(COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(target, optimize=True)
+
+
+def run(stem: str, path: str) -> None:
+    """Run the example in this process."""
+    script = ROOT / "examples" / f"{stem}.py"
+    sys.path.insert(0, str(script.parent))  # as when it is run as a script
+    spec = importlib.util.spec_from_file_location(f"example_{stem}", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main(path, **SMALLER.get(stem, {}))
+
+
+def main(wanted: list[str]) -> None:
+    """Each example in a process of its own, since some change JAX's settings."""
+    for script in sorted((ROOT / "examples").glob("[0-9]*.py")):
+        if wanted and script.stem[:2] not in wanted:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            path, began = Path(folder) / "figure.png", time.perf_counter()
+            subprocess.run([sys.executable, __file__, "--one", script.stem, str(path)], check=True)
+            target = FOLDER / f"{script.stem}.png"
+            shrink(path, target)
+            size = target.stat().st_size / 1000
+        print(f"{target.name}: {time.perf_counter() - began:.0f} s, {size:.0f} kB", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        run(*sys.argv[2:4])
+    else:
+        main(sys.argv[1:])
