@@ -1,6 +1,6 @@
 """A block on a plane that is tilted slowly: it sticks up to the angle whose tangent is the friction, then it slides.
 
-Three blocks of different friction, one batch; instead of the plane, gravity turns. python examples/24_sliding_block.py
+Three blocks of different friction, one batch; instead of the plane, gravity turns. python examples/23_sliding_block.py
 """
 
 import sys
@@ -16,7 +16,7 @@ FRICTION = np.array([0.2, 0.4, 0.6])
 RATE, DT, G = 0.3, 2e-3, 9.81  # rad/s, s, m/s^2
 
 
-def main(path: str = "24_sliding_block.png", steps: int = 1000) -> None:
+def main(path: str = "23_sliding_block.png", steps: int = 1000) -> None:
     block = lgjax.Body("block", None, lgjax.Joint("free", "free"), mass=1.0, inertia=np.diag([2e-3, 2e-3, 3e-3]))
     model = lgjax.build([block], gravity=(0.0, 0.0, 0.0))
     floor = lgjax.shapes.Plane((0.0, 0.0, 1.0))

@@ -1,7 +1,7 @@
 """A block is thrown: it flies, lands, slides and must come to rest on a mark. Optimal control through contact.
 
 The hand pushes for a fifth of the time; every guess of its force descends along the derivative of the miss, which goes
-through the landing, the sliding and the rest. python examples/25_throw_to_rest.py
+through the landing, the sliding and the rest. python examples/24_throw_to_rest.py
 """
 
 import sys
@@ -17,7 +17,7 @@ MARK = np.array([1.2, 0.4])
 DT, PHASES = 0.02, 5  # s; the hand pushes in the first of five phases
 
 
-def main(path: str = "25_throw_to_rest.png", guesses: int = 4, iterations: int = 100, steps: int = 50) -> None:
+def main(path: str = "24_throw_to_rest.png", guesses: int = 4, iterations: int = 100, steps: int = 50) -> None:
     block = lgjax.Body("block", None, lgjax.Joint("free", "free"), mass=1.0, inertia=np.diag([6e-3, 6e-3, 8e-3]))
     model = lgjax.build([block])
     floor = lgjax.shapes.Plane((0.0, 0.0, 1.0))

@@ -4,7 +4,7 @@ A trunk of 2 kg hops on a springy leg with a foot of 0.2 kg. Every landing takes
 A motor beside the spring has to return it: after one period the hopper is to be where it began, at the same speed, with
 the least effort. Touch-down and lift-off happen at their own times, and the search sees how these times change with the
 motor's forces. Goal: within 1 mm and 1 cm/s of a periodic gait, which is then repeated without the search.
-python examples/23_hopper.py [hopper.png]
+python examples/22_hopper.py [hopper.png]
 """
 
 import sys
@@ -43,7 +43,7 @@ def forces(q, motor):
     return jnp.stack([jnp.zeros_like(motor), motor - STIFFNESS * q.joints[1]])
 
 
-def main(path: str = "23_hopper.png", steps: int = 24, iterations: int = 60, hops: int = 3) -> dict:
+def main(path: str = "22_hopper.png", steps: int = 24, iterations: int = 60, hops: int = 3) -> dict:
     """Errors after a period, m and m/s, and the effort; draws `hops` periods to `path`."""
     jax.config.update("jax_enable_x64", True)
     model, contacts = hopper()
