@@ -38,7 +38,6 @@ SMALL = {
     "19_payload": {"guesses": 1, "steps": 8, "iterations": 1},
     "20_quadrupeds_on_terrain": {"batch": 2, "steps": 10},
     "24_sliding_block": {"steps": 20},
-    "25_throw_to_rest": {"guesses": 1, "iterations": 1, "steps": 10},
 }
 # Their derivatives take long to compile, at any size.
 SLOW = ("16_aerial_reach", "18_falling_cat")
