@@ -40,7 +40,6 @@ SMALL = {
     "21_identification": {"samples": 5},
     "22_hopper": {"steps": 4, "iterations": 1, "hops": 1},
     "23_sliding_block": {"steps": 20},
-    "24_throw_to_rest": {"guesses": 1, "iterations": 1, "steps": 10},
 }
 # Their derivatives take long to compile, at any size.
 SLOW = ("16_aerial_reach", "18_falling_cat", "21_identification")

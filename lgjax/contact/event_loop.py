@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.modes import HIT, STOP, Mode, Motion, Tolerances, impulses, motion, next_mode, settle, touching
 from lgjax.contact.modes import tangents as tangents_of
-from lgjax.contact.time_stepping import FAILED, ContactStatus
+from lgjax.contact.time_stepping import ContactStatus
 from lgjax.groups.homogeneous_space import product_space, vector_space
 from lgjax.integrators.control import ELEMENTARY, error_ratio
 from lgjax.multibody.configuration import Configuration, mechanical_space
@@ -29,6 +29,7 @@ Array = jax.Array
 
 TURNS = 12  # of the loop for each part: rejected steps and the search for events
 RESTS = 1e-4  # bounces that end within this part of a step are not followed
+FAILED = 1e-3  # relative residual from which a reset counts as not solved
 DEEP = {8: 1e-6, 4: 1e-4}  # m, penetration that is reported, by bytes of the dtype
 FLOW, STRIKE, CHOOSE = range(3)  # kinds of parts
 
