@@ -155,7 +155,8 @@ class System:
 
     def motion(self, mode: Mode, t: Array, y: Any) -> Motion:
         (q, v), _ = y
-        return motion(self.model, self.contacts, mode, q, v, *self.forces(t, q, v, *self.parameters), self.dt)
+        tau, applied = self.forces(t, q, v, *self.parameters)
+        return motion(self.model, self.contacts, mode, q, v, tau, applied, self.dt)
 
     def field(self, mode: Mode, t: Array, y: Any) -> Any:
         found = self.motion(mode, t, y)

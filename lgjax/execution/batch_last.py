@@ -203,10 +203,10 @@ class Behind:
             x = reduce(lax.add, [lax.index_in_dim(x, n, axis, keepdims=False) for n in range(x.shape[axis])])
         return x, batched
 
-    def _with_rows_added(self, places: np.ndarray, base: tuple, rows: tuple) -> tuple[jax.Array, bool]:
+    def _with_rows_added(self, places: np.ndarray, base: tuple, added: tuple) -> tuple[jax.Array, bool]:
         """A scatter to known places as gathers, one for each time that a place occurs: XLA for CPUs is slow at it."""
-        batched = self.size is not None and (base[1] or rows[1])
-        x, rows = self._wide(base[0], base[1] or not batched), self._wide(rows[0], rows[1] or not batched)
+        batched = self.size is not None and (base[1] or added[1])
+        x, rows = self._wide(base[0], base[1] or not batched), self._wide(added[0], added[1] or not batched)
         rows = rows.reshape(places.size, *x.shape[1:])
         padded = jnp.concatenate([rows, jnp.zeros_like(x[:1])])
         found = [np.flatnonzero(places == n) for n in range(len(x))]
