@@ -42,7 +42,7 @@ SMALL = {
     "23_sliding_block": {"steps": 20},
 }
 # Their derivatives take long to compile, at any size.
-SLOW = ("16_aerial_reach", "18_falling_cat", "21_identification")
+SLOW = ("16_aerial_reach", "18_falling_cat", "21_identification", "22_hopper")
 
 
 @pytest.mark.parametrize(

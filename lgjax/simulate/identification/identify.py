@@ -175,9 +175,10 @@ class Visibility(NamedTuple):
 def visibility(J: Array, tolerance: float) -> Visibility:
     """What residuals with the derivative J (n, p) tell about the p unknowns."""
     scale = _scale(J)
-    gram = jnp.matmul((J * scale).T, J * scale, precision="highest")
-    values, vectors = jnp.linalg.eigh(gram)
-    # eigenvalues are squares: below eps of the largest they are rounding
+    # Of the triangular factor, not of J^T J: in float32 squares would lose the combinations that are seen worst.
+    rows = jnp.concatenate([J * scale, jnp.zeros((max(J.shape[1] - J.shape[0], 0), J.shape[1]), J.dtype)])
+    _, sizes, across = jnp.linalg.svd(jnp.linalg.qr(rows, mode="r"))
+    values, vectors = jnp.square(sizes[::-1]), across[::-1].T
     eps = float(jnp.finfo(J.dtype).eps) * J.shape[1]
     seen = values > max(tolerance * tolerance, eps) * jnp.max(values)
     inverse = jnp.where(seen, 1 / jnp.where(seen, values, 1), 0)
