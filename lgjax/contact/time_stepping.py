@@ -48,8 +48,8 @@ class TimeStepping(Method):
     Of order 1 in time, and of order 2 where contacts neither open nor close. tolerance: of the velocities at the
     contacts, relative to the fastest, None for a few units of round-off. max_sweeps: the largest number of the solver's
     sweeps over the contacts. turns: evaluations of the forward dynamics for velocity-dependent forces at the mean
-    velocity of a step, which keep the energy of fast rotations; None takes 8 for free bodies and 2 for trees, 0 is an
-    explicit step. A step is NOT_SOLVED whose residual is above 100 times the tolerance, and above the root of
+    velocity of free flight, which keep the energy of fast rotations; None takes 8 for free bodies and 0, an explicit
+    step, for trees, where the forces of a robot at rest are then exact. A step is NOT_SOLVED whose residual is above 100 times the tolerance, and above the root of
     round-off, relative to 1 plus the largest entry of v. Source: that of `lgjax.contact.step`.
     """
 
