@@ -49,8 +49,9 @@ class TimeStepping(Method):
     contacts, relative to the fastest, None for a few units of round-off. max_sweeps: the largest number of the solver's
     sweeps over the contacts. turns: evaluations of the forward dynamics for velocity-dependent forces at the mean
     velocity of free flight, which keep the energy of fast rotations; None takes 8 for free bodies and 0, an explicit
-    step, for trees, where the forces of a robot at rest are then exact. A step is NOT_SOLVED whose residual is above 100 times the tolerance, and above the root of
-    round-off, relative to 1 plus the largest entry of v. Source: that of `lgjax.contact.step`.
+    step, for trees, where the forces of a robot at rest are then exact. A step is NOT_SOLVED whose residual is above
+    100 times the tolerance, and above the root of round-off, relative to 1 plus the largest entry of v. Source: that of
+    `lgjax.contact.step`.
     """
 
     tolerance: float | None = None

@@ -195,7 +195,9 @@ def test_bad_arguments_are_refused():
 
 def test_records_side_by_side_are_as_likely_as_one_after_the_other():
     model, record = arm(), torque_record()
-    halves = [jax.tree.map(lambda x: x[part] if x.ndim > 1 else x, record) for part in (slice(6), slice(6, 12))]
+    halves = [
+        jax.tree.map(lambda x, part=part: x[part] if x.ndim > 1 else x, record) for part in (slice(6), slice(6, 12))
+    ]
     stacked = idn.BatchedRecord(jax.tree.map(lambda *x: jnp.stack(x), *halves))
     apart = jnp.concatenate([half.residual(idn.plant_of(model)) for half in halves])
     np.testing.assert_allclose(stacked.residual(idn.plant_of(model)), apart, atol=1e-12)
