@@ -89,8 +89,10 @@ def _on_cpu(ctx) -> Callable:
     return _run_together if on_one_device(ctx) else _run
 
 
-def _run_together(*args, **parameters) -> Arrays:
-    return in_one_function(partial(_run_parts, **parameters))(*args)
+def _run_together(*args, size: int | None, **parameters) -> Arrays:
+    """One function, but for batches whose results must not depend on their size, as they would in the last bit."""
+    run = partial(_run_parts, size=size, **parameters)
+    return (in_one_function(run) if size is None or size <= FEW else run)(*args)
 
 
 def _run_parts(*args, jaxpr, batched, size: int | None, kernel: bool) -> Arrays:

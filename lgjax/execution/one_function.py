@@ -2,8 +2,9 @@
 
 XLA for CPUs makes a kernel of each fused operation, and a function of the processor of each kernel: a recursion over a
 tree has some hundreds.  Each takes it about 20 ms to compile and 50 ns to call.  A call that is marked is compiled as
-one function instead, loops and all: forward dynamics of a quadruped compiles 2.8 times faster, and runs 1.8 times
-faster for one system, 1.3 times for a thousand (jax 0.10.2).  Numbers may differ in their last bits.
+one function instead, loops and all: forward dynamics of a quadruped compiles 2.8 times and runs 1.8 times faster (one
+system, jax 0.10.2).  The last bits of the numbers then depend on the size of a batch, so it is for one system, for
+batches of up to eight, and for steps of rollouts, for which the size may show in the last bit.
 
 Read first: `_jax.py`, `compiled_as_one`.
 """
