@@ -64,6 +64,8 @@ def right(name: str) -> dict[str, Any]:
         "inverse_dynamics_time_derivatives": stacks | {"v": jnp.stack([x] * 3)},
         "forward_dynamics_time_derivatives": stacks,
         "hybrid_dynamics_time_derivatives": stacks,
+        "inverse_dynamics_time_derivative_partials": stacks | {"v": jnp.stack([x] * 3)},
+        "forward_dynamics_time_derivative_partials": stacks,
         "motion_series": {"tau": None, "wrenches": None},
         "rollout": {"wrenches": None},
     }
