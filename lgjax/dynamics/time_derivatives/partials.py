@@ -26,7 +26,7 @@ from lgjax.dynamics.time_derivatives.time_stacks import checked_order
 from lgjax.dynamics.traversal.traversal import Execution
 from lgjax.execution.call import batch_behind
 from lgjax.groups import se3, so3
-from lgjax.multibody.arguments import checked_arguments, checked_array, described
+from lgjax.multibody.arguments import checked_arguments, checked_array, described, hint
 from lgjax.multibody.configuration import Configuration, displaced, join_velocity, split_velocity
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
@@ -93,8 +93,9 @@ def forward_dynamics_time_derivative_partials(
     v: (nv,). tau: (order + 1, nv). Columns with respect to q are along retract(model, q, e_j). Source: see the head of
     this file.
     """
-    if getattr(tau, "ndim", 0) != 2 or not len(tau):
-        raise ValueError(f"tau is a stack (order + 1, nv), not {described(tau)}")
+    shape = getattr(tau, "shape", ())
+    if len(shape) != 2 or not shape[0]:
+        raise ValueError(f"tau is a stack (order + 1, nv), not {described(tau)}{hint('tau', shape, shape[-2:])}")
     order = len(tau) - 1
     tau = checked_array("tau", tau, (order + 1, model.nv), model.dtype, model=model)
     applied = _applied(model, wrenches, order)
