@@ -20,7 +20,7 @@ module_context.axis_context of a lowering (0.4.30), in `on_one_device`: whether 
 inlineable="false" (0.4.34, through jax.experimental.xla_metadata), in `call_apart`: an attribute of a call that XLA's
     inliner for CPUs reads.  Without it XLA fuses across the layers of a step and recomputes for each output what the
     outputs share: the same numbers, forward dynamics of the quadruped 2.5 times slower (XLA of jaxlib 0.10.2).
-xla_cpu_small_call="true" (jaxlib 0.7), in `compiled_as_one`: an attribute of a call that XLA for CPUs compiles as one
+xla_cpu_small_call="true" (tried with jaxlib 0.8.3 to 0.12), in `compiled_as_one`: an attribute of a call that XLA for CPUs compiles as one
     function (`one_function.py`).  Without it: the same numbers, compiled and run more slowly.
 dynamic_slice_p (0.4.30), in `dynamic_slice`: bound without the arithmetic on negative indices that `lax.dynamic_slice`
     adds, so that XLA cuts an input of a level in the kernel that reads it.  Without it: the same numbers, more slowly.
@@ -162,7 +162,7 @@ def compiled_as_one(function: Callable) -> Callable:
 
 
 def jaxprs_in(eqn: Any) -> list:
-    """The jaxprs among the parameters of an equation."""
+    """The jaxprs among the parameters of an equation; the loop of a `lane_scan` has its own as `level`."""
     leaves = jax.tree.leaves(eqn.params, is_leaf=lambda x: isinstance(x, Jaxpr | ClosedJaxpr))
     jaxprs = [getattr(x, "level", x) for x in leaves if hasattr(x, "eqns") or hasattr(x, "level")]
     return [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in jaxprs]

@@ -5,8 +5,8 @@ the batch behind them (`scan.py`), and arrays are transposed only when it begins
 kernel, one system per thread (`cuda.py`). Its tangent is a function of the same kind, computed from the arguments
 alone: nothing else is stored for a reverse pass.
 
-`one_kernel`: larger pieces, such as a step of an integrator, which are one kernel on a GPU. Elsewhere, and for
-derivatives, they run as the operations they consist of.
+`one_kernel`: larger pieces, such as a step of an integrator, which are one kernel on a GPU and one function on a CPU
+(`one_function.py`). For derivatives they are the operations they consist of.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
 
 
 def one_kernel(function: Callable, in_place: bool = False) -> Callable:
-    """`function` of pytrees of arrays: one kernel on a GPU, unchanged elsewhere and for derivatives.
+    """`function` of pytrees of arrays: one kernel on a GPU, one function on a CPU, unchanged for derivatives.
 
     in_place: for function(state, ...) -> the next state. In a loop the kernel writes it over the previous state.
     """

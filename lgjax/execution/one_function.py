@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution._jax import as_function, compiled_as_one, dce_jaxpr, jaxprs_in
+from lgjax.execution._jax import as_function, compiled_as_one, jaxprs_in
 from lgjax.execution.interpreter import ELEMENTWISE
 
 # Operations that one function can hold. It calls no library, to which XLA may leave sums and products of matrices, and
@@ -31,11 +31,10 @@ def in_one_function(function: Callable[..., list]) -> Callable[..., list]:
 
     def call(*args: jax.Array) -> list:
         closed = jax.make_jaxpr(function)(*args)
-        _, read = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
         run = as_function(closed.jaxpr, closed.consts)
         # XLA ends the process where a parameter of such a function has no entries or is read nowhere, also where it
-        # finds that out itself: it must not see that a parameter is constant, nor that no result depends on it.
-        passed = [n for n, r in enumerate(read) if r and args[n].size]
+        # finds that out itself: all are read, and it must not see that one is constant.
+        passed = [n for n, x in enumerate(args) if x.size]
         if not passed or not fits(closed.jaxpr):
             return run(*args)
 

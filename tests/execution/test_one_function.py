@@ -1,6 +1,7 @@
 """Programs that XLA for CPUs compiles as one function: the same numbers, also where they cannot be one."""
 
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import lgjax
+from lgjax.execution import call
 from lgjax.execution.call import batch_behind, one_kernel
 from lgjax.execution.one_function import in_one_function
 
@@ -95,7 +97,7 @@ def scanned(x):
 
 @pytest.mark.parametrize("batch", [None, 2, 300])
 def test_constants_as_arguments(batch):
-    """All arguments known to the compiler, or some: nothing of it ends the process."""
+    """All arguments known to the compiler, or some."""
     model = lgjax.models.arm()
     q, v = lgjax.neutral(model), jnp.ones(model.nv)
     whole = lambda x: jax.tree.map(lambda y: y if batch is None else jnp.broadcast_to(y, (batch, *y.shape)), x)
@@ -106,3 +108,18 @@ def test_constants_as_arguments(batch):
     np.testing.assert_allclose(jax.jit(lambda: f(*args))(), expected, rtol=1e-12)
     np.testing.assert_allclose(jax.jit(lambda v: f(args[0], v, args[2]))(args[1]), expected, rtol=1e-12)
     np.testing.assert_allclose(jax.jit(lambda v: f(args[0], 0 * v + args[1], 2 * v))(args[1]), expected, rtol=1e-12)
+
+
+def test_a_parameter_that_is_found_to_be_constant_does_not_end_the_process(monkeypatch):
+    """As of a large batch, which is not one function otherwise."""
+    whole = lambda *args, **given: in_one_function(partial(call._run_parts, **given))(*args)
+    monkeypatch.setattr(call, "_run_together", whole)
+    x, y = jax.random.normal(jax.random.key(256), (2, 256, 2, 3))
+    plain = lambda x, y: jnp.sin(x) * 2.0 + jnp.where(y > 0, x * y, -x)
+
+    def found(f):
+        total = lambda s: jnp.sum(jnp.sin(jax.vmap(f, (None, 0))(s, y)))
+        return jax.vmap(f)(x, y), jax.grad(total)(x[0])
+
+    for ours, expected in zip(jax.jit(lambda: found(batch_behind(plain)))(), found(plain)):
+        np.testing.assert_allclose(ours, expected, rtol=1e-13, atol=1e-13)
