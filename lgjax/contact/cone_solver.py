@@ -164,6 +164,22 @@ def times(G: Array, x: Array) -> Array:
     return total(G[:, j] * x[j] for j in range(len(x)))
 
 
+def largest_part(G, u, x, step) -> Array:
+    """The largest part s (B,), at most 1, of a change `step` (n, B) of impulses x (n, B) that adds no energy.
+
+    u (n, B): velocities before the impulses; where other forces act in a step, half way between those with and without
+    them. The energy that impulses add is x·(u + G x / 2), convex in s and not positive at s = 0.
+    """
+    dot = lambda a, b: total(a * b)
+    bend, pull = call_apart(times)(G, step), call_apart(times)(G, x)
+    start = jnp.minimum(dot(x, u + 0.5 * pull), 0)
+    slope, curve = dot(step, u + pull), 0.5 * dot(step, bend)
+    gains = (start + slope + curve > 0) & (curve > 0)
+    one = jnp.ones_like(curve)
+    root = jnp.sqrt(jnp.where(gains, slope * slope - 4 * curve * start, one))
+    return jnp.where(gains, jnp.clip((root - slope) / jnp.where(gains, 2 * curve, one), 0 * one, one), one)
+
+
 def _sweep(p: ConeProblem, steps: tuple, x: Array) -> Array:
     """One after the other, each with the impulses found so far."""
     k, n = len(p.friction), len(p.G)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cone_solver import ConeProblem, solve_cones
+from lgjax.contact.cone_solver import ConeProblem, largest_part, solve_cones
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.detection import detect
 from lgjax.contact.time_stepping import columns_at
@@ -261,19 +261,9 @@ def impulses(now: Instant, contacts: Contacts, touching: Array, restitution: Arr
     back = _rows(restitution * jnp.minimum(u[::3], 0), jnp.zeros_like(restitution))
     scale = jax.lax.stop_gradient(1e-6 + jnp.max(jnp.abs(u)))
     x, missed = law_of_contact(now.G, jnp.stack([u, u + back], 1), contacts.friction, touching, scale, settings)
-    plain, change = x[:, 0], x[:, 1] - x[:, 0]
-    return plain + _part(now.G, u, plain, change) * change, missed
-
-
-def _part(G: Array, u: Array, x: Array, change: Array) -> Array:
-    """The largest part s <= 1 of a change of impulses x after which they add no energy, x·(u + G x / 2) <= 0."""
-    bend, pull = sm.matvec(G, change), sm.matvec(G, x)
-    start = jnp.minimum(jnp.sum(x * (u + 0.5 * pull)), 0)
-    slope, curve = jnp.sum(change * (u + pull)), 0.5 * jnp.sum(change * bend)
-    gains = (start + slope + curve > 0) & (curve > 0)
-    one = jnp.ones_like(curve)
-    root = jnp.sqrt(jnp.where(gains, slope * slope - 4 * curve * start, one))
-    return jnp.where(gains, jnp.clip((root - slope) / jnp.where(gains, 2 * curve, one), 0 * one, one), one)
+    plain, change = x[:, :1], x[:, 1:] - x[:, :1]
+    x = plain + largest_part(now.G[..., None], u[:, None], plain, change) * change
+    return x[:, 0], missed
 
 
 def next_mode(contacts: Contacts, mode: Mode, m: Motion, v: Array, event: Array, settings) -> tuple[Mode, Array]:

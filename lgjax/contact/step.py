@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 
-from lgjax.contact.cone_solver import ConeProblem, solve_cones, times
+from lgjax.contact.cone_solver import ConeProblem, largest_part, solve_cones, times
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.detection import ContactPoints, detect, sides
 from lgjax.contact.responses import (
@@ -338,7 +338,7 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
         again = solve(allowed, start[1] if not settings.max_sweeps else plain, bounces)
         further = jnp.where(bounces, again.x, x)
         change = further - x
-        x = x + _part(G, 0.5 * (u + before), x, change) * change
+        x = x + largest_part(G, 0.5 * (u + before), x, change) * change
         residual, sweeps = jnp.maximum(residual, again.residual), sweeps + again.sweeps
     after = u + call_apart(times)(G, x)
     normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
@@ -366,22 +366,6 @@ def _rebound(before, u, opens, gap, restitution, h) -> tuple[Array, Array]:
     demanded = -restitution * before
     bounces = reduce(jnp.logical_or, closing & (demanded > 0))
     return jax.lax.stop_gradient(bounces), jnp.where(closing, jnp.maximum(demanded, opens), opens)
-
-
-def _part(G, u, x, step) -> Array:
-    """The largest part s (B,) of a step of the impulses, at most 1, after which they add no energy.
-
-    u is half way between the velocities with and without the forces of the step: the energy that impulses add, with the
-    work of these forces along the step, is x·(u + G x / 2). It is convex in s, and not positive at s = 0.
-    """
-    dot = lambda a, b: total(a * b)
-    bend, pull = call_apart(times)(G, step), call_apart(times)(G, x)
-    start = jnp.minimum(dot(x, u + 0.5 * pull), 0)
-    slope, curve = dot(step, u + pull), 0.5 * dot(step, bend)
-    gains = (start + slope + curve > 0) & (curve > 0)
-    one = jnp.ones_like(curve)
-    root = jnp.sqrt(jnp.where(gains, slope * slope - 4 * curve * start, one))
-    return jnp.where(gains, jnp.clip((root - slope) / jnp.where(gains, 2 * curve, one), 0 * one, one), one)
 
 
 def _lift(settings: Settings, G, gap, guess) -> tuple[Array, Array]:

@@ -20,8 +20,8 @@ module_context.axis_context of a lowering (0.4.30), in `on_one_device`: whether 
 inlineable="false" (0.4.34, through jax.experimental.xla_metadata), in `call_apart`: an attribute of a call that XLA's
     inliner for CPUs reads.  Without it XLA fuses across the layers of a step and recomputes for each output what the
     outputs share: the same numbers, forward dynamics of the quadruped 2.5 times slower (XLA of jaxlib 0.10.2).
-xla_cpu_small_call="true" (tried with jaxlib 0.8.3 to 0.12), in `compiled_as_one`: an attribute of a call that XLA for CPUs compiles as one
-    function (`one_function.py`).  Without it: the same numbers, compiled and run more slowly.
+xla_cpu_small_call="true" (tried with jaxlib 0.8.3 to 0.12), in `compiled_as_one`: an attribute of a call that XLA for
+    CPUs compiles as one function (`one_function.py`).  Without it: the same numbers, compiled and run more slowly.
 dynamic_slice_p (0.4.30), in `dynamic_slice`: bound without the arithmetic on negative indices that `lax.dynamic_slice`
     adds, so that XLA cuts an input of a level in the kernel that reads it.  Without it: the same numbers, more slowly.
 num_consts, num_carry of a scan's equation, ft_in from JAX 0.11 on, in `scan_arguments`: which arguments are carried.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -59,76 +60,63 @@ class _Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Events(Method):
-    """`EventDriven` of one mechanism, on states ((q, v), seen)."""
+class _OfMechanism(Method):
+    """A method for rigid contacts of one mechanism, on states ((q, v), seen)."""
 
     model: Model
     contacts: Contacts
-    method: EventDriven
+    method: Any
     controller: Callable | None
     wrenches: Callable | None
 
     def init(self, space, field, t, y):
         return ()
 
+    def tau(self, t: Array, q: Configuration, v: Array) -> Array:
+        if self.controller is None:
+            return jnp.zeros_like(v)
+        return checked_result("controller", self.controller(t, q, v), v.shape, v.dtype)
+
+    def applied(self, t: Array, q: Configuration, v: Array) -> Array | None:
+        if self.wrenches is None:
+            return None
+        return checked_result("wrenches", self.wrenches(t, q, v), (self.model.nbodies, 6), v.dtype)
+
+
+class _Events(_OfMechanism):
+    """`EventDriven`."""
+
     def step(self, space, field, t, y, h, carry):
         (q, v), seen = y
-        model = self.model
-
-        def forces(s: Array, q: Configuration, v: Array) -> tuple[Array, Array | None]:
-            tau, applied = jnp.zeros_like(v), None
-            if self.controller is not None:
-                tau = checked_result("controller", self.controller(t + s, q, v), v.shape, v.dtype)
-            if self.wrenches is not None:
-                applied = checked_result("wrenches", self.wrenches(t + s, q, v), (model.nbodies, 6), v.dtype)
-            return tau, applied
-
-        found = event_step(model, self.contacts, q, v, forces, h, self.method)
+        forces = lambda s, q, v: (self.tau(t + s, q, v), self.applied(t + s, q, v))
+        found = event_step(self.model, self.contacts, q, v, forces, h, self.method)
         had = lambda which: (found.status & int(which) > 0).astype(v.dtype)
-        new = _Seen(
-            found.impulse,
-            seen.velocity,
-            jnp.maximum(seen.residual, found.residual),
-            jnp.maximum(seen.failed, had(ContactStatus.NOT_SOLVED)),
-            seen.joint_impulse,
-            jnp.maximum(seen.early, had(ContactStatus.TOO_MANY_PARTS)),
+        new = seen._replace(
+            impulse=found.impulse,
+            residual=jnp.maximum(seen.residual, found.residual),
+            failed=jnp.maximum(seen.failed, had(ContactStatus.NOT_SOLVED)),
+            early=jnp.maximum(seen.early, had(ContactStatus.TOO_MANY_PARTS)),
         )
         return ((found.q, found.v), new), ()
 
 
-@dataclass(frozen=True)
-class _Stepping(Method):
-    """`TimeStepping` of one mechanism, on states ((q, v), seen)."""
-
-    model: Model
-    contacts: Contacts
-    method: TimeStepping
-    controller: Callable | None
-    wrenches: Callable | None
-
-    def init(self, space, field, t, y):
-        return ()
+class _Steps(_OfMechanism):
+    """`TimeStepping`."""
 
     def step(self, space, field, t, y, h, carry):
         (q, v), seen = y
-        model = self.model
         half = t + 0.5 * h
-
-        def tau(q: Configuration, v: Array) -> Array:
-            if self.controller is None:
-                return jnp.zeros_like(v)
-            return checked_result("controller", self.controller(half, q, v), v.shape, v.dtype)
-
-        def wrenches(q: Configuration, v: Array) -> Array:
-            assert self.wrenches is not None
-            return checked_result("wrenches", self.wrenches(half, q, v), (model.nbodies, 6), v.dtype)
-
-        applied = None if self.wrenches is None else wrenches
-        found = contact_step(model, self.contacts, q, v, tau, h, seen.impulse, applied, method=self.method)
+        applied = None if self.wrenches is None else partial(self.applied, half)
+        tau, guess = partial(self.tau, half), seen.impulse
+        found = contact_step(self.model, self.contacts, q, v, tau, h, guess, applied, method=self.method)
         failed = (found.status & int(ContactStatus.NOT_SOLVED) > 0).astype(v.dtype)
-        residual = jnp.maximum(seen.residual, found.residual)
-        failed = jnp.maximum(seen.failed, failed)
-        new = _Seen(found.impulse, found.velocity, residual, failed, found.joint_impulse, seen.early)
+        new = seen._replace(
+            impulse=found.impulse,
+            velocity=found.velocity,
+            residual=jnp.maximum(seen.residual, found.residual),
+            failed=jnp.maximum(seen.failed, failed),
+            joint_impulse=found.joint_impulse,
+        )
         return ((found.q, found.v), new), ()
 
 
@@ -137,9 +125,8 @@ def with_contacts(model: Model, contacts: Contacts, start, method: TimeStepping 
     none = jnp.zeros((len(contacts), 3), model.dtype)
     zero = jnp.zeros((), model.dtype)
     start = start, _Seen(none, none, zero, zero, jnp.zeros(model.nv, model.dtype), zero)
-    if isinstance(method, EventDriven):
-        return start, _Events(model, contacts, method, controller, wrenches)
-    return start, _Stepping(model, contacts, method, controller, wrenches)
+    stepper = _Events if isinstance(method, EventDriven) else _Steps
+    return start, stepper(model, contacts, method, controller, wrenches)
 
 
 def contact_report(model: Model, contacts: Contacts, qs: Configuration, vs: Array, method, seen: Any, h: Array):

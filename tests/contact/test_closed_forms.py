@@ -91,8 +91,7 @@ def test_an_elastic_ball_keeps_its_energy_for_ever():
     np.testing.assert_allclose(energy, energy[0], rtol=1e-9)
 
 
-@pytest.mark.parametrize("steps", [1000])
-def test_a_tumbling_box_never_gains_energy(steps):
+def test_a_tumbling_box_never_gains_energy():
     """It bounces on its corners, with every restitution and friction; without loss the energy stays."""
     model = free_body(1.0, np.diag([0.02, 0.03, 0.04]))
     contacts = on_floor(model, lgjax.shapes.box((0.2, 0.15, 0.1)), 0.0, 1.0)
@@ -103,7 +102,7 @@ def test_a_tumbling_box_never_gains_energy(steps):
 
     def run(e, friction, v):
         here = contacts.replace(friction=friction, restitution=e)
-        path = lgjax.rollout(model, q, v, None, 2e-3, steps, STEP, steps // 100, contacts=here)
+        path = lgjax.rollout(model, q, v, None, 2e-3, 1000, STEP, 10, contacts=here)
         return jax.vmap(lambda q, v: lgjax.total_energy(model, q, v))(path.q, path.v), path.status
 
     energy, status = jax.jit(jax.vmap(run))(e, friction, v)

@@ -222,6 +222,7 @@ def test_parts_are_bounded():
     assert np.all(np.isfinite(found.v))
 
 
+ARM = lgjax.models.arm()
 BAD = {
     "rtol must": lambda: lgjax.contact.EventDriven(rtol=-1.0),
     "max_parts must": lambda: lgjax.contact.EventDriven(max_parts=0),
@@ -229,6 +230,9 @@ BAD = {
     "without smoothing, got 0.01": lambda: lgjax.rollout(
         ball(), lgjax.neutral(ball()), jnp.zeros(6), None, DT, 1, EVENTS,
         contacts=on_floor(ball(), lgjax.shapes.sphere(RADIUS), 0.5, smoothing=0.01),
+    ),
+    "without joint_limits and joint_friction": lambda: lgjax.rollout(
+        ARM, lgjax.neutral(ARM), jnp.zeros(7), None, DT, 1, EVENTS, contacts=lgjax.Contacts(ARM, joint_limits=True)
     ),
     "needs contacts: rollout takes them": lambda: EVENTS.init(None, None, 0.0, None),
     "rollout takes a method": lambda: lgjax.rollout(ball(), lgjax.neutral(ball()), jnp.zeros(6), None, DT, 1, EVENTS),
