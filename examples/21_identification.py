@@ -33,7 +33,7 @@ def arm() -> lgjax.Model:
 
 def command() -> jax.Array:
     """Torques (STEPS, 2)."""
-    t = DT * jnp.arange(STEPS)[:, None]
+    t = DT * jnp.arange(float(STEPS))[:, None]
     return jnp.array([4.0, 2.0]) * jnp.sin(jnp.array([4.0, 7.0]) * t + jnp.array([0.5, 0.0]))
 
 

@@ -154,7 +154,8 @@ class Behind:
         return [read(atom) for atom in jaxpr.outvars]
 
     def _apply(self, jaxpr, eqn, inputs: list[tuple[Any, bool]]) -> list[tuple[Any, bool]]:
-        if (numbers := known(eqn, [x for x, _ in inputs])) is not None:
+        fixed = not any(batched for _, batched in inputs)  # outside jit the numbers of a batch are known as well
+        if fixed and (numbers := known(eqn, [x for x, _ in inputs])) is not None:
             return [(numbers, False)]
         if eqn.primitive.name == "scatter-add" and (places := _places(eqn, inputs[1][0])) is not None:
             return [self._with_rows_added(places, inputs[0], inputs[2])]

@@ -106,6 +106,14 @@ def test_a_batch_of_none(name):
     close(*(jit(jax.vmap(f))(none, none) for f in (batch_behind(FUNCTIONS[name]), FUNCTIONS[name])))
 
 
+@pytest.mark.parametrize("dtype", [int, bool])
+def test_integers_of_a_batch_outside_jit(dtype):
+    """Known when they come, and yet each system has its own."""
+    n = (jnp.arange(8) % 3).astype(dtype).reshape(4, 2)
+    f = lambda n, x: jnp.where(jnp.broadcast_to(n[:, None], (2, 3)).astype(bool), x, -x)
+    close(jax.vmap(batch_behind(f), (0, None))(n, X[0, 0]), jax.vmap(f, (0, None))(n, X[0, 0]))
+
+
 def test_large_batches_put_no_more_aside():
     rows = jnp.ones((100, 3), "float32")
     f = batch_behind(lambda x: jnp.sum(lane_scan(lambda c, r: (c + r, jnp.sin(c)), x, rows, 100)[1] ** 2))
