@@ -151,14 +151,11 @@ def call_apart(function: Callable) -> Callable:
     return call
 
 
-def compiled_as_one(function: Callable) -> Callable:
-    """`function` as a call that XLA for CPUs compiles as one function."""
-
-    def call(*args):
-        with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
-            return jax.jit(function)(*args)
-
-    return call
+def compiled_as_one(function: Callable, args: Sequence, fits: Callable[[Any], bool]) -> list | None:
+    """The results of a jitted function as a call that XLA for CPUs compiles as one function, if its jaxpr fits."""
+    with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
+        traced = function.trace(*map(jax.typeof, args))  # the call finds this trace again, if in the same context
+        return function(*args) if fits(traced.jaxpr.jaxpr) else None
 
 
 def jaxprs_in(eqn: Any) -> list:

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution._jax import as_function, compiled_as_one, jaxprs_in
+from lgjax.execution._jax import compiled_as_one, jaxprs_in
 from lgjax.execution.interpreter import ELEMENTWISE
 
 # Operations that one function can hold. It calls no library, to which XLA may leave sums and products of matrices, and
@@ -30,20 +30,19 @@ def in_one_function(function: Callable[..., list]) -> Callable[..., list]:
     """`function` of arrays, compiled as one function if it fits, else as it is."""
 
     def call(*args: jax.Array) -> list:
-        closed = jax.make_jaxpr(function)(*args)
-        run = as_function(closed.jaxpr, closed.consts)
         # XLA ends the process where a parameter of such a function has no entries or is read nowhere, also where it
         # finds that out itself: all are read, and it must not see that one is constant.
         passed = [n for n, x in enumerate(args) if x.size]
-        if not passed or not fits(closed.jaxpr):
-            return run(*args)
 
+        @jax.jit
         def inner(*some: jax.Array) -> tuple[list, list]:
             values = dict(zip(passed, some, strict=True))
-            outs = run(*(values.get(n, jnp.zeros(x.shape, x.dtype)) for n, x in enumerate(args)))
+            outs = function(*(values.get(n, jnp.zeros(x.shape, x.dtype)) for n, x in enumerate(args)))
             return outs, [x[(0,) * x.ndim] for x in some]
 
-        return compiled_as_one(inner)(*jax.lax.optimization_barrier([args[n] for n in passed]))[0]
+        some = jax.lax.optimization_barrier([args[n] for n in passed])
+        found = compiled_as_one(inner, some, fits) if passed else None
+        return function(*args) if found is None else found[0]
 
     return call
 
