@@ -161,6 +161,8 @@ def methods(problem: str, quick: bool):
         "pendulum": [
             ("(TS2)^10, Cayley", "RKMK 8", MuntheKaas(DORMAND_PRINCE85), (25, 44, 100)),
             ("(TS2)^10, Cayley", "RKMK 8(5) adaptive", MuntheKaas(DORMAND_PRINCE85), (1e-6, 1e-7)),
+            ("(TS2)^10, Cayley", "RKMK 8, scanned stages", rk(DORMAND_PRINCE85), (44,)),
+            ("(TS2)^10, Cayley", "RKMK 8(5) adaptive, scanned stages", rk(DORMAND_PRINCE85), (1e-6, 1e-7)),
             ("(TS2)^10", "RKMK 8", rk(DORMAND_PRINCE85), (25, 50, 100)),
             ("(TS2)^10", "RKMK 6", rk(RK6), (200,)),
             ("(TS2)^10", "RKMK 5", rk(DORMAND_PRINCE54), (200,)),

@@ -14,7 +14,7 @@ ROOMS = {
     "execution": set(),
     "saving": {"numerics"},
     "groups": {"numerics"},
-    "integrators": {"numerics", "groups", "saving"},
+    "integrators": {"numerics", "groups", "saving", "execution"},
     "shapes": {"numerics", "groups", "execution"},
     "multibody": {"numerics", "groups", "shapes", "execution"},
 }

@@ -50,3 +50,9 @@ def in_one_function(function: Callable[..., list]) -> Callable[..., list]:
 def fits(jaxpr: Any) -> bool:
     """Whether all operations of a jaxpr, and of those within, can be in one function."""
     return all(eqn.primitive.name in _FITTING and all(map(fits, jaxprs_in(eqn))) for eqn in jaxpr.eqns)
+
+
+def largest_array(jaxpr: Any) -> int:
+    """Numbers in the largest array that a jaxpr, or one within it, computes."""
+    own = [x.aval.size for eqn in jaxpr.eqns for x in eqn.outvars]
+    return max([0, *own, *(largest_array(inner) for eqn in jaxpr.eqns for inner in jaxprs_in(eqn))])

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.execution.call import one_call
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.control import ELEMENTARY, StepSizeController, error_ratio
 from lgjax.integrators.field import Field, saved_times, state_dtype, strong
@@ -126,14 +127,18 @@ class _Problem:
         guess = h * jnp.maximum(ratio, 1.0) ** (-1.0 / (1 + self.method.order_hat))
         return jnp.where(jnp.isfinite(guess), guess, h)
 
+    def trial(self, t: Array, y: Point, h: Array, carry: Any) -> tuple[Point, Any, Array]:
+        """A step from (t, y): the point, what is carried on, and the error in units of the tolerance."""
+        y1, y_hat, carry = self.method.embedded_step(self.space, self.field, t, y, h, carry)
+        return y1, carry, error_ratio(self.space, self.start, y, y1, y_hat, self.rtol, self.atol)
+
     def attempt(self, s: _State, t1: Array) -> _State:
         """One step, accepted or not."""
         if self.planned:
             return self.attempt_planned(s, t1)
         last = jnp.abs(t1 - s.t) <= jnp.abs(s.h) * (1.0 + 1e-3)
         h = jnp.where(last, t1 - s.t, s.h)
-        y1, y_hat, carry = self.method.embedded_step(self.space, self.field, s.t, s.y, h, s.carry)
-        error = error_ratio(self.space, self.start, s.y, y1, y_hat, self.rtol, self.atol)
+        y1, carry, error = one_call(self.trial)(s.t, s.y, h, s.carry)
         accept = error <= 1.0  # false for NaN
         k = 1 + min(self.method.order, self.method.order_hat)
         factor = self.controller.factor(error, s.error, k, accept)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
 
 Array = jax.Array
@@ -50,6 +51,9 @@ ELEMENTARY = StepSizeController()
 PI_CONTROL = StepSizeController(alpha=0.7, beta=0.4, safety=0.9)
 
 
+FEW = 64  # entries whose sum or maximum is written out: one function on a CPU has no reductions
+
+
 # Two results of one step differ by a few roundings of the numbers that they are made of, however small the step.
 _ROUND_OFF = 8
 
@@ -64,7 +68,7 @@ def tolerances(space: HomogeneousSpace, start: Point, y: Point, rtol: Array, ato
         return [atol + rtol * largest_entry(y)]
     last_place = _ROUND_OFF * jnp.finfo(rtol.dtype).eps
     pairs = zip(space.parts(y, start), space.parts(y), strict=True)
-    return [atol + rtol * norm(seen) + last_place * norm(stored) for seen, stored in pairs]
+    return [atol + rtol * length(seen) + last_place * length(stored) for seen, stored in pairs]
 
 
 def error_ratio(
@@ -84,9 +88,17 @@ def error_ratio(
     if space.parts is None:
         lengths = [space.distance(y1, y_hat)]
     else:
-        lengths = [norm(a - b) for a, b in zip(space.parts(y1, start), space.parts(y_hat, start), strict=True)]
+        lengths = [length(a - b) for a, b in zip(space.parts(y1, start), space.parts(y_hat, start), strict=True)]
     allowed = zip(*(tolerances(space, start, point, rtol, atol) for point in (y, y1)), strict=True)
-    return largest([length / jnp.maximum(*pair) for length, pair in zip(lengths, allowed, strict=True)])
+    return largest([gap / jnp.maximum(*pair) for gap, pair in zip(lengths, allowed, strict=True)])
+
+
+def length(x: Array) -> Array:
+    """`norm`, of few entries without a reduction."""
+    if not 0 < x.shape[-1] <= FEW:
+        return norm(x)
+    square = sm.dot(x, x)
+    return jnp.where(square == 0, 0, jnp.sqrt(jnp.where(square == 0, 1, square)))
 
 
 def largest_entry(points: Any) -> Array:
@@ -96,4 +108,11 @@ def largest_entry(points: Any) -> Array:
 
 def largest(arrays: list[Array]) -> Array:
     """The largest of all entries, none of them negative; 0 where there are none."""
-    return jnp.max(jnp.stack([jnp.max(x, initial=0.0) for x in arrays]))
+    entries = [x.reshape(-1) for x in arrays]
+    if sum(x.size for x in entries) > FEW:
+        return jnp.max(jnp.stack([jnp.max(x, initial=0.0) for x in entries]))
+    x = jnp.concatenate([jnp.zeros((1,), arrays[0].dtype), *entries])
+    while x.size > 1:  # maxima of halves
+        half = x.size // 2
+        x = jnp.concatenate([jnp.maximum(x[:half], x[half : 2 * half]), x[2 * half :]])
+    return x[0]

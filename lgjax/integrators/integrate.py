@@ -1,11 +1,13 @@
 """Fixed-step integration of a field on a homogeneous space: one scan, whatever the method."""
 
 import enum
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from lgjax.execution.call import one_call
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.commutator_free import CommutatorFreeTable
 from lgjax.integrators.control import StepSizeController
@@ -122,9 +124,12 @@ def integrate(
         # Not a running sum, which would lose a digit every ten steps in float32.
         return start + h * i.astype(dtype)
 
+    following = partial(method.step, space, field)
+    if not method.one_step_is_one_call:
+        following = one_call(following)
+
     def step(state: tuple[Point, Any], i: Array) -> tuple[Point, Any]:
-        y, carry = state
-        return method.step(space, field, time(i), y, h, carry)
+        return following(time(i), state[0], h, state[1])
 
     state = (y0, strong(method.init(space, field, start, y0)))
     _, ys = scan_saved(step, state, saves, lambda state: state[0], remat=remat, checkpoint=checkpoint)

@@ -44,6 +44,11 @@ class Method(Protocol):
         """Whether it takes field(t, y, order), the field's Taylor coefficients along the solution, as `Taylor` does."""
         return False
 
+    @property
+    def one_step_is_one_call(self) -> bool:
+        """Whether `step` says itself how it is compiled; otherwise `integrate` has it compiled as one function."""
+        return False
+
     def with_scanned_stages(self, scanned: bool = True) -> "Method":
         """The same method, tracing its field once per step instead of once per stage, if it can.
 

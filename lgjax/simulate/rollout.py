@@ -58,6 +58,11 @@ class StepInOneKernel(Method):
 
     method: Method
 
+    @property
+    def one_step_is_one_call(self) -> bool:
+        """True: `step` does it."""
+        return True
+
     def init(self, space: HomogeneousSpace, field: Callable[..., Any], t: jax.Array, y: Any) -> Any:
         return self.method.init(space, field, t, y)
 

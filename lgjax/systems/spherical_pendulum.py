@@ -99,7 +99,7 @@ def chain_field(p: dict[str, Array], y: TangentPoint) -> Array:
     q, omega = y
     inverse = 1.0 / p["masses"]
     above = jnp.concatenate([jnp.zeros_like(inverse[:1]), inverse[:-1]])  # that of the mass before; the fixed point's
-    first = jnp.zeros_like(inverse).at[0].set(1.0)
+    first = jnp.asarray(np.eye(1, inverse.shape[0])[0], inverse.dtype)
     aligned = jnp.concatenate([jnp.zeros_like(q[:1, 0]), sm.dot(q[:-1], q[1:])])
     right = p["lengths"] * sm.dot(omega, omega) + first * sm.dot(q, p["gravity"])
     pull = sm.scale(tridiagonal_solve(above + inverse, -above * aligned, right), q)

@@ -10,7 +10,7 @@ import pytest
 
 import lgjax
 from lgjax.execution import call
-from lgjax.execution.call import batch_behind, one_kernel
+from lgjax.execution.call import batch_behind, one_call, one_kernel
 from lgjax.execution.one_function import in_one_function
 
 PLACES = {"each once": (2, 0, 1), "twice": (1, 1, 3), "none": (), "all": (3, 2, 1, 0)}
@@ -82,6 +82,28 @@ def test_dynamics_and_steps_are_one_function():
         assert functions(jax.jit(f).lower(*args).compile().as_text()) == 1, name
     slope = jax.jit(jax.grad(square(dynamics), 1)).lower(q, v, v).compile().as_text()
     assert functions(slope) > 1
+
+
+@pytest.mark.parametrize(("n", "batch", "expected"), [(4, None, 1), (4, 8, 1), (4, 9, 0), (5000, None, 0)])
+def test_one_call_is_one_function_where_it_is_small(n, batch, expected):
+    f = one_call(scanned)
+    f = f if batch is None else jax.vmap(f)
+    x = jnp.linspace(-1.0, 1.0, n * (batch or 1)).reshape((batch or 1), n)[slice(None) if batch else 0]
+    compiled = jax.jit(f).lower(x).compile()
+    assert functions(compiled.as_text()) == expected
+    np.testing.assert_allclose(compiled(x), scanned(x), rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("adaptive", [False, True], ids=["fixed", "adaptive"])
+def test_steps_of_integrators_are_one_function(adaptive):
+    """Also those of the pendulum, whose field is a recursion."""
+    s = lgjax.systems.spherical_pendulum(2, chart="cayley")
+    method = lgjax.MuntheKaas(lgjax.DORMAND_PRINCE54, scan_stages=True)
+    problem = s.space, s.field, s.y0, 0.0, 0.5
+    fixed = lambda: lgjax.integrate(*problem, 50, method, None)
+    run = (lambda: lgjax.integrate_adaptive(*problem, method, 1e-8, 1e-8, 100)) if adaptive else fixed
+    text = jax.jit(run).lower().compile().as_text()
+    assert 'xla_cpu_small_call="true"' in text
 
 
 @pytest.mark.parametrize("transform", [jax.jacfwd, jax.jacrev, jax.hessian], ids=lambda t: t.__name__)
