@@ -110,13 +110,13 @@ def _rule(how, primals, tangents):
     problem, _, active, _ = primals
     found = _solution(how, *primals)
     change = jax.jvp(lambda p: natural_map(p, found.x), (problem,), (tangents[0],))[1]
-    moved = jnp.where(active, _solve_linearized(problem, found.x, change), jnp.zeros_like(change))
+    moved = jnp.where(active, _solve_linearized(problem, found.x, change, 0), jnp.zeros_like(change))
     still: Any = jnp.zeros_like(found.residual), np.zeros(found.sweeps.shape, jax.dtypes.float0)
     return found, ConeSolution(moved, *still)
 
 
-def _solve_linearized(p: ConeProblem, x: Array, y: Array) -> Array:
-    """The dx (n, B) with (1 - dF/dx) dx = y for the natural map F at x."""
+def _solve_linearized(p: ConeProblem, x: Array, y: Array, small: int = SMALL) -> Array:
+    """The dx (n, B) with (1 - dF/dx) dx = y for the natural map F at x; with more than `small` numbers by a library."""
     k, n, steps = len(p.friction), len(p.G), _step_of_rows(p.G, len(p.friction))
     z = x - steps * (times(p.G, x) + p.b)
     unit = jnp.eye(n, dtype=x.dtype)[..., None]
@@ -125,7 +125,7 @@ def _solve_linearized(p: ConeProblem, x: Array, y: Array) -> Array:
     move = lambda c: jax.jvp(partial(_project, p), (z,), (_every_third(c, k, z),))[1]
     part = lambda c: inner[np.asarray([3 * (i // 3) + c if i < 3 * k else i for i in range(n)], int)]
     slope = total(move(c)[:, None] * part(c) for c in range(3 if k else 1))
-    if slope.size <= SMALL:
+    if slope.size <= small:
         return _eliminate(jnp.swapaxes(unit - slope, 0, 1), y)
     return jnp.linalg.solve(jnp.moveaxis(unit - slope, 2, 0), y.T[..., None])[..., 0].T
 

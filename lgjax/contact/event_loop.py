@@ -363,15 +363,17 @@ class System:
         shorter towards the end, and in the last one, too short to matter, slips keep the direction of its beginning.
         """
 
-        def piece(carry, k):
-            y, t = carry
-            last = k == PIECES - 1
-            part = (jnp.where(last, 1.0, 1 - SHORTER) * SHORTER**k).astype(h.dtype) * h
+        shares = [(1 - SHORTER) * SHORTER**k for k in range(PIECES - 1)]
+        shares = jnp.asarray([*shares, SHORTER ** (PIECES - 1)], h.dtype)
+
+        def piece(carry, x):
+            (y, t), (share, last) = carry, x
+            part = share * h
             heading = self.motion(mode, t, y).heading
             here = mode._replace(direction=jnp.where(last, heading, mode.direction))
             return (self.flow(here, t, y, part, last)[0], t + part), None
 
-        return jax.lax.scan(piece, (y, begin), jnp.arange(PIECES, dtype=jnp.int32))[0][0]
+        return jax.lax.scan(piece, (y, begin), (shares, jnp.arange(PIECES) == PIECES - 1))[0][0]
 
     def delay(self, part: Part, m: Motion) -> Array:
         """Zero, with the derivative of the time of the event. Only at hits and stops the motion has a corner there."""
