@@ -32,7 +32,6 @@ RESTS = 1e-4  # bounces that end within this part of a step are not followed
 FAILED = 1e-3  # relative residual from which a reset counts as not solved
 DEEP = {8: 1e-6, 4: 1e-4}  # m, penetration that is reported, by bytes of the dtype
 FLOW, STRIKE, CHOOSE = range(3)  # kinds of parts
-PIECES, SHORTER = 5, 0.25  # in which derivatives follow a slip to its end, each so many times the one before
 
 
 class EventStep(NamedTuple):
@@ -154,18 +153,18 @@ class System:
     def space(self):
         return product_space(mechanical_space(self.model.tree), vector_space(3 * len(self.contacts)))
 
-    def motion(self, mode: Mode, t: Array, y: Any, held: Any = False) -> Motion:
+    def motion(self, mode: Mode, t: Array, y: Any) -> Motion:
         (q, v), _ = y
         tau, applied = self.forces(t, q, v, *self.parameters)
-        return motion(self.model, self.contacts, mode, q, v, tau, applied, self.dt, held)
+        return motion(self.model, self.contacts, mode, q, v, tau, applied, self.dt)
 
-    def field(self, mode: Mode, held: Any, t: Array, y: Any) -> Any:
-        found = self.motion(mode, t, y, held)
+    def field(self, mode: Mode, t: Array, y: Any) -> Any:
+        found = self.motion(mode, t, y)
         return (y[0][1], found.vdot), found.force
 
-    def flow(self, mode: Mode, t: Array, y: Any, h: Array, held: Any = False) -> tuple[Any, Any]:
-        """The point h later and that of the embedded method. held: slips keep the direction of the mode."""
-        return self.settings.method.embedded_step(self.space, partial(self.field, mode, held), t, y, h, ())[:2]
+    def flow(self, mode: Mode, t: Array, y: Any, h: Array) -> tuple[Any, Any]:
+        """The point h later and that of the embedded method."""
+        return self.settings.method.embedded_step(self.space, partial(self.field, mode), t, y, h, ())[:2]
 
     def settle(self, mode: Mode, m: Motion, y: Any) -> Any:
         return settle(self.model, mode, m.now, *y[0]), y[1]
@@ -342,9 +341,7 @@ class System:
         flows = part.kind == FLOW
         whole = flows & (part.end == jax.lax.stop_gradient(self.dt)) & ~jnp.any(part.event)
         end = jnp.where(whole, self.dt, jnp.where(flows, part.end, begin))
-        stops = jnp.any(part.event[:, STOP])
-        whole_flow = lambda: self.flow(part.mode, begin, y, end - begin)[0]
-        y = jax.lax.cond(stops, lambda: self.to_the_stop(part.mode, begin, y, end - begin), whole_flow)
+        y = self.flow(part.mode, begin, y, end - begin)[0]
         m = self.motion(part.mode, end, y)
         late = self.delay(part, m)
         rate = (y[0][1], m.vdot), m.force
@@ -355,25 +352,6 @@ class System:
         struck, _ = self.strike(m, y, part.hit & (part.kind == STRIKE), e)
         y = jax.tree.map(lambda a, b: jnp.where(part.kind == STRIKE, a, b), struck, settled)
         return y, end + late
-
-    def to_the_stop(self, mode: Mode, begin: Array, y: Any, h: Array) -> Any:
-        """The flow to the end of a slip, piece by piece.
-
-        The slower a slip, the faster its direction follows a disturbance, and at the end it has none. So pieces become
-        shorter towards the end, and in the last one, too short to matter, slips keep the direction of its beginning.
-        """
-
-        shares = [(1 - SHORTER) * SHORTER**k for k in range(PIECES - 1)]
-        shares = jnp.asarray([*shares, SHORTER ** (PIECES - 1)], h.dtype)
-
-        def piece(carry, x):
-            (y, t), (share, last) = carry, x
-            part = share * h
-            heading = self.motion(mode, t, y).heading
-            here = mode._replace(direction=jnp.where(last, heading, mode.direction))
-            return (self.flow(here, t, y, part, last)[0], t + part), None
-
-        return jax.lax.scan(piece, (y, begin), (shares, jnp.arange(PIECES) == PIECES - 1))[0][0]
 
     def delay(self, part: Part, m: Motion) -> Array:
         """Zero, with the derivative of the time of the event. Only at hits and stops the motion has a corner there."""

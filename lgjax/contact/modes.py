@@ -81,7 +81,7 @@ class Instant(NamedTuple):
 
 class Motion(NamedTuple):
     """How a state moves on in a mode. vdot: (nv,). force: (3 n,) N. a: (3 n,) m/s^2, accelerations of the contacts.
-    guards: (n, 4), see `_guards`. heading: (n, 2), see `_heading`.
+    guards: (n, 4), see `_guards`.
     """
 
     now: Instant
@@ -89,7 +89,6 @@ class Motion(NamedTuple):
     force: Array
     a: Array
     guards: Array
-    heading: Array
 
 
 def instant(
@@ -179,17 +178,15 @@ def tangents(x: Array) -> Array:
     return x.reshape(-1, 3)[:, 1:]
 
 
-def motion(
-    model: Model, contacts: Contacts, mode: Mode, q: Configuration, v: Array, tau, wrenches, dt, held: Any = False
-) -> Motion:
-    """Accelerations and contact forces in a mode, within a step of dt. held: slips have the direction of the mode."""
+def motion(model: Model, contacts: Contacts, mode: Mode, q: Configuration, v: Array, tau, wrenches, dt) -> Motion:
+    """Accelerations and contact forces in a mode, within a step of dt."""
     now = instant(model, contacts, q, v, tau, wrenches)
-    heading = jnp.where(held, mode.direction, _heading(contacts, mode, now, dt))
+    heading = _heading(contacts, mode, now, dt)
     pull = jnp.where(mode.slides[:, None], -contacts.friction[:, None] * heading, jnp.zeros_like(heading))
     rows = _rows(mode.closed, mode.closed & ~mode.slides)
     force = constrain(now.G, now.a[:, None], rows, mode.force[:, None], pull)[:, 0]
     vdot, a = now.vdot + sm.matvec(now.W.T, force), now.a + sm.matvec(now.G, force)
-    return Motion(now, vdot, force, a, _guards(contacts, mode, now, force), heading)
+    return Motion(now, vdot, force, a, _guards(contacts, mode, now, force))
 
 
 def _heading(contacts: Contacts, mode: Mode, now: Instant, dt: Array) -> Array:
