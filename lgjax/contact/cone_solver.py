@@ -49,6 +49,7 @@ ACCELERATED = 40  # sweeps at the beginning that are accelerated
 SHORTENED = 0.5  # part of a sweep's change that is made in every other cycle after the first
 NEWTON_STEPS = 8  # at the end of a cycle
 BETTER = 0.1  # Newton's result is taken where it violates the law less by this factor
+SMALL = 3600  # numbers in the matrices of all systems, up to which no library is called to solve with them
 RIDGE = 4.0  # added to G in units of round-off of its mean diagonal: dependent contacts share their load
 
 
@@ -76,44 +77,98 @@ class ConeSolution(NamedTuple):
 
 
 def solve_cones(
-    problem: ConeProblem, guess: Array, active: Array, scale: Array, tolerance: float, max_sweeps: int
+    problem: ConeProblem,
+    guess: Array,
+    active: Array,
+    scale: Array,
+    tolerance: float,
+    max_sweeps: int,
+    plain: bool = False,
 ) -> ConeSolution:
     """The impulses, from a guess (n, B), which stays as it is where `active` (B,) is false. All arrays have the batch
     last.
 
     A system ends when no velocity changes by more than tolerance times `scale` (B,), or after max_sweeps. With
-    max_sweeps 0 the guess is taken as the solution; this serves to differentiate a solution that is known.
+    max_sweeps 0 the guess is taken as the solution; this serves to differentiate a solution that is known. plain:
+    sweeps alone, a smaller program that suits convex problems, those without friction.
     """
     n = len(problem.G)
     diagonal = total(problem.G[i, i] for i in range(n))
     ridge = RIDGE * float(jnp.finfo(diagonal.dtype).eps) / n * diagonal
     problem = problem._replace(G=problem.G + ridge * jnp.eye(n, dtype=diagonal.dtype)[..., None])
-    return _solution(tolerance, max_sweeps, problem, *jax.lax.stop_gradient((guess, active, scale)))
+    return _solution((tolerance, max_sweeps, plain), problem, *jax.lax.stop_gradient((guess, active, scale)))
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _solution(tolerance: float, max_sweeps: int, problem: ConeProblem, guess, active, scale) -> ConeSolution:
-    return _iterate(tolerance, max_sweeps, problem, guess, active, scale)
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _solution(how: tuple[float, int, bool], problem: ConeProblem, guess, active, scale) -> ConeSolution:
+    return _iterate(*how, problem, guess, active, scale)
 
 
 @_solution.defjvp
-def _rule(tolerance, max_sweeps, primals, tangents):
+def _rule(how, primals, tangents):
     """(1 - dF/dx) dx = dF/dproblem for the natural map F of the law, whose fixed point x is."""
     problem, _, active, _ = primals
-    found = _solution(tolerance, max_sweeps, *primals)
+    found = _solution(how, *primals)
     change = jax.jvp(lambda p: natural_map(p, found.x), (problem,), (tangents[0],))[1]
-    moved = jnp.where(active, _solve_linearized(problem, found.x, change), jnp.zeros_like(change))
+    moved = jnp.where(active, _solve_linearized(problem, found.x, change, 0), jnp.zeros_like(change))
     still: Any = jnp.zeros_like(found.residual), np.zeros(found.sweeps.shape, jax.dtypes.float0)
     return found, ConeSolution(moved, *still)
 
 
-def _solve_linearized(p: ConeProblem, x: Array, y: Array) -> Array:
-    """The dx (n, B) with (1 - dF/dx) dx = y for the natural map F at x."""
-    unit = jnp.broadcast_to(jnp.eye(len(x), dtype=x.dtype)[..., None], (len(x), *x.shape))
-    u = times(p.G, x) + p.b
-    push = lambda dx, du: jax.jvp(partial(_law, p), (x, u), (dx, du))[1]
-    slope = jnp.moveaxis(unit - jax.vmap(push)(unit, p.G), (0, 1, 2), (2, 1, 0))  # (B, n, n); G is symmetric
-    return jnp.linalg.solve(slope, y.T[..., None])[..., 0].T
+def _solve_linearized(p: ConeProblem, x: Array, y: Array, small: int = SMALL) -> Array:
+    """The dx (n, B) with (1 - dF/dx) dx = y for the natural map F at x; with more than `small` numbers by a library."""
+    k, n, steps = len(p.friction), len(p.G), _step_of_rows(p.G, len(p.friction))
+    z = x - steps * (times(p.G, x) + p.b)
+    unit = jnp.eye(n, dtype=x.dtype)[..., None]
+    inner = unit - steps[:, None] * p.G  # dz/dx
+    # A row of a contact depends on the three of its z: one of them at a time, in all contacts.
+    move = lambda c: jax.jvp(partial(_project, p), (z,), (_every_third(c, k, z),))[1]
+    part = lambda c: inner[np.asarray([3 * (i // 3) + c if i < 3 * k else i for i in range(n)], int)]
+    slope = total(move(c)[:, None] * part(c) for c in range(3 if k else 1))
+    if slope.size <= small:
+        return _eliminate(jnp.swapaxes(unit - slope, 0, 1), y)
+    return jnp.linalg.solve(jnp.moveaxis(unit - slope, 2, 0), y.T[..., None])[..., 0].T
+
+
+def _every_third(c: int, k: int, like: Array) -> Array:
+    """One at row c of each of k contacts, and at all further rows where c is 0."""
+    chosen = [i % 3 == c if i < 3 * k else c == 0 for i in range(len(like))]
+    return jnp.broadcast_to(jnp.asarray(chosen, like.dtype)[:, None], like.shape)
+
+
+def _eliminate(columns: Array, y: Array) -> Array:
+    """The x (n, B) with sum_j columns[j] x_j = y, columns (n, n, B), by Gauss and Jordan with row pivots.
+
+    A loop of elementwise work, which XLA can compile together with all that is around it; a library cannot be.
+    """
+    n = len(y)
+    table = jnp.concatenate([columns, y[None]])  # (n + 1, n, B)
+    places = jnp.arange(n, dtype=jnp.int32)[:, None]
+
+    def turn(j, carry):
+        """Row `best` of the rows that are left becomes the row of x_j."""
+        table, row_of = carry
+        own = jax.lax.dynamic_slice_in_dim(table, j, 1)[0]
+        size = jnp.where(row_of < 0, jnp.abs(own), -jnp.ones_like(own))
+        largest = reduce(jnp.maximum, size)
+        best = reduce(jnp.minimum, jnp.where(size == largest, places, n))  # NaN: none
+        here = places == jax.lax.optimization_barrier(best)
+
+        def more(i, found):
+            row = jax.lax.dynamic_slice_in_dim(table, i, 1, 1)[:, 0]
+            return jnp.where(best == i, row, found)
+
+        pivot = jax.lax.fori_loop(0, n, more, jnp.zeros_like(table[:, 0]))  # (n + 1, B)
+        value = jax.lax.dynamic_slice_in_dim(pivot, j, 1)
+        # Behind a barrier, or each entry of the table would compute it again.
+        pivot = jax.lax.optimization_barrier(pivot / jnp.where(value == 0, jnp.ones_like(value), value))
+        others = table - jnp.where(here, jnp.zeros_like(own), own) * pivot[:, None]
+        return jnp.where(here, pivot[:, None], others), jnp.where(here, j, row_of)
+
+    start = table, jnp.full(y.shape, -1, jnp.int32)
+    table, row_of = jax.lax.fori_loop(0, n, turn, start)
+    found = lambda j: total(jnp.where(row_of == j, table[n], jnp.zeros_like(y)))
+    return jax.lax.map(found, jnp.arange(n, dtype=jnp.int32))
 
 
 def _steps(G: Array, k: int) -> tuple[Array, Array, Array]:
@@ -145,18 +200,24 @@ def _disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
 
 def natural_map(p: ConeProblem, x: Array) -> Array:
     """What the law makes of impulses (n, B), all contacts at once; impulses obey the law if they are a fixed point."""
-    return _law(p, x, times(p.G, x) + p.b)
+    return _project(p, x - _step_of_rows(p.G, len(p.friction)) * (times(p.G, x) + p.b))
 
 
-def _law(p: ConeProblem, x: Array, u: Array) -> Array:
-    """The same from impulses and velocities (n, B)."""
+def _step_of_rows(G: Array, k: int) -> Array:
+    """Impulses per velocity (n, B)."""
+    normal, tangent, rows = _steps(G, k)
+    return jnp.concatenate([jnp.stack([normal, tangent, tangent], 1).reshape(3 * k, G.shape[-1]), rows])
+
+
+def _project(p: ConeProblem, z: Array) -> Array:
+    """The impulses (n, B) that the law makes of x - step (G x + b)."""
     k = len(p.friction)
-    steps = _steps(p.G, k)
-    X, V = x[: 3 * k].reshape(k, 3, p.G.shape[-1]), u[: 3 * k].reshape(k, 3, p.G.shape[-1])
-    normal = _push(X[:, 0] - steps[0] * V[:, 0], p.barrier * steps[0] * steps[0])
-    tangents = _disc(X[:, 1] - steps[1] * V[:, 1], X[:, 2] - steps[1] * V[:, 2], p.friction * normal)
-    rows = jnp.clip(x[3 * k :] - steps[2] * u[3 * k :], p.low, p.high)
-    return jnp.concatenate([jnp.stack([normal, *tangents], 1).reshape(3 * k, p.G.shape[-1]), rows])
+    normals = _steps(p.G, k)[0]
+    Z = z[: 3 * k].reshape(k, 3, z.shape[-1])
+    normal = _push(Z[:, 0], p.barrier * normals * normals)
+    tangents = _disc(Z[:, 1], Z[:, 2], p.friction * normal)
+    rows = jnp.clip(z[3 * k :], p.low, p.high)
+    return jnp.concatenate([jnp.stack([normal, *tangents], 1).reshape(3 * k, z.shape[-1]), rows])
 
 
 def times(G: Array, x: Array) -> Array:
@@ -232,15 +293,13 @@ class _State(NamedTuple):
     turn: Array
 
 
-def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess: Array, active: Array, scale) -> ConeSolution:
+def _iterate(tolerance: float, max_sweeps: int, plain: bool, p: ConeProblem, guess, active, scale) -> ConeSolution:
     k = len(p.friction)
-    steps = _steps(p.G, k)
-    stiffness = 1 / jnp.concatenate(
-        [jnp.stack([steps[0], steps[1], steps[1]], 1).reshape(3 * k, p.G.shape[-1]), steps[2]]
-    )
+    steps, stiffness = _steps(p.G, k), 1 / _step_of_rows(p.G, k)
     best, sweeps = guess, jnp.zeros(scale.shape, jnp.int32)
     if max_sweeps:
-        best, sweeps = _sweeps(p, steps, stiffness, guess, active, tolerance * scale, max_sweeps)
+        iteration = _plain_sweeps if plain else _sweeps
+        best, sweeps = iteration(p, steps, stiffness, guess, active, tolerance * scale, max_sweeps)
     residual = reduce(jnp.maximum, jnp.abs(natural_map(p, best) - best) * stiffness)
     return ConeSolution(best, jnp.where(active, residual, jnp.zeros_like(residual)), sweeps)
 
@@ -274,6 +333,21 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close
     first = _State(guess, zeros, zeros, few, few, far, guess, far, active, none, start)
     last = iterate_while(lambda s: jnp.any(s.going), turn, first)
     return last.best, last.sweeps
+
+
+def _plain_sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close: Array, max_sweeps: int):
+    """The same by full sweeps alone."""
+
+    def turn(state):
+        x, going, sweeps = state
+        image = _sweep(p, steps, x)
+        change = reduce(jnp.maximum, jnp.abs(image - x) * stiffness)
+        more = going & (change > close) & (sweeps + 1 < max_sweeps)
+        return jnp.where(going, image, x), more, sweeps + going.astype(jnp.int32)
+
+    start = guess, active, jnp.zeros(close.shape, jnp.int32)
+    x, _, sweeps = iterate_while(lambda s: jnp.any(s[1]), turn, start)
+    return x, sweeps
 
 
 def _newton(p: ConeProblem, stiffness: Array, x: Array) -> Array:

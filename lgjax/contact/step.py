@@ -343,7 +343,7 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     after = u + call_apart(times)(G, x)
     normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
     lift, left = _lift(settings, G[normals][:, normals], gap + 0.5 * h * after[normals], start[2])
-    pushed = jnp.zeros_like(x).at[normals].set(lift)
+    pushed = _spread(normals, lift, x)
     answer = call_apart(lambda y, f: response(acting.ways, y, f, nv))
     both = [answer(y, acting.spread(f)) for f in (x, pushed)]
     at_joints = jnp.zeros_like(v_free).at[np.asarray(acting.joints, int)].add(signs * x[3 * n :])
@@ -351,6 +351,13 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     residual = jnp.maximum(residual, left / h)
     solutions = plain, further, lift
     return Coupled(jnp.stack(both, 1), cube(x), cube(after), at_joints, residual, sweeps, solutions)
+
+
+def _spread(rows, values, like):
+    """Values in some rows, zeros in the others."""
+    place = {k: i for i, k in enumerate(rows.tolist())}
+    none = jnp.zeros_like(like[0])
+    return jnp.stack([values[place[k]] if k in place else none for k in range(len(like))])
 
 
 def _shifted(n: int, u, allowed):
@@ -376,5 +383,5 @@ def _lift(settings: Settings, G, gap, guess) -> tuple[Array, Array]:
     problem = ConeProblem(G, gap, none[:0], none, jnp.full_like(gap, jnp.inf), none[:0])
     deepest = -reduce(jnp.minimum, gap)
     inside = jax.lax.stop_gradient(deepest > 0)
-    found = solve_cones(problem, guess, inside, deepest, settings.tolerance, settings.max_sweeps)
+    found = solve_cones(problem, guess, inside, deepest, settings.tolerance, settings.max_sweeps, plain=True)
     return jnp.where(inside, found.x, none), found.residual

@@ -20,9 +20,11 @@ from lgjax.execution.interpreter import ELEMENTWISE
 
 # Operations that one function can hold. It calls no library, to which XLA may leave sums and products of matrices, and
 # cannot scatter or sort.
-_LISTED = """add_any broadcast_in_dim concatenate cond copy custom_jvp_call custom_vjp_call dynamic_slice
-    dynamic_update_slice expand_dims gather integer_pow iota jit lane_call lane_scan layer optimization_barrier pad
-    reshape rev scalar_step scan slice split square squeeze stack stop_gradient system_call transpose unstack while"""
+_LISTED = """add_any broadcast_in_dim concatenate cond copy custom_jvp_call custom_vjp_call custom_vmap_call
+    dynamic_slice dynamic_update_slice expand_dims gather integer_pow iota jit lane_call lane_scan layer
+    optimization_barrier pad reduce_and reduce_or reshape rev scalar_step scan slice split square squeeze stack
+    stop_gradient system_call transpose unstack while"""
+LARGE = 4096  # numbers of an array in a loop, a quarter of what XLA was seen to share among threads
 _FITTING = frozenset(_LISTED.split()) | ELEMENTWISE
 
 
@@ -47,9 +49,19 @@ def in_one_function(function: Callable[..., list]) -> Callable[..., list]:
     return call
 
 
-def fits(jaxpr: Any) -> bool:
-    """Whether all operations of a jaxpr, and of those within, can be in one function."""
-    return all(eqn.primitive.name in _FITTING and all(map(fits, jaxprs_in(eqn))) for eqn in jaxpr.eqns)
+def fits(jaxpr: Any, repeated: bool = False) -> bool:
+    """Whether all operations of a jaxpr, and of those within, can be in one function.
+
+    repeated: whether it is within a loop that ends when it wants. There XLA would share large operations among threads,
+    and then not find what it needs for that.
+    """
+    for eqn in jaxpr.eqns:
+        within = repeated or eqn.primitive.name == "while"
+        if eqn.primitive.name not in _FITTING or not all(fits(inner, within) for inner in jaxprs_in(eqn)):
+            return False
+        if within and any(getattr(x.aval, "size", 0) > LARGE for x in eqn.outvars):
+            return False
+    return True
 
 
 def largest_array(jaxpr: Any) -> int:
