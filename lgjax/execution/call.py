@@ -32,12 +32,11 @@ from lgjax.execution._jax import (
 )
 from lgjax.execution.batch_last import Arrays, Behind, cotangents, evaluate, merged, tangents, traced
 from lgjax.execution.cuda import as_kernel
-from lgjax.execution.one_function import in_one_function, largest_array
+from lgjax.execution.one_function import in_one_function
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
 FEW = 8  # systems, for which a whole VECTOR each would take longer
 MANY = 256  # systems whose arrays do not fit side by side into the nearest cache
-SMALL = 4096  # numbers in an array: of larger ones XLA computes parts side by side, which one function does not
 PART = 4160  # bytes of each number of a part of the batch: 1040 systems in float32
 
 
@@ -218,10 +217,9 @@ def _written_out(*args, jaxpr, batched, size, state: int | None, kernel: bool = 
     return jax.vmap(run, [-1 if b else None for b in batched], -1, axis_size=size)(*args)
 
 
-def _written_together(*args, kernel: bool = True, **parameters) -> Arrays:
-    run, size = partial(_written_out, **parameters), parameters["size"] or 1
-    small = kernel or (size <= FEW and largest_array(parameters["jaxpr"]) * size <= SMALL)
-    return (in_one_function(run) if small else run)(*args)
+def _written_together(*args, size: int | None, **parameters) -> Arrays:
+    run = partial(_written_out, size=size, **parameters)
+    return (in_one_function(run) if size is None or size <= FEW else run)(*args)
 
 
 def _recomputed(*args, jaxpr, batched, size, state: int | None, kernel: bool = True) -> Arrays:

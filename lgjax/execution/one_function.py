@@ -3,8 +3,8 @@
 XLA for CPUs makes a kernel of each fused operation, and a function of the processor of each kernel: a recursion over a
 tree has some hundreds.  Each takes it about 20 ms to compile and 50 ns to call.  A call that is marked is compiled as
 one function instead, loops and all: forward dynamics of a quadruped compiles 2.8 times and runs 1.8 times faster (one
-system, jax 0.10.2).  The last bits of the numbers then depend on the size of a batch, so it is for one system, for
-batches of up to eight, and for steps of rollouts, for which the size may show in the last bit.
+system, jax 0.10.2).  It is for one system and for up to eight small ones: of large arrays XLA computes parts side by
+side, which one function cannot (`LARGEST`), and the last bits of the numbers would depend on the size of a batch.
 
 Read first: `_jax.py`, `compiled_as_one`.
 """
@@ -24,8 +24,11 @@ _LISTED = """add_any broadcast_in_dim concatenate cond copy custom_jvp_call cust
     dynamic_slice dynamic_update_slice expand_dims gather integer_pow iota jit lane_call lane_scan layer
     optimization_barrier pad reduce_and reduce_or reshape rev scalar_step scan slice split square squeeze stack
     stop_gradient system_call transpose unstack while"""
-LARGE = 4096  # numbers of an array in a loop, a quarter of what XLA was seen to share among threads
+# Of operations on larger arrays XLA computes parts side by side, and within one function it then does not find what
+# would do that: such programs do not compile at all.  It decides by work and bytes; this is an eighth of the least seen.
+LARGEST = 2048
 _FITTING = frozenset(_LISTED.split()) | ELEMENTWISE
+OF_ONE_SYSTEM = ("lane_call", "system_call")  # their jaxprs have no axis for the batch
 
 
 def in_one_function(function: Callable[..., list]) -> Callable[..., list]:
@@ -49,22 +52,15 @@ def in_one_function(function: Callable[..., list]) -> Callable[..., list]:
     return call
 
 
-def fits(jaxpr: Any, repeated: bool = False) -> bool:
-    """Whether all operations of a jaxpr, and of those within, can be in one function.
-
-    repeated: whether it is within a loop that ends when it wants. There XLA would share large operations among threads,
-    and then not find what it needs for that.
-    """
+def fits(jaxpr: Any, systems: int = 1) -> bool:
+    """Whether all operations of a jaxpr, and of those within, can be in one function, for so many systems at once."""
+    large = lambda variables: any(systems * getattr(x.aval, "size", 0) > LARGEST for x in variables)
+    if large(jaxpr.invars):
+        return False
     for eqn in jaxpr.eqns:
-        within = repeated or eqn.primitive.name == "while"
+        within = systems * (eqn.params.get("size") or 1) if eqn.primitive.name in OF_ONE_SYSTEM else systems
         if eqn.primitive.name not in _FITTING or not all(fits(inner, within) for inner in jaxprs_in(eqn)):
             return False
-        if within and any(getattr(x.aval, "size", 0) > LARGE for x in eqn.outvars):
+        if large(eqn.outvars):
             return False
     return True
-
-
-def largest_array(jaxpr: Any) -> int:
-    """Numbers in the largest array that a jaxpr, or one within it, computes."""
-    own = [x.aval.size for eqn in jaxpr.eqns for x in eqn.outvars]
-    return max([0, *own, *(largest_array(inner) for eqn in jaxpr.eqns for inner in jaxprs_in(eqn))])
