@@ -69,7 +69,7 @@ def finished(scene: Scene, highlight: int, spacing: float | None, ground: Any) -
     """The scene with failed systems held where they were last finite, systems side by side, and the ground in place.
 
     spacing: distance between neighbours in m; 0 leaves them where they are, None sets them apart where they overlap.
-    ground: height in m, None for no ground, "auto" for the lowest point of the motion where there
+    ground: height in m, None for no ground, "auto" for that of the scene, or the lowest point of the motion where there
     are no planes.
     """
     if not -scene.systems <= highlight < scene.systems:
@@ -80,7 +80,9 @@ def finished(scene: Scene, highlight: int, spacing: float | None, ground: Any) -
     if isinstance(ground, str) and ground != "auto":
         raise ValueError(f"ground must be a height, None or 'auto', got {ground!r}")
     if ground == "auto":  # planes that bodies bounce on are ground enough
-        ground = None if scene.scenery else float(_corners(scene)[..., 2].min())
+        ground = scene.ground
+        if ground is None and not scene.scenery:
+            ground = float(_corners(scene)[..., 2].min())
     return scene._replace(ground=ground)
 
 
