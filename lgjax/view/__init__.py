@@ -33,8 +33,8 @@ def show(
     """Show a motion in the browser, with a time slider, speed, a camera that follows, and panels; returns the server.
 
     model, trajectory:
-    * a `Model` with a `Trajectory`, an `Ensemble`, a Configuration, or anything with `ts` and `q`; without a trajectory
-      the panel moves the joints;
+    * a `Model` with a `Trajectory`, an `Ensemble`, a Configuration, anything with `ts` and `q`, or a tuple (ts, q) or
+      (ts, q, v); without a trajectory the panel moves the joints;
     * a shape of `lgjax.shapes` with the result of `collisions.bounce`, and planes=;
     * a `maximal.System` with the result of `maximal.integrate`;
     * `systems.spherical_pendulum` with the result of `integrate`; a `LoopProblem` or `MaximalProblem` in place of its
@@ -50,13 +50,15 @@ def show(
 
     Further options are loops= of the mechanism; wrenches=, a function (t, q, v) -> (nbodies, 6) or an array (nbodies,
     6) or (times, nbodies, 6), body frame, drawn as arrows, forces orange and torques pink, the longest as long as the
-    robot is wide; contacts=, the `Contacts` of a motion: their grounds are drawn, and the forces that `rollout`
-    recorded as arrows, the robot's weight as long as the robot is wide; visuals=, the URDF or MJCF whose meshes are shown, by default the file that the model was loaded
-    from, False for boxes with the bodies' inertias; planes= of bouncing bodies, whose impulses are drawn as arrows;
-    frames= (200) and systems= (1000), the largest numbers of each that are drawn.
+    robot is wide; contacts=, the `Contacts` of a motion, whose grounds are drawn, and the forces that `rollout`
+    recorded as arrows, the robot's weight as long as the robot is wide; visuals=, the URDF or MJCF whose meshes are
+    shown, by default the file that the model was loaded from, False for boxes with the bodies' inertias; planes= of
+    bouncing bodies, whose impulses are drawn as arrows; frames= (200) and systems= (1000), the largest numbers of each
+    that are drawn.
 
-    In a notebook on this machine, the returned viewer displays itself; see `inline` for others. Nothing is loaded from the network. Raises ImportError without
-    the extra `view`, TypeError for what cannot be drawn, ValueError for arrays that do not fit.
+    In a notebook on this machine, the returned viewer displays itself; see `inline` for others. Nothing is loaded from
+    the network. Raises ImportError without the extra `view`, TypeError for what cannot be drawn, ValueError for arrays
+    that do not fit.
     """
     scene = finished(scene_of(model, trajectory, highlight=highlight, **source), highlight, spacing, ground)
     return Viewer(scene, model, port, highlight=highlight, follow=follow, trail=trail, labels=labels)
@@ -99,7 +101,7 @@ def inline(
     ground: float | str | None = "auto",
     **source: Any,
 ) -> Inline:
-    """Show a motion below the cell of a notebook, as the page that `html` writes; the last value of a cell shows itself.
+    """Show a motion below the cell of a notebook, as the page that `html` writes; the last value of a cell is shown.
 
     It needs no server, so that it also works in a notebook on another machine and in one that is opened later. height:
     in pixels. The page is stored in the notebook, one to three megabytes each time.

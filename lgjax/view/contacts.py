@@ -28,7 +28,7 @@ def checked_contacts(contacts: Any) -> Contacts:
 
 
 class Ball(NamedTuple):
-    """A round part that can touch: a sphere, an end of a capsule, a rounded corner; center (3,) in the joint's frame."""
+    """A round part that can touch: a sphere, an end of a capsule, a rounded corner. center: (3,), joint frame."""
 
     body: int
     center: np.ndarray

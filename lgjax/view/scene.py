@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lgjax.shapes.implicit import directions
 from lgjax.view.geometry import Mesh
 
 STEEL, DARK, ACCENT = (0.62, 0.67, 0.72), (0.27, 0.31, 0.36), (0.84, 0.37, 0.0)
@@ -82,7 +83,7 @@ def finished(scene: Scene, highlight: int, spacing: float | None, ground: Any) -
     if ground == "auto":  # planes that bodies bounce on are ground enough
         ground = scene.ground
         if ground is None and not scene.scenery:
-            ground = float(_corners(scene)[..., 2].min())
+            ground = _lowest(scene)
     return scene._replace(ground=ground)
 
 
@@ -122,6 +123,20 @@ def _corners(scene: Scene) -> np.ndarray:
         else:
             found.append(np.broadcast_to(box, (*position.shape[:2], 8, 3)))
     return np.concatenate(found, axis=2)
+
+
+def _lowest(scene: Scene) -> float:
+    """Height of the lowest point of all meshes at some times, of the vertices that are farthest in some direction."""
+    at = np.ix_(*_some(scene))
+    heights = [scene.position[at][..., 2].min()]
+    for part in scene.parts:
+        vertices = part.mesh.vertices[np.unique(np.argmax(part.mesh.vertices @ directions(200).T, axis=0))]
+        if part.body < 0:
+            heights.append(vertices[:, 2].min())
+            continue
+        up, base = scene.rotation[at][:, :, part.body, 2], scene.position[at][:, :, part.body, 2]
+        heights.append((up @ vertices.T + base[..., None]).min())
+    return float(min(heights))
 
 
 def bounds(scene: Scene, start_only: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -40,7 +40,9 @@ def of_model(model: Model, balls: Any = ()) -> list[Part]:
     inertias = model.inertias
     mass, com, about = (np.asarray(x, float) for x in (inertias.mass, inertias.com, inertias.rotational))
     solids = [geometry.inertia_solid(m, c, j) for m, c, j in zip(mass, com, about, strict=True)]
-    solids = [solid and _within(solid, com[i], [ball for ball in balls if ball.body == i]) for i, solid in enumerate(solids)]
+    solids = [
+        solid and _within(solid, com[i], [ball for ball in balls if ball.body == i]) for i, solid in enumerate(solids)
+    ]
     thick = _thickness([end for points in ends for end in points], solids)
     parts = []
     for body in range(tree.nbodies):

@@ -3,6 +3,7 @@
 Read first: `scene_of`. What carries its own shapes is drawn with them; else `skeleton.py` makes some.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -72,8 +73,11 @@ def tree_scene(
     model: Model, motion: Any, loops: Any, wrenches: Any, contacts: Any, visuals: Any, highlight: int,
     limits: dict[str, int],
 ) -> Scene:  # fmt: skip
-    """Scene of a tree from a `Trajectory`, an `Ensemble`, a Configuration, or anything with ts and q; None: neutral."""
+    """Scene of a tree from a `Trajectory`, an `Ensemble`, a Configuration, anything with ts and q, or a tuple of ts, q
+    and perhaps v; None: neutral."""
     given = neutral(model) if motion is None else motion
+    if type(given) is tuple and len(given) in (2, 3):  # a Configuration is a tuple, too
+        given = SimpleNamespace(**dict(zip(("ts", "q", "v"), given)))
     q = given if isinstance(given, Configuration) else getattr(given, "q", None)
     if not isinstance(q, Configuration):
         raise TypeError(
@@ -81,7 +85,9 @@ def tree_scene(
         )
     _check_configuration(model, q)
     of = lambda name: None if given is q else getattr(given, name, None)
-    m = as_motion(of("ts"), q, np.ndim(q.joints) - 1, of("v"), of("energy"), getattr(of("contacts"), "force", None), **limits)
+    m = as_motion(
+        of("ts"), q, np.ndim(q.joints) - 1, of("v"), of("energy"), getattr(of("contacts"), "force", None), **limits
+    )
     poses = over_states(lambda q: forward_kinematics(model, q), m.q)
     if model.tree.n_free:
         reference = np.moveaxis(np.asarray(m.q.free_poses.translation)[:, :, 0], 0, 1)

@@ -33,8 +33,8 @@ class Visual(NamedTuple):
 def visual_parts(model: Model, visuals: Any = None, balls: Any = ()) -> list[Part]:
     """Parts for the bodies of a model: those of the file it was loaded from, or of the file `visuals`.
 
-    balls: what touches, which inertias do not reach beyond. visuals=False shows inertias and joints instead, as for a model that came from no file. Raises ValueError for a file
-    that cannot be read, if it was named.
+    balls: what touches, beyond which no inertia is drawn. visuals=False shows inertias and joints instead, as for a
+    model that came from no file. Raises ValueError for a file that cannot be read, if it was named.
     """
     source = model.tree.source if visuals is None else visuals
     if source is None or source is False:
