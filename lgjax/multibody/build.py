@@ -120,7 +120,7 @@ def build(
     Raises ValueError naming the body and the value: duplicate names, a missing parent, a cycle, an unknown joint
     kind, a zero axis, non-finite or wrongly shaped values, negative mass, an inertia that is not positive
     semi-definite or breaks the triangle inequality (1e-6 relative) after merging; `check_inertia="warn"` turns the
-    last into a warning. Warns of a floating body without mass that carries one joint: nothing determines its motion.
+    last into a warning.
     """
     checks.choice("check_inertia", check_inertia, ("error", "warn"))
     ordered = _depth_first(list(bodies), name)
@@ -301,13 +301,6 @@ def _check_inertia(body: _Moving, moving: list[_Moving], check: str) -> None:
         index = moving.index(body)
         if not any(other.parent == index for other in moving) and not np.min(body.body.joint.armature) > 0:
             raise ValueError(f"mass of body {name!r} is zero and it carries no other body: it would accelerate freely")
-        carried = [other for other in moving if other.parent == index]
-        if body.kind is FREE and len(carried) == 1 and not np.min(carried[0].body.joint.armature) > 0:
-            warnings.warn(
-                f"body {name!r} floats, has no mass and carries one joint, so its acceleration is not determined: "
-                "fix it to the world (floating_base=False, --fixed-base), or give it an inertia",
-                stacklevel=4,
-            )
         c = np.zeros(3)
     else:
         c = body.moment / m
