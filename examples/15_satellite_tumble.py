@@ -67,7 +67,7 @@ def ellipsoid(axes, center, covariance, **style):
 
 def draw(path, result, linear, shown):
     made, s = figure(15, 8), result.statistics
-    made.get_layout_engine().set(hspace=0.1)  # labels of 3D axes are left out of the layout
+    made.get_layout_engine().set(hspace=0.15)  # labels of 3D axes are left out of the layout
     for i, k in enumerate(shown):
         axes = made.add_subplot(2, len(shown), i + 1, projection="3d")
         axes.scatter(*np.rad2deg(result.record[:400, i].T), s=2, color="black", alpha=0.4)

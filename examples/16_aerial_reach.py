@@ -90,6 +90,7 @@ def main(out: str | None = None, guesses: int = 8, steps: int = STEPS, iteration
 def draw(out, model, found):
     made = figure(16, 8)
     grid = made.add_gridspec(2, 3)
+    made.get_layout_engine().set(wspace=0.08)  # labels of 3D axes are left out of the layout
     best = found.best
     tips = jax.jit(jax.vmap(jax.vmap(lambda q: lgjax.frame_pose(model, q, TIP).translation)))(found.states[0])
     axes = made.add_subplot(grid[:, 0], projection="3d")

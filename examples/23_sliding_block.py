@@ -48,7 +48,8 @@ def main(path: str = "23_sliding_block.png", steps: int = 1000) -> None:
         starts = f"starts to slide at {np.rad2deg(tilt[moving[0]]):.1f} deg" if len(moving) else "does not slide"
         print(f"friction {friction:g}: {starts}, arctan gives {np.rad2deg(np.arctan(friction)):.1f} deg")
         for axis in (left, right):
-            axis.axvline(np.rad2deg(np.arctan(friction)), **plot.BOUND)
+            label = "arctan of the friction" if k == 0 else None
+            axis.axvline(np.rad2deg(np.arctan(friction)), label=label, **plot.BOUND)
     left.plot(np.rad2deg(tilt), G * np.sin(tilt), color="black", linewidth=0.6, label="weight along the plane")
     left.set(xlabel="tilt (deg)", ylabel="friction force (N)")
     right.set(xlabel="tilt (deg)", ylabel="speed (m/s)")

@@ -11,6 +11,8 @@ from lgjax.multibody.geometry import Geometry
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.tree import Tree
 
+SHOWN = 12  # joints in a model's repr
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -46,6 +48,12 @@ class Model:
     velocity_limit: jax.Array
     frames: Pose
     geometry: tuple[Geometry, ...] = field(default=(), metadata={"static": True})
+
+    def __repr__(self) -> str:
+        names = self.joint_names
+        shown = ", ".join(names if len(names) <= SHOWN else (*names[:SHOWN], f"... {len(names) - SHOWN} more"))
+        floats = ", floating" * (self.tree.n_free > 0)
+        return f"<Model {self.name!r}: {self.nbodies} bodies{floats}, nv {self.nv}, joints {shown or 'none'}>"
 
     @property
     def name(self) -> str:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from lgjax.view.live import Viewer
-from lgjax.view.page import page, write
+from lgjax.view.page import Inline, page, write
 from lgjax.view.scene import finished
 from lgjax.view.sources import scene_of
 
-__all__ = ["Viewer", "html", "show"]
+__all__ = ["Inline", "Viewer", "html", "inline", "show"]
 
 
 def show(
@@ -33,8 +33,8 @@ def show(
     """Show a motion in the browser, with a time slider, speed, a camera that follows, and panels; returns the server.
 
     model, trajectory:
-    * a `Model` with a `Trajectory`, an `Ensemble`, a Configuration, or anything with `ts` and `q`; without a trajectory
-      the panel moves the joints;
+    * a `Model` with a `Trajectory`, an `Ensemble`, a Configuration, anything with `ts` and `q`, or a tuple (ts, q) or
+      (ts, q, v); without a trajectory the panel moves the joints;
     * a shape of `lgjax.shapes` with the result of `collisions.bounce`, and planes=;
     * a `maximal.System` with the result of `maximal.integrate`;
     * `systems.spherical_pendulum` with the result of `integrate`; a `LoopProblem` or `MaximalProblem` in place of its
@@ -46,16 +46,19 @@ def show(
 
     port: of the server, on this machine only; a free one if None. follow: the camera goes with the highlighted system.
     trail: of its base or last body. labels: names of its bodies. ground: height of a grid in m, None for none, "auto"
-    for the lowest point of the motion.
+    for the plane of contacts=, or the lowest point of the motion.
 
     Further options are loops= of the mechanism; wrenches=, a function (t, q, v) -> (nbodies, 6) or an array (nbodies,
     6) or (times, nbodies, 6), body frame, drawn as arrows, forces orange and torques pink, the longest as long as the
-    robot is wide; visuals=, the URDF or MJCF whose meshes are shown, by default the file that the model was loaded
-    from, False for boxes with the bodies' inertias; planes= of bouncing bodies, whose impulses are drawn as arrows;
-    frames= (200) and systems= (1000), the largest numbers of each that are drawn.
+    robot is wide; contacts=, the `Contacts` of a motion, whose grounds are drawn, and the forces that `rollout`
+    recorded as arrows, the robot's weight as long as the robot is wide; visuals=, the URDF or MJCF whose meshes are
+    shown, by default the file that the model was loaded from, False for boxes with the bodies' inertias; planes= of
+    bouncing bodies, whose impulses are drawn as arrows; frames= (200) and systems= (1000), the largest numbers of each
+    that are drawn.
 
-    In a notebook, the returned viewer displays itself. Nothing is loaded from the network. Raises ImportError without
-    the extra `view`, TypeError for what cannot be drawn, ValueError for arrays that do not fit.
+    In a notebook on this machine, the returned viewer displays itself; see `inline` for others. Nothing is loaded from
+    the network. Raises ImportError without the extra `view`, TypeError for what cannot be drawn, ValueError for arrays
+    that do not fit.
     """
     scene = finished(scene_of(model, trajectory, highlight=highlight, **source), highlight, spacing, ground)
     return Viewer(scene, model, port, highlight=highlight, follow=follow, trail=trail, labels=labels)
@@ -80,5 +83,33 @@ def html(
     The page has a time slider, play and pause, speed, and panels for energy and joints. speed: of the motion relative
     to the clock, 0.1 for slow motion.
     """
-    scene = finished(scene_of(model, trajectory, highlight=highlight, **source), highlight, spacing, ground)
-    return write(page(scene, speed, highlight=highlight, follow=follow, trail=trail, labels=labels), path)
+    options = {"highlight": highlight, "follow": follow, "trail": trail, "labels": labels}
+    return write(_page(model, trajectory, speed, spacing, ground, source, **options), path)
+
+
+def inline(
+    model: Any,
+    trajectory: Any,
+    *,
+    height: int = 500,
+    speed: float = 1.0,
+    highlight: int = 0,
+    follow: bool = False,
+    trail: bool = True,
+    labels: bool = False,
+    spacing: float | None = None,
+    ground: float | str | None = "auto",
+    **source: Any,
+) -> Inline:
+    """Show a motion below the cell of a notebook, as the page that `html` writes; the last value of a cell is shown.
+
+    It needs no server, so that it also works in a notebook on another machine and in one that is opened later. height:
+    in pixels. The page is stored in the notebook, one to three megabytes each time.
+    """
+    options = {"highlight": highlight, "follow": follow, "trail": trail, "labels": labels}
+    return Inline(_page(model, trajectory, speed, spacing, ground, source, **options), height)
+
+
+def _page(model: Any, trajectory: Any, speed: float, spacing: Any, ground: Any, source: dict, **options: Any) -> str:
+    scene = scene_of(model, trajectory, highlight=options["highlight"], **source)
+    return page(finished(scene, options["highlight"], spacing, ground), speed, **options)

@@ -39,7 +39,7 @@ def bouncing_scene(shape: Shape, motion: Any, planes: Any, highlight: int, limit
     return Scene(
         name="body", ts=m.ts, body_names=("body",), rotation=rotation[:, :, None], position=position[:, :, None],
         reference=position, parts=(Part(0, mesh, ACCENT),), traced=0, good=good_systems(motion, m), charts=charts,
-        scenery=_slabs(normals, offsets, position), arrows=arrows,
+        scenery=slabs(normals, offsets, position), arrows=arrows,
         arrow_colors=None if arrows is None else np.broadcast_to(FORCE, (len(normals), 3)),
     )  # fmt: skip
 
@@ -55,7 +55,7 @@ def _normals(planes: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([np.zeros((0, 3)), *normals]), np.concatenate([np.zeros(0), *offsets])
 
 
-def _slabs(normals: np.ndarray, offsets: np.ndarray, position: np.ndarray) -> tuple[Part, ...]:
+def slabs(normals: np.ndarray, offsets: np.ndarray, position: np.ndarray) -> tuple[Part, ...]:
     """Thin translucent slabs under the motion, one for each plane."""
     finite = position[np.isfinite(position).all(-1)]
     middle = (finite.min(0) + finite.max(0)) / 2

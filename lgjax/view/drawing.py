@@ -5,7 +5,7 @@ other way, so that it works in a recording as well. Read first: `Drawing`.
 """
 
 import contextlib
-import io
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,25 @@ def viser_server(port: int | None = None) -> Any:
     Raises ImportError in one line without the extra `view`.
     """
     viser = require("viser", "view", "the viewer")
-    with contextlib.redirect_stdout(io.StringIO()):
+    with _silence():
         return viser.ViserServer(host="127.0.0.1", port=port or 0, verbose=False)
 
 
 def stop(server: Any) -> None:
     """Stop a server without printing anything."""
-    with contextlib.redirect_stdout(io.StringIO()):
+    with _silence():
         server.stop()
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """viser prints through rich, which in a notebook displays, so that redirecting stdout is not enough."""
+    console = require("rich", "view", "the viewer").get_console()
+    before, console.quiet = console.quiet, True
+    try:
+        yield
+    finally:
+        console.quiet = before
 
 
 class Drawing:

@@ -114,7 +114,7 @@ class Viewer:
     def _pose(self, model: Model, joints: list[float]) -> None:
         """Draw a model at joint coordinates."""
         q = neutral(model)._replace(joints=np.asarray(joints, model.dtype))
-        scene = tree_scene(model, q, None, None, False, 0, {"frames": 1, "systems": 1})
+        scene = tree_scene(model, q, None, None, None, False, 0, {"frames": 1, "systems": 1})
         scene = finished(scene._replace(parts=self.scene.parts), 0, 0.0, self.scene.ground)
         with self._lock:
             self.drawing.move(scene)

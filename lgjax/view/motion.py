@@ -9,20 +9,25 @@ import numpy as np
 class Motion(NamedTuple):
     """States of N systems at T times, as NumPy arrays.
 
-    ts: (T,) s. q: any pytree whose leaves begin with (N, T). v: (N, T, nv) or None. energy: (N, T) J or None.
+    ts: (T,) s. q: any pytree whose leaves begin with (N, T). v: (N, T, nv) or None. energy: (N, T) J or None. forces:
+    (N, T, n, 3) N at n contacts, in their frames, or None.
     """
 
     ts: np.ndarray
     q: Any
     v: Any = None
     energy: Any = None
+    forces: Any = None
 
     @property
     def systems(self) -> int:
         return len(jax.tree.leaves(self.q)[0])
 
 
-def as_motion(ts: Any, q: Any, rank: int, v: Any = None, energy: Any = None, frames: int = 200, systems: int = 1000):
+def as_motion(
+    ts: Any, q: Any, rank: int, v: Any = None, energy: Any = None, forces: Any = None, frames: int = 200,
+    systems: int = 1000,
+) -> Motion:  # fmt: skip
     """Motion from states whose leaves have `rank` leading axes: 0 a state, 1 times, 2 (systems, times).
 
     ts: (T,) or (N, T), or None for a single state. At most `frames` evenly chosen times and the first `systems` systems
@@ -31,7 +36,7 @@ def as_motion(ts: Any, q: Any, rank: int, v: Any = None, energy: Any = None, fra
     if rank not in (0, 1, 2):
         raise ValueError(f"states have {rank} leading axes; a motion has (times,) or (systems, times)")
     add = {0: lambda x: np.asarray(x)[None, None], 1: lambda x: np.asarray(x)[None], 2: np.asarray}[rank]
-    q, v, energy = jax.tree.map(add, (q, v, energy))
+    q, v, energy, forces = jax.tree.map(add, (q, v, energy, forces))
     times = jax.tree.leaves(q)[0].shape[1]
     ts = np.zeros(times) if ts is None else np.asarray(ts, float)
     if ts.ndim == 2:
@@ -41,8 +46,7 @@ def as_motion(ts: Any, q: Any, rank: int, v: Any = None, energy: Any = None, fra
     if ts.shape != (times,):
         raise ValueError(f"ts has shape {ts.shape}, the states have {times} times")
     chosen = np.unique(np.round(np.linspace(0, times - 1, min(times, frames))).astype(int))
-    q, v, energy = jax.tree.map(lambda x: x[:systems, chosen], (q, v, energy))
-    return Motion(ts[chosen], q, v, energy)
+    return Motion(ts[chosen], *jax.tree.map(lambda x: x[:systems, chosen], (q, v, energy, forces)))
 
 
 def over_states(function: Any, *trees: Any) -> Any:

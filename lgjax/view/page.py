@@ -1,5 +1,6 @@
 """One HTML file of a motion: viser's recording, which brings its client along, and panels with curves over time."""
 
+import html
 import json
 import os
 from pathlib import Path
@@ -30,9 +31,20 @@ def page(scene: Scene, speed: float, **drawn: Any) -> str:
         text = recording.as_html()
     finally:
         stop(server)
-    return text.replace("<title>Viser</title>", f"<title>{_escaped(scene.name)}</title>").replace(
+    return text.replace("<title>Viser</title>", f"<title>{html.escape(scene.name)}</title>").replace(
         "</body>", _panel(scene, drawing.highlight, speed) + "</body>"
     )
+
+
+class Inline:
+    """A page that a notebook shows below its cell, and keeps when it is saved; `text` is the page."""
+
+    def __init__(self, text: str, height: int):
+        self.text, self.height = text, height
+
+    def _repr_html_(self) -> str:
+        style = f"width: 100%; height: {self.height}px; border: 0"
+        return f'<iframe srcdoc="{html.escape(self.text)}" style="{style}"></iframe>'
 
 
 def write(text: str, path: str | os.PathLike) -> Path:
@@ -40,10 +52,6 @@ def write(text: str, path: str | os.PathLike) -> Path:
     path = Path(path)
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _panel(scene: Scene, highlight: int, speed: float) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lgjax.shapes.implicit import directions
 from lgjax.view.geometry import Mesh
 
 STEEL, DARK, ACCENT = (0.62, 0.67, 0.72), (0.27, 0.31, 0.36), (0.84, 0.37, 0.0)
@@ -69,7 +70,7 @@ def finished(scene: Scene, highlight: int, spacing: float | None, ground: Any) -
     """The scene with failed systems held where they were last finite, systems side by side, and the ground in place.
 
     spacing: distance between neighbours in m; 0 leaves them where they are, None sets them apart where they overlap.
-    ground: height in m, None for no ground, "auto" for the lowest point of the motion where there
+    ground: height in m, None for no ground, "auto" for that of the scene, or the lowest point of the motion where there
     are no planes.
     """
     if not -scene.systems <= highlight < scene.systems:
@@ -80,7 +81,9 @@ def finished(scene: Scene, highlight: int, spacing: float | None, ground: Any) -
     if isinstance(ground, str) and ground != "auto":
         raise ValueError(f"ground must be a height, None or 'auto', got {ground!r}")
     if ground == "auto":  # planes that bodies bounce on are ground enough
-        ground = None if scene.scenery else float(_corners(scene)[..., 2].min())
+        ground = scene.ground
+        if ground is None and not scene.scenery:
+            ground = _lowest(scene)
     return scene._replace(ground=ground)
 
 
@@ -120,6 +123,20 @@ def _corners(scene: Scene) -> np.ndarray:
         else:
             found.append(np.broadcast_to(box, (*position.shape[:2], 8, 3)))
     return np.concatenate(found, axis=2)
+
+
+def _lowest(scene: Scene) -> float:
+    """Height of the lowest point of all meshes at some times, of the vertices that are farthest in some direction."""
+    at = np.ix_(*_some(scene))
+    heights = [scene.position[at][..., 2].min()]
+    for part in scene.parts:
+        vertices = part.mesh.vertices[np.unique(np.argmax(part.mesh.vertices @ directions(200).T, axis=0))]
+        if part.body < 0:
+            heights.append(vertices[:, 2].min())
+            continue
+        up, base = scene.rotation[at][:, :, part.body, 2], scene.position[at][:, :, part.body, 2]
+        heights.append((up @ vertices.T + base[..., None]).min())
+    return float(min(heights))
 
 
 def bounds(scene: Scene, start_only: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -20,8 +20,12 @@ LIMBS = ((0.34, 0.55, 0.72), (0.85, 0.62, 0.27), (0.33, 0.64, 0.5), (0.77, 0.5, 
 TURNING = ("revolute", "continuous", "helical", "cylindrical")
 
 
-def of_model(model: Model, wanted: Any = None) -> list[Part]:
-    """A part list for the bodies of a tree, or for those in `wanted`, in their body frames."""
+def of_model(model: Model, balls: Any = ()) -> list[Part]:
+    """Parts for the bodies of a tree, in their body frames.
+
+    balls: (body, center (3,), radius) in joint frames, of what touches. Solids of these bodies are made smaller until
+    they reach no farther from the centre of mass than the balls or the joint, so that a leg ends where its foot is.
+    """
     tree = model.tree
     to_body = se3.inverse(model.links)
     rotation, shift = np.asarray(to_body.rotation, float), np.asarray(to_body.translation, float)
@@ -36,9 +40,12 @@ def of_model(model: Model, wanted: Any = None) -> list[Part]:
     inertias = model.inertias
     mass, com, about = (np.asarray(x, float) for x in (inertias.mass, inertias.com, inertias.rotational))
     solids = [geometry.inertia_solid(m, c, j) for m, c, j in zip(mass, com, about, strict=True)]
+    solids = [
+        solid and _within(solid, com[i], [ball for ball in balls if ball.body == i]) for i, solid in enumerate(solids)
+    ]
     thick = _thickness([end for points in ends for end in points], solids)
     parts = []
-    for body in range(tree.nbodies) if wanted is None else wanted:
+    for body in range(tree.nbodies):
         place = lambda mesh, body=body: mesh.moved(rotation[body], shift[body])
         if (found := solids[body]) is not None:
             parts.append(Part(body, place(found), _color(model, body)))
@@ -49,6 +56,15 @@ def of_model(model: Model, wanted: Any = None) -> list[Part]:
         if rods:
             parts.append(Part(body, place(geometry.merged(rods)), DARK))
     return parts
+
+
+def _within(solid: Mesh, com: np.ndarray, balls: list[Any]) -> Mesh:
+    """The solid, not larger than what touches."""
+    if not balls:
+        return solid
+    far = max(float(np.linalg.norm(com)), *(float(np.linalg.norm(ball.center - com)) + ball.radius for ball in balls))
+    reach = float(np.linalg.norm(solid.vertices - com, axis=1).max())
+    return solid._replace(vertices=com + min(1.0, far / reach) * (solid.vertices - com))
 
 
 def _thickness(ends: list[np.ndarray], solids: list[Mesh | None]) -> float:

@@ -3,6 +3,7 @@
 Read first: `scene_of`. What carries its own shapes is drawn with them; else `skeleton.py` makes some.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from lgjax.shapes import Shape
 from lgjax.systems.closed_loops import LoopProblem
 from lgjax.systems.maximal_problem import MaximalProblem
 from lgjax.systems.problem import Problem
+from lgjax.view import contacts as touching
 from lgjax.view import geometry, skeleton
 from lgjax.view.bouncing import bouncing_scene
 from lgjax.view.motion import Motion, as_motion, good_systems, over_states
@@ -35,6 +37,7 @@ def scene_of(
     *,
     loops: Any = None,
     wrenches: Any = None,
+    contacts: Any = None,
     planes: Any = (),
     visuals: Any = None,
     highlight: int = 0,
@@ -48,8 +51,8 @@ def scene_of(
     if isinstance(thing, MaximalProblem):
         thing, motion = thing.system, thing.q0 if motion is None else motion
     if isinstance(thing, Model):
-        return tree_scene(thing, motion, loops, wrenches, visuals, highlight, limits)
-    for name, value in (("loops", loops), ("wrenches", wrenches), ("visuals", visuals)):
+        return tree_scene(thing, motion, loops, wrenches, contacts, visuals, highlight, limits)
+    for name, value in (("loops", loops), ("wrenches", wrenches), ("contacts", contacts), ("visuals", visuals)):
         if value is not None:
             raise TypeError(f"{name} belong to a Model, not to {type(thing).__name__}")
     if isinstance(thing, Shape):
@@ -67,10 +70,14 @@ def scene_of(
 
 
 def tree_scene(
-    model: Model, motion: Any, loops: Any, wrenches: Any, visuals: Any, highlight: int, limits: dict[str, int]
-) -> Scene:
-    """Scene of a tree from a `Trajectory`, an `Ensemble`, a Configuration, or anything with ts and q; None: neutral."""
+    model: Model, motion: Any, loops: Any, wrenches: Any, contacts: Any, visuals: Any, highlight: int,
+    limits: dict[str, int],
+) -> Scene:  # fmt: skip
+    """Scene of a tree from a `Trajectory`, an `Ensemble`, a Configuration, anything with ts and q, or a tuple of ts, q
+    and perhaps v; None: neutral."""
     given = neutral(model) if motion is None else motion
+    if type(given) is tuple and len(given) in (2, 3):  # a Configuration is a tuple, too
+        given = SimpleNamespace(**dict(zip(("ts", "q", "v"), given)))
     q = given if isinstance(given, Configuration) else getattr(given, "q", None)
     if not isinstance(q, Configuration):
         raise TypeError(
@@ -78,19 +85,30 @@ def tree_scene(
         )
     _check_configuration(model, q)
     of = lambda name: None if given is q else getattr(given, name, None)
-    m = as_motion(of("ts"), q, np.ndim(q.joints) - 1, of("v"), of("energy"), **limits)
+    m = as_motion(
+        of("ts"), q, np.ndim(q.joints) - 1, of("v"), of("energy"), getattr(of("contacts"), "force", None), **limits
+    )
     poses = over_states(lambda q: forward_kinematics(model, q), m.q)
     if model.tree.n_free:
         reference = np.moveaxis(np.asarray(m.q.free_poses.translation)[:, :, 0], 0, 1)
     else:
         reference = np.broadcast_to(np.asarray(model.placements.translation)[0], (len(m.ts), m.systems, 3))
     closures = () if loops is None else as_loops(model, loops)
-    arrows, colors = _arrows(model, m, wrenches, poses, highlight % m.systems)
+    i = highlight % m.systems
+    arrows = _arrows(model, m, wrenches, poses, i)
+    balls = [] if contacts is None else touching.balls_of(model, touching.checked_contacts(contacts))
+    parts, scenery, ground = [*visual_parts(model, visuals, balls), *skeleton.of_loops(model, closures)], (), None
+    if contacts is not None:
+        parts += touching.ball_parts(model, balls)
+        scenery, ground = touching.grounds(contacts, poses.translation)
+        if m.forces is not None:
+            forces = touching.force_arrows(model, contacts, m, i, _width(poses, i))
+            arrows += [(forces, FORCE)]
     return Scene(
         name=model.name, ts=m.ts, body_names=model.body_names, rotation=poses.rotation, position=poses.translation,
-        reference=reference, parts=(*visual_parts(model, visuals), *skeleton.of_loops(model, closures)),
+        reference=reference, parts=tuple(parts),
         traced=0 if model.tree.n_free else model.nbodies - 1, good=good_systems(given, m),
-        charts=lambda i: _tree_charts(model, m, i), arrows=arrows, arrow_colors=colors,
+        charts=lambda i: _tree_charts(model, m, i), scenery=scenery, ground=ground, **_joined(arrows),
     )  # fmt: skip
 
 
@@ -119,10 +137,23 @@ def _tree_charts(model: Model, m: Motion, i: int) -> list[Chart]:
     return charts
 
 
-def _arrows(model: Model, m: Motion, wrenches: Any, poses: Any, i: int) -> tuple[Any, Any]:
-    """Forces and torques of system i as arrows (T, 2 B, 2, 3), the largest as long as it is wide, and their colors."""
+def _joined(arrows: list[tuple[np.ndarray, Any]]) -> dict[str, Any]:
+    """Arrows (T, k, 2, 3) of several kinds, each with its color, as fields of a scene."""
+    if not arrows:
+        return {}
+    colors = [np.broadcast_to(color, (some.shape[1], 3)) for some, color in arrows]
+    return {"arrows": np.concatenate([some for some, _ in arrows], axis=1), "arrow_colors": np.concatenate(colors)}
+
+
+def _width(poses: Any, i: int) -> float:
+    """How far the bodies of system i spread, m, which is how long arrows are."""
+    return max(float(np.ptp(poses.translation[:, i], axis=1).max()), 0.3)
+
+
+def _arrows(model: Model, m: Motion, wrenches: Any, poses: Any, i: int) -> list[tuple[np.ndarray, Any]]:
+    """Forces and torques of system i as arrows (T, B, 2, 3), the largest as long as it is wide, with their colors."""
     if wrenches is None:
-        return None, None
+        return []
     times, bodies = len(m.ts), model.nbodies
     if callable(wrenches):
         v = np.zeros((m.systems, times, model.nv)) if m.v is None else m.v
@@ -136,12 +167,10 @@ def _arrows(model: Model, m: Motion, wrenches: Any, poses: Any, i: int) -> tuple
     applied = np.broadcast_to(applied, (times, bodies, 6)).reshape(times, bodies, 2, 3)
     turned = np.einsum("tbij,tbkj->tkbi", poses.rotation[:, i], applied)
     largest = np.linalg.norm(turned, axis=-1).max((0, 2), initial=0, keepdims=True)[..., None]
-    spread = np.ptp(poses.translation[:, i], axis=1)
-    size = max(float(spread.max()), 0.3)
-    ends = size * turned / np.where(largest > 0, largest, 1)
+    ends = _width(poses, i) * turned / np.where(largest > 0, largest, 1)
     start = np.broadcast_to(poses.translation[:, i][:, None], ends.shape)
-    arrows = np.stack([start, start + ends[:, ::-1]], axis=3).reshape(times, 2 * bodies, 2, 3)
-    return arrows, np.repeat([FORCE, TORQUE], bodies, axis=0)
+    torques, forces = np.moveaxis(np.stack([start, start + ends], axis=3), 1, 0)
+    return [(forces, FORCE), (torques, TORQUE)]
 
 
 def absolute_scene(system: maximal.System, motion: Any, limits: dict[str, int]) -> Scene:

@@ -30,22 +30,22 @@ class Visual(NamedTuple):
     color: tuple[float, ...]
 
 
-def visual_parts(model: Model, visuals: Any = None) -> list[Part]:
+def visual_parts(model: Model, visuals: Any = None, balls: Any = ()) -> list[Part]:
     """Parts for the bodies of a model: those of the file it was loaded from, or of the file `visuals`.
 
-    visuals=False shows inertias and joints instead, as for a model that came from no file. Raises ValueError for a file
-    that cannot be read, if it was named.
+    balls: what touches, beyond which no inertia is drawn. visuals=False shows inertias and joints instead, as for a
+    model that came from no file. Raises ValueError for a file that cannot be read, if it was named.
     """
     source = model.tree.source if visuals is None else visuals
     if source is None or source is False:
-        return skeleton.of_model(model)
+        return skeleton.of_model(model, balls)
     try:
         found = _read(Path(source))
     except (OSError, ValueError, ImportError) as error:
         if visuals is not None:
             raise
         warnings.warn(f"no visual geometry from {source}: {error}", stacklevel=5)
-        return skeleton.of_model(model)
+        return skeleton.of_model(model, balls)
     frames, parts = _frames(model), []
     fine = sum(len(visual.mesh.faces) for visual in found)
     for visual in found:
@@ -55,7 +55,7 @@ def visual_parts(model: Model, visuals: Any = None) -> list[Part]:
             parts.append(Part(body, geometry.coarser(visual.mesh, limit).moved(rotation, shift), visual.color))
     covered = {part.body for part in parts}
     if not covered - {-1}:
-        return skeleton.of_model(model)
+        return skeleton.of_model(model, balls)
     return merged_parts(parts)
 
 

@@ -192,8 +192,8 @@ def test_what_a_controller_returns_is_named():
     state = lgjax.neutral(model), jnp.zeros(2)
     run = lambda controller, **more: lgjax.rollout(model, *state, controller, 0.1, 1, **more)
     for controller, message in (
-        (lambda t, q, v: v.astype(jnp.float32), "what controller returned is float32, the model is float64"),
-        (lambda t, q, v: [0.0, 0.0], "what controller returned is of type list, expected an array of shape"),
+        (lambda t, q, v: v.astype(jnp.float32), "the result of controller is float32, the model is float64"),
+        (lambda t, q, v: [0.0, 0.0], "the result of controller is of type list, expected an array of shape"),
         (3.0, r"controller is of type float, expected a function of \(t, q, v\) or None"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):

@@ -357,6 +357,7 @@ BAD = [
     ({"terminal": lambda x: (x, x)}, "the terminal cost must return one number"),
     ({"running": None, "terminal": None}, "nothing to optimise"),
     ({"bounds": (1.0, (2.0, 0.5))}, "bounds of control 1 cross: lower 1, upper 0.5"),
+    ({"bounds": ((-1.0, 0.0), (1.0, 0.0))}, "both bounds of control 1 are 0: leave a joint without a motor out"),
     ({"bounds": ((0.0, 0.0, 0.0), 1.0)}, "bounds are"),
     ({"state": jnp.array([1.0, jnp.nan, 0.0, 0.0])}, "the initial state is not finite"),
     ({"guesses": np.full((1, N, NU), np.inf)}, "guesses is not finite"),

@@ -1,8 +1,11 @@
 """Scenes and the pages and servers that draw them: poses, labels and panels of a recording, against the simulation."""
 
+import html
+import re
 import subprocess
 import sys
 import urllib.request
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +16,7 @@ import lgjax
 from lgjax import collisions, maximal, shapes, systems
 from lgjax.cli import main
 from lgjax.view import geometry
+from lgjax.view.contacts import surface
 from lgjax.view.scene import quaternions
 from lgjax.view.sources import scene_of
 from tests.view.browser import opened, program
@@ -118,6 +122,53 @@ def test_wrenches_are_arrows_from_the_bodies(chain):
     lengths = np.linalg.norm(along[:, 1], axis=-1)
     np.testing.assert_allclose(lengths[:, 1] / lengths[:, 0], 0.5, rtol=1e-5)
     np.testing.assert_allclose(lengths[:, 0] / lengths[-1, 0], (1 + TS) / (1 + TS[-1]), rtol=1e-5)
+
+
+def test_contact_forces_are_arrows_from_the_points_that_touch(chain):
+    """A ball of radius 0.1 at the first body's origin over a plane; half the weight is half as long as the robot."""
+    model, q = chain
+    one = jax.tree.map(lambda x: x[0], q)
+    slope = shapes.Plane(np.array([0.6, 0.0, 0.8]), 0.5)
+    planes = shapes.Plane(np.array([0.0, 0.0, 1.0]), 2.0), slope
+    contacts = lgjax.Contacts(model, planes, {model.body_names[0]: shapes.sphere(0.1)})
+    weight = float(model.inertias.mass.sum() * 9.81)
+    force = np.zeros((5, 2, 3))
+    force[:, 0, 0], force[2, 1, 0] = weight / 2, 100 * weight
+    record = SimpleNamespace(force=force)
+    scene = scene_of(model, Moving(one, contacts=record), contacts=contacts)
+    poses = jax.vmap(lambda q: lgjax.forward_kinematics(model, q))(one)
+    center = np.asarray(poses.translation)[:, 0]
+    width = max(float(np.ptp(np.asarray(poses.translation), axis=1).max()), 0.3)
+    np.testing.assert_allclose(scene.arrows[:, 0, 0], center - [0, 0, 0.1], atol=1e-5)
+    along = scene.arrows[:, :, 1] - scene.arrows[:, :, 0]
+    np.testing.assert_allclose(along[:, 0], np.broadcast_to([0, 0, width / 2], (5, 3)), atol=1e-5)
+    np.testing.assert_allclose(along[2, 1], 2 * width * np.array([0.6, 0, 0.8]), atol=1e-5)
+    np.testing.assert_allclose(along[3, 1], 0.0)
+    assert scene.ground == pytest.approx(-2.0)  # the grid; the slope is a slab
+    assert len(scene.scenery) == 1
+    ball = next(part for part in scene.parts if np.allclose(np.ptp(part.mesh.vertices, axis=0), 0.2, atol=0.01))
+    np.testing.assert_allclose(ball.mesh.vertices.mean(0), 0.0, atol=1e-6)
+    with pytest.raises(TypeError, match="contacts must be Contacts"):
+        scene_of(model, Moving(one), contacts=planes)
+
+
+def test_a_height_field_is_a_surface_through_its_heights():
+    heights = np.random.default_rng(0).normal(size=(4, 6))
+    mesh = surface(lgjax.contact.HeightField(heights, 0.5))
+    np.testing.assert_allclose(mesh.vertices[:, 2], heights.ravel(), atol=1e-6)
+    assert len(mesh.faces) == 2 * 3 * 5
+    a, b, c = (mesh.vertices[mesh.faces[:, k]] for k in range(3))
+    assert np.all(np.cross(b - a, c - a)[:, 2] > 0)
+
+
+def test_a_notebook_keeps_the_page_and_nothing_is_printed(chain, capsys):
+    model, q = chain
+    shown = lgjax.view.inline(model, (TS, jax.tree.map(lambda x: x[0], q)), height=320)
+    inside = html.unescape(re.search(r'srcdoc="([^"]*)"', shown._repr_html_())[1])
+    assert inside == shown.text
+    assert "height: 320px" in shown._repr_html_()
+    assert Recording(inside).seconds == pytest.approx(0.4 + 0.5, abs=1e-9)
+    assert capsys.readouterr().out == ""
 
 
 def test_systems_that_overlap_are_set_apart_and_others_stay(chain):

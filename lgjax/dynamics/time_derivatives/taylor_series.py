@@ -46,4 +46,4 @@ def checked_result(name: str, value, shape: tuple[int, ...], dtype):
     """The result of a user's function called `name`, checked to be an array of this shape and dtype."""
     if hasattr(value, "shape") and value.shape != shape:
         raise ValueError(f"{name} returned shape {value.shape}, expected {shape}")
-    return checked_array(f"what {name} returned", value, shape, dtype)
+    return checked_array(f"the result of {name}", value, shape, dtype)

@@ -198,6 +198,9 @@ def _box(bounds: Any, controls: int, dtype: Any) -> tuple[Array, Array]:
     except ValueError as error:
         raise ValueError(f"bounds are (lower, upper), each one number or ({controls},): {error}") from error
     for i in np.flatnonzero(~(low < high)):
+        if low[i] == high[i]:
+            hint = "leave a joint without a motor out with ControlSystem.of_model(..., controls=, actuation=)"
+            raise ValueError(f"both bounds of control {i} are {low[i]:g}: {hint}")
         raise ValueError(f"bounds of control {i} cross: lower {low[i]:g}, upper {high[i]:g}")
     return jnp.asarray(low), jnp.asarray(high)
 

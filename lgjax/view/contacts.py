@@ -1,0 +1,106 @@
+"""What a tree touches: the ground, the round parts that touch it, and the forces at rigid contacts as arrows."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from lgjax.contact import HeightField, contact_points
+from lgjax.contact.contacts import Contacts
+from lgjax.dynamics.jacobians import carrier
+from lgjax.groups import se3
+from lgjax.multibody.model import Model
+from lgjax.view import geometry
+from lgjax.view.bouncing import slabs
+from lgjax.view.geometry import Mesh
+from lgjax.view.motion import Motion, over_states
+from lgjax.view.scene import DARK, STEEL, Part
+
+CELLS = 150  # of a height field along each axis; finer ones are thinned out
+LONGEST = 2.0  # of an arrow, in widths of the robot; the robot's weight is one width
+
+
+def checked_contacts(contacts: Any) -> Contacts:
+    """The contacts, or TypeError."""
+    if not isinstance(contacts, Contacts):
+        raise TypeError(f"contacts must be Contacts, got a {type(contacts).__name__}")
+    return contacts
+
+
+class Ball(NamedTuple):
+    """A round part that can touch: a sphere, an end of a capsule, a rounded corner. center: (3,), joint frame."""
+
+    body: int
+    center: np.ndarray
+    radius: float
+
+
+def balls_of(model: Model, contacts: Contacts) -> list[Ball]:
+    """The round parts of the links."""
+    if contacts.corners is None:
+        return []
+    centers, radii = (np.asarray(x, float) for x in contacts.corners)
+    found = []
+    for link, center, radius in zip(contacts.corner_links, centers, radii, strict=True):
+        if radius > 0:
+            body, offset = carrier(model, link)
+            turn, shift = (np.asarray(x, float) for x in offset)
+            found.append(Ball(body, turn @ center + shift, float(radius)))
+    return found
+
+
+def ball_parts(model: Model, balls: list[Ball]) -> list[Part]:
+    """Round parts as they are drawn."""
+    turns, shifts = (np.asarray(x, float) for x in se3.inverse(model.links))
+    place = lambda ball: turns[ball.body] @ ball.center + shifts[ball.body]
+    return [Part(ball.body, geometry.ellipsoid(ball.radius).moved(np.eye(3), place(ball)), DARK) for ball in balls]
+
+
+def grounds(contacts: Contacts, position: np.ndarray) -> tuple[tuple[Part, ...], float | None]:
+    """Scenery for the grounds under positions (..., 3), and the height of the horizontal plane if there is one.
+
+    That plane is drawn as the viewer's grid; other planes are slabs, height fields surfaces.
+    """
+    scenery, heights = [], []
+    for ground in contacts.grounds:
+        if isinstance(ground, HeightField):
+            scenery.append(Part(-1, surface(ground), STEEL))
+            continue
+        normal, offset = np.asarray(ground.normal, float), float(ground.offset)
+        if normal[2] > 1 - 1e-9:
+            heights.append(-offset / normal[2])
+        else:
+            scenery += slabs(normal[None], np.array([offset]), position)
+    return tuple(scenery), max(heights) if heights else None
+
+
+def surface(field: HeightField) -> Mesh:
+    """Triangles of a height field, two for each cell, seen from above."""
+    heights = np.asarray(field.heights, float)
+    rows, columns = (np.unique(np.linspace(0, n - 1, min(n, CELLS)).round().astype(int)) for n in heights.shape)
+    spacing, corner = np.asarray(field.spacing, float), np.asarray(field.corner, float)
+    x, y = np.meshgrid(corner[0] + spacing[0] * rows, corner[1] + spacing[1] * columns, indexing="ij")
+    number = np.arange(x.size).reshape(x.shape)
+    a, b, c, d = (n.ravel() for n in (number[:-1, :-1], number[1:, :-1], number[1:, 1:], number[:-1, 1:]))
+    faces = np.concatenate([np.stack([a, b, c], 1), np.stack([a, c, d], 1)])
+    return Mesh(np.stack([x, y, heights[np.ix_(rows, columns)]], axis=-1).reshape(-1, 3), faces)
+
+
+def force_arrows(model: Model, contacts: Contacts, m: Motion, i: int, width: float) -> np.ndarray:
+    """Arrows (T, n, 2, 3) of the contact forces on system i, from the points of contact.
+
+    They act on the first link of a pair. The robot's weight is `width` long, the longest arrow twice that; without
+    gravity the largest force is `width` long.
+    """
+    forces = np.asarray(m.forces)[i]
+    if forces.shape[1:] != (len(contacts), 3):
+        raise ValueError(f"the motion has {forces.shape[1]} contacts, contacts= has {len(contacts)}")
+    q = jax.tree.map(lambda x: x[i : i + 1], m.q)
+    points = over_states(lambda q: contact_points(model, contacts, q), q)
+    point, frame = (np.asarray(x)[:, 0] for x in (points.point, points.frame))
+    vectors = np.einsum("tnk,tnkx->tnx", forces, frame)  # rows of a frame are its axes
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    weight = float(np.sum(model.inertias.mass) * np.linalg.norm(model.gravity))
+    unit = weight if weight > 0 else max(float(lengths.max(initial=0.0)), 1e-12)
+    shown = np.minimum(lengths / unit, LONGEST) * width
+    return np.stack([point, point + vectors / np.where(lengths > 0, lengths, 1) * shown], axis=2)
