@@ -16,6 +16,7 @@ from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.saving.arrays import read_arrays, write_arrays
 from lgjax.saving.progress import uninterrupted
+from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.method import ControlMethod
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, check_problem
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
@@ -89,8 +90,8 @@ def optimize_controls(
     """
     if not isinstance(method, ControlMethod):
         raise TypeError(f"method must be Shooting(...), MultipleShooting(...) or ILQR(...), got {method!r}")
-    if nodes is not None and not isinstance(method, MultipleShooting):
-        raise ValueError(f"nodes are for MultipleShooting, the method is {type(method).__name__}")
+    if nodes is not None and not isinstance(method, MultipleShooting | FDDP):
+        raise ValueError(f"nodes are for MultipleShooting and FDDP, the method is {type(method).__name__}")
     problem = check_problem(system, state, steps, running, terminal, equality, inequality, bounds)
     guesses = _checked_guesses(problem, guesses)
     search = method.search(problem, guesses.shape[1])

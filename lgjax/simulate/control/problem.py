@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE
 from lgjax.simulate.control.mechanism_step import mechanism_step
+from lgjax.simulate.control.stagewise import Stagewise
 
 Array = jax.Array
 State = Any
@@ -34,6 +35,7 @@ class OptimizeStatus(enum.IntFlag):
     RUNNING = 2  # interrupted before its end
     MAX_ITERATIONS = 4  # neither converged nor stalled after all iterations
     STALLED = 8  # the cost no longer improves, though the gradient is not below the tolerance
+    INFEASIBLE = 16  # however dear the violation of the constraints is made, it no longer shrinks
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ class Problem(NamedTuple):
     inequality: Callable[[State, Array], Array] | None
     lower: Array
     upper: Array
+    bounded: bool
 
     @property
     def dtype(self) -> Any:
@@ -190,7 +193,7 @@ def _number(name: str, result: Any, dtype: Any) -> None:
         raise TypeError(f"{name} returns {result.dtype}, the state is {dtype}")
 
 
-def _box(bounds: Any, controls: int, dtype: Any) -> tuple[Array, Array]:
+def _box(bounds: Any, controls: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     if bounds is None:
         bounds = (-np.inf, np.inf)
     try:
@@ -199,7 +202,7 @@ def _box(bounds: Any, controls: int, dtype: Any) -> tuple[Array, Array]:
         raise ValueError(f"bounds are (lower, upper), each one number or ({controls},): {error}") from error
     for i in np.flatnonzero(~(low < high)):
         raise ValueError(f"bounds of control {i} cross: lower {low[i]:g}, upper {high[i]:g}")
-    return jnp.asarray(low), jnp.asarray(high)
+    return low, high
 
 
 def check_problem(
@@ -227,13 +230,18 @@ def check_problem(
         _number("the terminal cost", jax.eval_shape(terminal, start), dtype)
     states = jax.tree.map(lambda x: jax.ShapeDtypeStruct((steps + 1, *x.shape), x.dtype), start)
     whole = jax.ShapeDtypeStruct((steps, system.controls), dtype)
+    equality, inequality = (
+        replace(c, dt=float(system.dt)) if isinstance(c, Stagewise) else c for c in (equality, inequality)
+    )
     for name, constraint in (("equality", equality), ("inequality", inequality)):
         if constraint is not None:
             got = jax.eval_shape(constraint, states, whole)
             if not hasattr(got, "shape") or len(got.shape) != 1:
                 raise ValueError(f"{name} must return one vector, got {getattr(got, 'shape', got)}")
-    lower, upper = _box(bounds, system.controls, dtype)
-    return Problem(system, start, steps, dim, running, terminal, equality, inequality, lower, upper)
+    low, high = _box(bounds, system.controls, dtype)
+    lower, upper = jnp.asarray(low), jnp.asarray(high)
+    bounded = bool(np.any(np.isfinite(low)) or np.any(np.isfinite(high)))
+    return Problem(system, start, steps, dim, running, terminal, equality, inequality, lower, upper, bounded)
 
 
 # ---- bounds on the controls as a smooth map from free variables
