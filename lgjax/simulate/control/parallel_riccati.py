@@ -117,8 +117,9 @@ def backward(expansion: Expansion, last: Any, below: Array, above: Array, regula
     gain, k = right[..., :n], right[..., n]
     if boxed:
         k = jnp.clip(k, below, above)
-    slope, curve = jnp.sum(k * qu), jnp.sum(k * _applied(quu, k))
-    return Regulator(k, gain, slope, curve, jnp.where(held, 0, gradient))
+    slope, curve = jnp.sum(k * qu), jnp.sum(k * _applied(eased, k))
+    closing = jnp.sum(e.gap * (vx - _applied(vxx, e.gap) / 2))
+    return Regulator(k, gain, slope, curve, closing, jnp.where(held, 0, gradient))
 
 
 def _gradient(e: Expansion, end: Array) -> Array:
@@ -141,9 +142,9 @@ def _without(e: Expansion, held: Array) -> Expansion:
     )  # fmt: skip
 
 
-def linear_motion(e: Expansion, regulator: Regulator) -> tuple[Array, Array]:
+def linear_motion(A: Array, B: Array, gap: Array, regulator: Regulator) -> tuple[Array, Array]:
     """As the function of that name in `riccati`, in parallel over time."""
-    closed = e.A + _product(e.B, regulator.feedback), e.gap + _applied(e.B, regulator.push)
+    closed = A + _product(B, regulator.feedback), gap + _applied(B, regulator.push)
     x = jax.lax.associative_scan(_affine, closed)[1]
     x = jnp.concatenate([jnp.zeros_like(x[:1]), x])
     return x, regulator.push + _applied(regulator.feedback, x[:-1])

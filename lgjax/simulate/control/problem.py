@@ -21,6 +21,7 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE
 from lgjax.simulate.control.mechanism_step import mechanism_step
+from lgjax.simulate.control.semi_implicit import SemiImplicitEuler, semi_implicit_slopes
 from lgjax.simulate.control.stagewise import Stagewise
 
 Array = jax.Array
@@ -44,6 +45,9 @@ class ControlSystem:
 
     step(state, control (controls,)) -> state after dt seconds. retract(state, tangent (dim,)) -> state;
     difference(state 0, state 1) -> the tangent with retract(state 0, tangent) = state 1, at least for close ones.
+    slopes(state, control) -> the state after the step and its derivatives (dim, dim) and (dim, controls), in tangents
+    at both ends, where there is a faster way to them than forward mode; None for that.
+    flat: whether difference(state 0, retract(state 1, x)) = difference(state 0, state 1) + x.
     """
 
     step: Callable[[State, Array], State]
@@ -51,6 +55,8 @@ class ControlSystem:
     difference: Callable[[State, State], Array]
     controls: int
     dt: float = 1.0
+    slopes: Callable[[State, Array], tuple[State, Array, Array]] | None = None
+    flat: bool = False
 
     @classmethod
     def of_model(
@@ -72,6 +78,7 @@ class ControlSystem:
         """
         if (actuation is not None or wrenches is not None) and controls is None:
             raise ValueError("a system with actuation or wrenches of its own needs the number of controls")
+        driven = None
         if actuation is None and wrenches is None:
             driven = [
                 i
@@ -97,7 +104,17 @@ class ControlSystem:
         def difference(state0: State, state1: State) -> Array:
             return jnp.concatenate([displacement(model, state0[0], state1[0]), state1[1] - state0[1]])
 
-        return cls(step, retract, difference, checks.integer("controls", controls), dt)
+        slopes, flat = None, all(kind.coordinates == "joints" for kind in model.tree.kinds)
+        if isinstance(method, SemiImplicitEuler) and substeps == 1 and wrenches is None and actuation is not None:
+
+            def slopes(state: State, control: Array) -> tuple[State, Array, Array]:
+                if driven is None:
+                    tau_by = jax.jacfwd(actuation)(control)
+                else:
+                    tau_by = jnp.asarray(np.eye(model.nv)[:, driven], model.dtype)
+                return semi_implicit_slopes(model, dt, state, actuation(control), tau_by)
+
+        return cls(step, retract, difference, checks.integer("controls", controls), dt, slopes, flat)
 
     @classmethod
     def on_space(
@@ -234,7 +251,14 @@ def check_problem(
         replace(c, dt=float(system.dt)) if isinstance(c, Stagewise) else c for c in (equality, inequality)
     )
     for name, constraint in (("equality", equality), ("inequality", inequality)):
-        if constraint is not None:
+        if isinstance(constraint, Stagewise):
+            for part, got in (
+                ("running", constraint.running and jax.eval_shape(constraint.running, time, start, control)),
+                ("terminal", constraint.terminal and jax.eval_shape(constraint.terminal, start)),
+            ):
+                if got is not None and (not hasattr(got, "shape") or len(got.shape) != 1):
+                    raise ValueError(f"{name}.{part} must return one vector, got {getattr(got, 'shape', got)}")
+        elif constraint is not None:
             got = jax.eval_shape(constraint, states, whole)
             if not hasattr(got, "shape") or len(got.shape) != 1:
                 raise ValueError(f"{name} must return one vector, got {getattr(got, 'shape', got)}")

@@ -15,7 +15,7 @@ from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.loops import iterate_while
 from lgjax.simulate.control import parallel_riccati, riccati
-from lgjax.simulate.control.expansion import expand
+from lgjax.simulate.control.directions import Directions, directions
 from lgjax.simulate.control.method import ControlMethod
 from lgjax.simulate.control.problem import OptimizeStatus, Problem
 from lgjax.simulate.control.stagewise import Prices, Stagewise, charge, violation
@@ -154,14 +154,12 @@ class RegulatorSearch(NamedTuple):
         problem = self.problem
         with jax.default_matmul_precision("highest"):
             prices = iterate.prices if self.constrained else None
-            expansion, last = expand(problem, iterate.states, iterate.controls, prices)
-            if not self.gapped:  # what is left is round-off
-                expansion = expansion._replace(gap=jnp.zeros_like(expansion.gap))
-            here = self._here(iterate, expansion)
-            found = backward(problem, expansion, last, iterate.controls, iterate.regularisation, self.method.riccati)
-            move = self._move(expansion, last, found)
+            run = directions(problem, self.method.riccati, self.gapped, self.linear)
+            towards = run(iterate.states, iterate.controls, prices, iterate.regularisation)
+            found, here = towards.regulator, self._here(iterate, towards.gap)
+            move = self._move(towards)
             weight = self._gap_weight(iterate, here, move)
-            best, taken = self._looked(iterate, here, expansion, move, weight)
+            best, taken = self._looked(iterate, here, move, weight)
         norm = jnp.sqrt(jnp.sum(found.gradient * found.gradient))
         finite = jnp.isfinite(norm)
         good = (norm <= self.method.tolerance) & (iterate.violation <= self.method.feasibility)
@@ -220,24 +218,21 @@ class RegulatorSearch(NamedTuple):
         most = jnp.maximum(violation(equal, unequal), violation(equal_end, unequal_end))
         return Candidate(states, controls, cost, added, total, widest, most)
 
-    def _here(self, iterate: RegulatorIterate, expansion: riccati.Expansion) -> Candidate:
-        gaps = expansion.gap if self.gapped else False
+    def _here(self, iterate: RegulatorIterate, gaps: Any) -> Candidate:
+        gaps = gaps if self.gapped else False
         if self.constrained:
             return self._measured(iterate.states, iterate.controls, iterate.prices, gaps)
         zero = jnp.zeros_like(iterate.cost)
         total, widest = (jnp.sum(jnp.abs(gaps)), jnp.max(jnp.abs(gaps))) if self.gapped else (zero, zero)
         return Candidate(iterate.states, iterate.controls, iterate.cost, zero, total, widest, zero)
 
-    def _move(self, e: riccati.Expansion, last: Any, found: riccati.Regulator) -> "Move":
-        """Where the linear model says that the regulator leads, and what it gains."""
-        if not self.gapped:
-            return Move(found.push, found.feedback, found.slope, found.curve, None, None, e.gap)
-        module = parallel_riccati if self.method.riccati == "parallel" else riccati
-        x, u = module.linear_motion(e, found)
-        slope = jnp.sum(e.lx * x[:-1]) + jnp.sum(e.lu * u) + jnp.sum(last[0] * x[-1])
-        half = lambda matrix, z: jnp.sum(z * sm.matvec(matrix, z))
-        curve = half(e.lxx, x[:-1]) + half(e.luu, u) + 2 * jnp.sum(u * sm.matvec(e.lux, x[:-1])) + half(last[1], x[-1])
-        return Move(found.push, found.feedback, slope, curve, x, u, e.gap)
+    def _move(self, towards: Directions) -> "Move":
+        """Where the regulator leads, and what it is expected to gain."""
+        found, x, u = towards.regulator, None, None
+        if self.linear:
+            module = parallel_riccati if self.method.riccati == "parallel" else riccati
+            x, u = module.linear_motion(towards.A, towards.B, towards.gap, found)
+        return Move(found.push, found.feedback, found.slope, found.curve, found.closing, x, u, towards.gap)
 
     def _tried(self, iterate: RegulatorIterate, move: "Move", size: Array) -> Candidate:
         """The trajectory for a step of this size."""
@@ -246,7 +241,7 @@ class RegulatorSearch(NamedTuple):
             states = jax.vmap(lambda state, x: system.retract(state, size * x))(iterate.states, move.x)
             controls = jnp.clip(iterate.controls + size * move.u, problem.lower, problem.upper)
             return self._measured(states, controls, iterate.prices, True)
-        before, after = jax.tree.map(lambda x: x[:-1], iterate.states), jax.tree.map(lambda x: x[1:], iterate.states)
+        before = jax.tree.map(lambda x: x[:-1], iterate.states)
 
         def step(state: Any, inputs: Any) -> tuple[Any, Any]:
             nominal, control, k, gain, gap = inputs
@@ -260,7 +255,6 @@ class RegulatorSearch(NamedTuple):
         inputs = (before, iterate.controls, move.push, move.feedback, move.gap)
         _, (states, controls) = jax.lax.scan(step, problem.start, inputs)
         states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), problem.start, states)
-        del after
         return self._measured(states, controls, iterate.prices, (1 - size) * move.gap if self.gapped else False)
 
     # ---- steps
@@ -271,11 +265,11 @@ class RegulatorSearch(NamedTuple):
         """So large that the step lowers the merit by half of what it gains in gaps. Source: [nocedal2006] (18.36)."""
         if not self.gapped:
             return iterate.gap_weight
-        model = move.slope + jnp.maximum(move.curve, 0) / 2
+        model = move.slope + move.curve / 2 + move.closing
         needed = jnp.where(here.gaps > 0, 2 * model / jnp.where(here.gaps > 0, here.gaps, 1), 0)
         return jnp.where(jnp.isfinite(needed), jnp.maximum(iterate.gap_weight, needed), iterate.gap_weight)
 
-    def _looked(self, iterate, here: Candidate, e, move: "Move", weight: Array) -> tuple[Candidate, Array]:
+    def _looked(self, iterate, here: Candidate, move: "Move", weight: Array) -> tuple[Candidate, Array]:
         """A step and whether it is good enough."""
         sizes = jnp.asarray(SHRINK, iterate.cost.dtype)
         merit = self._merit(here, weight)
@@ -284,7 +278,7 @@ class RegulatorSearch(NamedTuple):
         slack = 8 * jnp.finfo(merit.dtype).eps * jnp.abs(merit) if self.gapped else 0
 
         def good(found: Candidate, size: Array) -> Array:
-            expected = -(size * move.slope + size * size / 2 * move.curve) + size * weight * here.gaps
+            expected = -(size * (move.slope + move.closing) + size * size / 2 * move.curve) + size * weight * here.gaps
             after = self._merit(found, weight)
             # near the end the decrease drowns in round-off
             enough = (merit - after > share * jnp.maximum(expected, 0)) | (
@@ -339,20 +333,14 @@ class RegulatorSearch(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A step: pushes and gains, slope and curve of the cost along it, tangents x and u of the linear model, gaps."""
+    """A step: pushes and gains, slope, curve and closing of gaps, tangents x and u of the linear model, gaps."""
 
     push: Array
     feedback: Array
     slope: Array
     curve: Array
+    closing: Array
     x: Any
     u: Any
     gap: Array
 
-
-def backward(problem: Problem, e: riccati.Expansion, last: Any, controls: Array, regularisation: Array, how: str) -> Any:
-    """The regulator about a trajectory within the bounds of the problem."""
-    module = parallel_riccati if how == "parallel" else riccati
-    return module.backward(
-        e, last, problem.lower - controls, problem.upper - controls, regularisation, problem.bounded
-    )  # fmt: skip

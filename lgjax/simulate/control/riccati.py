@@ -38,14 +38,15 @@ class Expansion(NamedTuple):
 class Regulator(NamedTuple):
     """Changes `push` (controls,) and gains `feedback` (controls, states) of every step, and what is expected of them.
 
-    slope, curve: of the cost along the step, for a start without gaps. gradient: of the whole cost with respect to the
-    controls, zero where a bound holds its control.
+    slope, curve: of the cost along the changes of the controls. closing: what closing the gaps adds to it. gradient: of
+    the whole cost with respect to the controls, zero where a bound holds its control.
     """
 
     push: Array
     feedback: Array
     slope: Array
     curve: Array
+    closing: Array
     gradient: Array
 
 
@@ -123,50 +124,72 @@ def solved(matrix: Array, right: Array) -> tuple[Array, Array]:
 def backward(expansion: Expansion, last: Any, below: Array, above: Array, regularisation: Array, boxed: bool) -> Any:
     """The regulator; arrays (steps, ...). below, above: (steps, controls), how far the controls may change.
 
-    boxed: whether there are bounds at all. Where the Hessian of a step, with `regularisation` on its diagonal, is not
-    positive definite, all is NaN.
+    boxed: whether there are bounds at all. regularisation: a cost of squared changes of the controls, half of it each.
+    Where the Hessian of a step is not positive definite, all is NaN.
     """
     run = batch_last(lambda *args: _recursion(*args, boxed=boxed))
     return run(expansion, last, below, above, regularisation)
 
 
 def _recursion(e: Expansion, last: Any, below, above, regularisation, boxed: bool) -> Regulator:
-    m = e.B.shape[2]
-    identity = np.eye(m, dtype=e.lx.dtype).reshape(m, m, *[1] * (e.lx.ndim - 2))
+    def step(value: Value, inputs: tuple[Expansion, Array, Array]) -> tuple[Value, Any]:
+        return one_step(value, *inputs, regularisation, boxed)
 
-    def step(carry: Any, inputs: tuple[Expansion, Array, Array]) -> tuple[Any, Any]:
-        vx, vxx, px, slope, curve = carry
-        e, below, above = inputs
-        n = len(e.lx)
-        both = jnp.concatenate([e.A, e.B], 1)
-        vx = vx + times(vxx, e.gap)
-        (half,) = _apart(times(vxx, both))
-        vectors = times(transposed(both), jnp.stack([vx, px], 1))
-        (hessian,) = _apart(times(transposed(both), half))
-        qx, qu = e.lx + vectors[:n, 0], e.lu + vectors[n:, 0]
-        qxx, qux, quu = e.lxx + hessian[:n, :n], e.lux + hessian[n:, :n], e.luu + hessian[n:, n:]
-        eased = quu + regularisation * identity
-        if boxed:
-            k, gain = _boxed(eased, qu, qux, below, above)
-        else:
-            found, _ = solved(eased, -jnp.concatenate([qux, qu[:, None]], 1))
-            gain, k = found[:, :n], found[:, n]
-        gain, k = _apart(gain, k)
-        moved = times(quu, k)
-        slope, curve = slope + jnp.sum(k * qu, 0), curve + jnp.sum(k * moved, 0)
-        turned = times(quu, gain)
+    value, steps = jax.lax.scan(step, first_value(last), (e, below, above), reverse=True)
+    return Regulator(*steps[:2], value.slope, value.curve, value.closing, steps[2])
+
+
+class Value(NamedTuple):
+    """The cost to go about a state: gradient, Hessian, adjoint, and slope, curve and closing of the steps ahead."""
+
+    x: Array
+    xx: Array
+    adjoint: Array
+    slope: Array
+    curve: Array
+    closing: Array
+
+
+def first_value(last: tuple[Array, Array]) -> Value:
+    """From gradient and Hessian of what the last state costs."""
+    zero = jnp.zeros_like(last[0][0])
+    return Value(*last, last[0], zero, zero, zero)
+
+
+def one_step(
+    value: Value, e: Expansion, below: Array, above: Array, regularisation: Array, boxed: bool
+) -> tuple[Value, tuple[Array, Array, Array]]:
+    """The value one step earlier, and push, feedback and gradient of the step."""
+    n, m = len(e.lx), len(e.lu)
+    identity = np.eye(m, dtype=e.lx.dtype).reshape(m, m, *[1] * (e.lx.ndim - 1))
+    both = jnp.concatenate([e.A, e.B], 1)
+    across = times(value.xx, e.gap)
+    closing = value.closing + jnp.sum(e.gap * (value.x + across / 2), 0)
+    vx = value.x + across
+    (carried,) = _apart(times(value.xx, both))
+    vectors = times(transposed(both), jnp.stack([vx, value.adjoint], 1))
+    (hessian,) = _apart(times(transposed(both), carried))
+    qx, qu = e.lx + vectors[:n, 0], e.lu + vectors[n:, 0]
+    qxx, qux, quu = e.lxx + hessian[:n, :n], e.lux + hessian[n:, :n], e.luu + hessian[n:, n:]
+    quu = quu + regularisation * identity  # as if it were a cost of changes
+    if boxed:
+        k, gain = _apart(*_boxed(quu, qu, qux, below, above))
+        moved, turned = times(quu, k), times(quu, gain)
         vx = qx + times(transposed(gain), moved + qu) + times(transposed(qux), k)
         cross = times(transposed(gain), turned / 2 + qux)
-        vxx = qxx + cross + transposed(cross)
-        gradient = e.lu + vectors[n:, 1]
-        held = ((below >= 0) & (gradient > 0)) | ((above <= 0) & (gradient < 0))
-        carry = _apart(vx, (vxx + transposed(vxx)) / 2, e.lx + vectors[:n, 1], slope, curve)
-        return carry, (k, gain, jnp.where(held, 0, gradient))
-
-    zero = jnp.zeros_like(last[0][0])
-    start = (*last, last[0], zero, zero)
-    (_, _, _, slope, curve), (k, gain, gradient) = jax.lax.scan(step, start, (e, below, above), reverse=True)
-    return Regulator(k, gain, slope, curve, gradient)
+        vxx, curve = qxx + cross + transposed(cross), jnp.sum(k * moved, 0)
+    else:
+        found, half = _apart(*solved(quu, jnp.concatenate([qux, qu[:, None]], 1)))
+        gain, k = -found[:, :n], -found[:, n]
+        less = times(transposed(half[:, :n]), half)
+        vx, vxx, curve = qx - less[:, n], qxx - less[:, :n], jnp.sum(half[:, n] ** 2, 0)
+    gradient = e.lu + vectors[n:, 1]
+    held = ((below >= 0) & (gradient > 0)) | ((above <= 0) & (gradient < 0))
+    new = Value(
+        vx, (vxx + transposed(vxx)) / 2, e.lx + vectors[:n, 1], value.slope + jnp.sum(k * qu, 0),
+        value.curve + curve, closing,
+    )  # fmt: skip
+    return Value(*_apart(*new)), (k, gain, jnp.where(held, 0, gradient))
 
 
 def _boxed(quu: Array, qu: Array, qux: Array, below: Array, above: Array) -> tuple[Array, Array]:
@@ -197,16 +220,16 @@ def _boxed(quu: Array, qu: Array, qux: Array, below: Array, above: Array) -> tup
     return jnp.where(definite, k, jnp.nan), jnp.where(definite, gain, jnp.nan)
 
 
-def linear_motion(e: Expansion, regulator: Regulator) -> tuple[Array, Array]:
+def linear_motion(A: Array, B: Array, gap: Array, regulator: Regulator) -> tuple[Array, Array]:
     """Tangents (steps + 1, states) and changes (steps, controls) under the regulator, from the start's zero."""
-    return batch_last(_linear_motion)(e, regulator.push, regulator.feedback)
+    return batch_last(_linear_motion)(A, B, gap, regulator.push, regulator.feedback)
 
 
-def _linear_motion(e: Expansion, push: Array, feedback: Array) -> tuple[Array, Array]:
+def _linear_motion(A: Array, B: Array, gap: Array, push: Array, feedback: Array) -> tuple[Array, Array]:
     def step(x: Array, inputs: Any) -> tuple[Array, Any]:
         A, B, gap, k, gain = inputs
         u = k + times(gain, x)
         return times(A, x) + times(B, u) + gap, (x, u)
 
-    end, (x, u) = jax.lax.scan(step, jnp.zeros_like(e.lx[0]), (e.A, e.B, e.gap, push, feedback))
+    end, (x, u) = jax.lax.scan(step, jnp.zeros_like(gap[0]), (A, B, gap, push, feedback))
     return jnp.concatenate([x, end[None]]), u
