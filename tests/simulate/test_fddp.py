@@ -9,9 +9,9 @@ import scipy.optimize
 
 import lgjax
 from lgjax.simulate.control import FDDP, ILQR, OptimizeStatus, Stagewise, costs, optimize
+from lgjax.simulate.control.directions import backward
 from lgjax.simulate.control.expansion import expand
 from lgjax.simulate.control.problem import check_problem
-from lgjax.simulate.control.directions import backward
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 N, NX, NU = 8, 3, 2
@@ -64,26 +64,27 @@ def test_gaps_close_in_one_step_at_the_solution_of_riccatis_equation(method, dty
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, 1e-12), (jnp.float32, 2e-5)])
 def test_the_recursion_in_parallel_is_the_sequential_one_to_round_off(dtype, tolerance):
     P, bounds = np.diag([4.0, 1.0, 2.0]), ((-0.5, -np.inf), (0.5, 0.1))
-    systems = [linear(dtype)] * 2
-    for system, box in zip(systems, (None, bounds), strict=True):
-        costs_of = quadratic(P, dtype)
-        problem = check_problem(
-            system, jnp.asarray(X0, dtype), N, costs_of["running"], costs_of["terminal"], None, None, box
-        )
-        states = jnp.concatenate([problem.start[None], jnp.asarray(NODES[0], dtype)])
-        controls = jnp.clip(jnp.asarray(GUESSES[0], dtype), problem.lower, problem.upper)
-        expansion, last = expand(problem, states, controls)
-        assert jnp.max(jnp.abs(expansion.gap)) > 0.1
-        both = [
-            jax.jit(lambda e, end, how=how: backward(problem, e, end, controls, jnp.asarray(0.1, dtype), how))(
-                expansion, last
+    costs_of = quadratic(P, dtype)
+
+    @jax.jit
+    def both(states, controls):
+        found = []
+        for box in (None, bounds):
+            problem = check_problem(
+                linear(dtype), jnp.asarray(X0, dtype), N, costs_of["running"], costs_of["terminal"], None, None, box
             )
-            for how in ("sequential", "parallel")
-        ]  # fmt: skip
-        np.testing.assert_allclose(both[0].gradient, both[1].gradient, rtol=tolerance, atol=tolerance)
-        if box is None:  # with bounds the two hold controls by other rules
-            for a, b in zip(*both, strict=True):
-                np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+            inside = jnp.clip(controls, problem.lower, problem.upper)
+            e, last = expand(problem, states, inside)
+            weight = jnp.asarray(0.1, dtype)
+            found.append([backward(problem, e, last, inside, weight, how) for how in ("sequential", "parallel")])
+        return found
+
+    states = jnp.asarray(np.concatenate([X0[None], NODES[0]]), dtype)
+    free, boxed = both(states, jnp.asarray(GUESSES[0], dtype))
+    for a, b in zip(*free, strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+    # with bounds the two hold controls by other rules
+    np.testing.assert_allclose(boxed[0].gradient, boxed[1].gradient, rtol=tolerance, atol=tolerance)
 
 
 def test_two_knots_are_a_small_linear_system():
@@ -100,7 +101,7 @@ def test_two_knots_are_a_small_linear_system():
 
 # ---- constraints
 def test_constraints_active_at_the_solution_are_those_of_slsqp():
-    """A mass that is to move 0.6 m in one second: held at a speed, with an end that is prescribed, and controls in a box."""
+    """A mass is to move 0.6 m in one second, no faster than a speed, to rest, with controls in a box."""
     dt, n, fastest, strongest = 0.1, 10, 0.8, 3.5
     a, b = jnp.array([[1, dt], [0, 1]]), jnp.array([[dt**2 / 2], [dt]])
     system = lgjax.control.ControlSystem.on_space(lgjax.groups.vector_space(2), lambda x, u: a @ x + b @ u, 1, dt)
@@ -119,7 +120,7 @@ def test_constraints_active_at_the_solution_are_those_of_slsqp():
         "equality": Stagewise(terminal=lambda x: x - goal),
         "inequality": Stagewise(running=lambda t, x, u: x[1:] - fastest, terminal=lambda x: x[1:] - fastest),
     }  # fmt: skip
-    for method, nodes in ((ILQR(), None), (FDDP(), np.ones((1, n, 2))), (FDDP(riccati="parallel"), None)):
+    for method, nodes in ((ILQR(), None), (FDDP(riccati="parallel"), np.ones((1, n, 2)))):
         found = solve(system, jnp.zeros(2), np.ones((1, n, 1)), method=method, nodes=nodes, **options)
         np.testing.assert_allclose(found.controls[0, :, 0], other.x, atol=1e-4)
         np.testing.assert_allclose(found.cost[0], other.fun, rtol=1e-5)
@@ -143,9 +144,10 @@ def test_what_cannot_be_met_ends_with_a_status_and_the_nearest(method):
 
 
 # ---- mechanisms
+@pytest.mark.slow
 def test_methods_agree_on_a_reach_from_states_that_no_control_leads_through():
     arm = lgjax.models.chain(2)
-    system = lgjax.control.ControlSystem.of_model(arm, 0.05, method=lgjax.MuntheKaas(lgjax.integrators.LIE_EULER))
+    system = lgjax.control.ControlSystem.of_model(arm, 0.05, method=lgjax.control.SemiImplicitEuler())
     start, steps = (lgjax.neutral(arm), jnp.zeros(2)), 12
     name = arm.body_names[-1]
     goal = lgjax.frame_pose(arm, lgjax.configuration(arm, joints=[0.3, 0.4]), name)
@@ -164,13 +166,13 @@ def test_methods_agree_on_a_reach_from_states_that_no_control_leads_through():
     )
     by_ilqr = solve(system, start, guesses, method=ILQR(), **options)
     by_fddp = [
-        solve(system, start, guesses, method=FDDP(forward=forward), nodes=nodes, **options)
+        solve(system, start, guesses, method=FDDP(forward=forward, feasibility=1e-9), nodes=nodes, **options)
         for forward in ("nonlinear", "linear")
     ]
     assert np.all(by_ilqr.status == OptimizeStatus.CONVERGED)
     for found in by_fddp:
         assert np.all(found.status == OptimizeStatus.CONVERGED)
-        np.testing.assert_allclose(found.cost, by_ilqr.cost[0], rtol=1e-9)
+        np.testing.assert_allclose(found.cost, by_ilqr.cost[0], rtol=1e-7)
         np.testing.assert_allclose(found.controls, by_ilqr.controls, atol=1e-5)
         assert np.all(found.violation < 1e-6)
 
@@ -214,7 +216,10 @@ BAD = [
     ({"nodes": np.zeros((3, N - 1, NX))}, r"nodes\S* .* \(3, 8, 3\), got \(3, 7, 3\)"),
     ({"nodes": np.full((3, N, NX), np.nan)}, "nodes is not finite"),
     ({"inequality": lambda x, u: u[:, 0]}, "FDDP takes no inequality constraint that may couple steps"),
-    ({"method": FDDP(), "inequality": Stagewise(running=lambda t, x, u: u[0])}, "inequality.running must return one vector"),
+    (
+        {"method": FDDP(), "inequality": Stagewise(running=lambda t, x, u: u[0])},
+        "inequality.running must return one vector",
+    ),
 ]
 
 

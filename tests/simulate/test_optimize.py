@@ -13,9 +13,9 @@ from jax import jit
 
 import lgjax
 from lgjax.simulate.control import ILQR, MultipleShooting, OptimizeStatus, Shooting, optimize
+from lgjax.simulate.control.directions import backward
 from lgjax.simulate.control.expansion import expand
 from lgjax.simulate.control.problem import bounded, check_problem, unbounded
-from lgjax.simulate.control.directions import backward
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 N, NX, NU = 12, 4, 2

@@ -1,6 +1,6 @@
 """Control: linearization of a step; optimisation of controls over a rollout by shooting and iLQR.
 
-Read first: `problem.py` states the problem, `regulator.py` and `shooting.py` are the methods, `optimize.py` drives them.
+Read first: `problem.py` states the problem, `regulator.py` and `shooting.py` are the methods, `optimize.py` drives.
 """
 
 from lgjax.simulate.control import costs
@@ -10,6 +10,7 @@ from lgjax.simulate.control.linearization import Linearization, linearize
 from lgjax.simulate.control.optimize import OptimizedControls, SearchRecord, optimize_controls
 from lgjax.simulate.control.predictive import PredictiveController, PredictiveMemory
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus
+from lgjax.simulate.control.semi_implicit import SemiImplicitEuler
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 from lgjax.simulate.control.stagewise import Stagewise
 from lgjax.simulate.memory import rollout_memory
@@ -25,6 +26,7 @@ __all__ = [
     "PredictiveController",
     "PredictiveMemory",
     "SearchRecord",
+    "SemiImplicitEuler",
     "Shooting",
     "Stagewise",
     "costs",

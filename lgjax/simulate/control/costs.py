@@ -36,7 +36,9 @@ class QuadraticModel(NamedTuple):
     uu: Array | None = None
 
     def __add__(self, other: Any) -> "QuadraticModel":  # type: ignore[override]
-        return QuadraticModel(*(b if a is None else a if b is None else a + b for a, b in zip(self, other, strict=True)))
+        return QuadraticModel(
+            *(b if a is None else a if b is None else a + b for a, b in zip(self, other, strict=True))
+        )
 
     def scaled(self, factor: Any) -> "QuadraticModel":
         return QuadraticModel(*(None if a is None else factor * a for a in self))
@@ -132,7 +134,7 @@ def _squared(slopes: Array) -> Array:
 # ---- terms whose derivatives are known
 @dataclass(frozen=True, eq=False)
 class _OfState(Cost):
-    """½ |weights * residual(state)|², residual -> (values, slopes or None) with slopes (k, dim) as columns of q alone."""
+    """½ |weights * residual(state)|²; slopes(system, state) -> values and derivatives with respect to q alone."""
 
     residual: Callable[[Any], Array]
     slopes: Callable[[Any, Any], tuple[Array, Array]]
@@ -181,9 +183,7 @@ class _Effort(Cost):
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
         squares = jnp.broadcast_to(jnp.asarray(self.weights**2, control.dtype), control.shape)
-        return QuadraticModel(
-            u=squares * (control - jnp.asarray(self.target, control.dtype)), uu=sm.diagonal(squares)
-        )
+        return QuadraticModel(u=squares * (control - jnp.asarray(self.target, control.dtype)), uu=sm.diagonal(squares))
 
 
 def _weights(weights: ArrayLike, count: int, dtype: Any) -> Array:
@@ -259,6 +259,6 @@ def state(model: Model, target: Any, weights: ArrayLike = 1.0) -> Cost:
 def control(target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
     """½ |weights * (control - target)|²; for a running cost. Numbers or (controls,).
 
-    With `control_rates` the control is the rate of the drives, so that this is the cost of the torque rate.
+    Where the torques are a part of the state and the controls their rates, this is the cost of the torque rate.
     """
     return _Effort(np.asarray(target), np.asarray(weights))

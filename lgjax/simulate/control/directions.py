@@ -60,7 +60,9 @@ def directions(problem: Problem, how: str, gapped: bool, keep: bool) -> Callable
     return run
 
 
-def backward(problem: Problem, e: riccati.Expansion, last: Any, controls: Array, regularisation: Array, how: str) -> Any:
+def backward(
+    problem: Problem, e: riccati.Expansion, last: Any, controls: Array, regularisation: Array, how: str
+) -> Any:
     """The regulator for expansions about a trajectory, within the bounds of the problem."""
     module = parallel_riccati if how == "parallel" else riccati
     below, above = problem.lower - controls, problem.upper - controls

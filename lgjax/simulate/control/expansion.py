@@ -87,7 +87,8 @@ def expansion_of_end(problem: Problem, prices: Prices | None, last: Any) -> tupl
         first, second = zero, sm.diagonal(zero)
     elif isinstance(problem.terminal, Cost):
         model = problem.terminal.expand(system, None, last, None)
-        assert model.x is not None and model.xx is not None
+        assert model.x is not None
+        assert model.xx is not None
         first, second = model.x, model.xx
     else:
         cost = lambda x: problem.end(system.retract(last, x))

@@ -38,7 +38,7 @@ def mechanism_step(
     """
     if isinstance(method, SemiImplicitEuler):
         if contacts is not None:
-            raise ValueError("SemiImplicitEuler knows no contacts: take contact.TimeStepping() or contact.EventDriven()")
+            raise ValueError("SemiImplicitEuler knows no contacts: take contact.TimeStepping or contact.EventDriven")
         return semi_implicit_step(model, dt, substeps)
     check_contacts(contacts, method, None)
     if contacts is not None:

@@ -92,7 +92,10 @@ class RegulatorIterate(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A trajectory with what it costs: cost, what the prices add, sum of gaps, largest gap, violation, merit."""
+    """A trajectory with what it costs: cost, what the prices add, sum of gaps, largest gap, violation of constraints.
+
+    unpaid: the same, and the largest slack of an inequality that still has a price.
+    """
 
     states: Any
     controls: Array
@@ -101,6 +104,7 @@ class Candidate(NamedTuple):
     gaps: Array
     widest: Array
     violation: Array
+    unpaid: Array
 
 
 class RegulatorSearch(NamedTuple):
@@ -162,8 +166,9 @@ class RegulatorSearch(NamedTuple):
             best, taken = self._looked(iterate, here, move, weight)
         norm = jnp.sqrt(jnp.sum(found.gradient * found.gradient))
         finite = jnp.isfinite(norm)
-        good = (norm <= self.method.tolerance) & (iterate.violation <= self.method.feasibility)
-        reprice = self._settled(iterate, norm, taken) & ~good & finite
+        unmet = jnp.maximum(iterate.violation, here.unpaid)
+        good = (norm <= self.method.tolerance) & (unmet <= self.method.feasibility)
+        reprice = self._settled(iterate, norm, unmet, taken) & ~good & finite
         step = taken & finite & ~good & ~reprice
         stepped = self._stepped(iterate, best, here, weight, step)
         status = self._verdict(stepped, finite, good, reprice)
@@ -190,9 +195,9 @@ class RegulatorSearch(NamedTuple):
     def _verdict(self, new: RegulatorIterate, finite: Array, good: Array, reprice: Array) -> Array:
         stuck = (new.regularisation > LARGEST) | (new.waited >= self.method.patience)
         ended = jnp.where(stuck & ~reprice, OptimizeStatus.STALLED, new.status)
-        return jnp.where(
-            ~finite, OptimizeStatus.NOT_FINITE, jnp.where(good, OptimizeStatus.CONVERGED, ended)
-        ).astype(jnp.int32)
+        return jnp.where(~finite, OptimizeStatus.NOT_FINITE, jnp.where(good, OptimizeStatus.CONVERGED, ended)).astype(
+            jnp.int32
+        )
 
     # ---- trajectories
     def _constraints(self, states: Any, controls: Array) -> tuple[Any, Any]:
@@ -211,12 +216,15 @@ class RegulatorSearch(NamedTuple):
             gaps = jax.vmap(self.problem.system.difference)(after, ends)
         total, widest = (zero, zero) if gaps is False else (jnp.sum(jnp.abs(gaps)), jnp.max(jnp.abs(gaps)))
         if not self.constrained:
-            return Candidate(states, controls, cost, zero, total, widest, zero)
+            return Candidate(states, controls, cost, zero, total, widest, zero, zero)
         (equal, equal_end), (unequal, unequal_end) = self._constraints(states, controls)
         added = charge(equal, unequal, prices.equal, prices.unequal, prices.penalty)
         added = added + charge(equal_end, unequal_end, prices.equal_end, prices.unequal_end, prices.penalty)
         most = jnp.maximum(violation(equal, unequal), violation(equal_end, unequal_end))
-        return Candidate(states, controls, cost, added, total, widest, most)
+        held = lambda value, by: jnp.maximum(value, -by / prices.penalty)
+        slack = [held(unequal, prices.unequal), held(unequal_end, prices.unequal_end)]
+        unpaid = jnp.max(jnp.abs(jnp.concatenate([x.reshape(-1) for x in slack])), initial=0)
+        return Candidate(states, controls, cost, added, total, widest, most, jnp.maximum(most, unpaid))
 
     def _here(self, iterate: RegulatorIterate, gaps: Any) -> Candidate:
         gaps = gaps if self.gapped else False
@@ -224,7 +232,7 @@ class RegulatorSearch(NamedTuple):
             return self._measured(iterate.states, iterate.controls, iterate.prices, gaps)
         zero = jnp.zeros_like(iterate.cost)
         total, widest = (jnp.sum(jnp.abs(gaps)), jnp.max(jnp.abs(gaps))) if self.gapped else (zero, zero)
-        return Candidate(iterate.states, iterate.controls, iterate.cost, zero, total, widest, zero)
+        return Candidate(iterate.states, iterate.controls, iterate.cost, zero, total, widest, zero, zero)
 
     def _move(self, towards: Directions) -> "Move":
         """Where the regulator leads, and what it is expected to gain."""
@@ -303,13 +311,13 @@ class RegulatorSearch(NamedTuple):
         return found, fine
 
     # ---- prices
-    def _settled(self, iterate: RegulatorIterate, norm: Array, taken: Array) -> Array:
+    def _settled(self, iterate: RegulatorIterate, norm: Array, unmet: Array, taken: Array) -> Array:
         """Whether the prices are due: the gradient is small against what their change would make of it."""
         if not self.constrained:
             return jnp.zeros((), bool)
-        due = norm <= jnp.maximum(self.method.tolerance, 0.1 * iterate.prices.penalty * iterate.violation)
+        due = norm <= jnp.maximum(self.method.tolerance, 0.1 * iterate.prices.penalty * unmet)
         stuck = (~taken & (iterate.regularisation > LARGEST / 4)) | (iterate.waited >= 3)
-        return due | (stuck & (iterate.violation > self.method.feasibility))
+        return due | (stuck & (unmet > self.method.feasibility))
 
     def _repriced(self, iterate: RegulatorIterate, reprice: Array) -> RegulatorIterate:
         """New multipliers; the penalty grows where the violation did not shrink by four. INFEASIBLE where it cannot."""
@@ -343,4 +351,3 @@ class Move(NamedTuple):
     x: Any
     u: Any
     gap: Array
-

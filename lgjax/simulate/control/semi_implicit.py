@@ -92,7 +92,8 @@ def _moved(model: Model, step: Array, dq: Array, dstep: Array) -> Array:
     """The body displacement of q exp(step) for those of q and of the step."""
     tree = model.tree
     frees, _, balls = split_velocity(tree, step)
-    (q_frees, q_joints, q_balls), (frees_by, joints_by, balls_by) = split_velocity(tree, dq), split_velocity(tree, dstep)
+    q_frees, q_joints, q_balls = split_velocity(tree, dq)
+    frees_by, joints_by, balls_by = split_velocity(tree, dstep)
     turned = se3.Ad(se3.exp(-frees), q_frees) + se3.dexp(-frees, frees_by)
     balls = so3.Ad(so3.exp(-balls), q_balls) + so3.dexp(-balls, balls_by)
     return join_velocity(tree, turned, q_joints + joints_by, balls)
