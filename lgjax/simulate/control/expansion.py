@@ -54,7 +54,8 @@ def _one(problem: Problem, weight, t: Array, state: Any, after: Any, control: Ar
     nu = len(zero) - nx
     shapes = [(nx,), (nu,), (nx, nx), (nu, nx), (nu, nu)]
     full = [jnp.zeros(s, control.dtype) if x is None else x for x, s in zip(model, shapes, strict=True)]
-    return Expansion(A, B, *full, gap)
+    lx, lu, lxx, lux, luu = full
+    return Expansion(A, B, lx, lu, lxx, lux, luu, gap)
 
 
 def _about(system: ControlSystem, after: Any, end: Any, A: Array, B: Array) -> tuple[Array, Array, Array]:

@@ -104,17 +104,19 @@ class ControlSystem:
         def difference(state0: State, state1: State) -> Array:
             return jnp.concatenate([displacement(model, state0[0], state1[0]), state1[1] - state0[1]])
 
-        slopes, flat = None, all(kind.coordinates == "joints" for kind in model.tree.kinds)
+        known, flat = None, all(kind.coordinates == "joints" for kind in model.tree.kinds)
         if isinstance(method, SemiImplicitEuler) and substeps == 1 and wrenches is None and actuation is not None:
 
-            def slopes(state: State, control: Array) -> tuple[State, Array, Array]:
+            def by_partials(state: State, control: Array) -> tuple[State, Array, Array]:
                 if driven is None:
                     tau_by = jax.jacfwd(actuation)(control)
                 else:
                     tau_by = jnp.asarray(np.eye(model.nv)[:, driven], model.dtype)
                 return semi_implicit_slopes(model, dt, state, actuation(control), tau_by)
 
-        return cls(step, retract, difference, checks.integer("controls", controls), dt, slopes, flat)
+            known = by_partials
+
+        return cls(step, retract, difference, checks.integer("controls", controls), dt, known, flat)
 
     @classmethod
     def on_space(

@@ -135,8 +135,8 @@ def _recursion(e: Expansion, last: Any, below, above, regularisation, boxed: boo
     def step(value: Value, inputs: tuple[Expansion, Array, Array]) -> tuple[Value, Any]:
         return one_step(value, *inputs, regularisation, boxed)
 
-    value, steps = jax.lax.scan(step, first_value(last), (e, below, above), reverse=True)
-    return Regulator(*steps[:2], value.slope, value.curve, value.closing, steps[2])
+    value, (k, gain, gradient) = jax.lax.scan(step, first_value(last), (e, below, above), reverse=True)
+    return Regulator(k, gain, value.slope, value.curve, value.closing, gradient)
 
 
 class Value(NamedTuple):

@@ -57,9 +57,10 @@ def semi_implicit_step(model: Model, dt: Any, substeps: int) -> Any:
 def semi_implicit_slopes(model: Model, dt: Any, state: Any, tau: Array, tau_by: Array) -> Any:
     """The state after one step, and A (2 nv, 2 nv) and B (2 nv, k) of it; tau_by (nv, k): derivatives of tau."""
     h, n = jnp.asarray(dt, model.dtype), model.nv
-    vdot = forward_dynamics(model, *state, tau)
+    q, v = state
+    vdot = forward_dynamics(model, q, v, tau)
     after = advanced(model, state, vdot, h)
-    by_v = h * _acceleration_slopes(model, *state, vdot, tau, tau_by)
+    by_v = h * _acceleration_slopes(model, q, v, vdot, tau, tau_by)
     by_v = jnp.concatenate([by_v[:, :n], by_v[:, n : 2 * n] + sm.identity(n, h.dtype), by_v[:, 2 * n :]], 1)
     # q' = q exp(h v'): what was ahead is turned back by the step, what v' adds is pulled through the exponential
     ahead = sm.identity(n, h.dtype)
