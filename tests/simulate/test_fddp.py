@@ -233,3 +233,23 @@ def test_bad_input_is_named(change, message):
         Stagewise()
     with pytest.raises(ValueError, match="forward must be one of nonlinear, linear, got 'both'"):
         FDDP(forward="both")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("floating", [False, True])
+def test_the_matrices_of_a_semi_implicit_step_are_its_derivatives(floating):
+    model = lgjax.models.chain(2, floating_base=floating)
+    system = lgjax.control.ControlSystem.of_model(model, 0.1, method=lgjax.control.SemiImplicitEuler())
+    q, v = lgjax.random_configuration(jax.random.key(0), model), jnp.asarray(RNG.normal(size=model.nv))
+    u, n = jnp.asarray(RNG.normal(size=system.controls)), 2 * model.nv
+
+    @jax.jit
+    def both(state, u):
+        after = system.step(state, u)
+        moved = lambda z: system.difference(after, system.step(system.retract(state, z[:n]), u + z[n:]))
+        return after, jax.jacfwd(moved)(jnp.zeros(n + len(u))), system.slopes(state, u)
+
+    after, expected, (end, A, B) = both((q, v), u)
+    np.testing.assert_allclose(np.hstack([A, B]), expected, atol=1e-11)
+    for x, y in zip(jax.tree.leaves(after), jax.tree.leaves(end), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-14)

@@ -175,7 +175,9 @@ class RegulatorSearch(NamedTuple):
         new = stepped._replace(
             gradient_norm=jnp.where(finite, norm, iterate.gradient_norm), iteration=iterate.iteration + 1, status=status
         )
-        return self._repriced(new, reprice) if self.constrained else new
+        return (
+            self._repriced(new, reprice, norm <= jnp.maximum(self.method.tolerance, unmet)) if self.constrained else new
+        )
 
     def _stepped(self, old: RegulatorIterate, best: Candidate, here: Candidate, weight, step) -> RegulatorIterate:
         """With the step, and the regularisation for the next one."""
@@ -312,26 +314,27 @@ class RegulatorSearch(NamedTuple):
 
     # ---- prices
     def _settled(self, iterate: RegulatorIterate, norm: Array, unmet: Array, taken: Array) -> Array:
-        """Whether the prices are due: the gradient is small against what their change would make of it."""
+        """Whether the prices are due: the gradient is no larger than what they have to mend, or no step is found."""
         if not self.constrained:
             return jnp.zeros((), bool)
-        due = norm <= jnp.maximum(self.method.tolerance, 0.1 * iterate.prices.penalty * unmet)
-        stuck = (~taken & (iterate.regularisation > LARGEST / 4)) | (iterate.waited >= 3)
+        due = norm <= jnp.maximum(self.method.tolerance, unmet)
+        stuck = (~taken & (iterate.regularisation > LARGEST / 4)) | (iterate.waited >= self.method.patience - 1)
         return due | (stuck & (unmet > self.method.feasibility))
 
-    def _repriced(self, iterate: RegulatorIterate, reprice: Array) -> RegulatorIterate:
+    def _repriced(self, iterate: RegulatorIterate, reprice: Array, minimised: Array) -> RegulatorIterate:
         """New multipliers; the penalty grows where the violation did not shrink by four. INFEASIBLE where it cannot."""
         (equal, equal_end), (unequal, unequal_end) = self._constraints(iterate.states, iterate.controls)
         old, weight = iterate.prices, iterate.prices.penalty
         raised = lambda by, value: jnp.maximum(by + weight * value, 0)
         better = iterate.violation <= jnp.maximum(iterate.last_violation / 4, self.method.feasibility)
+        better = better | ~minimised  # a stiffer problem would be solved no better
         most = self.method.penalty / jnp.sqrt(jnp.asarray(jnp.finfo(weight.dtype).eps, weight.dtype))
         grown = jnp.where(better, weight, self.method.growth * weight)
         new = Prices(
             old.equal + weight * equal, raised(old.unequal, unequal), old.equal_end + weight * equal_end,
             raised(old.unequal_end, unequal_end), jnp.minimum(grown, most),
         )  # fmt: skip
-        hopeless = (grown > most) & (iterate.violation > 0.9 * iterate.last_violation)
+        hopeless = (grown > most) & minimised & (iterate.violation > 0.9 * iterate.last_violation)
         status = jnp.where(hopeless, OptimizeStatus.INFEASIBLE, iterate.status).astype(jnp.int32)
         changed = iterate._replace(
             prices=new, last_violation=iterate.violation, status=status, waited=jnp.zeros_like(iterate.waited),
