@@ -31,10 +31,11 @@ class Directions(NamedTuple):
     B: Any = None
 
 
-def directions(problem: Problem, how: str, gapped: bool, keep: bool) -> Callable[..., Directions]:
+def directions(problem: Problem, how: str, gapped: bool, keep: bool, grouped: bool) -> Callable[..., Directions]:
     """The function (states, controls, prices or None, regularisation) -> Directions.
 
     how: "sequential" or "parallel". gapped: False takes gaps, which are round-off then, for none. keep: A and B.
+    grouped: see `RegulatorSearch`.
     """
 
     def side_by_side(states: Any, controls: Array, prices: Prices | None, regularisation: Array) -> Directions:
@@ -43,7 +44,7 @@ def directions(problem: Problem, how: str, gapped: bool, keep: bool) -> Callable
         found = backward(problem, e, last, controls, regularisation, how)
         return Directions(found, e.gap, *((e.A, e.B) if keep else ()))
 
-    if how == "parallel":
+    if how == "parallel" or not grouped:
         return side_by_side
     run = custom_vmap(side_by_side)
 

@@ -19,6 +19,7 @@ from lgjax.saving.progress import uninterrupted
 from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.method import ControlMethod
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, check_problem
+from lgjax.simulate.control.regulator import RegulatorSearch
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 
 Array = jax.Array
@@ -97,6 +98,8 @@ def optimize_controls(
     problem = check_problem(system, state, steps, running, terminal, equality, inequality, bounds)
     guesses = _checked_guesses(problem, guesses)
     search = method.search(problem, guesses.shape[1])
+    if isinstance(search, RegulatorSearch):
+        search = search._replace(grouped=checks.known(jax.tree.leaves(problem.start)))
     if nodes is not None and isinstance(method, FDDP):
         nodes = _checked_nodes(problem, nodes, len(guesses))
     return _drive(search, guesses, nodes, progress, checkpoint)

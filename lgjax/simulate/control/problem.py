@@ -270,6 +270,13 @@ def check_problem(
     return Problem(system, start, steps, dim, running, terminal, equality, inequality, lower, upper, bounded)
 
 
+def within(controls: Array, lower: Array, upper: Array) -> Array:
+    """Controls moved into their bounds."""
+    return jax.lax.min(
+        jax.lax.max(controls, jnp.broadcast_to(lower, controls.shape)), jnp.broadcast_to(upper, controls.shape)
+    )
+
+
 # ---- bounds on the controls as a smooth map from free variables
 def bounded(free: Array, lower: Array, upper: Array) -> Array:
     """Controls within their bounds from free variables: a sine between two bounds, a hyperbola above one.

@@ -17,7 +17,7 @@ from lgjax.numerics.loops import iterate_while
 from lgjax.simulate.control import parallel_riccati, riccati
 from lgjax.simulate.control.directions import Directions, directions
 from lgjax.simulate.control.method import ControlMethod
-from lgjax.simulate.control.problem import OptimizeStatus, Problem
+from lgjax.simulate.control.problem import OptimizeStatus, Problem, within
 from lgjax.simulate.control.stagewise import Prices, Stagewise, charge, violation
 
 Array = jax.Array
@@ -108,12 +108,16 @@ class Candidate(NamedTuple):
 
 
 class RegulatorSearch(NamedTuple):
-    """A method applied to a problem. gapped: whether there may be gaps. linear: states follow the linear model."""
+    """A method applied to a problem. gapped: whether there may be gaps. linear: states follow the linear model.
+
+    grouped: whether batches are taken in groups; the problem must then close over no traced arrays.
+    """
 
     problem: Problem
     method: RegulatorMethod
     gapped: bool = False
     linear: bool = False
+    grouped: bool = False
 
     @property
     def constrained(self) -> bool:
@@ -123,7 +127,7 @@ class RegulatorSearch(NamedTuple):
     def init(self, guess: Array, nodes: Any = None) -> RegulatorIterate:
         """nodes: states (steps,) after each step, or None for those that the guessed controls lead to."""
         problem = self.problem
-        controls = jnp.clip(guess, problem.lower, problem.upper)
+        controls = within(guess, problem.lower, problem.upper)
         if nodes is None:
             states = problem.simulate(problem.start, controls)
         else:
@@ -158,7 +162,7 @@ class RegulatorSearch(NamedTuple):
         problem = self.problem
         with jax.default_matmul_precision("highest"):
             prices = iterate.prices if self.constrained else None
-            run = directions(problem, self.method.riccati, self.gapped, self.linear)
+            run = directions(problem, self.method.riccati, self.gapped, self.linear, self.grouped)
             towards = run(iterate.states, iterate.controls, prices, iterate.regularisation)
             found, here = towards.regulator, self._here(iterate, towards.gap)
             move = self._move(towards)
@@ -249,14 +253,14 @@ class RegulatorSearch(NamedTuple):
         problem, system = self.problem, self.problem.system
         if self.linear:
             states = jax.vmap(lambda state, x: system.retract(state, size * x))(iterate.states, move.x)
-            controls = jnp.clip(iterate.controls + size * move.u, problem.lower, problem.upper)
+            controls = within(iterate.controls + size * move.u, problem.lower, problem.upper)
             return self._measured(states, controls, iterate.prices, True)
         before = jax.tree.map(lambda x: x[:-1], iterate.states)
 
         def step(state: Any, inputs: Any) -> tuple[Any, Any]:
             nominal, control, k, gain, gap = inputs
             error = system.difference(nominal, state)
-            control = jnp.clip(control + size * k + sm.matvec(gain, error), problem.lower, problem.upper)
+            control = within(control + size * k + sm.matvec(gain, error), problem.lower, problem.upper)
             state = system.step(state, control)
             if self.gapped:
                 state = system.retract(state, (size - 1) * gap)
