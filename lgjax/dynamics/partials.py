@@ -95,7 +95,7 @@ def _inverse_partials(execution: Execution, model: Model, q: Configuration, v, v
     return InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M)
 
 
-def row_products(model: Model, left: "JointRows", right: "JointRows") -> InversePartials:
+def row_products(model: Model, left: "JointRows", right: "JointRows", products=products) -> InversePartials:
     """The three matrices without damping, armature and `bent`: bilinear in the rows, whose derivatives give theirs."""
     deep, shallow = related(model.tree)
     pick = lambda below, above: jnp.where(deep, below, jnp.where(shallow, above, 0))

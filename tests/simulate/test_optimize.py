@@ -13,7 +13,8 @@ from jax import jit
 
 import lgjax
 from lgjax.simulate.control import ILQR, MultipleShooting, OptimizeStatus, Shooting, optimize
-from lgjax.simulate.control.ilqr import backward, expand
+from lgjax.simulate.control.directions import backward
+from lgjax.simulate.control.expansion import expand
 from lgjax.simulate.control.problem import bounded, check_problem, unbounded
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
@@ -212,7 +213,7 @@ def test_the_gradient_of_the_regulator_is_that_of_the_whole_cost():
 
     def by_adjoints(controls):
         expansion, last = expand(problem, problem.simulate(start, controls), controls)
-        return backward(problem, expansion, last, controls, jnp.asarray(1e3))[-1]
+        return backward(problem, expansion, last, controls, jnp.asarray(1e3), "sequential")[-1]
 
     np.testing.assert_allclose(jit(by_adjoints)(controls), jit(jax.grad(whole))(controls), rtol=1e-10, atol=1e-12)
 
@@ -365,7 +366,7 @@ BAD = [
     ({"guesses": np.zeros((1, 3, NU)), "method": ILQR()}, "ILQR takes a knot per step, 12, got 3 knots"),
     ({"method": ILQR(), "equality": lambda x, u: x[-1]}, "ILQR takes no equality constraint"),
     ({"method": MultipleShooting(segments=5)}, "segments must divide steps, got segments=5 and steps=12"),
-    ({"nodes": np.zeros((3, 2, NX))}, "nodes are for MultipleShooting, the method is Shooting"),
+    ({"nodes": np.zeros((3, 2, NX))}, "nodes are for MultipleShooting and FDDP, the method is Shooting"),
     ({"guesses": np.zeros((1, 1, NU)), "method": Shooting(hold="linear")}, "linear controls need two knots or more"),
     ({"equality": lambda x, u: x}, r"equality must return one vector, got \(13, 4\)"),
 ]

@@ -1,17 +1,22 @@
 """Control: linearization of a step; optimisation of controls over a rollout by shooting and iLQR.
 
-Read first: `problem.py` states the problem, `ilqr.py` and `shooting.py` are the methods, `optimize.py` drives them.
+Read first: `problem.py` states the problem, `regulator.py` and `shooting.py` are the methods, `optimize.py` drives.
 """
 
+from lgjax.simulate.control import costs
+from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.ilqr import ILQR
 from lgjax.simulate.control.linearization import Linearization, linearize
 from lgjax.simulate.control.optimize import OptimizedControls, SearchRecord, optimize_controls
 from lgjax.simulate.control.predictive import PredictiveController, PredictiveMemory
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus
+from lgjax.simulate.control.semi_implicit import SemiImplicitEuler
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
+from lgjax.simulate.control.stagewise import Stagewise
 from lgjax.simulate.memory import rollout_memory
 
 __all__ = [
+    "FDDP",
     "ILQR",
     "ControlSystem",
     "Linearization",
@@ -21,7 +26,10 @@ __all__ = [
     "PredictiveController",
     "PredictiveMemory",
     "SearchRecord",
+    "SemiImplicitEuler",
     "Shooting",
+    "Stagewise",
+    "costs",
     "linearize",
     "optimize_controls",
     "rollout_memory",

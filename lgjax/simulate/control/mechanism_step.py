@@ -14,20 +14,21 @@ from lgjax.contact.event_driven import event_step
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.dynamics.partials import forward_dynamics_partials
 from lgjax.groups import so3
-from lgjax.integrators import Method, integrate
+from lgjax.integrators import integrate
 from lgjax.integrators.integrate import check_method
 from lgjax.multibody.configuration import Configuration, join_velocity, mechanical_space
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.simulate.contact_rollout import check_contacts
+from lgjax.simulate.control.semi_implicit import SemiImplicitEuler, semi_implicit_step
 from lgjax.simulate.mechanism_field import mechanism_field
 
 Array = jax.Array
 
 
 def mechanism_step(
-    model: Model, dt: Any, method: Method, substeps: int, contacts: Contacts | None = None
+    model: Model, dt: Any, method: Any, substeps: int, contacts: Contacts | None = None
 ) -> Callable[..., Any]:
     """The function step((q, v), tau, wrenches) -> (q, v) after dt seconds; wrenches may be None.
 
@@ -35,6 +36,10 @@ def mechanism_step(
     matrices for every stage, whatever the number of directions; those with respect to wrenches, and to a model that is
     traced, through the recursion itself.
     """
+    if isinstance(method, SemiImplicitEuler):
+        if contacts is not None:
+            raise ValueError("SemiImplicitEuler knows no contacts: take contact.TimeStepping or contact.EventDriven")
+        return semi_implicit_step(model, dt, substeps)
     check_contacts(contacts, method, None)
     if contacts is not None:
         return _contact_steps(model, contacts, dt, method, substeps)

@@ -16,8 +16,10 @@ from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.saving.arrays import read_arrays, write_arrays
 from lgjax.saving.progress import uninterrupted
+from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.method import ControlMethod
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, check_problem
+from lgjax.simulate.control.regulator import RegulatorSearch
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 
 Array = jax.Array
@@ -76,10 +78,12 @@ def optimize_controls(
                 many knots as steps are one control per step.
     bounds      (lower, upper) of the controls, numbers or (controls,); infinite where there is none.
     equality    (states, controls) -> vector that is to vanish; inequality: -> vector that is not to be positive. Leaves
-                of states have a leading axis steps + 1, controls are (steps, controls).
-    method      `Shooting(...)`, `MultipleShooting(...)` or `ILQR(...)` with its options, all in `lgjax.control`.
+                of states have a leading axis steps + 1, controls are (steps, controls). `ILQR` and `FDDP` take those
+                that hold step by step, `Stagewise(...)`.
+    method      `ILQR(...)`, `FDDP(...)`, `Shooting(...)` or `MultipleShooting(...)` of `lgjax.control`, with options.
     nodes       (guesses, segments - 1, ...), the states where the segments of `MultipleShooting` begin, without the
-                first; None takes those to which the guessed controls lead.
+                first; for `FDDP` (guesses, steps, ...), the states after every step. None takes those to which the
+                guessed controls lead.
 
     A guess ends CONVERGED when the norm of its gradient is at most `method.tolerance` and the constraints hold, STALLED
     when its cost no longer improves, and after `method.iterations` in any case. An interrupt (Ctrl-C) returns the best
@@ -88,12 +92,16 @@ def optimize_controls(
     call. Raises ValueError or TypeError naming what is wrong, before anything is computed.
     """
     if not isinstance(method, ControlMethod):
-        raise TypeError(f"method must be Shooting(...), MultipleShooting(...) or ILQR(...), got {method!r}")
-    if nodes is not None and not isinstance(method, MultipleShooting):
-        raise ValueError(f"nodes are for MultipleShooting, the method is {type(method).__name__}")
+        raise TypeError(f"method must be Shooting(...), MultipleShooting(...), ILQR(...) or FDDP(...), got {method!r}")
+    if nodes is not None and not isinstance(method, MultipleShooting | FDDP):
+        raise ValueError(f"nodes are for MultipleShooting and FDDP, the method is {type(method).__name__}")
     problem = check_problem(system, state, steps, running, terminal, equality, inequality, bounds)
     guesses = _checked_guesses(problem, guesses)
     search = method.search(problem, guesses.shape[1])
+    if isinstance(search, RegulatorSearch):
+        search = search._replace(grouped=checks.known(jax.tree.leaves(problem.start)))
+    if nodes is not None and isinstance(method, FDDP):
+        nodes = _checked_nodes(problem, nodes, len(guesses))
     return _drive(search, guesses, nodes, progress, checkpoint)
 
 
@@ -105,6 +113,20 @@ def _checked_guesses(problem: Problem, guesses: Any) -> Array:
             f"guesses have shape (guesses, knots, {nu}) with at most {problem.steps} knots, got {guesses.shape}"
         )
     return checks.finite("guesses", guesses)
+
+
+def _checked_nodes(problem: Problem, nodes: Any, guesses: int) -> Any:
+    """A state after every step, of every guess."""
+    if jax.tree.structure(nodes) != jax.tree.structure(problem.start):
+        raise ValueError(f"nodes must be states like the initial one, {jax.tree.structure(problem.start)}")
+
+    def one(path: Any, leaf: Any, like: Array) -> Array:
+        name, want = "nodes" + jax.tree_util.keystr(path), (guesses, problem.steps, *like.shape)
+        if np.shape(leaf) != want:
+            raise ValueError(f"{name} must have shape (guesses, steps, ...) = {want}, got {np.shape(leaf)}")
+        return checks.finite(name, jnp.asarray(leaf, like.dtype))
+
+    return jax.tree_util.tree_map_with_path(one, nodes, problem.start)
 
 
 # ---- running a search

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from lgjax.integrators.field import state_dtype, strong
 from lgjax.numerics import checks
 from lgjax.simulate.control.ilqr import ILQR
-from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, check_problem
+from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, check_problem, within
 
 Array = jax.Array
 
@@ -76,7 +76,7 @@ class PredictiveController:
 
         found = jax.lax.fori_loop(0, self.iterations, turn, search.init(memory.plan))
         found = search.settle(found, jnp.asarray(self.iterations, jnp.int32))
-        plan = jnp.where(jnp.isfinite(found.cost), found.controls, jnp.clip(memory.plan, problem.lower, problem.upper))
+        plan = jnp.where(jnp.isfinite(found.cost), found.controls, within(memory.plan, problem.lower, problem.upper))
         # what was planned for one step later, and the last control once more
         later = jnp.concatenate([plan[1:], plan[-1:]])
         return plan[0], PredictiveMemory(later, found.cost, found.status)

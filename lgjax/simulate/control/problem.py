@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,8 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE
 from lgjax.simulate.control.mechanism_step import mechanism_step
+from lgjax.simulate.control.semi_implicit import SemiImplicitEuler, semi_implicit_slopes
+from lgjax.simulate.control.stagewise import Stagewise
 
 Array = jax.Array
 State = Any
@@ -34,6 +36,7 @@ class OptimizeStatus(enum.IntFlag):
     RUNNING = 2  # interrupted before its end
     MAX_ITERATIONS = 4  # neither converged nor stalled after all iterations
     STALLED = 8  # the cost no longer improves, though the gradient is not below the tolerance
+    INFEASIBLE = 16  # however dear the violation of the constraints is made, it no longer shrinks
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class ControlSystem:
 
     step(state, control (controls,)) -> state after dt seconds. retract(state, tangent (dim,)) -> state;
     difference(state 0, state 1) -> the tangent with retract(state 0, tangent) = state 1, at least for close ones.
+    slopes(state, control) -> the state after the step and its derivatives (dim, dim) and (dim, controls), in tangents
+    at both ends, where there is a faster way to them than forward mode; None for that.
+    flat: whether difference(state 0, retract(state 1, x)) = difference(state 0, state 1) + x.
     """
 
     step: Callable[[State, Array], State]
@@ -49,6 +55,8 @@ class ControlSystem:
     difference: Callable[[State, State], Array]
     controls: int
     dt: float = 1.0
+    slopes: Callable[[State, Array], tuple[State, Array, Array]] | None = None
+    flat: bool = False
 
     @classmethod
     def of_model(
@@ -70,6 +78,7 @@ class ControlSystem:
         """
         if (actuation is not None or wrenches is not None) and controls is None:
             raise ValueError("a system with actuation or wrenches of its own needs the number of controls")
+        driven = None
         if actuation is None and wrenches is None:
             driven = [
                 i
@@ -95,7 +104,19 @@ class ControlSystem:
         def difference(state0: State, state1: State) -> Array:
             return jnp.concatenate([displacement(model, state0[0], state1[0]), state1[1] - state0[1]])
 
-        return cls(step, retract, difference, checks.integer("controls", controls), dt)
+        known, flat = None, all(kind.coordinates == "joints" for kind in model.tree.kinds)
+        if isinstance(method, SemiImplicitEuler) and substeps == 1 and wrenches is None and actuation is not None:
+
+            def by_partials(state: State, control: Array) -> tuple[State, Array, Array]:
+                if driven is None:
+                    tau_by = jax.jacfwd(actuation)(control)
+                else:
+                    tau_by = jnp.asarray(np.eye(model.nv)[:, driven], model.dtype)
+                return semi_implicit_slopes(model, dt, state, actuation(control), tau_by)
+
+            known = by_partials
+
+        return cls(step, retract, difference, checks.integer("controls", controls), dt, known, flat)
 
     @classmethod
     def on_space(
@@ -148,6 +169,7 @@ class Problem(NamedTuple):
     inequality: Callable[[State, Array], Array] | None
     lower: Array
     upper: Array
+    bounded: bool
 
     @property
     def dtype(self) -> Any:
@@ -190,7 +212,7 @@ def _number(name: str, result: Any, dtype: Any) -> None:
         raise TypeError(f"{name} returns {result.dtype}, the state is {dtype}")
 
 
-def _box(bounds: Any, controls: int, dtype: Any) -> tuple[Array, Array]:
+def _box(bounds: Any, controls: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     if bounds is None:
         bounds = (-np.inf, np.inf)
     try:
@@ -202,7 +224,7 @@ def _box(bounds: Any, controls: int, dtype: Any) -> tuple[Array, Array]:
             hint = "leave a joint without a motor out with ControlSystem.of_model(..., controls=, actuation=)"
             raise ValueError(f"both bounds of control {i} are {low[i]:g}: {hint}")
         raise ValueError(f"bounds of control {i} cross: lower {low[i]:g}, upper {high[i]:g}")
-    return jnp.asarray(low), jnp.asarray(high)
+    return low, high
 
 
 def check_problem(
@@ -230,13 +252,32 @@ def check_problem(
         _number("the terminal cost", jax.eval_shape(terminal, start), dtype)
     states = jax.tree.map(lambda x: jax.ShapeDtypeStruct((steps + 1, *x.shape), x.dtype), start)
     whole = jax.ShapeDtypeStruct((steps, system.controls), dtype)
+    equality, inequality = (
+        replace(c, dt=float(system.dt)) if isinstance(c, Stagewise) else c for c in (equality, inequality)
+    )
     for name, constraint in (("equality", equality), ("inequality", inequality)):
-        if constraint is not None:
+        if isinstance(constraint, Stagewise):
+            for part, got in (
+                ("running", constraint.running and jax.eval_shape(constraint.running, time, start, control)),
+                ("terminal", constraint.terminal and jax.eval_shape(constraint.terminal, start)),
+            ):
+                if got is not None and (not hasattr(got, "shape") or len(got.shape) != 1):
+                    raise ValueError(f"{name}.{part} must return one vector, got {getattr(got, 'shape', got)}")
+        elif constraint is not None:
             got = jax.eval_shape(constraint, states, whole)
             if not hasattr(got, "shape") or len(got.shape) != 1:
                 raise ValueError(f"{name} must return one vector, got {getattr(got, 'shape', got)}")
-    lower, upper = _box(bounds, system.controls, dtype)
-    return Problem(system, start, steps, dim, running, terminal, equality, inequality, lower, upper)
+    low, high = _box(bounds, system.controls, dtype)
+    lower, upper = jnp.asarray(low), jnp.asarray(high)
+    bounded = bool(np.any(np.isfinite(low)) or np.any(np.isfinite(high)))
+    return Problem(system, start, steps, dim, running, terminal, equality, inequality, lower, upper, bounded)
+
+
+def within(controls: Array, lower: Array, upper: Array) -> Array:
+    """Controls moved into their bounds."""
+    return jax.lax.min(
+        jax.lax.max(controls, jnp.broadcast_to(lower, controls.shape)), jnp.broadcast_to(upper, controls.shape)
+    )
 
 
 # ---- bounds on the controls as a smooth map from free variables

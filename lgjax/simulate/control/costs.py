@@ -1,0 +1,264 @@
+"""Costs as squared residuals, whose Hessians are those of Gauss and Newton: from first derivatives alone.
+
+A cost is  ½ |r|²  of a residual r. Costs add, `costs.frame(...) + 0.1 * costs.state(...)`, and any of them is passed
+where a function is expected: as running(t, state, control) or as terminal(state).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from lgjax.dynamics.energy import momentum as momentum_of
+from lgjax.dynamics.jacobians import carrier, jacobian
+from lgjax.dynamics.kinematics import frame_pose
+from lgjax.groups import se3
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.configuration import difference as displacement
+from lgjax.multibody.model import Model
+from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
+
+Array = jax.Array
+
+
+class QuadraticModel(NamedTuple):
+    """Gradient and Hessian of a cost in tangents of the state and changes of the control; None is zero."""
+
+    x: Array | None = None
+    u: Array | None = None
+    xx: Array | None = None
+    ux: Array | None = None
+    uu: Array | None = None
+
+    def __add__(self, other: Any) -> "QuadraticModel":  # type: ignore[override]
+        return QuadraticModel(
+            *(b if a is None else a if b is None else a + b for a, b in zip(self, other, strict=True))
+        )
+
+    def scaled(self, factor: Any) -> "QuadraticModel":
+        return QuadraticModel(*(None if a is None else factor * a for a in self))
+
+
+class Cost:
+    """What costs have in common; make one with the functions of this module, or with `LeastSquares`."""
+
+    def __call__(self, *args: Any) -> Array:
+        """cost(state), or cost(t, state, control)."""
+        raise NotImplementedError
+
+    def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
+        """Its quadratic model; t and control are None at the end."""
+        raise NotImplementedError
+
+    def __add__(self, other: "Cost") -> "Cost":
+        if not isinstance(other, Cost):
+            return NotImplemented
+        return Sum((*_terms(self), *_terms(other)))
+
+    def __rmul__(self, factor: float) -> "Cost":
+        return Sum(tuple((factor * f, term) for f, term in _terms(self)))
+
+
+def _terms(cost: Cost) -> tuple:
+    return cost.terms if isinstance(cost, Sum) else ((1.0, cost),)
+
+
+@dataclass(frozen=True)
+class Sum(Cost):
+    """Costs times factors."""
+
+    terms: tuple[tuple[Any, Cost], ...]
+
+    def __call__(self, *args: Any) -> Array:
+        total = self.terms[0][0] * self.terms[0][1](*args)
+        for factor, term in self.terms[1:]:
+            total = total + factor * term(*args)
+        return total
+
+    def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
+        parts = [term.expand(system, t, state, control).scaled(factor) for factor, term in self.terms]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares(Cost):
+    """½ |residual|² of residual(t, state, control) -> vector, or residual(state) -> vector for a terminal cost."""
+
+    residual: Callable[..., Array]
+
+    def __call__(self, *args: Any) -> Array:
+        r = self.residual(*args)
+        return jnp.sum(r * r) / 2
+
+    def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
+        dim = jax.eval_shape(system.difference, state, state).shape[0]
+        if control is None:
+            of = lambda x: self.residual(system.retract(state, x))
+            zero = jnp.zeros(dim, _dtype(state))
+        else:
+            of = lambda z: self.residual(t, system.retract(state, z[:dim]), control + z[dim:])
+            zero = jnp.zeros(dim + control.shape[0], control.dtype)
+        r, slopes = _value_and_slopes(of, zero)
+        first, second = sm.tmatvec(slopes, r), _squared(slopes)
+        if control is None:
+            return QuadraticModel(x=first, xx=second)
+        return QuadraticModel(first[:dim], first[dim:], second[:dim, :dim], second[dim:, :dim], second[dim:, dim:])
+
+
+def _dtype(state: Any) -> Any:
+    return jax.tree.leaves(state)[0].dtype
+
+
+def _value_and_slopes(function: Callable, zero: Array) -> tuple[Array, Array]:
+    def twice(z: Array) -> tuple[Array, Array]:
+        r = function(z)
+        return r, r
+
+    slopes, r = jax.jacfwd(twice, has_aux=True)(zero)
+    return r, slopes
+
+
+def _squared(slopes: Array) -> Array:
+    """J^T J."""
+    return sm.tmatmul(slopes, slopes) if len(slopes) < 49 else jnp.matmul(slopes.T, slopes, precision="highest")
+
+
+# ---- terms whose derivatives are known
+@dataclass(frozen=True, eq=False)
+class _OfState(Cost):
+    """½ |weights * residual(state)|²; slopes(system, state) -> values and derivatives with respect to q alone."""
+
+    residual: Callable[[Any], Array]
+    slopes: Callable[[Any, Any], tuple[Array, Array]]
+    weights: Array
+
+    def __call__(self, *args: Any) -> Array:
+        r = self.weights * self.residual(args[0] if len(args) == 1 else args[1])
+        return jnp.sum(r * r) / 2
+
+    def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
+        r, slopes = self.slopes(system, state)
+        r, slopes = self.weights * r, self.weights[:, None] * slopes
+        first, second = sm.tmatvec(slopes, r), _squared(slopes)
+        rest = jax.eval_shape(system.difference, state, state).shape[0] - len(first)
+        return QuadraticModel(x=jnp.pad(first, (0, rest)), xx=jnp.pad(second, ((0, rest), (0, rest))))
+
+
+@dataclass(frozen=True, eq=False)
+class _Distance(Cost):
+    """½ |weights * residual(state)|² of a residual whose derivative is the identity."""
+
+    residual: Callable[[Any], Array]
+    weights: Array
+
+    def __call__(self, *args: Any) -> Array:
+        r = self.weights * self.residual(args[0] if len(args) == 1 else args[1])
+        return jnp.sum(r * r) / 2
+
+    def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
+        squares = self.weights * self.weights
+        return QuadraticModel(x=squares * self.residual(state), xx=sm.diagonal(squares))
+
+
+@dataclass(frozen=True, eq=False)
+class _Effort(Cost):
+    """½ |weights * (control - target)|²."""
+
+    target: np.ndarray
+    weights: np.ndarray
+
+    def __call__(self, *args: Any) -> Array:
+        if len(args) == 1:
+            raise ValueError("a cost of the control is a running cost, it cannot be terminal")
+        r = jnp.asarray(self.weights, args[2].dtype) * (args[2] - jnp.asarray(self.target, args[2].dtype))
+        return jnp.sum(r * r) / 2
+
+    def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
+        squares = jnp.broadcast_to(jnp.asarray(self.weights**2, control.dtype), control.shape)
+        return QuadraticModel(u=squares * (control - jnp.asarray(self.target, control.dtype)), uu=sm.diagonal(squares))
+
+
+def _weights(weights: ArrayLike, count: int, dtype: Any) -> Array:
+    return checks.array("weights", weights, (count,), dtype)
+
+
+def frame(model: Model, name: str, target: Pose, weights: ArrayLike = 1.0) -> Cost:
+    """½ |weights * log(target^-1 T_world_frame)|² of a named frame.
+
+    target: where it shall be, T_world_target. weights: one number or (6,), rad^-1 and m^-1, angular first, in axes of
+    the target. States are (q, v). Its Jacobian is that of the frame, dexp^-1 applied to its columns.
+    Raises ValueError for an unknown name. Source: [sola2018] section 4.
+    """
+    carrier(model, name)
+    target = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), Pose(*target))
+    miss = lambda q: se3.log(se3.compose(se3.inverse(target), frame_pose(model, q, name)))
+
+    def slopes(system: Any, state: Any) -> tuple[Array, Array]:
+        r = miss(state[0])
+        columns = jacobian(model, state[0], name).T
+        return r, jax.vmap(lambda column: se3.dexpinv(-r, column))(columns).T
+
+    return _OfState(lambda state: miss(state[0]), slopes, _weights(weights, 6, model.dtype))
+
+
+def frame_position(model: Model, name: str, target: ArrayLike, weights: ArrayLike = 1.0) -> Cost:
+    """½ |weights * (position - target)|² of the origin of a named frame, (3,) in the world, metres.
+
+    weights: one number or (3,), m^-1. States are (q, v). Raises ValueError for an unknown name.
+    """
+    carrier(model, name)
+    goal = checks.array("target", target, (3,), model.dtype)
+    miss = lambda q: frame_pose(model, q, name).translation - goal
+
+    def slopes(system: Any, state: Any) -> tuple[Array, Array]:
+        rotation = frame_pose(model, state[0], name).rotation
+        return miss(state[0]), sm.matmul(rotation, jacobian(model, state[0], name)[3:])
+
+    return _OfState(lambda state: miss(state[0]), slopes, _weights(weights, 3, model.dtype))
+
+
+def momentum(model: Model, target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
+    """½ |weights * (momentum - target)|² of the total momentum (6,), angular first, about the world's origin.
+
+    target: a number or (6,), kg m²/s and kg m/s. weights: one number or (6,). States are (q, v).
+    """
+    goal, weights = checks.array("target", target, (6,), model.dtype), _weights(weights, 6, model.dtype)
+
+    def residual(*args: Any) -> Array:
+        q, v = args[0] if len(args) == 1 else args[1]
+        return weights * (momentum_of(model, q, v) - goal)
+
+    return LeastSquares(residual)
+
+
+def state(model: Model, target: Any, weights: ArrayLike = 1.0) -> Cost:
+    """½ |weights * difference(target, state)|² of states (q, v), in tangents (2 nv,).
+
+    target: a state. weights: one number or (2 nv,), those of the displacement first.
+    """
+    weights = _weights(weights, 2 * model.nv, model.dtype)
+    q0, v0 = target
+
+    def residual(*args: Any) -> Array:
+        q, v = args[0] if len(args) == 1 else args[1]
+        return jnp.concatenate([displacement(model, q0, q), v - v0])
+
+    if all(kind.coordinates == "joints" for kind in model.tree.kinds):
+        return _Distance(residual, weights)
+    return LeastSquares(lambda *args: weights * residual(*args))
+
+
+def control(target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
+    """½ |weights * (control - target)|²; for a running cost. Numbers or (controls,).
+
+    Where the torques are a part of the state and the controls their rates, this is the cost of the torque rate.
+    """
+    return _Effort(np.asarray(target), np.asarray(weights))

@@ -1,0 +1,118 @@
+"""Second-order models of a problem along a trajectory, in tangents of its states."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.execution.call import batch_behind
+from lgjax.numerics import small_matrix as sm
+from lgjax.simulate.control.costs import Cost, QuadraticModel, _value_and_slopes
+from lgjax.simulate.control.problem import ControlSystem, Problem
+from lgjax.simulate.control.riccati import Expansion
+from lgjax.simulate.control.stagewise import Prices, forces
+
+Array = jax.Array
+
+
+def expand(problem: Problem, states: Any, controls: Array, prices: Prices | None = None) -> tuple[Expansion, Any]:
+    """Expansions of all steps, side by side, and gradient and Hessian of what the last state costs.
+
+    Hessians are exact, but of a `costs.Cost` and of constraints those of Gauss and Newton; dynamics are linear.
+    prices: of the constraints of the problem, if it has any.
+    """
+    before, after = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[1:], states)
+    last = jax.tree.map(lambda x: x[-1], states)
+    one, by_step = expansion_of_step(problem, prices)
+    return jax.vmap(one)(problem.times(), before, after, controls, *by_step), expansion_of_end(problem, prices, last)
+
+
+def expansion_of_step(problem: Problem, prices: Prices | None) -> tuple[Callable, tuple]:
+    """The function (t, state, next state, control, multipliers ...) -> Expansion, and the multipliers by step."""
+    weight, by_step = (None, ()) if prices is None else (prices.penalty, (prices.equal, prices.unequal))
+    one = lambda *args: _one(problem, weight, *args)
+    if problem.system.slopes is not None and isinstance(problem.running, Cost | None) and prices is None:
+        one = batch_behind(one, "scan")  # all of it is written for that
+    return one, by_step
+
+
+def _one(problem: Problem, weight, t: Array, state: Any, after: Any, control: Array, *by: Array) -> Expansion:
+    system, nx = problem.system, problem.dim
+    zero = jnp.zeros(nx + problem.system.controls, control.dtype)
+    move = lambda z: (system.retract(state, z[:nx]), control + z[nx:])
+    if system.slopes is None:
+        gap, slopes = _value_and_slopes(lambda z: system.difference(after, system.step(*move(z))), zero)
+        A, B = slopes[:, :nx], slopes[:, nx:]
+    else:
+        A, B, gap = _about(system, after, *system.slopes(state, control))
+    model = _stage(problem, t, state, control, zero)
+    if by:
+        values = lambda z: _values(problem, "stage", t, *move(z))
+        first, second = _pushed(values, zero, weight, *by)
+        model = model + QuadraticModel(first[:nx], first[nx:], second[:nx, :nx], second[nx:, :nx], second[nx:, nx:])
+    nu = len(zero) - nx
+    shapes = [(nx,), (nu,), (nx, nx), (nu, nx), (nu, nu)]
+    full = [jnp.zeros(s, control.dtype) if x is None else x for x, s in zip(model, shapes, strict=True)]
+    lx, lu, lxx, lux, luu = full
+    return Expansion(A, B, lx, lu, lxx, lux, luu, gap)
+
+
+def _about(system: ControlSystem, after: Any, end: Any, A: Array, B: Array) -> tuple[Array, Array, Array]:
+    """Derivatives in the tangent space of the next state, from those in that of the end of the step, and the gap."""
+    gap = system.difference(after, end)
+    if system.flat:
+        return A, B, gap
+    by = jax.jacfwd(lambda x: system.difference(after, system.retract(end, x)))(jnp.zeros_like(gap))
+    return jnp.matmul(by, A, precision="highest"), jnp.matmul(by, B, precision="highest"), gap
+
+
+def _stage(problem: Problem, t: Array, state: Any, control: Array, zero: Array) -> QuadraticModel:
+    """Of the cost of one step."""
+    system, nx = problem.system, problem.dim
+    if problem.running is None:
+        return QuadraticModel()
+    if isinstance(problem.running, Cost):
+        model = problem.running.expand(system, t, state, control)
+        return model.scaled(jnp.asarray(system.dt, control.dtype))
+    cost = lambda z: problem.stage(t, system.retract(state, z[:nx]), control + z[nx:])
+    first, second = jax.grad(cost)(zero), jax.hessian(cost)(zero)
+    return QuadraticModel(first[:nx], first[nx:], second[:nx, :nx], second[nx:, :nx], second[nx:, nx:])
+
+
+def expansion_of_end(problem: Problem, prices: Prices | None, last: Any) -> tuple[Array, Array]:
+    """Gradient and Hessian of what the last state costs."""
+    system = problem.system
+    zero = jnp.zeros(problem.dim, problem.dtype)
+    if problem.terminal is None:
+        first, second = zero, sm.diagonal(zero)
+    elif isinstance(problem.terminal, Cost):
+        model = problem.terminal.expand(system, None, last, None)
+        assert model.x is not None
+        assert model.xx is not None
+        first, second = model.x, model.xx
+    else:
+        cost = lambda x: problem.end(system.retract(last, x))
+        first, second = jax.grad(cost)(zero), jax.hessian(cost)(zero)
+    if prices is not None:
+        values = lambda x: _values(problem, "end", system.retract(last, x))
+        more = _pushed(values, zero, prices.penalty, prices.equal_end, prices.unequal_end)
+        first, second = first + more[0], second + more[1]
+    return first, second
+
+
+def _values(problem: Problem, where: str, *args: Any) -> tuple[Array, Array]:
+    """Equalities and inequalities of one step or of the end."""
+    none = jnp.zeros(0, problem.dtype)
+    of = lambda constraint: none if constraint is None else getattr(constraint, where)(*args)
+    return of(problem.equality), of(problem.inequality)
+
+
+def _pushed(values: Callable, zero: Array, weight: Array, equal_by: Array, unequal_by: Array) -> tuple[Array, Array]:
+    """Gradient and Hessian, of Gauss and Newton, of the augmented Lagrangian's part."""
+    both, slopes = _value_and_slopes(lambda z: jnp.concatenate(values(z)), zero)
+    if not len(both):
+        return jnp.zeros_like(zero), jnp.zeros((len(zero), len(zero)), zero.dtype)
+    split = len(equal_by)
+    first, second = forces(both[:split], both[split:], equal_by, unequal_by, weight)
+    return sm.tmatvec(slopes, first), sm.tmatmul(slopes, second[:, None] * slopes)

@@ -1,0 +1,360 @@
+"""What iLQR and FDDP share: expand, solve Riccati's recursion, look for a step, and price constraints.
+
+Both are one search. An iterate has states and controls; gaps between a step's end and the next state are zero for iLQR.
+The merit of a trajectory is its augmented Lagrangian and a multiple of the sum of its gaps, which no iteration raises.
+Source: [mayne1966]; [mastalli2020] for gaps; [howell2019] for constraints; [nocedal2006] section 18.3 for the merit.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.loops import iterate_while
+from lgjax.simulate.control import parallel_riccati, riccati
+from lgjax.simulate.control.directions import Directions, directions
+from lgjax.simulate.control.method import ControlMethod
+from lgjax.simulate.control.problem import OptimizeStatus, Problem, within
+from lgjax.simulate.control.stagewise import Prices, Stagewise, charge, violation
+
+Array = jax.Array
+
+SHRINK = tuple(2.0 ** -(i * (i + 1) / 4) for i in range(10))  # steps that are tried, 1 to 2^-22.5
+LEAST, LARGEST = 1e-8, 1e12  # regularisation that is more than none, and that ends the search
+BOLD, MEEK = 0.1, 1e-4  # share of the expected decrease that is asked for: of the first good step, of the best one
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegulatorMethod(ControlMethod):
+    """Options of `ILQR` and `FDDP`.
+
+    line_search   "best": steps of ten lengths side by side, and the best is taken, as suits a GPU; "first": one after
+                  the other, and the first that gains enough is taken, as suits a CPU.
+    riccati       "sequential", or "parallel": by associative scans over time.
+    feasibility   the largest violation with which a guess may converge; gaps are violations.
+    penalty       weight of the squared violations of constraints at first.
+    growth        factor by which the weight rises where the violation does not shrink fast enough.
+    """
+
+    line_search: str = "best"
+    riccati: str = "sequential"
+    feasibility: float = 1e-6
+    penalty: float = 1.0
+    growth: float = 10.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.choice("line_search", self.line_search, ("best", "first"))
+        checks.choice("riccati", self.riccati, ("sequential", "parallel"))
+        checks.number("feasibility", self.feasibility, 0.0)
+        checks.number("penalty", self.penalty, 0.0, inside=True)
+        checks.number("growth", self.growth, 1.0)
+
+    def check(self, problem: Problem, knots: int) -> None:
+        """ValueError where the method cannot be applied."""
+        name = type(self).__name__
+        for kind in ("equality", "inequality"):
+            if not isinstance(getattr(problem, kind), Stagewise | None):
+                raise ValueError(
+                    f"{name} takes no {kind} constraint that may couple steps: give a control.Stagewise one; "
+                    "Shooting and MultipleShooting take any"
+                )
+        if knots != problem.steps:
+            raise ValueError(f"{name} takes a knot per step, {problem.steps}, got {knots} knots")
+
+
+class RegulatorIterate(NamedTuple):
+    """One guess in progress. states (steps + 1), controls (steps, controls), regularisation and its factor.
+
+    prices: of the constraints. gap_weight: of the gaps in the merit. last_violation: when the prices changed last.
+    """
+
+    states: Any
+    controls: Array
+    cost: Array
+    gradient_norm: Array
+    violation: Array
+    prices: Prices
+    gap_weight: Array
+    last_violation: Array
+    regularisation: Array
+    factor: Array
+    waited: Array
+    iteration: Array
+    status: Array
+
+    @property
+    def best(self) -> "RegulatorIterate":
+        return self  # its merit never rises
+
+
+class Candidate(NamedTuple):
+    """A trajectory with what it costs: cost, what the prices add, sum of gaps, largest gap, violation of constraints.
+
+    unpaid: the same, and the largest slack of an inequality that still has a price.
+    """
+
+    states: Any
+    controls: Array
+    cost: Array
+    charge: Array
+    gaps: Array
+    widest: Array
+    violation: Array
+    unpaid: Array
+
+
+class RegulatorSearch(NamedTuple):
+    """A method applied to a problem. gapped: whether there may be gaps. linear: states follow the linear model.
+
+    grouped: whether batches are taken in groups; the problem must then close over no traced arrays.
+    """
+
+    problem: Problem
+    method: RegulatorMethod
+    gapped: bool = False
+    linear: bool = False
+    grouped: bool = False
+
+    @property
+    def constrained(self) -> bool:
+        return self.problem.equality is not None or self.problem.inequality is not None
+
+    # ---- beginning and end
+    def init(self, guess: Array, nodes: Any = None) -> RegulatorIterate:
+        """nodes: states (steps,) after each step, or None for those that the guessed controls lead to."""
+        problem = self.problem
+        controls = within(guess, problem.lower, problem.upper)
+        if nodes is None:
+            states = problem.simulate(problem.start, controls)
+        else:
+            states = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), problem.start, nodes)
+        number = lambda value: jnp.asarray(value, controls.dtype)
+        equal, unequal = self._constraints(states, controls)
+        prices = Prices(
+            0 * equal[0], 0 * unequal[0], 0 * equal[1], 0 * unequal[1], number(self.method.penalty)
+        )  # fmt: skip
+        found = self._measured(states, controls, prices, nodes is not None)
+        count = jnp.zeros((), jnp.int32)
+        finite = jnp.isfinite(found.cost) & jnp.isfinite(found.gaps) & jnp.isfinite(found.violation)
+        status = jnp.where(finite, OptimizeStatus.RUNNING, OptimizeStatus.NOT_FINITE).astype(jnp.int32)
+        return RegulatorIterate(
+            states, controls, found.cost, number(jnp.inf), jnp.maximum(found.violation, found.widest), prices,
+            number(0), number(jnp.inf), number(0), number(1), count, count, status,
+        )  # fmt: skip
+
+    def begin(self, iterate: RegulatorIterate) -> RegulatorIterate:
+        return iterate
+
+    def unfinished(self, iterate: RegulatorIterate) -> Array:
+        return iterate.status == OptimizeStatus.RUNNING
+
+    def settle(self, iterate: RegulatorIterate, iterations: Array) -> RegulatorIterate:
+        over = (iterate.status == OptimizeStatus.RUNNING) & (iterate.iteration >= iterations)
+        return iterate._replace(status=jnp.where(over, OptimizeStatus.MAX_ITERATIONS, iterate.status).astype(jnp.int32))
+
+    # ---- one iteration
+    def advance(self, iterate: RegulatorIterate) -> RegulatorIterate:
+        """Expand, solve backwards, try steps, and take one or regularise more; or change the prices."""
+        problem = self.problem
+        with jax.default_matmul_precision("highest"):
+            prices = iterate.prices if self.constrained else None
+            run = directions(problem, self.method.riccati, self.gapped, self.linear, self.grouped)
+            towards = run(iterate.states, iterate.controls, prices, iterate.regularisation)
+            found, here = towards.regulator, self._here(iterate, towards.gap)
+            move = self._move(towards)
+            weight = self._gap_weight(iterate, here, move)
+            best, taken = self._looked(iterate, here, move, weight)
+        norm = jnp.sqrt(jnp.sum(found.gradient * found.gradient))
+        finite = jnp.isfinite(norm)
+        unmet = jnp.maximum(iterate.violation, here.unpaid)
+        good = (norm <= self.method.tolerance) & (unmet <= self.method.feasibility)
+        reprice = self._settled(iterate, norm, unmet, taken) & ~good & finite
+        step = taken & finite & ~good & ~reprice
+        stepped = self._stepped(iterate, best, here, weight, step)
+        status = self._verdict(stepped, finite, good, reprice)
+        new = stepped._replace(
+            gradient_norm=jnp.where(finite, norm, iterate.gradient_norm), iteration=iterate.iteration + 1, status=status
+        )
+        return (
+            self._repriced(new, reprice, norm <= jnp.maximum(self.method.tolerance, unmet)) if self.constrained else new
+        )
+
+    def _stepped(self, old: RegulatorIterate, best: Candidate, here: Candidate, weight, step) -> RegulatorIterate:
+        """With the step, and the regularisation for the next one."""
+        take = lambda new, old: jnp.where(step, new, old)
+        gain = self._merit(here, weight) - self._merit(best, weight)
+        much = gain > self.method.improvement * jnp.abs(old.cost)
+        factor = jnp.where(step, jnp.minimum(old.factor / 2, 0.5), jnp.maximum(old.factor * 2, 2.0))
+        regularisation = jnp.maximum(old.regularisation, LEAST) * factor
+        regularisation = jnp.where(step & (regularisation < LEAST), 0, regularisation)
+        return old._replace(
+            states=jax.tree.map(take, best.states, old.states), controls=take(best.controls, old.controls),
+            cost=take(best.cost, old.cost), gap_weight=weight, regularisation=regularisation, factor=factor,
+            violation=take(jnp.maximum(best.violation, best.widest), old.violation),
+            waited=jnp.where(much | ~step, 0, old.waited + 1),
+        )  # fmt: skip
+
+    def _verdict(self, new: RegulatorIterate, finite: Array, good: Array, reprice: Array) -> Array:
+        stuck = (new.regularisation > LARGEST) | (new.waited >= self.method.patience)
+        ended = jnp.where(stuck & ~reprice, OptimizeStatus.STALLED, new.status)
+        return jnp.where(~finite, OptimizeStatus.NOT_FINITE, jnp.where(good, OptimizeStatus.CONVERGED, ended)).astype(
+            jnp.int32
+        )
+
+    # ---- trajectories
+    def _constraints(self, states: Any, controls: Array) -> tuple[Any, Any]:
+        """(steps, end) of equalities and of inequalities."""
+        none = jnp.zeros((len(controls), 0), controls.dtype), jnp.zeros(0, controls.dtype)
+        of = lambda constraint: none if constraint is None else constraint.split(states, controls)
+        return of(self.problem.equality), of(self.problem.inequality)
+
+    def _measured(self, states: Any, controls: Array, prices: Prices, gaps: Any) -> Candidate:
+        """gaps: (steps, dim), True to compute them, False for none."""
+        cost = self.problem.cost(states, controls)
+        zero = jnp.zeros_like(cost)
+        if gaps is True:
+            before, after = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[1:], states)
+            ends = jax.vmap(self.problem.system.step)(before, controls)
+            gaps = jax.vmap(self.problem.system.difference)(after, ends)
+        total, widest = (zero, zero) if gaps is False else (jnp.sum(jnp.abs(gaps)), jnp.max(jnp.abs(gaps)))
+        if not self.constrained:
+            return Candidate(states, controls, cost, zero, total, widest, zero, zero)
+        (equal, equal_end), (unequal, unequal_end) = self._constraints(states, controls)
+        added = charge(equal, unequal, prices.equal, prices.unequal, prices.penalty)
+        added = added + charge(equal_end, unequal_end, prices.equal_end, prices.unequal_end, prices.penalty)
+        most = jnp.maximum(violation(equal, unequal), violation(equal_end, unequal_end))
+        held = lambda value, by: jnp.maximum(value, -by / prices.penalty)
+        slack = [held(unequal, prices.unequal), held(unequal_end, prices.unequal_end)]
+        unpaid = jnp.max(jnp.abs(jnp.concatenate([x.reshape(-1) for x in slack])), initial=0)
+        return Candidate(states, controls, cost, added, total, widest, most, jnp.maximum(most, unpaid))
+
+    def _here(self, iterate: RegulatorIterate, gaps: Any) -> Candidate:
+        gaps = gaps if self.gapped else False
+        if self.constrained:
+            return self._measured(iterate.states, iterate.controls, iterate.prices, gaps)
+        zero = jnp.zeros_like(iterate.cost)
+        total, widest = (jnp.sum(jnp.abs(gaps)), jnp.max(jnp.abs(gaps))) if self.gapped else (zero, zero)
+        return Candidate(iterate.states, iterate.controls, iterate.cost, zero, total, widest, zero, zero)
+
+    def _move(self, towards: Directions) -> "Move":
+        """Where the regulator leads, and what it is expected to gain."""
+        found, x, u = towards.regulator, None, None
+        if self.linear:
+            module = parallel_riccati if self.method.riccati == "parallel" else riccati
+            x, u = module.linear_motion(towards.A, towards.B, towards.gap, found)
+        return Move(found.push, found.feedback, found.slope, found.curve, found.closing, x, u, towards.gap)
+
+    def _tried(self, iterate: RegulatorIterate, move: "Move", size: Array) -> Candidate:
+        """The trajectory for a step of this size."""
+        problem, system = self.problem, self.problem.system
+        if self.linear:
+            states = jax.vmap(lambda state, x: system.retract(state, size * x))(iterate.states, move.x)
+            controls = within(iterate.controls + size * move.u, problem.lower, problem.upper)
+            return self._measured(states, controls, iterate.prices, True)
+        before = jax.tree.map(lambda x: x[:-1], iterate.states)
+
+        def step(state: Any, inputs: Any) -> tuple[Any, Any]:
+            nominal, control, k, gain, gap = inputs
+            error = system.difference(nominal, state)
+            control = within(control + size * k + sm.matvec(gain, error), problem.lower, problem.upper)
+            state = system.step(state, control)
+            if self.gapped:
+                state = system.retract(state, (size - 1) * gap)
+            return state, (state, control)
+
+        inputs = (before, iterate.controls, move.push, move.feedback, move.gap)
+        _, (states, controls) = jax.lax.scan(step, problem.start, inputs)
+        states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), problem.start, states)
+        return self._measured(states, controls, iterate.prices, (1 - size) * move.gap if self.gapped else False)
+
+    # ---- steps
+    def _merit(self, found: Candidate, weight: Array) -> Array:
+        return found.cost + found.charge + (weight * found.gaps if self.gapped else 0)
+
+    def _gap_weight(self, iterate: RegulatorIterate, here: Candidate, move: "Move") -> Array:
+        """So large that the step lowers the merit by half of what it gains in gaps. Source: [nocedal2006] (18.36)."""
+        if not self.gapped:
+            return iterate.gap_weight
+        model = move.slope + move.curve / 2 + move.closing
+        needed = jnp.where(here.gaps > 0, 2 * model / jnp.where(here.gaps > 0, here.gaps, 1), 0)
+        return jnp.where(jnp.isfinite(needed), jnp.maximum(iterate.gap_weight, needed), iterate.gap_weight)
+
+    def _looked(self, iterate, here: Candidate, move: "Move", weight: Array) -> tuple[Candidate, Array]:
+        """A step and whether it is good enough."""
+        sizes = jnp.asarray(SHRINK, iterate.cost.dtype)
+        merit = self._merit(here, weight)
+        solved = jnp.isfinite(move.slope) & jnp.isfinite(move.curve)
+        share = BOLD if self.method.line_search == "first" else MEEK
+        slack = 8 * jnp.finfo(merit.dtype).eps * jnp.abs(merit) if self.gapped else 0
+
+        def good(found: Candidate, size: Array) -> Array:
+            expected = -(size * (move.slope + move.closing) + size * size / 2 * move.curve) + size * weight * here.gaps
+            after = self._merit(found, weight)
+            # near the end the decrease drowns in round-off
+            enough = (merit - after > share * jnp.maximum(expected, 0)) | (
+                (size == 1) & (jnp.abs(merit - after) <= slack) & (expected <= slack)
+            )
+            return solved & enough & jnp.isfinite(after) & jnp.isfinite(found.violation)
+
+        if self.method.line_search == "best":
+            found = jax.vmap(lambda size: self._tried(iterate, move, size))(sizes)
+            fine = jax.vmap(good)(found, sizes)
+            pick = jnp.argmin(jnp.where(fine, jax.vmap(self._merit, (0, None))(found, weight), jnp.inf))
+            return jax.tree.map(lambda x: x[pick], found), jnp.any(fine)
+
+        def attempt(carry: Any) -> Any:
+            i, _, _ = carry
+            found = self._tried(iterate, move, sizes[i])
+            return i + 1, good(found, sizes[i]), found
+
+        first = (jnp.zeros((), jnp.int32), jnp.zeros((), bool), here)
+        more = lambda carry: ~carry[1] & (carry[0] < len(SHRINK)) & solved
+        _, fine, found = iterate_while(more, attempt, first)
+        return found, fine
+
+    # ---- prices
+    def _settled(self, iterate: RegulatorIterate, norm: Array, unmet: Array, taken: Array) -> Array:
+        """Whether the prices are due: the gradient is no larger than what they have to mend, or no step is found."""
+        if not self.constrained:
+            return jnp.zeros((), bool)
+        due = norm <= jnp.maximum(self.method.tolerance, unmet)
+        stuck = (~taken & (iterate.regularisation > LARGEST / 4)) | (iterate.waited >= self.method.patience - 1)
+        return due | (stuck & (unmet > self.method.feasibility))
+
+    def _repriced(self, iterate: RegulatorIterate, reprice: Array, minimised: Array) -> RegulatorIterate:
+        """New multipliers; the penalty grows where the violation did not shrink by four. INFEASIBLE where it cannot."""
+        (equal, equal_end), (unequal, unequal_end) = self._constraints(iterate.states, iterate.controls)
+        old, weight = iterate.prices, iterate.prices.penalty
+        raised = lambda by, value: jnp.maximum(by + weight * value, 0)
+        better = iterate.violation <= jnp.maximum(iterate.last_violation / 4, self.method.feasibility)
+        better = better | ~minimised  # a stiffer problem would be solved no better
+        most = self.method.penalty / jnp.sqrt(jnp.asarray(jnp.finfo(weight.dtype).eps, weight.dtype))
+        grown = jnp.where(better, weight, self.method.growth * weight)
+        new = Prices(
+            old.equal + weight * equal, raised(old.unequal, unequal), old.equal_end + weight * equal_end,
+            raised(old.unequal_end, unequal_end), jnp.minimum(grown, most),
+        )  # fmt: skip
+        hopeless = (grown > most) & minimised & (iterate.violation > 0.9 * iterate.last_violation)
+        status = jnp.where(hopeless, OptimizeStatus.INFEASIBLE, iterate.status).astype(jnp.int32)
+        changed = iterate._replace(
+            prices=new, last_violation=iterate.violation, status=status, waited=jnp.zeros_like(iterate.waited),
+            regularisation=jnp.zeros_like(weight), factor=jnp.ones_like(weight), gap_weight=jnp.zeros_like(weight),
+        )  # fmt: skip
+        return jax.tree.map(lambda a, b: jnp.where(reprice, a, b), changed, iterate)
+
+
+class Move(NamedTuple):
+    """A step: pushes and gains, slope, curve and closing of gaps, tangents x and u of the linear model, gaps."""
+
+    push: Array
+    feedback: Array
+    slope: Array
+    curve: Array
+    closing: Array
+    x: Any
+    u: Any
+    gap: Array

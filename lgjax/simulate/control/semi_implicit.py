@@ -1,0 +1,100 @@
+"""The semi-implicit step of a mechanism, first velocity and then configuration, with its matrices in closed form.
+
+    v' = v + h vdot(q, v, tau),   q' = q exp(h v')
+
+Source: [mastalli2020] for the step; [sola2018] section 4 for its derivatives.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.dynamics.forward import forward_dynamics
+from lgjax.dynamics.partials import forward_dynamics_partials, joint_rows, row_products
+from lgjax.execution.call import batch_behind
+from lgjax.groups import se3, so3
+from lgjax.multibody.configuration import displaced, join_velocity, split_velocity
+from lgjax.multibody.model import Model
+from lgjax.numerics import small_matrix as sm
+from lgjax.simulate.control.riccati import solved
+
+Array = jax.Array
+
+FEW = 16  # velocities, up to which small products are written out
+
+
+@dataclass(frozen=True)
+class SemiImplicitEuler:
+    """Semi-implicit (symplectic) Euler steps for `ControlSystem.of_model`, of order 1, one evaluation each.
+
+    Searches by `ILQR` and `FDDP` take the matrices A and B of such a step from `forward_dynamics_partials` directly.
+    Source: [mastalli2020].
+    """
+
+
+def advanced(model: Model, state: Any, vdot: Array, h: Array) -> Any:
+    """The state after the step."""
+    q, v = state
+    after = v + h * vdot
+    return batch_behind(partial(displaced, model.tree))(q, h * after), after
+
+
+def semi_implicit_step(model: Model, dt: Any, substeps: int) -> Any:
+    """The function step((q, v), tau, wrenches)."""
+
+    def step(state: Any, tau: Array, wrenches: Array | None) -> Any:
+        h = jnp.asarray(dt, model.dtype) / substeps
+        for _ in range(substeps):
+            state = advanced(model, state, forward_dynamics(model, *state, tau, wrenches), h)
+        return state
+
+    return step
+
+
+def semi_implicit_slopes(model: Model, dt: Any, state: Any, tau: Array, tau_by: Array) -> Any:
+    """The state after one step, and A (2 nv, 2 nv) and B (2 nv, k) of it; tau_by (nv, k): derivatives of tau."""
+    h, n = jnp.asarray(dt, model.dtype), model.nv
+    q, v = state
+    vdot = forward_dynamics(model, q, v, tau)
+    after = advanced(model, state, vdot, h)
+    by_v = h * _acceleration_slopes(model, q, v, vdot, tau, tau_by)
+    by_v = jnp.concatenate([by_v[:, :n], by_v[:, n : 2 * n] + sm.identity(n, h.dtype), by_v[:, 2 * n :]], 1)
+    # q' = q exp(h v'): what was ahead is turned back by the step, what v' adds is pulled through the exponential
+    ahead = sm.identity(n, h.dtype)
+    if all(kind.coordinates == "joints" for kind in model.tree.kinds):
+        by_q = jnp.concatenate([h * by_v[:, :n] + ahead, h * by_v[:, n:]], 1)
+    else:
+        ahead = jnp.concatenate([ahead, jnp.zeros((n, by_v.shape[1] - n), h.dtype)], 1)
+        by_q = jax.vmap(partial(_moved, model, h * after[1]), (1, 1), 1)(ahead, h * by_v)
+    both = jnp.concatenate([by_q, by_v])
+    return after, both[:, : 2 * n], both[:, 2 * n :]
+
+
+def _acceleration_slopes(model: Model, q: Any, v: Array, vdot: Array, tau: Array, tau_by: Array) -> Array:
+    """Derivatives (nv, 2 nv + k) of vdot with respect to q, v and the controls.
+
+    For few joints all products are sums, and one elimination solves for the accelerations, so that a batch may stay in
+    the last axis throughout. Source: [kim2012] section 4.
+    """
+    if model.nv > FEW:
+        slopes = forward_dynamics_partials(model, q, v, tau)
+        return jnp.concatenate([slopes.q, slopes.v, jnp.matmul(slopes.tau, tau_by, precision="highest")], 1)
+    rows, bent = joint_rows("scalarized", model, q, v, vdot, None)
+    by_q, by_v, M = row_products(model, rows, rows, sm.matmul)
+    M = M + sm.diagonal(model.armature)
+    right = jnp.concatenate([-sum(bent, by_q), -by_v - sm.diagonal(model.damping), tau_by], 1)
+    return solved(M, right)[0]
+
+
+def _moved(model: Model, step: Array, dq: Array, dstep: Array) -> Array:
+    """The body displacement of q exp(step) for those of q and of the step."""
+    tree = model.tree
+    frees, _, balls = split_velocity(tree, step)
+    q_frees, q_joints, q_balls = split_velocity(tree, dq)
+    frees_by, joints_by, balls_by = split_velocity(tree, dstep)
+    turned = se3.Ad(se3.exp(-frees), q_frees) + se3.dexp(-frees, frees_by)
+    balls = so3.Ad(so3.exp(-balls), q_balls) + so3.dexp(-balls, balls_by)
+    return join_velocity(tree, turned, q_joints + joints_by, balls)

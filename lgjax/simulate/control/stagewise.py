@@ -1,0 +1,81 @@
+"""Constraints that hold at every step by themselves, and what an augmented Lagrangian adds for them.
+
+Source: [howell2019] for augmented Lagrangians of trajectories.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+@dataclass(frozen=True, eq=False)
+class Stagewise:
+    """A constraint as a function for every step and one for the end, which `ILQR` and `FDDP` can use.
+
+    running(t, state, control) -> vector, of every step; terminal(state) -> vector, of the last state; None for none.
+    As an equality they are to vanish, as an inequality not to be positive. Pass it as `equality` or `inequality` of
+    `optimize_controls`, whatever the method. dt is set there.
+    """
+
+    running: Callable[[Array, Any, Array], Array] | None = None
+    terminal: Callable[[Any], Array] | None = None
+    dt: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.running is None and self.terminal is None:
+            raise ValueError("a Stagewise constraint needs running, terminal or both")
+
+    def stage(self, t: Array, state: Any, control: Array) -> Array:
+        """The values of one step."""
+        return jnp.zeros(0, control.dtype) if self.running is None else self.running(t, state, control)
+
+    def end(self, state: Any) -> Array:
+        """The values of the last state."""
+        dtype = jax.tree.leaves(state)[0].dtype
+        return jnp.zeros(0, dtype) if self.terminal is None else self.terminal(state)
+
+    def __call__(self, states: Any, controls: Array) -> Array:
+        """All values, flat; leaves of states (steps + 1, ...), controls (steps, controls)."""
+        stages, last = self.split(states, controls)
+        return jnp.concatenate([stages.reshape(-1), last])
+
+    def split(self, states: Any, controls: Array) -> tuple[Array, Array]:
+        """Values (steps, k) of the steps, and those of the end."""
+        times = jnp.arange(len(controls), dtype=jnp.int32).astype(controls.dtype) * jnp.asarray(self.dt, controls.dtype)
+        before, last = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[-1], states)
+        return jax.vmap(self.stage)(times, before, controls), self.end(last)
+
+
+class Prices(NamedTuple):
+    """Multipliers of equalities and inequalities, (steps, k) of the steps and (k,) of the end, and the penalty ()."""
+
+    equal: Array
+    unequal: Array
+    equal_end: Array
+    unequal_end: Array
+    penalty: Array
+
+
+def charge(equal: Array, unequal: Array, equal_by: Array, unequal_by: Array, weight: Array) -> Array:
+    """What the augmented Lagrangian adds to the cost for values of constraints."""
+    pushed = jnp.maximum(unequal_by + weight * unequal, 0)
+    of_equal = jnp.sum(equal_by * equal) + weight / 2 * jnp.sum(equal * equal)
+    return of_equal + jnp.sum(pushed * pushed - unequal_by * unequal_by) / (2 * weight)
+
+
+def forces(equal: Array, unequal: Array, equal_by: Array, unequal_by: Array, weight: Array) -> tuple[Array, Array]:
+    """Its derivatives with respect to all values, equalities first, and its second ones, a diagonal."""
+    pushed = jnp.maximum(unequal_by + weight * unequal, 0)
+    first = jnp.concatenate([equal_by + weight * equal, pushed])
+    return first, weight * jnp.concatenate([jnp.ones_like(equal), (pushed > 0).astype(unequal.dtype)])
+
+
+def violation(equal: Array, unequal: Array) -> Array:
+    """The largest, 0 without constraints."""
+    both = jnp.concatenate([jnp.abs(equal).reshape(-1), jnp.maximum(unequal, 0).reshape(-1)])
+    return jnp.max(both, initial=0)
