@@ -151,7 +151,7 @@ def call_apart(function: Callable) -> Callable:
     return call
 
 
-def compiled_as_one(function: Callable, args: Sequence, fits: Callable[[Any], bool]) -> list | None:
+def compiled_as_one(function: Any, args: Sequence, fits: Callable[[Any], bool]) -> list | None:
     """The results of a jitted function as a call that XLA for CPUs compiles as one function, if its jaxpr fits."""
     with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
         traced = function.trace(*map(jax.typeof, args))  # the call finds this trace again, if in the same context

@@ -24,8 +24,8 @@ _LISTED = """add_any broadcast_in_dim concatenate cond copy custom_jvp_call cust
     dynamic_slice dynamic_update_slice expand_dims gather integer_pow iota jit lane_call lane_scan layer
     optimization_barrier pad reduce_and reduce_or reshape rev scalar_step scan slice split square squeeze stack
     stop_gradient system_call transpose unstack while"""
-# Numbers in an array. Of larger ones XLA computes parts side by side, and does not find what it needs for that within one
-# function: the program does not compile.  It decides by work and bytes; this is an eighth of the least that was seen.
+# Numbers in an array. Of larger ones XLA computes parts side by side, and within one function it does not find what it
+# needs for that: the program does not compile. It decides by work and bytes; this is an eighth of the least seen.
 LARGEST = 2048
 _FITTING = frozenset(_LISTED.split()) | ELEMENTWISE
 OF_ONE_SYSTEM = ("lane_call", "system_call")  # their jaxprs have no axis for the batch
