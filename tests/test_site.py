@@ -4,6 +4,7 @@ import importlib.util
 import pkgutil
 import re
 from collections import Counter
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 
@@ -17,6 +18,7 @@ REFERENCE = ROOT / "docs" / "reference"
 GALLERY = ROOT / "docs" / "images" / "gallery"
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
 GROUPS = ("so3", "s3", "se3", "r3_so3", "ts2")
+PARTS = ("control.costs",)  # of namespaces, on the page of the whole
 SETTINGS = {"lgjax.cache_programs"}  # of the machine, documented wherever they are listed
 LARGEST = 300_000  # bytes of a picture
 
@@ -30,8 +32,8 @@ def entries() -> list[tuple[str, str]]:
 def public() -> dict[str, set[str]]:
     """{the shortest name: all names} of everything public but modules; one object may be called by several names."""
     meanings: dict[int, list[str]] = {}
-    for place in ("", *NAMESPACES, *GROUPS):
-        space = getattr(lgjax, place) if place else lgjax
+    for place in ("", *NAMESPACES, *GROUPS, *PARTS):
+        space = attrgetter(place)(lgjax) if place else lgjax
         for name in names(space):
             thing = getattr(space, name)
             if not isinstance(thing, ModuleType):

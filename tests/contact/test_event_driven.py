@@ -10,6 +10,7 @@ import pytest
 import lgjax
 from lgjax.contact.event_driven import event_step
 from lgjax.multibody.build import Body, Joint, build
+from tests import optimised
 from tests.contact.test_closed_forms import FLOOR, G, ball, free_body, on_floor, world_velocity
 
 EVENTS = lgjax.contact.EventDriven()
@@ -27,7 +28,7 @@ def balls():
         method = lgjax.contact.EventDriven(rtol, 1e-2 * rtol, max_parts=128)
         return lgjax.rollout(ball(), q, jnp.zeros(6).at[3].set(speed), None, DT, STEPS, method, contacts=here)
 
-    return jax.jit(jax.vmap(run))
+    return optimised.jit(jax.vmap(run))  # with less optimisation its many evaluations take four times as long
 
 
 CASES = {  # height, speed, restitution, friction, rtol

@@ -23,6 +23,8 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 
+__all__ = ["LeastSquares", "control", "frame", "frame_position", "momentum", "state"]
+
 Array = jax.Array
 
 
