@@ -77,38 +77,31 @@ class ConeSolution(NamedTuple):
 
 
 def solve_cones(
-    problem: ConeProblem,
-    guess: Array,
-    active: Array,
-    scale: Array,
-    tolerance: float,
-    max_sweeps: int,
-    plain: bool = False,
+    problem: ConeProblem, guess: Array, active: Array, scale: Array, tolerance: float, max_sweeps: int
 ) -> ConeSolution:
     """The impulses, from a guess (n, B), which stays as it is where `active` (B,) is false. All arrays have the batch
     last.
 
     A system ends when no velocity changes by more than tolerance times `scale` (B,), or after max_sweeps. With
-    max_sweeps 0 the guess is taken as the solution; this serves to differentiate a solution that is known. plain:
-    sweeps alone, a smaller program that suits convex problems, those without friction.
+    max_sweeps 0 the guess is taken as the solution; this serves to differentiate a solution that is known.
     """
     n = len(problem.G)
     diagonal = total(problem.G[i, i] for i in range(n))
     ridge = RIDGE * float(jnp.finfo(diagonal.dtype).eps) / n * diagonal
     problem = problem._replace(G=problem.G + ridge * jnp.eye(n, dtype=diagonal.dtype)[..., None])
-    return _solution((tolerance, max_sweeps, plain), problem, *jax.lax.stop_gradient((guess, active, scale)))
+    return _solution(tolerance, max_sweeps, problem, *jax.lax.stop_gradient((guess, active, scale)))
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _solution(how: tuple[float, int, bool], problem: ConeProblem, guess, active, scale) -> ConeSolution:
-    return _iterate(*how, problem, guess, active, scale)
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _solution(tolerance: float, max_sweeps: int, problem: ConeProblem, guess, active, scale) -> ConeSolution:
+    return _iterate(tolerance, max_sweeps, problem, guess, active, scale)
 
 
 @_solution.defjvp
-def _rule(how, primals, tangents):
+def _rule(tolerance, max_sweeps, primals, tangents):
     """(1 - dF/dx) dx = dF/dproblem for the natural map F of the law, whose fixed point x is."""
     problem, _, active, _ = primals
-    found = _solution(how, *primals)
+    found = _solution(tolerance, max_sweeps, *primals)
     change = jax.jvp(lambda p: natural_map(p, found.x), (problem,), (tangents[0],))[1]
     moved = jnp.where(active, _solve_linearized(problem, found.x, change, 0), jnp.zeros_like(change))
     still: Any = jnp.zeros_like(found.residual), np.zeros(found.sweeps.shape, jax.dtypes.float0)
@@ -293,13 +286,12 @@ class _State(NamedTuple):
     turn: Array
 
 
-def _iterate(tolerance: float, max_sweeps: int, plain: bool, p: ConeProblem, guess, active, scale) -> ConeSolution:
+def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess, active, scale) -> ConeSolution:
     k = len(p.friction)
     steps, stiffness = _steps(p.G, k), 1 / _step_of_rows(p.G, k)
     best, sweeps = guess, jnp.zeros(scale.shape, jnp.int32)
     if max_sweeps:
-        iteration = _plain_sweeps if plain else _sweeps
-        best, sweeps = iteration(p, steps, stiffness, guess, active, tolerance * scale, max_sweeps)
+        best, sweeps = _sweeps(p, steps, stiffness, guess, active, tolerance * scale, max_sweeps)
     residual = reduce(jnp.maximum, jnp.abs(natural_map(p, best) - best) * stiffness)
     return ConeSolution(best, jnp.where(active, residual, jnp.zeros_like(residual)), sweeps)
 
@@ -333,21 +325,6 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close
     first = _State(guess, zeros, zeros, few, few, far, guess, far, active, none, start)
     last = iterate_while(lambda s: jnp.any(s.going), turn, first)
     return last.best, last.sweeps
-
-
-def _plain_sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close: Array, max_sweeps: int):
-    """The same by full sweeps alone."""
-
-    def turn(state):
-        x, going, sweeps = state
-        image = _sweep(p, steps, x)
-        change = reduce(jnp.maximum, jnp.abs(image - x) * stiffness)
-        more = going & (change > close) & (sweeps + 1 < max_sweeps)
-        return jnp.where(going, image, x), more, sweeps + going.astype(jnp.int32)
-
-    start = guess, active, jnp.zeros(close.shape, jnp.int32)
-    x, _, sweeps = iterate_while(lambda s: jnp.any(s[1]), turn, start)
-    return x, sweeps
 
 
 def _newton(p: ConeProblem, stiffness: Array, x: Array) -> Array:

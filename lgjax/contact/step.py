@@ -383,5 +383,5 @@ def _lift(settings: Settings, G, gap, guess) -> tuple[Array, Array]:
     problem = ConeProblem(G, gap, none[:0], none, jnp.full_like(gap, jnp.inf), none[:0])
     deepest = -reduce(jnp.minimum, gap)
     inside = jax.lax.stop_gradient(deepest > 0)
-    found = solve_cones(problem, guess, inside, deepest, settings.tolerance, settings.max_sweeps, plain=True)
+    found = solve_cones(problem, guess, inside, deepest, settings.tolerance, settings.max_sweeps)
     return jnp.where(inside, found.x, none), found.residual
