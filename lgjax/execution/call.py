@@ -210,7 +210,7 @@ register(
 
 
 # ---- pieces that are what they consist of
-def _written_out(*args, jaxpr, batched, size, state: int | None, kernel: bool = True) -> Arrays:
+def _written_out(*args, jaxpr, batched, size, state: int | None = None, kernel: bool = True) -> Arrays:
     run = lambda *args: evaluate(jaxpr, args)
     if size is None:
         return run(*args)
@@ -222,7 +222,7 @@ def _written_together(*args, size: int | None, **parameters) -> Arrays:
     return (in_one_function(run) if size is None or size <= FEW else run)(*args)
 
 
-def _recomputed(*args, jaxpr, batched, size, state: int | None, kernel: bool = True) -> Arrays:
+def _recomputed(*args, jaxpr, batched, size, state: int | None = None, kernel: bool = True) -> Arrays:
     """For derivatives on a GPU: a turn of a loop is a kernel, and so is its way back, which computes it anew.
 
     Nothing but the arguments waits for a reverse pass.
