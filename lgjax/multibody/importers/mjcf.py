@@ -71,7 +71,8 @@ def load_mjcf(
         _prune(mujoco, spec, allowed)
         compiled = _asked(mujoco, spec.compile)
         _check_compiled(mujoco, compiled)
-        bodies = _bodies(mujoco, compiled, {body.id: inertia for body, inertia in given.items()})
+        with np.errstate(all="ignore"):  # `build` finds and names what overflows
+            bodies = _bodies(mujoco, compiled, {body.id: inertia for body, inertia in given.items()})
         gravity = np.zeros(3) if _disabled(mujoco, compiled, "GRAVITY") else compiled.opt.gravity
         found = build(bodies, spec.modelname, gravity, check_inertia, geometry=_geometry(mujoco, compiled))
         return from_file(found, source)

@@ -82,8 +82,8 @@ def check_files(source: Source, folder: str | os.PathLike | None) -> Allowed:
 
 
 def is_inside(path: str | os.PathLike, folder: Path) -> bool:
-    """Whether a file lies in a folder or below it, when links are followed."""
-    return Path(os.path.realpath(path)).is_relative_to(folder)
+    """Whether a file lies in a folder or below it, when links are followed, before `..` as systems do and after."""
+    return all(Path(os.path.realpath(p)).is_relative_to(folder) for p in (path, os.path.normpath(path)))
 
 
 class _Elements:
@@ -115,8 +115,9 @@ class _Elements:
         line = f"in line {self._parser.CurrentLineNumber}"
         if tag in FLEXIBLE:
             raise _RefusedError(f"{self._where}<{tag}> {line}: flexible bodies are not supported")
-        name = attributes.get("file", "").replace("\\", "/")
-        what = f"{self._where}<{tag} file={name!r}> {line}"
+        # MuJoCo takes `..` out of names before it opens them.
+        name = os.path.normpath(attributes["file"].replace("\\", "/")) if attributes.get("file") else ""
+        what = f"{self._where}<{tag} file={attributes.get('file')!r}> {line}"
         if tag == "model":  # MuJoCo looks for it beside the model that attaches it
             if not name:
                 raise _RefusedError(f"{self._where}<model> {line} has no attribute 'file'")

@@ -71,7 +71,8 @@ def load_urdf(
         robot = yourdfpy.URDF.load(
             io.BytesIO(_etree().tostring(essentials)), build_scene_graph=False, load_meshes=False
         ).robot
-        bodies = _bodies(robot, floating_base)
+        with np.errstate(all="ignore"):  # `build` finds and names what overflows
+            bodies = _bodies(robot, floating_base)
         found = build(bodies, robot.name, check_inertia=check_inertia, geometry=collision_geometry(root))
         return from_file(found, source)
     except (ValueError, SyntaxError) as error:  # lxml's errors of syntax are of Python's kind
