@@ -23,7 +23,7 @@ GENERATED = "/random_urdfs/"
 
 @cache
 def files(form: str, packages: tuple[str, ...] = PACKAGES) -> tuple[Path, ...]:
-    """Files of the form "urdf" or "mjcf" in installed packages, each once and in a fixed order; of MJCF, our own first."""
+    """Files of the form "urdf" or "mjcf" in installed packages, each once, in a fixed order; of MJCF our own first."""
     found: dict[Path, None] = {} if form == "urdf" else dict.fromkeys(sorted(OWN.glob("*.xml")))
     for package in packages:
         try:
