@@ -291,8 +291,17 @@ def test_records_that_cannot_be_read_are_named(folder):
     chunk.write_bytes(content[:100])
     with pytest.raises(ValueError, match=r"'.*chunk-00000001.npz' cannot be read"):
         lgjax.ensembles.load_run(folder)
+    chunk.write_bytes((folder / "chunk-00000000.npz").read_bytes())
+    with pytest.raises(
+        ValueError, match=r"'.*chunk-00000001.npz' holds other trajectories than those from number 7 on"
+    ):
+        lgjax.ensembles.load_run(folder)
     chunk.unlink()
     with pytest.raises(ValueError, match=r"'.*chunk-00000001.npz' is missing"):
+        lgjax.ensembles.load_run(folder)
+    chunk.write_bytes(content)
+    (folder / "chunk-00000002.npz").unlink()  # the last one, of which the checkpoint knows
+    with pytest.raises(ValueError, match=r"'.*chunk-00000002.npz' is missing"):
         lgjax.ensembles.load_run(folder)
     with pytest.raises(ValueError, match=r"holds no run: there is no run.json in it"):
         lgjax.ensembles.load_run(folder / "checkpoints")

@@ -13,6 +13,9 @@ PARTS = {
     "broken_mjcf": "tests.soak.broken_files:mjcf",
     "robots_urdf": "tests.soak.robots:urdf",
     "robots_mjcf": "tests.soak.robots:mjcf",
+    "interruptions": "tests.soak.faults:interruptions",
+    "full_disks": "tests.soak.faults:full_disks",
+    "spoilt_files": "tests.soak.faults:spoilt_files",
     "robots_motion": "tests.soak.robots:motion",
 }
 

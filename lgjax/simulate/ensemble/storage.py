@@ -83,8 +83,17 @@ class Folder:
         return arrays
 
     def _saved(self) -> list[Path]:
-        """Checkpoints, oldest first."""
-        return sorted(self.checkpoints.glob("*.npz"), key=lambda file: (len(file.name), file.name))
+        return _checkpoints(self.checkpoints)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """Files of checkpoints, oldest first."""
+    return sorted(folder.glob("*.npz"), key=lambda file: (len(file.name), file.name))
+
+
+def _number(file: Path) -> int:
+    """k of chunk-k.npz."""
+    return int(file.stem.removeprefix("chunk-"))
 
 
 class Run(NamedTuple):
@@ -114,9 +123,13 @@ def load_run(path: Any) -> Run:
     for file, part in zip(files, parts):
         if set(part) != set(empty):
             raise ValueError(f"{str(file)!r} holds {sorted(part)}, expected {sorted(empty)}")
+        first = _number(file) * header["chunk"]
+        if not np.array_equal(part["index"], np.arange(first, first + len(part["index"]))):
+            raise ValueError(f"{str(file)!r} holds other trajectories than those from number {first} on")
     whole = {name: np.concatenate([empty[name], *(part[name] for part in parts)]) for name in empty}
-    numbers = {int(file.stem.removeprefix("chunk-")) for file in files}
-    if missing := set(range(len(numbers))) - numbers:
+    written = max((int(file.stem) for file in _checkpoints(path / "checkpoints")), default=0) if names else 0
+    expected = range(max(len(files), -(-written // header["chunk"])))
+    if missing := set(expected) - {_number(file) for file in files}:
         raise ValueError(f"{str(path / f'chunk-{min(missing):08d}.npz')!r} is missing")
     statistics = path / "statistics.npz"
     return Run(
