@@ -146,7 +146,7 @@ def test_a_block_on_a_slope_sticks_or_slides_as_coulomb_says():
         return lgjax.rollout(model, q, jnp.zeros(6), None, 1e-2, steps, EVENTS, None, contacts=here)
 
     friction = np.array([0.0, 0.1, 0.3, 0.31, 0.5, 1.0])  # tan(0.3) = 0.3093
-    path = jax.jit(jax.vmap(run))(friction)
+    path = optimised.jit(jax.vmap(run))(friction)
     expected = G * np.maximum(np.sin(angle) - friction * np.cos(angle), 0) * 1e-2 * steps
     along = world_velocity(path.q, path.v)[:, 0] @ downhill
     np.testing.assert_allclose(along, expected, atol=1e-8)
@@ -186,7 +186,7 @@ def test_painleves_rod_ends_in_an_answer_or_a_status():
 
     draw = np.random.default_rng(0).uniform
     cases = draw([0.2, -4, -2, 0.0, 0], [1.3, 4, 2, 3.0, 1], (24, 5)).T
-    q, v, energy, gap, status = jax.jit(jax.vmap(run))(*cases)
+    q, v, energy, gap, status = optimised.jit(jax.vmap(run))(*cases)
     assert np.all(np.isfinite(q.joints))
     assert np.all(np.isfinite(v))
     good = np.asarray(status) == 0
