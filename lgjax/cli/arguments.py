@@ -39,6 +39,9 @@ def add_model(parser: argparse.ArgumentParser, **options: Any) -> None:
         "--check-inertia", choices=("error", "warn"), default="error",
         help="what to do about impossible inertias in a file (default: %(default)s)",
     )  # fmt: skip
+    parser.add_argument(
+        "--folder", help="where an MJCF may include files and read meshes from (default: its own folder)"
+    )
 
 
 def add_compiling(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +62,10 @@ def load_model(args: argparse.Namespace) -> Any:
         options = {"floating_base": args.floating is not False, "mimic": args.mimic}
     elif args.floating is not None:
         raise ValueError(f"{args.model}: an MJCF file says itself whether the base floats")
+    if "folder" in known:
+        options["folder"] = args.folder
+    elif args.folder is not None:
+        raise ValueError(f"{args.model}: --folder is for MJCF files")
     return load(args.model, check_inertia=args.check_inertia, **options)
 
 

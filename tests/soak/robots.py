@@ -123,11 +123,14 @@ def unnamed(model: lgjax.Model) -> lgjax.Model:
 
 
 def states(model: lgjax.Model, seed: int) -> tuple[Any, np.ndarray, np.ndarray]:
-    q = jax.vmap(lambda key: lgjax.random_configuration(key, unnamed(model)))(
-        jax.random.split(jax.random.key(seed), STATES)
-    )
-    v, vdot = np.random.default_rng(seed).normal(size=(2, STATES, model.nv))
-    return q, v, vdot
+    """Random q, v and vdot, drawn in NumPy: nothing has to be compiled for that."""
+    random, tree = np.random.default_rng(seed), model.tree
+    turns, _ = np.linalg.qr(random.normal(size=(STATES, tree.n_free + tree.n_ball, 3, 3)))
+    turns = turns * np.sign(np.linalg.det(turns))[..., None, None]
+    places = lgjax.Pose(turns[:, : tree.n_free], random.normal(size=(STATES, tree.n_free, 3)))
+    q = lgjax.Configuration(places, random.uniform(-3, 3, (STATES, tree.n_joint)), turns[:, tree.n_free :])
+    v, vdot = random.normal(size=(2, STATES, model.nv))
+    return jax.tree.map(jnp.asarray, q), v, vdot
 
 
 @jax.jit
@@ -150,11 +153,14 @@ def _pinocchio(model: lgjax.Model, theirs: Any, q: Any, v: np.ndarray, vdot: np.
         n for n, i in zip(names, range(1, theirs.njoints), strict=True) if (theirs.nqs[i], theirs.nvs[i]) == (2, 1)
     ]
     order = [n for n in names if n in model.joint_names]
-    x = lgjax.conventions.to_pinocchio(model, q, v, vdot, order=order, continuous=pairs)
-    flat = jax.tree.map(np.asarray, (x.q, x.v, x.vdot))
-    T = np.asarray(
-        lgjax.conventions.to_pinocchio(model, _first(q, model.nv), np.eye(model.nv), order=order, continuous=pairs).v
-    ).T
+
+    @jax.jit
+    def convert(q, v, vdot):
+        to = lambda *state: lgjax.conventions.to_pinocchio(model, *state, order=order, continuous=pairs)
+        return to(q, v, vdot), to(_first(q, model.nv), jnp.eye(model.nv)).v.T
+
+    x, T = jax.tree.map(np.asarray, convert(q, v, vdot))
+    flat = x.q, x.v, x.vdot
     data, damping, found = theirs.createData(), np.asarray(model.damping), []
     for i in range(STATES):
         a, b, c = (y[i] for y in flat)
@@ -170,15 +176,15 @@ def _first(q: Any, count: int) -> Any:
 
 def _mujoco(model: lgjax.Model, theirs: Any, q: Any, v: np.ndarray, vdot: np.ndarray) -> Any:
     """MuJoCo's answers in this library's coordinates; T depends on where the free bodies are."""
-    x = jax.tree.map(np.asarray, lgjax.conventions.to_mujoco(model, q, v, vdot))
-    each = jax.vmap(
-        lambda q: (
-            lgjax.conventions.to_mujoco(
-                model, _first(jax.tree.map(lambda y: y[None], q), model.nv), jnp.eye(model.nv)
-            ).v.T
-        )
-    )
-    turns, data, damping, found = np.asarray(each(q)), mujoco.MjData(theirs), np.asarray(model.damping), []
+
+    @jax.jit
+    def convert(q, v, vdot):
+        to = lgjax.conventions.to_mujoco
+        turned = lambda q: to(model, _first(jax.tree.map(lambda y: y[None], q), model.nv), jnp.eye(model.nv)).v.T
+        return to(model, q, v, vdot), jax.vmap(turned)(q)
+
+    x, turns = jax.tree.map(np.asarray, convert(q, v, vdot))
+    data, damping, found = mujoco.MjData(theirs), np.asarray(model.damping), []
     for i in range(STATES):
         T, full, bias, gravity = turns[i], np.zeros((theirs.nv, theirs.nv)), np.zeros(theirs.nv), np.zeros(theirs.nv)
         data.qpos[:], data.qvel[:] = x.q[i], x.v[i]
