@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.groups.arguments import makes_identities, takes
 from lgjax.groups.charts import transpose_of
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation
-from lgjax.groups.lie_group import LieGroup
+from lgjax.groups.lie_group import LieGroup, checks_arguments
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
 
@@ -36,9 +37,11 @@ def coadjoint_orbit(group: LieGroup) -> HomogeneousSpace:
     Source: [celledoni2021] Example 1 and section 3.3.
     """
 
+    @takes(xi=(group.dim,), mu=(group.dim,))
     def move(xi: Array, mu: Array) -> Array:
         return group.coAd(group.inverse(group.exp(xi)), mu)
 
+    @takes(mu0=(group.dim,), mu1=(group.dim,))
     def distance(mu0: Array, mu1: Array) -> Array:
         return norm(mu1 - mu0)
 
@@ -82,6 +85,7 @@ class _SemidirectProduct:
         """Ad*_{g⁻¹} mu, the left action on momenta."""
         return self.group.coAd(self.group.inverse(g), mu)
 
+    @makes_identities
     def identity(self, dtype: jax.typing.DTypeLike, batch: tuple[int, ...] = ()) -> Covector:
         return Covector(self.group.identity(dtype, batch), jnp.zeros((*batch, self.group.dim), dtype))
 
@@ -179,11 +183,13 @@ def cotangent_group(group: LieGroup) -> LieGroup:
     own = {field.name: getattr(maps, field.name) for field in fields(LieGroup) if hasattr(maps, field.name)}
     if group.parts is None:
         del own["parts"]
-    return LieGroup(
-        name=f"T*{group.name}",
-        dim=2 * group.dim,
-        codexp=transpose_of(maps.dexp),
-        codexpinv=transpose_of(maps.dexpinv),
-        base=group,
-        **own,
+    return checks_arguments(
+        LieGroup(
+            name=f"T*{group.name}",
+            dim=2 * group.dim,
+            codexp=transpose_of(maps.dexp),
+            codexpinv=transpose_of(maps.dexpinv),
+            base=group,
+            **own,
+        )
     )

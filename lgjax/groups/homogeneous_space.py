@@ -5,13 +5,14 @@ Source: [celledoni2021] section 2.1.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups.lie_group import LieGroup
+from lgjax.groups.arguments import Fields, takes, vector_form
+from lgjax.groups.lie_group import LieGroup, element_form
 from lgjax.groups.vector import Rn
 from lgjax.numerics.small_angle import norm
 
@@ -61,6 +62,7 @@ class HomogeneousSpace:
 def left_translation(group: LieGroup) -> HomogeneousSpace:
     """Space of a group moved from the left, y -> exp(xi) y: the field is a spatial velocity."""
 
+    @takes(xi=(group.dim,), y=partial(element_form, group))
     def move(xi: Array, y: Point) -> Point:
         return group.compose(group.exp(xi), y)
 
@@ -84,9 +86,11 @@ def right_translation(group: LieGroup) -> HomogeneousSpace:
     Right translations compose in the opposite order, which flips the sign of the bracket: dexpinv(-sigma, .).
     """
 
+    @takes(xi=(group.dim,), y=partial(element_form, group))
     def move(xi: Array, y: Point) -> Point:
         return group.compose(y, group.exp(xi))
 
+    @takes(sigma=(group.dim,), xi=(group.dim,))
     def dexpinv(sigma: Array, xi: Array) -> Array:
         if group.chart in ("exp", "cay"):
             return group.dexpinv(-sigma, xi)
@@ -118,13 +122,17 @@ def two_sided_translation(group: LieGroup) -> HomogeneousSpace:
     Source: [celledoni2021] section 2.1, after eq. (3).
     """
     left, right = left_translation(group), right_translation(group)
+    pair = vector_form((group.dim, group.dim))
 
+    @takes(xi=pair, y=partial(element_form, group))
     def move(xi: tuple[Array, Array], y: Point) -> Point:
         return right.move(xi[1], left.move(xi[0], y))
 
+    @takes(sigma=pair, xi=pair)
     def dexpinv(sigma: tuple[Array, Array], xi: tuple[Array, Array]) -> tuple[Array, Array]:
         return left.dexpinv(sigma[0], xi[0]), right.dexpinv(sigma[1], xi[1])
 
+    @takes(x=pair, y=pair)
     def bracket(x: tuple[Array, Array], y: tuple[Array, Array]) -> tuple[Array, Array]:
         return left.bracket(x[0], y[0]), right.bracket(x[1], y[1])
 
@@ -157,15 +165,21 @@ def product_space(*spaces: HomogeneousSpace) -> HomogeneousSpace:
     if not spaces:
         raise ValueError("product_space() needs at least one space")
 
+    some = Fields(tuple, (None,) * len(spaces))
+
+    @takes(xi=some, y=some)
     def move(xi: tuple[Algebra, ...], y: tuple[Point, ...]) -> tuple[Point, ...]:
         return tuple(space.move(a, b) for space, a, b in zip(spaces, xi, y, strict=True))
 
+    @takes(sigma=some, xi=some)
     def dexpinv(sigma: tuple[Algebra, ...], xi: tuple[Algebra, ...]) -> tuple[Algebra, ...]:
         return tuple(space.dexpinv(a, b) for space, a, b in zip(spaces, sigma, xi, strict=True))
 
+    @takes(x=some, y=some)
     def bracket(x: tuple[Algebra, ...], y: tuple[Algebra, ...]) -> tuple[Algebra, ...]:
         return tuple(space.bracket(a, b) for space, a, b in zip(spaces, x, y, strict=True))
 
+    @takes(y0=some, y1=some)
     def distance(y0: tuple[Point, ...], y1: tuple[Point, ...]) -> Array:
         parts = [space.distance(a, b) for space, a, b in zip(spaces, y0, y1, strict=True)]
         return norm(jnp.stack(jnp.broadcast_arrays(*parts), axis=-1))

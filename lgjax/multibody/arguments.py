@@ -18,6 +18,7 @@ import numpy as np
 from lgjax.execution.compiled import compiled
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.model import Configuration, Model
+from lgjax.numerics.checks import described as described
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -86,13 +87,6 @@ def checked_array(
     if value.dtype == dtype:
         return value
     raise ValueError(f"{name} is {value.dtype}, {owner} is {jnp.dtype(dtype)}")
-
-
-def described(value: Any) -> str:
-    """Description of an argument, for messages: an array of a shape, or of a type."""
-    if isinstance(value, jax.Array | np.ndarray):
-        return f"an array of shape {value.shape}"
-    return "None" if value is None else f"of type {type(value).__name__}"
 
 
 def hint(name: str, found: tuple[int, ...], shape: tuple[int, ...], model: Model | None = None) -> str:

@@ -29,6 +29,13 @@ def float_dtype(value: Any) -> jnp.dtype:
     return dtype if dtype is not None and jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 
 
+def described(value: Any) -> str:
+    """Description of an argument, for messages: an array of a shape, or of a type."""
+    if isinstance(value, jax.Array | np.ndarray):
+        return f"an array of shape {value.shape}"
+    return "None" if value is None else f"of type {type(value).__name__}"
+
+
 # ---- settings: Python values that have to be known
 def integer(name: str, value: Any, least: int = 1) -> int:
     """A Python integer of at least `least`; TypeError or ValueError with its name for anything else."""
@@ -61,6 +68,24 @@ def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf
         between = f"lie between {low:g} and {high:g}" if inside else f"be a number from {low:g} to {high:g}"
         raise ValueError(f"{name} must {between}, got {value!r}")
     return found
+
+
+def floating(name: str, value: Any) -> jnp.dtype:
+    """The dtype of real numbers that is named, JAX's default one for None; TypeError for anything else."""
+    try:
+        found = jnp.dtype(jnp.result_type(float) if value is None else value)
+    except TypeError:
+        found = None
+    if found is None or not jnp.issubdtype(found, jnp.floating):
+        raise TypeError(f"{name} must be a floating dtype, such as jnp.float32, got {value!r}")
+    return found
+
+
+def sizes(name: str, value: Any) -> tuple[int, ...]:
+    """A tuple of sizes of axes, integers of at least 0 that are known."""
+    if not isinstance(value, tuple | list):
+        raise TypeError(f"{name} must be a tuple of sizes of axes, got {value!r}")
+    return tuple(integer(f"{name}[{i}]", size, 0) for i, size in enumerate(value))
 
 
 def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
