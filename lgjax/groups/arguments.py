@@ -6,16 +6,16 @@ refused with one sentence that names the argument: an index beyond the end of an
 vector of the wrong length give a wrong result.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, wraps
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.numerics.checks import described, floating, floats, sizes
+from lgjax.numerics.checks import described, floating, floats, integer, sizes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,6 +76,34 @@ def makes_identities(function: Callable[P, R]) -> Callable[P, R]:
     return identity
 
 
+def cached(**kinds: type | int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a function of records and integers to give the same object for the same arguments, and to check them.
+
+    kinds: argument -> its type, or the least integer. Raises TypeError for what is not of the type.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        remembered, parameters = cache(function), signature(function)
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            bound = parameters.bind(*args, **kwargs)
+            for name, value in bound.arguments.items():
+                kind = kinds.get(name)
+                if isinstance(kind, int):
+                    bound.arguments[name] = integer(name, value, kind)
+                elif kind is not None:
+                    several = parameters.parameters[name].kind is Parameter.VAR_POSITIONAL
+                    for one in value if several else (value,):
+                        if not isinstance(one, kind):
+                            raise TypeError(f"{name} takes a {kind.__name__}, got {one!r}")
+            return remembered(*bound.args, **bound.kwargs)  # type: ignore[arg-type]
+
+        return call
+
+    return decorate
+
+
 def _resolved(form: Form) -> Any:
     return form() if callable(form) else form
 
@@ -96,7 +124,7 @@ def _fit(values: tuple[Any, ...], forms: tuple[Form, ...]) -> bool:
     return True
 
 
-def checked(given: dict[str, tuple[Any, Form]]) -> dict[str, Any]:
+def checked(given: Mapping[str, tuple[Any, Form]]) -> dict[str, Any]:
     """The values by name, each of its form, arrays all."""
     leaves = jax.tree.leaves([value for value, form in given.values() if form is not None])
     dtypes = [

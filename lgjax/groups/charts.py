@@ -8,13 +8,12 @@ Source: [celledoni2021] section 2.3, last paragraph.
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 
 import jax
 import jax.numpy as jnp
 
 from lgjax.groups import se3, so3
-from lgjax.groups.arguments import takes
+from lgjax.groups.arguments import cached, takes
 from lgjax.groups.lie_group import LieGroup
 from lgjax.groups.se3 import SE3, Pose
 from lgjax.groups.so3 import SO3
@@ -36,7 +35,7 @@ def transpose_of(linear: Map) -> Map:
     return transposed
 
 
-@cache
+@cached(group=LieGroup)
 def cayley_coordinates(group: LieGroup) -> LieGroup:
     """The group with its Cayley map as `exp`: rational, no sine in it; half turns are at infinity."""
     return replace(
@@ -113,7 +112,7 @@ def _dexpinv_se3(u: Array, x: Array) -> Array:
     return sm.join(_dexpinv_so3(w, b), so3.coAd(_exp_so3(w), c))
 
 
-@cache
+@cached(group=LieGroup)
 def second_kind_coordinates(group: LieGroup) -> LieGroup:
     """SO(3) or SE(3) with Π exp(u_i e_i) as `exp`, rotations first; singular where the second angle is π/2."""
     maps = {

@@ -4,13 +4,12 @@ T*G is right-trivialised: the point (g, mu) represents the covector mu ∘ T R_{
 """
 
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups.arguments import makes_identities, takes
+from lgjax.groups.arguments import cached, makes_identities, takes
 from lgjax.groups.charts import transpose_of
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation
 from lgjax.groups.lie_group import LieGroup, checks_arguments
@@ -28,7 +27,7 @@ class Covector(NamedTuple):
     mu: Array
 
 
-@cache
+@cached(group=LieGroup)
 def coadjoint_orbit(group: LieGroup) -> HomogeneousSpace:
     """Space g* under mu -> Ad*_{g⁻¹} mu, whose orbits carry Lie-Poisson dynamics; every field preserves the Casimirs.
 
@@ -62,7 +61,7 @@ def coadjoint_orbit(group: LieGroup) -> HomogeneousSpace:
     )
 
 
-@cache
+@cached(group=LieGroup)
 def cotangent_bundle(group: LieGroup) -> HomogeneousSpace:
     """Space T*G: the group G ⋉ g* moved from the left, with points `Covector(g, mu)`.
 
@@ -172,7 +171,7 @@ class _SemidirectProduct:
         return *self.group.parts(a.g, start.g), self.group.coAd(start.g, a.mu)
 
 
-@cache
+@cached(group=LieGroup)
 def cotangent_group(group: LieGroup) -> LieGroup:
     """Group G ⋉ g* with the product (g, m)(h, k) = (g h, m + Ad*_{g⁻¹} k).  Source: [celledoni2021] eq. (11).
 

@@ -5,13 +5,13 @@ Source: [celledoni2021] section 2.1.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups.arguments import Fields, takes, vector_form
+from lgjax.groups.arguments import Fields, cached, takes, vector_form
 from lgjax.groups.lie_group import LieGroup, element_form
 from lgjax.groups.vector import Rn
 from lgjax.numerics.small_angle import norm
@@ -58,7 +58,7 @@ class HomogeneousSpace:
         return self.name
 
 
-@cache
+@cached(group=LieGroup)
 def left_translation(group: LieGroup) -> HomogeneousSpace:
     """Space of a group moved from the left, y -> exp(xi) y: the field is a spatial velocity."""
 
@@ -79,7 +79,7 @@ def left_translation(group: LieGroup) -> HomogeneousSpace:
     )
 
 
-@cache
+@cached(group=LieGroup)
 def right_translation(group: LieGroup) -> HomogeneousSpace:
     """Space of a group moved from the right, y -> y exp(xi): the field is a body velocity.
 
@@ -113,7 +113,7 @@ def right_translation(group: LieGroup) -> HomogeneousSpace:
     )
 
 
-@cache
+@cached(group=LieGroup)
 def two_sided_translation(group: LieGroup) -> HomogeneousSpace:
     """Space of a group G moved by G x G, y -> exp(xi) y exp(eta): the field is a (spatial, body) pair of velocities.
 
@@ -148,13 +148,13 @@ def two_sided_translation(group: LieGroup) -> HomogeneousSpace:
     )
 
 
-@cache
+@cached(n=0)
 def vector_space(n: int) -> HomogeneousSpace:
     """Space Rⁿ moved by addition, on which Lie group methods reduce to the classical ones."""
     return left_translation(Rn(n))
 
 
-@cache
+@cached(spaces=HomogeneousSpace)
 def product_space(*spaces: HomogeneousSpace) -> HomogeneousSpace:
     """Product of spaces: points and algebra elements are tuples with one entry per factor, nested as the factors are.
 
@@ -202,15 +202,13 @@ def common_chart(spaces: tuple[HomogeneousSpace, ...]) -> str:
     return charts.pop() if len(charts) == 1 else "mixed"
 
 
-@cache
+@cached(space=HomogeneousSpace, n=1)
 def power_space(space: HomogeneousSpace, n: int) -> HomogeneousSpace:
     """Power of a space: n copies along the leading axis of its points, all moved by one vectorised call.
 
     The space's own functions already broadcast; only `distance` differs, one number for all copies.  Where the space
     has `parts`, error control judges every copy separately.
     """
-    if n < 1:
-        raise ValueError(f"power_space({space.name}, n): n must be positive, got {n}")
 
     def distance(y0: Point, y1: Point) -> Array:
         return norm(space.distance(y0, y1))
@@ -218,7 +216,7 @@ def power_space(space: HomogeneousSpace, n: int) -> HomogeneousSpace:
     return replace(space, name=f"({space.name})^{n}", distance=distance)
 
 
-@cache
+@cached(name=str, dim=1)
 def frame_space(name: str, dim: int, flow: Callable, distance: Callable) -> HomogeneousSpace:
     """Manifold with frame fields E_1 ... E_dim and no group: methods may use only frozen fields Σ xi_i E_i.
 
@@ -227,6 +225,10 @@ def frame_space(name: str, dim: int, flow: Callable, distance: Callable) -> Homo
     coefficients, so there is no dexpinv, and asking for it raises TypeError.
     Source: [celledoni2021] section 2.1, eq. (4).
     """
+
+    for argument, function in (("flow", flow), ("distance", distance)):
+        if not callable(function):
+            raise TypeError(f"{argument} must be a function, got {function!r}")
 
     def refuse(*_: Any) -> Any:
         raise TypeError(f"{name} is a frame without a group: use a CommutatorFree method")

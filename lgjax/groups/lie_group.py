@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups.arguments import Form, form_of, takes
+from lgjax.groups.arguments import Form, cached, form_of, takes
 from lgjax.numerics.small_angle import norm
 
 Array = jax.Array
@@ -114,7 +114,7 @@ def checks_arguments(group: LieGroup) -> LieGroup:
     return replace(group, **{function: checked(function) for function in _SIGNATURES})
 
 
-@cache
+@cached(groups=LieGroup)
 def product(*groups: LieGroup) -> LieGroup:
     """Direct product of groups: elements are tuples, one entry per factor.
 

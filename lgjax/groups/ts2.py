@@ -6,13 +6,12 @@ motion q' = ω × q, ω' = a with a·q = 0 it is [ω, q × a].  Leading axes bro
 Source: [celledoni2021] section 5.1.
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import jax
 
 from lgjax.groups import se3
-from lgjax.groups.arguments import Fields, takes
+from lgjax.groups.arguments import Fields, cached, takes
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.groups.lie_group import LieGroup
 from lgjax.groups.se3 import SE3, Pose
@@ -81,7 +80,7 @@ def cayley_act(u: Array, y: TangentPoint) -> TangentPoint:
     return TangentPoint(q, turned(y.omega) + sm.cross(shift, q))
 
 
-@cache
+@cached(group=LieGroup)
 def tangent_sphere(group: LieGroup = SE3) -> HomogeneousSpace:
     """Space TS² under SE(3), in the coordinates of the given record of SE(3), whose `exp` may be another map."""
 

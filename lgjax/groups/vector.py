@@ -4,14 +4,11 @@ The functions are those of an abelian group: Ad is the identity, brackets vanish
 identity.  None of them does more arithmetic than that, so a vector factor of a product costs an addition.
 """
 
-from functools import cache
-
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups.arguments import makes_identities, takes
+from lgjax.groups.arguments import cached, makes_identities, takes
 from lgjax.groups.lie_group import LieGroup, checks_arguments
-from lgjax.numerics.checks import integer
 from lgjax.numerics.small_angle import norm
 
 Array = jax.Array
@@ -116,10 +113,9 @@ def parts(g: Array, start: Array | None = None) -> tuple[Array]:
     return (g,)
 
 
-@cache
+@cached(n=0)
 def Rn(n: int) -> LieGroup:
     """The record of Rⁿ under addition; the same object for the same n."""
-    n = integer("n", n, 0)
 
     @makes_identities
     def identity(dtype: jax.typing.DTypeLike, batch: tuple[int, ...] = ()) -> Array:

@@ -18,7 +18,10 @@ def strong(tree: Any) -> Any:
     """The same pytree with every leaf an array of a definite dtype: a weak type would compile everything twice."""
 
     def convert(leaf: Any) -> Array:
-        leaf = jnp.asarray(leaf)
+        try:
+            leaf = jnp.asarray(leaf)
+        except (TypeError, ValueError):
+            raise TypeError(f"the state must hold arrays, got {checks.shown(leaf)} in it") from None
         return jax.lax.convert_element_type(leaf, leaf.dtype)
 
     return jax.tree.map(convert, tree)

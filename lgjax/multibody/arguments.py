@@ -124,7 +124,12 @@ def checked_model(model: Any, leaves: bool = False) -> Model:
         raise TypeError(f"model is {described(model)}, expected a Model")
     if leaves:
         for name, shape in _shapes(model).items():
-            found = np.shape(attrgetter(name)(model))
+            leaf = attrgetter(name)(model)
+            if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
+                raise TypeError(f"model.{name} is {described(leaf)}, expected an array of shape {shape}")
+            found = leaf.shape
+            if leaf.dtype.kind in "bcOSU":
+                raise TypeError(f"model.{name} is {leaf.dtype}, expected real numbers")
             if found != shape:
                 raise ValueError(f"model.{name} has shape {found}, expected {shape}{hint(name, found, shape)}")
     return model

@@ -123,7 +123,9 @@ def build(
     last into a warning.
     """
     checks.choice("check_inertia", check_inertia, ("error", "warn"))
-    ordered = _depth_first(list(bodies), name)
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a text, got {name!r}")
+    ordered = _depth_first(_bodies(bodies), name)
     gravity = checks.numbers("gravity", gravity, (3,))
     moving, frames = _merge(ordered)
     if not moving:
@@ -144,6 +146,23 @@ def build(
             raise ValueError(f"geometry of {shape.link!r}, which is no body of {name!r}")
     model = _assemble(tree, moving, [place for _, _, place in frames], gravity, dtype or jnp.zeros(()).dtype)
     return model.replace(geometry=geometry)
+
+
+def _bodies(bodies: Iterable[Body]) -> list[Body]:
+    """The bodies as a list; TypeError for what are no bodies, or have names or joints that are none."""
+    if isinstance(bodies, str) or not isinstance(bodies, Iterable):
+        raise TypeError(f"bodies must be a list of Body, got {checks.shown(bodies)}")
+    found = list(bodies)
+    for body in found:
+        if not isinstance(body, Body):
+            raise TypeError(f"bodies must be a list of Body, got {checks.shown(body)} in it")
+        if not isinstance(body.name, str):
+            raise TypeError(f"the name of a body must be a text, got {body.name!r}")
+        if not isinstance(body.joint, Joint):
+            raise TypeError(f"body {body.name!r}: joint must be a Joint, got {checks.shown(body.joint)}")
+        if not isinstance(body.joint.name, str):
+            raise TypeError(f"body {body.name!r}: the name of its joint must be a text, got {body.joint.name!r}")
+    return found
 
 
 def _depth_first(bodies: list[Body], name: str) -> list[Body]:
@@ -203,7 +222,7 @@ def _merge(ordered: list[Body]):
 def _kind(body: Body) -> JointKind | None:
     kind = body.joint.kind
     if not isinstance(kind, JointKind):
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             raise ValueError(
                 f"joint {body.joint.name!r} of body {body.name!r}: unknown type {kind!r}; known: {', '.join(KINDS)}"
             )
@@ -266,7 +285,7 @@ def _screw(kind: JointKind, joint: Joint) -> tuple[float, float]:
 
 def _each(joint: Joint, attribute: str, count: int) -> np.ndarray:
     """An attribute of a joint for each of its `count` coordinates."""
-    values = np.asarray(getattr(joint, attribute), float)
+    values = checks.real(f"{attribute} of joint {joint.name!r}", getattr(joint, attribute))
     if values.ndim and values.shape != (count,):
         raise ValueError(f"{attribute} of joint {joint.name!r} has {values.size} entries, expected one or {count}")
     return np.broadcast_to(values, (count,))

@@ -57,6 +57,8 @@ def specialize(model: Model) -> SpecializedModel:
     """
     if isinstance(model, SpecializedModel):
         return model
+    if not isinstance(model, Model):
+        raise TypeError(f"model is {checks.described(model)}, expected a Model")
     for path, leaf in jax.tree_util.tree_leaves_with_path(model):
         name = jax.tree_util.keystr(path).lstrip(".")
         if not checks.known(leaf):

@@ -1,6 +1,7 @@
 """Valid calls of the public functions, by name, for `doors.py`: small mechanisms, so that tracing them is cheap."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -188,10 +189,11 @@ def of_multibody() -> dict[str, tuple[Callable, tuple, dict]]:
         "conventions.to_pinocchio": (lgjax.conventions.to_pinocchio, (model, q), more),
         "conventions.from_mujoco": (lgjax.conventions.from_mujoco, (model, m.q), more),
         "conventions.from_pinocchio": (lgjax.conventions.from_pinocchio, (model, p.q), more),
-        "Joint": (lgjax.Joint, ("j", "revolute"), {
-            "axis": (0.0, 0.0, 1.0), "origin": (0.0, 0.1, 0.0), "lower": -1.0, "upper": 1.0, "effort": 2.0,
+        "Joint": (lambda **given: lgjax.build([replace(body, joint=lgjax.Joint(**given))]), (), {
+            "name": "j", "kind": "revolute", "axis": (0.0, 0.0, 1.0), "origin": (0.0, 0.1, 0.0), "lower": -1.0, "upper": 1.0, "effort": 2.0,
         }),
-        "Body": (lgjax.Body, ("b", None, lgjax.Joint("j", "revolute")), {
+        "Body": (lambda **given: lgjax.build([lgjax.Body(**given)]), (), {
+            "name": "b", "parent": None, "joint": lgjax.Joint("j", "revolute"),
             "rotation": np.eye(3), "position": np.zeros(3), "mass": 1.0, "com": np.zeros(3), "inertia": 0.1 * np.eye(3),
         }),
         "build": (lgjax.build, ([body],), {"name": "m", "gravity": (0.0, 0.0, -9.81), "check_inertia": "error"}),
@@ -263,16 +265,27 @@ def of_identification() -> dict[str, tuple[Callable, tuple, dict]]:
     poses = jax.tree.map(lambda x: jnp.stack([x] * 4), element("se3"))
     q0 = (lgjax.neutral(model), vector(2))
     frame = model.tree.body_names[-1]
+    likely = lambda record: identification.log_likelihood(model, record, unknowns)(jnp.zeros(2))
     makers = ("armature", "coulomb", "gear", "viscous")
     bodies = ("inertias", "masses", "placements")
     return {
         **{f"identification.{x}": (getattr(identification, x), (model,), {"joints": None}) for x in makers},
         **{f"identification.{x}": (getattr(identification, x), (model,), {"bodies": [frame]}) for x in bodies},
         "identification.frames": (identification.frames, (lgjax.models.quadruped(), ["FL_foot"]), {}),
-        "identification.TorqueRecord": (identification.TorqueRecord, tuple(vars(record).values()), {}),
-        "identification.PoseRecord": (identification.PoseRecord, (qs, poses, vector(6), frame), {}),
+        "identification.TorqueRecord": (
+            lambda **given: likely(identification.TorqueRecord(**given)), (), {
+                "q": qs, "v": stack(4, 2), "vdot": stack(4, 2), "command": stack(4, 2), "sigma": vector(2),
+            }
+        ),
+        "identification.PoseRecord": (
+            lambda **given: likely(identification.PoseRecord(**given, frame=frame)), (), {
+                "q": qs, "poses": poses, "sigma": vector(6),
+            }
+        ),
         "identification.MotionRecord": (
-            identification.MotionRecord, (q0, stack(4, 2), qs, 0.01, vector(2)), {}
+            lambda **given: likely(identification.MotionRecord(**given)), (), {
+                "start": q0, "command": stack(4, 2), "q": qs, "dt": 0.01, "sigma": vector(2),
+            }
         ),
         "identification.identify": (identification.identify, (model, record, unknowns), {"prior": 0.5}),
         "identification.log_likelihood": (identification.log_likelihood, (model, record, unknowns), {}),
