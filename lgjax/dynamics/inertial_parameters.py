@@ -93,9 +93,8 @@ def from_log_cholesky(theta: jax.Array) -> jax.Array:
 
 
 def _ten(name: str, value) -> jax.Array:
-    found = (
-        jnp.asarray(value) if isinstance(value, jax.Array | np.ndarray) else checks.floats(name, value, (10,), float)
-    )
+    arrays = isinstance(value, jax.Array | np.ndarray)
+    found = jnp.asarray(value) if arrays else checks.floats(name, value, (10,), float)
     if found.shape[-1:] != (10,) or not jnp.issubdtype(found.dtype, jnp.floating):
         raise ValueError(f"{name} must be floating numbers of shape (..., 10), got {found.dtype}{found.shape}")
     return checks.finite(name, found)

@@ -6,7 +6,7 @@ refused with one sentence that names the argument: an index beyond the end of an
 vector of the wrong length give a wrong result.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cache, wraps
 from inspect import Parameter, signature
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -97,6 +97,8 @@ def cached(**kinds: type | int) -> Callable[[Callable[P, R]], Callable[P, R]]:
                     for one in value if several else (value,):
                         if not isinstance(one, kind):
                             raise TypeError(f"{name} takes a {kind.__name__}, got {one!r}")
+                elif not isinstance(value, Hashable):
+                    raise TypeError(f"{name} must be hashable, got {value!r}")
             return remembered(*bound.args, **bound.kwargs)  # type: ignore[arg-type]
 
         return call

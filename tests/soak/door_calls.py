@@ -190,7 +190,8 @@ def of_multibody() -> dict[str, tuple[Callable, tuple, dict]]:
         "conventions.from_mujoco": (lgjax.conventions.from_mujoco, (model, m.q), more),
         "conventions.from_pinocchio": (lgjax.conventions.from_pinocchio, (model, p.q), more),
         "Joint": (lambda **given: lgjax.build([replace(body, joint=lgjax.Joint(**given))]), (), {
-            "name": "j", "kind": "revolute", "axis": (0.0, 0.0, 1.0), "origin": (0.0, 0.1, 0.0), "lower": -1.0, "upper": 1.0, "effort": 2.0,
+            "name": "j", "kind": "revolute", "axis": (0.0, 0.0, 1.0), "origin": (0.0, 0.1, 0.0),
+            "lower": -1.0, "upper": 1.0, "effort": 2.0,
         }),
         "Body": (lambda **given: lgjax.build([lgjax.Body(**given)]), (), {
             "name": "b", "parent": None, "joint": lgjax.Joint("j", "revolute"),
@@ -305,19 +306,34 @@ def of_identification() -> dict[str, tuple[Callable, tuple, dict]]:
 
 def of_maximal() -> dict[str, tuple[Callable, tuple, dict]]:
     crank = lgjax.systems.slider_crank()
+    usual = maximal.Body("b", 1.0, (0.1, 0.1, 0.1))
+    system = lambda joint=None, force=None, body=usual: maximal.System(
+        [body], [joint] if joint else [], [force] if force else []
+    )
     return {
-        "maximal.Body": (maximal.Body, ("b", 1.0, (0.1, 0.1, 0.1)), {}),
-        "maximal.Joint": (maximal.Joint, ("j", "revolute", "world", "b"), {
+        "maximal.Body": (lambda **given: system(body=maximal.Body(**given)), (), {
+            "name": "b", "mass": 1.0, "inertia": (0.1, 0.1, 0.1),
+        }),
+        "maximal.Joint": (lambda **given: system(maximal.Joint(**given)), (), {
+            "name": "j", "kind": "revolute", "a": "world", "b": "b",
             "origin_a": (0.0, 0.0, 0.0), "frame_a": np.eye(3), "length": 0.0,
         }),
-        "maximal.Spring": (maximal.Spring, ("world", "b"), {
-            "point_a": (0.0, 0.0, 0.0), "stiffness": 1.0, "damping": 0.1, "length": 0.2,
+        "maximal.Spring": (lambda **given: system(force=maximal.Spring(**given)), (), {
+            "a": "world", "b": "b", "point_a": (0.0, 0.0, 0.0), "stiffness": 1.0, "damping": 0.1, "length": 0.2,
         }),
-        "maximal.Gravity": (maximal.Gravity, ((0.0, 0.0, -9.81),), {}),
-        "maximal.Load": (maximal.Load, ("b",), {"point": (0.0, 0.0, 0.0), "force_world": (0.0, 0.0, 1.0)}),
-        "maximal.Bushing": (maximal.Bushing, ("world", "b"), {"stiffness": (1.0, 1.0, 1.0), "damping": (0.0,) * 3}),
-        "maximal.TorsionSpring": (maximal.TorsionSpring, ("world", "b"), {"stiffness": 1.0, "damping": 0.1}),
-        "maximal.VectorNode": (maximal.VectorNode, ("n", 2, 1.0), {}),
+        "maximal.Gravity": (lambda **given: system(force=maximal.Gravity(**given)), (), {"vector": (0.0, 0.0, -9.81)}),
+        "maximal.Load": (lambda **given: system(force=maximal.Load(**given)), (), {
+            "body": "b", "point": (0.0, 0.0, 0.0), "force_world": (0.0, 0.0, 1.0),
+        }),
+        "maximal.Bushing": (lambda **given: system(force=maximal.Bushing(**given)), (), {
+            "a": "world", "b": "b", "stiffness": (1.0, 1.0, 1.0), "damping": (0.0,) * 3,
+        }),
+        "maximal.TorsionSpring": (lambda **given: system(force=maximal.TorsionSpring(**given)), (), {
+            "a": "world", "b": "b", "stiffness": 1.0, "damping": 0.1,
+        }),
+        "maximal.VectorNode": (lambda **given: maximal.System([maximal.VectorNode(**given)]), (), {
+            "name": "n", "size": 2, "mass": 1.0,
+        }),
         "maximal.System": (
             lambda mass, stiffness: maximal.System(
                 [maximal.Body("b", mass, (0.1, 0.1, 0.1))], [], [maximal.Spring("world", "b", stiffness=stiffness)]

@@ -57,6 +57,8 @@ class Loop:
             body = getattr(self, name)
             if not isinstance(body, str | int | np.integer | None) or isinstance(body, bool):
                 raise TypeError(f"{name} of a loop must be a name or an index, got {checks.shown(body)}")
+        if not isinstance(self.kind, str | JointKind) and not callable(self.kind):
+            raise TypeError(f"kind of a loop must be a name, a JointKind or a function, got {checks.shown(self.kind)}")
         kind = BUILT_IN.get(self.kind, self.kind) if isinstance(self.kind, Hashable) else self.kind
         kind = ALIASES.get(kind, kind) if isinstance(kind, str) else kind
         own = isinstance(kind, JointKind)

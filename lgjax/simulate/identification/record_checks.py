@@ -5,6 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.groups.se3 import Pose
 from lgjax.multibody.model import Configuration, Model
 from lgjax.numerics import checks
 from lgjax.simulate.identification.records import BatchedRecord, MotionRecord, PoseRecord, TorqueRecord
@@ -23,8 +24,7 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
         return
     kind, nv = type(record).__name__, model.nv
     vectors = {"v": (nv,), "vdot": (nv,), "command": (nv,)}
-    first = record.poses.rotation if isinstance(record, PoseRecord) else record.command
-    samples = (*batch, *_shape(f"{kind}.command", first)[len(batch) : len(batch) + 1])
+    samples = (*batch, _samples(record, batch))
     _configuration(f"{kind}.q", record.q, model, samples)
     for name, form in vectors.items():
         value = getattr(record, name, None)
@@ -33,6 +33,8 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
     width = nv
     if isinstance(record, PoseRecord):
         width = 6
+        if not isinstance(record.poses, Pose):
+            raise TypeError(f"{kind}.poses is {checks.described(record.poses)}, expected a Pose")
         _array(f"{kind}.poses.rotation", record.poses.rotation, (*samples, 3, 3))
         _array(f"{kind}.poses.translation", record.poses.translation, (*samples, 3))
     if isinstance(record, MotionRecord):
@@ -46,10 +48,8 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
 
 
 def _samples(record: Any, batch: tuple[int, ...]) -> int:
-    """Number of records in a batch of them."""
-    array = getattr(record, "command", None)
-    array = record.poses.rotation if array is None and isinstance(record, PoseRecord) else array
-    shape = np.shape(array) if array is not None else ()
+    """Length of the axis after `batch` in the measured configurations."""
+    shape = getattr(getattr(getattr(record, "q", None), "joints", None), "shape", ())
     return shape[len(batch)] if len(shape) > len(batch) else 0
 
 
