@@ -52,6 +52,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_signature": False,
+    "thumbnail_size": (400, 280),  # of the default size, 160 x 112, plots cannot be read
     "min_reported_time": 1e9,
     "filename_pattern": r"a^",
     "within_subsection_order": "FileNameSortKey",

@@ -28,7 +28,6 @@ SMALLER = {
     "13_puma560": {"steps": 4_000, "modes": 1},
     "14_closed_loops": {"duration": 5.0},
     "15_satellite_tumble": {"samples": 20_000},
-    "16_aerial_reach": {"guesses": 1, "iterations": 60},
     "17_cart_pole": {"guesses": 4, "iterations": 150},
     "18_falling_cat": {"guesses": 1, "iterations": 400},
     "19_payload": {"guesses": 2},

@@ -2,8 +2,8 @@
 
 Six propellers, never pulling, and six joint motors take the tip of the left arm a metre and more away, turned by 90°,
 in one and a half seconds. Goal: every guess ends with the tip within 5 mm and 1° of the pose, and nothing of the robot
-moving faster than 0.05 m/s or rad/s. The linear-quadratic regulator of iterative expansions keeps errors of the base
-in the tangent space of SE(3).  python examples/16_aerial_reach.py [--guesses 8] [--out aerial_reach.png]
+moving faster than 0.05 m/s or rad/s. Feasibility-driven differential dynamic programming (FDDP) keeps errors of the
+base in the tangent space of SE(3).  python examples/16_aerial_reach.py [--guesses 8] [--out aerial_reach.png]
 """
 
 import argparse
@@ -75,7 +75,7 @@ def main(out: str | None = None, guesses: int = 8, steps: int = STEPS, iteration
     lower, upper = jnp.where(jnp.arange(12) < 6, 0.0, -1.0), jnp.ones(12)
     found = lgjax.optimize_controls(
         system, start, first, steps=steps, running=running, terminal=terminal, bounds=(lower, upper),
-        method=lgjax.control.ILQR(iterations=iterations, tolerance=1e-3, improvement=1e-6, patience=10, every=10),
+        method=lgjax.control.FDDP(iterations=iterations, tolerance=1e-3, improvement=1e-6, patience=10, every=10),
     )  # fmt: skip
     miss = misses(model, found.states)
     good = np.all([miss[name] < most for name, most in GOAL.items()], 0)

@@ -1,4 +1,4 @@
-"""Compliant contact as a force: a spring with a damper along the normal, regularised friction across it.
+"""Compliant contact as a force: a spring with a damper along the normal, regularized friction across it.
 
 Read first: `dynamics/forces.py`, what a force is, and `contacts.py`.
 """
@@ -81,7 +81,7 @@ def contact(
     exponent: Any = 1.0,
     slip_speed: Any = 1e-2,
 ) -> CompliantContact:
-    """Compliant contacts: Hunt and Crossley's normal force, Coulomb's friction regularised at low speed.
+    """Compliant contacts: Hunt and Crossley's normal force, Coulomb's friction regularized at low speed.
 
     normal = stiffness depth^exponent max(0, 1 - damping u_n), never pulling; friction = -mu normal tanh(|u_t| /
     slip_speed) u_t / |u_t|, mu of the contacts. stiffness: N/m^exponent, damping: s/m, exponent >= 1 (1.5 for balls),

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.contact.contacts import Contacts
-from lgjax.contact.modes import HIT, STOP, Mode, Motion, Tolerances, impulses, motion, next_mode, settle, touching
+from lgjax.contact.modes import HIT, NEAR, STOP, Mode, Motion, Tolerances, impulses, motion, next_mode, settle, touching
 from lgjax.contact.modes import tangents as tangents_of
 from lgjax.contact.time_stepping import ContactStatus
 from lgjax.groups.homogeneous_space import product_space, vector_space
@@ -224,7 +224,11 @@ class System:
         return s._replace(turns=s.turns + 1)
 
     def flown(self, s: Run, h: Array, y: Any, y_hat: Any, m: Motion) -> Run:
-        """After an attempt to flow for h: repeat it shorter, go on to search for an event, or accept it."""
+        """After an attempt to flow for h: repeat it shorter, go on to search for an event, or accept it.
+
+        The direction of a slip has no derivative at its end. So a slip comes to its end in shrinking parts, until
+        `modes` holds the direction in what is left.
+        """
         last = h >= self.dt - s.t
         error = error_ratio(self.space.factors[0], self.start, s.y[0], y[0], y_hat[0], *self.tolerances)
         error = jax.lax.optimization_barrier(error)
@@ -234,13 +238,15 @@ class System:
         dips = self.dip(s, h, m) & ~s.search.active & (least >= 0)
         search = s.search.after(h, least)
         arrived = good & (least < 0) & (search.high - search.low <= search.width())
-        over = good & (least >= 0) & ~s.search.active & ~dips
-        seeks = good & ~arrived & ((least < 0) | s.search.active)
-        shorter = jnp.where(good & dips, 0.5 * h, h * factor)
-        stuck = ~good & (s.t + h * factor == s.t)
-        accept = arrived | over
         places = jnp.arange(m.guards.size).reshape(m.guards.shape)
         event = arrived & (places == jnp.argmin(m.guards))
+        early = jnp.any(event[:, STOP]) & (h > NEAR * self.dt)
+        over = good & (least >= 0) & ~s.search.active & ~dips
+        seeks = good & ~arrived & ((least < 0) | s.search.active)
+        arrived = arrived & ~early
+        shorter = jnp.where(early, 0.75 * h, jnp.where(good & dips, 0.5 * h, h * factor))
+        stuck = ~good & (s.t + h * factor == s.t)
+        accept = arrived | over
         end = jnp.where(last & over, self.dt, s.t + h)
         part = Part(end, jnp.int32(FLOW), s.mode, event, jnp.zeros_like(s.mode.closed), jnp.zeros_like(m.now.gap))
         slip = tangents_of(m.now.u)

@@ -35,6 +35,7 @@ Array = jax.Array
 HIT, RELEASE, SLIP, STOP = range(4)  # the guards of a contact, see `Motion.guards`
 REFINEMENTS = 4  # of the linear systems, whose matrices may be singular
 LESS = 1e-3  # of friction, by which a contact that begins to slip has to miss the forces of sticking
+NEAR = 0.01  # of a step: in the last of a slip its direction has no derivative
 FAST = 1e6  # of a sliding contact, as a multiple of accelerations: they do not change where it slides to
 
 
@@ -181,7 +182,7 @@ def tangents(x: Array) -> Array:
 def motion(model: Model, contacts: Contacts, mode: Mode, q: Configuration, v: Array, tau, wrenches, dt) -> Motion:
     """Accelerations and contact forces in a mode, within a step of dt."""
     now = instant(model, contacts, q, v, tau, wrenches)
-    heading = _heading(contacts, mode, now, dt)
+    heading = _heading(contacts, mode, now, v, dt)
     pull = jnp.where(mode.slides[:, None], -contacts.friction[:, None] * heading, jnp.zeros_like(heading))
     rows = _rows(mode.closed, mode.closed & ~mode.slides)
     force = constrain(now.G, now.a[:, None], rows, mode.force[:, None], pull)[:, 0]
@@ -189,23 +190,28 @@ def motion(model: Model, contacts: Contacts, mode: Mode, q: Configuration, v: Ar
     return Motion(now, vdot, force, a, _guards(contacts, mode, now, force))
 
 
-def _heading(contacts: Contacts, mode: Mode, now: Instant, dt: Array) -> Array:
+def _heading(contacts: Contacts, mode: Mode, now: Instant, v: Array, dt: Array) -> Array:
     """Unit vectors (n, 2) of the slip.
 
     Friction turns a slow slip fast into its direction, at the rate mu F G / |u|, which would force small steps where
     nothing turns. So a slip that keeps its direction to half of the digits is taken to keep it, also past its end,
-    where the motion is then smooth. Its derivative is that of the slip, but where a slip that becomes faster would turn
-    more than an explicit step can follow.
+    where the motion is then smooth. One that is round-off has the direction in which it began.
+
+    The derivative is that of the slip, but where a slip that becomes faster would turn more than an explicit step can
+    follow, and at the end of a slip, where a small change turns it by any angle: what that leaves out is as small as
+    the square of the time that is left.
     """
-    slip, d, half = tangents(now.u), mode.direction, Tolerances.of(now.u.dtype).force
+    slip, d, some = tangents(now.u), mode.direction, Tolerances.of(now.u.dtype)
     along = jnp.sum(slip * d, 1)
-    straight = length(slip - along[:, None] * d) <= half * along
-    true = unit(jnp.where((along > 0)[:, None], slip, jnp.zeros_like(slip)), d)
-    slows = jnp.sum(tangents(now.a + sm.matvec(now.G, mode.force)) * d, 1) < 0
+    straight = length(slip - along[:, None] * d) <= some.force * along
+    moves = along > 0.1 * some.velocity * (1 + jnp.max(jnp.abs(v)))
+    true = unit(jnp.where(moves[:, None], slip, jnp.zeros_like(slip)), d)
+    gain = jnp.sum(tangents(now.a + sm.matvec(now.G, mode.force)) * d, 1)
     turning = contacts.friction * mode.force[::3] * tangents(jnp.diagonal(now.G))[:, 0] * dt
-    followed = (slows | (turning < 3 * along))[:, None]
-    held = d + jnp.where(followed, true - jax.lax.stop_gradient(true), jnp.zeros_like(true))
-    return jnp.where(straight[:, None], held, true)
+    followed = jnp.where(gain < 0, along > -NEAR * gain * dt, turning < 3 * along)[:, None]
+    fixed = jax.lax.stop_gradient(true)
+    held = d + jnp.where(followed, true - fixed, jnp.zeros_like(true))
+    return jnp.where(straight[:, None], held, jnp.where(followed | (gain >= 0)[:, None], true, fixed))
 
 
 def _guards(contacts: Contacts, mode: Mode, now: Instant, force: Array) -> Array:

@@ -1,6 +1,7 @@
 """Construction of a checked Model from a description of bodies and joints."""
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -118,20 +119,22 @@ def build(
     The moving bodies are numbered depth first, children in the order given. dtype defaults to JAX's default float.
     geometry: shapes fixed to bodies, for contacts; the dynamics do not use it.
     Raises ValueError naming the body and the value: duplicate names, a missing parent, a cycle, an unknown joint
-    kind, a zero axis, non-finite or wrongly shaped values, negative mass, an inertia that is not positive
-    semi-definite or breaks the triangle inequality (1e-6 relative) after merging; `check_inertia="warn"` turns the
-    last into a warning.
+    kind, a zero axis, non-finite or wrongly shaped values, numbers too large for the dtype, negative limits of force or
+    velocity, a lower limit above the upper one, negative mass, an inertia that is not positive semi-definite or breaks
+    the triangle inequality (1e-6 relative) after merging; `check_inertia="warn"` turns the last into a warning.
     """
     checks.choice("check_inertia", check_inertia, ("error", "warn"))
     if not isinstance(name, str):
         raise TypeError(f"name must be a text, got {name!r}")
     ordered = _depth_first(_bodies(bodies), name)
     gravity = checks.numbers("gravity", gravity, (3,))
-    moving, frames = _merge(ordered)
-    if not moving:
-        raise ValueError(f"{name!r} has no moving body")
-    for body in moving:
-        _check_inertia(body, moving, check_inertia)
+    with np.errstate(all="ignore"):  # what overflows is found and named
+        moving, frames = _merge(ordered)
+        if not moving:
+            raise ValueError(f"{name!r} has no moving body")
+        carriers = {body.parent for body in moving}
+        for index, body in enumerate(moving):
+            _check_inertia(body, index in carriers, check_inertia)
     tree = Tree(
         name,
         tuple(m.body.name for m in moving),
@@ -189,8 +192,8 @@ def _depth_first(bodies: list[Body], name: str) -> list[Body]:
         reached = {body.name for body in ordered}
         loop = [body.name for body in bodies if body.name not in reached]
         raise ValueError(f"{name!r}: these bodies form a cycle that never reaches the world: {', '.join(loop)}")
-    joints = [body.joint.name for body in bodies]
-    twice = sorted({joint for joint in joints if joints.count(joint) > 1})
+    joints = Counter(body.joint.name for body in bodies)
+    twice = sorted(joint for joint, count in joints.items() if count > 1)
     if twice:
         raise ValueError(f"two joints are named {twice[0]!r}")
     return ordered
@@ -209,11 +212,13 @@ def _merge(ordered: list[Body]):
         if kind is None:
             place[body.name] = (carrier, here)
             frames.append((body.name, carrier, here))
+            _check_finite(f"position of body {body.name!r}", here[1] @ here[1])
         else:
             to_joint = _joint_frame(body, kind)
             link = (to_joint[0].T, -to_joint[0].T @ to_joint[1])
             # the coordinates of a free joint are its world pose, wherever the description puts the body
             placement = (np.eye(3), np.zeros(3)) if kind is FREE else _compose(here, to_joint)
+            _check_finite(f"position of body {body.name!r}", placement[1] @ placement[1], link[1] @ link[1])
             moving.append(_Moving(body, kind, carrier, placement, link))
             carrier, here = len(moving) - 1, link
             place[body.name] = (carrier, here)
@@ -313,19 +318,26 @@ def _add_inertia(body: Body, target: "_Moving | None", pose) -> None:
     target.mass += mass
     target.moment = target.moment + mass * c
     target.rotational = target.rotational + pose[0] @ inertia @ pose[0].T + mass * (c @ c * np.eye(3) - np.outer(c, c))
+    _check_finite(f"inertia {where}", target.mass, target.moment, target.rotational)
 
 
-def _check_inertia(body: _Moving, moving: list[_Moving], check: str) -> None:
+def _check_finite(what: str, *values) -> None:
+    """Numbers that were finite in the description and do not stay so when they are put together."""
+    if not all(np.all(np.isfinite(value)) for value in values):
+        raise ValueError(f"{what} overflows: its numbers are too large")
+
+
+def _check_inertia(body: _Moving, carries: bool, check: str) -> None:
     """Positive semi-definite, within the triangle inequality about the centre of mass, and no massless leaf."""
     name, m = body.body.name, body.mass
     if m == 0:
-        index = moving.index(body)
-        if not any(other.parent == index for other in moving) and not np.min(body.body.joint.armature) > 0:
+        if not carries and not np.min(body.body.joint.armature) > 0:
             raise ValueError(f"mass of body {name!r} is zero and it carries no other body: it would accelerate freely")
         c = np.zeros(3)
     else:
         c = body.moment / m
     about_com = body.rotational - m * (c @ c * np.eye(3) - np.outer(c, c))
+    _check_finite(f"inertia of body {name!r}", about_com)
     # Moments that vanish about the centre of mass leave round-off of those about the origin.
     left = 1e-12 * float(np.trace(body.rotational))
     moments = np.linalg.eigvalsh(about_com)
@@ -339,7 +351,12 @@ def _check_inertia(body: _Moving, moving: list[_Moving], check: str) -> None:
 
 def _assemble(tree: Tree, moving: list[_Moving], frames, gravity, dtype) -> Model:
     def array(values, shape):
-        return jnp.asarray(np.asarray(values, float).reshape(shape), dtype)
+        values = np.asarray(values, float).reshape(shape)
+        with np.errstate(over="ignore", under="ignore"):
+            cast = values.astype(dtype)
+        if large := values[np.isfinite(values) & ~np.isfinite(cast)].tolist():
+            raise ValueError(f"{tree.name!r}: {large[0]:g} is too large for {np.dtype(dtype).name}")
+        return jnp.asarray(cast)
 
     def poses(pairs):
         pairs = list(pairs)
@@ -356,6 +373,13 @@ def _assemble(tree: Tree, moving: list[_Moving], frames, gravity, dtype) -> Mode
             value = getattr(m.body.joint, attribute)
             if not (np.all(np.isfinite(value)) and np.min(value) >= 0):
                 raise ValueError(f"{attribute} of joint {m.body.joint.name!r} is not a non-negative number: {value}")
+        for attribute in ("effort", "velocity_limit"):  # infinite where there is none
+            value = getattr(m.body.joint, attribute)
+            if not np.min(value) >= 0:
+                raise ValueError(f"{attribute} of joint {m.body.joint.name!r} is not a non-negative number: {value}")
+        lower, upper = m.body.joint.lower, m.body.joint.upper
+        if not np.all(np.less_equal(lower, upper)):
+            raise ValueError(f"limits of joint {m.body.joint.name!r}: lower {lower} is not at most upper {upper}")
     return Model(
         tree=tree,
         placements=poses(m.placement for m in moving),

@@ -90,6 +90,7 @@ STATE = np.array([0.55, 0.01, -0.2, 0.0])
 
 @pytest.mark.parametrize("mode", [jax.jacrev, pytest.param(jax.jacfwd, marks=pytest.mark.slow)])
 def test_a_hopper_has_the_saltation_matrices_made_by_hand(mode):
+    hopper()  # outside of jit, which the next test could not use it from
     expected, jacobian = by_hand(STATE)
     derivative = jax.jit(lambda x: (*hop(x), mode(lambda x: hop(x)[0])(x)))
     end, status, found = derivative(jnp.asarray(STATE))
@@ -115,9 +116,6 @@ MOTIONS = {
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    reason="the end of a slip: 'slides, then rolls' misses by 1.1e-3 of the size; what follows is not judged"
-)
 def test_gradients_equal_central_differences():
     contacts = on_floor(ball(), lgjax.shapes.sphere(0.1), 0.0, 0.0)
     method = lgjax.contact.EventDriven(1e-11, 1e-13, max_parts=40)

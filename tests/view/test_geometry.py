@@ -5,6 +5,7 @@ import warnings
 import jax
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 import lgjax
 from lgjax import shapes
@@ -149,6 +150,11 @@ MJCF = """<mujoco><worldbody><geom type="plane" size="1 1 1"/>
  </body></body></worldbody></mujoco>"""
 
 
+MJCF_WITH_A_MESH = """<mujoco><asset><mesh name="t" file="tetrahedron.obj" scale="0.1 0.2 0.3"/></asset>
+ <worldbody><body name="a" pos="0 0 1"><freejoint/><inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>
+  <geom type="mesh" mesh="t" pos="0.1 0.05 0.2" euler="20 30 40"/></body></worldbody></mujoco>"""
+
+
 def test_mjcf_geometry_is_where_mujoco_puts_it(tmp_path):
     """Of body b the capsule is shown, which collides with nothing, not the sphere in its place."""
     mujoco = pytest.importorskip("mujoco")
@@ -165,6 +171,31 @@ def test_mjcf_geometry_is_where_mujoco_puts_it(tmp_path):
     np.testing.assert_allclose(sorted(map(tuple, found)), sorted(map(tuple, expected)), atol=1e-9)
     reach = max(np.linalg.norm(v - v.mean(0), axis=1).max() for v in in_world(model, visual_parts(model), q))
     assert reach == pytest.approx(np.linalg.norm([0.1, 0.2, 0.3]), rel=0.05)
+
+
+def test_a_mesh_of_mjcf_is_the_tetrahedron_where_mujoco_puts_it(tmp_path):
+    """MuJoCo moves a mesh to its centre of mass, turns it to its principal axes, and hides both in the geom's place."""
+    mujoco = pytest.importorskip("mujoco")
+    (tmp_path / "tetrahedron.obj").write_text(TETRAHEDRON)
+    path = tmp_path / "toy.xml"
+    path.write_text(MJCF_WITH_A_MESH)
+    model = lgjax.load_mjcf(path)
+    q = lgjax.random_configuration(jax.random.key(5), model)
+    other = mujoco.MjModel.from_xml_path(str(path))
+    data = mujoco.MjData(other)
+    data.qpos = np.asarray(lgjax.conventions.to_mujoco(model, q)[0])
+    mujoco.mj_kinematics(other, data)
+    (part,) = visual_parts(model)
+    assert is_closed(part.mesh)
+    assert volume(part.mesh) == pytest.approx(0.1 * 0.2 * 0.3 / 6, rel=1e-5)  # MuJoCo keeps float32
+    (found,) = in_world(model, [part], q)
+    geom = np.array([[0.0, 0, 0], [0.1, 0, 0], [0, 0.2, 0], [0, 0, 0.3]])
+    place, turn = np.array([0.1, 0.05, 0.2]), Rotation.from_euler("XYZ", [20, 30, 40], degrees=True)
+    body = data.xmat[1].reshape(3, 3), data.xpos[1]
+    expected = (turn.apply(geom) + place) @ body[0].T + body[1]
+    apart = np.linalg.norm(found[:, None] - expected, axis=2)
+    assert apart.min(0).max() < 1e-6
+    assert apart.min(1).max() < 1e-6
 
 
 def test_meshes_that_are_missing_are_named_and_inertias_stand_in(tmp_path):

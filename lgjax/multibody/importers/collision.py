@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from lgjax.multibody.geometry import Geometry, geometry
+from lgjax.multibody.importers.source import numbers
 
 # Attributes of each element of <geometry>, and how many numbers each holds.
 SHAPES = {
@@ -56,10 +57,7 @@ def _turn(axis: int, angle: float) -> np.ndarray:
 
 def _numbers(element: Any, attribute: str, count: int, where: str) -> np.ndarray:
     text = element.get(attribute)
-    try:
-        values = np.array([float(token) for token in (text or "").split()])
-    except ValueError:
-        values = np.zeros(0)
+    values = np.array(numbers(text or "") or [])
     if len(values) != count or not np.isfinite(values).all():
         expected = "a finite number" if count == 1 else f"{count} finite numbers"
         raise ValueError(f"{where} <{element.tag} {attribute}={text!r}> is not {expected}")

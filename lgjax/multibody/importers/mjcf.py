@@ -4,7 +4,8 @@ and to refuse what would change the motion if it were left out."""
 
 import math
 import os
-import xml.etree.ElementTree as ElementTree
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,8 @@ import numpy as np
 
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.geometry import SIZES, Geometry, geometry
-from lgjax.multibody.importers.source import Source, from_file, read, require
+from lgjax.multibody.importers.mjcf_files import Allowed, check_files, is_inside
+from lgjax.multibody.importers.source import Source, from_file, one_line, read, require
 from lgjax.multibody.model import Model
 
 # Elements without use for smooth dynamics, in an order in which nothing refers to an element already deleted.
@@ -33,7 +35,11 @@ IGNORED = (
 PRIMITIVES = tuple(f"mjGEOM_{name}" for name in ("SPHERE", "CAPSULE", "CYLINDER", "BOX", "ELLIPSOID"))
 
 
-def load_mjcf(path_or_text: str | os.PathLike, check_inertia: Literal["error", "warn"] = "error") -> Model:
+def load_mjcf(
+    path_or_text: str | os.PathLike,
+    check_inertia: Literal["error", "warn"] = "error",
+    folder: str | os.PathLike | None = None,
+) -> Model:
     """Load a Model from an MJCF file, or from its text (a string that starts with '<').
 
     Body frames are those of the file and children are in file order. Joints may be hinge, slide, ball and free. A body
@@ -46,58 +52,55 @@ def load_mjcf(path_or_text: str | os.PathLike, check_inertia: Literal["error", "
     Boxes, spheres, capsules, cylinders and ellipsoids of moving bodies that collide are kept as `Model.geometry`.
     Actuators, sensors, other geoms, contact pairs, cameras, lights, sites, keyframes and tendons without effect are not
     part of smooth dynamics and are ignored. Mesh files are opened only where a body has no <inertial> and so needs
-    the shape. With check_inertia="warn" an <inertial> that breaks the triangle inequality, which MuJoCo refuses, is
-    accepted unchanged.
+    the shape. Every file that is opened, included ones too, lies in `folder` or below it when links are followed: by
+    default the folder of the file, and for text the current one. With check_inertia="warn" an <inertial> that breaks
+    the triangle inequality, which MuJoCo refuses, is accepted unchanged.
 
     Raises ImportError without the extra `mjcf`; ValueError in one line, naming file and element, for a file that cannot
-    be read, what MuJoCo's compiler refuses, springs, active equality constraints, tendons with stiffness, damping,
-    friction, armature or limits, flexible bodies, plugins, fluid forces, gravity compensation, nonlinear damping,
-    armature of free joints, and for what `build` refuses.
+    be read, files outside the folder, entities, what MuJoCo's compiler refuses, springs, active equality constraints,
+    tendons with stiffness, damping, friction, armature or limits, flexible bodies, plugins, fluid forces, gravity
+    compensation, nonlinear damping, armature of free joints, and for what `build` refuses.
     """
     mujoco = require("mujoco", "mjcf", "load_mjcf")
     source = read(path_or_text, "MJCF")
-    _check_xml(source)
     try:
-        if source.path is None:
-            spec = mujoco.MjSpec.from_string(source.content.decode())
-        else:
-            spec = mujoco.MjSpec.from_file(str(source.path))
+        allowed = check_files(source, folder)
+        spec = _parsed(mujoco, source, allowed)
         _check_supported(mujoco, spec)
         given = _taken_inertias(mujoco, spec) if check_inertia == "warn" else {}
-        _prune(mujoco, spec)
-        compiled = spec.compile()
+        _prune(mujoco, spec, allowed)
+        compiled = _asked(mujoco, spec.compile)
         _check_compiled(mujoco, compiled)
-        bodies = _bodies(mujoco, compiled, {body.id: inertia for body, inertia in given.items()})
+        with np.errstate(all="ignore"):  # `build` finds and names what overflows
+            bodies = _bodies(mujoco, compiled, {body.id: inertia for body, inertia in given.items()})
         gravity = np.zeros(3) if _disabled(mujoco, compiled, "GRAVITY") else compiled.opt.gravity
         found = build(bodies, spec.modelname, gravity, check_inertia, geometry=_geometry(mujoco, compiled))
         return from_file(found, source)
     except ValueError as error:
         # MuJoCo's messages have several lines.
-        message = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
-        raise ValueError(f"{source.label}: {message}") from error
+        raise ValueError(one_line(f"{source.label}: {error}")) from error
 
 
-def _check_xml(source: Source) -> None:
-    """Well formed, an MJCF, and free of NaN, which MuJoCo lets pass with a message on the terminal."""
+def _parsed(mujoco: Any, source: Source, allowed: Allowed) -> Any:
+    """MuJoCo's specification. Attached models are read first: a bad one ends the process where it is attached."""
+    for path in reversed(allowed.attached):
+        try:
+            _asked(mujoco, mujoco.MjSpec.from_file, str(path))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+    if source.path is None:
+        return _asked(mujoco, mujoco.MjSpec.from_string, source.content.decode())
+    return _asked(mujoco, mujoco.MjSpec.from_file, str(source.path))
+
+
+def _asked(mujoco: Any, function: Callable, *arguments: Any) -> Any:
+    """The answer of MuJoCo without its warnings, which are about what it would do itself with the model."""
     try:
-        root = ElementTree.fromstring(source.content)
-    except ElementTree.ParseError as error:
-        raise ValueError(f"{source.label}: not well-formed XML: {error}") from error
-    if root.tag != "mujoco":
-        raise ValueError(f"{source.label}: no <mujoco>: the root element is <{root.tag}>")
-    for element in root.iter():
-        for attribute, text in element.attrib.items():
-            if not attribute.endswith(("name", "class")) and not _finite(text):
-                name = f" name={element.get('name')!r}" if element.get("name") else ""
-                raise ValueError(f"{source.label}: <{element.tag}{name} {attribute}={text!r}> is not finite")
-
-
-def _finite(text: str) -> bool:
-    """False for a list of numbers of which one is NaN or infinite; True for anything else."""
-    try:
-        return all(math.isfinite(float(token)) for token in text.split())
-    except ValueError:
-        return True
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return function(*arguments)
+    except (RuntimeError, mujoco.FatalError) as error:
+        raise ValueError(str(error)) from error
 
 
 def _called(element) -> str:
@@ -134,7 +137,7 @@ def _disabled(mujoco: Any, compiled_or_option: Any, *names: str) -> bool:
     return any(option.disableflags & bit.value for bit in bits if bit is not None)
 
 
-def _prune(mujoco: Any, spec: Any) -> None:
+def _prune(mujoco: Any, spec: Any, allowed: Allowed) -> None:
     """Delete what plays no part in smooth dynamics, and keep the compiler from moving or fusing bodies."""
     spec.compiler.fusestatic = False
     spec.compiler.alignfree = False
@@ -143,7 +146,7 @@ def _prune(mujoco: Any, spec: Any) -> None:
     for collection in IGNORED:
         for element in list(getattr(spec, collection)):
             spec.delete(element)
-    _prune_geoms(mujoco, spec)
+    _prune_geoms(mujoco, spec, allowed)
     shapes = {geom.meshname for geom in spec.geoms}
     for mesh in list(spec.meshes):
         # A mesh without a name is called after its file.
@@ -154,7 +157,7 @@ def _prune(mujoco: Any, spec: Any) -> None:
             spec.delete(element)
 
 
-def _prune_geoms(mujoco: Any, spec: Any) -> None:
+def _prune_geoms(mujoco: Any, spec: Any, allowed: Allowed) -> None:
     """Keep the geoms that a mass is computed from, and check that the meshes among them can be read."""
     from_geoms = spec.compiler.inertiafromgeom
     always = from_geoms == mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_TRUE
@@ -176,11 +179,8 @@ def _prune_geoms(mujoco: Any, spec: Any) -> None:
                 continue
             geom.material = ""
             file = files.get(geom.meshname)
-            if file and not _mesh_path(spec, file).is_file():
-                raise ValueError(
-                    f"body {_called(body)} has no <inertial> and needs the mesh {geom.meshname!r}, "
-                    f"whose file {str(_mesh_path(spec, file))!r} does not exist"
-                )
+            if file:
+                _check_mesh(spec, body, geom.meshname, file, allowed)
 
 
 def _moves(body: Any) -> bool:
@@ -191,9 +191,15 @@ def _moves(body: Any) -> bool:
     return False
 
 
-def _mesh_path(spec: Any, file: str) -> Path:
-    folder = Path(spec.modelfiledir) / spec.meshdir
-    return folder / (Path(file.replace("\\", "/")).name if spec.strippath else file)
+def _check_mesh(spec: Any, body: Any, mesh: str, file: str, allowed: Allowed) -> None:
+    """A mesh that is needed exists, and lies where files may be read."""
+    file = file.replace("\\", "/")
+    path = Path(spec.modelfiledir) / spec.meshdir.replace("\\", "/") / (Path(file).name if spec.strippath else file)
+    needs = f"body {_called(body)} has no <inertial> and needs the mesh {mesh!r}, whose file {str(path)!r}"
+    if not is_inside(path, allowed.folder):
+        raise ValueError(f"{needs} is outside the folder {str(allowed.folder)!r} (folder= names another one)")
+    if not allowed.attached and not os.path.isfile(path):
+        raise ValueError(f"{needs} does not exist")
 
 
 def _taken_inertias(mujoco: Any, spec: Any) -> dict[Any, tuple[bool, np.ndarray]]:

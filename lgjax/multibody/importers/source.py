@@ -1,13 +1,20 @@
 """Parts that the importers share: the source of a description, its label in errors, and absent parsers."""
 
 import importlib
+import math
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from lgjax.multibody.model import Model
+
+LONGEST = 600  # characters of a message; names and numbers of a broken file can be of any length
+# What a number may look like: float() of Python takes digits of every script and underscores as well.
+NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)", re.ASCII | re.IGNORECASE)
+SPACE = " \t\r\n"
 
 
 class Source(NamedTuple):
@@ -38,6 +45,22 @@ def read(path_or_text: str | os.PathLike, what: str) -> Source:
     if not content.strip():
         raise ValueError(f"{label}: the file is empty")
     return Source(content, label, path)
+
+
+def numbers(text: str) -> list[float] | None:
+    """The numbers in an attribute, which white space separates; None where something else is there, or a NaN."""
+    tokens = [token for token in re.split(f"[{SPACE}]", text) if token]
+    if not all(NUMBER.fullmatch(token) for token in tokens):
+        return None
+    values = [float(token) for token in tokens]
+    return None if any(map(math.isnan, values)) else values
+
+
+def one_line(message: object) -> str:
+    """A message as one printable line of bounded length, which keeps its beginning and its end."""
+    text = "; ".join(line.strip() for line in str(message).splitlines() if line.strip())
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 150]} ... {text[-140:]}"
 
 
 def from_file(model: Model, source: Source) -> Model:

@@ -15,10 +15,12 @@ import numpy as np
 
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.importers.collision import collision_geometry
-from lgjax.multibody.importers.source import Source, from_file, read, require
+from lgjax.multibody.importers.source import Source, from_file, numbers, one_line, read, require
 from lgjax.multibody.model import Model
 
-KINDS = ("revolute", "continuous", "prismatic", "planar", "floating", "fixed")
+KINDS = ("revolute", "continuous", "prismatic", "planar", "floating", "spherical", "fixed")
+# The elements that may be joints: Drake has one of its own, in its namespace or with its prefix undeclared.
+DRAKE_JOINT = re.compile(r"(\{[^}]*drake[^}]*\}|drake:)joint")
 # How many numbers an attribute holds, by element.
 NUMBERS = {
     "origin": {"xyz": 3, "rpy": 3},
@@ -48,6 +50,8 @@ def load_urdf(
     A revolute or prismatic joint must have a <limit>, where lower and upper are 0 if absent, as the format says; an
     absent effort or velocity is no limit.
 
+    A spherical joint is written type="spherical", as Bullet and MuJoCo read it, or <drake:joint type="ball">, as Drake
+    reads it; its damping is that of each of its three velocities, and limits of its angles are ignored.
     The axis of a planar joint is the normal of its plane, as the format says, also where it is omitted and so is x;
     x and y of the plane are those of the link where the axis is z. A floating joint constrains nothing, so its link is
     a free body beside the others, whatever its parent: the configuration has its pose in the world, and the origin in
@@ -61,17 +65,18 @@ def load_urdf(
         raise ValueError(f"mimic is 'error' or 'independent', not {mimic!r}")
     yourdfpy = require("yourdfpy", "urdf", "load_urdf")
     source = read(path_or_text, "URDF")
-    root = _parse(source)
     try:
+        root = _parse(source)
         essentials = _essentials(root, mimic)
         robot = yourdfpy.URDF.load(
             io.BytesIO(_etree().tostring(essentials)), build_scene_graph=False, load_meshes=False
         ).robot
-        bodies = _bodies(robot, floating_base)
+        with np.errstate(all="ignore"):  # `build` finds and names what overflows
+            bodies = _bodies(robot, floating_base)
         found = build(bodies, robot.name, check_inertia=check_inertia, geometry=collision_geometry(root))
         return from_file(found, source)
-    except ValueError as error:
-        raise ValueError(f"{source.label}: {error}") from error
+    except (ValueError, SyntaxError) as error:  # lxml's errors of syntax are of Python's kind
+        raise ValueError(one_line(f"{source.label}: {error}")) from error
 
 
 def _etree() -> Any:
@@ -79,19 +84,31 @@ def _etree() -> Any:
 
 
 def _parse(source: Source):
-    """The root element <robot>. A prefix that no namespace declares is common in old files and harmless."""
+    """The root element <robot>.
+
+    A prefix that no namespace declares, a version of XML that does not exist and a declaration that is not at the start
+    are common in old files and harmless. Entities are not: readers differ in whether they see them.
+    """
     etree = _etree()
     parser = etree.XMLParser(recover=True, resolve_entities=False, no_network=True, remove_comments=True)
-    root = etree.fromstring(source.content, parser)
-    errors = [error for error in parser.error_log if error.domain != etree.ErrorDomains.NAMESPACE]
+    try:
+        root = etree.fromstring(source.content, parser)
+    except etree.XMLSyntaxError as error:
+        raise ValueError(f"not well-formed XML: {error}") from error
+    harmless = etree.ErrorTypes.ERR_UNKNOWN_VERSION, etree.ErrorTypes.ERR_RESERVED_XML_NAME
+    errors = [e for e in parser.error_log if e.domain != etree.ErrorDomains.NAMESPACE and e.type not in harmless]
     if root is None or errors:
         where = f", line {errors[0].line}: {errors[0].message.strip()}" if errors else ""
-        raise ValueError(f"{source.label}: not well-formed XML{where}")
+        raise ValueError(f"not well-formed XML{where}")
+    dtd = root.getroottree().docinfo.internalDTD
+    entity = next(dtd.iterentities(), None) if dtd is not None else None
+    if entity is not None:
+        raise ValueError(f"the file declares the entity {entity.name!r}: entities are not supported")
     if root.tag != "robot":
-        raise ValueError(f"{source.label}: no <robot>: the root element is <{root.tag}>")
+        raise ValueError(f"no <robot>: the root element is <{root.tag}>")
     xacro = next((e for e in root.iter() if re.match(r"(xacro:|\{http[^}]*/xacro\})", str(e.tag))), None)
     if xacro is not None:
-        raise ValueError(f"{source.label}: line {xacro.sourceline} is a xacro macro: expand the file with xacro first")
+        raise ValueError(f"line {xacro.sourceline} is a xacro macro: expand the file with xacro first")
     return root
 
 
@@ -107,8 +124,9 @@ def _essentials(root, mimic: str):
         inertial = _only(link, "inertial", where)
         if inertial is not None:
             _copy_checked(_keep(kept, inertial), inertial, ("origin", "mass", "inertia"), where, ("mass", "inertia"))
-    for joint in root.findall("joint"):
-        _essential_joint(robot, joint)
+    for element in root:
+        if element.tag == "joint" or DRAKE_JOINT.fullmatch(str(element.tag)):
+            _essential_joint(robot, element)
     followers = [joint.get("name") for joint in robot.findall("joint") if joint.find("mimic") is not None]
     if followers and mimic == "error":
         raise ValueError(
@@ -121,9 +139,13 @@ def _essentials(root, mimic: str):
 def _essential_joint(robot, joint) -> None:
     name = _attribute(joint, "name", "<joint>")
     where, kind = f"joint {name!r}", joint.get("type")
+    if joint.tag != "joint":  # the other types there are no spherical joints of another name
+        if kind != "ball":
+            raise ValueError(f"{where}: <drake:joint type={kind!r}> is not supported; known: ball")
+        kind = "spherical"
     if kind not in KINDS:
         raise ValueError(f"{where}: unknown type {kind!r}; known: {', '.join(KINDS)}")
-    kept = _keep(robot, joint, ("name", "type"))
+    kept = _etree().SubElement(robot, "joint", name=name, type=kind)
     for side in ("parent", "child"):
         element = _only(joint, side, where)
         if element is None:
@@ -172,12 +194,8 @@ def _copy_checked(target, element, tags, where: str, needed) -> None:
 def _check_numbers(element, attribute: str, count: int, where: str) -> None:
     text = element.get(attribute)
     finite = element.tag != "limit"  # an infinite limit is none
-    try:
-        values = [float(token) for token in text.split()]
-    except ValueError:
-        values = []
-    good = len(values) == count and "_" not in text and not any(math.isnan(x) for x in values)
-    if not good or (finite and not all(math.isfinite(x) for x in values)):
+    values = numbers(text)
+    if values is None or len(values) != count or (finite and not all(math.isfinite(x) for x in values)):
         kind = "finite number" if finite else "number"
         expected = f"a {kind}" if count == 1 else f"{count} {kind}s"
         raise ValueError(f"{where}: <{element.tag} {attribute}={text!r}> is not {expected}")
@@ -185,10 +203,11 @@ def _check_numbers(element, attribute: str, count: int, where: str) -> None:
 
 def _check_tree(robot) -> None:
     """Every joint connects two links that exist, no link has two parents, one link is the root."""
-    links = [link.get("name") for link in robot.findall("link")]
-    twice = next((link for link in links if links.count(link) > 1), None)
-    if twice is not None:
-        raise ValueError(f"two links are named {twice!r}")
+    links: dict[str, None] = {}
+    for link in robot.findall("link"):
+        if link.get("name") in links:
+            raise ValueError(f"two links are named {link.get('name')!r}")
+        links[link.get("name")] = None
     carried: dict[str, str] = {}
     for joint in robot.findall("joint"):
         name, child = joint.get("name"), joint.find("child").get("link")
@@ -237,7 +256,7 @@ def _joint(joint) -> Joint:
     if joint.dynamics is not None:
         limits |= {"damping": joint.dynamics.damping, "friction": joint.dynamics.friction}
     given: dict[str, Any] = {name: float(value) for name, value in limits.items() if value is not None}
-    if joint.type in ("fixed", "floating"):
+    if joint.type in ("fixed", "floating", "spherical"):
         return Joint(joint.name, {"floating": "free"}.get(joint.type, joint.type), **given)
     return Joint(joint.name, joint.type, tuple(map(float, joint.axis)), **given)
 

@@ -32,16 +32,16 @@ class Directions(NamedTuple):
 
 
 def directions(problem: Problem, how: str, gapped: bool, keep: bool, grouped: bool) -> Callable[..., Directions]:
-    """The function (states, controls, prices or None, regularisation) -> Directions.
+    """The function (states, controls, prices or None, regularization) -> Directions.
 
     how: "sequential" or "parallel". gapped: False takes gaps, which are round-off then, for none. keep: A and B.
     grouped: see `RegulatorSearch`.
     """
 
-    def side_by_side(states: Any, controls: Array, prices: Prices | None, regularisation: Array) -> Directions:
+    def side_by_side(states: Any, controls: Array, prices: Prices | None, regularization: Array) -> Directions:
         e, last = expand(problem, states, controls, prices)
         e = e if gapped else e._replace(gap=jnp.zeros_like(e.gap))
-        found = backward(problem, e, last, controls, regularisation, how)
+        found = backward(problem, e, last, controls, regularization, how)
         return Directions(found, e.gap, *((e.A, e.B) if keep else ()))
 
     if how == "parallel" or not grouped:
@@ -62,12 +62,12 @@ def directions(problem: Problem, how: str, gapped: bool, keep: bool, grouped: bo
 
 
 def backward(
-    problem: Problem, e: riccati.Expansion, last: Any, controls: Array, regularisation: Array, how: str
+    problem: Problem, e: riccati.Expansion, last: Any, controls: Array, regularization: Array, how: str
 ) -> Any:
     """The regulator for expansions about a trajectory, within the bounds of the problem."""
     module = parallel_riccati if how == "parallel" else riccati
     below, above = problem.lower - controls, problem.upper - controls
-    return module.backward(e, last, below, above, regularisation, problem.bounded)
+    return module.backward(e, last, below, above, regularization, problem.bounded)
 
 
 def _in_groups(problem: Problem, gapped: bool, keep: bool, size: int, *args: Any) -> Directions:
@@ -81,7 +81,7 @@ def _in_groups(problem: Problem, gapped: bool, keep: bool, size: int, *args: Any
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], found)
 
 
-def _step_by_step(problem: Problem, gapped: bool, keep: bool, states, controls, prices, regularisation) -> Directions:
+def _step_by_step(problem: Problem, gapped: bool, keep: bool, states, controls, prices, regularization) -> Directions:
     """Arrays (size, ...) of systems that are taken together; inside, they are the last axis."""
     behind = lambda tree: jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), tree)
     states, controls, prices = behind((states, controls, prices))
@@ -95,7 +95,7 @@ def _step_by_step(problem: Problem, gapped: bool, keep: bool, states, controls, 
         e = jax.vmap(one, (None, -1, -1, -1, *[-1] * len(by)), -1)(t, before, after, control, *by)
         e = e if gapped else e._replace(gap=jnp.zeros_like(e.gap))
         value, found = riccati.one_step(
-            value, e, lower - control, upper - control, regularisation, problem.bounded
+            value, e, lower - control, upper - control, regularization, problem.bounded
         )  # fmt: skip
         return value, (*found, e.gap, *((e.A, e.B) if keep else ()))
 

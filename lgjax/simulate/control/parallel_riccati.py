@@ -62,10 +62,10 @@ def _joined(first: Passage, then: Passage) -> Passage:
     )
 
 
-def _passage(e: Expansion, regularisation: Array) -> Passage:
+def _passage(e: Expansion, regularization: Array) -> Passage:
     """One step, its control eliminated: u = -luu^-1 (lu + lux x) + what the multiplier asks for."""
     m = e.lu.shape[-1]
-    eased = e.luu + regularisation * jnp.eye(m, dtype=e.lu.dtype)
+    eased = e.luu + regularization * jnp.eye(m, dtype=e.lu.dtype)
     factor = jnp.linalg.cholesky(eased)
     half = jax.lax.linalg.triangular_solve(
         factor, jnp.concatenate([e.lux, e.lu[..., None], sm.transpose(e.B)], -1), left_side=True, lower=True
@@ -87,7 +87,7 @@ def _affine(first: tuple[Array, Array], then: tuple[Array, Array]) -> tuple[Arra
     return _product(then[0], first[0]), _applied(then[0], first[1]) + then[1]
 
 
-def backward(expansion: Expansion, last: Any, below: Array, above: Array, regularisation: Array, boxed: bool) -> Any:
+def backward(expansion: Expansion, last: Any, below: Array, above: Array, regularization: Array, boxed: bool) -> Any:
     """As the function of that name in `riccati`, in parallel over time.
 
     The Hessian of every step with respect to its controls must be positive definite by itself. Controls at a bound that
@@ -96,7 +96,7 @@ def backward(expansion: Expansion, last: Any, below: Array, above: Array, regula
     gradient = _gradient(expansion, last[0])
     held = ((below >= 0) & (gradient > 0)) | ((above <= 0) & (gradient < 0))
     e = _without(expansion, held) if boxed else expansion
-    single = _passage(e, regularisation)
+    single = _passage(e, regularization)
     n = e.lx.shape[-1]
     zero = jnp.zeros((1, n, n), e.lx.dtype)
     end = Passage(zero, zero[..., 0], zero, -last[0][None], last[1][None])
@@ -109,7 +109,7 @@ def backward(expansion: Expansion, last: Any, below: Array, above: Array, regula
     half = _product(turned, vxx)
     qu, qux = e.lu + _applied(turned, vx), e.lux + _product(half, e.A)
     quu = e.luu + _product(half, e.B)
-    eased = quu + regularisation * jnp.eye(e.lu.shape[-1], dtype=e.lu.dtype)
+    eased = quu + regularization * jnp.eye(e.lu.shape[-1], dtype=e.lu.dtype)
     factor = jnp.linalg.cholesky(eased)
     right = -jnp.concatenate([qux, qu[..., None]], -1)
     for transpose in (False, True):

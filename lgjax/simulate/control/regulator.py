@@ -23,7 +23,7 @@ from lgjax.simulate.control.stagewise import Prices, Stagewise, charge, violatio
 Array = jax.Array
 
 SHRINK = tuple(2.0 ** -(i * (i + 1) / 4) for i in range(10))  # steps that are tried, 1 to 2^-22.5
-LEAST, LARGEST = 1e-8, 1e12  # regularisation that is more than none, and that ends the search
+LEAST, LARGEST = 1e-8, 1e12  # regularization that is more than none, and that ends the search
 BOLD, MEEK = 0.1, 1e-4  # share of the expected decrease that is asked for: of the first good step, of the best one
 
 
@@ -67,7 +67,7 @@ class RegulatorMethod(ControlMethod):
 
 
 class RegulatorIterate(NamedTuple):
-    """One guess in progress. states (steps + 1), controls (steps, controls), regularisation and its factor.
+    """One guess in progress. states (steps + 1), controls (steps, controls), regularization and its factor.
 
     prices: of the constraints. gap_weight: of the gaps in the merit. last_violation: when the prices changed last.
     """
@@ -80,7 +80,7 @@ class RegulatorIterate(NamedTuple):
     prices: Prices
     gap_weight: Array
     last_violation: Array
-    regularisation: Array
+    regularization: Array
     factor: Array
     waited: Array
     iteration: Array
@@ -163,7 +163,7 @@ class RegulatorSearch(NamedTuple):
         with jax.default_matmul_precision("highest"):
             prices = iterate.prices if self.constrained else None
             run = directions(problem, self.method.riccati, self.gapped, self.linear, self.grouped)
-            towards = run(iterate.states, iterate.controls, prices, iterate.regularisation)
+            towards = run(iterate.states, iterate.controls, prices, iterate.regularization)
             found, here = towards.regulator, self._here(iterate, towards.gap)
             move = self._move(towards)
             weight = self._gap_weight(iterate, here, move)
@@ -184,22 +184,22 @@ class RegulatorSearch(NamedTuple):
         )
 
     def _stepped(self, old: RegulatorIterate, best: Candidate, here: Candidate, weight, step) -> RegulatorIterate:
-        """With the step, and the regularisation for the next one."""
+        """With the step, and the regularization for the next one."""
         take = lambda new, old: jnp.where(step, new, old)
         gain = self._merit(here, weight) - self._merit(best, weight)
         much = gain > self.method.improvement * jnp.abs(old.cost)
         factor = jnp.where(step, jnp.minimum(old.factor / 2, 0.5), jnp.maximum(old.factor * 2, 2.0))
-        regularisation = jnp.maximum(old.regularisation, LEAST) * factor
-        regularisation = jnp.where(step & (regularisation < LEAST), 0, regularisation)
+        regularization = jnp.maximum(old.regularization, LEAST) * factor
+        regularization = jnp.where(step & (regularization < LEAST), 0, regularization)
         return old._replace(
             states=jax.tree.map(take, best.states, old.states), controls=take(best.controls, old.controls),
-            cost=take(best.cost, old.cost), gap_weight=weight, regularisation=regularisation, factor=factor,
+            cost=take(best.cost, old.cost), gap_weight=weight, regularization=regularization, factor=factor,
             violation=take(jnp.maximum(best.violation, best.widest), old.violation),
             waited=jnp.where(much | ~step, 0, old.waited + 1),
         )  # fmt: skip
 
     def _verdict(self, new: RegulatorIterate, finite: Array, good: Array, reprice: Array) -> Array:
-        stuck = (new.regularisation > LARGEST) | (new.waited >= self.method.patience)
+        stuck = (new.regularization > LARGEST) | (new.waited >= self.method.patience)
         ended = jnp.where(stuck & ~reprice, OptimizeStatus.STALLED, new.status)
         return jnp.where(~finite, OptimizeStatus.NOT_FINITE, jnp.where(good, OptimizeStatus.CONVERGED, ended)).astype(
             jnp.int32
@@ -322,7 +322,7 @@ class RegulatorSearch(NamedTuple):
         if not self.constrained:
             return jnp.zeros((), bool)
         due = norm <= jnp.maximum(self.method.tolerance, unmet)
-        stuck = (~taken & (iterate.regularisation > LARGEST / 4)) | (iterate.waited >= self.method.patience - 1)
+        stuck = (~taken & (iterate.regularization > LARGEST / 4)) | (iterate.waited >= self.method.patience - 1)
         return due | (stuck & (unmet > self.method.feasibility))
 
     def _repriced(self, iterate: RegulatorIterate, reprice: Array, minimised: Array) -> RegulatorIterate:
@@ -342,7 +342,7 @@ class RegulatorSearch(NamedTuple):
         status = jnp.where(hopeless, OptimizeStatus.INFEASIBLE, iterate.status).astype(jnp.int32)
         changed = iterate._replace(
             prices=new, last_violation=iterate.violation, status=status, waited=jnp.zeros_like(iterate.waited),
-            regularisation=jnp.zeros_like(weight), factor=jnp.ones_like(weight), gap_weight=jnp.zeros_like(weight),
+            regularization=jnp.zeros_like(weight), factor=jnp.ones_like(weight), gap_weight=jnp.zeros_like(weight),
         )  # fmt: skip
         return jax.tree.map(lambda a, b: jnp.where(reprice, a, b), changed, iterate)
 

@@ -121,19 +121,19 @@ def solved(matrix: Array, right: Array) -> tuple[Array, Array]:
 
 
 # ---- step by step
-def backward(expansion: Expansion, last: Any, below: Array, above: Array, regularisation: Array, boxed: bool) -> Any:
+def backward(expansion: Expansion, last: Any, below: Array, above: Array, regularization: Array, boxed: bool) -> Any:
     """The regulator; arrays (steps, ...). below, above: (steps, controls), how far the controls may change.
 
-    boxed: whether there are bounds at all. regularisation: a cost of squared changes of the controls, half of it each.
+    boxed: whether there are bounds at all. regularization: a cost of squared changes of the controls, half of it each.
     Where the Hessian of a step is not positive definite, all is NaN.
     """
     run = batch_last(lambda *args: _recursion(*args, boxed=boxed))
-    return run(expansion, last, below, above, regularisation)
+    return run(expansion, last, below, above, regularization)
 
 
-def _recursion(e: Expansion, last: Any, below, above, regularisation, boxed: bool) -> Regulator:
+def _recursion(e: Expansion, last: Any, below, above, regularization, boxed: bool) -> Regulator:
     def step(value: Value, inputs: tuple[Expansion, Array, Array]) -> tuple[Value, Any]:
-        return one_step(value, *inputs, regularisation, boxed)
+        return one_step(value, *inputs, regularization, boxed)
 
     value, (k, gain, gradient) = jax.lax.scan(step, first_value(last), (e, below, above), reverse=True)
     return Regulator(k, gain, value.slope, value.curve, value.closing, gradient)
@@ -157,7 +157,7 @@ def first_value(last: tuple[Array, Array]) -> Value:
 
 
 def one_step(
-    value: Value, e: Expansion, below: Array, above: Array, regularisation: Array, boxed: bool
+    value: Value, e: Expansion, below: Array, above: Array, regularization: Array, boxed: bool
 ) -> tuple[Value, tuple[Array, Array, Array]]:
     """The value one step earlier, and push, feedback and gradient of the step."""
     n, m = len(e.lx), len(e.lu)
@@ -171,7 +171,7 @@ def one_step(
     (hessian,) = _apart(times(transposed(both), carried))
     qx, qu = e.lx + vectors[:n, 0], e.lu + vectors[n:, 0]
     qxx, qux, quu = e.lxx + hessian[:n, :n], e.lux + hessian[n:, :n], e.luu + hessian[n:, n:]
-    quu = quu + regularisation * identity  # as if it were a cost of changes
+    quu = quu + regularization * identity  # as if it were a cost of changes
     if boxed:
         k, gain = _apart(*_boxed(quu, qu, qux, below, above))
         moved, turned = times(quu, k), times(quu, gain)

@@ -1,0 +1,108 @@
+"""The machines of `tests.soak` find what they are made for, and one seed of each part passes."""
+
+import collections
+import sys
+
+import pytest
+
+from tests import soak
+from tests.soak import __main__ as command
+from tests.soak import broken_files, packages
+from tests.soak.mutations import mutate
+
+LINK = b"<link name='a'><inertial><mass value='1'/></inertial></link>"
+ROBOT = b"<robot name='r'>" + LINK + b"<joint name='j' type='fixed'/></robot>"
+
+
+def test_a_seed_always_does_the_same_and_seeds_differ():
+    found = [mutate(ROBOT, seed) for seed in range(200)]
+    assert found == [mutate(ROBOT, seed) for seed in range(200)]
+    assert len({content for content, _ in found}) > 100
+
+
+def failing(seed):
+    return soak.Result(collections.Counter({"tried": 1}), [f"seed {seed} is bad"] if seed == 3 else [])
+
+
+def raising(seed):
+    raise RuntimeError("broken")
+
+
+@pytest.mark.parametrize(("part", "seed", "code"), [("failing", 2, 0), ("failing", 3, 1), ("raising", 0, 1)])
+def test_failures_are_printed_with_what_reproduces_them(monkeypatch, capsys, part, seed, code):
+    monkeypatch.setitem(soak.PARTS, part, f"{__name__}:{part}")
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    monkeypatch.setattr(sys, "argv", ["soak", "--part", part, "--seed", str(seed)])
+    assert command.main() == code
+    said = capsys.readouterr().out
+    assert (f"again: python -m tests.soak --part {part} --seed {seed}" in said) == bool(code)
+
+
+def test_opening_a_file_in_a_watched_folder_is_seen(tmp_path):
+    inside, outside = broken_files.prepare(tmp_path)
+    watch = broken_files.Watch(outside)
+    assert not watch.seen()
+    (inside / "part.xml").read_bytes()
+    assert not watch.seen()
+    (outside / "secret.xml").read_bytes()
+    assert watch.seen()
+
+
+JUDGED = {
+    "another kind of error": (KeyError("x"), "KeyError"),
+    "a kind of ValueError": (UnicodeDecodeError("utf-8", b"x", 0, 1, "self.xml"), "UnicodeDecodeError"),
+    "two lines": (ValueError("self.xml: a\nb"), "no line"),
+    "no name": (ValueError("mass is wrong"), "no line"),
+    "endless": (ValueError("self.xml" + "x" * 5000), "no line"),
+}
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_errors_that_are_none_of_ours_fail(name, tmp_path):
+    error, verdict = JUDGED[name]
+    assert broken_files._judge(error, tmp_path / "self.xml").startswith(verdict)
+    assert broken_files._judge(ValueError("self.xml: link 'a' has no <mass>"), tmp_path / "self.xml") is None
+
+
+def test_files_of_packages_are_found():
+    names = {path.name for path in packages.files("urdf", ("example-robot-data",))}
+    assert {"panda.urdf", "talos_reduced.urdf"} <= names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["broken_urdf", "broken_mjcf"])
+def test_mutated_files(part):
+    result = command.run(part, 0)
+    assert not result.failures
+    assert sum(result.counts.values()) == broken_files.CASES
+    assert result.counts["same model"] > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["solo12.urdf", "ur5_gripper.urdf", "romeo_small.urdf"])
+def test_robots_agree_with_pinocchio(name):
+    from tests.soak import robots
+
+    path = next(path for path in packages.files("urdf", ("example-robot-data",)) if path.name == name)
+    assert robots.agreement("urdf", path, 0) == ("agrees", None)
+
+
+@pytest.mark.slow
+def test_an_mjcf_agrees_with_mujoco():
+    from tests.soak import robots
+
+    path = next(path for path in packages.files("mjcf", ("mujoco",)) if path.name == "model.xml")
+    assert robots.agreement("mjcf", path, 0)[1] is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "floating"), [("double_pendulum.urdf", False), ("z1.urdf", False), ("solo.urdf", True)]
+)
+def test_ten_seconds_keep_their_energy(name, floating):
+    from tests.soak import robots
+
+    path = next(path for path in packages.files("urdf", ("example-robot-data",)) if path.name == name)
+    done, error, _ = robots.energy_error(robots.load("urdf", path, (floating,)), floating, 0)
+    assert done
+    assert error < robots.ENERGY
