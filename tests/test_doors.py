@@ -135,7 +135,7 @@ def test_what_is_known_inside_jit_is_judged_there():
     corners = jnp.concatenate([jnp.eye(3), -jnp.ones((1, 3))])
     loops = (lgjax.Loop("point", arm().body_names[-1], None, (0.0, 0.0, -1.0), (0.0, 0.0, -2.0)),)
     assert jax.eval_shape(lambda: identification.log_cholesky(ten)).shape == ten.shape
-    assert jax.eval_shape(lambda: jnp.asarray(shapes.polyhedron(corners).support(jnp.ones(3)))).shape == (3,)
+    assert jax.eval_shape(lambda: shapes.polyhedron(corners).support(jnp.ones(3)).point).shape == (3,)
     assert identification.base_parameters(ten).independent.size > 0
     jax.eval_shape(lambda: jnp.asarray(identification.base_parameters(ten).combine))
     with pytest.raises(ValueError, match="is open at the start"):
@@ -165,9 +165,8 @@ FEW = ("so3.exp", "se3.Ad", "r3_so3.compose", "ts2.project", "left().move", "Rn"
 
 
 def test_a_few_doors_hold():
-    calls = doors.doors()
     with jax.numpy_dtype_promotion("standard"):
-        hold(calls)
+        hold(doors.doors())
 
 
 def hold(calls):

@@ -370,14 +370,15 @@ def _assemble(tree: Tree, moving: list[_Moving], frames, gravity, dtype) -> Mode
 
     for m in moving:
         for attribute in ("damping", "friction", "armature"):
-            value = getattr(m.body.joint, attribute)
-            if not (np.all(np.isfinite(value)) and np.min(value) >= 0):
+            value = checks.real(f"{attribute} of joint {m.body.joint.name!r}", getattr(m.body.joint, attribute))
+            if not (np.all(np.isfinite(value)) and np.min(value, initial=0) >= 0):
                 raise ValueError(f"{attribute} of joint {m.body.joint.name!r} is not a non-negative number: {value}")
         for attribute in ("effort", "velocity_limit"):  # infinite where there is none
-            value = getattr(m.body.joint, attribute)
-            if not np.min(value) >= 0:
+            value = checks.real(f"{attribute} of joint {m.body.joint.name!r}", getattr(m.body.joint, attribute))
+            if not np.min(value, initial=0) >= 0:
                 raise ValueError(f"{attribute} of joint {m.body.joint.name!r} is not a non-negative number: {value}")
-        lower, upper = m.body.joint.lower, m.body.joint.upper
+        limits = {side: getattr(m.body.joint, side) for side in ("lower", "upper")}
+        lower, upper = (checks.real(f"{k} limit of joint {m.body.joint.name!r}", x) for k, x in limits.items())
         if not np.all(np.less_equal(lower, upper)):
             raise ValueError(f"limits of joint {m.body.joint.name!r}: lower {lower} is not at most upper {upper}")
     return Model(

@@ -14,6 +14,8 @@ PARTS = {
     "robots_urdf": "tests.soak.robots:urdf",
     "robots_mjcf": "tests.soak.robots:mjcf",
     "robots_motion": "tests.soak.robots:motion",
+    "doors": "tests.soak.doors:part",
+    "gradients": "tests.soak.gradients:part",
 }
 
 
