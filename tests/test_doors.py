@@ -133,13 +133,14 @@ def test_what_is_known_inside_jit_is_judged_there():
     """Constants of a traced program are known; their checks compute at once, with no tracer in them."""
     ten = identification.inertial_parameters(arm()).reshape(-1, 10)
     corners = jnp.concatenate([jnp.eye(3), -jnp.ones((1, 3))])
-    loops = (lgjax.Loop("point", arm().body_names[-1], None, (0.0, 0.0, -1.0), (0.0, 0.0, -2.0)),)
+    loops = (lgjax.Loop("point", arm().body_names[-1], None, (0.0, 0.0, -1.0), (0.0, 0.0, -2.5)),)
     assert jax.eval_shape(lambda: identification.log_cholesky(ten)).shape == ten.shape
     assert jax.eval_shape(lambda: shapes.polyhedron(corners).support(jnp.ones(3)).point).shape == (3,)
     assert identification.base_parameters(ten).independent.size > 0
     jax.eval_shape(lambda: jnp.asarray(identification.base_parameters(ten).combine))
+    start = state()
     with pytest.raises(ValueError, match="is open at the start"):
-        jax.eval_shape(lambda: lgjax.rollout(arm(), *state(), None, 0.1, 1, loops=loops).v)
+        jax.eval_shape(lambda: lgjax.rollout(arm(), *start, None, 0.1, 1, loops=loops).v)
     with pytest.raises(ValueError, match="not positive"):
         jax.eval_shape(lambda: identification.log_cholesky(-ten))
     controller = jax.eval_shape(lambda: jnp.asarray(integrators.StepSizeController(jnp.asarray(0.7)).alpha))
