@@ -23,6 +23,9 @@ def arm() -> lgjax.Model:
     return lgjax.models.chain(2)
 
 
+arm()  # made outside of a trace, so that its numbers are known
+
+
 def state():
     return lgjax.neutral(arm()), jnp.zeros(2)
 
@@ -75,8 +78,8 @@ WRONG = {
     ),
     # descriptions
     "bodies must be a list of Body, got 'b'": lambda: lgjax.build("b"),
-    "bodies must be a list of Body, got None in it": lambda: lgjax.build([None]),
-    "body 'b': joint must be a Joint, got 'j'": lambda: lgjax.build([lgjax.Body("b", None, "j")]),
+    "bodies must be a list of Body with names, got None in it": lambda: lgjax.build([None]),
+    "body 'b': joint must be a Joint with a name, got 'j'": lambda: lgjax.build([lgjax.Body("b", None, "j")]),
     "joint 'j' of body 'b': unknown type {}": lambda: built(kind={}),
     "axis of joint 'j' of body 'b' must be numbers of shape (3,)": lambda: built(axis=(1j, 0, 0)),
     "damping of joint 'j' must be numbers, got 'much'": lambda: built(damping="much"),

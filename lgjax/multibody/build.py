@@ -157,16 +157,12 @@ def _bodies(bodies: Iterable[Body]) -> list[Body]:
         raise TypeError(f"bodies must be a list of Body, got {checks.shown(bodies)}")
     found = list(bodies)
     for body in found:
-        if not isinstance(body, Body):
-            raise TypeError(f"bodies must be a list of Body, got {checks.shown(body)} in it")
-        if not isinstance(body.name, str):
-            raise TypeError(f"the name of a body must be a text, got {body.name!r}")
+        if not isinstance(body, Body) or not isinstance(body.name, str):
+            raise TypeError(f"bodies must be a list of Body with names, got {checks.shown(body)} in it")
         if not isinstance(body.parent, str | None):
             raise TypeError(f"body {body.name!r}: parent must be the name of a body or None, got {body.parent!r}")
-        if not isinstance(body.joint, Joint):
-            raise TypeError(f"body {body.name!r}: joint must be a Joint, got {checks.shown(body.joint)}")
-        if not isinstance(body.joint.name, str):
-            raise TypeError(f"body {body.name!r}: the name of its joint must be a text, got {body.joint.name!r}")
+        if not isinstance(body.joint, Joint) or not isinstance(body.joint.name, str):
+            raise TypeError(f"body {body.name!r}: joint must be a Joint with a name, got {checks.shown(body.joint)}")
     return found
 
 
