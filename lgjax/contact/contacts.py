@@ -63,7 +63,7 @@ class Contacts:
         joint_limits: bool | Sequence[str] = False,
         joint_friction: bool | Sequence[str] = False,
     ):
-        dtype = checked_model(model).dtype
+        dtype = checked_model(model, leaves=True).dtype
         self.grounds = _grounds(ground, dtype)
         alone = not self.grounds and not pairs  # joints alone
         fixed = [] if alone and shapes is None else _fixed_shapes(model, shapes)
@@ -100,7 +100,11 @@ class Contacts:
 
     def _add_pairs(self, fixed: list, pairs: Sequence[tuple[str, str]], dtype) -> None:
         ends: list[tuple[Corners, Corners]] = []
+        if not isinstance(pairs, list | tuple):
+            raise TypeError(f"pairs must be a list of pairs of links, got {checks.shown(pairs)}")
         for pair in pairs:
+            if not isinstance(pair, list | tuple) or len(pair) != 2:
+                raise TypeError(f"pairs must be a list of pairs of links, got {checks.shown(pair)} in it")
             first, second = pair
             for a in _segments(fixed, first):
                 for b in _segments(fixed, second):
@@ -216,7 +220,7 @@ def _fixed_shapes(model: Model, shapes: Mapping | Sequence[str] | None) -> list[
             (link, one) for link, some in shapes.items() for one in (some if isinstance(some, list | tuple) else [some])
         ]
     else:
-        given = _of_model(model, shapes)
+        given = _of_model(model, None if shapes is None else checks.names("shapes", shapes))
     found = []
     for link, shape in given:
         if not isinstance(shape, Shape):

@@ -155,6 +155,8 @@ def contact_velocities(model: Model, contacts: Contacts, q: Configuration, v: Ar
 @checked_arguments("forces")
 def contact_torques(model: Model, contacts: Contacts, q: Configuration, forces: Array) -> Array:
     """J^T f (nv,) of forces (n, 3) in the contact frames."""
+    if jnp.shape(forces) != (len(contacts), 3):
+        raise ValueError(f"forces has shape {jnp.shape(forces)}, expected {(len(contacts), 3)}")
     J, frame = _jacobian(model, contacts, q)
     return jnp.sum(J * sm.tmatvec(frame, forces)[:, None], (0, 2))
 

@@ -17,9 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.jacobians import carrier
+from lgjax.dynamics.joint_parameters import coordinates_of, parameter, scalars_of
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
 from lgjax.execution.compiled import compiled
 from lgjax.groups import se3
+from lgjax.multibody.arguments import checked_configuration, checked_model
 from lgjax.multibody.configuration import Configuration, configuration, difference
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
@@ -101,7 +103,8 @@ def spring(
 ) -> JointSpring:
     """Springs at joints: tau = -stiffness (q - rest), rest neutral unless given; a ball has one stiffness."""
     names, index = coordinates_of(model, joints)
-    stiffness = _parameter("stiffness", stiffness, names, model.dtype)
+    rest = configuration(model) if rest is None else checked_configuration("rest", rest, model)
+    stiffness = parameter("stiffness", stiffness, names, model.dtype)
     if checks.known(stiffness):
         balls = {body: set() for body, kind in enumerate(model.tree.kinds) if kind.coordinates == "ball_rotations"}
         for value, i in zip(np.asarray(stiffness).tolist(), index, strict=True):
@@ -110,7 +113,7 @@ def spring(
                 if len(balls[body]) > 1:
                     name = model.tree.joint_names[body]
                     raise ValueError(f"stiffness of the ball {name!r} is one number, got {sorted(balls[body])}")
-    return JointSpring(model, stiffness, configuration(model) if rest is None else rest, tuple(index))
+    return JointSpring(model, stiffness, rest, tuple(index))
 
 
 @jax.tree_util.register_dataclass
@@ -144,9 +147,9 @@ def friction(
     names, index = coordinates_of(model, joints)
     dry = model.friction[np.asarray(index, int)] if coulomb is None else coulomb
     return Friction(
-        _parameter("viscous", viscous, names, model.dtype),
-        _parameter("coulomb", dry, names, model.dtype),
-        _parameter("smoothing", smoothing, names, model.dtype, positive=True),
+        parameter("viscous", viscous, names, model.dtype),
+        parameter("coulomb", dry, names, model.dtype),
+        parameter("smoothing", smoothing, names, model.dtype, positive=True),
         tuple(index),
     )
 
@@ -199,12 +202,10 @@ def limits(
     Nothing acts inside the limits. Behind one the force grows as stiffness depth^2 / (2 width) up to `width` (rad or
     m), then with slope `stiffness`, continuous with its first derivative; damping fades in over the same length.
     """
-    names, index, start = _scalars(model, joints)
+    names, index, start = scalars_of(model, joints)
     taken = np.asarray(start, int)
-    low = _parameter("lower", model.lower[taken] if lower is None else lower, names, model.dtype, -np.inf, finite=False)
-    high = _parameter(
-        "upper", model.upper[taken] if upper is None else upper, names, model.dtype, -np.inf, finite=False
-    )
+    low = parameter("lower", model.lower[taken] if lower is None else lower, names, model.dtype, -np.inf, finite=False)
+    high = parameter("upper", model.upper[taken] if upper is None else upper, names, model.dtype, -np.inf, finite=False)
     if checks.known(low, high):
         for name, a, b in zip(names, np.asarray(low).tolist(), np.asarray(high).tolist(), strict=True):
             if a > b:
@@ -212,9 +213,9 @@ def limits(
     return Limits(
         low,
         high,
-        _parameter("stiffness", stiffness, names, model.dtype),
-        _parameter("damping", damping, names, model.dtype),
-        _parameter("width", width, names, model.dtype, positive=True),
+        parameter("stiffness", stiffness, names, model.dtype),
+        parameter("damping", damping, names, model.dtype),
+        parameter("width", width, names, model.dtype, positive=True),
         tuple(index),
         tuple(start),
     )
@@ -261,15 +262,15 @@ def motors(
     gives at most `torque` (N m) at rest, which falls linearly to nothing at `speed` (rad/s of the rotor) in the
     direction of motion; braking it gives all of it.
     """
-    names, index, _ = _scalars(model, joints)
-    most = _parameter("torque", torque, names, model.dtype, finite=False)
+    names, index, _ = scalars_of(model, joints)
+    most = parameter("torque", torque, names, model.dtype, finite=False)
     return Motors(
-        _parameter("gear", gear, names, model.dtype, -np.inf),
-        _parameter("rotor_inertia", rotor_inertia, names, model.dtype),
+        parameter("gear", gear, names, model.dtype, -np.inf),
+        parameter("rotor_inertia", rotor_inertia, names, model.dtype),
         jnp.minimum(most, jnp.finfo(model.dtype).max),  # finite, as are its products with zero
-        _parameter("speed", speed, names, model.dtype, positive=True, finite=False),
+        parameter("speed", speed, names, model.dtype, positive=True, finite=False),
         tuple(index),
-        command,
+        checks.function("command", command),
     )
 
 
@@ -333,12 +334,16 @@ def point_spring(model: Model, a: Any, b: Any, stiffness: Any, length: Any = 0.0
     a and b: (body, point (3,)): the name of a body or frame, or the index of a body, and the point in its frame; (None,
     point) is a point of the world. Metres, N/m, N s/m. At distance zero a spring with a length gives no force.
     """
+    checked_model(model)
     points = []
-    for what, (body, point) in (("a", a), ("b", b)):
+    for what, end in (("a", a), ("b", b)):
+        if not isinstance(end, tuple | list) or len(end) != 2:
+            raise TypeError(f"{what} must be a pair of a body and a point, got {checks.shown(end)}")
+        body, point = end
         if body is not None:
             carrier(model, body)
         points.append(checks.array(f"point {what} of a spring", point, (3,), model.dtype, exact=True))
-    scalar = lambda name, value: _parameter(name, value, None, model.dtype)
+    scalar = lambda name, value: parameter(name, value, None, model.dtype)
     return PointSpring(
         model,
         (points[0], points[1]),
@@ -351,49 +356,8 @@ def point_spring(model: Model, a: Any, b: Any, stiffness: Any, length: Any = 0.0
 
 # ---- what the makers share
 def _spread(v, index: tuple[int, ...], values):
+    if not isinstance(v, jax.Array | np.ndarray):
+        raise TypeError(f"v is {checks.described(v)}, expected an array (nv,)")
+    if v.ndim != 1 or (index and max(index) >= len(v)):
+        raise ValueError(f"v has shape {v.shape}, expected (nv,) of the model of the force")
     return jnp.zeros_like(v).at[np.asarray(index, int)].set(values)
-
-
-def coordinates_of(model: Model, joints: Sequence[str] | None) -> tuple[list[str], list[int]]:
-    """The joint's name of each velocity coordinate of the joints, and its index."""
-    chosen = model.joint_names if joints is None else tuple(joints)
-    for name in chosen:
-        if name not in model.joint_names:
-            raise ValueError(f"no joint {name!r} in {model.name!r}; joints: {', '.join(model.joint_names)}")
-    tree = model.tree
-    rows = [
-        (tree.joint_names[body], i)
-        for i, body in enumerate(tree.v_body)
-        if tree.joint_names[body] in chosen and tree.kinds[body].coordinates != "free_poses"
-    ]
-    return [name for name, _ in rows], [i for _, i in rows]
-
-
-def _scalars(model: Model, joints: Sequence[str] | None) -> tuple[list[str], list[int], list[int]]:
-    """As `coordinates_of`, for scalar coordinates alone, with their indices in `Configuration.joints`."""
-    names, index = coordinates_of(model, joints)
-    tree = model.tree
-    rows = []
-    for name, i in zip(names, index, strict=True):
-        body = tree.v_body[i]
-        if tree.kinds[body].coordinates == "joints":
-            rows.append((name, i, tree.q_start[body] + i - tree.v_start[body]))
-        elif joints is not None:
-            raise ValueError(f"joint {name!r} is a ball: it has no scalar coordinate")
-    return [r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows]
-
-
-def _parameter(what: str, value, names, dtype, least=0.0, positive: bool = False, finite: bool = True) -> jax.Array:
-    """`value` for each of `names` (None: one number), checked where it is known."""
-    shape = () if names is None else (len(names),)
-    if np.ndim(value) and np.shape(value) != shape:
-        raise ValueError(f"{what} has shape {np.shape(value)}, expected a number or {shape}")
-    if checks.known(value):
-        known = np.broadcast_to(np.asarray(value, float), shape)
-        bad = np.isnan(known) | (known < least) | ((known <= 0) & positive) | (~np.isfinite(known) & finite)
-        if bad.any():
-            where = "" if names is None else f" of {names[int(np.argmax(bad))]!r}"
-            sign = "positive" if positive else "at least 0"
-            expected = "a finite number" if least < 0 else f"finite and {sign}" if finite else sign
-            raise ValueError(f"{what}{where} is {known.ravel()[np.argmax(bad)]:g}, expected {expected}")
-    return jnp.broadcast_to(jnp.asarray(value, dtype), shape)

@@ -71,9 +71,11 @@ def log_cholesky(parameters: jax.Array) -> jax.Array:
     """
     parameters = _ten("parameters", parameters)
     if checks.known(parameters):
-        inertia = jax.tree.map(np.asarray, inertia_of(parameters))
+        with jax.ensure_compile_time_eval():  # known inside jit too
+            inertia = inertia_of(parameters)
+            pseudo = np.asarray(_pseudo_inertia(inertia), float)
         checks.positive("mass", inertia.mass)
-        least = np.min(np.linalg.eigvalsh(np.asarray(_pseudo_inertia(inertia), float)), -1)
+        least = np.min(np.linalg.eigvalsh(pseudo), -1)
         if np.any(least <= 0):
             raise ValueError(
                 "the pseudo-inertia of a body is not positive definite: its least eigenvalue is "
@@ -91,7 +93,8 @@ def from_log_cholesky(theta: jax.Array) -> jax.Array:
 
 
 def _ten(name: str, value) -> jax.Array:
-    found = jnp.asarray(value)
+    arrays = isinstance(value, jax.Array | np.ndarray)
+    found = jnp.asarray(value) if arrays else checks.floats(name, value, (10,), float)
     if found.shape[-1:] != (10,) or not jnp.issubdtype(found.dtype, jnp.floating):
         raise ValueError(f"{name} must be floating numbers of shape (..., 10), got {found.dtype}{found.shape}")
     return checks.finite(name, found)

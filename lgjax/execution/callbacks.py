@@ -60,7 +60,7 @@ def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
         found.append(Same(value))
         return
     seen.add(id(value))
-    if isinstance(value, FunctionType) and (value.__closure__ or not _of_a_library(value.__module__)):
+    if isinstance(value, FunctionType) and not _settled(value):
         found.append(value.__code__)
         cells = [cell.cell_contents for cell in value.__closure__ or () if not _empty(cell)]
         globals_ = [value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__]
@@ -96,6 +96,14 @@ def _of_a_library(module: str | None) -> bool:
     return (module or "").split(".")[0] in LIBRARIES
 
 
+def _settled(function: FunctionType) -> bool:
+    """Whether it is a library's and reads nothing of a user's: without a closure, or a library's wrapper of such."""
+    if not function.__closure__:
+        return _of_a_library(function.__module__)
+    inner = getattr(function, "__wrapped__", None)
+    return isinstance(inner, FunctionType) and _of_a_library(function.__globals__["__name__"]) and _settled(inner)
+
+
 def _empty(cell) -> bool:
     try:
         cell.cell_contents  # noqa: B018
@@ -122,7 +130,7 @@ def _collect(value: Any, found: list[Any], seen: set[int]) -> None:
         return
     seen.add(id(value))
     if isinstance(value, FunctionType | MethodType | partial) or (callable(value) and hasattr(value, "__wrapped__")):
-        if not (isinstance(value, FunctionType) and value.__closure__ is None and _of_a_library(value.__module__)):
+        if not (isinstance(value, FunctionType) and _settled(value)):
             found.append(value)
         return
     inside = value if isinstance(value, tuple | list | frozenset) else getattr(value, "__dict__", {}).values()

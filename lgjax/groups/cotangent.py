@@ -4,15 +4,15 @@ T*G is right-trivialised: the point (g, mu) represents the covector mu ∘ T R_{
 """
 
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from lgjax.groups.arguments import cached, makes_identities, takes
 from lgjax.groups.charts import transpose_of
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation
-from lgjax.groups.lie_group import LieGroup
+from lgjax.groups.lie_group import LieGroup, checks_arguments
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
 
@@ -27,7 +27,7 @@ class Covector(NamedTuple):
     mu: Array
 
 
-@cache
+@cached(group=LieGroup)
 def coadjoint_orbit(group: LieGroup) -> HomogeneousSpace:
     """Space g* under mu -> Ad*_{g⁻¹} mu, whose orbits carry Lie-Poisson dynamics; every field preserves the Casimirs.
 
@@ -36,9 +36,11 @@ def coadjoint_orbit(group: LieGroup) -> HomogeneousSpace:
     Source: [celledoni2021] Example 1 and section 3.3.
     """
 
+    @takes(xi=(group.dim,), mu=(group.dim,))
     def move(xi: Array, mu: Array) -> Array:
         return group.coAd(group.inverse(group.exp(xi)), mu)
 
+    @takes(mu0=(group.dim,), mu1=(group.dim,))
     def distance(mu0: Array, mu1: Array) -> Array:
         return norm(mu1 - mu0)
 
@@ -59,7 +61,7 @@ def coadjoint_orbit(group: LieGroup) -> HomogeneousSpace:
     )
 
 
-@cache
+@cached(group=LieGroup)
 def cotangent_bundle(group: LieGroup) -> HomogeneousSpace:
     """Space T*G: the group G ⋉ g* moved from the left, with points `Covector(g, mu)`.
 
@@ -82,6 +84,7 @@ class _SemidirectProduct:
         """Ad*_{g⁻¹} mu, the left action on momenta."""
         return self.group.coAd(self.group.inverse(g), mu)
 
+    @makes_identities
     def identity(self, dtype: jax.typing.DTypeLike, batch: tuple[int, ...] = ()) -> Covector:
         return Covector(self.group.identity(dtype, batch), jnp.zeros((*batch, self.group.dim), dtype))
 
@@ -168,7 +171,7 @@ class _SemidirectProduct:
         return *self.group.parts(a.g, start.g), self.group.coAd(start.g, a.mu)
 
 
-@cache
+@cached(group=LieGroup)
 def cotangent_group(group: LieGroup) -> LieGroup:
     """Group G ⋉ g* with the product (g, m)(h, k) = (g h, m + Ad*_{g⁻¹} k).  Source: [celledoni2021] eq. (11).
 
@@ -179,11 +182,13 @@ def cotangent_group(group: LieGroup) -> LieGroup:
     own = {field.name: getattr(maps, field.name) for field in fields(LieGroup) if hasattr(maps, field.name)}
     if group.parts is None:
         del own["parts"]
-    return LieGroup(
-        name=f"T*{group.name}",
-        dim=2 * group.dim,
-        codexp=transpose_of(maps.dexp),
-        codexpinv=transpose_of(maps.dexpinv),
-        base=group,
-        **own,
+    return checks_arguments(
+        LieGroup(
+            name=f"T*{group.name}",
+            dim=2 * group.dim,
+            codexp=transpose_of(maps.dexp),
+            codexpinv=transpose_of(maps.dexpinv),
+            base=group,
+            **own,
+        )
     )

@@ -5,13 +5,14 @@ Source: [celledoni2021] section 2.1.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from lgjax.groups.lie_group import LieGroup
+from lgjax.groups.arguments import Fields, cached, takes, vector_form
+from lgjax.groups.lie_group import LieGroup, element_form
 from lgjax.groups.vector import Rn
 from lgjax.numerics.small_angle import norm
 
@@ -57,10 +58,11 @@ class HomogeneousSpace:
         return self.name
 
 
-@cache
+@cached(group=LieGroup)
 def left_translation(group: LieGroup) -> HomogeneousSpace:
     """Space of a group moved from the left, y -> exp(xi) y: the field is a spatial velocity."""
 
+    @takes(xi=(group.dim,), y=partial(element_form, group))
     def move(xi: Array, y: Point) -> Point:
         return group.compose(group.exp(xi), y)
 
@@ -77,16 +79,18 @@ def left_translation(group: LieGroup) -> HomogeneousSpace:
     )
 
 
-@cache
+@cached(group=LieGroup)
 def right_translation(group: LieGroup) -> HomogeneousSpace:
     """Space of a group moved from the right, y -> y exp(xi): the field is a body velocity.
 
     Right translations compose in the opposite order, which flips the sign of the bracket: dexpinv(-sigma, .).
     """
 
+    @takes(xi=(group.dim,), y=partial(element_form, group))
     def move(xi: Array, y: Point) -> Point:
         return group.compose(y, group.exp(xi))
 
+    @takes(sigma=(group.dim,), xi=(group.dim,))
     def dexpinv(sigma: Array, xi: Array) -> Array:
         if group.chart in ("exp", "cay"):
             return group.dexpinv(-sigma, xi)
@@ -109,7 +113,7 @@ def right_translation(group: LieGroup) -> HomogeneousSpace:
     )
 
 
-@cache
+@cached(group=LieGroup)
 def two_sided_translation(group: LieGroup) -> HomogeneousSpace:
     """Space of a group G moved by G x G, y -> exp(xi) y exp(eta): the field is a (spatial, body) pair of velocities.
 
@@ -118,13 +122,17 @@ def two_sided_translation(group: LieGroup) -> HomogeneousSpace:
     Source: [celledoni2021] section 2.1, after eq. (3).
     """
     left, right = left_translation(group), right_translation(group)
+    pair = vector_form((group.dim, group.dim))
 
+    @takes(xi=pair, y=partial(element_form, group))
     def move(xi: tuple[Array, Array], y: Point) -> Point:
         return right.move(xi[1], left.move(xi[0], y))
 
+    @takes(sigma=pair, xi=pair)
     def dexpinv(sigma: tuple[Array, Array], xi: tuple[Array, Array]) -> tuple[Array, Array]:
         return left.dexpinv(sigma[0], xi[0]), right.dexpinv(sigma[1], xi[1])
 
+    @takes(x=pair, y=pair)
     def bracket(x: tuple[Array, Array], y: tuple[Array, Array]) -> tuple[Array, Array]:
         return left.bracket(x[0], y[0]), right.bracket(x[1], y[1])
 
@@ -140,13 +148,13 @@ def two_sided_translation(group: LieGroup) -> HomogeneousSpace:
     )
 
 
-@cache
+@cached(n=0)
 def vector_space(n: int) -> HomogeneousSpace:
     """Space Rⁿ moved by addition, on which Lie group methods reduce to the classical ones."""
     return left_translation(Rn(n))
 
 
-@cache
+@cached(spaces=HomogeneousSpace)
 def product_space(*spaces: HomogeneousSpace) -> HomogeneousSpace:
     """Product of spaces: points and algebra elements are tuples with one entry per factor, nested as the factors are.
 
@@ -157,15 +165,21 @@ def product_space(*spaces: HomogeneousSpace) -> HomogeneousSpace:
     if not spaces:
         raise ValueError("product_space() needs at least one space")
 
+    some = Fields(tuple, (None,) * len(spaces))
+
+    @takes(xi=some, y=some)
     def move(xi: tuple[Algebra, ...], y: tuple[Point, ...]) -> tuple[Point, ...]:
         return tuple(space.move(a, b) for space, a, b in zip(spaces, xi, y, strict=True))
 
+    @takes(sigma=some, xi=some)
     def dexpinv(sigma: tuple[Algebra, ...], xi: tuple[Algebra, ...]) -> tuple[Algebra, ...]:
         return tuple(space.dexpinv(a, b) for space, a, b in zip(spaces, sigma, xi, strict=True))
 
+    @takes(x=some, y=some)
     def bracket(x: tuple[Algebra, ...], y: tuple[Algebra, ...]) -> tuple[Algebra, ...]:
         return tuple(space.bracket(a, b) for space, a, b in zip(spaces, x, y, strict=True))
 
+    @takes(y0=some, y1=some)
     def distance(y0: tuple[Point, ...], y1: tuple[Point, ...]) -> Array:
         parts = [space.distance(a, b) for space, a, b in zip(spaces, y0, y1, strict=True)]
         return norm(jnp.stack(jnp.broadcast_arrays(*parts), axis=-1))
@@ -188,15 +202,13 @@ def common_chart(spaces: tuple[HomogeneousSpace, ...]) -> str:
     return charts.pop() if len(charts) == 1 else "mixed"
 
 
-@cache
+@cached(space=HomogeneousSpace, n=1)
 def power_space(space: HomogeneousSpace, n: int) -> HomogeneousSpace:
     """Power of a space: n copies along the leading axis of its points, all moved by one vectorised call.
 
     The space's own functions already broadcast; only `distance` differs, one number for all copies.  Where the space
     has `parts`, error control judges every copy separately.
     """
-    if n < 1:
-        raise ValueError(f"power_space({space.name}, n): n must be positive, got {n}")
 
     def distance(y0: Point, y1: Point) -> Array:
         return norm(space.distance(y0, y1))
@@ -204,7 +216,7 @@ def power_space(space: HomogeneousSpace, n: int) -> HomogeneousSpace:
     return replace(space, name=f"({space.name})^{n}", distance=distance)
 
 
-@cache
+@cached(name=str, dim=1)
 def frame_space(name: str, dim: int, flow: Callable, distance: Callable) -> HomogeneousSpace:
     """Manifold with frame fields E_1 ... E_dim and no group: methods may use only frozen fields Σ xi_i E_i.
 
@@ -213,6 +225,10 @@ def frame_space(name: str, dim: int, flow: Callable, distance: Callable) -> Homo
     coefficients, so there is no dexpinv, and asking for it raises TypeError.
     Source: [celledoni2021] section 2.1, eq. (4).
     """
+
+    for argument, function in (("flow", flow), ("distance", distance)):
+        if not callable(function):
+            raise TypeError(f"{argument} must be a function, got {function!r}")
 
     def refuse(*_: Any) -> Any:
         raise TypeError(f"{name} is a frame without a group: use a CommutatorFree method")

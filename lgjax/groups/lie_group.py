@@ -1,14 +1,15 @@
 """A Lie group as a value: a frozen, hashable record of functions over arrays."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from lgjax.groups.arguments import Form, cached, form_of, takes
 from lgjax.numerics.small_angle import norm
 
 Array = jax.Array
@@ -61,31 +62,59 @@ class LieGroup:
         return self.name
 
 
-# How each function of a product is put together: what its arguments are (elements are tuples, vectors are flat and are
-# split) and whether its result is a tuple or a flat vector.
+# The arguments of each function, by the names of the record's docstring, and whether its result is an element (a tuple
+# in a product, "e") or an algebra vector (flat in a product, "v").  g and h are elements, m is a matrix, others are
+# vectors.
 _SIGNATURES = {
-    "compose": ("ee", "e"),
-    "inverse": ("e", "e"),
-    "exp": ("v", "e"),
-    "log": ("e", "v"),
-    "Ad": ("ev", "v"),
-    "ad": ("vv", "v"),
-    "coAd": ("ev", "v"),
-    "coad": ("vv", "v"),
-    "dexp": ("vv", "v"),
-    "dexpinv": ("vv", "v"),
-    "codexp": ("vv", "v"),
-    "codexpinv": ("vv", "v"),
-    "hat": ("v", "e"),
-    "vee": ("e", "v"),
-    "cay": ("v", "e"),
-    "cayinv": ("e", "v"),
-    "dcay": ("vv", "v"),
-    "dcayinv": ("vv", "v"),
+    "compose": (("g", "h"), "e"),
+    "inverse": (("g",), "e"),
+    "exp": (("u",), "e"),
+    "log": (("g",), "v"),
+    "Ad": (("g", "x"), "v"),
+    "ad": (("x", "y"), "v"),
+    "coAd": (("g", "mu"), "v"),
+    "coad": (("x", "mu"), "v"),
+    "dexp": (("u", "v"), "v"),
+    "dexpinv": (("u", "v"), "v"),
+    "codexp": (("u", "mu"), "v"),
+    "codexpinv": (("u", "mu"), "v"),
+    "hat": (("u",), "e"),
+    "vee": (("m",), "v"),
+    "cay": (("u",), "e"),
+    "cayinv": (("g",), "v"),
+    "dcay": (("u", "v"), "v"),
+    "dcayinv": (("u", "v"), "v"),
+    "distance": (("g", "h"), "s"),
 }
 
 
 @cache
+def element_form(group: LieGroup) -> Form:
+    """The form of an element, for checks of arguments."""
+    return form_of(group.identity)
+
+
+@cache
+def _matrix_form(group: LieGroup) -> Form:
+    return form_of(lambda dtype: group.hat(jnp.zeros(group.dim, dtype)))
+
+
+def checks_arguments(group: LieGroup) -> LieGroup:
+    """The record with functions that check their arguments, for groups put together from others."""
+
+    def form(name: str) -> Form:
+        special = {"g": element_form, "h": element_form, "m": _matrix_form}
+        return partial(special[name], group) if name in special else (group.dim,)
+
+    def checked(function: str) -> Callable[..., Any]:
+        names, _ = _SIGNATURES[function]
+        plain = getattr(group, function)
+        return takes(**{name: form(name) for name in names})(lambda *args: plain(*args))
+
+    return replace(group, **{function: checked(function) for function in _SIGNATURES})
+
+
+@cached(groups=LieGroup)
 def product(*groups: LieGroup) -> LieGroup:
     """Direct product of groups: elements are tuples, one entry per factor.
 
@@ -98,8 +127,6 @@ def product(*groups: LieGroup) -> LieGroup:
     offsets = [sum(group.dim for group in groups[:i]) for i in range(len(groups) + 1)]
 
     def split(x: Array) -> tuple[Array, ...]:
-        if x.shape[-1] != offsets[-1]:
-            raise ValueError(f"{name}: an algebra vector has last axis {offsets[-1]}, got shape {x.shape}")
         return tuple(x[..., a:b] for a, b in pairwise(offsets))
 
     def join(parts: list[Array]) -> Array:
@@ -107,11 +134,11 @@ def product(*groups: LieGroup) -> LieGroup:
         return jnp.concatenate([jnp.broadcast_to(part, (*lead, part.shape[-1])) for part in parts], axis=-1)
 
     def lift(function: str) -> Callable[..., Any]:
-        kinds, result = _SIGNATURES[function]
+        names, result = _SIGNATURES[function]
         factors = [getattr(group, function) for group in groups]
 
         def lifted(*args: Any) -> Any:
-            split_args = [split(arg) if kind == "v" else arg for kind, arg in zip(kinds, args, strict=True)]
+            split_args = [arg if name in "ghm" else split(arg) for name, arg in zip(names, args, strict=True)]
             parts = [factor(*(arg[i] for arg in split_args)) for i, factor in enumerate(factors)]
             return join(parts) if result == "v" else tuple(parts)
 
@@ -130,15 +157,17 @@ def product(*groups: LieGroup) -> LieGroup:
         return tuple(part for vectors in each for part in vectors)
 
     name = " x ".join(group.name for group in groups)
-    lifted: dict[str, Any] = {field.name: lift(field.name) for field in fields(LieGroup) if field.name in _SIGNATURES}
+    lifted: dict[str, Any] = {function: lift(function) for function in _SIGNATURES if function != "distance"}
     charts = {group.chart for group in groups}
     chart = charts.pop() if len(charts) == 1 else "mixed"
-    return LieGroup(
-        name=name,
-        dim=offsets[-1],
-        identity=identity,
-        distance=distance,
-        chart=chart,
-        parts=parts if all(group.parts for group in groups) else None,
-        **lifted,
+    return checks_arguments(
+        LieGroup(
+            name=name,
+            dim=offsets[-1],
+            identity=identity,
+            distance=distance,
+            chart=chart,
+            parts=parts if all(group.parts for group in groups) else None,
+            **lifted,
+        )
     )

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups import se3, so3, vector
+from lgjax.groups.arguments import Fields, makes_identities, takes
 from lgjax.groups.lie_group import LieGroup
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
@@ -31,53 +32,66 @@ class RotationTranslation(NamedTuple):
     translation: Array
 
 
+ELEMENT = Fields(RotationTranslation, ((3, 3), (3,)))
+
+
+@takes(g=ELEMENT)
 def to_pose(g: RotationTranslation) -> se3.Pose:
     """The SE(3) element with the same rotation and translation; not a homomorphism."""
     return se3.Pose(g.rotation, g.translation)
 
 
+@takes(g=se3.POSE)
 def from_pose(g: se3.Pose) -> RotationTranslation:
     """The element with the rotation and translation of a pose; not a homomorphism."""
     return RotationTranslation(g.rotation, g.translation)
 
 
+@makes_identities
 def identity(dtype: jax.typing.DTypeLike, batch: tuple[int, ...] = ()) -> RotationTranslation:
     """The identity with leading axes `batch`."""
     return RotationTranslation(so3.identity(dtype, batch), jnp.zeros((*batch, 3), dtype))
 
 
+@takes(g=ELEMENT, h=ELEMENT)
 def compose(g: RotationTranslation, h: RotationTranslation) -> RotationTranslation:
     """Product: rotations multiply, translations add."""
     return RotationTranslation(sm.matmul(g.rotation, h.rotation), g.translation + h.translation)
 
 
+@takes(g=ELEMENT)
 def inverse(g: RotationTranslation) -> RotationTranslation:
     """Inverse rotation and opposite translation."""
     return RotationTranslation(sm.transpose(g.rotation), -g.translation)
 
 
+@takes(g=ELEMENT, x=(3,))
 def act(g: RotationTranslation, x: Array) -> Array:
     """World position (..., 3) of a body point x; a map of points, though not a group action of the direct product."""
     return sm.matvec(g.rotation, x) + g.translation
 
 
+@takes(u=(6,))
 def exp(u: Array) -> RotationTranslation:
     """Rotation by ω and translation by v."""
     w, v = se3.split(u)
     return RotationTranslation(so3.exp(w), v)
 
 
+@takes(g=ELEMENT)
 def log(g: RotationTranslation) -> Array:
     """Inverse of `exp` with angle at most π."""
     return sm.join(so3.log(g.rotation), g.translation)
 
 
+@takes(g=ELEMENT, x=(6,))
 def Ad(g: RotationTranslation, x: Array) -> Array:
     """Rotates the angular part, leaves the linear part."""
     w, v = se3.split(x)
     return sm.join(so3.Ad(g.rotation, w), v)
 
 
+@takes(g=ELEMENT, mu=(6,))
 def coAd(g: RotationTranslation, mu: Array) -> Array:
     """Ad_gᵀ mu."""
     n, f = se3.split(mu)
@@ -90,6 +104,7 @@ Bilinear = Callable[[Array, Array], Array]
 def _direct(on_so3: Bilinear, on_r3: Bilinear, text: str) -> Bilinear:
     """The map (u, x) that is one function on the angular and another on the linear part."""
 
+    @takes(u=(6,), x=(6,))
     def lifted(u: Array, x: Array) -> Array:
         (w, v), (b, c) = se3.split(u), se3.split(x)
         return sm.join(on_so3(w, b), on_r3(v, c))
@@ -108,6 +123,7 @@ dcay = _direct(so3.dcay, vector.dcay, "Left differential of `cay`.")
 dcayinv = _direct(so3.dcayinv, vector.dcayinv, "Inverse of `dcay(u, .)`.")
 
 
+@takes(u=(6,))
 def hat(u: Array) -> Array:
     """Matrix (..., 7, 7): hat(ω) in the first three rows, the translation algebra of v in the last four."""
     w, v = se3.split(u)
@@ -116,11 +132,13 @@ def hat(u: Array) -> Array:
     return m.at[..., 3:6, 6].set(v)
 
 
+@takes(m=(7, 7))
 def vee(m: Array) -> Array:
     """Inverse of `hat`: (..., 7, 7) -> (..., 6)."""
     return jnp.concatenate([sm.vee(m[..., :3, :3]), m[..., 3:6, 6]], axis=-1)
 
 
+@takes(g=ELEMENT)
 def to_matrix(g: RotationTranslation) -> Array:
     """Matrix (..., 7, 7) of an element; products of matrices are matrices of products."""
     lead = g.translation.shape[:-1]
@@ -128,17 +146,20 @@ def to_matrix(g: RotationTranslation) -> Array:
     return m.at[..., :3, :3].set(g.rotation).at[..., 3:6, 6].set(g.translation)
 
 
+@takes(u=(6,))
 def cay(u: Array) -> RotationTranslation:
     """Cayley rotation of ω and translation by v."""
     w, v = se3.split(u)
     return RotationTranslation(so3.cay(w), v)
 
 
+@takes(g=ELEMENT)
 def cayinv(g: RotationTranslation) -> Array:
     """Inverse of `cay`; infinite at half turns."""
     return sm.join(so3.cayinv(g.rotation), g.translation)
 
 
+@takes(g0=ELEMENT, g1=ELEMENT)
 def distance(g0: RotationTranslation, g1: RotationTranslation) -> Array:
     """Length (...) of log(g0⁻¹ g1), radians and metres weighted alike."""
     return norm(log(compose(inverse(g0), g1)))

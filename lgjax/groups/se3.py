@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lgjax.groups import so3
+from lgjax.groups.arguments import Fields, makes_identities, takes
 from lgjax.groups.lie_group import LieGroup
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import cotc, cotc_rate, norm, stumpff, stumpff_rate
@@ -43,32 +44,41 @@ class Pose(NamedTuple):
         return act(self, x)
 
 
+POSE = Fields(Pose, ((3, 3), (3,)))
+
+
+@takes(x=(6,))
 def split(x: Array) -> tuple[Array, Array]:
     """Angular and linear part (..., 3) of a twist or wrench (..., 6)."""
-    angular, linear = lax.split(jnp.asarray(x), (3, 3), jnp.ndim(x) - 1)
+    angular, linear = lax.split(x, (3, 3), jnp.ndim(x) - 1)
     return angular, linear
 
 
+@makes_identities
 def identity(dtype: jax.typing.DTypeLike, batch: tuple[int, ...] = ()) -> Pose:
     """The identity pose with leading axes `batch`."""
     return Pose(so3.identity(dtype, batch), jnp.zeros((*batch, 3), dtype))
 
 
+@takes(g=POSE, h=POSE)
 def compose(g: Pose, h: Pose) -> Pose:
     """Product g h: first h, then g.  Source: [celledoni2021] section 3.4.2."""
     return Pose(sm.matmul(g.rotation, h.rotation), g.translation + sm.matvec(g.rotation, h.translation))
 
 
+@takes(g=POSE)
 def inverse(g: Pose) -> Pose:
     """Inverse pose."""
     return Pose(sm.transpose(g.rotation), -sm.tmatvec(g.rotation, g.translation))
 
 
+@takes(g=POSE, x=(3,))
 def act(g: Pose, x: Array) -> Array:
     """Map points (..., 3) from the inner to the outer frame."""
     return sm.matvec(g.rotation, x) + g.translation
 
 
+@takes(g=POSE)
 def to_matrix(g: Pose) -> Array:
     """Homogeneous matrix (..., 4, 4) of a pose."""
     rotation, translation = g
@@ -80,11 +90,13 @@ def to_matrix(g: Pose) -> Array:
     return jnp.concatenate([top, last], axis=-2)
 
 
+@takes(m=(4, 4))
 def from_matrix(m: Array) -> Pose:
     """Pose of a homogeneous matrix (..., 4, 4), whose last row is taken to be 0 0 0 1."""
     return Pose(m[..., :3, :3], m[..., :3, 3])
 
 
+@takes(u=(6,))
 def hat(u: Array) -> Array:
     """Matrix (..., 4, 4) of a twist: [[hat(ω), v], [0, 0]]."""
     w, v = split(u)
@@ -92,23 +104,27 @@ def hat(u: Array) -> Array:
     return jnp.concatenate([top, jnp.zeros_like(top[..., :1, :])], axis=-2)
 
 
+@takes(m=(4, 4))
 def vee(m: Array) -> Array:
     """Inverse of `hat`: (..., 4, 4) -> (..., 6)."""
     return jnp.concatenate([sm.vee(m[..., :3, :3]), m[..., :3, 3]], axis=-1)
 
 
+@takes(u=(6,))
 def exp(u: Array) -> Pose:
     """Pose reached after unit time with the constant twist u (..., 6)."""
     w, v = split(u)
     return Pose(so3.exp(w), so3.dexp(w, v))
 
 
+@takes(g=POSE)
 def log(g: Pose) -> Array:
     """Twist (..., 6) with exp(log g) = g and angle at most π."""
     w = so3.log(g.rotation)
     return sm.join(w, so3.dexpinv(w, g.translation))
 
 
+@takes(g=POSE, x=(6,))
 def Ad(g: Pose, x: Array) -> Array:
     """Twist x (..., 6), given in the inner frame of g, in the outer frame."""
     w, v = split(x)
@@ -116,6 +132,7 @@ def Ad(g: Pose, x: Array) -> Array:
     return sm.join(turned, sm.matvec(g.rotation, v) + sm.cross(g.translation, turned))
 
 
+@takes(g=POSE, mu=(6,))
 def coAd(g: Pose, mu: Array) -> Array:
     """Ad_gᵀ mu: the wrench mu (..., 6) of the outer frame of g in the inner one.  Source: [celledoni2021] eq. (10)."""
     n, f = split(mu)
@@ -123,12 +140,14 @@ def coAd(g: Pose, mu: Array) -> Array:
     return sm.join(sm.tmatvec(g.rotation, moment), sm.tmatvec(g.rotation, f))
 
 
+@takes(x=(6,), y=(6,))
 def ad(x: Array, y: Array) -> Array:
     """Bracket [x, y] of twists: [ω×ω', v×ω' + ω×v']."""
     (w, v), (w2, v2) = split(x), split(y)
     return sm.join(sm.cross(w, w2), sm.cross(v, w2) + sm.cross(w, v2))
 
 
+@takes(x=(6,), mu=(6,))
 def coad(x: Array, mu: Array) -> Array:
     """ad_xᵀ mu of a twist x and a wrench mu: [n×ω + f×v, f×ω]."""
     (w, v), (n, f) = split(x), split(mu)
@@ -172,11 +191,13 @@ def _swap(mu: Array) -> Array:
     return jnp.concatenate([mu[..., 3:], mu[..., :3]], axis=-1)
 
 
+@takes(u=(6,), v=(6,))
 def dexp(u: Array, v: Array) -> Array:
     """Left differential of exp, Σ_k ad_u^k v / (k+1)!.  Source: [celledoni2021] eq. (7) and section 2.3."""
     return sm.join(*_dexp(u, v))
 
 
+@takes(u=(6,), v=(6,))
 def dexpinv(u: Array, v: Array) -> Array:
     """Inverse of `dexp(u, .)`, for rotation angles below 2π.  Source: [celledoni2021] eq. (8) and section 2.3."""
     return sm.join(*_dexpinv(u, v))
@@ -185,12 +206,14 @@ def dexpinv(u: Array, v: Array) -> Array:
 # With moment and force exchanged, ad_uᵀ acts like -ad_u = ad_{-u}; so does every function of it.
 
 
+@takes(u=(6,), mu=(6,))
 def codexp(u: Array, mu: Array) -> Array:
     """Dual <dexp_uᵀ mu, v> = <mu, dexp_u v> on wrenches mu (..., 6)."""
     force, moment = _dexp(-u, _swap(mu))
     return sm.join(moment, force)
 
 
+@takes(u=(6,), mu=(6,))
 def codexpinv(u: Array, mu: Array) -> Array:
     """Dual of dexpinv(u, .) on wrenches mu (..., 6)."""
     force, moment = _dexpinv(-u, _swap(mu))
@@ -204,18 +227,21 @@ def _resolvent(w: Array, x: Array) -> Array:
     return sm.scale(factor, x + sm.cross(half, x) + sm.scale(sm.dot(half, x), half))
 
 
+@takes(u=(6,))
 def cay(u: Array) -> Pose:
     """Cayley map (I - hat(u)/2)⁻¹ (I + hat(u)/2) of the homogeneous matrices."""
     w, v = split(u)
     return Pose(so3.cay(w), _resolvent(w, v))
 
 
+@takes(g=POSE)
 def cayinv(g: Pose) -> Array:
     """Inverse of `cay`; infinite where the rotation is a half turn."""
     w = so3.cayinv(g.rotation)
     return sm.join(w, g.translation - 0.5 * sm.cross(w, g.translation))
 
 
+@takes(u=(6,), x=(6,))
 def dcay(u: Array, x: Array) -> Array:
     """Left differential of cay: d/dt cay(u) = hat(dcay(u, u̇)) cay(u)."""
     (w, v), (b, c) = split(u), split(x)
@@ -224,6 +250,7 @@ def dcay(u: Array, x: Array) -> Array:
     return sm.join(angular, _resolvent(w, c + correction))
 
 
+@takes(u=(6,), x=(6,))
 def dcayinv(u: Array, x: Array) -> Array:
     """Inverse of `dcay(u, .)`: vee((I - hat(u)/2) hat(x) (I + hat(u)/2))."""
     (w, v), (b, c) = split(u), split(x)
@@ -231,6 +258,7 @@ def dcayinv(u: Array, x: Array) -> Array:
     return sm.join(so3.dcayinv(w, b), linear)
 
 
+@takes(g0=POSE, g1=POSE)
 def distance(g0: Pose, g1: Pose) -> Array:
     """Length (...) of log(g0⁻¹ g1), radians and metres weighted alike."""
     return norm(log(compose(inverse(g0), g1)))

@@ -6,11 +6,12 @@ motion q' = ω × q, ω' = a with a·q = 0 it is [ω, q × a].  Leading axes bro
 Source: [celledoni2021] section 5.1.
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import jax
 
+from lgjax.groups import se3
+from lgjax.groups.arguments import Fields, cached, takes
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.groups.lie_group import LieGroup
 from lgjax.groups.se3 import SE3, Pose
@@ -27,24 +28,31 @@ class TangentPoint(NamedTuple):
     omega: Array
 
 
+POINT = Fields(TangentPoint, ((3,), (3,)))
+
+
+@takes(g=se3.POSE, y=POINT)
 def act(g: Pose, y: TangentPoint) -> TangentPoint:
     """The action of a pose (R, r): (R q, R ω + r × R q)."""
     q = sm.matvec(g.rotation, y.q)
     return TangentPoint(q, sm.matvec(g.rotation, y.omega) + sm.cross(g.translation, q))
 
 
+@takes(xi=(6,), y=POINT)
 def generator(xi: Array, y: TangentPoint) -> TangentPoint:
     """The rate of y under the algebra element xi = [ξ, η] (..., 6): (ξ × q, ξ × ω + η × q)."""
     spin, push = xi[..., :3], xi[..., 3:]
     return TangentPoint(sm.cross(spin, y.q), sm.cross(spin, y.omega) + sm.cross(push, y.q))
 
 
+@takes(q=(3,), omega=(3,))
 def project(q: Array, omega: Array) -> TangentPoint:
     """The point of TS² next to any q != 0 and omega: q made unit, the part of omega along q removed."""
     q = q / norm(q)[..., None]
     return TangentPoint(q, omega - sm.scale(sm.dot(q, omega), q))
 
 
+@takes(y0=POINT, y1=POINT)
 def distance(y0: TangentPoint, y1: TangentPoint) -> Array:
     """Euclidean distance (...) in R⁶."""
     return norm(sm.join(y1.q - y0.q, y1.omega - y0.omega))
@@ -56,6 +64,7 @@ def parts(y: TangentPoint, start: TangentPoint | None = None) -> tuple[Array, Ar
     return y.q, y.omega
 
 
+@takes(u=(6,), y=POINT)
 def cayley_act(u: Array, y: TangentPoint) -> TangentPoint:
     """The action of the pose cay(u) (u (..., 6)) without its matrix: a third of the products and no sine."""
     half = 0.5 * u
@@ -71,10 +80,11 @@ def cayley_act(u: Array, y: TangentPoint) -> TangentPoint:
     return TangentPoint(q, turned(y.omega) + sm.cross(shift, q))
 
 
-@cache
+@cached(group=LieGroup)
 def tangent_sphere(group: LieGroup = SE3) -> HomogeneousSpace:
     """Space TS² under SE(3), in the coordinates of the given record of SE(3), whose `exp` may be another map."""
 
+    @takes(xi=(6,), y=POINT)
     def move(xi: Array, y: TangentPoint) -> TangentPoint:
         return cayley_act(xi, y) if group.chart == "cay" else act(group.exp(xi), y)
 

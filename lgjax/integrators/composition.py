@@ -13,9 +13,11 @@ import numpy as np
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.field import Field
 from lgjax.integrators.method import Method
+from lgjax.numerics.checks import integer
 
 Array = jax.Array
 Point = Any
+MOST = 100_000  # steps of a composition
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,14 @@ def suzuki(method: Any, order: int = 4) -> Composition:
 
 
 def _raise_order(method: Any, order: int, pairs: int) -> Composition:
-    start = getattr(method, "order", 0)
+    if not isinstance(method, Method) or not method.symmetric:
+        raise ValueError(f"compositions raise the order of symmetric methods, method is {method!r}")
+    start: int = method.order  # type: ignore[attr-defined]
+    order = integer("order", order)
     if order % 2 or order <= start:
-        raise ValueError(f"the order must be even and above the method's {start}, got {order}")
+        raise ValueError(f"order must be even and above the method's {start}, got {order}")
+    if (order - start) // 2 * math.log(2 * pairs + 1) > math.log(MOST):
+        raise ValueError(f"order {order} would take {2 * pairs + 1}^{(order - start) // 2} steps of the method")
     weights = (1.0,)
     for p in range(start, order, 2):
         outer = 1.0 / (2 * pairs - (2 * pairs) ** (1.0 / (p + 1)))

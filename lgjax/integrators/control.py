@@ -34,7 +34,7 @@ class StepSizeController:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            checks.number(field.name, getattr(self, field.name))
+            object.__setattr__(self, field.name, checks.number(field.name, getattr(self, field.name)))
         if not (self.alpha > 0 and 0 < self.safety < 1 and 0 < self.smallest < 1 < self.largest):
             raise ValueError(f"a controller needs alpha > 0, 0 < safety < 1, 0 < smallest < 1 < largest, got {self}")
 

@@ -18,7 +18,10 @@ def strong(tree: Any) -> Any:
     """The same pytree with every leaf an array of a definite dtype: a weak type would compile everything twice."""
 
     def convert(leaf: Any) -> Array:
-        leaf = jnp.asarray(leaf)
+        try:
+            leaf = jnp.asarray(leaf)
+        except (TypeError, ValueError):
+            raise TypeError(f"the state must hold arrays, got {checks.shown(leaf)} in it") from None
         return jax.lax.convert_element_type(leaf, leaf.dtype)
 
     return jax.tree.map(convert, tree)
@@ -54,7 +57,9 @@ def saved_times(save_at: Any, t0: Any, t1: Any, dtype: jnp.dtype) -> tuple[Array
 
 def check_field(space: HomogeneousSpace, field: Field, t: Array, y: Any) -> None:
     """Raise TypeError or ValueError unless the field returns algebra elements that move y without changing its form."""
-    xi = jax.eval_shape(field, t, y)
+    if not isinstance(space, HomogeneousSpace):
+        raise TypeError(f"space must be a HomogeneousSpace, such as right_translation(SO3), got {checks.shown(space)}")
+    xi = jax.eval_shape(checks.function("field", field), t, y)
     _check_algebra(space.name, space.dim, xi, state_dtype(y), "the field")
     moved = jax.eval_shape(space.move, xi, y)
     if jax.tree.structure(moved) != jax.tree.structure(y):

@@ -71,12 +71,31 @@ def reversible_steps(
     carry, which must not change the result.
     """
     saves = saved_steps(steps, save_every)
-    y0 = strong(y0)
+    checks.function("step", step)
+    y0, arguments = strong(y0), strong(arguments)
     dtype = state_dtype(y0)
     start, end = checks.scalar("t0", t0, dtype), checks.scalar("t1", t1, dtype)
-    ys = _solver(step, saves)(y0, start, end, strong(arguments), carry)
+    _check_step(step, arguments, start, y0, end, carry)
+    ys = _solver(step, saves)(y0, start, end, arguments, carry)
     ts = start + (end - start) / saves.steps * saves.counts().astype(dtype)
     return Solution(ts, saves.with_start(y0, ys), finite_status(ys))
+
+
+def _check_step(step: Step, arguments: Any, t: Array, y: Any, h: Array, carry: Any) -> None:
+    """Raise TypeError or ValueError unless a step returns a state and a carry like those before it."""
+    moved = jax.eval_shape(step, arguments, t, y, h, carry)
+    if not isinstance(moved, tuple) or len(moved) != 2:
+        raise TypeError("step must return the pair of the next state and the next carry")
+    for what, before, after in (("state", y, moved[0]), ("carry", carry, moved[1])):
+        if jax.tree.structure(before) != jax.tree.structure(after):
+            raise TypeError(f"step must return a {what} of the structure of the one before it")
+        for (path, x), z in zip(jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True):
+            x = jax.eval_shape(lambda x=x: jnp.asarray(x))
+            if (x.shape, x.dtype) != (z.shape, z.dtype):
+                raise ValueError(
+                    f"step must return a {what} like the one before it: {what}{jax.tree_util.keystr(path)} is "
+                    f"{x.dtype}{x.shape} before and {z.dtype}{z.shape} after"
+                )
 
 
 def _solver(step: Step, saves: SavedSteps) -> Callable[..., Any]:

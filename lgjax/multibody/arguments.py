@@ -18,6 +18,7 @@ import numpy as np
 from lgjax.execution.compiled import compiled
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.model import Configuration, Model
+from lgjax.numerics.checks import described as described
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -88,13 +89,6 @@ def checked_array(
     raise ValueError(f"{name} is {value.dtype}, {owner} is {jnp.dtype(dtype)}")
 
 
-def described(value: Any) -> str:
-    """Description of an argument, for messages: an array of a shape, or of a type."""
-    if isinstance(value, jax.Array | np.ndarray):
-        return f"an array of shape {value.shape}"
-    return "None" if value is None else f"of type {type(value).__name__}"
-
-
 def hint(name: str, found: tuple[int, ...], shape: tuple[int, ...], model: Model | None = None) -> str:
     """Most likely cause of the error, as the end of a sentence."""
     if len(found) > len(shape) and found[len(found) - len(shape) :] == shape:
@@ -130,7 +124,12 @@ def checked_model(model: Any, leaves: bool = False) -> Model:
         raise TypeError(f"model is {described(model)}, expected a Model")
     if leaves:
         for name, shape in _shapes(model).items():
-            found = np.shape(attrgetter(name)(model))
+            leaf = attrgetter(name)(model)
+            if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
+                raise TypeError(f"model.{name} is {described(leaf)}, expected an array of shape {shape}")
+            found = leaf.shape
+            if leaf.dtype.kind in "bcOSU":
+                raise TypeError(f"model.{name} is {leaf.dtype}, expected real numbers")
             if found != shape:
                 raise ValueError(f"model.{name} has shape {found}, expected {shape}{hint(name, found, shape)}")
     return model

@@ -124,7 +124,9 @@ def build(
     the triangle inequality (1e-6 relative) after merging; `check_inertia="warn"` turns the last into a warning.
     """
     checks.choice("check_inertia", check_inertia, ("error", "warn"))
-    ordered = _depth_first(list(bodies), name)
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a text, got {name!r}")
+    ordered = _depth_first(_bodies(bodies), name)
     gravity = checks.numbers("gravity", gravity, (3,))
     with np.errstate(all="ignore"):  # what overflows is found and named
         moving, frames = _merge(ordered)
@@ -147,6 +149,21 @@ def build(
             raise ValueError(f"geometry of {shape.link!r}, which is no body of {name!r}")
     model = _assemble(tree, moving, [place for _, _, place in frames], gravity, dtype or jnp.zeros(()).dtype)
     return model.replace(geometry=geometry)
+
+
+def _bodies(bodies: Iterable[Body]) -> list[Body]:
+    """The bodies as a list; TypeError for what are no bodies, or have names or joints that are none."""
+    if isinstance(bodies, str) or not isinstance(bodies, Iterable):
+        raise TypeError(f"bodies must be a list of Body, got {checks.shown(bodies)}")
+    found = list(bodies)
+    for body in found:
+        if not isinstance(body, Body) or not isinstance(body.name, str):
+            raise TypeError(f"bodies must be a list of Body with names, got {checks.shown(body)} in it")
+        if not isinstance(body.parent, str | None):
+            raise TypeError(f"body {body.name!r}: parent must be the name of a body or None, got {body.parent!r}")
+        if not isinstance(body.joint, Joint) or not isinstance(body.joint.name, str):
+            raise TypeError(f"body {body.name!r}: joint must be a Joint with a name, got {checks.shown(body.joint)}")
+    return found
 
 
 def _depth_first(bodies: list[Body], name: str) -> list[Body]:
@@ -208,7 +225,7 @@ def _merge(ordered: list[Body]):
 def _kind(body: Body) -> JointKind | None:
     kind = body.joint.kind
     if not isinstance(kind, JointKind):
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             raise ValueError(
                 f"joint {body.joint.name!r} of body {body.name!r}: unknown type {kind!r}; known: {', '.join(KINDS)}"
             )
@@ -271,7 +288,7 @@ def _screw(kind: JointKind, joint: Joint) -> tuple[float, float]:
 
 def _each(joint: Joint, attribute: str, count: int) -> np.ndarray:
     """An attribute of a joint for each of its `count` coordinates."""
-    values = np.asarray(getattr(joint, attribute), float)
+    values = checks.real(f"{attribute} of joint {joint.name!r}", getattr(joint, attribute))
     if values.ndim and values.shape != (count,):
         raise ValueError(f"{attribute} of joint {joint.name!r} has {values.size} entries, expected one or {count}")
     return np.broadcast_to(values, (count,))
@@ -349,14 +366,15 @@ def _assemble(tree: Tree, moving: list[_Moving], frames, gravity, dtype) -> Mode
 
     for m in moving:
         for attribute in ("damping", "friction", "armature"):
-            value = getattr(m.body.joint, attribute)
-            if not (np.all(np.isfinite(value)) and np.min(value) >= 0):
+            value = checks.real(f"{attribute} of joint {m.body.joint.name!r}", getattr(m.body.joint, attribute))
+            if not (np.all(np.isfinite(value)) and np.min(value, initial=0) >= 0):
                 raise ValueError(f"{attribute} of joint {m.body.joint.name!r} is not a non-negative number: {value}")
         for attribute in ("effort", "velocity_limit"):  # infinite where there is none
-            value = getattr(m.body.joint, attribute)
-            if not np.min(value) >= 0:
+            value = checks.real(f"{attribute} of joint {m.body.joint.name!r}", getattr(m.body.joint, attribute))
+            if not np.min(value, initial=0) >= 0:
                 raise ValueError(f"{attribute} of joint {m.body.joint.name!r} is not a non-negative number: {value}")
-        lower, upper = m.body.joint.lower, m.body.joint.upper
+        limits = {side: getattr(m.body.joint, side) for side in ("lower", "upper")}
+        lower, upper = (checks.real(f"{k} limit of joint {m.body.joint.name!r}", x) for k, x in limits.items())
         if not np.all(np.less_equal(lower, upper)):
             raise ValueError(f"limits of joint {m.body.joint.name!r}: lower {lower} is not at most upper {upper}")
     return Model(

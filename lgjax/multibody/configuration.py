@@ -1,6 +1,5 @@
 """Configuration of a mechanism and the group operations on it."""
 
-from functools import cache
 from typing import Any
 
 import jax
@@ -10,11 +9,13 @@ from jax.typing import ArrayLike
 
 from lgjax.execution.call import batch_behind
 from lgjax.groups import HomogeneousSpace, se3, so3
+from lgjax.groups.arguments import cached
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments, checked_model, hint
 from lgjax.multibody.model import Configuration, Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
+from lgjax.numerics.small_angle import norm
 
 
 def neutral(model: Model) -> Configuration:
@@ -29,7 +30,7 @@ def neutral(model: Model) -> Configuration:
 def random_configuration(key: jax.Array, model: Model) -> Configuration:
     """Random configuration: uniform attitudes, uniform joints within limits and +-pi, base positions within +-1 m."""
     tree, dtype = model.tree, model.dtype
-    keys = jax.random.split(key, 4)
+    keys = jax.random.split(checks.random_key("key", key), 4)
     lower = jnp.maximum(model.lower, jnp.asarray(-np.pi, dtype))
     upper = jnp.minimum(model.upper, jnp.asarray(np.pi, dtype))
     low = jnp.minimum(lower, upper)
@@ -172,7 +173,7 @@ def _turning(tree: Tree) -> np.ndarray:
     return np.concatenate(turns)
 
 
-@cache
+@cached(tree=Tree)
 def mechanical_space(tree: Tree) -> HomogeneousSpace:
     """Space of the states (q, v) of a mechanism, SE(3)^n_free x R^n x SO(3)^n_ball x R^nv.
 
@@ -203,7 +204,7 @@ def mechanical_space(tree: Tree) -> HomogeneousSpace:
 
     def distance(y0, y1):
         gap = jnp.concatenate([_log(tree, y0[0], y1[0]), y1[1] - y0[1]])
-        return jnp.sqrt(jnp.sum(gap * gap))
+        return norm(gap)
 
     def parts(y, start=None):
         q, v = y

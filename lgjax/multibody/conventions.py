@@ -27,11 +27,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from lgjax.groups import s3
+from lgjax.groups.arguments import Fields, checked
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.joints import PLANAR
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
+from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 
 XYZW = (1, 2, 3, 0)
@@ -60,8 +63,9 @@ def to_mujoco(
     v, vdot, tau: (nv,) each or None; vdot needs v. order: names of all joints as the other program lists them, or of
     all but the free ones, which then come first; None for body order. Raises ValueError for names that do not match.
     """
+    index = _layout(checked_model(model).tree, _names(order), ())
+    q, v, vdot, tau = _checked(model, q, _configuration_form(model.tree), v, vdot, tau)
     _needs_velocity(v, vdot)
-    index = _layout(model.tree, _names(order), ())
     R = q.free_poses.rotation
     return MotionState(
         _flat_configuration(index, q, s3.from_rotation),
@@ -80,8 +84,9 @@ def from_mujoco(
     order: Sequence[str] | None = None,
 ) -> MotionState:
     """The inverse of `to_mujoco`: MotionState(Configuration, v, vdot, tau) from MuJoCo's flat vectors."""
+    index = _layout(checked_model(model).tree, _names(order), ())
+    q, v, vdot, tau = _checked(model, q, (sum(map(len, index.q)),), v, vdot, tau)
     _needs_velocity(v, vdot)
-    index = _layout(model.tree, _names(order), ())
     configuration = _configuration(index, q, s3.to_rotation)
     R = configuration.free_poses.rotation
     ours = None if v is None else _vector(index, v, lambda u, w: (w, sm.tmatvec(R, u)))
@@ -107,7 +112,8 @@ def to_pinocchio(
     order: as in `to_mujoco`; Pinocchio sorts the children of a body by name, `model.names[1:]` is its order.
     continuous: names of the joints that it keeps as (cos, sin), those with two entries in its q.
     """
-    index = _layout(model.tree, _names(order), tuple(continuous), planar_pairs=True)
+    index = _layout(checked_model(model).tree, _names(order), checks.names("continuous", continuous), planar_pairs=True)
+    q, v, vdot, tau = _checked(model, q, _configuration_form(model.tree), v, vdot, tau)
     if index.planar.size:
         _needs_velocity(v, vdot, "Pinocchio's accelerations of planar joints depend")
         angles = q.joints[..., index.planar_angles]
@@ -128,7 +134,8 @@ def from_pinocchio(
     continuous: Sequence[str] = (),
 ) -> MotionState:
     """The inverse of `to_pinocchio`: MotionState(Configuration, v, vdot, tau); continuous joints within +-pi."""
-    index = _layout(model.tree, _names(order), tuple(continuous), planar_pairs=True)
+    index = _layout(checked_model(model).tree, _names(order), checks.names("continuous", continuous), planar_pairs=True)
+    q, v, vdot, tau = _checked(model, q, (sum(map(len, index.q)),), v, vdot, tau)
     configuration = _configuration(index, q, lambda x: s3.to_rotation(x[..., WXYZ]))
     swap = lambda a, b: (b, a)
     v, vdot, tau = (None if x is None else _vector(index, x, swap) for x in (v, vdot, tau))
@@ -160,7 +167,20 @@ def _add_slip(index: "_Layout", vdot, v, sign: int):
 
 
 def _names(order) -> tuple[str, ...] | None:
-    return None if order is None else tuple(order)
+    return None if order is None else checks.names("order", order)
+
+
+def _configuration_form(tree: Tree) -> Fields:
+    poses = Fields(Pose, ((tree.n_free, 3, 3), (tree.n_free, 3)))
+    return Fields(Configuration, (poses, (tree.n_joint,), (tree.n_ball, 3, 3)))
+
+
+def _checked(model: Model, q, form, v, vdot, tau) -> tuple[Any, Any, Any, Any]:
+    """q of that form and vectors (..., nv), arrays all and with the same leading axes."""
+    vectors = {"v": v, "vdot": vdot, "tau": tau}
+    given = {"q": (q, form)} | {name: (x, (model.nv,)) for name, x in vectors.items() if x is not None}
+    found = checked(given)
+    return found["q"], found.get("v"), found.get("vdot"), found.get("tau")
 
 
 # ---- where everything is
@@ -248,7 +268,7 @@ def _bodies_in_order(tree: Tree, order: tuple[str, ...] | None) -> list[int]:
 # ---- taking apart and putting together
 def _scatter(indices: tuple[np.ndarray, ...], parts) -> jax.Array:
     """The vector whose entries `indices[k]` are parts[k] (..., n_k)."""
-    return jnp.concatenate(parts, -1)[..., np.argsort(np.concatenate(indices))]
+    return sm.join(*parts)[..., np.argsort(np.concatenate(indices))]
 
 
 def _rows(x, n: int):

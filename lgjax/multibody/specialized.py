@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 
@@ -57,13 +58,13 @@ def specialize(model: Model) -> SpecializedModel:
     """
     if isinstance(model, SpecializedModel):
         return model
-    for path, leaf in jax.tree_util.tree_leaves_with_path(model):
+    for path, leaf in jax.tree_util.tree_leaves_with_path(checked_model(model)):
         name = jax.tree_util.keystr(path).lstrip(".")
         if not checks.known(leaf):
             raise ValueError(f"specialize takes a model whose parameters are known, {name} is traced")
         if name == "inertias.mass" and np.ndim(leaf) != 1:
             raise ValueError(f"specialize takes one model, {name} has shape {np.shape(leaf)}")
-    constants = jax.tree.map(_frozen, model)
+    constants = jax.tree.map(_frozen, checked_model(model, leaves=True))
     return SpecializedModel(**{field.name: getattr(constants, field.name) for field in fields(Model)})
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from lgjax.multibody.joints import JointKind
 
 
@@ -103,6 +105,8 @@ class Tree:
             if name_or_index not in self.body_names:
                 raise ValueError(f"no body {name_or_index!r} in {self.name!r}; bodies: {', '.join(self.body_names)}")
             return self.body_names.index(name_or_index)
+        if not isinstance(name_or_index, int | np.integer) or isinstance(name_or_index, bool):
+            raise TypeError(f"a body is given by its name or its index, got {name_or_index!r}")
         if not -self.nbodies <= name_or_index < self.nbodies:
             raise ValueError(f"body index {name_or_index} is out of range for {self.nbodies} bodies")
         return name_or_index % self.nbodies

@@ -6,6 +6,7 @@ Values that are known are judged and refused with an error that names them; of t
 
 import math
 import operator
+from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
@@ -27,6 +28,25 @@ def float_dtype(value: Any) -> jnp.dtype:
     """The floating dtype of an array; JAX's default one for numbers, tuples and integers."""
     dtype = jnp.result_type(value) if hasattr(value, "dtype") else None
     return dtype if dtype is not None and jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
+
+
+def described(value: Any) -> str:
+    """Description of an argument, for messages: an array of a shape, or of a type."""
+    if isinstance(value, jax.Array | np.ndarray):
+        return f"an array of shape {value.shape}"
+    return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def shown(value: Any) -> str:
+    """A value in one line of an error."""
+    if isinstance(value, jax.Array | np.ndarray):
+        return f"an array of shape {value.shape} and {value.dtype}"
+    text = repr(value).replace("\n", " ")
+    return text if len(text) < 200 else f"{text[:200]}..."
+
+
+def _real(value: Any) -> bool:
+    return jnp.issubdtype(value.dtype, jnp.floating) or jnp.issubdtype(value.dtype, jnp.integer)
 
 
 # ---- settings: Python values that have to be known
@@ -63,6 +83,51 @@ def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf
     return found
 
 
+def floating(name: str, value: Any) -> jnp.dtype:
+    """The dtype of real numbers that is named, JAX's default one for None; TypeError for anything else."""
+    try:
+        found = jnp.dtype(jnp.result_type(float) if value is None else value)
+    except TypeError:
+        found = None
+    if found is None or not jnp.issubdtype(found, jnp.floating):
+        raise TypeError(f"{name} must be a floating dtype, such as jnp.float32, got {value!r}")
+    return found
+
+
+def sizes(name: str, value: Any) -> tuple[int, ...]:
+    """A tuple of sizes of axes, integers of at least 0 that are known."""
+    if not isinstance(value, tuple | list):
+        raise TypeError(f"{name} must be a tuple of sizes of axes, got {value!r}")
+    return tuple(integer(f"{name}[{i}]", size, 0) for i, size in enumerate(value))
+
+
+def names(name: str, values: Any) -> tuple[str, ...]:
+    """Names in a list or tuple, as a tuple; TypeError for anything else, a text by itself included."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list of names, got {shown(values)}")
+    found = tuple(values)
+    for value in found:
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be a list of names, got {shown(value)} in it")
+    return found
+
+
+def random_key(name: str, value: Any) -> Any:
+    """One key of `jax.random`, of the new or the old sort."""
+    new = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    old = isinstance(value, jax.Array | np.ndarray) and value.dtype == np.uint32
+    if not ((new and value.ndim == 0) or (old and value.ndim == 1)):
+        raise TypeError(f"{name} must be one key, such as jax.random.key(0), got {shown(value)}")
+    return value
+
+
+def function(name: str, value: T) -> T:
+    """`value`, or TypeError if it cannot be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, got {shown(value)}")
+    return value
+
+
 def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """One of the choices; ValueError lists them."""
     if not isinstance(value, str) or value not in choices:
@@ -88,12 +153,23 @@ def indices(name: str, values: Any, count: int, what: str = "velocity", size: st
     return tuple(found)
 
 
+def real(name: str, value: Any) -> np.ndarray:
+    """Known real numbers, finite or not, as a NumPy array in float64; TypeError for anything else."""
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError):  # of uneven lengths
+        found = np.asarray(None)
+    if not (found.size == 0 or _real(found)):
+        raise TypeError(f"{name} must be numbers, got {shown(value)}")
+    return found.astype(float)
+
+
 def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """Known finite numbers as a NumPy array of that shape, any shape if None, in float64; for descriptions."""
     try:
-        found = np.asarray(value, float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numbers{f' of shape {shape}' if shape else ''}, got {value!r}") from error
+        found = real(name, value)
+    except TypeError:
+        raise ValueError(f"{name} must be numbers{f' of shape {shape}' if shape else ''}, got {shown(value)}") from None
     if shape is not None and found.shape != shape:
         raise ValueError(f"{name} has shape {found.shape}, expected {shape}")
     return finite(name, found)
@@ -110,6 +186,8 @@ def scalar(
         found = number(name, value, low, high)
         if positive and found <= 0:
             raise ValueError(f"{name} must be positive and finite, got {value!r}")
+    elif not _real(value):
+        raise TypeError(f"{name} must be a number, got {value.dtype}")
     return jnp.asarray(value, dtype)
 
 
@@ -120,9 +198,12 @@ def floats(name: str, value: Any, shape: tuple[int | None, ...], dtype: Any) -> 
     """
     try:
         whole = hasattr(value, "dtype") or known(value)
-        return (jnp.asarray(value) if whole else jnp.stack([jnp.asarray(x, dtype) for x in value])).astype(dtype)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be numbers of shape {shape}, got {value!r}") from error
+        found = jnp.asarray(value) if whole else jnp.stack([jnp.asarray(x, dtype) for x in value])
+    except (TypeError, ValueError):
+        found = None
+    if found is None or not (found.size == 0 or _real(found)):
+        raise TypeError(f"{name} must be numbers of shape {shape}, got {shown(value)}")
+    return found.astype(dtype)
 
 
 def array(name: str, value: Any, shape: tuple[int | None, ...], dtype: Any, *, exact: bool = False) -> Array:

@@ -268,7 +268,8 @@ def polyhedron(vertices: Any, rounding: Any = 0.0) -> Shape:
     if len(corners) < 4:
         raise ValueError(f"a polyhedron needs at least 4 vertices, not {len(corners)}")
     if checks.known(corners):
-        spread = np.linalg.svd(np.asarray(corners - corners.mean(0), float), compute_uv=False)
+        points = np.asarray(corners, float)
+        spread = np.linalg.svd(points - points.mean(0), compute_uv=False)
         if spread[2] <= 1e3 * float(jnp.finfo(corners.dtype).eps) * spread[0]:
             raise ValueError(f"vertices of the polyhedron lie in one plane: {np.asarray(corners).tolist()}")
     return rounded(Polyhedron(corners), rounding)

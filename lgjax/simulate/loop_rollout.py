@@ -107,7 +107,8 @@ def check_start(model: Model, loops, q, v) -> None:
     """Raise ValueError for a known start at which the loops are open or come apart."""
     if not checks.known(model, loops, q, v):
         return
-    residual, rate = (np.asarray(x) for x in _gaps(model, loops, q, v))
+    with jax.ensure_compile_time_eval():  # known inside jit too
+        residual, rate = (np.asarray(x) for x in _gaps(model, loops, q, v))
     small = _small(model.dtype)
     owner = np.repeat(np.arange(len(loops)), [loop.rows(model, q) for loop in loops])
     speed = 1 + float(np.max(np.abs(np.asarray(v))))

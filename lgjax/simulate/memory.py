@@ -8,8 +8,10 @@ import jax.numpy as jnp
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.method import Method
 from lgjax.integrators.scan_saved import segment_length
+from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.configuration import neutral
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 from lgjax.simulate.mechanism_field import Controller
 from lgjax.simulate.rollout import rollout
 
@@ -44,6 +46,8 @@ def rollout_memory(
         saved = 0 if save_every is None else _bytes(jax.eval_shape(free, *inputs))
         return saved + _bytes(jax.eval_shape(lambda *inputs: jax.vjp(free, *inputs)[1], *inputs))
 
+    checked_model(model)
+    batch, steps = checks.integer("batch", batch), checks.integer("steps", steps)
     dt, state = jnp.asarray(1e-3, model.dtype), (neutral(model), jnp.zeros(model.nv, model.dtype))
     segment = segment_length(steps, remat)
     within = kept(segment, None, False) if 0 < segment < steps else 0

@@ -188,7 +188,7 @@ def test_records_are_values():
     assert len({again, SE3, SO3}) == 2
     assert SO3 != S3
     assert product(SO3, Rn(2)).dim == 5
-    with pytest.raises(ValueError, match=r"last axis 5, got shape \(4,\)"):
+    with pytest.raises(ValueError, match=r"u has shape \(4,\), expected \(\.\.\., 5\)"):
         product(SO3, Rn(2)).exp(jnp.zeros((4,), jnp.float64))
     with pytest.raises(ValueError, match="got -1"):
         Rn(-1)

@@ -155,7 +155,7 @@ def test_ts2_generator_and_invariants():
     assert power_space(TS2, 3).distance(many, moved).shape == ()
     point = ts2.project(jnp.asarray([0.0, 3.0, 4.0]), jnp.ones(3))
     close((jnp.linalg.norm(point.q), point.q @ point.omega), (1.0, 0.0), 1e-15)
-    with pytest.raises(ValueError, match="n must be positive, got 0"):
+    with pytest.raises(ValueError, match="n must be a positive integer, got 0"):
         power_space(TS2, 0)
 
 

@@ -17,6 +17,8 @@ PARTS = {
     "full_disks": "tests.soak.faults:full_disks",
     "spoilt_files": "tests.soak.faults:spoilt_files",
     "robots_motion": "tests.soak.robots:motion",
+    "doors": "tests.soak.doors:part",
+    "gradients": "tests.soak.gradients:part",
 }
 
 

@@ -1,6 +1,6 @@
 """A closed loop of a mechanism as a value: which bodies it joins, how, and where."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,13 @@ class Loop:
     start: Any = None
 
     def __post_init__(self):
-        kind = BUILT_IN.get(self.kind, self.kind)
+        for name in ("body_a", "body_b"):
+            body = getattr(self, name)
+            if not isinstance(body, str | int | np.integer | None) or isinstance(body, bool):
+                raise TypeError(f"{name} of a loop must be a name or an index, got {checks.shown(body)}")
+        if not isinstance(self.kind, str | JointKind) and not callable(self.kind):
+            raise TypeError(f"kind of a loop must be a name, a JointKind or a function, got {checks.shown(self.kind)}")
+        kind = BUILT_IN.get(self.kind, self.kind) if isinstance(self.kind, Hashable) else self.kind
         kind = ALIASES.get(kind, kind) if isinstance(kind, str) else kind
         own = isinstance(kind, JointKind)
         if own and kind.nv == 6:
@@ -134,7 +140,7 @@ jax.tree_util.register_pytree_with_keys(Loop, _flatten, _unflatten)
 def _number(where: str, name: str, value):
     if not checks.known(value):
         return value
-    number = np.asarray(value, float)
+    number = checks.real(where, value)
     good = number > 0 if name == "distance" else number != 0
     if not np.all(np.isfinite(number) & good):
         raise ValueError(f"{where} is {value}, it must be {'positive' if name == 'distance' else 'finite, not zero'}")
@@ -148,13 +154,16 @@ def _frame(where: str, value) -> Pose:
     elif value is None:
         parts = [np.eye(3), np.zeros(3)]
     else:
-        array = value if isinstance(value, jax.Array) else np.asarray(value, float)
+        array = value if isinstance(value, jax.Array) else checks.real(where, value)
         if array.shape[-2:] == (4, 4):
             parts = [array[..., :3, :3], array[..., :3, 3]]
         elif array.shape[-1:] == (3,) and array.ndim == 1:
             parts = [np.eye(3), array]
         else:
             raise ValueError(f"{where} is a Pose, a 4x4 matrix or a point (3,), not an array of shape {array.shape}")
+    for x in parts:
+        if not (jnp.issubdtype(jnp.result_type(x), jnp.floating) or jnp.issubdtype(jnp.result_type(x), jnp.integer)):
+            raise TypeError(f"{where} is {jnp.result_type(x)}, expected real numbers")
     parts = [checks.finite(where, x) for x in parts]
     checks.rotation(where, parts[0], 1e-4)
     return Pose(*(x if isinstance(x, jax.Array) else jnp.asarray(np.asarray(x, float)) for x in parts))

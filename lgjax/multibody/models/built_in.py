@@ -13,6 +13,7 @@ from lgjax.multibody.geometry import Geometry, geometry
 from lgjax.multibody.joints import JointKind
 from lgjax.multibody.model import Model
 from lgjax.multibody.models.multirotor_with_arms import aerial_manipulator
+from lgjax.numerics import checks
 
 QUADRUPED_LEGS = {"FL": (1, 1), "FR": (1, -1), "RL": (-1, 1), "RR": (-1, -1)}
 # Position in the link before, joint axis, range (rad), effort (N m), rate (rad/s), mass (kg), centre of mass (m),
@@ -176,11 +177,12 @@ class _Stream:
     """Random numbers that are the same in every version of NumPy, which guarantees this only for raw bits."""
 
     def __init__(self, key, part: int):
-        if isinstance(key, int | np.integer):
-            words = [int(key)]
+        new = hasattr(key, "dtype") and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key)
+        if new or np.ndim(key):
+            key = checks.random_key("key", key)
+            words = np.asarray(jax.random.key_data(key) if new else key).ravel().tolist()
         else:
-            data = jax.random.key_data(key) if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else key
-            words = np.asarray(data).ravel().tolist()
+            words = [checks.integer("key", key, 0)]
         self.bits = np.random.PCG64([*words, part])
 
     def uniform(self, low: float, high: float, *shape: int) -> np.ndarray:
@@ -217,6 +219,7 @@ def random_tree(
     fewer moving bodies.
     """
     _count("n", n)
+    armature, damping = checks.number("armature", armature, 0.0), checks.number("damping", damping, 0.0)
     shape, values = _Stream(key, 0), _Stream(key, 1)
     bodies = []
     for i in range(n):
@@ -260,6 +263,8 @@ def by_name(name: str, floating_base: bool | None = None) -> Model:
     floating_base: whether the base floats, for the models that leave the choice; None is their default. Raises
     ValueError for an unknown name, listing the known ones, and for a choice that a model does not leave.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be the name of a built-in model, got {name!r}")
     start, _, sizes = name.partition(":")
     patterns = {pattern.partition(":")[0]: pattern for pattern in BUILT_IN}
     if start not in patterns:

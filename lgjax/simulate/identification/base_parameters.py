@@ -41,7 +41,7 @@ def base_parameters(regressors: Any, tolerance: float | None = None) -> BasePara
     Regressors at random states give what any motion can see, those of a record what this record can. A column counts
     as dependent when what is left of it beside the others is shorter than `tolerance` times the longest column; None
     is half of the digits of the dtype. Columns may be of any sort: append armature and friction to a regressor, and
-    they take part. Runs on the host, not inside `jit`. Source: [gautier1991].
+    they take part. Runs on the host. Source: [gautier1991].
     """
     if not checks.known(regressors):
         raise TypeError("regressors of base_parameters must be known numbers: it decides what is static")
@@ -52,8 +52,9 @@ def base_parameters(regressors: Any, tolerance: float | None = None) -> BasePara
     tolerance = default_tolerance(dtype) if tolerance is None else checks.number("tolerance", tolerance, 0.0)
     # as many rows as columns are left, with the same products of columns
     R = np.asarray(np.linalg.qr(Y.reshape(-1, Y.shape[-1]), "r"))
-    columns = jnp.asarray(R.T, jnp.result_type(float))
-    kept = np.asarray(independent_rows(columns, tolerance * longest_row(columns)).kept)
+    with jax.ensure_compile_time_eval():  # known inside jit too
+        columns = jnp.asarray(R.T, jnp.result_type(float))
+        kept = np.asarray(independent_rows(columns, tolerance * longest_row(columns)).kept)
     combine = np.linalg.lstsq(R[:, kept], R, rcond=None)[0]
     combine[:, kept] = np.eye(int(kept.sum()))
     combine[np.abs(combine) <= tolerance] = 0

@@ -18,6 +18,7 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.rank import default_tolerance
 from lgjax.numerics.status import NOT_FINITE, flag
+from lgjax.simulate.identification.record_checks import check_record
 from lgjax.simulate.identification.records import Record
 from lgjax.simulate.identification.unknowns import Plant, Unknowns, plant_of
 
@@ -210,7 +211,10 @@ def _checked(model: Model, records: Any, unknowns: Unknowns, gear: ArrayLike, pr
         raise TypeError(f"unknowns are a sum of masses(...), inertias(...), viscous(...), ...; got {unknowns!r}")
     if prior is not None:
         prior = checks.positive("prior", checks.array("prior", prior, (len(unknowns),), model.dtype))
-    return _Problem(plant_of(model, gear), _listed(records), prior)
+    listed = _listed(records)
+    for record in listed:
+        check_record(record, model)
+    return _Problem(plant_of(model, gear), listed, prior)
 
 
 def _residual(problem: _Problem, unknowns: Unknowns, x: Array) -> Array:

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from lgjax.dynamics.forces import coordinates_of
 from lgjax.dynamics.inertial_parameters import (
     NAMES,
     from_log_cholesky,
@@ -20,7 +19,9 @@ from lgjax.dynamics.inertial_parameters import (
     log_cholesky,
     with_inertial_parameters,
 )
+from lgjax.dynamics.joint_parameters import coordinates_of
 from lgjax.groups import se3
+from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 
@@ -40,6 +41,7 @@ class Plant(NamedTuple):
 
 def plant_of(model: Model, gear: ArrayLike = 1.0) -> Plant:
     """The plant of a model, whose commands are forces unless gears (a number or (nv,)) say otherwise."""
+    checked_model(model)
     return Plant(model, checks.array("gear", gear, (model.nv,), model.dtype))
 
 
@@ -125,12 +127,14 @@ def _of_joints(model: Model, joints: Sequence[str] | None, leaf: str) -> Unknown
 # ---- frames
 def placements(model: Model, bodies: Sequence[str] | None = None) -> Unknowns:
     """Small displacements of joints on their parents, as twists (6,) in the joint frame, rad and m."""
-    return _displaced("placements", model.body_names, _bodies(model, bodies))
+    index = _bodies(model, bodies)
+    return _displaced("placements", model.body_names, index)
 
 
 def frames(model: Model, names: Sequence[str]) -> Unknowns:
     """Small displacements of named frames, of sensors for instance, as twists (6,) in the frame, rad and m."""
-    known = [name for name, _ in model.tree.frames]
+    known = [name for name, _ in checked_model(model).tree.frames]
+    names = checks.names("names", names)
     for name in names:
         if name not in known:
             raise ValueError(f"no frame {name!r} in {model.name!r}; frames: {', '.join(known)}")
@@ -149,5 +153,8 @@ def _displaced(leaf: str, names: Sequence[str], index: np.ndarray) -> Unknowns:
 
 
 def _bodies(model: Model, bodies: Sequence[Any] | None) -> np.ndarray:
+    checked_model(model)
+    if isinstance(bodies, str) or not isinstance(bodies, Sequence | None):
+        raise TypeError(f"bodies must be a list of names, got {checks.shown(bodies)}")
     chosen = range(model.nbodies) if bodies is None else [model.tree.body(name) for name in bodies]
     return np.asarray(chosen, int)

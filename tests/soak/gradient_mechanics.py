@@ -1,0 +1,350 @@
+"""Mechanisms, forces, shapes and steps at degenerate states, for `gradients.py`."""
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import lgjax
+from lgjax import collisions, contact, forces, shapes
+from tests.soak.gradient_subjects import Subject, weigh
+
+PI = np.pi
+SHORT = "forward over reverse"
+
+
+# ---- mechanisms
+@cache
+def tree() -> lgjax.Model:
+    """A floating base with a universal, a spherical, a revolute and a prismatic joint; two of the bodies are balls."""
+    even, uneven = 0.02 * np.eye(3), np.diag([0.02, 0.03, 0.04])
+    body = lambda name, parent, joint, inertia, **more: lgjax.Body(
+        name, parent, joint, position=np.asarray([0.0, 0.0, 0.0 if parent is None else 0.3]), mass=1.0,
+        com=np.asarray([0.0, 0.0, 0.1]), inertia=inertia, **more
+    )  # fmt: skip
+    joint = lambda kind, **more: lgjax.Joint(f"{kind} joint", kind, **more)
+    return lgjax.build([
+        body("base", None, joint("free"), even),
+        body("cross", "base", joint("universal", axis=(1.0, 0.0, 0.0), second_axis=(0.0, 1.0, 0.0)), uneven),
+        body("ball", "cross", joint("spherical"), even),
+        body("arm", "cross", joint("revolute", axis=(0.0, 1.0, 0.0), lower=-1.0, upper=1.0), uneven),
+        body("slide", "arm", joint("prismatic", axis=(0.0, 0.0, 1.0), lower=-0.5, upper=0.5), even),
+    ])  # fmt: skip
+
+
+@cache
+def cart() -> lgjax.Model:
+    """A floating base with a revolute and a prismatic joint."""
+    inertia = 0.02 * np.eye(3)
+    body = lambda name, parent, joint: lgjax.Body(
+        name, parent, joint, position=np.asarray([0.0, 0.0, 0.3 if parent else 0.0]), mass=1.0, inertia=inertia
+    )
+    return lgjax.build([
+        body("base", None, lgjax.Joint("free joint", "free")),
+        body("arm", "base", lgjax.Joint("revolute joint", "revolute", axis=(0.0, 1.0, 0.0), lower=-1.0, upper=1.0)),
+        body("slide", "arm", lgjax.Joint("prismatic joint", "prismatic", lower=-0.5, upper=0.5)),
+    ])  # fmt: skip
+
+
+@cache
+def points() -> lgjax.Model:
+    """Two point masses on massless rods, straight at zero: no inertia about their own centres."""
+    body = lambda name, parent: lgjax.Body(
+        name, parent, lgjax.Joint(f"to {name}", "revolute", axis=(0.0, 1.0, 0.0)), mass=1.0,
+        position=np.asarray([0.0, 0.0, -1.0 if parent else 0.0]), com=np.asarray([0.0, 0.0, -1.0]),
+    )  # fmt: skip
+    return lgjax.build([body("near", None), body("far", "near")])
+
+
+def degenerate(model: lgjax.Model) -> tuple[list, list[str]]:
+    """(displacement from neutral, velocity) of degenerate states, and what they are."""
+    n, rng = model.nv, np.random.default_rng(3)
+    free, random = model.tree.n_free > 0, rng.normal(size=n)
+    places = {"neutral": np.zeros(n), "random": 0.7 * rng.normal(size=n), "nearly neutral": 1e-9 * rng.normal(size=n)}
+    if free and model.tree.n_ball == 0:
+        for size in (PI, PI - 1e-6):
+            turned = np.zeros(n)
+            turned[0] = size
+            places[f"base turned by {size:.7g}"] = turned
+        for k, limit in ((6, 1.0), (7, 0.5)):
+            at = np.zeros(n)
+            at[k] = limit
+            places[f"coordinate {k} at its limit"] = at
+    elif free:
+        for size in (PI, PI - 1e-6, PI - 1e-3):
+            turned = np.zeros(n)
+            turned[0] = size
+            places[f"base turned by {size:.7g}"] = turned
+            ball = np.zeros(n)
+            ball[8:11] = size * np.asarray([0.6, 0.0, 0.8])
+            places[f"ball turned by {size:.7g}"] = ball
+        for size in (PI / 2, PI / 2 - 1e-6, -PI / 2, PI):
+            gimbal = np.zeros(n)
+            gimbal[7] = size
+            places[f"second angle of the universal joint {size:.7g}"] = gimbal
+    else:
+        places |= {"folded": np.asarray([0.0, PI])[:n], "up": np.asarray([PI, 0.0])[:n]}
+    velocities = {"at rest": np.zeros(n), "hardly moving": 1e-12 * random, "moving": random}
+    states = [(x, v) for x in places.values() for v in velocities.values()]
+    return states, [f"{a}, {b}" for a in places for b in velocities]
+
+
+def of_mechanism(make: Callable, functions: dict[str, Callable] | Callable, second: bool | str, seed: int) -> Subject:
+    """Functions (model, q, v, x) at displaced states; x displaces q and v, and is the force."""
+    rng, model = np.random.default_rng(seed), make()
+    states, labels = degenerate(model)
+    n = model.nv
+
+    def results(state: Any, x: jax.Array) -> dict[str, Any]:
+        m = model.astype(x.dtype)
+        q = lgjax.retract(m, lgjax.neutral(m), state[0])
+        q, v = lgjax.retract(m, q, x[:n]), state[1] + x[n : 2 * n]
+        if callable(functions):
+            return functions(m, q, v)
+        return {name: f(m, q, v, x[2 * n :]) for name, f in functions.items()}
+
+    first = tuple(jnp.asarray(x) for x in states[0])
+    weights = {name: weigh(rng, tree) for name, tree in jax.eval_shape(results, first, jnp.zeros(3 * n)).items()}
+
+    def function(state: Any, x: jax.Array) -> jax.Array:
+        return jnp.stack([weights[name](value) for name, value in results(state, x).items()])
+
+    d = rng.normal(size=3 * n) / np.sqrt(3 * n)
+    return Subject(tuple(weights), function, _stacked(states), tuple(labels), d, second)
+
+
+def _stacked(states: list) -> Any:
+    return jax.tree.map(lambda *x: np.stack(x), *states)
+
+
+PLACES = {
+    "forward_kinematics": lambda m, q, v, x: lgjax.forward_kinematics(m, q),
+    "body_twists": lambda m, q, v, x: lgjax.body_twists(m, q, v),
+    "jacobian": lambda m, q, v, x: lgjax.jacobian(m, q, m.tree.body_names[-1], "world"),
+    "jacobian_derivative": lambda m, q, v, x: lgjax.jacobian_derivative(m, q, v, m.tree.body_names[-1], "world"),
+    "center_of_mass": lambda m, q, v, x: lgjax.center_of_mass(m, q),
+    "difference": lambda m, q, v, x: lgjax.difference(m, lgjax.neutral(m), q),
+    "difference from itself": lambda m, q, v, x: lgjax.difference(m, jax.lax.stop_gradient(q), q),
+}
+ENERGIES = {
+    "kinetic_energy": lambda m, q, v, x: lgjax.kinetic_energy(m, q, v),
+    "potential_energy": lambda m, q, v, x: lgjax.potential_energy(m, q),
+    "momentum": lambda m, q, v, x: lgjax.momentum(m, q, v),
+    "centroidal_momentum_matrix": lambda m, q, v, x: lgjax.centroidal_momentum_matrix(m, q),
+    "mass_matrix": lambda m, q, v, x: lgjax.mass_matrix(m, q),
+    "coriolis_matrix": lambda m, q, v, x: lgjax.coriolis_matrix(m, q, v),
+}
+DYNAMICS = {
+    "forward_dynamics": lambda m, q, v, x: lgjax.forward_dynamics(m, q, v, x),
+    "inverse_dynamics": lambda m, q, v, x: lgjax.inverse_dynamics(m, q, v, x),
+    "gravity_forces": lambda m, q, v, x: lgjax.gravity_forces(m, q),
+    "solve_mass_matrix": lambda m, q, v, x: lgjax.solve_mass_matrix(m, q, x + 1),
+}
+HYBRID = {
+    "hybrid_dynamics": lambda m, q, v, x: lgjax.hybrid_dynamics(m, q, v, x, x, prescribed=(0,)),
+    "parallel.forward_dynamics": lambda m, q, v, x: lgjax.parallel.forward_dynamics(m, q, v, x),
+}
+STEPS = {
+    "rollout": lambda m, q, v, x: lgjax.rollout(m, q, v, lambda t, q, v: x, 0.01, 1, save_every=None)[1:3],
+}
+
+
+# ---- forces
+def _forces(m: lgjax.Model) -> dict[str, Any]:
+    touching = lgjax.Contacts(
+        m,
+        shapes.Plane((0.0, 0.0, 1.0), 0.0),
+        {"arm": shapes.sphere(0.05, (0.0, 0.0, 0.2)), "base": shapes.sphere(0.1)},
+    )
+    names, base = ("revolute joint", "prismatic joint"), ("base", np.zeros(3))
+    return {
+        "spring": forces.spring(m, 2.0),
+        "damper": forces.damper(m, 0.3),
+        "dry friction": forces.friction(m, 0.1, 0.5, 0.01),
+        "limits": forces.limits(m, 10.0, 0.2, 0.01),
+        "limits at zero": forces.limits(m, 10.0, 0.2, 0.01, lower=0.0, upper=0.0, joints=names),
+        "motors": forces.motors(m, lambda t, q, v: 0.1 * v[-2:], 2.0, 0.1, 3.0, 5.0, joints=names),
+        "spring of points that coincide": forces.point_spring(m, base, base, 3.0, 0.5, 0.2),
+        "spring of points": forces.point_spring(m, base, (None, np.zeros(3)), 3.0, 0.5, 0.2),
+        "spring without length": forces.point_spring(m, ("arm", np.zeros(3)), (None, np.zeros(3)), 3.0),
+        "contact": forces.contact(m, touching, 100.0, 0.1, 1.0),
+        "contact of balls": forces.contact(m, touching, 100.0, 0.1, 1.5),
+    }  # fmt: skip
+
+
+def _of_forces(m: lgjax.Model, q: Any, v: Any) -> dict[str, Any]:
+    """All forces; those of contacts also at a base that is lifted so that its ball just touches the ground."""
+    lifted = q._replace(free_poses=q.free_poses._replace(translation=q.free_poses.translation.at[..., 2].add(0.1)))
+    made = _forces(m)
+    found = {name: force(0.0, q, v) for name, force in made.items()}
+    return found | {
+        f"{name}, grazing": force(0.0, lifted, v) for name, force in made.items() if name.startswith("contact")
+    }
+
+
+def _of_energies(m: lgjax.Model, q: Any, v: Any) -> dict[str, Any]:
+    dissipative = ("damper", "dry friction", "motors")
+    return {name: force.energy(q) for name, force in _forces(m).items() if name not in dissipative}
+
+
+# ---- shapes
+def of_shapes(second: bool | str, seed: int) -> Subject:
+    """Gaps over a plane of shapes that stand on faces, edges, corners and axes; x displaces the pose and the sizes."""
+    rng = np.random.default_rng(seed)
+    makers: dict[str, Callable] = {
+        "sphere": lambda s: shapes.sphere(s[0]),
+        "ellipsoid": lambda s: shapes.ellipsoid(s),
+        "capsule": lambda s: shapes.capsule(s[0], s[1]),
+        "cylinder": lambda s: shapes.cylinder(s[0], s[1]),
+        "box": lambda s: shapes.box(s),
+        "rounded box": lambda s: shapes.box(s, rounding=0.1 * s[0]),
+        "polyhedron": lambda s: shapes.polyhedron(jnp.concatenate([jnp.diag(s), -jnp.ones((1, 3), s.dtype) * s])),
+        "union": lambda s: shapes.union(shapes.sphere(s[0]), shapes.box(s)),
+        "placed": lambda s: shapes.placed(shapes.cylinder(s[0], s[1]), lgjax.Pose(jnp.eye(3, dtype=s.dtype), 0.1 * s)),
+    }
+    turns = {"upright": (0, 0, 0), "on its side": (PI / 2, 0, 0), "upside down": (0, PI, 0), "nearly": (1e-9, 0, 0),
+             "on an edge": (PI / 4, 0, 0), "askew": (0.3, 0.2, 0.1)}  # fmt: skip
+    states = [(np.asarray(w, float), np.asarray([0.1, 0.2, 0.3])) for w in turns.values()]
+
+    def function(state: Any, x: jax.Array) -> jax.Array:
+        w, sizes = state
+        pose = lgjax.se3.compose(
+            lgjax.Pose(lgjax.so3.exp(w), jnp.asarray([0.0, 0.0, 0.5], x.dtype)), lgjax.se3.exp(x[:6])
+        )
+        plane = shapes.Plane(jnp.asarray([0.0, 0.0, 1.0], x.dtype))
+        gap = lambda make: shapes.gap(make(sizes + x[6:]), plane, pose)
+        return jnp.stack([jnp.sum(gap(make).gap) for make in makers.values()])
+
+    return Subject(tuple(makers), function, _stacked(states), tuple(turns), rng.normal(size=9) / 3, second)
+
+
+# ---- steps of bodies and contacts
+def of_bodies(seed: int) -> Subject:
+    """Variational steps and energies of a body at rest, turned by pi, and with equal moments."""
+    rng = np.random.default_rng(seed)
+    inertias = {"equal moments": (0.1, 0.1, 0.1), "two equal moments": (0.1, 0.1, 0.15), "flat": (0.1, 0.1, 0.2)}
+    turns = {"unturned": (0, 0, 0), "turned by pi": (PI, 0, 0), "nearly by pi": (0, PI - 1e-6, 0)}
+    states, labels = [], []
+    for a, moments in inertias.items():
+        for b, turn in turns.items():
+            for c, speed in (("at rest", 0.0), ("hardly moving", 1e-12), ("moving", 1.0)):
+                states.append((np.asarray(moments), np.asarray(turn, float), speed * rng.normal(size=6)))
+                labels.append(f"{a}, {b}, {c}")
+
+    def function(state: Any, x: jax.Array) -> jax.Array:
+        moments, turn, momentum = state
+        zero = jnp.zeros(3, x.dtype)
+        body = collisions.RigidBody(jnp.ones((), x.dtype), jnp.diag(moments), jnp.asarray([0, 0, -9.81], x.dtype))
+        pose = lgjax.se3.compose(lgjax.Pose(lgjax.so3.exp(turn), zero), lgjax.se3.exp(x[:6]))
+        momentum = momentum + x[6:12]
+        start = collisions.RigidState(pose, momentum[:3], momentum[3:])
+        found = []
+        for chart in ("cayley", "exp"):
+            after, _ = collisions.variational_step(body, start, jnp.asarray(0.01, x.dtype), chart)
+            found.append(sum(jnp.sum(jnp.sin(k + y)) for k, y in enumerate(jax.tree.leaves(after))))
+        return jnp.stack([*found, collisions.total_energy(body, start)])
+
+    names = ("variational step, cayley", "variational step, exp", "total energy")
+    return Subject(names, function, _stacked(states), tuple(labels), rng.normal(size=12) / 4, SHORT)
+
+
+@cache
+def ball() -> lgjax.Model:
+    return lgjax.build([lgjax.Body("ball", None, lgjax.Joint("free", "free"), mass=1.0, inertia=0.1 * np.eye(3))])
+
+
+def of_contact_step(smoothing: float, seed: int) -> Subject:
+    """A step of a ball that rests, grazes, slides, sticks, or has left the ground."""
+    rng = np.random.default_rng(seed)
+    cases = {
+        "resting": (0.1, (0, 0, 0), 0), "just touching, moving along": (0.1, (1, 0, 0), 0),
+        "grazing": (0.1 + 0.01 * 9.81 * 0.01, (1, 0, 0), 0), "sliding": (0.099, (1, 0.5, 0), 0),
+        "landing": (0.101, (0, 0, -1), 0), "in the air": (0.5, (0, 0, 0), 0), "rolling": (0.1, (0.1, 0, 0), 1.0),
+        "leaving": (0.1, (0, 0, 1), 0), "hardly sliding": (0.0999, (1e-12, 0, 0), 0),
+    }  # fmt: skip
+    states = [(np.asarray(z), np.asarray([0, spin, 0, *v], float)) for z, v, spin in cases.values()]
+
+    def function(state: Any, x: jax.Array) -> jax.Array:
+        z, v = state
+        m = ball().astype(x.dtype)
+        ground = shapes.Plane(jnp.asarray([0, 0, 1], x.dtype))
+        touching = lgjax.Contacts(m, ground, {"ball": shapes.sphere(jnp.asarray(0.1, x.dtype))}, friction=0.5,
+                                  smoothing=smoothing)  # fmt: skip
+        q = lgjax.neutral(m)
+        q = q._replace(free_poses=q.free_poses._replace(translation=q.free_poses.translation.at[0, 2].set(z)))
+        q = lgjax.retract(m, q, x[:6])
+        found = contact.contact_step(m, touching, q, v + x[6:12], x[12:], 0.01)
+        parts = (found.q.free_poses.translation, found.q.free_poses.rotation, found.v, found.impulse)
+        return jnp.stack([jnp.sum(jnp.sin(1.0 + part)) for part in parts])
+
+    names = ("place", "attitude", "velocity", "impulse")
+    return Subject(names, function, _stacked(states), tuple(cases), rng.normal(size=18) / 4, False)
+
+
+# ---- loops
+@cache
+def parallelogram() -> tuple:
+    """A four-bar linkage whose bars all lie in one line at zero, where its rank falls."""
+    bar = lambda name, parent, length, place: lgjax.Body(
+        name, parent, lgjax.Joint(f"to {name}", "revolute", axis=(0.0, 1.0, 0.0)), mass=1.0,
+        position=np.asarray([place, 0.0, 0.0]), com=np.asarray([length / 2, 0.0, 0.0]), inertia=0.01 * np.eye(3),
+    )  # fmt: skip
+    model = lgjax.build(
+        [bar("crank", None, 1.0, 0.0), bar("coupler", "crank", 2.0, 1.0), bar("rocker", None, 1.0, 2.0)]
+    )
+    loops = (lgjax.Loop("point", "coupler", "rocker", (2.0, 0.0, 0.0), (1.0, 0.0, 0.0)),)
+    return model, loops
+
+
+def of_loops(seed: int) -> Subject:
+    """Constrained dynamics of the parallelogram: in line, nearly so, and open."""
+    rng = np.random.default_rng(seed)
+    angles = {
+        "in line": 0.0,
+        "nearly in line": 1e-9,
+        "near the line": 1e-4,
+        "upright": PI / 2,
+        "turned": 0.7,
+        "back": PI,
+    }
+    states, labels = [], []
+    for name, a in angles.items():
+        for speed in (0.0, 1.0):
+            states.append((np.asarray([a, -a, a]), speed * np.asarray([1.0, -1.0, 1.0])))
+            labels.append(f"{name}, {'moving' if speed else 'at rest'}")
+
+    def function(state: Any, x: jax.Array) -> jax.Array:
+        model, loops = parallelogram()
+        m, loops = model.astype(x.dtype), jax.tree.map(lambda y: jnp.asarray(y, x.dtype), loops)
+        q = lgjax.retract(m, lgjax.neutral(m), state[0] + x[:3])
+        v = state[1] + x[3:6]
+        forward = lgjax.constrained_forward_dynamics(m, loops, q, v, x[6:])
+        inverse = lgjax.constrained_inverse_dynamics(m, loops, q, v, x[6:], actuated=(0,))
+        projected = lgjax.project_velocity(m, loops, q, v)
+        place = lgjax.project_positions(m, loops, q).q
+        weights = jnp.asarray([1.0, 0.3, -0.7], x.dtype)
+        return jnp.stack([jnp.sum(weights * y) for y in (forward.vdot, inverse.tau, projected, place.joints)])
+
+    names = ("constrained_forward_dynamics", "constrained_inverse_dynamics", "project_velocity", "project_positions")
+    return Subject(names, function, _stacked(states), tuple(labels), rng.normal(size=9) / 3, False)
+
+
+MECHANICS: dict[str, Callable[[int], Subject]] = {
+    **{
+        f"{what} of {name}": partial(of_mechanism, make, functions, SHORT)
+        for what, functions in (("places", PLACES), ("energies", ENERGIES), ("dynamics", DYNAMICS), ("hybrid", HYBRID))
+        for name, make in (("a tree", tree), ("point masses", points))
+    },
+    "steps of a tree": partial(of_mechanism, tree, STEPS, False),
+    "steps of point masses": partial(of_mechanism, points, STEPS, SHORT),
+    "forces": partial(of_mechanism, cart, _of_forces, SHORT),
+    "energies of forces": partial(of_mechanism, cart, _of_energies, SHORT),
+    "shapes": partial(of_shapes, SHORT),
+    "bodies": of_bodies,
+    "contact step": partial(of_contact_step, 0.0),
+    "smoothed contact step": partial(of_contact_step, 1e-2),
+    "loops": of_loops,
+}

@@ -1,0 +1,196 @@
+"""Arguments that do not fit, found by `tests/soak/doors.py`: each is named in one sentence, nothing passes silently."""
+
+import re
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax import forces, groups, identification, integrators, shapes
+from lgjax.execution.callbacks import contents
+from lgjax.simulate.identification.record_checks import check_record
+from tests.soak import doors
+from tests.soak.door_calls import of_groups
+
+BODY = lgjax.Body("b", None, lgjax.Joint("j", "revolute"), mass=1.0, inertia=np.eye(3))
+
+
+@cache
+def arm() -> lgjax.Model:
+    return lgjax.models.chain(2)
+
+
+arm()  # made outside of a trace, so that its numbers are known
+
+
+def state():
+    return lgjax.neutral(arm()), jnp.zeros(2)
+
+
+def record(**changes):
+    q = jax.tree.map(lambda x: jnp.stack([x] * 4), lgjax.neutral(arm()))
+    given = {"q": q, **dict.fromkeys(("v", "vdot", "command"), jnp.ones((4, 2))), "sigma": 1.0} | changes
+    return identification.TorqueRecord(**given)
+
+
+def built(**joint):
+    return lgjax.build([lgjax.Body("b", None, lgjax.Joint("j", **{"kind": "revolute"} | joint), mass=1.0)])
+
+
+SPACE = groups.right_translation(groups.SO3)
+METHOD = lgjax.MuntheKaas(lgjax.RK4)
+run = lambda space, field: lgjax.integrate(space, field, jnp.eye(3), 0.0, 1.0, 2, METHOD)
+still = lambda t, y: jnp.zeros(3)
+reversible = lambda step, y0: integrators.reversible_steps(step, 1.0, y0, 0.0, 1.0, 2)
+to_mujoco = lambda *given, **more: lgjax.conventions.to_mujoco(arm(), *given, **more)
+
+WRONG = {
+    # wrong lengths that gave a result
+    "v has shape (1,), expected (..., 2)": lambda: to_mujoco(state()[0], jnp.zeros(1)),
+    "v has shape (3,), expected (..., 2)": lambda: to_mujoco(state()[0], jnp.zeros(3)),
+    "vdot is complex128, expected real numbers": lambda: to_mujoco(*state(), jnp.zeros(2, complex)),
+    "q has shape (3,), expected (..., 2)": lambda: lgjax.conventions.from_pinocchio(arm(), jnp.zeros(3)),
+    "q is an array of shape (2,), expected a Configuration": lambda: to_mujoco(jnp.zeros(2)),
+    "order must be a list of names, got 'rod'": lambda: to_mujoco(state()[0], order="rod"),
+    "v has shape (1,), expected (nv,) of the model": lambda: forces.damper(arm(), 1.0)(0.0, None, jnp.zeros(1)),
+    # leaves of models
+    "model.gravity is of type list, expected an array": lambda: lgjax.mass_matrix(
+        arm().replace(gravity=[0.0, 0.0, 1.0]), state()[0]
+    ),
+    "model.gravity is complex128, expected real numbers": lambda: lgjax.mass_matrix(
+        arm().replace(gravity=jnp.zeros(3, complex)), state()[0]
+    ),
+    "model is None, expected a Model": lambda: lgjax.specialize(None),
+    "model is of type dict, expected a Model": lambda: forces.spring({}, 1.0),
+    "model is of type float, expected a Model": lambda: lgjax.control.rollout_memory(1.5, 3),
+    # forces
+    "stiffness must be numbers, got 'stiff'": lambda: forces.spring(arm(), "stiff"),
+    "stiffness must be numbers, got 1j": lambda: forces.spring(arm(), 1j),
+    "rest is an array of shape (2,), expected a Configuration": lambda: forces.spring(arm(), 1.0, jnp.zeros(2)),
+    "joints must be a list of names, got 'joint0'": lambda: forces.damper(arm(), 1.0, joints="joint0"),
+    "command must be a function, got 3": lambda: forces.motors(arm(), 3),
+    "a must be a pair of a body and a point, got None": lambda: forces.point_spring(arm(), None, None, 1.0),
+    "pairs must be a list of pairs of links, got None": lambda: lgjax.Contacts(
+        arm(), shapes.Plane((0.0, 0.0, 1.0)), {arm().body_names[0]: shapes.sphere(0.1)}, pairs=None
+    ),
+    # descriptions
+    "bodies must be a list of Body, got 'b'": lambda: lgjax.build("b"),
+    "bodies must be a list of Body with names, got None in it": lambda: lgjax.build([None]),
+    "body 'b': joint must be a Joint with a name, got 'j'": lambda: lgjax.build([lgjax.Body("b", None, "j")]),
+    "joint 'j' of body 'b': unknown type {}": lambda: built(kind={}),
+    "axis of joint 'j' of body 'b' must be numbers of shape (3,)": lambda: built(axis=(1j, 0, 0)),
+    "damping of joint 'j' must be numbers, got 'much'": lambda: built(damping="much"),
+    "a body is given by its name or its index, got 1.5": lambda: lgjax.jacobian(arm(), state()[0], 1.5),
+    "name must be the name of a built-in model, got 3": lambda: lgjax.models.by_name(3),
+    "key must be a Python integer": lambda: lgjax.models.random_tree(0.5, 3),
+    "damping must be a number, got 'a'": lambda: lgjax.models.random_tree(0, 3, damping="a"),
+    "key must be one key, such as jax.random.key(0), got None": lambda: lgjax.random_configuration(None, arm()),
+    "key must be one key, such as jax.random.key(0), got an array of shape (3,)": lambda: lgjax.random_configuration(
+        jax.random.split(jax.random.key(0), 3), arm()
+    ),
+    "loop (distance a-b): distance must be numbers, got 'far'": lambda: lgjax.Loop(
+        "distance", "a", "b", distance="far"
+    ),
+    "body_a of a loop must be a name or an index, got 1.5": lambda: lgjax.Loop("point", 1.5, "b"),
+    # integrators
+    "space must be a HomogeneousSpace": lambda: run(groups.SO3, still),
+    "field must be a function, got None": lambda: run(SPACE, None),
+    "the state must hold arrays, got 'text' in it": lambda: reversible(still, "text"),
+    "step must be a function, got 3": lambda: reversible(3, jnp.zeros(2)),
+    "step must return the pair": lambda: reversible(lambda *given: given[2], jnp.zeros(2)),
+    "step must return a state like the one before it: state is float64(2,) before and float64(3,) after": (
+        lambda: reversible(lambda a, t, y, h, c: (jnp.zeros(3), c), jnp.zeros(2))
+    ),
+    "order 100 would take 3^49 steps": lambda: integrators.triple_jump(lgjax.SymplecticLie(), order=100),
+    "order must be a Python integer": lambda: integrators.suzuki(lgjax.SymplecticLie(), order="4"),
+    # records
+    "TorqueRecord.v has shape (4, 3), expected (4, 2)": lambda: check_record(record(v=jnp.ones((4, 3))), arm()),
+    "TorqueRecord.command has shape (3, 2), expected (4, 2)": lambda: check_record(
+        record(command=jnp.ones((3, 2))), arm()
+    ),
+    "TorqueRecord.q is of type list, expected a Configuration": lambda: check_record(record(q=[]), arm()),
+    "TorqueRecord.sigma has shape (3,)": lambda: check_record(record(sigma=jnp.ones(3)), arm()),
+    "theta must be numbers of shape (10,)": lambda: identification.from_log_cholesky("ten"),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_does_not_fit_is_named(message):
+    with pytest.raises((TypeError, ValueError), match="^" + re.escape(message)) as caught:
+        jax.eval_shape(WRONG[message])
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < doors.LONGEST
+
+
+def test_batched_records_have_one_more_axis():
+    batch = identification.BatchedRecord(jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * 3), record()))
+    check_record(record(), arm())
+    check_record(batch, arm())
+    with pytest.raises(ValueError, match=r"TorqueRecord.v has shape \(3, 4, 2\), expected \(4, 2\)"):
+        check_record(record(v=batch.record.v), arm())
+
+
+def test_what_is_known_inside_jit_is_judged_there():
+    """Constants of a traced program are known; their checks compute at once, with no tracer in them."""
+    ten = identification.inertial_parameters(arm()).reshape(-1, 10)
+    corners = jnp.concatenate([jnp.eye(3), -jnp.ones((1, 3))])
+    loops = (lgjax.Loop("point", arm().body_names[-1], None, (0.0, 0.0, -1.0), (0.0, 0.0, -2.5)),)
+    assert jax.eval_shape(lambda: identification.log_cholesky(ten)).shape == ten.shape
+    assert jax.eval_shape(lambda: shapes.polyhedron(corners).support(jnp.ones(3)).point).shape == (3,)
+    assert identification.base_parameters(ten).independent.size > 0
+    jax.eval_shape(lambda: jnp.asarray(identification.base_parameters(ten).combine))
+    start = state()
+    with pytest.raises(ValueError, match="is open at the start"):
+        jax.eval_shape(lambda: lgjax.rollout(arm(), *start, None, 0.1, 1, loops=loops).v)
+    with pytest.raises(ValueError, match="not positive"):
+        jax.eval_shape(lambda: identification.log_cholesky(-ten))
+    controller = jax.eval_shape(lambda: jnp.asarray(integrators.StepSizeController(jnp.asarray(0.7)).alpha))
+    assert controller.shape == ()
+
+
+def test_a_state_without_a_batch_goes_with_a_batch_of_velocities():
+    q, v = state()
+    found = jax.eval_shape(lambda: to_mujoco(q, jnp.stack([v] * 5)))
+    assert found.q.shape == (2,)
+    assert found.v.shape == (5, 2)
+
+
+def test_functions_that_check_are_read_as_the_library_s():
+    """A controller that reads one is the same function when it is written anew."""
+    exp = lgjax.so3.exp
+    make = lambda: lambda t, q, v: exp(v)
+    assert contents(make()) == contents(make()) is not None
+
+
+# ---- the search itself
+FEW = ("so3.exp", "se3.Ad", "r3_so3.compose", "ts2.project", "left().move", "Rn")
+
+
+def test_a_few_doors_hold():
+    with jax.numpy_dtype_promotion("standard"):
+        hold(of_groups())
+
+
+def hold(calls):
+    for name in FEW:
+        function, args, kwargs = *calls[name], {}
+        right = doors.shapes(function, args, kwargs)
+        for argument, mutation, call in doors.attempts(name, function, args, kwargs):
+            kind, said = doors.judge(name, argument, mutation, call, right)
+            assert kind != "failure", (name, argument, mutation.what, said)
+
+
+def test_an_open_door_is_found():
+    def careless(x):
+        return x[0] * jnp.sin(x[-1])
+
+    found = {}
+    for argument, mutation, call in doors.attempts("careless", careless, (jnp.ones(3),), {}):
+        found[mutation.what] = doors.judge(
+            "careless", argument, mutation, call, doors.shapes(careless, (jnp.ones(3),), {})
+        )
+    assert all(found[what][0] == "failure" for what in ("too short", "too long", "complex numbers", "text"))
+    assert found["a NumPy array"][0] == "accepted"
