@@ -93,7 +93,7 @@ class PredictiveController:
         return plan[0], PredictiveMemory(later, found.cost, found.status, nodes)
 
     def _nodes_later(self, found: Any, before: Any, good: Array, control: Array) -> Any:
-        """Planned states (steps, ...) seen from one step later, the last one a step behind the last that was planned."""
+        """Planned states (steps, ...) seen from one step later; the last is one step behind the last planned."""
         nodes = jax.tree.map(lambda new, old: jnp.where(good, new[1:], old), found, before)
         last = self.system.step(jax.tree.map(lambda x: x[-1], nodes), control)
         return jax.tree.map(lambda x, end: jnp.concatenate([x[1:], end[None]]), nodes, last)

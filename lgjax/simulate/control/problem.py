@@ -212,7 +212,8 @@ def _number(name: str, result: Any, dtype: Any) -> None:
         raise TypeError(f"{name} returns {result.dtype}, the state is {dtype}")
 
 
-def _box(bounds: Any, controls: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+def box(bounds: Any, controls: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper bounds (controls,) of `bounds`; ValueError where they do not fit or cross."""
     if bounds is None:
         bounds = (-np.inf, np.inf)
     try:
@@ -267,7 +268,7 @@ def check_problem(
             got = jax.eval_shape(constraint, states, whole)
             if not hasattr(got, "shape") or len(got.shape) != 1:
                 raise ValueError(f"{name} must return one vector, got {getattr(got, 'shape', got)}")
-    low, high = _box(bounds, system.controls, dtype)
+    low, high = box(bounds, system.controls, dtype)
     lower, upper = jnp.asarray(low), jnp.asarray(high)
     bounded = bool(np.any(np.isfinite(low)) or np.any(np.isfinite(high)))
     return Problem(system, start, steps, dim, running, terminal, equality, inequality, lower, upper, bounded)
