@@ -43,7 +43,9 @@ class PredictiveController:
     begins with a gap, and its other states need not follow an unstable motion from there.
 
     memory = controller.init(state), then control, memory = controller.step(state, memory). Both are pure: map them over
-    a batch with `jax.vmap`, scan them, differentiate nothing through them. `closed_loop` drives the system.
+    a batch with `jax.vmap`, scan them, differentiate nothing through them. `closed_loop` drives the system. `rollout`
+    and `ensemble` take it as a controller, of a mechanism whose numbers may be others, in steps of system.dt / every
+    seconds, where the system is one `of_model`.
     A search that fails keeps the plan that it had, within the bounds.
     Source: [tassa2014] section IV for warm starts of the regulator.
     """
@@ -54,11 +56,13 @@ class PredictiveController:
     terminal: Callable[..., Any] | None = None
     bounds: Any = None
     iterations: int = 2
+    every: int = 1
     method: ILQR | FDDP = ILQR()  # noqa: RUF009 (a hashable value)
 
     def __post_init__(self) -> None:
         checks.integer("steps", self.steps)
         checks.integer("iterations", self.iterations)
+        checks.integer("every", self.every)
         if not isinstance(self.method, ILQR | FDDP):
             raise TypeError(f"method must be ILQR(...) or FDDP(...), got {self.method!r}")
 
@@ -91,6 +95,12 @@ class PredictiveController:
         later = jnp.concatenate([plan[1:], plan[-1:]])
         nodes = None if memory.nodes is None else self._nodes_later(found.states, memory.nodes, good, plan[-1])
         return plan[0], PredictiveMemory(later, found.cost, found.status, nodes)
+
+    def forces(self, control: Array) -> tuple[Array, Array | None]:
+        """tau (nv,) and wrenches (nbodies, 6), or None, of a control of a mechanism."""
+        if self.system.forces is None:
+            raise ValueError("the controller's system is no mechanism: make it with ControlSystem.of_model")
+        return self.system.forces(control)
 
     def _nodes_later(self, found: Any, before: Any, good: Array, control: Array) -> Any:
         """Planned states (steps, ...) seen from one step later; the last is one step behind the last planned."""

@@ -48,6 +48,7 @@ class ControlSystem:
     slopes(state, control) -> the state after the step and its derivatives (dim, dim) and (dim, controls), in tangents
     at both ends, where there is a faster way to them than forward mode; None for that.
     flat: whether difference(state 0, retract(state 1, x)) = difference(state 0, state 1) + x.
+    forces(control) -> tau (nv,) and wrenches (nbodies, 6), or None for none, of a mechanism; None for other systems.
     """
 
     step: Callable[[State, Array], State]
@@ -57,6 +58,7 @@ class ControlSystem:
     dt: float = 1.0
     slopes: Callable[[State, Array], tuple[State, Array, Array]] | None = None
     flat: bool = False
+    forces: Callable[[Array], tuple[Array, Array | None]] | None = None
 
     @classmethod
     def of_model(
@@ -90,13 +92,10 @@ class ControlSystem:
             actuation = lambda u: jnp.zeros(model.nv, u.dtype).at[np.asarray(driven, int)].set(u)
 
         advance = mechanism_step(model, dt, method, checks.integer("substeps", substeps), contacts)
-        zero = jnp.zeros(model.nv, model.dtype)
+        forces = _forces(model, actuation, wrenches)
 
         def step(state: State, control: Array) -> State:
-            tau = zero if actuation is None else checked_result("actuation", actuation(control), zero.shape, zero.dtype)
-            if wrenches is None:
-                return advance(state, tau, None)
-            return advance(state, tau, checked_result("wrenches", wrenches(control), (model.nbodies, 6), zero.dtype))
+            return advance(state, *forces(control))
 
         def retract(state: State, tangent: Array) -> State:
             return displaced(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]
@@ -116,7 +115,7 @@ class ControlSystem:
 
             known = by_partials
 
-        return cls(step, retract, difference, checks.integer("controls", controls), dt, known, flat)
+        return cls(step, retract, difference, checks.integer("controls", controls), dt, known, flat, forces)
 
     @classmethod
     def on_space(
@@ -135,6 +134,21 @@ class ControlSystem:
             checks.integer("controls", controls),
             dt,
         )
+
+
+def _forces(model: Model, actuation: Any, wrenches: Any) -> Callable[[Array], tuple[Array, Array | None]]:
+    """What controls do to a mechanism: the function control -> tau (nv,) and wrenches (nbodies, 6) or None."""
+    dtype = model.dtype
+
+    def forces(control: Array) -> tuple[Array, Array | None]:
+        tau = jnp.zeros(model.nv, dtype)
+        if actuation is not None:
+            tau = checked_result("actuation", actuation(control), (model.nv,), dtype)
+        if wrenches is None:
+            return tau, None
+        return tau, checked_result("wrenches", wrenches(control), (model.nbodies, 6), dtype)
+
+    return forces
 
 
 def _zero(space: HomogeneousSpace) -> Any:
