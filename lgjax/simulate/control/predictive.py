@@ -63,6 +63,8 @@ class PredictiveController:
         checks.integer("steps", self.steps)
         checks.integer("iterations", self.iterations)
         checks.integer("every", self.every)
+        if self.system.free_time:
+            raise ValueError("a predictive controller acts at equal times: its system must not have free_time")
         if not isinstance(self.method, ILQR | FDDP):
             raise TypeError(f"method must be ILQR(...) or FDDP(...), got {self.method!r}")
 
