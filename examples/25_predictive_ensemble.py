@@ -26,7 +26,7 @@ NAMES = ("distance of the base (m)", "tilt of the base (rad)", "largest joint er
 
 def to_go(system, target, states, efforts):
     """Cholesky factor of the cost of all that comes after the plan, by Riccati's equation about the hover."""
-    _, A, B = jax.jit(system.slopes)(target, jnp.zeros(12, jnp.float32))
+    _, A, B = jax.jit(system.slopes)(target, jnp.zeros(12, target[1].dtype))
     A, B, Q, R = np.asarray(A, float), np.asarray(B, float), np.diag(DT * states**2), np.diag(DT * efforts**2)
     P = Q
     for _ in range(500):
@@ -102,7 +102,7 @@ def observer(target):
 def main(out: str | None = None, batch: int = 1024, duration: float = DURATION, chunk: int = 64) -> dict:
     """Share of the robots that reach the goal, and seconds per step of the controllers; draws quantiles to `out`."""
     machine = lgjax.systems.aerial_manipulator()
-    model = machine.model.astype(jnp.float32)
+    model = machine.model
     controller, target = controller_of(machine, model)
     plans = round(duration / DT)
     found = lgjax.ensemble(
