@@ -12,6 +12,7 @@ from lgjax import integrators as integrators
 from lgjax import maximal as maximal
 from lgjax import multibody as multibody
 from lgjax import plot as plot
+from lgjax import plugs as plugs
 from lgjax import saving as saving
 from lgjax import shapes as shapes
 from lgjax import systems as systems

@@ -40,9 +40,11 @@ SMALL = {
     "21_identification": {"samples": 5},
     "22_hopper": {"steps": 4, "iterations": 1, "hops": 1},
     "23_sliding_block": {"steps": 20},
+    "24_policy_by_gradients": {"iterations": 2, "batch": 2, "steps": 3, "tests": 2},
+    "25_predictive_ensemble": {"batch": 2, "duration": 0.08},
 }
 # Their derivatives take long to compile, at any size.
-SLOW = ("16_aerial_reach", "18_falling_cat", "21_identification", "22_hopper")
+SLOW = ("16_aerial_reach", "18_falling_cat", "21_identification", "22_hopper", "25_predictive_ensemble")
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ ROOMS["collisions"] = {*ROOMS["dynamics"], "saving", "dynamics"}
 ROOMS["contact"] = {*ROOMS["dynamics"], "dynamics"}
 ROOMS["forces"] = {"contact", "dynamics"}
 ROOMS["simulate"] = {*ROOMS["collisions"], "collisions", "maximal", "contact", "forces"}
+ROOMS["plugs"] = {*ROOMS["simulate"], "simulate"}
 ROOMS["systems"] = set(ROOMS["simulate"])
 ROOMS["plot"] = {*ROOMS["systems"], "simulate", "systems"}
 ROOMS["view"] = {*ROOMS["plot"], "plot"}
@@ -121,7 +122,7 @@ def test_the_core_needs_no_extra():
     out = run(
         "import sys\n"
         "for name in ('yourdfpy', 'lxml', 'mujoco', 'matplotlib', 'tqdm', 'scipy', 'pinocchio', 'viser', 'trimesh',\n"
-        "             'optimistix'):\n"
+        "             'optimistix', 'diffrax', 'openscvx'):\n"
         "    sys.modules[name] = None\n"
         "import lgjax, lgjax.cli, lgjax.plot\n"
         "assert lgjax.models.quadruped().nv == 18\n"

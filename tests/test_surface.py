@@ -9,8 +9,8 @@ import lgjax
 
 NAMESPACES = (
     *("centroidal", "collisions", "contact", "control", "conventions", "ensembles", "forces", "groups", "integrators"),
-    *("identification", "loops", "maximal", "models", "multibody", "parallel", "plot", "saving", "shapes", "systems"),
-    *("time_derivatives", "view"),
+    *("identification", "loops", "maximal", "models", "multibody", "parallel", "plot", "plugs", "saving", "shapes"),
+    *("systems", "time_derivatives", "view"),
 )
 # The same word for the same idea in another setting: the namespace says which.
 SHARED = {

@@ -24,6 +24,7 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.saving.checkpoint import Checkpoint
 from lgjax.simulate.contact_rollout import ContactRecord, check_contacts, contact_report, with_contacts
+from lgjax.simulate.held_control import ControllerWithMemory, ControlRecord, with_memory
 from lgjax.simulate.loop_rollout import check_start, keep_closed, loop_report
 from lgjax.simulate.mechanism_field import Controller, mechanism_field
 
@@ -36,6 +37,7 @@ class Trajectory(NamedTuple):
     of the loops after any step so far; None without loops. With loops the status covers all steps: OPEN if a projection
     did not converge or the residual exceeded the square root of eps; SLIPPING if the rate did, relative to 1 + the
     largest entry of v. contacts: what happened at rigid contacts, and in the status `contact.ContactStatus`.
+    control: what a controller with memory did.
     """
 
     ts: jax.Array
@@ -45,6 +47,7 @@ class Trajectory(NamedTuple):
     residual: jax.Array | None = None
     rate: jax.Array | None = None
     contacts: ContactRecord | None = None
+    control: ControlRecord | None = None
 
     @property
     def success(self) -> jax.Array:
@@ -78,7 +81,7 @@ def rollout(
     model: Model,
     q: Configuration,
     v: jax.Array,
-    controller: Controller | None,
+    controller: Controller | ControllerWithMemory | None,
     dt: ArrayLike,
     steps: int,
     method: Method = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
@@ -114,19 +117,21 @@ def rollout(
     evaluated once a step, half way, or contact.EventDriven(). Compliant ones, `forces.contact`, are part of the
     controller, with any method.
 
+    A controller with memory, such as `control.PredictiveController`, acts at every step, or at one of `every` steps,
+    and its controls, in `Trajectory.control`, are held in between. It takes neither loops nor contacts.
+
     Outside jit a call compiles once for each structure of its arguments. A controller belongs to the structure by its
     code and by what it closes over and names, provided that none of that can change in place: numbers and JAX arrays,
     not lists, NumPy arrays or objects. With other controllers, and with `checkpoint`, every call compiles; a
     `forces.Force` never causes that. Source: that of the method and of `forward_dynamics`.
     """
     check_contacts(contacts, method, loops)
-    if contacts is None:
-        check_method("rollout", method)
+    remembers = _remembers(controller, method, loops, contacts)
     dt, v = checks.array("dt", dt, (), model.dtype), jnp.asarray(v)
     closed = () if loops is None else as_loops(model, loops)
     if closed:
         check_start(model, closed, q, v)
-    run = compiled(_rollout) if checkpoint is None else _rollout
+    run = compiled(_rollout) if checkpoint is None and not remembers else _rollout
     closing = closed, project, (alpha, beta), tolerance
     if contacts is not None:
         run = compiled(_contact_rollout) if checkpoint is None else _contact_rollout
@@ -134,21 +139,37 @@ def rollout(
     return run(model, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, closing)
 
 
+def _remembers(controller: Any, method: Any, loops: Any, contacts: Any) -> bool:
+    """Whether it is a controller with memory; raises an error for a method or what else does not fit."""
+    if contacts is None:
+        check_method("rollout", method)
+    remembers = isinstance(controller, ControllerWithMemory)
+    if remembers and (loops is not None or contacts is not None or method.needs_series):
+        raise ValueError("a controller with memory takes neither loops nor contacts nor the method Taylor")
+    return remembers
+
+
 def _rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpoint, closing) -> Trajectory:
     (controller, wrenches), (closed, project, (alpha, beta), tolerance) = applied, closing
-    field = mechanism_field(model, controller, wrenches, closed, alpha=alpha, beta=beta)
+    remembers = isinstance(controller, ControllerWithMemory)
+    field = mechanism_field(model, None if remembers else controller, wrenches, closed, alpha=alpha, beta=beta)
     if method.needs_series:
         if controller is not None or wrenches is not None or closed:
             raise ValueError("rollout takes Taylor for a passive motion alone; for forces see motion_series")
         field = motion_series(model)
     # A mechanism compiles slowly: trace it once per step.
     problem = mechanical_space(model.tree), field, (q, v), method.with_scanned_stages()
-    if closed:
+    if remembers:
+        problem = with_memory(model, (q, v), controller, wrenches, problem[3], dt)
+    elif closed:
         problem = keep_closed(model, closed, *problem, project, tolerance)
     else:
         problem = *problem[:3], StepInOneKernel(problem[3])
     space, field, start, method = problem
     path = integrate(space, field, start, jnp.zeros_like(dt), steps * dt, steps, method, save_every, remat, checkpoint)
+    if remembers:
+        (qs, vs), record = path.ys
+        return Trajectory(path.ts, qs, vs, path.status, control=record)
     if not closed:
         qs, vs = path.ys
         return Trajectory(path.ts, qs, vs, path.status)

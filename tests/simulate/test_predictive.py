@@ -7,7 +7,7 @@ import pytest
 import scipy.linalg
 
 import lgjax
-from lgjax.simulate.control import ControlSystem, OptimizeStatus, PredictiveController
+from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, PredictiveController
 
 A, B = np.array([[1.0, 0.1], [0.2, 1.05]]), np.array([[0.0], [0.1]])
 Q, R = np.diag([1.0, 0.5]), np.array([[0.1]])
@@ -22,16 +22,40 @@ def regulator(dtype=jnp.float64, **options):
     return PredictiveController(system=system, steps=5, **costs, **options)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, 1e-11), (jnp.float32, 1e-4)])
-def test_with_riccatis_terminal_cost_it_is_the_regulator(dtype, tolerance):
+@pytest.mark.parametrize(
+    ("dtype", "tolerance", "method"),
+    [
+        (jnp.float64, 1e-11, ILQR()), (jnp.float32, 1e-4, ILQR()), (jnp.float64, 1e-11, FDDP()),
+        (jnp.float64, 1e-11, FDDP(forward="linear")),
+    ],
+)  # fmt: skip
+def test_with_riccatis_terminal_cost_it_is_the_regulator(dtype, tolerance, method):
     """For a batch of states, at every step, whatever the plan was before."""
-    controller = regulator(dtype, iterations=1)
+    controller = regulator(dtype, iterations=1, method=method)
     starts = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2)), dtype)
     run = jax.jit(jax.vmap(lambda x: controller.closed_loop(x, controller.init(x, 0.3), 6)))
     states, controls, _ = run(starts)
     before = np.concatenate([starts[:, None], states[:, :-1]], 1)
     assert controls.dtype == dtype
     np.testing.assert_allclose(controls, -before @ K.T, rtol=0, atol=tolerance)
+
+
+def test_planned_states_are_a_guess_that_need_not_be_followed():
+    """FDDP closes the gaps of any planned states in one step of a linear system, and remembers where its plan leads."""
+    controller = regulator(iterations=1, method=FDDP())
+    x, wrong = jnp.asarray([1.0, -2.0]), jnp.asarray(np.random.default_rng(1).normal(size=(5, 2)))
+    control, memory = jax.jit(controller.step)(x, controller.init(x)._replace(nodes=wrong))
+    np.testing.assert_allclose(control, -K @ x, atol=1e-12)
+    expected = [A @ x + B @ control]
+    for u in np.asarray(memory.plan):
+        expected.append(A @ expected[-1] + B @ u)
+    np.testing.assert_allclose(memory.nodes, expected[1:], atol=1e-12)
+    # a state that is not finite keeps plan and states, both one step later
+    control, after = jax.jit(controller.step)(jnp.nan * x, memory)
+    assert int(after.status) == OptimizeStatus.NOT_FINITE
+    np.testing.assert_array_equal(control, memory.plan[0])
+    np.testing.assert_array_equal(after.plan[:-1], memory.plan[1:])
+    np.testing.assert_array_equal(after.nodes[:-1], memory.nodes[1:])
 
 
 def test_bounds_hold_and_what_is_not_finite_keeps_the_plan():
@@ -67,7 +91,7 @@ def test_a_pendulum_is_held_upright():
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match="iterations must be a positive integer"):
         regulator(iterations=0)
-    with pytest.raises(TypeError, match="method must be ILQR"):
+    with pytest.raises(TypeError, match=r"method must be ILQR\(...\) or FDDP"):
         regulator(method=lgjax.control.Shooting())
     with pytest.raises(ValueError, match=r"plan has shape \(4, 1\)"):
         regulator().init(jnp.zeros(2), jnp.zeros((4, 1)))

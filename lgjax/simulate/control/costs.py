@@ -261,6 +261,6 @@ def state(model: Model, target: Any, weights: ArrayLike = 1.0) -> Cost:
 def control(target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
     """½ |weights * (control - target)|²; for a running cost. Numbers or (controls,).
 
-    Where the torques are a part of the state and the controls their rates, this is the cost of the torque rate.
+    Of `ControlSystem.with_rates()`, whose controls are the rates of torques, this is the cost of the torque rate.
     """
     return _Effort(np.asarray(target), np.asarray(weights))

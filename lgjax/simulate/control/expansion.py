@@ -72,7 +72,7 @@ def _stage(problem: Problem, t: Array, state: Any, control: Array, zero: Array) 
     system, nx = problem.system, problem.dim
     if problem.running is None:
         return QuadraticModel()
-    if isinstance(problem.running, Cost):
+    if isinstance(problem.running, Cost) and not system.free_time:
         model = problem.running.expand(system, t, state, control)
         return model.scaled(jnp.asarray(system.dt, control.dtype))
     cost = lambda z: problem.stage(t, system.retract(state, z[:nx]), control + z[nx:])

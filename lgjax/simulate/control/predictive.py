@@ -1,6 +1,6 @@
 """Predictive control: the first control of an optimal motion from here, found anew at every step.
 
-Read first: `ilqr.py`, whose iterations these are.
+Read first: `regulator.py`, whose iterations these are.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from lgjax.integrators.field import state_dtype, strong
 from lgjax.numerics import checks
+from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.ilqr import ILQR
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, check_problem, within
 
@@ -23,11 +24,13 @@ class PredictiveMemory(NamedTuple):
     """What a predictive controller remembers: the plan (steps, controls) from now on, and how its search went.
 
     cost: () of the plan. status: () int32 of `OptimizeStatus`; MAX_ITERATIONS is the rule with a fixed budget.
+    nodes: leaves (steps, ...), the states after each step of the plan, where the method is `FDDP`; None for `ILQR`.
     """
 
     plan: Array
     cost: Array
     status: Array
+    nodes: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +38,14 @@ class PredictiveController:
     """Controls that minimise the cost of the next `steps` steps, by a fixed number of iterations from the last plan.
 
     system, running, terminal, bounds: as in `optimize_controls`; time in the running cost counts from now.
-    steps: the horizon. iterations: of the linear-quadratic regulator at each step, never more.
-    method: its other options.
+    steps: the horizon. iterations: of the method at each step, never more. method: `ILQR(...)` or `FDDP(...)`, whose
+    other options count. `FDDP` remembers planned states too: where the system is not where the plan wanted it, the plan
+    begins with a gap, and its other states need not follow an unstable motion from there.
 
     memory = controller.init(state), then control, memory = controller.step(state, memory). Both are pure: map them over
-    a batch with `jax.vmap`, scan them, differentiate nothing through them. `closed_loop` drives the system.
+    a batch with `jax.vmap`, scan them, differentiate nothing through them. `closed_loop` drives the system. `rollout`
+    and `ensemble` take it as a controller, of a mechanism whose numbers may be others, in steps of system.dt / every
+    seconds, where the system is one `of_model`.
     A search that fails keeps the plan that it had, within the bounds.
     Source: [tassa2014] section IV for warm starts of the regulator.
     """
@@ -50,19 +56,28 @@ class PredictiveController:
     terminal: Callable[..., Any] | None = None
     bounds: Any = None
     iterations: int = 2
-    method: ILQR = ILQR()  # noqa: RUF009 (a hashable value)
+    every: int = 1
+    method: ILQR | FDDP = ILQR()  # noqa: RUF009 (a hashable value)
 
     def __post_init__(self) -> None:
         checks.integer("steps", self.steps)
         checks.integer("iterations", self.iterations)
-        if not isinstance(self.method, ILQR):
-            raise TypeError(f"method must be ILQR(...), got {self.method!r}")
+        checks.integer("every", self.every)
+        if self.system.free_time:
+            raise ValueError("a predictive controller acts at equal times: its system must not have free_time")
+        if not isinstance(self.method, ILQR | FDDP):
+            raise TypeError(f"method must be ILQR(...) or FDDP(...), got {self.method!r}")
 
     def init(self, state: Any, plan: ArrayLike = 0.0) -> PredictiveMemory:
         """The memory before the first step; plan: (steps, controls), or a number, to begin from."""
-        dtype = state_dtype(strong(state))
+        state = strong(state)
+        dtype = state_dtype(state)
         plan = checks.array("plan", plan, (self.steps, self.system.controls), dtype)
-        return PredictiveMemory(plan, jnp.full((), jnp.inf, dtype), jnp.asarray(OptimizeStatus.RUNNING, jnp.int32))
+        nodes = None
+        if isinstance(self.method, FDDP):
+            nodes = jax.lax.scan(lambda x, u: (self.system.step(x, u),) * 2, state, plan)[1]
+        running = jnp.asarray(OptimizeStatus.RUNNING, jnp.int32)
+        return PredictiveMemory(plan, jnp.full((), jnp.inf, dtype), running, nodes)
 
     def step(self, state: Any, memory: PredictiveMemory) -> tuple[Array, PredictiveMemory]:
         """The control (controls,) to apply now, and the memory for the next step."""
@@ -74,12 +89,26 @@ class PredictiveController:
             going = search.unfinished(iterate)
             return jax.tree.map(lambda a, b: jnp.where(going, a, b), moved, iterate)
 
-        found = jax.lax.fori_loop(0, self.iterations, turn, search.init(memory.plan))
+        found = jax.lax.fori_loop(0, self.iterations, turn, search.init(memory.plan, memory.nodes))
         found = search.settle(found, jnp.asarray(self.iterations, jnp.int32))
-        plan = jnp.where(jnp.isfinite(found.cost), found.controls, within(memory.plan, problem.lower, problem.upper))
+        good = jnp.isfinite(found.cost)
+        plan = jnp.where(good, found.controls, within(memory.plan, problem.lower, problem.upper))
         # what was planned for one step later, and the last control once more
         later = jnp.concatenate([plan[1:], plan[-1:]])
-        return plan[0], PredictiveMemory(later, found.cost, found.status)
+        nodes = None if memory.nodes is None else self._nodes_later(found.states, memory.nodes, good, plan[-1])
+        return plan[0], PredictiveMemory(later, found.cost, found.status, nodes)
+
+    def forces(self, control: Array) -> tuple[Array, Array | None]:
+        """tau (nv,) and wrenches (nbodies, 6), or None, of a control of a mechanism."""
+        if self.system.forces is None:
+            raise ValueError("the controller's system is no mechanism: make it with ControlSystem.of_model")
+        return self.system.forces(control)
+
+    def _nodes_later(self, found: Any, before: Any, good: Array, control: Array) -> Any:
+        """Planned states (steps, ...) seen from one step later; the last is one step behind the last planned."""
+        nodes = jax.tree.map(lambda new, old: jnp.where(good, new[1:], old), found, before)
+        last = self.system.step(jax.tree.map(lambda x: x[-1], nodes), control)
+        return jax.tree.map(lambda x, end: jnp.concatenate([x[1:], end[None]]), nodes, last)
 
     def closed_loop(self, state: Any, memory: PredictiveMemory, steps: int) -> tuple[Any, Array, Array]:
         """States after each of `steps` steps, leaves (steps, ...), controls (steps, controls) and statuses (steps,)."""

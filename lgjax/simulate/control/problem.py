@@ -48,6 +48,8 @@ class ControlSystem:
     slopes(state, control) -> the state after the step and its derivatives (dim, dim) and (dim, controls), in tangents
     at both ends, where there is a faster way to them than forward mode; None for that.
     flat: whether difference(state 0, retract(state 1, x)) = difference(state 0, state 1) + x.
+    forces(control) -> tau (nv,) and wrenches (nbodies, 6), or None for none, of a mechanism; None for other systems.
+    free_time: whether the last control is the length of a step over dt, which then scales the running cost too.
     """
 
     step: Callable[[State, Array], State]
@@ -57,6 +59,8 @@ class ControlSystem:
     dt: float = 1.0
     slopes: Callable[[State, Array], tuple[State, Array, Array]] | None = None
     flat: bool = False
+    forces: Callable[[Array], tuple[Array, Array | None]] | None = None
+    free_time: bool = False
 
     @classmethod
     def of_model(
@@ -69,34 +73,32 @@ class ControlSystem:
         method: Any = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
         substeps: int = 1,
         contacts: Contacts | None = None,
+        free_time: bool = False,
     ) -> "ControlSystem":
         """A mechanism with states (q, v), its controls held over dt seconds, which are `substeps` steps of the method.
 
         actuation(control) -> tau (nv,), wrenches(control) -> (nbodies, 6) as `rollout` takes them, for drives that are
         not joint torques. contacts: rigid ones, with method=contact.TimeStepping() or contact.EventDriven(). By default
-        the controls are the forces of all joints but the free ones, in body order.
+        the controls are the forces of all joints but the free ones, in body order. free_time: one more control, the
+        last, is the length of a step over dt, so that the duration of a motion is found too; bound it from below.
         """
         if (actuation is not None or wrenches is not None) and controls is None:
             raise ValueError("a system with actuation or wrenches of its own needs the number of controls")
         driven = None
         if actuation is None and wrenches is None:
-            driven = [
-                i
-                for kind, start in zip(model.tree.kinds, model.tree.v_start, strict=True)
-                if kind.coordinates != "free_poses"
-                for i in range(start, start + kind.nv)
-            ]
+            driven = _driven(model)
             controls = len(driven)
             actuation = lambda u: jnp.zeros(model.nv, u.dtype).at[np.asarray(driven, int)].set(u)
 
-        advance = mechanism_step(model, dt, method, checks.integer("substeps", substeps), contacts)
-        zero = jnp.zeros(model.nv, model.dtype)
+        lasting = lambda dt: mechanism_step(model, dt, method, checks.integer("substeps", substeps), contacts)
+        advance = lasting(dt)
+        controls = checks.integer("controls", controls)
+        forces = _forces(model, actuation, wrenches, controls)
 
         def step(state: State, control: Array) -> State:
-            tau = zero if actuation is None else checked_result("actuation", actuation(control), zero.shape, zero.dtype)
-            if wrenches is None:
-                return advance(state, tau, None)
-            return advance(state, tau, checked_result("wrenches", wrenches(control), (model.nbodies, 6), zero.dtype))
+            if free_time:
+                return lasting(dt * control[-1])(state, *forces(control))
+            return advance(state, *forces(control))
 
         def retract(state: State, tangent: Array) -> State:
             return displaced(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]
@@ -105,7 +107,8 @@ class ControlSystem:
             return jnp.concatenate([displacement(model, state0[0], state1[0]), state1[1] - state0[1]])
 
         known, flat = None, all(kind.coordinates == "joints" for kind in model.tree.kinds)
-        if isinstance(method, SemiImplicitEuler) and substeps == 1 and wrenches is None and actuation is not None:
+        plain = isinstance(method, SemiImplicitEuler) and substeps == 1 and not free_time
+        if plain and wrenches is None and actuation is not None:
 
             def by_partials(state: State, control: Array) -> tuple[State, Array, Array]:
                 if driven is None:
@@ -116,7 +119,38 @@ class ControlSystem:
 
             known = by_partials
 
-        return cls(step, retract, difference, checks.integer("controls", controls), dt, known, flat)
+        return cls(step, retract, difference, controls + free_time, dt, known, flat, forces, free_time)
+
+    def with_rates(self) -> "ControlSystem":
+        """The same system whose controls are the rates of its own, which become a part of the state: (state, control).
+
+        A rate is held during a step, in which the control acts that it reaches in the middle. A cost of the control is
+        then one of the rate of torques, `costs.control`, and bounds are those of rates.
+        """
+        if self.free_time:
+            raise ValueError("a system with free time has no rates of its controls: its last control is no force")
+        n, dt = self.controls, self.dt
+        split = lambda x: (x[: len(x) - n], x[len(x) - n :])
+
+        def step(state: State, rate: Array) -> State:
+            return self.step(state[0], state[1] + dt / 2 * rate), state[1] + dt * rate
+
+        def retract(state: State, tangent: Array) -> State:
+            first, second = split(tangent)
+            return self.retract(state[0], first), state[1] + second
+
+        def by_parts(state: State, rate: Array) -> tuple[State, Array, Array]:
+            assert self.slopes is not None
+            after, A, B = self.slopes(state[0], state[1] + dt / 2 * rate)
+            one, zero = jnp.eye(n, dtype=A.dtype), jnp.zeros((n, len(A)), A.dtype)
+            whole = jnp.block([[A, B], [zero, one]])
+            return (after, state[1] + dt * rate), whole, jnp.concatenate([dt / 2 * B, dt * one])
+
+        def difference(state0: State, state1: State) -> Array:
+            return jnp.concatenate([self.difference(state0[0], state1[0]), state1[1] - state0[1]])
+
+        slopes = None if self.slopes is None else by_parts
+        return ControlSystem(step, retract, difference, n, dt, slopes, self.flat)
 
     @classmethod
     def on_space(
@@ -135,6 +169,34 @@ class ControlSystem:
             checks.integer("controls", controls),
             dt,
         )
+
+
+def _driven(model: Model) -> list[int]:
+    """Places in v of all joints but the free ones."""
+    return [
+        i
+        for kind, start in zip(model.tree.kinds, model.tree.v_start, strict=True)
+        if kind.coordinates != "free_poses"
+        for i in range(start, start + kind.nv)
+    ]
+
+
+def _forces(
+    model: Model, actuation: Any, wrenches: Any, controls: int
+) -> Callable[[Array], tuple[Array, Array | None]]:
+    """The function of the first `controls` controls of a mechanism -> tau (nv,) and wrenches (nbodies, 6) or None."""
+    dtype = model.dtype
+
+    def forces(control: Array) -> tuple[Array, Array | None]:
+        control = control[:controls]
+        tau = jnp.zeros(model.nv, dtype)
+        if actuation is not None:
+            tau = checked_result("actuation", actuation(control), (model.nv,), dtype)
+        if wrenches is None:
+            return tau, None
+        return tau, checked_result("wrenches", wrenches(control), (model.nbodies, 6), dtype)
+
+    return forces
 
 
 def _zero(space: HomogeneousSpace) -> Any:
@@ -182,7 +244,8 @@ class Problem(NamedTuple):
         """Cost () of one step."""
         if self.running is None:
             return jnp.zeros((), self.dtype)
-        return jnp.asarray(self.system.dt, self.dtype) * self.running(t, state, control)
+        dt = jnp.asarray(self.system.dt, self.dtype)
+        return (dt * control[-1] if self.system.free_time else dt) * self.running(t, state, control)
 
     def end(self, state: State) -> Array:
         return jnp.zeros((), self.dtype) if self.terminal is None else self.terminal(state)
@@ -212,7 +275,8 @@ def _number(name: str, result: Any, dtype: Any) -> None:
         raise TypeError(f"{name} returns {result.dtype}, the state is {dtype}")
 
 
-def _box(bounds: Any, controls: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+def box(bounds: Any, controls: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper bounds (controls,) of `bounds`; ValueError where they do not fit or cross."""
     if bounds is None:
         bounds = (-np.inf, np.inf)
     try:
@@ -267,8 +331,13 @@ def check_problem(
             got = jax.eval_shape(constraint, states, whole)
             if not hasattr(got, "shape") or len(got.shape) != 1:
                 raise ValueError(f"{name} must return one vector, got {getattr(got, 'shape', got)}")
-    low, high = _box(bounds, system.controls, dtype)
+    low, high = box(bounds, system.controls, dtype)
     lower, upper = jnp.asarray(low), jnp.asarray(high)
+    if system.free_time and not low[-1] > 0:
+        raise ValueError(
+            f"the last control of a system with free time is the length of a step over dt: its lower bound must be "
+            f"positive, got {low[-1]:g}"
+        )
     bounded = bool(np.any(np.isfinite(low)) or np.any(np.isfinite(high)))
     return Problem(system, start, steps, dim, running, terminal, equality, inequality, lower, upper, bounded)
 

@@ -21,6 +21,7 @@ from lgjax.numerics.status import NOT_FINITE
 from lgjax.simulate.ensemble.monte_carlo import MonteCarlo, Sample, monte_carlo
 from lgjax.simulate.ensemble.statistics import Statistics
 from lgjax.simulate.ensemble.storage import load_run
+from lgjax.simulate.held_control import ControllerWithMemory
 from lgjax.simulate.rollout import Trajectory, rollout
 
 STORES = ("all", "final", "none")
@@ -86,7 +87,7 @@ class Ensemble(NamedTuple):
 
 def ensemble(
     model: Model,
-    controller: Callable | None = None,
+    controller: Callable | ControllerWithMemory | None = None,
     *,
     batch: int,
     steps: int,
@@ -102,16 +103,18 @@ def ensemble(
     save_every: int | None = None,
     store: str = "all",
     contacts: Any = None,
+    wrenches: Callable | None = None,
     **options: Any,
 ) -> Ensemble:
     """`batch` rollouts of randomised copies of a model, in chunks, on all devices.
 
     Trajectory i is made of `key` and i alone: of sample(key_i) -> `Draw`, or of (q, v), neutral and zero by default,
     and the model, all randomised by `spread`. controller(t, q, v) -> tau (nv,), or controller(t, q, v, parameters) for
-    draws that have parameters; contacts: as in `rollout`, or a function of the parameters. observe(t, q, v) -> (d,) is
-    what statistics are taken of at every saved time; by default positions of free bodies, scalar joints and velocities
-    in one vector. events(t, q, v) -> (e,) bool: statistics.events counts the trajectories in which they occur at a
-    saved time. store: "all" saved states, "final" ones or "none".
+    draws that have parameters, or one with memory, such as `control.PredictiveController`; wrenches: as in `rollout`,
+    with the parameters too where there are any; contacts: as there, or a function of the parameters. Statistics are
+    taken of observe(t, q, v) -> (d,) at every saved time; by default positions of free bodies, scalar joints and
+    velocities in one vector. events(t, q, v) -> (e,) bool: statistics.events counts the trajectories in which they
+    occur at a saved time. store: "all" saved states, "final" ones or "none".
 
     `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
@@ -127,29 +130,25 @@ def ensemble(
 
     def simulate(key, start, spread, dt):
         draw = randomized(start, spread, key) if sample is None else sample(key)
-        control, found = _control(controller, draw), _contacts(contacts, draw)
-        path = rollout(draw.model, draw.q, draw.v, control, dt, steps, method, save_every, contacts=found)
+        control, pushed, found = _law(controller, draw), _law(wrenches, draw), _contacts(contacts, draw)
+        path = rollout(draw.model, draw.q, draw.v, control, dt, steps, method, save_every, pushed, contacts=found)
         return _sample(start.model, draw, path, observe or observation, events, store)
 
     spread = Spread(*(jnp.asarray(s, model.dtype) for s in spread))
     times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)
     times = times[-1:] if save_every is None else times
+    arguments = strong(start), spread, jnp.asarray(dt, model.dtype)
     result = monte_carlo(
-        simulate,
-        (strong(start), spread, jnp.asarray(dt, model.dtype)),
-        batch=batch,
-        key=key,
-        duration=steps * dt,
-        common={"ts": times},
-        **options,
+        simulate, arguments, batch=batch, key=key, duration=steps * dt, common={"ts": times}, **options
     )
     return _ensemble(times, result, np.isin(np.arange(result.batch), result.failed, invert=True))
 
 
-def _control(controller: Callable | None, draw: Draw) -> Callable | None:
-    if controller is None or draw.parameters is None:
-        return controller
-    return lambda t, q, v: controller(t, q, v, draw.parameters)
+def _law(law: Any, draw: Draw) -> Any:
+    """A controller or wrenches, given the parameters of a draw."""
+    if law is None or draw.parameters is None or isinstance(law, ControllerWithMemory):
+        return law
+    return lambda t, q, v: law(t, q, v, draw.parameters)
 
 
 def _contacts(contacts: Any, draw: Draw) -> Any:

@@ -1,0 +1,110 @@
+"""States as flat vectors with quaternions, and the equations of motion as a vector field on them.
+
+Solvers of ordinary differential equations add and scale vectors, so they leave the unit quaternions. The field follows
+the direction of a quaternion and keeps its length: what drifts is the length alone, which nothing depends on.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.groups import s3
+from lgjax.multibody.arguments import checked_model
+from lgjax.multibody.configuration import Configuration
+from lgjax.multibody.conventions import from_mujoco, to_mujoco
+from lgjax.multibody.model import Model
+from lgjax.multibody.tree import Tree
+from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
+from lgjax.simulate.mechanism_field import mechanism_field
+
+Array = jax.Array
+
+
+class _Places(NamedTuple):
+    """Where in the flat positions and velocities what is: quaternions (n, 4) with their rates (n, 3), and the rest."""
+
+    quaternions: np.ndarray
+    rates: np.ndarray
+    others: np.ndarray
+    velocities: np.ndarray
+
+
+@cache
+def _places(tree: Tree) -> _Places:
+    quaternions, rates, others, velocities = [], [], [], []
+    nq = nv = 0
+    for kind in tree.kinds:
+        linear = {"free_poses": 3, "ball_rotations": 0}.get(kind.coordinates, kind.nv)
+        others.extend(range(nq, nq + linear))
+        velocities.extend(range(nv, nv + linear))
+        nq, nv = nq + linear, nv + linear
+        if kind.coordinates != "joints":
+            quaternions.append(range(nq, nq + 4))
+            rates.append(range(nv, nv + 3))
+            nq, nv = nq + 4, nv + 3
+    shaped = lambda rows, n: np.asarray(rows, int).reshape(-1, n)
+    return _Places(shaped(quaternions, 4), shaped(rates, 3), np.asarray(others, int), np.asarray(velocities, int))
+
+
+def flat_state(model: Model, q: Configuration, v: Array) -> Array:
+    """The state (q, v) as one vector (nq + nv,), MuJoCo's qpos and qvel in body order; broadcasts over leading axes.
+
+    A free joint is a position and a unit quaternion wxyz with the linear velocity in world axes and the angular one in
+    body axes, a ball joint a quaternion and its angular velocity, other joints are their coordinates and rates.
+    """
+    theirs = to_mujoco(checked_model(model), q, v)
+    return jnp.concatenate([theirs.q, theirs.v], -1)
+
+
+def from_flat_state(model: Model, y: Array) -> tuple[Configuration, Array]:
+    """The inverse of `flat_state`: (q, v) of a vector y (nq + nv,), whose quaternions are made unit first.
+
+    Raises ValueError for a vector of another size.
+    """
+    places = _places(checked_model(model).tree)
+    nq = places.quaternions.size + places.others.size
+    if np.shape(y)[-1:] != (nq + model.nv,):
+        raise ValueError(f"y has shape {np.shape(y)}, states of {model.name!r} have nq + nv = {nq + model.nv} entries")
+    y = checks.floats("y", y, np.shape(y), model.dtype)
+    turned = y[..., places.quaternions]
+    unit = turned * jax.lax.rsqrt(sm.dot(turned, turned))[..., None]
+    found = from_mujoco(model, y[..., :nq].at[..., places.quaternions].set(unit), y[..., nq:])
+    return found.q, found.v
+
+
+def _rates(places: _Places, qpos: Array, qvel: Array) -> Array:
+    """Time derivative of flat positions."""
+    turning = qvel[places.rates]
+    product = s3.compose(qpos[places.quaternions], sm.join(jnp.zeros_like(turning[..., :1]), 0.5 * turning))
+    order = np.argsort(np.concatenate([places.others, places.quaternions.ravel()]))
+    return jnp.concatenate([qvel[places.velocities], product.reshape(-1)])[order]
+
+
+def flat_field(
+    model: Model, controller: Callable[..., Array] | None = None, wrenches: Callable[..., Array] | None = None
+) -> Callable[[Any, Array, Any], Array]:
+    """The vector field f(t, y, args) -> dy/dt (nq + nv,) of a mechanism on the vectors of `flat_state`.
+
+    `diffrax.ODETerm(flat_field(model))` takes it. controller(t, q, v) -> tau (nv,) and wrenches(t, q, v) ->
+    (nbodies, 6), body frame, as `rollout` takes them; where args is not None they are called with it as a fourth
+    argument. Differentiable in y, args and the arrays of the model. Quaternions need not be unit: their length stays.
+    Raises ValueError for results of the wrong shape.
+    """
+    places = _places(checked_model(model).tree)
+    nq = places.quaternions.size + places.others.size
+
+    def field(t: Any, y: Array, args: Any = None) -> Array:
+        given = () if args is None else (args,)
+        told = lambda law: None if law is None else lambda t, q, v: law(t, q, v, *given)
+        q, v = from_flat_state(model, y)
+        rates = mechanism_field(model, told(controller), told(wrenches))(t, (q, v))
+        theirs = to_mujoco(model, q, v, rates[1])
+        assert theirs.vdot is not None
+        return jnp.concatenate([_rates(places, y[:nq], y[nq:]), theirs.vdot])
+
+    return field

@@ -1,0 +1,52 @@
+"""The dynamics of a mechanism as functions that OpenSCvx, a solver of non-convex trajectory problems, takes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.multibody.model import Model
+from lgjax.plugs.flat import flat_field
+
+Array = jax.Array
+
+
+def openscvx_dynamics(
+    model: Model | Callable[[dict[str, Any]], Model],
+    qpos: Any,
+    qvel: Any,
+    control: Any,
+    actuation: Callable[[Array], Array] | None = None,
+    wrenches: Callable[[Array], Array] | None = None,
+) -> dict[str, Callable[..., Array]]:
+    """The entry "dynamics" of OpenSCvx's argument `byof`, "bring your own functions", for a mechanism.
+
+    qpos, qvel: its `State`s, (nq,) and (nv,), with the coordinates of `flat_state`. control: its `Control`. actuation
+    maps a control to tau (nv,), wrenches to (nbodies, 6) in body frames; by default the control is tau. model may be a
+    function of the parameters of the problem. Give no symbolic dynamics for the two states:
+
+    ox.Problem(dynamics={}, byof={"dynamics": openscvx_dynamics(model, qpos, qvel, control)}, states=[qpos, qvel], ...)
+
+    Everything is in the precision of its vectors: `Problem(float_dtype=)`, by which OpenSCvx sets JAX's own. Written
+    for OpenSCvx 0.5. Raises ValueError for a state of the wrong size, when the problem is made.
+    """
+    tau = actuation or (lambda u: u)
+
+    def rates(x: Array, u: Array, params: Any) -> tuple[Array, int]:
+        mechanism = (model if isinstance(model, Model) else model(params)).astype(x.dtype)
+        command, positions, velocities = u[control.slice].astype(x.dtype), x[qpos.slice], x[qvel.slice]
+        push = wrenches(command) if wrenches is not None else None
+        force = tau(command)
+        field = flat_field(mechanism, lambda t, q, v: force, None if push is None else lambda t, q, v: push)
+        return field(jnp.zeros((), x.dtype), jnp.concatenate([positions, velocities]), None), len(positions)
+
+    def of_positions(x: Array, u: Array, node: Any, params: Any) -> Array:
+        found, nq = rates(x, u, params)
+        return found[:nq]
+
+    def of_velocities(x: Array, u: Array, node: Any, params: Any) -> Array:
+        found, nq = rates(x, u, params)
+        return found[nq:]
+
+    return {qpos.name: of_positions, qvel.name: of_velocities}

@@ -1,0 +1,119 @@
+"""Environments: a step is that of the dynamics, episodes end and begin anew, gradients pass, for batches of models."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.integrate
+
+import lgjax
+from lgjax.plugs import Environment, EnvironmentStatus
+
+STEPS, DT = 5, 0.05
+MODEL = lgjax.models.chain(1)
+
+
+def start(key, model):
+    angle = jax.random.uniform(key, (1,), model.dtype, -0.5, 0.5)
+    return lgjax.configuration(model, joints=angle), jnp.zeros(1, model.dtype)
+
+
+def environment(model=MODEL, **options):
+    settings = {
+        "model": model, "dt": DT, "steps": STEPS, "start": start, "bounds": (-2.0, 2.0),
+        "observe": lambda model, q, v: jnp.concatenate([q.joints, v]),
+        "reward": lambda model, q, v, u: -jnp.sum(q.joints**2) - 0.1 * jnp.sum(u**2),
+        **options,
+    }  # fmt: skip
+    return Environment(**settings)
+
+
+def episodes(env, key, actions, params=None):
+    """Reset and a step for each action (T, n); what came out, with a leading axis."""
+
+    def step(state, inputs):
+        observation, state, *rest = env.step(inputs[0], state, inputs[1], params)
+        return state, (observation, state, *rest)
+
+    first, state = env.reset(key, params)
+    return first, jax.lax.scan(step, state, (jax.random.split(key, len(actions)), actions))[1]
+
+
+def models(factors):
+    """Copies with other masses, (n,)."""
+    return jax.vmap(lambda f: MODEL.replace(inertias=MODEL.inertias.scaled(f * jnp.ones(1))))(factors)
+
+
+def test_episodes_of_a_batch_of_models_follow_rollouts_and_begin_anew():
+    env, factors = environment(substeps=4), jnp.asarray([1.0, 2.5])
+    keys = jax.random.split(jax.random.key(0), 2)
+    actions = jnp.asarray(np.random.default_rng(0).uniform(-3, 3, (2, STEPS + 2, 1)))
+    run = jax.jit(jax.vmap(lambda *given: episodes(env, *given)))
+    first, (observations, states, rewards, done, info) = run(keys, actions, models(factors))
+    assert np.array_equal(done, np.broadcast_to(np.arange(STEPS + 2) == STEPS - 1, (2, STEPS + 2)))
+    status = np.where(done, int(EnvironmentStatus.HORIZON), 0)
+    np.testing.assert_array_equal(info["status"], status)
+    np.testing.assert_array_equal(states.step, np.broadcast_to([1, 2, 3, 4, 0, 1, 2], (2, 7)))
+    # a rod about its end: the angle has gravity 1.5 g / l and 3 / (m l²) of the action, clipped to ±2
+    g, length, mass = 9.81, 0.3, np.asarray(factors)
+    inertia = float(lgjax.mass_matrix(MODEL, lgjax.neutral(MODEL))[0, 0])
+    pull = float(lgjax.gravity_forces(MODEL, lgjax.configuration(MODEL, joints=[np.pi / 2]))[0])
+    assert abs(pull - g * length / 2) < 1e-6
+    for i in range(2):
+        y = np.asarray(first[i])
+        for k in range(STEPS + 2):
+            u = np.clip(float(actions[i, k, 0]), -2, 2)
+            if k == STEPS:  # a new episode
+                y = np.asarray(observations[i, k - 1])
+                assert abs(y[0]) <= 0.5
+                assert y[1] == 0
+            slope = lambda t, y, u=u, i=i: [y[1], (u - mass[i] * pull * np.sin(y[0])) / (mass[i] * inertia)]
+            y = scipy.integrate.solve_ivp(slope, (0, DT), y, rtol=1e-10, atol=1e-10).y[:, -1]
+            np.testing.assert_allclose(info["observation"][i, k], y, atol=1e-5)  # of RK4 with four steps
+            np.testing.assert_allclose(rewards[i, k], -(y[0] ** 2) - 0.1 * u**2, atol=1e-5)
+            if not done[i, k]:
+                np.testing.assert_array_equal(observations[i, k], info["observation"][i, k])
+
+
+def test_gradients_pass_through_an_episode_and_stop_at_its_end():
+    env, key = environment(), jax.random.key(3)
+    total = jax.jit(lambda u: jnp.sum(episodes(env, key, u)[1][2]))
+    second = lambda u: jnp.sum(episodes(env, key, u)[1][2][STEPS:])
+    u, h = 0.3 * jnp.ones((STEPS + 1, 1)), 1e-6
+    slope = jax.jit(jax.grad(total))(u)
+    for k in (0, STEPS):
+        bump = jnp.zeros_like(u).at[k].set(h)
+        np.testing.assert_allclose(slope[k, 0], (total(u + bump) - total(u - bump)) / (2 * h), rtol=1e-5, atol=1e-8)
+    np.testing.assert_array_equal(jax.jit(jax.grad(second))(u)[:STEPS], 0)
+
+
+def test_failure_and_what_is_not_finite_end_an_episode():
+    env = environment(failed=lambda model, q, v: jnp.abs(q.joints[0]) > 1.0, bounds=None)
+    step = jax.jit(env.step)
+    _, state = jax.jit(env.reset)(jax.random.key(0))
+    turned = state._replace(q=state.q._replace(joints=jnp.asarray([1.5])))
+    for broken, flag in ((turned, EnvironmentStatus.FAILED), (state._replace(v=jnp.asarray([jnp.nan])), None)):
+        observation, after, reward, done, info = step(jax.random.key(1), broken, jnp.zeros(1))
+        assert bool(done)
+        assert int(after.step) == 0
+        assert np.all(np.isfinite(observation))
+        assert np.isfinite(reward)
+        assert int(info["status"]) & int(flag or EnvironmentStatus.NOT_FINITE)
+
+
+def test_a_learner_can_ask_for_sizes_and_bad_settings_are_refused():
+    env = environment()
+    assert (env.num_actions, env.observation_size) == (1, 2)
+    assert env.default_params is MODEL
+    with pytest.raises(ValueError, match="steps must be a positive integer"):
+        environment(steps=0)
+    with pytest.raises(ValueError, match="bounds of control 0 cross"):
+        environment(bounds=(1.0, -1.0))
+    with pytest.raises(TypeError, match="params must be a Model with the tree of 'chain_1'"):
+        env.reset(jax.random.key(0), lgjax.models.chain(2))
+    with pytest.raises(ValueError, match=r"action has shape \(2,\)"):
+        env.step(jax.random.key(0), env.reset(jax.random.key(0))[1], jnp.zeros(2))
+    with pytest.raises(ValueError, match="observe must return one vector"):
+        environment(observe=lambda model, q, v: q.joints[0]).reset(jax.random.key(0))
+    with pytest.raises(ValueError, match="number of controls"):
+        environment(actuation=lambda u: u)

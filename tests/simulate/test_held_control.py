@@ -1,0 +1,81 @@
+"""Controllers with memory in `rollout` and `ensemble`: the closed loop step by step, with held controls."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax.simulate.control import ControlSystem, PredictiveController
+
+MODEL, DT = lgjax.models.chain(1), 0.05
+START = lgjax.configuration(MODEL, joints=[2.6]), jnp.zeros(1)
+
+
+def predictive(every=1, substeps=1):
+    return PredictiveController(
+        system=ControlSystem.of_model(MODEL, DT, substeps=substeps), steps=8, iterations=1, every=every,
+        running=lambda t, state, u: 0.05 * jnp.sum(u**2) + 1 + jnp.cos(state[0].joints[0]),
+        terminal=lambda state: 10 * (1 + jnp.cos(state[0].joints[0])) + jnp.sum(state[1] ** 2), bounds=(-3.0, 3.0),
+    )  # fmt: skip
+
+
+def test_a_rollout_is_the_closed_loop():
+    """Every two steps of the rollout one of the controller, whose system takes them as substeps; controls are held."""
+    controller = predictive(2, 2)
+    (q, v), controls, status = jax.jit(lambda s: controller.closed_loop(s, controller.init(s), 6))(START)
+    path = lgjax.rollout(MODEL, *START, controller, DT / 2, 12)
+    np.testing.assert_allclose(path.q.joints[2::2], q.joints, atol=1e-12)
+    np.testing.assert_allclose(path.v[2::2], v, atol=1e-11)
+    np.testing.assert_allclose(path.control.controls[1:], np.repeat(controls, 2, 0), atol=1e-10)
+    np.testing.assert_array_equal(path.control.status[1:], np.repeat(status, 2))
+    assert path.success
+    assert np.ptp(controls) > 0.1
+    with pytest.raises(ValueError, match=r"dt is 0.05 s, the controller's system has steps of 0.05 s for 2"):
+        lgjax.rollout(MODEL, *START, controller, DT, 12)
+    with pytest.raises(ValueError, match="neither loops nor contacts"):
+        lgjax.rollout(MODEL, *START, controller, DT / 2, 12, lgjax.Taylor(4))
+
+
+class Integral(NamedTuple):
+    """tau = -gain (angle + the sum of the angles seen before), which wrenches of its own add to."""
+
+    gain: float = 0.5
+    every: int = 1
+
+    def init(self, state):
+        return jnp.zeros(1)
+
+    def step(self, state, memory):
+        total = memory + state[0].joints
+        return -self.gain * (state[0].joints + total), total
+
+    def forces(self, control):
+        return control, jnp.zeros((1, 6)).at[0, 1].set(0.1 * control[0])
+
+
+def test_any_controller_with_memory_drives_an_ensemble_under_wrenches():
+    """Each copy has its mass; a gust, whose size is drawn, and the controller's own wrench turn the rod about y."""
+
+    def sample(key):
+        mass, gust = jax.random.uniform(key, (2,), minval=0.5, maxval=2.0)
+        copy = MODEL.replace(inertias=MODEL.inertias.scaled(mass * jnp.ones(1)))
+        return lgjax.ensembles.Draw(copy, *START, gust)
+
+    wind = lambda t, q, v, gust: jnp.zeros((1, 6)).at[0, 1].set(gust * jnp.cos(t))
+    found = lgjax.ensemble(
+        MODEL, Integral(), batch=3, steps=4, dt=DT, key=jax.random.key(0), sample=sample, wrenches=wind, save_every=1,
+        progress=False,
+    )  # fmt: skip
+    assert found.success.all()
+    for i in range(3):
+        draw, state, total = sample(jax.random.fold_in(jax.random.key(0), i)), START, jnp.zeros(1)
+        for k in range(4):
+            tau, total = Integral().step(state, total)
+            push = lambda t, q, v, tau=tau, k=k, draw=draw: 1.1 * tau + draw.parameters * jnp.cos(t + k * DT)
+            path = lgjax.rollout(draw.model, *state, push, DT, 1, save_every=None)
+            state = jax.tree.map(lambda x: x[0], (path.q, path.v))
+            np.testing.assert_allclose(found.q.joints[i, k + 1], state[0].joints, atol=1e-10)
+    assert np.ptp(found.q.joints[:, -1]) > 1e-3
