@@ -147,7 +147,8 @@ def test_what_is_known_inside_jit_is_judged_there():
         jax.eval_shape(lambda: lgjax.rollout(arm(), *start, None, 0.1, 1, loops=loops).v)
     with pytest.raises(ValueError, match="not positive"):
         jax.eval_shape(lambda: identification.log_cholesky(bad))
-    controller = jax.eval_shape(lambda: jnp.asarray(integrators.StepSizeController(jnp.asarray(0.7)).alpha))
+    alpha = jnp.asarray(0.7)
+    controller = jax.eval_shape(lambda: jnp.asarray(integrators.StepSizeController(alpha).alpha))
     assert controller.shape == ()
 
 
