@@ -142,12 +142,13 @@ def test_what_is_known_inside_jit_is_judged_there():
     assert jax.eval_shape(lambda: shapes.polyhedron(corners).support(jnp.ones(3)).point).shape == (3,)
     assert identification.base_parameters(ten).independent.size > 0
     jax.eval_shape(lambda: jnp.asarray(identification.base_parameters(ten).combine))
-    start = state()
+    start, bad = state(), -ten
     with pytest.raises(ValueError, match="is open at the start"):
         jax.eval_shape(lambda: lgjax.rollout(arm(), *start, None, 0.1, 1, loops=loops).v)
     with pytest.raises(ValueError, match="not positive"):
-        jax.eval_shape(lambda: identification.log_cholesky(-ten))
-    controller = jax.eval_shape(lambda: jnp.asarray(integrators.StepSizeController(jnp.asarray(0.7)).alpha))
+        jax.eval_shape(lambda: identification.log_cholesky(bad))
+    alpha = jnp.asarray(0.7)
+    controller = jax.eval_shape(lambda: jnp.asarray(integrators.StepSizeController(alpha).alpha))
     assert controller.shape == ()
 
 
