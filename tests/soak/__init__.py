@@ -17,6 +17,10 @@ PARTS = {
     "full_disks": "tests.soak.faults:full_disks",
     "spoilt_files": "tests.soak.faults:spoilt_files",
     "robots_motion": "tests.soak.robots:motion",
+    "long_symplectic": "tests.soak.endurance:symplectic",
+    "long_variational": "tests.soak.endurance:variational",
+    "long_tree": "tests.soak.endurance:tree",
+    "long_ensemble": "tests.soak.endurance:ensemble",
     "doors": "tests.soak.doors:part",
     "gradients": "tests.soak.gradients:part",
 }
