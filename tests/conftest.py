@@ -9,18 +9,25 @@ import ctypes
 import functools
 import gc
 import os
+import time
 from collections import Counter
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 FLAGS = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
-if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # an XLA ends its process at a flag that it lacks
+JAXLIB = tuple(map(int, version("jaxlib").split(".")[:3]))
+if JAXLIB < (0, 11):  # an XLA ends its process at a flag that it lacks
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")
+if JAXLIB >= (0, 10, 2):
+    FLAGS.append("--xla_cpu_opt_preset=FAST_COMPILE")
+# glibc gives memory back after each pass of the compiler, and fetches it again for the next: a tenth of its time.
+MEMORY = {"MALLOC_TOP_PAD_": 2**27, "MALLOC_TRIM_THRESHOLD_": 2**30, "MALLOC_MMAP_THRESHOLD_": 2**30}
 
 # Workers inherit the environment. Before the first use of JAX, which reads it once.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS]).strip()
+    os.environ.update({name: str(value) for name, value in MEMORY.items()})
 
 os.environ["LGJAX_CACHE"] = os.devnull  # no test of the command line writes to the user's folder, nor reads there
 
@@ -54,10 +61,41 @@ CACHE = (
 LONG = ("test_eager.py", "test_examples.py")
 
 
-def pytest_collection_modifyitems(items):
-    """Long files first, so that no worker begins one when the others are done; by size, which goes with time."""
+SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
+
+
+def pytest_addoption(parser):
+    parser.addoption("--part", help="K/N: of the files with tests every N-th, from the K-th on; all in N such runs")
+    parser.addoption("--times", help="append processor seconds and name of each test to this file")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(config, items):
+    """Mark what `slow.txt` lists. Long files first, so that no worker begins one when the others are done; by size,
+    which goes with time."""
+    for item in items:
+        if item.nodeid in SLOW:
+            item.add_marker(pytest.mark.slow)
+    gone = SLOW - {item.nodeid for item in items}
+    if gone and config.args == config.getini("testpaths"):
+        raise pytest.UsageError(f"tests/slow.txt names tests that do not exist: {sorted(gone)}")
     size = functools.cache(lambda path: path.stat().st_size + 2**20 * (path.name in LONG))
-    items.sort(key=lambda item: size(item.path), reverse=True)
+    items.sort(key=lambda item: (-size(item.path), item.path))
+    if part := config.getoption("part"):
+        first, step = map(int, part.split("/"))
+        files = list(dict.fromkeys(item.path for item in items))
+        chosen = set(files[first - 1 :: step])
+        config.hook.pytest_deselected(items=[item for item in items if item.path not in chosen])
+        items[:] = [item for item in items if item.path in chosen]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    before = time.process_time()
+    yield
+    if name := item.config.getoption("times"):
+        with open(name, "a") as file:
+            file.write(f"{time.process_time() - before:.2f} {item.nodeid}\n")
 
 
 def resident() -> int:

@@ -13,7 +13,21 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.contact.contacts import Contacts
-from lgjax.contact.modes import HIT, NEAR, STOP, Mode, Motion, Tolerances, impulses, motion, next_mode, settle, touching
+from lgjax.contact.modes import (
+    HIT,
+    NEAR,
+    STOP,
+    Mode,
+    Motion,
+    Tolerances,
+    choice,
+    impulses,
+    law_of_impact,
+    motion,
+    next_mode,
+    settle,
+    touching,
+)
 from lgjax.contact.modes import tangents as tangents_of
 from lgjax.contact.time_stepping import ContactStatus
 from lgjax.groups.homogeneous_space import product_space, vector_space
@@ -60,7 +74,7 @@ class Settings(NamedTuple):
 class Part(NamedTuple):
     """One part of a step. end: () s after the beginning of the step. kind: () FLOW, STRIKE or CHOOSE. mode: that of the
     flow, or the chosen one. event: (n, 4) bool, the guard at which a flow ended. hit: (n,) bool, contacts that an
-    impact is at, restitution: (n,) there.
+    impact is at, restitution: (n,) there. x: (3 n, 2) what solves the law of contact there.
     """
 
     end: Array
@@ -69,6 +83,7 @@ class Part(NamedTuple):
     event: Array
     hit: Array
     restitution: Array
+    x: Array
 
 
 class Search(NamedTuple):
@@ -169,11 +184,11 @@ class System:
     def settle(self, mode: Mode, m: Motion, y: Any) -> Any:
         return settle(self.model, mode, m.now, *y[0]), y[1]
 
-    def strike(self, m: Motion, y: Any, hit: Array, restitution: Array) -> tuple[Any, Array]:
-        """The state after an impact."""
+    def struck(self, m: Motion, y: Any, x: Array) -> Any:
+        """The state after an impact, whose impulses without and with restitution are x."""
         (q, v), total = y
-        x, missed = impulses(m.now, self.contacts, hit, restitution, self.settings)
-        return ((q, v + sm.matvec(m.now.W.T, x)), total + x), missed
+        x = impulses(m.now, x)
+        return (q, v + sm.matvec(m.now.W.T, x)), total + x
 
     # ---- the motion, with decisions
     def run(self) -> tuple[EventStep, Part]:
@@ -181,7 +196,8 @@ class System:
         none, zero, no = jnp.zeros((n,), bool), jnp.zeros((), dtype), jnp.zeros((), bool)
         mode = Mode(none, none, jnp.zeros((n, 2), dtype).at[:, 0].set(1), jnp.zeros((3 * n,), dtype))
         count = jnp.zeros((), jnp.int32)
-        blank = Part(zero, count, mode, jnp.zeros((n, 4), bool), none, jnp.zeros((n,), dtype))
+        nothing = jnp.zeros((n,), dtype), jnp.zeros((3 * n, 2), dtype)
+        blank = Part(zero, count, mode, jnp.zeros((n, 4), bool), none, *nothing)
         parts = self.settings.max_parts
         start = Run(
             t=zero,
@@ -248,7 +264,8 @@ class System:
         stuck = ~good & (s.t + h * factor == s.t)
         accept = arrived | over
         end = jnp.where(last & over, self.dt, s.t + h)
-        part = Part(end, jnp.int32(FLOW), s.mode, event, jnp.zeros_like(s.mode.closed), jnp.zeros_like(m.now.gap))
+        nothing = jnp.zeros_like(s.mode.closed), jnp.zeros_like(m.now.gap), jnp.zeros_like(s.record.x[0])
+        part = Part(end, jnp.int32(FLOW), s.mode, event, *nothing)
         slip = tangents_of(m.now.u)
         go = lambda a, b: jax.tree.map(lambda x, y: jnp.where(accept, x, y), a, b)
         pick = lambda a, b: jax.tree.map(lambda x, y: jnp.where(seeks, x, y), a, b)
@@ -289,23 +306,25 @@ class System:
         hit = touching(m.now)
         strikes = jnp.any(hit & (normal < -Tolerances.of(v.dtype).velocity * (1 + jnp.max(jnp.abs(v)))))
         e = self.rebound(s, m)
-        struck, missed = only_if(strikes, lambda: self.strike(m, s.y, hit, e), (s.y, jnp.zeros_like(s.t)))
-        choose = lambda: next_mode(self.contacts, s.mode, m, v, s.event, self.settings)
-        open_mode = Mode(jnp.zeros_like(hit), jnp.zeros_like(hit), s.mode.direction, jnp.zeros_like(m.force))
-        mode, missing = only_if(~strikes & jnp.any(hit), choose, (open_mode, jnp.zeros_like(s.t)))
         pick = lambda a, b: jax.tree.map(lambda x, y: jnp.where(strikes, x, y), a, b)
+        # One solver for both: it is the largest part of the program.
+        chosen = choice(self.contacts, s.mode, m, v, s.event)
+        law = pick(law_of_impact(m.now, self.contacts, hit, e), chosen.law)
+        none = jnp.zeros_like(law.b)
+        ask = lambda: law.solution(m.now.G, self.settings, none, self.settings.max_sweeps)
+        x, missed = only_if(jnp.any(hit), ask, (none, jnp.zeros_like(s.t)))
         kind = jnp.where(strikes, jnp.int32(STRIKE), jnp.int32(CHOOSE))
-        mode = pick(s.mode, mode)
-        part = Part(s.t, kind, mode, jnp.zeros_like(s.event), hit, e)
+        mode = pick(s.mode, next_mode(chosen, s.mode, m, x[:, 0]))
+        part = Part(s.t, kind, mode, jnp.zeros_like(s.event), hit, e, jnp.where(strikes, x, none))
         new = s._replace(
-            y=pick(struck, self.settle(mode, m, s.y)),
+            y=pick(self.struck(m, s.y, x), self.settle(mode, m, s.y)),
             mode=mode,
             h=self.dt - s.t,
             event=pick(s.event, jnp.zeros_like(s.event)),
             choosing=strikes,
             gap=m.now.gap,
             rate=normal,
-            residual=jnp.maximum(s.residual, jnp.maximum(missed, missing)),
+            residual=jnp.maximum(s.residual, missed),
         )
         return self.noted(new, jnp.ones((), bool), part)
 
@@ -355,7 +374,8 @@ class System:
         settled = self.settle(part.mode, m, y)
         e = self.contacts.restitution
         e = part.restitution if e is None else jnp.where(part.restitution > 0, e, jnp.zeros_like(e))
-        struck, _ = self.strike(m, y, part.hit & (part.kind == STRIKE), e)
+        law = law_of_impact(m.now, self.contacts, part.hit & (part.kind == STRIKE), e)
+        struck = self.struck(m, y, law.solution(m.now.G, self.settings, part.x, 0)[0])
         y = jax.tree.map(lambda a, b: jnp.where(part.kind == STRIKE, a, b), struck, settled)
         return y, end + late
 

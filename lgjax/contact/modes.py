@@ -238,63 +238,86 @@ def settle(model: Model, mode: Mode, now: Instant, q: Configuration, v: Array) -
 
 
 # ---- resets
-def law_of_contact(G: Array, b: Array, friction: Array, touching: Array, scale: Array, settings) -> tuple[Array, Array]:
-    """Forces x (3 n, k) with G x + b (3 n, k) by Coulomb's law at the contacts that touch (n,), and the error.
-
-    scale: () what G x + b compare with.
+class Law(NamedTuple):
+    """What the law of contact is asked at a reset. b: (3 n, 2) velocities or accelerations of the contacts without the
+    unknown impulses or forces. friction: (n,). touching: (n,) bool, contacts that may push. scale: () what G x + b
+    compare with.
     """
-    on = _rows(touching, touching)
-    size = jnp.sum(jnp.diagonal(G)) / len(G)
-    eye = jnp.eye(len(G), dtype=G.dtype)
-    G = jnp.where(on[:, None] & on[None], G, 0 * G) + jnp.where(on, 0 * size, size) * eye
-    above = _rows(jnp.ones_like(friction), jnp.zeros_like(friction))[:, None]
-    b = jnp.where(on[:, None], b, above)
-    many = lambda x: jnp.broadcast_to(x[..., None], (*x.shape, b.shape[1]))
-    mu = many(jnp.where(touching, friction, jnp.zeros_like(friction)))
-    problem = ConeProblem(many(G), b, mu, b[:0], b[:0], jnp.zeros_like(mu))
-    going, scales = jnp.ones(b.shape[1:], bool), jnp.broadcast_to(scale, b.shape[1:])
-    found = solve_cones(problem, jnp.zeros_like(b), going, scales, settings.tolerance, settings.max_sweeps)
-    return found.x, jnp.max(found.residual) / scale
+
+    b: Array
+    friction: Array
+    touching: Array
+    scale: Array
+
+    def solution(self, G: Array, settings, guess: Array, max_sweeps: int) -> tuple[Array, Array]:
+        """The x (3 n, 2) with G x + b by Coulomb's law at the contacts that touch, and by how much it is missed.
+
+        With max_sweeps 0 it is the guess, and serves to be differentiated.
+        """
+        on = _rows(self.touching, self.touching)
+        size = jnp.sum(jnp.diagonal(G)) / len(G)
+        eye = jnp.eye(len(G), dtype=G.dtype)
+        G = jnp.where(on[:, None] & on[None], G, 0 * G) + jnp.where(on, 0 * size, size) * eye
+        above = _rows(jnp.ones_like(self.friction), jnp.zeros_like(self.friction))[:, None]
+        b = jnp.where(on[:, None], self.b, above)
+        many = lambda x: jnp.broadcast_to(x[..., None], (*x.shape, b.shape[1]))
+        mu = many(jnp.where(self.touching, self.friction, jnp.zeros_like(self.friction)))
+        problem = ConeProblem(many(G), b, mu, b[:0], b[:0], jnp.zeros_like(mu))
+        going, scales = jnp.ones(b.shape[1:], bool), jnp.broadcast_to(self.scale, b.shape[1:])
+        found = solve_cones(problem, guess, going, scales, settings.tolerance, max_sweeps)
+        return found.x, jnp.max(found.residual) / self.scale
 
 
-def impulses(now: Instant, contacts: Contacts, touching: Array, restitution: Array, settings) -> tuple[Array, Array]:
-    """Impulses (3 n,) N s of an impact at all contacts that touch, and by how much they miss the law.
-
-    Newton's restitution along normals and Coulomb's law for impulses and the velocities after them. Where that would
-    add energy, they are taken back towards those without restitution, which never do.
-    """
+def law_of_impact(now: Instant, contacts: Contacts, touching: Array, restitution: Array) -> Law:
+    """Of impulses (N s), without and with Newton's restitution (n,) along normals."""
     u = now.u
     back = _rows(restitution * jnp.minimum(u[::3], 0), jnp.zeros_like(restitution))
     scale = jax.lax.stop_gradient(1e-6 + jnp.max(jnp.abs(u)))
-    x, missed = law_of_contact(now.G, jnp.stack([u, u + back], 1), contacts.friction, touching, scale, settings)
+    return Law(jnp.stack([u, u + back], 1), contacts.friction, touching, scale)
+
+
+def impulses(now: Instant, x: Array) -> Array:
+    """Impulses (3 n,) of an impact, from those without and with restitution (3 n, 2).
+
+    Where restitution would add energy, they are taken back towards those without, which never do.
+    """
     plain, change = x[:, :1], x[:, 1:] - x[:, :1]
-    x = plain + largest_part(now.G[..., None], u[:, None], plain, change) * change
-    return x[:, 0], missed
+    return (plain + largest_part(now.G[..., None], now.u[:, None], plain, change) * change)[:, 0]
 
 
-def next_mode(contacts: Contacts, mode: Mode, m: Motion, v: Array, event: Array, settings) -> tuple[Mode, Array]:
-    """The mode in which a state moves on, from the law of contact for accelerations, and by how much that is missed.
+class Choice(NamedTuple):
+    """Of the next mode, before the law of contact is asked. can: (n,) bool, contacts that may be closed. rests: (n,)
+    bool, those that do not slide now. law: of forces (N) and accelerations.
+    """
 
-    event: (n, 4) bool, the guard that ended the mode before, if one did. Contacts that slide have friction against
+    can: Array
+    rests: Array
+    law: Law
+
+
+def choice(contacts: Contacts, mode: Mode, m: Motion, v: Array, event: Array) -> Choice:
+    """event: (n, 4) bool, the guard that ended the mode before, if one did. Contacts that slide have friction against
     their slip, whatever the accelerations. Where friction was at its cone, a little less of it decides: either other
     contacts can take the load, or the contact begins to slip.
     """
-    small = Tolerances.of(v.dtype)
-    slow, slip = small.velocity * (1 + jnp.max(jnp.abs(v))), tangents(m.now.u)
+    slow, slip = Tolerances.of(v.dtype).velocity * (1 + jnp.max(jnp.abs(v))), tangents(m.now.u)
     can = touching(m.now) & (jnp.abs(m.now.u[::3]) <= slow) & ~event[:, RELEASE]
     rests = (length(slip) <= slow) | event[:, STOP]
     scale = 1 + jnp.max(jnp.abs(m.now.a))
     moving = jnp.where(rests[:, None], jnp.zeros_like(slip), FAST * scale * unit(slip, mode.direction))
     b = m.now.a + jnp.concatenate([jnp.zeros_like(moving[:, :1]), moving], 1).reshape(-1)
     friction = contacts.friction * jnp.where(jnp.any(event[:, SLIP]), 1 - LESS, 1.0).astype(v.dtype)
-    found, missed = law_of_contact(m.now.G, b[:, None], friction, can, scale, settings)
-    x = found[:, 0]
+    return Choice(can, rests, Law(jnp.stack([b, b], 1), friction, can, scale))
+
+
+def next_mode(chosen: Choice, mode: Mode, m: Motion, x: Array) -> Mode:
+    """The mode in which a state moves on, from the forces x (3 n,) that the law of contact asks for."""
     a = m.now.a + sm.matvec(m.now.G, x)
-    enough = 10 * small.force * scale
-    closed = can & (a[::3] <= enough)
+    enough = 10 * Tolerances.of(x.dtype).force * chosen.law.scale
+    closed = chosen.can & (a[::3] <= enough)
     slips = length(tangents(a)) > enough
-    direction = unit(jnp.where(rests[:, None], tangents(a), slip), mode.direction)
-    return Mode(closed, closed & (slips | ~rests), direction, jnp.where(_rows(closed, closed), x, 0 * x)), missed
+    direction = unit(jnp.where(chosen.rests[:, None], tangents(a), tangents(m.now.u)), mode.direction)
+    return Mode(closed, closed & (slips | ~chosen.rests), direction, jnp.where(_rows(closed, closed), x, 0 * x))
 
 
 def touching(now: Instant) -> Array:

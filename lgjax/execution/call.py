@@ -32,7 +32,7 @@ from lgjax.execution._jax import (
 )
 from lgjax.execution.batch_last import Arrays, Behind, cotangents, evaluate, merged, tangents, traced
 from lgjax.execution.cuda import as_kernel
-from lgjax.execution.one_function import in_one_function
+from lgjax.execution.one_function import fits, in_one_function
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
 FEW = 8  # systems, for which a whole VECTOR each would take longer
@@ -219,7 +219,9 @@ def _written_out(*args, jaxpr, batched, size, state: int | None = None, kernel: 
 
 def _written_together(*args, size: int | None, **parameters) -> Arrays:
     run = partial(_written_out, size=size, **parameters)
-    return (in_one_function(run) if size is None or size <= FEW else run)(*args)
+    # What does not fit as it is written fits no better for a batch, and batching nested loops takes long.
+    small = (size is None or size <= FEW) and fits(parameters["jaxpr"])
+    return (in_one_function(run) if small else run)(*args)
 
 
 def _recomputed(*args, jaxpr, batched, size, state: int | None = None, kernel: bool = True) -> Arrays:
