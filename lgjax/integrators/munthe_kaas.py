@@ -24,6 +24,8 @@ Array = jax.Array
 Algebra = Any
 Point = Any
 
+MANY = 7  # stages; more of them, one after the other, compile for more than a minute where the field is a tree
+
 
 @cache
 def dexpinv_coefficients(commutators: int) -> tuple[float, ...]:
@@ -200,6 +202,7 @@ class MuntheKaas(Method):
     tableau      an explicit `Tableau`.
     commutators  None: the exact dexpinv of the space; k: its series up to k nested brackets.
     scan_stages  True for fields that are expensive to compile: the field is traced once per step, not once per stage.
+                 None: for tableaux of more than 7 stages.
 
     Like every method it offers ``init(space, field, t, y) -> carry``, which checks its inputs, and
     ``step(space, field, t, y, h, carry) -> (y, carry)``; here the carry is empty.  For error control there is
@@ -209,7 +212,7 @@ class MuntheKaas(Method):
 
     tableau: Tableau
     commutators: int | None = None
-    scan_stages: bool = False
+    scan_stages: bool | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.tableau, Tableau):
@@ -240,6 +243,10 @@ class MuntheKaas(Method):
         hat = self.tableau.order_hat
         return hat if hat is None else min(hat, self.order)
 
+    @property
+    def _scanned(self) -> bool:
+        return self.tableau.stages > MANY if self.scan_stages is None else self.scan_stages
+
     def with_scanned_stages(self, scanned: bool = True) -> "MuntheKaas":
         """The same method with `scan_stages` as given."""
         return replace(self, scan_stages=scanned)
@@ -257,7 +264,7 @@ class MuntheKaas(Method):
         self, space: HomogeneousSpace, field: Field, t: Array, y: Point, h: Array, carry: tuple[()]
     ) -> tuple[Point, tuple[()]]:
         """The point after one step of size h."""
-        y1, _ = munthe_kaas_step(space, field, t, y, h, self.tableau, self.commutators, self.scan_stages)
+        y1, _ = munthe_kaas_step(space, field, t, y, h, self.tableau, self.commutators, self._scanned)
         return y1, carry
 
     def embedded_step(
@@ -266,5 +273,5 @@ class MuntheKaas(Method):
         """The point after one step and that of the embedded method, whose distance estimates the error."""
         if self.tableau.b_hat is None:
             raise ValueError(f"{self.tableau.name} has no embedded method")
-        y1, y_hat = munthe_kaas_step(space, field, t, y, h, self.tableau, self.commutators, self.scan_stages)
+        y1, y_hat = munthe_kaas_step(space, field, t, y, h, self.tableau, self.commutators, self._scanned)
         return y1, y_hat, carry
