@@ -54,9 +54,9 @@ def _places(tree: Tree) -> _Places:
 def flat_state(model: Model, q: Configuration, v: Array) -> Array:
     """The state (q, v) as one vector (nq + nv,), MuJoCo's qpos and qvel in body order; broadcasts over leading axes.
 
-    A free joint has a position (m, world) and a unit quaternion wxyz; its velocity is the linear one in world axes, then
-    the angular one in body axes. A ball joint has a quaternion and its angular velocity in body axes. Other joints have
-    their coordinates and rates (rad or m).
+    A free joint has a position (m, world) and a unit quaternion wxyz, and as its velocity the linear one in world axes,
+    then the angular one in body axes. A ball joint has a quaternion and its angular velocity in body axes. Other joints
+    have their coordinates and rates (rad or m).
     """
     theirs = to_mujoco(checked_model(model), q, v)
     return jnp.concatenate([theirs.q, theirs.v], -1)
