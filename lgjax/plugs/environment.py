@@ -101,7 +101,7 @@ class Environment:
 
     # ---- an episode
     def reset(self, key: Array, params: Model | None = None) -> tuple[Array, EnvironmentState]:
-        """First observation and state of an episode. params: a `Model` with the tree of `model`, or None for `model`."""
+        """First observation and state of an episode. params: a `Model` with the tree of `model`; None for `model`."""
         model = self._mechanism(params)
         q, v = strong(self.start(key, model))
         checked_result("start", v, (model.nv,), model.dtype)
