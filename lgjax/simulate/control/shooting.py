@@ -302,6 +302,6 @@ def _violation(equal: Array, unequal: Array) -> Array:
 
 
 def _searched(memory: Any) -> tuple[Any, Any]:
-    """Value and gradient where a line search of optax ended, or (None, None) for an optimiser without one."""
+    """Value and gradient where a line search of optax ended, or (None, None) for an optimizer without one."""
     get: Callable[..., Any] = optax.tree.get
     return get(memory, "value", None), get(memory, "grad", None)
