@@ -25,7 +25,11 @@ Array = jax.Array
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class CompliantContact(Force):
-    """stiffness depth^exponent (1 + damping * approach) along the normal, friction by tanh(slip / slip_speed)."""
+    """The force that `contact` makes: a damped spring along the normal of each of n candidates, and smoothed friction.
+
+    stiffness: N/m^exponent, damping: s/m, exponent, slip_speed: m/s, each (n,). Called with (t, q, v) it returns tau
+    (nv,). The law and its source are those of `contact`.
+    """
 
     model: Model
     contacts: Contacts
@@ -40,7 +44,7 @@ class CompliantContact(Force):
         return jnp.sum(J * sm.tmatvec(frame, self._law(found.gap, velocity))[:, None], (0, 2))
 
     def forces(self, q, v) -> Array:
-        """Forces (n, 3) N in the contact frames, normal first."""
+        """Forces (n, 3) N at the candidates, in the contact frames: normal, two tangents."""
         J, frame, found = self._world(q)
         return self._law(found.gap, sm.matvec(frame, jnp.sum(J * v[None, :, None], 1)))
 
@@ -81,13 +85,17 @@ def contact(
     exponent: Any = 1.0,
     slip_speed: Any = 1e-2,
 ) -> CompliantContact:
-    """Compliant contacts: Hunt and Crossley's normal force, Coulomb's friction regularized at low speed.
+    """Compliant contacts: Hunt and Crossley's normal force, and Coulomb friction, smoothed at low slip speed.
 
-    normal = stiffness depth^exponent max(0, 1 - damping u_n), never pulling; friction = -mu normal tanh(|u_t| /
-    slip_speed) u_t / |u_t|, mu of the contacts. stiffness: N/m^exponent, damping: s/m, exponent >= 1 (1.5 for balls),
-    slip_speed: m/s; one number or one for each candidate. `restitution` of the contacts is ignored: damping takes its
-    place. `energy` is that of the springs. Source: Hunt and Crossley, Coefficient of restitution interpreted as damping
-    in vibroimpact (1975).
+    normal = stiffness depth^exponent max(0, 1 - damping u_n), which never pulls; friction = -mu normal
+    tanh(|u_t| / slip_speed) u_t / |u_t|. Here depth (m) is that of the penetration, u_n and u_t (m/s) are the normal
+    velocity, positive where the contact opens, and the slip velocity, and mu is the friction of the contacts.
+
+    stiffness: N/m^exponent. damping: s/m. exponent: >= 1, 1.5 for balls. slip_speed: m/s; well below it friction grows
+    in proportion to the slip, so nothing sticks entirely. Each is one number or (n,), one for each candidate.
+    `restitution`, `smoothing`, joint limits and joint friction of the contacts are ignored. `energy` is that of the
+    springs, J. Raises TypeError or ValueError naming what does not fit. Source: Hunt and Crossley, Coefficient of
+    restitution interpreted as damping in vibroimpact (1975).
     """
     checked_model(model)
     if not isinstance(contacts, Contacts):

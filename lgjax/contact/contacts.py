@@ -28,27 +28,28 @@ STATIC = ("names", "links", "corner_links", "solid_links", "limited", "dry")
 class Contacts:
     """Places where links of a model can touch the ground and one another, with friction and restitution.
 
-    model: for its links and dtype. ground: planes, height fields, or several of them. shapes: {link: shape or shapes},
-    links being bodies or frames by name, shapes of `lgjax.shapes` in the link's frame; None takes the collision
-    geometry that came with the model (`Model.geometry`, without its meshes), a list of links only that of those links.
-    pairs: (link, link) whose spheres and capsules can touch each other.
+    model: for its links and dtype. ground: planes, height fields, or several of them, world frame. shapes: {link: shape
+    or shapes}, where links are names of bodies or frames and shapes are of `lgjax.shapes` in the link's frame, m. None
+    takes the collision geometry that came with the model (`Model.geometry`, without its meshes); a list of links takes
+    only theirs. pairs: (link, link), whose spheres and capsules can touch each other.
 
-    Each corner of a shape (one of a sphere, two of a capsule, eight of a box), six points of a cylinder and the support
-    point of any other shape is a candidate with each ground; `names` lists them. friction >= 0 and restitution in 0..1:
-    one number, or one for each candidate. restitution None means no restitution, and saves time. smoothing >= 0:
-    radius, m, within which a rigid contact acts before it closes, so that gradients feel it; at this distance it
-    carries the weight of the mass that it feels. 0 is the rigid law itself.
+    A candidate is a point of a shape that may touch a ground: each corner of a shape (one of a sphere, two of a
+    capsule, eight of a box), six points of a cylinder, and the support point of any other shape. `names` lists the n
+    candidates. friction >= 0 and restitution in 0..1: one number or (n,), without unit. restitution None means none,
+    and saves time. smoothing >= 0: distance, m, at which a rigid contact acts before it closes, so that gradients see
+    it. At this distance it carries the weight of the mass that it moves. 0 is the rigid law itself. Only `TimeStepping`
+    has it.
 
-    joint_limits and joint_friction: whether the model's limits (`lower`, `upper`) and dry friction (`friction`) of
-    joints are part of the rigid problem, or of which joints by name. True takes the joints that have finite limits, or
-    friction, when the contacts are made. Joints need no ground.
+    joint_limits: whether the model's joint limits (`lower`, `upper`) are part of the rigid problem, True, False or a
+    list of names of joints. joint_friction: the same for dry friction (`friction`). True takes the joints that have
+    finite limits, or friction, when the contacts are made. Both need no ground, and only `TimeStepping` has them.
 
-    Numbers, shapes and grounds are pytree leaves: they can be batched, differentiated, and exchanged without compiling
-    again.
+    Friction, restitution, smoothing, shapes and grounds are pytree leaves: they can be batched, differentiated, and
+    exchanged without compiling again.
 
-    Raises ValueError, naming it, for an unknown link, one that is fixed to the world, a shape without support function,
-    pairs of shapes that are not spheres or capsules, negative friction, restitution outside 0..1, a joint that has no
-    limits or is not a scalar one, nothing that touches.
+    Raises ValueError, naming it, for an unknown link, a link that is fixed to the world, a shape without support
+    function, pairs of shapes that are not spheres or capsules, negative friction, restitution outside 0..1, a joint
+    that has no limits or more than one coordinate, or if nothing can touch.
     """
 
     def __init__(
@@ -122,8 +123,10 @@ class Contacts:
         return f"Contacts({', '.join(self.names)})"
 
     def replace(self, **changes: Any) -> "Contacts":
-        """A copy with other friction, restitution, smoothing or grounds of the same kinds, which compiles nothing
-        again."""
+        """A copy with other friction, restitution, smoothing or grounds of the same kinds.
+
+        It has the same structure, so nothing is compiled again. Raises ValueError for other names or kinds of grounds.
+        """
         unknown = set(changes) - {"friction", "restitution", "smoothing", "grounds"}
         if unknown:
             raise ValueError(f"contacts have no {', '.join(sorted(unknown))} to replace")

@@ -1,4 +1,4 @@
-"""Rigid contact of trees by events: every impact, release, slip and stop at its own time, between them smooth motion.
+"""Rigid contact of trees by events: every impact, release, slip and stop at its own time, and smooth motion between.
 
 A step of dt is made of *parts*. The tree flows in its mode by an integrator with error control until a guard vanishes
 or the step ends; the time of an event is found to round-off, by steps of the same method. There velocities jump where
@@ -38,15 +38,20 @@ Array = jax.Array
 @dataclass(frozen=True)
 class EventDriven(Method):
     """Rigid contacts with every event at its own time, for `rollout(..., contacts=)`, `ensemble` and
-    `ControlSystem.of_model`; for few contacts and high accuracy.
+    `ControlSystem.of_model`.
 
-    rtol, atol: error of the smooth motion in a step, as in `integrate_adaptive`; they may be traced. max_parts: the
-    largest number of parts of a step of dt, of which an impact takes three (the motion towards it, the jump, the choice
-    of what follows). A step that needs more stops early and the status says TOO_MANY_PARTS; once half of them are used
-    up, a contact whose bounces would all end within dt comes to rest at once. method: any with an embedded one.
-    max_sweeps: as in `TimeStepping`.
+    It suits few contacts, high accuracy and derivatives through impacts; see `TimeStepping` for many contacts.
 
-    The controller is evaluated in every stage of the method. Source: that of `lgjax.contact.event_driven`.
+    rtol, atol    error of the smooth motion in a step of the integrator, as in `integrate_adaptive`; may be traced.
+    max_parts     largest number of parts of a step of dt, of which an impact takes three: the motion towards it, the
+                  jump, and the choice of what follows. A step that needs more stops early, and the status says
+                  TOO_MANY_PARTS. Once half of them are used up, a contact whose bounces would all end within dt comes
+                  to rest at once.
+    method        integrator of the smooth motion, with an embedded one that estimates its error.
+    max_sweeps    as in `TimeStepping`.
+
+    The controller is evaluated in every stage of the method. Raises ValueError for numbers out of range and for a
+    method without an embedded one. Source: that of `lgjax.contact.event_driven`.
     """
 
     rtol: Any = 1e-10
@@ -96,8 +101,9 @@ def event_step(
     dt: Array,
     method: EventDriven,
 ) -> EventStep:
-    """The state dt seconds after (q, v). forces(s, q, v) -> tau (nv,) and wrenches (nbodies, 6) or None, s seconds
-    after the beginning.
+    """The state dt seconds after (q, v), v (nv,), with every event between at its own time.
+
+    forces(s, q, v) -> tau (nv,) and wrenches (nbodies, 6), body frame, or None; s: seconds since the start of the step.
     """
     dtype = model.dtype
     pure, parameters = jax.closure_convert(forces, jnp.zeros((), dtype), q, v)

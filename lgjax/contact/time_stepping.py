@@ -37,7 +37,7 @@ class ContactStatus(enum.IntFlag):
 
     OK = 0
     NOT_FINITE = NOT_FINITE  # the state is infinite or NaN
-    NOT_SOLVED = 128  # the solver of a step ended before its tolerance, see `TimeStepping`
+    NOT_SOLVED = 128  # in some step the law of contact is violated, see `TimeStepping`
     TOO_MANY_PARTS = 256  # a step of `EventDriven` needed more than max_parts and stopped early
 
 
@@ -45,13 +45,18 @@ class ContactStatus(enum.IntFlag):
 class TimeStepping(Method):
     """Time stepping with rigid contacts, for `rollout(..., contacts=)`, `ensemble` and `ControlSystem.of_model`.
 
-    Of order 1 in time, and of order 2 where contacts neither open nor close. tolerance: of the velocities at the
-    contacts, relative to the fastest, None for a few units of round-off. max_sweeps: the largest number of the solver's
-    sweeps over the contacts. turns: evaluations of the forward dynamics for velocity-dependent forces at the mean
-    velocity of free flight, which keep the energy of fast rotations; None takes 8 for free bodies and 0, an explicit
-    step, for trees, where the forces of a robot at rest are then exact. A step is NOT_SOLVED whose residual is above
-    100 times the tolerance, and above the root of round-off, relative to 1 plus the largest entry of v. Source: that of
-    `lgjax.contact.step`.
+    It suits many contacts, learning and large batches; see `EventDriven` for impacts at their own times. Its order is 1
+    in time, and 2 where contacts neither open nor close.
+
+    tolerance     change of a contact's velocity in a sweep, as a fraction of the fastest, at which the solver ends;
+                  None takes 32 units of round-off.
+    max_sweeps    largest number of the solver's sweeps over the contacts.
+    turns         evaluations of the forward dynamics that find the mean velocity of free flight, at which
+                  velocity-dependent forces are taken. They keep the energy of fast rotations. None takes 8 for free
+                  bodies and 0, the velocity before the step, for trees; the forces of a robot at rest are then exact.
+
+    A step has the status NOT_SOLVED if its residual (m/s), divided by 1 plus the largest entry of v, is above 100 times
+    the tolerance and above the square root of round-off. Source: that of `lgjax.contact.step`.
     """
 
     tolerance: float | None = None
@@ -80,10 +85,12 @@ class TimeStepping(Method):
 
 
 class ContactStep(NamedTuple):
-    """A step with contacts. q, v: the state after it. impulse: (n, 3) N s, in the contact frames: normal, two tangents.
-    velocity: (n, 3) m/s of the contacts after it, in their frames. gap: (n,) m, half a step earlier. residual: () m/s,
-    the largest violation of the law of contact. sweeps: () int32. status: () int32, `ContactStatus`. joint_impulse:
-    (nv,) N m s or N s of joint limits and dry joint friction.
+    """Result of `contact_step` for n candidates.
+
+    q, v: the state after the step. impulse: (n, 3) N s, in the contact frames: normal, two tangents. velocity: (n, 3)
+    m/s of the contacts after the step, in the same frames. gap: (n,) m, halfway through the step. residual: () m/s, the
+    largest violation of the law of contact. sweeps: () int32, of the solver. status: () int32, `ContactStatus`.
+    joint_impulse: (nv,) N m s or N s, of joint limits and dry joint friction.
     """
 
     q: Configuration
@@ -112,12 +119,14 @@ def contact_step(
 ) -> ContactStep:
     """The state dt seconds after (q, v), v (nv,), and the impulses at the contacts.
 
-    tau: (nv,), or a function (q, v) -> (nv,) of the state half way; wrenches: (nbodies, 6) or such a function, None for
-    none. guess: (n, 3) N s, impulses from which the solver starts. They change the result within the tolerance; where
-    several sets of impulses obey the law (redundant contacts, or much friction) they may also decide which of them is
-    found.
-    Derivatives are those of the implicit function; with `Contacts(smoothing=)` also of contacts that are not closed
-    yet.
+    tau: (nv,), or a function (q, v) -> (nv,) of the state halfway through the step. wrenches: (nbodies, 6), body frame,
+    or such a function; None for none. guess: (n, 3) N s, impulses from which the solver starts; None for zero. They
+    change the result within the tolerance. Where several sets of impulses obey the law (contacts that share a load, or
+    much friction), they may also decide which of them is found.
+
+    Derivatives are those of the implicit function. Contacts that are not closed yet have a part in them only with
+    `Contacts(smoothing=)`. Inside `jit` nothing is raised for numbers: the status tells. Source: that of
+    `lgjax.contact.step`.
     """
     if not isinstance(contacts, Contacts):
         raise TypeError(f"contacts must be Contacts, got {contacts!r}")
@@ -139,7 +148,7 @@ def contact_step(
 # ---- geometry of the contacts
 @checked_arguments()
 def contact_points(model: Model, contacts: Contacts, q: Configuration) -> ContactPoints:
-    """Gaps, points and frames of all candidates, world frame."""
+    """Gaps (n,), points (n, 3) and contact frames (n, 3, 3) of all candidates, world frame; see `ContactPoints`."""
     world = world_kinematics(model, q)
     found = detect(contacts, model, world.poses, world.origin)
     return found._replace(point=found.point + world.origin)
@@ -154,7 +163,10 @@ def contact_velocities(model: Model, contacts: Contacts, q: Configuration, v: Ar
 
 @checked_arguments("forces")
 def contact_torques(model: Model, contacts: Contacts, q: Configuration, forces: Array) -> Array:
-    """J^T f (nv,) of forces (n, 3) in the contact frames."""
+    """Joint forces J^T f (nv,), N m and N, of contact forces f (n, 3) N in the contact frames.
+
+    Raises ValueError for another number of forces.
+    """
     if jnp.shape(forces) != (len(contacts), 3):
         raise ValueError(f"forces has shape {jnp.shape(forces)}, expected {(len(contacts), 3)}")
     J, frame = _jacobian(model, contacts, q)

@@ -1,4 +1,4 @@
-"""A mechanism as an environment of reinforcement learning: pure `reset` and `step` with automatic resets.
+"""A mechanism as an environment for reinforcement learning: pure `reset` and `step` with automatic resets.
 
 The calls are those of gymnax: reset(key, params) -> observation, state, and step(key, state, action, params) ->
 observation, state, reward, done, info. Map both over a batch with `jax.vmap`, scan them, differentiate them.
@@ -27,15 +27,15 @@ Array = jax.Array
 
 
 class EnvironmentStatus(enum.IntFlag):
-    """How an episode ended; 0 means that it goes on."""
+    """Why an episode ended; 0 means that it goes on. Flags add up."""
 
     NOT_FINITE = NOT_FINITE  # the next state, its observation or its reward was infinite or NaN
-    FAILED = 2  # `failed` said so
-    HORIZON = 4  # all its steps were taken
+    FAILED = 2  # the environment's function `failed` returned True
+    HORIZON = 4  # the episode has taken all its steps
 
 
 class EnvironmentState(NamedTuple):
-    """Where a mechanism is in its episode: q, v (nv,), and the number () int32 of steps taken."""
+    """State of an episode: the configuration q, the velocity v (nv,), and step () int32, the number of steps taken."""
 
     q: Configuration
     v: Array
@@ -44,19 +44,21 @@ class EnvironmentState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Environment:
-    """Episodes of a mechanism that starts at random, is pushed by actions and earns rewards.
+    """Episodes of a mechanism that starts at random, takes actions and earns rewards.
 
-    model       the mechanism; its copies with other numbers are the parameters `params` of an episode.
-    dt          seconds of a step, in which the action is held. steps: of an episode, the horizon.
-    start       (key, model) -> (q, v), at random. observe: (model, q, v) -> vector.
-    reward      (model, q, v, action) -> number, of the state after a step and the action that led there.
-    failed      (model, q, v) -> bool, whether an episode ends there before its time; None for never.
-    bounds      (lower, upper) of the actions, numbers or (actions,): actions are clipped to them. None for none.
-    actions     how many; actuation, wrenches, method, substeps, contacts: see `control.ControlSystem.of_model`.
+    model       the mechanism. An episode may have another one with the same tree, its parameters `params`.
+    dt          length of a step, s; the action is held during it. steps: in an episode, the horizon.
+    start       (key, model) -> (q, v), drawn at random. observe: (model, q, v) -> vector (observation_size,).
+    reward      (model, q, v, action) -> number, from the state after a step and the action that led to it.
+    failed      (model, q, v) -> bool, True where an episode ends before its horizon; None for never.
+    bounds      (lower, upper) to which actions are clipped, numbers or (actions,); None for no bounds.
+    actions     number of entries of an action, by default one for each joint velocity but those of free joints.
+    actuation, wrenches, method, substeps, contacts: as in `control.ControlSystem.of_model`.
 
-    `step` resets by itself: where an episode is done, the state and observation that it returns are the first of the
-    next one. info has "observation", the last of the episode, and "status", an `EnvironmentStatus`. A state that is not
-    finite ends an episode with reward 0. Gradients pass through the dynamics, and stop at a reset.
+    `step` resets by itself: when an episode is done, it returns the first observation and state of the next one.
+    Its info has "observation", the last of the episode, and "status", an `EnvironmentStatus`. A state that is not
+    finite ends the episode with reward 0. Gradients pass through the dynamics and stop at a reset.
+    Raises TypeError or ValueError naming the argument for wrong sizes, shapes and dtypes.
     """
 
     model: Model
@@ -88,18 +90,18 @@ class Environment:
 
     @property
     def num_actions(self) -> int:
-        """Entries of an action."""
+        """Number of entries of an action."""
         return self.system(self.model).controls
 
     @property
     def observation_size(self) -> int:
-        """Entries of an observation."""
+        """Number of entries of an observation."""
         v = jnp.zeros(self.model.nv, self.model.dtype)
         return jax.eval_shape(self._observation, self.model, neutral(self.model), v).shape[0]
 
     # ---- an episode
     def reset(self, key: Array, params: Model | None = None) -> tuple[Array, EnvironmentState]:
-        """The first observation and state of an episode; params: the mechanism, a copy of `model`, or None for it."""
+        """First observation and state of an episode. params: a `Model` with the tree of `model`; None for `model`."""
         model = self._mechanism(params)
         q, v = strong(self.start(key, model))
         checked_result("start", v, (model.nv,), model.dtype)
@@ -108,7 +110,10 @@ class Environment:
     def step(
         self, key: Array, state: EnvironmentState, action: Array, params: Model | None = None
     ) -> tuple[Array, EnvironmentState, Array, Array, dict[str, Array]]:
-        """Observation, state, reward (), done () bool and info, one step after `state` under an action (actions,)."""
+        """Observation, state, reward (), done () bool and info, one step after `state` under an action (actions,).
+
+        key: for the start of the next episode, if this one ends. params: as in `reset`.
+        """
         model = self._mechanism(params)
         observation, after, reward, status = self._advance(model, state, action)
         done = status != 0
@@ -122,7 +127,7 @@ class Environment:
         )
 
     def system(self, model: Model) -> ControlSystem:
-        """The mechanism as a system in discrete time, such as `PredictiveController` and `optimize_controls` take."""
+        """The mechanism as the `ControlSystem` that `PredictiveController` and `optimize_controls` take."""
         return ControlSystem.of_model(
             model, self.dt, self.actions, self.actuation, self.wrenches, self.method, self.substeps, self.contacts
         )

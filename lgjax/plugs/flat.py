@@ -1,7 +1,7 @@
 """States as flat vectors with quaternions, and the equations of motion as a vector field on them.
 
-Solvers of ordinary differential equations add and scale vectors, so they leave the unit quaternions. The field follows
-the direction of a quaternion and keeps its length: what drifts is the length alone, which nothing depends on.
+Solvers of ordinary differential equations add and scale vectors, so quaternions do not keep the length 1. The field
+depends on the direction of a quaternion alone and leaves its length as it is.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Array = jax.Array
 
 
 class _Places(NamedTuple):
-    """Where in the flat positions and velocities what is: quaternions (n, 4) with their rates (n, 3), and the rest."""
+    """Indices into the flat vectors: of quaternions (n, 4) and their rates (n, 3), and of everything else."""
 
     quaternions: np.ndarray
     rates: np.ndarray
@@ -54,17 +54,18 @@ def _places(tree: Tree) -> _Places:
 def flat_state(model: Model, q: Configuration, v: Array) -> Array:
     """The state (q, v) as one vector (nq + nv,), MuJoCo's qpos and qvel in body order; broadcasts over leading axes.
 
-    A free joint is a position and a unit quaternion wxyz with the linear velocity in world axes and the angular one in
-    body axes, a ball joint a quaternion and its angular velocity, other joints are their coordinates and rates.
+    A free joint has a position (m, world) and a unit quaternion wxyz, and as its velocity the linear one in world axes,
+    then the angular one in body axes. A ball joint has a quaternion and its angular velocity in body axes. Other joints
+    have their coordinates and rates (rad or m).
     """
     theirs = to_mujoco(checked_model(model), q, v)
     return jnp.concatenate([theirs.q, theirs.v], -1)
 
 
 def from_flat_state(model: Model, y: Array) -> tuple[Configuration, Array]:
-    """The inverse of `flat_state`: (q, v) of a vector y (nq + nv,), whose quaternions are made unit first.
+    """The inverse of `flat_state`: (q, v) of a vector y (nq + nv,), whose quaternions are normalized first.
 
-    Raises ValueError for a vector of another size.
+    Broadcasts over leading axes. Raises ValueError for a vector of another size.
     """
     places = _places(checked_model(model).tree)
     nq = places.quaternions.size + places.others.size
@@ -91,9 +92,10 @@ def flat_field(
     """The vector field f(t, y, args) -> dy/dt (nq + nv,) of a mechanism on the vectors of `flat_state`.
 
     `diffrax.ODETerm(flat_field(model))` takes it. controller(t, q, v) -> tau (nv,) and wrenches(t, q, v) ->
-    (nbodies, 6), body frame, as `rollout` takes them; where args is not None they are called with it as a fourth
-    argument. Differentiable in y, args and the arrays of the model. Quaternions need not be unit: their length stays.
-    Raises ValueError for results of the wrong shape.
+    (nbodies, 6), body frame, as `rollout` takes them; None for no such force. Where args is not None, both are called
+    with it as a fourth argument. Differentiable in y, args and the arrays of the model. y takes one system, without
+    leading axes. Its quaternions need not have length 1; the field does not change their length. Raises ValueError for
+    results of the wrong shape.
     """
     places = _places(checked_model(model).tree)
     nq = places.quaternions.size + places.others.size

@@ -20,16 +20,17 @@ def openscvx_dynamics(
     actuation: Callable[[Array], Array] | None = None,
     wrenches: Callable[[Array], Array] | None = None,
 ) -> dict[str, Callable[..., Array]]:
-    """The entry "dynamics" of OpenSCvx's argument `byof`, "bring your own functions", for a mechanism.
+    """The entry "dynamics" of OpenSCvx's argument `byof` ("bring your own functions") for a mechanism.
 
-    qpos, qvel: its `State`s, (nq,) and (nv,), with the coordinates of `flat_state`. control: its `Control`. actuation
-    maps a control to tau (nv,), wrenches to (nbodies, 6) in body frames; by default the control is tau. model may be a
-    function of the parameters of the problem. Give no symbolic dynamics for the two states:
+    qpos, qvel: `State`s of OpenSCvx of sizes (nq,) and (nv,), with the coordinates of `flat_state`. control: its
+    `Control`. actuation: maps a control to tau (nv,); by default the control is tau. wrenches: maps a control to
+    wrenches (nbodies, 6) in body frames; None for none. model: may be a function of the parameters of the problem.
+    Give no symbolic dynamics for the two states:
 
     ox.Problem(dynamics={}, byof={"dynamics": openscvx_dynamics(model, qpos, qvel, control)}, states=[qpos, qvel], ...)
 
-    Everything is in the precision of its vectors: `Problem(float_dtype=)`, by which OpenSCvx sets JAX's own. Written
-    for OpenSCvx 0.5. Raises ValueError for a state of the wrong size, when the problem is made.
+    The dynamics have the dtype of OpenSCvx's vectors, which its argument `Problem(float_dtype=)` sets. Written for
+    OpenSCvx 0.5. Raises ValueError for a state of the wrong size, when the problem is made.
     """
     tau = actuation or (lambda u: u)
 

@@ -1,7 +1,7 @@
-"""Costs as squared residuals, whose Hessians are those of Gauss and Newton: from first derivatives alone.
+"""Costs as squared residuals, whose Gauss-Newton Hessians need first derivatives alone.
 
-A cost is  ½ |r|²  of a residual r. Costs add, `costs.frame(...) + 0.1 * costs.state(...)`, and any of them is passed
-where a function is expected: as running(t, state, control) or as terminal(state).
+A cost is  ½ |r|²  of a residual r. Costs can be added and scaled, `costs.frame(...) + 0.1 * costs.state(...)`. Pass one
+to `optimize_controls` where it expects a function: as running(t, state, control) or as terminal(state).
 """
 
 from collections.abc import Callable
@@ -29,7 +29,9 @@ Array = jax.Array
 
 
 class QuadraticModel(NamedTuple):
-    """Gradient and Hessian of a cost in tangents of the state and changes of the control; None is zero."""
+    """Gradient x (dim,), u (controls,) and Hessian xx, ux, uu of a cost, in tangents of the state and changes of the
+    control; None is zero.
+    """
 
     x: Array | None = None
     u: Array | None = None
@@ -47,10 +49,10 @@ class QuadraticModel(NamedTuple):
 
 
 class Cost:
-    """What costs have in common; make one with the functions of this module, or with `LeastSquares`."""
+    """Base class of costs; make one with the functions of this module, or with `LeastSquares`."""
 
     def __call__(self, *args: Any) -> Array:
-        """cost(state), or cost(t, state, control)."""
+        """The cost (): cost(state) at the end, or cost(t, state, control) of a step."""
         raise NotImplementedError
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
@@ -92,7 +94,10 @@ class Sum(Cost):
 
 @dataclass(frozen=True, eq=False)
 class LeastSquares(Cost):
-    """½ |residual|² of residual(t, state, control) -> vector, or residual(state) -> vector for a terminal cost."""
+    """½ |residual|² of residual(t, state, control) -> vector, or residual(state) -> vector for a terminal cost.
+
+    Its Hessian is J^T J with the derivative J of the residual, which is exact where the residual is zero or linear.
+    """
 
     residual: Callable[..., Array]
 
@@ -193,10 +198,10 @@ def _weights(weights: ArrayLike, count: int, dtype: Any) -> Array:
 
 
 def frame(model: Model, name: str, target: Pose, weights: ArrayLike = 1.0) -> Cost:
-    """½ |weights * log(target^-1 T_world_frame)|² of a named frame.
+    """½ |weights * log(target^-1 T_world_frame)|² of the pose of a named frame.
 
-    target: where it shall be, T_world_target. weights: one number or (6,), rad^-1 and m^-1, angular first, in axes of
-    the target. States are (q, v). Its Jacobian is that of the frame, dexp^-1 applied to its columns.
+    target: where the frame is to be, T_world_target, a `Pose`. weights: one number or (6,), rad^-1 and m^-1, angular
+    first, in the axes of the target. For mechanisms, with states (q, v); running or terminal.
     Raises ValueError for an unknown name. Source: [sola2018] section 4.
     """
     carrier(model, name)
@@ -212,9 +217,10 @@ def frame(model: Model, name: str, target: Pose, weights: ArrayLike = 1.0) -> Co
 
 
 def frame_position(model: Model, name: str, target: ArrayLike, weights: ArrayLike = 1.0) -> Cost:
-    """½ |weights * (position - target)|² of the origin of a named frame, (3,) in the world, metres.
+    """½ |weights * (position - target)|² of the origin of a named frame.
 
-    weights: one number or (3,), m^-1. States are (q, v). Raises ValueError for an unknown name.
+    target: (3,) m, world frame. weights: one number or (3,), m^-1. For mechanisms, with states (q, v).
+    Raises ValueError for an unknown name.
     """
     carrier(model, name)
     goal = checks.array("target", target, (3,), model.dtype)
@@ -230,7 +236,8 @@ def frame_position(model: Model, name: str, target: ArrayLike, weights: ArrayLik
 def momentum(model: Model, target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
     """½ |weights * (momentum - target)|² of the total momentum (6,), angular first, about the world's origin.
 
-    target: a number or (6,), kg m²/s and kg m/s. weights: one number or (6,). States are (q, v).
+    target: a number or (6,), kg m²/s and kg m/s, world axes. weights: one number or (6,), one over these units. For
+    mechanisms, with states (q, v).
     """
     goal, weights = checks.array("target", target, (6,), model.dtype), _weights(weights, 6, model.dtype)
 
@@ -242,9 +249,10 @@ def momentum(model: Model, target: ArrayLike = 0.0, weights: ArrayLike = 1.0) ->
 
 
 def state(model: Model, target: Any, weights: ArrayLike = 1.0) -> Cost:
-    """½ |weights * difference(target, state)|² of states (q, v), in tangents (2 nv,).
+    """½ |weights * [difference(model, target q, q), v - target v]|² of states (q, v).
 
-    target: a state. weights: one number or (2 nv,), those of the displacement first.
+    target: a state (q, v). weights: one number or (2 nv,), those of the body-frame displacement (rad, m) first, then of
+    the velocity (rad/s, m/s).
     """
     weights = _weights(weights, 2 * model.nv, model.dtype)
     q0, v0 = target
@@ -259,8 +267,10 @@ def state(model: Model, target: Any, weights: ArrayLike = 1.0) -> Cost:
 
 
 def control(target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
-    """½ |weights * (control - target)|²; for a running cost. Numbers or (controls,).
+    """½ |weights * (control - target)|², a running cost.
 
-    Of `ControlSystem.with_rates()`, whose controls are the rates of torques, this is the cost of the torque rate.
+    target: in the units of the controls, for joint torques N m; weights: one over these. Each is one number or
+    (controls,). With `ControlSystem.with_rates()`, whose controls are the rates of torques, this is the cost of the
+    torque rate. Raises ValueError where it is used as a terminal cost.
     """
     return _Effort(np.asarray(target), np.asarray(weights))

@@ -14,14 +14,16 @@ from lgjax.simulate.control.regulator import RegulatorMethod, RegulatorSearch
 class FDDP(RegulatorMethod):
     """Multiple shooting with a state and a control per step, solved by Riccati's recursion.
 
-    A guess may have any states: where a step does not end at the next state there is a gap. A step of size s leaves
-    1 - s of every gap, so that a whole one closes all. Steps must lower the cost plus a multiple of the sum of the
-    gaps, which is as large as it has to be.
+    A guess may have any states (`nodes` of `optimize_controls`). Where a step of the system does not end at the next
+    state, there is a gap. An iteration of step size s, at most 1, leaves 1 - s of every gap, so that one of size 1
+    closes all. It must lower the merit: the cost plus a multiple of the sum of all gaps, chosen as large as necessary.
 
-    forward       "nonlinear": states follow the dynamics from the start on, but for what is left of the gaps;
-                  "linear": states follow the linear model, all steps side by side, and new gaps are what it missed.
-    line_search, riccati, feasibility, penalty, growth: see `control.RegulatorMethod`.
-    iterations, tolerance, patience, improvement, every: see `control.ControlMethod`.
+    forward       "nonlinear": states follow the dynamics from the start, apart from what is left of the gaps;
+                  "linear": states follow the linear model, all steps side by side, and its errors are the new gaps.
+    line_search   "first" by default; this and the other options are those of `ILQR`.
+    feasibility   largest violation with which a guess may converge; gaps are violations.
+
+    Bounds and constraints are those of `ILQR`.
     Source: [mastalli2020]; [giftthaler2018] for "linear"; [nocedal2006] section 18.3 for the merit.
     """
 

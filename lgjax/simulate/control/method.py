@@ -11,11 +11,13 @@ from lgjax.simulate.control.problem import Problem
 class ControlMethod:
     """Options of every method.
 
-    iterations    the most that a guess is given.
+    iterations    largest number of iterations from a guess.
     tolerance     norm of the gradient with respect to the decision variables at which a guess has converged.
-    patience      iterations in a row that may each gain less than `improvement` before a guess counts as stalled.
-    improvement   gain of one iteration as a fraction of the cost.
-    every         iterations in a round: between rounds the checkpoint is written and the progress bar moves.
+    patience      number of iterations in a row that may each gain less than `improvement` before a guess is STALLED.
+    improvement   gain of one iteration, as a fraction of the cost, below which it counts as none.
+    every         iterations in a round. Between rounds the checkpoint is written and the progress bar moves.
+
+    Raises TypeError or ValueError naming an option out of range.
     """
 
     iterations: int = 500
@@ -31,5 +33,5 @@ class ControlMethod:
             checks.number(name, getattr(self, name), 0.0)
 
     def search(self, problem: Problem, knots: int) -> Any:
-        """The method applied to a problem, for guesses with that many knots; ValueError where it cannot be."""
+        """The method applied to a problem, for guesses with `knots` controls each; ValueError where it cannot be."""
         raise NotImplementedError

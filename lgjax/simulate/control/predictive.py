@@ -21,10 +21,11 @@ Array = jax.Array
 
 
 class PredictiveMemory(NamedTuple):
-    """What a predictive controller remembers: the plan (steps, controls) from now on, and how its search went.
+    """Memory of a predictive controller: the plan (steps, controls) from now on, and how its search went.
 
-    cost: () of the plan. status: () int32 of `OptimizeStatus`; MAX_ITERATIONS is the rule with a fixed budget.
-    nodes: leaves (steps, ...), the states after each step of the plan, where the method is `FDDP`; None for `ILQR`.
+    cost: () of the plan. status: () int32, `OptimizeStatus` of the last search; MAX_ITERATIONS is the rule, since the
+    number of iterations is fixed. nodes: for `FDDP` the states after each step of the plan, leaves (steps, ...); None
+    for `ILQR`.
     """
 
     plan: Array
@@ -35,18 +36,21 @@ class PredictiveMemory(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictiveController:
-    """Controls that minimise the cost of the next `steps` steps, by a fixed number of iterations from the last plan.
+    """Controls that minimize the cost of the next `steps` steps, by a fixed number of iterations from the last plan.
 
-    system, running, terminal, bounds: as in `optimize_controls`; time in the running cost counts from now.
-    steps: the horizon. iterations: of the method at each step, never more. method: `ILQR(...)` or `FDDP(...)`, whose
-    other options count. `FDDP` remembers planned states too: where the system is not where the plan wanted it, the plan
-    begins with a gap, and its other states need not follow an unstable motion from there.
+    system, running, terminal, bounds: as in `optimize_controls`; the time t in the running cost counts from now, s.
+    steps         number of steps of system.dt that are planned ahead, the horizon.
+    iterations    of the method at each step, never more.
+    every         steps of `rollout` for which a control is held, each of system.dt / every seconds.
+    method        `ILQR(...)` or `FDDP(...)`; its own `iterations` and `every` have no effect. `FDDP` remembers planned
+                  states too: after a disturbance the plan begins with a gap, and its other states need not follow an
+                  unstable motion from there.
 
-    memory = controller.init(state), then control, memory = controller.step(state, memory). Both are pure: map them over
-    a batch with `jax.vmap`, scan them, differentiate nothing through them. `closed_loop` drives the system. `rollout`
-    and `ensemble` take it as a controller, of a mechanism whose numbers may be others, in steps of system.dt / every
-    seconds, where the system is one `of_model`.
-    A search that fails keeps the plan that it had, within the bounds.
+    Use: memory = controller.init(state), then control, memory = controller.step(state, memory). Both are pure: map them
+    over a batch with `jax.vmap` or scan them, but do not differentiate through them. `closed_loop` drives the system
+    itself. If the system was made by `ControlSystem.of_model`, `rollout` and `ensemble` take the controller too, for a
+    mechanism whose parameters may differ from those of the system. A search that fails keeps its last plan, moved into
+    the bounds. Raises TypeError or ValueError naming what does not fit.
     Source: [tassa2014] section IV for warm starts of the regulator.
     """
 
@@ -69,7 +73,7 @@ class PredictiveController:
             raise TypeError(f"method must be ILQR(...) or FDDP(...), got {self.method!r}")
 
     def init(self, state: Any, plan: ArrayLike = 0.0) -> PredictiveMemory:
-        """The memory before the first step; plan: (steps, controls), or a number, to begin from."""
+        """The memory before the first step. plan: the first guess, (steps, controls) or one number."""
         state = strong(state)
         dtype = state_dtype(state)
         plan = checks.array("plan", plan, (self.steps, self.system.controls), dtype)
@@ -99,7 +103,10 @@ class PredictiveController:
         return plan[0], PredictiveMemory(later, found.cost, found.status, nodes)
 
     def forces(self, control: Array) -> tuple[Array, Array | None]:
-        """tau (nv,) and wrenches (nbodies, 6), or None, of a control of a mechanism."""
+        """Joint forces tau (nv,) and wrenches (nbodies, 6), body frame, or None, that a control applies to a mechanism.
+
+        Raises ValueError for a system that was not made by `ControlSystem.of_model`.
+        """
         if self.system.forces is None:
             raise ValueError("the controller's system is no mechanism: make it with ControlSystem.of_model")
         return self.system.forces(control)
@@ -111,7 +118,11 @@ class PredictiveController:
         return jax.tree.map(lambda x, end: jnp.concatenate([x[1:], end[None]]), nodes, last)
 
     def closed_loop(self, state: Any, memory: PredictiveMemory, steps: int) -> tuple[Any, Array, Array]:
-        """States after each of `steps` steps, leaves (steps, ...), controls (steps, controls) and statuses (steps,)."""
+        """The system under this controller for `steps` steps of system.dt from `state`.
+
+        Returns the states after each step, leaves (steps, ...), the controls (steps, controls) and the statuses
+        (steps,) int32 of the searches, `OptimizeStatus`.
+        """
 
         def step(carry: Any, _: None) -> tuple[Any, Any]:
             state, memory = carry

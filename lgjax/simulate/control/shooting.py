@@ -1,4 +1,4 @@
-"""Direct shooting, single and multiple, by any optimiser of optax; constraints by augmented Lagrangians."""
+"""Direct shooting, single and multiple, by any optimizer of optax; constraints by augmented Lagrangians."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,15 +20,21 @@ Array = jax.Array
 class Shooting(ControlMethod):
     """Single shooting: an optimizer of optax moves the controls at the knots, and the states follow from them.
 
-    Bounds are a smooth map from free variables. Constraints go by an augmented Lagrangian, whose multipliers change
-    after each round of at most `every` iterations.
+    Controls are a smooth function of free variables whose values lie within the bounds. Constraints, of any kind, are
+    enforced by an augmented Lagrangian, whose multipliers change after each round of at most `every` iterations.
 
     optimizer     of optax, such as `optax.adam(0.05)`; None takes L-BFGS.
     hold          controls between the knots: "constant", or "linear", interpolated at the middle of each step.
-    feasibility   the largest violation of a constraint with which a guess may converge.
+    feasibility   largest violation of a constraint with which a guess may converge.
     penalty       weight of the squared violations at first.
-    growth        factor by which the weight rises where the violation does not shrink fast enough.
-    iterations, tolerance, patience, improvement, every: see `ControlMethod`.
+    growth        factor by which this weight rises where the violation does not shrink fast enough.
+    iterations    largest number of iterations from a guess.
+    tolerance     norm of the gradient with respect to the free variables at which a guess has converged.
+    patience      number of iterations in a row that may each gain less than `improvement` before a guess is STALLED.
+    improvement   gain of one iteration, as a fraction of the cost, below which it counts as none.
+    every         iterations in a round. Between rounds the checkpoint is written and the progress bar moves.
+
+    Source: [nocedal2006] sections 17.3 and 17.4 for augmented Lagrangians.
     """
 
     optimizer: Any = None
@@ -59,11 +65,11 @@ class Shooting(ControlMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class MultipleShooting(Shooting):
-    """Shooting in segments side by side whose first states are variables too, moved on the manifold by tangents.
+    """Shooting in segments, side by side, whose first states are variables too, moved on the manifold by tangents.
 
-    The gaps between the segments are equalities of the augmented Lagrangian.
+    The gaps between the segments are equality constraints of the augmented Lagrangian.
 
-    segments      how many; must divide the steps. None takes the largest divisor that is at most 8.
+    segments      number of segments, a divisor of the steps. None takes the largest divisor that is at most 8.
     The other options are those of `Shooting`.
     """
 
@@ -102,7 +108,7 @@ class ShootingIterate(NamedTuple):
 
     variables: tuple[Array, Array]  # free, tangents
     nodes: Any
-    memory: Any  # of the optimiser
+    memory: Any  # of the optimizer
     multipliers: tuple[Array, Array]
     penalty: Array
     value: Array  # of the augmented Lagrangian
@@ -204,7 +210,7 @@ class ShootingSearch(NamedTuple):
         return fresh._replace(iteration=iterate.iteration, waited=iterate.waited)
 
     def advance(self, iterate: ShootingIterate) -> ShootingIterate:
-        """One step of the optimiser."""
+        """One step of the optimizer."""
         value_at = lambda variables: self.merit(variables, iterate)[0]
         with jax.numpy_dtype_promotion("standard"):  # optax mixes 32 and 64 bit counters
             updates, memory = self.optimizer.update(
@@ -221,7 +227,7 @@ class ShootingSearch(NamedTuple):
         return self._arrive(iterate, variables, memory, value, gradient, found)
 
     def unfinished(self, iterate: ShootingIterate) -> Array:
-        """Whether the optimiser has more to do before the multipliers change."""
+        """Whether the optimizer has more to do before the multipliers change."""
         return (iterate.status == OptimizeStatus.RUNNING) & (iterate.gradient_norm > self.method.tolerance)
 
     def settle(self, iterate: ShootingIterate, iterations: Array) -> ShootingIterate:
@@ -296,6 +302,6 @@ def _violation(equal: Array, unequal: Array) -> Array:
 
 
 def _searched(memory: Any) -> tuple[Any, Any]:
-    """Value and gradient where a line search of optax ended, or (None, None) for an optimiser without one."""
+    """Value and gradient where a line search of optax ended, or (None, None) for an optimizer without one."""
     get: Callable[..., Any] = optax.tree.get
     return get(memory, "value", None), get(memory, "grad", None)
