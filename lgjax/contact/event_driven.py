@@ -50,7 +50,8 @@ class EventDriven(Method):
     method        integrator of the smooth motion, with an embedded one that estimates its error.
     max_sweeps    as in `TimeStepping`.
 
-    The controller is evaluated in every stage of the method. Raises ValueError for numbers out of range and for a
+    The controller is evaluated in every stage of the method. The status says NOT_SOLVED also where a contact is deeper
+    than 1e-6 m, in float32 1e-4 m, at the end of a step. Raises ValueError for numbers out of range and for a
     method without an embedded one. Source: that of `lgjax.contact.event_driven`.
     """
 

@@ -36,8 +36,9 @@ class ContactRecord(NamedTuple):
 
     force: (T, n, 3) N, mean over the step that led to the state, in the contact frames (normal, two tangents); zero at
     the start. velocity: (T, n, 3) m/s of the contacts after that step. gap: (T, n) m, at the state. state: (T, n)
-    int32, 0 open, 1 sticking, 2 sliding. residual: (T,) m/s, the largest violation of the law of contact in any step so
-    far. joint_force: (T, nv) N m or N, mean over that step, of joint limits and dry joint friction.
+    int32, 0 open, 1 sticking, 2 sliding. residual: (T,) the largest violation of the law of contact in any step so far,
+    in m/s, with `EventDriven` as a part of the largest velocity or acceleration. joint_force: (T, nv) N m or N, mean
+    over that step, of joint limits and dry joint friction.
     """
 
     force: Array

@@ -356,7 +356,7 @@ BAD = [
     ({"steps": 0}, "steps must be a positive integer, got 0"),
     ({"running": lambda t, x, u: x}, r"the running cost must return one number, got shape \(4,\)"),
     ({"terminal": lambda x: (x, x)}, "the terminal cost must return one number"),
-    ({"running": None, "terminal": None}, "nothing to optimise"),
+    ({"running": None, "terminal": None}, "nothing to optimize"),
     ({"bounds": (1.0, (2.0, 0.5))}, "bounds of control 1 cross: lower 1, upper 0.5"),
     ({"bounds": ((-1.0, 0.0), (1.0, 0.0))}, "both bounds of control 1 are 0: leave a joint without a motor out"),
     ({"bounds": ((0.0, 0.0, 0.0), 1.0)}, "bounds are"),

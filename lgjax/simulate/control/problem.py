@@ -309,7 +309,7 @@ def check_problem(
     dim = jax.eval_shape(system.difference, start, start).shape[0]
     time = jax.ShapeDtypeStruct((), dtype)
     if running is None and terminal is None:
-        raise ValueError("there is nothing to optimise: give a running cost, a terminal cost or both")
+        raise ValueError("there is nothing to optimize: give a running cost, a terminal cost or both")
     if running is not None:
         _number("the running cost", jax.eval_shape(running, time, start, control), dtype)
     if terminal is not None:
