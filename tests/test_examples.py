@@ -42,15 +42,11 @@ SMALL = {
     "23_sliding_block": {"steps": 20},
     "24_policy_by_gradients": {"iterations": 2, "batch": 2, "steps": 3, "tests": 2},
     "25_predictive_ensemble": {"batch": 2, "duration": 0.08},
+    "26_throw_to_rest": {"guesses": 2, "iterations": 2, "frames": 20},
 }
-# Their derivatives take long to compile, at any size.
-SLOW = ("16_aerial_reach", "18_falling_cat", "21_identification", "22_hopper", "25_predictive_ensemble")
 
 
-@pytest.mark.parametrize(
-    "example",
-    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in SLOW)) for path in EXAMPLES],
-)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example_draws_its_plot(example, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(example.parent))  # as when it is run as a script
     spec = importlib.util.spec_from_file_location(f"example_{example.stem}", example)
