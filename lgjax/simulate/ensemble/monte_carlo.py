@@ -74,8 +74,9 @@ def monte_carlo(
 
     simulate is any function that JAX can trace: of rollouts, of bouncing bodies, of constrained systems. Each device
     runs `chunk` of them at a time; None takes at most 4096 and half of the memory. The same chunk gives bit by bit the
-    same results on however many devices and processes, resumed or not; another one changes round-off. A trajectory
-    that is not valid, or has a value that is not finite or beyond `limit`, is reported and enters no statistics.
+    same results on however many devices and processes, resumed or not; another one changes round-off. A device that
+    runs out of memory gets less at a time, with a RuntimeWarning, and the run goes on. A trajectory that is not valid,
+    or has a value that is not finite or beyond `limit`, is reported and enters no statistics.
 
     devices: how many of the local ones, None for all. After `jax.distributed.initialize` all processes call this with
     the same arguments, each simulates its part, and all get the same result; they must see the same folder.
@@ -192,9 +193,9 @@ class _Run:
         """Until all are done. The devices work on a chunk while the one before is taken in."""
         pending, last = None, time.monotonic()
         for start in (*range(self.done, self.batch, self.program.span), None):
-            following = None if start is None else (start, self.program(start))
+            following = None if start is None else (start, self.program.begun(start))
             if pending is not None:
-                bar.update(self._take(*pending))
+                bar.update(self._take(pending[0], self.program.completed(*pending)))
                 if time.monotonic() - last >= checkpoint_every:
                     self.save()
                     last = time.monotonic()
