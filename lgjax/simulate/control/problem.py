@@ -160,6 +160,9 @@ class ControlSystem:
 
         Raises ValueError for other spaces, which have no logarithm: give `retract` and `difference` for those.
         """
+        if not isinstance(space, HomogeneousSpace):
+            raise TypeError(f"space must be a HomogeneousSpace, got {checks.shown(space)}")
+        checks.function("step", step)
         zero = _zero(space)
         unravel = lambda x: ravel_pytree(jax.tree.map(lambda a: jnp.zeros(a, x.dtype), zero))[1](x)
         return cls(

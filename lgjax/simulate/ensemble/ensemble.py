@@ -16,6 +16,7 @@ from lgjax.integrators.scan_saved import saved_steps
 from lgjax.multibody.configuration import Configuration, neutral, retract
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.status import NOT_FINITE
 from lgjax.simulate.ensemble.monte_carlo import MonteCarlo, Sample, monte_carlo
@@ -134,7 +135,10 @@ def ensemble(
         path = rollout(draw.model, draw.q, draw.v, control, dt, steps, method, save_every, pushed, contacts=found)
         return _sample(start.model, draw, path, observe or observation, events, store)
 
-    spread = Spread(*(jnp.asarray(s, model.dtype) for s in spread))
+    if not isinstance(spread, tuple):
+        raise TypeError(f"spread must be a Spread, got {checks.shown(spread)}")
+    given = Spread(*spread)._asdict()
+    spread = Spread(*(checks.floats(f"spread.{name}", s, (), model.dtype) for name, s in given.items()))
     times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)
     times = times[-1:] if save_every is None else times
     arguments = strong(start), spread, jnp.asarray(dt, model.dtype)

@@ -70,7 +70,7 @@ class Program:
             return None
 
     def completed(self, start: int, results: Any) -> Any:
-        """What `begun` gave, finished; where memory does not suffice, computed again in parts, which are on the host."""
+        """What `begun` gave, finished; where memory does not suffice, computed anew in parts, which are on the host."""
         while self.narrower is None:
             try:
                 return jax.block_until_ready(self._called(start) if results is None else results)
