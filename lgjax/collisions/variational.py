@@ -205,7 +205,7 @@ def solve_rotation(inertia: Array, a: Array, chart: str = "cayley") -> tuple[Arr
     Derivatives of any order and in both modes are those of the implicit function.  The charts give the same F:
     "cayley" solves a quadratic equation, without a sine.  Source: [tran2024] Table 1, third row of F̃.
     """
-    equation = CHARTS[chart].equation
+    equation = CHARTS[checks.choice("chart", chart, tuple(CHARTS))].equation
     done = 0.1 * float(jnp.finfo(a.dtype).eps) ** 0.5  # an iteration this short leaves an error of round-off
 
     def solve(_: Any, guess: Array) -> Array:
