@@ -35,6 +35,10 @@ MEANT = {
         *(f"vector.{x}" for x in ("inverse", "exp", "log", "hat", "vee", "cay", "cayinv")),
     )
     for what in ("too short", "too long", "length one", "nothing in it")
+} | {  # the error is that of the user's function
+    (f"shapes.{name}", what)
+    for name in ("implicit", "support")
+    for what in ("one too few", *(f"leaf 0: {x}" for x in ("an axis more", "an empty batch", "None", "a dict")))
 }  # fmt: skip
 LONGEST = 400  # characters of an error
 OTHER_WORDS = {  # by which errors call an argument

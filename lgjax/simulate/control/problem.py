@@ -82,6 +82,9 @@ class ControlSystem:
         the controls are the forces of all joints but the free ones, in body order. free_time: one more control, the
         last, is the length of a step over dt, so that the duration of a motion is found too; bound it from below.
         """
+        dt = checks.number("dt", dt)
+        if controls is not None:
+            checks.integer("controls", controls)
         if (actuation is not None or wrenches is not None) and controls is None:
             raise ValueError("a system with actuation or wrenches of its own needs the number of controls")
         driven = None

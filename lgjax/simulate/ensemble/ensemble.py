@@ -13,6 +13,7 @@ from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import strong
 from lgjax.integrators.method import Method
 from lgjax.integrators.scan_saved import saved_steps
+from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.configuration import Configuration, neutral, retract
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
@@ -120,13 +121,15 @@ def ensemble(
     `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
     """
-    if batch < 1:
+    checked_model(model)
+    if checks.integer("batch", batch, -(2**63)) < 1:
         raise ValueError(f"batch must be positive, got {batch}")
     if store not in STORES:
         raise ValueError(f"store must be one of {', '.join(STORES)}, got {store!r}")
     if v is not None and jnp.shape(v) != (model.nv,):
         raise ValueError(f"v has shape {jnp.shape(v)}, {model.name!r} takes ({model.nv},)")
     steps, every, _ = saved_steps(steps, save_every)
+    dt = checks.number("dt", dt)
     start = Draw(model, neutral(model) if q is None else q, jnp.zeros(model.nv, model.dtype) if v is None else v)
 
     def simulate(key, start, spread, dt):

@@ -10,6 +10,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from lgjax.integrators.field import strong
+from lgjax.numerics import checks
 from lgjax.saving.identity import fingerprint
 from lgjax.saving.progress import progress_bar, uninterrupted
 from lgjax.simulate.ensemble.program import Program, device_mesh, fitting_program
@@ -91,7 +92,9 @@ def monte_carlo(
     holds another run, a checkpoint that cannot be read: before anything is computed or changed. OSError if writing
     fails later; what was written until then is kept.
     """
-    _check(batch, chunk, quantiles)
+    batch, chunk, limit = _check(batch, chunk, quantiles, limit)
+    checks.random_key("key", key)
+    checks.function("simulate", simulate)
     mesh, function, arguments = device_mesh(devices), _checked_function(simulate, limit), strong(arguments)
     output, state = None, None
     if folder is not None:
@@ -107,12 +110,23 @@ def monte_carlo(
     return _Run(program, output, batch, quantiles, state).finish(duration, checkpoint_every, progress, compile_seconds)
 
 
-def _check(batch: int, chunk: int | None, quantiles: tuple[float, ...]) -> None:
-    for name, value in (("batch", batch), ("chunk", chunk)):
-        if value is not None and not 1 <= value < 2**31:
+def _check(batch: Any, chunk: Any, quantiles: Any, limit: Any) -> tuple[int, int | None, float]:
+    """batch, chunk and limit as Python's numbers."""
+
+    def size(name: str, value: Any) -> int:
+        found = checks.integer(name, value, -(2**63))
+        if not 1 <= found < 2**31:
             raise ValueError(f"{name} must be positive and less than 2**31, got {value}")
-    if not all(0 <= p <= 1 for p in quantiles):
+        return found
+
+    batch, chunk = size("batch", batch), None if chunk is None else size("chunk", chunk)
+    shares = checks.real("quantiles", quantiles)
+    if shares.ndim != 1 or not np.all((shares >= 0) & (shares <= 1)):
         raise ValueError(f"quantiles are of probabilities from 0 to 1, got {quantiles}")
+    most = checks.real("limit", limit)
+    if most.shape != () or not most > 0:
+        raise ValueError(f"limit must be a positive number, got {checks.shown(limit)}")
+    return batch, chunk, float(most)
 
 
 def _checked_function(simulate: Callable, limit: float) -> Callable:

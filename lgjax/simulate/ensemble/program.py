@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from lgjax.execution.ahead import compile_ahead
+from lgjax.numerics import checks
 
 WIDEST = 4096  # trajectories at a time and device, where nobody says otherwise
 SHARE = 0.5  # of the memory of a device that they may take
@@ -21,7 +22,7 @@ EVERYWHERE, SPLIT = PartitionSpec(), PartitionSpec("batch")
 
 def device_mesh(devices: int | None) -> Mesh:
     """`devices` of the local devices, or all, of every process, in the order of the processes."""
-    if devices is not None and devices < 1:
+    if devices is not None and checks.integer("devices", devices, -(2**63)) < 1:
         raise ValueError(f"devices must be positive, got {devices}")
     here = jax.local_devices()
     if devices is not None and devices > len(here):
