@@ -342,6 +342,10 @@ def test_bad_input_is_refused(tmp_path):
     refuses(f"devices={there + 1} asked for, there are {there}", tmp_path, devices=there + 1)
     refuses("devices must be positive, got 0", tmp_path, devices=0)
     refuses(r"quantiles are of probabilities from 0 to 1, got \(2,\)", tmp_path, quantiles=(2,))
+    refuses("limit must be a positive number, got 0.0", tmp_path, limit=0.0)
+    for name, value in {"batch": 2.5, "chunk": "two", "limit": "much", "quantiles": "all"}.items():
+        with pytest.raises(TypeError, match=f"^{name} must be "):
+            run(**{name: value})
     key = jax.random.key(0)
     for sample, match in (
         (lambda key: lgjax.ensembles.Sample(jnp.zeros(())), r"values must be floating \(..., d\), got float64\(\)"),
