@@ -58,13 +58,13 @@ spread = lambda **given: lgjax.ensemble(
 
 WRONG = {
     # shapes, bodies and drivers
-    "shape must be a Shape, got of type float": lambda: shapes.rounded(0.5, 0.1),
-    "plane must be a Plane, got None": lambda: shapes.gap(shapes.sphere(1.0), None, lgjax.se3.identity(jnp.float64)),
+    "shape is of type float, expected a Shape": lambda: shapes.rounded(0.5, 0.1),
+    "plane is None, expected a Plane": lambda: shapes.gap(shapes.sphere(1.0), None, lgjax.se3.identity(jnp.float64)),
     "pose is of type tuple, expected a Pose": lambda: shapes.placed(shapes.sphere(1.0), (np.eye(3), np.zeros(3))),
     "parameters must be a tuple of arrays, got 0.5": lambda: shapes.support(lambda d, r: r * d, 0.5),
     "function must be a function, got 'ball'": lambda: shapes.implicit("ball"),
     "rays must be": lambda: shapes.mass_properties(shapes.sphere(1.0), rays=20.5),
-    "body must be a RigidBody, got None": lambda: collisions.kinetic_energy(None, at_rest()),
+    "body is None, expected a RigidBody": lambda: collisions.kinetic_energy(None, at_rest()),
     "state.angular has shape (1,), expected (..., 3)": lambda: collisions.variational_step(
         body(), at_rest()._replace(angular=jnp.zeros(1)), 0.1
     ),

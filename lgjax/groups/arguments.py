@@ -170,7 +170,7 @@ class _Look(NamedTuple):
             return value
         if isinstance(form, Record):
             if not isinstance(value, form.kind):
-                raise TypeError(f"{name} must be a {form.kind.__name__}, got {described(value)}")
+                raise TypeError(f"{name} is {described(value)}, expected a {form.kind.__name__}")
             parts = {x: self.value(f"{name}.{x}", getattr(value, x), each) for x, each in form.forms}
             return replace(value, **parts) if parts else value
         if not isinstance(form, Fields):  # no function: those are asked before

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from lgjax.groups.arguments import takes
+from lgjax.groups.arguments import Record, takes
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
-from lgjax.shapes.contact import POSE, SHAPE, Array, Contact, Shape, farthest, tie, unit
+from lgjax.shapes.contact import SHAPE, Array, Contact, Shape, farthest, tie, unit
 
 
 @jax.tree_util.register_dataclass
@@ -292,7 +292,7 @@ def rounded(shape: Shape, radius: ArrayLike) -> Shape:
     return shape if checks.known(value) and not np.any(np.asarray(value)) else Rounded(shape, value)
 
 
-@takes(single=True, shape=SHAPE, pose=POSE)
+@takes(shape=SHAPE, pose=Record(Pose))
 def placed(shape: Shape, pose: Pose) -> Placed:
     """Shape turned and moved by `pose` (its own frame to the body's); rotation (3, 3), translation (3,)."""
     dtype = jax.tree.leaves(shape)[0].dtype
