@@ -201,7 +201,7 @@ def work_precision_figure(
     made = figure(6, 4.5)
     (axes,) = _axes(made, 1)
     for i, name in enumerate(work):
-        axes.loglog(*_positive_pairs(work[name], errors[name]), marker=MARKERS[i % len(MARKERS)], label=name)
+        axes.loglog(*_positive_pairs("work", work[name], errors[name]), marker=MARKERS[i % len(MARKERS)], label=name)
     axes.set(title="work and precision", xlabel=xlabel, ylabel=ylabel)
     axes.legend()
     return made
@@ -219,8 +219,8 @@ def convergence_figure(
     made = figure(6, 4.5)
     (axes,) = _axes(made, 1)
     for i, (name, error) in enumerate(errors.items()):
-        h, e = _positive_pairs(steps, error)
-        slope = f", order {np.polyfit(np.log(h), np.log(e), 1)[0]:.2f}" if len(h) > 1 else ""
+        h, e = _positive_pairs("steps", steps, error)
+        slope = f", order {np.polyfit(np.log(h), np.log(e), 1)[0]:.2f}" if len(set(h.tolist())) > 1 else ""
         axes.loglog(h, e, marker=MARKERS[i % len(MARKERS)], label=f"{name}{slope}")
         if orders and name in orders and len(h):
             least = np.argmin(h)
@@ -272,11 +272,11 @@ def _labels(names: Sequence[str] | None, columns: Any) -> Any:
     return list(names) if names else [None] * np.shape(columns)[1]
 
 
-def _positive_pairs(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs that a logarithmic axis can show; ValueError for two lengths."""
-    x, y = checks.real("a curve", x), checks.real("a curve", y)
+def _positive_pairs(name: str, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs that a logarithmic axis can show, of x, called `name`, and errors; ValueError for two lengths."""
+    x, y = checks.real(name, x), checks.real("errors", y)
     if x.shape != y.shape or x.ndim != 1:
-        raise ValueError(f"a curve has two arrays of one length, got shapes {x.shape} and {y.shape}")
+        raise ValueError(f"{name} and errors must be two arrays of one length, got shapes {x.shape} and {y.shape}")
     good = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
     return x[good], y[good]
 

@@ -122,7 +122,7 @@ def of_figures() -> Calls:
         }),
         "plot.phase_figure": (drawn(plot.phase_figure), (), {"q": rows, "v": rows, "names": ("a", "b")}),
         "plot.work_precision_figure": (
-            lambda time, error: plot.work_precision_figure({"a": time}, {"a": error}) and (), (ts, ts), {},
+            lambda work, errors: plot.work_precision_figure({"a": work}, {"a": errors}) and (), (ts, ts), {},
         ),
         "plot.convergence_figure": (
             lambda steps, errors: plot.convergence_figure(steps, {"a": errors}, {"a": 2.0}) and (), (ts, ts), {},

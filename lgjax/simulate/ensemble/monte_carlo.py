@@ -95,6 +95,12 @@ def monte_carlo(
     batch, chunk, limit = _check(batch, chunk, quantiles, limit)
     checks.random_key("key", key)
     checks.function("simulate", simulate)
+    if not isinstance(checkpoint_every, float):  # which may be infinite
+        checkpoint_every = checks.number("checkpoint_every", checkpoint_every)
+    duration = checks.number("duration", duration)
+    for name, value, kind in (("arguments", arguments, tuple), ("tag", tag, str)):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, got {checks.shown(value)}")
     mesh, function, arguments = device_mesh(devices), _checked_function(simulate, limit), strong(arguments)
     output, state = None, None
     if folder is not None:
@@ -122,7 +128,7 @@ def _check(batch: Any, chunk: Any, quantiles: Any, limit: Any) -> tuple[int, int
     batch, chunk = size("batch", batch), None if chunk is None else size("chunk", chunk)
     shares = checks.real("quantiles", quantiles)
     if shares.ndim != 1 or not np.all((shares >= 0) & (shares <= 1)):
-        raise ValueError(f"quantiles are of probabilities from 0 to 1, got {quantiles}")
+        raise ValueError(f"quantiles are of probabilities from 0 to 1, got {checks.shown(quantiles)}")
     most = checks.real("limit", limit)
     if most.shape != () or not most > 0:
         raise ValueError(f"limit must be a positive number, got {checks.shown(limit)}")
