@@ -13,6 +13,7 @@ import numpy as np
 
 from lgjax.dynamics.kinematics import forward_kinematics
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 DASHES = ("-", "--", "-.", ":")
@@ -62,6 +63,9 @@ def controls_figure(
     iterations), drawn as their excess over the least of them. bounds: (lower, upper) of the controls, numbers or (n,),
     drawn as dashed lines. names: of the controls.
     """
+    ts = _real("ts", ts, None)
+    controls, joints = _real("controls", controls, len(ts) - 1, None), _real("joints", joints, len(ts), None)
+    costs = _real("costs", costs, None, None)
     made = figure(15, 4.5)
     forces, motion, course = _axes(made, 3)
     forces.step(ts, np.concatenate([controls, np.asarray(controls)[-1:]]), where="post", label=_labels(names, controls))
@@ -90,6 +94,7 @@ def fan_figure(
     `Statistics` of an ensemble, whose observed quantities (T, n) and probabilities are taken. names: of the n
     quantities; of more than that are named the first ones are drawn. unit: of all of them.
     """
+    ts, names = _real("ts", ts, None), checks.names("names", names)
     shares, quantiles = _quantiles(values, probabilities)
     quantiles, times = quantiles[..., : len(names)], len(np.asarray(ts))
     if quantiles.shape[1:] != (times, len(names)):
@@ -114,14 +119,16 @@ def _quantiles(values: Any, probabilities: Sequence[float]) -> tuple[np.ndarray,
     if hasattr(values, "quantiles"):
         order = np.argsort(values.probabilities)
         return np.asarray(values.probabilities)[order], np.asarray(values.quantiles)[order]
-    samples = np.asarray(values, float)
+    samples = _real("values", values)
     samples = samples[..., None] if samples.ndim == 2 else samples
     if samples.ndim != 3:
         raise ValueError(f"values have shape {np.shape(values)}, expected (batch, T) or (batch, T, n)")
     kept = np.asarray(np.isfinite(samples).all((1, 2)))
     if not kept.any():
         raise ValueError("no sample is finite: nothing to draw")
-    shares = np.sort(probabilities)
+    shares = np.sort(_real("probabilities", probabilities, None))
+    if not np.all((shares >= 0) & (shares <= 1)):
+        raise ValueError(f"probabilities lie between 0 and 1, got {probabilities}")
     return shares, np.quantile(samples[kept], shares, axis=0)
 
 
@@ -194,7 +201,7 @@ def work_precision_figure(
     made = figure(6, 4.5)
     (axes,) = _axes(made, 1)
     for i, name in enumerate(work):
-        axes.loglog(*_positive_pairs(work[name], errors[name]), marker=MARKERS[i % len(MARKERS)], label=name)
+        axes.loglog(*_positive_pairs("work", work[name], errors[name]), marker=MARKERS[i % len(MARKERS)], label=name)
     axes.set(title="work and precision", xlabel=xlabel, ylabel=ylabel)
     axes.legend()
     return made
@@ -212,8 +219,8 @@ def convergence_figure(
     made = figure(6, 4.5)
     (axes,) = _axes(made, 1)
     for i, (name, error) in enumerate(errors.items()):
-        h, e = _positive_pairs(steps, error)
-        slope = f", order {np.polyfit(np.log(h), np.log(e), 1)[0]:.2f}" if len(h) > 1 else ""
+        h, e = _positive_pairs("steps", steps, error)
+        slope = f", order {np.polyfit(np.log(h), np.log(e), 1)[0]:.2f}" if len(set(h.tolist())) > 1 else ""
         axes.loglog(h, e, marker=MARKERS[i % len(MARKERS)], label=f"{name}{slope}")
         if orders and name in orders and len(h):
             least = np.argmin(h)
@@ -228,7 +235,7 @@ def phase_figure(q: Any, v: Any, names: Sequence[str] = ("q",), units: Sequence[
 
     q, v: (T, n) of one motion or (batch, T, n) of several. names, units: of the n coordinates, one unit for all or n.
     """
-    q, v = (np.asarray(x, float) for x in (q, v))
+    q, v, names = _real("q", q), _real("v", v), checks.names("names", names)
     if q.shape != v.shape or q.ndim not in (2, 3) or q.shape[-1] != len(names):
         raise ValueError(f"q and v have shapes {q.shape} and {v.shape}, expected (T, {len(names)}), or batches of that")
     q, v = (x if x.ndim == 3 else x[None] for x in (q, v))
@@ -239,6 +246,14 @@ def phase_figure(q: Any, v: Any, names: Sequence[str] = ("q",), units: Sequence[
         axes.scatter(q[:, 0, k], v[:, 0, k], s=14, color="black", zorder=3)
         axes.set(xlabel=f"{name} ({unit})", ylabel=f"rate of {name} ({unit}/s)")
     return made
+
+
+def _real(name: str, value: Any, *shape: int | None) -> np.ndarray:
+    """Real numbers of that shape, where None is any length; of any shape if none is given."""
+    found = checks.real(name, value)
+    if shape and (found.ndim != len(shape) or any(n not in (None, k) for n, k in zip(shape, found.shape))):
+        raise ValueError(f"{name} has shape {found.shape}, expected {shape}")
+    return found
 
 
 def _axes(made: Any, columns: int) -> Sequence[Any]:
@@ -257,11 +272,11 @@ def _labels(names: Sequence[str] | None, columns: Any) -> Any:
     return list(names) if names else [None] * np.shape(columns)[1]
 
 
-def _positive_pairs(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs that a logarithmic axis can show; ValueError for two lengths."""
-    x, y = np.asarray(x, float), np.asarray(y, float)
+def _positive_pairs(name: str, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs that a logarithmic axis can show, of x, called `name`, and errors; ValueError for two lengths."""
+    x, y = checks.real(name, x), checks.real("errors", y)
     if x.shape != y.shape or x.ndim != 1:
-        raise ValueError(f"a curve has two arrays of one length, got shapes {x.shape} and {y.shape}")
+        raise ValueError(f"{name} and errors must be two arrays of one length, got shapes {x.shape} and {y.shape}")
     good = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
     return x[good], y[good]
 

@@ -9,7 +9,7 @@ import pytest
 
 import lgjax
 from lgjax import groups
-from tests.soak import gradients
+from tests.soak import gradient_mechanics, gradients
 from tests.soak.gradient_subjects import Subject
 
 PI = np.pi
@@ -82,3 +82,12 @@ def test_the_distance_of_a_state_from_itself_has_a_derivative(dtype):
     slope = jax.jit(jax.grad(lambda v: space.distance(state, (state[0], v))))(state[1])
     np.testing.assert_array_equal(slope, 0)
     assert partial(space.distance, state)(state) == 0
+
+
+def test_each_number_of_a_mechanism_goes_by_its_own_name():
+    functions = {"velocity": lambda m, q, v, x: v, "force": lambda m, q, v, x: x}
+    subject = gradient_mechanics.of_mechanism(gradient_mechanics.points, functions, True, 0)
+    state = jax.tree.map(lambda x: jnp.asarray(x[0]), subject.states)
+    push = jnp.zeros(6).at[4].set(1.0)
+    moved = subject.function(state, push) != subject.function(state, 0 * push)
+    assert dict(zip(subject.names, moved.tolist(), strict=True)) == {"velocity": False, "force": True}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax import forces, groups, identification, integrators, shapes
+from lgjax import collisions, forces, groups, identification, integrators, maximal, shapes
 from lgjax.execution.callbacks import contents
 from lgjax.simulate.identification.record_checks import check_record
 from tests.soak import doors
@@ -47,7 +47,35 @@ still = lambda t, y: jnp.zeros(3)
 reversible = lambda step, y0: integrators.reversible_steps(step, 1.0, y0, 0.0, 1.0, 2)
 to_mujoco = lambda *given, **more: lgjax.conventions.to_mujoco(arm(), *given, **more)
 
+body, at_rest = (
+    (lambda: collisions.rigid_body(1.0, (0.1, 0.2, 0.25))),
+    (lambda: collisions.rigid_state((0.0, 0.0, 1.0))),
+)
+predict = lambda **given: lgjax.control.PredictiveController(**{"steps": 2, "system": None} | given)
+spread = lambda **given: lgjax.ensemble(
+    arm(), batch=2, steps=1, dt=0.1, key=jax.random.key(0), spread=lgjax.Spread(**given)
+)
+
 WRONG = {
+    # shapes, bodies and drivers
+    "shape is of type float, expected a Shape": lambda: shapes.rounded(0.5, 0.1),
+    "plane is None, expected a Plane": lambda: shapes.gap(shapes.sphere(1.0), None, lgjax.se3.identity(jnp.float64)),
+    "pose is of type tuple, expected a Pose": lambda: shapes.placed(shapes.sphere(1.0), (np.eye(3), np.zeros(3))),
+    "parameters must be a tuple of arrays, got 0.5": lambda: shapes.support(lambda d, r: r * d, 0.5),
+    "function must be a function, got 'ball'": lambda: shapes.implicit("ball"),
+    "rays must be": lambda: shapes.mass_properties(shapes.sphere(1.0), rays=20.5),
+    "body is None, expected a RigidBody": lambda: collisions.kinetic_energy(None, at_rest()),
+    "state.angular has shape (1,), expected (..., 3)": lambda: collisions.variational_step(
+        body(), at_rest()._replace(angular=jnp.zeros(1)), 0.1
+    ),
+    "state.linear has leading axes (5,), where one is taken": lambda: collisions.variational_step(
+        body(), at_rest()._replace(linear=jnp.zeros((5, 3))), 0.1
+    ),
+    "chart must be one of cayley, exp, got 'log'": lambda: collisions.variational_step(body(), at_rest(), 0.1, "log"),
+    "inertia must be numbers of shape (3, 3), got 'text'": lambda: collisions.rigid_body(1.0, "text"),
+    "system must be a ControlSystem, got None": predict,
+    "first has shape (2,), expected (..., 3)": lambda: maximal.compose_rotation_vectors(jnp.ones(2), jnp.ones(3)),
+    "spread.mass must be numbers of shape (), got 'text'": lambda: spread(mass="text"),
     # wrong lengths that gave a result
     "v has shape (1,), expected (..., 2)": lambda: to_mujoco(state()[0], jnp.zeros(1)),
     "v has shape (3,), expected (..., 2)": lambda: to_mujoco(state()[0], jnp.zeros(3)),

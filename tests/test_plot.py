@@ -101,6 +101,8 @@ def test_controls_are_drawn_with_their_bounds():
     [
         (lambda: plot.fan_figure(TS, SAMPLES[0, 0]), "expected \\(batch, T\\)"),
         (lambda: plot.fan_figure(TS[:3], SAMPLES[..., 0]), "ts and names ask for"),
+        (lambda: plot.fan_figure(TS, SAMPLES[..., 0], probabilities=(2.0,)), "probabilities lie between 0 and 1"),
+        (lambda: plot.controls_figure(TS, SAMPLES[0], SAMPLES[1], HISTORY), "controls has shape"),
         (lambda: plot.fan_figure(TS, np.full((2, 11), np.nan)), "no sample is finite"),
         (lambda: plot.phase_figure(SAMPLES, SAMPLES[:3], ("a", "b")), "have shapes"),
         (lambda: plot.work_precision_figure({"a": STEPS}, {"b": STEPS}), "errors are of"),

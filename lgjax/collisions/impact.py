@@ -6,9 +6,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.collisions.variational import RigidBody, RigidState, advance, departure, end_momenta
+from lgjax.collisions.variational import BODY, POSE, RigidBody, RigidState, advance, departure, end_momenta
 from lgjax.execution.compiled import compiled
 from lgjax.groups import so3
+from lgjax.groups.arguments import Fields, Record, takes
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.status import NOT_FINITE
@@ -59,6 +60,9 @@ class Laws(NamedTuple):
 
     restitution: Array
     friction: Array | None
+
+
+CONTACT = Fields(ContactPoint, ((), (3,), (3,), None, None))
 
 
 def arm(contact: ContactPoint, pose: Pose) -> Array:
@@ -126,6 +130,7 @@ def _sticking_impulse(body: RigidBody, state: RigidState, contact: ContactPoint)
 
 
 @compiled
+@takes(single=True, body=BODY, start=POSE, touching=POSE, h=(), next_h=(), contact=CONTACT, laws=Record(Laws))
 def lagrangian_impact(
     body: RigidBody, start: Pose, touching: Pose, h: Array, next_h: Array, contact: ContactPoint, laws: Laws
 ) -> tuple[Pose, Array]:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from lgjax.execution.compiled import compiled
 from lgjax.groups import so3
+from lgjax.groups.arguments import Fields, Record, takes
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
@@ -58,6 +59,12 @@ class RigidBody:
     potential: Callable[[Pose], Array] | None = None
 
 
+# Forms of arguments.
+POSE = Fields(Pose, ((3, 3), (3,)))
+STATE = Fields(RigidState, (POSE, (3,), (3,)))
+BODY = Record(RigidBody, (("mass", ()), ("inertia", (3, 3)), ("gravity", (3,))))
+
+
 def rigid_body(
     mass: Any,
     inertia: Any,
@@ -73,7 +80,7 @@ def rigid_body(
     dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
     m = checks.positive("mass", checks.array("mass", mass, (), dtype))
     g = checks.array("gravity", gravity, (3,), dtype, exact=True)
-    j = jnp.asarray(inertia, dtype)
+    j = checks.floats("inertia", inertia, (3, 3), dtype)
     j = checks.array("inertia", j, (3,) if j.ndim == 1 else (3, 3), dtype, exact=True)
     j = checks.inertia("inertia", sm.diagonal(j) if j.ndim == 1 else j)
     return RigidBody(m, j, g, potential)
@@ -101,6 +108,7 @@ def rigid_state(
 
 
 @compiled
+@takes(body=BODY, pose=POSE)
 def potential_energy(body: RigidBody, pose: Pose) -> Array:
     """Energy () of gravity and of the body's own potential, joules; zero at the world's origin for gravity."""
     gravity = -body.mass * sm.dot(body.gravity, pose.translation)
@@ -108,6 +116,7 @@ def potential_energy(body: RigidBody, pose: Pose) -> Array:
 
 
 @compiled
+@takes(body=BODY, state=STATE)
 def kinetic_energy(body: RigidBody, state: RigidState) -> Array:
     """½ Π·J⁻¹Π + |γ|²/(2m), joules."""
     spin = sm.dot(state.angular, sm.solve3(body.inertia, state.angular))
@@ -115,6 +124,7 @@ def kinetic_energy(body: RigidBody, state: RigidState) -> Array:
 
 
 @compiled
+@takes(body=BODY, state=STATE)
 def total_energy(body: RigidBody, state: RigidState) -> Array:
     """The Hamiltonian (), joules."""
     return kinetic_energy(body, state) + potential_energy(body, state.pose)
@@ -195,7 +205,7 @@ def solve_rotation(inertia: Array, a: Array, chart: str = "cayley") -> tuple[Arr
     Derivatives of any order and in both modes are those of the implicit function.  The charts give the same F:
     "cayley" solves a quadratic equation, without a sine.  Source: [tran2024] Table 1, third row of F̃.
     """
-    equation = CHARTS[chart].equation
+    equation = CHARTS[checks.choice("chart", chart, tuple(CHARTS))].equation
     done = 0.1 * float(jnp.finfo(a.dtype).eps) ** 0.5  # an iteration this short leaves an error of round-off
 
     def solve(_: Any, guess: Array) -> Array:
@@ -245,6 +255,7 @@ def advance(pose: Pose, increment: Increment) -> Pose:
 
 
 @compiled
+@takes(single=True, body=BODY, state=STATE, h=())
 def variational_step(body: RigidBody, state: RigidState, h: Array, chart: str = "cayley") -> tuple[RigidState, Array]:
     """One step of size h in Hamiltonian form, and whether its rotation was found; h may be zero or negative.
 
@@ -340,6 +351,7 @@ def _nonstandard(inertia: Array) -> Array:
 
 
 @compiled
+@takes(single=True, body=BODY, start=POSE, end=POSE, h=(), next_h=())
 def lagrangian_step(
     body: RigidBody, start: Pose, end: Pose, h: Array, next_h: Array, chart: str = "cayley"
 ) -> tuple[Pose, Array]:

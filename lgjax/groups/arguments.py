@@ -7,6 +7,7 @@ vector of the wrong length give a wrong result.
 """
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from functools import cache, wraps
 from inspect import Parameter, signature
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -28,15 +29,23 @@ class Fields(NamedTuple):
     forms: tuple[Any, ...]
 
 
-# The last axes of an array, where a text stands for a size that is the same for all arguments; a tuple; a function that
-# says it when it is first needed; or anything.
-Form = tuple[int | str, ...] | Fields | Callable[[], Any] | None
+class Record(NamedTuple):
+    """Form of a dataclass: its type and the forms of the fields that are looked at, (name, form)."""
+
+    kind: type
+    forms: tuple[tuple[str, Any], ...] = ()
 
 
-def takes(**forms: Form) -> Callable[[Callable[P, R]], Callable[P, R]]:
+# The last axes of an array, where a text stands for a size that is the same for all arguments; a tuple; a dataclass; a
+# function that says it when it is first needed; or anything.
+Form = tuple[int | str, ...] | Fields | Record | Callable[[], Any] | None
+
+
+def takes(single: bool = False, **forms: Form) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function of arrays (..., *form) and tuples of them, whose leading axes broadcast; by argument name.
 
-    Raises TypeError for what is no array of real numbers or not the tuple expected, ValueError for shapes.
+    single: no leading axes. Raises TypeError for what is no array of real numbers or not the tuple expected, ValueError
+    for shapes.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -47,7 +56,7 @@ def takes(**forms: Form) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            if not kwargs and len(args) == len(order) and _fit(args, order):
+            if not single and not kwargs and len(args) == len(order) and _fit(args, order):
                 return function(*args)  # type: ignore[call-arg]
             if len(args) > len(names):
                 return function(*args, **kwargs)  # which raises Python's own error
@@ -55,7 +64,7 @@ def takes(**forms: Form) -> Callable[[Callable[P, R]], Callable[P, R]]:
             if set(kwargs) & set(names[: len(args)]) or not set(kwargs) <= set(names):
                 return function(*args, **kwargs)  # and here
             wanted = dict(zip(names, order, strict=True))
-            found = checked({name: (value, _resolved(wanted[name])) for name, value in given.items()})
+            found = checked({name: (value, _resolved(wanted[name])) for name, value in given.items()}, single)
             return function(*(found[name] for name in names[: len(args)]), **{name: found[name] for name in kwargs})  # type: ignore[arg-type]
 
         return call
@@ -126,14 +135,17 @@ def _fit(values: tuple[Any, ...], forms: tuple[Form, ...]) -> bool:
     return True
 
 
-def checked(given: Mapping[str, tuple[Any, Form]]) -> dict[str, Any]:
-    """The values by name, each of its form, arrays all."""
+def checked(given: Mapping[str, tuple[Any, Form]], single: bool = False) -> dict[str, Any]:
+    """The values by name, each of its form, arrays all; `single` without leading axes."""
     leaves = jax.tree.leaves([value for value, form in given.values() if form is not None])
     dtypes = [
         x.dtype for x in leaves if isinstance(x, jax.Array | np.ndarray) and jnp.issubdtype(x.dtype, jnp.floating)
     ]
     look = _Look(dtypes[0] if dtypes else jnp.result_type(float), {}, {})
     found = {name: look.value(name, value, form) for name, (value, form) in given.items()}
+    for name, lead in look.leads.items() if single else ():
+        if lead:
+            raise ValueError(f"{name} has leading axes {lead}, where one is taken: use jax.vmap for several")
     try:
         np.broadcast_shapes(*look.leads.values())
     except ValueError:
@@ -156,6 +168,11 @@ class _Look(NamedTuple):
     def value(self, name: str, value: Any, form: Form) -> Any:
         if form is None:
             return value
+        if isinstance(form, Record):
+            if not isinstance(value, form.kind):
+                raise TypeError(f"{name} is {described(value)}, expected a {form.kind.__name__}")
+            parts = {x: self.value(f"{name}.{x}", getattr(value, x), each) for x, each in form.forms}
+            return replace(value, **parts) if parts else value
         if not isinstance(form, Fields):  # no function: those are asked before
             array = _array(name, value, form, self.dtype)
             self.shape(name, array.shape, form)  # type: ignore[arg-type]

@@ -133,7 +133,9 @@ def joint_rows(names: tuple[str, ...], joints: list[Any], dtype: Any) -> tuple[J
     for joint in joints:
         if isinstance(joint, Joint):
             kept.append(joint)
-            if joint.kind not in ROWS:
+            if not isinstance(joint.name, str):
+                raise TypeError(f"name of a joint must be text, got {joint.name!r}")
+            if not isinstance(joint.kind, str) or joint.kind not in ROWS:
                 raise ValueError(f"joint {joint.name!r}: unknown kind {joint.kind!r}; known: {', '.join(ROWS)}")
             if joint.drive is not None and joint.kind not in (*DRIVEN, "distance"):
                 raise ValueError(f"joint {joint.name!r}: a {joint.kind} joint takes no drive")

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from lgjax.execution.compiled import compiled
 from lgjax.groups import SE3, LieGroup, R3xSO3, so3
+from lgjax.groups.arguments import takes
 from lgjax.groups.r3_so3 import RotationTranslation
 from lgjax.groups.se3 import Pose
 from lgjax.maximal.build import constraint_arrays, force_arrays, force_members, joint_rows, node_arrays
@@ -335,6 +336,7 @@ class System:
 
 
 @compiled
+@takes(first=(3,), second=(3,))
 def compose_rotation_vectors(first: Array, second: Array) -> Array:
     """Rotation vector (..., 3) of exp(first) exp(second), at most π long.
 

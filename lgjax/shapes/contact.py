@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.execution.compiled import compiled
+from lgjax.groups.arguments import Fields, Record, takes
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
@@ -102,7 +103,13 @@ class Plane:
         return jax.tree.map(lambda x: x.astype(dtype), self)
 
 
+# Forms of arguments.
+POSE = Fields(Pose, ((3, 3), (3,)))
+SHAPE, PLANE = Record(Shape), Record(Plane)
+
+
 @compiled
+@takes(single=True, shape=SHAPE, plane=PLANE, pose=POSE)
 def gap(shape: Shape, plane: Plane, pose: Pose) -> Gap:
     """Signed distance from one plane of a body at `pose` (body to world), and the body's point nearest to it.
 
@@ -115,6 +122,7 @@ def gap(shape: Shape, plane: Plane, pose: Pose) -> Gap:
 
 
 @compiled
+@takes(single=True, shape=SHAPE, plane=PLANE, pose=POSE)
 def gap_derivatives(shape: Shape, plane: Plane, pose: Pose) -> tuple[Array, Array]:
     """Gradient of the distance: force direction n (3,), world frame, and moment rho x R^T n (3,), body frame, m.
 

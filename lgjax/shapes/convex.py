@@ -14,11 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from lgjax.groups.arguments import Record, takes
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
-from lgjax.shapes.contact import Array, Contact, Shape, farthest, tie, unit
+from lgjax.shapes.contact import SHAPE, Array, Contact, Shape, farthest, tie, unit
 
 
 @jax.tree_util.register_dataclass
@@ -280,6 +281,7 @@ def cuboid_vertices(half_extents) -> np.ndarray:
     return np.asarray(half_extents) * np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
 
 
+@takes(shape=SHAPE)
 def rounded(shape: Shape, radius: ArrayLike) -> Shape:
     """Points within `radius` >= 0, m, of a shape, which grows by as much; 0 returns the shape itself.
 
@@ -290,9 +292,10 @@ def rounded(shape: Shape, radius: ArrayLike) -> Shape:
     return shape if checks.known(value) and not np.any(np.asarray(value)) else Rounded(shape, value)
 
 
+@takes(shape=SHAPE, pose=Record(Pose))
 def placed(shape: Shape, pose: Pose) -> Placed:
     """Shape turned and moved by `pose` (its own frame to the body's); rotation (3, 3), translation (3,)."""
     dtype = jax.tree.leaves(shape)[0].dtype
-    rotation = checks.array("rotation of the placed shape", pose.rotation, (3, 3), dtype)
-    checks.rotation("rotation of the placed shape", rotation, 1e-4)
-    return Placed(shape, Pose(rotation, checks.array("translation of the placed shape", pose.translation, (3,), dtype)))
+    rotation = checks.array("rotation of the pose", pose.rotation, (3, 3), dtype)
+    checks.rotation("rotation of the pose", rotation, 1e-4)
+    return Placed(shape, Pose(rotation, checks.array("translation of the pose", pose.translation, (3,), dtype)))

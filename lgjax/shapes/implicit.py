@@ -6,6 +6,7 @@ distances from a plane is not its distance: the lowest point may lie where two s
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -106,6 +107,8 @@ def support(function: Callable, parameters: tuple = (), dtype: DTypeLike | None 
     directions, by default that of the first parameter. Raises ValueError "non-convex support" naming a sampled
     direction along which the point of another direction lies farther, which is impossible for a convex body.
     """
+    checks.function("function", function)
+    parameters = _parameters(parameters)
     leaves = jax.tree.leaves(parameters)
     dtype = dtype or checks.float_dtype(leaves[0] if leaves else 0.0)
     along = jnp.asarray(directions(SAMPLES), dtype)
@@ -113,7 +116,16 @@ def support(function: Callable, parameters: tuple = (), dtype: DTypeLike | None 
     if points.shape != along.shape or points.dtype != along.dtype:
         raise ValueError(f"the support function returns {points.dtype}{points.shape[1:]}, not {along.dtype}(3,)")
     _check_support(along, points)
-    return Support(function, tuple(parameters), jax.lax.stop_gradient(jnp.mean(points, axis=0)))
+    return Support(function, parameters, jax.lax.stop_gradient(jnp.mean(points, axis=0)))
+
+
+def _parameters(parameters: Any) -> tuple:
+    """Arrays, or anything else that JAX can trace, in a tuple or list."""
+    if not isinstance(parameters, tuple | list):
+        raise TypeError(f"parameters must be a tuple of arrays, got {checks.shown(parameters)}")
+    for i, leaf in enumerate(jax.tree.leaves(tuple(parameters))):
+        checks.floats(f"parameters[{i}]", leaf, np.shape(leaf), checks.float_dtype(leaf))
+    return tuple(parameters)
 
 
 def _check_support(along, points, slack: float = 0.0) -> None:
@@ -144,7 +156,8 @@ def implicit(
     unbounded, the search for the farthest point does not converge, or another point lies farther ("non-convex
     support").
     """
-    dtype = dtype or checks.float_dtype(inside)
+    checks.function("function", function)
+    parameters, dtype = _parameters(parameters), dtype or checks.float_dtype(inside)
     start = jax.lax.stop_gradient(checks.array("inside point of the implicit surface", inside, (3,), dtype))
     value = function(start, *parameters)
     if jnp.shape(value) != ():
@@ -159,7 +172,7 @@ def implicit(
         axis = directions(0)[~np.any(outside, axis=0)][0]
         raise ValueError(f"the implicit surface has no end along {axis.tolist()}")
     size = jnp.max(doublings[jnp.argmax(outside, axis=0)])
-    shape = Implicit(function, tuple(parameters), jax.lax.stop_gradient(-value), start, jax.lax.stop_gradient(size))
+    shape = Implicit(function, parameters, jax.lax.stop_gradient(-value), start, jax.lax.stop_gradient(size))
     _check_search("implicit surface", shape)
     return shape
 

@@ -52,7 +52,7 @@ def mass_properties(
     density not above zero. Sources: [tran2024] section 7 (closed forms); B. Mirtich, Fast and accurate computation of
     polyhedral mass properties, 1996 (here by tetrahedra from an inner point, which is the same integral).
     """
-    volume, first, second, about = moments(shape, rays)
+    volume, first, second, about = moments(shape, checks.integer("rays", rays))
     name, value = ("density", density) if mass is None else ("mass", mass)
     value = checks.positive(name, checks.array(name, value, (), volume.dtype))
     rho = value if mass is None else value / volume

@@ -342,6 +342,10 @@ def test_bad_input_is_refused(tmp_path):
     refuses(f"devices={there + 1} asked for, there are {there}", tmp_path, devices=there + 1)
     refuses("devices must be positive, got 0", tmp_path, devices=0)
     refuses(r"quantiles are of probabilities from 0 to 1, got \(2,\)", tmp_path, quantiles=(2,))
+    refuses("limit must be a positive number, got 0.0", tmp_path, limit=0.0)
+    for name, value in {"batch": 2.5, "chunk": "two", "limit": "much", "quantiles": "all"}.items():
+        with pytest.raises(TypeError, match=f"^{name} must be "):
+            run(**{name: value})
     key = jax.random.key(0)
     for sample, match in (
         (lambda key: lgjax.ensembles.Sample(jnp.zeros(())), r"values must be floating \(..., d\), got float64\(\)"),
@@ -403,3 +407,63 @@ def test_constrained_systems_are_simulations_like_others():
     np.testing.assert_array_equal(e.failed, np.flatnonzero(e.record))
     assert 0 < len(e.failed) < 12
     np.testing.assert_allclose(np.linalg.norm(e.statistics.mean), 1.0, rtol=1e-3)
+
+
+class Lost:
+    """Results that could not be computed, which shows when one waits for them."""
+
+    def block_until_ready(self):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: no memory")
+
+
+def short_of_memory(monkeypatch, most, when_called, calls=10**9):
+    """Devices with memory for `most` trajectories at a time, and for so many calls at a time."""
+    whole()
+    call, under_way, block = batches.Program._called, [], jax.block_until_ready
+
+    def _called(self, start):
+        if self.width <= most and len(under_way) < calls:
+            under_way.append(start)
+            return call(self, start)
+        if when_called:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: no memory")
+        return Lost()
+
+    def block_until_ready(results):
+        found = block(results)
+        under_way.pop(0)
+        return found
+
+    monkeypatch.setattr(batches.Program, "_called", _called)
+    monkeypatch.setattr(jax, "block_until_ready", block_until_ready)
+
+
+@pytest.mark.parametrize("when_called", [True, False])
+@pytest.mark.parametrize("to_a_folder", [True, False])
+def test_where_memory_does_not_suffice_less_is_done_at_a_time(when_called, to_a_folder, tmp_path, monkeypatch):
+    short_of_memory(monkeypatch, 2, when_called)
+    folder = {"folder": tmp_path / "run", "checkpoint_every": 0.0} if to_a_folder else {}
+    with pytest.warns(RuntimeWarning, match="memory does not suffice for (7|4) at a time and device"):
+        found = everything(run(**folder))
+    if to_a_folder:
+        records = lgjax.ensembles.load_run(tmp_path / "run").records
+        found |= {f"record.{name}": x for name, x in records.items()}
+    same(found, whole(), STEPS * 1e-14)
+
+
+def test_where_memory_suffices_for_one_call_at_a_time_the_width_stays(monkeypatch):
+    short_of_memory(monkeypatch, 7, True, calls=1)
+    same(everything(run()), whole())
+
+
+def test_what_does_not_help_is_not_tried(monkeypatch):
+    short_of_memory(monkeypatch, 0, True)
+    with pytest.warns(RuntimeWarning, match="2 at a time"), pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"):
+        run(batch=2)
+
+    def broken(self, start):
+        raise jax.errors.JaxRuntimeError("INTERNAL: broken")
+
+    monkeypatch.setattr(batches.Program, "_called", broken)
+    with pytest.raises(RuntimeError, match="INTERNAL"):
+        run(batch=2)

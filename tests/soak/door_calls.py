@@ -373,7 +373,6 @@ def of_control() -> dict[str, tuple[Callable, tuple, dict]]:
         "collisions.variational_step": (collisions.variational_step, (
             collisions.rigid_body(1.0, (0.1, 0.2, 0.25)), collisions.rigid_state((0.0, 0.0, 1.0)), jnp.asarray(0.01),
         ), {"chart": "cayley"}),
-        "Spread": (lgjax.Spread, (0.1, 0.1), {"mass": 0.1, "gravity": 0.1}),
     }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ import numpy as np
 import lgjax
 from tests.soak import Result
 from tests.soak.door_calls import doors
+from tests.soak.door_drivers import EAGER, drivers
 
 SECONDS = 45.0  # of one part
 # Arrays of any length are meant: fields of other sizes, regressors of other columns, vectors of any space R^n.
@@ -34,9 +35,16 @@ MEANT = {
         *(f"vector.{x}" for x in ("inverse", "exp", "log", "hat", "vee", "cay", "cayinv")),
     )
     for what in ("too short", "too long", "length one", "nothing in it")
+} | {  # the error is that of the user's function
+    (f"shapes.{name}", what)
+    for name in ("implicit", "support")
+    for what in ("one too few", *(f"leaf 0: {x}" for x in ("an axis more", "an empty batch", "None", "a dict")))
 }  # fmt: skip
 LONGEST = 400  # characters of an error
-OTHER_WORDS = {"y0": "state", "path_or_text": "URDF", "damping": "viscous"}  # by which errors call an argument
+OTHER_WORDS = {  # by which errors call an argument
+    "y0": "state", "path_or_text": "URDF", "damping": "viscous", "com": "centre of mass", "semi_axes": "semi-axes",
+    "radius": "rounding", "thing": "cannot draw", "motion": "moves by",
+}  # fmt: skip
 # Functions that read nothing of a model but its tree and dtype.
 TREE_ALONE = ("neutral", "configuration", "conventions.", "forces.", "identification.", "specialize", "Contacts")
 SAME, FITS, REFUSED = "the same result", "any result or an error", "an error"
@@ -182,13 +190,13 @@ def mutations(x: Any) -> Iterator[Mutation]:
 
 
 # ---- judgment
-def shapes(function: Callable, args: tuple, kwargs: dict) -> list[tuple]:
-    """(shape, dtype) of all arrays that come back."""
+def shapes(function: Callable, args: tuple, kwargs: dict, eager: bool = False) -> list[tuple]:
+    """(shape, dtype) of all arrays that come back; traced, unless the function cannot be."""
 
     def call() -> list:
         return [x for x in jax.tree.leaves(function(*args, **kwargs)) if hasattr(x, "dtype")]
 
-    return [(x.shape, str(x.dtype)) for x in jax.eval_shape(call)]
+    return [(x.shape, str(x.dtype)) for x in (call() if eager else jax.eval_shape(call))]
 
 
 def own_sentence(error: Exception, argument: str, value: Any) -> str:
@@ -223,16 +231,17 @@ def attempts(name: str, function: Callable, args: tuple, kwargs: dict) -> Iterat
     """(argument, mutation, the call)."""
     named = bound(function, args, kwargs)
     positional = named[0] if named else [f"argument {i}" for i in range(len(args))]
+    eager = name.startswith(EAGER)
     for i, argument in enumerate(positional):
         for mutation in mutations(args[i]):
             if argument == "model" and name.startswith(TREE_ALONE) and mutation.what.startswith("leaf"):
                 continue
             changed = (*args[:i], mutation.value, *args[i + 1 :])
-            yield argument, mutation, lambda changed=changed: shapes(function, changed, kwargs)
+            yield argument, mutation, lambda changed=changed: shapes(function, changed, kwargs, eager)
     for argument in kwargs:
         for mutation in mutations(kwargs[argument]):
             changed = kwargs | {argument: mutation.value}
-            yield argument, mutation, lambda changed=changed: shapes(function, args, changed)
+            yield argument, mutation, lambda changed=changed: shapes(function, args, changed, eager)
 
 
 def judge(name: str, argument: str, mutation: Mutation, call: Callable, right: list[tuple]) -> tuple[str, str]:
@@ -256,11 +265,11 @@ def judge(name: str, argument: str, mutation: Mutation, call: Callable, right: l
 def outcomes(seed: int, seconds: float) -> Iterator[tuple[str, Outcome]]:
     """Every attempt and what became of it, until the time is over or all calls have been made."""
     end = time.monotonic() + seconds
-    calls = list(doors().items())
+    calls = list((doors() | drivers()).items())
     random.Random(seed).shuffle(calls)
     with jax.numpy_dtype_promotion("standard"):  # the strict one raises errors of its own
         for name, (function, args, kwargs) in calls:
-            right = shapes(function, args, kwargs)
+            right = shapes(function, args, kwargs, name.startswith(EAGER))
             for argument, mutation, call in attempts(name, function, args, kwargs):
                 if time.monotonic() > end:
                     return

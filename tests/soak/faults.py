@@ -11,15 +11,18 @@ import random
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
 from functools import cache
 from pathlib import Path
 from unittest import mock
 
+import jax
 import numpy as np
 
 import lgjax
@@ -28,7 +31,8 @@ from tests.soak import Result
 
 ROOT = Path(__file__).resolve().parents[2]
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-KILLS, TRIALS = 30, 70  # of one call
+KILLS, TRIALS, WORKERS = 30, 70, 5  # of one call
+PATIENCE = 120  # s that a process has to notice that another one died
 COUNT, CHUNK, LOST = 60, 3, 0.1
 BEGIN = "begin"
 SLOWER = 0.01  # s, before and after a file gets its name, so that interruptions happen there too
@@ -48,11 +52,17 @@ def whole() -> dict[str, np.ndarray]:
         return resumed(Path(folder) / "run")
 
 
-def differs(found: dict[str, np.ndarray]) -> list[str]:
-    """Names of what is not, bit by bit, that of the uninterrupted run."""
+def differs(found: dict[str, np.ndarray], tolerance: float = 0.0) -> list[str]:
+    """Names of what is not that of the uninterrupted run: bit by bit, or within a tolerance."""
     expected = whole()
     names = sorted(set(found) | set(expected))
-    return [n for n in names if n not in found or not np.array_equal(found[n], expected.get(n), equal_nan=True)]
+    return [n for n in names if n not in found or n not in expected or not _same(found[n], expected[n], tolerance)]
+
+
+def _same(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
+    if tolerance == 0:
+        return np.array_equal(a, b, equal_nan=True)
+    return a.shape == b.shape and np.allclose(a, b, tolerance, tolerance, equal_nan=True)
 
 
 def interruptions(seed: int) -> Result:
@@ -182,11 +192,106 @@ def _spoil(folder: Path, chance: random.Random) -> str:
     return f"{path.relative_to(folder)} {how} at {at} of {len(data)}"
 
 
-def main() -> None:
-    """The process that is interrupted: slower, and it says when it begins."""
-    import jax
+def clocks(seed: int) -> Result:
+    """A run that is half done goes on after the clock went back: its files have any order in time."""
+    chance, counts, failures = random.Random(seed), Counter(), []
+    now = lambda: chance.uniform(0, 4e9)
+    with tempfile.TemporaryDirectory() as folder:
+        half = Path(folder) / "half"
+        _half(half)
+        for trial in range(TRIALS):
+            place = Path(folder) / f"trial{trial}"
+            shutil.copytree(half, place)
+            for path in sorted(place.rglob("*")):
+                os.utime(path, (now(), now()))
+            with mock.patch.object(time, "time", now):
+                wrong = differs(resumed(place))
+            counts["equal"] += not wrong
+            if wrong:
+                failures.append(f"clocks seed {seed}, trial {trial}: {', '.join(wrong)} differ")
+            shutil.rmtree(place)
+    return Result(counts, failures)
 
+
+class Lost:
+    """Results for which there was no memory, which shows when one waits for them."""
+
+    def block_until_ready(self) -> None:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: no memory")
+
+
+def short_memory(seed: int) -> Result:
+    """A device whose memory does not suffice at random calls; runs that end of it are resumed. Equal to round-off."""
+    from lgjax.simulate.ensemble.program import Program
+
+    chance, counts, failures = random.Random(seed), Counter(), []
+    whole()
+    call = Program._called
+    for trial in range(TRIALS):
+        often = chance.choice((0.02, 0.1, 0.3))
+
+        def called(self, start, often=often):
+            if chance.random() > often:
+                return call(self, start)
+            counts["calls without memory"] += 1
+            if chance.random() < 0.5:
+                return Lost()
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: no memory")
+
+        with tempfile.TemporaryDirectory() as folder:
+            place, found = Path(folder) / "run", None
+            with mock.patch.object(Program, "_called", called), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "memory does not suffice", RuntimeWarning)
+                while found is None:
+                    try:
+                        found = resumed(place)
+                    except jax.errors.JaxRuntimeError:
+                        counts["resumed"] += 1
+            wrong = differs(found, 1e-11)
+            counts["equal"] += not wrong
+            if wrong:
+                failures.append(f"short memory seed {seed}, trial {trial}: {', '.join(wrong)} differ")
+    return Result(counts, failures)
+
+
+def dying_workers(seed: int) -> Result:
+    """One of two processes of a run is killed at a random time; the other has to end, and one process goes on."""
+    chance, counts, failures = random.Random(seed), Counter(), []
+    whole()
+    for trial in range(WORKERS):
+        with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
+            free.bind(("localhost", 0))
+            port, place = free.getsockname()[1], Path(folder) / "run"
+            free.close()
+            command = [sys.executable, "-m", "tests.soak.faults", str(place), str(port)]
+            pipes = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+            jobs = [subprocess.Popen([*command, str(i)], **pipes) for i in range(2)]
+            for line in jobs[0].stdout:
+                if line.strip() == BEGIN:
+                    break
+            time.sleep(chance.uniform(0, 2))
+            victim = chance.randrange(2)
+            jobs[victim].kill()
+            try:
+                jobs[1 - victim].communicate(timeout=PATIENCE)
+                counts["the other ended"] += 1
+            except subprocess.TimeoutExpired:
+                failures.append(f"dying workers seed {seed}, trial {trial}: the other waits for {PATIENCE} s")
+                jobs[1 - victim].kill()
+                jobs[1 - victim].communicate()
+            jobs[victim].communicate()
+            wrong = differs(resumed(place))
+            counts["resumed and equal"] += not wrong
+            if wrong:
+                failures.append(f"dying workers seed {seed}, trial {trial}: {', '.join(wrong)} differ")
+    return Result(counts, failures)
+
+
+def main() -> None:
+    """The process that is interrupted: slower, and it says when it begins. FOLDER, or FOLDER PORT NUMBER for two."""
     jax.config.update("jax_enable_x64", True)
+    if len(sys.argv) > 2:
+        jax.distributed.initialize(f"localhost:{sys.argv[2]}", 2, int(sys.argv[3]), heartbeat_timeout_seconds=10)
     replace = os.replace
 
     def slowly(*arguments, **options):

@@ -19,7 +19,7 @@ SHORT = "forward over reverse"
 # ---- mechanisms
 @cache
 def tree() -> lgjax.Model:
-    """A floating base with a universal, a spherical, a revolute and a prismatic joint; two of the bodies are balls."""
+    """A floating base with a universal and a spherical joint; two of the bodies are balls."""
     even, uneven = 0.02 * np.eye(3), np.diag([0.02, 0.03, 0.04])
     body = lambda name, parent, joint, inertia, **more: lgjax.Body(
         name, parent, joint, position=np.asarray([0.0, 0.0, 0.0 if parent is None else 0.3]), mass=1.0,
@@ -30,8 +30,6 @@ def tree() -> lgjax.Model:
         body("base", None, joint("free"), even),
         body("cross", "base", joint("universal", axis=(1.0, 0.0, 0.0), second_axis=(0.0, 1.0, 0.0)), uneven),
         body("ball", "cross", joint("spherical"), even),
-        body("arm", "cross", joint("revolute", axis=(0.0, 1.0, 0.0), lower=-1.0, upper=1.0), uneven),
-        body("slide", "arm", joint("prismatic", axis=(0.0, 0.0, 1.0), lower=-0.5, upper=0.5), even),
     ])  # fmt: skip
 
 
@@ -59,58 +57,65 @@ def points() -> lgjax.Model:
     return lgjax.build([body("near", None), body("far", "near")])
 
 
-def degenerate(model: lgjax.Model) -> tuple[list, list[str]]:
-    """(displacement from neutral, velocity) of degenerate states, and what they are."""
-    n, rng = model.nv, np.random.default_rng(3)
-    free, random = model.tree.n_free > 0, rng.normal(size=n)
-    places = {"neutral": np.zeros(n), "random": 0.7 * rng.normal(size=n), "nearly neutral": 1e-9 * rng.normal(size=n)}
-    if free and model.tree.n_ball == 0:
-        for size in (PI, PI - 1e-6):
-            turned = np.zeros(n)
-            turned[0] = size
-            places[f"base turned by {size:.7g}"] = turned
-        for k, limit in ((6, 1.0), (7, 0.5)):
-            at = np.zeros(n)
-            at[k] = limit
-            places[f"coordinate {k} at its limit"] = at
-    elif free:
-        for size in (PI, PI - 1e-6, PI - 1e-3):
-            turned = np.zeros(n)
-            turned[0] = size
-            places[f"base turned by {size:.7g}"] = turned
-            ball = np.zeros(n)
-            ball[8:11] = size * np.asarray([0.6, 0.0, 0.8])
-            places[f"ball turned by {size:.7g}"] = ball
-        for size in (PI / 2, PI / 2 - 1e-6, -PI / 2, PI):
-            gimbal = np.zeros(n)
-            gimbal[7] = size
-            places[f"second angle of the universal joint {size:.7g}"] = gimbal
-    else:
-        places |= {"folded": np.asarray([0.0, PI])[:n], "up": np.asarray([PI, 0.0])[:n]}
-    velocities = {"at rest": np.zeros(n), "hardly moving": 1e-12 * random, "moving": random}
-    states = [(x, v) for x in places.values() for v in velocities.values()]
-    return states, [f"{a}, {b}" for a in places for b in velocities]
+SIZES = (0.0, 1e-30, 1e-12, 1e-9, 1e-6, 1e-3, 0.7, PI / 2 - 1e-6, PI / 2, PI - 1e-3, PI - 1e-6, PI)
+SPEEDS = (0.0, 1e-30, 1e-12, 1e-6, 1e-2, 1.0)  # 1e-2: where tanh(100 v) bends
+STATES = 500  # of a mechanism
+
+
+def turn(rng: np.random.Generator) -> np.ndarray:
+    """A rotation vector about an axis of the frame or another."""
+    axis = rng.normal(size=3) if rng.random() < 0.5 else np.eye(3)[rng.integers(3)]
+    return rng.choice((-1, 1)) * rng.choice(SIZES) * axis / np.linalg.norm(axis)
+
+
+def speed(rng: np.random.Generator, n: int) -> np.ndarray:
+    """A velocity in all directions or along one."""
+    return rng.choice(SPEEDS) * (rng.normal(size=n) if rng.random() < 0.5 else np.eye(n)[rng.integers(n)])
+
+
+def degenerate(model: lgjax.Model, rng: np.random.Generator) -> tuple[list, list[str]]:
+    """(displacement from neutral, velocity): the neutral one at rest, then joints at degenerate places by chance."""
+    limits = np.asarray([*model.lower, *model.upper])
+    angles = [*SIZES, *(x for x in limits if np.isfinite(x))]
+    one = lambda: rng.choice((-1, 1)) * rng.choice(angles)
+    place = {
+        "free": lambda: [*turn(rng), 0.0, 0.0, 0.0],
+        "spherical": lambda: turn(rng),
+        "universal": lambda: [one(), one()],
+        "revolute": lambda: [one()],
+        "prismatic": lambda: [one()],
+    }
+    states = [(np.zeros(model.nv), np.zeros(model.nv))]
+    while len(states) < STATES:
+        states.append((np.concatenate([place[kind.name]() for kind in model.tree.kinds]), speed(rng, model.nv)))
+    return states, [f"at {_words(x)} moving by {_words(v)}" for x, v in states]
+
+
+def _words(x: np.ndarray) -> str:
+    return "(" + ", ".join(f"{float(y):.9g}" for y in x) + ")"
 
 
 def of_mechanism(make: Callable, functions: dict[str, Callable] | Callable, second: bool | str, seed: int) -> Subject:
     """Functions (model, q, v, x) at displaced states; x displaces q and v, and is the force."""
     rng, model = np.random.default_rng(seed), make()
-    states, labels = degenerate(model)
+    states, labels = degenerate(model, rng)
     n = model.nv
 
     def results(state: Any, x: jax.Array) -> dict[str, Any]:
         m = model.astype(x.dtype)
-        q = lgjax.retract(m, lgjax.neutral(m), state[0])
-        q, v = lgjax.retract(m, q, x[:n]), state[1] + x[n : 2 * n]
+        start = lgjax.retract(m, lgjax.neutral(m), state[0])
+        q, v = lgjax.retract(m, start, x[:n]), state[1] + x[n : 2 * n]
         if callable(functions):
             return functions(m, q, v)
-        return {name: f(m, q, v, x[2 * n :]) for name, f in functions.items()}
+        found = {name: f(m, q, v, x[2 * n :]) for name, f in functions.items()}
+        return found | ({"difference from itself": lgjax.difference(m, start, q)} if "difference" in found else {})
 
     first = tuple(jnp.asarray(x) for x in states[0])
     weights = {name: weigh(rng, tree) for name, tree in jax.eval_shape(results, first, jnp.zeros(3 * n)).items()}
 
     def function(state: Any, x: jax.Array) -> jax.Array:
-        return jnp.stack([weights[name](value) for name, value in results(state, x).items()])
+        found = results(state, x)
+        return jnp.stack([weigh(found[name]) for name, weigh in weights.items()])
 
     d = rng.normal(size=3 * n) / np.sqrt(3 * n)
     return Subject(tuple(weights), function, _stacked(states), tuple(labels), d, second)
@@ -127,7 +132,6 @@ PLACES = {
     "jacobian_derivative": lambda m, q, v, x: lgjax.jacobian_derivative(m, q, v, m.tree.body_names[-1], "world"),
     "center_of_mass": lambda m, q, v, x: lgjax.center_of_mass(m, q),
     "difference": lambda m, q, v, x: lgjax.difference(m, lgjax.neutral(m), q),
-    "difference from itself": lambda m, q, v, x: lgjax.difference(m, jax.lax.stop_gradient(q), q),
 }
 ENERGIES = {
     "kinetic_energy": lambda m, q, v, x: lgjax.kinetic_energy(m, q, v),
@@ -205,9 +209,9 @@ def of_shapes(second: bool | str, seed: int) -> Subject:
         "union": lambda s: shapes.union(shapes.sphere(s[0]), shapes.box(s)),
         "placed": lambda s: shapes.placed(shapes.cylinder(s[0], s[1]), lgjax.Pose(jnp.eye(3, dtype=s.dtype), 0.1 * s)),
     }
-    turns = {"upright": (0, 0, 0), "on its side": (PI / 2, 0, 0), "upside down": (0, PI, 0), "nearly": (1e-9, 0, 0),
-             "on an edge": (PI / 4, 0, 0), "askew": (0.3, 0.2, 0.1)}  # fmt: skip
-    states = [(np.asarray(w, float), np.asarray([0.1, 0.2, 0.3])) for w in turns.values()]
+    turns = [np.zeros(3), *(turn(rng) for _ in range(299)), np.asarray([PI / 4, 0.0, 0.0])]
+    sizes = [np.asarray([0.1, 0.2, 0.3]), np.full(3, 0.2)]  # uneven and even
+    states = [(w, sizes[i % 2]) for i, w in enumerate(turns)]
 
     def function(state: Any, x: jax.Array) -> jax.Array:
         w, sizes = state
@@ -218,7 +222,8 @@ def of_shapes(second: bool | str, seed: int) -> Subject:
         gap = lambda make: shapes.gap(make(sizes + x[6:]), plane, pose)
         return jnp.stack([jnp.sum(gap(make).gap) for make in makers.values()])
 
-    return Subject(tuple(makers), function, _stacked(states), tuple(turns), rng.normal(size=9) / 3, second)
+    labels = tuple(f"turned by {_words(w)}, sizes {_words(s)}" for w, s in states)
+    return Subject(tuple(makers), function, _stacked(states), labels, rng.normal(size=9) / 3, second)
 
 
 # ---- steps of bodies and contacts
@@ -226,13 +231,11 @@ def of_bodies(seed: int) -> Subject:
     """Variational steps and energies of a body at rest, turned by pi, and with equal moments."""
     rng = np.random.default_rng(seed)
     inertias = {"equal moments": (0.1, 0.1, 0.1), "two equal moments": (0.1, 0.1, 0.15), "flat": (0.1, 0.1, 0.2)}
-    turns = {"unturned": (0, 0, 0), "turned by pi": (PI, 0, 0), "nearly by pi": (0, PI - 1e-6, 0)}
     states, labels = [], []
-    for a, moments in inertias.items():
-        for b, turn in turns.items():
-            for c, speed in (("at rest", 0.0), ("hardly moving", 1e-12), ("moving", 1.0)):
-                states.append((np.asarray(moments), np.asarray(turn, float), speed * rng.normal(size=6)))
-                labels.append(f"{a}, {b}, {c}")
+    for i in range(300):
+        name = list(inertias)[i % 3]
+        states.append((np.asarray(inertias[name]), turn(rng), speed(rng, 6)))
+        labels.append(f"{name}, turned by {_words(states[-1][1])}, momentum {_words(states[-1][2])}")
 
     def function(state: Any, x: jax.Array) -> jax.Array:
         moments, turn, momentum = state
@@ -266,6 +269,9 @@ def of_contact_step(smoothing: float, seed: int) -> Subject:
         "leaving": (0.1, (0, 0, 1), 0), "hardly sliding": (0.0999, (1e-12, 0, 0), 0),
     }  # fmt: skip
     states = [(np.asarray(z), np.asarray([0, spin, 0, *v], float)) for z, v, spin in cases.values()]
+    heights = [0.1 + x for x in (0.0, 1e-12, -1e-12, 1e-6, -1e-6, 0.01 * 9.81 * 0.01, -1e-3, 1e-3)]
+    states += [(np.asarray(rng.choice(heights)), speed(rng, 6)) for _ in range(300)]
+    labels = (*cases, *(f"at {z:.15g}, moving by {_words(v)}" for z, v in states[len(cases) :]))
 
     def function(state: Any, x: jax.Array) -> jax.Array:
         z, v = state
@@ -281,7 +287,7 @@ def of_contact_step(smoothing: float, seed: int) -> Subject:
         return jnp.stack([jnp.sum(jnp.sin(1.0 + part)) for part in parts])
 
     names = ("place", "attitude", "velocity", "impulse")
-    return Subject(names, function, _stacked(states), tuple(cases), rng.normal(size=18) / 4, False)
+    return Subject(names, function, _stacked(states), labels, rng.normal(size=18) / 4, False)
 
 
 # ---- loops
@@ -302,19 +308,11 @@ def parallelogram() -> tuple:
 def of_loops(seed: int) -> Subject:
     """Constrained dynamics of the parallelogram: in line, nearly so, and open."""
     rng = np.random.default_rng(seed)
-    angles = {
-        "in line": 0.0,
-        "nearly in line": 1e-9,
-        "near the line": 1e-4,
-        "upright": PI / 2,
-        "turned": 0.7,
-        "back": PI,
-    }
     states, labels = [], []
-    for name, a in angles.items():
-        for speed in (0.0, 1.0):
-            states.append((np.asarray([a, -a, a]), speed * np.asarray([1.0, -1.0, 1.0])))
-            labels.append(f"{name}, {'moving' if speed else 'at rest'}")
+    for a in (*SIZES, *rng.uniform(-PI, PI, 20)):  # in line at 0 and pi
+        for v in SPEEDS:
+            states.append((np.asarray([a, -a, a]), v * np.asarray([1.0, -1.0, 1.0])))
+            labels.append(f"crank at {a:.9g}, moving by {v:g}")
 
     def function(state: Any, x: jax.Array) -> jax.Array:
         model, loops = parallelogram()

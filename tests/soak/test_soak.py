@@ -106,3 +106,21 @@ def test_ten_seconds_keep_their_energy(name, floating):
     done, error, _ = robots.energy_error(robots.load("urdf", path, (floating,)), floating, 0)
     assert done
     assert error < robots.ENERGY
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["clocks", "short_memory"])
+def test_runs_go_on_after_faults(part, monkeypatch):
+    from tests.soak import faults
+
+    monkeypatch.setattr(faults, "TRIALS", 3)
+    result = command.run(part, 0)
+    assert not result.failures
+    assert result.counts["equal"] == 3
+
+
+def test_the_smoke_tests_of_ci_and_the_readme_are_found():
+    from tests.soak import versions
+
+    assert all((versions.ROOT / word).exists() for words in versions.smoke_tests() for word in words if "/" in word)
+    assert "lgjax.rollout" in versions.twelve_lines()

@@ -17,7 +17,9 @@ from lgjax.dynamics.energy import momentum as momentum_of
 from lgjax.dynamics.jacobians import carrier, jacobian
 from lgjax.dynamics.kinematics import frame_pose
 from lgjax.groups import se3
+from lgjax.groups.arguments import Fields, checked
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.arguments import checked_configuration
 from lgjax.multibody.configuration import difference as displacement
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
@@ -205,7 +207,10 @@ def frame(model: Model, name: str, target: Pose, weights: ArrayLike = 1.0) -> Co
     Raises ValueError for an unknown name. Source: [sola2018] section 4.
     """
     carrier(model, name)
-    target = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), Pose(*target))
+    if type(target) is tuple and len(target) == 2:
+        target = Pose(*target)
+    target = checked({"target": (target, Fields(Pose, ((3, 3), (3,))))}, single=True)["target"]
+    target = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), target)
     miss = lambda q: se3.log(se3.compose(se3.inverse(target), frame_pose(model, q, name)))
 
     def slopes(system: Any, state: Any) -> tuple[Array, Array]:
@@ -255,7 +260,10 @@ def state(model: Model, target: Any, weights: ArrayLike = 1.0) -> Cost:
     the velocity (rad/s, m/s).
     """
     weights = _weights(weights, 2 * model.nv, model.dtype)
-    q0, v0 = target
+    if not isinstance(target, tuple) or len(target) != 2:
+        raise TypeError(f"target must be a state (q, v), got {checks.shown(target)}")
+    q0 = checked_configuration("target[0]", target[0], model)
+    v0 = checks.array("target[1]", target[1], (model.nv,), model.dtype)
 
     def residual(*args: Any) -> Array:
         q, v = args[0] if len(args) == 1 else args[1]
@@ -273,4 +281,4 @@ def control(target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
     (controls,). With `ControlSystem.with_rates()`, whose controls are the rates of torques, this is the cost of the
     torque rate. Raises ValueError where it is used as a terminal cost.
     """
-    return _Effort(np.asarray(target), np.asarray(weights))
+    return _Effort(checks.real("target", target), checks.real("weights", weights))

@@ -106,8 +106,8 @@ def optimize_controls(
 
 
 def _checked_guesses(problem: Problem, guesses: Any) -> Array:
-    guesses = jnp.asarray(guesses, problem.dtype)
     nu = problem.system.controls
+    guesses = checks.floats("guesses", guesses, (None, None, nu), problem.dtype)
     if guesses.ndim != 3 or guesses.shape[2] != nu or not 1 <= guesses.shape[1] <= problem.steps or not len(guesses):
         raise ValueError(
             f"guesses have shape (guesses, knots, {nu}) with at most {problem.steps} knots, got {guesses.shape}"

@@ -64,6 +64,11 @@ class PredictiveController:
     method: ILQR | FDDP = ILQR()  # noqa: RUF009 (a hashable value)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.system, ControlSystem):
+            raise TypeError(f"system must be a ControlSystem, got {checks.shown(self.system)}")
+        for name, cost in (("running", self.running), ("terminal", self.terminal)):
+            if cost is not None:
+                checks.function(name, cost)
         checks.integer("steps", self.steps)
         checks.integer("iterations", self.iterations)
         checks.integer("every", self.every)

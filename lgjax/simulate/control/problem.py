@@ -82,6 +82,9 @@ class ControlSystem:
         the controls are the forces of all joints but the free ones, in body order. free_time: one more control, the
         last, is the length of a step over dt, so that the duration of a motion is found too; bound it from below.
         """
+        dt = checks.number("dt", dt)
+        if controls is not None:
+            checks.integer("controls", controls)
         if (actuation is not None or wrenches is not None) and controls is None:
             raise ValueError("a system with actuation or wrenches of its own needs the number of controls")
         driven = None
@@ -160,6 +163,9 @@ class ControlSystem:
 
         Raises ValueError for other spaces, which have no logarithm: give `retract` and `difference` for those.
         """
+        if not isinstance(space, HomogeneousSpace):
+            raise TypeError(f"space must be a HomogeneousSpace, got {checks.shown(space)}")
+        checks.function("step", step)
         zero = _zero(space)
         unravel = lambda x: ravel_pytree(jax.tree.map(lambda a: jnp.zeros(a, x.dtype), zero))[1](x)
         return cls(

@@ -13,9 +13,11 @@ from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import strong
 from lgjax.integrators.method import Method
 from lgjax.integrators.scan_saved import saved_steps
+from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.configuration import Configuration, neutral, retract
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.status import NOT_FINITE
 from lgjax.simulate.ensemble.monte_carlo import MonteCarlo, Sample, monte_carlo
@@ -119,13 +121,15 @@ def ensemble(
     `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
     """
-    if batch < 1:
+    checked_model(model)
+    if checks.integer("batch", batch, -(2**63)) < 1:
         raise ValueError(f"batch must be positive, got {batch}")
     if store not in STORES:
         raise ValueError(f"store must be one of {', '.join(STORES)}, got {store!r}")
     if v is not None and jnp.shape(v) != (model.nv,):
         raise ValueError(f"v has shape {jnp.shape(v)}, {model.name!r} takes ({model.nv},)")
     steps, every, _ = saved_steps(steps, save_every)
+    dt = checks.number("dt", dt)
     start = Draw(model, neutral(model) if q is None else q, jnp.zeros(model.nv, model.dtype) if v is None else v)
 
     def simulate(key, start, spread, dt):
@@ -134,7 +138,10 @@ def ensemble(
         path = rollout(draw.model, draw.q, draw.v, control, dt, steps, method, save_every, pushed, contacts=found)
         return _sample(start.model, draw, path, observe or observation, events, store)
 
-    spread = Spread(*(jnp.asarray(s, model.dtype) for s in spread))
+    if not isinstance(spread, tuple):
+        raise TypeError(f"spread must be a Spread, got {checks.shown(spread)}")
+    given = Spread(*spread)._asdict()
+    spread = Spread(*(checks.floats(f"spread.{name}", s, (), model.dtype) for name, s in given.items()))
     times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)
     times = times[-1:] if save_every is None else times
     arguments = strong(start), spread, jnp.asarray(dt, model.dtype)

@@ -10,6 +10,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from lgjax.integrators.field import strong
+from lgjax.numerics import checks
 from lgjax.saving.identity import fingerprint
 from lgjax.saving.progress import progress_bar, uninterrupted
 from lgjax.simulate.ensemble.program import Program, device_mesh, fitting_program
@@ -74,8 +75,9 @@ def monte_carlo(
 
     simulate is any function that JAX can trace: of rollouts, of bouncing bodies, of constrained systems. Each device
     runs `chunk` of them at a time; None takes at most 4096 and half of the memory. The same chunk gives bit by bit the
-    same results on however many devices and processes, resumed or not; another one changes round-off. A trajectory
-    that is not valid, or has a value that is not finite or beyond `limit`, is reported and enters no statistics.
+    same results on however many devices and processes, resumed or not; another one changes round-off. A device that
+    runs out of memory gets less at a time, with a RuntimeWarning, and the run goes on. A trajectory that is not valid,
+    or has a value that is not finite or beyond `limit`, is reported and enters no statistics.
 
     devices: how many of the local ones, None for all. After `jax.distributed.initialize` all processes call this with
     the same arguments, each simulates its part, and all get the same result; they must see the same folder.
@@ -90,7 +92,15 @@ def monte_carlo(
     holds another run, a checkpoint that cannot be read: before anything is computed or changed. OSError if writing
     fails later; what was written until then is kept.
     """
-    _check(batch, chunk, quantiles)
+    batch, chunk, limit = _check(batch, chunk, quantiles, limit)
+    checks.random_key("key", key)
+    checks.function("simulate", simulate)
+    if not isinstance(checkpoint_every, float):  # which may be infinite
+        checkpoint_every = checks.number("checkpoint_every", checkpoint_every)
+    duration = checks.number("duration", duration)
+    for name, value, kind in (("arguments", arguments, tuple), ("tag", tag, str)):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, got {checks.shown(value)}")
     mesh, function, arguments = device_mesh(devices), _checked_function(simulate, limit), strong(arguments)
     output, state = None, None
     if folder is not None:
@@ -106,12 +116,23 @@ def monte_carlo(
     return _Run(program, output, batch, quantiles, state).finish(duration, checkpoint_every, progress, compile_seconds)
 
 
-def _check(batch: int, chunk: int | None, quantiles: tuple[float, ...]) -> None:
-    for name, value in (("batch", batch), ("chunk", chunk)):
-        if value is not None and not 1 <= value < 2**31:
+def _check(batch: Any, chunk: Any, quantiles: Any, limit: Any) -> tuple[int, int | None, float]:
+    """batch, chunk and limit as Python's numbers."""
+
+    def size(name: str, value: Any) -> int:
+        found = checks.integer(name, value, -(2**63))
+        if not 1 <= found < 2**31:
             raise ValueError(f"{name} must be positive and less than 2**31, got {value}")
-    if not all(0 <= p <= 1 for p in quantiles):
-        raise ValueError(f"quantiles are of probabilities from 0 to 1, got {quantiles}")
+        return found
+
+    batch, chunk = size("batch", batch), None if chunk is None else size("chunk", chunk)
+    shares = checks.real("quantiles", quantiles)
+    if shares.ndim != 1 or not np.all((shares >= 0) & (shares <= 1)):
+        raise ValueError(f"quantiles are of probabilities from 0 to 1, got {checks.shown(quantiles)}")
+    most = checks.real("limit", limit)
+    if most.shape != () or not most > 0:
+        raise ValueError(f"limit must be a positive number, got {checks.shown(limit)}")
+    return batch, chunk, float(most)
 
 
 def _checked_function(simulate: Callable, limit: float) -> Callable:
@@ -192,9 +213,9 @@ class _Run:
         """Until all are done. The devices work on a chunk while the one before is taken in."""
         pending, last = None, time.monotonic()
         for start in (*range(self.done, self.batch, self.program.span), None):
-            following = None if start is None else (start, self.program(start))
+            following = None if start is None else (start, self.program.begun(start))
             if pending is not None:
-                bar.update(self._take(*pending))
+                bar.update(self._take(pending[0], self.program.completed(*pending)))
                 if time.monotonic() - last >= checkpoint_every:
                     self.save()
                     last = time.monotonic()

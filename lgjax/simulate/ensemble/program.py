@@ -1,7 +1,9 @@
 """One function for many numbers at once: on all devices of all processes, as wide as memory allows."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -10,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from lgjax.execution.ahead import compile_ahead
+from lgjax.numerics import checks
 
 WIDEST = 4096  # trajectories at a time and device, where nobody says otherwise
 SHARE = 0.5  # of the memory of a device that they may take
@@ -19,7 +22,7 @@ EVERYWHERE, SPLIT = PartitionSpec(), PartitionSpec("batch")
 
 def device_mesh(devices: int | None) -> Mesh:
     """`devices` of the local devices, or all, of every process, in the order of the processes."""
-    if devices is not None and devices < 1:
+    if devices is not None and checks.integer("devices", devices, -(2**63)) < 1:
         raise ValueError(f"devices must be positive, got {devices}")
     here = jax.local_devices()
     if devices is not None and devices > len(here):
@@ -33,6 +36,10 @@ class Program:
 
     def __init__(self, function: Callable, key: jax.Array, arguments: Any, mesh: Mesh, width: int, options: Any):
         self.mesh, self.width, self.span = mesh, width, width * mesh.size
+        # What becomes of these when a device runs out of memory: `_use_less`.
+        self.overlapping = True
+        self.narrower: Program | None = None
+        self._made = lambda width: Program(function, key, arguments, mesh, width, options)
         typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
         kind = jax.random.key_impl(key) if typed else None
         inputs = (np.asarray(jax.random.key_data(key) if typed else key), jax.tree.map(np.asarray, arguments))
@@ -50,9 +57,48 @@ class Program:
         self.shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), lowered.out_info)
         self.everywhere = jax.jit(lambda x: x, out_shardings=NamedSharding(mesh, EVERYWHERE))
 
-    def __call__(self, start: int) -> Any:
-        """The results for numbers start to start + span - 1, on the devices."""
+    def begun(self, start: int) -> Any:
+        """The results for numbers start to start + span - 1, on the devices, which may be at work on them still.
+
+        None once two calls at a time have taken more memory than there is: then `completed` makes the call.
+        """
+        if not self.overlapping:
+            return None
+        try:
+            return self._called(start)
+        except jax.errors.JaxRuntimeError as error:
+            self._use_less(error)
+            return None
+
+    def completed(self, start: int, results: Any) -> Any:
+        """What `begun` gave, finished; where memory does not suffice, computed anew in parts, which are on the host."""
+        while self.narrower is None:
+            try:
+                return jax.block_until_ready(self._called(start) if results is None else results)
+            except jax.errors.JaxRuntimeError as error:
+                results = None
+                self._use_less(error)
+        part = self.narrower
+        parts = [jax.device_get(part.completed(n, None)) for n in range(start, start + self.span, part.span)]
+        return jax.tree.map(lambda *x: np.concatenate(x)[: self.span], *parts)
+
+    def _called(self, start: int) -> Any:
         return self.compiled(*self.inputs, self._numbers(start))
+
+    def _use_less(self, error: Exception) -> None:
+        """After an error for want of memory: no two calls at a time, then half the width; other errors are raised."""
+        if "RESOURCE_EXHAUSTED" not in str(error) or jax.process_count() > 1:
+            raise error  # several processes would have to agree on it
+        if self.overlapping:
+            self.overlapping = False
+            return
+        if self.width == 1:
+            raise error
+        width = -(-self.width // 2)
+        message = f"memory does not suffice for {self.width} at a time and device: going on with {width}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        self.narrower = self._made(width)
+        self.narrower.overlapping = False
 
     def _numbers(self, start: int) -> jax.Array:
         rows = lambda index: start + np.arange(self.span, dtype=np.int32)[index]
@@ -66,6 +112,11 @@ class Program:
 
     def local_chunks(self, results: Any) -> Iterator[tuple[int, Any]]:
         """(place among the chunks of this call, its `width` rows on the host) of the devices of this process."""
+        if self.narrower is not None:
+            for place in range(self.mesh.size):
+                rows = slice(place * self.width, (place + 1) * self.width)
+                yield place, jax.tree.map(itemgetter(rows), results)
+            return
         shards = [x.addressable_shards for x in jax.tree.leaves(results)]
         for parts in zip(*shards):
             place = (parts[0].index[0].start or 0) // self.width
