@@ -45,7 +45,6 @@ CASES = {
     "hexarotor": (50, 0.02, 0.01, 0.1, 1e3, (0.01, 1.0)),
     "humanoid": (50, 0.01, 0.001, 0.1, 1e3, (0.01, 1.0)),
 }
-KNOTS, BATCHES = (32, 64, 128), (1, 64, 512)  # of the table
 TOLERANCE, ITERATIONS, NOISE = 1e-6, 100, 0.1
 
 
@@ -56,7 +55,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--forms", default="forces,accelerations")
     parser.add_argument("--peers", type=int, default=8, help="problems that Crocoddyl solves")
     parser.add_argument("--table", action="store_true", help="iterations of a 6-joint arm by knots and batch instead")
-    parser.add_argument("--knots", type=int, help="instead of those of the cases")
+    parser.add_argument("--knots", default="32,64,128", help="of the table")
+    parser.add_argument("--table-batches", default="1,64,512")
     parser.add_argument("--env", type=Path, default=ENVIRONMENT)
     parser.add_argument("--out", help="JSON file for the rows")
     options = parser.parse_args()
@@ -243,7 +243,7 @@ class Peer:
 def rows_of(name: str, options: argparse.Namespace):
     """Rows of one case."""
     batches = [int(n) for n in options.batches.split(",")]
-    given = case(name, options.knots, max(*batches, options.peers))
+    given = case(name, None, max(*batches, options.peers))
     head = {"case": name, "joints": given["model"].nv, "knots": given["steps"]}
     with tempfile.TemporaryDirectory() as folder:
         peer = Peer(prepared(options.env), given, options.peers, folder)
@@ -261,12 +261,13 @@ def rows_of(name: str, options: argparse.Namespace):
 
 def table_rows(options: argparse.Namespace):
     """One iteration for the 6-joint arm."""
-    for knots in KNOTS:
-        given = case("ur5", knots, max(BATCHES))
+    batches = [int(n) for n in options.table_batches.split(",")]
+    for knots in map(int, options.knots.split(",")):
+        given = case("ur5", knots, max(*batches, options.peers))
         with tempfile.TemporaryDirectory() as folder:
             peer = Peer(prepared(options.env), given, options.peers, folder)
             theirs = [peer.solve()["ms"]]
-            for batch in BATCHES:
+            for batch in batches:
                 row = solved("accelerations", given, batch, 5)
                 theirs.append(peer.solve()["ms"])
                 yield {
