@@ -209,14 +209,14 @@ class _Forces(Cost):
     def __call__(self, *args: Any) -> Array:
         if len(args) == 1:
             raise ValueError("a cost of forces is a running cost, it cannot be terminal")
-        r = self._missed(*args[1], args[2])
+        _, (q, v), vdot = args
+        r = self._missed(q, v, vdot)
         return jnp.sum(r * r) / 2
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
-        n, r = self.model.nv, self._missed(*state, control)
-        slopes = self._weighed(jnp.concatenate(force_slopes(self.model, *state, control), 1))
-        first, second = sm.tmatvec(slopes, r), _squared(slopes)
-        n = 2 * n
+        (q, v), n = state, 2 * self.model.nv
+        slopes = self._weighed(jnp.concatenate(force_slopes(self.model, q, v, control), 1))
+        first, second = sm.tmatvec(slopes, self._missed(q, v, control)), _squared(slopes)
         return QuadraticModel(first[:n], first[n:], second[:n, :n], second[n:, :n], second[n:, n:])
 
 

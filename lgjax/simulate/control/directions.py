@@ -149,7 +149,7 @@ def _some_steps_at_a_time(
     front = lambda tree: jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), tree)
     found = riccati.Regulator(push, feedback, value.slope, value.curve, value.closing, gradient)
     result = Directions(*front((found, gap, *kept)))
-    if keep and not kept:
+    if keep and problem.system.matrices is not None:
         A, B = (jnp.broadcast_to(x, (size, problem.steps, *x.shape)) for x in problem.system.matrices)
         result = result._replace(A=A, B=B)
     return result
