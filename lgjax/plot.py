@@ -109,7 +109,7 @@ def fan_figure(
                               alpha=0.2 + 0.4 * i / bands, label=f"{100 * low:g} to {100 * high:g} %")  # fmt: skip
         if len(shares) % 2:
             axes.plot(ts, quantiles[bands, :, k], color=color, label=f"{100 * shares[bands]:g} %")
-        axes.set(title=name, xlabel="t (s)", ylabel=f"{name} ({unit})" if unit else name)
+        axes.set(xlabel="t (s)", ylabel=f"{name} ({unit})" if unit else name)
         axes.legend()
     return made
 

@@ -26,6 +26,7 @@ PARTS = {
     "long_ensemble": "tests.soak.endurance:ensemble",
     "doors": "tests.soak.doors:part",
     "gradients": "tests.soak.gradients:part",
+    "identification": "tests.soak.identification:rates",
 }
 
 

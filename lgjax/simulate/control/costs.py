@@ -14,6 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from lgjax.dynamics.energy import momentum as momentum_of
+from lgjax.dynamics.inverse import inverse_dynamics
 from lgjax.dynamics.jacobians import carrier, jacobian
 from lgjax.dynamics.kinematics import frame_pose
 from lgjax.groups import se3
@@ -24,8 +25,9 @@ from lgjax.multibody.configuration import difference as displacement
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.simulate.control.semi_implicit import force_slopes
 
-__all__ = ["LeastSquares", "control", "frame", "frame_position", "momentum", "state"]
+__all__ = ["LeastSquares", "control", "forces", "frame", "frame_position", "momentum", "state"]
 
 Array = jax.Array
 
@@ -195,6 +197,36 @@ class _Effort(Cost):
         return QuadraticModel(u=squares * (control - jnp.asarray(self.target, control.dtype)), uu=sm.diagonal(squares))
 
 
+@dataclass(frozen=True, eq=False)
+class _Forces(Cost):
+    """½ |weights (forces - target)|² of the forces that an acceleration takes; weights (nv,) or a matrix."""
+
+    model: Model
+    target: Array
+    weights: Array
+
+    def _missed(self, q: Any, v: Array, vdot: Array) -> Array:
+        return self._weighed(inverse_dynamics(self.model, q, v, vdot) - self.target)
+
+    def _weighed(self, x: Array) -> Array:
+        if self.weights.ndim == 2:
+            return (sm.matvec if x.ndim == 1 else sm.matmul)(self.weights, x)
+        return self.weights * x if x.ndim == 1 else self.weights[:, None] * x
+
+    def __call__(self, *args: Any) -> Array:
+        if len(args) == 1:
+            raise ValueError("a cost of forces is a running cost, it cannot be terminal")
+        _, (q, v), vdot = args
+        r = self._missed(q, v, vdot)
+        return jnp.sum(r * r) / 2
+
+    def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
+        (q, v), n = state, 2 * self.model.nv
+        slopes = self._weighed(jnp.concatenate(force_slopes(self.model, q, v, control), 1))
+        first, second = sm.tmatvec(slopes, self._missed(q, v, control)), _squared(slopes)
+        return QuadraticModel(first[:n], first[n:], second[:n, :n], second[n:, :n], second[n:, n:])
+
+
 def _weights(weights: ArrayLike, count: int, dtype: Any) -> Array:
     return checks.array("weights", weights, (count,), dtype)
 
@@ -282,3 +314,17 @@ def control(target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
     torque rate. Raises ValueError where it is used as a terminal cost.
     """
     return _Effort(checks.real("target", target), checks.real("weights", weights))
+
+
+def forces(model: Model, target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
+    """½ |weights (forces - target)|² of the generalized forces (nv,), of `ControlSystem.of_accelerations`, running.
+
+    target: one number or (nv,), N m and N. weights: one number, (nv,), or a matrix (k, nv) that takes forces to what
+    is weighed, such as the thrusts of propellers.
+    """
+    goal, weights = checks.array("target", target, (model.nv,), model.dtype), jnp.asarray(weights, model.dtype)
+    if weights.ndim < 2:
+        weights = _weights(weights, model.nv, model.dtype)
+    elif weights.ndim > 2 or weights.shape[1] != model.nv:
+        raise ValueError(f"weights are one number, ({model.nv},) or (k, {model.nv}), got shape {weights.shape}")
+    return _Forces(model, goal, checks.finite("weights", weights))

@@ -41,7 +41,9 @@ def _one(problem: Problem, weight, t: Array, state: Any, after: Any, control: Ar
     system, nx = problem.system, problem.dim
     zero = jnp.zeros(nx + problem.system.controls, control.dtype)
     move = lambda z: (system.retract(state, z[:nx]), control + z[nx:])
-    if system.slopes is None:
+    if system.matrices is not None:
+        A, B, gap = None, None, system.difference(after, system.step(state, control))
+    elif system.slopes is None:
         gap, slopes = _value_and_slopes(lambda z: system.difference(after, system.step(*move(z))), zero)
         A, B = slopes[:, :nx], slopes[:, nx:]
     else:

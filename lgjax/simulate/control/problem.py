@@ -21,7 +21,13 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE
 from lgjax.simulate.control.mechanism_step import mechanism_step
-from lgjax.simulate.control.semi_implicit import SemiImplicitEuler, semi_implicit_slopes
+from lgjax.simulate.control.semi_implicit import (
+    SemiImplicitEuler,
+    acceleration_step_slopes,
+    advanced,
+    constant_matrices,
+    semi_implicit_slopes,
+)
 from lgjax.simulate.control.stagewise import Stagewise
 
 Array = jax.Array
@@ -47,6 +53,7 @@ class ControlSystem:
     difference(state 0, state 1) -> the tangent with retract(state 0, tangent) = state 1, at least for close ones.
     slopes(state, control) -> the state after the step and its derivatives (dim, dim) and (dim, controls), in tangents
     at both ends, where there is a faster way to them than forward mode; None for that.
+    matrices: A (dim, dim) and B (dim, controls) of a step, where they are the same everywhere; NumPy, or None.
     flat: whether difference(state 0, retract(state 1, x)) = difference(state 0, state 1) + x.
     forces(control) -> tau (nv,) and wrenches (nbodies, 6), or None for none, of a mechanism; None for other systems.
     free_time: whether the last control is the length of a step over dt, which then scales the running cost too.
@@ -61,6 +68,7 @@ class ControlSystem:
     flat: bool = False
     forces: Callable[[Array], tuple[Array, Array | None]] | None = None
     free_time: bool = False
+    matrices: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
     def of_model(
@@ -103,13 +111,7 @@ class ControlSystem:
                 return lasting(dt * control[-1])(state, *forces(control))
             return advance(state, *forces(control))
 
-        def retract(state: State, tangent: Array) -> State:
-            return displaced(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]
-
-        def difference(state0: State, state1: State) -> Array:
-            return jnp.concatenate([displacement(model, state0[0], state1[0]), state1[1] - state0[1]])
-
-        known, flat = None, all(kind.coordinates == "joints" for kind in model.tree.kinds)
+        known = None
         plain = isinstance(method, SemiImplicitEuler) and substeps == 1 and not free_time
         if plain and wrenches is None and actuation is not None:
 
@@ -122,7 +124,27 @@ class ControlSystem:
 
             known = by_partials
 
-        return cls(step, retract, difference, controls + free_time, dt, known, flat, forces, free_time)
+        return cls(step, *_tangents(model), controls + free_time, dt, known, _flat(model), forces, free_time)
+
+    @classmethod
+    def of_accelerations(cls, model: Model, dt: float) -> "ControlSystem":
+        """A mechanism with states (q, v) and its accelerations vdot (nv,) as controls, in steps of SemiImplicitEuler.
+
+        Motions are those of `of_model(model, dt, method=SemiImplicitEuler())` with forces on all velocities: the forces
+        are `inverse_dynamics` of states and controls, and `costs.forces` makes them a cost. Steps are then trivial, and
+        where all coordinates are joints' they are linear; inverse dynamics takes half the time of forward dynamics, and
+        no system of equations is solved for derivatives. What a mechanism cannot drive is held by a constraint or by a
+        weight on its force. Source: [katayama2021].
+        """
+
+        def step(state: State, control: Array) -> State:
+            return advanced(model, state, control, jnp.asarray(dt, model.dtype))
+
+        by_form = lambda state, control: acceleration_step_slopes(model, dt, state, control)
+        flat = _flat(model)
+        matrices = constant_matrices(model, dt) if flat else None
+        moves = _tangents(model)
+        return cls(step, *moves, model.nv, dt, by_form, flat, matrices=matrices)
 
     def with_rates(self) -> "ControlSystem":
         """The same system whose controls are the rates of its own, which become a part of the state: (state, control).
@@ -175,6 +197,22 @@ class ControlSystem:
             checks.integer("controls", controls),
             dt,
         )
+
+
+def _flat(model: Model) -> bool:
+    return all(kind.coordinates == "joints" for kind in model.tree.kinds)
+
+
+def _tangents(model: Model) -> tuple[Callable, Callable]:
+    """`retract` and `difference` of the states (q, v) of a mechanism."""
+
+    def retract(state: State, tangent: Array) -> State:
+        return displaced(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]
+
+    def difference(state0: State, state1: State) -> Array:
+        return jnp.concatenate([displacement(model, state0[0], state1[0]), state1[1] - state0[1]])
+
+    return retract, difference
 
 
 def _driven(model: Model) -> list[int]:
@@ -353,28 +391,3 @@ def within(controls: Array, lower: Array, upper: Array) -> Array:
     return jax.lax.min(
         jax.lax.max(controls, jnp.broadcast_to(lower, controls.shape)), jnp.broadcast_to(upper, controls.shape)
     )
-
-
-# ---- bounds on the controls as a smooth map from free variables
-def bounded(free: Array, lower: Array, upper: Array) -> Array:
-    """Controls within their bounds from free variables: a sine between two bounds, a hyperbola above one.
-
-    The bounds are reached at finite values, where a cost whose multiplier has the right sign is convex again, unlike
-    with a logistic curve; where there is no bound the map is the identity.
-    """
-    both, below, above = jnp.isfinite(lower) & jnp.isfinite(upper), jnp.isfinite(lower), jnp.isfinite(upper)
-    low, high = jnp.where(below, lower, 0), jnp.where(above, upper, 0)
-    rise = jnp.sqrt(free * free + 1) - 1
-    between = (low + high) / 2 + (high - low) / 2 * jnp.sin(free)
-    return jnp.where(both, between, jnp.where(below, low + rise, jnp.where(above, high - rise, free)))
-
-
-def unbounded(controls: Array, lower: Array, upper: Array, margin: float = 0.01) -> Array:
-    """The inverse; controls outside, or closer to a bound than the margin, where the map is flat, are moved inside."""
-    both, below, above = jnp.isfinite(lower) & jnp.isfinite(upper), jnp.isfinite(lower), jnp.isfinite(upper)
-    low, high = jnp.where(below, lower, 0), jnp.where(above, upper, 0)
-    half = jnp.where(both, (high - low) / 2, 1)
-    ratio = jnp.clip((controls - (low + high) / 2) / half, -1 + margin, 1 - margin)
-    away = jnp.maximum(jnp.where(below, controls - low, high - controls), margin)
-    hyperbola = jnp.sqrt((away + 1) ** 2 - 1)
-    return jnp.where(both, jnp.arcsin(ratio), jnp.where(below | above, hyperbola, controls))

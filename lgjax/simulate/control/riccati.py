@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 
+from lgjax.execution._jax import call_apart
+
 Array = jax.Array
 
 BOX_SWEEPS = 8
@@ -23,10 +25,13 @@ WRITTEN_OUT = 48  # longest sum of a product of matrices that is written as a su
 
 
 class Expansion(NamedTuple):
-    """Dynamics x' = A x + B u + gap to first and cost to second order in tangents x and changes u of the controls."""
+    """Dynamics x' = A x + B u + gap to first and cost to second order in tangents x and changes u of the controls.
 
-    A: Array
-    B: Array
+    A and B are None where they are constant; functions are given them apart then, as `matrices`.
+    """
+
+    A: Any
+    B: Any
     lx: Array
     lu: Array
     lxx: Array
@@ -80,6 +85,32 @@ def transposed(a: Array) -> Array:
     return jnp.swapaxes(a, 0, 1)
 
 
+def transposed_times(a: Any, b: Array) -> Array:
+    """a^T b; of a matrix a of NumPy, only with its entries that are not 0, those of a diagonal together."""
+    if not isinstance(a, np.ndarray):
+        return times(transposed(a), b)
+    rows = []
+    for start, stop, terms in _diagonals(a):
+        parts = [b[k : k + stop - start] * jnp.asarray(factor, b.dtype) for k, factor in terms]
+        zero = jnp.zeros((stop - start, *b.shape[1:]), b.dtype)
+        rows.append(sum(parts[1:], parts[0]) if parts else zero)
+    return jnp.concatenate(rows)
+
+
+def _diagonals(a: np.ndarray) -> list:
+    """(first column, last + 1, ((row in the first column, number), ...)) of columns with the same numbers, shifted."""
+    runs: list = []
+    for j, column in enumerate(a.T):
+        terms = tuple((int(k), float(column[k])) for k in np.flatnonzero(column))
+        if runs:
+            start, stop, first = runs[-1]
+            if tuple((k + j - start, number) for k, number in first) == terms:
+                runs[-1] = (start, stop + 1, first)
+                continue
+        runs.append((j, j + 1, terms))
+    return runs
+
+
 def _apart(*arrays: Array) -> Any:
     """The arrays as they are, computed once: XLA would compute them again wherever they are used."""
     return jax.lax.optimization_barrier(arrays)
@@ -121,19 +152,27 @@ def solved(matrix: Array, right: Array) -> tuple[Array, Array]:
 
 
 # ---- step by step
-def backward(expansion: Expansion, last: Any, below: Array, above: Array, regularization: Array, boxed: bool) -> Any:
+def backward(
+    expansion: Expansion,
+    last: Any,
+    below: Array,
+    above: Array,
+    regularization: Array,
+    boxed: bool,
+    matrices: Any = None,
+) -> Any:
     """The regulator; arrays (steps, ...). below, above: (steps, controls), how far the controls may change.
 
     boxed: whether there are bounds at all. regularization: a cost of squared changes of the controls, half of it each.
     Where the Hessian of a step is not positive definite, all is NaN.
     """
-    run = batch_last(lambda *args: _recursion(*args, boxed=boxed))
+    run = batch_last(lambda *args: _recursion(*args, boxed=boxed, matrices=matrices))
     return run(expansion, last, below, above, regularization)
 
 
-def _recursion(e: Expansion, last: Any, below, above, regularization, boxed: bool) -> Regulator:
+def _recursion(e: Expansion, last: Any, below, above, regularization, boxed: bool, matrices: Any) -> Regulator:
     def step(value: Value, inputs: tuple[Expansion, Array, Array]) -> tuple[Value, Any]:
-        return one_step(value, *inputs, regularization, boxed)
+        return one_step(value, *inputs, regularization, boxed, matrices)
 
     value, (k, gain, gradient) = jax.lax.scan(step, first_value(last), (e, below, above), reverse=True)
     return Regulator(k, gain, value.slope, value.curve, value.closing, gradient)
@@ -157,18 +196,18 @@ def first_value(last: tuple[Array, Array]) -> Value:
 
 
 def one_step(
-    value: Value, e: Expansion, below: Array, above: Array, regularization: Array, boxed: bool
+    value: Value, e: Expansion, below: Array, above: Array, regularization: Array, boxed: bool, matrices: Any = None
 ) -> tuple[Value, tuple[Array, Array, Array]]:
     """The value one step earlier, and push, feedback and gradient of the step."""
     n, m = len(e.lx), len(e.lu)
     identity = np.eye(m, dtype=e.lx.dtype).reshape(m, m, *[1] * (e.lx.ndim - 1))
-    both = jnp.concatenate([e.A, e.B], 1)
+    both = jnp.concatenate([e.A, e.B], 1) if matrices is None else np.concatenate(matrices, 1)
     across = times(value.xx, e.gap)
     closing = value.closing + jnp.sum(e.gap * (value.x + across / 2), 0)
     vx = value.x + across
-    (carried,) = _apart(times(value.xx, both))
-    vectors = times(transposed(both), jnp.stack([vx, value.adjoint], 1))
-    (hessian,) = _apart(times(transposed(both), carried))
+    (carried,) = _apart(transposed(transposed_times(both, value.xx)))  # which is symmetric
+    vectors = transposed_times(both, jnp.stack([vx, value.adjoint], 1))
+    (hessian,) = _apart(transposed_times(both, carried))
     qx, qu = e.lx + vectors[:n, 0], e.lu + vectors[n:, 0]
     qxx, qux, quu = e.lxx + hessian[:n, :n], e.lux + hessian[n:, :n], e.luu + hessian[n:, n:]
     quu = quu + regularization * identity  # as if it were a cost of changes
@@ -181,7 +220,7 @@ def one_step(
     else:
         found, half = _apart(*solved(quu, jnp.concatenate([qux, qu[:, None]], 1)))
         gain, k = -found[:, :n], -found[:, n]
-        less = times(transposed(half[:, :n]), half)
+        less = call_apart(lambda a, b: times(transposed(a), b))(half[:, :n], half)
         vx, vxx, curve = qx - less[:, n], qxx - less[:, :n], jnp.sum(half[:, n] ** 2, 0)
     gradient = e.lu + vectors[n:, 1]
     held = ((below >= 0) & (gradient > 0)) | ((above <= 0) & (gradient < 0))

@@ -11,9 +11,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lgjax.dynamics.forward import forward_dynamics
-from lgjax.dynamics.partials import forward_dynamics_partials, joint_rows, row_products
+from lgjax.dynamics.partials import (
+    InversePartials,
+    forward_dynamics_partials,
+    inverse_dynamics_partials,
+    joint_rows,
+    row_products,
+)
 from lgjax.execution.call import batch_behind
 from lgjax.groups import se3, so3
 from lgjax.multibody.configuration import displaced, join_velocity, split_velocity
@@ -59,10 +66,31 @@ def semi_implicit_slopes(model: Model, dt: Any, state: Any, tau: Array, tau_by: 
     h, n = jnp.asarray(dt, model.dtype), model.nv
     q, v = state
     vdot = forward_dynamics(model, q, v, tau)
-    after = advanced(model, state, vdot, h)
     by_v = h * _acceleration_slopes(model, q, v, vdot, tau, tau_by)
     by_v = jnp.concatenate([by_v[:, :n], by_v[:, n : 2 * n] + sm.identity(n, h.dtype), by_v[:, 2 * n :]], 1)
-    # q' = q exp(h v'): what was ahead is turned back by the step, what v' adds is pulled through the exponential
+    return _with_configuration(model, h, advanced(model, state, vdot, h), by_v)
+
+
+def acceleration_step_slopes(model: Model, dt: Any, state: Any, vdot: Array) -> Any:
+    """The state after a step at the acceleration vdot, and A and B (2 nv, nv) with respect to state and vdot."""
+    h, one = jnp.asarray(dt, model.dtype), sm.identity(model.nv, model.dtype)
+    return _with_configuration(
+        model, h, advanced(model, state, vdot, h), jnp.concatenate([0 * one, one, h * one], 1)
+    )  # fmt: skip
+
+
+def constant_matrices(model: Model, dt: float) -> tuple[np.ndarray, np.ndarray]:
+    """A and B of `acceleration_step_slopes` where all coordinates are joints': then they are the same everywhere."""
+    one, h = np.eye(model.nv, dtype=model.dtype), np.asarray(dt, model.dtype)
+    return np.block([[one, h * one], [0 * one, one]]), np.concatenate([h * h * one, h * one])
+
+
+def _with_configuration(model: Model, h: Array, after: Any, by_v: Array) -> Any:
+    """State, A and B from the derivatives by_v (nv, 2 nv + k) of the velocity after the step.
+
+    q' = q exp(h v'): what was ahead is turned back by the step, what v' adds is pulled through the exponential.
+    """
+    n = model.nv
     ahead = sm.identity(n, h.dtype)
     if all(kind.coordinates == "joints" for kind in model.tree.kinds):
         by_q = jnp.concatenate([h * by_v[:, :n] + ahead, h * by_v[:, n:]], 1)
@@ -82,11 +110,17 @@ def _acceleration_slopes(model: Model, q: Any, v: Array, vdot: Array, tau: Array
     if model.nv > FEW:
         slopes = forward_dynamics_partials(model, q, v, tau)
         return jnp.concatenate([slopes.q, slopes.v, jnp.matmul(slopes.tau, tau_by, precision="highest")], 1)
+    by_q, by_v, M = force_slopes(model, q, v, vdot)
+    return solved(M, jnp.concatenate([-by_q, -by_v, tau_by], 1))[0]
+
+
+def force_slopes(model: Model, q: Any, v: Array, vdot: Array) -> InversePartials:
+    """`inverse_dynamics_partials`, for few joints with all products as sums."""
+    if model.nv > FEW:
+        return inverse_dynamics_partials(model, q, v, vdot)
     rows, bent = joint_rows("scalarized", model, q, v, vdot, None)
     by_q, by_v, M = row_products(model, rows, rows, sm.matmul)
-    M = M + sm.diagonal(model.armature)
-    right = jnp.concatenate([-sum(bent, by_q), -by_v - sm.diagonal(model.damping), tau_by], 1)
-    return solved(M, right)[0]
+    return InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M + sm.diagonal(model.armature))
 
 
 def _moved(model: Model, step: Array, dq: Array, dstep: Array) -> Array:

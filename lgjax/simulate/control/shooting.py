@@ -10,8 +10,9 @@ import numpy as np
 import optax
 
 from lgjax.numerics import checks
+from lgjax.simulate.control.bounds import bounded, unbounded
 from lgjax.simulate.control.method import ControlMethod
-from lgjax.simulate.control.problem import OptimizeStatus, Problem, bounded, unbounded
+from lgjax.simulate.control.problem import OptimizeStatus, Problem
 
 Array = jax.Array
 

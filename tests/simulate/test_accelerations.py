@@ -1,0 +1,93 @@
+"""Accelerations as controls give the motions that forces give; expansions in parts are those side by side."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax.simulate.control import FDDP, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs, directions
+
+pytestmark = pytest.mark.usefixtures("kept_programs")
+RNG = np.random.default_rng(5)
+
+
+def test_a_reach_by_accelerations_is_the_one_by_forces():
+    """Same cost, and inverse dynamics of its controls are the forces; nine guesses go in groups."""
+    arm, dt, steps = lgjax.models.chain(2), 0.1, 6
+    start, goal = (lgjax.neutral(arm), jnp.zeros(2)), (lgjax.configuration(arm, joints=[0.3, 0.4]), jnp.zeros(2))
+    hold, options = np.array([0.5, -0.2]), {"steps": steps, "terminal": 100.0 * costs.state(arm, goal)}
+    options |= {"method": FDDP(tolerance=1e-9), "progress": False}
+    by_forces = lgjax.optimize_controls(
+        ControlSystem.of_model(arm, dt, method=SemiImplicitEuler()), start, np.zeros((1, steps, 2)),
+        running=costs.control(hold, 0.3), **options,
+    )  # fmt: skip
+    found = lgjax.optimize_controls(
+        ControlSystem.of_accelerations(arm, dt), start, RNG.normal(size=(9, steps, 2)),
+        running=costs.forces(arm, hold, 0.3), **options,
+    )  # fmt: skip
+    assert np.all(found.status == OptimizeStatus.CONVERGED)
+    np.testing.assert_allclose(found.cost, by_forces.cost[0], rtol=1e-12)
+    before = jax.tree.map(lambda x: x[0, :-1], found.states)
+    forces = jax.vmap(lambda q, v, a: lgjax.inverse_dynamics(arm, q, v, a))(*before, jnp.asarray(found.controls[0]))
+    np.testing.assert_allclose(forces, by_forces.controls[0], atol=1e-7)
+
+
+@pytest.mark.parametrize("floating", [False, True])
+def test_slopes_of_the_step_and_of_the_forces_are_derivatives(floating):
+    model = lgjax.models.chain(2, floating_base=floating)
+    n, system = model.nv, ControlSystem.of_accelerations(model, 0.1)
+    q, (v, vdot) = lgjax.random_configuration(jax.random.key(0), model), jnp.asarray(RNG.normal(size=(2, n)))
+    target, terms = RNG.normal(size=n), (RNG.uniform(0.5, 2.0, n), RNG.normal(size=(3, n)))
+    residual = lambda weights, state, a: (
+        (weights if weights.ndim == 2 else jnp.diag(weights)) @ (lgjax.inverse_dynamics(model, *state, a) - target)
+    )
+    other = lambda weights: costs.LeastSquares(lambda t, s, a: residual(jnp.asarray(weights), s, a))
+    pairs = [(costs.forces(model, target, weights), other(weights)) for weights in terms]
+
+    @jax.jit
+    def found(state, a):
+        time, after = jnp.zeros(()), system.step(state, a)
+        moved = lambda z: system.difference(after, system.step(system.retract(state, z[: 2 * n]), a + z[2 * n :]))
+        models = [[cost.expand(system, time, state, a) for cost in pair] for pair in pairs]
+        values = [[cost(time, state, a) for cost in pair] for pair in pairs]
+        return models, values, system.slopes(state, a)[1:], jax.jacfwd(moved)(jnp.zeros(3 * n))
+
+    models, values, slopes, expected = found((q, v), vdot)
+    np.testing.assert_allclose(np.hstack(slopes), expected, atol=1e-12)
+    if not floating:
+        np.testing.assert_allclose(np.hstack(system.matrices), expected, atol=1e-12)
+    for (ours, theirs), (one, two) in zip(models, values, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-12)
+        for x, y in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(x, y, atol=1e-9)
+
+
+@pytest.mark.parametrize("most", [1, 3, 4])
+def test_steps_in_parts_make_the_regulator_of_steps_side_by_side(most, monkeypatch):
+    """Eight steps in parts of four, and of at most three, where the first part is filled up."""
+    A, B = np.eye(2) + 0.1 * RNG.normal(size=(2, 2)), RNG.normal(size=(2, 1))
+    system = ControlSystem.on_space(lgjax.groups.vector_space(2), lambda x, u: A @ x + B @ u + 0.1 * jnp.sin(x), 1)
+    guesses, nodes = RNG.normal(size=(9, 7 if most == 3 else 8, 1)), RNG.normal(size=(9, 7 if most == 3 else 8, 2))
+    monkeypatch.setattr(directions, "LANES", 9 * most)
+
+    def solve(few):
+        monkeypatch.setattr(directions, "FEW", few)
+        return lgjax.optimize_controls(
+            system, jnp.ones(2), guesses, nodes=nodes, steps=guesses.shape[1], method=FDDP(iterations=3, every=3),
+            running=lambda t, x, u: x @ x + u @ u, terminal=lambda x: 3 * x @ x, progress=False,
+        )  # fmt: skip
+
+    parts, whole = solve(8), solve(100)
+    np.testing.assert_allclose(parts.controls, whole.controls, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(parts.cost, whole.cost, rtol=1e-12)
+
+
+def test_costs_of_forces_name_what_is_wrong():
+    arm = lgjax.models.chain(2)
+    with pytest.raises(ValueError, match=r"weights are one number, \(2,\) or \(k, 2\), got shape \(3, 3\)"):
+        costs.forces(arm, weights=np.eye(3))
+    with pytest.raises(ValueError, match=r"target has shape \(3,\)"):
+        costs.forces(arm, np.zeros(3))
+    with pytest.raises(ValueError, match="cannot be terminal"):
+        costs.forces(arm)((lgjax.neutral(arm), jnp.zeros(2)))
