@@ -70,6 +70,23 @@ def test_bounds_hold_and_what_is_not_finite_keeps_the_plan():
     np.testing.assert_array_equal(memory.plan, 0.1)
 
 
+@pytest.mark.parametrize("method", [ILQR(), FDDP()], ids=["ilqr", "fddp"])
+def test_a_plan_that_leads_nowhere_is_replaced_by_the_first_one(method):
+    """x' = x³ + u leaves the finite numbers within the horizon under the plan, and not under the first one."""
+    system = ControlSystem.on_space(lgjax.groups.vector_space(1), lambda x, u: x + 0.5 * x**3 + u, 1)
+    controller = PredictiveController(
+        system=system, steps=12, method=method, running=lambda t, x, u: jnp.sum(x**2) + 0.1 * jnp.sum(u**2)
+    )
+    x, fresh = jnp.asarray([0.2]), controller.init(jnp.asarray([0.2]))
+    nodes = None if fresh.nodes is None else jnp.full_like(fresh.nodes, jnp.nan)
+    spoilt = fresh._replace(plan=jnp.full((12, 1), 3.0), nodes=nodes)
+    pairs = jax.tree.map(lambda *both: jnp.stack(both), (x, fresh), (x, spoilt))
+    controls, memory = jax.jit(jax.vmap(controller.step))(*pairs)
+    np.testing.assert_array_equal(controls[0], controls[1])
+    assert np.all(np.isfinite(memory.cost))
+    assert memory.status[1] == OptimizeStatus.MAX_ITERATIONS
+
+
 def test_a_pendulum_is_held_upright():
     """From a disturbed upright position, with half of the torque that would hold it sideways, two iterations a step."""
     model = lgjax.models.chain(1)

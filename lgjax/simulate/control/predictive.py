@@ -24,13 +24,14 @@ class PredictiveMemory(NamedTuple):
     """Memory of a predictive controller: the plan (steps, controls) from now on, and how its search went.
 
     cost: () of the plan. status: () int32, `OptimizeStatus` of the last search; MAX_ITERATIONS is the rule, since the
-    number of iterations is fixed. nodes: for `FDDP` the states after each step of the plan, leaves (steps, ...); None
-    for `ILQR`.
+    number of iterations is fixed. first: (steps, controls), the plan given to `init`. nodes: for `FDDP` the states
+    after each step of the plan, leaves (steps, ...); None for `ILQR`.
     """
 
     plan: Array
     cost: Array
     status: Array
+    first: Array
     nodes: Any = None
 
 
@@ -49,8 +50,10 @@ class PredictiveController:
     Use: memory = controller.init(state), then control, memory = controller.step(state, memory). Both are pure: map them
     over a batch with `jax.vmap` or scan them, but do not differentiate through them. `closed_loop` drives the system
     itself. If the system was made by `ControlSystem.of_model`, `rollout` and `ensemble` take the controller too, for a
-    mechanism whose parameters may differ from those of the system. A search that fails keeps its last plan, moved into
-    the bounds. Raises TypeError or ValueError naming what does not fit.
+    mechanism whose parameters may differ from those of the system. A plan has no feedback: after a disturbance it may
+    lead far away. A search begins with the plan that was given to `init` where the last plan leads out of the finite
+    numbers, and, by `ILQR`, where it costs more. A search that fails keeps its plan, moved into the bounds. Raises
+    TypeError or ValueError naming what does not fit.
     Source: [tassa2014] section IV for warm starts of the regulator.
     """
 
@@ -84,9 +87,9 @@ class PredictiveController:
         plan = checks.array("plan", plan, (self.steps, self.system.controls), dtype)
         nodes = None
         if isinstance(self.method, FDDP):
-            nodes = jax.lax.scan(lambda x, u: (self.system.step(x, u),) * 2, state, plan)[1]
+            nodes = self._led_to(state, plan)
         running = jnp.asarray(OptimizeStatus.RUNNING, jnp.int32)
-        return PredictiveMemory(plan, jnp.full((), jnp.inf, dtype), running, nodes)
+        return PredictiveMemory(plan, jnp.full((), jnp.inf, dtype), running, plan, nodes)
 
     def step(self, state: Any, memory: PredictiveMemory) -> tuple[Array, PredictiveMemory]:
         """The control (controls,) to apply now, and the memory for the next step."""
@@ -98,14 +101,28 @@ class PredictiveController:
             going = search.unfinished(iterate)
             return jax.tree.map(lambda a, b: jnp.where(going, a, b), moved, iterate)
 
-        found = jax.lax.fori_loop(0, self.iterations, turn, search.init(memory.plan, memory.nodes))
+        found = jax.lax.fori_loop(0, self.iterations, turn, self._start(search, memory))
         found = search.settle(found, jnp.asarray(self.iterations, jnp.int32))
         good = jnp.isfinite(found.cost)
         plan = jnp.where(good, found.controls, within(memory.plan, problem.lower, problem.upper))
         # what was planned for one step later, and the last control once more
         later = jnp.concatenate([plan[1:], plan[-1:]])
         nodes = None if memory.nodes is None else self._nodes_later(found.states, memory.nodes, good, plan[-1])
-        return plan[0], PredictiveMemory(later, found.cost, found.status, nodes)
+        return plan[0], PredictiveMemory(later, found.cost, found.status, memory.first, nodes)
+
+    def _start(self, search: Any, memory: PredictiveMemory) -> Any:
+        """Where the search begins: the last plan, or the first one where that is better."""
+        nodes = None if memory.nodes is None else self._led_to(search.problem.start, memory.first)
+        last, first = search.init(memory.plan, memory.nodes), search.init(memory.first, nodes)
+        lost = last.status == OptimizeStatus.NOT_FINITE
+        # with nodes, the cost does not tell how far the plan is from a motion
+        worse = lost if memory.nodes is not None else lost | (first.cost < last.cost)
+        worse = worse & (first.status != OptimizeStatus.NOT_FINITE)
+        return jax.tree.map(lambda a, b: jnp.where(worse, a, b), first, last)
+
+    def _led_to(self, state: Any, plan: Array) -> Any:
+        """The states (steps, ...) after each step of a plan."""
+        return jax.lax.scan(lambda x, u: (self.system.step(x, u),) * 2, state, plan)[1]
 
     def forces(self, control: Array) -> tuple[Array, Array | None]:
         """Joint forces tau (nv,) and wrenches (nbodies, 6), body frame, or None, that a control applies to a mechanism.
