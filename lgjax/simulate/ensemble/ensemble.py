@@ -87,6 +87,13 @@ class Ensemble(NamedTuple):
         return self.status == 0
 
 
+def _checked_spread(spread: Any, dtype: Any) -> Spread:
+    if not isinstance(spread, tuple):
+        raise TypeError(f"spread must be a Spread, got {checks.shown(spread)}")
+    given = Spread(*spread)._asdict()
+    return Spread(*(checks.floats(f"spread.{name}", value, (), dtype) for name, value in given.items()))
+
+
 def ensemble(
     model: Model,
     controller: Callable | ControllerWithMemory | None = None,
@@ -138,10 +145,7 @@ def ensemble(
         path = rollout(draw.model, draw.q, draw.v, control, dt, steps, method, save_every, pushed, contacts=found)
         return _sample(start.model, draw, path, observe or observation, events, store)
 
-    if not isinstance(spread, tuple):
-        raise TypeError(f"spread must be a Spread, got {checks.shown(spread)}")
-    given = Spread(*spread)._asdict()
-    spread = Spread(*(checks.floats(f"spread.{name}", s, (), model.dtype) for name, s in given.items()))
+    spread = _checked_spread(spread, model.dtype)
     times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)
     times = times[-1:] if save_every is None else times
     arguments = strong(start), spread, jnp.asarray(dt, model.dtype)

@@ -52,6 +52,11 @@ class MonteCarlo(NamedTuple):
     simulated_seconds_per_second: float
 
 
+def _check_kind(name: str, value: Any, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {checks.shown(value)}")
+
+
 def monte_carlo(
     simulate: Callable[..., Sample],
     arguments: tuple = (),
@@ -98,9 +103,8 @@ def monte_carlo(
     if not isinstance(checkpoint_every, float):  # which may be infinite
         checkpoint_every = checks.number("checkpoint_every", checkpoint_every)
     duration = checks.number("duration", duration)
-    for name, value, kind in (("arguments", arguments, tuple), ("tag", tag, str)):
-        if not isinstance(value, kind):
-            raise TypeError(f"{name} must be a {kind.__name__}, got {checks.shown(value)}")
+    _check_kind("arguments", arguments, tuple)
+    _check_kind("tag", tag, str)
     mesh, function, arguments = device_mesh(devices), _checked_function(simulate, limit), strong(arguments)
     output, state = None, None
     if folder is not None:
