@@ -130,7 +130,7 @@ def _sticking_impulse(body: RigidBody, state: RigidState, contact: ContactPoint)
 
 
 @compiled
-@takes(single=True, body=BODY, start=POSE, touching=POSE, h=(), next_h=(), contact=CONTACT, laws=Record(Laws))
+@takes(True, body=BODY, start=POSE, touching=POSE, h=(), next_h=(), contact=CONTACT, laws=Record(Laws))
 def lagrangian_impact(
     body: RigidBody, start: Pose, touching: Pose, h: Array, next_h: Array, contact: ContactPoint, laws: Laws
 ) -> tuple[Pose, Array]:

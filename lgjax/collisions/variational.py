@@ -255,7 +255,7 @@ def advance(pose: Pose, increment: Increment) -> Pose:
 
 
 @compiled
-@takes(single=True, body=BODY, state=STATE, h=())
+@takes(True, body=BODY, state=STATE, h=())
 def variational_step(body: RigidBody, state: RigidState, h: Array, chart: str = "cayley") -> tuple[RigidState, Array]:
     """One step of size h in Hamiltonian form, and whether its rotation was found; h may be zero or negative.
 
@@ -351,7 +351,7 @@ def _nonstandard(inertia: Array) -> Array:
 
 
 @compiled
-@takes(single=True, body=BODY, start=POSE, end=POSE, h=(), next_h=())
+@takes(True, body=BODY, start=POSE, end=POSE, h=(), next_h=())
 def lagrangian_step(
     body: RigidBody, start: Pose, end: Pose, h: Array, next_h: Array, chart: str = "cayley"
 ) -> tuple[Pose, Array]:

@@ -41,7 +41,7 @@ class Record(NamedTuple):
 Form = tuple[int | str, ...] | Fields | Record | Callable[[], Any] | None
 
 
-def takes(single: bool = False, **forms: Form) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def takes(single: bool = False, /, **forms: Form) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function of arrays (..., *form) and tuples of them, whose leading axes broadcast; by argument name.
 
     single: no leading axes. Raises TypeError for what is no array of real numbers or not the tuple expected, ValueError

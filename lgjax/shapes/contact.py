@@ -109,7 +109,7 @@ SHAPE, PLANE = Record(Shape), Record(Plane)
 
 
 @compiled
-@takes(single=True, shape=SHAPE, plane=PLANE, pose=POSE)
+@takes(True, shape=SHAPE, plane=PLANE, pose=POSE)
 def gap(shape: Shape, plane: Plane, pose: Pose) -> Gap:
     """Signed distance from one plane of a body at `pose` (body to world), and the body's point nearest to it.
 
@@ -122,7 +122,7 @@ def gap(shape: Shape, plane: Plane, pose: Pose) -> Gap:
 
 
 @compiled
-@takes(single=True, shape=SHAPE, plane=PLANE, pose=POSE)
+@takes(True, shape=SHAPE, plane=PLANE, pose=POSE)
 def gap_derivatives(shape: Shape, plane: Plane, pose: Pose) -> tuple[Array, Array]:
     """Gradient of the distance: force direction n (3,), world frame, and moment rho x R^T n (3,), body frame, m.
 

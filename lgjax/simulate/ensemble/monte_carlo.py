@@ -52,9 +52,10 @@ class MonteCarlo(NamedTuple):
     simulated_seconds_per_second: float
 
 
-def _check_kind(name: str, value: Any, kind: type) -> None:
-    if not isinstance(value, kind):
-        raise TypeError(f"{name} must be a {kind.__name__}, got {checks.shown(value)}")
+def _check_kinds(**given: tuple[Any, type]) -> None:
+    for name, (value, kind) in given.items():
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, got {checks.shown(value)}")
 
 
 def monte_carlo(
@@ -103,8 +104,7 @@ def monte_carlo(
     if not isinstance(checkpoint_every, float):  # which may be infinite
         checkpoint_every = checks.number("checkpoint_every", checkpoint_every)
     duration = checks.number("duration", duration)
-    _check_kind("arguments", arguments, tuple)
-    _check_kind("tag", tag, str)
+    _check_kinds(arguments=(arguments, tuple), tag=(tag, str))
     mesh, function, arguments = device_mesh(devices), _checked_function(simulate, limit), strong(arguments)
     output, state = None, None
     if folder is not None:
