@@ -32,7 +32,6 @@ SMALLER = {
     "18_falling_cat": {"guesses": 1, "iterations": 400},
     "19_payload": {"guesses": 2},
     "20_quadrupeds_on_terrain": {"batch": 256},
-    "25_predictive_ensemble": {"batch": 64},
 }
 
 

@@ -2,9 +2,8 @@
 
 Every robot starts somewhere near the hover that it is to keep, moving, and a gust of its own hits it after half a
 second. One controller for all plans 0.6 s ahead with the nominal model, one iteration of iLQR at every step of 0.04 s
-from the plan of the step before; propellers never pull. Goal: after three seconds 95 of 100 are within 0.1 m and
-0.1 rad of the hover. The others are lost after the gust: their joints spin up until the states overflow, which their
-status says, and they are left out of the quantiles.
+from the plan of the step before; propellers never pull. Goal: after three seconds all are within 0.1 m and 0.1 rad of
+the hover.
 python examples/25_predictive_ensemble.py [--batch 1024] [--out predictive_ensemble.png]
 """
 
