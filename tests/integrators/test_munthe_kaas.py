@@ -9,6 +9,7 @@ from lgjax.groups import SE3, SO3, product_space, right_translation, vector_spac
 from lgjax.integrators import (
     BOGACKI_SHAMPINE32,
     DORMAND_PRINCE54,
+    DORMAND_PRINCE85,
     HEUN2,
     LIE_EULER,
     RK3,
@@ -130,3 +131,19 @@ def test_methods_are_values_and_refuse_nonsense():
         MuntheKaas("RK4")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="RK4 has no embedded method"):
         MuntheKaas(RK4).embedded_step(vector_space(1), lambda t, y: y, jnp.zeros(()), jnp.zeros(1), jnp.ones(()), ())
+
+
+def test_many_stages_trace_the_field_once():
+    """More than seven stages are scanned unless told otherwise; fewer are not, as unrolled ones run faster."""
+
+    def traced(method):
+        calls = []
+        field = lambda t, y: calls.append(1) or -y
+        method.embedded_step(vector_space(1), field, jnp.zeros(()), jnp.ones(1), jnp.ones(()), ())
+        return len(calls)
+
+    stages = DORMAND_PRINCE85.stages
+    assert stages > 7
+    assert traced(MuntheKaas(DORMAND_PRINCE54)) == 7
+    assert traced(MuntheKaas(DORMAND_PRINCE85)) < stages
+    assert traced(MuntheKaas(DORMAND_PRINCE85, scan_stages=False)) == stages

@@ -34,6 +34,21 @@ def test_a_reach_by_accelerations_is_the_one_by_forces():
 
 
 @pytest.mark.parametrize("floating", [False, True])
+def test_single_precision(floating):
+    """Step and slopes keep dtype and precision."""
+
+    def found(dtype):
+        model = lgjax.models.chain(2, floating_base=floating).astype(dtype)
+        state = lgjax.neutral(model), jnp.linspace(-1.0, 1.0, model.nv, dtype=dtype)
+        system = ControlSystem.of_accelerations(model, 0.1)
+        return jax.jit(system.slopes)(state, jnp.linspace(0.5, -2.0, model.nv, dtype=dtype))
+
+    for x, y in zip(*map(jax.tree.leaves, (found(jnp.float32), found(jnp.float64))), strict=True):
+        assert x.dtype == jnp.float32
+        np.testing.assert_allclose(x, y, atol=3e-6)
+
+
+@pytest.mark.parametrize("floating", [False, True])
 def test_slopes_of_the_step_and_of_the_forces_are_derivatives(floating):
     model = lgjax.models.chain(2, floating_base=floating)
     n, system = model.nv, ControlSystem.of_accelerations(model, 0.1)

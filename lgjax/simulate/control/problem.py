@@ -136,6 +136,7 @@ class ControlSystem:
         no system of equations is solved for derivatives. What a mechanism cannot drive is held by a constraint or by a
         weight on its force. Source: [katayama2021].
         """
+        dt = checks.number("dt", dt)
 
         def step(state: State, control: Array) -> State:
             return advanced(model, state, control, jnp.asarray(dt, model.dtype))
