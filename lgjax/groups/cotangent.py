@@ -163,6 +163,9 @@ class _SemidirectProduct:
     def distance(self, a: Covector, b: Covector) -> Array:
         return norm(sm.stack(self.group.distance(a.g, b.g), norm(b.mu - a.mu)))
 
+    def normalize(self, a: Covector) -> Covector:
+        return Covector(self.group.normalize(a.g), a.mu)
+
     def parts(self, a: Covector, start: Covector | None = None) -> tuple[Array, ...]:
         """Those of g, and the momentum in the frame of `start`; in that of the world it would grow with the place."""
         assert self.group.parts is not None

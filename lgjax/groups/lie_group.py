@@ -29,7 +29,7 @@ class LieGroup:
 
     identity(dtype, batch=())  compose(g, h)  inverse(g)  exp(u)  log(g)  Ad(g, x)  ad(x, y)  coAd(g, mu)  coad(x, mu)
     dexp(u, v)  dexpinv(u, v)  codexp(u, mu)  codexpinv(u, mu)  hat(u)  vee(m)  cay(u)  cayinv(g)  dcay(u, v)
-    dcayinv(u, v)  distance(g, h)  parts(g, start=None)
+    dcayinv(u, v)  distance(g, h)  normalize(g)  parts(g, start=None)
     """
 
     name: str
@@ -54,6 +54,7 @@ class LieGroup:
     dcay: Callable[[Array, Array], Array]
     dcayinv: Callable[[Array, Array], Array]
     distance: Callable[[Element, Element], Array]
+    normalize: Callable[[Element], Element]
     chart: str = "exp"
     base: "LieGroup | None" = None
     parts: Callable[..., tuple[Array, ...]] | None = None
@@ -85,6 +86,7 @@ _SIGNATURES = {
     "dcay": (("u", "v"), "v"),
     "dcayinv": (("u", "v"), "v"),
     "distance": (("g", "h"), "s"),
+    "normalize": (("g",), "e"),
 }
 
 

@@ -165,6 +165,12 @@ def distance(g0: RotationTranslation, g1: RotationTranslation) -> Array:
     return norm(log(compose(inverse(g0), g1)))
 
 
+@takes(g=ELEMENT)
+def normalize(g: RotationTranslation) -> RotationTranslation:
+    """The element with the rotation that `so3.normalize` gives."""
+    return RotationTranslation(so3.normalize(g.rotation), g.translation)
+
+
 R3xSO3 = LieGroup(
     name="R3xSO3",
     dim=DIM,
@@ -188,5 +194,6 @@ R3xSO3 = LieGroup(
     dcay=dcay,
     dcayinv=dcayinv,
     distance=distance,
+    normalize=normalize,
     parts=parts,
 )

@@ -113,6 +113,12 @@ def distance(g0: Array, g1: Array) -> Array:
 
 
 @takes(g=(4,))
+def normalize(g: Array) -> Array:
+    """The unit quaternion next to one (..., 4) that round-off has moved off the group, as in `so3.normalize`."""
+    return g - 0.5 * (sm.dot(g, g)[..., None] - 1.0) * g
+
+
+@takes(g=(4,))
 def parts(g: Array, start: Array | None = None) -> tuple[Array]:
     """Those of the rotation that a quaternion covers, so that errors are angles as on SO(3)."""
     return so3.parts(to_rotation(g), start)
@@ -141,5 +147,6 @@ S3 = LieGroup(
     dcay=dcay,
     dcayinv=dcayinv,
     distance=distance,
+    normalize=normalize,
     parts=parts,
 )

@@ -264,6 +264,12 @@ def distance(g0: Pose, g1: Pose) -> Array:
     return norm(log(compose(inverse(g0), g1)))
 
 
+@takes(g=POSE)
+def normalize(g: Pose) -> Pose:
+    """The pose with the rotation that `so3.normalize` gives."""
+    return Pose(so3.normalize(g.rotation), g.translation)
+
+
 def parts(g: Pose, start: Pose | None = None) -> tuple[Array, Array]:
     """The columns of the rotation, and the translation seen from that of `start`."""
     return *so3.parts(g.rotation), g.translation if start is None else g.translation - start.translation
@@ -292,5 +298,6 @@ SE3 = LieGroup(
     dcay=dcay,
     dcayinv=dcayinv,
     distance=distance,
+    normalize=normalize,
     parts=parts,
 )

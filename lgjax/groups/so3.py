@@ -198,6 +198,16 @@ def distance(g0: Array, g1: Array) -> Array:
     return norm(log(sm.tmatmul(g0, g1)))
 
 
+@takes(g=(3, 3))
+def normalize(g: Array) -> Array:
+    """The rotation next to a matrix (..., 3, 3) that round-off has moved off the group.
+
+    One step of Newton's method for the polar factor: a defect d of gᵀg - I becomes one of 3 d²/4, and round-off.
+    """
+    defect = sm.tmatmul(g, g) - sm.identity(3, g.dtype)
+    return g - 0.5 * sm.matmul(g, defect)
+
+
 def parts(g: Array, start: Array | None = None) -> tuple[Array]:
     """The columns of a rotation, three unit vectors (..., 3, 3), whatever the start."""
     del start
@@ -227,5 +237,6 @@ SO3 = LieGroup(
     dcay=dcay,
     dcayinv=dcayinv,
     distance=distance,
+    normalize=normalize,
     parts=parts,
 )

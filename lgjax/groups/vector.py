@@ -107,6 +107,12 @@ def distance(g0: Array, g1: Array) -> Array:
     return norm(g1 - g0)
 
 
+@takes(g=("n",))
+def normalize(g: Array) -> Array:
+    """The vector itself: round-off does not leave Rⁿ."""
+    return g
+
+
 def parts(g: Array, start: Array | None = None) -> tuple[Array]:
     """The vector itself, whatever the start."""
     del start
@@ -145,6 +151,7 @@ def Rn(n: int) -> LieGroup:
             dcay=dcay,
             dcayinv=dcayinv,
             distance=distance,
+            normalize=normalize,
             parts=parts,
         )
     )

@@ -37,11 +37,14 @@ def _stage(group: LieGroup, y: Covector, z: Array, theta: float) -> Covector:
 
 
 def _update(group: LieGroup, y: Covector, z: Array, theta: float) -> Covector:
-    """The new point.  Source: [celledoni2021] eq. (17)."""
+    """The new point.  Source: [celledoni2021] eq. (17).
+
+    Turns that are nearly equal from step to step have nearly equal round-off, which millions of steps would add up.
+    """
     xi, n = z[: group.dim], z[group.dim :]
     turn = group.exp(xi)
     push = n if theta == 1.0 else group.coAd(group.exp((theta - 1.0) * xi), n)
-    return Covector(group.compose(turn, y.g), push + group.coAd(group.inverse(turn), y.mu))
+    return Covector(group.normalize(group.compose(turn, y.g)), push + group.coAd(group.inverse(turn), y.mu))
 
 
 def _solve(residual: Any, guess: Array, dim: int) -> Array:

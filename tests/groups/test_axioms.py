@@ -101,6 +101,28 @@ def test_bracket_is_the_commutator_and_hat_has_an_inverse(name, dtype):
 
 @each_group
 @each_dtype
+def test_normalize_leaves_elements_and_their_tangents_as_they_are(name, dtype):
+    group = GROUPS[name]
+    u = vectors(group, dtype)
+    along = lambda x: jax.jvp(group.exp, (u,), (x,))
+    g, tangent = along(vectors(group, dtype, 1))
+    found, its_tangent = jax.jvp(group.normalize, (g,), (tangent,))
+    close(found, g, 4 * eps(dtype))
+    for a, b in zip(jax.tree.leaves(its_tangent), jax.tree.leaves(tangent), strict=True):
+        np.testing.assert_allclose(a, b, atol=40 * eps(dtype) * np.abs(b).max())
+
+
+def test_normalize_finds_the_nearest_rotation_and_quaternion():
+    u = vectors(SO3, jnp.float64)
+    off = 1e-5 * np.random.default_rng(0).standard_normal((len(u), 3, 3))
+    R, q = so3.exp(u) + off, s3.exp(u) * (1 + 1e-5)
+    U, _, Vt = np.linalg.svd(R)
+    close(so3.normalize(R), U @ Vt, 1e-8)
+    close(s3.normalize(q), s3.exp(u), 1e-9)
+
+
+@each_group
+@each_dtype
 def test_duals_are_transposes(name, dtype):
     group = GROUPS[name]
     u = vectors(group, dtype)
@@ -134,6 +156,7 @@ def test_dtype_is_kept_and_never_weak(name, dtype):
             "cay": group.cay(u),
             "cayinv": group.cayinv(g),
             "distance": group.distance(g, h),
+            "normalize": group.normalize(g),
             **{f: getattr(group, f)(g, v) for f in ("Ad", "coAd")},
             **{f: getattr(group, f)(u, v) for f in ("ad", "coad", "dexp", "dexpinv", "codexp", "codexpinv")},
             **{f: getattr(group, f)(u, v) for f in ("dcay", "dcayinv")},

@@ -55,7 +55,7 @@ def element(name: str) -> Any:
 FORMS = {
     "compose": "ee", "inverse": "e", "exp": "v", "log": "e", "Ad": "ev", "ad": "vv", "coAd": "ev", "coad": "vv",
     "dexp": "vv", "dexpinv": "vv", "codexp": "vv", "codexpinv": "vv", "hat": "v", "cay": "v", "cayinv": "e",
-    "dcay": "vv", "dcayinv": "vv", "distance": "ee", "act": "ep", "to_matrix": "e",
+    "dcay": "vv", "dcayinv": "vv", "distance": "ee", "normalize": "e", "act": "ep", "to_matrix": "e",
 }  # fmt: skip
 SIZES = {"so3": (3, 3), "s3": (3, 3), "se3": (6, 3), "r3_so3": (6, 3), "vector": (4, 4)}
 
