@@ -111,6 +111,6 @@ def solve(
         good = good & report.converged
         return state._replace(v=jnp.where(good, state.v, jnp.nan)), count + report.iterations, good
 
-    first, good = method.init(problem, jnp.zeros((), v.dtype), q, v, h)
+    first, good = method.init(problem, jnp.zeros((), v.dtype), q, v, h, rule)
     state, count, good = jax.lax.fori_loop(0, steps, step, (first, jnp.zeros((), jnp.int32), good))
     return state.q, count / steps, good

@@ -57,7 +57,7 @@ class ConstrainedProblem(NamedTuple):
 
 
 class AlphaState(NamedTuple):
-    """q, v, v̇ (n,), the algorithm's acceleration a (n,), multipliers (m,), and the last factored iteration matrix."""
+    """q, v, v̇ (n,), the algorithm's acceleration a (n,), multipliers (m,), a modified iteration's matrix or None."""
 
     q: Point
     v: Array
@@ -86,7 +86,8 @@ class _Stage(NamedTuple):
 
 
 def _largest(x: Array) -> Array:
-    return jnp.max(jnp.abs(x), initial=0.0)
+    """Of the magnitudes along the last axis."""
+    return sm.largest(jnp.abs(jax.lax.optimization_barrier(x)))
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class GeneralizedAlpha:
             return jax.jvp(dynamics, (s.q, s.v, s.vdot), tangents)[1]
 
         # Where blocks do not see each other, one direction per column of a block finds the columns of all of them.
-        seeds = jnp.tile(jnp.eye(size, dtype=s.v.dtype), (1, n // size))
+        seeds = jnp.concatenate([jnp.eye(size, dtype=s.v.dtype)] * (n // size), axis=1)
         columns = scale * jax.vmap(column)(seeds)
         a = columns.T if dense else columns.reshape(size, n // size, size).transpose(1, 2, 0)
         return saddle_point.factorise(a, b, problem.pullback(s.dq, b) if self.tangent_operator else b)
@@ -228,20 +229,23 @@ class GeneralizedAlpha:
         push = sm.tmatvec(b, s.multipliers) if b.shape[0] else jnp.zeros_like(s.v)
         inertial, applied = problem.inertia(s.q, s.vdot), problem.forces(t, s.q, s.v)
         r, phi = inertial - applied + push, problem.constraints(t, s.q)
-        forces = _largest(inertial) + _largest(applied) + _largest(push)
+        sizes = _largest(jnp.stack([inertial, applied, push, problem.inertia(s.q, s.v), s.vdot, r]))
         # A momentum is known to eps, so its rate to eps / h: what a body that feels no force is left with.
-        limit = rtol * forces + 16.0 * eps * _largest(problem.inertia(s.q, s.v)) / jnp.abs(h)
-        gap = rtol * scale * _largest(s.vdot) + 16.0 * eps * problem.scale(s.q)
+        limit = rtol * (sizes[0] + sizes[1] + sizes[2]) + 16.0 * eps * sizes[3] / jnp.abs(h)
+        gap = rtol * scale * sizes[4] + 16.0 * eps * problem.scale(s.q)
         tiny = float(jnp.finfo(dtype).tiny)
         # NaN wins a maximum, so a residual that is not finite gives an error that is not.
-        error = jnp.maximum(_largest(r) / (limit + tiny), _largest(phi) / (gap + tiny))
+        error = jnp.maximum(sizes[5] / (limit + tiny), _largest(phi) / (gap + tiny))
         return Evaluation(jnp.concatenate([scale * r, phi]), error, b)
 
-    def init(self, problem: ConstrainedProblem, t: Array, q: Point, v: Array, h: Array) -> tuple[AlphaState, Array]:
+    def init(
+        self, problem: ConstrainedProblem, t: Array, q: Point, v: Array, h: Array, rule: NewtonRule
+    ) -> tuple[AlphaState, Array]:
         """The state at the start, with consistent accelerations, and whether there were any."""
         vdot, multipliers, regular = consistent_accelerations(problem, t, q, v)
         s = _Stage(q, v, vdot, jnp.zeros_like(v), multipliers)
-        factor = self.iteration_matrix(problem, t, s, problem.jacobian(t, q), h)
+        modified = rule.mode == "modified"
+        factor = self.iteration_matrix(problem, t, s, problem.jacobian(t, q), h) if modified else None
         return AlphaState(q, v, vdot, vdot, multipliers, factor), regular
 
 
@@ -279,17 +283,14 @@ def consistent_accelerations(problem: ConstrainedProblem, t: Array, q: Point, v:
     rows = weight[:, None] * rows
     scaled = size[:, None] * mass * size
     right = jnp.concatenate([size * problem.forces(t, q, v), -weight * constraint_rates(problem, t, q, v)[1]])
-    factor = jax.lax.stop_gradient(saddle_point.factorise(scaled, rows, rows))
-
-    def product(x: Array) -> Array:
-        push = sm.tmatvec(rows, x[n:]) if m else 0.0
-        return jnp.concatenate([sm.matvec(scaled, x[:n]) + push, sm.matvec(rows, x[:n])])
-
-    find = lambda _, r: saddle_point.solve(factor, r)
-    x = jax.lax.custom_linear_solve(product, right, find, symmetric=True)
+    matrix = jnp.block([[scaled, rows.T], [rows, jnp.zeros((m, m), v.dtype)]])
+    inverse = saddle_point.general_inverse(jax.lax.stop_gradient(matrix))
+    x = jax.lax.custom_linear_solve(
+        lambda x: sm.matvec(matrix, x), right, lambda _, r: sm.matvec(inverse, r), symmetric=True
+    )
     limit = 0.1 / float(jnp.finfo(v.dtype).eps)
     return (
         size * x[:n],
         weight * x[n:],
-        (saddle_point.condition(factor, scaled, rows) < limit) & jnp.all(jnp.isfinite(x)),
+        (saddle_point.condition(jax.lax.stop_gradient(matrix), inverse) < limit) & jnp.all(jnp.isfinite(x)),
     )

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.execution.call import one_call
 from lgjax.execution.compiled import compiled
 from lgjax.groups.homogeneous_space import (
     HomogeneousSpace,
@@ -176,7 +177,7 @@ def _step_status(report: Report) -> Array:
 
 def _start_status(system: System, problem: ConstrainedProblem, t: Array, first: AlphaState, regular: Array) -> Array:
     given = (t, first.q, first.v, problem.forces(t, first.q, first.v), problem.constraints(t, first.q))
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(given)]))
+    finite = jnp.all(jnp.isfinite(jnp.concatenate([x.ravel() for x in jax.tree.leaves(given)])))
     held = _consistent(system, problem, t, first.q, first.v)
     status = jnp.where(held, flag(Status.SINGULAR, ~regular), jnp.int32(Status.INCONSISTENT))
     return jnp.where(finite, status, jnp.int32(Status.NOT_FINITE))
@@ -195,7 +196,7 @@ def _integrate(
 ) -> Solution:
     problem = constrained_problem(system)
     time = lambda i: start + h * i.astype(system.dtype)
-    first, regular = method.init(problem, start, q, v, h)
+    first, regular = method.init(problem, start, q, v, h, rule)
     status = _start_status(system, problem, start, first, regular)
 
     def step(carry: _Carry, i: Array) -> _Carry:
@@ -207,7 +208,7 @@ def _integrate(
         return carry.state.q, carry.state.v, carry.state.multipliers, carry.iterations
 
     begin = _Carry(first, status, jnp.zeros((), jnp.int32))
-    carry, kept = scan_saved(step, begin, saves, keep, checkpoint=checkpoint)
+    carry, kept = scan_saved(one_call(step), begin, saves, keep, checkpoint=checkpoint)
     q, v, multipliers, iterations = saves.with_start(keep(begin), kept)
     between = jnp.diff(iterations, prepend=jnp.zeros((1,), jnp.int32))
     undamped = flag(Status.MULTIPLIERS_UNDAMPED, system.nc > 0 and method.spectral_radius == 1.0)

@@ -93,8 +93,9 @@ def newton(
     """The zero of evaluate(x).residual near `guess` (n,).
 
     factorise(x, point) returns the factored iteration matrix and solve(factor, residual) the correction to subtract.
-    `factor` is what a modified iteration starts with, of the same structure; a full one ignores it.  The loop ends when
-    the error is at most 1, is not finite, or after rule.max_iterations: it always ends, and `converged` says how.
+    `factor` is what a modified iteration starts with, of the same structure; a full one leaves it as it is, also None.
+    The loop ends when the error is at most 1, is not finite, or after rule.max_iterations: it always ends, and
+    `converged` says how.
     Not differentiable itself: see `implicit`.
     """
     zero = jnp.zeros((), jnp.int32)
@@ -105,13 +106,14 @@ def newton(
     def iterate(s: _State) -> _State:
         make = lambda: factorise(s.x, s.now.point)
         if rule.mode == "full":
-            fresh, age = make(), zero
+            fresh, kept, age = make(), s.factor, zero
         else:
             # Error of the last iteration against the one before: infinite at first, when nothing is known.
             stale = (s.now.error > rule.contractivity * s.before) | (s.age >= rule.max_age)
             fresh, age = only_if(stale, make, s.factor), jnp.where(stale, zero, s.age) + 1
+            kept = fresh
         x = s.x - solve(fresh, s.now.residual)
-        return _State(x, evaluate(x), s.now.error, fresh, age, s.iterations + 1)
+        return _State(x, evaluate(x), s.now.error, kept, age, s.iterations + 1)
 
     first = evaluate(guess)
     start = _State(guess, first, jnp.full_like(first.error, jnp.inf), factor, zero, zero)

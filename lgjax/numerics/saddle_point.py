@@ -1,14 +1,19 @@
 """Linear systems of constrained dynamics, [[A, Bᵀ], [B T, 0]], by a dense factorisation or by elimination of A."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_batching import custom_vmap
 
 from lgjax.numerics import small_matrix as sm
 
 Array = jax.Array
+
+BLOCK = 3  # rows and columns that are eliminated at a time
+SHORT = 12  # longest sum of a product of matrices that is written as a sum in a batch
+WHOLE = 20  # rows up to which one loop over blocks is faster than halves
 
 
 class Factor(NamedTuple):
@@ -35,22 +40,32 @@ def _small_inverse(m: Array) -> Array:
 
 
 def _product(a: Array, b: Array) -> Array:
-    """a b, written out where that is short."""
-    if a.shape[-1] <= 12:
-        return sm.matmul(a, b)
-    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+    """a b, written out where that is short, and always for one system: no library is called from one function."""
+    return sm.matmul(a, b) if a.shape[-1] <= SHORT else _long_product(a, b)
+
+
+_long_product = custom_vmap(sm.matmul)
+
+
+@_long_product.def_vmap
+def _(size: int, batched: Any, a: Array, b: Array) -> tuple[Array, bool]:
+    del size, batched  # an operand without the axis is broadcast
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST), True
 
 
 def inverse(m: Array) -> Array:
-    """Inverses of matrices (..., n, n) by halves, without row exchanges: for matrices near positive definite ones.
+    """Inverses of matrices (..., n, n) without row exchanges: for matrices near positive definite ones.
 
     Elementwise work only, so that a batch runs as one; a library routine would be called for each matrix, and XLA may
-    not return from such calls within loops that run side by side.  The barriers keep each product from being computed
-    again in everything that reads it.
+    not return from such calls within loops that run side by side.  Gauss-Jordan by blocks is a loop, which is compiled
+    in a tenth of the time that written out it would take; large matrices are cut into halves, whose products are dense.
+    The barriers keep each product from being computed again in everything that reads it.
     """
     n, wait = m.shape[-1], jax.lax.optimization_barrier
-    if n <= 3:
+    if n <= BLOCK:
         return _small_inverse(m)
+    if n <= WHOLE:
+        return _inverse_by_blocks(m)
     k = n // 2
     a = inverse(m[..., :k, :k])
     right, below = wait(_product(a, m[..., :k, k:])), wait(_product(m[..., k:, :k], a))
@@ -58,6 +73,27 @@ def inverse(m: Array) -> Array:
     corner = wait(_product(d, below))
     top = jnp.concatenate([a + _product(right, corner), -_product(right, d)], axis=-1)
     return wait(jnp.concatenate([top, jnp.concatenate([-corner, d], axis=-1)], axis=-2))
+
+
+def _inverse_by_blocks(m: Array) -> Array:
+    """Gauss-Jordan in place, BLOCK rows and columns at a time; the last block is filled up with those of the unit."""
+    n, axis, wait = m.shape[-1], m.ndim - 1, jax.lax.optimization_barrier
+    count = -(-n // BLOCK)
+    filling = np.arange(BLOCK * count) >= n
+    m = jnp.pad(m, [(0, 0)] * (m.ndim - 2) + [(0, int(filling.sum()))] * 2) + np.diag(filling).astype(m.dtype)
+    block = np.arange(BLOCK * count) // BLOCK
+    cut = lambda x, k, axis: jax.lax.dynamic_slice_in_dim(x, k * BLOCK, BLOCK, axis)
+    put = lambda x, part, k, axis: jax.lax.dynamic_update_slice_in_dim(x, part, k * BLOCK, axis)
+
+    def turn(k: Array, m: Array) -> Array:
+        own = block == k
+        rows, columns = cut(m, k, axis - 1), cut(m, k, axis)
+        pivot = wait(_small_inverse(cut(rows, k, axis)))
+        # the block's own rows and columns then come out as those of the inverse
+        rows = wait(put(sm.matmul(pivot, jnp.where(own, 0.0, rows)), pivot, k, axis))
+        return put(jnp.where(own, 0.0, m) - sm.matmul(columns, rows), rows, k, axis - 1)
+
+    return jax.lax.fori_loop(0, count, turn, m)[..., :n, :n]
 
 
 def _apply(a: Array, x: Array) -> Array:
@@ -97,7 +133,7 @@ def solve(factor: Factor, r: Array) -> Array:
 
 
 def general_inverse(matrix: Array) -> Array:
-    """Inverse of a matrix (n, n) by Gauss-Jordan with row exchanges, as a loop: for use in derivatives.
+    """Inverse of a matrix (n, n) by Gauss-Jordan with row exchanges, as a loop: for starts and derivatives.
 
     Slower than a library routine, but like `inverse` safe within loops, and quickly compiled.
     """
@@ -114,17 +150,9 @@ def general_inverse(matrix: Array) -> Array:
     return jax.lax.fori_loop(0, n, column, jnp.concatenate([matrix, jnp.eye(n, dtype=matrix.dtype)], axis=1))[:, n:]
 
 
-def condition(factor: Factor, a: Array, b: Array) -> Array:
-    """The larger of the condition numbers of A, with what was added to it, and of B A⁻¹ Bᵀ: NaN or vast if singular.
-
-    For `factorise(a, b, b)` with a dense.
-    """
-    if factor.weight is not None:
-        a = a + factor.weight * sm.tmatmul(b, b)
-    largest = _norm(a) * _norm(factor.inverse)
-    if b.shape[0]:
-        largest = jnp.maximum(largest, _norm(sm.matmul(b, factor.columns)) * _norm(factor.complement))
-    return largest
+def condition(matrix: Array, inverse: Array) -> Array:
+    """The condition number of a matrix, of which `general_inverse` found the inverse: NaN or vast if singular."""
+    return _norm(matrix) * _norm(inverse)
 
 
 def _norm(m: Array) -> Array:

@@ -46,6 +46,17 @@ def _sum(terms: Iterable[Array]) -> Array:
     return reduce(operator.add, terms)
 
 
+def largest(x: Array) -> Array:
+    """Largest entry (...) of a vector (..., n), 0 of an empty one: by halves, as no library can be called within a
+    program that is compiled as one function, `execution/one_function.py`."""
+    if not x.shape[-1]:
+        return jnp.zeros(x.shape[:-1], x.dtype)
+    while (n := x.shape[-1]) > 1:
+        halves = jnp.maximum(x[..., : n // 2], x[..., n // 2 : n - n % 2])
+        x = jnp.concatenate([halves, x[..., n - 1 :]], axis=-1) if n % 2 else halves
+    return x[..., 0]
+
+
 def join(*parts: Array) -> Array:
     """Concatenate vectors (..., n_i) along the last axis, leading axes broadcast."""
     lead = jnp.broadcast_shapes(*(part.shape[:-1] for part in parts))
