@@ -24,25 +24,40 @@ PRODUCTS = {  # name -> ours, NumPy's and the shapes of their arguments for size
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("batch", BATCHES, ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_products(name, size, batch, dtype):
+def test_products(name, size, dtype):
     ours, theirs, shapes = PRODUCTS[name]
     random = np.random.default_rng(0)
-    x = [jnp.asarray(random.normal(size=(*lead, *s)), dtype) for lead, s in zip(batch, shapes(*size), strict=True)]
-    a, b = (np.asarray(y, np.float64) for y in x)
-    expected = theirs(a, b)
-    got = ours(*x)
-    assert (got.shape, got.dtype) == (expected.shape, dtype)
-    close(got, expected, 16 * eps(dtype))
-    weights = jnp.asarray(random.normal(size=expected.shape), dtype)
-    loss = lambda a, b: jnp.sum(weights * ours(a, b))
-    for k, gradient in enumerate(jax.grad(loss, (0, 1))(*x)):
-        # bilinear: the gradient in one argument does not depend on it
-        step = random.normal(size=(a, b)[k].shape)
-        moved = theirs(step, b) if k == 0 else theirs(a, step)
-        close(np.sum(np.asarray(gradient) * step), np.sum(np.asarray(weights) * moved), 200 * eps(dtype))
+    normal = lambda shape: jnp.asarray(random.normal(size=shape), dtype)
+    pairs = [[normal((*lead, *s)) for lead, s in zip(batch, shapes(*size), strict=True)] for batch in BATCHES]
+    expected = [theirs(*_exact(*pair)) for pair in pairs]
+    weights = [normal(x.shape) for x in expected]
+    loss = lambda pair, w: jnp.sum(w * ours(*pair))
+    program = jax.jit(lambda pairs: [(ours(*x), jax.grad(loss)(x, w)) for x, w in zip(pairs, weights, strict=True)])
+    for x, right, w, (got, gradients) in zip(pairs, expected, weights, program(pairs), strict=True):
+        assert (got.shape, got.dtype) == (right.shape, dtype)
+        close(got, right, 16 * eps(dtype))
+        a, b = _exact(*x)
+        for k, gradient in enumerate(gradients):
+            # bilinear: the gradient in one argument does not depend on it
+            step = random.normal(size=(a, b)[k].shape)
+            moved = theirs(step, b) if k == 0 else theirs(a, step)
+            close(np.sum(np.asarray(gradient) * step), np.sum(np.asarray(w) * moved), 200 * eps(dtype))
+
+
+def _exact(*arrays):
+    return [np.asarray(x, np.float64) for x in arrays]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_largest_entry(dtype):
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 7)), dtype)
+    cases = [x[:, :n] for n in (1, 2, 3, 5, 6, 7)]
+    for case, found in zip(cases, jax.jit(lambda cases: [sm.largest(y) for y in cases])(cases), strict=True):
+        np.testing.assert_array_equal(found, np.max(case, -1))
+    np.testing.assert_array_equal(sm.largest(x[:, :0]), np.zeros(3))
+    assert np.isnan(sm.largest(x.at[1, 4].set(jnp.nan)))[1]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
