@@ -111,10 +111,9 @@ def test_costs_of_forces_name_what_is_wrong():
 @pytest.mark.parametrize("joint", ["free", "spherical"])
 def test_gaps_and_distances_on_manifolds_have_the_derivatives_of_forward_mode(joint):
     """With rates as controls too; far from the target and at it."""
-    joints = (("b", None, joint), ("c", "b", "revolute"))
-    model = lgjax.build(
-        [lgjax.Body(name, parent, lgjax.Joint(name, kind), mass=1.0, inertia=np.eye(3)) for name, parent, kind in joints]
-    )
+    solid = {"mass": 1.0, "inertia": np.eye(3)}
+    base = lgjax.Body("b", None, lgjax.Joint("b", joint), **solid)
+    model = lgjax.build([base, lgjax.Body("c", "b", lgjax.Joint("c", "revolute"), **solid)])
     n = model.nv
     system = ControlSystem.of_accelerations(model, 0.1).with_rates()
     draw = lambda key: (lgjax.random_configuration(jax.random.key(key), model), jnp.asarray(RNG.normal(size=n)))
