@@ -55,6 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batches", default="1,64")
     parser.add_argument("--forms", default="forces,accelerations")
     parser.add_argument("--peers", type=int, default=8, help="problems that Crocoddyl solves")
+    parser.add_argument("--iterations", type=int, default=ITERATIONS, help="most of lgjax, for large batches")
     parser.add_argument("--table", action="store_true", help="iterations of a 6-joint arm by knots and batch instead")
     parser.add_argument("--knots", default="32,64,128", help="of the table")
     parser.add_argument("--table-batches", default="1,64,512")
@@ -156,7 +157,7 @@ def accelerations(system: Any, start: Any, forces: Any) -> Any:
 
 
 def solved(form: str, given: dict[str, Any], batch: int, iterations: int | None = None) -> dict[str, Any]:
-    """A row of lgjax. iterations: so many, instead of a whole search."""
+    """A row of lgjax. iterations: at most so many, instead of a whole search."""
     import jax
     import numpy as np
 
@@ -254,7 +255,7 @@ def rows_of(name: str, options: argparse.Namespace):
         runs, ours = [peer.solve()], []
         for form in options.forms.split(","):
             for batch in batches:
-                ours.append(head | solved(form, given, batch))
+                ours.append(head | solved(form, given, batch, options.iterations))
                 runs.append(peer.solve())
         peer.close()
     mean = {k: sum(run[k] for run in runs) / len(runs) for k in ("ms", "to the end ms")}
