@@ -83,6 +83,7 @@ def main() -> None:
         row = {
             "ms": 1e3 * float(np.median(seconds / iterations)), "iterations": float(np.median(iterations)),
             "to the end ms": 1e3 * float(np.mean(seconds)), "cost": float(np.min(cost)),
+            "costs": cost.tolist(),
             "ended": f"{int(np.sum(ended))}/{len(guesses)}",
         }  # fmt: skip
         print(json.dumps(row), flush=True)

@@ -29,7 +29,6 @@ SMALLER = {
     "14_closed_loops": {"duration": 5.0},
     "15_satellite_tumble": {"samples": 20_000},
     "17_cart_pole": {"guesses": 4, "iterations": 150},
-    "18_falling_cat": {"guesses": 1, "iterations": 400},
     "19_payload": {"guesses": 2},
     "20_quadrupeds_on_terrain": {"batch": 256},
 }

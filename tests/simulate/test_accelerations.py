@@ -106,3 +106,38 @@ def test_costs_of_forces_name_what_is_wrong():
         costs.forces(arm, np.zeros(3))
     with pytest.raises(ValueError, match="cannot be terminal"):
         costs.forces(arm)((lgjax.neutral(arm), jnp.zeros(2)))
+
+
+@pytest.mark.parametrize("joint", ["free", "spherical"])
+def test_gaps_and_distances_on_manifolds_have_the_derivatives_of_forward_mode(joint):
+    """With rates as controls too; far from the target and at it."""
+    solid = {"mass": 1.0, "inertia": np.eye(3)}
+    base = lgjax.Body("b", None, lgjax.Joint("b", joint), **solid)
+    model = lgjax.build([base, lgjax.Body("c", "b", lgjax.Joint("c", "revolute"), **solid)])
+    n = model.nv
+    system = ControlSystem.of_accelerations(model, 0.1).with_rates()
+    draw = lambda key: (lgjax.random_configuration(jax.random.key(key), model), jnp.asarray(RNG.normal(size=n)))
+    target, changes, weights = draw(0), RNG.normal(size=(3 * n, 4)), np.linspace(0.5, 2.0, 2 * n)
+    known, residual = costs.state(model, target, weights), plain_distance(model, target, weights)
+
+    @jax.jit
+    def both(state, later):
+        ends, after = (state, jnp.ones(n)), (later, jnp.zeros(n))
+        along = jax.jacfwd(lambda x: system.difference(after, system.retract(ends, x)))(jnp.zeros(3 * n))
+        mechanism = ControlSystem.of_accelerations(model, 0.1)
+        models = [cost.expand(mechanism, None, state, None) for cost in (known, costs.LeastSquares(residual))]
+        return system.relative(system.difference(after, ends), changes), along @ changes, models
+
+    for state, later in ((draw(1), draw(2)), (target, target)):
+        relative, along, (found, plain) = both(state, later)
+        np.testing.assert_allclose(relative, along, atol=1e-12)
+        np.testing.assert_allclose(found.x, plain.x, atol=1e-12)
+        np.testing.assert_allclose(found.xx, plain.xx, atol=1e-12)
+
+
+def plain_distance(model, target, weights):
+    def residual(state):
+        away = lgjax.difference(model, target[0], state[0])
+        return weights * jnp.concatenate([away, state[1] - target[1]])
+
+    return residual

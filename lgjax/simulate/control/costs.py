@@ -25,7 +25,7 @@ from lgjax.multibody.configuration import difference as displacement
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
-from lgjax.simulate.control.semi_implicit import force_slopes
+from lgjax.simulate.control.semi_implicit import force_slopes, relative_to
 
 __all__ = ["LeastSquares", "control", "forces", "frame", "frame_position", "momentum", "state"]
 
@@ -180,6 +180,29 @@ class _Distance(Cost):
 
 
 @dataclass(frozen=True, eq=False)
+class _Displacement(Cost):
+    """`_Distance` of states (q, v) with free joints or spherical ones, where the derivative has blocks of theirs."""
+
+    model: Model
+    residual: Callable[[Any], Array]
+    weights: Array
+
+    def __call__(self, *args: Any) -> Array:
+        r = self.weights * self.residual(args[0] if len(args) == 1 else args[1])
+        return jnp.sum(r * r) / 2
+
+    def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
+        n, r = self.model.nv, self.residual(state)
+        slopes = relative_to(self.model.tree, r[:n], sm.identity(n, r.dtype))
+        squares = self.weights * self.weights
+        bent = _squared(self.weights[:n, None] * slopes)
+        first = jnp.concatenate([sm.tmatvec(slopes, squares[:n] * r[:n]), squares[n:] * r[n:]])
+        return QuadraticModel(
+            x=first, xx=jnp.concatenate([jnp.pad(bent, ((0, 0), (0, n))), sm.diagonal(squares)[n:]])
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
 class _Effort(Cost):
     """½ |weights * (control - target)|²."""
 
@@ -303,7 +326,7 @@ def state(model: Model, target: Any, weights: ArrayLike = 1.0) -> Cost:
 
     if all(kind.coordinates == "joints" for kind in model.tree.kinds):
         return _Distance(residual, weights)
-    return LeastSquares(lambda *args: weights * residual(*args))
+    return _Displacement(model, residual, weights)
 
 
 def control(target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:

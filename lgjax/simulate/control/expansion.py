@@ -65,6 +65,9 @@ def _about(system: ControlSystem, after: Any, end: Any, A: Array, B: Array) -> t
     gap = system.difference(after, end)
     if system.flat:
         return A, B, gap
+    if system.relative is not None:
+        both = system.relative(gap, jnp.concatenate([A, B], 1))
+        return both[:, : len(gap)], both[:, len(gap) :], gap
     by = jax.jacfwd(lambda x: system.difference(after, system.retract(end, x)))(jnp.zeros_like(gap))
     return jnp.matmul(by, A, precision="highest"), jnp.matmul(by, B, precision="highest"), gap
 

@@ -15,8 +15,6 @@ from lgjax.dynamics.time_derivatives.taylor_series import checked_result
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation, right_translation
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import state_dtype, strong
-from lgjax.multibody.configuration import difference as displacement
-from lgjax.multibody.configuration import retract as displaced
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE
@@ -26,7 +24,10 @@ from lgjax.simulate.control.semi_implicit import (
     acceleration_step_slopes,
     advanced,
     constant_matrices,
+    flat_states,
+    relative_states,
     semi_implicit_slopes,
+    tangents_of_states,
 )
 from lgjax.simulate.control.stagewise import Stagewise
 
@@ -55,6 +56,8 @@ class ControlSystem:
     at both ends, where there is a faster way to them than forward mode; None for that.
     matrices: A (dim, dim) and B (dim, controls) of a step, where they are the same everywhere; NumPy, or None.
     flat: whether difference(state 0, retract(state 1, x)) = difference(state 0, state 1) + x.
+    relative(gap, changes (dim, k)) -> changes (dim, k) of a difference `gap` (dim,) to states that move by the tangents
+    `changes`, to first order; None where forward mode has to find them.
     forces(control) -> tau (nv,) and wrenches (nbodies, 6), or None for none, of a mechanism; None for other systems.
     free_time: whether the last control is the length of a step over dt, which then scales the running cost too.
     """
@@ -69,6 +72,7 @@ class ControlSystem:
     forces: Callable[[Array], tuple[Array, Array | None]] | None = None
     free_time: bool = False
     matrices: tuple[np.ndarray, np.ndarray] | None = None
+    relative: Callable[[Array, Array], Array] | None = None
 
     @classmethod
     def of_model(
@@ -124,7 +128,10 @@ class ControlSystem:
 
             known = by_partials
 
-        return cls(step, *_tangents(model), controls + free_time, dt, known, _flat(model), forces, free_time)
+        flat, moves = flat_states(model), tangents_of_states(model)
+        return cls(
+            step, *moves, controls + free_time, dt, known, flat, forces, free_time, relative=relative_states(model)
+        )
 
     @classmethod
     def of_accelerations(cls, model: Model, dt: float) -> "ControlSystem":
@@ -142,10 +149,10 @@ class ControlSystem:
             return advanced(model, state, control, jnp.asarray(dt, model.dtype))
 
         by_form = lambda state, control: acceleration_step_slopes(model, dt, state, control)
-        flat = _flat(model)
+        flat = flat_states(model)
         matrices = constant_matrices(model, dt) if flat else None
-        moves = _tangents(model)
-        return cls(step, *moves, model.nv, dt, by_form, flat, matrices=matrices)
+        moves = tangents_of_states(model)
+        return cls(step, *moves, model.nv, dt, by_form, flat, matrices=matrices, relative=relative_states(model))
 
     def with_rates(self) -> "ControlSystem":
         """The same system whose controls are the rates of its own, which become a part of the state: (state, control).
@@ -175,8 +182,13 @@ class ControlSystem:
         def difference(state0: State, state1: State) -> Array:
             return jnp.concatenate([self.difference(state0[0], state1[0]), state1[1] - state0[1]])
 
+        def relative(gap: Array, changes: Array) -> Array:
+            assert self.relative is not None
+            return jnp.concatenate([self.relative(gap[:-n], changes[:-n]), changes[-n:]])
+
         slopes = None if self.slopes is None else by_parts
-        return ControlSystem(step, retract, difference, n, dt, slopes, self.flat)
+        turned = None if self.relative is None else relative
+        return ControlSystem(step, retract, difference, n, dt, slopes, self.flat, relative=turned)
 
     @classmethod
     def on_space(
@@ -198,22 +210,6 @@ class ControlSystem:
             checks.integer("controls", controls),
             dt,
         )
-
-
-def _flat(model: Model) -> bool:
-    return all(kind.coordinates == "joints" for kind in model.tree.kinds)
-
-
-def _tangents(model: Model) -> tuple[Callable, Callable]:
-    """`retract` and `difference` of the states (q, v) of a mechanism."""
-
-    def retract(state: State, tangent: Array) -> State:
-        return displaced(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]
-
-    def difference(state0: State, state1: State) -> Array:
-        return jnp.concatenate([displacement(model, state0[0], state1[0]), state1[1] - state0[1]])
-
-    return retract, difference
 
 
 def _driven(model: Model) -> list[int]:

@@ -5,6 +5,7 @@
 Source: [mastalli2020] for the step; [sola2018] section 4 for its derivatives.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,8 +24,9 @@ from lgjax.dynamics.partials import (
 )
 from lgjax.execution.call import batch_behind
 from lgjax.groups import se3, so3
-from lgjax.multibody.configuration import displaced, join_velocity, split_velocity
+from lgjax.multibody.configuration import difference, displaced, join_velocity, retract, split_velocity
 from lgjax.multibody.model import Model
+from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
 from lgjax.simulate.control.riccati import solved
 
@@ -92,7 +94,7 @@ def _with_configuration(model: Model, h: Array, after: Any, by_v: Array) -> Any:
     """
     n = model.nv
     ahead = sm.identity(n, h.dtype)
-    if all(kind.coordinates == "joints" for kind in model.tree.kinds):
+    if flat_states(model):
         by_q = jnp.concatenate([h * by_v[:, :n] + ahead, h * by_v[:, n:]], 1)
     else:
         ahead = jnp.concatenate([ahead, jnp.zeros((n, by_v.shape[1] - n), h.dtype)], 1)
@@ -132,3 +134,47 @@ def _moved(model: Model, step: Array, dq: Array, dstep: Array) -> Array:
     turned = se3.Ad(se3.exp(-frees), q_frees) + se3.dexp(-frees, frees_by)
     balls = so3.Ad(so3.exp(-balls), q_balls) + so3.dexp(-balls, balls_by)
     return join_velocity(tree, turned, q_joints + joints_by, balls)
+
+
+# ---- tangents of states (q, v)
+def flat_states(model: Model) -> bool:
+    """`ControlSystem.flat` of a mechanism."""
+    return all(kind.coordinates == "joints" for kind in model.tree.kinds)
+
+
+def tangents_of_states(model: Model) -> tuple[Callable, Callable]:
+    """`retract` and `difference` of the states (q, v) of a mechanism."""
+
+    def moved(state: Any, tangent: Array) -> Any:
+        return retract(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]
+
+    def apart(state0: Any, state1: Any) -> Array:
+        return jnp.concatenate([difference(model, state0[0], state1[0]), state1[1] - state0[1]])
+
+    return moved, apart
+
+
+def relative_states(model: Model) -> Callable[[Array, Array], Array]:
+    """`ControlSystem.relative` of the states (q, v) of a mechanism."""
+    n = model.nv
+
+    def relative(gap: Array, changes: Array) -> Array:
+        return jnp.concatenate([relative_to(model.tree, gap[:n], changes[:n]), changes[n:]])
+
+    return relative
+
+
+def relative_to(tree: Tree, away: Array, changes: Array) -> Array:
+    """Changes (nv, k) of the displacement `away` (nv,) to configurations that move by the body displacements `changes`.
+
+    log(exp(away) exp(x)) = away + dexpinv(-away, x) + ...   Source: [sola2018] section 4.
+    """
+    if not (tree.n_free or tree.n_ball):
+        return changes
+    frees, _, balls = split_velocity(tree, away)
+
+    def one(change: Array) -> Array:
+        free, joints, ball = split_velocity(tree, change)
+        return join_velocity(tree, se3.dexpinv(-frees, free), joints, so3.dexpinv(-balls, ball))
+
+    return jax.vmap(one, 1, 1)(changes)
