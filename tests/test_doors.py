@@ -127,6 +127,9 @@ WRONG = {
     "space must be a HomogeneousSpace": lambda: run(groups.SO3, still),
     "field must be a function, got None": lambda: run(SPACE, None),
     "the state must hold arrays, got 'text' in it": lambda: reversible(still, "text"),
+    "arguments must hold arrays, got 'text' in it": lambda: lgjax.monte_carlo(
+        lambda key, x: x, ("text",), batch=2, key=jax.random.key(0)
+    ),
     "step must be a function, got 3": lambda: reversible(3, jnp.zeros(2)),
     "step must return the pair": lambda: reversible(lambda *given: given[2], jnp.zeros(2)),
     "step must return a state like the one before it: state is float64(2,) before and float64(3,) after": (
