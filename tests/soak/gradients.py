@@ -124,6 +124,10 @@ def differences(subject: Subject, program: Callable, states: Any, found: Derivat
     slope = lambda s: np.sum(np.asarray(at[s].reverse, float) * d, -1)
     second = [(slope(h) - slope(-h)) / (2 * h) for h in (1e-5, 2e-6)]
     agree = np.abs(second[0] - second[1]) <= 1e-4 * (1 + np.abs(second[0]))
+    bend = [
+        np.abs(slope(h) - 2 * np.sum(np.asarray(found.reverse, float) * d, -1) + slope(-h)) / h for h in (1e-5, 2e-6)
+    ]
+    agree &= np.maximum(*bend) <= 1e-3 * (1 + np.abs(second[0]))
     return central[0], second[0], smooth, smooth & agree & np.isfinite(second[0])
 
 
