@@ -52,9 +52,8 @@ body, at_rest = (
     (lambda: collisions.rigid_state((0.0, 0.0, 1.0))),
 )
 predict = lambda **given: lgjax.control.PredictiveController(**{"steps": 2, "system": None} | given)
-spread = lambda **given: lgjax.ensemble(
-    arm(), batch=2, steps=1, dt=0.1, key=jax.random.key(0), spread=lgjax.Spread(**given)
-)
+ensemble = lambda **given: lgjax.ensemble(arm(), batch=2, steps=1, dt=0.1, key=jax.random.key(0), **given)
+spread = lambda **given: ensemble(spread=lgjax.Spread(**given))
 
 WRONG = {
     # shapes, bodies and drivers
@@ -76,6 +75,11 @@ WRONG = {
     "system must be a ControlSystem, got None": predict,
     "first has shape (2,), expected (..., 3)": lambda: maximal.compose_rotation_vectors(jnp.ones(2), jnp.ones(3)),
     "spread.mass must be numbers of shape (), got 'text'": lambda: spread(mass="text"),
+    "spread.gravity has shape (2,), expected () or (3,)": lambda: spread(gravity=jnp.ones(2)),
+    "spread.position has shape (0,), expected () or (2,)": lambda: spread(position=jnp.ones(0)),
+    "q.joints is of type str, expected an array": lambda: ensemble(q=state()[0]._replace(joints="text")),
+    "v is of type list, expected an array": lambda: ensemble(v=[0.0, 1.0]),
+    "v is bool, the model is float64": lambda: ensemble(v=jnp.ones(2, bool)),
     # wrong lengths that gave a result
     "v has shape (1,), expected (..., 2)": lambda: to_mujoco(state()[0], jnp.zeros(1)),
     "v has shape (3,), expected (..., 2)": lambda: to_mujoco(state()[0], jnp.zeros(3)),

@@ -32,7 +32,7 @@ MEANT = {
     (name, what)
     for name in (
         "HeightField", "identification.base_parameters",
-        *(f"vector.{x}" for x in ("inverse", "exp", "log", "hat", "vee", "cay", "cayinv")),
+        *(f"vector.{x}" for x in ("inverse", "exp", "log", "hat", "vee", "cay", "cayinv", "normalize")),
     )
     for what in ("too short", "too long", "length one", "nothing in it")
 } | {  # the error is that of the user's function
