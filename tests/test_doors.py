@@ -55,6 +55,11 @@ predict = lambda **given: lgjax.control.PredictiveController(**{"steps": 2, "sys
 ensemble = lambda **given: lgjax.ensemble(arm(), batch=2, steps=1, dt=0.1, key=jax.random.key(0), **given)
 spread = lambda **given: ensemble(spread=lgjax.Spread(**given))
 
+search = lambda **given: lgjax.optimize_controls(
+    lgjax.control.ControlSystem.on_space(groups.vector_space(2), lambda x, u: x + u, 2), guesses=jnp.zeros((1, 3, 2)),
+    steps=3, running=lambda t, x, u: u @ u, **{"state": jnp.zeros(2)} | given,
+)  # fmt: skip
+
 WRONG = {
     # shapes, bodies and drivers
     "shape is of type float, expected a Shape": lambda: shapes.rounded(0.5, 0.1),
@@ -80,6 +85,24 @@ WRONG = {
     "q.joints is of type str, expected an array": lambda: ensemble(q=state()[0]._replace(joints="text")),
     "v is of type list, expected an array": lambda: ensemble(v=[0.0, 1.0]),
     "v is bool, the model is float64": lambda: ensemble(v=jnp.ones(2, bool)),
+    # searches, costs and figures
+    "bounds are (lower, upper), each one number or (2,): bounds must be numbers": lambda: search(bounds=(1j, 2j)),
+    "bounds are (lower, upper), each one number or (2,): 'float' object": lambda: search(bounds=1.0),
+    "displacement of the state has shape (10,), expected (2,)": lambda: search(state=jnp.zeros((5, 2))),
+    "target has shape (3,), the controls have (2,)": lambda: lgjax.control.costs.control(np.ones(3))(
+        0.0, None, jnp.ones(2)
+    ),
+    "weights has shape (1,), the controls have (2,)": lambda: lgjax.control.costs.control(0.0, np.ones(1))(
+        0.0, None, jnp.ones(2)
+    ),
+    "names are of at least one quantity, got none": lambda: lgjax.plot.phase_figure(
+        np.ones((3, 1)), np.ones((3, 1)), ()
+    ),
+    "unit must be a text, got 3": lambda: lgjax.plot.fan_figure(np.ones(2), np.ones((3, 2)), unit=3),
+    "probabilities lie between 0 and 1, at least one of them, got ()": lambda: lgjax.plot.fan_figure(
+        np.ones(2), np.ones((3, 2)), probabilities=()
+    ),
+    "cannot draw a str": lambda: lgjax.view.scene_of("ball", visuals=False),
     # wrong lengths that gave a result
     "v has shape (1,), expected (..., 2)": lambda: to_mujoco(state()[0], jnp.zeros(1)),
     "v has shape (3,), expected (..., 2)": lambda: to_mujoco(state()[0], jnp.zeros(3)),
@@ -94,6 +117,9 @@ WRONG = {
     ),
     "model.gravity is complex128, expected real numbers": lambda: lgjax.mass_matrix(
         arm().replace(gravity=jnp.zeros(3, complex)), state()[0]
+    ),
+    "model.gravity is float32, the masses of the model are float64": lambda: lgjax.mass_matrix(
+        arm().replace(gravity=jnp.zeros(3, jnp.float32)), state()[0]
     ),
     "model is None, expected a Model": lambda: lgjax.specialize(None),
     "model is of type dict, expected a Model": lambda: forces.spring({}, 1.0),

@@ -53,7 +53,7 @@ def scene_of(
     if isinstance(thing, Model):
         return tree_scene(thing, motion, loops, wrenches, contacts, visuals, highlight, limits)
     for name, value in (("loops", loops), ("wrenches", wrenches), ("contacts", contacts), ("visuals", visuals)):
-        if value is not None:
+        if value is not None and isinstance(thing, Shape | maximal.System | Problem):
             raise TypeError(f"{name} belong to a Model, not to {type(thing).__name__}")
     if isinstance(thing, Shape):
         return bouncing_scene(thing, motion, planes, highlight, limits)

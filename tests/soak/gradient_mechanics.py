@@ -274,9 +274,11 @@ def of_contact_step(smoothing: float, seed: int) -> Subject:
     states += [(np.asarray(rng.choice(heights)), speed(rng, 6)) for _ in range(300)]
     labels = (*cases, *(f"at {z:.15g}, moving by {_words(v)}" for z, v in states[len(cases) :]))
 
+    model = ball()  # outside of a trace, for it is kept
+
     def function(state: Any, x: jax.Array) -> jax.Array:
         z, v = state
-        m = ball().astype(x.dtype)
+        m = model.astype(x.dtype)
         ground = shapes.Plane(jnp.asarray([0, 0, 1], x.dtype))
         touching = lgjax.Contacts(m, ground, {"ball": shapes.sphere(jnp.asarray(0.1, x.dtype))}, friction=0.5,
                                   smoothing=smoothing)  # fmt: skip
@@ -316,7 +318,7 @@ LOOPS: dict[str, Callable] = {
 
 def of_loops(name: str, seed: int) -> Subject:
     """Constrained dynamics of the parallelogram: in line, nearly so, and open."""
-    rng = np.random.default_rng(seed)
+    rng, (model, made) = np.random.default_rng(seed), parallelogram()
     states, labels = [], []
     for a in (*SIZES, *rng.uniform(-PI, PI, 20)):  # in line at 0 and pi
         for v in SPEEDS:
@@ -324,8 +326,7 @@ def of_loops(name: str, seed: int) -> Subject:
             labels.append(f"crank at {a:.9g}, moving by {v:g}")
 
     def function(state: Any, x: jax.Array) -> jax.Array:
-        model, loops = parallelogram()
-        m, loops = model.astype(x.dtype), jax.tree.map(lambda y: jnp.asarray(y, x.dtype), loops)
+        m, loops = model.astype(x.dtype), jax.tree.map(lambda y: jnp.asarray(y, x.dtype), made)
         q = lgjax.retract(m, lgjax.neutral(m), state[0] + x[:3])
         v = state[1] + x[3:6]
         found = LOOPS[name](m, loops, q, v, x[6:])

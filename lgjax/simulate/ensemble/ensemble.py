@@ -146,10 +146,12 @@ def ensemble(
     if store not in STORES:
         raise ValueError(f"store must be one of {', '.join(STORES)}, got {store!r}")
     q = neutral(model) if q is None else checked_configuration("q", q, model)
-    v = jnp.zeros(model.nv, model.dtype) if v is None else checked_array("v", v, (model.nv,), model.dtype, model=model)
     steps, every, _ = saved_steps(steps, save_every)
     dt = checks.number("dt", dt)
-    start = Draw(model, q, v)
+    given = checked_array(
+        "v", jnp.zeros(model.nv, model.dtype) if v is None else v, (model.nv,), model.dtype, model=model
+    )
+    start = Draw(model, q, given)
 
     def simulate(key, start, spread, dt):
         draw = randomized(start, spread, key) if sample is None else sample(key)
