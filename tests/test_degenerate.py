@@ -51,6 +51,8 @@ def test_a_derivative_that_is_wrong_is_found():
     ]
     assert len(found) == 1
     assert "reverse against differences: f" in found[0]
+    there = subject(wrong_rule, [np.ones(3)], ("f",), second=False, distance=np.zeros(1))  # where none exists
+    assert list(gradients.examine(there, single=False)) == []
 
 
 def bent(state, x):

@@ -317,7 +317,11 @@ LOOPS: dict[str, Callable] = {
 
 
 def of_loops(name: str, seed: int) -> Subject:
-    """Constrained dynamics of the parallelogram: in line, nearly so, and open."""
+    """Constrained dynamics of the parallelogram: in line, nearly so, and open.
+
+    In line there are no derivatives: the rank of the loop falls, and results jump. Near it they have the size of the
+    inverse of the distance, and round-off that of its square.
+    """
     rng, (model, made) = np.random.default_rng(seed), parallelogram()
     states, labels = [], []
     for a in (*SIZES, *rng.uniform(-PI, PI, 20)):  # in line at 0 and pi
@@ -332,7 +336,9 @@ def of_loops(name: str, seed: int) -> Subject:
         found = LOOPS[name](m, loops, q, v, x[6:])
         return jnp.sum(jnp.asarray([1.0, 0.3, -0.7], x.dtype) * found)[None]
 
-    return Subject((name,), function, _stacked(states), tuple(labels), rng.normal(size=9) / 3, False)
+    distance = np.abs(np.sin(np.stack([a for a, _ in states])[:, 0]))
+    direction = rng.normal(size=9) / 3
+    return Subject((name,), function, _stacked(states), tuple(labels), direction, False, distance=distance)
 
 
 MECHANICS: dict[str, Callable[[int], Subject]] = {

@@ -69,15 +69,29 @@ def close(a: Any, b: Any, tolerance: float) -> np.ndarray:
     return np.abs(a - b) <= tolerance * (1 + np.max(np.abs(b), -1, keepdims=True, initial=0.0))
 
 
+# How far from a place without derivatives those are compared, in float64 and float32: nearer, they are round-off.
+NEAR = {"float64": 1e-5, "float32": 1e-2}
+
+
 def judge(subject: Subject, found: Derivatives, exact: Derivatives | None, sides: Any) -> Iterator[tuple[int, str]]:
     """(state, what is wrong); `exact` is float64 for a float32 result, `sides` are differences of a float64 one."""
-    order = 1 if exact is None else 1e8
+    yield from _not_finite(subject, found)
+    near = NEAR["float64" if exact is None else "float32"]
+    compared = np.broadcast_to(np.asarray(subject.distance) > near, len(found.value))
+    yield from ((state, said) for state, said in _compared(subject, found, exact, sides) if compared[state])
+
+
+def _not_finite(subject: Subject, found: Derivatives) -> Iterator[tuple[int, str]]:
     for name, array in zip(Derivatives._fields, found, strict=True):
         array = np.asarray(array)
         bad = ~np.isfinite(array.reshape(len(array), -1)).all(-1) if array.size else np.zeros(len(array), bool)
         for i in np.flatnonzero(bad):
             rows = sorted({int(r) for r in np.argwhere(~np.isfinite(array[i]))[:, 0]})
             yield int(i), f"{name} is not finite in {', '.join(subject.names[r] for r in rows[:6])}"
+
+
+def _compared(subject: Subject, found: Derivatives, exact: Derivatives | None, sides: Any) -> Iterator[tuple[int, str]]:
+    order = 1 if exact is None else 1e8
     pairs = [("forward", found.forward, found.reverse)]
     if found.forward_over_forward.size:
         pairs += [
