@@ -17,6 +17,7 @@ from lgjax.dynamics.loops.loop import as_loops
 from lgjax.groups.ts2 import TangentPoint
 from lgjax.multibody.configuration import neutral
 from lgjax.multibody.model import Configuration, Model
+from lgjax.numerics import checks
 from lgjax.shapes import Shape
 from lgjax.systems.closed_loops import LoopProblem
 from lgjax.systems.maximal_problem import MaximalProblem
@@ -24,7 +25,7 @@ from lgjax.systems.problem import Problem
 from lgjax.view import contacts as touching
 from lgjax.view import geometry, skeleton
 from lgjax.view.bouncing import bouncing_scene
-from lgjax.view.motion import Motion, as_motion, good_systems, over_states
+from lgjax.view.motion import Motion, as_motion, good_systems, leading_axes, over_states
 from lgjax.view.scene import ACCENT, DARK, FORCE, TORQUE, Chart, Part, Scene
 from lgjax.view.visuals import visual_parts
 
@@ -83,10 +84,15 @@ def tree_scene(
         raise TypeError(
             f"a Model moves by a Trajectory, an Ensemble or a Configuration, not by a {type(given).__name__}"
         )
-    _check_configuration(model, q)
     of = lambda name: None if given is q else getattr(given, name, None)
     m = as_motion(
-        of("ts"), q, np.ndim(q.joints) - 1, of("v"), of("energy"), getattr(of("contacts"), "force", None), **limits
+        of("ts"),
+        q,
+        _leading_axes(model, q, of("v")),
+        of("v"),
+        of("energy"),
+        getattr(of("contacts"), "force", None),
+        **limits,
     )
     poses = over_states(lambda q: forward_kinematics(model, q), m.q)
     if model.tree.n_free:
@@ -112,12 +118,24 @@ def tree_scene(
     )  # fmt: skip
 
 
-def _check_configuration(model: Model, q: Configuration) -> None:
-    counts = {"joints": model.tree.n_joint, "free_poses": model.tree.n_free, "ball_rotations": model.tree.n_ball}
-    found = np.shape(q.joints)[-1], np.shape(q.free_poses.translation)[-2], np.shape(q.ball_rotations)[-3]
-    for (name, expected), size in zip(counts.items(), found, strict=True):
+def _leading_axes(model: Model, q: Configuration, v: Any) -> int:
+    """Those of the configurations and velocities of a motion of this model."""
+    tree, poses = model.tree, q.free_poses
+    if not isinstance(poses, tuple) or len(poses) != 2:
+        raise TypeError(f"free_poses of the motion must be a Pose, got {checks.shown(poses)}")
+    counts = {"joints": (q.joints, tree.n_joint, 1), "free_poses": (poses[1], tree.n_free, 2),
+              "ball_rotations": (q.ball_rotations, tree.n_ball, 3)}  # fmt: skip
+    for name, (value, expected, place) in counts.items():
+        size = np.shape(value)[-place] if np.ndim(value) >= place else expected
         if size != expected:
             raise ValueError(f"the motion has {size} {name}, {model.name!r} has {expected}: it is of another model")
+    own = {
+        "q.free_poses.rotation": (poses[0], (tree.n_free, 3, 3)),
+        "q.free_poses.translation": (poses[1], (tree.n_free, 3)),
+        "q.joints": (q.joints, (tree.n_joint,)),
+        "q.ball_rotations": (q.ball_rotations, (tree.n_ball, 3, 3)),
+    }
+    return leading_axes(own if v is None else own | {"v": (v, (model.nv,))})
 
 
 def _tree_charts(model: Model, m: Motion, i: int) -> list[Chart]:

@@ -145,13 +145,9 @@ def ensemble(
         raise ValueError(f"batch must be positive, got {batch}")
     if store not in STORES:
         raise ValueError(f"store must be one of {', '.join(STORES)}, got {store!r}")
-    q = neutral(model) if q is None else checked_configuration("q", q, model)
     steps, every, _ = saved_steps(steps, save_every)
     dt = checks.number("dt", dt)
-    given = checked_array(
-        "v", jnp.zeros(model.nv, model.dtype) if v is None else v, (model.nv,), model.dtype, model=model
-    )
-    start = Draw(model, q, given)
+    start = _start(model, q, v)
 
     def simulate(key, start, spread, dt):
         draw = randomized(start, spread, key) if sample is None else sample(key)
@@ -167,6 +163,13 @@ def ensemble(
         simulate, arguments, batch=batch, key=key, duration=steps * dt, common={"ts": times}, **options
     )
     return _ensemble(times, result, np.isin(np.arange(result.batch), result.failed, invert=True))
+
+
+def _start(model: Model, q: Any, v: Any) -> Draw:
+    """The model at (q, v), neutral and at rest where they are None."""
+    q = neutral(model) if q is None else checked_configuration("q", q, model)
+    v = jnp.zeros(model.nv, model.dtype) if v is None else v
+    return Draw(model, q, checked_array("v", v, (model.nv,), model.dtype, model=model))
 
 
 def _law(law: Any, draw: Draw) -> Any:
