@@ -128,10 +128,10 @@ def differences(subject: Subject, program: Callable, states: Any, found: Derivat
     at = {s * h: program(states, jnp.asarray(s * h * d)) for h in (1e-5, 2e-6) for s in (1, -1)}
     middle = np.asarray(found.value, float)
     central, smooth = [], np.ones(middle.shape, bool)
-    for h in (1e-5, 2e-6):
+    for h, bend in ((1e-5, 1e-3), (2e-6, 1e-4)):
         ahead, behind = (np.asarray(at[s].value, float) for s in (h, -h))
         central.append((ahead - behind) / (2 * h))
-        smooth &= np.abs((ahead - middle) - (middle - behind)) / h <= 1e-3 * (1 + np.abs(central[-1]))
+        smooth &= np.abs((ahead - middle) - (middle - behind)) / h <= bend * (1 + np.abs(central[-1]))
     smooth &= np.abs(central[0] - central[1]) <= 1e-5 * (1 + np.abs(central[0]))
     if not found.forward_over_reverse.size:
         return central[0], None, smooth, None
