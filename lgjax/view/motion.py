@@ -34,7 +34,7 @@ def leading_axes(parts: dict[str, tuple[Any, tuple[int, ...]]]) -> int:
     common: tuple[int, ...] | None = None
     for name, (value, own) in parts.items():
         array = np.asarray(value)
-        if array.dtype.kind not in "fiu":
+        if not isinstance(value, jax.Array | np.ndarray) or array.dtype.kind not in "fiu":
             raise TypeError(f"{name} of the motion must be an array of real numbers, got {checks.shown(value)}")
         lead = array.shape[: array.ndim - len(own)]
         if array.shape[len(lead) :] != own or common not in (None, lead):
@@ -59,7 +59,7 @@ def as_motion(
     q, v, energy, forces = jax.tree.map(add, (q, v, energy, forces))
     times = jax.tree.leaves(q)[0].shape[1]
     ts = np.zeros(times) if ts is None else checks.real("ts", ts)
-    if ts.ndim == 2:
+    if ts.ndim == 2 and len(ts):
         if np.any(ts != ts[:1]):
             raise ValueError("the systems were saved at different times: only motions with common times can be drawn")
         ts = ts[0]

@@ -46,7 +46,8 @@ def scene_of(
     systems: int = 1000,
 ) -> Scene:
     """The scene of a motion; the arguments are those of `show`. Raises TypeError for what cannot be drawn."""
-    limits = {"frames": frames, "systems": systems}
+    limits = {"frames": checks.integer("frames", frames), "systems": checks.integer("systems", systems)}
+    highlight = checks.integer("highlight", highlight, -(2**63))
     if isinstance(thing, LoopProblem):
         loops, thing, motion = thing.loops, thing.model, thing.q0 if motion is None else motion
     if isinstance(thing, MaximalProblem):

@@ -293,6 +293,10 @@ def test_springs_and_distances_of_a_system_are_lines_between_their_points():
         ),
         (lambda m, q: scene_of(m, Moving(q._replace(joints="a"))), TypeError, "joints of the motion must be an array"),
         (lambda m, q: scene_of(m, Moving(q._replace(joints=q.joints[0]))), ValueError, r"expected \(3, 5, 1\)"),
+        (lambda m, q: scene_of(m, Moving(q), systems=0), ValueError, "systems must be a positive integer, got 0"),
+        (lambda m, q: scene_of(m, Moving(q), frames=None), TypeError, "frames must be a Python integer"),
+        (lambda m, q: scene_of(m, Moving(q), highlight="first"), TypeError, "highlight must be a Python integer"),
+        (lambda m, q: scene_of(m, Moving(q, np.zeros((0, 5)))), ValueError, r"ts has shape \(0, 5\)"),
         (lambda m, q: scene_of(m, Moving(q, "early")), TypeError, "ts must be numbers, got 'early'"),
         (
             lambda m, q: scene_of(m, Moving(jax.tree.map(lambda x: x[:, :0], q), TS[:0])),
