@@ -180,7 +180,7 @@ def _arrows(model: Model, m: Motion, wrenches: Any, poses: Any, i: int) -> list[
         q, v = jax.tree.map(lambda x: x[i : i + 1], (m.q, v.astype(model.dtype)))
         applied = over_states(lambda t, q, v: jnp.asarray(wrenches(t, q, v)), ts, q, v)[:, 0]
     else:
-        applied = np.asarray(wrenches)
+        applied = checks.real("wrenches", wrenches)
     if applied.shape not in ((bodies, 6), (times, bodies, 6)):
         raise ValueError(f"wrenches have shape {applied.shape}, expected ({bodies}, 6) or ({times}, {bodies}, 6)")
     applied = np.broadcast_to(applied, (times, bodies, 6)).reshape(times, bodies, 2, 3)
