@@ -94,7 +94,9 @@ def fan_figure(
     `Statistics` of an ensemble, whose observed quantities (T, n) and probabilities are taken. names: of the n
     quantities; of more than that are named the first ones are drawn. unit: of all of them.
     """
-    ts, names = _real("ts", ts, None), checks.names("names", names)
+    ts, names = _real("ts", ts, None), _names(names)
+    if not isinstance(unit, str):
+        raise TypeError(f"unit must be a text, got {checks.shown(unit)}")
     shares, quantiles = _quantiles(values, probabilities)
     quantiles, times = quantiles[..., : len(names)], len(np.asarray(ts))
     if quantiles.shape[1:] != (times, len(names)):
@@ -127,8 +129,8 @@ def _quantiles(values: Any, probabilities: Sequence[float]) -> tuple[np.ndarray,
     if not kept.any():
         raise ValueError("no sample is finite: nothing to draw")
     shares = np.sort(_real("probabilities", probabilities, None))
-    if not np.all((shares >= 0) & (shares <= 1)):
-        raise ValueError(f"probabilities lie between 0 and 1, got {probabilities}")
+    if not shares.size or not np.all((shares >= 0) & (shares <= 1)):
+        raise ValueError(f"probabilities lie between 0 and 1, at least one of them, got {checks.shown(probabilities)}")
     return shares, np.quantile(samples[kept], shares, axis=0)
 
 
@@ -235,7 +237,7 @@ def phase_figure(q: Any, v: Any, names: Sequence[str] = ("q",), units: Sequence[
 
     q, v: (T, n) of one motion or (batch, T, n) of several. names, units: of the n coordinates, one unit for all or n.
     """
-    q, v, names = _real("q", q), _real("v", v), checks.names("names", names)
+    q, v, names = _real("q", q), _real("v", v), _names(names)
     if q.shape != v.shape or q.ndim not in (2, 3) or q.shape[-1] != len(names):
         raise ValueError(f"q and v have shapes {q.shape} and {v.shape}, expected (T, {len(names)}), or batches of that")
     q, v = (x if x.ndim == 3 else x[None] for x in (q, v))
@@ -253,6 +255,14 @@ def _real(name: str, value: Any, *shape: int | None) -> np.ndarray:
     found = checks.real(name, value)
     if shape and (found.ndim != len(shape) or any(n not in (None, k) for n, k in zip(shape, found.shape))):
         raise ValueError(f"{name} has shape {found.shape}, expected {shape}")
+    return found
+
+
+def _names(values: Any) -> tuple[str, ...]:
+    """Names of the panels of a figure, at least one."""
+    found = checks.names("names", values)
+    if not found:
+        raise ValueError("names are of at least one quantity, got none")
     return found
 
 

@@ -51,6 +51,34 @@ def test_a_derivative_that_is_wrong_is_found():
     ]
     assert len(found) == 1
     assert "reverse against differences: f" in found[0]
+    there = subject(wrong_rule, [np.ones(3)], ("f",), second=False, distance=np.zeros(1))  # where none exists
+    assert list(gradients.examine(there, single=False)) == []
+
+
+def bent(state, x):
+    """A function whose second derivative jumps at zero, and one whose second derivative is wrong."""
+
+    @jax.custom_jvp
+    def slope(y):
+        return jnp.cos(y)
+
+    slope.defjvp(lambda y, dy: (slope(*y), -1.01 * jnp.sin(y[0]) * dy[0]))
+
+    @jax.custom_jvp
+    def sine(y):
+        return jnp.sin(y)
+
+    sine.defjvp(lambda y, dy: (sine(*y), slope(y[0]) * dy[0]))
+    y = state + x
+    return jnp.stack([jnp.sum(jnp.maximum(y, 0) ** 2), jnp.sum(sine(y))])
+
+
+def test_a_second_derivative_that_is_wrong_is_found_and_one_that_jumps_is_not():
+    states, names = [np.zeros(3), np.ones(3)], ("jumps", "wrong")
+    more = {"second": "forward over reverse"}
+    found = list(gradients.examine(subject(bent, states, names, **more), single=False))
+    assert [state for _, state, _ in found] == [1]
+    assert found[0][2].startswith("second order against differences: wrong is")
 
 
 def rotations(state, x):

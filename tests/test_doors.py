@@ -52,9 +52,13 @@ body, at_rest = (
     (lambda: collisions.rigid_state((0.0, 0.0, 1.0))),
 )
 predict = lambda **given: lgjax.control.PredictiveController(**{"steps": 2, "system": None} | given)
-spread = lambda **given: lgjax.ensemble(
-    arm(), batch=2, steps=1, dt=0.1, key=jax.random.key(0), spread=lgjax.Spread(**given)
-)
+ensemble = lambda **given: lgjax.ensemble(arm(), batch=2, steps=1, dt=0.1, key=jax.random.key(0), **given)
+spread = lambda **given: ensemble(spread=lgjax.Spread(**given))
+
+search = lambda **given: lgjax.optimize_controls(
+    lgjax.control.ControlSystem.on_space(groups.vector_space(2), lambda x, u: x + u, 2), guesses=jnp.zeros((1, 3, 2)),
+    steps=3, running=lambda t, x, u: u @ u, **{"state": jnp.zeros(2)} | given,
+)  # fmt: skip
 
 WRONG = {
     # shapes, bodies and drivers
@@ -76,6 +80,29 @@ WRONG = {
     "system must be a ControlSystem, got None": predict,
     "first has shape (2,), expected (..., 3)": lambda: maximal.compose_rotation_vectors(jnp.ones(2), jnp.ones(3)),
     "spread.mass must be numbers of shape (), got 'text'": lambda: spread(mass="text"),
+    "spread.gravity has shape (2,), expected () or (3,)": lambda: spread(gravity=jnp.ones(2)),
+    "spread.position has shape (0,), expected () or (2,)": lambda: spread(position=jnp.ones(0)),
+    "q.joints is of type str, expected an array": lambda: ensemble(q=state()[0]._replace(joints="text")),
+    "v is of type list, expected an array": lambda: ensemble(v=[0.0, 1.0]),
+    "v is bool, the model is float64": lambda: ensemble(v=jnp.ones(2, bool)),
+    # searches, costs and figures
+    "bounds are (lower, upper), each one number or (2,): bounds must be numbers": lambda: search(bounds=(1j, 2j)),
+    "bounds are (lower, upper), each one number or (2,): 'float' object": lambda: search(bounds=1.0),
+    "displacement of the state has shape (10,), expected (2,)": lambda: search(state=jnp.zeros((5, 2))),
+    "target has shape (3,), the controls have (2,)": lambda: lgjax.control.costs.control(np.ones(3))(
+        0.0, None, jnp.ones(2)
+    ),
+    "weights has shape (1,), the controls have (2,)": lambda: lgjax.control.costs.control(0.0, np.ones(1))(
+        0.0, None, jnp.ones(2)
+    ),
+    "names are of at least one quantity, got none": lambda: lgjax.plot.phase_figure(
+        np.ones((3, 1)), np.ones((3, 1)), ()
+    ),
+    "unit must be a text, got 3": lambda: lgjax.plot.fan_figure(np.ones(2), np.ones((3, 2)), unit=3),
+    "probabilities lie between 0 and 1, at least one of them, got ()": lambda: lgjax.plot.fan_figure(
+        np.ones(2), np.ones((3, 2)), probabilities=()
+    ),
+    "cannot draw a str": lambda: lgjax.view.scene_of("ball", visuals=False),
     # wrong lengths that gave a result
     "v has shape (1,), expected (..., 2)": lambda: to_mujoco(state()[0], jnp.zeros(1)),
     "v has shape (3,), expected (..., 2)": lambda: to_mujoco(state()[0], jnp.zeros(3)),
@@ -90,6 +117,9 @@ WRONG = {
     ),
     "model.gravity is complex128, expected real numbers": lambda: lgjax.mass_matrix(
         arm().replace(gravity=jnp.zeros(3, complex)), state()[0]
+    ),
+    "model.gravity is float32, the masses of the model are float64": lambda: lgjax.mass_matrix(
+        arm().replace(gravity=jnp.zeros(3, jnp.float32)), state()[0]
     ),
     "model is None, expected a Model": lambda: lgjax.specialize(None),
     "model is of type dict, expected a Model": lambda: forces.spring({}, 1.0),
@@ -127,6 +157,9 @@ WRONG = {
     "space must be a HomogeneousSpace": lambda: run(groups.SO3, still),
     "field must be a function, got None": lambda: run(SPACE, None),
     "the state must hold arrays, got 'text' in it": lambda: reversible(still, "text"),
+    "arguments must hold arrays, got 'text' in it": lambda: lgjax.monte_carlo(
+        lambda key, x: x, ("text",), batch=2, key=jax.random.key(0)
+    ),
     "step must be a function, got 3": lambda: reversible(3, jnp.zeros(2)),
     "step must return the pair": lambda: reversible(lambda *given: given[2], jnp.zeros(2)),
     "step must return a state like the one before it: state is float64(2,) before and float64(3,) after": (

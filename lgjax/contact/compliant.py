@@ -18,6 +18,7 @@ from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import tanh_ratio
 
 Array = jax.Array
 
@@ -63,11 +64,7 @@ class CompliantContact(Force):
         spring = self.stiffness * _power(jnp.maximum(-gap, none), self.exponent)
         normal = spring * jnp.maximum(1 - self.damping * velocity[:, 0], none)
         slip = velocity[:, 1:]
-        square = sm.dot(slip, slip)
-        moving = square > 0
-        speed = jnp.sqrt(jnp.where(moving, square, jnp.ones_like(square)))
-        # tanh(s)/s -> 1 at rest
-        share = jnp.where(moving, jnp.tanh(speed / self.slip_speed) / speed, 1 / self.slip_speed)
+        share = tanh_ratio(sm.dot(slip, slip) / self.slip_speed**2) / self.slip_speed
         return sm.join(normal[:, None], -(self.contacts.friction * normal * share)[:, None] * slip)
 
 

@@ -185,8 +185,9 @@ def _push(x: Array, barrier: Array) -> Array:
 def _disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
     """The point of the disc nearest to (x0, x1)."""
     square = x0 * x0 + x1 * x1
-    outside = square > radius * radius
-    size = jnp.sqrt(jnp.where(outside, square, jnp.ones_like(square)))
+    # A disc without extent lets nothing move, so that of an open contact has no derivative even at its centre.
+    outside = (square > radius * radius) | (radius <= 0)
+    size = jnp.sqrt(jnp.where(outside & (square > 0), square, jnp.ones_like(square)))
     part = jnp.where(outside, radius / size, jnp.ones_like(size))
     return part * x0, part * x1
 

@@ -230,13 +230,13 @@ def _fixed_shapes(model: Model, shapes: Mapping | Sequence[str] | None) -> list[
             raise TypeError(f"shapes of link {link!r} are of lgjax.shapes, not {shape!r}")
         if carrier(model, link)[0] < 0:
             raise ValueError(f"link {link!r} is fixed to the world: what cannot move is ground")
-        for part in parts_of(shape):
+        for part in parts_of(shape.astype(model.dtype)):
             if corners_of(part) is None:
                 try:
                     jax.eval_shape(lambda part=part: part.support(jnp.ones(3, model.dtype)))
                 except (ValueError, NotImplementedError) as error:
                     raise ValueError(f"a shape of link {link!r} has no support function: {error}") from None
-            found.append((link, part.astype(model.dtype)))
+            found.append((link, part))
     return found
 
 

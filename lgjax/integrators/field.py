@@ -14,14 +14,14 @@ Array = jax.Array
 Field = Callable[..., Any]  # field(t, y); for Taylor series(t, y, order)
 
 
-def strong(tree: Any) -> Any:
+def strong(tree: Any, name: str = "the state") -> Any:
     """The same pytree with every leaf an array of a definite dtype: a weak type would compile everything twice."""
 
     def convert(leaf: Any) -> Array:
         try:
             leaf = jnp.asarray(leaf)
         except (TypeError, ValueError):
-            raise TypeError(f"the state must hold arrays, got {checks.shown(leaf)} in it") from None
+            raise TypeError(f"{name} must hold arrays, got {checks.shown(leaf)} in it") from None
         return jax.lax.convert_element_type(leaf, leaf.dtype)
 
     return jax.tree.map(convert, tree)

@@ -72,7 +72,7 @@ def reversible_steps(
     """
     saves = saved_steps(steps, save_every)
     checks.function("step", step)
-    y0, arguments = strong(y0), strong(arguments)
+    y0, arguments = strong(y0), strong(arguments, "arguments")
     dtype = state_dtype(y0)
     start, end = checks.scalar("t0", t0, dtype), checks.scalar("t1", t1, dtype)
     _check_step(step, arguments, start, y0, end, carry)

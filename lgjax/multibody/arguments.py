@@ -123,6 +123,7 @@ def checked_model(model: Any, leaves: bool = False) -> Model:
     if not isinstance(model, Model):
         raise TypeError(f"model is {described(model)}, expected a Model")
     if leaves:
+        dtype = getattr(model.inertias.mass, "dtype", None)
         for name, shape in _shapes(model).items():
             leaf = attrgetter(name)(model)
             if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
@@ -130,9 +131,16 @@ def checked_model(model: Any, leaves: bool = False) -> Model:
             found = leaf.shape
             if leaf.dtype.kind in "bcOSU":
                 raise TypeError(f"model.{name} is {leaf.dtype}, expected real numbers")
+            if leaf.dtype != dtype and _of_other_floats(leaf, dtype):
+                raise ValueError(f"model.{name} is {leaf.dtype}, the masses of the model are {dtype}")
             if found != shape:
                 raise ValueError(f"model.{name} has shape {found}, expected {shape}{hint(name, found, shape)}")
     return model
+
+
+def _of_other_floats(leaf: Any, dtype: Any) -> bool:
+    """Whether an array has a floating dtype of its own that JAX does not turn into this one."""
+    return leaf.dtype.kind == "f" and not getattr(leaf, "weak_type", False) and jnp.result_type(leaf) != dtype
 
 
 def _shapes(model: Model) -> dict[str, tuple[int, ...]]:

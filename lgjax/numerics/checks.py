@@ -222,6 +222,13 @@ def array(name: str, value: Any, shape: tuple[int | None, ...], dtype: Any, *, e
         return jnp.broadcast_to(finite(name, found), want)
 
 
+def of_shape(name: str, value: Array, shape: tuple[int, ...]) -> Array:
+    """`value`, an array, or ValueError for another shape."""
+    if value.shape != shape:
+        raise ValueError(f"{name} has shape {value.shape}, expected {shape}")
+    return value
+
+
 def finite(name: str, value: T) -> T:
     """`value`, or ValueError if a known entry is infinite or NaN."""
     if known(value) and not np.all(np.isfinite(np.asarray(value))):

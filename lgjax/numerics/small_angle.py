@@ -131,6 +131,24 @@ def arctan_ratio(t: Array) -> Array:
     return total
 
 
+_TANH_CUTOFF = 0.25  # the series of tanh(√s) / √s converges below (π/2)²
+
+
+def tanh_ratio(s: Array) -> Array:
+    """tanh(√s) / √s of s >= 0, elementwise, with accurate first and second derivatives, including at s = 0."""
+    s = jnp.asarray(s)
+    near = s < _TANH_CUTOFF
+    small, root = jnp.where(near, s, jnp.zeros_like(s)), jnp.sqrt(jnp.where(near, jnp.ones_like(s), s))
+    terms = 3 + math.ceil(math.log(float(jnp.finfo(s.dtype).eps)) / math.log(_TANH_CUTOFF * 4 / math.pi**2))
+    series = [1.0]  # from tanh' = 1 - tanh²
+    for k in range(1, terms):
+        series.append(-sum(series[i] * series[k - 1 - i] for i in range(k)) / (2 * k + 1))
+    total = jnp.full_like(s, series[-1])
+    for coefficient in reversed(series[:-1]):
+        total = total * small + coefficient
+    return jnp.where(near, total, jnp.tanh(root) / root)
+
+
 def rotation_vector_ratio(q0: Array, x: Array) -> Array:
     """Ratio r with rotation vector = r v for a quaternion (q0, v), q0 >= 0, x = |v|², of any positive length.
 

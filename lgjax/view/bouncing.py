@@ -10,7 +10,7 @@ from lgjax.collisions.variational import RigidState
 from lgjax.shapes import Plane, Shape
 from lgjax.view import geometry
 from lgjax.view.geometry import Mesh
-from lgjax.view.motion import as_motion, good_systems
+from lgjax.view.motion import as_motion, good_systems, leading_axes
 from lgjax.view.scene import ACCENT, FORCE, STEEL, Chart, Part, Scene
 
 SHOWN = 0.05  # part of the duration for which the arrow of an impact is seen
@@ -21,7 +21,11 @@ def bouncing_scene(shape: Shape, motion: Any, planes: Any, highlight: int, limit
     states = getattr(motion, "states", motion)
     if not isinstance(motion, BounceSolution | LagrangianSolution | RigidState) or not isinstance(states, RigidState):
         raise TypeError(f"a Shape moves by the result of bounce, not by a {type(motion).__name__}")
-    m = as_motion(getattr(motion, "ts", None), states, np.ndim(states.linear) - 1, **limits)
+    parts = {
+        "pose.rotation": (states.pose.rotation, (3, 3)), "pose.translation": (states.pose.translation, (3,)),
+        "linear": (states.linear, (3,)), "angular": (states.angular, (3,)),
+    }  # fmt: skip
+    m = as_motion(getattr(motion, "ts", None), states, leading_axes(parts), **limits)
     rotation, position = (np.moveaxis(np.asarray(x), 0, 1) for x in m.q.pose)
     mesh, normals, offsets = geometry.of_shape(shape), *_normals(planes)
 

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from lgjax.numerics import checks
+
 
 class Motion(NamedTuple):
     """States of N systems at T times, as NumPy arrays.
@@ -24,6 +26,24 @@ class Motion(NamedTuple):
         return len(jax.tree.leaves(self.q)[0])
 
 
+def leading_axes(parts: dict[str, tuple[Any, tuple[int, ...]]]) -> int:
+    """How many leading axes the arrays of a motion have; parts: array and its own axes, by name.
+
+    Raises TypeError for what are no real numbers, ValueError for an array without its own axes behind the common ones.
+    """
+    common: tuple[int, ...] | None = None
+    for name, (value, own) in parts.items():
+        array = np.asarray(value)
+        if not isinstance(value, jax.Array | np.ndarray) or array.dtype.kind not in "fiu":
+            raise TypeError(f"{name} of the motion must be an array of real numbers, got {checks.shown(value)}")
+        lead = array.shape[: array.ndim - len(own)]
+        if array.shape[len(lead) :] != own or common not in (None, lead):
+            axes = "..., " + ", ".join(map(str, own)) if common is None else ", ".join(map(str, (*common, *own)))
+            raise ValueError(f"{name} of the motion has shape {array.shape}, expected ({axes})")
+        common = lead
+    return len(common or ())
+
+
 def as_motion(
     ts: Any, q: Any, rank: int, v: Any = None, energy: Any = None, forces: Any = None, frames: int = 200,
     systems: int = 1000,
@@ -38,13 +58,15 @@ def as_motion(
     add = {0: lambda x: np.asarray(x)[None, None], 1: lambda x: np.asarray(x)[None], 2: np.asarray}[rank]
     q, v, energy, forces = jax.tree.map(add, (q, v, energy, forces))
     times = jax.tree.leaves(q)[0].shape[1]
-    ts = np.zeros(times) if ts is None else np.asarray(ts, float)
-    if ts.ndim == 2:
+    ts = np.zeros(times) if ts is None else checks.real("ts", ts)
+    if ts.ndim == 2 and len(ts):
         if np.any(ts != ts[:1]):
             raise ValueError("the systems were saved at different times: only motions with common times can be drawn")
         ts = ts[0]
     if ts.shape != (times,):
         raise ValueError(f"ts has shape {ts.shape}, the states have {times} times")
+    if 0 in jax.tree.leaves(q)[0].shape[:2]:
+        raise ValueError("the motion has no states to draw")
     chosen = np.unique(np.round(np.linspace(0, times - 1, min(times, frames))).astype(int))
     return Motion(ts[chosen], *jax.tree.map(lambda x: x[:systems, chosen], (q, v, energy, forces)))
 

@@ -17,6 +17,7 @@ from lgjax.dynamics.loops.loop import as_loops
 from lgjax.groups.ts2 import TangentPoint
 from lgjax.multibody.configuration import neutral
 from lgjax.multibody.model import Configuration, Model
+from lgjax.numerics import checks
 from lgjax.shapes import Shape
 from lgjax.systems.closed_loops import LoopProblem
 from lgjax.systems.maximal_problem import MaximalProblem
@@ -24,7 +25,7 @@ from lgjax.systems.problem import Problem
 from lgjax.view import contacts as touching
 from lgjax.view import geometry, skeleton
 from lgjax.view.bouncing import bouncing_scene
-from lgjax.view.motion import Motion, as_motion, good_systems, over_states
+from lgjax.view.motion import Motion, as_motion, good_systems, leading_axes, over_states
 from lgjax.view.scene import ACCENT, DARK, FORCE, TORQUE, Chart, Part, Scene
 from lgjax.view.visuals import visual_parts
 
@@ -45,7 +46,8 @@ def scene_of(
     systems: int = 1000,
 ) -> Scene:
     """The scene of a motion; the arguments are those of `show`. Raises TypeError for what cannot be drawn."""
-    limits = {"frames": frames, "systems": systems}
+    limits = {"frames": checks.integer("frames", frames), "systems": checks.integer("systems", systems)}
+    highlight = checks.integer("highlight", highlight, -(2**63))
     if isinstance(thing, LoopProblem):
         loops, thing, motion = thing.loops, thing.model, thing.q0 if motion is None else motion
     if isinstance(thing, MaximalProblem):
@@ -53,7 +55,7 @@ def scene_of(
     if isinstance(thing, Model):
         return tree_scene(thing, motion, loops, wrenches, contacts, visuals, highlight, limits)
     for name, value in (("loops", loops), ("wrenches", wrenches), ("contacts", contacts), ("visuals", visuals)):
-        if value is not None:
+        if value is not None and isinstance(thing, Shape | maximal.System | Problem):
             raise TypeError(f"{name} belong to a Model, not to {type(thing).__name__}")
     if isinstance(thing, Shape):
         return bouncing_scene(thing, motion, planes, highlight, limits)
@@ -83,10 +85,15 @@ def tree_scene(
         raise TypeError(
             f"a Model moves by a Trajectory, an Ensemble or a Configuration, not by a {type(given).__name__}"
         )
-    _check_configuration(model, q)
     of = lambda name: None if given is q else getattr(given, name, None)
     m = as_motion(
-        of("ts"), q, np.ndim(q.joints) - 1, of("v"), of("energy"), getattr(of("contacts"), "force", None), **limits
+        of("ts"),
+        q,
+        _leading_axes(model, q, of("v")),
+        of("v"),
+        of("energy"),
+        getattr(of("contacts"), "force", None),
+        **limits,
     )
     poses = over_states(lambda q: forward_kinematics(model, q), m.q)
     if model.tree.n_free:
@@ -112,12 +119,24 @@ def tree_scene(
     )  # fmt: skip
 
 
-def _check_configuration(model: Model, q: Configuration) -> None:
-    counts = {"joints": model.tree.n_joint, "free_poses": model.tree.n_free, "ball_rotations": model.tree.n_ball}
-    found = np.shape(q.joints)[-1], np.shape(q.free_poses.translation)[-2], np.shape(q.ball_rotations)[-3]
-    for (name, expected), size in zip(counts.items(), found, strict=True):
+def _leading_axes(model: Model, q: Configuration, v: Any) -> int:
+    """Those of the configurations and velocities of a motion of this model."""
+    tree, poses = model.tree, q.free_poses
+    if not isinstance(poses, tuple) or len(poses) != 2:
+        raise TypeError(f"free_poses of the motion must be a Pose, got {checks.shown(poses)}")
+    counts = {"joints": (q.joints, tree.n_joint, 1), "free_poses": (poses[1], tree.n_free, 2),
+              "ball_rotations": (q.ball_rotations, tree.n_ball, 3)}  # fmt: skip
+    for name, (value, expected, place) in counts.items():
+        size = np.shape(value)[-place] if np.ndim(value) >= place else expected
         if size != expected:
             raise ValueError(f"the motion has {size} {name}, {model.name!r} has {expected}: it is of another model")
+    own = {
+        "q.free_poses.rotation": (poses[0], (tree.n_free, 3, 3)),
+        "q.free_poses.translation": (poses[1], (tree.n_free, 3)),
+        "q.joints": (q.joints, (tree.n_joint,)),
+        "q.ball_rotations": (q.ball_rotations, (tree.n_ball, 3, 3)),
+    }
+    return leading_axes(own if v is None else own | {"v": (v, (model.nv,))})
 
 
 def _tree_charts(model: Model, m: Motion, i: int) -> list[Chart]:
@@ -161,7 +180,7 @@ def _arrows(model: Model, m: Motion, wrenches: Any, poses: Any, i: int) -> list[
         q, v = jax.tree.map(lambda x: x[i : i + 1], (m.q, v.astype(model.dtype)))
         applied = over_states(lambda t, q, v: jnp.asarray(wrenches(t, q, v)), ts, q, v)[:, 0]
     else:
-        applied = np.asarray(wrenches)
+        applied = checks.real("wrenches", wrenches)
     if applied.shape not in ((bodies, 6), (times, bodies, 6)):
         raise ValueError(f"wrenches have shape {applied.shape}, expected ({bodies}, 6) or ({times}, {bodies}, 6)")
     applied = np.broadcast_to(applied, (times, bodies, 6)).reshape(times, bodies, 2, 3)

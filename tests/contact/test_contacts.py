@@ -124,6 +124,14 @@ BAD = {
 }
 
 
+def test_shapes_take_the_dtype_of_the_model():
+    """Of every kind: one with a support point alone was refused, as if it had none."""
+    model = lgjax.models.chain(1).astype(jnp.float32)
+    made = [shapes.ellipsoid(jnp.asarray([0.1, 0.2, 0.3], jnp.float64)), shapes.sphere(jnp.asarray(0.1, jnp.float64))]
+    contacts = lgjax.Contacts(model, FLOOR, {model.body_names[0]: made})
+    assert {leaf.dtype for leaf in jax.tree.leaves(contacts)} == {jnp.dtype(jnp.float32)}
+
+
 @pytest.mark.parametrize("message", BAD)
 def test_bad_input_is_named(message):
     with pytest.raises((ValueError, TypeError), match=message):

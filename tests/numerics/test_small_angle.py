@@ -63,3 +63,18 @@ def test_norm_has_zero_gradient_at_zero(dtype):
     x = jnp.asarray([[0.0, 0.0, 0.0], [3.0, 0.0, 4.0]], dtype)
     close(small_angle.norm(x), np.array([0.0, 5.0]), 0.0)
     close(jax.vmap(jax.grad(small_angle.norm))(x), np.array([[0, 0, 0], [0.6, 0, 0.8]]), 2 * eps(dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_tanh_ratio_is_the_quotient_and_smooth_at_zero(dtype):
+    """At a square of 1e-36 the derivative of the quotient is its round-off over 1e-36."""
+    s = np.concatenate([np.linspace(0.01, 0.5, 50), [1.0, 4.0, 400.0]])
+    found = jax.vmap(small_angle.tanh_ratio)(jnp.asarray(s, dtype))
+    np.testing.assert_allclose(found, np.tanh(np.sqrt(s)) / np.sqrt(s), rtol=8 * float(jnp.finfo(dtype).eps))
+    slope = jax.grad(small_angle.tanh_ratio)
+    tolerance = 1e3 * float(jnp.finfo(dtype).eps)
+    for at in (0.0, 1e-36):
+        np.testing.assert_allclose(slope(jnp.asarray(at, dtype)), -1 / 3, rtol=tolerance)
+        np.testing.assert_allclose(jax.grad(slope)(jnp.asarray(at, dtype)), 4 / 15, rtol=tolerance)
+    exact = lambda s: (1 / np.cosh(np.sqrt(s)) ** 2 - np.tanh(np.sqrt(s)) / np.sqrt(s)) / (2 * s)
+    np.testing.assert_allclose(jax.vmap(slope)(jnp.asarray(s, dtype)), exact(s), rtol=4 * tolerance)

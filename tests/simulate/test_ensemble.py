@@ -184,7 +184,7 @@ def test_bad_input_is_refused(tmp_path):
         ("store must be one of all, final, none, got 'some'", {"store": "some"}),
         ("save_every must divide steps, got save_every=3 and steps=4", {"save_every": 3}),
         ("steps must be a positive integer, got 0", {"steps": 0, "save_every": None}),
-        (r"v has shape \(2,\), 'chain_1' takes \(1,\)", {"v": jnp.zeros(2)}),
+        (r"v has shape \(2,\), expected \(1,\)", {"v": jnp.zeros(2)}),
     ):
         with pytest.raises(ValueError, match=match):
             run(**changes)

@@ -281,6 +281,16 @@ def test_any_optimiser_of_optax_descends_in_float32(optimizer):
     assert np.all(found.cost < 0.2 * found.history.cost[:, 0])
 
 
+def test_shooting_in_float32_where_jax_has_float64():
+    """The line search of its usual optimizer tries steps in float64, at which a step of the system left float32."""
+    space = lgjax.groups.vector_space(2)
+    system = lgjax.control.ControlSystem.on_space(space, lambda x, u: x + jnp.asarray(0.1, x.dtype) * u, 2)
+    found = solve(system, jnp.zeros(2, jnp.float32), jnp.zeros((1, 3, 2)), steps=3, method=Shooting(iterations=20),
+                  terminal=lambda x: jnp.sum((x - 1) ** 2))  # fmt: skip
+    assert found.controls.dtype == found.states.dtype == jnp.float32
+    np.testing.assert_allclose(found.states[0, -1], 1, atol=1e-4)
+
+
 # ---- how a search ends, and goes on
 SEGMENTS = MultipleShooting(segments=3, iterations=60, every=10)
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from lgjax import control, ensembles, plot, shapes
+from lgjax import collisions, control, ensembles, groups, plot, shapes
 from lgjax.simulate.control import optimize
 from lgjax.simulate.ensemble import program
 from lgjax.view import sources
@@ -78,14 +78,15 @@ def of_ensembles() -> Calls:
 
 def of_searches() -> Calls:
     m = model()
-    system = control.ControlSystem.of_model(m, 0.1)
+    # Of vectors: tracing a search for a mechanism takes half a minute.
+    system = control.ControlSystem.on_space(groups.vector_space(2), lambda x, u: x + 0.1 * u, 2)
     q, v = lgjax.neutral(m), jnp.zeros(2)
     running = lambda t, x, u: u @ u
     search = lambda **given: lgjax.optimize_controls(system, running=running, **given)
     methods = {"shooting": control.Shooting(iterations=2), "iLQR": control.ILQR(iterations=2)}
     found: Calls = {
         f"optimize_controls, {name}": (traced(search), (), {
-            "state": (q, v), "guesses": jnp.zeros((2, 3, 2)), "steps": 3, "bounds": (-1.0, 1.0), "method": method,
+            "state": v, "guesses": jnp.zeros((2, 3, 2)), "steps": 3, "bounds": (-1.0, 1.0), "method": method,
         })
         for name, method in methods.items()
     }  # fmt: skip
@@ -144,7 +145,10 @@ def of_views() -> Calls:
             lambda wrenches: sources.scene_of(m, (ts, q, v), wrenches=wrenches, visuals=False) and (),
             (np.ones((2, 6)),), {},
         ),
-        "view.scene_of(shape)": (lambda thing: sources.scene_of(thing) and (), (shapes.sphere(0.1),), {}),
+        "view.scene_of(shape)": (
+            lambda thing, motion: sources.scene_of(thing, motion) and (),
+            (shapes.sphere(0.1), collisions.rigid_state((0.0, 0.0, 1.0))), {},
+        ),
     }  # fmt: skip
 
 

@@ -18,8 +18,10 @@ import tempfile
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import jax
@@ -34,6 +36,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 KILLS, TRIALS, WORKERS = 30, 70, 5  # of one call
 PATIENCE = 120  # s that a process has to notice that another one died
 COUNT, CHUNK, LOST = 60, 3, 0.1
+WRITTEN = 70  # files that a run writes, a few less
 BEGIN = "begin"
 SLOWER = 0.01  # s, before and after a file gets its name, so that interruptions happen there too
 
@@ -103,33 +106,48 @@ def _interrupted(folder: Path, sent: signal.Signals, after: float) -> tuple[int,
 
 
 def full_disks(seed: int) -> Result:
-    """Files may only become so long; then there is room again."""
+    """After a random number of files, further ones may only become so long; then there is room again."""
     chance, counts, failures = random.Random(seed), Counter(), []
     whole()
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         for trial in range(TRIALS):
             with tempfile.TemporaryDirectory() as folder:
-                place, most = Path(folder) / "run", chance.randrange(0, 60_000)
+                place, most, files = Path(folder) / "run", chance.randrange(0, 60_000), chance.randrange(WRITTEN)
                 limits = resource.getrlimit(resource.RLIMIT_FSIZE)
                 try:
-                    resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
-                    resumed(place)
+                    with mock.patch.object(os, "replace", _filling(files, (most, limits[1]))):
+                        resumed(place)
                     said = "there was room"
                 except (OSError, ValueError) as error:
                     said = "refused"
                     if "\n" in str(error):
-                        failures.append(f"full disks seed {seed}, trial {trial}, {most} bytes: {error}")
+                        failures.append(f"full disks seed {seed}, trial {trial}, {files} files, {most} bytes: {error}")
                 finally:
                     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
                 counts[said] += 1
                 wrong = differs(resumed(place))
                 counts["resumed and equal"] += not wrong
                 if wrong:
-                    failures.append(f"full disks seed {seed}, trial {trial}, {most} bytes: {', '.join(wrong)} differ")
+                    failures.append(
+                        f"full disks seed {seed}, trial {trial}, {files} files, {most} bytes: {', '.join(wrong)} differ"
+                    )
     finally:
         signal.signal(signal.SIGXFSZ, ignored)
     return Result(counts, failures)
+
+
+def _filling(files: int, limits: tuple[int, int]) -> Callable[..., None]:
+    """`os.replace`, by which files get their names, that limits the length of files after so many of them."""
+    replace, left = os.replace, [files]
+
+    def replacing(*arguments: Any, **options: Any) -> None:
+        if left[0] == 0:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        left[0] -= 1
+        replace(*arguments, **options)
+
+    return replacing
 
 
 def spoilt_files(seed: int) -> Result:

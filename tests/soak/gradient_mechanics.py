@@ -1,4 +1,8 @@
-"""Mechanisms, forces, shapes and steps at degenerate states, for `gradients.py`."""
+"""Mechanisms, forces, shapes and steps at degenerate states, for `gradients.py`.
+
+A subject is one function, for compiling costs more than anything else: some seconds for a function, however many the
+states are, and minutes for all functions of a mechanism in one program.
+"""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -95,7 +99,7 @@ def _words(x: np.ndarray) -> str:
     return "(" + ", ".join(f"{float(y):.9g}" for y in x) + ")"
 
 
-def of_mechanism(make: Callable, functions: dict[str, Callable] | Callable, second: bool | str, seed: int) -> Subject:
+def of_mechanism(make: Callable, functions: dict[str, Callable], second: bool | str, seed: int) -> Subject:
     """Functions (model, q, v, x) at displaced states; x displaces q and v, and is the force."""
     rng, model = np.random.default_rng(seed), make()
     states, labels = degenerate(model, rng)
@@ -105,8 +109,6 @@ def of_mechanism(make: Callable, functions: dict[str, Callable] | Callable, seco
         m = model.astype(x.dtype)
         start = lgjax.retract(m, lgjax.neutral(m), state[0])
         q, v = lgjax.retract(m, start, x[:n]), state[1] + x[n : 2 * n]
-        if callable(functions):
-            return functions(m, q, v)
         found = {name: f(m, q, v, x[2 * n :]) for name, f in functions.items()}
         return found | ({"difference from itself": lgjax.difference(m, start, q)} if "difference" in found else {})
 
@@ -157,58 +159,60 @@ STEPS = {
 
 
 # ---- forces
-def _forces(m: lgjax.Model) -> dict[str, Any]:
-    touching = lgjax.Contacts(
-        m,
-        shapes.Plane((0.0, 0.0, 1.0), 0.0),
-        {"arm": shapes.sphere(0.05, (0.0, 0.0, 0.2)), "base": shapes.sphere(0.1)},
-    )
-    names, base = ("revolute joint", "prismatic joint"), ("base", np.zeros(3))
-    return {
-        "spring": forces.spring(m, 2.0),
-        "damper": forces.damper(m, 0.3),
-        "dry friction": forces.friction(m, 0.1, 0.5, 0.01),
-        "limits": forces.limits(m, 10.0, 0.2, 0.01),
-        "limits at zero": forces.limits(m, 10.0, 0.2, 0.01, lower=0.0, upper=0.0, joints=names),
-        "motors": forces.motors(m, lambda t, q, v: 0.1 * v[-2:], 2.0, 0.1, 3.0, 5.0, joints=names),
-        "spring of points that coincide": forces.point_spring(m, base, base, 3.0, 0.5, 0.2),
-        "spring of points": forces.point_spring(m, base, (None, np.zeros(3)), 3.0, 0.5, 0.2),
-        "spring without length": forces.point_spring(m, ("arm", np.zeros(3)), (None, np.zeros(3)), 3.0),
-        "contact": forces.contact(m, touching, 100.0, 0.1, 1.0),
-        "contact of balls": forces.contact(m, touching, 100.0, 0.1, 1.5),
-    }  # fmt: skip
+def _touching(m: lgjax.Model) -> lgjax.Contacts:
+    arm = shapes.sphere(0.05, (0.0, 0.0, 0.2))
+    return lgjax.Contacts(m, shapes.Plane((0.0, 0.0, 1.0), 0.0), {"arm": arm, "base": shapes.sphere(0.1)})
 
 
-def _of_forces(m: lgjax.Model, q: Any, v: Any) -> dict[str, Any]:
-    """All forces; those of contacts also at a base that is lifted so that its ball just touches the ground."""
-    lifted = q._replace(free_poses=q.free_poses._replace(translation=q.free_poses.translation.at[..., 2].add(0.1)))
-    made = _forces(m)
-    found = {name: force(0.0, q, v) for name, force in made.items()}
-    return found | {
-        f"{name}, grazing": force(0.0, lifted, v) for name, force in made.items() if name.startswith("contact")
-    }
+BASE, MOVED = ("base", np.zeros(3)), ("revolute joint", "prismatic joint")
+FORCES: dict[str, Callable] = {
+    "spring": lambda m: forces.spring(m, 2.0),
+    "damper": lambda m: forces.damper(m, 0.3),
+    "dry friction": lambda m: forces.friction(m, 0.1, 0.5, 0.01),
+    "limits": lambda m: forces.limits(m, 10.0, 0.2, 0.01),
+    "limits at zero": lambda m: forces.limits(m, 10.0, 0.2, 0.01, lower=0.0, upper=0.0, joints=MOVED),
+    "motors": lambda m: forces.motors(m, lambda t, q, v: 0.1 * v[-2:], 2.0, 0.1, 3.0, 5.0, joints=MOVED),
+    "spring of points that coincide": lambda m: forces.point_spring(m, BASE, BASE, 3.0, 0.5, 0.2),
+    "spring of points": lambda m: forces.point_spring(m, BASE, (None, np.zeros(3)), 3.0, 0.5, 0.2),
+    "spring without length": lambda m: forces.point_spring(m, ("arm", np.zeros(3)), (None, np.zeros(3)), 3.0),
+    "contact": lambda m: forces.contact(m, _touching(m), 100.0, 0.1, 1.0),
+    "contact of balls": lambda m: forces.contact(m, _touching(m), 100.0, 0.1, 1.5),
+}
+DISSIPATIVE = ("damper", "dry friction", "motors")
 
 
-def _of_energies(m: lgjax.Model, q: Any, v: Any) -> dict[str, Any]:
-    dissipative = ("damper", "dry friction", "motors")
-    return {name: force.energy(q) for name, force in _forces(m).items() if name not in dissipative}
+def of_force(name: str, second: bool | str, seed: int) -> Subject:
+    """A force; one of contacts also at a base that is lifted so that its ball just touches the ground."""
+
+    def lifted(m: lgjax.Model, q: Any, v: Any, x: Any) -> Any:
+        up = q._replace(free_poses=q.free_poses._replace(translation=q.free_poses.translation.at[..., 2].add(0.1)))
+        return FORCES[name](m)(0.0, up, v)
+
+    functions = {name: lambda m, q, v, x: FORCES[name](m)(0.0, q, v)}
+    if name not in DISSIPATIVE:
+        functions["its energy"] = lambda m, q, v, x: FORCES[name](m).energy(q)
+    if name.startswith("contact"):
+        functions["grazing"] = lifted
+    return of_mechanism(cart, functions, second, seed)
 
 
 # ---- shapes
-def of_shapes(second: bool | str, seed: int) -> Subject:
-    """Gaps over a plane of shapes that stand on faces, edges, corners and axes; x displaces the pose and the sizes."""
+SHAPES: dict[str, Callable] = {
+    "sphere": lambda s: shapes.sphere(s[0]),
+    "ellipsoid": lambda s: shapes.ellipsoid(s),
+    "capsule": lambda s: shapes.capsule(s[0], s[1]),
+    "cylinder": lambda s: shapes.cylinder(s[0], s[1]),
+    "box": lambda s: shapes.box(s),
+    "rounded box": lambda s: shapes.box(s, rounding=0.1 * s[0]),
+    "polyhedron": lambda s: shapes.polyhedron(jnp.concatenate([jnp.diag(s), -jnp.ones((1, 3), s.dtype) * s])),
+    "union": lambda s: shapes.union(shapes.sphere(s[0]), shapes.box(s)),
+    "placed": lambda s: shapes.placed(shapes.cylinder(s[0], s[1]), lgjax.Pose(jnp.eye(3, dtype=s.dtype), 0.1 * s)),
+}
+
+
+def of_shape(name: str, second: bool | str, seed: int) -> Subject:
+    """Gap over a plane of a shape that stands on faces, edges, corners and axes; x displaces the pose and the sizes."""
     rng = np.random.default_rng(seed)
-    makers: dict[str, Callable] = {
-        "sphere": lambda s: shapes.sphere(s[0]),
-        "ellipsoid": lambda s: shapes.ellipsoid(s),
-        "capsule": lambda s: shapes.capsule(s[0], s[1]),
-        "cylinder": lambda s: shapes.cylinder(s[0], s[1]),
-        "box": lambda s: shapes.box(s),
-        "rounded box": lambda s: shapes.box(s, rounding=0.1 * s[0]),
-        "polyhedron": lambda s: shapes.polyhedron(jnp.concatenate([jnp.diag(s), -jnp.ones((1, 3), s.dtype) * s])),
-        "union": lambda s: shapes.union(shapes.sphere(s[0]), shapes.box(s)),
-        "placed": lambda s: shapes.placed(shapes.cylinder(s[0], s[1]), lgjax.Pose(jnp.eye(3, dtype=s.dtype), 0.1 * s)),
-    }
     turns = [np.zeros(3), *(turn(rng) for _ in range(299)), np.asarray([PI / 4, 0.0, 0.0])]
     sizes = [np.asarray([0.1, 0.2, 0.3]), np.full(3, 0.2)]  # uneven and even
     states = [(w, sizes[i % 2]) for i, w in enumerate(turns)]
@@ -219,15 +223,14 @@ def of_shapes(second: bool | str, seed: int) -> Subject:
             lgjax.Pose(lgjax.so3.exp(w), jnp.asarray([0.0, 0.0, 0.5], x.dtype)), lgjax.se3.exp(x[:6])
         )
         plane = shapes.Plane(jnp.asarray([0.0, 0.0, 1.0], x.dtype))
-        gap = lambda make: shapes.gap(make(sizes + x[6:]), plane, pose)
-        return jnp.stack([jnp.sum(gap(make).gap) for make in makers.values()])
+        return jnp.sum(shapes.gap(SHAPES[name](sizes + x[6:]), plane, pose).gap)[None]
 
     labels = tuple(f"turned by {_words(w)}, sizes {_words(s)}" for w, s in states)
-    return Subject(tuple(makers), function, _stacked(states), labels, rng.normal(size=9) / 3, second)
+    return Subject((name,), function, _stacked(states), labels, rng.normal(size=9) / 3, second)
 
 
 # ---- steps of bodies and contacts
-def of_bodies(seed: int) -> Subject:
+def of_bodies(chart: str, seed: int) -> Subject:
     """Variational steps and energies of a body at rest, turned by pi, and with equal moments."""
     rng = np.random.default_rng(seed)
     inertias = {"equal moments": (0.1, 0.1, 0.1), "two equal moments": (0.1, 0.1, 0.15), "flat": (0.1, 0.1, 0.2)}
@@ -244,13 +247,11 @@ def of_bodies(seed: int) -> Subject:
         pose = lgjax.se3.compose(lgjax.Pose(lgjax.so3.exp(turn), zero), lgjax.se3.exp(x[:6]))
         momentum = momentum + x[6:12]
         start = collisions.RigidState(pose, momentum[:3], momentum[3:])
-        found = []
-        for chart in ("cayley", "exp"):
-            after, _ = collisions.variational_step(body, start, jnp.asarray(0.01, x.dtype), chart)
-            found.append(sum(jnp.sum(jnp.sin(k + y)) for k, y in enumerate(jax.tree.leaves(after))))
-        return jnp.stack([*found, collisions.total_energy(body, start)])
+        after, _ = collisions.variational_step(body, start, jnp.asarray(0.01, x.dtype), chart)
+        found = sum(jnp.sum(jnp.sin(k + y)) for k, y in enumerate(jax.tree.leaves(after)))
+        return jnp.stack([found, collisions.total_energy(body, start)])
 
-    names = ("variational step, cayley", "variational step, exp", "total energy")
+    names = ("variational step", "total energy")
     return Subject(names, function, _stacked(states), tuple(labels), rng.normal(size=12) / 4, SHORT)
 
 
@@ -273,9 +274,11 @@ def of_contact_step(smoothing: float, seed: int) -> Subject:
     states += [(np.asarray(rng.choice(heights)), speed(rng, 6)) for _ in range(300)]
     labels = (*cases, *(f"at {z:.15g}, moving by {_words(v)}" for z, v in states[len(cases) :]))
 
+    model = ball()  # outside of a trace, for it is kept
+
     def function(state: Any, x: jax.Array) -> jax.Array:
         z, v = state
-        m = ball().astype(x.dtype)
+        m = model.astype(x.dtype)
         ground = shapes.Plane(jnp.asarray([0, 0, 1], x.dtype))
         touching = lgjax.Contacts(m, ground, {"ball": shapes.sphere(jnp.asarray(0.1, x.dtype))}, friction=0.5,
                                   smoothing=smoothing)  # fmt: skip
@@ -305,9 +308,21 @@ def parallelogram() -> tuple:
     return model, loops
 
 
-def of_loops(seed: int) -> Subject:
-    """Constrained dynamics of the parallelogram: in line, nearly so, and open."""
-    rng = np.random.default_rng(seed)
+LOOPS: dict[str, Callable] = {
+    "constrained_forward_dynamics": lambda *s: lgjax.constrained_forward_dynamics(*s).vdot,
+    "constrained_inverse_dynamics": lambda *s: lgjax.constrained_inverse_dynamics(*s, actuated=(0,)).tau,
+    "project_velocity": lambda *s: lgjax.project_velocity(*s[:-1]),
+    "project_positions": lambda *s: lgjax.project_positions(*s[:-2]).q.joints,
+}
+
+
+def of_loops(name: str, seed: int) -> Subject:
+    """Constrained dynamics of the parallelogram: in line, nearly so, and open.
+
+    In line there are no derivatives: the rank of the loop falls, and results jump. Near it they have the size of the
+    inverse of the distance, and round-off that of its square.
+    """
+    rng, (model, made) = np.random.default_rng(seed), parallelogram()
     states, labels = [], []
     for a in (*SIZES, *rng.uniform(-PI, PI, 20)):  # in line at 0 and pi
         for v in SPEEDS:
@@ -315,34 +330,29 @@ def of_loops(seed: int) -> Subject:
             labels.append(f"crank at {a:.9g}, moving by {v:g}")
 
     def function(state: Any, x: jax.Array) -> jax.Array:
-        model, loops = parallelogram()
-        m, loops = model.astype(x.dtype), jax.tree.map(lambda y: jnp.asarray(y, x.dtype), loops)
+        m, loops = model.astype(x.dtype), jax.tree.map(lambda y: jnp.asarray(y, x.dtype), made)
         q = lgjax.retract(m, lgjax.neutral(m), state[0] + x[:3])
         v = state[1] + x[3:6]
-        forward = lgjax.constrained_forward_dynamics(m, loops, q, v, x[6:])
-        inverse = lgjax.constrained_inverse_dynamics(m, loops, q, v, x[6:], actuated=(0,))
-        projected = lgjax.project_velocity(m, loops, q, v)
-        place = lgjax.project_positions(m, loops, q).q
-        weights = jnp.asarray([1.0, 0.3, -0.7], x.dtype)
-        return jnp.stack([jnp.sum(weights * y) for y in (forward.vdot, inverse.tau, projected, place.joints)])
+        found = LOOPS[name](m, loops, q, v, x[6:])
+        return jnp.sum(jnp.asarray([1.0, 0.3, -0.7], x.dtype) * found)[None]
 
-    names = ("constrained_forward_dynamics", "constrained_inverse_dynamics", "project_velocity", "project_positions")
-    return Subject(names, function, _stacked(states), tuple(labels), rng.normal(size=9) / 3, False)
+    distance = np.abs(np.sin(np.stack([a for a, _ in states])[:, 0]))
+    direction = rng.normal(size=9) / 3
+    return Subject((name,), function, _stacked(states), tuple(labels), direction, False, distance=distance)
 
 
 MECHANICS: dict[str, Callable[[int], Subject]] = {
     **{
-        f"{what} of {name}": partial(of_mechanism, make, functions, SHORT)
-        for what, functions in (("places", PLACES), ("energies", ENERGIES), ("dynamics", DYNAMICS), ("hybrid", HYBRID))
+        f"{function} of {name}": partial(of_mechanism, make, {function: f}, SHORT)
+        for function, f in (PLACES | ENERGIES | DYNAMICS | HYBRID).items()
         for name, make in (("a tree", tree), ("point masses", points))
     },
-    "steps of a tree": partial(of_mechanism, tree, STEPS, False),
-    "steps of point masses": partial(of_mechanism, points, STEPS, SHORT),
-    "forces": partial(of_mechanism, cart, _of_forces, SHORT),
-    "energies of forces": partial(of_mechanism, cart, _of_energies, SHORT),
-    "shapes": partial(of_shapes, SHORT),
-    "bodies": of_bodies,
+    "rollout of a tree": partial(of_mechanism, tree, STEPS, False),
+    "rollout of point masses": partial(of_mechanism, points, STEPS, SHORT),
+    **{f"force: {name}": partial(of_force, name, SHORT) for name in FORCES},
+    **{f"shape: {name}": partial(of_shape, name, SHORT) for name in SHAPES},
+    **{f"variational step, {chart}": partial(of_bodies, chart) for chart in ("cayley", "exp")},
     "contact step": partial(of_contact_step, 0.0),
     "smoothed contact step": partial(of_contact_step, 1e-2),
-    "loops": of_loops,
+    **{f"loop: {name}": partial(of_loops, name) for name in LOOPS},
 }

@@ -16,7 +16,7 @@ class Subject(NamedTuple):
 
     direction: (n,) for second derivatives and differences. second: whether second derivatives are asked for, or
     "forward over reverse" alone. smooth: (states, k) where float32 has to agree with float64; filled in when
-    differences are known.
+    differences are known. distance: (states,) from a place without derivatives, where finite is all that is asked.
     """
 
     names: tuple[str, ...]
@@ -26,6 +26,7 @@ class Subject(NamedTuple):
     direction: np.ndarray
     second: bool | str = True
     smooth: Any = True
+    distance: Any = np.inf
 
 
 ANGLES = (

@@ -24,6 +24,7 @@ from tests.view.recording import Recording
 
 Rotation = pytest.importorskip("scipy.spatial.transform").Rotation
 TS = np.linspace(0.0, 0.4, 5)
+BODY = lgjax.collisions.rigid_state((0.0, 0.0, 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -285,6 +286,24 @@ def test_springs_and_distances_of_a_system_are_lines_between_their_points():
         (lambda m, q: scene_of(TS), TypeError, "cannot draw a ndarray"),
         (lambda m, q: scene_of(lgjax.models.quadruped(), Moving(q)), ValueError, "it is of another model"),
         (lambda m, q: scene_of(m, Moving(q, TS[:3])), ValueError, "the states have 5 times"),
+        (
+            lambda m, q: scene_of(m, Moving(q, v=np.ones((3, 5, 4)))),
+            ValueError,
+            r"v of the motion has shape \(3, 5, 4\)",
+        ),
+        (lambda m, q: scene_of(m, Moving(q._replace(joints="a"))), TypeError, "joints of the motion must be an array"),
+        (lambda m, q: scene_of(m, Moving(q._replace(joints=q.joints[0]))), ValueError, r"expected \(3, 5, 1\)"),
+        (lambda m, q: scene_of(m, Moving(q), systems=0), ValueError, "systems must be a positive integer, got 0"),
+        (lambda m, q: scene_of(m, Moving(q), frames=None), TypeError, "frames must be a Python integer"),
+        (lambda m, q: scene_of(m, Moving(q), highlight="first"), TypeError, "highlight must be a Python integer"),
+        (lambda m, q: scene_of(m, Moving(q, np.zeros((0, 5)))), ValueError, r"ts has shape \(0, 5\)"),
+        (lambda m, q: scene_of(m, Moving(q, "early")), TypeError, "ts must be numbers, got 'early'"),
+        (
+            lambda m, q: scene_of(m, Moving(jax.tree.map(lambda x: x[:, :0], q), TS[:0])),
+            ValueError,
+            "no states to draw",
+        ),
+        (lambda m, q: scene_of(shapes.sphere(1.0), BODY._replace(linear=TS)), ValueError, r"linear of the motion has"),
         (lambda m, q: scene_of(m, Moving(q), wrenches=np.zeros((7, 6))), ValueError, "wrenches have shape"),
         (lambda m, q: scene_of(shapes.sphere(1.0), None, visuals=False), TypeError, "visuals belong to a Model"),
         (lambda m, q: lgjax.view.html(m, Moving(q), "x", highlight=3), ValueError, "there are 3 systems"),

@@ -212,6 +212,9 @@ class _Effort(Cost):
     def __call__(self, *args: Any) -> Array:
         if len(args) == 1:
             raise ValueError("a cost of the control is a running cost, it cannot be terminal")
+        for name, value in (("target", self.target), ("weights", self.weights)):
+            if value.shape not in ((), args[2].shape):
+                raise ValueError(f"{name} has shape {value.shape}, the controls have {args[2].shape}")
         r = jnp.asarray(self.weights, args[2].dtype) * (args[2] - jnp.asarray(self.target, args[2].dtype))
         return jnp.sum(r * r) / 2
 

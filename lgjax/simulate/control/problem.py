@@ -203,10 +203,11 @@ class ControlSystem:
         checks.function("step", step)
         zero = _zero(space)
         unravel = lambda x: ravel_pytree(jax.tree.map(lambda a: jnp.zeros(a, x.dtype), zero))[1](x)
+        shape = (sum(jax.tree.leaves(zero)),)
         return cls(
             step,
             lambda y, x: space.move(unravel(x), y),
-            lambda y0, y1: ravel_pytree(_log(space, y0, y1))[0],
+            lambda y0, y1: checks.of_shape("displacement of the state", ravel_pytree(_log(space, y0, y1))[0], shape),
             checks.integer("controls", controls),
             dt,
         )
@@ -321,8 +322,8 @@ def box(bounds: Any, controls: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]
     if bounds is None:
         bounds = (-np.inf, np.inf)
     try:
-        low, high = (np.broadcast_to(np.asarray(b, dtype), (controls,)) for b in bounds)
-    except ValueError as error:
+        low, high = (np.broadcast_to(checks.real("bounds", b).astype(dtype), (controls,)) for b in bounds)
+    except (TypeError, ValueError) as error:
         raise ValueError(f"bounds are (lower, upper), each one number or ({controls},): {error}") from error
     for i in np.flatnonzero(~(low < high)):
         if low[i] == high[i]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -212,14 +213,16 @@ class ShootingSearch(NamedTuple):
 
     def advance(self, iterate: ShootingIterate) -> ShootingIterate:
         """One step of the optimizer."""
-        value_at = lambda variables: self.merit(variables, iterate)[0]
+        # optax's lengths of steps are float64 wherever JAX has it
+        alike = partial(jax.tree.map, lambda x, like: x.astype(like.dtype))
+        value_at = lambda variables: self.merit(alike(variables, iterate.variables), iterate)[0]
         with jax.numpy_dtype_promotion("standard"):  # optax mixes 32 and 64 bit counters
             updates, memory = self.optimizer.update(
                 iterate.gradient, iterate.memory, iterate.variables,
                 value=iterate.value, grad=iterate.gradient, value_fn=value_at,
             )  # fmt: skip
         variables = jax.tree.map(lambda x, dx: x + dx.astype(x.dtype), iterate.variables, updates)
-        memory = jax.tree.map(lambda new, old: new.astype(old.dtype), memory, iterate.memory)
+        memory = alike(memory, iterate.memory)
         value, gradient = _searched(memory)
         if gradient is None:
             (value, found), gradient = jax.value_and_grad(self.merit, has_aux=True)(variables, iterate)

@@ -13,7 +13,7 @@ from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import strong
 from lgjax.integrators.method import Method
 from lgjax.integrators.scan_saved import saved_steps
-from lgjax.multibody.arguments import checked_model
+from lgjax.multibody.arguments import checked_array, checked_configuration, checked_model
 from lgjax.multibody.configuration import Configuration, neutral, retract
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
@@ -87,11 +87,23 @@ class Ensemble(NamedTuple):
         return self.status == 0
 
 
-def _checked_spread(spread: Any, dtype: Any) -> Spread:
+def _checked_spread(spread: Any, model: Model) -> Spread:
+    """Numbers in the model's dtype; arrays pass that spread over what they scale."""
     if not isinstance(spread, tuple):
         raise TypeError(f"spread must be a Spread, got {checks.shown(spread)}")
-    given = Spread(*spread)._asdict()
-    return Spread(*(checks.floats(f"spread.{name}", value, (), dtype) for name, value in given.items()))
+    found = []
+    for (name, value), shape in zip(Spread(*spread)._asdict().items(), _drawn(model)):
+        deviation = checks.floats(f"spread.{name}", value, (), model.dtype)
+        if any(k not in (1, n) for k, n in zip(deviation.shape[::-1], shape[::-1])) or deviation.ndim > len(shape):
+            raise ValueError(f"spread.{name} has shape {deviation.shape}, expected () or {shape}")
+        found.append(deviation)
+    return Spread(*found)
+
+
+def _drawn(model: Model) -> tuple[tuple[int, ...], ...]:
+    """Shapes of what is drawn for each entry of a spread."""
+    bodies = model.nbodies
+    return (model.nv,), (model.nv,), (bodies,), (bodies, 3), (bodies,), (model.nv,), (3,)
 
 
 def ensemble(
@@ -128,16 +140,14 @@ def ensemble(
     `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
     """
-    checked_model(model)
+    checked_model(model, leaves=True)
     if checks.integer("batch", batch, -(2**63)) < 1:
         raise ValueError(f"batch must be positive, got {batch}")
     if store not in STORES:
         raise ValueError(f"store must be one of {', '.join(STORES)}, got {store!r}")
-    if v is not None and jnp.shape(v) != (model.nv,):
-        raise ValueError(f"v has shape {jnp.shape(v)}, {model.name!r} takes ({model.nv},)")
     steps, every, _ = saved_steps(steps, save_every)
     dt = checks.number("dt", dt)
-    start = Draw(model, neutral(model) if q is None else q, jnp.zeros(model.nv, model.dtype) if v is None else v)
+    start = _start(model, q, v)
 
     def simulate(key, start, spread, dt):
         draw = randomized(start, spread, key) if sample is None else sample(key)
@@ -145,7 +155,7 @@ def ensemble(
         path = rollout(draw.model, draw.q, draw.v, control, dt, steps, method, save_every, pushed, contacts=found)
         return _sample(start.model, draw, path, observe or observation, events, store)
 
-    spread = _checked_spread(spread, model.dtype)
+    spread = _checked_spread(spread, model)
     times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)
     times = times[-1:] if save_every is None else times
     arguments = strong(start), spread, jnp.asarray(dt, model.dtype)
@@ -153,6 +163,13 @@ def ensemble(
         simulate, arguments, batch=batch, key=key, duration=steps * dt, common={"ts": times}, **options
     )
     return _ensemble(times, result, np.isin(np.arange(result.batch), result.failed, invert=True))
+
+
+def _start(model: Model, q: Any, v: Any) -> Draw:
+    """The model at (q, v), neutral and at rest where they are None."""
+    q = neutral(model) if q is None else checked_configuration("q", q, model)
+    v = jnp.zeros(model.nv, model.dtype) if v is None else v
+    return Draw(model, q, checked_array("v", v, (model.nv,), model.dtype, model=model))
 
 
 def _law(law: Any, draw: Draw) -> Any:
@@ -225,13 +242,13 @@ def randomized(start: Draw, spread: Spread, key: jax.Array) -> Draw:
     """A random copy of a model in a random initial state near the given one."""
     model, dtype = start.model, start.model.dtype
     keys = jax.random.split(key, len(spread))
-    normal = lambda i, *shape: spread[i] * jax.random.normal(keys[i], shape, dtype)
-    q = retract(model, start.q, normal(0, model.nv))
-    v = start.v + normal(1, model.nv)
-    denser = model.inertias.scaled(jnp.exp(normal(2, model.nbodies)))
-    stretch, longer = jnp.exp(normal(3, model.nbodies, 3)), jnp.exp(normal(4, model.nbodies))
+    drawn = [jax.random.normal(k, shape, dtype) for k, shape in zip(keys, _drawn(model))]
+    turned, pushed, mass, shape, distance, rough, pull = (s * x for s, x in zip(spread, drawn))
+    q, v = retract(model, start.q, turned), start.v + pushed
+    denser = model.inertias.scaled(jnp.exp(mass))
+    stretch, longer = jnp.exp(shape), jnp.exp(distance)
     places = model.placements._replace(translation=longer[:, None] * model.placements.translation)
-    rougher, gravity = jnp.exp(normal(5, model.nv)), model.gravity + normal(6, 3)
+    rougher, gravity = jnp.exp(rough), model.gravity + pull
     copy = model.replace(
         inertias=stretched(denser, stretch),
         placements=places,

@@ -105,7 +105,7 @@ def monte_carlo(
         checkpoint_every = checks.number("checkpoint_every", checkpoint_every)
     duration = checks.number("duration", duration)
     _check_kinds(arguments=(arguments, tuple), tag=(tag, str))
-    mesh, function, arguments = device_mesh(devices), _checked_function(simulate, limit), strong(arguments)
+    mesh, function, arguments = device_mesh(devices), _checked_function(simulate, limit), strong(arguments, "arguments")
     output, state = None, None
     if folder is not None:
         identity = fingerprint(function, key, arguments, tag)
@@ -154,7 +154,7 @@ def _checked_function(simulate: Callable, limit: float) -> Callable:
             if x.ndim != rank:
                 raise ValueError(f"{name} must have {rank} axes, got shape {x.shape}")
         bound = jnp.asarray(min(limit, float(jnp.finfo(values.dtype).max)), values.dtype)
-        return Sample(values, valid & jnp.all(jnp.abs(values) <= bound), events, strong(sample.record))
+        return Sample(values, valid & jnp.all(jnp.abs(values) <= bound), events, strong(sample.record, "record"))
 
     return function
 
