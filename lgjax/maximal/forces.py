@@ -143,7 +143,8 @@ def _table(owners: list[int], bodies: int) -> np.ndarray:
 def _collect(contributions: Array, table: np.ndarray) -> Array:
     """Sums (bodies, 3) of contributions (k, 3)."""
     padded = jnp.concatenate([contributions, jnp.zeros_like(contributions[:1])])
-    return sum(padded[column] for column in table.T)
+    first, *others = (padded[column] for column in table.T)
+    return sum(others, first)
 
 
 def _length(d: Array) -> Array:

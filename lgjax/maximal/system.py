@@ -322,7 +322,7 @@ class System:
     def scale(self, q: AbsoluteConfiguration) -> Array:
         """The size of the lengths and cosines that constraints are computed from."""
         lengths = [q.bodies.translation, self.joints.origin_a, self.joints.origin_b, q.coordinates]
-        return 1.0 + sum(sm.largest(jnp.abs(x.ravel())) for x in lengths)
+        return sum((sm.largest(jnp.abs(x.ravel())) for x in lengths), jnp.ones((), self.dtype))
 
     def kinetic_energy(self, q: AbsoluteConfiguration, v: Array) -> Array:
         """½ vᵀ M v, joules."""
