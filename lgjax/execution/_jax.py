@@ -29,6 +29,8 @@ num_consts, num_carry of a scan's equation, ft_in from JAX 0.11 on, in `scan_arg
 Tracer (jax.core, 0.4.30), in `is_traced`: whether a value is known.
 reset_cache (jax.experimental.compilation_cache, 0.4.30): a folder of programs chosen after the first program is used
     (`cache.py`).  Without it `cache_programs` must come before anything is compiled.
+is_high of a jaxpr (JAX 0.12), in `is_high`: whether it holds an operation that has to be lowered first, such as
+    `lax.custom_root`, which JAX does not do within operations that it does not know.
 trace_state_clean (jax._src.core, 0.4.30), in `runs_at_once`: whether a call is made outside of all transformations, so
     that it may run a compiled program (`compiled.py`).  Without it calls outside jit are traced each time.
 """
@@ -63,6 +65,7 @@ __all__ = [
     "dce_jaxpr",
     "dynamic_slice",
     "instantiate_zeros",
+    "is_high",
     "is_traced",
     "is_undefined_primal",
     "jaxprs_in",
@@ -139,6 +142,11 @@ def context(eqn: Any) -> AbstractContextManager:
 def dynamic_slice(stack: Any, start: Sequence, sizes: Sequence[int]) -> jax.Array:
     """A box cut out of an array; `start` is not negative."""
     return lax.dynamic_slice_p.bind(stack, *start, slice_sizes=tuple(sizes))
+
+
+def is_high(jaxpr: Jaxpr) -> bool:
+    """Whether operations of a jaxpr have to be lowered to others before it can be run by an operation of our own."""
+    return getattr(jaxpr, "is_high", False)
 
 
 def call_apart(function: Callable) -> Callable:

@@ -23,6 +23,7 @@ from lgjax.execution._jax import (
     Zero,
     alone,
     as_function,
+    is_high,
     is_undefined_primal,
     no_tangent,
     on_one_device,
@@ -80,7 +81,7 @@ def _operation(function: Callable, operation: Callable[[int], Callable]) -> Call
         leaves = jax.tree.leaves(args)
         jaxpr, constants = traced(flat, *leaves)
         values = [*constants, *leaves]
-        if jaxpr.effects:
+        if jaxpr.effects or is_high(jaxpr):
             return jax.tree.unflatten(trees[0], evaluate(jaxpr, values))
         bind = operation(len(constants))
         return jax.tree.unflatten(trees[0], bind(*values, jaxpr=jaxpr, batched=(False,) * len(values), size=None))

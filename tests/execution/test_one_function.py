@@ -145,3 +145,16 @@ def test_a_parameter_that_is_found_to_be_constant_does_not_end_the_process(monke
 
     for ours, expected in zip(jax.jit(lambda: found(batch_behind(plain)))(), found(plain)):
         np.testing.assert_allclose(ours, expected, rtol=1e-13, atol=1e-13)
+
+
+def test_a_root_within_a_call_has_its_value_and_derivatives():
+    # JAX 0.12 has operations that it lowers to others first; a root is one.
+    def root(a):
+        newton = lambda f, x: jax.lax.fori_loop(0, 8, lambda _, x: x - f(x) / (2 * x), x)
+        return jax.lax.custom_root(lambda x: x * x - a, jnp.ones_like(a), newton, lambda g, y: y / g(jnp.ones_like(y)))
+
+    call, a = one_call(lambda a: jnp.sin(root(a))), jnp.asarray([0.5, 2.0])
+    np.testing.assert_allclose(jax.vmap(jax.jit(call))(a), np.sin(np.sqrt(a)), rtol=1e-14)
+    slope = np.cos(np.sqrt(a)) / (2 * np.sqrt(a))
+    np.testing.assert_allclose(jax.vmap(jax.grad(call))(a), slope, rtol=1e-14)
+    np.testing.assert_allclose(jax.vmap(jax.jacfwd(call))(a), slope, rtol=1e-14)
