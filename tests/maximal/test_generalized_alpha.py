@@ -305,3 +305,19 @@ def test_linear_systems_with_blocks_with_a_dense_and_with_a_singular_matrix():
         np.testing.assert_allclose(found, np.linalg.solve(matrix, r), rtol=1e-8, atol=1e-10)
     general = random.normal(size=(9, 9))
     np.testing.assert_allclose(saddle_point.general_inverse(jnp.asarray(general)), np.linalg.inv(general), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_inverses_of_all_sizes_alone_and_in_batches(dtype):
+    """Written out, by blocks with and without filling, by halves."""
+    random = np.random.default_rng(2)
+    sizes = (2, 3, 4, 6, 20, 27)
+    assert saddle_point.BLOCK < 4 < 20 <= saddle_point.WHOLE < 27
+    roots = [random.normal(size=(2, n, n)) for n in sizes]
+    matrices = [jnp.asarray(a @ a.transpose(0, 2, 1) / len(a[0]) + np.eye(len(a[0])), dtype) for a in roots]
+    found = jit(lambda some: [(saddle_point.inverse(m[0]), jax.vmap(saddle_point.inverse)(m)) for m in some])(matrices)
+    for m, (one, both) in zip(matrices, found, strict=True):
+        exact = np.linalg.inv(np.asarray(m, float))
+        assert one.dtype == dtype
+        for actual, expected in ((one, exact[0]), (both, exact)):
+            np.testing.assert_allclose(actual, expected, atol=1e2 * float(jnp.finfo(dtype).eps))

@@ -143,17 +143,24 @@ def _squared(slopes: Array) -> Array:
 
 
 # ---- terms whose derivatives are known
-@dataclass(frozen=True, eq=False)
-class _OfState(Cost):
-    """½ |weights * residual(state)|²; slopes(system, state) -> values and derivatives with respect to q alone."""
+class _SquaredResidual(Cost):
+    """½ |weights * residual(state)|², on the way or at the end."""
 
     residual: Callable[[Any], Array]
-    slopes: Callable[[Any, Any], tuple[Array, Array]]
     weights: Array
 
     def __call__(self, *args: Any) -> Array:
         r = self.weights * self.residual(args[0] if len(args) == 1 else args[1])
         return jnp.sum(r * r) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class _OfState(_SquaredResidual):
+    """½ |weights * residual(state)|²; slopes(system, state) -> values and derivatives with respect to q alone."""
+
+    residual: Callable[[Any], Array]
+    slopes: Callable[[Any, Any], tuple[Array, Array]]
+    weights: Array
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
         r, slopes = self.slopes(system, state)
@@ -164,15 +171,11 @@ class _OfState(Cost):
 
 
 @dataclass(frozen=True, eq=False)
-class _Distance(Cost):
+class _Distance(_SquaredResidual):
     """½ |weights * residual(state)|² of a residual whose derivative is the identity."""
 
     residual: Callable[[Any], Array]
     weights: Array
-
-    def __call__(self, *args: Any) -> Array:
-        r = self.weights * self.residual(args[0] if len(args) == 1 else args[1])
-        return jnp.sum(r * r) / 2
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
         squares = self.weights * self.weights
@@ -180,16 +183,12 @@ class _Distance(Cost):
 
 
 @dataclass(frozen=True, eq=False)
-class _Displacement(Cost):
+class _Displacement(_SquaredResidual):
     """`_Distance` of states (q, v) with free joints or spherical ones, where the derivative has blocks of theirs."""
 
     model: Model
     residual: Callable[[Any], Array]
     weights: Array
-
-    def __call__(self, *args: Any) -> Array:
-        r = self.weights * self.residual(args[0] if len(args) == 1 else args[1])
-        return jnp.sum(r * r) / 2
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
         n, r = self.model.nv, self.residual(state)
