@@ -16,15 +16,16 @@ mu |u_t|), not its convex relaxation, in which sliding contacts lift off.
    converging. Later sweeps go without it; cycles of `CYCLE` full sweeps alternate with cycles of shortened ones, as
    full ones can repeat for ever and shortened ones are slow.
 3. A system that has not converged at the end of a cycle tries Newton's method on the natural map, whose fixed points
-   are the solutions. Its result is taken where it is better by far; otherwise the sweeps go on. Near a solution, where
-   it is known which contacts are open, stick or slide, this ends slow convergence; away from it, it may fail.
+   are the solutions. Where contacts share a load, its matrix is singular, so a part of the diagonal is added, which
+   falls from step to step: first steps are short and safe, last ones nearly Newton's. The best point is taken where it
+   is better by far; otherwise the sweeps go on.
 
 A sweep needs only products with rows of G, so that a batch works on arrays with the batch last, and G is factored only
 in step 3, which most systems never reach. Each system of a batch stops when it has converged.
 
 Derivatives are those of the natural map's fixed point (implicit function theorem).
 Sources: Acary and Brogliato, Numerical methods for nonsmooth dynamical systems (2008), chapter 13, for the problem and
-the projections; Alart and Curnier (1991) for Newton's method; Walker and Ni, Anderson acceleration for fixed-point
+the projections; Alart and Curnier (1991) for Newton's method, Levenberg's damping for its singular matrices; Walker and Ni, Anderson acceleration for fixed-point
 iterations (2011).
 """
 
@@ -47,7 +48,8 @@ LOCAL_STEPS = 3  # of a contact in a sweep
 CYCLE = 60  # sweeps between attempts of Newton's method
 ACCELERATED = 40  # sweeps at the beginning that are accelerated
 SHORTENED = 0.5  # part of a sweep's change that is made in every other cycle after the first
-NEWTON_STEPS = 8  # at the end of a cycle
+NEWTON_STEPS = 40  # at most, at the end of a cycle
+DAMPING = 1e-2, 1e-6  # of Newton's first and last step, in units of the mean diagonal of G
 BETTER = 0.1  # Newton's result is taken where it violates the law less by this factor
 SMALL = 3600  # numbers in the matrices of all systems, up to which no library is called to solve with them
 RIDGE = 4.0  # added to G in units of round-off of its mean diagonal: dependent contacts share their load
@@ -108,12 +110,15 @@ def _rule(tolerance, max_sweeps, primals, tangents):
     return found, ConeSolution(moved, *still)
 
 
-def _solve_linearized(p: ConeProblem, x: Array, y: Array, small: int = SMALL) -> Array:
-    """The dx (n, B) with (1 - dF/dx) dx = y for the natural map F at x; with more than `small` numbers by a library."""
+def _solve_linearized(p: ConeProblem, x: Array, y: Array, small: int = SMALL, damping: Any = 0.0) -> Array:
+    """The dx (n, B) with (1 - dF/dx) dx = y for the natural map F at x; with more than `small` numbers by a library.
+
+    damping () is added to the diagonal of G.
+    """
     k, n, steps = len(p.friction), len(p.G), _step_of_rows(p.G, len(p.friction))
     z = x - steps * (times(p.G, x) + p.b)
     unit = jnp.eye(n, dtype=x.dtype)[..., None]
-    inner = unit - steps[:, None] * p.G  # dz/dx
+    inner = unit - steps[:, None] * (p.G + damping * unit)  # dz/dx
     # A row of a contact depends on the three of its z: one of them at a time, in all contacts.
     move = lambda c: jax.jvp(partial(_project, p), (z,), (_every_third(c, k, z),))[1]
     part = lambda c: inner[np.asarray([3 * (i // 3) + c if i < 3 * k else i for i in range(n)], int)]
@@ -314,8 +319,9 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close
         best, least_of_all = call_apart(_better)(
             s.going & (size <= s.least_of_all), image, size, s.best, s.least_of_all
         )
-        point = jax.lax.cond(phase == CYCLE - 1, partial(_newton, p, stiffness), lambda x: x, point)
         going = s.going & (largest > close) & (s.sweeps + 1 < max_sweeps)
+        newton = lambda x: _newton(p, stiffness, x, going, close)
+        point = jax.lax.cond(phase == CYCLE - 1, newton, lambda x: x, point)
         least = jnp.where(anew, size, jnp.minimum(s.least, size))
         sweeps = s.sweeps + s.going.astype(jnp.int32)
         return _State(point, image, weighted, images, residuals, least, best, least_of_all, going, sweeps, s.turn + 1)
@@ -328,16 +334,36 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close
     return last.best, last.sweeps
 
 
-def _newton(p: ConeProblem, stiffness: Array, x: Array) -> Array:
-    """Impulses (n, B) after a few steps of Newton's method where these are much better, otherwise x."""
+class _Trial(NamedTuple):
+    """Of Newton's method: the point, the best so far, its violation of the law, and its largest velocity."""
+
+    point: Array
+    best: Array
+    least: Array
+    largest: Array
+    step: Array
+
+
+def _newton(p: ConeProblem, stiffness: Array, x: Array, going: Array, close: Array) -> Array:
+    """Impulses (n, B) after steps of Newton's method where these are much better, otherwise x."""
 
     def violation(x):
-        weighted = (natural_map(p, x) - x) * jnp.sqrt(stiffness)
-        return total(weighted * weighted)
+        _, size, largest = call_apart(_change)(natural_map(p, x), x, stiffness)
+        return size, largest
 
-    step = lambda _, x: x - _solve_linearized(p, x, x - natural_map(p, x))
-    found = jax.lax.fori_loop(0, NEWTON_STEPS, step, x)
-    return jnp.where(violation(found) < BETTER**2 * violation(x), found, x)
+    def move(s: _Trial) -> _Trial:
+        damping = DAMPING[0] * (DAMPING[1] / DAMPING[0]) ** (s.step / (NEWTON_STEPS - 1))
+        change = _solve_linearized(p, s.point, s.point - natural_map(p, s.point), damping=damping * mean)
+        point = s.point - change
+        size, largest = violation(point)
+        best, least = call_apart(_better)(size < s.least, point, size, s.best, s.least)
+        return _Trial(point, best, least, jnp.where(size < s.least, largest, s.largest), s.step + 1)
+
+    mean = total(p.G[i, i] for i in range(len(p.G))) / len(p.G)
+    wanted = lambda s: (s.step < NEWTON_STEPS) & jnp.any(going & (s.largest > close))
+    before = violation(x)
+    found = iterate_while(wanted, move, _Trial(x, x, *before, jnp.zeros((), jnp.int32)))
+    return jnp.where(found.least < BETTER**2 * before[0], found.best, x)
 
 
 # ---- what a sweep is followed by, each compiled apart: fused, every number would be computed again where it is used

@@ -20,10 +20,12 @@ converged. Falling keeps the energy to round-off, and so does a bounce with e = 
 
 Newton's restitution together with friction can create energy when several contacts close at once. Then the step takes
 x + s (y - x) instead, with x the impulses without restitution, which never add energy, y those with restitution, and s
-the largest number in 0..1 for which the impulses add none.
+the largest number in 0..1 for which the impulses add none. Moving out of the ground against gravity takes work; what
+the impulses have not lost is taken from the kinetic energy: v' is scaled after it has moved the bodies. Without
+restitution impulses lose more than that in any case.
 
-Source: J. J. Moreau, Numerical aspects of the sweeping process (1999), for the scheme. The choice of s is not from the
-literature.
+Source: J. J. Moreau, Numerical aspects of the sweeping process (1999), for the scheme. The choice of s and the scaling
+are not from the literature.
 """
 
 import math
@@ -49,6 +51,7 @@ from lgjax.contact.responses import (
     twists,
     way,
 )
+from lgjax.dynamics.energy import kinetic_energy
 from lgjax.dynamics.forward import articulated_body
 from lgjax.dynamics.spatial import applied_wrenches
 from lgjax.execution._jax import call_apart
@@ -150,8 +153,18 @@ def _impact(settings: Settings, model: Model, contacts: Contacts, q, v, mean, re
     none = jnp.zeros(len(contacts) + len(joints.gap), guess.dtype)
     found = _coupled(settings, acting, (free.columns, turned, v_free, points, joints, laws), (full, full, none))
     dv, dq = free.respond(found.y)
+    after, lift = v_free + dv, dq
+    if rest is not None:
+        kept = _kept_part(kinetic_energy(model, q, after), found.excess)
+        after, lift = kept * after, dq + 0.5 * h * (1 - kept) * after
     more = found.joint_impulse, found.residual, found.sweeps
-    return Impact(v_free + dv, dq, found.impulse, found.velocity, points.gap, *more)
+    return Impact(after, lift, found.impulse, found.velocity, points.gap, *more)
+
+
+def _kept_part(energy, excess) -> Array:
+    """Of the velocities, which takes an excess from the kinetic energy; all of them where there is less than that."""
+    enough = energy > excess
+    return jnp.sqrt(jnp.where(enough, 1 - excess / jnp.where(enough, energy, jnp.ones_like(energy)), 1.0))
 
 
 class JointRows(NamedTuple):
@@ -181,7 +194,8 @@ def joint_rows(contacts: Contacts, model: Model, q: Configuration, h) -> JointRo
 class Coupled(NamedTuple):
     """What all contacts and joints do together: y (nv, 2) of impulses and displacements, impulses (n, 3) and velocities
     (n, 3) after them, impulses of joints (nv,), residual and sweeps, and the solutions, from which derivatives start:
-    impulses of all rows without and with restitution, displacements of normals and limits.
+    impulses of all rows without and with restitution, displacements of normals and limits. excess: () J, the work of
+    the displacements less the energy that the impulses have lost, where bodies bounce.
     """
 
     y: Array
@@ -191,6 +205,7 @@ class Coupled(NamedTuple):
     residual: Array
     sweeps: Array
     guesses: Any
+    excess: Array
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -331,7 +346,8 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     found = solve(opens, start[0], jnp.ones(h.shape, bool))
     plain = x = further = found.x
     residual, sweeps = found.residual, found.sweeps
-    if restitution is not None and n:
+    bouncing, before = restitution is not None and n, u
+    if bouncing:
         before = rates(turned)
         bounces, allowed = _rebound(before[: 3 * n : 3], u[: 3 * n : 3], opens[:n], points.gap, restitution, h)
         allowed = jnp.concatenate([allowed, opens[n:]])
@@ -350,7 +366,15 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     cube = lambda x: x[: 3 * n].reshape(n, 3, x.shape[-1])
     residual = jnp.maximum(residual, left / h)
     solutions = plain, further, lift
-    return Coupled(jnp.stack(both, 1), cube(x), cube(after), at_joints, residual, sweeps, solutions)
+    excess = _excess(u, before, after, x, lift, normals, h) if bouncing else jnp.zeros_like(residual)
+    return Coupled(jnp.stack(both, 1), cube(x), cube(after), at_joints, residual, sweeps, solutions, excess)
+
+
+def _excess(u, before, after, x, lift, normals, h) -> Array:
+    """Work of the displacements that the impulses x have not lost (B,), J; gravity and motors change `before` to u."""
+    gained = 0.5 * total(x * (before + after))
+    work = total(lift * (before - u)[normals]) / h
+    return jnp.maximum(work + jnp.minimum(gained, jnp.zeros_like(work)), jnp.zeros_like(work))
 
 
 def _spread(rows, values, like):
