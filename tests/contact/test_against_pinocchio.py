@@ -13,12 +13,12 @@ from tests.dynamics.test_pinocchio import robot
 from tests.oracles import pinocchio_contacts as oracle
 
 H = 2e-3
-REDUNDANT = "11 of 500 are not solved in 600 sweeps: the 48 rows of contacts on 18 velocities have rank 18"
 CASES = [
     ("go1", 4, 40),
     pytest.param("go1", 4, 500, marks=pytest.mark.slow),
     pytest.param("talos_reduced", 16, 500, marks=pytest.mark.slow),
-    pytest.param("go1", 16, 500, marks=[pytest.mark.slow, pytest.mark.xfail(reason=REDUNDANT, strict=True)]),
+    # 48 rows of contacts on 18 velocities: most sets of impulses that obey the law are not unique
+    pytest.param("go1", 16, 500, marks=pytest.mark.slow),
 ]
 
 

@@ -1,0 +1,111 @@
+"""Coulomb's law for impulses at contacts: the problem, and the map whose fixed points are its solutions.
+
+Find impulses x with velocities u = G x + b such that for each contact, rows (normal, two tangents),
+
+    0 <= x_n,  0 <= u_n,  x_n u_n = 0   and   |x_t| <= mu x_n,  x_t = -mu x_n u_t / |u_t| where u_t is not 0,
+
+and for each further row  low <= x <= high  with u >= 0 at low, u <= 0 at high and u = 0 between.
+
+This is the nonlinear complementarity problem of Coulomb friction (De Saxce's cone complementarity with his term
+mu |u_t|), not its convex relaxation, in which sliding contacts lift off.
+All arrays have a last axis of the batch: systems side by side. Next: `cone_solver.py`.
+
+Source: Acary and Brogliato, Numerical methods for nonsmooth dynamical systems (2008), chapter 13, for the problem and
+the projections.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.contact.responses import total
+from lgjax.execution._jax import call_apart
+
+Array = jax.Array
+
+
+class ConeProblem(NamedTuple):
+    """Problems with k contacts and r further rows, n = 3 k + r, side by side: every array has a last axis B.
+
+    G: (n, n) symmetric, positive semi-definite with positive diagonal. b: (n,). friction: (k,). low, high: (r,), may be
+    infinite. barrier: (k,) >= 0: 0 is the law; otherwise x_n u_n = barrier / G_nn, which is smooth.
+    """
+
+    G: Array
+    b: Array
+    friction: Array
+    low: Array
+    high: Array
+    barrier: Array
+
+
+def steps_of_parts(G: Array, k: int) -> tuple[Array, Array, Array]:
+    """Impulses per velocity: (k, B) of normals, (k, B) of tangents, (r, B) of further rows."""
+    diagonal = jnp.stack([G[i, i] for i in range(len(G))])
+    blocks = diagonal[: 3 * k].reshape(k, 3, G.shape[-1])
+    return 1 / blocks[:, 0], 2 / (blocks[:, 1] + blocks[:, 2]), 1 / diagonal[3 * k :]
+
+
+def push(x: Array, barrier: Array) -> Array:
+    """The impulse >= 0 nearest to x, or on the smooth curve x_n (x_n - x) = barrier."""
+    smooth = barrier > 0
+    root = jnp.sqrt(jnp.where(smooth, x * x + 4 * barrier, jnp.ones_like(x)))
+    # Without cancellation where x < 0.
+    rising = 0.5 * (x + root)
+    falling = 2 * barrier / jnp.where(smooth, root - x, jnp.ones_like(x))
+    soft = jnp.where(x > 0, rising, falling)
+    return jnp.where(smooth, soft, jnp.maximum(x, jnp.zeros_like(x)))
+
+
+def disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
+    """The point of the disc nearest to (x0, x1)."""
+    square = x0 * x0 + x1 * x1
+    # A disc without extent lets nothing move, so that of an open contact has no derivative even at its centre.
+    outside = (square > radius * radius) | (radius <= 0)
+    size = jnp.sqrt(jnp.where(outside & (square > 0), square, jnp.ones_like(square)))
+    part = jnp.where(outside, radius / size, jnp.ones_like(size))
+    return part * x0, part * x1
+
+
+def natural_map(p: ConeProblem, x: Array) -> Array:
+    """What the law makes of impulses (n, B), all contacts at once; impulses obey the law if they are a fixed point."""
+    return project(p, x - step_of_rows(p.G, len(p.friction)) * (times(p.G, x) + p.b))
+
+
+def step_of_rows(G: Array, k: int) -> Array:
+    """Impulses per velocity (n, B)."""
+    normal, tangent, rows = steps_of_parts(G, k)
+    return jnp.concatenate([jnp.stack([normal, tangent, tangent], 1).reshape(3 * k, G.shape[-1]), rows])
+
+
+def project(p: ConeProblem, z: Array) -> Array:
+    """The impulses (n, B) that the law makes of x - step (G x + b)."""
+    k = len(p.friction)
+    normals = steps_of_parts(p.G, k)[0]
+    Z = z[: 3 * k].reshape(k, 3, z.shape[-1])
+    normal = push(Z[:, 0], p.barrier * normals * normals)
+    tangents = disc(Z[:, 1], Z[:, 2], p.friction * normal)
+    rows = jnp.clip(z[3 * k :], p.low, p.high)
+    return jnp.concatenate([jnp.stack([normal, *tangents], 1).reshape(3 * k, z.shape[-1]), rows])
+
+
+def times(G: Array, x: Array) -> Array:
+    """G x (n, B). XLA for CPUs vectorises a sum of rows, but no reduction of an axis other than the last."""
+    return total(G[:, j] * x[j] for j in range(len(x)))
+
+
+def largest_part(G, u, x, step) -> Array:
+    """The largest part s (B,), at most 1, of a change `step` (n, B) of impulses x (n, B) that adds no energy.
+
+    u (n, B): velocities before the impulses; where other forces act in a step, half way between those with and without
+    them. The energy that impulses add is x·(u + G x / 2), convex in s and not positive at s = 0.
+    """
+    dot = lambda a, b: total(a * b)
+    bend, pull = call_apart(times)(G, step), call_apart(times)(G, x)
+    start = jnp.minimum(dot(x, u + 0.5 * pull), 0)
+    slope, curve = dot(step, u + pull), 0.5 * dot(step, bend)
+    gains = (start + slope + curve > 0) & (curve > 0)
+    one = jnp.ones_like(curve)
+    root = jnp.sqrt(jnp.where(gains, slope * slope - 4 * curve * start, one))
+    return jnp.where(gains, jnp.clip((root - slope) / jnp.where(gains, 2 * curve, one), 0 * one, one), one)

@@ -1,0 +1,98 @@
+"""Which rows the problem of a step has: three for each contact, one for each joint with limits or dry friction.
+
+Read first: `responses.py`. Next: `step.py`, where the rows come together.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.contact.contacts import Contacts
+from lgjax.contact.detection import ContactPoints, sides
+from lgjax.contact.responses import Ways, total, way
+from lgjax.multibody.configuration import Configuration
+from lgjax.multibody.model import Model
+
+Array = jax.Array
+
+
+class JointRows(NamedTuple):
+    """Joints of the problem: first those with limits, then those with dry friction.
+
+    gap: (l,) to the nearer limit. side: (l,) 1 for the lower one, -1 for the upper one. dry: (m,) largest impulses.
+    """
+
+    gap: Array
+    side: Array
+    dry: Array
+
+
+def joint_rows(contacts: Contacts, model: Model, q: Configuration, h) -> JointRows:
+    """Gaps and largest impulses at a configuration."""
+    tree, limited, dry = model.tree, contacts.limited, contacts.dry
+    if not limited and not dry:
+        none = jnp.zeros(0, model.dtype)
+        return JointRows(none, none, none)
+    at = np.asarray([tree.q_start[body] for body in limited], int)
+    above, below = q.joints[at] - model.lower[at], model.upper[at] - q.joints[at]
+    side = jnp.where(above <= below, jnp.ones_like(above), -jnp.ones_like(above))
+    moving = np.asarray([tree.v_start[body] for body in dry], int)
+    return JointRows(jnp.minimum(above, below), side, h * model.friction[moving])
+
+
+class Acting(NamedTuple):
+    """Which contacts and joints act, static.
+
+    ways: of the bodies with contacts, and of the joints. sides: for each of these bodies the (contact, sign).
+    joints: velocities of the joints with limits, then with dry friction; `limited` is how many have limits.
+    """
+
+    ways: Ways
+    sides: tuple[tuple[tuple[int, int], ...], ...]
+    joints: tuple[int, ...]
+    limited: int
+
+    @classmethod
+    def of(cls, contacts: Contacts, model: Model) -> "Acting":
+        on: dict[int, list] = {}
+        for bodies, sign in zip(sides(contacts, model), (1, -1), strict=True):
+            for contact, body in enumerate(bodies.tolist()):
+                if body >= 0:
+                    on.setdefault(body, []).append((contact, sign))
+        bodies = tuple(way(model.tree, body) for body in on)
+        joints = tuple(way(model.tree, body) for body in (*contacts.limited, *contacts.dry))
+        every = (tuple(sorted({k for dofs in joints for k in dofs})),) if joints else ()
+        own = tuple(dofs[0] for dofs in joints)
+        return cls(Ways((*bodies, *every), joints), tuple(map(tuple, on.values())), own, len(contacts.limited))
+
+    def wrenches(self, points: ContactPoints) -> list[Array]:
+        """(3 k, 6, B) for each body: unit forces along the frames of its contacts."""
+        point, frame = points.point[:, None], points.frame
+        lever = lambda i, j: point[:, :, i] * frame[:, :, j] - point[:, :, j] * frame[:, :, i]
+        moment = jnp.stack([lever(1, 2), lever(2, 0), lever(0, 1)], 2)
+        P = jnp.concatenate([moment, frame], 2)
+        return [jnp.concatenate([P[c] if sign > 0 else -P[c] for c, sign in own]) for own in self.sides]
+
+    def rates(self, wrenches: list[Array], twists: list[Array], joints: Array) -> Array:
+        """Velocities of all rows: (3 n, B) of the contacts in their frames, then those of the joints."""
+        each = [total(P[:, c] * V[c] for c in range(6)) for P, V in zip(wrenches, twists, strict=True)]
+        return self.gathered(jnp.concatenate([*each, joints]))
+
+    def gathered(self, rows: Array) -> Array:
+        """Rows (3 n + joints, ...) from those of the bodies, one body after the other; a pair's two are added."""
+        order = [contact for own in self.sides for contact, _ in own]
+        if order == sorted(set(order)):
+            return rows
+        lanes: dict[int, list[int]] = {}
+        for lane, contact in enumerate(order):
+            lanes.setdefault(contact, []).append(lane)
+        of = lambda lane: rows[3 * lane : 3 * lane + 3]
+        contacts = [total(of(lane) for lane in some) for _, some in sorted(lanes.items())]
+        return jnp.concatenate([*contacts, rows[3 * len(order) :]])
+
+    def spread(self, forces: Array) -> list[Array]:
+        """Forces (3 k, B) on each body, and (joints, B) on all joints, from those of all rows."""
+        bodies = [jnp.concatenate([forces[3 * c : 3 * c + 3] for c, _ in own]) for own in self.sides]
+        return [*bodies, forces[len(forces) - len(self.joints) :]] if self.joints else bodies
