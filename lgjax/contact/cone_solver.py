@@ -83,40 +83,58 @@ def _rule(tolerance, max_sweeps, primals, tangents):
     return found, ConeSolution(moved, *still)
 
 
-def _sweep(p: ConeProblem, steps: tuple, x: Array) -> Array:
-    """One after the other, each with the impulses found so far."""
+def _sweep(p: ConeProblem, steps: tuple, x: Array) -> tuple[Array, Array]:
+    """Impulses (n, B), one after the other, each with those found so far; how much the law changed them (B,), m/s.
+
+    What `LOCAL_STEPS` steps at a contact leave as it was may still break the law, where they go in a circle. So the
+    change is that of the first of them.
+    """
     k, n = len(p.friction), len(p.G)
     slices = lambda arrays, start, size: [jax.lax.dynamic_slice_in_dim(a, start, size) for a in arrays]
 
-    def contact(i, x):
-        own = slices((p.G, p.b, x), 3 * i, 3) + slices((*steps[:2], p.friction, p.barrier), i, 1)
+    def take(found, i, x, change):
+        x = jax.lax.dynamic_update_slice_in_dim(x, found[:-1], i, 0)
+        return x, jnp.maximum(change, found[-1])
+
+    def contact(i, state):
+        own = slices((p.G, p.b, state[0]), 3 * i, 3) + slices((*steps[:2], p.friction, p.barrier), i, 1)
         block = jax.lax.dynamic_slice_in_dim(own[0], 3 * i, 3, 1)
-        return jax.lax.dynamic_update_slice_in_dim(x, call_apart(_contact)(x, block, *own), 3 * i, 0)
+        return take(call_apart(_contact)(state[0], block, *own), 3 * i, *state)
 
-    def row(j, x):
+    def row(j, state):
         i = 3 * k + j
-        own = slices((p.G, p.b, x), i, 1) + slices((steps[2], p.low, p.high), j, 1)
-        return jax.lax.dynamic_update_slice_in_dim(x, call_apart(_row)(x, *own), i, 0)
+        own = slices((p.G, p.b, state[0]), i, 1) + slices((steps[2], p.low, p.high), j, 1)
+        return take(call_apart(_row)(state[0], *own), i, *state)
 
-    x = jax.lax.fori_loop(0, k, contact, x) if k else x
-    return jax.lax.fori_loop(0, n - 3 * k, row, x) if n > 3 * k else x
+    state = x, jnp.zeros_like(x[0])
+    state = jax.lax.fori_loop(0, k, contact, state) if k else state
+    return jax.lax.fori_loop(0, n - 3 * k, row, state) if n > 3 * k else state
 
 
 def _contact(x, block, G, b, own, step_n, step_t, friction, barrier) -> Array:
-    """Impulses (3, B) of one contact. block (3, 3, B): its part of G. G (3, n, B), b (3, B), own (3, B): its rows."""
+    """Impulses (3, B) of one contact and the change of the first step, m/s, as a last row.
+
+    block (3, 3, B): its part of G. G (3, n, B), b (3, B), own (3, B): its rows.
+    """
     u = times(G, x) + b
+    change = None
     for _ in range(LOCAL_STEPS):
         normal = push(own[:1] - step_n * u[:1], barrier * step_n * step_n)
-        u = u + block[:, 0] * (normal - own[:1])
+        d_n = normal - own[:1]
+        u = u + block[:, 0] * d_n
         t0, t1 = disc(own[1:2] - step_t * u[1:2], own[2:] - step_t * u[2:], friction * normal)
-        u = u + block[:, 1] * (t0 - own[1:2]) + block[:, 2] * (t1 - own[2:])
+        d_0, d_1 = t0 - own[1:2], t1 - own[2:]
+        u = u + block[:, 1] * d_0 + block[:, 2] * d_1
         own = jnp.concatenate([normal, t0, t1])
-    return own
+        if change is None:
+            change = jnp.maximum(jnp.abs(d_n) / step_n, jnp.maximum(jnp.abs(d_0), jnp.abs(d_1)) / step_t)
+    return jnp.concatenate([own, change])
 
 
 def _row(x, G, b, own, step, low, high) -> Array:
-    """Impulse (1, B) of one further row."""
-    return jnp.clip(own - step * (times(G, x) + b), low, high)
+    """Impulse of one further row and its change, m/s (2, B)."""
+    found = jnp.clip(own - step * (times(G, x) + b), low, high)
+    return jnp.concatenate([found, jnp.abs(found - own) / step])
 
 
 class _State(NamedTuple):
@@ -149,8 +167,8 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close
     """The best impulses (n, B) and the sweeps (B,) done for them."""
 
     def turn(s: _State) -> _State:
-        image = _sweep(p, steps, s.point)
-        weighted, size, largest = call_apart(_change)(image, s.point, stiffness)
+        image, largest = _sweep(p, steps, s.point)
+        weighted, size = call_apart(_change)(image, s.point, stiffness)
         cycle, phase = s.turn // CYCLE, s.turn % CYCLE
         anew = (size > GROWTH**2 * s.least) | (s.turn == 0)
         row = s.turn % MEMORY
@@ -160,7 +178,7 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close
         shortened = s.point + SHORTENED * (image - s.point)
         point = jnp.where(s.turn < ACCELERATED, faster, jnp.where((cycle > 0) & (cycle % 2 == 0), shortened, image))
         best, least_of_all = call_apart(_better)(
-            s.going & (size <= s.least_of_all), image, size, s.best, s.least_of_all
+            s.going & (largest <= s.least_of_all), image, largest, s.best, s.least_of_all
         )
         enough = close * jnp.asarray(EASIER, close.dtype)[jnp.minimum(cycle, len(EASIER) - 1)]
         going = s.going & (largest > enough) & (s.sweeps + 1 < max_sweeps)
@@ -179,11 +197,10 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close
 
 
 # ---- what a sweep is followed by, each compiled apart: fused, every number would be computed again where it is used
-def _change(image: Array, point: Array, stiffness: Array) -> tuple[Array, Array, Array]:
-    """The change in a metric in which contacts of light and heavy bodies compare, its square, its largest velocity."""
-    change = image - point
-    weighted = change * jnp.sqrt(stiffness)
-    return weighted, total(weighted * weighted), reduce(jnp.maximum, jnp.abs(change) * stiffness)
+def _change(image: Array, point: Array, stiffness: Array) -> tuple[Array, Array]:
+    """The change in a metric in which contacts of light and heavy bodies compare, and its square."""
+    weighted = (image - point) * jnp.sqrt(stiffness)
+    return weighted, total(weighted * weighted)
 
 
 def _remember(anew: Array, row: Array, memory: Array, new: Array, old: Array) -> Array:
