@@ -21,8 +21,8 @@ converged. Falling keeps the energy to round-off, and so does a bounce with e = 
 Newton's restitution together with friction can create energy when several contacts close at once. Then the step takes
 x + s (y - x) instead, with x the impulses without restitution, which never add energy, y those with restitution, and s
 the largest number in 0..1 for which the impulses add none. Moving out of the ground against gravity takes work; what
-the impulses have not lost is taken from the kinetic energy: v' is scaled after it has moved the bodies. Without
-restitution impulses lose more than that in any case.
+the impulses have not lost is taken from the kinetic energy: v' is scaled after it has moved the bodies. Where no
+contact has restitution, impulses lose more than that, but for bodies that begin inside the ground: they are lifted out.
 
 Source: J. J. Moreau, Numerical aspects of the sweeping process (1999), for the scheme. The choice of s and the scaling
 are not from the literature.
@@ -286,7 +286,10 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     cube = lambda x: x[: 3 * n].reshape(n, 3, x.shape[-1])
     residual = jnp.maximum(residual, left / h)
     solutions = plain, further, lift
-    excess = _excess(u, before, after, x, lift, normals, h) if bouncing else jnp.zeros_like(residual)
+    excess = jnp.zeros_like(residual)
+    if bouncing:
+        elastic = reduce(jnp.logical_or, restitution > 0)
+        excess = jnp.where(elastic, _excess(u, before, after, x, lift, normals, h), excess)
     return Coupled(jnp.stack(both, 1), cube(x), cube(after), at_joints, residual, sweeps, solutions, excess)
 
 
