@@ -117,8 +117,8 @@ def _contact(x, block, G, b, own, step_n, step_t, friction, barrier) -> Array:
     block (3, 3, B): its part of G. G (3, n, B), b (3, B), own (3, B): its rows.
     """
     u = times(G, x) + b
-    change = None
-    for _ in range(LOCAL_STEPS):
+    change = jnp.zeros_like(own[:1])
+    for turn in range(LOCAL_STEPS):
         normal = push(own[:1] - step_n * u[:1], barrier * step_n * step_n)
         d_n = normal - own[:1]
         u = u + block[:, 0] * d_n
@@ -126,7 +126,7 @@ def _contact(x, block, G, b, own, step_n, step_t, friction, barrier) -> Array:
         d_0, d_1 = t0 - own[1:2], t1 - own[2:]
         u = u + block[:, 1] * d_0 + block[:, 2] * d_1
         own = jnp.concatenate([normal, t0, t1])
-        if change is None:
+        if turn == 0:
             change = jnp.maximum(jnp.abs(d_n) / step_n, jnp.maximum(jnp.abs(d_0), jnp.abs(d_1)) / step_t)
     return jnp.concatenate([own, change])
 

@@ -286,18 +286,20 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     cube = lambda x: x[: 3 * n].reshape(n, 3, x.shape[-1])
     residual = jnp.maximum(residual, left / h)
     solutions = plain, further, lift
-    excess = jnp.zeros_like(residual)
-    if bouncing:
-        elastic = reduce(jnp.logical_or, restitution > 0)
-        excess = jnp.where(elastic, _excess(u, before, after, x, lift, normals, h), excess)
+    lifted = u, before, after, x, lift, normals, h
+    excess = _excess(restitution, *lifted) if bouncing else jnp.zeros_like(residual)
     return Coupled(jnp.stack(both, 1), cube(x), cube(after), at_joints, residual, sweeps, solutions, excess)
 
 
-def _excess(u, before, after, x, lift, normals, h) -> Array:
-    """Work of the displacements that the impulses x have not lost (B,), J; gravity and motors change `before` to u."""
+def _excess(restitution, u, before, after, x, lift, normals, h) -> Array:
+    """Work of the displacements that the impulses x have not lost (B,), J, where a contact has restitution (n, B).
+
+    Gravity and motors change `before` to u.
+    """
     gained = 0.5 * total(x * (before + after))
     work = total(lift * (before - u)[normals]) / h
-    return jnp.maximum(work + jnp.minimum(gained, jnp.zeros_like(work)), jnp.zeros_like(work))
+    excess = jnp.maximum(work + jnp.minimum(gained, jnp.zeros_like(work)), jnp.zeros_like(work))
+    return jnp.where(reduce(jnp.logical_or, restitution > 0), excess, jnp.zeros_like(work))
 
 
 def _spread(rows, values, like):

@@ -15,6 +15,7 @@ PARTS = {
     "robots_mjcf": "tests.soak.robots:mjcf",
     "interruptions": "tests.soak.faults:interruptions",
     "full_disks": "tests.soak.faults:full_disks",
+    "shut_folders": "tests.soak.faults:shut_folders",
     "spoilt_files": "tests.soak.faults:spoilt_files",
     "clocks": "tests.soak.faults:clocks",
     "short_memory": "tests.soak.faults:short_memory",

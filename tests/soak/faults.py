@@ -19,7 +19,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -38,6 +38,7 @@ PATIENCE = 120  # s that a process has to notice that another one died
 COUNT, CHUNK, LOST = 60, 3, 0.1
 WRITTEN = 70  # files that a run writes, a few less
 BEGIN = "begin"
+NOBODY = 65534  # the user without rights
 SLOWER = 0.01  # s, before and after a file gets its name, so that interruptions happen there too
 
 
@@ -116,7 +117,8 @@ def full_disks(seed: int) -> Result:
                 place, most, files = Path(folder) / "run", chance.randrange(0, 60_000), chance.randrange(WRITTEN)
                 limits = resource.getrlimit(resource.RLIMIT_FSIZE)
                 try:
-                    with mock.patch.object(os, "replace", _filling(files, (most, limits[1]))):
+                    full = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (most, limits[1]))
+                    with mock.patch.object(os, "replace", _counting(files, full)):
                         resumed(place)
                     said = "there was room"
                 except (OSError, ValueError) as error:
@@ -137,17 +139,70 @@ def full_disks(seed: int) -> Result:
     return Result(counts, failures)
 
 
-def _filling(files: int, limits: tuple[int, int]) -> Callable[..., None]:
-    """`os.replace`, by which files get their names, that limits the length of files after so many of them."""
+def _counting(files: int, then: Callable[[], None]) -> Callable[..., None]:
+    """`os.replace`, by which files get their names, that does something before the next one after so many of them."""
     replace, left = os.replace, [files]
 
     def replacing(*arguments: Any, **options: Any) -> None:
         if left[0] == 0:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            then()
         left[0] -= 1
         replace(*arguments, **options)
 
     return replacing
+
+
+def shut_folders(seed: int) -> Result:
+    """After a random number of files the folder may only be read: what it holds can be, and later the run goes on."""
+    chance, counts, failures = random.Random(seed), Counter(), []
+    whole()
+    for trial in range(TRIALS):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o755)
+            place, files = Path(folder) / "run", chance.randrange(WRITTEN)
+            case = f"shut folders seed {seed}, trial {trial}, {files} files"
+            try:
+                with mock.patch.object(os, "replace", _counting(files, partial(_shut, place))):
+                    resumed(place)
+                said = "done before"
+            except OSError as error:
+                said = "refused"
+                if "\n" in str(error) or str(place) not in str(error):
+                    failures.append(f"{case}: {error}")
+                try:
+                    resumed(place)
+                    failures.append(f"{case}: something was written")
+                except ValueError:  # before anything is computed
+                    counts["refused again"] += 1
+            finally:
+                _open(place)
+            counts[said] += 1
+            wrong = differs(resumed(place))
+            _shut(place)
+            try:
+                read = {f"record.{name}": value for name, value in lgjax.ensembles.load_run(place).records.items()}
+            finally:
+                _open(place)
+            wrong += [name for name in read if not _same(read[name], whole()[name], 0.0)]
+            counts["resumed, read and equal"] += not wrong
+            if wrong:
+                failures.append(f"{case}: {', '.join(wrong)} differ")
+    return Result(counts, failures)
+
+
+def _shut(folder: Path) -> None:
+    """A folder without the right to write: root has it everywhere, so that the process becomes another user."""
+    for place in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
+        place.chmod(0o555)
+    if os.getuid() == 0:
+        os.setresuid(NOBODY, NOBODY, 0)
+
+
+def _open(folder: Path) -> None:
+    if os.getresuid()[2] == 0:
+        os.setresuid(0, 0, 0)
+    for place in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
+        place.chmod(0o755)
 
 
 def spoilt_files(seed: int) -> Result:

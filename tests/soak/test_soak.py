@@ -109,14 +109,14 @@ def test_ten_seconds_keep_their_energy(name, floating):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["clocks", "short_memory"])
+@pytest.mark.parametrize("part", ["clocks", "short_memory", "shut_folders"])
 def test_runs_go_on_after_faults(part, monkeypatch):
     from tests.soak import faults
 
     monkeypatch.setattr(faults, "TRIALS", 3)
     result = command.run(part, 0)
     assert not result.failures
-    assert result.counts["equal"] == 3
+    assert sum(count for kind, count in result.counts.items() if kind.endswith("equal")) == 3
 
 
 def test_the_smoke_tests_of_ci_and_the_readme_are_found():
