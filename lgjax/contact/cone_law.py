@@ -8,7 +8,7 @@ and for each further row  low <= x <= high  with u >= 0 at low, u <= 0 at high a
 
 This is the nonlinear complementarity problem of Coulomb friction (De Saxce's cone complementarity with his term
 mu |u_t|), not its convex relaxation, in which sliding contacts lift off.
-All arrays have a last axis of the batch: systems side by side. Next: `cone_solver.py`.
+The last axis of all arrays is the batch: systems side by side. Next: `cone_solver.py`.
 
 Source: Acary and Brogliato, Numerical methods for nonsmooth dynamical systems (2008), chapter 13, for the problem and
 the projections.
@@ -26,10 +26,10 @@ Array = jax.Array
 
 
 class ConeProblem(NamedTuple):
-    """Problems with k contacts and r further rows, n = 3 k + r, side by side: every array has a last axis B.
+    """Problems with k contacts and r further rows, n = 3 k + r, side by side: the last axis of every array is B.
 
-    G: (n, n) symmetric, positive semi-definite with positive diagonal. b: (n,). friction: (k,). low, high: (r,), may be
-    infinite. barrier: (k,) >= 0: 0 is the law; otherwise x_n u_n = barrier / G_nn, which is smooth.
+    G: (n, n) symmetric, positive semidefinite with positive diagonal. b: (n,). friction: (k,). low, high: (r,), may be
+    infinite. barrier: (k,) >= 0: 0 is the law itself; otherwise x_n u_n = barrier / G_nn, which is smooth.
     """
 
     G: Array
@@ -41,17 +41,17 @@ class ConeProblem(NamedTuple):
 
 
 def steps_of_parts(G: Array, k: int) -> tuple[Array, Array, Array]:
-    """Impulses per velocity: (k, B) of normals, (k, B) of tangents, (r, B) of further rows."""
+    """Step sizes, impulse per velocity: (k, B) of normals, (k, B) of tangents, (r, B) of further rows."""
     diagonal = jnp.stack([G[i, i] for i in range(len(G))])
     blocks = diagonal[: 3 * k].reshape(k, 3, G.shape[-1])
     return 1 / blocks[:, 0], 2 / (blocks[:, 1] + blocks[:, 2]), 1 / diagonal[3 * k :]
 
 
 def push(x: Array, barrier: Array) -> Array:
-    """The impulse >= 0 nearest to x, or on the smooth curve x_n (x_n - x) = barrier."""
+    """The impulse x_n >= 0 nearest to x or, with a barrier, the one on the smooth curve x_n (x_n - x) = barrier."""
     smooth = barrier > 0
     root = jnp.sqrt(jnp.where(smooth, x * x + 4 * barrier, jnp.ones_like(x)))
-    # Without cancellation where x < 0.
+    # `falling` is the same root, without cancellation where x < 0.
     rising = 0.5 * (x + root)
     falling = 2 * barrier / jnp.where(smooth, root - x, jnp.ones_like(x))
     soft = jnp.where(x > 0, rising, falling)
@@ -61,7 +61,7 @@ def push(x: Array, barrier: Array) -> Array:
 def disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
     """The point of the disc nearest to (x0, x1)."""
     square = x0 * x0 + x1 * x1
-    # A disc without extent lets nothing move, so that of an open contact has no derivative even at its centre.
+    # In a disc of radius 0 nothing moves: at an open contact the derivative is 0, even at the center.
     outside = (square > radius * radius) | (radius <= 0)
     size = jnp.sqrt(jnp.where(outside & (square > 0), square, jnp.ones_like(square)))
     part = jnp.where(outside, radius / size, jnp.ones_like(size))
@@ -69,18 +69,18 @@ def disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
 
 
 def natural_map(p: ConeProblem, x: Array) -> Array:
-    """What the law makes of impulses (n, B), all contacts at once; impulses obey the law if they are a fixed point."""
+    """One projected step of impulses (n, B), all contacts at once; impulses obey the law if they are a fixed point."""
     return project(p, x - step_of_rows(p.G, len(p.friction)) * (times(p.G, x) + p.b))
 
 
 def step_of_rows(G: Array, k: int) -> Array:
-    """Impulses per velocity (n, B)."""
+    """Step sizes, impulse per velocity, of all rows (n, B)."""
     normal, tangent, rows = steps_of_parts(G, k)
     return jnp.concatenate([jnp.stack([normal, tangent, tangent], 1).reshape(3 * k, G.shape[-1]), rows])
 
 
 def project(p: ConeProblem, z: Array) -> Array:
-    """The impulses (n, B) that the law makes of x - step (G x + b)."""
+    """The impulses (n, B) that the law allows, projected from z = x - step (G x + b)."""
     k = len(p.friction)
     normals = steps_of_parts(p.G, k)[0]
     Z = z[: 3 * k].reshape(k, 3, z.shape[-1])
@@ -91,15 +91,15 @@ def project(p: ConeProblem, z: Array) -> Array:
 
 
 def times(G: Array, x: Array) -> Array:
-    """G x (n, B). XLA for CPUs vectorises a sum of rows, but no reduction of an axis other than the last."""
+    """G x (n, B). XLA for CPUs vectorizes a sum of rows, but no reduction of an axis other than the last."""
     return total(G[:, j] * x[j] for j in range(len(x)))
 
 
 def largest_part(G, u, x, step) -> Array:
     """The largest part s (B,), at most 1, of a change `step` (n, B) of impulses x (n, B) that adds no energy.
 
-    u (n, B): velocities before the impulses; where other forces act in a step, half way between those with and without
-    them. The energy that impulses add is x·(u + G x / 2), convex in s and not positive at s = 0.
+    u (n, B): velocities before the impulses; where other forces act in a step, the mean of those with and without them.
+    The energy that impulses add is x·(u + G x / 2), convex in s and not positive at s = 0.
     """
     dot = lambda a, b: total(a * b)
     bend, pull = call_apart(times)(G, step), call_apart(times)(G, x)

@@ -2,17 +2,17 @@
 
 Read first: `cone_law.py`, the problem.
 
-1. A sweep visits one contact after the other, with the latest impulses of all others. At a contact it repeats
-   `LOCAL_STEPS` times: the normal impulse that the law asks for, then a gradient step of the tangential impulses and
-   their projection onto the disc of radius mu x_n.
-2. Anderson acceleration extrapolates from the first `ACCELERATED` sweeps. It helps most systems and keeps a few from
-   converging. Later sweeps go without it; cycles of `CYCLE` full sweeps alternate with cycles of shortened ones, as
-   full ones can repeat for ever and shortened ones are slow.
-3. A system that has not converged at the end of a cycle tries Newton's method (`cone_newton.py`). The best point is
-   taken where it is better by far; otherwise the sweeps go on.
+1. A sweep visits one contact after the other, with the latest impulses of all others. At a contact it takes
+   `LOCAL_STEPS` local steps. Each finds the normal impulse that the law asks for, then takes a gradient step of the
+   tangential impulses and projects them onto the disc of radius mu x_n.
+2. Anderson acceleration extrapolates in the first `ACCELERATED` sweeps. It helps most systems and keeps a few from
+   converging. Later sweeps go without it. Cycles of `CYCLE` full sweeps alternate with cycles of shortened ones,
+   because full sweeps can repeat forever and shortened ones are slow.
+3. A system that has not converged at the end of a cycle tries Newton's method (`cone_newton.py`). The sweeps go on from
+   Newton's best point if that is far better, otherwise from their own.
 
-A sweep needs only products with rows of G, so that a batch works on arrays with the batch last, and G is factored only
-in step 3, which most systems never reach. Each system of a batch stops when it has converged.
+A sweep needs only products with rows of G, so arrays can keep the batch last. Only step 3 factors a matrix, and most
+systems never reach it. Each system of a batch stops when it has converged.
 
 Derivatives are those of the natural map's fixed point (implicit function theorem).
 Source: Walker and Ni, Anderson acceleration for fixed-point iterations (2011).
@@ -35,12 +35,12 @@ from lgjax.numerics.loops import iterate_while
 
 Array = jax.Array
 
-LOCAL_STEPS = 3  # of a contact in a sweep
+LOCAL_STEPS = 3  # at a contact in a sweep
 CYCLE = 60  # sweeps between attempts of Newton's method
-ACCELERATED = 40  # sweeps at the beginning that are accelerated
-EASIER = 1.0, 4.0, 16.0, 64.0  # times the tolerance in one cycle after the other: some systems have more round-off
-SHORTENED = 0.5  # part of a sweep's change that is made in every other cycle after the first
-RIDGE = 4.0  # added to G in units of round-off of its mean diagonal: dependent contacts share their load
+ACCELERATED = 40  # the first sweeps, which are accelerated
+EASIER = 1.0, 4.0, 16.0, 64.0  # factors on the tolerance in successive cycles: some systems have more round-off
+SHORTENED = 0.5  # part of a sweep's change that is applied, in every other cycle after the first
+RIDGE = 4.0  # added to the diagonal of G, in units of round-off of its mean: redundant contacts share their load
 
 
 class ConeSolution(NamedTuple):
@@ -57,8 +57,9 @@ def solve_cones(
     """The impulses, from a guess (n, B), which stays as it is where `active` (B,) is false. All arrays have the batch
     last.
 
-    A system ends when no velocity changes by more than tolerance times `scale` (B,), or after max_sweeps. With
-    max_sweeps 0 the guess is taken as the solution; this serves to differentiate a solution that is known.
+    A system stops when no velocity changes by more than tolerance times `scale` (B,) (more in later cycles, see
+    `EASIER`), or after max_sweeps. If max_sweeps is 0, the guess is taken as the solution; this serves to differentiate
+    a known solution.
     """
     n = len(problem.G)
     diagonal = total(problem.G[i, i] for i in range(n))
@@ -84,10 +85,10 @@ def _rule(tolerance, max_sweeps, primals, tangents):
 
 
 def _sweep(p: ConeProblem, steps: tuple, x: Array) -> tuple[Array, Array]:
-    """Impulses (n, B), one after the other, each with those found so far; how much the law changed them (B,), m/s.
+    """Impulses (n, B), one contact after the other, each with the latest of the others; and their change (B,), m/s.
 
-    What `LOCAL_STEPS` steps at a contact leave as it was may still break the law, where they go in a circle. So the
-    change is that of the first of them.
+    The change is that of the first local step at each contact: several steps may go in a circle, and then end with the
+    impulses that they began with, although these break the law.
     """
     k, n = len(p.friction), len(p.G)
     slices = lambda arrays, start, size: [jax.lax.dynamic_slice_in_dim(a, start, size) for a in arrays]
@@ -112,9 +113,9 @@ def _sweep(p: ConeProblem, steps: tuple, x: Array) -> tuple[Array, Array]:
 
 
 def _contact(x, block, G, b, own, step_n, step_t, friction, barrier) -> Array:
-    """Impulses (3, B) of one contact and the change of the first step, m/s, as a last row.
+    """Impulses (3, B) of one contact and, as a last row, the change in the first local step, m/s.
 
-    block (3, 3, B): its part of G. G (3, n, B), b (3, B), own (3, B): its rows.
+    block (3, 3, B): its diagonal block of G. G (3, n, B), b (3, B), own (3, B): its rows of G, b and x.
     """
     u = times(G, x) + b
     change = jnp.zeros_like(own[:1])
@@ -138,7 +139,7 @@ def _row(x, G, b, own, step, low, high) -> Array:
 
 
 class _State(NamedTuple):
-    """Of the iteration; the arrays of Anderson's acceleration as in `numerics/fixed_point.py`, with the batch last."""
+    """State of the iteration, with Anderson's arrays as in `numerics/fixed_point.py`, but with the batch last."""
 
     point: Array
     image: Array
@@ -196,15 +197,15 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close
     return last.best, last.sweeps
 
 
-# ---- what a sweep is followed by, each compiled apart: fused, every number would be computed again where it is used
+# ---- what follows a sweep, each compiled apart: if fused, every number would be computed again where it is used
 def _change(image: Array, point: Array, stiffness: Array) -> tuple[Array, Array]:
-    """The change in a metric in which contacts of light and heavy bodies compare, and its square."""
+    """The change, in a metric in which contacts of light and heavy bodies are comparable, and its squared norm."""
     weighted = (image - point) * jnp.sqrt(stiffness)
     return weighted, total(weighted * weighted)
 
 
 def _remember(anew: Array, row: Array, memory: Array, new: Array, old: Array) -> Array:
-    """The memory (MEMORY, n, B) with what has changed in one of its rows, or empty."""
+    """The memory (MEMORY, n, B) with the latest change, new - old, in one of its rows; emptied to start anew."""
     memory = jnp.where(anew, jnp.zeros_like(memory), memory)
     change = jnp.where(anew, jnp.zeros_like(new), new - old)
     return jax.lax.dynamic_update_slice_in_dim(memory, change[None], row, 0)
@@ -219,7 +220,7 @@ def _better(chosen, image, size, best, least) -> tuple[Array, Array]:
 
 
 def _weights(residuals: Array, change: Array) -> list[Array]:
-    """Least squares weights (B,) of the remembered residuals."""
+    """Least-squares weights (B,) of the remembered changes of the residual."""
     m = MEMORY
     inner = lambda i, j: total(residuals[max(i, j)] * residuals[min(i, j)])
     gram = jnp.stack([jnp.stack([inner(i, j) for j in range(m)], -1) for i in range(m)], -1)

@@ -1,4 +1,4 @@
-"""Which rows the problem of a step has: three for each contact, one for each joint with limits or dry friction.
+"""The rows of a step's problem: three for each contact, one for each joint's limits, one for each joint's dry friction.
 
 Read first: `responses.py`. Next: `step.py`, where the rows come together.
 """
@@ -21,7 +21,8 @@ Array = jax.Array
 class JointRows(NamedTuple):
     """Joints of the problem: first those with limits, then those with dry friction.
 
-    gap: (l,) to the nearer limit. side: (l,) 1 for the lower one, -1 for the upper one. dry: (m,) largest impulses.
+    gap: (l,) to the nearer limit. side: (l,) 1 for the lower limit, -1 for the upper. dry: (m,) largest impulses of
+    friction.
     """
 
     gap: Array
@@ -30,7 +31,7 @@ class JointRows(NamedTuple):
 
 
 def joint_rows(contacts: Contacts, model: Model, q: Configuration, h) -> JointRows:
-    """Gaps and largest impulses at a configuration."""
+    """Gaps to the limits at a configuration, and the largest friction impulses in a step of h."""
     tree, limited, dry = model.tree, contacts.limited, contacts.dry
     if not limited and not dry:
         none = jnp.zeros(0, model.dtype)
@@ -45,8 +46,8 @@ def joint_rows(contacts: Contacts, model: Model, q: Configuration, h) -> JointRo
 class Acting(NamedTuple):
     """Which contacts and joints act, static.
 
-    ways: of the bodies with contacts, and of the joints. sides: for each of these bodies the (contact, sign).
-    joints: velocities of the joints with limits, then with dry friction; `limited` is how many have limits.
+    ways: of the bodies with contacts, and of the joints. sides: for each of these bodies, the (contact, sign) pairs.
+    joints: indices into v of the joints with limits, then of those with dry friction; the first `limited` have limits.
     """
 
     ways: Ways
@@ -68,7 +69,7 @@ class Acting(NamedTuple):
         return cls(Ways((*bodies, *every), joints), tuple(map(tuple, on.values())), own, len(contacts.limited))
 
     def wrenches(self, points: ContactPoints) -> list[Array]:
-        """(3 k, 6, B) for each body: unit forces along the frames of its contacts."""
+        """(3 k, 6, B) for each body: wrenches of unit forces along the axes of its k contact frames."""
         point, frame = points.point[:, None], points.frame
         lever = lambda i, j: point[:, :, i] * frame[:, :, j] - point[:, :, j] * frame[:, :, i]
         moment = jnp.stack([lever(1, 2), lever(2, 0), lever(0, 1)], 2)
@@ -76,12 +77,12 @@ class Acting(NamedTuple):
         return [jnp.concatenate([P[c] if sign > 0 else -P[c] for c, sign in own]) for own in self.sides]
 
     def rates(self, wrenches: list[Array], twists: list[Array], joints: Array) -> Array:
-        """Velocities of all rows: (3 n, B) of the contacts in their frames, then those of the joints."""
+        """Velocities of all rows: (3 n, B) of the contacts, in their frames, then those of the joints."""
         each = [total(P[:, c] * V[c] for c in range(6)) for P, V in zip(wrenches, twists, strict=True)]
         return self.gathered(jnp.concatenate([*each, joints]))
 
     def gathered(self, rows: Array) -> Array:
-        """Rows (3 n + joints, ...) from those of the bodies, one body after the other; a pair's two are added."""
+        """Rows (3 n + joints, ...) from those of body after body; for a pair of links, those of the two are added."""
         order = [contact for own in self.sides for contact, _ in own]
         if order == sorted(set(order)):
             return rows
@@ -93,6 +94,6 @@ class Acting(NamedTuple):
         return jnp.concatenate([*contacts, rows[3 * len(order) :]])
 
     def spread(self, forces: Array) -> list[Array]:
-        """Forces (3 k, B) on each body, and (joints, B) on all joints, from those of all rows."""
+        """Forces (3 k, B) at the contacts of each body, and (joints, B) at the joints, from those of all rows."""
         bodies = [jnp.concatenate([forces[3 * c : 3 * c + 3] for c, _ in own]) for own in self.sides]
         return [*bodies, forces[len(forces) - len(self.joints) :]] if self.joints else bodies

@@ -1,28 +1,29 @@
-"""One step of a tree with rigid contacts: the scheme of Moreau and Jean, with Newton's restitution and Coulomb's cones.
+"""One step of a tree with rigid contacts: the Moreau-Jean scheme, with Newton's restitution and Coulomb's cones.
 
     q_m = q + h/2 v                            half a step with the old velocity
-    w = v + h/2 vdot(q_m, w, tau)              mean velocity of free flight, by a few fixed-point turns
+    w = v + h/2 vdot(q_m, w, tau)              mean velocity of free flight, by a few fixed-point iterations
     v_free = v + h vdot(q_m, w, tau)           without contacts; joint damping is implicit
     x                                          impulses at contacts, limits and dry joints, `cone_solver.py`
     v' = v_free + M^-1 J^T x                   velocities jump as a whole
     q' = q_m + h/2 v' + dq                     half a step with the new velocity, out of the ground
 
-A contact that is open at q_m may close by the end of the step, u_n >= -gap / (h/2), but go no further; a closed one
-must not approach, u_n >= 0, or, with restitution e, leaves with u_n >= -e u_n(v_t). There v_t is v after the
-velocity-dependent forces alone, v_free - h M^-1 (other forces): so an elastic bounce keeps the energy, gravity's
-included. Joint limits are such gaps, without restitution. Dry friction of a joint is an impulse between -h f and h f
-that opposes its velocity. dq >= 0 along the normals removes what is left of penetration at the end, by the same
-Delassus operator, without velocity.
+A contact that is open at q_m may close by the end of the step, but go no further: u_n >= -gap / (h/2). A closed one
+must not approach, u_n >= 0; with restitution e it leaves with u_n >= -e u_n(v_t). Here v_t is v after the
+velocity-dependent forces alone, v_free - h M^-1 (other forces), so that an elastic bounce keeps the energy, including
+gravity's. Joint limits are such gaps, without restitution. Dry friction of a joint is an impulse between -h f and h f
+that opposes its velocity. The displacement dq removes the penetration that is left at the end. It comes from
+nonnegative displacement impulses along the normals, by the same Delassus operator, and adds no velocity.
 
 Rotations move by so3.exp and free bodies by the velocity of their origin in the world: steps on SO(3) x R^3. Free
-flight is symmetric in time, and keeps the energy of a single body about its center of mass, as far as the turns have
-converged. Falling keeps the energy to round-off, and so does a bounce with e = 1.
+flight is symmetric in time, and keeps the energy of a single body about its center of mass, as far as the iterations
+have converged. Falling keeps the energy to round-off, and so does a bounce with e = 1.
 
 Newton's restitution together with friction can create energy when several contacts close at once. Then the step takes
-x + s (y - x) instead, with x the impulses without restitution, which never add energy, y those with restitution, and s
-the largest number in 0..1 for which the impulses add none. Moving out of the ground against gravity takes work; what
-the impulses have not lost is taken from the kinetic energy: v' is scaled after it has moved the bodies. Where no
-contact has restitution, impulses lose more than that, but for bodies that begin inside the ground: they are lifted out.
+x + s (y - x) instead: x are the impulses without restitution, which never add energy, y those with restitution, and s
+is the largest number in 0..1 for which the impulses add none. Moving out of the ground against gravity takes work.
+Where the impulses have lost less energy than that, the rest is taken from the kinetic energy: v' is scaled down after
+it has moved the bodies. Where no contact has restitution, v' is not scaled. The impulses then lose more than that,
+except for bodies that begin inside the ground, which are lifted out.
 
 Source: J. J. Moreau, Numerical aspects of the sweeping process (1999), for the scheme. The choice of s and the scaling
 are not from the literature.
@@ -67,8 +68,9 @@ Array = jax.Array
 # m/s^2. `Contacts(smoothing=)` is the gap at which a smoothed contact pushes as hard as this gravity pulls on the mass
 # that the contact moves.
 STANDARD_GRAVITY = 9.81
-# Turns for the mean velocity: of free bodies alone, and of other trees. There the mean velocity of free flight would
-# bias the forces of a robot that stands, by 2e-5 of its weight at steps of 2 ms, since contacts stop its fall.
+# Iterations for the mean velocity: for free bodies alone, and for other trees. In trees, the mean velocity of free
+# flight would bias the forces on a standing robot, by 2e-5 of its weight with steps of 2 ms, because contacts stop its
+# fall.
 TURNS_OF_BODIES, TURNS = 8, 0
 
 
@@ -82,9 +84,11 @@ class Settings(NamedTuple):
 
 
 class Impact(NamedTuple):
-    """What a step does to a tree at q_m: velocity after it (nv,), displacement out of the ground (nv,), impulses (n, 3)
-    in the contact frames, N s, slip velocities (n, 3) there, gaps (n,) at q_m, impulses (nv,) of joint limits and dry
-    friction, N m s or N s, residual () m/s of the law and sweeps.
+    """What a step does to a tree at q_m.
+
+    v: (nv,) after the step. lift: (nv,) displacement out of the ground. impulse: (n, 3) N s and velocity: (n, 3) m/s
+    after the impulses, both in the contact frames. gap: (n,) m, at q_m. joint_impulse: (nv,) N m s or N s, of joint
+    limits and dry friction. residual: () m/s, the violation of the law. sweeps: () of the solver.
     """
 
     v: Array
@@ -98,9 +102,9 @@ class Impact(NamedTuple):
 
 
 def move(model: Model, q: Configuration, v: Array, displacement: Array) -> tuple[Configuration, Array]:
-    """Configuration moved by a displacement (nv,), body frame, on SO(3) x R^3, and the velocity v (nv,) seen there.
+    """The configuration after a displacement (nv,), body frame, on SO(3) x R^3, and the velocity v (nv,) seen there.
 
-    The velocity of the origin of a free body stays the same in the world, its angular one in the body.
+    A free body keeps the velocity of its origin in the world frame, and its angular velocity in the body frame.
     """
     return batch_behind(partial(_move, model.tree))(q, v, displacement)
 
@@ -119,9 +123,9 @@ def _move(tree, q: Configuration, v, displacement):
 def impact(
     model: Model, contacts: Contacts, q: Configuration, v, tau, wrenches, h, smoothing, guess, settings: Settings
 ) -> Impact:
-    """The velocities after a step of h that has reached q half way, and everything about its contacts."""
+    """The velocities after a step of h that has reached q at its middle, and everything about its contacts."""
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
-    # Damping at the end of the step: its change by h vdot acts as inertia, the rest is a known force.
+    # Joint damping at the end of the step, at v + h vdot: the part of h vdot acts as inertia, that of v is known.
     tau = tau - model.damping * v
     model = model.replace(armature=model.armature + h * model.damping, damping=jnp.zeros_like(model.damping))
     mean = _mean_velocity(model, q, v, tau, applied, h, settings)
@@ -133,7 +137,7 @@ def impact(
 
 
 def _mean_velocity(model: Model, q: Configuration, v, tau, applied, h, settings: Settings) -> Array:
-    """The w = v + h/2 vdot(q, w) of free flight, after a fixed number of turns that begin with v."""
+    """The w = v + h/2 vdot(q, w) of free flight, after a fixed number of iterations that begin with v."""
     turns = settings.turns
     if turns is None:
         turns = TURNS_OF_BODIES if model.nv == 6 * model.nbodies else TURNS
@@ -162,16 +166,18 @@ def _impact(settings: Settings, model: Model, contacts: Contacts, q, v, mean, re
 
 
 def _kept_part(energy, excess) -> Array:
-    """Of the velocities, which takes an excess from the kinetic energy; all of them where there is less than that."""
+    """The factor on the velocities that takes an excess from the kinetic energy; 1 if there is less than that."""
     enough = energy > excess
     return jnp.sqrt(jnp.where(enough, 1 - excess / jnp.where(enough, energy, jnp.ones_like(energy)), 1.0))
 
 
 class Coupled(NamedTuple):
-    """What all contacts and joints do together: y (nv, 2) of impulses and displacements, impulses (n, 3) and velocities
-    (n, 3) after them, impulses of joints (nv,), residual and sweeps, and the solutions, from which derivatives start:
-    impulses of all rows without and with restitution, displacements of normals and limits. excess: () J, the work of
-    the displacements less the energy that the impulses have lost, where bodies bounce.
+    """What all contacts and joints do together.
+
+    y: (nv, 2) of impulses and displacements, as `FactoredDynamics.respond` takes it. impulse: (n, 3). velocity: (n, 3)
+    after the impulses. joint_impulse: (nv,). residual, sweeps: as in `Impact`. guesses: the solutions, from which
+    derivatives start: impulses of all rows without and with restitution, and displacements of normals and limits.
+    excess: () J, the work of the displacements minus the energy that the impulses have lost, where bodies bounce.
     """
 
     y: Array
@@ -191,7 +197,7 @@ def _coupled(settings: Settings, acting: Acting, data, start) -> Coupled:
 
 @_coupled.defjvp
 def _(settings, acting, primals, tangents):
-    """The same operations, with the solutions that are known: no iteration is differentiated, or done again."""
+    """The same operations, from the known solutions: no iteration is differentiated or repeated."""
     found = _coupled(settings, acting, *primals)
     known = settings._replace(max_sweeps=0)
     single = lambda data: _alone(known, acting, data, jax.lax.stop_gradient(found.guesses))
@@ -205,7 +211,7 @@ def _alone(settings: Settings, acting: Acting, data, start) -> Coupled:
 
 
 def _together(settings: Settings, acting: Acting):
-    """The function of (data, start) that puts the batch last, however many times `jax.vmap` is applied to it."""
+    """The function of (data, start) that puts the batch axis last, however often `jax.vmap` is applied to it."""
 
     def at(depth: int):
         @custom_vmap
@@ -229,14 +235,17 @@ def _together(settings: Settings, acting: Acting):
 
 
 def _without_turning(model: Model, v, vdot):
-    """Accelerations whose free bodies have d/dt of the velocity in the world: those in the body turn with it."""
+    """Accelerations in which free bodies have the derivative of the world velocity of their origin, in body axes.
+
+    The derivative of its components in the body frame lacks w x v, because these axes turn with the body.
+    """
     frees, _, _ = split_velocity(model.tree, v)
     rates, joints, balls = split_velocity(model.tree, vdot)
     rates = sm.join(rates[:, :3], rates[:, 3:] + sm.cross(frees[:, :3], frees[:, 3:]))
     return join_velocity(model.tree, rates, joints, balls)
 
 
-# ---- all rows of a batch of systems: arrays with the batch behind all other axes
+# ---- all rows of a batch of systems: arrays with the batch as their last axis
 def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled:
     columns, turned, v_free, points, joints, (friction, restitution, h, smoothing) = data
     n, nv, limited = len(points.gap), len(v_free), acting.limited
@@ -292,9 +301,9 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
 
 
 def _excess(restitution, u, before, after, x, lift, normals, h) -> Array:
-    """Work of the displacements that the impulses x have not lost (B,), J, where a contact has restitution (n, B).
+    """Work (B,), J, of the displacements beyond the energy that the impulses x have lost; 0 without restitution (n, B).
 
-    Gravity and motors change `before` to u.
+    Gravity and motors change the velocities from `before` to u.
     """
     gained = 0.5 * total(x * (before + after))
     work = total(lift * (before - u)[normals]) / h
@@ -310,7 +319,7 @@ def _spread(rows, values, like):
 
 
 def _shifted(n: int, u, allowed):
-    """Velocities less those that the normals of n contacts and the limits are allowed."""
+    """Velocities minus the least ones that are allowed, along the normals of n contacts and at the limits."""
     normals = jnp.stack([allowed[:n], *jnp.zeros((2, n, *u.shape[1:]), u.dtype)], 1).reshape(3 * n, *u.shape[1:])
     rest = jnp.zeros((len(u) - 3 * n - len(allowed) + n, *u.shape[1:]), u.dtype)
     return u - jnp.concatenate([normals, allowed[n:], rest])
@@ -325,7 +334,7 @@ def _rebound(before, u, opens, gap, restitution, h) -> tuple[Array, Array]:
 
 
 def _lift(settings: Settings, G, gap, guess) -> tuple[Array, Array]:
-    """Displacement impulses (n, B) along normals and limits that leave no gap negative, and what remains (B,), m."""
+    """Displacement impulses (n, B) along normals and limits that leave no gap negative, and the error left (B,), m."""
     none = jnp.zeros_like(gap)
     if not len(gap):
         return none, jnp.zeros(gap.shape[1:], gap.dtype)
