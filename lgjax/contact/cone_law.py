@@ -70,12 +70,7 @@ def disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
 
 def natural_map(p: ConeProblem, x: Array) -> Array:
     """One projected step of impulses (n, B), all contacts at once; impulses obey the law if they are a fixed point."""
-    return project(p, gradient_step(p, x))
-
-
-def gradient_step(p: ConeProblem, x: Array) -> Array:
-    """z = x - step (G x + b), which the law projects; computed apart, or all that needs it would compute it again."""
-    return call_apart(lambda p, x: x - step_of_rows(p.G, len(p.friction)) * (times(p.G, x) + p.b))(p, x)
+    return project(p, x - step_of_rows(p.G, len(p.friction)) * (times(p.G, x) + p.b))
 
 
 def step_of_rows(G: Array, k: int) -> Array:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cone_law import ConeProblem, gradient_step, natural_map, project, step_of_rows
+from lgjax.contact.cone_law import ConeProblem, natural_map, project, step_of_rows, times
 from lgjax.contact.responses import total
 from lgjax.execution._jax import call_apart
 from lgjax.numerics.loops import iterate_while
@@ -100,13 +100,13 @@ def solve_linearized(p: ConeProblem, x: Array, y: Array, small: int = SMALL, dam
     damping, () or (B,), is added to the diagonal of G.
     """
     k, n, steps = len(p.friction), len(p.G), step_of_rows(p.G, len(p.friction))
+    z = x - steps * (times(p.G, x) + p.b)
     unit = jnp.eye(n, dtype=x.dtype)[..., None]
     inner = unit - steps[:, None] * (p.G + damping * unit)  # dz/dx
     # A row of a contact depends on the three z of this contact: one of them at a time, in all contacts at once.
-    chosen = jnp.stack([_every_third(c, k, x) for c in range(3 if k else 1)])
-    moved = jax.vmap(jax.linearize(partial(project, p), gradient_step(p, x))[1])(chosen)
+    move = lambda c: jax.jvp(partial(project, p), (z,), (_every_third(c, k, z),))[1]
     part = lambda c: inner[np.asarray([3 * (i // 3) + c if i < 3 * k else i for i in range(n)], int)]
-    slope = total(moved[c][:, None] * part(c) for c in range(len(chosen)))
+    slope = total(move(c)[:, None] * part(c) for c in range(3 if k else 1))
     if n <= small:
         return _eliminate(jnp.swapaxes(unit - slope, 0, 1), y)
     return jnp.linalg.solve(jnp.moveaxis(unit - slope, 2, 0), y.T[..., None])[..., 0].T

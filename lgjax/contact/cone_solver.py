@@ -29,6 +29,7 @@ from lgjax.contact.cone_law import ConeProblem, disc, natural_map, push, step_of
 from lgjax.contact.cone_newton import newton, solve_linearized
 from lgjax.contact.responses import total
 from lgjax.execution._jax import call_apart
+from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.fixed_point import GROWTH, MEMORY, REGULARIZATION
 from lgjax.numerics.loops import iterate_while
 
@@ -145,7 +146,6 @@ class _State(NamedTuple):
     residual: Array
     images: Array
     residuals: Array
-    products: Array
     least: Array
     best: Array
     least_of_all: Array
@@ -175,8 +175,7 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close
         row = s.turn % MEMORY
         images = call_apart(_remember)(anew, row, s.images, image, s.image)
         residuals = call_apart(_remember)(anew, row, s.residuals, weighted, s.residual)
-        products = call_apart(_products)(anew, row, s.products, residuals)
-        faster = call_apart(_extrapolate)(image, images, call_apart(_weights)(products, residuals, weighted))
+        faster = call_apart(_extrapolate)(image, images, *call_apart(_weights)(residuals, weighted))
         shortened = s.point + SHORTENED * (image - s.point)
         point = jnp.where(s.turn < ACCELERATED, faster, jnp.where((cycle > 0) & (cycle % 2 == 0), shortened, image))
         best, least_of_all = call_apart(_better)(
@@ -188,14 +187,12 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close
         point = jax.lax.cond(phase == CYCLE - 1, finish, lambda x: x, point)
         least = jnp.where(anew, size, jnp.minimum(s.least, size))
         sweeps = s.sweeps + s.going.astype(jnp.int32)
-        kept = images, residuals, products, least, best, least_of_all
-        return _State(point, image, weighted, *kept, going, sweeps, s.turn + 1)
+        return _State(point, image, weighted, images, residuals, least, best, least_of_all, going, sweeps, s.turn + 1)
 
     zeros, few = jnp.zeros_like(guess), jnp.zeros_like(guess, shape=(MEMORY, *guess.shape))
     far, none = jnp.full_like(close, jnp.inf), jnp.zeros(close.shape, jnp.int32)
     start = jnp.zeros((), jnp.int32)
-    square = jnp.zeros_like(close, shape=(MEMORY, MEMORY, *close.shape))
-    first = _State(guess, zeros, zeros, few, few, square, far, guess, far, active, none, start)
+    first = _State(guess, zeros, zeros, few, few, far, guess, far, active, none, start)
     last = iterate_while(lambda s: jnp.any(s.going), turn, first)
     return last.best, last.sweeps
 
@@ -214,35 +211,22 @@ def _remember(anew: Array, row: Array, memory: Array, new: Array, old: Array) ->
     return jax.lax.dynamic_update_slice_in_dim(memory, change[None], row, 0)
 
 
-def _extrapolate(image: Array, images: Array, weights: Array) -> Array:
-    return image - total(weights[i] * images[i] for i in range(MEMORY))
+def _extrapolate(image: Array, images: Array, *weights: Array) -> Array:
+    return image - total(map(jnp.multiply, weights, images))
 
 
 def _better(chosen, image, size, best, least) -> tuple[Array, Array]:
     return jnp.where(chosen, image, best), jnp.where(chosen, size, least)
 
 
-def _products(anew: Array, row: Array, products: Array, residuals: Array) -> Array:
-    """Inner products (MEMORY, MEMORY, B) of the remembered residuals, of which one row has changed."""
-    new = jax.lax.dynamic_index_in_dim(residuals, row, 0, keepdims=False)
-    own = total(residuals[:, i] * new[i] for i in range(len(new)))
-    here = (jnp.arange(MEMORY, dtype=jnp.int32) == row)[:, None]
-    products = jnp.where(anew, jnp.zeros_like(products), products)
-    return jnp.where(here[:, None], own[None], jnp.where(here[None], own[:, None], products))
-
-
-def _weights(products: Array, residuals: Array, change: Array) -> Array:
-    """Least-squares weights (MEMORY, B) of the remembered changes of the residual, by Gauss and Jordan."""
-    m, info = MEMORY, jnp.finfo(change.dtype)
-    floor = float(info.tiny) ** 0.5 + REGULARIZATION * float(info.eps) * total(products[i, i] for i in range(m))
-    products = products + floor * jnp.eye(m, dtype=change.dtype)[..., None]
-    right = total(residuals[:, i] * change[i] for i in range(len(change)))
-    rows = jnp.arange(m, dtype=jnp.int32)[:, None, None]
-
-    def eliminate(j: Array, table: Array) -> Array:
-        pivot = jax.lax.dynamic_slice_in_dim(table, j, 1)
-        pivot = jax.lax.optimization_barrier(pivot / jax.lax.dynamic_slice_in_dim(pivot, j, 1, 1))
-        return jnp.where(rows == j, pivot, table - jax.lax.dynamic_slice_in_dim(table, j, 1, 1) * pivot)
-
-    table = jnp.concatenate([products, right[:, None]], 1)
-    return jax.lax.fori_loop(0, m, eliminate, table)[:, m]
+def _weights(residuals: Array, change: Array) -> list[Array]:
+    """Least-squares weights (B,) of the remembered changes of the residual."""
+    m = MEMORY
+    inner = lambda i, j: total(residuals[max(i, j)] * residuals[min(i, j)])
+    gram = jnp.stack([jnp.stack([inner(i, j) for j in range(m)], -1) for i in range(m)], -1)
+    info = jnp.finfo(change.dtype)
+    trace = total(gram[:, i, i] for i in range(m))
+    floor = float(info.tiny) ** 0.5 + REGULARIZATION * float(info.eps) * trace
+    gram = gram + floor[:, None, None] * jnp.eye(m, dtype=gram.dtype)
+    weights = sm.ldl_solve(sm.ldl(gram), jnp.stack([total(residuals[i] * change) for i in range(m)], -1))
+    return [weights[:, i] for i in range(m)]
