@@ -25,6 +25,7 @@ from lgjax.multibody.configuration import difference as displacement
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.simulate.control.riccati import WRITTEN_OUT
 from lgjax.simulate.control.semi_implicit import force_slopes, relative_to
 
 __all__ = ["LeastSquares", "control", "forces", "frame", "frame_position", "momentum", "state"]
@@ -139,7 +140,7 @@ def _value_and_slopes(function: Callable, zero: Array) -> tuple[Array, Array]:
 
 def _squared(slopes: Array) -> Array:
     """J^T J."""
-    return sm.tmatmul(slopes, slopes) if len(slopes) < 49 else jnp.matmul(slopes.T, slopes, precision="highest")
+    return sm.tmatmul(slopes, slopes) if len(slopes) <= WRITTEN_OUT else jnp.matmul(slopes.T, slopes, precision="highest")
 
 
 # ---- terms whose derivatives are known

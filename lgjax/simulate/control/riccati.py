@@ -21,7 +21,7 @@ from lgjax.execution._jax import call_apart
 Array = jax.Array
 
 BOX_SWEEPS = 8
-WRITTEN_OUT = 48  # longest sum of a product of matrices that is written as a sum
+WRITTEN_OUT = 24  # longest sum of a product of matrices, and largest matrix to solve with, without a library
 
 
 class Expansion(NamedTuple):
@@ -147,8 +147,19 @@ def back_substituted(upper: Array, right: Array) -> Array:
 
 def solved(matrix: Array, right: Array) -> tuple[Array, Array]:
     """The solution of a positive definite system for columns `right`, NaN where it is not, and U^-T right."""
+    if len(matrix) > WRITTEN_OUT:
+        return _solved_by_library(matrix, right)
     upper, half, definite = eliminated(matrix, right)
     return jnp.where(definite, back_substituted(upper, half), jnp.nan), half
+
+
+def _solved_by_library(matrix: Array, right: Array) -> tuple[Array, Array]:
+    """The same with the matrices last: large ones do not stay in registers, however they are ordered."""
+    matrix, right = (jnp.moveaxis(x, (0, 1), (-2, -1)) for x in (matrix, right))
+    lower = jax.lax.linalg.cholesky(matrix, symmetrize_input=False)
+    half = jax.lax.linalg.triangular_solve(lower, right, left_side=True, lower=True)
+    found = jax.lax.linalg.triangular_solve(lower, half, left_side=True, lower=True, transpose_a=True)
+    return jnp.moveaxis(found, (-2, -1), (0, 1)), jnp.moveaxis(half, (-2, -1), (0, 1))
 
 
 # ---- step by step
