@@ -140,7 +140,9 @@ def _value_and_slopes(function: Callable, zero: Array) -> tuple[Array, Array]:
 
 def _squared(slopes: Array) -> Array:
     """J^T J."""
-    return sm.tmatmul(slopes, slopes) if len(slopes) <= WRITTEN_OUT else jnp.matmul(slopes.T, slopes, precision="highest")
+    if len(slopes) <= WRITTEN_OUT:
+        return sm.tmatmul(slopes, slopes)
+    return jnp.matmul(slopes.T, slopes, precision="highest")
 
 
 # ---- terms whose derivatives are known
