@@ -21,7 +21,8 @@ from lgjax.execution._jax import call_apart
 Array = jax.Array
 
 BOX_SWEEPS = 8
-WRITTEN_OUT = 24  # longest sum of a product of matrices, and largest matrix to solve with, without a library
+WRITTEN_OUT = 24  # longest sum of a product of matrices, and largest matrix to solve with, without a library; of
+# products with a vector twice that
 
 
 class Expansion(NamedTuple):
@@ -74,7 +75,7 @@ def times(a: Array, b: Array) -> Array:
     """Product (i, j, ...) of (i, k, ...) and (k, j, ...), or (i, ...) where b is (k, ...), in full precision."""
     column = b.ndim < a.ndim
     b = b[:, None] if column else b
-    if a.shape[1] <= WRITTEN_OUT:
+    if a.shape[1] <= (2 * WRITTEN_OUT if column else WRITTEN_OUT):
         out = sum((a[:, k, None] * b[k] for k in range(1, a.shape[1])), a[:, 0, None] * b[0])
     else:
         out = jnp.einsum("ik...,kj...->ij...", a, b, precision="highest")
