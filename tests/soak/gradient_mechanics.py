@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from lgjax import collisions, contact, forces, shapes
+from lgjax import collisions, contact, control, forces, shapes
 from tests.soak.gradient_subjects import Subject, weigh
 
 PI = np.pi
@@ -127,6 +127,11 @@ def _stacked(states: list) -> Any:
     return jax.tree.map(lambda *x: np.stack(x), *states)
 
 
+def _at_rest(m: lgjax.Model) -> lgjax.Pose:
+    """Of the last body in the neutral configuration: what a cost asks for is reached at some states."""
+    return lgjax.frame_pose(m, lgjax.neutral(m), m.tree.body_names[-1])
+
+
 PLACES = {
     "forward_kinematics": lambda m, q, v, x: lgjax.forward_kinematics(m, q),
     "body_twists": lambda m, q, v, x: lgjax.body_twists(m, q, v),
@@ -152,6 +157,16 @@ DYNAMICS = {
 HYBRID = {
     "hybrid_dynamics": lambda m, q, v, x: lgjax.hybrid_dynamics(m, q, v, x, x, prescribed=(0,)),
     "parallel.forward_dynamics": lambda m, q, v, x: lgjax.parallel.forward_dynamics(m, q, v, x),
+}
+FURTHER = {
+    "regressor": lambda m, q, v, x: lgjax.identification.regressor(m, q, v, x),
+    "cost of a frame": lambda m, q, v, x: control.costs.frame(m, m.tree.body_names[-1], _at_rest(m))((q, v)),
+    "cost of a frame's place": lambda m, q, v, x: control.costs.frame_position(
+        m, m.tree.body_names[-1], _at_rest(m).translation
+    )((q, v)),
+    "cost of momentum": lambda m, q, v, x: control.costs.momentum(m)((q, v)),
+    "cost of a state": lambda m, q, v, x: control.costs.state(m, (lgjax.neutral(m), jnp.zeros_like(v)))((q, v)),
+    "cost of forces": lambda m, q, v, x: control.costs.forces(m)(0.0, (q, v), x),
 }
 STEPS = {
     "rollout": lambda m, q, v, x: lgjax.rollout(m, q, v, lambda t, q, v: x, 0.01, 1, save_every=None)[1:3],
@@ -344,7 +359,7 @@ def of_loops(name: str, seed: int) -> Subject:
 MECHANICS: dict[str, Callable[[int], Subject]] = {
     **{
         f"{function} of {name}": partial(of_mechanism, make, {function: f}, SHORT)
-        for function, f in (PLACES | ENERGIES | DYNAMICS | HYBRID).items()
+        for function, f in (PLACES | ENERGIES | DYNAMICS | HYBRID | FURTHER).items()
         for name, make in (("a tree", tree), ("point masses", points))
     },
     "rollout of a tree": partial(of_mechanism, tree, STEPS, False),
