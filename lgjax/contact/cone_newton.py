@@ -1,9 +1,9 @@
 """Newton's method for Coulomb's law: it differentiates the natural map and finds impulses to round-off.
 
 Read first: `cone_law.py`. Where contacts share a load, the matrix of Newton's method is singular. So a fraction of the
-mean diagonal of G is added to its diagonal (Levenberg damping). Attempts take turns: in one the
-fraction falls from step to step, so that the first steps are short and safe and the last ones nearly Newton's; in the
-next it stays the same.
+mean diagonal of G is added to its diagonal (Levenberg damping). Attempts take turns: in one the fraction falls from
+step to step, so that the first steps are short and safe and the last ones nearly Newton's; in the next it stays the
+same.
 
 Sources: Alart and Curnier, A mixed formulation for frictional contact problems prone to Newton like solution methods
 (1991); Levenberg (1944) for the damping.

@@ -21,8 +21,9 @@ from lgjax.execution._jax import call_apart
 Array = jax.Array
 
 BOX_SWEEPS = 8
-WRITTEN_OUT = 24  # longest sum of a product of matrices, and largest matrix to solve with, without a library; of
-# products with a vector twice that
+# Beyond these sizes a library is faster: of the longest sum of a product and of matrices to solve with, and of the
+# longest sum of a product with a vector.
+WRITTEN_OUT, WRITTEN_OUT_OF_VECTORS = 24, 48
 
 
 class Expansion(NamedTuple):
@@ -75,7 +76,7 @@ def times(a: Array, b: Array) -> Array:
     """Product (i, j, ...) of (i, k, ...) and (k, j, ...), or (i, ...) where b is (k, ...), in full precision."""
     column = b.ndim < a.ndim
     b = b[:, None] if column else b
-    if a.shape[1] <= (2 * WRITTEN_OUT if column else WRITTEN_OUT):
+    if a.shape[1] <= (WRITTEN_OUT_OF_VECTORS if column else WRITTEN_OUT):
         out = sum((a[:, k, None] * b[k] for k in range(1, a.shape[1])), a[:, 0, None] * b[0])
     else:
         out = jnp.einsum("ik...,kj...->ij...", a, b, precision="highest")
