@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from lgjax.execution._jax import (
+    ClosedJaxpr,
     Literal,
     alone,
     as_function,
@@ -34,6 +35,8 @@ from lgjax.execution.step import emission, step_p
 
 Arrays = list[jax.Array]
 FEW_ROWS = 65  # sums of fewer are written out
+FOLDS = {"reduce_sum": lax.add, "reduce_max": lax.max, "reduce_min": lax.min}
+LOOPS = ("scan", "while", "cond", "custom_linear_solve")
 
 
 def traced(function: Callable, *args) -> tuple[Any, list]:
@@ -159,8 +162,10 @@ class Behind:
             return [(numbers, False)]
         if eqn.primitive.name == "scatter-add" and (places := _places(eqn, inputs[1][0])) is not None:
             return [self._with_rows_added(places, inputs[0], inputs[2])]
-        if eqn.primitive.name == "reduce_sum" and (x := self._summed(eqn, *inputs[0])) is not None:
+        if eqn.primitive.name in FOLDS and (x := self._folded(eqn, *inputs[0])) is not None:
             return [x]
+        if eqn.primitive.name == "dot_general" and self.size is None:
+            return [(_dot(eqn, *(x for x, _ in inputs)), False)]
         if eqn.primitive is layer_p:
             return self._layer(eqn.params["jaxpr"], inputs)
         if eqn.primitive.name == "jit":
@@ -173,6 +178,9 @@ class Behind:
         if eqn.primitive is step_p:
             inner = jax.make_jaxpr(emission(**eqn.params))(*(x.aval for x in eqn.invars))
             return self._evaluate(inner.jaxpr, _environment(inner, inputs))
+        if self.size is None and eqn.primitive.name in LOOPS:
+            outs = eqn.primitive.bind(*(self._wide(*x) for x in inputs), **_within(eqn.params))
+            return [(y, False) for y in outs]
         some = self.size is not None and any(batched for _, batched in inputs)
         name = eqn.primitive.name
         if name == "slice" and some and isinstance(inputs[0][0], Slice) and eqn.params["strides"] is None:
@@ -194,14 +202,18 @@ class Behind:
             outs = apply(*arrays)
         return [(y, some) for y in (outs if eqn.primitive.multiple_results else [outs])]
 
-    def _summed(self, eqn, x, batched: bool) -> tuple[jax.Array, bool] | None:
-        """A sum over few rows, as the sum that it is: XLA may leave a reduction to a library."""
+    def _folded(self, eqn, x, batched: bool) -> tuple[jax.Array, bool] | None:
+        """A sum or the like over few rows, as the operations that it is: XLA may leave a reduction to a library."""
         shape, axes = eqn.invars[0].aval.shape, eqn.params["axes"]
-        if math.prod(shape[axis] for axis in axes) not in range(1, FEW_ROWS):
+        count = math.prod(shape[axis] for axis in axes)
+        if count >= FEW_ROWS:
             return None
+        if not count:  # a maximum of nothing is refused before
+            return jnp.zeros(eqn.outvars[0].aval.shape, eqn.outvars[0].aval.dtype), False
         x = x.value() if isinstance(x, Slice) else x
         for axis in sorted(axes, reverse=True):
-            x = reduce(lax.add, [lax.index_in_dim(x, n, axis, keepdims=False) for n in range(x.shape[axis])])
+            rows = [lax.index_in_dim(x, n, axis, keepdims=False) for n in range(x.shape[axis])]
+            x = reduce(FOLDS[eqn.primitive.name], rows)
         return x, batched
 
     def _with_rows_added(self, places: np.ndarray, base: tuple, added: tuple) -> tuple[jax.Array, bool]:
@@ -232,6 +244,33 @@ class Behind:
 
         outs = call_apart(layer)(index, *(x.stack if isinstance(x, Slice) else x for x, _ in inputs))
         return [(y, self.size is not None) for y in outs]
+
+
+def _within(parameters: dict) -> dict:
+    """Parameters of a loop, with the jaxprs within written as they are outside of it."""
+
+    def written(closed):
+        if not isinstance(closed, ClosedJaxpr):
+            return closed
+        run = lambda *args: Behind(None).outputs(closed.jaxpr, _environment(closed, [(x, False) for x in args]))
+        new = jax.make_jaxpr(run)(*closed.in_avals)
+        return ClosedJaxpr(with_constants(new.jaxpr, dict(zip(new.jaxpr.constvars, new.consts, strict=True))), ())
+
+    return jax.tree.map(written, parameters, is_leaf=lambda x: x is None or isinstance(x, ClosedJaxpr))
+
+
+def _dot(eqn, a, b) -> jax.Array:
+    """A product of arrays as a sum of products of their entries."""
+    ((ca, cb), (ba, bb)), ranks = eqn.params["dimension_numbers"], (jnp.ndim(a), jnp.ndim(b))
+    free = [[n for n in range(rank) if n not in (*c, *d)] for rank, c, d in zip(ranks, (ca, cb), (ba, bb), strict=True)]
+    left = jnp.transpose(a, (*ba, *free[0], *ca))
+    right = jnp.transpose(b, (*bb, *free[1], *cb))
+    lead, size = [a.shape[n] for n in ba], math.prod(a.shape[n] for n in ca)
+    rows, columns = ([x.shape[n] for n in f] for x, f in zip((a, b), free, strict=True))
+    left = left.reshape(*lead, *rows, *[1] * len(columns), size)
+    right = right.reshape(*lead, *[1] * len(rows), *columns, size)
+    terms = (left * right).astype(eqn.outvars[0].aval.dtype)
+    return reduce(lax.add, [terms[..., n] for n in range(size)], jnp.zeros(eqn.outvars[0].aval.shape, terms.dtype))
 
 
 def _environment(closed, inputs: list) -> dict:

@@ -6,8 +6,7 @@ kernel, one system per thread (`cuda.py`). Its tangent is a function of the same
 alone: nothing else is stored for a reverse pass.
 
 `one_kernel`: larger pieces, such as a step of a rollout, which are one kernel on a GPU and one function on a CPU
-(`one_function.py`). For derivatives they are the operations they consist of. `one_call` is the same for code that may
-be anything, such as a user's field: on a CPU alone, and only where it is small.
+(`one_function.py`). For derivatives they are the operations they consist of.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,10 +32,9 @@ from lgjax.execution._jax import (
 )
 from lgjax.execution.batch_last import Arrays, Behind, cotangents, evaluate, merged, tangents, traced
 from lgjax.execution.cuda import as_kernel
-from lgjax.execution.one_function import fits, in_one_function
+from lgjax.execution.one_function import FEW, fits, in_one_function
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
-FEW = 8  # systems, for which a whole VECTOR each would take longer
 MANY = 256  # systems whose arrays do not fit side by side into the nearest cache
 PART = 4160  # bytes of each number of a part of the batch: 1040 systems in float32
 
@@ -53,17 +51,7 @@ def one_kernel(function: Callable, in_place: bool = False) -> Callable:
 
     in_place: for function(state, ...) -> the next state. In a loop the kernel writes it over the previous state.
     """
-    return _operation(
-        function, lambda constants: partial(system_p.bind, state=constants if in_place else None, kernel=True)
-    )
-
-
-def one_call(function: Callable) -> Callable:
-    """`function` of pytrees of arrays, for a few small systems on a CPU one function; elsewhere what it consists of.
-
-    Under `jax.vmap` the batch comes behind all other axes.
-    """
-    return _operation(function, lambda _: partial(system_p.bind, state=None, kernel=False))
+    return _operation(function, lambda constants: partial(system_p.bind, state=constants if in_place else None))
 
 
 def _operation(function: Callable, operation: Callable[[int], Callable]) -> Callable:
@@ -211,7 +199,7 @@ register(
 
 
 # ---- pieces that are what they consist of
-def _written_out(*args, jaxpr, batched, size, state: int | None = None, kernel: bool = True) -> Arrays:
+def _written_out(*args, jaxpr, batched, size, state: int | None = None) -> Arrays:
     run = lambda *args: evaluate(jaxpr, args)
     if size is None:
         return run(*args)
@@ -225,7 +213,7 @@ def _written_together(*args, size: int | None, **parameters) -> Arrays:
     return (in_one_function(run) if small else run)(*args)
 
 
-def _recomputed(*args, jaxpr, batched, size, state: int | None = None, kernel: bool = True) -> Arrays:
+def _recomputed(*args, jaxpr, batched, size, state: int | None = None) -> Arrays:
     """For derivatives on a GPU: a turn of a loop is a kernel, and so is its way back, which computes it anew.
 
     Nothing but the arguments waits for a reverse pass.
@@ -264,7 +252,7 @@ def _loop(eqn, values: list) -> list:
 def _derivative(primals, directions, **params):
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
     on_gpu = jax.default_backend() == "gpu"
-    run = _recomputed if on_gpu and params["kernel"] else _written_out
+    run = _recomputed if on_gpu else _written_out
 
     def of(*values):
         args = dict(enumerate(primals)) | dict(zip(moving, values, strict=True))

@@ -198,6 +198,7 @@ _ON_NUMBERS: dict[str, Callable] = {  # identity matrices and indices are made o
     "lt": lambda params, a, b: np.less(a, b),
     "add": lambda params, a, b: np.add(a, b),
     "select_n": lambda params, which, *cases: np.choose(which, cases),
+    "convert_element_type": lambda params, a: np.asarray(a, params["new_dtype"]),
 }
 
 

@@ -6,24 +6,46 @@ one function instead, loops and all: forward dynamics of a quadruped compiles 2.
 system, jax 0.10.2).  It is for one system and for up to eight small ones: of large arrays XLA computes parts side by
 side, which one function cannot (`LARGEST`), and the last bits of the numbers would depend on the size of a batch.
 
+`one_call` is for pieces of code that may be anything, such as a step with a user's field: the piece, its derivative
+and the way back are functions of their own.  `in_one_function` serves the operations of `call.py`.
+
 Read first: `_jax.py`, `compiled_as_one`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution._jax import compiled_as_one, jaxprs_in
-from lgjax.execution.interpreter import ELEMENTWISE
+from lgjax.execution._jax import (
+    Literal,
+    Primitive,
+    Zero,
+    alone,
+    as_function,
+    compiled_as_one,
+    dce_jaxpr,
+    is_high,
+    is_undefined_primal,
+    jaxprs_in,
+    no_tangent,
+    on_one_device,
+    register,
+    with_constants,
+)
+from lgjax.execution.batch_last import Arrays, Behind, cotangents, evaluate, traced
+from lgjax.execution.interpreter import ELEMENTWISE, known
 
+FEW = 8  # systems, for which a whole vector each would take longer
 # Operations that one function can hold. It calls no library, to which XLA may leave sums and products of matrices, and
 # cannot scatter or sort.
-_LISTED = """add_any broadcast_in_dim concatenate cond copy custom_jvp_call custom_vjp_call custom_vmap_call
-    dynamic_slice dynamic_update_slice expand_dims gather integer_pow iota jit lane_call lane_scan layer
-    optimization_barrier pad reduce_and reduce_or reshape rev scalar_step scan slice split square squeeze stack
-    stop_gradient system_call transpose unstack while"""
+_LISTED = """add_any broadcast_in_dim concatenate cond copy custom_jvp_call custom_linear_solve custom_vjp_call
+    custom_vmap_call dynamic_slice dynamic_update_slice expand_dims gather integer_pow iota jit lane_call lane_scan
+    layer optimization_barrier pad piece reduce_and reduce_or reshape rev scalar_step scan slice split square squeeze
+    stack stop_gradient system_call transpose unstack while"""
 # Numbers in an array. Of larger ones XLA computes parts side by side, and within one function it does not find what it
 # needs for that: the program does not compile. It decides by work and bytes; this is an eighth of the least seen.
 LARGEST = 2048
@@ -64,3 +86,166 @@ def fits(jaxpr: Any, systems: int = 1) -> bool:
         if large(eqn.outvars):
             return False
     return True
+
+
+def one_call(function: Callable) -> Callable:
+    """`function` of pytrees of arrays, for a few small systems on a CPU one function; elsewhere what it consists of."""
+
+    @wraps(function)
+    def call(*args):
+        trees: list = []
+
+        def flat(*leaves):
+            out, tree = jax.tree.flatten(function(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
+            trees.append(tree)
+            return out
+
+        jaxpr, constants = traced(flat, *jax.tree.leaves(args))
+        values = [*constants, *jax.tree.leaves(args)]
+        if jaxpr.effects or is_high(jaxpr):
+            return jax.tree.unflatten(trees[0], evaluate(jaxpr, values))
+        return jax.tree.unflatten(trees[0], piece_p.bind(*values, jaxpr=jaxpr, systems=1))
+
+    return call
+
+
+def _run(*args, jaxpr, systems) -> Arrays:
+    return evaluate(jaxpr, args)
+
+
+def _on_cpu(ctx) -> Callable:
+    return _as_one if on_one_device(ctx) else _run
+
+
+def _as_one(*args, jaxpr, systems) -> Arrays:
+    """Sums and scatters are written so that one function can hold them."""
+    run = lambda *args: Behind(None).outputs(jaxpr, {x: (y, False) for x, y in zip(jaxpr.invars, args, strict=True)})
+    simpler, more = traced(run, *(x.aval for x in jaxpr.invars))
+    if more or not fits(simpler):
+        return evaluate(jaxpr, args)
+    return in_one_function(as_function(simpler))(*args)
+
+
+def _vmap(args, axes, *, jaxpr, systems):
+    """Of many systems the operations themselves; results that are the same for all of them are computed once."""
+    more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
+    places = [0 if d else None for d in _depend(jaxpr, [axis is not None for axis in axes])]
+    run = jax.vmap(as_function(jaxpr), axes, places, axis_size=more)
+    if systems * more > FEW:
+        return run(*args), places
+    batched, none = traced(run, *args)
+    assert not none
+    return piece_p.bind(*args, jaxpr=batched, systems=systems * more), places
+
+
+def _depend(jaxpr, marks: Sequence[bool]) -> list[bool]:
+    """Which results depend on the arguments that are marked."""
+    moving = {x for x, m in zip(jaxpr.invars, marks, strict=True) if m}
+    within = lambda atom: not isinstance(atom, Literal) and atom in moving
+    for eqn in jaxpr.eqns:
+        if any(map(within, eqn.invars)):
+            moving.update(eqn.outvars)
+    return [within(x) for x in jaxpr.outvars]
+
+
+def _derivative(primals, directions, *, jaxpr, systems) -> tuple[Arrays, list]:
+    """The results, and their tangents by a piece that needs what the first has kept for it."""
+    moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
+    parts, count = linearized(jaxpr, moving), len(jaxpr.outvars)
+    args = [*parts.more, *primals]
+    found = piece_p.bind(*args, jaxpr=parts.first, systems=systems)
+    values = [*(args[n] for n in parts.again), *found[count:], *(directions[n] for n in moving)]
+    along = iter(piece_p.bind(*values, jaxpr=parts.along, systems=systems))
+    outs = found[:count]
+    floating = [jnp.issubdtype(x.dtype, jnp.floating) for x in outs]
+    return outs, [next(along) if f else no_tangent(x) for x, f in zip(outs, floating, strict=True)]
+
+
+def _transpose(given, *args, jaxpr, systems) -> list:
+    linear = [n for n, x in enumerate(args) if is_undefined_primal(x)]
+    fixed = [n for n in range(len(args)) if n not in linear]
+    asked = [not isinstance(ct, Zero) for ct in given]
+    cts = [ct for ct, a in zip(given, asked, strict=True) if a]
+    back = lambda values, cts: cotangents(jaxpr, dict(zip(fixed, values, strict=True)), asked, cts)
+    backwards, more = traced(back, [args[n] for n in fixed], cts)
+    found = piece_p.bind(*more, *(args[n] for n in fixed), *cts, jaxpr=backwards, systems=systems)
+    sums = dict(zip(linear, found, strict=True))
+    return [sums.get(n) for n in range(len(args))]
+
+
+piece_p = Primitive("piece")
+register(
+    piece_p,
+    _run,
+    lambda *_, jaxpr, systems: [x.aval for x in jaxpr.outvars],
+    _vmap,
+    _derivative,
+    _transpose,
+    cpu=_on_cpu,
+)
+
+
+# ---- derivatives
+@dataclass(frozen=True)
+class Linearized:
+    """A jaxpr in two parts, for tangents of its floating results along some of its arguments.
+
+    first   jaxpr of the arrays `more`, which it closes over, and the arguments: the results and what `along` needs.
+    along   jaxpr of the arguments of `first` at the places `again`, of what was kept, and of the tangents.
+    """
+
+    first: Any
+    along: Any
+    more: list
+    again: list[int]
+
+
+def linearized(jaxpr, moving: Sequence[int]) -> Linearized:
+    """The two parts of a jaxpr for the arguments `moving`."""
+    avals, count = [x.aval for x in jaxpr.invars], len(jaxpr.outvars)
+    trees: list = []
+
+    def first(*args):
+        def of(*values):
+            merged = dict(enumerate(args)) | dict(zip(moving, values, strict=True))
+            outs = evaluate(jaxpr, merged.values())
+            return [y for y in outs if jnp.issubdtype(y.dtype, jnp.floating)], outs
+
+        _, line, outs = jax.linearize(of, *(args[n] for n in moving), has_aux=True)
+        leaves, tree = jax.tree.flatten(line)
+        trees.append(tree)
+        return [*outs, *leaves]
+
+    head, more = traced(first, *avals)
+    head, _ = traced(lambda *args: with_known_integers(head, args), *(x.aval for x in head.invars))
+    leaves = head.outvars[count:]
+    places = {x: n for n, x in reversed([*enumerate(leaves)]) if not isinstance(x, Literal)}
+    again = [n for n, x in enumerate(head.invars) if places.pop(x, None) is not None]
+    names = [*(head.invars[n] for n in again), *sorted(places, key=lambda x: places[x])]
+    head, _ = dce_jaxpr(head, [*[True] * count, *(n in places.values() for n in range(len(leaves)))], True)
+
+    def along(values, directions):
+        env = dict(zip(names, values, strict=True))
+        line = jax.tree.unflatten(trees[-1], [x.val if isinstance(x, Literal) else env[x] for x in leaves])
+        return line(*directions)
+
+    tail, _ = traced(along, [x.aval for x in names], [avals[n] for n in moving])
+    return Linearized(head, tail, more, again)
+
+
+def with_known_integers(jaxpr, args: Sequence) -> Arrays:
+    """The results of a jaxpr; integers that are known, such as places in an array, are worked out."""
+    env = dict(zip(jaxpr.invars, args, strict=True))
+    read = lambda atom: atom.val if isinstance(atom, Literal) else env[atom]
+    for eqn in jaxpr.eqns:
+        values = [read(atom) for atom in eqn.invars]
+        if eqn.primitive.name == "jit":
+            inner = eqn.params["jaxpr"]
+            constants = dict(zip(inner.jaxpr.constvars, inner.consts, strict=True))
+            outs = with_known_integers(with_constants(inner.jaxpr, constants), values)
+        elif (numbers := known(eqn, values)) is not None:
+            outs = [numbers]
+        else:
+            outs = alone(jaxpr, eqn)(*values)
+        env.update(zip(eqn.outvars, outs, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]

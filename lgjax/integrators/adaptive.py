@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution.call import one_call
+from lgjax.execution.one_function import one_call
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.control import ELEMENTARY, StepSizeController, error_ratio
 from lgjax.integrators.field import Field, saved_times, state_dtype, strong

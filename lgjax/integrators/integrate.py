@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution.call import one_call
+from lgjax.execution.one_function import one_call
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.commutator_free import CommutatorFreeTable
 from lgjax.integrators.control import StepSizeController

@@ -274,23 +274,16 @@ def consistent_accelerations(problem: ConstrainedProblem, t: Array, q: Point, v:
     n, b = v.shape[0], problem.jacobian(t, q)
     m = b.shape[0]
     mass = mass_matrix(problem, q, n, v.dtype)
-    diagonal = jnp.diagonal(mass)
+    diagonal = mass[jnp.arange(n), jnp.arange(n)]
     # Massless directions take the scale of the heaviest, whose multipliers have to hold them.
     size = jax.lax.rsqrt(jnp.where(diagonal > 0, diagonal, _largest(diagonal)))
     rows = b * size
-    lengths = jnp.sqrt(jnp.sum(rows * rows, axis=1))
+    lengths = jnp.sqrt(sm.dot(rows, rows))
     weight = 1.0 / jnp.where(lengths > 0, lengths, 1.0)
     rows = weight[:, None] * rows
     scaled = size[:, None] * mass * size
     right = jnp.concatenate([size * problem.forces(t, q, v), -weight * constraint_rates(problem, t, q, v)[1]])
     matrix = jnp.block([[scaled, rows.T], [rows, jnp.zeros((m, m), v.dtype)]])
-    inverse = saddle_point.general_inverse(jax.lax.stop_gradient(matrix))
-    x = jax.lax.custom_linear_solve(
-        lambda x: sm.matvec(matrix, x), right, lambda _, r: sm.matvec(inverse, r), symmetric=True
-    )
-    limit = 0.1 / float(jnp.finfo(v.dtype).eps)
-    return (
-        size * x[:n],
-        weight * x[n:],
-        (saddle_point.condition(jax.lax.stop_gradient(matrix), inverse) < limit) & jnp.all(jnp.isfinite(x)),
-    )
+    x = saddle_point.general_solve(matrix, right)
+    regular = saddle_point.least_pivot(jax.lax.stop_gradient(matrix)) > 10.0 * float(jnp.finfo(v.dtype).eps)
+    return size * x[:n], weight * x[n:], regular & jnp.all(jnp.isfinite(x))

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution.call import one_call
 from lgjax.execution.compiled import compiled
+from lgjax.execution.one_function import one_call
 from lgjax.groups.homogeneous_space import (
     HomogeneousSpace,
     power_space,
@@ -28,6 +28,7 @@ from lgjax.maximal.generalized_alpha import (
 )
 from lgjax.maximal.system import AbsoluteConfiguration, System
 from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.newton import NewtonRule
 from lgjax.numerics.status import NOT_FINITE, flag
 from lgjax.saving.checkpoint import Checkpoint
@@ -196,8 +197,10 @@ def _integrate(
 ) -> Solution:
     problem = constrained_problem(system)
     time = lambda i: start + h * i.astype(system.dtype)
-    first, regular = method.init(problem, start, q, v, h, rule)
-    status = _start_status(system, problem, start, first, regular)
+
+    def begin(q: AbsoluteConfiguration, v: Array) -> _Carry:
+        first, regular = method.init(problem, start, q, v, h, rule)
+        return _Carry(first, _start_status(system, problem, start, first, regular), jnp.zeros((), jnp.int32))
 
     def step(carry: _Carry, i: Array) -> _Carry:
         state, report = method.step(problem, time(i), carry.state, h, rule)
@@ -207,9 +210,9 @@ def _integrate(
     def keep(carry: _Carry) -> tuple[AbsoluteConfiguration, Array, Array, Array]:
         return carry.state.q, carry.state.v, carry.state.multipliers, carry.iterations
 
-    begin = _Carry(first, status, jnp.zeros((), jnp.int32))
-    carry, kept = scan_saved(one_call(step), begin, saves, keep, checkpoint=checkpoint)
-    q, v, multipliers, iterations = saves.with_start(keep(begin), kept)
+    first = one_call(begin)(q, v)
+    carry, kept = scan_saved(one_call(step), first, saves, keep, checkpoint=checkpoint)
+    q, v, multipliers, iterations = saves.with_start(keep(first), kept)
     between = jnp.diff(iterations, prepend=jnp.zeros((1,), jnp.int32))
     undamped = flag(Status.MULTIPLIERS_UNDAMPED, system.nc > 0 and method.spectral_radius == 1.0)
     return Solution(time(saves.counts()), q, v, multipliers, between, carry.status | undamped)
@@ -229,8 +232,9 @@ def _consistent(system: System, problem: ConstrainedProblem, t: Array, q: Absolu
         return jnp.ones((), bool)
     limit = start_tolerance(system.dtype)
     gap, rate = problem.constraints(t, q), constraint_rates(problem, t, q, v)[0]
-    near = jnp.max(jnp.abs(gap)) <= limit * problem.scale(q)
-    return near & (jnp.max(jnp.abs(rate)) <= limit * problem.scale(q) * (1.0 + jnp.max(jnp.abs(v))))
+    largest = lambda x: sm.largest(jnp.abs(x))
+    near = largest(gap) <= limit * problem.scale(q)
+    return near & (largest(rate) <= limit * problem.scale(q) * (1.0 + largest(v)))
 
 
 def unconstrained_problem(

@@ -136,7 +136,8 @@ def implicit(residual: Callable[[Array], Array], find: Callable[[Array], Root], 
         return root.x, jax.tree.map(lambda x: x.astype(start.dtype), tuple(root[1:]))
 
     def solve_linear(linear: Callable[[Array], Array], y: Array) -> Array:
-        return sm.matvec(saddle_point.general_inverse(jax.jacfwd(linear)(jnp.zeros_like(y))), y)
+        columns = jax.lax.map(linear, jnp.eye(y.shape[0], dtype=y.dtype))
+        return saddle_point.general_solve(sm.transpose(columns), y)
 
     x, rest = jax.lax.custom_root(residual, guess, solve, solve_linear, has_aux=True)
     return Root(x, *jax.tree.map(lambda x, kind: x.astype(kind.dtype), rest, like))

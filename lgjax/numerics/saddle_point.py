@@ -132,29 +132,45 @@ def solve(factor: Factor, r: Array) -> Array:
     return jnp.concatenate([x - sm.matvec(factor.columns, multipliers), multipliers])
 
 
-def general_inverse(matrix: Array) -> Array:
-    """Inverse of a matrix (n, n) by Gauss-Jordan with row exchanges, as a loop: for starts and derivatives.
+def general_solve(matrix: Array, right: Array) -> Array:
+    """The solution (n,) for a matrix (n, n) and a right side (n,), by Gauss-Jordan with row exchanges."""
+    return jax.lax.custom_linear_solve(
+        lambda x: sm.matvec(matrix, x),
+        right,
+        lambda _, r: _eliminated(matrix, r)[0],
+        lambda _, r: _eliminated(sm.transpose(matrix), r)[0],
+    )
 
-    Slower than a library routine, but like `inverse` safe within loops, and quickly compiled.
+
+def least_pivot(matrix: Array) -> Array:
+    """The least pivot () of a matrix (n, n) in `general_solve`, in units of its largest sum of a row.
+
+    Of a singular matrix it is round-off, or NaN.
+    """
+    pivots = jnp.abs(_eliminated(matrix, jnp.zeros_like(matrix[0]))[1])
+    sums = sm.matvec(jnp.abs(matrix), jnp.ones_like(matrix[0]))
+    return -sm.largest(-pivots) / sm.largest(sums)
+
+
+def _eliminated(matrix: Array, right: Array) -> tuple[Array, Array]:
+    """The solution (n,) for a matrix (n, n) and a right side (n,), and the pivots (n,).
+
+    Slower than a library routine, but like `inverse` safe within loops, and quickly compiled, also as a part of one
+    function: a row is put in place by masks, since no such function can scatter.
     """
     n = len(matrix)
     places = jnp.arange(n)
 
-    def column(k: Array, table: Array) -> Array:
-        best = jnp.argmax(jnp.where(places >= k, jnp.abs(table[:, k]), -1.0))
+    def column(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        table, pivots = carry
+        sizes = jnp.where(places >= k, jnp.abs(table[:, k]), -1.0)
+        best = sm.largest(jnp.where(sizes == sm.largest(sizes), places, 0))
         upper, lower = table[k], table[best]
-        table = table.at[best].set(upper).at[k].set(lower)
+        at = lambda row: (places == row)[:, None]
+        table = jnp.where(at(best), upper, jnp.where(at(k), lower, table))
         rest = table[:, k] - (places == k).astype(table.dtype)
-        return table - rest[:, None] * (lower / lower[k])
+        return table - rest[:, None] * (lower / lower[k]), jnp.where(places == k, lower[k], pivots)
 
-    return jax.lax.fori_loop(0, n, column, jnp.concatenate([matrix, jnp.eye(n, dtype=matrix.dtype)], axis=1))[:, n:]
-
-
-def condition(matrix: Array, inverse: Array) -> Array:
-    """The condition number of a matrix, of which `general_inverse` found the inverse: NaN or vast if singular."""
-    return _norm(matrix) * _norm(inverse)
-
-
-def _norm(m: Array) -> Array:
-    """The largest sum of magnitudes of a row."""
-    return jnp.max(jnp.sum(jnp.abs(m), axis=-1))
+    table = jnp.concatenate([matrix, right[:, None]], axis=1)
+    table, pivots = jax.lax.fori_loop(0, n, column, (table, jnp.zeros_like(right)))
+    return table[:, n], pivots

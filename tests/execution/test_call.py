@@ -7,6 +7,7 @@ import pytest
 from jax import jit, lax
 
 from lgjax.execution.call import batch_behind, call_p
+from lgjax.execution.one_function import one_call
 from lgjax.execution.scan import lane_scan
 
 INDEX = np.array([[2, 0], [1, 1]])
@@ -35,6 +36,7 @@ FUNCTIONS = {
     "integers": lambda x, y: (jnp.argmax(x, 1), x > y, x),
 }
 X, Y = jax.random.normal(jax.random.key(2), (2, 4, 5, 2, 3), float)
+WRAPS = pytest.mark.parametrize("wrap", [batch_behind, one_call], ids=lambda f: f.__name__)
 AXES = [(0, None), (None, 0), (0, 0), (2, 1)]
 
 
@@ -49,19 +51,20 @@ def some(axis: int | None, x):
     return x[0, 0] if axis is None else jnp.moveaxis(x[0], 0, axis)
 
 
+@WRAPS
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_values(name):
+def test_values(name, wrap):
     f = FUNCTIONS[name]
-    close(batch_behind(f)(X[0, 0], Y[0, 0]), f(X[0, 0], Y[0, 0]))
+    close(wrap(f)(X[0, 0], Y[0, 0]), f(X[0, 0], Y[0, 0]))
     for axes in AXES:
         args = [some(axis, x) for axis, x in zip(axes, (X, Y), strict=True)]
-        close(*(jit(jax.vmap(g, axes))(*args) for g in (batch_behind(f), f)))
+        close(*(jit(jax.vmap(g, axes))(*args) for g in (wrap(f), f)))
     for outer, inner in (((0, 0), (0, 0)), ((0, None), (None, 0)), ((None, 0), (0, None)), ((0, None), (0, 0))):
         args = []
         for x, o, i in zip((X, Y), outer, inner, strict=True):
             x = x if i == 0 else x[:, 0]
             args.append(x if o == 0 else x[0])
-        close(*(jit(jax.vmap(jax.vmap(g, inner), outer))(*args) for g in (batch_behind(f), f)))
+        close(*(jit(jax.vmap(jax.vmap(g, inner), outer))(*args) for g in (wrap(f), f)))
 
 
 def total(f):
@@ -72,9 +75,10 @@ def total(f):
     return run
 
 
+@WRAPS
 @pytest.mark.parametrize("axes", AXES)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_derivatives(name, axes):
+def test_derivatives(name, axes, wrap):
     """Of a batch, and batches of derivatives; first and second ones; forward and reverse."""
     args = tuple(some(axis, x) for axis, x in zip(axes, (X, Y), strict=True))
     along = jax.tree.map(jnp.cos, args)
@@ -85,7 +89,7 @@ def test_derivatives(name, axes):
         forward = jax.vmap(jax.jacfwd(total(f), (0, 1)), axes)
         return slope(*args), inside(*args), forward(*args), jax.jvp(slope, args, along)
 
-    close(*(jit(found, static_argnums=0)(f) for f in (batch_behind(FUNCTIONS[name]), FUNCTIONS[name])))
+    close(*(jit(found, static_argnums=0)(f) for f in (wrap(FUNCTIONS[name]), FUNCTIONS[name])))
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 16, 17, 256, 300, 521, 1600])
@@ -100,10 +104,11 @@ def test_a_batch_of_any_size(name, size):
     close(*(jit(found, static_argnums=0)(f) for f in (batch_behind(FUNCTIONS[name]), FUNCTIONS[name])))
 
 
+@WRAPS
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_batch_of_none(name):
+def test_a_batch_of_none(name, wrap):
     none = jnp.zeros((0, 2, 3), float)
-    close(*(jit(jax.vmap(f))(none, none) for f in (batch_behind(FUNCTIONS[name]), FUNCTIONS[name])))
+    close(*(jit(jax.vmap(f))(none, none) for f in (wrap(FUNCTIONS[name]), FUNCTIONS[name])))
 
 
 @pytest.mark.parametrize("dtype", [int, bool])
@@ -122,12 +127,13 @@ def test_large_batches_put_no_more_aside():
     assert 1040 * rows.nbytes < few < many < 1.5 * few
 
 
-def test_what_a_function_closes_over_may_be_batched_and_moved():
+@WRAPS
+def test_what_a_function_closes_over_may_be_batched_and_moved(wrap):
     def found(wrap):
         run = lambda s, x: wrap(lambda x: x * s + jnp.arange(3.0))(x)
         return jax.vmap(jax.grad(lambda s, x: jnp.sum(run(s, x) ** 2), (0, 1)))(jnp.arange(5.0), X[0])
 
-    close(found(batch_behind), found(lambda f: f))
+    close(found(wrap), found(lambda f: f))
 
 
 def test_transposes_stand_at_the_ends():

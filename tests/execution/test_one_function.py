@@ -10,8 +10,8 @@ import pytest
 
 import lgjax
 from lgjax.execution import call
-from lgjax.execution.call import batch_behind, one_call, one_kernel
-from lgjax.execution.one_function import in_one_function
+from lgjax.execution.call import batch_behind, one_kernel
+from lgjax.execution.one_function import in_one_function, one_call
 
 PLACES = {"each once": (2, 0, 1), "twice": (1, 1, 3), "none": (), "all": (3, 2, 1, 0)}
 
@@ -106,11 +106,41 @@ def test_steps_of_integrators_are_one_function(adaptive):
     assert 'xla_cpu_small_call="true"' in text
 
 
+@pytest.mark.parametrize("wrap", [one_kernel, one_call], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("transform", [jax.jacfwd, jax.jacrev, jax.hessian], ids=lambda t: t.__name__)
-def test_derivatives_of_a_piece_are_those_of_its_operations(transform):
+def test_derivatives_of_a_piece_are_those_of_its_operations(transform, wrap):
     x = jnp.array([0.5, -0.25, 0.75, 1.5])
-    found = jax.jit(transform(one_kernel(scanned)))(x)
+    found = jax.jit(transform(wrap(scanned)))(x)
     np.testing.assert_allclose(found, transform(scanned)(x), rtol=1e-14, atol=1e-14)
+
+
+def test_a_piece_its_gradient_and_that_of_its_gradient_are_one_function_each():
+    """Additions at known places, reductions and products of matrices are written out, the latter within loops too."""
+
+    def turn(y):
+        a = jnp.stack([y, jnp.cos(y)])
+        return y / (1.0 + jnp.sum(y * y) + jnp.max(a) - jnp.min(a @ a.T))
+
+    place = np.array([2, 0, 2])
+    f = lambda x: jnp.sum(jax.lax.fori_loop(0, 3, lambda _, y: turn(y), x.at[place].add(0.1 * x[place])) ** 2)
+    piece, x = one_call(f), jnp.array([0.5, -0.25, 0.75, 1.5])
+    slope = jax.grad(lambda x: jnp.sum(jax.grad(piece)(x) ** 2))
+    for program, expected, count in (
+        (piece, f, 1),
+        (jax.value_and_grad(piece), jax.value_and_grad(f), 2),
+        (slope, jax.grad(lambda x: jnp.sum(jax.grad(f)(x) ** 2)), 4),
+    ):
+        compiled = jax.jit(program).lower(x).compile()
+        assert functions(compiled.as_text()) <= count
+        assert " while(" not in compiled.as_text().split("ENTRY")[1]
+        for ours, theirs in zip(jax.tree.leaves(compiled(x)), jax.tree.leaves(expected(x)), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-13)
+
+
+def test_results_of_a_piece_that_are_the_same_for_a_batch_have_no_axis_for_it():
+    piece = one_call(lambda x, y: (x + y, jnp.sin(y)))
+    jaxpr = jax.make_jaxpr(jax.vmap(piece, (0, None), (0, None)))(jnp.ones((20, 3)), jnp.ones(3))
+    assert [x.shape for x in jaxpr.out_avals] == [(20, 3), (3,)]
 
 
 def scanned(x):

@@ -303,8 +303,29 @@ def test_linear_systems_with_blocks_with_a_dense_and_with_a_singular_matrix():
         matrix = np.block([[whole, b.T], [bt, np.zeros((5, 5))]])
         found = jit(lambda a, b, bt, r: saddle_point.solve(saddle_point.factorise(a, b, bt), r))(a, b, bt, r)
         np.testing.assert_allclose(found, np.linalg.solve(matrix, r), rtol=1e-8, atol=1e-10)
-    general = random.normal(size=(9, 9))
-    np.testing.assert_allclose(saddle_point.general_inverse(jnp.asarray(general)), np.linalg.inv(general), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_general_linear_systems_and_their_derivatives(n):
+    """Rows are exchanged where a pivot is zero; the least pivot shows a singular matrix."""
+    random = np.random.default_rng(n)
+    a, da = random.normal(size=(2, n, n))
+    r, dr, weights = random.normal(size=(3, n))
+    if n > 1:
+        a[0, 0] = 0.0
+    solve, exact = saddle_point.general_solve, np.linalg.solve(a, r)
+    np.testing.assert_allclose(jit(solve)(a, r), exact, rtol=1e-10)
+    moved = np.linalg.solve(a, dr - da @ exact)
+    np.testing.assert_allclose(jax.jvp(solve, (a, r), (da, dr))[1], moved, rtol=1e-9, atol=1e-12)
+    slopes = jax.grad(lambda a, r: jnp.dot(weights, solve(a, r)), (0, 1))(a, r)
+    np.testing.assert_allclose(jnp.sum(slopes[0] * da) + slopes[1] @ dr, weights @ moved, rtol=1e-9)
+    pivots = jit(jax.vmap(saddle_point.least_pivot))
+    singular = a - np.outer(a[:, -1], np.eye(n)[-1])
+    found = pivots(jnp.stack([a, 1e6 * a, singular, np.eye(n)]))
+    np.testing.assert_allclose(found[1:2], found[:1], rtol=1e-12)
+    assert 0.5 / (n * np.linalg.cond(a, np.inf)) < found[0] <= 1.0
+    assert not found[2] > 1e-15
+    assert found[3] == 1.0
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
