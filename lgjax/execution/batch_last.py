@@ -30,7 +30,7 @@ from lgjax.execution._jax import (
     with_constants,
 )
 from lgjax.execution.graph import layer_p
-from lgjax.execution.interpreter import ELEMENTWISE, known
+from lgjax.execution.interpreter import ELEMENTWISE, is_constant, known
 from lgjax.execution.step import emission, step_p
 
 Arrays = list[jax.Array]
@@ -282,7 +282,8 @@ def _places(eqn, indices) -> np.ndarray | None:
     """Where a scatter adds rows of its first operand, if that is all it does and the places are known."""
     numbers, axis = eqn.params["dimension_numbers"], (0,)
     simple = numbers.inserted_window_dims == numbers.scatter_dims_to_operand_dims == axis
-    if isinstance(indices, np.ndarray) and simple and not numbers.operand_batching_dims:
+    if is_constant(indices) and simple and not numbers.operand_batching_dims:
+        indices = np.asarray(indices)
         window = range(indices.ndim - 1, eqn.invars[2].aval.ndim)
         if numbers.update_window_dims == tuple(window):
             return indices.ravel()

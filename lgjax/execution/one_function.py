@@ -203,7 +203,7 @@ class Linearized:
 def linearized(jaxpr, moving: Sequence[int]) -> Linearized:
     """The two parts of a jaxpr for the arguments `moving`."""
     avals, count = [x.aval for x in jaxpr.invars], len(jaxpr.outvars)
-    trees: list = []
+    lines: list = []
 
     def first(*args):
         def of(*values):
@@ -212,9 +212,8 @@ def linearized(jaxpr, moving: Sequence[int]) -> Linearized:
             return [y for y in outs if jnp.issubdtype(y.dtype, jnp.floating)], outs
 
         _, line, outs = jax.linearize(of, *(args[n] for n in moving), has_aux=True)
-        leaves, tree = jax.tree.flatten(line)
-        trees.append(tree)
-        return [*outs, *leaves]
+        lines.append(jax.make_jaxpr(line)(*(avals[n] for n in moving)))
+        return [*outs, *lines[-1].consts]
 
     head, more = traced(first, *avals)
     head, _ = traced(lambda *args: with_known_integers(head, args), *(x.aval for x in head.invars))
@@ -226,8 +225,7 @@ def linearized(jaxpr, moving: Sequence[int]) -> Linearized:
 
     def along(values, directions):
         env = dict(zip(names, values, strict=True))
-        line = jax.tree.unflatten(trees[-1], [x.val if isinstance(x, Literal) else env[x] for x in leaves])
-        return line(*directions)
+        return as_function(lines[-1].jaxpr, [x.val if isinstance(x, Literal) else env[x] for x in leaves])(*directions)
 
     tail, _ = traced(along, [x.aval for x in names], [avals[n] for n in moving])
     return Linearized(head, tail, more, again)
