@@ -12,7 +12,7 @@ import numpy as np
 from lgjax import plot
 from lgjax.cli.arguments import add_compiling, fail
 from lgjax.dynamics.kinematics import frame_pose
-from lgjax.execution.ahead import logger
+from lgjax.execution.compiled import logger
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody import models

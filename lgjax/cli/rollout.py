@@ -10,7 +10,7 @@ import numpy as np
 from lgjax import integrators, plot
 from lgjax.cli import view
 from lgjax.cli.arguments import add_compiling, add_model, fail, load_model, not_negative, positive, positive_int
-from lgjax.execution.ahead import logger
+from lgjax.execution.compiled import logger
 from lgjax.saving.arrays import write_arrays
 from lgjax.simulate.ensemble.ensemble import STORES, Spread, ensemble, load_ensemble
 from lgjax.view import html as draw_page

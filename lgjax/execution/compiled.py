@@ -1,8 +1,12 @@
 """Compiled programs for calls outside jit: one for each structure of the arguments.
 
-Read first: `compiled`, then `callbacks.py` for arguments that are users' functions.
+Read first: `compiled`, then `callbacks.py` for arguments that are users' functions.  `compile_ahead` is for programs
+that take longer to compile than to run.  It says what it does to the logger "lgjax" at the level INFO, which nobody
+sees unless asked for; the command line asks.
 """
 
+import logging
+import time
 from collections.abc import Callable, Hashable
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -16,8 +20,12 @@ from lgjax.execution.callbacks import Same, contents, functions_in
 P = ParamSpec("P")
 R = TypeVar("R")
 
+logger = logging.getLogger("lgjax")
+
 STRUCTURES = 256  # structures of all functions together whose programs are kept, the most recently used
 VERSIONS = 64  # programs kept of structures that hold users' functions, one for each content of what these read
+
+COMPILE_TO_TRACE = 6.0  # seconds of compiling for one of tracing and lowering, on a CPU: 5 to 8 for rollouts, searches
 
 ARRAY = Same("array")  # stands for a leaf that may change from call to call
 
@@ -157,3 +165,14 @@ def _auxiliary(treedef: Any) -> list:
     data = treedef.node_data()
     own = [] if data is None else [data[1]]
     return [*own, *(x for child in treedef.children() for x in _auxiliary(child))]
+
+
+# ---- ahead of the first call
+def compile_ahead(function: Any, *args: Any, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+    """(lowered, compiled) of a jitted function for arguments like `args`; options are the compiler's."""
+    logger.info("tracing")
+    started = time.perf_counter()
+    lowered = function.lower(*args)
+    seconds = COMPILE_TO_TRACE * (time.perf_counter() - started)
+    logger.info("compiling, about %.0f s the first time", max(1.0, seconds))
+    return lowered, lowered.compile(compiler_options=options)

@@ -14,7 +14,7 @@ import lgjax
 from lgjax.cli.arguments import add_model, fail, load_model, positive_int
 from lgjax.cli.bench import peers, roofline, timing
 from lgjax.dynamics.partials import forward_dynamics_partials, inverse_dynamics_partials
-from lgjax.execution.ahead import logger
+from lgjax.execution.compiled import logger
 from lgjax.execution.cost import kernel_cost
 
 STEPS = 10  # of a rollout

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from lgjax.execution.ahead import compile_ahead
+from lgjax.execution.compiled import compile_ahead
 from lgjax.numerics import checks
 
 WIDEST = 4096  # trajectories at a time and device, where nobody says otherwise
