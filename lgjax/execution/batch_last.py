@@ -36,7 +36,7 @@ from lgjax.execution.step import emission, step_p
 Arrays = list[jax.Array]
 FEW_ROWS = 65  # sums of fewer are written out
 FOLDS = {"reduce_sum": lax.add, "reduce_max": lax.max, "reduce_min": lax.min}
-LOOPS = ("scan", "while", "cond", "custom_linear_solve")
+LOOPS = ("scan", "while", "cond")
 
 
 def traced(function: Callable, *args) -> tuple[Any, list]:
@@ -178,6 +178,11 @@ class Behind:
         if eqn.primitive is step_p:
             inner = jax.make_jaxpr(emission(**eqn.params))(*(x.aval for x in eqn.invars))
             return self._evaluate(inner.jaxpr, _environment(inner, inputs))
+        if eqn.primitive.name == "custom_linear_solve" and self.size is None:  # what it inverts is for derivatives
+            inner, lengths = eqn.params["jaxprs"].solve, eqn.params["const_lengths"]
+            first = lengths.matvec + lengths.vecmat
+            given = [*inputs[first : first + lengths.solve], *inputs[sum(lengths) :]]
+            return self._evaluate(inner.jaxpr, _environment(inner, given))
         if self.size is None and eqn.primitive.name in LOOPS:
             outs = eqn.primitive.bind(*(self._wide(*x) for x in inputs), **_within(eqn.params))
             return [(y, False) for y in outs]

@@ -42,7 +42,7 @@ from lgjax.execution.interpreter import ELEMENTWISE, known
 FEW = 8  # systems, for which a whole vector each would take longer
 # Operations that one function can hold. It calls no library, to which XLA may leave sums and products of matrices, and
 # cannot scatter or sort.
-_LISTED = """add_any broadcast_in_dim concatenate cond copy custom_jvp_call custom_linear_solve custom_vjp_call
+_LISTED = """add_any broadcast_in_dim concatenate cond copy custom_jvp_call custom_vjp_call
     custom_vmap_call dynamic_slice dynamic_update_slice expand_dims gather integer_pow iota jit lane_call lane_scan
     layer optimization_barrier pad piece reduce_and reduce_or reshape rev scalar_step scan slice split square squeeze
     stack stop_gradient system_call transpose unstack while"""

@@ -215,7 +215,7 @@ class GeneralizedAlpha:
 
         guess = jnp.concatenate([state.vdot / beta_prime, scale * state.multipliers])
         guess = guess if self.predictor == "constant" else jnp.zeros_like(guess)
-        root = implicit(residual, find, guess, state.factor)
+        root = implicit(residual, find, guess)
         s = stage(root.x)
         a = a + (1.0 - alpha_f) / (1.0 - alpha_m) * s.vdot
         report = Report(root.iterations, root.converged, root.finite)
@@ -284,6 +284,9 @@ def consistent_accelerations(problem: ConstrainedProblem, t: Array, q: Point, v:
     scaled = size[:, None] * mass * size
     right = jnp.concatenate([size * problem.forces(t, q, v), -weight * constraint_rates(problem, t, q, v)[1]])
     matrix = jnp.block([[scaled, rows.T], [rows, jnp.zeros((m, m), v.dtype)]])
-    x = saddle_point.general_solve(matrix, right)
-    regular = saddle_point.least_pivot(jax.lax.stop_gradient(matrix)) > 10.0 * float(jnp.finfo(v.dtype).eps)
-    return size * x[:n], weight * x[n:], regular & jnp.all(jnp.isfinite(x))
+    inverse, pivot = saddle_point.general_inverse(jax.lax.stop_gradient(matrix))
+    x = jax.lax.custom_linear_solve(
+        lambda x: sm.matvec(matrix, x), right, lambda _, r: sm.matvec(inverse, r), symmetric=True
+    )
+    regular = (pivot > 10.0 * float(jnp.finfo(v.dtype).eps)) & jnp.all(jnp.isfinite(x))
+    return size * x[:n], weight * x[n:], regular

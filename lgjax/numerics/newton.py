@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lgjax.numerics import checks, saddle_point
 from lgjax.numerics import small_matrix as sm
@@ -121,23 +122,49 @@ def newton(
     return Root(end.x, end.iterations, end.now.error <= 1.0, jnp.isfinite(end.now.error), end.factor)
 
 
-def implicit(residual: Callable[[Array], Array], find: Callable[[Array], Root], guess: Array, factor: Any) -> Root:
-    """find(guess), with the derivatives of the implicit function residual(x) = 0 in all that `residual` closes over.
+def implicit(
+    residual: Callable[[Array], Array],
+    find: Callable[[Array], Root],
+    guess: Array,
+    invert: Callable[[Array], Array] = lambda slope: saddle_point.general_inverse(slope)[0],
+) -> Root:
+    """find(guess), with the derivatives of the implicit function residual(x) = 0 in all that both close over.
 
-    Both modes and any order; costs as many tangents of the residual as it has entries and a solve, where a derivative
-    is asked for.
-    `factor` has the structure of the one that `find` returns.
+    Both modes, once and twice; costs as many tangents of the residual as it has entries and a solve, where a derivative
+    is asked for. invert: of the derivative (n, n) of the residual.
     """
-    like = (jnp.zeros((), jnp.int32), jnp.zeros((), bool), jnp.zeros((), bool), factor)
+    # Not `lax.custom_root`: of a step in a scan, JAX drops such rules after the first derivative, and a second one
+    # would pass through the iterations, of which there may be none.
+    residual, of_residual = jax.closure_convert(residual, guess)
+    find, of_find = jax.closure_convert(find, guess)
 
-    def solve(_: Any, start: Array) -> tuple[Array, Any]:
-        root = find(start)
-        # custom_root has no tangents for integers, so they pass as numbers that have.
-        return root.x, jax.tree.map(lambda x: x.astype(start.dtype), tuple(root[1:]))
+    @jax.custom_jvp
+    def root(of_residual: Any, of_find: Any, guess: Array) -> Root:
+        return find(guess, *of_find)
 
-    def solve_linear(linear: Callable[[Array], Array], y: Array) -> Array:
-        columns = jax.lax.map(linear, jnp.eye(y.shape[0], dtype=y.dtype))
-        return saddle_point.general_solve(sm.transpose(columns), y)
+    @root.defjvp
+    def _(primals: Any, tangents: Any) -> tuple[Root, Root]:
+        (given, *_), (change, *_) = primals, tangents
+        found = jax.lax.stop_gradient(root(*jax.lax.stop_gradient(primals)))
+        held = jax.lax.stop_gradient(given)
+        _, column = jax.linearize(lambda x: residual(x, *held), found.x)
+        # One column after the other, which is less code than all at once.
+        inverse = invert(sm.transpose(jax.lax.map(column, jnp.eye(len(found.x), dtype=found.x.dtype))))
+        # A correction of value zero gives x its own first derivative, for the second one of what follows.
+        correction = jnp.sum(inverse * residual(found.x, *given), axis=1)
+        x = found.x - (correction - jax.lax.stop_gradient(correction))
+        along = jax.jvp(lambda y: residual(x, *y), (given,), (change,))[1]
+        slope = lambda dx: jax.jvp(lambda x: residual(x, *given), (x,), (dx,))[1]
+        moved = jax.lax.custom_linear_solve(
+            slope, along, lambda _, r: jnp.sum(inverse * r, axis=1), lambda _, r: jnp.sum(inverse * r[:, None], axis=0)
+        )
+        still = jax.tree.map(_no_tangent, found)
+        return found._replace(x=x), still._replace(x=-moved)
 
-    x, rest = jax.lax.custom_root(residual, guess, solve, solve_linear, has_aux=True)
-    return Root(x, *jax.tree.map(lambda x, kind: x.astype(kind.dtype), rest, like))
+    return root(of_residual, of_find, guess)
+
+
+def _no_tangent(x: Array) -> Any:
+    """Zero tangent of an array of floats or integers."""
+    floating = jnp.issubdtype(x.dtype, jnp.inexact)
+    return jnp.zeros_like(x) if floating else np.zeros(x.shape, jax.dtypes.float0)

@@ -132,45 +132,31 @@ def solve(factor: Factor, r: Array) -> Array:
     return jnp.concatenate([x - sm.matvec(factor.columns, multipliers), multipliers])
 
 
-def general_solve(matrix: Array, right: Array) -> Array:
-    """The solution (n,) for a matrix (n, n) and a right side (n,), by Gauss-Jordan with row exchanges."""
-    return jax.lax.custom_linear_solve(
-        lambda x: sm.matvec(matrix, x),
-        right,
-        lambda _, r: _eliminated(matrix, r)[0],
-        lambda _, r: _eliminated(sm.transpose(matrix), r)[0],
-    )
+def general_inverse(matrix: Array) -> tuple[Array, Array]:
+    """Inverse of a matrix (n, n) by Gauss-Jordan in place with row exchanges, and the least pivot ().
 
-
-def least_pivot(matrix: Array) -> Array:
-    """The least pivot () of a matrix (n, n) in `general_solve`, in units of its largest sum of a row.
-
-    Of a singular matrix it is round-off, or NaN.
-    """
-    pivots = jnp.abs(_eliminated(matrix, jnp.zeros_like(matrix[0]))[1])
-    sums = sm.matvec(jnp.abs(matrix), jnp.ones_like(matrix[0]))
-    return -sm.largest(-pivots) / sm.largest(sums)
-
-
-def _eliminated(matrix: Array, right: Array) -> tuple[Array, Array]:
-    """The solution (n,) for a matrix (n, n) and a right side (n,), and the pivots (n,).
-
-    Slower than a library routine, but like `inverse` safe within loops, and quickly compiled, also as a part of one
-    function: a row is put in place by masks, since no such function can scatter.
+    The pivot is in units of the largest sum of a row; of a singular matrix it is round-off, or NaN.  Slower than a
+    library routine, but like `inverse` safe within loops, and quickly compiled, also as a part of one function: rows
+    are put in place by masks, since no such function can scatter.
     """
     n = len(matrix)
     places = jnp.arange(n)
 
-    def column(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        table, pivots = carry
+    def column(k: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        table, order, pivots = carry
         sizes = jnp.where(places >= k, jnp.abs(table[:, k]), -1.0)
         best = sm.largest(jnp.where(sizes == sm.largest(sizes), places, 0))
-        upper, lower = table[k], table[best]
-        at = lambda row: (places == row)[:, None]
-        table = jnp.where(at(best), upper, jnp.where(at(k), lower, table))
-        rest = table[:, k] - (places == k).astype(table.dtype)
-        return table - rest[:, None] * (lower / lower[k]), jnp.where(places == k, lower[k], pivots)
+        here, there, lower = places == k, places == best, table[best]
+        table = jnp.where(there[:, None], table[k], table)
+        order = jnp.where(there, order[k], jnp.where(here, order[best], order))
+        # 1 in place k: the pivot's own row and column then come out as those of the inverse.
+        row = jnp.where(here, 1.0, lower) / lower[k]
+        rest = jnp.where(here, 0.0, table[:, k])
+        table = jnp.where(here[:, None], row, jnp.where(here, 0.0, table) - rest[:, None] * row)
+        return table, order, jnp.where(here, jnp.abs(lower[k]), pivots)
 
-    table = jnp.concatenate([matrix, right[:, None]], axis=1)
-    table, pivots = jax.lax.fori_loop(0, n, column, (table, jnp.zeros_like(right)))
-    return table[:, n], pivots
+    start = matrix, places, jnp.zeros_like(matrix[0])
+    table, order, pivots = jax.lax.fori_loop(0, n, column, start)
+    back = jnp.sum(jnp.where(order[:, None] == places, places[:, None], 0), axis=0)
+    sums = sm.matvec(jnp.abs(matrix), jnp.ones_like(matrix[0]))
+    return table[:, back], -sm.largest(-pivots) / sm.largest(sums)
