@@ -160,8 +160,7 @@ def _touching(scene: Scene, pose: Pose, rows: Array) -> Touching:
 
 
 def _shifted(state: RigidState, height: Array, contact: ContactPoint) -> RigidState:
-    pose = Pose(state.pose.rotation, state.pose.translation + height * contact.normal)
-    return RigidState(pose, state.angular, state.linear)
+    return state._replace(pose=state.pose._replace(translation=state.pose.translation + height * contact.normal))
 
 
 def _lifted(scene: Scene, state: RigidState, active: Array | None) -> tuple[RigidState, ContactPoint]:
@@ -219,7 +218,7 @@ def _coulomb(
     Source: the fixed point of Alart and Curnier's form of the law.
     """
     body, friction = scene.body, scene.laws.friction
-    mu = jnp.zeros_like(body.mass) if friction is None else friction
+    mu = 0.0 if friction is None else friction
     normal_step, tangential_step = _steps(scene, pose, levers, normals, touches)
     smallest = jnp.minimum(normal_step, tangential_step)[:, None]
     total, response = _responses(body, pose, levers)
@@ -231,13 +230,14 @@ def _coulomb(
         impulses = flat.reshape(before.shape)
         slope = before + response(total(impulses))
         size, rate = sm.dot(impulses, normals), sm.dot(slope, normals)
-        slip = slope - rate[:, None] * normals
-        tangential = impulses - size[:, None] * normals - tangential_step[:, None] * slip
-        size = jnp.maximum(size - normal_step * rate, 0)
+        push = jnp.maximum(size - normal_step * rate, 0)
+        if friction is None:  # slips that are round-off have lengths whose second derivatives overflow
+            return jnp.where(touches[:, None], push[:, None] * normals, none).ravel()
+        tangential = impulses - size[:, None] * normals - tangential_step[:, None] * (slope - rate[:, None] * normals)
         square = sm.dot(tangential, tangential)
-        slides = square > (mu * size) ** 2
-        part = jnp.where(slides, mu * size / jnp.sqrt(jnp.where(slides, square, jnp.ones_like(square))), 1.0)
-        return jnp.where(touches[:, None], size[:, None] * normals + part[:, None] * tangential, none).ravel()
+        slides = square > (mu * push) ** 2
+        part = jnp.where(slides, mu * push / jnp.sqrt(jnp.where(slides, square, jnp.ones_like(square))), 1.0)
+        return jnp.where(touches[:, None], push[:, None] * normals + part[:, None] * tangential, none).ravel()
 
     guess = jnp.where(touches[:, None], guess, none).ravel()
     limits = jnp.broadcast_to(close * smallest, before.shape).ravel()
@@ -298,11 +298,11 @@ def _without_gain(
     round_off = 64.0 * float(jnp.finfo(left.dtype).eps) * (1.0 + jnp.abs(potential_energy(body, base.pose)))
     stuck = decided(stuck | (left < -round_off), active)
     gains, one, zero = moving > left, jnp.ones_like(moving), jnp.zeros_like(moving)
-    ratio = jnp.where(gains, jnp.maximum(left, 0) / jnp.where(gains, moving, one), one)
+    # Energies that are only round-off have no derivatives; those of their quotient and of its root have no bound.
+    left, moving = choose([(left > round_off, (left, moving))], jax.lax.stop_gradient((left, moving)))
+    ratio = jnp.where(stuck, zero, jnp.where(gains, jnp.maximum(left, 0) / jnp.where(gains, moving, one), one))
     slower = jnp.where(ratio > 0, jnp.sqrt(jnp.where(ratio > 0, ratio, one)), zero)
-    slower = jnp.where(stuck, zero, slower)
-    pose = choose([(stuck, base.pose)], state.pose)
-    return RigidState(pose, slower * state.angular, slower * state.linear)
+    return RigidState(choose([(stuck, base.pose)], state.pose), slower * state.angular, slower * state.linear)
 
 
 def rest_or_hold(

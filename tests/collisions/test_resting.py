@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lgjax import Pose, shapes, so3
-from lgjax.collisions import RigidState, bounce, rigid_body
-from lgjax.collisions.impact import BounceStatus
+from lgjax.collisions import RigidState, bounce, resting, rigid_body, rigid_state
+from lgjax.collisions.impact import BounceStatus, Laws
 from lgjax.collisions.variational import total_energy
 from lgjax.shapes import Plane, mass_properties
 
@@ -165,3 +165,24 @@ def test_derivatives_on_a_plane_are_those_of_the_closed_forms():
     t, pull = 0.1, np.cos(np.radians(30.0))
     np.testing.assert_allclose(slopes(0.4, 0.2, 30.0, 100), [t, -0.5 * G * pull * t**2], rtol=1e-2)
     np.testing.assert_allclose(slopes(0.2, 0.3, 0.0, 100), [0.2 / (0.3 * G), -(0.2**2) / (2 * G * 0.3**2)], rtol=3e-2)
+
+
+def test_round_off_at_rest_has_derivatives():
+    """A body that lands and stays has speeds that are round-off, of which quotients and lengths are taken."""
+    body, base = rigid_body(1.0, (0.1, 0.1, 0.1)), rigid_state((0.0, 0.0, 0.0))
+
+    def slowed(x):
+        state = base._replace(linear=1e-150 * x)
+        return jnp.sum(resting._without_gain(body, base, state, jnp.asarray(False), None).linear)
+
+    assert np.isfinite(jax.grad(slowed)(jnp.ones(3))).all()
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), (body, base.pose))
+    laws, one = Laws(jnp.zeros((), jnp.float32), None), jnp.ones((), jnp.float32)
+    scene = resting.Scene(single[0], laws, *[None] * 4, radius=one, h=one, max_impacts=1, chart="cayley")
+    up, none = jnp.asarray([[0.0, 0.0, 1.0]], jnp.float32), jnp.zeros((1, 3), jnp.float32)
+
+    def stopped(before):
+        return jnp.sum(resting._coulomb(scene, single[1], -up, up, jnp.ones(1, bool), before, none, jnp.asarray(True)))
+
+    before, along = jnp.asarray([[1e-14, 0.0, -1.0]], jnp.float32), jnp.ones((1, 3), jnp.float32)
+    assert np.isfinite(jax.jit(lambda x: jax.jvp(jax.grad(stopped), (x,), (along,))[1])(before)).all()

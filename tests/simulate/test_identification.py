@@ -9,6 +9,7 @@ import pytest
 
 import lgjax
 from lgjax import identification as idn
+from lgjax.simulate.identification.identify import visibility
 
 T = 12
 
@@ -102,6 +103,23 @@ def test_derivatives_of_the_estimate_are_those_of_linear_algebra():
     slope = jax.jit(jax.grad(estimate))(torque_record().command)
     expected = -(covariance @ J.T).sum(0).reshape(T, 2) / SIGMA
     np.testing.assert_allclose(slope, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+def test_what_is_unseen_or_seen_equally_has_derivatives():
+    """Damping is unseen at rest; orthonormal columns are seen equally, where singular vectors have no derivatives."""
+    model, q, rest = arm(), motion()[0], jnp.zeros((T, 2))
+
+    def damping(command):
+        record = idn.TorqueRecord(q, rest, rest, command, 1.0)
+        return idn.identify(model, record, idn.gear(model) + idn.viscous(model)).x
+
+    slope = jax.jit(jax.jacrev(damping))(jnp.ones((T, 2)))
+    assert np.isfinite(slope).all()
+    assert np.abs(slope[:2]).max() > 1e-3
+    assert not np.any(slope[2:])
+    J, dJ = jnp.eye(3, 2), jnp.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    covariance = lambda J: visibility(J, 1e-8).covariance
+    np.testing.assert_allclose(jax.jvp(covariance, (J,), (dJ,))[1], -(J.T @ dJ + dJ.T @ J), atol=1e-14)
 
 
 def test_what_cannot_be_seen_is_reported():

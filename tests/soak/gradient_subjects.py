@@ -132,6 +132,9 @@ def _stacked(states: list) -> Any:
 
 def subjects() -> dict[str, Callable[[int], Subject]]:
     """Makers of subjects by name."""
+    from tests.soak.gradient_drivers import DRIVERS
     from tests.soak.gradient_mechanics import MECHANICS
+    from tests.soak.gradient_rates import DERIVED
 
-    return {f"group {name}": partial(of_group, make) for name, make in GROUPS.items()} | MECHANICS
+    of_groups = {f"group {name}": partial(of_group, make) for name, make in GROUPS.items()}
+    return of_groups | MECHANICS | DERIVED | DRIVERS

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.numerics.newton import Root, implicit
 from lgjax.numerics.rank import default_tolerance
 from lgjax.numerics.status import NOT_FINITE, flag
 from lgjax.simulate.identification.record_checks import check_record
@@ -92,8 +93,9 @@ def identify(
     column of it scaled to length one, below this part of the largest count as unseen; None is half of the digits.
 
     Traced numbers, `jit` and `vmap` over records and guesses are welcome; the result is differentiable with respect to
-    both by the implicit function theorem. Nothing is raised for numbers: the status tells, x is the best that was
-    found and never NaN. Compiles at every call outside `jit`. Needs the extra `identify`.
+    both, but for `directions`, once and twice, by the implicit function theorem; what is unseen is held. Nothing is
+    raised for numbers: the status tells, x is the best that was found and never NaN. Compiles at every call outside
+    `jit`. Needs the extra `identify`.
     Source: [more1978] for the method; [rucker2022] for inertias; [sola2018] for residuals on groups.
     """
     _optimistix()
@@ -123,18 +125,26 @@ def _search(problem: "_Problem", unknowns: Unknowns, iterations: int, tolerance:
     scale = jax.lax.stop_gradient(_scale(jax.jacfwd(bounded)(start)))
     solver = optimistix.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
     working = jnp.result_type(float)  # optimistix takes its own numbers in the default dtype
-    scaled = lambda z, scale: bounded(scale * z.astype(dtype)).astype(working)
-    found = optimistix.least_squares(scaled, solver, start.astype(working), scale, max_steps=iterations, throw=False)
-    settled = found.result == optimistix.RESULTS.successful
-    x = scale * jnp.where(jnp.all(jnp.isfinite(found.value)), found.value, 0).astype(dtype)
+    scaled = lambda z, _=None: bounded(scale * z.astype(dtype)).astype(working)
+
+    def find(z: Array) -> Root:
+        found = optimistix.least_squares(scaled, solver, z, max_steps=iterations, throw=False)
+        settled, fine = found.result == optimistix.RESULTS.successful, jnp.all(jnp.isfinite(found.value))
+        count = jnp.asarray(found.stats["num_steps"], jnp.int32)
+        return Root(jnp.where(fine, found.value, 0), count, settled, fine, None)
+
+    # Not the derivative of optimistix: it ends the program where the records do not see all unknowns.
+    slope = jax.grad(lambda z: jnp.sum(jnp.square(scaled(z))) / 2)
+    invert = partial(_inverse_of_seen, tolerance=rank_tolerance, dtype=dtype)
+    root = implicit(slope, find, start.astype(working), invert)
+    settled, x = root.converged, scale * root.x.astype(dtype)
 
     errors, finite = _bounded(residual(x))
     visible = visibility(jax.jacfwd(bounded)(x), rank_tolerance)
     status = flag(IdentifyStatus.NOT_FINITE, ~finite) | flag(IdentifyStatus.MAX_ITERATIONS, finite & ~settled)
     status = status | flag(IdentifyStatus.UNSEEN, ~jnp.all(visible.seen))
-    count = jnp.asarray(found.stats["num_steps"], jnp.int32)
     plant = unknowns.apply(problem.guess, x)
-    return Identified(plant, x, *visible, jnp.sum(errors * errors) / 2, status, count)
+    return Identified(plant, x, *visible, jnp.sum(errors * errors) / 2, status, root.iterations)
 
 
 def log_likelihood(
@@ -174,21 +184,49 @@ class Visibility(NamedTuple):
 
 
 def visibility(J: Array, tolerance: float) -> Visibility:
-    """What residuals with the derivative J (n, p) tell about the p unknowns."""
-    scale = _scale(J)
+    """What residuals with the derivative J (n, p) tell about the p unknowns.
+
+    Only the covariance has derivatives, in which what is unseen is held: directions have none where they are as well
+    seen as others.
+    """
+    exact, held = partial(jnp.einsum, precision="highest"), jax.lax.stop_gradient(J)
+    scale = _scale(held)
     # Of the triangular factor, not of J^T J: in float32 squares would lose the combinations that are seen worst.
-    rows = jnp.concatenate([J * scale, jnp.zeros((max(J.shape[1] - J.shape[0], 0), J.shape[1]), J.dtype)])
+    rows = jnp.concatenate([held * scale, jnp.zeros((max(J.shape[1] - J.shape[0], 0), J.shape[1]), J.dtype)])
     _, sizes, across = jnp.linalg.svd(jnp.linalg.qr(rows, mode="r"))
     values, vectors = jnp.square(sizes[::-1]), across[::-1].T
-    eps = float(jnp.finfo(J.dtype).eps) * J.shape[1]
-    seen = values > max(tolerance * tolerance, eps) * jnp.max(values)
+    seen = _seen(values, tolerance, J.dtype)
     inverse = jnp.where(seen, 1 / jnp.where(seen, values, 1), 0)
-    covariance = jnp.einsum("ik,k,jk->ij", vectors, inverse, vectors, precision="highest") * scale[:, None] * scale
+    inverse = exact("ik,k,jk->ij", vectors, inverse, vectors)
+    covariance = _inverse_within(J * scale, inverse, exact("ik,k,jk->ij", vectors, seen.astype(J.dtype), vectors))
     # unseen directions are changes of x that nothing feels, seen ones the combinations that are known
     rows = jnp.where(seen, vectors / scale[:, None], vectors * scale[:, None]).T
     rows = rows / jnp.sqrt(jnp.sum(rows * rows, 1, keepdims=True))
     hidden = jnp.sum(jnp.where(seen, 0, vectors * vectors), 1)
-    return Visibility(covariance, rows, seen, hidden < float(jnp.finfo(J.dtype).eps) ** 0.5)
+    identifiable = hidden < float(jnp.finfo(J.dtype).eps) ** 0.5
+    return Visibility(covariance * scale[:, None] * scale, rows, seen, identifiable)
+
+
+def _inverse_within(rows: Array, inverse: Array, kept: Array) -> Array:
+    """The known inverse (p, p) of rows^T rows within the space of the projector `kept`, with its derivatives."""
+    exact = partial(jnp.matmul, precision="highest")
+    squares = exact(rows.T, rows)
+    within = lambda x: exact(kept, exact(squares, exact(kept, x))) + x - exact(kept, x)
+    solve = lambda _, r: exact(inverse, r) + r - exact(kept, r)
+    return jax.lax.custom_linear_solve(within, kept, solve, symmetric=True)
+
+
+def _inverse_of_seen(H: Array, tolerance: float, dtype: Any) -> Array:
+    """The inverse (p, p) of a symmetric matrix within what is seen, zero beyond it."""
+    values, vectors = jnp.linalg.eigh(H)
+    seen = _seen(jnp.abs(values), tolerance, dtype)
+    inverse = jnp.where(seen, 1 / jnp.where(seen, values, 1), 0)
+    return jnp.einsum("ik,k,jk->ij", vectors, inverse, vectors, precision="highest")
+
+
+def _seen(squares: Array, tolerance: float, dtype: Any) -> Array:
+    """Which squares (p,) of singular values count, of numbers computed in `dtype`."""
+    return squares > max(tolerance * tolerance, float(jnp.finfo(dtype).eps) * len(squares)) * jnp.max(squares)
 
 
 def _scale(J: Array) -> Array:
