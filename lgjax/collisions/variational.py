@@ -229,7 +229,9 @@ def solve_rotation(inertia: Array, a: Array, chart: str = "cayley") -> tuple[Arr
     error = jnp.max(jnp.abs(equation(inertia, root, a)[0]))
     # The Cayley equation is multiplied by 1 + |z|²/4; coordinates that have run away must not excuse an error.
     scale = jnp.max(jnp.abs(a)) * (1.0 + jnp.minimum(sm.dot(root, root), 40.0))
-    return root, error <= 100.0 * float(jnp.finfo(a.dtype).eps) * scale
+    # Below `least` products with the inertia underflow: no digit of so small a momentum is kept, and none is needed.
+    eps, least = float(jnp.finfo(a.dtype).eps), float(jnp.finfo(a.dtype).tiny) / float(jnp.finfo(a.dtype).eps)
+    return root, error <= 100.0 * eps * scale + least
 
 
 class Increment(NamedTuple):

@@ -189,7 +189,10 @@ def mechanical_space(tree: Tree) -> HomogeneousSpace:
 
     @batch_behind
     def move(xi, y):
-        return displaced(tree, y[0], xi[0]), y[1] + xi[1]
+        q = displaced(tree, y[0], xi[0])
+        # Millions of products in float32 would leave the group.
+        poses, balls = se3.normalize(q.free_poses), so3.normalize(q.ball_rotations)
+        return Configuration(poses, q.joints, balls), y[1] + xi[1]
 
     @batch_behind
     def dexpinv(sigma, xi):

@@ -386,3 +386,16 @@ def test_bodies_are_traced():
     for mass in (1.0, 2.0):
         end(rigid_body(mass, (1.0, mass, 1.0), GRAVITY))
     assert len(traces) == 1
+
+
+def test_steps_of_bodies_that_hardly_turn_are_found_in_float32():
+    """Products with momenta near the smallest number underflow, and the step is that of a body that does not turn."""
+    body = rigid_body(1.0, (0.02, 0.02, 0.03), dtype=jnp.float32)
+    momenta = np.random.default_rng(0).normal(size=(50, 3))
+
+    def found(momentum):
+        state = rigid_state((0.0, 0.0, 0.0), angular_momentum=momentum, dtype=jnp.float32)
+        return variational_step(body, state, jnp.asarray(0.01, jnp.float32))[1]
+
+    for size in (1e-26, 1e-30, 1e-33, 1e-36):
+        assert jax.jit(jax.vmap(found))(jnp.asarray(size * momenta, jnp.float32)).all()

@@ -97,6 +97,16 @@ def test_the_pose_stays_on_the_group_for_a_hundred_thousand_steps():
     assert np.abs(R - np.asarray(q.free_poses.rotation[0])).max() > 0.1
 
 
+def test_rotations_stay_on_the_group_in_float32():
+    """Products alone would have left it by 1e-5 after these steps."""
+    model = models.random_tree(2, 2, True, ("spherical",)).replace(gravity=jnp.zeros(3)).astype(jnp.float32)
+    v = jax.random.normal(jax.random.key(1), (model.nv,), jnp.float32)
+    q = jit(lambda v: lgjax.rollout(model, lgjax.neutral(model), v, None, 1e-3, 1000, save_every=None).q)(v)
+    R = np.concatenate([q.free_poses.rotation[0], q.ball_rotations[0]])
+    assert R.shape == (2, 3, 3)
+    assert np.abs(np.swapaxes(R, -1, -2) @ R - np.eye(3)).max() < 5e-7
+
+
 @cache
 def fall():
     """A rod thrown with a spin about its axis of symmetry: its centre of mass flies on a parabola."""

@@ -41,7 +41,7 @@ def symplectic(seed: int) -> Result:
     energy = np.asarray(jax.vmap(top.invariants["energy"])(ys), float)
     slope = np.polyfit(np.linspace(0, 1, len(energy)), energy, 1)[0] / np.ptp(energy)
     apart = _unit(ys.g[0] if isinstance(ys.g, tuple) else ys.g)
-    small = 1e-9 if dtype == jnp.float64 else 1e-2
+    small = 1e-9 if dtype == jnp.float64 else 1e-5
     claims = {
         "finite": bool(np.isfinite(energy).all()),
         "without drift": abs(slope) < 0.5,
@@ -82,7 +82,7 @@ def tree(seed: int) -> Result:
     path, energy = optimised.jit(run)(q, v)
     energy = np.asarray(energy, float)
     apart = _unit(path.q.free_poses.rotation)
-    small = 1e-9 if dtype == jnp.float64 else 1e-2
+    small = 1e-9 if dtype == jnp.float64 else 1e-5
     claims = {"finite": bool(np.isfinite(energy).all() and np.isfinite(path.v).all()), "on the group": apart < small}
     numbers = f"energy from {energy[0]:.4f} to {energy[-1]:.4f} J, R^T R - 1 {apart:.1e}"
     return _judged(f"tree {np.dtype(dtype)}", seed, TREE_STEPS, claims, numbers)
