@@ -38,6 +38,8 @@ FUNCTIONS = {
 X, Y = jax.random.normal(jax.random.key(2), (2, 4, 5, 2, 3), float)
 WRAPS = pytest.mark.parametrize("wrap", [batch_behind, one_call], ids=lambda f: f.__name__)
 AXES = [(0, None), (None, 0), (0, 0), (2, 1)]
+SLOW = pytest.mark.slow
+SIZES = [1, 8, 9, 17, 300, 1600, *(pytest.param(n, marks=SLOW) for n in (7, 16, 256, 521))]
 
 
 def close(ours, theirs):
@@ -76,7 +78,7 @@ def total(f):
 
 
 @WRAPS
-@pytest.mark.parametrize("axes", AXES)
+@pytest.mark.parametrize("axes", [*AXES[::2], *(pytest.param(axes, marks=SLOW) for axes in AXES[1::2])])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_derivatives(name, axes, wrap):
     """Of a batch, and batches of derivatives; first and second ones; forward and reverse."""
@@ -92,7 +94,7 @@ def test_derivatives(name, axes, wrap):
     close(*(jit(found, static_argnums=0)(f) for f in (wrap(FUNCTIONS[name]), FUNCTIONS[name])))
 
 
-@pytest.mark.parametrize("size", [1, 7, 8, 9, 16, 17, 256, 300, 521, 1600])
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_batch_of_any_size(name, size):
     """Some are made larger inside, or cut; what is added does not come out, not even as a NaN in a sum."""
