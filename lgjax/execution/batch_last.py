@@ -8,7 +8,7 @@ vectorises.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import reduce, wraps
 from itertools import zip_longest
 from typing import Any
 
@@ -26,6 +26,7 @@ from lgjax.execution._jax import (
     context,
     dce_jaxpr,
     dynamic_slice,
+    is_high,
     is_traced,
     with_constants,
 )
@@ -35,6 +36,10 @@ from lgjax.execution.step import emission, step_p
 
 Arrays = list[jax.Array]
 FEW_ROWS = 65  # sums of fewer are written out
+# Numbers in an array of a program that is compiled as one function. Of larger ones XLA computes parts side by side, and
+# within one function it does not find what it needs for that: the program does not compile. It decides by work and
+# bytes; this is an eighth of the least seen.
+LARGEST = 2048
 FOLDS = {"reduce_sum": lax.add, "reduce_max": lax.max, "reduce_min": lax.min}
 LOOPS = ("scan", "while", "cond")
 
@@ -55,6 +60,31 @@ def traced(function: Callable, *args) -> tuple[Any, list]:
         closed = jax.make_jaxpr(run)(constants, closed.in_avals)
     known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     return with_constants(closed.jaxpr, known), constants
+
+
+def as_operation(function: Callable, bind: Callable[[Any, list, int], list]) -> Callable:
+    """`function` of pytrees of arrays as an operation on arrays.
+
+    bind(jaxpr, arrays, how many of them come before those of the arguments) -> the arrays of the result.
+    """
+
+    @wraps(function)
+    def call(*args):
+        trees: list = []
+
+        def flat(*leaves):
+            out, tree = jax.tree.flatten(function(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
+            trees.append(tree)
+            return out
+
+        leaves = jax.tree.leaves(args)
+        jaxpr, constants = traced(flat, *leaves)
+        values = [*constants, *leaves]
+        whole = jaxpr.effects or is_high(jaxpr)
+        outs = evaluate(jaxpr, values) if whole else bind(jaxpr, values, len(constants))
+        return jax.tree.unflatten(trees[0], outs)
+
+    return call
 
 
 def evaluate(jaxpr, args: Iterable) -> Arrays:
@@ -91,6 +121,17 @@ def cotangents(jaxpr, known: dict[int, Any], asked: Sequence[bool], given: Seque
         return [y for y, a in zip(out, asked, strict=True) if a]
 
     return list(jax.linear_transpose(of, *(jaxpr.invars[n].aval for n in linear))(list(given)))
+
+
+def transposed(jaxpr, linear: Sequence[int], asked: Sequence[bool]) -> tuple[Any, list]:
+    """The jaxpr of the cotangents of the arguments `linear`, and the arrays it closes over.
+
+    Its own arguments are those arrays, the other arguments, and the cotangents of the results `asked`.
+    """
+    fixed = [n for n in range(len(jaxpr.invars)) if n not in linear]
+    back = lambda values, given: cotangents(jaxpr, dict(zip(fixed, values, strict=True)), asked, given)
+    outs = [x.aval for x, a in zip(jaxpr.outvars, asked, strict=True) if a]
+    return traced(back, [jaxpr.invars[n].aval for n in fixed], outs)
 
 
 def merged(x, own: int | None, size: int | None, axis: int | None, more: int) -> jax.Array:
@@ -136,7 +177,11 @@ class Slice:
 
 @dataclass(frozen=True)
 class Behind:
-    """Evaluates a jaxpr with a batch axis of `size` behind all others; a value is (array or slice, whether batched)."""
+    """Evaluates a jaxpr with a batch axis of `size` behind all others; a value is (array or slice, whether batched).
+
+    For a size of None, one system, small reductions and products are written out, within loops too, so that one
+    function can hold them (`one_function.py`).
+    """
 
     size: int | None
 
@@ -164,8 +209,8 @@ class Behind:
             return [self._with_rows_added(places, inputs[0], inputs[2])]
         if eqn.primitive.name in FOLDS and (x := self._folded(eqn, *inputs[0])) is not None:
             return [x]
-        if eqn.primitive.name == "dot_general" and self.size is None:
-            return [(_dot(eqn, *(x for x, _ in inputs)), False)]
+        if eqn.primitive.name == "dot_general" and self.size is None and (y := _dot(eqn, inputs)) is not None:
+            return [(y, False)]
         if eqn.primitive is layer_p:
             return self._layer(eqn.params["jaxpr"], inputs)
         if eqn.primitive.name == "jit":
@@ -213,8 +258,9 @@ class Behind:
         count = math.prod(shape[axis] for axis in axes)
         if count >= FEW_ROWS:
             return None
-        if not count:  # a maximum of nothing is refused before
-            return jnp.zeros(eqn.outvars[0].aval.shape, eqn.outvars[0].aval.dtype), False
+        if not count:
+            nothing = jnp.zeros(eqn.outvars[0].aval.shape, eqn.outvars[0].aval.dtype)
+            return (nothing, False) if eqn.primitive.name == "reduce_sum" else None
         x = x.value() if isinstance(x, Slice) else x
         for axis in sorted(axes, reverse=True):
             rows = [lax.index_in_dim(x, n, axis, keepdims=False) for n in range(x.shape[axis])]
@@ -264,18 +310,18 @@ def _within(parameters: dict) -> dict:
     return jax.tree.map(written, parameters, is_leaf=lambda x: x is None or isinstance(x, ClosedJaxpr))
 
 
-def _dot(eqn, a, b) -> jax.Array:
-    """A product of arrays as a sum of products of their entries."""
-    ((ca, cb), (ba, bb)), ranks = eqn.params["dimension_numbers"], (jnp.ndim(a), jnp.ndim(b))
-    free = [[n for n in range(rank) if n not in (*c, *d)] for rank, c, d in zip(ranks, (ca, cb), (ba, bb), strict=True)]
-    left = jnp.transpose(a, (*ba, *free[0], *ca))
-    right = jnp.transpose(b, (*bb, *free[1], *cb))
-    lead, size = [a.shape[n] for n in ba], math.prod(a.shape[n] for n in ca)
-    rows, columns = ([x.shape[n] for n in f] for x, f in zip((a, b), free, strict=True))
-    left = left.reshape(*lead, *rows, *[1] * len(columns), size)
-    right = right.reshape(*lead, *[1] * len(rows), *columns, size)
-    terms = (left * right).astype(eqn.outvars[0].aval.dtype)
-    return reduce(lax.add, [terms[..., n] for n in range(size)], jnp.zeros(eqn.outvars[0].aval.shape, terms.dtype))
+def _dot(eqn, inputs: list) -> jax.Array | None:
+    """A product of small arrays as a sum of products of their entries, which needs no library."""
+    (a, b), ((ca, cb), (ba, bb)) = (x for x, _ in inputs), eqn.params["dimension_numbers"]
+    size, out = math.prod(a.shape[n] for n in ca), eqn.outvars[0].aval
+    if size >= FEW_ROWS or size * out.size > LARGEST:
+        return None
+    free = [[n for n in range(x.ndim) if n not in (*c, *d)] for x, c, d in ((a, ca, ba), (b, cb, bb))]
+    lead, *sides = ([x.shape[n] for n in axes] for x, axes in ((a, ba), (a, free[0]), (b, free[1])))
+    left = jnp.transpose(a, (*ba, *free[0], *ca)).reshape(*lead, *sides[0], *[1] * len(sides[1]), size)
+    right = jnp.transpose(b, (*bb, *free[1], *cb)).reshape(*lead, *[1] * len(sides[0]), *sides[1], size)
+    terms = (left * right).astype(out.dtype)
+    return reduce(lax.add, [terms[..., n] for n in range(size)], jnp.zeros(out.shape, out.dtype))
 
 
 def _environment(closed, inputs: list) -> dict:

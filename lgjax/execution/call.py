@@ -10,7 +10,7 @@ alone: nothing else is stored for a reverse pass.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,6 @@ from lgjax.execution._jax import (
     Zero,
     alone,
     as_function,
-    is_high,
     is_undefined_primal,
     no_tangent,
     on_one_device,
@@ -30,7 +29,7 @@ from lgjax.execution._jax import (
     reshaped,
     scan_arguments,
 )
-from lgjax.execution.batch_last import Arrays, Behind, cotangents, evaluate, merged, tangents, traced
+from lgjax.execution.batch_last import Arrays, Behind, as_operation, evaluate, merged, tangents, transposed
 from lgjax.execution.cuda import as_kernel
 from lgjax.execution.one_function import FEW, fits, in_one_function
 
@@ -43,7 +42,7 @@ def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
     """`function` of pytrees of arrays, with the batch last under `jax.vmap`; execution "plain" returns it unchanged."""
     if execution == "plain":
         return function
-    return _operation(function, lambda _: partial(call_p.bind, kernel=execution != "scan"))
+    return as_operation(function, lambda jaxpr, values, _: _bound(call_p, jaxpr, values, kernel=execution != "scan"))
 
 
 def one_kernel(function: Callable, in_place: bool = False) -> Callable:
@@ -51,30 +50,16 @@ def one_kernel(function: Callable, in_place: bool = False) -> Callable:
 
     in_place: for function(state, ...) -> the next state. In a loop the kernel writes it over the previous state.
     """
-    return _operation(function, lambda constants: partial(system_p.bind, state=constants if in_place else None))
+
+    def bind(jaxpr, values, constants: int):
+        return _bound(system_p, jaxpr, values, state=constants if in_place else None)
+
+    return as_operation(function, bind)
 
 
-def _operation(function: Callable, operation: Callable[[int], Callable]) -> Callable:
-    """operation(number of arrays in front of the arguments) -> how it is bound."""
-
-    @wraps(function)
-    def call(*args):
-        trees: list = []
-
-        def flat(*leaves):
-            out, tree = jax.tree.flatten(function(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
-            trees.append(tree)
-            return out
-
-        leaves = jax.tree.leaves(args)
-        jaxpr, constants = traced(flat, *leaves)
-        values = [*constants, *leaves]
-        if jaxpr.effects or is_high(jaxpr):
-            return jax.tree.unflatten(trees[0], evaluate(jaxpr, values))
-        bind = operation(len(constants))
-        return jax.tree.unflatten(trees[0], bind(*values, jaxpr=jaxpr, batched=(False,) * len(values), size=None))
-
-    return call
+def _bound(primitive: Primitive, jaxpr, values: Sequence, **parameters) -> Arrays:
+    """The results for one system, of which none is batched."""
+    return primitive.bind(*values, jaxpr=jaxpr, batched=(False,) * len(values), size=None, **parameters)
 
 
 def _run(*args, jaxpr, batched, size, kernel: bool = True) -> Arrays:
@@ -162,9 +147,7 @@ def _transpose(given, *args, jaxpr, batched, size, kernel):
     linear = [n for n, x in enumerate(args) if is_undefined_primal(x)]
     known = [n for n in range(len(args)) if n not in linear]
     asked = [not isinstance(ct, Zero) for ct in given]
-    back = lambda values, cts: cotangents(jaxpr, dict(zip(known, values, strict=True)), asked, cts)
-    outs = [x.aval for x, a in zip(jaxpr.outvars, asked, strict=True) if a]
-    backwards, more = traced(back, [jaxpr.invars[n].aval for n in known], outs)
+    backwards, more = transposed(jaxpr, linear, asked)
     cts = [ct for ct, a in zip(given, asked, strict=True) if a]
     marks = (*[False] * len(more), *(batched[n] for n in known), *[size is not None] * len(cts))
     values = [*more, *(args[n] for n in known), *cts]

@@ -14,7 +14,6 @@ Read first: `_jax.py`, `compiled_as_one`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 import jax
@@ -28,7 +27,6 @@ from lgjax.execution._jax import (
     as_function,
     compiled_as_one,
     dce_jaxpr,
-    is_high,
     is_undefined_primal,
     jaxprs_in,
     no_tangent,
@@ -36,7 +34,7 @@ from lgjax.execution._jax import (
     register,
     with_constants,
 )
-from lgjax.execution.batch_last import Arrays, Behind, cotangents, evaluate, traced
+from lgjax.execution.batch_last import LARGEST, Arrays, Behind, as_operation, evaluate, traced, transposed
 from lgjax.execution.interpreter import ELEMENTWISE, known
 
 FEW = 8  # systems, for which a whole vector each would take longer
@@ -46,9 +44,6 @@ _LISTED = """add_any broadcast_in_dim concatenate cond copy custom_jvp_call cust
     custom_vmap_call dynamic_slice dynamic_update_slice expand_dims gather integer_pow iota jit lane_call lane_scan
     layer optimization_barrier pad piece reduce_and reduce_or reshape rev scalar_step scan slice split square squeeze
     stack stop_gradient system_call transpose unstack while"""
-# Numbers in an array. Of larger ones XLA computes parts side by side, and within one function it does not find what it
-# needs for that: the program does not compile. It decides by work and bytes; this is an eighth of the least seen.
-LARGEST = 2048
 _FITTING = frozenset(_LISTED.split()) | ELEMENTWISE
 OF_ONE_SYSTEM = ("lane_call", "system_call")  # their jaxprs have no axis for the batch
 
@@ -91,22 +86,7 @@ def fits(jaxpr: Any, systems: int = 1) -> bool:
 def one_call(function: Callable) -> Callable:
     """`function` of pytrees of arrays, for a few small systems on a CPU one function; elsewhere what it consists of."""
 
-    @wraps(function)
-    def call(*args):
-        trees: list = []
-
-        def flat(*leaves):
-            out, tree = jax.tree.flatten(function(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
-            trees.append(tree)
-            return out
-
-        jaxpr, constants = traced(flat, *jax.tree.leaves(args))
-        values = [*constants, *jax.tree.leaves(args)]
-        if jaxpr.effects or is_high(jaxpr):
-            return jax.tree.unflatten(trees[0], evaluate(jaxpr, values))
-        return jax.tree.unflatten(trees[0], piece_p.bind(*values, jaxpr=jaxpr, systems=1))
-
-    return call
+    return as_operation(function, lambda jaxpr, values, _: piece_p.bind(*values, jaxpr=jaxpr, systems=1))
 
 
 def _run(*args, jaxpr, systems) -> Arrays:
@@ -163,14 +143,11 @@ def _derivative(primals, directions, *, jaxpr, systems) -> tuple[Arrays, list]:
 
 def _transpose(given, *args, jaxpr, systems) -> list:
     linear = [n for n, x in enumerate(args) if is_undefined_primal(x)]
-    fixed = [n for n in range(len(args)) if n not in linear]
-    asked = [not isinstance(ct, Zero) for ct in given]
-    cts = [ct for ct, a in zip(given, asked, strict=True) if a]
-    back = lambda values, cts: cotangents(jaxpr, dict(zip(fixed, values, strict=True)), asked, cts)
-    backwards, more = traced(back, [args[n] for n in fixed], cts)
-    found = piece_p.bind(*more, *(args[n] for n in fixed), *cts, jaxpr=backwards, systems=systems)
-    sums = dict(zip(linear, found, strict=True))
-    return [sums.get(n) for n in range(len(args))]
+    backwards, more = transposed(jaxpr, linear, [not isinstance(ct, Zero) for ct in given])
+    values = [x for x in (*args, *given) if not is_undefined_primal(x) and not isinstance(x, Zero)]
+    found = piece_p.bind(*more, *values, jaxpr=backwards, systems=systems)
+    cotangents = dict(zip(linear, found, strict=True))
+    return [cotangents.get(n) for n in range(len(args))]
 
 
 piece_p = Primitive("piece")

@@ -114,7 +114,8 @@ def test_derivatives_of_a_piece_are_those_of_its_operations(transform, wrap):
     np.testing.assert_allclose(found, transform(scanned)(x), rtol=1e-14, atol=1e-14)
 
 
-def test_a_piece_its_gradient_and_that_of_its_gradient_are_one_function_each():
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_piece_its_gradient_and_that_of_its_gradient_are_one_function_each(dtype):
     """Additions at known places, reductions and products of matrices are written out, the latter within loops too."""
 
     def turn(y):
@@ -123,7 +124,7 @@ def test_a_piece_its_gradient_and_that_of_its_gradient_are_one_function_each():
 
     place = np.array([2, 0, 2])
     f = lambda x: jnp.sum(jax.lax.fori_loop(0, 3, lambda _, y: turn(y), x.at[place].add(0.1 * x[place])) ** 2)
-    piece, x = one_call(f), jnp.array([0.5, -0.25, 0.75, 1.5])
+    piece, x = one_call(f), jnp.array([0.5, -0.25, 0.75, 1.5], dtype)
     slope = jax.grad(lambda x: jnp.sum(jax.grad(piece)(x) ** 2))
     for program, expected, count in (
         (piece, f, 1),
@@ -134,7 +135,26 @@ def test_a_piece_its_gradient_and_that_of_its_gradient_are_one_function_each():
         assert functions(compiled.as_text()) <= count
         assert " while(" not in compiled.as_text().split("ENTRY")[1]
         for ours, theirs in zip(jax.tree.leaves(compiled(x)), jax.tree.leaves(expected(x)), strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-13)
+            assert ours.dtype == dtype
+            np.testing.assert_allclose(ours, theirs, rtol=500 * jnp.finfo(dtype).eps)
+
+
+def test_reductions_and_products_of_nothing_and_of_much():
+    """What is least of nothing has no number, only the one that it starts from."""
+    x = jnp.arange(1.0, 4.0)
+    f = lambda x: (
+        jnp.sum(x[:0]),
+        jnp.max(x[:0], initial=-2.0),
+        jnp.min(x[:0], initial=jnp.inf),
+        x[:0] @ x[:0],
+        x + 1.0,
+    )
+    for ours, theirs in zip(jax.jit(one_call(f))(x), f(x), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    a = jax.random.normal(jax.random.key(0), (80, 80))
+    product = jax.jit(one_call(lambda a: a @ a)).lower(a).compile()
+    np.testing.assert_allclose(product(a), np.asarray(a) @ a, rtol=1e-12, atol=1e-13)
+    assert " dot(" in product.as_text() or "custom-call" in product.as_text()
 
 
 def test_results_of_a_piece_that_are_the_same_for_a_batch_have_no_axis_for_it():
