@@ -8,7 +8,7 @@ vectorises.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce, wraps
+from functools import reduce
 from itertools import zip_longest
 from typing import Any
 
@@ -26,7 +26,6 @@ from lgjax.execution._jax import (
     context,
     dce_jaxpr,
     dynamic_slice,
-    is_high,
     is_traced,
     with_constants,
 )
@@ -60,31 +59,6 @@ def traced(function: Callable, *args) -> tuple[Any, list]:
         closed = jax.make_jaxpr(run)(constants, closed.in_avals)
     known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     return with_constants(closed.jaxpr, known), constants
-
-
-def as_operation(function: Callable, bind: Callable[[Any, list, int], list]) -> Callable:
-    """`function` of pytrees of arrays as an operation on arrays.
-
-    bind(jaxpr, arrays, how many of them come before those of the arguments) -> the arrays of the result.
-    """
-
-    @wraps(function)
-    def call(*args):
-        trees: list = []
-
-        def flat(*leaves):
-            out, tree = jax.tree.flatten(function(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
-            trees.append(tree)
-            return out
-
-        leaves = jax.tree.leaves(args)
-        jaxpr, constants = traced(flat, *leaves)
-        values = [*constants, *leaves]
-        whole = jaxpr.effects or is_high(jaxpr)
-        outs = evaluate(jaxpr, values) if whole else bind(jaxpr, values, len(constants))
-        return jax.tree.unflatten(trees[0], outs)
-
-    return call
 
 
 def evaluate(jaxpr, args: Iterable) -> Arrays:

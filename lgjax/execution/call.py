@@ -29,9 +29,9 @@ from lgjax.execution._jax import (
     reshaped,
     scan_arguments,
 )
-from lgjax.execution.batch_last import Arrays, Behind, as_operation, evaluate, merged, tangents, transposed
+from lgjax.execution.batch_last import Arrays, Behind, evaluate, merged, tangents, transposed
 from lgjax.execution.cuda import as_kernel
-from lgjax.execution.one_function import FEW, fits, in_one_function
+from lgjax.execution.one_function import FEW, as_operation, fits, in_one_function
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
 MANY = 256  # systems whose arrays do not fit side by side into the nearest cache

@@ -14,6 +14,7 @@ Read first: `_jax.py`, `compiled_as_one`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import jax
@@ -27,6 +28,7 @@ from lgjax.execution._jax import (
     as_function,
     compiled_as_one,
     dce_jaxpr,
+    is_high,
     is_undefined_primal,
     jaxprs_in,
     no_tangent,
@@ -34,7 +36,7 @@ from lgjax.execution._jax import (
     register,
     with_constants,
 )
-from lgjax.execution.batch_last import LARGEST, Arrays, Behind, as_operation, evaluate, traced, transposed
+from lgjax.execution.batch_last import LARGEST, Arrays, Behind, evaluate, traced, transposed
 from lgjax.execution.interpreter import ELEMENTWISE, known
 
 FEW = 8  # systems, for which a whole vector each would take longer
@@ -81,6 +83,31 @@ def fits(jaxpr: Any, systems: int = 1) -> bool:
         if large(eqn.outvars):
             return False
     return True
+
+
+def as_operation(function: Callable, bind: Callable[[Any, list, int], list]) -> Callable:
+    """`function` of pytrees of arrays as an operation on arrays.
+
+    bind(jaxpr, arrays, how many of them come before those of the arguments) -> the arrays of the result.
+    """
+
+    @wraps(function)
+    def call(*args):
+        trees: list = []
+
+        def flat(*leaves):
+            out, tree = jax.tree.flatten(function(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
+            trees.append(tree)
+            return out
+
+        leaves = jax.tree.leaves(args)
+        jaxpr, constants = traced(flat, *leaves)
+        values = [*constants, *leaves]
+        whole = jaxpr.effects or is_high(jaxpr)
+        outs = evaluate(jaxpr, values) if whole else bind(jaxpr, values, len(constants))
+        return jax.tree.unflatten(trees[0], outs)
+
+    return call
 
 
 def one_call(function: Callable) -> Callable:
