@@ -122,7 +122,10 @@ class ForceMembers:
         if self.springs:
             s = arrays.springs
             d, _ = _gaps(self.springs, s.point_a, s.point_b, m)
-            total = total + 0.5 * jnp.sum(s.stiffness * (_length(d) - s.length) ** 2)
+            length = _length(d)
+            # Of points that coincide, the square in the form that has its derivatives there.
+            square = jnp.where(length > 0, (length - s.length) ** 2, sm.dot(d, d) + s.length * (s.length - 2 * length))
+            total = total + 0.5 * jnp.sum(s.stiffness * square)
         if self.bushings:
             d, _ = _gaps(self.bushings, arrays.bushings.point_a, arrays.bushings.point_b, m)
             total = total + 0.5 * jnp.sum(arrays.bushings.stiffness * d * d)
@@ -186,8 +189,9 @@ def _springs(pairs: Pairs, s: SpringArrays, m: BodyMotions) -> TorqueAndForce:
     d, rate = _gaps(pairs, s.point_a, s.point_b, m)
     length = _length(d)
     direction = d / jnp.where(length > 0, length, 1)[:, None]
-    tension = s.stiffness * (length - s.length) + s.damping * sm.dot(direction, rate)
-    return _pull(pairs, s.point_a, s.point_b, tension[:, None] * direction, m)
+    # A spring without a rest length is linear: with its part of the tension apart, that is seen also where d = 0.
+    rest = s.damping * sm.dot(direction, rate) - s.stiffness * s.length
+    return _pull(pairs, s.point_a, s.point_b, s.stiffness[:, None] * d + rest[:, None] * direction, m)
 
 
 def _bushings(pairs: Pairs, s: BushingArrays, m: BodyMotions) -> TorqueAndForce:

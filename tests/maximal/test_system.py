@@ -74,6 +74,29 @@ def difference(f, system, q, v, step=1e-6):
     return (f(system.move(q, step * v)) - f(system.move(q, -step * v))) / (2 * step)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("distance", [0.0, 1e-9, 0.3])
+def test_a_spring_without_rest_length_is_a_bushing(distance, dtype):
+    """Also where its points coincide: forces and their derivatives, energy and its second ones."""
+
+    def found(force):
+        system = maximal.System([maximal.Body("b", 1.0, (0.1, 0.2, 0.3))], [], [force], R3xSO3, dtype)
+        turned = jnp.asarray(Rotation.from_rotvec([0.3, -0.2, 0.5]).as_matrix(), dtype)
+        q = system.configuration(turned[None], jnp.asarray([[distance, 0.0, -distance]], dtype))
+        at = lambda step: system.move(q, step)
+        forces = lambda step: system.generalized_forces(0.0, at(step), jnp.zeros_like(step))
+        energy = lambda step: system.potential_energy(at(step))
+        none = jnp.zeros(6, dtype)
+        slopes = jax.jacfwd(forces)(none), jax.jacrev(forces)(none), jax.hessian(energy)(none)
+        return forces(none), energy(none), jax.grad(energy)(none), *slopes
+
+    spring = found(maximal.Spring("world", "b", stiffness=30.0))
+    bushing = found(maximal.Bushing("world", "b", stiffness=(30.0, 30.0, 30.0)))
+    for ours, theirs in zip(spring, bushing, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e2 * jnp.finfo(dtype).eps, atol=1e2 * jnp.finfo(dtype).eps)
+    assert np.linalg.matrix_rank(spring[-1]) == 3
+
+
 @pytest.mark.parametrize("group", GROUPS, ids=repr)
 def test_constraint_jacobian_is_the_derivative_along_the_group(group):
     system, q, v = example(group)
