@@ -191,7 +191,8 @@ class Behind:
             return self._evaluate(eqn.params["jaxpr"].jaxpr, _environment(eqn.params["jaxpr"], inputs))
         if eqn.primitive.name == "lane_call" and eqn.params["size"] is None:
             return self._evaluate(eqn.params["jaxpr"], dict(zip(eqn.params["jaxpr"].invars, inputs, strict=True)))
-        if eqn.primitive.name == "custom_jvp_call":  # whose rule has been asked before
+        # The rule of the first has been asked before; JAX wraps loops in the second, in derivatives of checkpoints.
+        if eqn.primitive.name in ("custom_jvp_call", "closed_call"):
             inner = eqn.params["call_jaxpr"]
             return self._evaluate(inner.jaxpr, _environment(inner, inputs))
         if eqn.primitive is step_p:

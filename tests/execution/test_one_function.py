@@ -209,3 +209,14 @@ def test_a_root_within_a_call_has_its_value_and_derivatives():
     slope = np.cos(np.sqrt(a)) / (2 * np.sqrt(a))
     np.testing.assert_allclose(jax.vmap(jax.grad(call))(a), slope, rtol=1e-14)
     np.testing.assert_allclose(jax.vmap(jax.jacfwd(call))(a), slope, rtol=1e-14)
+
+
+@pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev])
+def test_a_loop_in_a_branch_within_a_loop_has_derivatives(derivative):
+    # With checkpoints, JAX wraps the part of such a loop that needs no tangents in a call.
+    sines = lambda x: jax.lax.scan(lambda y, _: (jnp.sin(y), None), x, length=3)[0]
+    turn = lambda x, _: (jax.lax.cond(x > 0.5, sines, lambda y: y + 0.2, x), None)
+    function = lambda x: jax.lax.scan(jax.checkpoint(turn), x, length=4)[0]
+    for x in (0.3, 0.7, 1.2):
+        expected = derivative(function)(x)
+        np.testing.assert_allclose(jax.jit(derivative(one_call(function)))(x), expected, rtol=1e-14)

@@ -155,17 +155,24 @@ def of_slider_crank(group: LieGroup, rolls: bool, seed: int) -> Subject:
     return Subject(names, function, _stacked(states), labels, rng.normal(size=6) / 2, SHORT)
 
 
-def of_free_body(seed: int) -> Subject:
-    """A body without joints whose springs hold points that coincide at zero, and vectors that compose to pi."""
+def of_free_body(rest: bool, seed: int) -> Subject:
+    """A body without joints whose springs hold points that coincide at zero, and vectors that compose to pi.
+
+    With `rest`, points that coincide where the body is not turned, or is turned about z, are held by a spring that has
+    a rest length and a damper. Where they meet, its force has no derivative: finite is all that is asked there. Near
+    it the derivative grows with the inverse of the distance.
+    """
     rng = np.random.default_rng(seed)
     states, labels = _turned(rng)
+    end = np.asarray([0.0, 0.0, 0.3])
+    distance = np.asarray([np.linalg.norm(so3.exp(jnp.asarray(w)) @ end - end) for w, _ in states]) if rest else np.inf
 
     def function(state: Any, x: jax.Array) -> jax.Array:
         turn, omega = state
         rotation = so3.compose(so3.exp(turn), so3.exp(x[:3]))
         forces = [
             maximal.Spring("world", "b", stiffness=3.0),  # with a damper there is no derivative where the points meet
-            maximal.Spring("world", "b", (0.0, 0.0, 0.3), (0.0, 0.0, 0.3), 3.0, 0.1, 0.2),
+            maximal.Spring("world", "b", end, end, 3.0, *((0.1, 0.2) if rest else (0.0, 0.0))),
             maximal.Bushing("world", "b", stiffness=(1.0, 2.0, 3.0), damping=(0.1, 0.1, 0.1)),
             maximal.Load("b", (0.1, 0.0, 0.0), force_world=(0.0, 0.0, 1.0), torque_body=(1.0, 0.0, 0.0)),
         ]
@@ -177,7 +184,7 @@ def of_free_body(seed: int) -> Subject:
         return _numbers([*_moved(system, q, v)[:2], system.potential_energy(q), vectors])
 
     names = ("configuration", "velocity", "energy", "compose_rotation_vectors")
-    return Subject(names, function, _stacked(states), tuple(labels), rng.normal(size=13) / 4, SHORT)
+    return Subject(names, function, _stacked(states), tuple(labels), rng.normal(size=13) / 4, SHORT, distance=distance)
 
 
 # ---- identification
@@ -316,7 +323,8 @@ DRIVERS: dict[str, Callable[[int], Subject]] = {
     "maximal: pendulum on SE(3)": partial(of_pendulum, SE3, {"variant": "sigma_modified"}),
     "maximal: slider-crank": partial(of_slider_crank, R3xSO3, False),
     "maximal: slider-crank on SE(3), with a rod that rolls": partial(of_slider_crank, SE3, True),
-    "maximal: free body": of_free_body,
+    "maximal: free body": partial(of_free_body, False),
+    "maximal: free body, a spring with a rest length": partial(of_free_body, True),
     **{f"likelihood of {kind}": partial(of_likelihood, kind) for kind in RECORDS},
     "likelihood of poses": of_poses,
     "identify with a prior": partial(of_estimate, 0.5),

@@ -326,6 +326,8 @@ def parallelogram() -> tuple:
 LOOPS: dict[str, Callable] = {
     "constrained_forward_dynamics": lambda *s: lgjax.constrained_forward_dynamics(*s).vdot,
     "constrained_inverse_dynamics": lambda *s: lgjax.constrained_inverse_dynamics(*s, actuated=(0,)).tau,
+    "constrained_hybrid_dynamics": lambda *s: lgjax.constrained_hybrid_dynamics(*s, s[-1], (0,)).vdot,
+    "loop_residual": lambda *s: lgjax.loops.loop_residual(*s[:-2]),
     "project_velocity": lambda *s: lgjax.project_velocity(*s[:-1]),
     "project_positions": lambda *s: lgjax.project_positions(*s[:-2]).q.joints,
 }
