@@ -38,7 +38,14 @@ class _Place(NamedTuple):
 
 
 def _time_of_impact(scene: Scene, state: RigidState, hit: Array, recorded: Array) -> Array:
-    """The recorded time after `state`, with the derivatives of the time at which the gap vanishes."""
+    """The recorded time after `state`, with the derivatives of the time at which the gap vanishes.
+
+    A gap that does not change there, of a body that grazes the obstacle, fixes no time: then they are zero.
+    """
+
+    def over(y: Array, slope: Array) -> Array:
+        still = slope == 0
+        return jnp.where(still, jnp.zeros_like(y), y / jnp.where(still, jnp.ones_like(slope), slope))
 
     def gap(tau: Array) -> Array:
         # Without an impact, an equation that is solved and harmless to differentiate.
@@ -49,9 +56,9 @@ def _time_of_impact(scene: Scene, state: RigidState, hit: Array, recorded: Array
         # The recorded time is the root but for round-off.  The iteration is there because JAX differentiates
         # through it, where it should not, in forward over reverse mode through a scan.
         value, slope = jax.jvp(f, (tau,), (jnp.ones_like(tau),))
-        return tau - value / jax.lax.stop_gradient(slope)
+        return tau - over(value, jax.lax.stop_gradient(slope))
 
-    return jax.lax.custom_root(gap, recorded, newton, lambda linear, y: y / linear(jnp.ones_like(y)))
+    return jax.lax.custom_root(gap, recorded, newton, lambda linear, y: over(y, linear(jnp.ones_like(y))))
 
 
 def replay(scene: Scene, state: RigidState, steps: int, finished: Array, record: Record, asleep: Array) -> Replayed:

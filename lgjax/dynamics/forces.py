@@ -26,6 +26,7 @@ from lgjax.multibody.configuration import Configuration, configuration, differen
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import length_and_direction
 
 STATIC = {"static": True}
 
@@ -289,7 +290,8 @@ class PointSpring(Force):
 
     def __call__(self, t, q, v):
         world, places, moves = self._kinematics(q, v)
-        gap, _, along = _line(*places)
+        gap = places[1] - places[0]
+        _, along = length_and_direction(gap)
         J = [
             jnp.where(m[:, None], world.S[:, 3:] + sm.cross(world.S[:, :3], p), 0)
             for p, m in zip(places, moves, strict=True)
@@ -301,8 +303,11 @@ class PointSpring(Force):
 
     def energy(self, q):
         _, places, _ = self._kinematics(q, None)
-        _, distance, _ = _line(*places)
-        return self.stiffness * (distance - self.length) ** 2 / 2
+        gap = places[1] - places[0]
+        distance, _ = length_and_direction(gap)
+        # Where the points meet, the square in the form that has its derivatives there.
+        meeting = sm.dot(gap, gap) + self.length * (self.length - 2 * distance)
+        return self.stiffness * jnp.where(distance > 0, (distance - self.length) ** 2, meeting) / 2
 
     def _kinematics(self, q, v):
         """Motions in world axes, the two points about the same origin, and the velocities that move them."""
@@ -317,15 +322,6 @@ class PointSpring(Force):
             path = ancestor_mask(self.model.tree)[index] if index >= 0 else np.zeros(self.model.nbodies, bool)
             moves.append(path[np.asarray(self.model.tree.v_body)])
         return world, places, moves
-
-
-def _line(a, b):
-    """b - a, its length, and its direction, zero where the points meet."""
-    gap = b - a
-    square = sm.dot(gap, gap)
-    apart = square > 0
-    distance = jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1)), 0)
-    return gap, distance, jnp.where(apart, gap / jnp.where(apart, distance, 1), 0)
 
 
 def point_spring(model: Model, a: Any, b: Any, stiffness: Any, length: Any = 0.0, damping: Any = 0.0) -> PointSpring:

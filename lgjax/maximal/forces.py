@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import length_and_direction
 
 Array = jax.Array
 
@@ -122,7 +123,7 @@ class ForceMembers:
         if self.springs:
             s = arrays.springs
             d, _ = _gaps(self.springs, s.point_a, s.point_b, m)
-            length = _length(d)
+            length, _ = length_and_direction(d)
             # Of points that coincide, the square in the form that has its derivatives there.
             square = jnp.where(length > 0, (length - s.length) ** 2, sm.dot(d, d) + s.length * (s.length - 2 * length))
             total = total + 0.5 * jnp.sum(s.stiffness * square)
@@ -148,13 +149,6 @@ def _collect(contributions: Array, table: np.ndarray) -> Array:
     padded = jnp.concatenate([contributions, jnp.zeros_like(contributions[:1])])
     first, *others = (padded[column] for column in table.T)
     return sum(others, first)
-
-
-def _length(d: Array) -> Array:
-    """|d|, with derivative 0 at d = 0."""
-    square = sm.dot(d, d)
-    positive = square > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
 
 
 def _sides(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
@@ -187,8 +181,7 @@ def _pull(pairs: Pairs, point_a: Array, point_b: Array, force: Array, m: BodyMot
 
 def _springs(pairs: Pairs, s: SpringArrays, m: BodyMotions) -> TorqueAndForce:
     d, rate = _gaps(pairs, s.point_a, s.point_b, m)
-    length = _length(d)
-    direction = d / jnp.where(length > 0, length, 1)[:, None]
+    _, direction = length_and_direction(d)
     # A spring without a rest length is linear: with its part of the tension apart, that is seen also where d = 0.
     rest = s.damping * sm.dot(direction, rate) - s.stiffness * s.length
     return _pull(pairs, s.point_a, s.point_b, s.stiffness[:, None] * d + rest[:, None] * direction, m)

@@ -166,3 +166,22 @@ def norm(x: Array) -> Array:
     square = jnp.sum(x * x, axis=-1)
     origin = square == 0  # false for NaN, which passes through
     return jnp.where(origin, jnp.zeros_like(square), jnp.sqrt(jnp.where(origin, jnp.ones_like(square), square)))
+
+
+def length_and_direction(x: Array) -> tuple[Array, Array]:
+    """Length (...) and unit vector (..., n) of x; both are zero, with derivative zero, at the origin and next to it.
+
+    The vector is divided by a constant of its own size first, so that no power of a short length leaves the range of
+    the dtype. Next to the origin second derivatives, of the size of 1 / |x|², would leave it themselves.
+    """
+    size = jax.lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1))
+    info = jnp.finfo(x.dtype)
+    origin = size < (float(info.tiny) / float(info.eps)) ** 0.5  # false for NaN, which passes through
+    size = jnp.where(origin, jnp.ones_like(size), size)
+    scaled = x / size[..., None]
+    length = norm(jnp.where(origin[..., None], jnp.ones_like(x), scaled))
+    zero = jnp.zeros_like(size)
+    return (
+        jnp.where(origin, zero, size * length),
+        jnp.where(origin[..., None], zero[..., None], scaled / length[..., None]),
+    )

@@ -1,5 +1,7 @@
 """Bodies on planes: they hold, slide and roll as Coulomb's law says, and those at rest stay at rest."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,9 @@ import pytest
 
 from lgjax import Pose, shapes, so3
 from lgjax.collisions import RigidState, bounce, resting, rigid_body, rigid_state
+from lgjax.collisions.bounce import closest_contact
 from lgjax.collisions.impact import BounceStatus, Laws
+from lgjax.collisions.replay import _time_of_impact
 from lgjax.collisions.variational import total_energy
 from lgjax.shapes import Plane, mass_properties
 
@@ -186,3 +190,20 @@ def test_round_off_at_rest_has_derivatives():
 
     before, along = jnp.asarray([[1e-14, 0.0, -1.0]], jnp.float32), jnp.ones((1, 3), jnp.float32)
     assert np.isfinite(jax.jit(lambda x: jax.jvp(jax.grad(stopped), (x,), (along,))[1])(before)).all()
+
+
+def test_the_time_of_an_impact_that_hardly_is_one_has_finite_derivatives():
+    """A ball at rest on the floor without gravity: its gap vanishes and does not change."""
+    ball, floor = rigid_body(1.0, (0.1, 0.1, 0.1), (0.0, 0.0, 0.0)), Plane((0.0, 0.0, 1.0))
+
+    def time(x):
+        shape = shapes.sphere(1.0 + x[6])
+        scene = SimpleNamespace(body=ball, chart="cayley", closest=lambda s: closest_contact(ball, shape, (floor,), s))
+        state = RigidState(Pose(jnp.eye(3), jnp.stack([x[0], x[1], 1.0 + x[2]])), jnp.zeros(3), x[3:6])
+        return _time_of_impact(scene, state, jnp.asarray(True), jnp.zeros(()))
+
+    at_rest = jnp.zeros(7)
+    for derivative in (jax.jacrev, jax.jacfwd, jax.hessian):
+        assert np.all(np.isfinite(jax.jit(derivative(time))(at_rest)))
+    moving = at_rest.at[5].set(-2.0)  # 2 m/s downwards: later by half a second for each metre
+    np.testing.assert_allclose(jax.grad(time)(moving)[np.array([2, 6])], [0.5, -0.5])

@@ -93,6 +93,25 @@ def test_a_conservative_force_is_minus_the_gradient_of_its_energy(name):
     assert np.abs(tau).max() > 0.1 or name == "of no length"
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_a_spring_without_length_is_linear_also_where_its_points_meet(dtype):
+    """The second derivatives of its energy are its stiffness, those of its force are zero."""
+    ball = lgjax.build([lgjax.Body("ball", None, lgjax.Joint("free", "free"), mass=1.0, inertia=np.eye(3))])
+    model, along = ball.astype(dtype), jnp.asarray([1.0, 2.0, 3.0], dtype)
+    spring = forces.point_spring(model, ("ball", np.zeros(3)), (None, np.zeros(3)), 3.0)
+
+    def bent(f, x):
+        at = lambda x: lgjax.configuration(model, lgjax.Pose(jnp.eye(3, dtype=dtype), x))
+        return jax.jvp(jax.grad(lambda x: f(at(x))), (x,), (along,))[1]
+
+    places = jnp.asarray([[d, 0.0, -d] for d in (0.0, 1e-13, 1e-9, 0.3)], dtype)
+    energy = jit(jax.vmap(lambda x: bent(spring.energy, x)))(places)
+    force = jit(jax.vmap(lambda x: bent(lambda q: jnp.sum(spring(0.0, q, jnp.zeros(6, dtype))[3:]), x)))(places)
+    eps = jnp.finfo(dtype).eps
+    np.testing.assert_allclose(energy, np.tile(3.0 * along, (4, 1)), rtol=100 * eps)
+    np.testing.assert_allclose(force, 0.0, atol=100 * eps)
+
+
 @pytest.mark.parametrize("name", DISSIPATIVE)
 def test_a_dissipative_force_takes_power(name):
     model = robot()

@@ -59,6 +59,29 @@ def test_arctan_ratio_is_the_arctangent(dtype):
 
 
 @each_dtype
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1e-13, 1.0, 1e18])
+def test_length_and_direction_have_finite_derivatives_of_both_orders(size, dtype):
+    """Those at a unit vector over the size and its square; zero where these would overflow."""
+    at = np.array([0.6, 0.0, 0.8])
+    x = jnp.asarray(size * at, dtype)
+    length, direction = small_angle.length_and_direction(x)
+    both = lambda x: jnp.append(small_angle.length_and_direction(x)[1], small_angle.length_and_direction(x)[0])
+    first, second = jax.jit(jax.jacrev(both))(x), jax.jit(jax.jacfwd(jax.jacrev(both)))(x)
+    assert np.all(np.isfinite(first))
+    assert np.all(np.isfinite(second))
+    seen = size > (1e-15 if dtype == jnp.float32 else 0.0)
+    close(length, np.asarray(size * seen), 2 * eps(dtype) * size)
+    close(direction, at * seen, 2 * eps(dtype))
+    across = np.eye(3) - np.outer(at, at)
+    scale = np.append(np.full(3, size), 1.0)[:, None]  # so that all derivatives have the size of one
+    close(scale * np.asarray(first, float), np.vstack([across, at]) * seen, 8 * eps(dtype))
+    bent = np.einsum("ij,k->ijk", across, at)
+    bent = -(bent + bent.transpose(0, 2, 1) + bent.transpose(2, 1, 0))
+    found = size * scale[..., None] * np.asarray(second, float)
+    close(found, np.concatenate([bent, across[None]]) * seen, 32 * eps(dtype))
+
+
+@each_dtype
 def test_norm_has_zero_gradient_at_zero(dtype):
     x = jnp.asarray([[0.0, 0.0, 0.0], [3.0, 0.0, 4.0]], dtype)
     close(small_angle.norm(x), np.array([0.0, 5.0]), 0.0)

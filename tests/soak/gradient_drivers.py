@@ -58,13 +58,14 @@ def of_bounce(name: str, friction: bool, seed: int) -> Subject:
         found = collisions.bounce(
             body, SHAPES[name](sizes + x[12:15]), shapes.Plane(array([0, 0, 1])),
             collisions.RigidState(pose, momentum[:3], momentum[3:]), H, 2, 3, law,
-            array(0.3) if friction else 0.0, save_every=None, record=4, check_center="ignore",
+            array(0.3) if friction else 0.0, save_every=None, record=16, check_center="ignore",
         )  # fmt: skip
         end = found.states
         return _numbers([end.pose.translation, end.pose.rotation, (end.angular, end.linear), found.events[2:]])
 
     names, direction = ("place", "attitude", "momenta", "impacts"), rng.normal(size=16) / 4
-    return Subject(names, function, _stacked(states), tuple(labels), direction, SHORT, distance=np.asarray(distance))
+    second = SHORT if name == "sphere" and not friction else False  # minutes to compile
+    return Subject(names, function, _stacked(states), tuple(labels), direction, second, distance=np.asarray(distance))
 
 
 # ---- absolute coordinates
@@ -234,11 +235,12 @@ def _configurations(m: lgjax.Model, q: jax.Array) -> Any:
     return jax.vmap(lambda y: lgjax.neutral(m)._replace(joints=y))(q)
 
 
-def _record(kind: str, state: Any, x: jax.Array) -> tuple[lgjax.Model, Any]:
-    """The model, and a record whose first row and standard deviation x displaces."""
+def _record(kind: str, state: Any, x: jax.Array, misfit: Any = 0.0) -> tuple[lgjax.Model, Any]:
+    """The model, and a record whose first row and standard deviation x displaces, and which is off by `misfit`."""
     m = rods().astype(x.dtype)
     shifts = [jnp.zeros_like(state[0]).at[0].set(d) for d in jnp.split(x[:-1], 4)]
     q, v, a = state
+    shifts[3] = shifts[3] + misfit
     return m, RECORDS[kind](m, q, v, a, shifts, 0.5 + x[-1])
 
 
@@ -254,19 +256,20 @@ def _placed(seed: int) -> tuple[list, list[str]]:
 
 
 def of_likelihood(kind: str, seed: int) -> Subject:
-    """The likelihood of records at the parameters that made them; x displaces parameters, record and deviations."""
+    """The likelihood of records, half of them at the parameters that made them; x displaces parameters and records."""
     rng, (states, labels) = np.random.default_rng(seed), _placed(seed)
+    misfits = [np.asarray(0.3 * (i % 2)) for i in range(len(states))]
+    labels = [f"{label}, off by {misfit:g}" for label, misfit in zip(labels, misfits, strict=True)]
     rods()  # outside of a trace, for it is kept
     p = len(_unknowns(rods()))
 
     def function(state: Any, x: jax.Array) -> jax.Array:
-        m, record = _record(kind, state, x[p:])
+        m, record = _record(kind, state[0], x[p:], state[1])
         return identification.log_likelihood(m, record, _unknowns(m))(x[:p])[None]
 
     size = p + 4 * 2 + 1
-    return Subject(
-        (f"likelihood of {kind}",), function, _stacked(states), tuple(labels), rng.normal(size=size) / size**0.5, SHORT
-    )
+    placed, direction = _stacked(list(zip(states, misfits, strict=True))), rng.normal(size=size) / size**0.5
+    return Subject((f"likelihood of {kind}",), function, placed, tuple(labels), direction, SHORT)
 
 
 def of_poses(seed: int) -> Subject:

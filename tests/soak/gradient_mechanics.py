@@ -190,6 +190,7 @@ FORCES: dict[str, Callable] = {
     "spring of points that coincide": lambda m: forces.point_spring(m, BASE, BASE, 3.0, 0.5, 0.2),
     "spring of points": lambda m: forces.point_spring(m, BASE, (None, np.zeros(3)), 3.0, 0.5, 0.2),
     "spring without length": lambda m: forces.point_spring(m, ("arm", np.zeros(3)), (None, np.zeros(3)), 3.0),
+    "spring without length of points that meet": lambda m: forces.point_spring(m, BASE, (None, np.zeros(3)), 3.0),
     "contact": lambda m: forces.contact(m, _touching(m), 100.0, 0.1, 1.0),
     "contact of balls": lambda m: forces.contact(m, _touching(m), 100.0, 0.1, 1.5),
 }
