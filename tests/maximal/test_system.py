@@ -75,27 +75,29 @@ def difference(f, system, q, v, step=1e-6):
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-@pytest.mark.parametrize("distance", [0.0, 1e-13, 0.3])
-def test_a_spring_without_rest_length_is_a_bushing(distance, dtype):
+def test_a_spring_without_rest_length_is_a_bushing(dtype):
     """Also where its points coincide: forces, energy, and their first and second derivatives."""
+    places = jnp.asarray([[0, 0, 0, d, 0, -d] for d in (0.0, 1e-13, 0.3)], dtype)
 
     def found(force):
         system = maximal.System([maximal.Body("b", 1.0, (0.1, 0.2, 0.3))], [], [force], R3xSO3, dtype)
         turned = jnp.asarray(Rotation.from_rotvec([0.3, -0.2, 0.5]).as_matrix(), dtype)
-        q = system.configuration(turned[None], jnp.asarray([[distance, 0.0, -distance]], dtype))
-        at = lambda step: system.move(q, step)
-        forces = lambda step: system.generalized_forces(0.0, at(step), jnp.zeros_like(step))
-        energy = lambda step: system.potential_energy(at(step))
-        none = jnp.zeros(6, dtype)
-        slopes = jax.jacfwd(forces)(none), jax.jacrev(forces)(none), jax.hessian(energy)(none)
-        bent = jax.jvp(jax.grad(lambda step: jnp.sum(forces(step))), (none,), (none + 1,))[1]
-        return forces(none), energy(none), jax.grad(energy)(none), bent, *slopes
+        q = system.configuration(turned[None], jnp.zeros((1, 3), dtype))
+        forces = lambda x: system.generalized_forces(0.0, system.move(q, x), jnp.zeros_like(x))
+        energy = lambda x: system.potential_energy(system.move(q, x))
+
+        def derivatives(x):
+            bent = jax.jvp(jax.grad(lambda x: jnp.sum(forces(x))), (x,), (jnp.ones_like(x),))[1]
+            slopes = jax.jacfwd(forces)(x), jax.jacrev(forces)(x), jax.hessian(energy)(x)
+            return forces(x), energy(x), jax.grad(energy)(x), bent, *slopes
+
+        return jax.jit(jax.vmap(derivatives))(places)
 
     spring = found(maximal.Spring("world", "b", stiffness=30.0))
     bushing = found(maximal.Bushing("world", "b", stiffness=(30.0, 30.0, 30.0)))
     for ours, theirs in zip(spring, bushing, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e2 * jnp.finfo(dtype).eps, atol=1e2 * jnp.finfo(dtype).eps)
-    assert np.linalg.matrix_rank(spring[-1]) == 3
+    np.testing.assert_array_equal(np.linalg.matrix_rank(spring[-1]), 3)
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=repr)
