@@ -78,7 +78,8 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.slow)
     gone = SLOW - {item.nodeid for item in items}
     if gone and config.args == config.getini("testpaths"):
-        raise pytest.UsageError(f"tests/slow.txt names tests that do not exist: {sorted(gone)}")
+        error = RuntimeError if "PYTEST_XDIST_WORKER" in os.environ else pytest.UsageError  # which workers keep silent
+        raise error(f"tests/slow.txt names tests that do not exist: {sorted(gone)}")
     size = functools.cache(lambda path: path.stat().st_size + 2**20 * (path.name in LONG))
     items.sort(key=lambda item: (-size(item.path), item.path))
     if part := config.getoption("part"):
