@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "lgjax"
 # Each room and the rooms that it may import; itself always.
 ROOMS = {
-    "numerics": set(),
     "execution": set(),
+    "numerics": {"execution"},
     "saving": {"numerics"},
     "groups": {"numerics"},
     "integrators": {"numerics", "groups", "saving", "execution"},

@@ -19,6 +19,7 @@ from lgjax.groups.arguments import Fields, Record, takes
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.implicit import by_columns, implicit
 from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.small_angle import stumpff, stumpff_rate
 
@@ -202,13 +203,13 @@ def solve_rotation(inertia: Array, a: Array, chart: str = "cayley") -> tuple[Arr
     """The coordinates z (3,) of the F in SO(3) next to I with F J_d - J_d Fᵀ = hat(a), and whether they were found.
 
     Newton's method to round-off in at most 30 iterations; there is no solution when a step turns the body too far.
-    Derivatives of any order and in both modes are those of the implicit function.  The charts give the same F:
+    First and second derivatives, in both modes, are those of the implicit function.  The charts give the same F:
     "cayley" solves a quadratic equation, without a sine.  Source: [tran2024] Table 1, third row of F̃.
     """
     equation = CHARTS[checks.choice("chart", chart, tuple(CHARTS))].equation
     done = 0.1 * float(jnp.finfo(a.dtype).eps) ** 0.5  # an iteration this short leaves an error of round-off
 
-    def solve(_: Any, guess: Array) -> Array:
+    def find(guess: Array) -> tuple[Array, tuple]:
         def unfinished(carry: Any) -> Array:
             z, change, i = carry
             return (change > done * jnp.max(jnp.abs(z))) & (i < MAX_ITERATIONS)
@@ -220,12 +221,9 @@ def solve_rotation(inertia: Array, a: Array, chart: str = "cayley") -> tuple[Arr
             return z - step, jnp.max(jnp.abs(step)), i + 1
 
         start = (guess, jnp.full((), jnp.inf, a.dtype), jnp.zeros((), jnp.int32))
-        return iterate_while(unfinished, iterate, start)[0]
+        return iterate_while(unfinished, iterate, start)[0], ()
 
-    def solve_linear(linear: Any, y: Array) -> Array:
-        return sm.solve3(jax.jacfwd(linear)(y), y)
-
-    root = jax.lax.custom_root(lambda z: equation(inertia, z, a)[0], sm.solve3(inertia, a), solve, solve_linear)
+    root, _ = implicit(lambda z: equation(inertia, z, a)[0], find, sm.solve3(inertia, a), by_columns(sm.inv3))
     error = jnp.max(jnp.abs(equation(inertia, root, a)[0]))
     # The Cayley equation is multiplied by 1 + |z|²/4; coordinates that have run away must not excuse an error.
     scale = jnp.max(jnp.abs(a)) * (1.0 + jnp.minimum(sm.dot(root, root), 40.0))

@@ -1,7 +1,6 @@
 """Every use of JAX beyond its documented interface: look here first when a new JAX breaks something.
 
-The rest of the library imports these names from here, and `tests/execution/test_jax.py` keeps it so.  The one exception
-is `numerics/checks.py`, which cannot import this room: `checks.known` tests for `jax.core.Tracer` itself.  Everything
+The rest of the library imports these names from here, and `tests/execution/test_jax.py` keeps it so.  Everything
 below is at the same place in JAX 0.4.34 to 0.12; what is older is marked.
 
 Literal, Jaxpr, ClosedJaxpr, jaxpr_as_fun (jax.extend.core, 0.4.30), the context manager of an equation (0.4.30) and
@@ -64,6 +63,7 @@ __all__ = [
     "context",
     "dce_jaxpr",
     "dynamic_slice",
+    "hoisted",
     "instantiate_zeros",
     "is_high",
     "is_traced",
@@ -106,6 +106,17 @@ def no_tangent(x: Any) -> ad.Zero:
 def as_function(jaxpr: Any, constants: Sequence = ()) -> Callable[..., list]:
     """A jaxpr as a function of its arguments."""
     return jaxpr_as_fun(ClosedJaxpr(jaxpr, constants))
+
+
+def hoisted(function: Callable, x: Any) -> tuple[Callable, list]:
+    """(f, closed over) with f(x, *closed over) = function(x), which closes over nothing that is traced.
+
+    As `jax.closure_convert`, which leaves integers and what does not move in the closure; a rule that JAX keeps for
+    later finds them outdated.
+    """
+    closed, shape = jax.make_jaxpr(function, return_shape=True)(x)
+    unflatten = jax.tree.structure(shape).unflatten
+    return lambda x, *constants: unflatten(as_function(closed.jaxpr, constants)(*jax.tree.leaves(x))), closed.consts
 
 
 def with_constants(jaxpr: Any, known: dict[Any, Any]) -> Any:

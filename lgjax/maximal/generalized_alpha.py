@@ -13,7 +13,8 @@ import jax.numpy as jnp
 
 from lgjax.numerics import checks, saddle_point
 from lgjax.numerics import small_matrix as sm
-from lgjax.numerics.newton import Evaluation, NewtonRule, Root, implicit, newton
+from lgjax.numerics.implicit import implicit
+from lgjax.numerics.newton import Evaluation, NewtonRule, Root, newton
 
 Array = jax.Array
 Point = Any
@@ -208,15 +209,16 @@ class GeneralizedAlpha:
             r = problem.inertia(s.q, s.vdot) - problem.forces(t, s.q, s.v) + push
             return jnp.concatenate([scale * r, problem.constraints(t, s.q)])
 
-        def find(guess: Array) -> Root:
+        def find(guess: Array) -> tuple[Array, Root]:
             evaluate = lambda z: self._evaluate(problem, t, stage(z), h)
             factorise = lambda z, b: self.iteration_matrix(problem, t, stage(z), b, h)
-            return newton(evaluate, factorise, saddle_point.solve, guess, state.factor, rule)
+            root = newton(evaluate, factorise, saddle_point.solve, guess, state.factor, rule)
+            return root.x, root
 
         guess = jnp.concatenate([state.vdot / beta_prime, scale * state.multipliers])
         guess = guess if self.predictor == "constant" else jnp.zeros_like(guess)
-        root = implicit(residual, find, guess)
-        s = stage(root.x)
+        x, root = implicit(residual, find, guess)
+        s = stage(x)
         a = a + (1.0 - alpha_f) / (1.0 - alpha_m) * s.vdot
         report = Report(root.iterations, root.converged, root.finite)
         return AlphaState(s.q, s.v, s.vdot, a, s.multipliers, root.factor), report

@@ -11,9 +11,10 @@ from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
+
+from lgjax.execution._jax import is_traced
 
 Array = jax.Array
 T = TypeVar("T")
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 def known(*values: Any) -> bool:
     """Whether every number in these pytrees is known now, so that it can be judged."""
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+    return not any(is_traced(leaf) for leaf in jax.tree.leaves(values))
 
 
 def float_dtype(value: Any) -> jnp.dtype:

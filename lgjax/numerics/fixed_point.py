@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.implicit import implicit
 from lgjax.numerics.loops import iterate_while
 
 Array = jax.Array
@@ -69,12 +70,8 @@ def fixed_point(contraction: Map, start: Array, close: Array, max_turns: int, ac
         limit = jnp.full_like(y, 16.0 * float(jnp.finfo(y.dtype).eps)) * size
         return _anderson(lambda x: damping * (linear(x) + x) - y, jnp.zeros_like(y), limit, max_turns, size > 0)
 
-    return jax.lax.custom_root(
-        lambda x: contraction(x) - x,
-        jax.lax.stop_gradient(start),
-        lambda _, x: _anderson(contraction, x, ends, max_turns, going),
-        lambda linear, y: jax.lax.custom_linear_solve(linear, y, solve, solve),
-    )
+    find = lambda x: (_anderson(contraction, x, ends, max_turns, going), ())
+    return implicit(lambda x: contraction(x) - x, find, start, lambda linear, x: (solve, solve))[0]
 
 
 def _anderson(contraction: Map, start: Array, close: Array, max_turns: int, active: Array) -> Array:

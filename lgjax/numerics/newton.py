@@ -1,4 +1,4 @@
-"""Newton's method in a bounded loop, with a status and the derivative of the implicit function.
+"""Newton's method in a bounded loop, with a status; `implicit.py` gives its roots their derivatives.
 
 Source: [holzinger2024] sections 3.3 and 3.4.
 """
@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from lgjax.numerics import checks, saddle_point
-from lgjax.numerics import small_matrix as sm
+from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 
 Array = jax.Array
@@ -97,7 +95,7 @@ def newton(
     `factor` is what a modified iteration starts with, of the same structure; a full one leaves it as it is, also None.
     The loop ends when the error is at most 1, is not finite, or after rule.max_iterations: it always ends, and
     `converged` says how.
-    Not differentiable itself: see `implicit`.
+    Not differentiable itself: see `implicit.py`.
     """
     zero = jnp.zeros((), jnp.int32)
 
@@ -120,51 +118,3 @@ def newton(
     start = _State(guess, first, jnp.full_like(first.error, jnp.inf), factor, zero, zero)
     end = iterate_while(unfinished, iterate, start)
     return Root(end.x, end.iterations, end.now.error <= 1.0, jnp.isfinite(end.now.error), end.factor)
-
-
-def implicit(
-    residual: Callable[[Array], Array],
-    find: Callable[[Array], Root],
-    guess: Array,
-    invert: Callable[[Array], Array] = lambda slope: saddle_point.general_inverse(slope)[0],
-) -> Root:
-    """find(guess), with the derivatives of the implicit function residual(x) = 0 in all that both close over.
-
-    Both modes, once and twice; costs as many tangents of the residual as it has entries and a solve, where a derivative
-    is asked for. invert: of the derivative (n, n) of the residual.
-    """
-    # Not `lax.custom_root`: of a step in a scan, JAX drops such rules after the first derivative, and a second one
-    # would pass through the iterations, of which there may be none.
-    residual, of_residual = jax.closure_convert(residual, guess)
-    find, of_find = jax.closure_convert(find, guess)
-
-    @jax.custom_jvp
-    def root(of_residual: Any, of_find: Any, guess: Array) -> Root:
-        return find(guess, *of_find)
-
-    @root.defjvp
-    def _(primals: Any, tangents: Any) -> tuple[Root, Root]:
-        (given, *_), (change, *_) = primals, tangents
-        found = jax.lax.stop_gradient(root(*jax.lax.stop_gradient(primals)))
-        held = jax.lax.stop_gradient(given)
-        _, column = jax.linearize(lambda x: residual(x, *held), found.x)
-        # One column after the other, which is less code than all at once.
-        inverse = invert(sm.transpose(jax.lax.map(column, jnp.eye(len(found.x), dtype=found.x.dtype))))
-        # A correction of value zero gives x its own first derivative, for the second one of what follows.
-        correction = jnp.sum(inverse * residual(found.x, *given), axis=1)
-        x = found.x - (correction - jax.lax.stop_gradient(correction))
-        along = jax.jvp(lambda y: residual(x, *y), (given,), (change,))[1]
-        slope = lambda dx: jax.jvp(lambda x: residual(x, *given), (x,), (dx,))[1]
-        moved = jax.lax.custom_linear_solve(
-            slope, along, lambda _, r: jnp.sum(inverse * r, axis=1), lambda _, r: jnp.sum(inverse * r[:, None], axis=0)
-        )
-        still = jax.tree.map(_no_tangent, found)
-        return found._replace(x=x), still._replace(x=-moved)
-
-    return root(of_residual, of_find, guess)
-
-
-def _no_tangent(x: Array) -> Any:
-    """Zero tangent of an array of floats or integers."""
-    floating = jnp.issubdtype(x.dtype, jnp.inexact)
-    return jnp.zeros_like(x) if floating else np.zeros(x.shape, jax.dtypes.float0)

@@ -10,13 +10,13 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from lgjax.dynamics.loops.closures import Closure
 from lgjax.groups import se3, so3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.joints import JointKind
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.implicit import by_columns, implicit
 from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.rank import product, regular_inverse
 
@@ -53,18 +53,17 @@ def _left(kind: JointKind, q, pose: Pose):
 def _nearest(kind: JointKind, pose: Pose, start):
     """Coordinates (nv,) with S^T x = 0; derivatives are those of the implicit function."""
     equation = lambda q: sm.tmatvec(_motions(kind, q), _left(kind, q, pose))
-    columns = lambda linear, like: jax.vmap(linear, out_axes=1)(jnp.eye(len(like), dtype=like.dtype))
-    solve_linear = lambda linear, y: product(regular_inverse(columns(linear, y)), y)
 
     def newton(q):
         # The length of what is left is flat where it is least, and places it only to the root of round-off.
         value, linear = jax.linearize(equation, q)
-        closer = q - solve_linear(linear, value)
+        columns = jax.vmap(linear, out_axes=1)(jnp.eye(len(q), dtype=q.dtype))
+        closer = q - product(regular_inverse(columns), value)
         there = equation(closer)
         return jnp.where(sm.dot(there, there) < sm.dot(value, value), closer, q)
 
-    solve = lambda _, q: newton(newton(_search(kind, pose, q)))
-    return lax.custom_root(equation, start, solve, solve_linear)
+    find = lambda q: (newton(newton(_search(kind, pose, q))), ())
+    return implicit(equation, find, start, by_columns(regular_inverse))[0]
 
 
 def _search(kind: JointKind, pose: Pose, start):

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
-from lgjax.numerics.newton import Root, implicit
+from lgjax.numerics.implicit import by_columns, implicit
 from lgjax.numerics.rank import default_tolerance
 from lgjax.numerics.status import NOT_FINITE, flag
 from lgjax.simulate.identification.record_checks import check_record
@@ -127,24 +127,24 @@ def _search(problem: "_Problem", unknowns: Unknowns, iterations: int, tolerance:
     working = jnp.result_type(float)  # optimistix takes its own numbers in the default dtype
     scaled = lambda z, _=None: bounded(scale * z.astype(dtype)).astype(working)
 
-    def find(z: Array) -> Root:
+    def find(z: Array) -> tuple[Array, tuple[Array, Array]]:
         found = optimistix.least_squares(scaled, solver, z, max_steps=iterations, throw=False)
         settled, fine = found.result == optimistix.RESULTS.successful, jnp.all(jnp.isfinite(found.value))
         count = jnp.asarray(found.stats["num_steps"], jnp.int32)
-        return Root(jnp.where(fine, found.value, 0), count, settled, fine, None)
+        return jnp.where(fine, found.value, 0), (settled, count)
 
     # Not the derivative of optimistix: it ends the program where the records do not see all unknowns.
     slope = jax.grad(lambda z: jnp.sum(jnp.square(scaled(z))) / 2)
     invert = partial(_inverse_of_seen, tolerance=rank_tolerance, dtype=dtype)
-    root = implicit(slope, find, start.astype(working), invert)
-    settled, x = root.converged, scale * root.x.astype(dtype)
+    z, (settled, count) = implicit(slope, find, start.astype(working), by_columns(invert))
+    x = scale * z.astype(dtype)
 
     errors, finite = _bounded(residual(x))
     visible = visibility(jax.jacfwd(bounded)(x), rank_tolerance)
     status = flag(IdentifyStatus.NOT_FINITE, ~finite) | flag(IdentifyStatus.MAX_ITERATIONS, finite & ~settled)
     status = status | flag(IdentifyStatus.UNSEEN, ~jnp.all(visible.seen))
     plant = unknowns.apply(problem.guess, x)
-    return Identified(plant, x, *visible, jnp.sum(errors * errors) / 2, status, root.iterations)
+    return Identified(plant, x, *visible, jnp.sum(errors * errors) / 2, status, count)
 
 
 def log_likelihood(

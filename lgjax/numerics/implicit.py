@@ -1,0 +1,76 @@
+"""Solutions of equations, however found, with the derivatives of the implicit function."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.execution._jax import hoisted
+from lgjax.numerics import saddle_point
+from lgjax.numerics import small_matrix as sm
+
+Array = jax.Array
+Map = Callable[[Array], Array]
+Solve = Callable[[Map, Array], Array]
+Solver = Callable[[Map, Array], tuple[Solve, Solve]]
+
+FEW = 6
+
+
+def by_columns(invert: Callable[[Array], Array] = lambda slope: saddle_point.general_inverse(slope)[0]) -> Solver:
+    """Solves with the inverse of the matrix of a linear map, made once; `invert` is from (n, n) to (n, n)."""
+
+    def solver(linear: Map, like: Array) -> tuple[Solve, Solve]:
+        # Many columns one after the other, which is less code than all at once.
+        columns = jax.vmap(linear) if len(like) <= FEW else lambda eye: jax.lax.map(linear, eye)
+        inverse = invert(sm.transpose(columns(jnp.eye(len(like), dtype=like.dtype))))
+        return lambda _, r: jnp.sum(inverse * r, axis=1), lambda _, r: jnp.sum(inverse * r[:, None], axis=0)
+
+    return solver
+
+
+def implicit(
+    residual: Map, find: Callable[[Array], tuple[Array, Any]], guess: Array, solver: Solver | None = None
+) -> tuple[Array, Any]:
+    """find(guess), a point x (n,) with residual(x) = 0 and more about it, with the derivatives of that function.
+
+    With respect to all that residual and find close over, in both modes, once and twice, also within scans; those of
+    higher order are wrong.  The guess and what comes with the point have none.
+
+    solver  (linear, x) -> two functions (linear, y) -> z with linear(z) = y, the second for transposes of the map that
+            `solver` is given; both may use what it has made of that map, which is the derivative of the residual at x.
+    """
+    # Not `lax.custom_root`: of a step in a scan, JAX drops such rules after the first derivative, and a second one
+    # would pass through the iterations, of which there may be none.
+    solver = by_columns() if solver is None else solver
+    residual, of_residual = hoisted(residual, guess)
+    find, of_find = hoisted(find, guess)
+
+    @jax.custom_jvp
+    def root(of_residual: Any, of_find: Any, guess: Array) -> tuple[Array, Any]:
+        return find(guess, *of_find)
+
+    @root.defjvp
+    def _(primals: Any, tangents: Any) -> tuple[tuple, tuple]:
+        (given, *_), (change, *_) = primals, tangents
+        found, more = jax.lax.stop_gradient(root(*jax.lax.stop_gradient(primals)))
+        held = jax.lax.stop_gradient(given)
+        _, linear = jax.linearize(lambda x: residual(x, *held), found)
+        solve, solve_transposed = solver(linear, found)
+        # A correction of value zero gives x its own first derivative, for the second one of what follows.
+        correction = jax.lax.custom_linear_solve(linear, residual(found, *given), solve, solve_transposed)
+        x = found - (correction - jax.lax.stop_gradient(correction))
+        along = jax.jvp(lambda y: residual(x, *y), (given,), (change,))[1]
+        slope = lambda dx: jax.jvp(lambda x: residual(x, *given), (x,), (dx,))[1]
+        moved = jax.lax.custom_linear_solve(slope, along, solve, solve_transposed)
+        return (x, more), (-moved, jax.tree.map(_no_tangent, more))
+
+    return root(of_residual, of_find, guess)
+
+
+def _no_tangent(x: Array) -> Any:
+    """Zero tangent of an array of floats or integers."""
+    floating = jnp.issubdtype(x.dtype, jnp.inexact)
+    return jnp.zeros_like(x) if floating else np.zeros(x.shape, jax.dtypes.float0)
