@@ -65,7 +65,9 @@ def implicit(
         along = jax.jvp(lambda y: residual(x, *y), (given,), (change,))[1]
         slope = lambda dx: jax.jvp(lambda x: residual(x, *given), (x,), (dx,))[1]
         moved = jax.lax.custom_linear_solve(slope, along, solve, solve_transposed)
-        return (x, more), (-moved, jax.tree.map(_no_tangent, more))
+        # One, but with a tangent: `custom_linear_solve` fails where only its transpose has one.
+        one = 1.0 + 0.0 * (x - jax.lax.stop_gradient(x))
+        return (x, more), (-moved * one, jax.tree.map(_no_tangent, more))
 
     return root(of_residual, of_find, guess)
 

@@ -226,7 +226,7 @@ SHAPES: dict[str, Callable] = {
 }
 
 
-def of_shape(name: str, second: bool | str, seed: int) -> Subject:
+def of_shape(name: str, make: Callable, second: bool | str, seed: int) -> Subject:
     """Gap over a plane of a shape that stands on faces, edges, corners and axes; x displaces the pose and the sizes."""
     rng = np.random.default_rng(seed)
     turns = [np.zeros(3), *(turn(rng) for _ in range(299)), np.asarray([PI / 4, 0.0, 0.0])]
@@ -239,7 +239,7 @@ def of_shape(name: str, second: bool | str, seed: int) -> Subject:
             lgjax.Pose(lgjax.so3.exp(w), jnp.asarray([0.0, 0.0, 0.5], x.dtype)), lgjax.se3.exp(x[:6])
         )
         plane = shapes.Plane(jnp.asarray([0.0, 0.0, 1.0], x.dtype))
-        return jnp.sum(shapes.gap(SHAPES[name](sizes + x[6:]), plane, pose).gap)[None]
+        return jnp.sum(shapes.gap(make(sizes + x[6:]), plane, pose).gap)[None]
 
     labels = tuple(f"turned by {_words(w)}, sizes {_words(s)}" for w, s in states)
     return Subject((name,), function, _stacked(states), labels, rng.normal(size=9) / 3, second)
@@ -368,7 +368,7 @@ MECHANICS: dict[str, Callable[[int], Subject]] = {
     "rollout of a tree": partial(of_mechanism, tree, STEPS, False),
     "rollout of point masses": partial(of_mechanism, points, STEPS, SHORT),
     **{f"force: {name}": partial(of_force, name, SHORT) for name in FORCES},
-    **{f"shape: {name}": partial(of_shape, name, SHORT) for name in SHAPES},
+    **{f"shape: {name}": partial(of_shape, name, make, SHORT) for name, make in SHAPES.items()},
     **{f"variational step, {chart}": partial(of_bodies, chart) for chart in ("cayley", "exp")},
     "contact step": partial(of_contact_step, 0.0),
     "smoothed contact step": partial(of_contact_step, 1e-2),

@@ -133,9 +133,10 @@ def _stacked(states: list) -> Any:
 def subjects() -> dict[str, Callable[[int], Subject]]:
     """Makers of subjects by name."""
     from tests.soak.gradient_drivers import DRIVERS
+    from tests.soak.gradient_further import ADDED
     from tests.soak.gradient_mechanics import MECHANICS
     from tests.soak.gradient_rates import DERIVED
     from tests.soak.gradient_steps import STEPS
 
     of_groups = {f"group {name}": partial(of_group, make) for name, make in GROUPS.items()}
-    return of_groups | MECHANICS | DERIVED | DRIVERS | STEPS
+    return of_groups | MECHANICS | DERIVED | DRIVERS | STEPS | ADDED
