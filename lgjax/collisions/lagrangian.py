@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from lgjax.collisions.impact import STOPPED, BounceStatus, ContactPoint, Laws, approach_rate, impact
 from lgjax.collisions.variational import RigidBody, RigidState, advance, arrival, departure, step_energy
 from lgjax.groups.se3 import Pose
+from lgjax.numerics.implicit import implicit_number, over
 from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.status import flag
 
@@ -139,12 +140,7 @@ def _time_of_impact(s: Settings, p: Problem, state: RigidState, left: Array, ins
         # Without an impact, an equation that is harmless to differentiate.
         return jnp.where(inside & (tau > 0), arc(s, p, state, t).contact.gap, t - tau)
 
-    def newton(f: Any, t: Array) -> Array:
-        value, slope = jax.jvp(f, (t,), (jnp.ones_like(t),))
-        return t - value / jax.lax.stop_gradient(slope)
-
-    root = jax.lax.custom_root(gap, tau, newton, lambda linear, y: y / linear(jnp.ones_like(y)))
-    return root + jax.lax.stop_gradient(tau - root)
+    return implicit_number(gap, tau)
 
 
 def _jump(
@@ -170,7 +166,7 @@ def _jump(
 
     def newton(part: Array, _: Any) -> tuple[Array, Array]:
         value, slope = jax.jvp(mismatch, (part,), (one,))
-        return part - value / slope, jnp.abs(value)
+        return part - over(value, slope), jnp.abs(value)
 
     part, errors = jax.lax.scan(newton, one, None, length=JUMP_ITERATIONS)
     error = errors[-1]

@@ -13,6 +13,7 @@ from lgjax.collisions.flight import Record, bounces_end, next_part
 from lgjax.collisions.impact import approach_rate, impact
 from lgjax.collisions.resting import Scene, at_rest, choose, rest_step
 from lgjax.collisions.variational import RigidState, variational_step
+from lgjax.numerics.implicit import implicit_number
 
 Array = jax.Array
 
@@ -43,22 +44,12 @@ def _time_of_impact(scene: Scene, state: RigidState, hit: Array, recorded: Array
     A gap that does not change there, of a body that grazes the obstacle, fixes no time: then they are zero.
     """
 
-    def over(y: Array, slope: Array) -> Array:
-        still = slope == 0
-        return jnp.where(still, jnp.zeros_like(y), y / jnp.where(still, jnp.ones_like(slope), slope))
-
     def gap(tau: Array) -> Array:
         # Without an impact, an equation that is solved and harmless to differentiate.
         there, _ = variational_step(scene.body, state, tau, scene.chart)
         return jnp.where(hit, scene.closest(there).gap, tau - recorded)
 
-    def newton(f: Any, tau: Array) -> Array:
-        # The recorded time is the root but for round-off.  The iteration is there because JAX differentiates
-        # through it, where it should not, in forward over reverse mode through a scan.
-        value, slope = jax.jvp(f, (tau,), (jnp.ones_like(tau),))
-        return tau - over(value, jax.lax.stop_gradient(slope))
-
-    return jax.lax.custom_root(gap, recorded, newton, lambda linear, y: over(y, linear(jnp.ones_like(y))))
+    return implicit_number(gap, recorded)
 
 
 def replay(scene: Scene, state: RigidState, steps: int, finished: Array, record: Record, asleep: Array) -> Replayed:

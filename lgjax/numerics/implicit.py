@@ -72,6 +72,25 @@ def implicit(
     return root(of_residual, of_find, guess)
 
 
+def over(y: Array, slope: Array) -> Array:
+    """y / slope, and zero where the slope is."""
+    flat = slope == 0
+    return jnp.where(flat, jnp.zeros_like(y), y / jnp.where(flat, jnp.ones_like(slope), slope))
+
+
+def implicit_number(function: Map, root: Array) -> Array:
+    """`root` (), where the function vanishes, with the derivatives of that; zero where the function does not change."""
+
+    def newton(f: Map, x: Array) -> Array:
+        # Not to come nearer: JAX differentiates through it, where it should not, in second derivatives through a scan.
+        value, slope = jax.jvp(f, (x,), (jnp.ones_like(x),))
+        return x - over(value, jax.lax.stop_gradient(slope))
+
+    root = jax.lax.stop_gradient(root)
+    moving = jax.lax.custom_root(function, root, newton, lambda linear, y: over(y, linear(jnp.ones_like(y))))
+    return moving + jax.lax.stop_gradient(root - moving)
+
+
 def _no_tangent(x: Array) -> Any:
     """Zero tangent of an array of floats or integers."""
     floating = jnp.issubdtype(x.dtype, jnp.inexact)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from lgjax import Pose, shapes, so3
-from lgjax.collisions import RigidState, bounce, resting, rigid_body, rigid_state
+from lgjax.collisions import RigidState, bounce, lagrangian, replay, resting, rigid_body, rigid_state
 from lgjax.collisions.bounce import closest_contact
 from lgjax.collisions.impact import BounceStatus, Laws
-from lgjax.collisions.replay import _time_of_impact
 from lgjax.collisions.variational import total_energy
 from lgjax.shapes import Plane, mass_properties
 
@@ -192,18 +191,25 @@ def test_round_off_at_rest_has_derivatives():
     assert np.isfinite(jax.jit(lambda x: jax.jvp(jax.grad(stopped), (x,), (along,))[1])(before)).all()
 
 
-def test_the_time_of_an_impact_that_hardly_is_one_has_finite_derivatives():
+@pytest.mark.parametrize("form", ["Hamiltonian", "Lagrangian"])
+def test_the_time_of_an_impact_that_hardly_is_one_has_finite_derivatives(form):
     """A ball at rest on the floor without gravity: its gap vanishes and does not change."""
-    ball, floor = rigid_body(1.0, (0.1, 0.1, 0.1), (0.0, 0.0, 0.0)), Plane((0.0, 0.0, 1.0))
+    ball, floor, yes = rigid_body(1.0, (0.1, 0.1, 0.1), (0.0, 0.0, 0.0)), Plane((0.0, 0.0, 1.0)), jnp.asarray(True)
 
-    def time(x):
+    def time(x, after=0.0):
         shape = shapes.sphere(1.0 + x[6])
-        scene = SimpleNamespace(body=ball, chart="cayley", closest=lambda s: closest_contact(ball, shape, (floor,), s))
+        closest = lambda s: closest_contact(ball, shape, (floor,), s)
         state = RigidState(Pose(jnp.eye(3), jnp.stack([x[0], x[1], 1.0 + x[2]])), jnp.zeros(3), x[3:6])
-        return _time_of_impact(scene, state, jnp.asarray(True), jnp.zeros(()))
+        if form == "Hamiltonian":
+            scene = SimpleNamespace(body=ball, chart="cayley", closest=closest)
+            return replay._time_of_impact(scene, state, yes, jnp.asarray(after))
+        settings = lagrangian.Settings(lambda body, obstacles, s: closest(s), "hamiltonian", False, 1, "cayley")
+        problem = lagrangian.Problem(ball, None, jnp.asarray(0.1), jnp.asarray(1e-14))
+        return lagrangian._time_of_impact(settings, problem, state, jnp.asarray(0.1), yes)
 
     at_rest = jnp.zeros(7)
     for derivative in (jax.jacrev, jax.jacfwd, jax.hessian):
         assert np.all(np.isfinite(jax.jit(derivative(time))(at_rest)))
-    moving = at_rest.at[5].set(-2.0)  # 2 m/s downwards: later by half a second for each metre
-    np.testing.assert_allclose(jax.grad(time)(moving)[np.array([2, 6])], [0.5, -0.5])
+    # 2 m/s downwards: later by half a second for each metre.
+    moving = at_rest.at[5].set(-2.0).at[2].set(0.05)
+    np.testing.assert_allclose(jax.grad(time)(moving, 0.025)[np.array([2, 6])], [0.5, -0.5])
