@@ -203,7 +203,7 @@ def solve_rotation(inertia: Array, a: Array, chart: str = "cayley") -> tuple[Arr
     """The coordinates z (3,) of the F in SO(3) next to I with F J_d - J_d Fᵀ = hat(a), and whether they were found.
 
     Newton's method to round-off in at most 30 iterations; there is no solution when a step turns the body too far.
-    First and second derivatives, in both modes, are those of the implicit function.  The charts give the same F:
+    Derivatives are those of the implicit function: see `numerics/implicit.py`.  The charts give the same F:
     "cayley" solves a quadratic equation, without a sine.  Source: [tran2024] Table 1, third row of F̃.
     """
     equation = CHARTS[checks.choice("chart", chart, tuple(CHARTS))].equation

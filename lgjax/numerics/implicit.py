@@ -36,30 +36,30 @@ def implicit(
 ) -> tuple[Array, Any]:
     """find(guess), a point x (n,) with residual(x) = 0 and more about it, with the derivatives of that function.
 
-    With respect to all that residual and find close over, in both modes, once and twice, also within scans; those of
-    higher order are wrong.  The guess and what comes with the point have none.
+    With respect to all that residual and find close over, in both modes, of any order; within scans of the first and
+    second order.  The guess and what comes with the point have none.
 
     solver  (linear, x) -> two functions (linear, y) -> z with linear(z) = y, the second for transposes of the map that
             `solver` is given; both may use what it has made of that map, which is the derivative of the residual at x.
     """
-    # Not `lax.custom_root`: of a step in a scan, JAX drops such rules after the first derivative, and a second one
-    # would pass through the iterations, of which there may be none.
+    # Of a step in a scan, JAX drops rules after the first derivative, as it does with `lax.custom_root`. A second one
+    # would pass through the iterations, of which there may be none. So a root without its rule is a constant, and the
+    # rule adds a correction of value zero: its derivative is that of the root if that is a constant, and zero if not.
     solver = by_columns() if solver is None else solver
     residual, of_residual = hoisted(residual, guess)
     find, of_find = hoisted(find, guess)
 
     @jax.custom_jvp
     def root(of_residual: Any, of_find: Any, guess: Array) -> tuple[Array, Any]:
-        return find(guess, *of_find)
+        return jax.lax.stop_gradient(find(*jax.lax.stop_gradient((guess, *of_find))))
 
     @root.defjvp
     def _(primals: Any, tangents: Any) -> tuple[tuple, tuple]:
         (given, *_), (change, *_) = primals, tangents
-        found, more = jax.lax.stop_gradient(root(*jax.lax.stop_gradient(primals)))
-        held = jax.lax.stop_gradient(given)
-        _, linear = jax.linearize(lambda x: residual(x, *held), found)
-        solve, solve_transposed = solver(linear, found)
-        # A correction of value zero gives x its own first derivative, for the second one of what follows.
+        found, more = root(*primals)
+        held = jax.lax.stop_gradient((found, *given))
+        _, linear = jax.linearize(lambda x: residual(x, *held[1:]), held[0])
+        solve, solve_transposed = solver(linear, held[0])
         correction = jax.lax.custom_linear_solve(linear, residual(found, *given), solve, solve_transposed)
         x = found - (correction - jax.lax.stop_gradient(correction))
         along = jax.jvp(lambda y: residual(x, *y), (given,), (change,))[1]

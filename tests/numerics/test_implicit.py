@@ -68,3 +68,12 @@ def test_what_a_program_knows_and_what_it_is_given_have_the_same_derivatives(ins
     total = lambda a: jnp.sum(jax.lax.map(lambda i: jnp.sum(root(a)[0]) * i, jnp.arange(2.0)))
     found = jit(lambda: jax.grad(total)(a))() if inside else jit(jax.grad(total))(a)
     np.testing.assert_allclose(found, a ** (-2 / 3) / 3, rtol=1e-12)
+
+
+def test_derivatives_of_any_order_outside_of_scans():
+    root = lambda a: jnp.sum(implicit(lambda z: z**3 - a, lambda z: (jnp.cbrt(a * jnp.ones(1)), ()), jnp.ones(1))[0])
+    value, power = 1.0, 1 / 3
+    for order in range(5):
+        np.testing.assert_allclose(jit(root)(3.0), value * 3**power, rtol=1e-14)
+        root = (jax.grad, jax.jacfwd)[order % 2](root)
+        value, power = value * power, power - 1
