@@ -168,7 +168,11 @@ def _impact(settings: Settings, model: Model, contacts: Contacts, q, v, mean, re
 def _kept_part(energy, excess) -> Array:
     """The factor on the velocities that takes an excess from the kinetic energy; 1 if there is less than that."""
     enough = energy > excess
-    return jnp.sqrt(jnp.where(enough, 1 - excess / jnp.where(enough, energy, jnp.ones_like(energy)), 1.0))
+    # Both are divided by the energy first: the derivative of a quotient has the square of what it divides by, which
+    # underflows.
+    energy = jnp.where(enough, energy, jnp.ones_like(energy))
+    size = jax.lax.stop_gradient(energy)
+    return jnp.sqrt(jnp.where(enough, 1 - (excess / size) / (energy / size), 1.0))
 
 
 class Coupled(NamedTuple):

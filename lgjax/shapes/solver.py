@@ -2,7 +2,7 @@
 
 maximise direction · z over constraints(z) <= 0. A primal-dual interior point method comes close from any start, Newton
 steps on the optimality conditions go to round-off, and the implicit function theorem on the same conditions gives the
-derivatives, so that they have any order and do not depend on how the point was found.
+derivatives, which do not depend on how the point was found.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.implicit import by_columns, implicit
 from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.rank import default_tolerance, longest_row, pseudo_inverse
 from lgjax.shapes.contact import Array
 
 MAX_ITERATIONS = 100
@@ -148,23 +150,25 @@ def _interior_step(problem, parameters, direction, size, count, z, slack, multip
 
 
 def differentiable(find):
-    """`find(problem, parameters, direction, start, size)` -> (z, multipliers) with derivatives by the conditions."""
-    function = jax.custom_jvp(find, nondiff_argnums=(0,))
+    """`find(problem, parameters, direction, start, size)` -> (z, multipliers) with derivatives by the conditions.
 
-    @function.defjvp
-    def rule(problem, primals, tangents):
-        z, multipliers = function(problem, *primals)
-        (parameters, direction, _, size), (dparameters, ddirection, _, _) = primals, tangents
-        conditions = _conditions(problem, parameters, direction, size)
-        _, change = jax.jvp(
-            lambda p, d: _conditions(problem, p, d, size)(z, multipliers),
-            (parameters, direction),
-            (dparameters, ddirection),
-        )
-        step = -jnp.linalg.solve(_jacobian(conditions, z, multipliers), change)
-        return (z, multipliers), (step[: len(z)], step[len(z) :])
+    Where a surface has no curvature, its farthest point moves infinitely fast along it: that part is left out, and the
+    distance still has its derivative.
+    """
 
-    return function
+    def solve(problem, parameters, direction, start, size):
+        conditions, n = _conditions(problem, parameters, direction, size), len(direction)
+        search = lambda _: (jnp.concatenate(find(problem, parameters, direction, start, size)), ())
+        k = jax.eval_shape(problem, parameters, direction).shape[0]
+        like = jnp.zeros(n + k, direction.dtype)
+        x, _ = implicit(lambda x: conditions(x[:n], x[n:]), search, like, by_columns(_inverse))
+        return x[:n], x[n:]
+
+    return solve
+
+
+def _inverse(jacobian):
+    return pseudo_inverse(jacobian, default_tolerance(jacobian.dtype) * longest_row(jacobian))
 
 
 def _climb(problem, parameters, direction, starts, size):

@@ -376,3 +376,16 @@ def test_a_surface_that_is_not_convex_is_refused():
 
     with pytest.raises(ValueError, match=r"non-convex support|search for the farthest point"):
         shapes.implicit(peanut)
+
+
+def test_the_gap_has_derivatives_where_a_surface_has_no_curvature():
+    """A quartic over a plane below its lowest point, which a small turn moves infinitely fast."""
+
+    def gap(x):
+        shape = shapes.implicit(quartic, parameters=(jnp.asarray(AXES) + x[3:],))
+        pose = Pose(so3.exp(x[:3]), jnp.asarray([0.0, 0.0, 3.0]))
+        return shapes.gap(shape, shapes.Plane((0.0, 0.0, 1.0)), pose).gap
+
+    for derivative in (jax.jacrev, jax.jacfwd):
+        np.testing.assert_allclose(derivative(gap)(jnp.zeros(6)), [0, 0, 0, 0, 0, -1], atol=1e-8)
+    assert np.isfinite(jax.hessian(gap)(jnp.zeros(6))).all()
