@@ -34,13 +34,14 @@ def by_columns(invert: Callable[[Array], Array] = lambda slope: saddle_point.gen
 def implicit(
     residual: Map, find: Callable[[Array], tuple[Array, Any]], guess: Array, solver: Solver | None = None
 ) -> tuple[Array, Any]:
-    """find(guess), a point x (n,) with residual(x) = 0 and more about it, with the derivatives of that function.
+    """find(guess), a root x (n,) of the residual and further output, x with the derivatives of the implicit function.
 
-    With respect to all that residual and find close over, in both modes, of any order; within scans of the first and
-    second order.  The guess and what comes with the point have none.
+    These are with respect to everything that residual and find close over, in both modes and of any order; within scans
+    of the first and second order.  The guess and the further output have no derivatives.
 
-    solver  (linear, x) -> two functions (linear, y) -> z with linear(z) = y, the second for transposes of the map that
-            `solver` is given; both may use what it has made of that map, which is the derivative of the residual at x.
+    solver  (linear, x) -> (solve, solve_transposed), both (map, y) -> z with map(z) = y.  `linear` is the derivative of
+            the residual at x; `solve` gets this map and `solve_transposed` its transpose.  Both may use what the solver
+            has made of `linear`.
     """
     # Of a step in a scan, JAX drops rules after the first derivative, as it does with `lax.custom_root`. A second one
     # would pass through the iterations, of which there may be none. So a root without its rule is a constant, and the
@@ -79,7 +80,7 @@ def over(y: Array, slope: Array) -> Array:
 
 
 def implicit_number(function: Map, root: Array) -> Array:
-    """`root` (), where the function vanishes, with the derivatives of that; zero where the function does not change."""
+    """`root` (), a zero of the function, with the derivatives of the implicit function; zero where its slope is."""
 
     def newton(f: Map, x: Array) -> Array:
         # Not to come nearer: JAX differentiates through it, where it should not, in second derivatives through a scan.
