@@ -168,11 +168,19 @@ def _impact(settings: Settings, model: Model, contacts: Contacts, q, v, mean, re
 def _kept_part(energy, excess) -> Array:
     """The factor on the velocities that takes an excess from the kinetic energy; 1 if there is less than that."""
     enough = energy > excess
-    # Both are divided by the energy first: the derivative of a quotient has the square of what it divides by, which
-    # underflows.
-    energy = jnp.where(enough, energy, jnp.ones_like(energy))
-    size = jax.lax.stop_gradient(energy)
-    return jnp.sqrt(jnp.where(enough, 1 - (excess / size) / (energy / size), 1.0))
+    return jnp.sqrt(jnp.where(enough, 1 - _share(excess, jnp.where(enough, energy, jnp.ones_like(energy))), 1.0))
+
+
+@jax.custom_jvp
+def _share(part, whole) -> Array:
+    """part / whole; JAX's derivative has the square of the whole, which underflows."""
+    return part / whole
+
+
+@_share.defjvp
+def _(primals, tangents):
+    found = _share(*primals)
+    return found, (tangents[0] - found * tangents[1]) / primals[1]
 
 
 class Coupled(NamedTuple):
