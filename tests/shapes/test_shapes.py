@@ -389,3 +389,14 @@ def test_the_gap_has_derivatives_where_a_surface_has_no_curvature():
     for derivative in (jax.jacrev, jax.jacfwd):
         np.testing.assert_allclose(derivative(gap)(jnp.zeros(6)), [0, 0, 0, 0, 0, -1], atol=1e-8)
     assert np.isfinite(jax.hessian(gap)(jnp.zeros(6))).all()
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_a_thin_plate_as_an_implicit_surface_turns_as_the_ellipsoid(dtype):
+    axes = jnp.asarray([1.0, 1.0, 0.003], dtype)
+    surface = shapes.implicit(lambda p, a: jnp.sum((p / a) ** 2) - 1, jnp.zeros(3, dtype), (axes,))
+    pose = Pose(so3.exp(jnp.asarray([0.4, -0.3, 0.2], dtype)), jnp.asarray([0.0, 0.0, 2.0], dtype))
+    plane = shapes.Plane(jnp.asarray([0.0, 0.0, 1.0], dtype))
+    found, exact = (shapes.gap_derivatives(shape, plane, pose) for shape in (surface, shapes.ellipsoid(axes)))
+    for ours, theirs in zip(found, exact, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e4 * jnp.finfo(dtype).eps * np.abs(theirs).max())
