@@ -65,13 +65,52 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
+LINE = re.compile(r"^\s*(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)", re.M)
+
+
 def traffic(hlo: str) -> dict[str, int]:
-    """Bytes of the operands and results of every instruction of a module."""
-    sizes, operands = {}, {}
-    for name, shape, rest in re.findall(r"^\s*(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) [\w\-]+\((.*)", hlo, re.M):
-        sizes[name] = sum(map(_bytes, re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", shape)))
-        operands[name] = set(re.findall(r"%([\w.\-]+)", rest.split("),")[0]))
-    return {name: size + sum(sizes.get(x, 0) for x in operands[name]) for name, size in sizes.items()}
+    """Bytes that every instruction of a module reads and writes: its operands and results, boxes of them where it cuts
+    boxes out or writes them into an array in place."""
+    found = {}
+    parts = {m[1]: m[2] for m in re.finditer(r"^(?:ENTRY )?%([\w.\-]+) \(.*?\) -> .*? \{$(.*?)^\}", hlo, re.M | re.S)}
+    for part in parts.values():
+        sizes = {}
+        for name, shape, _, rest in LINE.findall(part):
+            sizes[name] = sum(map(_bytes, re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", shape)))
+            operands = re.findall(r"%([\w.\-]+)", rest.split("),")[0])
+            called = re.search(r"kind=\w+, calls=%([\w.\-]+)", rest)
+            boxes, written = _boxes(parts.get(called[1], "")) if called else ({}, 0)
+            read = {x: boxes.get(n, sizes.get(x, 0)) for n, x in enumerate(operands)}
+            found[name] = sizes[name] - written + sum(read.values())
+    return found
+
+
+def _boxes(part: str) -> tuple[dict[int, int], int]:
+    """Of a fused computation: bytes read of the arguments of which boxes are used, and of results what is in place."""
+    lines = {
+        name: (shape, kind, re.findall(r"%([\w.\-]+)", rest.split("),")[0]))
+        for name, shape, kind, rest in LINE.findall(part)
+    }
+    size = lambda name: sum(map(_bytes, re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", lines[name][0])))
+    numbers = {m[1]: int(m[2]) for m in re.finditer(r"%([\w.\-]+) = \S+ parameter\((\d+)\)", part)}
+    read, written = {}, 0
+    uses = lambda name: [user for user, (_, _, operands) in lines.items() if name in operands]
+
+    def users(name: str) -> list[tuple[str, str]]:
+        return [pair for u in uses(name) for pair in (users(u) if lines[u][1] == "bitcast" else [(u, name)])]
+
+    for name, number in numbers.items():
+        found = users(name)
+        kinds = {lines[user][1] for user, source in found if lines[user][2][0] == source}
+        if found and len(found) == sum(lines[user][2][0] == source for user, source in found):
+            if kinds == {"dynamic-slice"}:
+                read[number] = sum(size(user) for user, _ in found)
+            elif kinds == {"dynamic-update-slice"}:
+                read[number] = 0
+    for name, (_, kind, operands) in lines.items():
+        if kind == "dynamic-update-slice":
+            written += size(name) - size(operands[1])
+    return read, written
 
 
 def _bytes(shape: tuple[str, str]) -> int:

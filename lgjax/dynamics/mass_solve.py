@@ -34,7 +34,7 @@ from lgjax.dynamics.spatial import (
     to_parent,
 )
 from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
-from lgjax.execution.call import batch_behind
+from lgjax.execution.call import batch_behind, with_derivatives
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -51,6 +51,10 @@ def solve_mass_matrix(
     own transpose.
     Source: [kim2012] section 2.2.
     """
+    return with_derivatives(partial(_solved, execution), execution)(model, q, f)
+
+
+def _solved(execution: Execution, model: Model, q: Configuration, f) -> jax.Array:
     return lax.custom_linear_solve(
         lambda x: mass_times(model, q, x, execution),
         f,

@@ -198,7 +198,7 @@ class Behind:
         if eqn.primitive is step_p:
             inner = jax.make_jaxpr(emission(**eqn.params))(*(x.aval for x in eqn.invars))
             return self._evaluate(inner.jaxpr, _environment(inner, inputs))
-        if eqn.primitive.name == "custom_linear_solve" and self.size is None:  # what it inverts is for derivatives
+        if eqn.primitive.name == "custom_linear_solve":  # what it inverts is for derivatives
             inner, lengths = eqn.params["jaxprs"].solve, eqn.params["const_lengths"]
             first = lengths.matvec + lengths.vecmat
             given = [*inputs[first : first + lengths.solve], *inputs[sum(lengths) :]]

@@ -10,7 +10,7 @@ alone: nothing else is stored for a reverse pass.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ from lgjax.execution._jax import (
     reshaped,
     scan_arguments,
 )
-from lgjax.execution.batch_last import Arrays, Behind, evaluate, merged, tangents, transposed
+from lgjax.execution.batch_last import Arrays, Behind, evaluate, merged, tangents, traced, transposed
 from lgjax.execution.cuda import as_kernel
 from lgjax.execution.one_function import FEW, as_operation, fits, in_one_function
 
@@ -43,6 +43,15 @@ def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
     if execution == "plain":
         return function
     return as_operation(function, lambda jaxpr, values, _: _bound(call_p, jaxpr, values, kernel=execution != "scan"))
+
+
+def with_derivatives(function: Callable, execution: str = "scalarized") -> Callable:
+    """`function` of pytrees of arrays, with rules of its own for derivatives: on a GPU each of these is one kernel.
+
+    It computes the results anew, which shares most of its work, and reads nothing but the arguments.
+    """
+    together = batch_behind(function, execution)
+    return wraps(function)(lambda *args: (together if jax.default_backend() == "gpu" else function)(*args))
 
 
 def one_kernel(function: Callable, in_place: bool = False) -> Callable:
@@ -132,15 +141,21 @@ def _shapes(*_, jaxpr, batched, size, **others) -> list:
 
 
 def _jvp(primals, directions, *, jaxpr, batched, size, kernel):
+    outs = call_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, kernel=kernel)
+    return outs, _along(primals, directions, jaxpr, batched, size, kernel)
+
+
+def _along(primals, directions, jaxpr, batched, size, kernel: bool = True) -> list:
+    """Tangents of the results, by one operation that reads the arguments alone."""
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
     moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
     short, more, kept = tangents(jaxpr, moving, moved)
     args = [*more, *(x for x, k in zip(primals, kept, strict=True) if k), *(directions[n] for n in moving)]
     marks = (False,) * len(more) + tuple(b for b, k in zip(batched, kept, strict=True) if k)
-    outs = call_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, kernel=kernel)
     marks = (*marks, *(batched[n] for n in moving))
     found = iter(call_p.bind(*args, jaxpr=short, batched=marks, size=size, kernel=kernel))
-    return outs, [next(found) if m else no_tangent(x) for x, m in zip(outs, moved, strict=True)]
+    shapes = _shapes(jaxpr=jaxpr, batched=batched, size=size)
+    return [next(found) if m else Zero(x.to_tangent_aval()) for x, m in zip(shapes, moved, strict=True)]
 
 
 def _transpose(given, *args, jaxpr, batched, size, kernel):
@@ -196,17 +211,6 @@ def _written_together(*args, size: int | None, **parameters) -> Arrays:
     return (in_one_function(run) if small else run)(*args)
 
 
-def _recomputed(*args, jaxpr, batched, size, state: int | None = None) -> Arrays:
-    """For derivatives on a GPU: a turn of a loop is a kernel, and so is its way back, which computes it anew.
-
-    Nothing but the arguments waits for a reverse pass.
-    """
-    run = jax.checkpoint(lambda *args: _turn_by_turn(jaxpr, args), prevent_cse=False)
-    if size is None:
-        return run(*args)
-    return jax.vmap(run, [-1 if b else None for b in batched], -1, axis_size=size)(*args)
-
-
 def _turn_by_turn(jaxpr, args: Sequence) -> list:
     """The results of a jaxpr, with the bodies of its loops as operations of their own."""
     env = dict(zip(jaxpr.invars, args, strict=True))
@@ -232,18 +236,20 @@ def _loop(eqn, values: list) -> list:
     return [*final, *ys]
 
 
-def _derivative(primals, directions, **params):
+def _derivative(primals, directions, *, jaxpr, batched, size, state: int | None = None):
+    """On a GPU one kernel too. It repeats the turns of a loop on the way back: only their beginnings wait for it."""
+    if jax.default_backend() == "gpu":
+        outs = system_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, state=state)
+        turns, none = traced(lambda args: _turn_by_turn(jaxpr, args), [x.aval for x in jaxpr.invars])
+        assert not none
+        return outs, _along(primals, directions, turns, batched, size)
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
-    on_gpu = jax.default_backend() == "gpu"
-    run = _recomputed if on_gpu else _written_out
 
     def of(*values):
         args = dict(enumerate(primals)) | dict(zip(moving, values, strict=True))
-        return run(*args.values(), **params)
+        return _written_out(*args.values(), jaxpr=jaxpr, batched=batched, size=size)
 
     outs, tangents = jax.jvp(of, [primals[n] for n in moving], [directions[n] for n in moving])
-    if on_gpu:
-        outs = system_p.bind(*primals, **params)
     floating = [jnp.issubdtype(x.dtype, jnp.floating) for x in outs]
     return outs, [t if f else no_tangent(x) for x, t, f in zip(outs, tangents, floating, strict=True)]
 

@@ -6,6 +6,7 @@ object arrays whose entries are Python numbers (known at trace time) or nodes of
 only, on one array per scalar with one value per body.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -164,8 +165,10 @@ class Interpreter:
 
     def _reduce_sum(self, params, x):
         kept = [axis for axis in range(x.ndim) if axis not in params["axes"]]
-        rows = x.transpose(*kept, *params["axes"]).reshape([x.shape[axis] for axis in kept] + [-1])
-        total = rows[..., 0]
+        rows = x.transpose(*kept, *params["axes"]).reshape(
+            [x.shape[axis] for axis in kept] + [math.prod(x.shape[axis] for axis in params["axes"])]
+        )
+        total = rows[..., 0] if rows.shape[-1] else np.zeros(rows.shape[:-1]).astype(object)
         for k in range(1, rows.shape[-1]):
             total = self.elementwise["add"](total, rows[..., k])
         return total

@@ -8,7 +8,7 @@ Read first: `interpreter.py`, whose rules this adds to. Next: `ordering.py`, `pt
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 from typing import Any
 
@@ -22,9 +22,11 @@ from lgjax.execution.ordering import order_of, waiting
 from lgjax.execution.scan import loop_p
 from lgjax.execution.step import emission, step_p
 
-UNROLLED = 8  # turns of a loop that saves something in every turn, which are written out
+UNROLLED = 8  # turns of a loop that saves or reads something in every turn, which are written out
+WRITTEN_OUT = 4000  # operations, of which more stay a loop
+SAVED = 8192  # numbers that a loop may save: the memory of a thread ends at 512 kB
 REDUCTIONS = {"reduce_and": "and", "reduce_or": "or", "reduce_max": "max", "reduce_min": "min"}
-NOT_COUNTED = ("input", "loop", "result")
+NOT_COUNTED = ("input", "loop", "result", "saved")
 
 
 @dataclass(eq=False)
@@ -58,11 +60,14 @@ class Region:
 
 @dataclass(eq=False)
 class Loop(Region):
-    """A region that runs `count` times; the next turn begins with its results.
+    """A region that runs `count` times; the next turn begins with the first of its results, the others are saved.
 
-    carry: its input nodes, as many as results. captured: input nodes for values from outside. Outside, the loop is a
-    node "loop" whose arguments are the start and the captured values, followed by nodes "result". tables: numbers of an
-    input node, one for each turn.
+    carry: its input nodes that carry. captured: input nodes for values from outside. tables: numbers of an input node,
+    one for each turn. reads: of an input node, which of the loops that it reads, which of the values that loop saved,
+    and whether from the last turn to the first.
+
+    Outside, the loop is a node "loop". Its arguments are the start, the captured values and the loops that it reads. It
+    is followed by nodes "result", and nodes "saved" for (which value, turn).
     """
 
     count: int
@@ -70,6 +75,7 @@ class Loop(Region):
     carry: list[int]
     captured: list[int]
     tables: dict[int, tuple]
+    reads: dict[int, tuple[int, int, bool]]
 
 
 class ScalarProgram(Region):
@@ -156,19 +162,26 @@ class Unrolling(Interpreter):
         return _turns(step, carry, xs, loop.length, loop.reverse, len(loop.level.outvars) - len(carry))
 
     def _scan(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        """A loop if it can be one, but few turns that save or read something are written out unless they are long."""
         params, body = eqn.params, eqn.params["jaxpr"]
         constants, carry = scan_arguments(eqn)
         constants, carry, xs = inputs[:constants], inputs[constants : constants + carry], inputs[constants + carry :]
-        kept = len(body.jaxpr.outvars) - len(carry)
-        if not kept and all(is_number(x) for array in xs for x in array.flat):
-            return self._loop(eqn, constants, carry, xs)
-        if params["length"] > UNROLLED:
-            raise NotImplementedError("a scan that reads or saves arrays turn by turn")
+        plain = len(body.jaxpr.outvars) == len(carry) and all(is_number(x) for array in xs for x in array.flat)
+        length, loop, args = params["length"], None, []
+        try:
+            if length > 1:
+                loop, args = self._loop(eqn, constants, carry, xs)
+        except NotImplementedError:
+            if length > UNROLLED:
+                raise
+        if loop is not None and (plain or length > UNROLLED or length * sum(loop.operations.values()) > WRITTEN_OUT):
+            return self._outside(eqn, loop, args)
         step = lambda carry, now: self.evaluate(body.jaxpr, list(map(objects, body.consts)), [*constants, *carry, *now])
-        return _turns(step, carry, xs, params["length"], params["reverse"], kept)
+        kept = len(body.jaxpr.outvars) - len(carry)
+        return _turns(step, carry, xs, length, params["reverse"], kept)
 
-    def _loop(self, eqn, constants, carry, xs) -> list[np.ndarray]:
-        """A scan that only carries: its body once, as a graph of its own."""
+    def _loop(self, eqn, constants, carry, xs) -> tuple[Loop, list[Scalar]]:
+        """The body of a scan once, as a graph of its own, and the arguments of the loop's node."""
         params, body = eqn.params, eqn.params["jaxpr"]
         graph, outside = Graph(), {}
 
@@ -182,16 +195,24 @@ class Unrolling(Interpreter):
         known = [map_objects(capture, x) for x in constants]
         start = [map_objects(lambda _: graph.input(), x) for x in carry]
         tables: dict[int, tuple] = {}
+        loops: list[int] = []
+        reads: dict[int, tuple[int, int, bool]] = {}
 
-        def table(column: np.ndarray) -> Scalar:
-            numbers = tuple(column[::-1] if params["reverse"] else column)
-            if len(set(numbers)) == 1:
-                return numbers[0]
+        def entry(column: np.ndarray) -> Scalar:
+            column = column[::-1] if params["reverse"] else column
+            if len({x.index if isinstance(x, Ref) else ("#", x) for x in column}) == 1:
+                return capture(column[0])
             node = graph.input()
-            tables[node.index] = numbers
+            if all(map(is_number, column)):
+                tables[node.index] = tuple(column)
+            else:
+                read, value, backwards = self._saved_by_one_loop(column)
+                if read not in loops:
+                    loops.append(read)
+                reads[node.index] = loops.index(read), value, backwards
             return node
 
-        now = [_columns(table, x) for x in xs]
+        now = [_columns(entry, x) for x in xs]
         inside = type(self)(graph)
         outs = inside.evaluate(body.jaxpr, list(map(objects, body.consts)), [*known, *start, *now])
         flat = lambda arrays: [x for array in arrays for x in array.flat]
@@ -199,14 +220,40 @@ class Unrolling(Interpreter):
             graph,
             flat(outs),
             count=params["length"],
-            dtypes=[np.dtype(a.aval.dtype) for a in eqn.outvars for _ in range(int(np.prod(a.aval.shape)))],
+            dtypes=[np.dtype(x.aval.dtype) for x in body.jaxpr.outvars for _ in range(int(np.prod(x.aval.shape)))],
             carry=[x.index for x in flat(start)],
             captured=[x.index for x in outside.values()],
             tables=tables,
+            reads=reads,
         )
-        node = self.graph.node("loop", loop, *flat(carry), *map(Ref, outside), key=id(loop))
-        results = iter([self.graph.node("result", k, node, key=k) for k in range(len(loop.results))])
-        return [map_objects(lambda _: next(results), x) for x in outs]
+        if loop.count * (len(loop.results) - len(loop.carry)) > SAVED:
+            raise NotImplementedError(f"a scan that saves more than {SAVED} numbers")
+        return loop, [*flat(carry), *map(Ref, outside), *map(Ref, loops)]
+
+    def _saved_by_one_loop(self, column: Sequence[Scalar]) -> tuple[int, int, bool]:
+        """The loop that saved the numbers, one in each turn, which of its values they are, and if the last is first."""
+        found = [self.graph.ops[x.index] if isinstance(x, Ref) else ("number", None, ()) for x in column]
+        if {name for name, _, _ in found} == {"saved"}:
+            ((loop, value), *others) = {(args[0].index, what[0]) for _, what, args in found}
+            turns, count = [what[1] for _, what, _ in found], self.graph.ops[loop][1].count
+            if not others and sorted(turns) == list(range(count)) and turns in (sorted(turns), sorted(turns)[::-1]):
+                return loop, value, turns[0] > 0
+        raise NotImplementedError("a scan that reads arrays turn by turn")
+
+    def _outside(self, eqn, loop: Loop, args: list[Scalar]) -> list[np.ndarray]:
+        """The results of a loop, which becomes a node."""
+        node, first = self.graph.node("loop", loop, *args, key=id(loop)), len(loop.carry)
+        turns = range(loop.count)[::-1] if eqn.params["reverse"] else range(loop.count)
+        carried = lambda k: self.graph.node("result", k, node, key=k)
+        saved = lambda k, turn: self.graph.node("saved", (k - first, turn), node, key=(k - first, turn))
+        numbers = iter(range(len(loop.results)))
+        places = [
+            map_objects(lambda _: next(numbers), np.empty(x.aval.shape, object))
+            for x in eqn.params["jaxpr"].jaxpr.outvars
+        ]
+        count = scan_arguments(eqn)[1]
+        stacks = [np.stack([map_objects(partial(saved, turn=n), x) for n in turns]) for x in places[count:]]
+        return [*(map_objects(carried, x) for x in places[:count]), *stacks]
 
     def _solved(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
         """What the given solver finds."""

@@ -8,13 +8,14 @@ without a branch.
 Read first: `program.py`; the functions of one number are in `ptx_functions.py`. Next: `cuda.py`, which launches this.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from lgjax.execution.graph import is_number
+from lgjax.execution.graph import Ref, is_number
 from lgjax.execution.program import Loop, Region, ScalarProgram
 from lgjax.execution.ptx_functions import Writer, kind_of, sine_and_cosine, write
 
@@ -55,26 +56,38 @@ def kernel(
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where a value lies in memory: number `k` of argument `leaf`."""
+class _Ran:
+    """A loop that has run: the registers that it carries, and where in memory of the thread the values it saved are."""
 
-    leaf: int
-    k: int
+    loop: Loop
+    carried: list[str]
+    stack: str
+    width: int
+
+    @property
+    def saved(self) -> list[np.dtype]:
+        """The dtypes of the values that it saves in a turn."""
+        return self.loop.dtypes[len(self.loop.carry) :]
+
+    @property
+    def bytes(self) -> int:
+        """Of a turn."""
+        return self.width * len(self.saved)
 
 
 class _Body:
-    """Writes the operations of a program. Values of nodes are registers, or places that are read when first used."""
+    """Writes the operations of a program. Values of nodes are registers, or functions that load these when needed."""
 
     def __init__(self, out: Writer, program: ScalarProgram, batched: Sequence[bool], size: int, in_place: bool):
         self.out, self.program, self.batched, self.size, self.in_place = out, program, batched, size, in_place
         self.pointers: dict[str, tuple[int, bool]] = {}
         self.tables: list[tuple] = []
-        self.loops = 0
+        self.ran: list[_Ran] = []
 
     def write(self) -> None:
         program = self.program
         values: dict[int, Any] = {
-            node.index: _Place(leaf, k)
+            node.index: partial(self._load, leaf, k)
             for leaf, nodes in enumerate(program.inputs)
             for k, node in enumerate(nodes.flat)
         }
@@ -107,6 +120,7 @@ class _Body:
             "  .reg .pred %outside;",
             *(f"  .reg .u64 %at{width};" for width in widths),
             *(f"  .reg .u64 %{p};" for p in self.pointers),
+            *(f"  .local .align 8 .b8 {x.stack}[{x.loop.count * x.bytes}];" for x in self.ran if x.saved),
             *self.out.declarations(),
             "  mov.u32 %block, %ctaid.x;",
             "  mov.u32 %thread, %tid.x;",
@@ -128,10 +142,11 @@ class _Body:
             return f"[%{pointer}+{offset}]"
         return f"[{self.out.operation('add.u64', f'%{pointer}', offset, kind='q')}]"
 
-    def _load(self, place: _Place) -> str:
-        dtype = self.program.dtypes[place.leaf]
+    def _load(self, leaf: int, k: int) -> str:
+        """Number k of an argument."""
+        dtype = self.program.dtypes[leaf]
         suffix, width = MEMORY[dtype.name]
-        address = self._address(f"a{place.leaf}", place.k, width, self.batched[place.leaf])
+        address = self._address(f"a{leaf}", k, width, self.batched[leaf])
         found = self.out.operation(
             f"ld.global{'' if self.in_place else '.nc'}.{suffix}", address, kind="f" if suffix.startswith("f") else "i"
         )
@@ -158,8 +173,8 @@ class _Body:
         """The register of a node, or a number."""
         if is_number(x):
             return x
-        if isinstance(values[x.index], _Place):
-            values[x.index] = self._load(values[x.index])
+        if callable(values[x.index]):
+            values[x.index] = values[x.index]()
         return values[x.index]
 
     def _register(self, x: Any, dtype: np.dtype) -> str:
@@ -183,7 +198,10 @@ class _Body:
                 self._loop(what, index, values, args)
                 continue
             if name == "result":
-                values[index] = values[args[0].index][what]
+                values[index] = values[args[0].index].carried[what]
+            elif name == "saved":
+                ran, (k, turn) = values[args[0].index], what
+                values[index] = partial(self._load_saved, ran, k, ran.stack, turn * ran.bytes)
             elif name in ("sin", "cos"):
                 angle = args[0].index
                 if angle not in pairs:
@@ -195,25 +213,25 @@ class _Body:
                 written(index)
 
     def _loop(self, loop: Loop, index: int, values: dict[int, Any], args: tuple) -> None:
-        """A loop; its value is the list of registers that it carries."""
-        out, number = self.out, self.loops
-        self.loops += 1
-        start = [self._value(values, a) for a in args[: len(loop.carry)]]
-        outside = [values[a.index] for a in args[len(loop.carry) :]]
-        carried = [self._copy(x, dtype) for x, dtype in zip(start, loop.dtypes, strict=True)]
+        """A loop; its value is what is left of it."""
+        out, number, count = self.out, len(self.ran), len(loop.carry)
+        start = [self._value(values, a) for a in args[:count]]
+        carried = [self._copy(x, dtype) for x, dtype in zip(start, loop.dtypes, strict=False)]
+        values[index] = ran = _Ran(loop, carried, f"stack{number}", 8 if out.double else 4)
+        self.ran.append(ran)
         turn = out.operation("mov.u32", 0, kind="i")
         out.lines.append(f"LOOP{number}:")
-        inside: dict[int, Any] = dict(zip(loop.carry, carried, strict=True)) | dict(
-            zip(loop.captured, outside, strict=True)
-        )
-        for node, numbers in loop.tables.items():
-            inside[node] = self._entry(numbers, turn)
-        self._region(loop, inside)
-        following = [self._value(inside, x) for x in loop.results]
+        captured = zip(loop.captured, args[count:], strict=False)
+        inside: dict[int, Any] = dict(zip(loop.carry, carried, strict=True)) | {k: values[a.index] for k, a in captured}
+        inside |= {node: self._entry(numbers, turn) for node, numbers in loop.tables.items()}
+        read = [values[a.index] for a in args[count + len(loop.captured) :]]
+        inside |= self._reads(loop, read, turn)
+        self._region(loop, inside, self._saving(ran, inside, turn))
+        following = [self._value(inside, x) for x in loop.results[:count]]
         # A value that is carried on in another place is copied first.
         moved = [
             self._copy(x, dtype) if x in carried and x != old else x
-            for x, old, dtype in zip(following, carried, loop.dtypes, strict=True)
+            for x, old, dtype in zip(following, carried, loop.dtypes, strict=False)
         ]
         for x, old in zip(moved, carried, strict=True):
             if x != old:
@@ -222,7 +240,53 @@ class _Body:
         out.line(f"add.u32 {turn}, {turn}, 1;")
         again = out.operation("setp.lt.u32", turn, loop.count, kind="p")
         out.line(f"@{again} bra LOOP{number};")
-        values[index] = carried
+
+    # -- what a loop saves, in memory of the thread
+    def _saving(self, ran: _Ran, inside: dict[int, Any], turn: str) -> Callable[[int], None] | None:
+        """Saves what is there already; a function of a node that saves its value."""
+        if not ran.saved:
+            return None
+        here, count, nodes = self._at_turn(ran, turn, False), len(ran.loop.carry), {}
+        for k, x in enumerate(ran.loop.results[count:]):
+            if is_number(x) or ran.loop.graph.ops[x.index][0] == "input":
+                self._save(ran, k, here, self._value(inside, x))
+            else:
+                nodes.setdefault(x.index, []).append(k)
+        return lambda index: [self._save(ran, k, here, self._value(inside, Ref(index))) for k in nodes.get(index, ())]
+
+    def _reads(self, loop: Loop, ran: list[_Ran], turn: str) -> dict[int, Callable[[], str]]:
+        """Functions that load the values that a loop reads from others."""
+        ways = sorted({(n, backwards) for n, _, backwards in loop.reads.values()})
+        here = {(n, backwards): self._at_turn(ran[n], turn, backwards) for n, backwards in ways}
+        return {
+            node: partial(self._load_saved, ran[n], k, here[n, backwards], 0)
+            for node, (n, k, backwards) in loop.reads.items()
+        }
+
+    def _at_turn(self, ran: _Ran, turn: str, backwards: bool) -> str:
+        """The address of what a loop saved in a turn, or in the turn that is as far from its last."""
+        stack = self.out.operation("mov.u64", ran.stack, kind="q")
+        if backwards:
+            stack = self.out.operation("add.u64", stack, (ran.loop.count - 1) * ran.bytes, kind="q")
+        offset = self.out.operation("mul.wide.u32", turn, ran.bytes, kind="q")
+        return self.out.operation("sub.u64" if backwards else "add.u64", stack, offset, kind="q")
+
+    def _save(self, ran: _Ran, k: int, address: str, value: Any) -> None:
+        dtype = ran.saved[k]
+        value = value if isinstance(value, str) else self._register(value, dtype)
+        if dtype == BOOL:
+            value = self.out.operation("selp.u32", 1, 0, value, kind="i")
+        self.out.line(f"st.local.{self._suffix(dtype)} [{address}+{k * ran.width}], {value};")
+
+    def _load_saved(self, ran: _Ran, k: int, address: str, offset: int) -> str:
+        dtype = ran.saved[k]
+        kind = "f" if np.issubdtype(dtype, np.floating) else "i"
+        place = f"[{address}+{offset + k * ran.width}]"
+        found = self.out.operation(f"ld.local.{self._suffix(dtype)}", place, kind=kind)
+        return self.out.operation("setp.ne.u32", found, 0, kind="p") if dtype == BOOL else found
+
+    def _suffix(self, dtype: np.dtype) -> str:
+        return self.out.dtype if np.issubdtype(dtype, np.floating) else "u32"
 
     def _copy(self, x: Any, dtype: np.dtype) -> str:
         """A register of its own for a value."""

@@ -29,7 +29,7 @@ class Machine:
     def __init__(self, text: str, threads: int):
         body = text[text.index("{\n", text.index(".visible")) + 2 : text.rindex("}")]
         pieces = re.split(r";|\n(?=\w+:)|(?<=:)\n", body)
-        self.code = [x.strip() for x in pieces if x.strip() and not x.strip().startswith(".reg")]
+        self.code = [x.strip() for x in pieces if x.strip() and not x.strip().startswith((".reg", ".local"))]
         self.labels = {x[:-1]: k for k, x in enumerate(self.code) if x.endswith(":")}
         self.threads, self.registers = threads, {}
         tables = re.findall(r"\.const \.align 8 \.(\w+) (\w+)\[\d+\] = \{(.*?)\};", text)
@@ -37,6 +37,9 @@ class Machine:
             np.array([self.number(x.strip(), t) for x in entries.split(",")], DTYPES[t]) for t, _, entries in tables
         ]
         self.names = {name: n << 40 for n, (_, name, _) in enumerate(tables)}
+        for name, size in re.findall(r"\.local \.align 8 \.b8 (\w+)\[(\d+)\]", text):  # of each thread its own
+            self.names[name] = len(self.buffers) << 40
+            self.buffers.append(np.zeros((threads, int(size)), np.uint8))
         self.parameters = re.findall(r"\.param \.u64 (\w+)", text)
         self.block = int(re.search(r"\.reqntid (\d+)", text)[1])
         self.fetched = 0
@@ -70,7 +73,8 @@ class Machine:
         operation, *kinds = name.split(".")
         operands = [x.strip() for x in re.findall(r"\s*(\{.*?\}|[^,]+)", rest)]
         if operation == "st":
-            self.store(operands[0], self.value(operands[1], kinds[-1]), kinds[-1])
+            store = self.store_own if kinds[0] == "local" else self.store
+            store(operands[0], self.value(operands[1], kinds[-1]), kinds[-1])
         elif operation == "mov" and "{" in rest:
             self.parts(*operands)
         else:
@@ -83,7 +87,7 @@ class Machine:
         if operation == "ld":
             if kinds[0] == "param":
                 return np.uint64(self.names[operands[0].strip("[]")])
-            return self.load(operands[0], kind)
+            return (self.load_own if kinds[0] == "local" else self.load)(operands[0], kind)
         if operation == "cvt":
             x = self.value(operands[0], kind)
             rounding = {"rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}.get(kinds[0], np.copy)
@@ -135,9 +139,31 @@ class Machine:
             return np.float64(struct.unpack("<d", struct.pack("<Q", int(x[2:], 16)))[0])
         return np.array(int(x)).astype(DTYPES[kind])
 
-    def address(self, text: str, dtype) -> tuple[np.ndarray, np.ndarray]:
+    def where(self, text: str) -> np.ndarray:
         name, _, offset = text.strip("[]").partition("+")
-        where = np.asarray(self.registers[name]).astype(np.int64) + int(offset or 0)
+        start = self.registers[name] if name.startswith("%") else self.names[name]
+        return np.asarray(start).astype(np.int64) + int(offset or 0)
+
+    def own(self, text: str, dtype) -> tuple[np.ndarray, slice]:
+        """Memory of every thread, and which of its bytes: all threads are at the same place."""
+        (where,) = np.unique(self.where(text))
+        place = int(where) & (2**40 - 1)
+        buffer, width = self.buffers[int(where) >> 40], np.dtype(dtype).itemsize
+        assert place % width == 0
+        assert place + width <= buffer.shape[1]
+        return buffer, slice(place, place + width)
+
+    def load_own(self, text: str, kind: str):
+        buffer, place = self.own(text, DTYPES[kind])
+        return np.ascontiguousarray(buffer[:, place]).view(DTYPES[kind])[:, 0]
+
+    def store_own(self, text: str, value, kind: str) -> None:
+        buffer, place = self.own(text, DTYPES[kind])
+        value = np.ascontiguousarray(np.broadcast_to(np.asarray(value, DTYPES[kind]), (self.threads,)))
+        buffer[:, place] = value[:, None].view(np.uint8)
+
+    def address(self, text: str, dtype) -> tuple[np.ndarray, np.ndarray]:
+        where = self.where(text)
         buffer = self.buffers[int(where.flat[0]) >> 40]
         place = (where & (2**40 - 1)) // np.dtype(dtype).itemsize
         return buffer, np.minimum(place, max(buffer.size - 1, 0))  # threads outside read anything

@@ -7,6 +7,7 @@ import pytest
 
 import lgjax
 from lgjax import specialize
+from lgjax.execution import program
 from lgjax.execution.program import program_of
 from lgjax.execution.ptx import kernel
 from tests.dynamics import trees
@@ -92,3 +93,29 @@ def test_algorithms(algorithm, tree, dtype, special):
     expected = jax.jit(jax.vmap(function, (None, *[0] * len(states))))(doubles[0], *doubles[1])
     close(got, expected, 4e3 * np.finfo(dtype).eps)
     assert {x.dtype.name for x in jax.tree.leaves(got)} == {dtype}
+
+
+@pytest.mark.parametrize("written_out", [4000, 0])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_way_back_through_steps(monkeypatch, dtype, written_out):
+    """Loops over steps and stages that save, and loops that read what these saved, one within the other."""
+    model = {"float64": lgjax.models.chain(2), "float32": trees.model("single body")}[dtype]
+    states = trees.random_states(model, SIZE)
+
+    def derivatives(dtype):
+        special = specialize(model.astype(dtype))
+
+        def loss(q, v, vdot, tau):
+            motor = lambda t, q, v: 1e-3 * (tau * jnp.cos(t) - v)
+            path = lgjax.rollout(special, q, v, motor, 1e-2, 12, save_every=None)
+            return jnp.sum(path.v * vdot) + jnp.sum(path.q.joints)
+
+        return lambda q, v, vdot, tau, wrenches: jax.grad(loss, (0, 1))(q, v, vdot, tau)
+
+    expected = jax.jit(jax.vmap(derivatives("float64")))(*states)
+    jax.clear_caches()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(program, "WRITTEN_OUT", written_out)
+    got = launched(derivatives(dtype), *jax.tree.map(lambda x: x.astype(dtype), states))
+    close(got, expected, 4e3 * np.finfo(dtype).eps)
+    jax.clear_caches()
