@@ -142,11 +142,11 @@ def _shapes(*_, jaxpr, batched, size, **others) -> list:
 
 def _jvp(primals, directions, *, jaxpr, batched, size, kernel):
     outs = call_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, kernel=kernel)
-    return outs, _along(primals, directions, jaxpr, batched, size, kernel)
+    return outs, _along(outs, primals, directions, jaxpr, batched, size, kernel)
 
 
-def _along(primals, directions, jaxpr, batched, size, kernel: bool = True) -> list:
-    """Tangents of the results, by one operation that reads the arguments alone."""
+def _along(outs, primals, directions, jaxpr, batched, size, kernel: bool = True) -> list:
+    """Tangents of the results `outs`, by one operation that reads the arguments alone."""
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
     moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
     short, more, kept = tangents(jaxpr, moving, moved)
@@ -154,8 +154,7 @@ def _along(primals, directions, jaxpr, batched, size, kernel: bool = True) -> li
     marks = (False,) * len(more) + tuple(b for b, k in zip(batched, kept, strict=True) if k)
     marks = (*marks, *(batched[n] for n in moving))
     found = iter(call_p.bind(*args, jaxpr=short, batched=marks, size=size, kernel=kernel))
-    shapes = _shapes(jaxpr=jaxpr, batched=batched, size=size)
-    return [next(found) if m else Zero(x.to_tangent_aval()) for x, m in zip(shapes, moved, strict=True)]
+    return [next(found) if m else no_tangent(x) for x, m in zip(outs, moved, strict=True)]
 
 
 def _transpose(given, *args, jaxpr, batched, size, kernel):
@@ -242,7 +241,7 @@ def _derivative(primals, directions, *, jaxpr, batched, size, state: int | None 
         outs = system_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, state=state)
         turns, none = traced(lambda args: _turn_by_turn(jaxpr, args), [x.aval for x in jaxpr.invars])
         assert not none
-        return outs, _along(primals, directions, turns, batched, size)
+        return outs, _along(outs, primals, directions, turns, batched, size)
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
 
     def of(*values):
