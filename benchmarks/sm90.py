@@ -3,8 +3,8 @@
     python benchmarks/sm90.py [--env FOLDER] [--check | --update] [--out FILE] [CASE...]
 
 A case is WHAT.ROBOT, with .general for parameters as inputs and .float64; without cases, those of `sm90.json`. WHAT is
-forward, inverse, mass, hybrid, partials, time1 to time3 (time derivatives), kinematics, gradient (of forward dynamics),
-rollout (100 steps of RK4) or rollout_gradient; ROBOT is arm, quadruped, humanoid or talos. For example
+forward, inverse, mass, hybrid, partials, time1 to time3 (time derivatives), kinematics, pullback (of cotangents of
+forward dynamics), gradient (of the sum of squares of its results), rollout (100 steps of RK4) or rollout_gradient; ROBOT is arm, quadruped, humanoid or talos. For example
 
     python benchmarks/sm90.py forward.quadruped rollout.humanoid.general
 
@@ -106,6 +106,9 @@ def function(what: str):
         total = lambda *state: sum(jnp.sum(x**2) for x in jax.tree.leaves(f(model, *state)))
         return jax.grad(total, (0, 1, 2))(q, v, tau)
 
+    def pullback(model, q, v, tau):
+        return jax.vjp(partial(lgjax.forward_dynamics, model), q, v, tau)[1](v)
+
     if what.startswith("time"):  # the force is constant in time
         order = int(what[4:])
         still = lambda tau: jnp.zeros((order + 1, *tau.shape), tau.dtype).at[0].set(tau)
@@ -117,6 +120,7 @@ def function(what: str):
         "hybrid": lambda model, q, v, tau: lgjax.hybrid_dynamics(model, q, v, tau, tau, range(model.nv // 2)),
         "partials": lgjax.inverse_dynamics_partials,
         "kinematics": lambda model, q, v, tau: lgjax.forward_kinematics(model, q),
+        "pullback": pullback,
         "gradient": partial(gradient, lgjax.forward_dynamics),
         "rollout": rollout,
         "rollout_gradient": partial(gradient, rollout),

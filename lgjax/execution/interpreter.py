@@ -88,6 +88,7 @@ class Interpreter:
             "neg": np.frompyfunc(graph.neg, 1, 1),
             "square": np.frompyfunc(lambda a: graph.mul(a, a), 1, 1),
             "copy": lambda x: x,
+            "stop_gradient": lambda x: x,
         }
         for name, on_number in unary.items():
             self.elementwise[name] = np.frompyfunc(self._unary(name, on_number), 1, 1)
@@ -339,6 +340,7 @@ _REARRANGEMENTS: dict[str, Callable] = {
     "slice": _slice,
     "squeeze": lambda params, x: np.squeeze(x, axis=params["dimensions"]),
     "stack": lambda params, *xs: np.stack(xs, params["axis"]),
+    "tile": lambda params, x: np.tile(x, params["reps"]),
     "transpose": lambda params, x: x.transpose(params["permutation"]),
 }
 _PLACED = {name: _REARRANGEMENTS[name] for name in ("broadcast_in_dim", "concatenate", "reshape", "slice", "squeeze")}

@@ -18,6 +18,7 @@ FUNCTIONS = {
     "scatter": lambda x: x.at[1, np.array([0, 2])].set(x[0, :2]),
     "slices": lambda x: jax.lax.dynamic_update_slice(x, 2 * jax.lax.dynamic_slice(x, (1, 1), (2, 2)), (0, 1)),
     "split": lambda x: jnp.split(x, 3)[1] * x,
+    "tiles": lambda x: jnp.tile(jax.lax.stop_gradient(x), (2, 3)),
     "powers": lambda x: x**3 + x**-2,
     "comparisons as numbers": lambda x: (x > 0.3).astype(x.dtype) * x + (jnp.arange(3) < 2).astype(x.dtype),
     "truth values": lambda x: ((x > 0) & ~(x > 1), jnp.where((x > 0) ^ (x < 0.5), x, -x), x.astype(jnp.int32)),
