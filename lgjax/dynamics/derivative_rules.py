@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from lgjax.execution.call import with_derivatives
-
 
 def by_inverse_dynamics(accelerations: Callable, forces: Callable, solve: Callable) -> Callable:
     """The function accelerations(model, q, v, tau, applied) with derivatives from M dvdot = dtau - dID.
@@ -28,7 +26,7 @@ def by_inverse_dynamics(accelerations: Callable, forces: Callable, solve: Callab
         lacking = lambda model, q, v, tau, applied: forces(model, q, v, vdot, applied) - tau
         return vdot, -solve(*primals[:2], _moved(lacking, primals, tangents))
 
-    return with_derivatives(function)
+    return function
 
 
 def by_partial_inverse_dynamics(dynamics: Callable, forces: Callable, solve: Callable, given: np.ndarray) -> Callable:
@@ -51,7 +49,7 @@ def by_partial_inverse_dynamics(dynamics: Callable, forces: Callable, solve: Cal
         change, needed = solve(model, q, jnp.where(given, 0, tau) - more, vdot)
         return found, (change, jnp.where(given, needed, tau))
 
-    return with_derivatives(function)
+    return function
 
 
 def _moved(function: Callable, primals, tangents):

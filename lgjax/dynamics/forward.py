@@ -53,7 +53,7 @@ from lgjax.dynamics.spatial import (
     velocity_product,
 )
 from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal, tree_traversal
-from lgjax.execution.call import batch_behind
+from lgjax.execution.call import batch_behind, with_derivatives
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -83,11 +83,9 @@ def forward_dynamics(
 @lru_cache
 def differentiable(execution: Execution):
     """`articulated_body` with derivatives taken from inverse dynamics at the solution, not through the recursion."""
-    return by_inverse_dynamics(
-        partial(articulated_body, execution),
-        lambda model, q, v, vdot, applied: newton_euler(model, q, v, vdot, applied, execution),
-        lambda model, q, f: solve_mass_matrix(model, q, f, execution=execution),
-    )
+    forces = lambda model, q, v, vdot, applied: newton_euler(model, q, v, vdot, applied, execution)
+    solve = lambda model, q, f: solve_mass_matrix(model, q, f, execution=execution)
+    return with_derivatives(by_inverse_dynamics(partial(articulated_body, execution), forces, solve), execution)
 
 
 @partial(jax.jit, static_argnums=0)  # one trace, however often a program evaluates it

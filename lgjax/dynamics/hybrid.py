@@ -48,7 +48,7 @@ from lgjax.dynamics.spatial import (
     to_parent,
 )
 from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal, tree_traversal
-from lgjax.execution.call import batch_behind
+from lgjax.execution.call import batch_behind, with_derivatives
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -98,7 +98,8 @@ def _differentiable(execution: Execution, given: tuple[bool, ...]):
     if mask.all():
         return lambda model, q, v, x, f, applied: (x, inverse(model, q, v, x, applied))
     solve = lambda model, q, f, x: _solve_at_rest(model, q, f, x, mask, execution=execution)
-    return by_partial_inverse_dynamics(partial(_recursion, execution, given), inverse, solve, mask)
+    rules = by_partial_inverse_dynamics(partial(_recursion, execution, given), inverse, solve, mask)
+    return with_derivatives(rules, execution)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

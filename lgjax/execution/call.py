@@ -32,9 +32,11 @@ from lgjax.execution._jax import (
 from lgjax.execution.batch_last import Arrays, Behind, evaluate, merged, tangents, traced, transposed
 from lgjax.execution.cuda import as_kernel
 from lgjax.execution.one_function import FEW, as_operation, fits, in_one_function
+from lgjax.execution.program import size_of
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
 MANY = 256  # systems whose arrays do not fit side by side into the nearest cache
+TOGETHER = 20000  # `size_of` an algorithm whose derivatives are one kernel: 13,000 for 12 joints, 34,000 for 33
 PART = 4160  # bytes of each number of a part of the batch: 1040 systems in float32
 
 
@@ -48,9 +50,16 @@ def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
 def with_derivatives(function: Callable, execution: str = "scalarized") -> Callable:
     """`function` of pytrees of arrays, with rules of its own for derivatives: on a GPU each of these is one kernel.
 
-    It computes the results anew, which shares most of its work, and reads nothing but the arguments.
+    It computes the results anew, which shares most of its work, and reads nothing but the arguments. Of a large one the
+    parts stay kernels: together they would keep more values than a thread has registers.
     """
-    together = batch_behind(function, execution)
+    if execution != "scalarized":
+        return function
+
+    def bind(jaxpr, values, _):
+        return _bound(call_p, jaxpr, values, kernel=True) if size_of(jaxpr) <= TOGETHER else evaluate(jaxpr, values)
+
+    together = as_operation(function, bind)
     return wraps(function)(lambda *args: (together if jax.default_backend() == "gpu" else function)(*args))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lgjax.execution._jax import is_traced, scan_arguments
+from lgjax.execution._jax import is_traced, jaxprs_in, scan_arguments
 from lgjax.execution.graph import Graph, Ref, Scalar, is_number
 from lgjax.execution.interpreter import Interpreter, map_objects, objects
 from lgjax.execution.ordering import order_of, waiting
@@ -206,7 +206,7 @@ class Unrolling(Interpreter):
             if all(map(is_number, column)):
                 tables[node.index] = tuple(column)
             else:
-                read, value, backwards = self._saved_by_one_loop(column)
+                read, value, backwards = self._saved_by_one_loop(list(column))
                 if read not in loops:
                     loops.append(read)
                 reads[node.index] = loops.index(read), value, backwards
@@ -232,12 +232,13 @@ class Unrolling(Interpreter):
 
     def _saved_by_one_loop(self, column: Sequence[Scalar]) -> tuple[int, int, bool]:
         """The loop that saved the numbers, one in each turn, which of its values they are, and if the last is first."""
-        found = [self.graph.ops[x.index] if isinstance(x, Ref) else ("number", None, ()) for x in column]
-        if {name for name, _, _ in found} == {"saved"}:
-            ((loop, value), *others) = {(args[0].index, what[0]) for _, what, args in found}
-            turns, count = [what[1] for _, what, _ in found], self.graph.ops[loop][1].count
-            if not others and sorted(turns) == list(range(count)) and turns in (sorted(turns), sorted(turns)[::-1]):
-                return loop, value, turns[0] > 0
+        ops = [self.graph.ops[x.index] for x in column if isinstance(x, Ref)]
+        saved: list[tuple] = [(args[0].index, *what) for name, what, args in ops if name == "saved"]
+        if len(saved) == len(column) and len({(loop, value) for loop, value, _ in saved}) == 1:
+            loop, value, first = saved[0]
+            turns, all_turns = [turn for *_, turn in saved], list(range(self.graph.ops[loop][1].count))
+            if turns in (all_turns, all_turns[::-1]):
+                return loop, value, first > 0
         raise NotImplementedError("a scan that reads arrays turn by turn")
 
     def _outside(self, eqn, loop: Loop, args: list[Scalar]) -> list[np.ndarray]:
@@ -284,6 +285,20 @@ class Unrolling(Interpreter):
         if (a.index if isinstance(a, Ref) else a) == (b.index if isinstance(b, Ref) else b) and type(a) is type(b):
             return a
         return self.graph.node("select_n", None, test, a, b, key="select_n")
+
+
+def size_of(jaxpr: Any) -> int:
+    """About three times as many operations as its program would have."""
+    total = 0
+    for eqn in jaxpr.eqns:
+        entries = max((int(np.prod(x.aval.shape)) for x in eqn.outvars), default=1)
+        if eqn.primitive is step_p:
+            total += entries * len(eqn.params["traced"].graph.ops)
+        elif eqn.primitive is loop_p:
+            total += eqn.params["loop"].length * size_of(eqn.params["loop"].level)
+        else:
+            total += sum(map(size_of, jaxprs_in(eqn))) or entries
+    return total
 
 
 def _columns(f: Callable, stack: np.ndarray) -> np.ndarray:

@@ -252,7 +252,12 @@ class _Body:
                 self._save(ran, k, here, self._value(inside, x))
             else:
                 nodes.setdefault(x.index, []).append(k)
-        return lambda index: [self._save(ran, k, here, self._value(inside, Ref(index))) for k in nodes.get(index, ())]
+
+        def save(index: int) -> None:
+            for k in nodes.get(index, ()):
+                self._save(ran, k, here, self._value(inside, Ref(index)))
+
+        return save
 
     def _reads(self, loop: Loop, ran: list[_Ran], turn: str) -> dict[int, Callable[[], str]]:
         """Functions that load the values that a loop reads from others."""
