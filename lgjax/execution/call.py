@@ -36,7 +36,7 @@ from lgjax.execution.program import size_of
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
 MANY = 256  # systems whose arrays do not fit side by side into the nearest cache
-TOGETHER = 20000  # `size_of` an algorithm whose derivatives are one kernel: 13,000 for 12 joints, 34,000 for 33
+TOGETHER = 15000  # `size_of` times words of a number, of what has its derivatives in one kernel: 12 joints, 13,000
 PART = 4160  # bytes of each number of a part of the batch: 1040 systems in float32
 
 
@@ -57,7 +57,9 @@ def with_derivatives(function: Callable, execution: str = "scalarized") -> Calla
         return function
 
     def bind(jaxpr, values, _):
-        return _bound(call_p, jaxpr, values, kernel=True) if size_of(jaxpr) <= TOGETHER else evaluate(jaxpr, values)
+        words = max((x.aval.dtype.itemsize for x in jaxpr.invars), default=4) / 4
+        small = words * size_of(jaxpr) <= TOGETHER
+        return _bound(call_p, jaxpr, values, kernel=True) if small else evaluate(jaxpr, values)
 
     together = as_operation(function, bind)
     return wraps(function)(lambda *args: (together if jax.default_backend() == "gpu" else function)(*args))
