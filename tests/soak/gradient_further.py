@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from lgjax import collisions, contact, groups, maximal, shapes
+from lgjax import collisions, contact, control, groups, identification, maximal, shapes
+from lgjax.multibody import conventions
 from tests.soak.gradient_drivers import ALONG_Y, H, _method, _numbers, _turned
 from tests.soak.gradient_mechanics import (
     SHORT,
@@ -20,6 +21,8 @@ from tests.soak.gradient_mechanics import (
     cart,
     of_mechanism,
     of_shape,
+    points,
+    tree,
     turn,
 )
 from tests.soak.gradient_subjects import Subject
@@ -156,9 +159,36 @@ def of_lagrangian(chart: str, seed: int) -> Subject:
     return Subject(("pose",), function, placed, tuple(labels), rng.normal(size=12) / 40, SHORT)
 
 
+# ---- functions of a mechanism
+def _there_and_back(there: Callable, back: Callable) -> Callable:
+    def function(m: lgjax.Model, q: Any, v: Any, x: jax.Array) -> Any:
+        state = there(m, q, v, x)
+        return back(m, state.q, state.v, state.vdot)
+
+    return function
+
+
+def _with_other_inertias(m: lgjax.Model, q: Any, v: Any, x: jax.Array) -> jax.Array:
+    other = identification.inertial_parameters(m) * (1 + 0.1 * x[0])
+    return lgjax.forward_dynamics(identification.with_inertial_parameters(m, other), q, v, x)
+
+
+FURTHER: dict[str, Callable] = {
+    "from_mujoco": _there_and_back(conventions.to_mujoco, conventions.from_mujoco),
+    "from_pinocchio": _there_and_back(conventions.to_pinocchio, conventions.from_pinocchio),
+    "with_inertial_parameters": _with_other_inertias,
+    "cost of controls": lambda m, q, v, x: control.costs.control(0.1, 2.0)(0.0, (q, v), x),
+}
+
+
 ADDED: dict[str, Callable[[int], Subject]] = {
     **{f"shape: {name}": partial(of_shape, name, make, SHORT) for name, make in FURTHER_SHAPES.items()},
     **{f"{name} of a cart": partial(of_mechanism, cart, {name: f}, SHORT) for name, f in CONTACTS.items()},
+    **{
+        f"{name} of {where}": partial(of_mechanism, make, {name: f}, SHORT)
+        for name, f in FURTHER.items()
+        for where, make in (("a tree", tree), ("point masses", points))
+    },
     **{f"time stepping on {ground}": partial(of_landing, ground) for ground in ("a plane", "bumps")},
     **{f"maximal: driven, {name}": partial(of_driven, name) for name in VARIANTS},
     **{f"Lagrangian step, {chart}": partial(of_lagrangian, chart) for chart in ("cayley", "exp")},

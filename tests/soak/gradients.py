@@ -122,6 +122,7 @@ def _differing(subject: Subject, what: str, a: Any, b: Any, tolerance: float, co
         yield int(i), f"{what}: {subject.names[row]} is {a[i][row]} and {b[i][row]}"
 
 
+@np.errstate(invalid="ignore")  # where they are not finite
 def differences(subject: Subject, program: Callable, states: Any, found: Derivatives) -> tuple:
     """First and second differences along the direction, and where they say something."""
     d = subject.direction
