@@ -3,7 +3,7 @@
 Read first: `forward.py`, the same passes with velocities and gravity. Source: [kim2012] section 2.2.
 """
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -51,7 +51,12 @@ def solve_mass_matrix(
     own transpose.
     Source: [kim2012] section 2.2.
     """
-    return with_derivatives(partial(_solved, execution), execution)(model, q, f)
+    return _differentiable(execution)(model, q, f)
+
+
+@lru_cache
+def _differentiable(execution: Execution):
+    return with_derivatives(partial(_solved, execution), execution)
 
 
 def _solved(execution: Execution, model: Model, q: Configuration, f) -> jax.Array:

@@ -61,7 +61,7 @@ def with_derivatives(function: Callable, execution: str = "scalarized") -> Calla
         small = words * size_of(jaxpr) <= TOGETHER
         return _bound(call_p, jaxpr, values, kernel=True) if small else evaluate(jaxpr, values)
 
-    together = as_operation(function, bind)
+    together = jax.jit(as_operation(function, bind))  # one trace, however often a program evaluates it
     return wraps(function)(lambda *args: (together if jax.default_backend() == "gpu" else function)(*args))
 
 
