@@ -5,8 +5,10 @@ the batch behind them (`scan.py`), and arrays are transposed only when it begins
 kernel, one system per thread (`cuda.py`). Its tangent is a function of the same kind, computed from the arguments
 alone: nothing else is stored for a reverse pass.
 
+`with_derivatives`: functions with derivative rules of their own, whose derivatives are one kernel each on a GPU.
+
 `one_kernel`: larger pieces, such as a step of a rollout, which are one kernel on a GPU and one function on a CPU
-(`one_function.py`). For derivatives they are the operations they consist of.
+(`one_function.py`). On a CPU they are differentiated operation by operation; on a GPU a derivative is one kernel too.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +38,7 @@ from lgjax.execution.program import size_of
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
 MANY = 256  # systems whose arrays do not fit side by side into the nearest cache
-TOGETHER = 15000  # `size_of` times words of a number, of what has its derivatives in one kernel: 12 joints, 13,000
+TOGETHER = 15000  # largest `size_of` x 32-bit words of a number, for derivatives in one kernel; a quadruped has 13,000
 PART = 4160  # bytes of each number of a part of the batch: 1040 systems in float32
 
 
@@ -48,10 +50,10 @@ def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
 
 
 def with_derivatives(function: Callable, execution: str = "scalarized") -> Callable:
-    """`function` of pytrees of arrays, with rules of its own for derivatives: on a GPU each of these is one kernel.
+    """`function` of pytrees of arrays that has derivative rules of its own.
 
-    It computes the results anew, which shares most of its work, and reads nothing but the arguments. Of a large one the
-    parts stay kernels: together they would keep more values than a thread has registers.
+    On a GPU each derivative is one kernel, which reads the arguments alone and computes the results again, sharing most
+    of the work. Large functions stay several kernels: one would need more registers than a thread has.
     """
     if execution != "scalarized":
         return function
@@ -66,7 +68,7 @@ def with_derivatives(function: Callable, execution: str = "scalarized") -> Calla
 
 
 def one_kernel(function: Callable, in_place: bool = False) -> Callable:
-    """`function` of pytrees of arrays: one kernel on a GPU, one function on a CPU, unchanged for derivatives.
+    """`function` of pytrees of arrays: one kernel on a GPU, one function on a CPU, and so are its derivatives on a GPU.
 
     in_place: for function(state, ...) -> the next state. In a loop the kernel writes it over the previous state.
     """
@@ -247,7 +249,7 @@ def _loop(eqn, values: list) -> list:
 
 
 def _derivative(primals, directions, *, jaxpr, batched, size, state: int | None = None):
-    """On a GPU one kernel too. It repeats the turns of a loop on the way back: only their beginnings wait for it."""
+    """On a GPU one kernel, too: the way back repeats each turn of a loop, so only the values at its start are kept."""
     if jax.default_backend() == "gpu":
         outs = system_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, state=state)
         turns, none = traced(lambda args: _turn_by_turn(jaxpr, args), [x.aval for x in jaxpr.invars])

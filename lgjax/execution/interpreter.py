@@ -191,8 +191,10 @@ class Interpreter:
         free_a = [i for i in range(a.ndim) if i not in (*ca, *ba)]
         free_b = [i for i in range(b.ndim) if i not in (*cb, *bb)]
         batch = [a.shape[i] for i in ba]
-        left = a.transpose(*ba, *free_a, *ca).reshape([*batch, *(a.shape[i] for i in free_a), *[1] * len(free_b), -1])
-        right = b.transpose(*bb, *free_b, *cb).reshape([*batch, *[1] * len(free_a), *(b.shape[i] for i in free_b), -1])
+        rows, columns, terms = ([x.shape[i] for i in n] for x, n in ((a, free_a), (b, free_b), (a, ca)))
+        count = math.prod(terms)
+        left = a.transpose(*ba, *free_a, *ca).reshape([*batch, *rows, *[1] * len(free_b), count])
+        right = b.transpose(*bb, *free_b, *cb).reshape([*batch, *[1] * len(free_a), *columns, count])
         return self._reduce_sum({"axes": (left.ndim - 1,)}, self.elementwise["mul"](left, right))
 
 
@@ -276,7 +278,8 @@ def _gathered(params, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
 def _change_of_kind(eqn) -> tuple | None:
     """The dtypes of a conversion between truth values, integers and numbers."""
     old, new = eqn.invars[0].aval.dtype, eqn.params["new_dtype"]
-    return None if np.issubdtype(old, np.floating) == np.issubdtype(new, np.floating) else (old, new)
+    kind = lambda dtype: "number" if np.issubdtype(dtype, np.floating) else np.issubdtype(dtype, np.bool_)
+    return None if kind(old) == kind(new) else (old, new)
 
 
 # Primitives without a folding rule of their own that act on every entry alone.

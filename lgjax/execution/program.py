@@ -178,6 +178,8 @@ class Unrolling(Interpreter):
             return self._outside(eqn, loop, args)
         step = lambda carry, now: self.evaluate(body.jaxpr, list(map(objects, body.consts)), [*constants, *carry, *now])
         kept = len(body.jaxpr.outvars) - len(carry)
+        if not length:  # nothing is saved
+            return [*carry, *(np.empty((0, *x.aval.shape), object) for x in body.jaxpr.outvars[len(carry) :])]
         return _turns(step, carry, xs, length, params["reverse"], kept)
 
     def _loop(self, eqn, constants, carry, xs) -> tuple[Loop, list[Scalar]]:
@@ -288,7 +290,7 @@ class Unrolling(Interpreter):
 
 
 def size_of(jaxpr: Any) -> int:
-    """About three times as many operations as its program would have."""
+    """An estimate, about three times the number of operations of its program; bodies of scans count once."""
     total = 0
     for eqn in jaxpr.eqns:
         entries = max((int(np.prod(x.aval.shape)) for x in eqn.outvars), default=1)

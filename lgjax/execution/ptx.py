@@ -22,6 +22,7 @@ from lgjax.execution.ptx_functions import Writer, kind_of, sine_and_cosine, writ
 VERSION, TARGET = "7.4", "sm_80"  # what the driver compiles for the device at hand when a program is loaded
 THREADS = 32  # of a block: a large program leaves registers for eight warps of a multiprocessor in any case
 FAR = 2**31 - 1  # the largest offset of an address
+LOCAL = 2**16  # bytes of a thread that loops may use: the device reserves them for all threads that it can hold
 BOOL = np.dtype(bool)
 MEMORY = {"float32": ("f32", 4), "float64": ("f64", 8), "int32": ("s32", 4), "bool": ("u8", 1)}
 
@@ -52,6 +53,8 @@ def kernel(
         raise NotImplementedError("float32 and float64 in one kernel")
     body = _Body(Writer("f64" if np.dtype("float64") in arrays else "f32"), program, batched, size, in_place)
     body.write()
+    if sum(x.loop.count * x.bytes for x in body.ran) > LOCAL:
+        raise NotImplementedError(f"loops that save more than {LOCAL} bytes")
     return Kernel(name, body.text(name), -(-size // THREADS), THREADS)
 
 
@@ -213,7 +216,7 @@ class _Body:
                 written(index)
 
     def _loop(self, loop: Loop, index: int, values: dict[int, Any], args: tuple) -> None:
-        """A loop; its value is what is left of it."""
+        """A loop; its value is a `_Ran`."""
         out, number, count = self.out, len(self.ran), len(loop.carry)
         start = [self._value(values, a) for a in args[:count]]
         carried = [self._copy(x, dtype) for x, dtype in zip(start, loop.dtypes, strict=False)]
@@ -243,7 +246,7 @@ class _Body:
 
     # -- what a loop saves, in memory of the thread
     def _saving(self, ran: _Ran, inside: dict[int, Any], turn: str) -> Callable[[int], None] | None:
-        """Saves what is there already; a function of a node that saves its value."""
+        """Saves inputs and numbers now; a function that saves a node once it is computed."""
         if not ran.saved:
             return None
         here, count, nodes = self._at_turn(ran, turn, False), len(ran.loop.carry), {}

@@ -7,6 +7,7 @@ import numpy as np
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "u32": np.uint32, "s32": np.int32, "b32": np.uint32, "u8": np.uint8}
 DTYPES |= {"u64": np.uint64, "pred": np.bool_}
+KINDS = {"f": ("f32", "f64", "b32"), "i": ("u32", "s32", "b32", "u8"), "p": ("pred",), "q": ("u64",)}
 WIDE = {np.float32: np.float64, np.float64: np.longdouble}
 COMPARE = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
@@ -39,7 +40,7 @@ class Machine:
         self.names = {name: n << 40 for n, (_, name, _) in enumerate(tables)}
         for name, size in re.findall(r"\.local \.align 8 \.b8 (\w+)\[(\d+)\]", text):  # of each thread its own
             self.names[name] = len(self.buffers) << 40
-            self.buffers.append(np.zeros((threads, int(size)), np.uint8))
+            self.buffers.append(np.full((threads, int(size)), 77, np.uint8))
         self.parameters = re.findall(r"\.param \.u64 (\w+)", text)
         self.block = int(re.search(r"\.reqntid (\d+)", text)[1])
         self.fetched = 0
@@ -125,6 +126,8 @@ class Machine:
     def value(self, x: str, kind: str):
         if not x.startswith("%"):
             return self.number(x, kind)
+        if re.fullmatch(r"%[fipq]\d+", x):  # the assembler accepts no other
+            assert kind in KINDS[x[1]], (x, kind)
         found, dtype = np.asarray(self.registers[x]), DTYPES[kind]
         if found.dtype == dtype or kind == "pred":
             return found

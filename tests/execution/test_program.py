@@ -23,6 +23,17 @@ FUNCTIONS = {
     "comparisons as numbers": lambda x: (x > 0.3).astype(x.dtype) * x + (jnp.arange(3) < 2).astype(x.dtype),
     "truth values": lambda x: ((x > 0) & ~(x > 1), jnp.where((x > 0) ^ (x < 0.5), x, -x), x.astype(jnp.int32)),
     "constants": lambda x: jnp.asarray(X[0], x.dtype) @ x + 2.0,
+    "counts of truth values": lambda x: (
+        x * jnp.sum(x > 0, dtype=jnp.int32).astype(x.dtype),
+        jnp.sum(x > 0, 0, dtype=jnp.int32),
+        (x > 0).astype(jnp.int32),
+    ),
+    "whether a number is zero": lambda x: x.astype(jnp.int32).astype(bool),
+    "a product over nothing": lambda x: x[:, :0] @ x[:0],
+    "a loop without a turn": lambda x: jax.lax.scan(lambda y, i: (2 * y, y), x, None, length=0),
+    "a derivative through a loop without a turn": jax.grad(
+        lambda x: jnp.sum(jax.lax.fori_loop(0, 0, lambda i, y: jnp.sin(y), x) ** 2)
+    ),
     "a sum of nothing": lambda x: jnp.sum(x[:0], 0) + jnp.sum(x[:, :0]),
     "nothing": lambda x: jnp.ones((2, 2), x.dtype),
     "the same twice": lambda x: (x, x + 0.0, x * 1.0),
@@ -89,6 +100,10 @@ def test_what_is_not_arithmetic_on_scalars_is_refused_by_name():
         program_of(lambda x, i: x[i], X[0], jnp.zeros((), jnp.int32))
     with pytest.raises(NotImplementedError, match="a scan that saves more than"):
         program_of(lambda x: jax.lax.scan(lambda y, i: (y, y), x, None, length=1000)[1], X[0])
+    long = lambda x, a: jax.lax.scan(lambda y, i: (y * a, y), x, None, length=900)[1][-1]
+    many = lambda x: [long(x, a) for a in (0.5, 0.6, 0.7)]
+    with pytest.raises(NotImplementedError, match="loops that save more than"):
+        launched(many, jnp.asarray(X))
     with pytest.raises(NotImplementedError, match="a scan that reads arrays"):
         program_of(lambda x: jax.lax.scan(lambda y, z: (y + z, None), x[0, 0], x.reshape(9))[0], X[0])
 
