@@ -68,7 +68,7 @@ def with_derivatives(function: Callable, execution: str = "scalarized") -> Calla
 
 
 def one_kernel(function: Callable, in_place: bool = False) -> Callable:
-    """`function` of pytrees of arrays: one kernel on a GPU, one function on a CPU, and so are its derivatives on a GPU.
+    """`function` of pytrees of arrays: one kernel on a GPU, as each derivative is, and one function on a CPU.
 
     in_place: for function(state, ...) -> the next state. In a loop the kernel writes it over the previous state.
     """
