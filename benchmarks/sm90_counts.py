@@ -66,51 +66,62 @@ def _indent(line: str) -> int:
 
 
 LINE = re.compile(r"^\s*(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)", re.M)
+COMPUTATION = re.compile(r"^(?:ENTRY )?%([\w.\-]+) \(.*?\) -> .*? \{$(.*?)^\}", re.M | re.S)
+
+
+class Instruction(NamedTuple):
+    """Bytes of the result, the operation, its operands, and what stands behind them."""
+
+    size: int
+    kind: str
+    operands: list[str]
+    rest: str
 
 
 def traffic(hlo: str) -> dict[str, int]:
-    """Bytes that every instruction of a module reads and writes: its operands and results, boxes of them where it cuts
-    boxes out or writes them into an array in place."""
+    """Bytes that every instruction of a module reads and writes.
+
+    They are those of its operands and results, but of an array out of which a fused kernel cuts boxes, or into which it
+    writes one in place, those of the boxes.
+    """
+    parts = {name: _instructions_of(text) for name, text in COMPUTATION.findall(hlo)}
     found = {}
-    parts = {m[1]: m[2] for m in re.finditer(r"^(?:ENTRY )?%([\w.\-]+) \(.*?\) -> .*? \{$(.*?)^\}", hlo, re.M | re.S)}
     for part in parts.values():
-        sizes = {}
-        for name, shape, _, rest in LINE.findall(part):
-            sizes[name] = sum(map(_bytes, re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", shape)))
-            operands = re.findall(r"%([\w.\-]+)", rest.split("),")[0])
+        for name, (size, _, operands, rest) in part.items():
             called = re.search(r"kind=\w+, calls=%([\w.\-]+)", rest)
-            boxes, written = _boxes(parts.get(called[1], "")) if called else ({}, 0)
-            read = {x: boxes.get(n, sizes.get(x, 0)) for n, x in enumerate(operands)}
-            found[name] = sizes[name] - written + sum(read.values())
+            boxes, kept = _boxes(parts[called[1]]) if called else ({}, 0)
+            read = {x: boxes.get(n, part[x].size if x in part else 0) for n, x in enumerate(operands)}
+            found[name] = size - kept + sum(read.values())
     return found
 
 
-def _boxes(part: str) -> tuple[dict[int, int], int]:
-    """Of a fused computation: bytes read of the arguments of which boxes are used, and of results what is in place."""
-    lines = {
-        name: (shape, kind, re.findall(r"%([\w.\-]+)", rest.split("),")[0]))
-        for name, shape, kind, rest in LINE.findall(part)
+def _instructions_of(text: str) -> dict[str, Instruction]:
+    size = lambda shape: sum(map(_bytes, re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", shape)))
+    return {
+        name: Instruction(size(shape), kind, re.findall(r"%([\w.\-]+)", rest.split("),")[0]), rest)
+        for name, shape, kind, rest in LINE.findall(text)
     }
-    size = lambda name: sum(map(_bytes, re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", lines[name][0])))
-    numbers = {m[1]: int(m[2]) for m in re.finditer(r"%([\w.\-]+) = \S+ parameter\((\d+)\)", part)}
-    read, written = {}, 0
-    uses = lambda name: [user for user, (_, _, operands) in lines.items() if name in operands]
 
-    def users(name: str) -> list[tuple[str, str]]:
-        return [pair for u in uses(name) for pair in (users(u) if lines[u][1] == "bitcast" else [(u, name)])]
 
-    for name, number in numbers.items():
-        found = users(name)
-        kinds = {lines[user][1] for user, source in found if lines[user][2][0] == source}
-        if found and len(found) == sum(lines[user][2][0] == source for user, source in found):
-            if kinds == {"dynamic-slice"}:
-                read[number] = sum(size(user) for user, _ in found)
-            elif kinds == {"dynamic-update-slice"}:
-                read[number] = 0
-    for name, (_, kind, operands) in lines.items():
-        if kind == "dynamic-update-slice":
-            written += size(name) - size(operands[1])
-    return read, written
+def _boxes(part: dict[str, Instruction]) -> tuple[dict[int, int], int]:
+    """Of a fused kernel: bytes read of the parameters of which only boxes are used, and bytes of results left alone."""
+
+    def uses(name: str) -> list[tuple[Instruction, bool]]:
+        """Who uses a value, and whether as the array that is cut."""
+        users = [(user, x) for user, x in part.items() if name in x.operands]
+        of = lambda user, x: uses(user) if x.kind == "bitcast" else [(x, x.operands[0] == name)]
+        return [use for user, x in users for use in of(user, x)]
+
+    read = {}
+    for name, x in part.items():
+        found = uses(name) if x.kind == "parameter" else []
+        kinds = {user.kind if first else "" for user, first in found}
+        if kinds == {"dynamic-slice"}:
+            read[int(x.rest.split(")")[0])] = sum(user.size for user, _ in found)
+        elif kinds == {"dynamic-update-slice"}:
+            read[int(x.rest.split(")")[0])] = 0
+    updates = [x for x in part.values() if x.kind == "dynamic-update-slice"]
+    return read, sum(x.size - part[x.operands[1]].size for x in updates)
 
 
 def _bytes(shape: tuple[str, str]) -> int:
