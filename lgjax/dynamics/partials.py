@@ -13,7 +13,7 @@ own coordinates adds to X_j, Y_j and to its own diagonal block.
 Source: [kim2012] section 4; [singh2022] with the rate B as twelve numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -218,11 +218,22 @@ NOTHING = _Sum(NO_MASS, _InertiaRate(ZERO33, ZERO3), NO_WRENCH)
 
 def joint_rows(execution: Execution, model: Model, q: Configuration, v, vdot, wrenches) -> tuple[JointRows, tuple]:
     """The rows, and what is added to the derivative with respect to q where joint motions depend on coordinates."""
+    return _rows(_read, execution, model, q, v, vdot, wrenches)
+
+
+def rows_and_forces(
+    execution: Execution, model: Model, q: Configuration, v, vdot
+) -> tuple[tuple[JointRows, jax.Array], tuple]:
+    """The same beside the forces (nv,) of inverse dynamics, without those of armature and damping."""
+    return _rows(_read_with_force, execution, model, q, v, vdot, None)
+
+
+def _rows(read: Callable, execution: Execution, model: Model, q: Configuration, v, vdot, wrenches) -> tuple:
     subtrees = Subtrees(model, q, v, vdot, execution=execution)
     applied = [] if wrenches is None else [subtrees.walk.bodies(applied_wrenches(model.links, wrenches))]
     sums = subtrees.sums(_own, _to_parent, NOTHING, *applied)
     bent = _bent(model, subtrees.walk, sums, q, v, vdot) if model.tree.varying else ()
-    return subtrees.rows(_read, sums, *bent[:2]), bent[2:]
+    return subtrees.rows(read, sums, *bent[:2]), bent[2:]
 
 
 def _own(body, joint: JointTerms, applied: Wrench | None = None) -> _Sum:
@@ -259,6 +270,10 @@ def _read(joint: JointTerms, total: _Sum, velocity: Any = None, acceleration: An
     S, X, Y, Z = map(joint.twist, (S, X, Y, Z))
     momentum, rated, load_q, load_v = map(joint.wrench, wrenches)
     return JointRows(S, X[:3], Y, Z, momentum, rated[:3], load_q, load_v)
+
+
+def _read_with_force(joint: JointTerms, total: _Sum, *motions: Any) -> tuple[JointRows, jax.Array]:
+    return _read(joint, total, *motions), sm.dot(joint.S, sm.join(*total.wrench))
 
 
 def _bent(model: Model, walk: TreeTraversal, sums: list, q: Configuration, v, vdot) -> tuple:

@@ -31,7 +31,9 @@ from lgjax.execution._jax import (
 )
 from lgjax.execution.graph import layer_p
 from lgjax.execution.interpreter import ELEMENTWISE, is_constant, known
+from lgjax.execution.loops import repeated, scanned
 from lgjax.execution.step import emission, step_p
+from lgjax.execution.trailing import ALL, TRAILING
 
 Arrays = list[jax.Array]
 FEW_ROWS = 65  # sums of fewer are written out
@@ -41,6 +43,7 @@ FEW_ROWS = 65  # sums of fewer are written out
 LARGEST = 2048
 FOLDS = {"reduce_sum": lax.add, "reduce_max": lax.max, "reduce_min": lax.min}
 LOOPS = ("scan", "while", "cond")
+TURNS = {"scan": scanned, "while": repeated}
 
 
 def traced(function: Callable, *args) -> tuple[Any, list]:
@@ -208,6 +211,9 @@ class Behind:
             return [(y, False) for y in outs]
         some = self.size is not None and any(batched for _, batched in inputs)
         name = eqn.primitive.name
+        if some and name in TURNS:
+            run = lambda inner, values: self._evaluate(inner.jaxpr, _environment(inner, values))
+            return list(TURNS[name](eqn, inputs, run, self._wide))
         if name == "slice" and some and isinstance(inputs[0][0], Slice) and eqn.params["strides"] is None:
             return [(inputs[0][0].box(eqn.params["start_indices"], eqn.params["limit_indices"]), some)]
         trailing = TRAILING.get(name, ALL if name in ELEMENTWISE else None) if some else None
@@ -299,7 +305,7 @@ def _dot(eqn, inputs: list) -> jax.Array | None:
     return reduce(lax.add, [terms[..., n] for n in range(size)], jnp.zeros(out.shape, out.dtype))
 
 
-def _environment(closed, inputs: list) -> dict:
+def _environment(closed, inputs: Sequence) -> dict:
     constants = [(x, False) for x in closed.consts]
     return dict(zip(closed.jaxpr.constvars + closed.jaxpr.invars, [*constants, *inputs], strict=True))
 
@@ -327,73 +333,3 @@ def _alone(jaxpr, eqn) -> Callable:
     if not eqn.primitive.name.startswith("custom_"):
         return lambda *xs: eqn.primitive.bind(*xs, **eqn.params)
     return alone(jaxpr, eqn)
-
-
-# ---- operations that do not mind another axis behind those of some operands
-@dataclass(frozen=True)
-class Trailing:
-    """change: parameters that are different, from the equation and the size. operands: those with the axis, or all."""
-
-    change: Callable[[Any, Any], dict] = lambda eqn, size: {}
-    operands: tuple[int, ...] | None = None
-
-    def widens(self, k: int) -> bool:
-        return self.operands is None or k in self.operands
-
-
-def _gather(eqn, size: int) -> dict:
-    numbers = eqn.params["dimension_numbers"]
-    offset = (*numbers.offset_dims, eqn.outvars[0].aval.ndim)
-    return {
-        "dimension_numbers": numbers._replace(offset_dims=offset),
-        "slice_sizes": (*eqn.params["slice_sizes"], size),
-    }
-
-
-def _scatter(eqn, _) -> dict:
-    numbers = eqn.params["dimension_numbers"]
-    window = (*numbers.update_window_dims, eqn.invars[2].aval.ndim)
-    return {"dimension_numbers": numbers._replace(update_window_dims=window)}
-
-
-def _slice(eqn, size: int) -> dict:
-    strides = eqn.params["strides"]
-    return {
-        "start_indices": (*eqn.params["start_indices"], 0),
-        "limit_indices": (*eqn.params["limit_indices"], size),
-        "strides": None if strides is None else (*strides, 1),
-    }
-
-
-def _broadcast(eqn, size: int) -> dict:
-    shape, places = eqn.params["shape"], eqn.params["broadcast_dimensions"]
-    return {"shape": (*shape, size), "broadcast_dimensions": (*places, len(shape))}
-
-
-ALL = Trailing()
-TRAILING = dict.fromkeys(
-    [
-        "concatenate",
-        "reduce_sum",
-        "rev",
-        "select_n",
-        "split",
-        "squeeze",
-        "stack",
-        "unstack",
-        "add_any",
-        "square",
-        "copy",
-    ],
-    ALL,
-) | {
-    "broadcast_in_dim": Trailing(_broadcast, (0,)),
-    "gather": Trailing(_gather, (0,)),
-    "pad": Trailing(lambda eqn, size: {"padding_config": (*eqn.params["padding_config"], (0, 0, 0))}, (0,)),
-    "reshape": Trailing(lambda eqn, size: {"new_sizes": (*eqn.params["new_sizes"], size)}),
-    "scatter-add": Trailing(_scatter, (0, 2)),
-    "slice": Trailing(_slice),
-    "transpose": Trailing(
-        lambda eqn, size: {"permutation": (*eqn.params["permutation"], len(eqn.params["permutation"]))}
-    ),
-}

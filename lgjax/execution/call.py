@@ -103,7 +103,10 @@ def _run_together(*args, size: int | None, **parameters) -> Arrays:
 
 
 def _run_parts(*args, jaxpr, batched, size: int | None, kernel: bool) -> Arrays:
-    """One part after the other. One alone is filled up, of several the last begins where it ends with the batch."""
+    """One part after the other. One alone is filled up, of several the last begins where it ends with the batch.
+
+    It is filled with copies of the last system: for numbers of no system a loop might never end.
+    """
     if size is None:
         return _run(*args, jaxpr=jaxpr, batched=batched, size=size)
     bytes_each = max((x.aval.dtype.itemsize for x in jaxpr.outvars), default=1)
@@ -112,7 +115,8 @@ def _run_parts(*args, jaxpr, batched, size: int | None, kernel: bool) -> Arrays:
     part = partial(_run, jaxpr=jaxpr, batched=batched, size=width)
     each = lambda f: [f(x) if b else x for x, b in zip(args, batched, strict=True)]
     if count == 1:
-        fill = lambda x: jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - size)])
+        last = lambda x: jnp.broadcast_to(x[..., size - 1 :], (*x.shape[:-1], width - size))
+        fill = lambda x: jnp.concatenate([x, last(x)], -1)
         return [x[..., :size] for x in part(*(each(fill) if width > size else args))]
 
     def run(n, outs):

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lgjax.simulate.control import riccati
+from lgjax.simulate.control import algebra
 
-SIZES = 1, 7, riccati.WRITTEN_OUT, riccati.WRITTEN_OUT + 1, 40
+SIZES = 1, 7, algebra.WRITTEN_OUT, algebra.WRITTEN_OUT + 1, 40
 BATCHES = (), (3,), (2, 3)
 
 
@@ -24,7 +24,7 @@ def test_a_definite_matrix_is_solved_with_and_another_one_gives_nan_alone(m, bat
     matrix = jnp.einsum("ik...,jk...->ij...", root, root, precision="highest") + m * jnp.eye(m, dtype=dtype).reshape(
         m, m, *[1] * len(batch)
     )
-    found, half = jax.jit(riccati.solved)(matrix, right)
+    found, half = jax.jit(algebra.solved)(matrix, right)
     front = lambda x: np.moveaxis(np.asarray(x, np.float64), (0, 1), (-2, -1))
     tolerance = 2000 * float(jnp.finfo(dtype).eps)
     np.testing.assert_allclose(front(found), np.linalg.solve(front(matrix), front(right)), rtol=0, atol=tolerance)
@@ -32,7 +32,7 @@ def test_a_definite_matrix_is_solved_with_and_another_one_gives_nan_alone(m, bat
     np.testing.assert_allclose(front(half), np.linalg.solve(lower, front(right)), rtol=0, atol=tolerance)
     if batch:
         first = (0,) * len(batch)
-        spoilt, _ = jax.jit(riccati.solved)(matrix.at[(m - 1, m - 1, *first)].set(-1.0), right)
+        spoilt, _ = jax.jit(algebra.solved)(matrix.at[(m - 1, m - 1, *first)].set(-1.0), right)
         assert np.all(np.isnan(spoilt[(..., *first)]))
         others = np.ones(batch, bool)
         others[first] = False
@@ -43,5 +43,5 @@ def test_a_definite_matrix_is_solved_with_and_another_one_gives_nan_alone(m, bat
 @pytest.mark.parametrize("k", SIZES)
 def test_products_are_those_of_matrices_side_by_side(k, batch):
     a, b, x = arrays(jnp.float64, (3, k, *batch), (k, 5, *batch), (k, *batch))
-    np.testing.assert_allclose(riccati.times(a, b), np.einsum("ik...,kj...->ij...", a, b), atol=1e-12)
-    np.testing.assert_allclose(riccati.times(a, x), np.einsum("ik...,k...->i...", a, x), atol=1e-12)
+    np.testing.assert_allclose(algebra.times(a, b), np.einsum("ik...,kj...->ij...", a, b), atol=1e-12)
+    np.testing.assert_allclose(algebra.times(a, x), np.einsum("ik...,k...->i...", a, x), atol=1e-12)

@@ -25,7 +25,7 @@ from lgjax.multibody.configuration import difference as displacement
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
-from lgjax.simulate.control.riccati import WRITTEN_OUT
+from lgjax.simulate.control.algebra import WRITTEN_OUT
 from lgjax.simulate.control.semi_implicit import force_slopes, relative_to
 
 __all__ = ["LeastSquares", "control", "forces", "frame", "frame_position", "momentum", "state"]
@@ -233,9 +233,6 @@ class _Forces(Cost):
     target: Array
     weights: Array
 
-    def _missed(self, q: Any, v: Array, vdot: Array) -> Array:
-        return self._weighed(inverse_dynamics(self.model, q, v, vdot) - self.target)
-
     def _weighed(self, x: Array) -> Array:
         if self.weights.ndim == 2:
             return (sm.matvec if x.ndim == 1 else sm.matmul)(self.weights, x)
@@ -245,13 +242,14 @@ class _Forces(Cost):
         if len(args) == 1:
             raise ValueError("a cost of forces is a running cost, it cannot be terminal")
         _, (q, v), vdot = args
-        r = self._missed(q, v, vdot)
+        r = self._weighed(inverse_dynamics(self.model, q, v, vdot) - self.target)
         return jnp.sum(r * r) / 2
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
         (q, v), n = state, 2 * self.model.nv
-        slopes = self._weighed(jnp.concatenate(force_slopes(self.model, q, v, control), 1))
-        first, second = sm.tmatvec(slopes, self._missed(q, v, control)), _squared(slopes)
+        forces, slopes = force_slopes(self.model, q, v, control)
+        slopes = self._weighed(jnp.concatenate(slopes, 1))
+        first, second = sm.tmatvec(slopes, self._weighed(forces - self.target)), _squared(slopes)
         return QuadraticModel(first[:n], first[n:], second[:n, :n], second[n:, :n], second[n:, n:])
 
 

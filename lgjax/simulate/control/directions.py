@@ -14,48 +14,49 @@ from jax.custom_batching import custom_vmap
 from lgjax.simulate.control import parallel_riccati, riccati
 from lgjax.simulate.control.expansion import expand, expansion_of_end, expansion_of_step
 from lgjax.simulate.control.problem import Problem
+from lgjax.simulate.control.sparse import Sparse, dense
 from lgjax.simulate.control.stagewise import Prices
 
 Array = jax.Array
 
 FEW = 8  # systems for which steps are expanded side by side
-GROUP = 32  # systems whose matrices of a step fit into the caches of a core
+GROUP = 16  # systems whose matrices of a step fit into the caches of a core
 LANES = 512  # systems times steps for which the calls of an expansion do not count and its results fit
 
 
 class Directions(NamedTuple):
-    """A regulator, the gaps (steps, dim) that it closes, and A and B of all steps where they were asked for."""
+    """A regulator, the gaps (steps, dim) that it closes, and A and B of all steps."""
 
     regulator: riccati.Regulator
     gap: Array
-    A: Any = None
-    B: Any = None
+    A: Array
+    B: Array
 
 
-def directions(problem: Problem, how: str, gapped: bool, keep: bool, grouped: bool) -> Callable[..., Directions]:
-    """The function (states, controls, prices or None, regularization) -> Directions.
+def directions(
+    problem: Problem, how: str, gapped: bool, states: Any, controls: Array, prices: Prices | None, regularization: Array
+) -> Directions:
+    """Of one system, all steps side by side.
 
-    how: "sequential" or "parallel". gapped: False takes gaps, which are round-off then, for none. keep: A and B.
-    grouped: see `RegulatorSearch`.
+    how: "sequential" or "parallel". gapped: False takes gaps, which are round-off then, for none.
     """
+    e, last = expand(problem, states, controls, prices)
+    e = e if gapped else e._replace(gap=jnp.zeros_like(e.gap))
+    found = backward(problem, e, last, controls, regularization, how)
+    return Directions(found, e.gap, *_arrays(e))
 
-    def side_by_side(states: Any, controls: Array, prices: Prices | None, regularization: Array) -> Directions:
-        e, last = expand(problem, states, controls, prices)
-        e = e if gapped else e._replace(gap=jnp.zeros_like(e.gap))
-        found = backward(problem, e, last, controls, regularization, how)
-        return Directions(found, e.gap, *(_matrices(problem, e)[:2] if keep else ()))
 
-    if how == "parallel" or not grouped:
-        return side_by_side
-    run = custom_vmap(side_by_side)
+def in_groups(one: Callable[[Any], Any], together: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`one`, a function of the pytree of one system, which takes large batches under `jax.vmap` in groups.
 
-    def rule(size: int, batched: Any, *args: Any) -> tuple[Any, Any]:
-        if size < FEW:
-            axes = jax.tree.map(lambda b: 0 if b else None, tuple(batched))
-            found = jax.vmap(side_by_side, axes)(*args)
-        else:
-            whole = lambda x, b: x if b else jnp.broadcast_to(x, (size, *x.shape))
-            found = _in_groups(problem, gapped, keep, size, *jax.tree.map(whole, args, tuple(batched)))
+    together: the same function of a group, with the systems behind all other axes. Neither may close over traced
+    arrays.
+    """
+    run = custom_vmap(one)
+
+    def rule(size: int, batched: Any, tree: Any) -> tuple[Any, Any]:
+        whole = jax.tree.map(lambda x, b: x if b else jnp.broadcast_to(x, (size, *x.shape)), tree, batched[0])
+        found = jax.vmap(one)(whole) if size < FEW else _one_group_after_the_other(together, size, whole)
         return found, jax.tree.map(lambda _: True, found)
 
     run.def_vmap(rule)
@@ -68,29 +69,29 @@ def backward(
     """The regulator for expansions about a trajectory, within the bounds of the problem."""
     below, above = problem.lower - controls, problem.upper - controls
     if how == "parallel":
-        e = _matrices(problem, e)
-        return parallel_riccati.backward(e, last, below, above, regularization, problem.bounded)
-    constant = problem.system.matrices
-    return riccati.backward(e, last, below, above, regularization, problem.bounded, constant)
+        A, B = _arrays(e)
+        return parallel_riccati.backward(e._replace(A=A, B=B), last, below, above, regularization, problem.bounded)
+    return riccati.backward(e, last, below, above, regularization, problem.bounded)
 
 
-def _matrices(problem: Problem, e: riccati.Expansion) -> riccati.Expansion:
-    """With A and B of every step, also where they are constant."""
-    if problem.system.matrices is None:
-        return e
-    A, B = (jnp.broadcast_to(jnp.asarray(x, e.lx.dtype), (len(e.lx), *x.shape)) for x in problem.system.matrices)
-    return e._replace(A=A, B=B)
+def _arrays(e: riccati.Expansion) -> tuple[Array, Array]:
+    """A and B of every step."""
+    if not isinstance(e.A, Sparse):
+        return e.A, e.B
+    one = lambda e: (dense(e.A, e.lx.dtype), dense(e.B, e.lx.dtype))
+    return jax.vmap(one)(e)
 
 
-def _in_groups(problem: Problem, gapped: bool, keep: bool, size: int, *args: Any) -> Directions:
-    """Arrays (size, ...), one group after the other; the last one is filled up."""
-    run = lambda args: _some_steps_at_a_time(problem, gapped, keep, *args)
+def _one_group_after_the_other(together: Callable[[Any], Any], size: int, tree: Any) -> Any:
+    """Of arrays (size, ...); the last group is filled up."""
     count = -(-size // GROUP)
     width = -(-size // count)
     fill = lambda x: jnp.concatenate([x, jnp.broadcast_to(x[-1:], (count * width - size, *x.shape[1:]))])
-    grouped = jax.tree.map(lambda x: fill(x).reshape(count, width, *x.shape[1:]), args)
-    found = jax.lax.map(run, grouped)
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], found)
+    behind = lambda x: jnp.moveaxis(x, 0, -1)
+    front = lambda x: jnp.moveaxis(x, -1, 0)
+    run = lambda group: jax.tree.map(front, together(jax.tree.map(behind, group)))
+    found = jax.lax.map(run, jax.tree.map(lambda x: fill(x).reshape(count, width, *x.shape[1:]), tree))
+    return jax.tree.map(lambda x: x.reshape(count * width, *x.shape[2:])[:size], found)
 
 
 def _span(steps: int, most: int) -> int:
@@ -99,16 +100,14 @@ def _span(steps: int, most: int) -> int:
     return even[-1] if 2 * even[-1] >= min(most, steps) else -(-steps // -(-steps // most))
 
 
-def _some_steps_at_a_time(
-    problem: Problem, gapped: bool, keep: bool, states, controls, prices, regularization
+def directions_together(
+    problem: Problem, gapped: bool, states: Any, controls: Array, prices: Prices | None, regularization: Array
 ) -> Directions:
-    """Arrays (size, ...) of systems that are taken together; inside, they are the last axis.
+    """Of a group of systems, which are the last axis of all arrays.
 
     Expansions are of several steps side by side, the recursion takes one after the other. The first part is filled up
     with steps that it leaves out.
     """
-    behind = lambda tree: jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), tree)
-    states, controls, prices = behind((states, controls, prices))
     size = controls.shape[-1]
     span = _span(problem.steps, max(1, LANES // size))
     count = -(-problem.steps // span)
@@ -128,12 +127,12 @@ def _some_steps_at_a_time(
             e = e if gapped else e._replace(gap=jnp.zeros_like(e.gap))
             control = given[3][k]
             new, regulator = riccati.one_step(
-                value, e, lower - control, upper - control, regularization, problem.bounded, problem.system.matrices
-            )  # fmt: skip
+                value, e, lower - control, upper - control, regularization, problem.bounded
+            )
             if count * span > problem.steps:
                 real = number * span + k >= count * span - problem.steps
                 new = jax.tree.map(lambda a, b: jnp.where(real, a, b), new, value)
-            return new, (*regulator, e.gap, *((e.A, e.B) if keep and e.A is not None else ()))
+            return new, (regulator, e.gap, *(dense(x, control.dtype, (size,)) for x in (e.A, e.B)))
 
         return jax.lax.scan(step, value, jnp.arange(span, dtype=jnp.int32), reverse=True)
 
@@ -145,11 +144,6 @@ def _some_steps_at_a_time(
     )
     value, outs = jax.lax.scan(part, value, (jnp.arange(count, dtype=jnp.int32), inputs), reverse=True)
     outs = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[-problem.steps :], outs)
-    push, feedback, gradient, gap, *kept = outs
-    front = lambda tree: jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), tree)
+    (push, feedback, gradient), gap, A, B = outs
     found = riccati.Regulator(push, feedback, value.slope, value.curve, value.closing, gradient)
-    result = Directions(*front((found, gap, *kept)))
-    if keep and problem.system.matrices is not None:
-        A, B = (jnp.broadcast_to(x, (size, problem.steps, *x.shape)) for x in problem.system.matrices)
-        result = result._replace(A=A, B=B)
-    return result
+    return Directions(found, gap, A, B)

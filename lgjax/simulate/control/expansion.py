@@ -1,6 +1,7 @@
 """Second-order models of a problem along a trajectory, in tangents of its states."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.simulate.control.costs import Cost, QuadraticModel, _value_and_slopes
 from lgjax.simulate.control.problem import ControlSystem, Problem
 from lgjax.simulate.control.riccati import Expansion
+from lgjax.simulate.control.sparse import Sparse
 from lgjax.simulate.control.stagewise import Prices, forces
 
 Array = jax.Array
@@ -41,9 +43,7 @@ def _one(problem: Problem, weight, t: Array, state: Any, after: Any, control: Ar
     system, nx = problem.system, problem.dim
     zero = jnp.zeros(nx + problem.system.controls, control.dtype)
     move = lambda z: (system.retract(state, z[:nx]), control + z[nx:])
-    if system.matrices is not None:
-        A, B, gap = None, None, system.difference(after, system.step(state, control))
-    elif system.slopes is None:
+    if system.slopes is None:
         gap, slopes = _value_and_slopes(lambda z: system.difference(after, system.step(*move(z))), zero)
         A, B = slopes[:, :nx], slopes[:, nx:]
     else:
@@ -60,13 +60,16 @@ def _one(problem: Problem, weight, t: Array, state: Any, after: Any, control: Ar
     return Expansion(A, B, lx, lu, lxx, lux, luu, gap)
 
 
-def _about(system: ControlSystem, after: Any, end: Any, A: Array, B: Array) -> tuple[Array, Array, Array]:
+def _about(system: ControlSystem, after: Any, end: Any, A: Any, B: Any) -> tuple[Any, Any, Array]:
     """Derivatives in the tangent space of the next state, from those in that of the end of the step, and the gap."""
     gap = system.difference(after, end)
     if system.flat:
         return A, B, gap
     if system.relative is not None:
-        both = system.relative(gap, jnp.concatenate([A, B], 1))
+        turn = partial(system.relative, gap)
+        if isinstance(A, Sparse):
+            return A.with_rows(turn), B.with_rows(turn), gap
+        both = turn(jnp.concatenate([A, B], 1))
         return both[:, : len(gap)], both[:, len(gap) :], gap
     by = jax.jacfwd(lambda x: system.difference(after, system.retract(end, x)))(jnp.zeros_like(gap))
     return jnp.matmul(by, A, precision="highest"), jnp.matmul(by, B, precision="highest"), gap

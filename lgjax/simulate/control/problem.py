@@ -23,12 +23,12 @@ from lgjax.simulate.control.semi_implicit import (
     SemiImplicitEuler,
     acceleration_step_slopes,
     advanced,
-    constant_matrices,
     flat_states,
     relative_states,
     semi_implicit_slopes,
     tangents_of_states,
 )
+from lgjax.simulate.control.sparse import Matrix, dense
 from lgjax.simulate.control.stagewise import Stagewise
 
 Array = jax.Array
@@ -53,8 +53,7 @@ class ControlSystem:
     step(state, control (controls,)) -> state after dt seconds. retract(state, tangent (dim,)) -> state;
     difference(state 0, state 1) -> the tangent with retract(state 0, tangent) = state 1, at least for close ones.
     slopes(state, control) -> the state after the step and its derivatives (dim, dim) and (dim, controls), in tangents
-    at both ends, where there is a faster way to them than forward mode; None for that.
-    matrices: A (dim, dim) and B (dim, controls) of a step, where they are the same everywhere; NumPy, or None.
+    at both ends, `Sparse` where most entries are known; None where there is no faster way to them than forward mode.
     flat: whether difference(state 0, retract(state 1, x)) = difference(state 0, state 1) + x.
     relative(gap, changes (dim, k)) -> changes (dim, k) of a difference `gap` (dim,) to states that move by the tangents
     `changes`, to first order; None where forward mode has to find them.
@@ -67,11 +66,10 @@ class ControlSystem:
     difference: Callable[[State, State], Array]
     controls: int
     dt: float = 1.0
-    slopes: Callable[[State, Array], tuple[State, Array, Array]] | None = None
+    slopes: Callable[[State, Array], tuple[State, Matrix, Matrix]] | None = None
     flat: bool = False
     forces: Callable[[Array], tuple[Array, Array | None]] | None = None
     free_time: bool = False
-    matrices: tuple[np.ndarray, np.ndarray] | None = None
     relative: Callable[[Array, Array], Array] | None = None
 
     @classmethod
@@ -148,11 +146,9 @@ class ControlSystem:
         def step(state: State, control: Array) -> State:
             return advanced(model, state, control, jnp.asarray(dt, model.dtype))
 
-        by_form = lambda state, control: acceleration_step_slopes(model, dt, state, control)
-        flat = flat_states(model)
-        matrices = constant_matrices(model, dt) if flat else None
-        moves = tangents_of_states(model)
-        return cls(step, *moves, model.nv, dt, by_form, flat, matrices=matrices, relative=relative_states(model))
+        slopes = acceleration_step_slopes(model, dt)
+        moves, relative = tangents_of_states(model), relative_states(model)
+        return cls(step, *moves, model.nv, dt, slopes, flat_states(model), relative=relative)
 
     def with_rates(self) -> "ControlSystem":
         """The same system whose controls are the rates of its own, which become a part of the state: (state, control).
@@ -174,7 +170,8 @@ class ControlSystem:
 
         def by_parts(state: State, rate: Array) -> tuple[State, Array, Array]:
             assert self.slopes is not None
-            after, A, B = self.slopes(state[0], state[1] + dt / 2 * rate)
+            after, *slopes = self.slopes(state[0], state[1] + dt / 2 * rate)
+            A, B = (dense(x, rate.dtype) for x in slopes)
             one, zero = jnp.eye(n, dtype=A.dtype), jnp.zeros((n, len(A)), A.dtype)
             whole = jnp.block([[A, B], [zero, one]])
             return (after, state[1] + dt * rate), whole, jnp.concatenate([dt / 2 * B, dt * one])

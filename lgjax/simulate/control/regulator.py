@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.execution.call import batch_behind
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.loops import iterate_while
 from lgjax.simulate.control import parallel_riccati, riccati
-from lgjax.simulate.control.directions import Directions, directions
+from lgjax.simulate.control.directions import Directions, directions, directions_together, in_groups
 from lgjax.simulate.control.method import ControlMethod
 from lgjax.simulate.control.problem import OptimizeStatus, Problem, within
 from lgjax.simulate.control.stagewise import Prices, Stagewise, charge, violation
@@ -159,15 +160,28 @@ class RegulatorSearch(NamedTuple):
     # ---- one iteration
     def advance(self, iterate: RegulatorIterate) -> RegulatorIterate:
         """Expand, solve backwards, try steps, and take one or regularise more; or change the prices."""
-        problem = self.problem
+
+        def one(iterate: RegulatorIterate) -> RegulatorIterate:
+            return self._along(iterate, directions(*self._asked(iterate, self.method.riccati)))
+
+        def together(iterate: RegulatorIterate) -> RegulatorIterate:
+            along = jax.vmap(batch_behind(self._along, "scan"), -1, -1)
+            return along(iterate, directions_together(*self._asked(iterate)))
+
+        grouped = self.grouped and self.method.riccati == "sequential"
         with jax.default_matmul_precision("highest"):
-            prices = iterate.prices if self.constrained else None
-            run = directions(problem, self.method.riccati, self.gapped, self.linear, self.grouped)
-            towards = run(iterate.states, iterate.controls, prices, iterate.regularization)
-            found, here = towards.regulator, self._here(iterate, towards.gap)
-            move = self._move(towards)
-            weight = self._gap_weight(iterate, here, move)
-            best, taken = self._looked(iterate, here, move, weight)
+            return (in_groups(one, together) if grouped else one)(iterate)
+
+    def _asked(self, iterate: RegulatorIterate, *how: str) -> tuple:
+        prices = iterate.prices if self.constrained else None
+        return self.problem, *how, self.gapped, iterate.states, iterate.controls, prices, iterate.regularization
+
+    def _along(self, iterate: RegulatorIterate, towards: Directions) -> RegulatorIterate:
+        """The iterate after looking for a step in these directions."""
+        found, here = towards.regulator, self._here(iterate, towards.gap)
+        move = self._move(towards)
+        weight = self._gap_weight(iterate, here, move)
+        best, taken = self._looked(iterate, here, move, weight)
         norm = jnp.sqrt(jnp.sum(found.gradient * found.gradient))
         finite = jnp.isfinite(norm)
         unmet = jnp.maximum(iterate.violation, here.unpaid)

@@ -15,12 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.forward import forward_dynamics
+from lgjax.dynamics.inverse import inverse_dynamics
 from lgjax.dynamics.partials import (
     InversePartials,
     forward_dynamics_partials,
     inverse_dynamics_partials,
-    joint_rows,
     row_products,
+    rows_and_forces,
 )
 from lgjax.execution.call import batch_behind
 from lgjax.groups import se3, so3
@@ -28,7 +29,8 @@ from lgjax.multibody.configuration import difference, displaced, join_velocity, 
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
-from lgjax.simulate.control.riccati import solved
+from lgjax.simulate.control.algebra import solved
+from lgjax.simulate.control.sparse import Pattern, Sparse
 
 Array = jax.Array
 
@@ -73,18 +75,37 @@ def semi_implicit_slopes(model: Model, dt: Any, state: Any, tau: Array, tau_by: 
     return _with_configuration(model, h, advanced(model, state, vdot, h), by_v)
 
 
-def acceleration_step_slopes(model: Model, dt: Any, state: Any, vdot: Array) -> Any:
-    """The state after a step at the acceleration vdot, and A and B (2 nv, nv) with respect to state and vdot."""
-    h, one = jnp.asarray(dt, model.dtype), sm.identity(model.nv, model.dtype)
-    return _with_configuration(
-        model, h, advanced(model, state, vdot, h), jnp.concatenate([0 * one, one, h * one], 1)
-    )  # fmt: skip
+def acceleration_step_slopes(model: Model, dt: float) -> Callable[[Any, Array], tuple[Any, Sparse, Sparse]]:
+    """The function (state, vdot) -> state after a step at the acceleration vdot, and A and B of it.
 
+    Where coordinates are joints', the matrices are the same everywhere: q' = q + h v + h^2 vdot, v' = v + h vdot. Free
+    and ball joints have boxes in the rows of q'.
+    """
+    tree, n, h = model.tree, model.nv, np.asarray(dt, model.dtype)
+    turning = [(start, kind) for kind, start in zip(tree.kinds, tree.v_start, strict=True)
+               if kind.coordinates != "joints"]  # fmt: skip
+    ahead = np.eye(n, dtype=model.dtype)
+    for start, kind in turning:
+        ahead[start : start + kind.nv] = 0
+    still, one = np.zeros_like(ahead), np.eye(n, dtype=model.dtype)
+    corners = [(start, start) for start, _ in turning]
+    of_state = Pattern(
+        np.block([[ahead, h * ahead], [still, one]]), (*corners, *((row, n + column) for row, column in corners))
+    )
+    of_vdot = Pattern(np.concatenate([h * h * ahead, h * one]), tuple(corners))
 
-def constant_matrices(model: Model, dt: float) -> tuple[np.ndarray, np.ndarray]:
-    """A and B of `acceleration_step_slopes` where all coordinates are joints': then they are the same everywhere."""
-    one, h = np.eye(model.nv, dtype=model.dtype), np.asarray(dt, model.dtype)
-    return np.block([[one, h * one], [0 * one, one]]), np.concatenate([h * h * one, h * one])
+    def slopes(state: Any, vdot: Array) -> tuple[Any, Sparse, Sparse]:
+        end = advanced(model, state, vdot, jnp.asarray(h))
+        by_q, by_step = [], []
+        for start, kind in turning:
+            motion, turn = h * end[1][start : start + kind.nv], sm.identity(kind.nv, h.dtype)
+            group = se3 if kind.coordinates == "free_poses" else so3
+            back = group.exp(-motion)
+            by_q.append(jax.vmap(partial(group.Ad, back), 1, 1)(turn))
+            by_step.append(jax.vmap(partial(group.dexp, -motion), 1, 1)(turn * h))
+        return end, Sparse(by_q + by_step, of_state), Sparse([h * x for x in by_step], of_vdot)
+
+    return slopes
 
 
 def _with_configuration(model: Model, h: Array, after: Any, by_v: Array) -> Any:
@@ -112,17 +133,18 @@ def _acceleration_slopes(model: Model, q: Any, v: Array, vdot: Array, tau: Array
     if model.nv > FEW:
         slopes = forward_dynamics_partials(model, q, v, tau)
         return jnp.concatenate([slopes.q, slopes.v, jnp.matmul(slopes.tau, tau_by, precision="highest")], 1)
-    by_q, by_v, M = force_slopes(model, q, v, vdot)
+    _, (by_q, by_v, M) = force_slopes(model, q, v, vdot)
     return solved(M, jnp.concatenate([-by_q, -by_v, tau_by], 1))[0]
 
 
-def force_slopes(model: Model, q: Any, v: Array, vdot: Array) -> InversePartials:
-    """`inverse_dynamics_partials`, for few joints with all products as sums."""
+def force_slopes(model: Model, q: Any, v: Array, vdot: Array) -> tuple[Array, InversePartials]:
+    """`inverse_dynamics` and `inverse_dynamics_partials`, for few joints from one pass, with all products as sums."""
     if model.nv > FEW:
-        return inverse_dynamics_partials(model, q, v, vdot)
-    rows, bent = joint_rows("scalarized", model, q, v, vdot, None)
+        return inverse_dynamics(model, q, v, vdot), inverse_dynamics_partials(model, q, v, vdot)
+    (rows, forces), bent = rows_and_forces("scalarized", model, q, v, vdot)
     by_q, by_v, M = row_products(model, rows, rows, sm.matmul)
-    return InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M + sm.diagonal(model.armature))
+    tau = forces + model.damping * v + model.armature * vdot
+    return tau, InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M + sm.diagonal(model.armature))
 
 
 def _moved(model: Model, step: Array, dq: Array, dstep: Array) -> Array:

@@ -1,0 +1,53 @@
+"""Products with matrices that are known but for some boxes are those of the arrays."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lgjax.simulate.control.sparse import Pattern, Sparse, after, before, dense
+
+RNG = np.random.default_rng(0)
+SHIFTED = np.block([[np.eye(6), 0.1 * np.eye(6)], [np.zeros((6, 6)), np.eye(6)]])
+PATTERNS = {  # known numbers, corners, shapes of boxes
+    "diagonals alone": (SHIFTED, (), ()),
+    "a free body": (SHIFTED, ((0, 0), (0, 6)), ((6, 6), (6, 6))),
+    "boxes inside": (SHIFTED, ((2, 1), (3, 7), (9, 1)), ((3, 3), (2, 4), (2, 3))),
+    "nothing known": (np.zeros((12, 5)), ((4, 2),), ((3, 2),)),
+    "columns of zeros": (np.zeros((12, 5)), (), ()),
+    "any numbers": (RNG.normal(size=(12, 9)) * (RNG.uniform(size=(12, 9)) < 0.4), ((0, 8),), ((12, 1),)),
+}
+
+
+def matrix(name: str, behind: tuple[int, ...], dtype) -> tuple[Sparse, np.ndarray]:
+    known, corners, shapes = PATTERNS[name]
+    known, boxes = known.copy(), [jnp.asarray(RNG.normal(size=(*shape, *behind)), dtype) for shape in shapes]
+    for (row, column), (rows, columns) in zip(corners, shapes, strict=True):
+        known[row : row + rows, column : column + columns] = 0
+    whole = np.broadcast_to(known.reshape(*known.shape, *[1] * len(behind)), (*known.shape, *behind)).astype(dtype)
+    for (row, column), (rows, columns), box in zip(corners, shapes, boxes, strict=True):
+        whole[row : row + rows, column : column + columns] = box
+    return Sparse(boxes, Pattern(known, corners)), whole
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("behind", [(), (3,), (2, 3)], ids=str)
+@pytest.mark.parametrize("name", PATTERNS)
+def test_products_are_those_of_the_array(name, behind, dtype):
+    sparse, whole = matrix(name, behind, dtype)
+    left, right = (jnp.asarray(RNG.normal(size=(*shape, *behind)), dtype) for shape in ((4, 12), (12, 3)))
+    tolerance = 50 * np.finfo(dtype).eps
+    close = lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=tolerance)
+    close(dense(sparse, dtype, behind), whole)
+    close(jax.jit(after)(left, sparse), np.einsum("ik...,kj...->ij...", left, whole))
+    close(jax.jit(before)(sparse, right), np.einsum("ki...,kj...->ij...", whole, right))
+
+
+def test_a_change_of_rows_is_one_of_the_boxes():
+    sparse, whole = matrix("boxes inside", (), np.float64)
+    scale = np.arange(1.0, 13.0)[:, None]
+    changed = sparse.with_rows(lambda columns: scale * columns)
+    for box, (row, column) in zip(changed.boxes, sparse.pattern.corners, strict=True):
+        rows, columns = box.shape
+        expected = (scale * whole)[row : row + rows, column : column + columns]
+        np.testing.assert_allclose(box, expected, rtol=1e-14)
