@@ -5,7 +5,7 @@ below is at the same place in JAX 0.4.34 to 0.12; what is older is marked.
 
 Literal, Jaxpr, ClosedJaxpr, jaxpr_as_fun (jax.extend.core, 0.4.30), the context manager of an equation (0.4.30) and
     dce_jaxpr (0.4.30): programs are read and run again on scalars (`interpreter.py`), on series (`path_series.py`) and
-    with the batch axis last (`batch_last.py`).  Without them only `execution="plain"` is left.
+    with the batch axis last (`batch_last/`).  Without them only `execution="plain"` is left.
 Primitive (jax.extend.core, 0.4.30) and the tables of rules in jax.interpreters (0.4.30), in `register`: functions with
     rules of their own (`jax.custom_jvp`) are no substitute, see `scan.py`.  Without them only `execution="plain"` is
     left.

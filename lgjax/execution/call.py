@@ -31,7 +31,7 @@ from lgjax.execution._jax import (
     reshaped,
     scan_arguments,
 )
-from lgjax.execution.batch_last import Arrays, Behind, evaluate, merged, tangents, traced, transposed
+from lgjax.execution.batch_last.evaluation import Arrays, Behind, evaluate, merged, tangents, traced, transposed
 from lgjax.execution.cuda import as_kernel
 from lgjax.execution.one_function import FEW, as_operation, fits, in_one_function
 from lgjax.execution.program import size_of

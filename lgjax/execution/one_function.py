@@ -36,7 +36,7 @@ from lgjax.execution._jax import (
     register,
     with_constants,
 )
-from lgjax.execution.batch_last import LARGEST, Arrays, Behind, evaluate, traced, transposed
+from lgjax.execution.batch_last.evaluation import LARGEST, Arrays, Behind, evaluate, traced, transposed
 from lgjax.execution.interpreter import ELEMENTWISE, known
 
 FEW = 8  # systems, for which a whole vector each would take longer

@@ -30,7 +30,7 @@ from lgjax.execution._jax import (
     register,
     reshaped,
 )
-from lgjax.execution.batch_last import Arrays, Behind, Slice, cotangents, evaluate, merged, tangents, traced
+from lgjax.execution.batch_last.evaluation import Arrays, Behind, Slice, cotangents, evaluate, merged, tangents, traced
 from lgjax.execution.step import needs, step_p
 
 

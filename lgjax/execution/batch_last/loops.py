@@ -1,4 +1,4 @@
-"""Loops with the axis of a batch behind all others: `scan` and `while` of a program that `batch_last.py` evaluates.
+"""Loops with the axis of a batch behind all others: `scan` and `while` of a program that `evaluation.py` evaluates.
 
 `jax.vmap` would put that axis first in what a loop carries and second in what it goes through, and transpose each large
 array of a loop within a loop at every turn.  Here a value is a pair, an array and whether it has the axis, and a mark

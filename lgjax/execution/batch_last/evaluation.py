@@ -29,11 +29,11 @@ from lgjax.execution._jax import (
     is_traced,
     with_constants,
 )
+from lgjax.execution.batch_last.loops import repeated, scanned
+from lgjax.execution.batch_last.trailing import ALL, TRAILING
 from lgjax.execution.graph import layer_p
 from lgjax.execution.interpreter import ELEMENTWISE, is_constant, known
-from lgjax.execution.loops import repeated, scanned
 from lgjax.execution.step import emission, step_p
-from lgjax.execution.trailing import ALL, TRAILING
 
 Arrays = list[jax.Array]
 FEW_ROWS = 65  # sums of fewer are written out

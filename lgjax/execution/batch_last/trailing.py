@@ -1,6 +1,6 @@
 """Operations that do not mind another axis behind those of some operands.
 
-Read first: `batch_last.py`, which evaluates programs with the axis of a batch there.
+Read first: `evaluation.py`, which evaluates programs with the axis of a batch there.
 """
 
 from collections.abc import Callable
