@@ -21,7 +21,8 @@ Array = jax.Array
 
 FEW = 8  # systems for which steps are expanded side by side
 GROUP = 16  # systems whose matrices of a step fit into the caches of a core
-LANES = 512  # systems times steps for which the calls of an expansion do not count and its results fit
+LANES = 512  # systems times steps for which the calls of an expansion do not count
+NUMBERS = 2**19  # in the Hessians of steps that are expanded side by side, as many as fit into the caches
 
 
 class Directions(NamedTuple):
@@ -109,7 +110,8 @@ def directions_together(
     with steps that it leaves out.
     """
     size = controls.shape[-1]
-    span = _span(problem.steps, max(1, LANES // size))
+    lanes = min(LANES, NUMBERS // (problem.dim + problem.system.controls) ** 2)
+    span = _span(problem.steps, max(1, lanes // size))
     count = -(-problem.steps // span)
     one, by_step = expansion_of_step(problem, prices)
     end = jax.vmap(lambda prices, last: expansion_of_end(problem, prices, last), -1, -1)
