@@ -47,17 +47,25 @@ def directions(
     return Directions(found, e.gap, *_arrays(e))
 
 
-def in_groups(one: Callable[[Any], Any], together: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def in_groups(
+    one: Callable[[Any], Any], together: Callable[[Any], Any], going: Callable[[Any], Array]
+) -> Callable[[Any], Any]:
     """`one`, a function of the pytree of one system, which takes large batches under `jax.vmap` in groups.
 
-    together: the same function of a group, with the systems behind all other axes. Neither may close over traced
-    arrays.
+    together: the same function of a group, with the systems behind all other axes. going: whether a system goes on; a
+    group of which none does stays as it is. None of them may close over traced arrays.
     """
+
+    def group(tree: Any) -> Any:
+        behind, front = (lambda x: jnp.moveaxis(x, 0, -1)), (lambda x: jnp.moveaxis(x, -1, 0))
+        run = lambda tree: jax.tree.map(front, together(jax.tree.map(behind, tree)))
+        return jax.lax.cond(jnp.any(jax.vmap(going)(tree)), run, lambda tree: tree, tree)
+
     run = custom_vmap(one)
 
     def rule(size: int, batched: Any, tree: Any) -> tuple[Any, Any]:
         whole = jax.tree.map(lambda x, b: x if b else jnp.broadcast_to(x, (size, *x.shape)), tree, batched[0])
-        found = jax.vmap(one)(whole) if size < FEW else _one_group_after_the_other(together, size, whole)
+        found = jax.vmap(one)(whole) if size < FEW else _one_group_after_the_other(group, size, whole)
         return found, jax.tree.map(lambda _: True, found)
 
     run.def_vmap(rule)
@@ -83,14 +91,11 @@ def _arrays(e: riccati.Expansion) -> tuple[Array, Array]:
     return jax.vmap(one)(e)
 
 
-def _one_group_after_the_other(together: Callable[[Any], Any], size: int, tree: Any) -> Any:
+def _one_group_after_the_other(run: Callable[[Any], Any], size: int, tree: Any) -> Any:
     """Of arrays (size, ...); the last group is filled up."""
     count = -(-size // GROUP)
     width = -(-size // count)
     fill = lambda x: jnp.concatenate([x, jnp.broadcast_to(x[-1:], (count * width - size, *x.shape[1:]))])
-    behind = lambda x: jnp.moveaxis(x, 0, -1)
-    front = lambda x: jnp.moveaxis(x, -1, 0)
-    run = lambda group: jax.tree.map(front, together(jax.tree.map(behind, group)))
     found = jax.lax.map(run, jax.tree.map(lambda x: fill(x).reshape(count, width, *x.shape[1:]), tree))
     return jax.tree.map(lambda x: x.reshape(count * width, *x.shape[2:])[:size], found)
 

@@ -168,9 +168,10 @@ class RegulatorSearch(NamedTuple):
             along = jax.vmap(batch_behind(self._along, "scan"), -1, -1)
             return along(iterate, directions_together(*self._asked(iterate)))
 
-        grouped = self.grouped and self.method.riccati == "sequential"
+        # groups suit the caches of a CPU; a GPU wants all systems at once
+        grouped = self.grouped and self.method.riccati == "sequential" and jax.default_backend() != "gpu"
         with jax.default_matmul_precision("highest"):
-            return (in_groups(one, together) if grouped else one)(iterate)
+            return (in_groups(one, together, self.unfinished) if grouped else one)(iterate)
 
     def _asked(self, iterate: RegulatorIterate, *how: str) -> tuple:
         prices = iterate.prices if self.constrained else None
