@@ -406,3 +406,28 @@ def test_loops_that_do_not_fit_the_model_are_refused(loops, error, message):
     s = ready.four_bar()
     with pytest.raises(error, match=message):
         loop_residual(s.model, loops, s.q0)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+@pytest.mark.parametrize("kind", ["revolute", "cylindrical", "planar", "helical"])
+def test_closures_where_the_axes_are_opposite(kind, dtype):
+    """The residual is the swing as long as that has a direction, and everything is finite beyond."""
+    ball = lgjax.Body("hand", None, lgjax.Joint("ball", "spherical"), mass=1.0, inertia=0.1 * np.eye(3))
+    model = lgjax.build([ball]).astype(dtype)
+    loop = lgjax.Loop(kind, None, "hand", pitch=0.1 if kind == "helical" else None)
+    axes = np.array([[1, 0, 0], [0, -1, 0], [0.6, 0.8, 0]])
+    angles = np.pi - np.array([0, 1e-9, 1e-6, 1e-3, 0.1])
+
+    def at(turn):
+        q = lgjax.retract(model, lgjax.neutral(model), turn)
+        return lgjax.loops.loop_constraint(model, loop, q, jnp.ones(3, dtype))
+
+    turns = jnp.asarray(angles[:, None, None] * axes, dtype)
+    found = jax.jit(jax.vmap(jax.vmap(at)))(turns)
+    slopes = jax.jit(jax.vmap(jax.vmap(jax.jacrev(lambda turn: at(turn).residual))))(turns)
+    for x in jax.tree.leaves((found, slopes)):
+        assert np.all(np.isfinite(x))
+    # in float32 the last rotations before the half turn are the half turn to round-off
+    clear = angles < np.pi - (1e-5 if dtype == jnp.float32 else 1e-8)
+    tolerance = 1e-3 if dtype == jnp.float32 else 1e-8
+    np.testing.assert_allclose(found.residual[clear][..., :2], turns[clear][..., :2], atol=tolerance)

@@ -13,15 +13,27 @@ Closure = Callable[[Pose, jax.Array], jax.Array]
 
 
 def _swing(rotation) -> jax.Array:
-    """The rotation (2,) about x and y that takes z of frame a to that of frame b the shortest way, radians."""
+    """The rotation (2,) about x and y that takes z of frame a to that of frame b the shortest way, radians.
+
+    Where these are opposite to round-off, any axis does: it is x, and does not move.
+    """
     z = rotation[:, 2]
-    shortest = jnp.stack([1 + z[2], -z[1], z[0], jnp.zeros_like(z[0])])
-    return so3.log_quaternion(shortest)[:2]
+    squared, down = z[0] ** 2 + z[1] ** 2, z[2] < 0
+    opposite = down & (squared < jnp.finfo(z.dtype).eps ** 2)
+    # of z near -1 the sum 1 + z keeps no digits
+    cosine = jnp.where(down, squared / (1 - jnp.where(down, z[2], 0)), 1 + z[2])
+    x, y = jnp.where(opposite, 1, -z[1]), jnp.where(opposite, 0, z[0])
+    return so3.log_quaternion(jnp.stack([cosine, x, y, jnp.zeros_like(x)]))[:2]
 
 
 def _twist_about_z(rotation) -> jax.Array:
-    """The angle () about z that is left when the swing is taken off a rotation, between -pi and pi."""
-    return jnp.arctan2(rotation[1, 0] - rotation[0, 1], rotation[0, 0] + rotation[1, 1])
+    """The angle () about z that is left when the swing is taken off a rotation, between -pi and pi.
+
+    Where the swing is half a turn to round-off, the angle is anything: it is 0, and does not move.
+    """
+    sine, cosine = rotation[1, 0] - rotation[0, 1], rotation[0, 0] + rotation[1, 1]
+    opposite = sine**2 + cosine**2 < (4 * jnp.finfo(sine.dtype).eps) ** 2
+    return jnp.arctan2(jnp.where(opposite, 0, sine), jnp.where(opposite, 1, cosine))
 
 
 def _weld(pose, _):
