@@ -24,6 +24,7 @@ def arm() -> lgjax.Model:
 
 
 arm()  # made outside of a trace, so that its numbers are known
+ONES = jnp.ones(10)
 
 
 def state():
@@ -34,6 +35,27 @@ def record(**changes):
     q = jax.tree.map(lambda x: jnp.stack([x] * 4), lgjax.neutral(arm()))
     given = {"q": q, **dict.fromkeys(("v", "vdot", "command"), jnp.ones((4, 2))), "sigma": 1.0} | changes
     return identification.TorqueRecord(**given)
+
+
+def touching():
+    return lgjax.Contacts(arm(), shapes.Plane((0.0, 0.0, 1.0)), {arm().body_names[0]: shapes.sphere(0.1)})
+
+
+def contact_step(**changes):
+    given = {"tau": jnp.zeros(2), "dt": 0.1} | changes
+    return lgjax.contact.contact_step(arm(), touching(), *state(), **given)
+
+
+def motion(**changes):
+    q = record().q
+    given = {"start": state(), "command": jnp.ones((4, 2)), "q": q, "dt": 0.1, "sigma": 1.0} | changes
+    return identification.MotionRecord(**given)
+
+
+def maximal_start(rotation, v):
+    system = maximal.System([maximal.Body("b", 1.0, (0.1, 0.1, 0.1))])
+    bodies = groups.r3_so3.identity(jnp.float64, (1,))._replace(rotation=rotation)
+    return maximal.integrate(system, maximal.AbsoluteConfiguration(bodies, jnp.zeros(0)), v, 0.0, 0.1, 1).v
 
 
 def built(**joint):
@@ -50,6 +72,12 @@ to_mujoco = lambda *given, **more: lgjax.conventions.to_mujoco(arm(), *given, **
 body, at_rest = (
     (lambda: collisions.rigid_body(1.0, (0.1, 0.2, 0.25))),
     (lambda: collisions.rigid_state((0.0, 0.0, 1.0))),
+)
+touch = lambda: collisions.impact.ContactPoint(
+    jnp.zeros(()), jnp.zeros(3), jnp.asarray([0.0, 0.0, 1.0]), jnp.asarray(False), jnp.asarray(0)
+)
+struck = lambda *laws: collisions.lagrangian_impact(
+    body(), at_rest().pose, at_rest().pose, 0.1, 0.1, touch(), collisions.impact.Laws(*laws)
 )
 predict = lambda **given: lgjax.control.PredictiveController(**{"steps": 2, "system": None} | given)
 ensemble = lambda **given: lgjax.ensemble(arm(), batch=2, steps=1, dt=0.1, key=jax.random.key(0), **given)
@@ -77,6 +105,8 @@ WRONG = {
     ),
     "chart must be one of cayley, exp, got 'log'": lambda: collisions.variational_step(body(), at_rest(), 0.1, "log"),
     "inertia must be numbers of shape (3, 3), got 'text'": lambda: collisions.rigid_body(1.0, "text"),
+    "laws.restitution has leading axes (5,), where one is taken": lambda: struck(jnp.ones(5), None),
+    "laws.friction is of type str, expected an array": lambda: struck(1.0, "much"),
     "system must be a ControlSystem, got None": predict,
     "first has shape (2,), expected (..., 3)": lambda: maximal.compose_rotation_vectors(jnp.ones(2), jnp.ones(3)),
     "spread.mass must be numbers of shape (), got 'text'": lambda: spread(mass="text"),
@@ -134,6 +164,30 @@ WRONG = {
     "pairs must be a list of pairs of links, got None": lambda: lgjax.Contacts(
         arm(), shapes.Plane((0.0, 0.0, 1.0)), {arm().body_names[0]: shapes.sphere(0.1)}, pairs=None
     ),
+    "v is bool, expected floating numbers": lambda: forces.spring(arm(), 1.0)(0.0, state()[0], jnp.ones(2, bool)),
+    "contacts must be Contacts, got None": lambda: lgjax.contact.contact_points(arm(), None, state()[0]),
+    "contacts must be Contacts, got 'floor'": lambda: lgjax.contact.contact_velocities(arm(), "floor", *state()),
+    "contacts must be Contacts, got 0.5": lambda: lgjax.contact.contact_torques(arm(), 0.5, state()[0], jnp.ones(3)),
+    "forces must be numbers of shape (1, 3), got": lambda: lgjax.contact.contact_torques(
+        arm(), touching(), state()[0], jnp.ones((1, 3), complex)
+    ),
+    "tau has shape (3,), expected (2,)": lambda: contact_step(tau=jnp.ones(3)),
+    "tau is None, expected an array of shape (2,)": lambda: contact_step(tau=lambda q, v: None),
+    "wrenches has shape (6,), expected (2, 6)": lambda: contact_step(wrenches=jnp.ones(6)),
+    "guess is of type float, expected an array of shape (1, 3)": lambda: contact_step(guess=0.5),
+    "dt must be a number, got 'short'": lambda: contact_step(dt="short"),
+    "pose.rotation has shape (3, 2), expected (3, 3)": lambda: lgjax.time_derivatives.pose_derivatives(
+        lgjax.Pose(jnp.ones((3, 2)), jnp.ones(3)), jnp.ones((2, 6))
+    ),
+    "prescribed takes velocity indices, several; got 0.5": lambda: lgjax.hybrid_dynamics(
+        arm(), *state(), jnp.ones(2), jnp.ones(2), prescribed=0.5
+    ),
+    "steps must be a Python integer, known when the program is built; got None": lambda: lgjax.rollout(
+        arm(), *state(), None, 0.1, None
+    ),
+    "controller is of type str, expected a function of (t, q, v) or None": lambda: lgjax.rollout(
+        arm(), *state(), "still", 0.1, 1, contacts=touching(), method=lgjax.contact.TimeStepping()
+    ),
     # descriptions
     "bodies must be a list of Body, got 'b'": lambda: lgjax.build("b"),
     "bodies must be a list of Body with names, got None in it": lambda: lgjax.build([None]),
@@ -160,6 +214,21 @@ WRONG = {
     "arguments must hold arrays, got 'text' in it": lambda: lgjax.monte_carlo(
         lambda key, x: x, ("text",), batch=2, key=jax.random.key(0)
     ),
+    "right_translation(SO3) cannot move the state: y has shape (3, 2), expected (..., 3, 3)": lambda: lgjax.integrate(
+        SPACE, still, jnp.ones((3, 2)), 0.0, 1.0, 2, METHOD
+    ),
+    "space must be a HomogeneousSpace, such as right_translation(SO3), got 'SO3'": lambda: (
+        integrators.integrate_reversible("SO3", still, jnp.eye(3), 0.0, 1.0, 2, lgjax.SymplecticLie())
+    ),
+    "SymplecticLie takes one point, got leading axes (5,) of the state": lambda: integrators.integrate_reversible(
+        groups.cotangent_bundle(groups.SO3),
+        lambda t, y: jnp.zeros(6),
+        groups.Covector(jnp.eye(3), jnp.zeros((5, 3))),
+        0.0,
+        1.0,
+        2,
+        lgjax.SymplecticLie(),
+    ),
     "step must be a function, got 3": lambda: reversible(3, jnp.zeros(2)),
     "step must return the pair": lambda: reversible(lambda *given: given[2], jnp.zeros(2)),
     "step must return a state like the one before it: state is float64(2,) before and float64(3,) after": (
@@ -175,6 +244,21 @@ WRONG = {
     "TorqueRecord.q is of type list, expected a Configuration": lambda: check_record(record(q=[]), arm()),
     "TorqueRecord.sigma has shape (3,)": lambda: check_record(record(sigma=jnp.ones(3)), arm()),
     "theta must be numbers of shape (10,)": lambda: identification.from_log_cholesky("ten"),
+    "the pseudo-inertia of parameters is not positive definite": lambda: identification.log_cholesky(ONES),
+    "MotionRecord.command is None, expected an array": lambda: check_record(motion(command=None), arm()),
+    "MotionRecord.start[0].joints is float32, the model is float64": lambda: check_record(
+        motion(start=(state()[0]._replace(joints=jnp.zeros(2, jnp.float32)), jnp.zeros(2))), arm()
+    ),
+    "MotionRecord.start[1] is int64, the model is float64": lambda: check_record(
+        motion(start=(state()[0], jnp.zeros(2, int))), arm()
+    ),
+    # bodies in absolute coordinates
+    "name of a body must be text, got 3": lambda: maximal.System([maximal.Body(3, 1.0, (0.1, 0.1, 0.1))]),
+    "vector of Gravity has shape (2,), expected (3,)": lambda: maximal.System(
+        [maximal.Body("b", 1.0, (0.1, 0.1, 0.1))], [], [maximal.Gravity((0.0, 1.0))]
+    ),
+    "q must hold arrays, got 'text' in it": lambda: maximal_start("text", jnp.zeros(6)),
+    "v must be numbers of shape (6,), got None": lambda: maximal_start(np.eye(3)[None], None),
 }
 
 

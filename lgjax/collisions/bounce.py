@@ -12,8 +12,9 @@ from lgjax.collisions.flight import Flight, fly, take_off
 from lgjax.collisions.impact import STOPPED, ContactPoint, Laws, approach_rate
 from lgjax.collisions.replay import replay
 from lgjax.collisions.resting import Scene, Touching, choose, window
-from lgjax.collisions.variational import CHARTS, RigidBody, RigidState
+from lgjax.collisions.variational import BODY, CHARTS, STATE, RigidBody, RigidState
 from lgjax.execution.compiled import compiled
+from lgjax.groups.arguments import checked
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.scan_saved import SavedSteps, saved_steps, scan_stretches
 from lgjax.numerics import checks
@@ -184,7 +185,11 @@ def _problem(body: Any, shape: Any, planes: Any, state: Any, dt: Any, restitutio
         raise TypeError(
             f"state must be a RigidState (lgjax.collisions.rigid_state makes one), got {type(state).__name__}"
         )
-    several = (planes,) if isinstance(planes, Plane) else tuple(planes)
+    given = checked({"state": (state, STATE), "body": (body, BODY)}, single=True)
+    body, state = given["body"], given["state"]
+    several = (planes,) if isinstance(planes, Plane) else planes
+    if not isinstance(several, tuple | list):
+        raise TypeError(f"planes must be a Plane or a tuple of them, got {checks.described(planes)}")
     single: list[Plane] = []
     for plane in several:
         if not isinstance(plane, Plane):
@@ -209,8 +214,6 @@ def _problem(body: Any, shape: Any, planes: Any, state: Any, dt: Any, restitutio
         if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype != dtype:
             where = jax.tree_util.keystr(path).lstrip(".")
             raise TypeError(f"{where} has dtype {leaf.dtype}, the state has {dtype}")
-    if state.pose.translation.shape != (3,):
-        raise ValueError(f"bounce takes one body, got positions of shape {state.pose.translation.shape}; vmap over it")
     return problem
 
 

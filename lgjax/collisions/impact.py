@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from lgjax.collisions.variational import BODY, POSE, RigidBody, RigidState, advance, departure, end_momenta
 from lgjax.execution.compiled import compiled
 from lgjax.groups import so3
-from lgjax.groups.arguments import Fields, Record, takes
+from lgjax.groups.arguments import Fields, Maybe, takes
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.status import NOT_FINITE
@@ -63,6 +63,7 @@ class Laws(NamedTuple):
 
 
 CONTACT = Fields(ContactPoint, ((), (3,), (3,), None, None))
+LAWS = Fields(Laws, ((), Maybe(())))
 
 
 def arm(contact: ContactPoint, pose: Pose) -> Array:
@@ -130,7 +131,7 @@ def _sticking_impulse(body: RigidBody, state: RigidState, contact: ContactPoint)
 
 
 @compiled
-@takes(True, body=BODY, start=POSE, touching=POSE, h=(), next_h=(), contact=CONTACT, laws=Record(Laws))
+@takes(True, body=BODY, start=POSE, touching=POSE, h=(), next_h=(), contact=CONTACT, laws=LAWS)
 def lagrangian_impact(
     body: RigidBody, start: Pose, touching: Pose, h: Array, next_h: Array, contact: ContactPoint, laws: Laws
 ) -> tuple[Pose, Array]:

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from lgjax.collisions.bounce import _check, _problem, closest_contact
 from lgjax.collisions.impact import ContactPoint
 from lgjax.collisions.lagrangian import STOPPED_HERE, Course, LagrangianImpacts, Problem, Settings, depart, step
-from lgjax.collisions.variational import CHARTS, RigidBody, RigidState, arrival, between, step_energy
+from lgjax.collisions.variational import CHARTS, POSE, RigidBody, RigidState, arrival, between, step_energy
 from lgjax.execution.compiled import compiled
+from lgjax.groups.arguments import checked
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.scan_saved import SavedSteps, saved_steps, scan_saved
 from lgjax.numerics import checks
@@ -86,11 +87,9 @@ def lagrangian_bounce(
     checks.integer("record", record)
     checks.choice("chart", chart, tuple(CHARTS))
     checks.choice("jump", jump, JUMPS)
-    obstacles, h = _obstacles(body, shape, planes, pose0, pose1, dt)
-    dtype = h.dtype
-    tolerance = checks.positive("tolerance", checks.array("tolerance", tolerance, (), dtype), allow_zero=True)
+    problem, pose0, pose1 = _checked(body, shape, planes, pose0, pose1, dt, tolerance)
     settings = Settings(_closest, jump, bool(symmetric), max_impacts, chart)
-    return _run(settings, Problem(body, obstacles, h, tolerance), pose0, pose1, saves, record)
+    return _run(settings, problem, pose0, pose1, saves, record)
 
 
 @compiled
@@ -116,19 +115,20 @@ def _closest(body: RigidBody, obstacles: tuple[Shape, tuple[Plane, ...]], state:
     return closest_contact(body, shape, planes, state)
 
 
-def _obstacles(body: Any, shape: Any, planes: Any, pose0: Any, pose1: Any, dt: Any) -> tuple[Any, Array]:
-    """Shape and planes, and dt as an array, after the checks that `bounce` makes of its input."""
-
-    def problem_at(name: str, pose: Any) -> Any:
-        if not isinstance(pose, Pose):
-            raise TypeError(f"{name} must be a Pose, got {type(pose).__name__}")
-        zero = jnp.zeros_like(pose.translation)
-        return _problem(body, shape, planes, RigidState(pose, zero, zero), dt, 1.0, 0.0)
-
-    problem_at("pose0", pose0)
-    problem = problem_at("pose1", pose1)
-    for name, pose in (("pose0", pose0), ("pose1", pose1)):
+def _checked(
+    body: Any, shape: Any, planes: Any, pose0: Any, pose1: Any, dt: Any, tolerance: Any
+) -> tuple[Problem, Pose, Pose]:
+    """All inputs as arrays of one dtype, that of pose1, after the checks that `bounce` makes of its input."""
+    poses = checked({"pose1": (pose1, POSE), "pose0": (pose0, POSE)}, single=True)
+    start: Pose = poses["pose1"]
+    zero = jnp.zeros_like(start.translation)
+    for name, pose in poses.items():
+        for part, leaf in pose._asdict().items():
+            if leaf.dtype != zero.dtype:
+                raise TypeError(f"{name}.{part} has dtype {leaf.dtype}, pose1.translation has {zero.dtype}")
         checks.finite(f"translation of {name}", pose.translation)
         checks.rotation(f"rotation of {name}", pose.rotation)
-    _check(problem)
-    return (problem.shape, problem.planes), problem.h
+    p = _problem(body, shape, planes, RigidState(start, zero, zero), dt, 1.0, 0.0)
+    _check(p)
+    tolerance = checks.positive("tolerance", checks.array("tolerance", tolerance, (), zero.dtype), allow_zero=True)
+    return Problem(p.body, (p.shape, p.planes), p.h, tolerance), poses["pose0"], start

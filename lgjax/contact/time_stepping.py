@@ -16,7 +16,7 @@ from lgjax.contact.detection import ContactPoints, detect, sides
 from lgjax.contact.step import Settings, impact, move
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
 from lgjax.integrators.method import Method
-from lgjax.multibody.arguments import checked_arguments
+from lgjax.multibody.arguments import checked_arguments, checked_array
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
@@ -128,12 +128,15 @@ def contact_step(
     `Contacts(smoothing=)`. Inside `jit` nothing is raised for numbers: the status tells. Source: that of
     `lgjax.contact.step`.
     """
-    if not isinstance(contacts, Contacts):
-        raise TypeError(f"contacts must be Contacts, got {contacts!r}")
-    h = jnp.asarray(dt, model.dtype)
+    _check_contacts(contacts)
+    h = checks.scalar("dt", dt, model.dtype)
     halfway = move(model, q, v, 0.5 * h * v)
     tau, wrenches = (f(*halfway) if callable(f) else f for f in (tau, wrenches))
-    guess = jnp.zeros((len(contacts), 3), model.dtype) if guess is None else guess
+    tau = checked_array("tau", tau, (model.nv,), model.dtype, model=model)
+    if wrenches is not None:
+        wrenches = checked_array("wrenches", wrenches, (model.nbodies, 6), model.dtype)
+    shape = len(contacts), 3
+    guess = jnp.zeros(shape, model.dtype) if guess is None else checked_array("guess", guess, shape, model.dtype)
     settings = method.settings(model.dtype)
     found = impact(model, contacts, *halfway, tau, wrenches, h, contacts.smoothing, guess, settings)
     new, v = move(model, halfway[0], found.v, 0.5 * h * found.v + found.lift)
@@ -149,6 +152,7 @@ def contact_step(
 @checked_arguments()
 def contact_points(model: Model, contacts: Contacts, q: Configuration) -> ContactPoints:
     """Gaps (n,), points (n, 3) and contact frames (n, 3, 3) of all candidates, world frame; see `ContactPoints`."""
+    _check_contacts(contacts)
     world = world_kinematics(model, q)
     found = detect(contacts, model, world.poses, world.origin)
     return found._replace(point=found.point + world.origin)
@@ -157,6 +161,7 @@ def contact_points(model: Model, contacts: Contacts, q: Configuration) -> Contac
 @checked_arguments()
 def contact_velocities(model: Model, contacts: Contacts, q: Configuration, v: Array) -> Array:
     """J v (n, 3) m/s: velocities of the touching points relative to what they touch, in the contact frames."""
+    _check_contacts(contacts)
     J, frame = _jacobian(model, contacts, q)
     return sm.matvec(frame, jnp.sum(J * v[None, :, None], 1))
 
@@ -167,10 +172,15 @@ def contact_torques(model: Model, contacts: Contacts, q: Configuration, forces: 
 
     Raises ValueError for another number of forces.
     """
-    if jnp.shape(forces) != (len(contacts), 3):
-        raise ValueError(f"forces has shape {jnp.shape(forces)}, expected {(len(contacts), 3)}")
+    _check_contacts(contacts)
+    forces = checks.array("forces", forces, (len(contacts), 3), model.dtype, exact=True)
     J, frame = _jacobian(model, contacts, q)
     return jnp.sum(J * sm.tmatvec(frame, forces)[:, None], (0, 2))
+
+
+def _check_contacts(contacts: Any) -> None:
+    if not isinstance(contacts, Contacts):
+        raise TypeError(f"contacts must be Contacts, got {checks.shown(contacts)}")
 
 
 def _jacobian(model: Model, contacts: Contacts, q: Configuration) -> tuple[Array, Array]:

@@ -354,6 +354,8 @@ def point_spring(model: Model, a: Any, b: Any, stiffness: Any, length: Any = 0.0
 def _spread(v, index: tuple[int, ...], values):
     if not isinstance(v, jax.Array | np.ndarray):
         raise TypeError(f"v is {checks.described(v)}, expected an array (nv,)")
+    if not jnp.issubdtype(v.dtype, jnp.floating):
+        raise TypeError(f"v is {v.dtype}, expected floating numbers")
     if v.ndim != 1 or (index and max(index) >= len(v)):
         raise ValueError(f"v has shape {v.shape}, expected (nv,) of the model of the force")
     return jnp.zeros_like(v).at[np.asarray(index, int)].set(values)

@@ -7,6 +7,7 @@ vector of the wrong length give a wrong result.
 """
 
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, wraps
 from inspect import Parameter, signature
@@ -16,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.numerics.checks import described, floating, floats, integer, sizes
+from lgjax.numerics.checks import described, floating, floats, integer, known, sizes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,9 +37,15 @@ class Record(NamedTuple):
     forms: tuple[tuple[str, Any], ...] = ()
 
 
-# The last axes of an array, where a text stands for a size that is the same for all arguments; a tuple; a dataclass; a
-# function that says it when it is first needed; or anything.
-Form = tuple[int | str, ...] | Fields | Record | Callable[[], Any] | None
+class Maybe(NamedTuple):
+    """Form of what may be None."""
+
+    form: Any
+
+
+# The last axes of an array, where a text stands for a size that is the same for all arguments; a tuple; a dataclass;
+# what may be None; a function that says it when it is first needed; or anything.
+Form = tuple[int | str, ...] | Fields | Record | Maybe | Callable[[], Any] | None
 
 
 def takes(single: bool = False, /, **forms: Form) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -166,6 +173,8 @@ class _Look(NamedTuple):
     leads: dict[str, tuple[int, ...]]
 
     def value(self, name: str, value: Any, form: Form) -> Any:
+        if isinstance(form, Maybe):
+            return None if value is None else self.value(name, value, form.form)
         if form is None:
             return value
         if isinstance(form, Record):
@@ -192,9 +201,9 @@ class _Look(NamedTuple):
         for size, end in zip(form, ends, strict=True):
             owner, wanted = self.sizes.setdefault(size, (name, end)) if isinstance(size, str) else ("", size)
             if end != wanted:
-                known = tuple(self.sizes[size][1] if size in self.sizes else size for size in form)  # type: ignore[index]
+                fixed = tuple(self.sizes[size][1] if size in self.sizes else size for size in form)  # type: ignore[index]
                 like = f", for {owner} has {wanted}" if owner not in ("", name) else ""
-                raise ValueError(f"{name} has shape {shape}, expected {_text(known)}{like}")
+                raise ValueError(f"{name} has shape {shape}, expected {_text(fixed)}{like}")
         self.leads[name] = shape[: len(shape) - n]
 
 
@@ -208,11 +217,12 @@ def _array(name: str, value: Any, form: Form, dtype: Any) -> jax.Array:
     if isinstance(value, bool) or not (listed or isinstance(value, jax.Array | np.ndarray | np.generic | int | float)):
         raise TypeError(f"{name} is {described(value)}, expected an array of shape {_text(form)}")
     kind = getattr(value, "dtype", None)
-    if kind is None:
-        return floats(name, value, form, dtype)  # type: ignore[arg-type]
-    if not (jnp.issubdtype(kind, jnp.floating) or jnp.issubdtype(kind, jnp.integer)):
-        raise TypeError(f"{name} is {kind}, expected real numbers of shape {_text(form)}")
-    return jnp.asarray(value) if jnp.issubdtype(kind, jnp.floating) else jnp.asarray(value, dtype)
+    with jax.ensure_compile_time_eval() if known(value) else nullcontext():  # what is known stays known inside `jit`
+        if kind is None:
+            return floats(name, value, form, dtype)  # type: ignore[arg-type]
+        if not (jnp.issubdtype(kind, jnp.floating) or jnp.issubdtype(kind, jnp.integer)):
+            raise TypeError(f"{name} is {kind}, expected real numbers of shape {_text(form)}")
+        return jnp.asarray(value) if jnp.issubdtype(kind, jnp.floating) else jnp.asarray(value, dtype)
 
 
 def _numbers(values: Any) -> bool:

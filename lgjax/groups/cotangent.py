@@ -121,8 +121,8 @@ class _SemidirectProduct:
 
     def momentum_rate(self, xi: Array, n: Array, v: Array) -> tuple[Array, Array]:
         """The momentum codexp(-ξ, n) of exp and its derivative for ξ' = v, exact by the rules of the coefficients."""
-        shape = jnp.broadcast_shapes(xi.shape, v.shape)
-        xi, v = jnp.broadcast_to(xi, shape), jnp.broadcast_to(v, shape)
+        shape, dtype = jnp.broadcast_shapes(xi.shape, v.shape), jnp.result_type(xi, v)
+        xi, v = (jnp.broadcast_to(x, shape).astype(dtype) for x in (xi, v))
         return jax.jvp(lambda w: self.group.codexp(-w, n), (xi,), (v,))
 
     def dexp(self, u: Array, x: Array) -> Array:

@@ -141,8 +141,8 @@ def vee(m: Array) -> Array:
 @takes(g=ELEMENT)
 def to_matrix(g: RotationTranslation) -> Array:
     """Matrix (..., 7, 7) of an element; products of matrices are matrices of products."""
-    lead = g.translation.shape[:-1]
-    m = jnp.broadcast_to(jnp.eye(7, dtype=g.translation.dtype), (*lead, 7, 7))
+    lead = jnp.broadcast_shapes(g.rotation.shape[:-2], g.translation.shape[:-1])
+    m = jnp.broadcast_to(jnp.eye(7, dtype=jnp.result_type(*g)), (*lead, 7, 7))
     return m.at[..., :3, :3].set(g.rotation).at[..., 3:6, 6].set(g.translation)
 
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from lgjax.execution.one_function import one_call
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.control import ELEMENTARY, StepSizeController, error_ratio
-from lgjax.integrators.field import Field, saved_times, state_dtype, strong
+from lgjax.integrators.field import Field, saved_times, state_on, strong
 from lgjax.integrators.integrate import Status, check_method
 from lgjax.integrators.method import Method
 from lgjax.numerics import checks
@@ -375,8 +375,7 @@ def integrate_adaptive(
     """
     _check_settings(method, controller)
     max_steps = checks.integer("max_steps", max_steps)
-    y0 = strong(y0)
-    dtype = state_dtype(y0)
+    y0, dtype = state_on(space, y0)
     start, end = checks.scalar("t0", t0, dtype), checks.scalar("t1", t1, dtype)
     ts, inside = saved_times(() if save_at is None else save_at, t0, t1, dtype)
     if not method.needs_series:

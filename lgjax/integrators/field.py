@@ -35,6 +35,14 @@ def state_dtype(y: Any) -> jnp.dtype:
     return jnp.dtype(dtypes[0])
 
 
+def state_on(space: Any, y0: Any) -> tuple[Any, jnp.dtype]:
+    """The state as arrays and its dtype; TypeError for what is no state, or no space."""
+    if not isinstance(space, HomogeneousSpace):
+        raise TypeError(f"space must be a HomogeneousSpace, such as right_translation(SO3), got {checks.shown(space)}")
+    y = strong(y0)
+    return y, state_dtype(y)
+
+
 def saved_times(save_at: Any, t0: Any, t1: Any, dtype: jnp.dtype) -> tuple[Array, Array]:
     """The times (n,) to save at, and whether each lies between t0 and t1; known ones that do not raise ValueError.
 
@@ -42,7 +50,8 @@ def saved_times(save_at: Any, t0: Any, t1: Any, dtype: jnp.dtype) -> tuple[Array
     """
     known = checks.known(save_at, t0, t1)
     xp = np if known else jnp  # NumPy judges at once also where JAX is tracing
-    ts, ends = xp.asarray(save_at, dtype), xp.stack([xp.asarray(t0, dtype), xp.asarray(t1, dtype)])
+    ts = checks.real("save_at", save_at).astype(dtype) if known else checks.floats("save_at", save_at, (None,), dtype)
+    ends = xp.stack([xp.asarray(t0, dtype), xp.asarray(t1, dtype)])
     if ts.ndim != 1:
         raise ValueError(f"save_at must be a vector of times, got shape {ts.shape}")
     first, last = xp.min(ends), xp.max(ends)
@@ -57,11 +66,12 @@ def saved_times(save_at: Any, t0: Any, t1: Any, dtype: jnp.dtype) -> tuple[Array
 
 def check_field(space: HomogeneousSpace, field: Field, t: Array, y: Any) -> None:
     """Raise TypeError or ValueError unless the field returns algebra elements that move y without changing its form."""
-    if not isinstance(space, HomogeneousSpace):
-        raise TypeError(f"space must be a HomogeneousSpace, such as right_translation(SO3), got {checks.shown(space)}")
     xi = jax.eval_shape(checks.function("field", field), t, y)
     _check_algebra(space.name, space.dim, xi, state_dtype(y), "the field")
-    moved = jax.eval_shape(space.move, xi, y)
+    try:
+        moved = jax.eval_shape(space.move, xi, y)
+    except (TypeError, ValueError) as error:  # which names an argument of the space
+        raise ValueError(f"{space.name} cannot move the state: {error}") from error
     if jax.tree.structure(moved) != jax.tree.structure(y):
         raise TypeError(
             f"{space.name}: the state has structure {jax.tree.structure(y)}, moved by the field it has "

@@ -11,7 +11,7 @@ from lgjax.execution.one_function import one_call
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.commutator_free import CommutatorFreeTable
 from lgjax.integrators.control import StepSizeController
-from lgjax.integrators.field import Field, state_dtype, strong
+from lgjax.integrators.field import Field, state_on, strong
 from lgjax.integrators.method import Method
 from lgjax.integrators.scan_saved import saved_steps, scan_saved
 from lgjax.integrators.tableau import Tableau
@@ -115,8 +115,7 @@ def integrate(
     """
     check_method("integrate", method)
     saves = saved_steps(steps, save_every, checkpoint)
-    y0 = strong(y0)
-    dtype = state_dtype(y0)
+    y0, dtype = state_on(space, y0)
     start = checks.scalar("t0", t0, dtype)
     h = (checks.scalar("t1", t1, dtype) - start) / saves.steps
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
-from lgjax.integrators.field import Field, state_dtype, strong
+from lgjax.integrators.field import Field, state_dtype, state_on, strong
 from lgjax.integrators.integrate import Solution, check_method, finite_status
 from lgjax.integrators.method import Method
 from lgjax.integrators.scan_saved import SavedSteps, saved_steps, scan_stretches
@@ -42,8 +42,8 @@ def integrate_reversible(
     check_method("integrate_reversible", method)
     if not method.symmetric:
         raise ValueError(f"integrate_reversible goes back by symmetric methods, {method!r} is not one")
-    y0 = strong(y0)
-    start = checks.scalar("t0", t0, state_dtype(y0))
+    y0, dtype = state_on(space, y0)
+    start = checks.scalar("t0", t0, dtype)
     carry = strong(method.init(space, field, start, y0))
     # What the field closes over becomes an argument, as custom derivatives are with respect to arguments alone.
     pure, closed_over = jax.closure_convert(field, start, y0)

@@ -106,8 +106,9 @@ class SymplecticLie(Method):
             raise ValueError(f"SymplecticLie integrates on cotangent_bundle(G), got {space.name}")
         check_field(space, field, t, y)
         rate = field(t, y)
-        if rate.ndim != 1:
-            raise ValueError(f"SymplecticLie takes one point, got leading axes {rate.shape[:-1]}; vmap over several")
+        lead = rate.shape[:-1] or y.mu.shape[:-1]
+        if lead:
+            raise ValueError(f"SymplecticLie takes one point, got leading axes {lead} of the state; vmap over several")
         rate = _rates(space.group.base, jax.lax.convert_element_type(rate, state_dtype(y)), y.mu)
         return jnp.stack([rate, jnp.zeros_like(rate)])
 

@@ -50,6 +50,8 @@ def node_arrays(bodies: list[Any], dtype: Any) -> tuple[tuple[str, ...], list[Ve
     if not names:
         raise ValueError("a system needs at least one body")
     for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"name of a body must be text, got {checks.shown(name)}")
         if name == WORLD:
             raise ValueError(f"{WORLD!r} is the inertial frame and cannot be the name of a body")
         if names.count(name) > 1:
@@ -217,7 +219,7 @@ def force_arrays(forces: list[Any], dtype: Any) -> ForceArrays:
     gravity = jnp.zeros((3,), dtype)
     for force in forces:
         if isinstance(force, Gravity):
-            gravity = gravity + checked("gravity", force.vector, (3,), dtype)
+            gravity = gravity + checked("vector of Gravity", force.vector, (3,), dtype)
     return ForceArrays(
         gravity,
         gather(Spring, SpringArrays, {**points, "stiffness": (), "damping": (), "length": ()}),

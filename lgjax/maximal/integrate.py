@@ -143,7 +143,7 @@ def _start(system: System, q: AbsoluteConfiguration, v: Any) -> tuple[AbsoluteCo
         raise TypeError(
             f"system must be a maximal.System, got {type(system).__name__}; that of a ready problem is problem.system"
         )
-    q, v = strong(q), jnp.asarray(v, system.dtype)
+    q, v = strong(q, "q"), checks.floats("v", v, (system.nv,), system.dtype)
     n = system.nbodies
     shapes = ((n, 3, 3), (n, 3), (system.nv - 6 * n,))
     leaves = jax.tree.leaves(q)

@@ -97,8 +97,8 @@ def floating(name: str, value: Any) -> jnp.dtype:
 
 def sizes(name: str, value: Any) -> tuple[int, ...]:
     """A tuple of sizes of axes, integers of at least 0 that are known."""
-    if not isinstance(value, tuple | list):
-        raise TypeError(f"{name} must be a tuple of sizes of axes, got {value!r}")
+    if not (isinstance(value, tuple | list) or (isinstance(value, np.ndarray) and value.ndim == 1)):
+        raise TypeError(f"{name} must be a tuple of sizes of axes, got {shown(value)}")
     return tuple(integer(f"{name}[{i}]", size, 0) for i, size in enumerate(value))
 
 
@@ -139,6 +139,8 @@ def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 def indices(name: str, values: Any, count: int, what: str = "velocity", size: str = "nv") -> tuple[int, ...]:
     """Different integers from 0 to count - 1 that are known; TypeError or ValueError with their name for others."""
     found = []
+    if not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
+        raise TypeError(f"{name} takes {what} indices, several; got {shown(values)}")
     for value in values:
         try:
             index = operator.index(value)

@@ -25,6 +25,7 @@ from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import flag
+from lgjax.simulate.mechanism_field import check_functions
 
 Array = jax.Array
 
@@ -123,6 +124,7 @@ class _Steps(_OfMechanism):
 
 def with_contacts(model: Model, contacts: Contacts, start, method: TimeStepping | EventDriven, controller, wrenches):
     """Start and method for states ((q, v), seen) from the start (q, v)."""
+    check_functions(controller, wrenches)
     none = jnp.zeros((len(contacts), 3), model.dtype)
     zero = jnp.zeros((), model.dtype)
     start = start, _Seen(none, none, zero, zero, jnp.zeros(model.nv, model.dtype), zero)

@@ -33,9 +33,7 @@ def mechanism_field(
     `constrained_forward_dynamics` does, stabilised by alpha and beta, 1/s.
     Raises TypeError for anything but a function; the field raises ValueError for results of the wrong shape or dtype.
     """
-    for name, function in (("controller", controller), ("wrenches", wrenches)):
-        if function is not None and not callable(function):
-            raise TypeError(f"{name} is of type {type(function).__name__}, expected a function of (t, q, v) or None")
+    check_functions(controller, wrenches)
 
     def field(t: Array, state: State) -> tuple[Array, Array]:
         q, v = state
@@ -50,3 +48,10 @@ def mechanism_field(
         return v, dynamics(model, q, v, tau, applied)
 
     return field
+
+
+def check_functions(controller: Any, wrenches: Any) -> None:
+    """Raise TypeError for anything but functions and None."""
+    for name, function in (("controller", controller), ("wrenches", wrenches)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{name} is of type {type(function).__name__}, expected a function of (t, q, v) or None")

@@ -127,7 +127,7 @@ def rollout(
     """
     check_contacts(contacts, method, loops)
     remembers = _remembers(controller, method, loops, contacts)
-    dt, v = checks.array("dt", dt, (), model.dtype), jnp.asarray(v)
+    dt, v, steps = checks.array("dt", dt, (), model.dtype), jnp.asarray(v), checks.integer("steps", steps)
     closed = () if loops is None else as_loops(model, loops)
     if closed:
         check_start(model, closed, q, v)

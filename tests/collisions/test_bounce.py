@@ -4,6 +4,7 @@
 of what is recorded: tests that agree on these compile once. What is run once is jitted, which leaves out the checks.
 """
 
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -516,6 +517,10 @@ def good():
     }
 
 
+def changed(**parts):
+    return {"state": good()["state"]._replace(**parts)}
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -555,6 +560,19 @@ def good():
             TypeError,
             "has dtype float64, the state has float32",
         ),
+        ({"planes": None}, TypeError, "planes must be a Plane or a tuple of them, got None"),
+        ({"planes": 0.5}, TypeError, "planes must be a Plane or a tuple of them, got of type float"),
+        ({"body": replace(good()["body"], mass=None)}, TypeError, r"body\.mass is None, expected an array"),
+        (changed(linear=np.ones(2)), ValueError, r"state\.linear has shape \(2,\), expected \(\.\.\., 3\)"),
+        (changed(linear=np.ones((5, 3))), ValueError, r"state\.linear has leading axes \(5,\), where one is taken"),
+        (changed(angular=None), TypeError, r"state\.angular is None, expected an array"),
+        (changed(angular=1j * np.ones(3)), TypeError, r"state\.angular is complex128, expected real numbers"),
+        (changed(pose="above"), TypeError, r"state\.pose is of type str, expected a Pose"),
+        (
+            changed(linear=jnp.ones(3, jnp.float32)),
+            TypeError,
+            r"state\.linear has dtype float32, the state has float64",
+        ),
         ({"state": posed(height=np.inf)}, ValueError, r"state\.pose\.translation is not finite: .*inf"),
         ({"state": posed(size=2.0)}, ValueError, r"state\.pose\.rotation is not a rotation: .* an entry of 3"),
     ],
@@ -562,6 +580,16 @@ def good():
 def test_bad_input_is_named(change, error, message):
     with pytest.raises(error, match=message):
         bounce(**good() | change)
+
+
+def test_numbers_in_lists_and_integers_are_a_state_and_known_inside_jit():
+    given = good() | changed(linear=[0, 0, 1], angular=np.zeros(3, int))
+    given["body"] = replace(given["body"], mass=1, gravity=[0.0, 0.0, -9.81])
+    states = jax.eval_shape(lambda: bounce(**given)).states
+    assert {leaf.dtype for leaf in jax.tree.leaves(states)} == {jnp.dtype(jnp.float64)}
+    given |= changed(linear=[0, 0, 1], pose=Pose(np.eye(3), np.array([0.0, 0.0, 0.5])))
+    with pytest.raises(ValueError, match=r"the body starts 0\.5 m inside plane 0"):
+        jax.eval_shape(lambda: bounce(**given))
 
 
 def test_a_shape_about_another_point_than_its_centre_of_mass_is_the_users_choice():

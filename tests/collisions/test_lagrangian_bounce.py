@@ -215,7 +215,7 @@ def test_more_impacts_in_a_step_than_allowed_stop_the_body():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"pose0": np.eye(4)}, TypeError, "pose0 must be a Pose, got ndarray"),
+        ({"pose0": np.eye(4)}, TypeError, r"pose0 is an array of shape \(4, 4\), expected a Pose"),
         (
             {"pose1": Pose(2 * jnp.eye(3), jnp.array([0.0, 0.0, 3.0]))},
             ValueError,
@@ -228,6 +228,14 @@ def test_more_impacts_in_a_step_than_allowed_stop_the_body():
         ),
         ({"pose0": Pose(jnp.eye(3), jnp.array([0.0, np.inf, 3.0]))}, ValueError, "translation of pose0 is not finite"),
         ({"pose1": Pose(jnp.eye(3), jnp.array([0.0, 0.0, 0.5]))}, ValueError, r"the body starts 0\.5 m inside plane 0"),
+        ({"pose1": Pose(jnp.eye(3), jnp.ones(2))}, ValueError, r"pose1\.translation has shape \(2,\), expected"),
+        ({"pose0": Pose(jnp.eye(2), jnp.ones(3))}, ValueError, r"pose0\.rotation has shape \(2, 2\), expected"),
+        ({"pose0": Pose(jnp.eye(3), None)}, TypeError, r"pose0\.translation is None, expected an array"),
+        (
+            {"pose0": Pose(jnp.eye(3, dtype=jnp.float32), jnp.ones(3))},
+            TypeError,
+            r"pose0\.rotation has dtype float32, pose1\.translation has float64",
+        ),
         ({"dt": 0.0}, ValueError, "dt must be positive and finite, got 0.0"),
         ({"steps": 0}, ValueError, "steps must be a positive integer, got 0"),
         ({"save_every": 3}, ValueError, "save_every must divide steps, got save_every=3 and steps=10"),

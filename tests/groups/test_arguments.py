@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from lgjax import groups
+from lgjax.execution._jax import is_traced
 from lgjax.groups import SE3, SO3, Covector, Pose, Rn, TangentPoint, r3_so3, s3, se3, so3, ts2
+from lgjax.groups.arguments import checked
 
 X, U, G = jnp.ones(3), jnp.ones(6), jnp.eye(3)
 POSE = Pose(G, X)
@@ -59,6 +61,9 @@ WRONG = {
     "dtype must be a floating dtype, such as jnp.float32, got 'text'": lambda: so3.identity("text"),
     "dtype must be a floating dtype, such as jnp.float32, got": lambda: se3.identity(jnp.int32),
     "batch must be a tuple of sizes of axes, got 3": lambda: so3.identity(jnp.float32, 3),
+    "batch must be a tuple of sizes of axes, got an array of shape (2, 1)": lambda: so3.identity(
+        jnp.float32, np.ones((2, 1), int)
+    ),
     "batch[0] must be an integer of at least 0, got -1": lambda: SO3.identity(jnp.float32, (-1,)),
     "n must be a Python integer": lambda: Rn(2.5),
     "n must be a positive integer, got 0": lambda: groups.power_space(groups.TS2, 0),
@@ -85,6 +90,26 @@ def test_numbers_in_lists_integers_and_numpy_arrays_are_arrays():
     assert so3.act(jnp.eye(3, dtype=jnp.float32), [1, 2, 3]).dtype == jnp.float32
     traced = jax.eval_shape(lambda a: so3.act(jnp.eye(3), [a, 1.0, 2]), jnp.ones(()))
     assert traced.dtype == jnp.float64
+
+
+def test_what_is_known_stays_known_inside_jit():
+    def known(x):
+        found = checked({"x": (x, (3,))})["x"]
+        assert not is_traced(found)
+        return found
+
+    for given in ([0.0, 1.0, 2.0], np.arange(3), jnp.arange(3)):
+        assert jax.eval_shape(lambda given=given: known(given)).dtype == jnp.float64
+
+
+def test_leading_axes_and_dtypes_of_parts_may_differ():
+    mixed = groups.RotationTranslation(jnp.ones((5, 3, 3), jnp.float32), X)
+    bundle, single = groups.cotangent_group(SO3), jnp.ones(6, jnp.float32)
+    with jax.numpy_dtype_promotion("standard"):
+        matrices = jax.eval_shape(r3_so3.to_matrix, mixed)
+        assert (matrices.shape, matrices.dtype) == ((5, 7, 7), jnp.float64)
+        assert jax.eval_shape(bundle.dexp, U, single).dtype == jax.eval_shape(bundle.dexp, single, U).dtype == U.dtype
+        assert jax.eval_shape(bundle.dexpinv, single, U).dtype == U.dtype
 
 
 def test_batches_of_none_and_one_pass():

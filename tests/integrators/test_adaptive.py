@@ -301,6 +301,8 @@ def test_dtype_is_kept(dtype):
             "controller must be a StepSizeController such as ELEMENTARY or PI_CONTROL, got None",
         ),
         ({"save_at": 0.5}, ValueError, "save_at must be a vector of times"),
+        ({"save_at": "late"}, TypeError, "save_at must be numbers, got 'late'"),
+        ({"save_at": [0.1j]}, TypeError, "save_at must be numbers, got"),
         ({"save_at": [0.5, 1.5, -1.0]}, ValueError, "save_at must lie between t0 and t1, 0.0 and 1.0; got 1.5"),
         ({"save_at": [0.5, np.nan]}, ValueError, "save_at must lie between t0 and t1, 0.0 and 1.0; got nan"),
         ({"field": lambda t, y: jnp.zeros(3)}, ValueError, r"must return an array \(\.\.\., 2\), got shape \(3,\)"),

@@ -130,15 +130,16 @@ def of_groups() -> dict[str, tuple[Callable, tuple]]:
 # ---- integrators
 def of_integrators() -> dict[str, tuple[Callable, tuple, dict]]:
     space, y0 = lgjax.right_translation(groups.SO3), rotation()
-    field = lambda t, y: y[..., 0]
+    field = lambda t, y: vector(3)  # which raises no error of its own
     run = (space, field, y0, 0.0, 1.0, 4)
     method = lgjax.MuntheKaas(lgjax.RK4)
-    step = lambda args, t, y, h, carry: (y + h * args, carry)
+    step = lambda args, t, y, h, carry: (jax.tree.map(lambda x: x + h, y), carry)
+    covector, momenta = groups.Covector(y0, vector(3)), lambda t, y: vector(6)
     return {
         "integrate": (lgjax.integrate, (*run, method), {"save_every": 2}),
         "integrate_reversible": (
             integrators.integrate_reversible,
-            (*run, integrators.SymplecticLie()),
+            (groups.cotangent_bundle(groups.SO3), momenta, covector, 0.0, 1.0, 4, integrators.SymplecticLie()),
             {"save_every": 2},
         ),
         "integrate_adaptive": (
@@ -222,7 +223,9 @@ def of_contact() -> dict[str, tuple[Callable, tuple, dict]]:
         "contact_points": (contact.contact_points, (model, touching, q), {}),
         "contact_velocities": (contact.contact_velocities, (model, touching, q, v), {}),
         "contact_torques": (contact.contact_torques, (model, touching, q, stack(n, 3)), {}),
-        "contact_step": (contact.contact_step, (model, touching, q, v, v, 0.01), {}),
+        "contact_step": (contact.contact_step, (model, touching, q, v, v, 0.01), {
+            "guess": stack(n, 3), "wrenches": stack(model.nbodies, 6),
+        }),
         "EventDriven": (contact.EventDriven, (1e-8, 1e-8, 16), {"max_sweeps": 20}),
         "TimeStepping": (contact.TimeStepping, (1e-8, 100, 3), {}),
         "HeightField": (contact.HeightField, (np.zeros((3, 3)), (0.5, 0.5), (0.0, 0.0)), {}),

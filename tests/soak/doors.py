@@ -35,6 +35,8 @@ MEANT = {
         *(f"vector.{x}" for x in ("inverse", "exp", "log", "hat", "vee", "cay", "cayinv", "normalize")),
     )
     for what in ("too short", "too long", "length one", "nothing in it")
+} | {  # copies may share a part: leaves without the axis of the copies broadcast
+    (f"power().{name}", f"leaf {i}: an axis less") for name in ("move", "distance") for i in (0, 1)
 } | {  # the error is that of the user's function
     (f"shapes.{name}", what)
     for name in ("implicit", "support")
@@ -52,11 +54,26 @@ MEANT_ARGUMENTS = {
             "complex numbers", "truth values", "an axis more", "an empty batch", "None", "a dict",
         )))
     ),
+    *(  # a model of other lengths, whose loop is open
+        ("rollout(loops=)", "model", f"leaf {i}: {what}")
+        for i in (0, 17) for what in ("a weakly typed array", "integers")
+    ),
+    ("forces.limits", "joints", "a dict"),  # no joints: what then does not fit is `lower`
+    ("build", "bodies", "a dict"),  # no bodies, and the error says so
+    *(  # as many derivatives of tau as are wanted, and then `vdot` has too few
+        (f"{module}hybrid_dynamics_time_derivatives", "tau", "another first axis")
+        for module in ("", "time_derivatives.")
+    ),
+    # A force by itself does not know the model, and may not read the time.
+    *(("a force", *change) for change in (("t", "complex"), ("t", "text"), ("t", "an object"), ("v", "too long"))),
+    *(("reversible_steps", "arguments", what) for what in ("complex numbers", "truth values")),
     *(  # any number of quantities, of quantiles, and of samples with more of them than are named
         (name, argument, what)
         for name, arguments in {
             "monte_carlo": ("quantiles",), "plot.fan_figure": ("values", "probabilities"),
             "plot.controls_figure": ("controls", "joints", "costs"),
+            # and of times, and of whatever the user's step takes
+            "integrate_adaptive": ("save_at",), "reversible_steps": ("arguments", "y0"),
         }.items()
         for argument in arguments for what in ("too short", "too long", "length one", "nothing in it")
     ),
@@ -65,6 +82,7 @@ LONGEST = 400  # characters of an error
 OTHER_WORDS = {  # by which errors call an argument
     "y0": "state", "path_or_text": "URDF", "damping": "viscous", "com": "centre of mass", "semi_axes": "semi-axes",
     "radius": "rounding", "thing": "cannot draw|model", "motion": "moves by",
+    "state": "the body starts", "pose1": "the body starts",
 }  # fmt: skip
 # Functions that read nothing of a model but its tree and dtype.
 TREE_ALONE = ("neutral", "configuration", "conventions.", "forces.", "identification.", "specialize", "Contacts")
@@ -99,11 +117,10 @@ def of_array(x: Any) -> Iterator[Mutation]:
         yield Mutation("integers", np.round(y).astype(np.int64), FITS)
     yield Mutation("complex numbers", jnp.asarray(y + 1j, complex), REFUSED)
     yield Mutation("truth values", jnp.ones(y.shape, bool), REFUSED)
-    if y.ndim:
+    if y.ndim and y.shape[-1]:
         yield Mutation("too short", jnp.asarray(y[..., :-1]), REFUSED)
         yield Mutation("too long", jnp.concatenate([jnp.asarray(y), jnp.asarray(y[..., :1])], -1), REFUSED)
         yield Mutation("length one", jnp.asarray(y[..., :1]), REFUSED if y.shape[-1] != 1 else FITS)
-    if y.ndim and y.shape[-1]:
         yield Mutation("nothing in it", jnp.asarray(y[..., :0]), REFUSED)
         yield Mutation("an axis less", jnp.asarray(y[..., 0]), REFUSED if y.ndim > 1 else FITS)
     if y.ndim > 1:
@@ -170,7 +187,7 @@ def of_record(x: Any) -> Iterator[Mutation]:
         yield Mutation("a plain tuple", tuple(x), FITS)
         yield Mutation("one too few", tuple(x)[:-1], FITS)
     yield from of_anything(x)
-    if not isinstance(x, tuple | lgjax.Model):
+    if not isinstance(x, tuple | lgjax.Model) or (isinstance(x, tuple) and any(isinstance(i, lgjax.Loop) for i in x)):
         return  # made by functions that check, which are doors themselves
     leaves, treedef = jax.tree.flatten(x)
     arrays = [i for i, leaf in enumerate(leaves) if is_floating(leaf)]

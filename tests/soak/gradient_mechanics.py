@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from lgjax import collisions, contact, control, forces, shapes
+from lgjax import collisions, contact, control, forces, integrators, shapes
 from tests.soak.gradient_subjects import Subject, weigh
 
 PI = np.pi
@@ -90,8 +90,9 @@ def degenerate(model: lgjax.Model, rng: np.random.Generator) -> tuple[list, list
         "prismatic": lambda: [one()],
     }
     states = [(np.zeros(model.nv), np.zeros(model.nv))]
+    makers = [place.get(kind.name, place["revolute"]) for kind in model.tree.kinds]  # a user's kind has one coordinate
     while len(states) < STATES:
-        states.append((np.concatenate([place[kind.name]() for kind in model.tree.kinds]), speed(rng, model.nv)))
+        states.append((np.concatenate([make() for make in makers]), speed(rng, model.nv)))
     return states, [f"at {_words(x)} moving by {_words(v)}" for x, v in states]
 
 
@@ -324,6 +325,12 @@ def parallelogram() -> tuple:
     return model, loops
 
 
+def _rolled(m: lgjax.Model, loops: Any, q: Any, v: jax.Array, tau: jax.Array) -> jax.Array:
+    euler = lgjax.MuntheKaas(integrators.LIE_EULER)  # each stage has to be compiled
+    path = lgjax.rollout(m, q, v, lambda t, q, v: tau, 0.01, 2, method=euler, save_every=None, loops=loops)
+    return path.q.joints[0] + path.v[0]
+
+
 LOOPS: dict[str, Callable] = {
     "constrained_forward_dynamics": lambda *s: lgjax.constrained_forward_dynamics(*s).vdot,
     "constrained_inverse_dynamics": lambda *s: lgjax.constrained_inverse_dynamics(*s, actuated=(0,)).tau,
@@ -331,6 +338,7 @@ LOOPS: dict[str, Callable] = {
     "loop_residual": lambda *s: lgjax.loops.loop_residual(*s[:-2]),
     "project_velocity": lambda *s: lgjax.project_velocity(*s[:-1]),
     "project_positions": lambda *s: lgjax.project_positions(*s[:-2]).q.joints,
+    "rollout": _rolled,
 }
 
 

@@ -51,6 +51,20 @@ def _adaptive(method: Any) -> Callable:
     return run
 
 
+def _reversible(space: Any, field: Callable, y: Any, dtype: Any) -> Any:
+    """Two steps whose reverse mode goes back along them."""
+    return integrators.integrate_reversible(space, field, y, 0.0, 0.2, 2, integrators.SymplecticLie(), None).ys
+
+
+FRAME = groups.frame_space("turns", 3, lambda xi, y: groups.so3.compose(groups.so3.exp(xi), y), groups.so3.distance)
+
+
+def _on_frame(space: Any, field: Callable, y: Any, dtype: Any) -> Any:
+    """Two steps with the fields that turn about the axes of space, as of a manifold without a group."""
+    space = groups.product_space(FRAME, groups.vector_space(3))
+    return integrators.integrate(space, field, y, 0.0, 0.2, 2, CF(integrators.CF4), save_every=None).ys
+
+
 MK, CF = integrators.MuntheKaas, integrators.CommutatorFree
 METHODS: dict[str, tuple[str, Callable, bool | str]] = {
     "Munthe-Kaas": ("spatial", _steps(MK(integrators.RK4)), SHORT),
@@ -62,6 +76,9 @@ METHODS: dict[str, tuple[str, Callable, bool | str]] = {
     "symplectic": ("cotangent", _steps(integrators.SymplecticLie()), SHORT),
     # A jump is longer than the step: turns by more than 5 rad have no solution.
     "symplectic, composed": ("cotangent", _steps(integrators.triple_jump(integrators.SymplecticLie()), 0.05), SHORT),
+    "symplectic, Suzuki": ("cotangent", _steps(integrators.suzuki(integrators.SymplecticLie()), 0.05), SHORT),
+    "reversible": ("cotangent", _reversible, "reverse alone"),
+    "frame": ("spatial", _on_frame, SHORT),
     "coadjoint orbit": ("lie_poisson", _steps(MK(integrators.RK4)), SHORT),
     "adaptive": ("spatial", _adaptive(MK(integrators.DORMAND_PRINCE54)), False),
 }

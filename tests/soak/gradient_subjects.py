@@ -15,8 +15,9 @@ class Subject(NamedTuple):
     """A function (state, x) -> (k,) with a name for each number; states with a leading axis, a label for each.
 
     direction: (n,) for second derivatives and differences. second: whether second derivatives are asked for, or
-    "forward over reverse" alone. smooth: (states, k) where float32 has to agree with float64; filled in when
-    differences are known. distance: (states,) from a place without derivatives, where finite is all that is asked.
+    "forward over reverse" of them alone, or "reverse alone", for functions that have first derivatives in reverse mode
+    and no others. smooth: (states, k) where float32 has to agree with float64; filled in when differences are known.
+    distance: (states,) from a place without derivatives, where finite is all that is asked.
     """
 
     names: tuple[str, ...]
@@ -135,8 +136,10 @@ def subjects() -> dict[str, Callable[[int], Subject]]:
     from tests.soak.gradient_drivers import DRIVERS
     from tests.soak.gradient_further import ADDED
     from tests.soak.gradient_mechanics import MECHANICS
+    from tests.soak.gradient_plugs import PLUGGED
     from tests.soak.gradient_rates import DERIVED
     from tests.soak.gradient_steps import STEPS
+    from tests.soak.gradient_systems import READY
 
     of_groups = {f"group {name}": partial(of_group, make) for name, make in GROUPS.items()}
-    return of_groups | MECHANICS | DERIVED | DRIVERS | STEPS | ADDED
+    return of_groups | MECHANICS | DERIVED | DRIVERS | STEPS | ADDED | PLUGGED | READY

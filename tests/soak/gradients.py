@@ -49,6 +49,8 @@ def derivatives(function: Callable, second: bool | str, state: Any, x: Any, d: A
     f = lambda y: function(state, y)
     along = lambda y: jax.jvp(f, (y,), (d,))[1]
     none = jnp.zeros(0, x.dtype)
+    if second == "reverse alone":
+        return Derivatives(f(x), jax.jacrev(f)(x), none, none, none, none)
     if not second:
         return Derivatives(f(x), jax.jacrev(f)(x), jax.jacfwd(f)(x), none, none, none)
     reverse = jax.jacrev(f)
@@ -92,7 +94,7 @@ def _not_finite(subject: Subject, found: Derivatives) -> Iterator[tuple[int, str
 
 def _compared(subject: Subject, found: Derivatives, exact: Derivatives | None, sides: Any) -> Iterator[tuple[int, str]]:
     order = 1 if exact is None else 1e8
-    pairs = [("forward", found.forward, found.reverse)]
+    pairs = [("forward", found.forward, found.reverse)] if found.forward.size else []
     if found.forward_over_forward.size:
         pairs += [
             ("reverse_over_reverse", found.reverse_over_reverse, found.forward_over_reverse),

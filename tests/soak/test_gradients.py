@@ -11,7 +11,7 @@ from tests.soak.gradients import examine
 DIRECTION = np.asarray([0.6, -0.8])
 
 
-def subject(function, second=True) -> Subject:
+def subject(function, second: bool | str = True) -> Subject:
     states = np.asarray([[0.3, 1.0], [-0.7, 0.2]])
     return Subject(
         ("number",), lambda state, x: function(state + x)[None], states, ("one", "another"), DIRECTION, second
@@ -62,3 +62,16 @@ def test_a_mode_that_differs_is_reported():
 
     said = [said for _, _, said in examine(subject(forward, second=False))]
     assert any(s.startswith("forward") for s in said)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+def test_functions_in_reverse_mode_alone_are_held_against_differences(factor):
+    """They have no forward mode: asking for it would raise an error."""
+
+    @jax.custom_vjp
+    def function(y):
+        return jnp.sin(jnp.sum(y**2))
+
+    function.defvjp(lambda y: (function(y), y), lambda y, ct: (factor * ct * jnp.cos(jnp.sum(y**2)) * 2 * y,))
+    said = [said for _, _, said in examine(subject(function, "reverse alone"))]
+    assert [s.split(":")[0] for s in said] == ["reverse against differences"] * (2 if factor > 1 else 0)

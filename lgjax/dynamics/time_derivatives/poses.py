@@ -31,8 +31,8 @@ def pose_derivatives(pose: Pose, twists: jax.Array, frame: Frame = "body") -> ja
     if not isinstance(pose, Pose):
         raise TypeError(f"pose is of type {type(pose).__name__}, expected a Pose")
     dtype = checks.float_dtype(pose.rotation)
-    rotation = checked_array("rotation", pose.rotation, (3, 3), dtype, "a pose")
-    pose = Pose(rotation, checked_array("translation", pose.translation, (3,), dtype, "rotation"))
+    rotation = checked_array("pose.rotation", pose.rotation, (3, 3), dtype, "a pose")
+    pose = Pose(rotation, checked_array("pose.translation", pose.translation, (3,), dtype, "rotation"))
     twists = checked_array("twists", twists, (*np.shape(twists)[:1], 6), dtype, "the pose")
     motion = [Twist(*se3.split(x)) for x in coefficients(twists)]
     rows = [jnp.concatenate([R, p[:, None]], -1) for R, p in pose_series(pose, motion, frame)]

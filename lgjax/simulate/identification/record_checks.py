@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -28,7 +29,8 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
     _configuration(f"{kind}.q", record.q, model, samples)
     for name, form in vectors.items():
         value = getattr(record, name, None)
-        if value is not None:
+        missing = isinstance(record, PoseRecord) or (isinstance(record, MotionRecord) and name != "command")
+        if value is not None or not missing:
             _array(f"{kind}.{name}", value, (*samples, *form))
     width = nv
     if isinstance(record, PoseRecord):
@@ -42,6 +44,10 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
             raise TypeError(f"{kind}.start is {checks.described(record.start)}, expected the pair (q, v)")
         _configuration(f"{kind}.start[0]", record.start[0], model, batch)
         _array(f"{kind}.start[1]", record.start[1], (*batch, nv))
+        for path, leaf in jax.tree_util.tree_leaves_with_path(record.start):
+            if jnp.result_type(leaf) != model.dtype:  # later errors would name the arguments of the dynamics
+                where = jax.tree_util.keystr(path)
+                raise ValueError(f"{kind}.start{where} is {jnp.result_type(leaf)}, the model is {model.dtype}")
         _array(f"{kind}.dt", record.dt, batch)
         _array(f"{kind}.sigma_v", record.sigma_v, batch, (*batch, nv), ())
     _array(f"{kind}.sigma", record.sigma, batch, (*batch, width), ())
