@@ -130,3 +130,12 @@ def test_cost_of_a_pendulum():
     assert cost["arithmetic"] <= 12
     steps = lambda q, v: lgjax.rollout(model, q, v, None, 1e-3, 5, save_every=None).v
     assert kernel_cost(steps, *one[:2])["operations"]["sin"] == 20
+
+
+def test_arrays_of_a_trace_must_be_arguments():
+    def outer(y):
+        with pytest.raises(ValueError, match="closes over traced arrays"):
+            program_of(lambda x: x * y, jax.ShapeDtypeStruct((3,), jnp.float32))
+        return y
+
+    jax.make_jaxpr(outer)(jnp.ones(3, jnp.float32))

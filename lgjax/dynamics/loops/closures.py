@@ -23,7 +23,9 @@ def _swing(rotation) -> jax.Array:
     # of z near -1 the sum 1 + z keeps no digits
     cosine = jnp.where(down, squared / (1 - jnp.where(down, z[2], 0)), 1 + z[2])
     x, y = jnp.where(opposite, 1, -z[1]), jnp.where(opposite, 0, z[0])
-    return so3.log_quaternion(jnp.stack([cosine, x, y, jnp.zeros_like(x)]))[:2]
+    # of size 1, as powers of a short one leave float32
+    size = jax.lax.stop_gradient(jnp.maximum(jnp.maximum(jnp.abs(x), jnp.abs(y)), cosine))
+    return so3.log_quaternion(jnp.stack([cosine, x, y, jnp.zeros_like(x)]) / size)[:2]
 
 
 def _twist_about_z(rotation) -> jax.Array:
