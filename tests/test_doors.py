@@ -220,7 +220,7 @@ WRONG = {
     "space must be a HomogeneousSpace, such as right_translation(SO3), got 'SO3'": lambda: (
         integrators.integrate_reversible("SO3", still, jnp.eye(3), 0.0, 1.0, 2, lgjax.SymplecticLie())
     ),
-    "SymplecticLie takes one point, got leading axes (5,) of the state": lambda: integrators.integrate_reversible(
+    "the state: SymplecticLie takes one point, got leading axes (5,)": lambda: integrators.integrate_reversible(
         groups.cotangent_bundle(groups.SO3),
         lambda t, y: jnp.zeros(6),
         groups.Covector(jnp.eye(3), jnp.zeros((5, 3))),
@@ -244,7 +244,7 @@ WRONG = {
     "TorqueRecord.q is of type list, expected a Configuration": lambda: check_record(record(q=[]), arm()),
     "TorqueRecord.sigma has shape (3,)": lambda: check_record(record(sigma=jnp.ones(3)), arm()),
     "theta must be numbers of shape (10,)": lambda: identification.from_log_cholesky("ten"),
-    "the pseudo-inertia of parameters is not positive definite": lambda: identification.log_cholesky(ONES),
+    "parameters: the pseudo-inertia of a body is not positive definite": lambda: identification.log_cholesky(ONES),
     "MotionRecord.command is None, expected an array": lambda: check_record(motion(command=None), arm()),
     "MotionRecord.start[0].joints is float32, the model is float64": lambda: check_record(
         motion(start=(state()[0]._replace(joints=jnp.zeros(2, jnp.float32)), jnp.zeros(2))), arm()

@@ -119,6 +119,9 @@ def _checked(
     body: Any, shape: Any, planes: Any, pose0: Any, pose1: Any, dt: Any, tolerance: Any
 ) -> tuple[Problem, Pose, Pose]:
     """All inputs as arrays of one dtype, that of pose1, after the checks that `bounce` makes of its input."""
+    for name, pose in (("pose0", pose0), ("pose1", pose1)):
+        if not isinstance(pose, Pose):
+            raise TypeError(f"{name} must be a Pose, got {type(pose).__name__}")
     poses = checked({"pose1": (pose1, POSE), "pose0": (pose0, POSE)}, single=True)
     start: Pose = poses["pose1"]
     zero = jnp.zeros_like(start.translation)

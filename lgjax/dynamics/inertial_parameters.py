@@ -74,11 +74,11 @@ def log_cholesky(parameters: jax.Array) -> jax.Array:
         with jax.ensure_compile_time_eval():  # known inside jit too
             inertia = inertia_of(parameters)
             pseudo = np.asarray(_pseudo_inertia(inertia), float)
-        checks.positive("the mass of parameters", inertia.mass)
+        checks.positive("parameters: mass", inertia.mass)
         least = np.min(np.linalg.eigvalsh(pseudo), -1)
         if np.any(least <= 0):
             raise ValueError(
-                "the pseudo-inertia of parameters is not positive definite: its least eigenvalue is "
+                "parameters: the pseudo-inertia of a body is not positive definite: its least eigenvalue is "
                 f"{np.min(least):.3g} kg m^2"
             )
     return _to_log_cholesky(parameters)

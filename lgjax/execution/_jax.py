@@ -25,6 +25,8 @@ dynamic_slice_p (0.4.30), in `dynamic_slice`: bound without the arithmetic on ne
     adds, so that XLA cuts an input of a level in the kernel that reads it.  Without it: the same numbers, more slowly.
 num_consts, num_carry of a scan's equation, ft_in from JAX 0.11 on, in `scan_arguments`: which arguments are carried.
     Without it a program with a loop is no kernel.
+cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr of a while loop's equation, in `while_parts`: loops with the batch
+    last.  Without them such a loop has to be left to `jax.vmap`.
 Tracer (jax.core, 0.4.30), in `is_traced`: whether a value is known.
 reset_cache (jax.experimental.compilation_cache, 0.4.30): a folder of programs chosen after the first program is used
     (`cache.py`).  Without it `cache_programs` must come before anything is compiled.
@@ -77,6 +79,7 @@ __all__ = [
     "reshaped",
     "runs_at_once",
     "scan_arguments",
+    "while_parts",
     "with_constants",
 ]
 
@@ -143,6 +146,12 @@ def scan_arguments(eqn: Any) -> tuple[int, int]:
         return eqn.params["num_consts"], eqn.params["num_carry"]
     constants, carry, _ = map(list, eqn.params["ft_in"].update(eqn.invars).unpack())
     return len(constants), len(carry)
+
+
+def while_parts(eqn: Any) -> tuple[tuple[int, Any], tuple[int, Any]]:
+    """Of condition and body of a while loop: the number of its constants, which come first, and its jaxpr."""
+    of = lambda name: (eqn.params[f"{name}_nconsts"], eqn.params[f"{name}_jaxpr"])
+    return of("cond"), of("body")
 
 
 def context(eqn: Any) -> AbstractContextManager:

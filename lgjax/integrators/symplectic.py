@@ -108,7 +108,7 @@ class SymplecticLie(Method):
         rate = field(t, y)
         lead = rate.shape[:-1] or y.mu.shape[:-1]
         if lead:
-            raise ValueError(f"SymplecticLie takes one point, got leading axes {lead} of the state; vmap over several")
+            raise ValueError(f"the state: SymplecticLie takes one point, got leading axes {lead}; vmap over several")
         rate = _rates(space.group.base, jax.lax.convert_element_type(rate, state_dtype(y)), y.mu)
         return jnp.stack([rate, jnp.zeros_like(rate)])
 

@@ -215,7 +215,7 @@ def test_more_impacts_in_a_step_than_allowed_stop_the_body():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"pose0": np.eye(4)}, TypeError, r"pose0 is an array of shape \(4, 4\), expected a Pose"),
+        ({"pose0": np.eye(4)}, TypeError, "pose0 must be a Pose, got ndarray"),
         (
             {"pose1": Pose(2 * jnp.eye(3), jnp.array([0.0, 0.0, 3.0]))},
             ValueError,

@@ -1,5 +1,7 @@
 """Accelerations as controls give the motions that forces give; expansions in parts are those side by side."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 import lgjax
 from lgjax.simulate.control import FDDP, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs, directions
+from lgjax.simulate.control.expansion import _about
 from lgjax.simulate.control.sparse import dense
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
@@ -32,6 +35,20 @@ def test_a_reach_by_accelerations_is_the_one_by_forces():
     before = jax.tree.map(lambda x: x[0, :-1], found.states)
     forces = jax.vmap(lambda q, v, a: lgjax.inverse_dynamics(arm, q, v, a))(*before, jnp.asarray(found.controls[0]))
     np.testing.assert_allclose(forces, by_forces.controls[0], atol=1e-7)
+
+
+def test_where_no_rule_relates_the_states_forward_mode_does():
+    model = lgjax.models.chain(2, floating_base=True)
+    system = ControlSystem.of_accelerations(model, 0.1)
+    q, (v, a) = lgjax.random_configuration(jax.random.key(1), model), jnp.asarray(RNG.normal(size=(2, model.nv)))
+    after = system.retract(system.step((q, v), a), jnp.asarray(0.3 * RNG.normal(size=2 * model.nv)))
+
+    def found(system):
+        A, B, gap = _about(system, after, *system.slopes((q, v), a))
+        return dense(A), dense(B), gap
+
+    for one, other in zip(found(system), jax.jit(lambda: found(replace(system, relative=None)))(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
 
 
 @pytest.mark.parametrize("floating", [False, True])
@@ -70,7 +87,7 @@ def test_slopes_of_the_step_and_of_the_forces_are_derivatives(floating):
         return models, values, system.slopes(state, a)[1:], jax.jacfwd(moved)(jnp.zeros(3 * n))
 
     models, values, slopes, expected = found((q, v), vdot)
-    np.testing.assert_allclose(np.hstack([dense(x, q.joints.dtype) for x in slopes]), expected, atol=1e-12)
+    np.testing.assert_allclose(np.hstack(list(map(dense, slopes))), expected, atol=1e-12)
     assert all(bool(x.boxes) == floating for x in slopes)
     for (ours, theirs), (one, two) in zip(models, values, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-12)

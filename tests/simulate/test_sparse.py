@@ -27,7 +27,7 @@ def matrix(name: str, behind: tuple[int, ...], dtype) -> tuple[Sparse, np.ndarra
     whole = np.broadcast_to(known.reshape(*known.shape, *[1] * len(behind)), (*known.shape, *behind)).astype(dtype)
     for (row, column), (rows, columns), box in zip(corners, shapes, boxes, strict=True):
         whole[row : row + rows, column : column + columns] = box
-    return Sparse(boxes, Pattern(known, corners)), whole
+    return Sparse(boxes, Pattern(known.astype(dtype), corners)), whole
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -38,7 +38,7 @@ def test_products_are_those_of_the_array(name, behind, dtype):
     left, right = (jnp.asarray(RNG.normal(size=(*shape, *behind)), dtype) for shape in ((4, 12), (12, 3)))
     tolerance = 50 * np.finfo(dtype).eps
     close = lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=tolerance)
-    close(dense(sparse, dtype, behind), whole)
+    close(dense(sparse, behind), whole)
     close(jax.jit(after)(left, sparse), np.einsum("ik...,kj...->ij...", left, whole))
     close(jax.jit(before)(sparse, right), np.einsum("ki...,kj...->ij...", whole, right))
 

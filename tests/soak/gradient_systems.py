@@ -308,7 +308,10 @@ def of_closures(seed: int) -> Subject:
     def function(state: Any, x: jax.Array) -> jax.Array:
         return jnp.stack([weigh(part) for weigh, part in zip(weights, constraints(state, x), strict=True)])
 
-    return _made(CLOSURES, function, states, labels, 2 * n, False, rng)
+    # where the axes are opposite, the way between them jumps
+    z = [np.asarray(so3.exp(jnp.asarray(state[0])))[:, 2] for state in states]
+    distance = np.array([np.arctan2(np.hypot(x[0], x[1]), -x[2]) for x in z])
+    return _made(CLOSURES, function, states, labels, 2 * n, False, rng, distance=distance)
 
 
 # ---- further functions of a mechanism

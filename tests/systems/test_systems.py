@@ -222,7 +222,7 @@ def test_symplectic_methods_say_where_they_apply():
         integrate(s.space, s.field, s.y0, 0.0, 1.0, 2, SymplecticLie())
     s = heavy_top("cotangent")
     two = jax.tree.map(lambda x: jnp.stack([x, x]), s.y0)
-    with pytest.raises(ValueError, match=r"takes one point, got leading axes \(2,\) of the state; vmap over several"):
+    with pytest.raises(ValueError, match=r"takes one point, got leading axes \(2,\); vmap over several"):
         integrate(s.space, s.field, two, 0.0, 1.0, 2, SymplecticLie())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution._jax import scan_arguments
+from lgjax.execution._jax import scan_arguments, while_parts
 
 Values = Sequence[tuple[Any, bool]]
 Run = Callable[[Any, Values], Values]  # the results of a closed jaxpr, from its arguments
@@ -32,8 +32,8 @@ def scanned(eqn: Any, inputs: Values, run: Run, wide: Wide) -> Values:
         row = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in stacks]
         return _marks(lambda *args: results(marks, *args), _as_marked(start, marks, wide), row)
 
-    marks = _settled(start, marked)
-    of_outs = marked(marks)[carried:]
+    marks, found = _settled(start, marked)
+    of_outs = found[carried:]
 
     def step(carry: Sequence, row: Sequence) -> tuple[list, list]:
         outs = results(marks, carry, row)
@@ -46,17 +46,17 @@ def scanned(eqn: Any, inputs: Values, run: Run, wide: Wide) -> Values:
 
 def repeated(eqn: Any, inputs: Values, run: Run, wide: Wide) -> Values:
     """The results of a while loop. Systems that have ended keep what they carry while others go on."""
-    asking, turning = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-    asked, turned, start = inputs[:asking], inputs[asking : asking + turning], inputs[asking + turning :]
-    condition = lambda marks, carry: run(eqn.params["cond_jaxpr"], [*asked, *_pairs(carry, marks)])
-    results = lambda marks, carry: run(eqn.params["body_jaxpr"], [*turned, *_pairs(carry, marks)])
+    (first, of_condition), (more, of_body) = while_parts(eqn)
+    asked, turned, start = inputs[:first], inputs[first : first + more], inputs[first + more :]
+    condition = lambda marks, carry: run(of_condition, [*asked, *_pairs(carry, marks)])
+    results = lambda marks, carry: run(of_body, [*turned, *_pairs(carry, marks)])
 
     def marked(marks: list[bool]) -> list[bool]:
         begin = _as_marked(start, marks, wide)
         (each,) = _marks(lambda carry: condition(marks, carry), begin)
         return [True] * len(marks) if each else _marks(lambda carry: results(marks, carry), begin)
 
-    marks = _settled(start, marked)
+    marks, _ = _settled(start, marked)
 
     def turn(carry: Sequence) -> list:
         ((going, each),) = condition(marks, carry)
@@ -87,9 +87,15 @@ def _marks(results: Callable[..., Values], *args: Any) -> list[bool]:
     return kept
 
 
-def _settled(start: Values, marked: Callable[[list[bool]], list[bool]]) -> list[bool]:
-    """Which carried values have the axis: at the start, or after turns. marked: of the results, from those before."""
+def _settled(start: Values, marked: Callable[[list[bool]], list[bool]]) -> tuple[list[bool], list[bool]]:
+    """Which carried values have the axis, at the start or after turns, and which results of a turn have it then.
+
+    marked: which results have it, from those before.
+    """
     marks = [batched for _, batched in start]
-    while (new := [a or b for a, b in zip(marks, marked(marks), strict=False)]) != marks:
+    while True:
+        found = marked(marks)
+        new = [a or b for a, b in zip(marks, found, strict=False)]
+        if new == marks:
+            return marks, found
         marks = new
-    return marks

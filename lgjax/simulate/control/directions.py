@@ -87,8 +87,7 @@ def _arrays(e: riccati.Expansion) -> tuple[Array, Array]:
     """A and B of every step."""
     if not isinstance(e.A, Sparse):
         return e.A, e.B
-    one = lambda e: (dense(e.A, e.lx.dtype), dense(e.B, e.lx.dtype))
-    return jax.vmap(one)(e)
+    return jax.vmap(lambda e: (dense(e.A), dense(e.B)))(e)
 
 
 def _one_group_after_the_other(run: Callable[[Any], Any], size: int, tree: Any) -> Any:
@@ -139,7 +138,7 @@ def directions_together(
             if count * span > problem.steps:
                 real = number * span + k >= count * span - problem.steps
                 new = jax.tree.map(lambda a, b: jnp.where(real, a, b), new, value)
-            return new, (regulator, e.gap, *(dense(x, control.dtype, (size,)) for x in (e.A, e.B)))
+            return new, (regulator, e.gap, dense(e.A, (size,)), dense(e.B, (size,)))
 
         return jax.lax.scan(step, value, jnp.arange(span, dtype=jnp.int32), reverse=True)
 

@@ -12,7 +12,7 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.simulate.control.costs import Cost, QuadraticModel, _value_and_slopes
 from lgjax.simulate.control.problem import ControlSystem, Problem
 from lgjax.simulate.control.riccati import Expansion
-from lgjax.simulate.control.sparse import Sparse
+from lgjax.simulate.control.sparse import Sparse, dense
 from lgjax.simulate.control.stagewise import Prices, forces
 
 Array = jax.Array
@@ -71,6 +71,7 @@ def _about(system: ControlSystem, after: Any, end: Any, A: Any, B: Any) -> tuple
             return A.with_rows(turn), B.with_rows(turn), gap
         both = turn(jnp.concatenate([A, B], 1))
         return both[:, : len(gap)], both[:, len(gap) :], gap
+    A, B = map(dense, (A, B))
     by = jax.jacfwd(lambda x: system.difference(after, system.retract(end, x)))(jnp.zeros_like(gap))
     return jnp.matmul(by, A, precision="highest"), jnp.matmul(by, B, precision="highest"), gap
 

@@ -53,7 +53,7 @@ class ControlSystem:
     step(state, control (controls,)) -> state after dt seconds. retract(state, tangent (dim,)) -> state;
     difference(state 0, state 1) -> the tangent with retract(state 0, tangent) = state 1, at least for close ones.
     slopes(state, control) -> the state after the step and its derivatives (dim, dim) and (dim, controls), in tangents
-    at both ends, `Sparse` where most entries are known; None where there is no faster way to them than forward mode.
+    at both ends, arrays or `Sparse`, whose `dense()` is the array; None where forward mode is the fastest way to them.
     flat: whether difference(state 0, retract(state 1, x)) = difference(state 0, state 1) + x.
     relative(gap, changes (dim, k)) -> changes (dim, k) of a difference `gap` (dim,) to states that move by the tangents
     `changes`, to first order; None where forward mode has to find them.
@@ -171,7 +171,7 @@ class ControlSystem:
         def by_parts(state: State, rate: Array) -> tuple[State, Array, Array]:
             assert self.slopes is not None
             after, *slopes = self.slopes(state[0], state[1] + dt / 2 * rate)
-            A, B = (dense(x, rate.dtype) for x in slopes)
+            A, B = map(dense, slopes)
             one, zero = jnp.eye(n, dtype=A.dtype), jnp.zeros((n, len(A)), A.dtype)
             whole = jnp.block([[A, B], [zero, one]])
             return (after, state[1] + dt * rate), whole, jnp.concatenate([dt / 2 * B, dt * one])

@@ -327,7 +327,8 @@ class RegulatorSearch(NamedTuple):
             return i + 1, good(found, sizes[i]), found
 
         first = (jnp.zeros((), jnp.int32), jnp.zeros((), bool), here)
-        more = lambda carry: ~carry[1] & (carry[0] < len(SHRINK)) & solved
+        going = solved & self.unfinished(iterate)  # others of a batch may have ended
+        more = lambda carry: ~carry[1] & (carry[0] < len(SHRINK)) & going
         _, fine, found = iterate_while(more, attempt, first)
         return found, fine
 

@@ -42,20 +42,22 @@ class Sparse:
         return Sparse([changed(box, row) for box, (row, _) in zip(self.boxes, self.pattern.corners, strict=True)],
                       self.pattern)  # fmt: skip
 
+    def dense(self, shape: Sequence[int] = ()) -> Array:
+        """The array; shape: of the axes behind."""
+        known = self.pattern.known
+        out = jnp.asarray(known).reshape(*known.shape, *[1] * len(shape))
+        out = jnp.broadcast_to(out, (*known.shape, *shape))
+        for box, (row, column) in zip(self.boxes, self.pattern.corners, strict=True):
+            out = out.at[row : row + len(box), column : column + box.shape[1]].set(box)
+        return out
+
 
 Matrix = Array | Sparse
 
 
-def dense(matrix: Matrix, dtype: jax.typing.DTypeLike, shape: Sequence[int] = ()) -> Array:
+def dense(matrix: Matrix, shape: Sequence[int] = ()) -> Array:
     """The array; shape: of the axes behind."""
-    if not isinstance(matrix, Sparse):
-        return matrix
-    known = matrix.pattern.known
-    out = jnp.asarray(known, dtype).reshape(*known.shape, *[1] * len(shape))
-    out = jnp.broadcast_to(out, (*known.shape, *shape))
-    for box, (row, column) in zip(matrix.boxes, matrix.pattern.corners, strict=True):
-        out = out.at[row : row + len(box), column : column + box.shape[1]].set(box)
-    return out
+    return matrix.dense(shape) if isinstance(matrix, Sparse) else matrix
 
 
 def after(x: Array, matrix: Matrix) -> Array:
