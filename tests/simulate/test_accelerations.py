@@ -10,7 +10,7 @@ import pytest
 import lgjax
 from lgjax.simulate.control import FDDP, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs, directions
 from lgjax.simulate.control.expansion import _about
-from lgjax.simulate.control.sparse import dense
+from lgjax.simulate.control.linear_quadratic.sparse import dense
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 RNG = np.random.default_rng(5)

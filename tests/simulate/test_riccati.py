@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lgjax.simulate.control import algebra
+from lgjax.simulate.control.linear_quadratic import algebra
 
 SIZES = 1, 7, algebra.WRITTEN_OUT, algebra.WRITTEN_OUT + 1, 40
 BATCHES = (), (3,), (2, 3)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lgjax.simulate.control.sparse import Pattern, Sparse, after, before, dense
+from lgjax.simulate.control.linear_quadratic.sparse import Pattern, Sparse, after, before, dense
 
 RNG = np.random.default_rng(0)
 SHIFTED = np.block([[np.eye(6), 0.1 * np.eye(6)], [np.zeros((6, 6)), np.eye(6)]])

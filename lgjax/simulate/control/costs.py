@@ -25,7 +25,7 @@ from lgjax.multibody.configuration import difference as displacement
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
-from lgjax.simulate.control.algebra import WRITTEN_OUT
+from lgjax.simulate.control.linear_quadratic.algebra import WRITTEN_OUT
 from lgjax.simulate.control.semi_implicit import force_slopes, relative_to
 
 __all__ = ["LeastSquares", "control", "forces", "frame", "frame_position", "momentum", "state"]

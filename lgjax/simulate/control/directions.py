@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
-from lgjax.simulate.control import parallel_riccati, riccati
 from lgjax.simulate.control.expansion import expand, expansion_of_end, expansion_of_step
+from lgjax.simulate.control.linear_quadratic import parallel_riccati, riccati
+from lgjax.simulate.control.linear_quadratic.sparse import Sparse, dense
 from lgjax.simulate.control.problem import Problem
-from lgjax.simulate.control.sparse import Sparse, dense
 from lgjax.simulate.control.stagewise import Prices
 
 Array = jax.Array

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from lgjax.execution.call import batch_behind
 from lgjax.numerics import small_matrix as sm
 from lgjax.simulate.control.costs import Cost, QuadraticModel, _value_and_slopes
+from lgjax.simulate.control.linear_quadratic.riccati import Expansion
+from lgjax.simulate.control.linear_quadratic.sparse import Sparse, dense
 from lgjax.simulate.control.problem import ControlSystem, Problem
-from lgjax.simulate.control.riccati import Expansion
-from lgjax.simulate.control.sparse import Sparse, dense
 from lgjax.simulate.control.stagewise import Prices, forces
 
 Array = jax.Array

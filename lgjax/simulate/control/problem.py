@@ -18,6 +18,7 @@ from lgjax.integrators.field import state_dtype, strong
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE
+from lgjax.simulate.control.linear_quadratic.sparse import Matrix, dense
 from lgjax.simulate.control.mechanism_step import mechanism_step
 from lgjax.simulate.control.semi_implicit import (
     SemiImplicitEuler,
@@ -28,7 +29,6 @@ from lgjax.simulate.control.semi_implicit import (
     semi_implicit_slopes,
     tangents_of_states,
 )
-from lgjax.simulate.control.sparse import Matrix, dense
 from lgjax.simulate.control.stagewise import Stagewise
 
 Array = jax.Array

@@ -15,8 +15,8 @@ from lgjax.execution.call import batch_behind
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.loops import iterate_while
-from lgjax.simulate.control import parallel_riccati, riccati
 from lgjax.simulate.control.directions import Directions, directions, directions_together, in_groups
+from lgjax.simulate.control.linear_quadratic import parallel_riccati, riccati
 from lgjax.simulate.control.method import ControlMethod
 from lgjax.simulate.control.problem import OptimizeStatus, Problem, within
 from lgjax.simulate.control.stagewise import Prices, Stagewise, charge, violation

@@ -29,8 +29,8 @@ from lgjax.multibody.configuration import difference, displaced, join_velocity, 
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
-from lgjax.simulate.control.algebra import solved
-from lgjax.simulate.control.sparse import Pattern, Sparse
+from lgjax.simulate.control.linear_quadratic.algebra import solved
+from lgjax.simulate.control.linear_quadratic.sparse import Pattern, Sparse
 
 Array = jax.Array
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.numerics import small_matrix as sm
-from lgjax.simulate.control.riccati import Expansion, Regulator
+from lgjax.simulate.control.linear_quadratic.riccati import Expansion, Regulator
 
 Array = jax.Array
 

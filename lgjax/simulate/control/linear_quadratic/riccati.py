@@ -13,8 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.simulate.control.algebra import apart, batch_last, eliminated, layer, solved, times, transposed
-from lgjax.simulate.control.sparse import after, before
+from lgjax.simulate.control.linear_quadratic.algebra import (
+    apart,
+    batch_last,
+    eliminated,
+    layer,
+    solved,
+    times,
+    transposed,
+)
+from lgjax.simulate.control.linear_quadratic.sparse import after, before
 
 Array = jax.Array
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.simulate.control.algebra import times, transposed
+from lgjax.simulate.control.linear_quadratic.algebra import times, transposed
 
 Array = jax.Array
 
@@ -32,7 +32,10 @@ class Sparse:
     pattern: Pattern = field(metadata={"static": True})
 
     def with_rows(self, change: Callable[[Array], Array]) -> "Sparse":
-        """change(columns (rows, k)), which acts on the rows of each box by themselves, of the boxes."""
+        """The matrix after `change`, a linear map of columns (rows, k).
+
+        It may mix the rows of a box among themselves, and leaves all other rows alone.
+        """
         rows = len(self.pattern.known)
 
         def changed(box: Array, row: int) -> Array:
