@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax.simulate.control import FDDP, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs, directions
+from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs, directions
 from lgjax.simulate.control.expansion import _about
 from lgjax.simulate.control.linear_quadratic.sparse import dense
+from lgjax.simulate.control.semi_implicit import force_slopes
+from tests.dynamics import trees
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 RNG = np.random.default_rng(5)
@@ -21,7 +23,7 @@ def test_a_reach_by_accelerations_is_the_one_by_forces():
     arm, dt, steps = lgjax.models.chain(2), 0.1, 6
     start, goal = (lgjax.neutral(arm), jnp.zeros(2)), (lgjax.configuration(arm, joints=[0.3, 0.4]), jnp.zeros(2))
     hold, options = np.array([0.5, -0.2]), {"steps": steps, "terminal": 100.0 * costs.state(arm, goal)}
-    options |= {"method": FDDP(tolerance=1e-9), "progress": False}
+    options |= {"method": FDDP(tolerance=1e-6), "progress": False}
     by_forces = lgjax.optimize_controls(
         ControlSystem.of_model(arm, dt, method=SemiImplicitEuler()), start, np.zeros((1, steps, 2)),
         running=costs.control(hold, 0.3), **options,
@@ -49,6 +51,36 @@ def test_where_no_rule_relates_the_states_forward_mode_does():
 
     for one, other in zip(found(system), jax.jit(lambda: found(replace(system, relative=None)))(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_a_group_goes_on_until_its_last_guess_has_ended(monkeypatch):
+    """Guesses of one group end after different numbers of iterations, each where it ends alone."""
+    A, B = np.eye(2) + 0.1 * RNG.normal(size=(2, 2)), RNG.normal(size=(2, 1))
+    system = ControlSystem.on_space(lgjax.groups.vector_space(2), lambda x, u: A @ x + B @ u + 0.1 * jnp.sin(x), 1)
+    guesses = np.geomspace(1e-3, 30, 9)[:, None, None] * RNG.normal(size=(9, 6, 1))
+
+    def solve(few):
+        monkeypatch.setattr(directions, "FEW", few)
+        return lgjax.optimize_controls(
+            system, jnp.ones(2), guesses, steps=6, method=ILQR(iterations=50, tolerance=1e-6),
+            running=lambda t, x, u: jnp.sum(x**4) + u @ u, terminal=lambda x: 3 * x @ x, progress=False,
+        )  # fmt: skip
+
+    grouped, side_by_side = solve(8), solve(100)
+    assert np.all(grouped.status == OptimizeStatus.CONVERGED)
+    assert len(set(grouped.iterations)) > 1
+    np.testing.assert_array_equal(grouped.iterations, side_by_side.iterations)
+    np.testing.assert_allclose(grouped.controls, side_by_side.controls, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["floating tree", "fixed tree", "shoulder", "forest", "every joint"])
+def test_forces_and_their_slopes_come_from_one_pass(name):
+    model = trees.model(name)
+    q, (v, vdot) = lgjax.random_configuration(jax.random.key(4), model), jnp.asarray(RNG.normal(size=(2, model.nv)))
+    forces, slopes = jax.jit(force_slopes)(model, q, v, vdot)
+    np.testing.assert_allclose(forces, lgjax.inverse_dynamics(model, q, v, vdot), atol=1e-11)
+    expected = lgjax.inverse_dynamics_partials(model, q, v, vdot)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-10), slopes, expected)
 
 
 @pytest.mark.parametrize("floating", [False, True])
