@@ -10,6 +10,7 @@ import pytest
 import lgjax
 from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs, directions
 from lgjax.simulate.control.expansion import _about
+from lgjax.simulate.control.linear_quadratic.riccati import Expansion, Regulator, linear_motion
 from lgjax.simulate.control.linear_quadratic.sparse import dense
 from lgjax.simulate.control.semi_implicit import force_slopes
 from tests.dynamics import trees
@@ -127,6 +128,41 @@ def test_slopes_of_the_step_and_of_the_forces_are_derivatives(floating):
         np.testing.assert_allclose(one, two, rtol=1e-12)
         for x, y in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(x, y, atol=1e-9)
+
+
+@pytest.mark.parametrize("weights", [(2.0, 0.5), (-2.0, 0.5), (0.0, -1.0)])
+def test_factored_costs_are_their_quadratic_models(weights):
+    """Multiplied out; parts with a negative weight have no roots."""
+    model = lgjax.models.chain(2, floating_base=True)
+    n, system = model.nv, ControlSystem.of_accelerations(model, 0.1)
+    state, a = (lgjax.random_configuration(jax.random.key(0), model), jnp.asarray(RNG.normal(size=n))), jnp.ones(n)
+    cost = weights[0] * costs.forces(model, 1.0) + weights[1] * costs.forces(model, 0.0, RNG.normal(size=(3, n)))
+    cost = cost + costs.state(model, (lgjax.neutral(model), jnp.zeros(n)))
+    found, roots = cost.factored(system, jnp.zeros(()), state, a, 0.3)
+    whole = cost.expand(system, jnp.zeros(()), state, a).scaled(0.3)
+    assert len(roots) == sum(weight >= 0 for weight in weights)
+    A, B = dense(system.slopes(state, a)[1]), dense(system.slopes(state, a)[2])
+    for matrices in ((A, B), system.slopes(state, a)[1:]):
+        e = Expansion(*matrices, found.x, found.u, found.xx, found.ux, found.uu, jnp.ones(2 * n), roots)
+        out = e.multiplied_out()
+        for one, other in zip((out.lx, out.lu, out.lxx, out.lux, out.luu), whole, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-11)
+
+
+def test_linear_motions_by_known_numbers_are_those_by_arrays():
+    model = lgjax.models.chain(2, floating_base=True)
+    n, system = model.nv, ControlSystem.of_accelerations(model, 0.1)
+    draw = lambda key: (lgjax.random_configuration(jax.random.key(key), model), jnp.asarray(RNG.normal(size=n)))
+    slopes = [system.slopes(draw(key), jnp.ones(n))[1:] for key in range(3)]
+    A, B = (jax.tree.map(lambda *x: jnp.stack(x), *some) for some in zip(*slopes, strict=True))
+    gap, push, feedback = (jnp.asarray(RNG.normal(size=(3, *s))) for s in [(2 * n,), (n,), (n, 2 * n)])
+    regulator = Regulator(push, feedback, *4 * [jnp.zeros(())])
+    for one, other in zip(
+        linear_motion(A, B, gap, regulator),
+        linear_motion(jax.vmap(dense)(A), jax.vmap(dense)(B), gap, regulator),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("most", [1, 3, 4])

@@ -218,8 +218,8 @@ class Behind:
             return [(inputs[0][0].box(eqn.params["start_indices"], eqn.params["limit_indices"]), some)]
         trailing = TRAILING.get(name, ALL if name in ELEMENTWISE else None) if some else None
         if trailing and not any(batched for k, (_, batched) in enumerate(inputs) if not trailing.widens(k)):
-            # Operations take single numbers beside arrays, but a choice is between arrays of one shape.
-            whole = lambda k, atom: jnp.ndim(atom.aval) > 0 or (name == "select_n" and k > 0)
+            # Operations take single numbers beside arrays, but what is chosen from or stacked has one shape.
+            whole = lambda k, atom: jnp.ndim(atom.aval) > 0 or name == "stack" or (name == "select_n" and k > 0)
             widen = [trailing.widens(k) and whole(k, atom) for k, atom in enumerate(eqn.invars)]
             arrays = [self._wide(x, batched or not w) for (x, batched), w in zip(inputs, widen, strict=True)]
             if name in ELEMENTWISE:

@@ -64,6 +64,13 @@ class Cost:
         """Its quadratic model; t and control are None at the end."""
         raise NotImplementedError
 
+    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: float) -> tuple[QuadraticModel, tuple]:
+        """The model times a factor without parts J^T J of its Hessian, and these J (k, dim + controls), of a step.
+
+        Whoever needs the Hessian multiplies them out, where they are still in the caches.
+        """
+        return self.expand(system, t, state, control).scaled(jnp.asarray(factor, control.dtype)), ()
+
     def __add__(self, other: "Cost") -> "Cost":
         if not isinstance(other, Cost):
             return NotImplemented
@@ -91,10 +98,12 @@ class Sum(Cost):
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
         parts = [term.expand(system, t, state, control).scaled(factor) for factor, term in self.terms]
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
-        return total
+        return sum(parts[1:], parts[0])
+
+    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: float) -> tuple[QuadraticModel, tuple]:
+        found = [term.factored(system, t, state, control, factor * own) for own, term in self.terms]
+        models, roots = zip(*found, strict=True)
+        return sum(models[1:], models[0]), sum(roots, ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,11 +255,21 @@ class _Forces(Cost):
         return jnp.sum(r * r) / 2
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
-        (q, v), n = state, 2 * self.model.nv
-        forces, slopes = force_slopes(self.model, q, v, control)
+        n, (gradient, slopes) = 2 * self.model.nv, self._gradient_and_slopes(state, control)
+        second = _squared(slopes)
+        return QuadraticModel(gradient[:n], gradient[n:], second[:n, :n], second[n:, :n], second[n:, n:])
+
+    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: float) -> tuple[QuadraticModel, tuple]:
+        if not isinstance(factor, float) or factor < 0 or len(self.target) > WRITTEN_OUT:
+            return super().factored(system, t, state, control, factor)
+        n, (gradient, slopes) = 2 * self.model.nv, self._gradient_and_slopes(state, control)
+        weight = jnp.asarray(factor, control.dtype)
+        return QuadraticModel(weight * gradient[:n], weight * gradient[n:]), (jnp.sqrt(weight) * slopes,)
+
+    def _gradient_and_slopes(self, state: Any, control: Array) -> tuple[Array, Array]:
+        forces, slopes = force_slopes(self.model, *state, control)
         slopes = self._weighed(jnp.concatenate(slopes, 1))
-        first, second = sm.tmatvec(slopes, self._weighed(forces - self.target)), _squared(slopes)
-        return QuadraticModel(first[:n], first[n:], second[:n, :n], second[n:, :n], second[n:, n:])
+        return sm.tmatvec(slopes, self._weighed(forces - self.target)), slopes
 
 
 def _weights(weights: ArrayLike, count: int, dtype: Any) -> Array:
@@ -348,7 +367,8 @@ def forces(model: Model, target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> C
     target: one number or (nv,), N m and N. weights: one number, (nv,), or a matrix (k, nv) that takes forces to what
     is weighed, such as the thrusts of propellers.
     """
-    goal, weights = checks.array("target", target, (model.nv,), model.dtype), jnp.asarray(weights, model.dtype)
+    goal = checks.array("target", target, (model.nv,), model.dtype)
+    weights = checks.floats("weights", weights, (model.nv,), model.dtype)
     if weights.ndim < 2:
         weights = _weights(weights, model.nv, model.dtype)
     elif weights.ndim > 2 or weights.shape[1] != model.nv:

@@ -13,7 +13,7 @@ from jax.custom_batching import custom_vmap
 
 from lgjax.simulate.control.expansion import expand, expansion_of_end, expansion_of_step
 from lgjax.simulate.control.linear_quadratic import parallel_riccati, riccati
-from lgjax.simulate.control.linear_quadratic.sparse import Sparse, dense
+from lgjax.simulate.control.linear_quadratic.sparse import Matrix, dense
 from lgjax.simulate.control.problem import Problem
 from lgjax.simulate.control.stagewise import Prices
 
@@ -30,8 +30,8 @@ class Directions(NamedTuple):
 
     regulator: riccati.Regulator
     gap: Array
-    A: Array
-    B: Array
+    A: Matrix
+    B: Matrix
 
 
 def directions(
@@ -43,8 +43,9 @@ def directions(
     """
     e, last = expand(problem, states, controls, prices)
     e = e if gapped else e._replace(gap=jnp.zeros_like(e.gap))
-    found = backward(problem, e, last, controls, regularization, how)
-    return Directions(found, e.gap, *_arrays(e))
+    if how == "parallel":
+        e = jax.vmap(lambda e: e.multiplied_out()._replace(A=dense(e.A), B=dense(e.B)))(e)
+    return Directions(backward(problem, e, last, controls, regularization, how), e.gap, e.A, e.B)
 
 
 def in_groups(
@@ -78,16 +79,8 @@ def backward(
     """The regulator for expansions about a trajectory, within the bounds of the problem."""
     below, above = problem.lower - controls, problem.upper - controls
     if how == "parallel":
-        A, B = _arrays(e)
-        return parallel_riccati.backward(e._replace(A=A, B=B), last, below, above, regularization, problem.bounded)
+        return parallel_riccati.backward(e, last, below, above, regularization, problem.bounded)
     return riccati.backward(e, last, below, above, regularization, problem.bounded)
-
-
-def _arrays(e: riccati.Expansion) -> tuple[Array, Array]:
-    """A and B of every step."""
-    if not isinstance(e.A, Sparse):
-        return e.A, e.B
-    return jax.vmap(lambda e: (dense(e.A), dense(e.B)))(e)
 
 
 def _one_group_after_the_other(run: Callable[[Any], Any], size: int, tree: Any) -> Any:
@@ -138,7 +131,7 @@ def directions_together(
             if count * span > problem.steps:
                 real = number * span + k >= count * span - problem.steps
                 new = jax.tree.map(lambda a, b: jnp.where(real, a, b), new, value)
-            return new, (regulator, e.gap, dense(e.A, (size,)), dense(e.B, (size,)))
+            return new, (regulator, e.gap, e.A, e.B)
 
         return jax.lax.scan(step, value, jnp.arange(span, dtype=jnp.int32), reverse=True)
 

@@ -48,16 +48,13 @@ def _one(problem: Problem, weight, t: Array, state: Any, after: Any, control: Ar
         A, B = slopes[:, :nx], slopes[:, nx:]
     else:
         A, B, gap = _about(system, after, *system.slopes(state, control))
-    model = _stage(problem, t, state, control, zero)
+    model, roots = _stage(problem, t, state, control, zero)
     if by:
         values = lambda z: _values(problem, "stage", t, *move(z))
         first, second = _pushed(values, zero, weight, *by)
         model = model + QuadraticModel(first[:nx], first[nx:], second[:nx, :nx], second[nx:, :nx], second[nx:, nx:])
-    nu = len(zero) - nx
-    shapes = [(nx,), (nu,), (nx, nx), (nu, nx), (nu, nu)]
-    full = [jnp.zeros(s, control.dtype) if x is None else x for x, s in zip(model, shapes, strict=True)]
-    lx, lu, lxx, lux, luu = full
-    return Expansion(A, B, lx, lu, lxx, lux, luu, gap)
+    lx, lu = (jnp.zeros(n, control.dtype) if x is None else x for x, n in ((model.x, nx), (model.u, len(zero) - nx)))
+    return Expansion(A, B, lx, lu, model.xx, model.ux, model.uu, gap, roots)
 
 
 def _about(system: ControlSystem, after: Any, end: Any, A: Any, B: Any) -> tuple[Any, Any, Array]:
@@ -76,17 +73,16 @@ def _about(system: ControlSystem, after: Any, end: Any, A: Any, B: Any) -> tuple
     return jnp.matmul(by, A, precision="highest"), jnp.matmul(by, B, precision="highest"), gap
 
 
-def _stage(problem: Problem, t: Array, state: Any, control: Array, zero: Array) -> QuadraticModel:
-    """Of the cost of one step."""
+def _stage(problem: Problem, t: Array, state: Any, control: Array, zero: Array) -> tuple[QuadraticModel, tuple]:
+    """Of the cost of one step, and `Expansion.roots`."""
     system, nx = problem.system, problem.dim
     if problem.running is None:
-        return QuadraticModel()
+        return QuadraticModel(), ()
     if isinstance(problem.running, Cost) and not system.free_time:
-        model = problem.running.expand(system, t, state, control)
-        return model.scaled(jnp.asarray(system.dt, control.dtype))
+        return problem.running.factored(system, t, state, control, system.dt)
     cost = lambda z: problem.stage(t, system.retract(state, z[:nx]), control + z[nx:])
     first, second = jax.grad(cost)(zero), jax.hessian(cost)(zero)
-    return QuadraticModel(first[:nx], first[nx:], second[:nx, :nx], second[nx:, :nx], second[nx:, nx:])
+    return QuadraticModel(first[:nx], first[nx:], second[:nx, :nx], second[nx:, :nx], second[nx:, nx:]), ()
 
 
 def expansion_of_end(problem: Problem, prices: Prices | None, last: Any) -> tuple[Array, Array]:

@@ -5,8 +5,9 @@ of again wherever they are used.
 """
 
 from collections.abc import Callable
-from functools import partial, wraps
-from typing import Any
+from functools import wraps
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ Array = jax.Array
 # Beyond these sizes a library is faster: of the longest sum of a product and of matrices to solve with, and of the
 # longest sum of a product with a vector.
 WRITTEN_OUT, WRITTEN_OUT_OF_VECTORS = 24, 48
+BLOCK = 6  # rows that are eliminated at once
 
 
 def batch_last(function: Callable) -> Callable:
@@ -55,43 +57,72 @@ def apart(*arrays: Array) -> Any:
     return jax.lax.optimization_barrier(arrays)
 
 
-def eliminated(matrix: Array, right: Array) -> tuple[Array, Array, Array]:
-    """Cholesky's factor of the matrix: its upper half U, U^-T right, and whether all pivots are positive.
+class Block(NamedTuple):
+    """Rows of U^T U = matrix: the inverse of their triangle on the diagonal, and what stands right of it."""
+
+    inverse: Array
+    beyond: Array
+
+
+def eliminated(matrix: Array, right: Array) -> tuple[list[Block], list[Array], Array]:
+    """The blocks of Cholesky's factor U of the matrix, those of U^-T right, and whether all pivots are positive.
 
     matrix (m, m, ...), right (m, k, ...). Where one is not, the numbers are NaN.
     """
     m = matrix.shape[0]
-    rows, definite = layer(lambda a, b: jnp.concatenate([a, b], 1))(matrix, right), True
-    scaled = lambda rows, j: rows[0] / jnp.sqrt(rows[0, j])
-    reduced = lambda rows, row, j: rows[1:] - row[j + 1 : m, None] * row[None]
-    done = []
+    count = -(-m // BLOCK)
+    edges = [i * m // count for i in range(count + 1)]
+    rows, blocks, halves, definite = layer(lambda a, b: jnp.concatenate([a, b], 1))(matrix, right), [], [], True
+    for start, stop in pairwise(edges):
+        size, left = stop - start, m - stop
+        inverse, positive = apart(*layer(_inverse_of_factor)(rows[:size, :size]))
+        (done,) = apart(layer(lambda inverse, rows: times(transposed(inverse), rows))(inverse, rows[:size, size:]))
+        blocks.append(Block(inverse, done[:, :left]))
+        halves.append(done[:, left:])
+        definite = positive & definite
+        if left:
+            less = lambda rows, done: rows - times(transposed(done[:, : len(rows)]), done)
+            (rows,) = apart(layer(less)(rows[size:, size:], done))
+    return blocks, halves, jnp.asarray(definite)
+
+
+def _inverse_of_factor(matrix: Array) -> tuple[Array, Array]:
+    """U^-1 for a few rows, whose numbers stay in registers, and whether all pivots are positive."""
+    m, positive = len(matrix), True
+    rest = [list(row) for row in matrix]
+    scales, U, inverse = [], [[None] * m for _ in range(m)], [[jnp.zeros_like(matrix[0, 0])] * m for _ in range(m)]
+    for i in range(m):
+        positive = (rest[i][i] > 0) & positive
+        scales.append(1 / jnp.sqrt(rest[i][i]))
+        for j in range(i + 1, m):
+            U[i][j] = rest[i][j] * scales[i]
+        for row in range(i + 1, m):
+            for j in range(row, m):
+                rest[row][j] = rest[row][j] - U[i][row] * U[i][j]
     for j in range(m):
-        definite = (rows[0, j] > 0) & definite
-        (row,) = apart(layer(partial(scaled, j=j))(rows))
-        done.append(row)
-        if j < m - 1:
-            rows = layer(partial(reduced, j=j))(rows, row)
-    found = layer(lambda *rows: jnp.stack(rows))(*done)
-    return found[:, :m], found[:, m:], jnp.asarray(definite)
+        inverse[j][j] = scales[j]
+        for i in reversed(range(j)):
+            inverse[i][j] = -scales[i] * sum(U[i][k] * inverse[k][j] for k in range(i + 1, j + 1))
+    return jnp.stack([jnp.stack(row) for row in inverse]), jnp.asarray(positive)
 
 
-def back_substituted(upper: Array, right: Array) -> Array:
-    """U^-1 right."""
-    m = upper.shape[0]
-    out: list = [None] * m
-    for j in reversed(range(m)):
-        (row,) = apart(right[-1] / upper[j, j])
-        out[j] = row
-        right = right[:-1] - upper[:j, j, None] * row[None]
-    return jnp.stack(out)
+def back_substituted(blocks: list[Block], halves: list[Array]) -> Array:
+    """U^-1 of the right-hand sides, given as blocks."""
+    found: list[Array] = []
+    for (inverse, beyond), half in reversed(list(zip(blocks, halves, strict=True))):
+        if found:
+            below = found[0] if len(found) == 1 else jnp.concatenate(found)
+            (half,) = apart(layer(lambda half, beyond, x: half - times(beyond, x))(half, beyond, below))
+        found[:0] = apart(layer(times)(inverse, half))
+    return jnp.concatenate(found)
 
 
 def solved(matrix: Array, right: Array) -> tuple[Array, Array]:
     """The solution of a positive definite system for columns `right`, NaN where it is not, and U^-T right."""
     if len(matrix) > WRITTEN_OUT:
         return _solved_by_library(matrix, right)
-    upper, half, definite = eliminated(matrix, right)
-    return jnp.where(definite, back_substituted(upper, half), jnp.nan), half
+    blocks, halves, definite = eliminated(matrix, right)
+    return jnp.where(definite, back_substituted(blocks, halves), jnp.nan), jnp.concatenate(halves)
 
 
 def _solved_by_library(matrix: Array, right: Array) -> tuple[Array, Array]:

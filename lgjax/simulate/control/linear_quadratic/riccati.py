@@ -7,6 +7,7 @@ CPU works on systems side by side in registers whatever the sizes of the matrice
 Source: [mayne1966], [tassa2014] for boxes; [sarkka2023] for the scan.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +23,7 @@ from lgjax.simulate.control.linear_quadratic.algebra import (
     times,
     transposed,
 )
-from lgjax.simulate.control.linear_quadratic.sparse import after, before
+from lgjax.simulate.control.linear_quadratic.sparse import Matrix, after, applied, before, dense
 
 Array = jax.Array
 
@@ -32,17 +33,36 @@ BOX_SWEEPS = 8
 class Expansion(NamedTuple):
     """Dynamics x' = A x + B u + gap to first and cost to second order in tangents x and changes u of the controls.
 
-    A and B are arrays or `Sparse`.
+    A, B and lxx are arrays or `Sparse`. Of the Hessian of the cost, None is zero, and products J^T J of the roots
+    (k, states + controls) are to be added.
     """
 
-    A: Any
-    B: Any
+    A: Matrix
+    B: Matrix
     lx: Array
     lu: Array
-    lxx: Array
-    lux: Array
-    luu: Array
+    lxx: Matrix | None
+    lux: Array | None
+    luu: Array | None
     gap: Array
+    roots: tuple[Array, ...] = ()
+
+    def multiplied_out(self) -> "Expansion":
+        """The same with the whole Hessian in arrays."""
+        n, m, behind = len(self.lx), len(self.lu), self.lx.shape[1:]
+        x, u = slice(n), slice(n, None)
+
+        def whole(cost: Matrix | None, i: slice, j: slice, shape: tuple[int, int]) -> Array:
+            def of(cost: Matrix | None, roots: Sequence[Array]) -> Array:
+                products = [times(transposed(root[:, i]), root[:, j]) for root in roots]
+                if cost is not None:
+                    products.append(dense(cost, behind))
+                return sum(products[1:], products[0]) if products else jnp.zeros((*shape, *behind), self.lx.dtype)
+
+            return cost if isinstance(cost, Array) and not self.roots else layer(of)(cost, self.roots)
+
+        lxx, lux, luu = whole(self.lxx, x, x, (n, n)), whole(self.lux, u, x, (m, n)), whole(self.luu, u, u, (m, m))
+        return self._replace(lxx=lxx, lux=lux, luu=luu, roots=())
 
 
 class Regulator(NamedTuple):
@@ -107,7 +127,7 @@ def one_step(
     value: Value, e: Expansion, below: Array, above: Array, regularization: Array, boxed: bool
 ) -> tuple[Value, tuple[Array, Array, Array]]:
     """The value one step earlier, and push, feedback and gradient of the step."""
-    n = len(e.lx)
+    n, e = len(e.lx), e.multiplied_out()
     across = layer(times)(value.xx, e.gap)
     closing = value.closing + jnp.sum(e.gap * (value.x + across / 2), 0)
     slopes = jnp.stack([value.x + across, value.adjoint], 1)
@@ -174,16 +194,16 @@ def _boxed(quu: Array, qu: Array, qux: Array, below: Array, above: Array) -> tup
     return jnp.where(definite, k, jnp.nan), jnp.where(definite, gain, jnp.nan)
 
 
-def linear_motion(A: Array, B: Array, gap: Array, regulator: Regulator) -> tuple[Array, Array]:
+def linear_motion(A: Matrix, B: Matrix, gap: Array, regulator: Regulator) -> tuple[Array, Array]:
     """Tangents (steps + 1, states) and changes (steps, controls) under the regulator, from the start's zero."""
     return batch_last(_linear_motion)(A, B, gap, regulator.push, regulator.feedback)
 
 
-def _linear_motion(A: Array, B: Array, gap: Array, push: Array, feedback: Array) -> tuple[Array, Array]:
+def _linear_motion(A: Matrix, B: Matrix, gap: Array, push: Array, feedback: Array) -> tuple[Array, Array]:
     def step(x: Array, inputs: Any) -> tuple[Array, Any]:
         A, B, gap, k, gain = inputs
         u = k + times(gain, x)
-        return times(A, x) + times(B, u) + gap, (x, u)
+        return applied(A, x) + applied(B, u) + gap, (x, u)
 
     end, (x, u) = jax.lax.scan(step, jnp.zeros_like(gap[0]), (A, B, gap, push, feedback))
     return jnp.concatenate([x, end[None]]), u

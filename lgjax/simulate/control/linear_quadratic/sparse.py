@@ -54,6 +54,10 @@ class Sparse:
             out = out.at[row : row + len(box), column : column + box.shape[1]].set(box)
         return out
 
+    def transposed(self) -> "Sparse":
+        pattern = Pattern(self.pattern.known.T, tuple((column, row) for row, column in self.pattern.corners))
+        return Sparse([transposed(box) for box in self.boxes], pattern)
+
 
 Matrix = Array | Sparse
 
@@ -75,6 +79,11 @@ def before(matrix: Matrix, x: Array) -> Array:
     if not isinstance(matrix, Sparse):
         return times(transposed(matrix), x)
     return _summed(matrix, x, 0, lambda rows, box: times(transposed(box), rows))
+
+
+def applied(matrix: Matrix, x: Array) -> Array:
+    """matrix x, for x (columns, ...)."""
+    return before(matrix.transposed(), x) if isinstance(matrix, Sparse) else times(matrix, x)
 
 
 def _summed(matrix: Sparse, x: Array, axis: int, product: Callable[[Array, Array], Array]) -> Array:
