@@ -2,10 +2,11 @@
 Pinocchio or MuJoCo on random states, and its motions keep their energy.
 
 A seed of an agreement part is twenty files, one after the other; when all have had their turn it begins again with
-other states. A seed of a motion part is one robot.
+other states. A seed of a motion part is all robots of one tree, which share what is compiled.
 """
 
 import collections
+import itertools
 import os
 import tempfile
 import warnings
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -216,36 +217,45 @@ def _quiet() -> Iterator[None]:
 
 
 # ---- motions
+class Mover(NamedTuple):
+    """Robots that are the same but for names; carried: with a floating base and its weight carried, not bolted down."""
+
+    files: list[Path]
+    model: lgjax.Model
+    carried: bool
+
+
 def motion(seed: int) -> Result:
-    """One robot of all that load, for ten seconds: bolted down and falling, and floating with its weight carried."""
-    known = loadable()
-    form, path = known[seed % len(known)]
+    """All robots of one tree, for ten seconds: bolted down and falling, or floating with their weight carried."""
+    known = movers()
     counts: collections.Counter[str] = collections.Counter()
     failures = []
-    for carried in (False, True):
-        model = load(form, path, (True, False) if carried else (False, True))
+    for files, model, carried in known[seed % len(known)]:
         done, error, steps = energy_error(model, carried, seed // len(known))
         verdict = "failed" if not np.isfinite(error) else "ran out of steps" if not done else "kept its energy"
         if done and not error < ENERGY:
             verdict = "failed"
         name = "weight carried" if carried else "free"
-        counts[f"{name}: {verdict}"] += 1
+        counts[f"{name}: {verdict}"] += len(files)
         if verdict == "failed":
-            failures.append(f"{path}, {name}: energy error {error:.2g} in {steps} steps")
+            failures.append(f"{files[0]}, {name}: energy error {error:.2g} in {steps} steps")
     return Result(counts, failures)
 
 
 @cache
-def loadable() -> tuple[tuple[str, Path], ...]:
-    """All files that load, in an order in which robots of the same package are far apart."""
-    found = [
-        (form, path)
-        for form in ("urdf", "mjcf")
-        for path in packages.files(form)
-        if isinstance(load(form, path), lgjax.Model)
-    ]
-    order = np.random.default_rng(0).permutation(len(found))
-    return tuple(found[i] for i in order)
+def movers() -> tuple[tuple[Mover, ...], ...]:
+    """All robots that load, those of the same tree together, in an order in which packages are mixed."""
+    trees: dict[Any, dict[Any, Mover]] = {}
+    described = ((form, path) for form in ("urdf", "mjcf") for path in packages.files(form))
+    for (form, path), carried in itertools.product(described, (False, True)):
+        model = load(form, path, (True, False) if carried else (False, True))
+        if isinstance(model, lgjax.Model):
+            same = unnamed(model)
+            numbers = carried, *(np.asarray(x).tobytes() for x in jax.tree.leaves(same))
+            of_tree = trees.setdefault(same.tree, {})
+            of_tree.setdefault(numbers, Mover([], same, carried)).files.append(path)
+    found = [tuple(some.values()) for some in trees.values()]
+    return tuple(found[i] for i in np.random.default_rng(0).permutation(len(found)))
 
 
 def energy_error(model: lgjax.Model, carried: bool, seed: int) -> tuple[bool, float, int]:
@@ -257,7 +267,7 @@ def energy_error(model: lgjax.Model, carried: bool, seed: int) -> tuple[bool, fl
     key = jax.random.split(jax.random.key(seed))
     q = lgjax.random_configuration(key[0], model)
     v = 0.5 * jax.random.normal(key[1], (model.nv,), model.dtype)
-    run = _motion(unnamed(model), q, v, jnp.asarray(float(carried)))
+    run = _motion(model, q, v, jnp.asarray(float(carried)))
     success, accepted, kinetic, potential = jax.tree.map(np.asarray, run)
     total = kinetic + (0 if carried else 1) * potential
     error = np.abs(total - total[0]).max() / kinetic.max()
