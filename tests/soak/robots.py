@@ -232,7 +232,8 @@ def motion(seed: int) -> Result:
     failures = []
     for files, model, carried in known[seed % len(known)]:
         done, error, steps = energy_error(model, carried, seed // len(known))
-        verdict = "failed" if not np.isfinite(error) else "ran out of steps" if not done else "kept its energy"
+        stopped = "ran out of steps" if steps else "could not begin"  # a singular inertia
+        verdict = "failed" if not np.isfinite(error) else "kept its energy" if done else stopped
         if done and not error < ENERGY:
             verdict = "failed"
         name = "weight carried" if carried else "free"

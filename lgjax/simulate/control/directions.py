@@ -13,7 +13,7 @@ from jax.custom_batching import custom_vmap
 
 from lgjax.simulate.control.expansion import expand, expansion_of_end, expansion_of_step
 from lgjax.simulate.control.linear_quadratic import parallel_riccati, riccati
-from lgjax.simulate.control.linear_quadratic.sparse import Matrix, dense
+from lgjax.simulate.control.linear_quadratic.sparse import dense
 from lgjax.simulate.control.problem import Problem
 from lgjax.simulate.control.stagewise import Prices
 
@@ -26,12 +26,12 @@ NUMBERS = 2**19  # in the Hessians of steps that are expanded side by side, as m
 
 
 class Directions(NamedTuple):
-    """A regulator, the gaps (steps, dim) that it closes, and A and B of all steps."""
+    """A regulator, the gaps (steps, dim) that it closes, and A and B of all steps, as in `riccati.Expansion`."""
 
     regulator: riccati.Regulator
     gap: Array
-    A: Matrix
-    B: Matrix
+    A: Any
+    B: Any
 
 
 def directions(

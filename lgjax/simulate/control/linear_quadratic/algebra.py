@@ -90,7 +90,8 @@ def _inverse_of_factor(matrix: Array) -> tuple[Array, Array]:
     """U^-1 for a few rows, whose numbers stay in registers, and whether all pivots are positive."""
     m, positive = len(matrix), True
     rest = [list(row) for row in matrix]
-    scales, U, inverse = [], [[None] * m for _ in range(m)], [[jnp.zeros_like(matrix[0, 0])] * m for _ in range(m)]
+    zeros = lambda: [[jnp.zeros_like(matrix[0, 0])] * m for _ in range(m)]
+    scales, U, inverse = [], zeros(), zeros()
     for i in range(m):
         positive = (rest[i][i] > 0) & positive
         scales.append(1 / jnp.sqrt(rest[i][i]))

@@ -37,13 +37,13 @@ class Expansion(NamedTuple):
     (k, states + controls) are to be added.
     """
 
-    A: Matrix
-    B: Matrix
+    A: Any
+    B: Any
     lx: Array
     lu: Array
-    lxx: Matrix | None
-    lux: Array | None
-    luu: Array | None
+    lxx: Any
+    lux: Any
+    luu: Any
     gap: Array
     roots: tuple[Array, ...] = ()
 
@@ -52,8 +52,8 @@ class Expansion(NamedTuple):
         n, m, behind = len(self.lx), len(self.lu), self.lx.shape[1:]
         x, u = slice(n), slice(n, None)
 
-        def whole(cost: Matrix | None, i: slice, j: slice, shape: tuple[int, int]) -> Array:
-            def of(cost: Matrix | None, roots: Sequence[Array]) -> Array:
+        def whole(cost: Any, i: slice, j: slice, shape: tuple[int, int]) -> Array:
+            def of(cost: Any, roots: Sequence[Array]) -> Array:
                 products = [times(transposed(root[:, i]), root[:, j]) for root in roots]
                 if cost is not None:
                     products.append(dense(cost, behind))
