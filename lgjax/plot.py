@@ -6,13 +6,15 @@ that they are legible in grey print. Read first: `figure`, which examples fill t
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from lgjax.dynamics.kinematics import forward_kinematics
-from lgjax.multibody.model import Model
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.arguments import checked_model
+from lgjax.multibody.model import Configuration, Model
 from lgjax.numerics import checks
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -28,7 +30,8 @@ def figure(width: float, height: float) -> Any:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("figures need the package matplotlib: pip install 'lgjax[plot]'") from error
-    made = Figure(figsize=(width, height), layout="constrained")
+    size = checks.number("width", width, 0.0, inside=True), checks.number("height", height, 0.0, inside=True)
+    made = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(made)
     return made
 
@@ -45,6 +48,7 @@ def rollout_figure(model: Model, result: Any, samples: int = 16) -> Any:
     `lgjax.ensemble` returns. At most `samples` paths are drawn. A mechanism without a free base shows the path of its
     last body. The energy error is |E - E(0)|, its largest value and median over the batch.
     """
+    result, samples = _checked_rollouts(checked_model(model, leaves=True), result), checks.integer("samples", samples)
     made = figure(15, 4.5)
     _draw_path(made.add_subplot(1, 3, 1, projection="3d"), model, result, samples)
     _draw_joints(made.add_subplot(1, 3, 2), model, result)
@@ -66,11 +70,15 @@ def controls_figure(
     ts = _real("ts", ts, None)
     controls, joints = _real("controls", controls, len(ts) - 1, None), _real("joints", joints, len(ts), None)
     costs = _real("costs", costs, None, None)
+    names = None if names is None else _names_of(names, controls.shape[1])
+    bounds = () if bounds is None else [_real("bounds", bound) for bound in _pair("bounds", bounds)]
+    if any(bound.shape not in ((), controls.shape[1:]) for bound in bounds):
+        raise ValueError(f"bounds are (lower, upper), each one number or {controls.shape[1:]}")
     made = figure(15, 4.5)
     forces, motion, course = _axes(made, 3)
     forces.step(ts, np.concatenate([controls, np.asarray(controls)[-1:]]), where="post", label=_labels(names, controls))
-    for bound in () if bounds is None else bounds:
-        for value in np.unique(np.asarray(bound, float)):
+    for bound in bounds:
+        for value in np.unique(bound):
             if np.isfinite(value):
                 forces.axhline(value, **BOUND)
     if names:
@@ -140,8 +148,12 @@ def impact_figure(events: Any) -> Any:
     events: `collisions.Impacts` of one body (record,) or of a batch (batch, record), as `bounce` returns; entries with
     plane -1 are none. Speeds are those of approach; on the diagonal they repeat, below it energy is lost.
     """
-    planes = np.atleast_2d(events.planes)
-    ts, rates, impulses = (np.atleast_2d(np.asarray(x, float)) for x in (events.ts, events.rates, events.impulses))
+    shape: tuple[int, ...] = np.shape(getattr(events, "planes", ()))
+    parts = _parts("events", events, planes=shape, ts=shape, rates=shape, impulses=shape)
+    if len(shape) not in (1, 2):
+        raise ValueError(f"events.planes has shape {shape}, expected (record,) or (batch, record)")
+    planes, ts, rates, impulses = map(np.atleast_2d, parts)
+    planes = planes.astype(int)
     made = figure(10, 4)
     when, following = _axes(made, 2)
     for plane in np.unique(planes[planes >= 0]):
@@ -165,10 +177,13 @@ def contact_figure(ts: Any, record: Any, names: Sequence[str] | None = None, sho
     ts: (T,) s. record: `rollout(..., contacts=).contacts` of one system, with n contacts. names: of the contacts, such
     as `Contacts.names`. Only the `shown` contacts with the largest normal forces are drawn.
     """
-    force, gap, state = (np.asarray(x) for x in (record.force, record.gap, record.state))
+    ts, shown = _real("ts", ts, None), checks.integer("shown", shown, 0)
+    force, *_ = _parts("record", record, force=(), gap=(), state=())
     if force.ndim != 3:
         raise ValueError(f"the record is of one system, with forces (T, n, 3); got {force.shape}")
-    names = [f"contact {i}" for i in range(gap.shape[1])] if names is None else list(names)
+    times, n = len(ts), force.shape[1]
+    force, gap, state = _parts("record", record, force=(times, n, 3), gap=(times, n), state=(times, n))
+    names = [f"contact {i}" for i in range(n)] if names is None else _names_of(names, n)
     chosen = np.sort(np.argsort(-force[..., 0].max(0), kind="stable")[:shown])
     made = figure(15, 4)
     pushes, rubs, gaps, states = _axes(made, 4)
@@ -198,6 +213,9 @@ def work_precision_figure(
 
     work, errors: method -> (k,), in the same order; pairs that are not positive or not finite are left out.
     """
+    for name, value, kind in (("work", work, Mapping), ("errors", errors, Mapping), ("xlabel", xlabel, str)):
+        checks.of_kind(name, value, kind)
+    checks.of_kind("ylabel", ylabel, str)
     if set(work) != set(errors):
         raise ValueError(f"work is of {sorted(work)}, errors are of {sorted(errors)}")
     made = figure(6, 4.5)
@@ -218,13 +236,17 @@ def convergence_figure(
     error of the smallest step. Pairs that are not positive or not finite are left out. The fit is that of least squares
     through all points, so give it the range in which a method converges.
     """
+    orders = {} if orders is None else checks.of_kind("orders", orders, Mapping)
+    orders = {name: checks.number(f"orders[{name!r}]", order) for name, order in orders.items()}
+    checks.of_kind("errors", errors, Mapping)
+    checks.of_kind("ylabel", ylabel, str)
     made = figure(6, 4.5)
     (axes,) = _axes(made, 1)
     for i, (name, error) in enumerate(errors.items()):
         h, e = _positive_pairs("steps", steps, error)
         slope = f", order {np.polyfit(np.log(h), np.log(e), 1)[0]:.2f}" if len(set(h.tolist())) > 1 else ""
         axes.loglog(h, e, marker=MARKERS[i % len(MARKERS)], label=f"{name}{slope}")
-        if orders and name in orders and len(h):
+        if name in orders and len(h):
             least = np.argmin(h)
             axes.loglog(h, e[least] * (h / h[least]) ** orders[name], **BOUND)
     axes.set(title="convergence", xlabel="step size (s)", ylabel=ylabel)
@@ -241,7 +263,10 @@ def phase_figure(q: Any, v: Any, names: Sequence[str] = ("q",), units: Sequence[
     if q.shape != v.shape or q.ndim not in (2, 3) or q.shape[-1] != len(names):
         raise ValueError(f"q and v have shapes {q.shape} and {v.shape}, expected (T, {len(names)}), or batches of that")
     q, v = (x if x.ndim == 3 else x[None] for x in (q, v))
-    units = list(units) * len(names) if len(units) == 1 else list(units)
+    units = checks.names("units", units)
+    if len(units) not in (1, len(names)):
+        raise ValueError(f"units are one or {len(names)}, as many as names, got {len(units)}")
+    units = units * len(names) if len(units) == 1 else units
     made = figure(4.5 * len(names), 4)
     for k, (axes, name, unit) in enumerate(zip(_axes(made, len(names)), names, units, strict=True)):
         axes.plot(q[..., k].T, v[..., k].T)
@@ -255,6 +280,27 @@ def _real(name: str, value: Any, *shape: int | None) -> np.ndarray:
     found = checks.real(name, value)
     if shape and (found.ndim != len(shape) or any(n not in (None, k) for n, k in zip(shape, found.shape))):
         raise ValueError(f"{name} has shape {found.shape}, expected {shape}")
+    return found
+
+
+def _parts(name: str, owner: Any, **shapes: tuple[int | None, ...]) -> list[np.ndarray]:
+    """Attributes of a result as arrays of these shapes, of any shape for ()."""
+    if not all(hasattr(owner, part) for part in shapes):
+        raise TypeError(f"{name} must have {', '.join(shapes)}, got {checks.shown(owner)}")
+    return [_real(f"{name}.{part}", getattr(owner, part), *shape) for part, shape in shapes.items()]
+
+
+def _pair(name: str, value: Any) -> tuple[Any, Any]:
+    array = isinstance(value, np.ndarray | jax.Array) and value.ndim > 0
+    if not (array or isinstance(value, tuple | list)) or len(value) != 2:
+        raise TypeError(f"{name} must be a pair, got {checks.shown(value)}")
+    return value[0], value[1]
+
+
+def _names_of(values: Any, count: int) -> tuple[str, ...]:
+    found = checks.names("names", values)
+    if len(found) != count:
+        raise ValueError(f"names must be {count}, got {len(found)}")
     return found
 
 
@@ -289,6 +335,30 @@ def _positive_pairs(name: str, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"{name} and errors must be two arrays of one length, got shapes {x.shape} and {y.shape}")
     good = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
     return x[good], y[good]
+
+
+class _Rollouts(NamedTuple):
+    """What is drawn of an ensemble: ts (T,), states and energies with leading axes (batch, T)."""
+
+    ts: np.ndarray
+    q: Configuration
+    energy: np.ndarray
+
+
+def _checked_rollouts(model: Model, result: Any) -> _Rollouts:
+    ts, energy = _parts("result", result, ts=(None,), energy=(None, None))
+    q, tree, lead = getattr(result, "q", None), model.tree, (len(energy), len(ts))
+    if energy.shape != lead:
+        raise ValueError(f"result.energy has shape {energy.shape}, result.ts has {len(ts)} times")
+    if not isinstance(q, Configuration):
+        raise TypeError(f"result.q must be a Configuration, got {checks.shown(q)}")
+    joints = {"joints": (*lead, tree.n_joint), "ball_rotations": (*lead, tree.n_ball, 3, 3)}
+    poses = {"rotation": (*lead, tree.n_free, 3, 3), "translation": (*lead, tree.n_free, 3)}
+    turned: Any = _parts("result.q.free_poses", q.free_poses, **poses)
+    other: Any = _parts("result.q", q, **joints)
+    states = jax.tree.map(lambda x: x.astype(model.dtype), Configuration(Pose(*turned), *other))
+    energies = np.asarray(result.energy)  # in their dtype, whose rounding is drawn
+    return _Rollouts(ts, states, energies.astype(np.result_type(energies, np.float32)))
 
 
 def _draw_path(axes: Any, model: Model, result: Any, samples: int) -> None:

@@ -79,14 +79,19 @@ touch = lambda: collisions.impact.ContactPoint(
 struck = lambda *laws: collisions.lagrangian_impact(
     body(), at_rest().pose, at_rest().pose, 0.1, 0.1, touch(), collisions.impact.Laws(*laws)
 )
+LOOP = lgjax.Loop("point", arm().body_names[-1], None)
+closed = lambda **given: lgjax.constrained_forward_dynamics(arm(), LOOP, *state(), jnp.zeros(2), **given)
+plane_system = lambda: lgjax.control.ControlSystem.on_space(groups.vector_space(2), lambda x, u: x + u, 2)
+effort = lambda t, x, u: u @ u
+predictor = lambda: predict(system=plane_system(), running=effort)
 predict = lambda **given: lgjax.control.PredictiveController(**{"steps": 2, "system": None} | given)
 ensemble = lambda **given: lgjax.ensemble(arm(), batch=2, steps=1, dt=0.1, key=jax.random.key(0), **given)
 spread = lambda **given: ensemble(spread=lgjax.Spread(**given))
 
 search = lambda **given: lgjax.optimize_controls(
-    lgjax.control.ControlSystem.on_space(groups.vector_space(2), lambda x, u: x + u, 2), guesses=jnp.zeros((1, 3, 2)),
-    steps=3, running=lambda t, x, u: u @ u, **{"state": jnp.zeros(2)} | given,
-)  # fmt: skip
+    **{"system": plane_system(), "guesses": jnp.zeros((1, 3, 2)), "steps": 3, "running": effort, "state": jnp.zeros(2)}
+    | given
+)
 
 WRONG = {
     # shapes, bodies and drivers
@@ -131,6 +136,26 @@ WRONG = {
     "unit must be a text, got 3": lambda: lgjax.plot.fan_figure(np.ones(2), np.ones((3, 2)), unit=3),
     "probabilities lie between 0 and 1, at least one of them, got ()": lambda: lgjax.plot.fan_figure(
         np.ones(2), np.ones((3, 2)), probabilities=()
+    ),
+    "system must be a ControlSystem, got 'arm'": lambda: search(system="arm"),
+    "running must be a function, got {}": lambda: search(running={}),
+    "memory must be a PredictiveMemory, got None": lambda: predictor().step(jnp.zeros(2), None),
+    "memory.plan must be float64(2, 2), to fit the state, got an array of shape (3,)": lambda: predictor().step(
+        jnp.zeros(2), predictor().init(jnp.zeros(2))._replace(plan=jnp.zeros(3))
+    ),
+    "model is of type str, expected a Model": lambda: lgjax.control.ControlSystem.of_model("arm", 0.1),
+    "actuation must be a function, got 'gears'": lambda: lgjax.control.ControlSystem.of_model(
+        arm(), 0.1, 2, actuation="gears"
+    ),
+    "observe must be a function, got {}": lambda: ensemble(observe={}),
+    "folder must be a path, got 3": lambda: lgjax.load_ensemble(3),
+    # loops
+    "alpha must be a number, got 'soft'": lambda: closed(alpha="soft"),
+    "beta must be a scalar, got shape (2,)": lambda: closed(beta=jnp.ones(2)),
+    "tolerance must be a number, got 1j": lambda: closed(tolerance=1j),
+    "rank must be a number, got {}": lambda: lgjax.project_positions(arm(), LOOP, state()[0], rank={}),
+    "checkpoint must be a Checkpoint, got 'run'": lambda: lgjax.rollout(
+        arm(), *state(), None, 0.1, 1, checkpoint="run"
     ),
     "cannot draw a str": lambda: lgjax.view.scene_of("ball", visuals=False),
     # wrong lengths that gave a result

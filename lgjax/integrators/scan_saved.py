@@ -44,6 +44,8 @@ class SavedSteps(NamedTuple):
 
 def saved_steps(steps: Any, save_every: Any, checkpoint: Checkpoint | None = None) -> SavedSteps:
     """The checked plan of a run whose states are saved every `save_every` steps, for None only at the end."""
+    if checkpoint is not None:
+        checks.of_kind("checkpoint", checkpoint, Checkpoint)
     steps = checks.integer("steps", steps)
     if save_every is not None:
         every = checks.integer("save_every", save_every)

@@ -6,15 +6,17 @@ Values that are known are judged and refused with an error that names them; of t
 
 import math
 import operator
+import os
 from collections.abc import Iterable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.execution._jax import is_traced
+from lgjax.execution._jax import is_traced, runs_at_once
 
 Array = jax.Array
 T = TypeVar("T")
@@ -122,11 +124,44 @@ def random_key(name: str, value: Any) -> Any:
     return value
 
 
+def path(name: str, value: Any) -> Path:
+    """The path of a file or folder; TypeError for what is no text and no `os.PathLike` of one."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
+        raise TypeError(f"{name} must be a path, got {shown(value)}")
+    return Path(value)
+
+
+def of_kind(name: str, value: T, kind: type) -> T:
+    """`value`, or TypeError if it is not of this type."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {shown(value)}")
+    return value
+
+
+def on_host(name: str, *values: Any) -> None:
+    """TypeError unless all numbers are known, new ones too: for functions that run Python between programs."""
+    if not known(*values, jnp.zeros(())):  # which jit traces, whatever the arguments are
+        raise TypeError(f"{name} runs on the host: it cannot be traced, mapped or differentiated")
+
+
+def holds_nothing_traced(name: str, function: Any, *args: Any) -> None:
+    """`on_host` for what a function of these arguments closes over."""
+    if not runs_at_once():  # else nothing is traced, and the function need not be either
+        on_host(name, jax.make_jaxpr(function)(*args).consts)
+
+
 def function(name: str, value: T) -> T:
     """`value`, or TypeError if it cannot be called."""
     if not callable(value):
         raise TypeError(f"{name} must be a function, got {shown(value)}")
     return value
+
+
+def functions(**given: Any) -> None:
+    """TypeError for what is neither a function nor None."""
+    for name, value in given.items():
+        if value is not None:
+            function(name, value)
 
 
 def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
@@ -183,6 +218,8 @@ def scalar(
     name: str, value: Any, dtype: Any, low: float = -math.inf, high: float = math.inf, *, positive: bool = False
 ) -> Array:
     """A real scalar as an array () of that dtype; a known one must be finite, from low to high, positive if asked."""
+    if not (known(value) or hasattr(value, "shape")):
+        raise TypeError(f"{name} must be a number, got {shown(value)}")
     if np.shape(value) != ():
         raise ValueError(f"{name} must be a scalar, got shape {np.shape(value)}; use vmap for several")
     if known(value):

@@ -45,6 +45,7 @@ class Checkpoint:
     progress: bool | None = None
 
     def __post_init__(self) -> None:
+        checks.path("folder", self.folder)
         checks.integer("every", self.every)
 
     def scan(self, body: Callable, carry: Any, xs: jax.Array, chunk: int) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from lgjax.numerics import checks
 from lgjax.view.live import Viewer
 from lgjax.view.page import Inline, page, write
 from lgjax.view.scene import finished
@@ -83,6 +84,7 @@ def html(
     The page has a time slider, play and pause, speed, and panels for energy and joints. speed: of the motion relative
     to the clock, 0.1 for slow motion.
     """
+    path = checks.path("path", path)
     options = {"highlight": highlight, "follow": follow, "trail": trail, "labels": labels}
     return write(_page(model, trajectory, speed, spacing, ground, source, **options), path)
 
@@ -106,6 +108,7 @@ def inline(
     It needs no server, so that it also works in a notebook on another machine and in one that is opened later. height:
     in pixels. The page is stored in the notebook, one to three megabytes each time.
     """
+    height = checks.integer("height", height)
     options = {"highlight": highlight, "follow": follow, "trail": trail, "labels": labels}
     return Inline(_page(model, trajectory, speed, spacing, ground, source, **options), height)
 

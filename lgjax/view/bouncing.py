@@ -1,5 +1,6 @@
 """Scene of bodies that bounce on planes: their own shapes, the planes, and the impulses of impacts as arrows."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from lgjax.collisions.bounce import BounceSolution
 from lgjax.collisions.lagrangian_bounce import LagrangianSolution
 from lgjax.collisions.variational import RigidState
+from lgjax.numerics import checks
 from lgjax.shapes import Plane, Shape
 from lgjax.view import geometry
 from lgjax.view.geometry import Mesh
@@ -50,12 +52,18 @@ def bouncing_scene(shape: Shape, motion: Any, planes: Any, highlight: int, limit
 
 def _normals(planes: Any) -> tuple[np.ndarray, np.ndarray]:
     """Normals (k, 3) and offsets (k,) of one or several planes."""
+    if not isinstance(planes, Iterable | Plane):
+        raise TypeError(f"planes must be a Plane or several, got {checks.shown(planes)}")
     several = (planes,) if isinstance(planes, Plane) else tuple(planes)
     for plane in several:
         if not isinstance(plane, Plane):
             raise TypeError(f"planes must be Plane, got {type(plane).__name__}")
-    normals = [np.reshape(np.asarray(plane.normal, float), (-1, 3)) for plane in several]
-    offsets = [np.ravel(np.asarray(plane.offset, float)) for plane in several]
+    normals = [checks.real("normal of planes", plane.normal) for plane in several]
+    offsets = [checks.real("offset of planes", plane.offset) for plane in several]
+    for normal, offset in zip(normals, offsets, strict=True):
+        if normal.shape[-1:] != (3,) or normal.ndim > 2 or offset.shape != normal.shape[:-1]:
+            raise ValueError(f"planes have normals {normal.shape} and offsets {offset.shape}, expected (3,) and ()")
+    normals, offsets = [x.reshape(-1, 3) for x in normals], [x.ravel() for x in offsets]
     return np.concatenate([np.zeros((0, 3)), *normals]), np.concatenate([np.zeros(0), *offsets])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lgjax.numerics import checks
 from lgjax.view.drawing import Drawing, stop, viser_server
 from lgjax.view.scene import Scene
 
@@ -17,7 +18,7 @@ PAUSE = 0.5  # s, at the end, before the recording begins again
 
 def page(scene: Scene, speed: float, **drawn: Any) -> str:
     """The page of a scene, whose time runs `speed` times as fast as the clock; `drawn` goes to `Drawing`."""
-    if not speed > 0:
+    if not checks.number("speed", speed) > 0:
         raise ValueError(f"speed must be positive, got {speed}")
     server = viser_server()
     try:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lgjax.numerics import checks
 from lgjax.shapes.implicit import directions
 from lgjax.view.geometry import Mesh
 
@@ -73,6 +74,8 @@ def finished(scene: Scene, highlight: int, spacing: float | None, ground: Any) -
     ground: height in m, None for no ground, "auto" for that of the scene, or the lowest point of the motion where there
     are no planes.
     """
+    highlight = checks.integer("highlight", highlight, -(2**63))
+    spacing = None if spacing is None else checks.number("spacing", spacing, 0.0)
     if not -scene.systems <= highlight < scene.systems:
         raise ValueError(f"highlight is {highlight}, there are {scene.systems} systems")
     scene = _held(scene, highlight)
@@ -84,7 +87,7 @@ def finished(scene: Scene, highlight: int, spacing: float | None, ground: Any) -
         ground = scene.ground
         if ground is None and not scene.scenery:
             ground = _lowest(scene)
-    return scene._replace(ground=ground)
+    return scene._replace(ground=None if ground is None else checks.number("ground", ground))
 
 
 def _held(scene: Scene, highlight: int) -> Scene:

@@ -192,13 +192,26 @@ def _arrows(model: Model, m: Motion, wrenches: Any, poses: Any, i: int) -> list[
     return [(forces, FORCE), (torques, TORQUE)]
 
 
+def _axes_of(system: maximal.System, q: maximal.AbsoluteConfiguration, v: Any) -> int:
+    """How many leading axes a motion in absolute coordinates has."""
+    bodies, poses = system.nbodies, q.bodies
+    if not isinstance(poses, tuple) or len(poses) != 2:
+        raise TypeError(f"bodies of the motion must be rotations and translations, got {checks.shown(poses)}")
+    own = {
+        "q.bodies.rotation": (poses[0], (bodies, 3, 3)),
+        "q.bodies.translation": (poses[1], (bodies, 3)),
+        "q.coordinates": (q.coordinates, (system.nv - 6 * bodies,)),
+    }
+    return leading_axes(own if v is None else own | {"v": (v, (system.nv,))})
+
+
 def absolute_scene(system: maximal.System, motion: Any, limits: dict[str, int]) -> Scene:
     """Scene of bodies in absolute coordinates from a `maximal.Solution` or a configuration."""
     q = motion if isinstance(motion, maximal.AbsoluteConfiguration) else getattr(motion, "q", None)
     if not isinstance(q, maximal.AbsoluteConfiguration):
         raise TypeError(f"a maximal.System moves by the result of maximal.integrate, not by a {type(motion).__name__}")
     ts, v = (getattr(motion, name, None) for name in ("ts", "v"))
-    m = as_motion(ts, q, np.ndim(q.bodies.translation) - 2, v, **limits)
+    m = as_motion(ts, q, _axes_of(system, q, v), v, **limits)
     rotation, position = (np.moveaxis(np.asarray(x), 0, 1) for x in m.q.bodies)
     parts, lines = skeleton.of_system(system, rotation, position)
 

@@ -112,3 +112,12 @@ def test_bad_settings_are_refused():
         regulator(method=lgjax.control.Shooting())
     with pytest.raises(ValueError, match=r"plan has shape \(4, 1\)"):
         regulator().init(jnp.zeros(2), jnp.zeros((4, 1)))
+
+
+@pytest.mark.parametrize("method", [ILQR(), FDDP()])
+def test_it_is_not_differentiated(method):
+    controller = regulator(iterations=1, method=method)
+    memory, x = controller.init(jnp.zeros(2)), jnp.ones(2)
+    for derivative in (jax.jacfwd, jax.jacrev):
+        with pytest.raises(TypeError, match=r"^PredictiveController.step cannot be differentiated"):
+            derivative(lambda x: controller.step(x, memory)[0])(x)

@@ -49,15 +49,42 @@ MEANT_ARGUMENTS = {
         for method in ("shooting", "iLQR") for what in ("lists", "too long", "nothing in it")
     ),
     *(
+        (name, "state", what)
+        for name in (
+            *(f"optimize_controls(...), {method}" for method in ("shooting", "iLQR", "FDDP", "segments")),
+            *(
+                f"control.PredictiveController.{part}, {method}"
+                for part in ("init", "step", "closed_loop") for method in ("iLQR", "FDDP")
+            ),
+        )
+        for what in ("lists", "too long", "nothing in it")
+    ),
+    *(
         ("monte_carlo", "arguments", what)
         for what in ("one too few", *(f"leaf 0: {x}" for x in (
             "complex numbers", "truth values", "an axis more", "an empty batch", "None", "a dict",
         )))
     ),
     *(  # a model of other lengths, whose loop is open
-        ("rollout(loops=)", "model", f"leaf {i}: {what}")
-        for i in (0, 17) for what in ("a weakly typed array", "integers")
+        (f"rollout(loops={more})", "model", f"leaf {i}: {what}")
+        for more in ("", ", ...") for i in (0, 17) for what in ("a weakly typed array", "integers")
     ),
+    *(  # fewer of the joints
+        (name, argument, what)
+        for name, argument in (
+            ("constrained_hybrid_dynamics", "prescribed"), ("loops.constrained_hybrid_dynamics", "prescribed"),
+            ("constrained_hybrid_dynamics(...)", "prescribed"), ("constrained_inverse_dynamics(...)", "actuated"),
+        )
+        for what in ("too short", "nothing in it")
+    ),
+    *(  # copies of one column
+        ("ensemble(...)", "spread", f"leaf 3: {what}") for what in ("too short", "length one")
+    ),
+    *(  # arrays that have no entries, since the model has no free bodies
+        ("plot.rollout_figure(result)", "q", f"leaf {i}: {what}")
+        for i in (0, 1, 3) for what in ("complex numbers", "truth values")
+    ),
+    ("plot.rollout_figure(result)", "energy", "another first axis"),  # what then does not fit is `q`
     ("forces.limits", "joints", "a dict"),  # no joints: what then does not fit is `lower`
     ("build", "bodies", "a dict"),  # no bodies, and the error says so
     *(  # as many derivatives of tau as are wanted, and then `vdot` has too few
@@ -81,7 +108,8 @@ MEANT_ARGUMENTS = {
 LONGEST = 400  # characters of an error
 OTHER_WORDS = {  # by which errors call an argument
     "y0": "state", "path_or_text": "URDF", "damping": "viscous", "com": "centre of mass", "semi_axes": "semi-axes",
-    "radius": "rounding", "thing": "cannot draw|model", "motion": "moves by",
+    "radius": "rounding", "thing": "cannot draw|model", "motion": "moves by|ts |q.",
+    "q": "moves by|the motion has", "folder": "holds no run", "checkpoint": "cannot be read",
     "state": "the body starts", "pose1": "the body starts",
 }  # fmt: skip
 # Functions that read nothing of a model but its tree and dtype.

@@ -15,6 +15,7 @@ from lgjax.dynamics.loops.status import flags
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 from lgjax.numerics.rank import (
     default_tolerance,
     independent_rows,
@@ -98,8 +99,9 @@ def constrained_hybrid_dynamics(
     """
     check_minimum(minimum)
     given = prescribed_mask(model, prescribed)
+    alpha, beta = checks.scalar("alpha", alpha, model.dtype), checks.scalar("beta", beta, model.dtype)
     c = loop_constraint(model, loops, q, v)
-    wanted = -c.bias - 2 * _scalar(model, alpha) * c.rate - _scalar(model, beta) ** 2 * c.residual
+    wanted = -c.bias - 2 * alpha * c.rate - beta**2 * c.residual
     # Constraints act on the joints that are free to accelerate; of dependent ones some are left out.
     free = jnp.where(given, 0, c.jacobian)
     tolerance = rank_tolerance(model, tolerance)
@@ -156,12 +158,8 @@ def check_minimum(minimum: str) -> None:
         raise ValueError(f"minimum is 'constraint_force' or 'torque', not {minimum!r}")
 
 
-def rank_tolerance(model: Model, tolerance) -> jax.Array:
-    return _scalar(model, default_tolerance(model.dtype) if tolerance is None else tolerance)
-
-
-def _scalar(model: Model, value) -> jax.Array:
-    return jnp.asarray(value, model.dtype)
+def rank_tolerance(model: Model, tolerance, name: str = "tolerance") -> jax.Array:
+    return checks.scalar(name, default_tolerance(model.dtype) if tolerance is None else tolerance, model.dtype)
 
 
 def finite(*values) -> jax.Array:

@@ -83,7 +83,8 @@ def project_positions(
     check_metric(metric)
     several = as_loops(model, loops)
     default = float(jnp.finfo(model.dtype).eps) ** 0.75
-    limits = (jnp.asarray(default if tolerance is None else tolerance, model.dtype), rank_tolerance(model, rank))
+    tolerance = checks.scalar("tolerance", default if tolerance is None else tolerance, model.dtype)
+    limits = tolerance, rank_tolerance(model, rank, "rank")
     settings = _Settings(metric, checks.integer("max_iterations", max_iterations))
     step, residual, iterations, converged = _nearest(settings, _Problem(model, several, q), limits)
     return Projection(retract(model, q, step), residual, iterations, converged)

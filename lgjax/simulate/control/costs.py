@@ -98,12 +98,17 @@ class Sum(Cost):
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
         parts = [term.expand(system, t, state, control).scaled(factor) for factor, term in self.terms]
-        return sum(parts[1:], parts[0])
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return total
 
     def factored(self, system: Any, t: Any, state: Any, control: Any, factor: float) -> tuple[QuadraticModel, tuple]:
         found = [term.factored(system, t, state, control, factor * own) for own, term in self.terms]
-        models, roots = zip(*found, strict=True)
-        return sum(models[1:], models[0]), sum(roots, ())
+        total, roots = found[0]
+        for model, more in found[1:]:
+            total, roots = total + model, (*roots, *more)
+        return total, roots
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +272,8 @@ class _Forces(Cost):
         return QuadraticModel(weight * gradient[:n], weight * gradient[n:]), (jnp.sqrt(weight) * slopes,)
 
     def _gradient_and_slopes(self, state: Any, control: Array) -> tuple[Array, Array]:
-        forces, slopes = force_slopes(self.model, *state, control)
+        q, v = state
+        forces, slopes = force_slopes(self.model, q, v, control)
         slopes = self._weighed(jnp.concatenate(slopes, 1))
         return sm.tmatvec(slopes, self._weighed(forces - self.target)), slopes
 

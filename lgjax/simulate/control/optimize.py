@@ -4,7 +4,6 @@ import hashlib
 import os
 import time
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -100,8 +99,11 @@ def optimize_controls(
     search = method.search(problem, guesses.shape[1])
     if isinstance(search, RegulatorSearch):
         search = search._replace(grouped=checks.known(jax.tree.leaves(problem.start)))
-    if nodes is not None and isinstance(method, FDDP):
-        nodes = _checked_nodes(problem, nodes, len(guesses))
+    if nodes is not None:
+        between = isinstance(method, MultipleShooting)
+        several = ("segments - 1", method.parts(problem.steps) - 1) if between else ("steps", problem.steps)
+        nodes = _checked_nodes(problem, nodes, len(guesses), *several)
+    checks.on_host("optimize_controls", problem.start, guesses, nodes)
     return _drive(search, guesses, nodes, progress, checkpoint)
 
 
@@ -115,16 +117,17 @@ def _checked_guesses(problem: Problem, guesses: Any) -> Array:
     return checks.finite("guesses", guesses)
 
 
-def _checked_nodes(problem: Problem, nodes: Any, guesses: int) -> Any:
-    """A state after every step, of every guess."""
+def _checked_nodes(problem: Problem, nodes: Any, guesses: int, what: str, count: int) -> Any:
+    """`count` states, after every step or where segments begin, of every guess."""
     if jax.tree.structure(nodes) != jax.tree.structure(problem.start):
         raise ValueError(f"nodes must be states like the initial one, {jax.tree.structure(problem.start)}")
 
     def one(path: Any, leaf: Any, like: Array) -> Array:
-        name, want = "nodes" + jax.tree_util.keystr(path), (guesses, problem.steps, *like.shape)
-        if np.shape(leaf) != want:
-            raise ValueError(f"{name} must have shape (guesses, steps, ...) = {want}, got {np.shape(leaf)}")
-        return checks.finite(name, jnp.asarray(leaf, like.dtype))
+        name, want = "nodes" + jax.tree_util.keystr(path), (guesses, count, *like.shape)
+        leaf = checks.floats(name, leaf, want, like.dtype)
+        if leaf.shape != want:
+            raise ValueError(f"{name} must have shape (guesses, {what}, ...) = {want}, got {leaf.shape}")
+        return checks.finite(name, leaf)
 
     return jax.tree_util.tree_map_with_path(one, nodes, problem.start)
 
@@ -153,10 +156,13 @@ def _drive(search: Any, guesses: Array, nodes: Any, progress, checkpoint) -> Opt
 
     started = time.perf_counter()
     first = jax.jit(jax.vmap(search.init, in_axes=(0, None if nodes is None else 0)))(guesses, nodes)
+    checks.on_host("optimize_controls", first)
     saved = _Checkpoint(checkpoint, first, every)
     iterate, records = saved.load(first, iterations)
     limit = jnp.asarray(iterations, jnp.int32)
-    program = compile_ahead(jax.jit(jax.vmap(chunk, in_axes=(0, None))), first, limit)[1]
+    several = jax.jit(jax.vmap(chunk, in_axes=(0, None)))
+    checks.holds_nothing_traced("optimize_controls", several, first, limit)  # nor do the system and the costs
+    program = compile_ahead(several, first, limit)[1]
     compile_seconds = time.perf_counter() - started
     started = time.perf_counter()
     try:
@@ -204,7 +210,7 @@ class _Checkpoint:
     """A search on disk: the leaves of its iterate and its history, and of which problem it is."""
 
     def __init__(self, path: str | os.PathLike | None, first: Any, every: int):
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else checks.path("checkpoint", path)
         leaves, structure = jax.tree.flatten(first)
         digest = hashlib.sha256(f"{structure} {every}".encode())
         for leaf in leaves:

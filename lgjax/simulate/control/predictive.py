@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
-from lgjax.integrators.field import state_dtype, strong
 from lgjax.numerics import checks
 from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.ilqr import ILQR
-from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, check_problem, within
+from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, check_problem, within
 
 Array = jax.Array
 
@@ -48,12 +48,12 @@ class PredictiveController:
                   unstable motion from there.
 
     Use: memory = controller.init(state), then control, memory = controller.step(state, memory). Both are pure: map them
-    over a batch with `jax.vmap` or scan them, but do not differentiate through them. `closed_loop` drives the system
-    itself. If the system was made by `ControlSystem.of_model`, `rollout` and `ensemble` take the controller too, for a
-    mechanism whose parameters may differ from those of the system. A plan has no feedback: after a disturbance it may
-    lead far away. A search begins with the plan that was given to `init` where the last plan leads out of the finite
-    numbers, and, by `ILQR`, where it costs more. A search that fails keeps its plan, moved into the bounds. Raises
-    TypeError or ValueError naming what does not fit.
+    over a batch with `jax.vmap` or scan them; derivatives through `step` raise TypeError. `closed_loop` drives the
+    system itself. If the system was made by `ControlSystem.of_model`, `rollout` and `ensemble` take the controller too,
+    for a mechanism whose parameters may differ from those of the system. A plan has no feedback: after a disturbance it
+    may lead far away. A search begins with the plan that was given to `init` where the last plan leads out of the
+    finite numbers, and, by `ILQR`, where it costs more. A search that fails keeps its plan, moved into the bounds.
+    Raises TypeError or ValueError naming what does not fit.
     Source: [tassa2014] section IV for warm starts of the regulator.
     """
 
@@ -69,9 +69,7 @@ class PredictiveController:
     def __post_init__(self) -> None:
         if not isinstance(self.system, ControlSystem):
             raise TypeError(f"system must be a ControlSystem, got {checks.shown(self.system)}")
-        for name, cost in (("running", self.running), ("terminal", self.terminal)):
-            if cost is not None:
-                checks.function(name, cost)
+        checks.functions(running=self.running, terminal=self.terminal)
         checks.integer("steps", self.steps)
         checks.integer("iterations", self.iterations)
         checks.integer("every", self.every)
@@ -82,8 +80,8 @@ class PredictiveController:
 
     def init(self, state: Any, plan: ArrayLike = 0.0) -> PredictiveMemory:
         """The memory before the first step. plan: the first guess, (steps, controls) or one number."""
-        state = strong(state)
-        dtype = state_dtype(state)
+        problem = self._problem(state)
+        state, dtype = problem.start, problem.dtype
         plan = checks.array("plan", plan, (self.steps, self.system.controls), dtype)
         nodes = None
         if isinstance(self.method, FDDP):
@@ -93,7 +91,9 @@ class PredictiveController:
 
     def step(self, state: Any, memory: PredictiveMemory) -> tuple[Array, PredictiveMemory]:
         """The control (controls,) to apply now, and the memory for the next step."""
-        problem = check_problem(self.system, state, self.steps, self.running, self.terminal, None, None, self.bounds)
+        problem = self._problem(state)
+        start, memory = _not_differentiated((problem.start, self._checked(memory, problem)))
+        problem = problem._replace(start=start)
         search = self.method.search(problem, self.steps)
 
         def turn(_: Any, iterate: Any) -> Any:
@@ -108,7 +108,29 @@ class PredictiveController:
         # what was planned for one step later, and the last control once more
         later = jnp.concatenate([plan[1:], plan[-1:]])
         nodes = None if memory.nodes is None else self._nodes_later(found.states, memory.nodes, good, plan[-1])
-        return plan[0], PredictiveMemory(later, found.cost, found.status, memory.first, nodes)
+        return _not_differentiated((plan[0], PredictiveMemory(later, found.cost, found.status, memory.first, nodes)))
+
+    def _problem(self, state: Any) -> Problem:
+        """The motion from here that is to be found."""
+        return check_problem(self.system, state, self.steps, self.running, self.terminal, None, None, self.bounds)
+
+    def _checked(self, memory: Any, problem: Problem) -> PredictiveMemory:
+        """The memory, whose plans and nodes fit the problem."""
+        checks.of_kind("memory", memory, PredictiveMemory)
+
+        def fitting(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
+            if not isinstance(value, jax.Array | np.ndarray) or (value.shape, value.dtype) != (shape, dtype):
+                raise TypeError(f"memory.{name} must be {dtype}{shape}, to fit the state, got {checks.shown(value)}")
+            return jnp.asarray(value)
+
+        shapes = {"cost": (), **dict.fromkeys(("plan", "first"), (self.steps, self.system.controls))}
+        found = {name: fitting(name, getattr(memory, name), shape, problem.dtype) for name, shape in shapes.items()}
+        if not isinstance(self.method, FDDP):
+            return memory._replace(**found, nodes=None)
+        if jax.tree.structure(memory.nodes) != jax.tree.structure(problem.start):
+            raise TypeError(f"memory.nodes must be states like {jax.tree.structure(problem.start)}")
+        node = lambda x, like: fitting("nodes", x, (self.steps, *like.shape), like.dtype)
+        return memory._replace(**found, nodes=jax.tree.map(node, memory.nodes, problem.start))
 
     def _start(self, search: Any, memory: PredictiveMemory) -> Any:
         """Where the search begins: the last plan, or the first one where that is better."""
@@ -152,4 +174,17 @@ class PredictiveController:
             state = self.system.step(state, control)
             return (state, memory), (state, control, memory.status)
 
-        return jax.lax.scan(step, (strong(state), memory), None, checks.integer("steps", steps))[1]
+        problem = self._problem(state)
+        start = problem.start, self._checked(memory, problem)
+        return jax.lax.scan(step, start, None, checks.integer("steps", steps))[1]
+
+
+@jax.custom_jvp
+def _not_differentiated(found: Any) -> Any:
+    """`found`; derivatives of a search that stops before its end are not those of what it looks for."""
+    return found
+
+
+@_not_differentiated.defjvp
+def _refuse(primals: Any, tangents: Any) -> Any:
+    raise TypeError("PredictiveController.step cannot be differentiated")

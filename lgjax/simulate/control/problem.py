@@ -15,6 +15,7 @@ from lgjax.dynamics.time_derivatives.taylor_series import checked_result
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation, right_translation
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import state_dtype, strong
+from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE
@@ -92,9 +93,11 @@ class ControlSystem:
         the controls are the forces of all joints but the free ones, in body order. free_time: one more control, the
         last, is the length of a step over dt, so that the duration of a motion is found too; bound it from below.
         """
+        checked_model(model, leaves=True)
         dt = checks.number("dt", dt)
-        if controls is not None:
-            checks.integer("controls", controls)
+        checks.functions(actuation=actuation, wrenches=wrenches)
+        checks.of_kind("free_time", free_time, bool)
+        controls = None if controls is None else checks.integer("controls", controls)
         if (actuation is not None or wrenches is not None) and controls is None:
             raise ValueError("a system with actuation or wrenches of its own needs the number of controls")
         driven = None
@@ -141,6 +144,7 @@ class ControlSystem:
         no system of equations is solved for derivatives. What a mechanism cannot drive is held by a constraint or by a
         weight on its force. Source: [katayama2021].
         """
+        checked_model(model, leaves=True)
         dt = checks.number("dt", dt)
 
         def step(state: State, control: Array) -> State:
@@ -334,6 +338,8 @@ def check_problem(
     system: ControlSystem, start: State, steps: int, running, terminal, equality, inequality, bounds
 ) -> Problem:
     """Check everything about a problem that can be known before it is solved."""
+    checks.of_kind("system", system, ControlSystem)
+    checks.functions(running=running, terminal=terminal, equality=equality, inequality=inequality)
     steps = checks.integer("steps", steps)
     if not 0 < system.dt < np.inf:
         raise ValueError(f"dt of the system must be positive and finite, got {system.dt}")

@@ -141,6 +141,7 @@ def ensemble(
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
     """
     checked_model(model, leaves=True)
+    checks.functions(sample=sample, observe=observe, events=events)
     if checks.integer("batch", batch, -(2**63)) < 1:
         raise ValueError(f"batch must be positive, got {batch}")
     if store not in STORES:
@@ -159,6 +160,7 @@ def ensemble(
     times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)
     times = times[-1:] if save_every is None else times
     arguments = strong(start), spread, jnp.asarray(dt, model.dtype)
+    checks.on_host("ensemble", arguments, key)
     result = monte_carlo(
         simulate, arguments, batch=batch, key=key, duration=steps * dt, common={"ts": times}, **options
     )

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -52,12 +53,6 @@ class MonteCarlo(NamedTuple):
     simulated_seconds_per_second: float
 
 
-def _check_kinds(**given: tuple[Any, type]) -> None:
-    for name, (value, kind) in given.items():
-        if not isinstance(value, kind):
-            raise TypeError(f"{name} must be a {kind.__name__}, got {checks.shown(value)}")
-
-
 def monte_carlo(
     simulate: Callable[..., Sample],
     arguments: tuple = (),
@@ -100,12 +95,12 @@ def monte_carlo(
     """
     batch, chunk, limit = _check(batch, chunk, quantiles, limit)
     checks.random_key("key", key)
-    checks.function("simulate", simulate)
     if not isinstance(checkpoint_every, float):  # which may be infinite
         checkpoint_every = checks.number("checkpoint_every", checkpoint_every)
     duration = checks.number("duration", duration)
-    _check_kinds(arguments=(arguments, tuple), tag=(tag, str))
+    folder = _check_kinds(folder, arguments, tag, common, compiler_options)
     mesh, function, arguments = device_mesh(devices), _checked_function(simulate, limit), strong(arguments, "arguments")
+    checks.on_host("monte_carlo", arguments, key, common)
     output, state = None, None
     if folder is not None:
         identity = fingerprint(function, key, arguments, tag)
@@ -118,6 +113,16 @@ def monte_carlo(
         output.header["chunk"] = program.width
         _together(lambda: output.create(common or {}))
     return _Run(program, output, batch, quantiles, state).finish(duration, checkpoint_every, progress, compile_seconds)
+
+
+def _check_kinds(folder: Any, arguments: Any, tag: Any, *dictionaries: Any) -> Path | None:
+    """The folder as a path; TypeError for what is of another kind."""
+    checks.of_kind("arguments", arguments, tuple)
+    checks.of_kind("tag", tag, str)
+    for name, value in zip(("common", "compiler_options"), dictionaries, strict=True):
+        if value is not None:
+            checks.of_kind(name, value, dict)
+    return None if folder is None else checks.path("folder", folder)
 
 
 def _check(batch: Any, chunk: Any, quantiles: Any, limit: Any) -> tuple[int, int | None, float]:
@@ -141,6 +146,7 @@ def _check(batch: Any, chunk: Any, quantiles: Any, limit: Any) -> tuple[int, int
 
 def _checked_function(simulate: Callable, limit: float) -> Callable:
     """function(key, number, arguments) -> Sample of arrays, `valid` with the values taken into account."""
+    checks.function("simulate", simulate)
 
     def function(key: jax.Array, number: jax.Array, arguments: tuple) -> Sample:
         sample = simulate(jax.random.fold_in(key, number), *arguments)

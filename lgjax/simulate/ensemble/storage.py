@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from lgjax.numerics import checks
 from lgjax.saving.arrays import check_writable, digest, read_arrays, write_arrays, write_file
 
 FORMAT = "lgjax run 1"
@@ -113,7 +114,7 @@ class Run(NamedTuple):
 
 def load_run(path: Any) -> Run:
     """Everything in the folder of a run, finished or not. ValueError for a file that is missing or cannot be read."""
-    path = Path(path)
+    path = checks.path("folder", path)
     header = read_header(path)
     files = sorted(path.glob("chunk-*.npz"))
     parts = [read_arrays(file) for file in files]
