@@ -140,7 +140,7 @@ WRONG = {
     "system must be a ControlSystem, got 'arm'": lambda: search(system="arm"),
     "running must be a function, got {}": lambda: search(running={}),
     "memory must be a PredictiveMemory, got None": lambda: predictor().step(jnp.zeros(2), None),
-    "memory.plan must be float64(2, 2), to fit the state, got an array of shape (3,)": lambda: predictor().step(
+    "memory.plan must be an array of shape (2, 2) and dtype float64": lambda: predictor().step(
         jnp.zeros(2), predictor().init(jnp.zeros(2))._replace(plan=jnp.zeros(3))
     ),
     "model is of type str, expected a Model": lambda: lgjax.control.ControlSystem.of_model("arm", 0.1),

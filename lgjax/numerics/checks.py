@@ -125,7 +125,7 @@ def random_key(name: str, value: Any) -> Any:
 
 
 def path(name: str, value: Any) -> Path:
-    """The path of a file or folder; TypeError for what is no text and no `os.PathLike` of one."""
+    """The path of a file or folder; TypeError for anything but a string or an `os.PathLike` that gives one."""
     if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
         raise TypeError(f"{name} must be a path, got {shown(value)}")
     return Path(value)
@@ -139,14 +139,14 @@ def of_kind(name: str, value: T, kind: type) -> T:
 
 
 def on_host(name: str, *values: Any) -> None:
-    """TypeError unless all numbers are known, new ones too: for functions that run Python between programs."""
+    """TypeError unless all numbers are known and no `jit` is in progress: for functions that run on the host."""
     if not known(*values, jnp.zeros(())):  # which jit traces, whatever the arguments are
         raise TypeError(f"{name} runs on the host: it cannot be traced, mapped or differentiated")
 
 
 def holds_nothing_traced(name: str, function: Any, *args: Any) -> None:
     """`on_host` for what a function of these arguments closes over."""
-    if not runs_at_once():  # else nothing is traced, and the function need not be either
+    if not runs_at_once():  # outside of all transformations nothing can be traced
         on_host(name, jax.make_jaxpr(function)(*args).consts)
 
 

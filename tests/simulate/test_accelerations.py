@@ -24,7 +24,7 @@ def test_a_reach_by_accelerations_is_the_one_by_forces():
     arm, dt, steps = lgjax.models.chain(2), 0.1, 6
     start, goal = (lgjax.neutral(arm), jnp.zeros(2)), (lgjax.configuration(arm, joints=[0.3, 0.4]), jnp.zeros(2))
     hold, options = np.array([0.5, -0.2]), {"steps": steps, "terminal": 100.0 * costs.state(arm, goal)}
-    options |= {"method": FDDP(tolerance=1e-9), "progress": False}  # costs are least to its square
+    options |= {"method": FDDP(tolerance=1e-9), "progress": False}  # the error of the cost is its square
     by_forces = lgjax.optimize_controls(
         ControlSystem.of_model(arm, dt, method=SemiImplicitEuler()), start, np.zeros((1, steps, 2)),
         running=costs.control(hold, 0.3), **options,
@@ -57,7 +57,8 @@ def test_where_no_rule_relates_the_states_forward_mode_does():
 def test_a_group_goes_on_until_its_last_guess_has_ended(monkeypatch):
     """Guesses of one group end after different numbers of iterations, each where it ends alone.
 
-    Before steps gain so little that round-off decides which of them are taken."""
+    The tolerance is met while steps still gain more than round-off, which would decide which of them are taken.
+    """
     A, B = np.eye(2) + 0.1 * RNG.normal(size=(2, 2)), RNG.normal(size=(2, 1))
     system = ControlSystem.on_space(lgjax.groups.vector_space(2), lambda x, u: A @ x + B @ u + 0.1 * jnp.sin(x), 1)
     guesses = np.geomspace(1e-3, 30, 9)[:, None, None] * RNG.normal(size=(9, 6, 1))
@@ -141,12 +142,18 @@ def test_factored_costs_are_their_quadratic_models(weights):
     found, roots = cost.factored(system, jnp.zeros(()), state, a, 0.3)
     whole = cost.expand(system, jnp.zeros(()), state, a).scaled(0.3)
     assert len(roots) == sum(weight >= 0 for weight in weights)
-    A, B = dense(system.slopes(state, a)[1]), dense(system.slopes(state, a)[2])
-    for matrices in ((A, B), system.slopes(state, a)[1:]):
-        e = Expansion(*matrices, found.x, found.u, found.xx, found.ux, found.uu, jnp.ones(2 * n), roots)
-        out = e.multiplied_out()
-        for one, other in zip((out.lx, out.lu, out.lxx, out.lux, out.luu), whole, strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-11)
+    out = Expansion(None, None, found.x, found.u, found.xx, found.ux, found.uu, found.x, roots).multiplied_out()
+    for one, other in zip((out.lx, out.lu, out.lxx, out.lux, out.luu), whole, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-11)
+
+
+def test_factors_of_costs_keep_the_precision_of_the_controls():
+    model = lgjax.models.chain(2)
+    system, state = ControlSystem.of_accelerations(model, 0.1), (lgjax.neutral(model), jnp.ones(2))
+    cost, factor = costs.forces(model, 1.0), jnp.float32(0.7)
+    found, _ = (factor * cost + costs.control(1.0)).factored(system, jnp.zeros(()), state, jnp.zeros(2), 0.1)
+    expected = factor.astype(float) * jax.grad(lambda a: cost(0.0, state, a))(jnp.zeros(2)) - 1
+    np.testing.assert_allclose(found.u, 0.1 * expected, rtol=1e-14)
 
 
 def test_linear_motions_by_known_numbers_are_those_by_arrays():

@@ -121,3 +121,18 @@ def test_it_is_not_differentiated(method):
     for derivative in (jax.jacfwd, jax.jacrev):
         with pytest.raises(TypeError, match=r"^PredictiveController.step cannot be differentiated"):
             derivative(lambda x: controller.step(x, memory)[0])(x)
+        held = lambda x: controller.step(*jax.lax.stop_gradient((x, memory)))[0] + jnp.sum(x)
+        np.testing.assert_array_equal(derivative(held)(x), np.ones((1, 2)))
+
+
+def test_memories_on_the_host_are_memories():
+    controller = regulator(iterations=1)
+    x = jnp.ones((3, 2))
+    memories = jax.vmap(controller.init)(x)
+    expected, _ = jax.jit(jax.vmap(controller.step))(x, memories)
+    on_host = lambda k: jax.tree.map(lambda a: a[k], jax.device_get(memories))
+    for k in range(3):
+        memory = on_host(k)
+        np.testing.assert_allclose(controller.step(x[k], memory)[0], expected[k], rtol=1e-12)
+    with pytest.raises(TypeError, match=r"memory.status must be an array of shape \(\) and dtype int32"):
+        controller.step(x[0], memory._replace(status=np.zeros((), np.int64)))

@@ -64,10 +64,11 @@ class Cost:
         """Its quadratic model; t and control are None at the end."""
         raise NotImplementedError
 
-    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: float) -> tuple[QuadraticModel, tuple]:
-        """The model times a factor without parts J^T J of its Hessian, and these J (k, dim + controls), of a step.
+    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: Any) -> tuple[QuadraticModel, tuple]:
+        """The model of a step, scaled by `factor`, and roots J (k, dim + controls) of what its Hessian lacks.
 
-        Whoever needs the Hessian multiplies them out, where they are still in the caches.
+        The whole Hessian also includes J^T J of every root. Whoever needs it multiplies the roots out, while they are
+        still in the caches.
         """
         return self.expand(system, t, state, control).scaled(jnp.asarray(factor, control.dtype)), ()
 
@@ -103,8 +104,10 @@ class Sum(Cost):
             total = total + part
         return total
 
-    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: float) -> tuple[QuadraticModel, tuple]:
-        found = [term.factored(system, t, state, control, factor * own) for own, term in self.terms]
+    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: Any) -> tuple[QuadraticModel, tuple]:
+        # a factor that is an array could round a Python number to its own precision
+        known = lambda own: own if isinstance(own, float | int) else jnp.asarray(own, control.dtype)
+        found = [term.factored(system, t, state, control, factor * known(own)) for own, term in self.terms]
         total, roots = found[0]
         for model, more in found[1:]:
             total, roots = total + model, (*roots, *more)
@@ -264,8 +267,8 @@ class _Forces(Cost):
         second = _squared(slopes)
         return QuadraticModel(gradient[:n], gradient[n:], second[:n, :n], second[n:, :n], second[n:, n:])
 
-    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: float) -> tuple[QuadraticModel, tuple]:
-        if not isinstance(factor, float) or factor < 0 or len(self.target) > WRITTEN_OUT:
+    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: Any) -> tuple[QuadraticModel, tuple]:
+        if not isinstance(factor, float) or factor < 0:
             return super().factored(system, t, state, control, factor)
         n, (gradient, slopes) = 2 * self.model.nv, self._gradient_and_slopes(state, control)
         weight = jnp.asarray(factor, control.dtype)

@@ -79,7 +79,7 @@ def _stage(problem: Problem, t: Array, state: Any, control: Array, zero: Array) 
     if problem.running is None:
         return QuadraticModel(), ()
     if isinstance(problem.running, Cost) and not system.free_time:
-        return problem.running.factored(system, t, state, control, system.dt)
+        return problem.running.factored(system, t, state, control, float(system.dt))
     cost = lambda z: problem.stage(t, system.retract(state, z[:nx]), control + z[nx:])
     first, second = jax.grad(cost)(zero), jax.hessian(cost)(zero)
     return QuadraticModel(first[:nx], first[nx:], second[:nx, :nx], second[nx:, :nx], second[nx:, nx:]), ()

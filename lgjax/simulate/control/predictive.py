@@ -48,12 +48,13 @@ class PredictiveController:
                   unstable motion from there.
 
     Use: memory = controller.init(state), then control, memory = controller.step(state, memory). Both are pure: map them
-    over a batch with `jax.vmap` or scan them; derivatives through `step` raise TypeError. `closed_loop` drives the
-    system itself. If the system was made by `ControlSystem.of_model`, `rollout` and `ensemble` take the controller too,
-    for a mechanism whose parameters may differ from those of the system. A plan has no feedback: after a disturbance it
-    may lead far away. A search begins with the plan that was given to `init` where the last plan leads out of the
-    finite numbers, and, by `ILQR`, where it costs more. A search that fails keeps its plan, moved into the bounds.
-    Raises TypeError or ValueError naming what does not fit.
+    over a batch with `jax.vmap` or scan them. Derivatives of `step` by the state or the memory raise TypeError; use
+    `jax.lax.stop_gradient` of both to hold the control fixed. `closed_loop` drives the system itself. If the system was
+    made by `ControlSystem.of_model`, `rollout` and `ensemble` take the controller too, for a mechanism whose parameters
+    may differ from those of the system. A plan has no feedback: after a disturbance it may lead far away. A search
+    begins with the plan that was given to `init` where the last plan leads out of the finite numbers, and, by `ILQR`,
+    where it costs more. A search that fails keeps its plan, moved into the bounds. Raises TypeError or ValueError
+    naming what does not fit.
     Source: [tassa2014] section IV for warm starts of the regulator.
     """
 
@@ -67,8 +68,7 @@ class PredictiveController:
     method: ILQR | FDDP = ILQR()  # noqa: RUF009 (a hashable value)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.system, ControlSystem):
-            raise TypeError(f"system must be a ControlSystem, got {checks.shown(self.system)}")
+        checks.of_kind("system", self.system, ControlSystem)
         checks.functions(running=self.running, terminal=self.terminal)
         checks.integer("steps", self.steps)
         checks.integer("iterations", self.iterations)
@@ -119,12 +119,17 @@ class PredictiveController:
         checks.of_kind("memory", memory, PredictiveMemory)
 
         def fitting(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
-            if not isinstance(value, jax.Array | np.ndarray) or (value.shape, value.dtype) != (shape, dtype):
-                raise TypeError(f"memory.{name} must be {dtype}{shape}, to fit the state, got {checks.shown(value)}")
+            if not isinstance(value, jax.Array | np.ndarray | np.generic) or (value.shape, value.dtype) != (
+                shape,
+                dtype,
+            ):
+                want = f"an array of shape {shape} and dtype {np.dtype(dtype)}"
+                raise TypeError(f"memory.{name} must be {want}, to fit the state, got {checks.shown(value)}")
             return jnp.asarray(value)
 
         shapes = {"cost": (), **dict.fromkeys(("plan", "first"), (self.steps, self.system.controls))}
         found = {name: fitting(name, getattr(memory, name), shape, problem.dtype) for name, shape in shapes.items()}
+        found["status"] = fitting("status", memory.status, (), jnp.int32)
         if not isinstance(self.method, FDDP):
             return memory._replace(**found, nodes=None)
         if jax.tree.structure(memory.nodes) != jax.tree.structure(problem.start):
@@ -187,4 +192,7 @@ def _not_differentiated(found: Any) -> Any:
 
 @_not_differentiated.defjvp
 def _refuse(primals: Any, tangents: Any) -> Any:
-    raise TypeError("PredictiveController.step cannot be differentiated")
+    raise TypeError(
+        "PredictiveController.step cannot be differentiated; to hold its control fixed, give it "
+        "jax.lax.stop_gradient of state and memory"
+    )

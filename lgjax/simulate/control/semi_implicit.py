@@ -34,7 +34,7 @@ from lgjax.simulate.control.linear_quadratic.sparse import Pattern, Sparse
 
 Array = jax.Array
 
-FEW = 16  # velocities, up to which small products are written out
+FEW, FEW_FORCES = 16, 40  # velocities, up to which products are sums, in derivatives of accelerations and of forces
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _acceleration_slopes(model: Model, q: Any, v: Array, vdot: Array, tau: Array
 
 def force_slopes(model: Model, q: Any, v: Array, vdot: Array) -> tuple[Array, InversePartials]:
     """`inverse_dynamics` and `inverse_dynamics_partials`, for few joints from one pass, with all products as sums."""
-    if model.nv > FEW:
+    if model.nv > FEW_FORCES:
         return inverse_dynamics(model, q, v, vdot), inverse_dynamics_partials(model, q, v, vdot)
     (rows, forces), bent = rows_and_forces("scalarized", model, q, v, vdot)
     by_q, by_v, M = row_products(model, rows, rows, sm.matmul)

@@ -17,9 +17,10 @@ from lgjax.execution._jax import call_apart as layer
 
 Array = jax.Array
 
-# Beyond these sizes a library is faster: of the longest sum of a product and of matrices to solve with, and of the
-# longest sum of a product with a vector.
+# Beyond these sizes a library is faster: of the longest sum of a product, and of one with a vector; of a matrix to
+# solve with, alone and in a batch.
 WRITTEN_OUT, WRITTEN_OUT_OF_VECTORS = 24, 48
+SOLVED, SOLVED_IN_BATCHES = 24, 40
 BLOCK = 6  # rows that are eliminated at once
 
 
@@ -42,10 +43,14 @@ def times(a: Array, b: Array) -> Array:
     column = b.ndim < a.ndim
     b = b[:, None] if column else b
     if a.shape[1] <= (WRITTEN_OUT_OF_VECTORS if column else WRITTEN_OUT):
-        out = sum((a[:, k, None] * b[k] for k in range(1, a.shape[1])), a[:, 0, None] * b[0])
+        out = _written_out(a, b)
     else:
         out = jnp.einsum("ik...,kj...->ij...", a, b, precision="highest")
     return out[:, 0] if column else out
+
+
+def _written_out(a: Array, b: Array) -> Array:
+    return sum((a[:, k, None] * b[k] for k in range(1, a.shape[1])), a[:, 0, None] * b[0])
 
 
 def transposed(a: Array) -> Array:
@@ -58,7 +63,10 @@ def apart(*arrays: Array) -> Any:
 
 
 class Block(NamedTuple):
-    """Rows of U^T U = matrix: the inverse of their triangle on the diagonal, and what stands right of it."""
+    """A block of rows of the factor U: the inverse of its triangle on the diagonal, and the entries right of that.
+
+    The inverse is upper triangular, with its zeros.
+    """
 
     inverse: Array
     beyond: Array
@@ -76,12 +84,14 @@ def eliminated(matrix: Array, right: Array) -> tuple[list[Block], list[Array], A
     for start, stop in pairwise(edges):
         size, left = stop - start, m - stop
         inverse, positive = apart(*layer(_inverse_of_factor)(rows[:size, :size]))
-        (done,) = apart(layer(lambda inverse, rows: times(transposed(inverse), rows))(inverse, rows[:size, size:]))
+        (done,) = apart(
+            layer(lambda inverse, rows: _written_out(transposed(inverse), rows))(inverse, rows[:size, size:])
+        )
         blocks.append(Block(inverse, done[:, :left]))
         halves.append(done[:, left:])
         definite = positive & definite
         if left:
-            less = lambda rows, done: rows - times(transposed(done[:, : len(rows)]), done)
+            less = lambda rows, done: rows - _written_out(transposed(done[:, : len(rows)]), done)
             (rows,) = apart(layer(less)(rows[size:, size:], done))
     return blocks, halves, jnp.asarray(definite)
 
@@ -113,14 +123,14 @@ def back_substituted(blocks: list[Block], halves: list[Array]) -> Array:
     for (inverse, beyond), half in reversed(list(zip(blocks, halves, strict=True))):
         if found:
             below = found[0] if len(found) == 1 else jnp.concatenate(found)
-            (half,) = apart(layer(lambda half, beyond, x: half - times(beyond, x))(half, beyond, below))
-        found[:0] = apart(layer(times)(inverse, half))
+            (half,) = apart(layer(lambda half, beyond, x: half - _written_out(beyond, x))(half, beyond, below))
+        found[:0] = apart(layer(_written_out)(inverse, half))
     return jnp.concatenate(found)
 
 
 def solved(matrix: Array, right: Array) -> tuple[Array, Array]:
     """The solution of a positive definite system for columns `right`, NaN where it is not, and U^-T right."""
-    if len(matrix) > WRITTEN_OUT:
+    if len(matrix) > (SOLVED if matrix.ndim == 2 else SOLVED_IN_BATCHES):
         return _solved_by_library(matrix, right)
     blocks, halves, definite = eliminated(matrix, right)
     return jnp.where(definite, back_substituted(blocks, halves), jnp.nan), jnp.concatenate(halves)

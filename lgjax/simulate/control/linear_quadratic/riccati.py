@@ -23,7 +23,7 @@ from lgjax.simulate.control.linear_quadratic.algebra import (
     times,
     transposed,
 )
-from lgjax.simulate.control.linear_quadratic.sparse import Matrix, after, applied, before, dense
+from lgjax.simulate.control.linear_quadratic.sparse import Matrix, after, applied, before
 
 Array = jax.Array
 
@@ -33,8 +33,8 @@ BOX_SWEEPS = 8
 class Expansion(NamedTuple):
     """Dynamics x' = A x + B u + gap to first and cost to second order in tangents x and changes u of the controls.
 
-    A, B and lxx are arrays or `Sparse`. Of the Hessian of the cost, None is zero, and products J^T J of the roots
-    (k, states + controls) are to be added.
+    A and B are arrays or `Sparse`. A part of the Hessian that is None is zero. The whole Hessian of the cost also
+    includes J^T J of every root J (k, states + controls).
     """
 
     A: Any
@@ -56,7 +56,7 @@ class Expansion(NamedTuple):
             def of(cost: Any, roots: Sequence[Array]) -> Array:
                 products = [times(transposed(root[:, i]), root[:, j]) for root in roots]
                 if cost is not None:
-                    products.append(dense(cost, behind))
+                    products.append(cost)
                 return sum(products[1:], products[0]) if products else jnp.zeros((*shape, *behind), self.lx.dtype)
 
             return cost if isinstance(cost, Array) and not self.roots else layer(of)(cost, self.roots)
