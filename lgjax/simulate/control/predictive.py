@@ -119,10 +119,8 @@ class PredictiveController:
         checks.of_kind("memory", memory, PredictiveMemory)
 
         def fitting(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
-            if not isinstance(value, jax.Array | np.ndarray | np.generic) or (value.shape, value.dtype) != (
-                shape,
-                dtype,
-            ):
+            numeric = isinstance(value, jax.Array | np.ndarray | np.generic)
+            if not numeric or (value.shape, value.dtype) != (shape, dtype):
                 want = f"an array of shape {shape} and dtype {np.dtype(dtype)}"
                 raise TypeError(f"memory.{name} must be {want}, to fit the state, got {checks.shown(value)}")
             return jnp.asarray(value)
