@@ -1,29 +1,34 @@
 """Everything that is worth measuring on a GPU in half an hour, the most telling first.
 
-    python benchmarks/gpu.py --out gpu.json [--minutes 25] [--row-seconds 150] [--robots quadruped,humanoid]
+    python benchmarks/gpu.py --out gpu.json [--minutes 25] [--ahead 12] [--robots quadruped,humanoid] [--only TEXT]
 
 Forward and inverse dynamics, mass matrix, gradients, RK4 rollouts and their gradients of an arm, a quadruped, a
 humanoid and a chain of 100, over batch sizes up to a million: as kernels, for this model and for any, and as the scan
-over levels; the latency of one system, MJX where it is installed; seconds to trace and to compile, errors against
-float64, and the fractions of the memory and arithmetic roofs, which are measured first.
+over levels; the latency of one system; MJX and frax where they are installed; seconds to trace and to compile, errors
+against float64, and the fractions of the memory and arithmetic roofs, which are measured first. "batch last": the
+caller's arrays have the batch as their last axis, so that nothing is transposed.
 
-Rows run one after the other in a process of their own. A row that fails is recorded with its error; one that takes
-longer than --row-seconds is given up and the process started again. The file is written after every row. On a machine
-without a GPU `--tiny` shows in a minute whether everything runs.
+With --ahead N, all rows are first compiled, and compared with float64, in N processes at once; JAX's cache of programs
+in --cache keeps what they compile. Then rows are timed one after the other in a process of their own. A row that fails
+is recorded with its error; one that takes longer than --row-seconds is given up and the process started again. The file
+is written after every row. On a machine without a GPU `--tiny` shows in a minute whether everything runs.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
 from queue import Empty, Queue
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path[:0] = map(str, [Path(__file__).resolve().parents[1], Path(__file__).resolve().parent])
+PEERS = ("MJX", "frax")
 COLUMNS = [
     "robot", "what", "program", "dtype", "batch", "us", "low", "high", "per second", "memory", "arithmetic",
     "trace s", "compile s", "first s", "error", "failure",
@@ -38,6 +43,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--robots", default="quadruped,humanoid", help="(default: %(default)s)")
     parser.add_argument("--steps", type=int, default=100, help="of a rollout (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", default="", help="rows with this text in robot, what, program, dtype or batch")
+    parser.add_argument("--ahead", type=int, default=0, help="processes that compile before anything is timed")
+    parser.add_argument("--cache", help="folder for compiled programs (default: none)")
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, on any machine")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -51,20 +59,21 @@ def plan(options: argparse.Namespace) -> list[dict]:
         "robot": robot, "what": what, "program": program, "dtype": dtype, "batch": batch,
     }  # fmt: skip
     rows = [row("", "roofs", "device", 64 if options.tiny else 2**24)]
+    kernels = ("specialized", "batch last", "general", "scan")
     for what in ("forward", "rollout", "gradient"):
-        rows += [
-            row(r, what, p, many)
-            for r in robots
-            for p in ("specialized", "general", "scan")
-            if (what, p) != ("rollout", "scan")
-        ]
-    rows += [row(r, "rollout gradient", "specialized", n) for r in robots for n in (sizes[1], many // 4)]
+        rows += [row(r, what, p, many) for r in robots for p in kernels if (what, p) != ("rollout", "scan")]
+    rows += [row(r, "rollout gradient", p, n) for r in robots for p in kernels[:2] for n in (sizes[1], many // 4)]
     rows += [row(r, w, "specialized", many) for r in robots for w in ("inverse", "mass matrix")]
-    rows += [row(r, w, "specialized", n) for n in sizes for r in robots for w in ("forward", "rollout")]
-    rows += [row("arm", w, "specialized", many) for w in ("forward", "rollout", "gradient") if not options.tiny]
+    for what in ("forward", "gradient", "rollout", "rollout gradient"):
+        batch = max(many // (16 if "rollout" in what else 4), 1)
+        rows += [row(r, what, p, batch) for r in robots for p in PEERS]
+    rows += [row(r, w, "batch last", n) for n in sizes for r in robots for w in ("forward", "rollout")]
+    rows += [row(r, "forward", "specialized", n) for n in sizes for r in robots]
+    rows += [row("arm", w, "batch last", many) for w in ("forward", "rollout", "gradient") if not options.tiny]
     rows += [row("chain", "forward", p, many // 4) for p in ("specialized", "scan") if not options.tiny]
-    rows += [row(r, "forward", "MJX", n) for r in robots for n in (sizes[1], many)]
-    return rows + [row(r, "forward", p, many, dtype="float64") for r in robots for p in ("specialized", "scan")]
+    rows += [row(r, "forward", p, many, dtype="float64") for r in robots for p in ("batch last", "scan")]
+    text = lambda row: " ".join(map(str, row.values()))
+    return [row for row in rows if row["what"] == "roofs" or options.only in text(row)]
 
 
 # ---- the process that measures
@@ -87,7 +96,7 @@ def programs(row: dict, options: argparse.Namespace):
     from lgjax.execution.cost import kernel_cost
 
     model, steps = model_of(row["robot"], row["dtype"]), 4 if options.tiny else options.steps
-    model = lgjax.specialize(model) if row["program"] == "specialized" else model
+    model = model if row["program"] in ("general", "scan") else lgjax.specialize(model)
     how = {"execution": "scan" if row["program"] == "scan" else "scalarized"}
     forward = partial(lgjax.forward_dynamics, model, **how)
     path = lambda q, v, x: lgjax.rollout(model, q, v, None, 1e-3, steps, save_every=None)
@@ -101,10 +110,11 @@ def programs(row: dict, options: argparse.Namespace):
         "rollout gradient": jax.grad(lambda q, v, x: jnp.sum(path(q, v, x).v ** 2), (0, 1)),
     }[row["what"]]
     cost = None
-    if row["program"] == "specialized" and row["what"] in ("forward", "inverse", "mass matrix"):
+    if row["program"] in ("specialized", "batch last") and row["what"] in ("forward", "inverse", "mass matrix"):
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states(model, 1))
         cost = kernel_cost(one, *shapes)
-    return jax.vmap(one), cost, steps if row["what"].startswith("rollout") else 1
+    axis = -1 if row["program"] == "batch last" else 0
+    return jax.vmap(one, axis, axis), cost, steps if row["what"].startswith("rollout") else 1
 
 
 def states(model, batch: int):
@@ -130,7 +140,10 @@ def error(call, row: dict, options: argparse.Namespace) -> float:
     import numpy as np
 
     state, exact = reference(row["robot"], row["what"], options.tiny, options.steps)
-    got = jax.jit(call)(*jax.tree.map(lambda x: x.astype(row["dtype"]), state))
+    last = row["program"] == "batch last"
+    put = lambda x: np.moveaxis(x, 0, -1) if last else x
+    got = jax.jit(call)(*jax.tree.map(lambda x: put(x).astype(row["dtype"]), jax.device_get(state)))
+    got = jax.tree.map(lambda x: np.moveaxis(x, -1, 0) if last else x, jax.device_get(got))
     worst = lambda a, e: float(np.abs(np.asarray(a, float) - e).max(initial=0) / np.abs(e).max(initial=1e-300))
     return max(jax.tree.leaves(jax.tree.map(worst, got, exact)))
 
@@ -138,25 +151,41 @@ def error(call, row: dict, options: argparse.Namespace) -> float:
 def measure(row: dict, options: argparse.Namespace) -> dict:
     """A row with its times; whatever goes wrong is recorded in it."""
     import jax
+    import jax.numpy as jnp
 
     from lgjax.cli.bench import command as bench
-    from lgjax.cli.bench import peers, roofline, timing
+    from lgjax.cli.bench import roofline, timing
 
+    jax.config.update("jax_enable_x64", row["program"] not in PEERS)  # these take it as their own precision
     block = 0.01 if options.tiny else 0.1
     if row["what"] == "roofs":
         chain = {"chain": 4} if options.tiny else {}
         return row | roofline.measured_roofs(row["dtype"], row["batch"], options.repeats, **chain)
-    if row["program"] == "MJX":
-        for program, dtype, times in peers.mjx_times("forward", model_of(row["robot"], "float64"), row["batch"], 5):
-            return row | bench.row_of(row["what"], program, dtype, row["batch"], 1, times)
-    call, cost, count = programs(row, options)
-    state = states(model_of(row["robot"], row["dtype"]), row["batch"])
-    times, _ = timing.compiled(jax.jit(call), *state, repeats=options.repeats, block_seconds=block)
-    row = row | bench.row_of(row["what"], row["program"], row["dtype"], row["batch"], count, times)
+    if row["program"] in PEERS:
+        import gpu_peers
+
+        steps = 4 if options.tiny else options.steps
+        model = model_of(row["robot"], row["dtype"])
+        call = jax.vmap(gpu_peers.function(row["program"], row["what"], model, row["dtype"], steps))
+        state, cost = gpu_peers.states(model, row["batch"], row["dtype"]), None
+        count = steps if row["what"].startswith("rollout") else 1
+    else:
+        call, cost, count = programs(row, options)
+        state = states(model_of(row["robot"], row["dtype"]), row["batch"])
+        if row["program"] == "batch last":
+            state = jax.tree.map(lambda x: jax.block_until_ready(jnp.moveaxis(x, 0, -1)), state)
+    repeats = 0 if row.get("ahead") else options.repeats
+    times, _ = timing.compiled(jax.jit(call), *state, repeats=repeats, block_seconds=block)
+    if row.get("ahead"):
+        row = row | {f"{k} s": times[k] for k in ("trace", "compile", "first")}
+        alone = row["program"] not in PEERS and row["batch"] <= 2**18
+        return row | ({"error": error(call, row, options)} if alone else {})
+    known = {k: row[k] for k in ("trace s", "compile s", "first s") if k in row}  # else the times of the cache
+    row = row | bench.row_of(row["what"], row["program"], row["dtype"], row["batch"], count, times) | known
     if cost:
         row["cost"] = {k: v for k, v in cost.items() if k != "operations"}
         row["operations"] = cost["operations"]
-    if row["batch"] <= 2**18:
+    if "error" not in row and row["program"] not in PEERS and row["batch"] <= 2**18 and not options.ahead:
         row["error"] = error(call, row, options)
     return row
 
@@ -166,6 +195,9 @@ def work(options: argparse.Namespace) -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
+    if options.cache:
+        jax.config.update("jax_compilation_cache_dir", options.cache)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     from benchmarks import harness
 
     print(json.dumps({"environment": harness.environment()}), flush=True)
@@ -185,7 +217,10 @@ class Worker:
 
     def __init__(self):
         command = [sys.executable, __file__, *sys.argv[1:], "--worker"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
         self.lines: Queue[str] = Queue()
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -217,6 +252,34 @@ class Worker:
         self.process.wait()
 
 
+def ahead(rows: list[dict], options: argparse.Namespace) -> list[dict]:
+    """The rows with seconds to compile and errors, by many processes at once."""
+    idle: Queue[Worker] = Queue()
+
+    def compiled(row: dict) -> dict:
+        if row["what"] == "roofs":
+            return row
+        try:
+            worker = idle.get_nowait()
+        except Empty:
+            worker = Worker()
+            worker.ask(None, 120)
+        answer = worker.ask(row | {"ahead": True}, options.row_seconds)
+        answer.pop("ahead", None)
+        if "longer than" in answer.get("failure", "") or "process" in answer.get("failure", ""):
+            worker.end()
+        else:
+            idle.put(worker)
+        print("ahead", {k: answer[k] for k in COLUMNS if answer.get(k) not in (None, "")}, flush=True)
+        return answer
+
+    with ThreadPoolExecutor(options.ahead) as pool:
+        rows = list(pool.map(compiled, rows))
+    while not idle.empty():
+        idle.get().end()
+    return rows
+
+
 def main() -> None:
     options = arguments()
     if options.worker:
@@ -225,7 +288,14 @@ def main() -> None:
     from lgjax.cli.bench import timing
 
     started, rows, worker, where, roofs = time.monotonic(), [], None, {}, {}
-    for row in plan(options):
+    planned = plan(options)
+    if options.ahead:
+        planned = ahead(planned, options)
+        timing.save(options.out, "gpu", where, planned)
+    for row in planned:
+        if "failure" in row:
+            rows.append(row)
+            continue
         if time.monotonic() - started > 60 * options.minutes:
             rows.append(row | {"failure": "not started: no time left"})
             continue

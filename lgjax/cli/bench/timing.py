@@ -49,21 +49,29 @@ def _processor() -> str:
 def steady(call: Callable[[], Any], repeats: int = 9, block_seconds: float = 0.2) -> dict[str, float]:
     """Seconds per call in the steady state: median, and lowest and highest quartile, over `repeats` blocks.
 
-    `call` returns when its result is ready. On a CPU a block in which the process did not have its core to itself (less
-    than 93 percent of the wall time) is taken again, up to three times as many; `disturbed` counts those that had to
-    stay. A block is one call at least.
+    On a CPU the result of each call is waited for, elsewhere that of the last call of a block: the calls of a block
+    queue up, so that the time to launch one passes while the one before it runs. On a CPU a block in which the process
+    did not have its core to itself (less than 93 percent of the wall time) is taken again, up to three times as many;
+    `disturbed` counts those that had to stay. A block is one call at least.
     """
     waits = jax.default_backend() != "cpu"  # for its device, which is no disturbance
-    started = time.perf_counter()
-    call()
-    calls = max(1, round(block_seconds / max(time.perf_counter() - started, 1e-9)))
+
+    def seconds(calls: int) -> tuple[float, float]:
+        """Of the clock on the wall, and of the processor."""
+        wall, work = time.perf_counter(), time.process_time()
+        for n in range(calls):
+            result = call()
+            if n == calls - 1 or not waits:
+                jax.block_until_ready(result)
+        return time.perf_counter() - wall, time.process_time() - work
+
+    calls = 1
+    if (alone := seconds(1)[0]) < block_seconds:
+        calls = max(1, round(8 * block_seconds / max(seconds(8)[0], 1e-9))) if waits else round(block_seconds / alone)
     clean: list[float] = []
     disturbed: list[float] = []
     while len(clean) < repeats and len(clean) + len(disturbed) < 3 * repeats:
-        wall, work = time.perf_counter(), time.process_time()
-        for _ in range(calls):
-            call()
-        wall, work = time.perf_counter() - wall, time.process_time() - work
+        wall, work = seconds(calls)
         (clean if waits or work > 0.93 * wall else disturbed).append(wall / calls)
     samples = clean + sorted(disturbed)[: repeats - len(clean)]
     low, median, high = statistics.quantiles(samples, n=4) if len(samples) > 1 else samples * 3
@@ -91,7 +99,7 @@ def compiled(function: Any, *args, repeats: int = 9, block_seconds: float = 0.2)
     times = {"trace": trace, "compile": compile_, "first": first}
     times["temporary"] = float("nan") if memory is None else float(memory.temp_size_in_bytes)
     if repeats:
-        times |= steady(lambda: jax.block_until_ready(program(*args)), repeats, block_seconds)
+        times |= steady(lambda: program(*args), repeats, block_seconds)
     return times, result
 
 
