@@ -58,7 +58,7 @@ def plan(options: argparse.Namespace) -> list[dict]:
     row = lambda robot, what, program, batch, dtype="float32": {
         "robot": robot, "what": what, "program": program, "dtype": dtype, "batch": batch,
     }  # fmt: skip
-    rows = [row("", "roofs", "device", 64 if options.tiny else 2**24)]
+    rows = [row("", "roofs", "device", 64 if options.tiny else 2**27)]
     kernels = ("specialized", "batch last", "general", "scan")
     for what in ("forward", "rollout", "gradient"):
         rows += [row(r, what, p, many) for r in robots for p in kernels if (what, p) != ("rollout", "scan")]
