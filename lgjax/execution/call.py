@@ -46,7 +46,7 @@ def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
     """`function` of pytrees of arrays, with the batch last under `jax.vmap`; execution "plain" returns it unchanged."""
     if execution == "plain":
         return function
-    return as_operation(function, lambda jaxpr, values, _: _bound(call_p, jaxpr, values, kernel=execution != "scan"))
+    return as_operation(function, lambda jaxpr, values, _: _operation(jaxpr, values, execution != "scan"))
 
 
 def with_derivatives(function: Callable, execution: str = "scalarized") -> Callable:
@@ -61,7 +61,7 @@ def with_derivatives(function: Callable, execution: str = "scalarized") -> Calla
     def bind(jaxpr, values, _):
         words = max((x.aval.dtype.itemsize for x in jaxpr.invars), default=4) / 4
         small = words * size_of(jaxpr) <= TOGETHER
-        return _bound(call_p, jaxpr, values, kernel=True) if small else evaluate(jaxpr, values)
+        return _operation(jaxpr, values, True) if small else evaluate(jaxpr, values)
 
     together = jax.jit(as_operation(function, bind))  # one trace, however often a program evaluates it
     return wraps(function)(lambda *args: (together if jax.default_backend() == "gpu" else function)(*args))
@@ -84,7 +84,11 @@ def _bound(primitive: Primitive, jaxpr, values: Sequence, **parameters) -> Array
     return primitive.bind(*values, jaxpr=jaxpr, batched=(False,) * len(values), size=None, **parameters)
 
 
-def _run(*args, jaxpr, batched, size, kernel: bool = True) -> Arrays:
+def _operation(jaxpr, values: Sequence, kernel: bool) -> Arrays:
+    return _bound(call_p, jaxpr, values, kernel=kernel, front=False)
+
+
+def _run(*args, jaxpr, batched, size, kernel: bool = True, front: bool = False) -> Arrays:
     return Behind(size).outputs(jaxpr, dict(zip(jaxpr.invars, zip(args, batched, strict=True), strict=True)))
 
 
@@ -102,7 +106,7 @@ def _run_together(*args, size: int | None, **parameters) -> Arrays:
     return (in_one_function(run) if size is None or size <= FEW else run)(*args)
 
 
-def _run_parts(*args, jaxpr, batched, size: int | None, kernel: bool) -> Arrays:
+def _run_parts(*args, jaxpr, batched, size: int | None, **_) -> Arrays:
     """One part after the other. One alone is filled up, of several the last begins where it ends with the batch.
 
     It is filled with copies of the last system: for numbers of no system a loop might never end.
@@ -134,10 +138,17 @@ def _on_cuda(ctx, otherwise: Callable) -> Callable:
 
 
 def _launched(
-    otherwise: Callable, *args, jaxpr, batched, size, kernel: bool = True, state: int | None = None
+    otherwise: Callable,
+    *args,
+    jaxpr,
+    batched,
+    size,
+    kernel: bool = True,
+    front: bool = False,
+    state: int | None = None,
 ) -> Arrays:
     shapes = _shapes(jaxpr=jaxpr, batched=batched, size=size)
-    run = as_kernel(jaxpr, batched, size, shapes, state) if kernel else None
+    run = as_kernel(jaxpr, batched, size, shapes, state, front) if kernel else None
     return otherwise(*args, jaxpr=jaxpr, batched=batched, size=size) if run is None else run(*args)
 
 
@@ -157,12 +168,12 @@ def _shapes(*_, jaxpr, batched, size, **others) -> list:
     return [reshaped(x.aval, (*x.aval.shape, *behind)) for x in jaxpr.outvars]
 
 
-def _jvp(primals, directions, *, jaxpr, batched, size, kernel):
-    outs = call_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, kernel=kernel)
-    return outs, _along(outs, primals, directions, jaxpr, batched, size, kernel)
+def _jvp(primals, directions, *, jaxpr, batched, size, **how):
+    outs = call_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, **how)
+    return outs, _along(outs, primals, directions, jaxpr, batched, size, **how)
 
 
-def _along(outs, primals, directions, jaxpr, batched, size, kernel: bool = True) -> list:
+def _along(outs, primals, directions, jaxpr, batched, size, **how) -> list:
     """Tangents of the results `outs`, by one operation that reads the arguments alone."""
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
     moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
@@ -170,11 +181,11 @@ def _along(outs, primals, directions, jaxpr, batched, size, kernel: bool = True)
     args = [*more, *(x for x, k in zip(primals, kept, strict=True) if k), *(directions[n] for n in moving)]
     marks = (False,) * len(more) + tuple(b for b, k in zip(batched, kept, strict=True) if k)
     marks = (*marks, *(batched[n] for n in moving))
-    found = iter(call_p.bind(*args, jaxpr=short, batched=marks, size=size, kernel=kernel))
+    found = iter(call_p.bind(*args, jaxpr=short, batched=marks, size=size, **how))
     return [next(found) if m else no_tangent(x) for x, m in zip(outs, moved, strict=True)]
 
 
-def _transpose(given, *args, jaxpr, batched, size, kernel):
+def _transpose(given, *args, jaxpr, batched, size, **how):
     linear = [n for n, x in enumerate(args) if is_undefined_primal(x)]
     known = [n for n in range(len(args)) if n not in linear]
     asked = [not isinstance(ct, Zero) for ct in given]
@@ -182,12 +193,15 @@ def _transpose(given, *args, jaxpr, batched, size, kernel):
     cts = [ct for ct, a in zip(given, asked, strict=True) if a]
     marks = (*[False] * len(more), *(batched[n] for n in known), *[size is not None] * len(cts))
     values = [*more, *(args[n] for n in known), *cts]
-    found = call_p.bind(*values, jaxpr=backwards, batched=marks, size=size, kernel=kernel)
+    found = call_p.bind(*values, jaxpr=backwards, batched=marks, size=size, **how)
     sums = {n: x if size is None or batched[n] else x.sum(-1) for n, x in zip(linear, found, strict=True)}
     return [sums.get(n) for n in range(len(args))]
 
 
 def _vmap(primitive, args, axes, *, jaxpr, batched, size, **others):
+    if "front" in others:  # a hint for kernels: where the batch is in the caller's arrays
+        first = all(axis in (0, None) for axis in axes)
+        others["front"] = first and size is None
     more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
     together = tuple(b or axis is not None for b, axis in zip(batched, axes, strict=True))
     args = [
@@ -258,7 +272,7 @@ def _derivative(primals, directions, *, jaxpr, batched, size, state: int | None 
         outs = system_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, state=state)
         turns, none = traced(lambda args: _turn_by_turn(jaxpr, args), [x.aval for x in jaxpr.invars])
         assert not none
-        return outs, _along(outs, primals, directions, turns, batched, size)
+        return outs, _along(outs, primals, directions, turns, batched, size, kernel=True, front=False)
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
 
     def of(*values):

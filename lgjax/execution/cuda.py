@@ -7,6 +7,7 @@ a GPU. What cannot be written as a kernel runs as it does on other platforms, wi
 Read first: `call.py`, which asks for kernels; `program.py` and `ptx.py`, which make them.
 """
 
+import ctypes
 import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -18,28 +19,53 @@ import numpy as np
 
 from lgjax.execution.program import ScalarProgram
 from lgjax.execution.ptx import Kernel, kernel
+from lgjax.execution.ptx_rows import chosen
 
 TARGET = "__gpu$xla.gpu.ptx"
+SPILLING = 12080  # CUDA 12.8: from here on, kernels may keep in shared memory what does not fit into registers
 
 
 @lru_cache(maxsize=256)
-def kernel_of(jaxpr: Any, batched: tuple[bool, ...], size: int, in_place: bool) -> Kernel | None:
-    """The kernel of a jaxpr of one system for `size` systems; None, with a warning, if there is none."""
+def kernel_of(
+    jaxpr: Any, batched: tuple[bool, ...], size: int, in_place: bool, front: tuple[bool, ...] = ()
+) -> Kernel | None:
+    """The kernel of a jaxpr of one system for `size` systems; None, with a warning, if there is none.
+
+    front: which of arguments and results have the batch in front.
+    """
     try:
-        return kernel(ScalarProgram(jaxpr), batched, size, in_place)
+        return kernel(ScalarProgram(jaxpr), batched, size, in_place, front, spilling=_driver() >= SPILLING)
     except NotImplementedError as error:
         warnings.warn(f"this runs on the GPU without a kernel of its own, more slowly: {error}", stacklevel=2)
         return None
 
 
+@lru_cache(maxsize=1)
+def _driver() -> int:
+    """The version of CUDA that the driver is for, 12080 for 12.8; where there is none, that of a new one."""
+    version = ctypes.c_int(0)
+    try:
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError):
+        return SPILLING
+    return version.value or SPILLING
+
+
 def as_kernel(
-    jaxpr: Any, batched: Sequence[bool], size: int | None, shapes: Sequence[Any], state: int | None = None
+    jaxpr: Any,
+    batched: Sequence[bool],
+    size: int | None,
+    shapes: Sequence[Any],
+    state: int | None = None,
+    front: bool = False,
 ) -> Callable | None:
     """The jaxpr as a function of arrays that launches one kernel, or None. Without a batch it runs as a batch of one.
 
-    shapes: of the results. state: index of the first of the arguments that the results replace, one by one.
+    shapes: of the results. state: index of the first of the arguments that the results replace, one by one. front:
+    arguments and results with the batch in front in memory, if not in shape, are at hand and welcome.
     """
-    found = kernel_of(jaxpr, tuple(batched), 1 if size is None else size, state is not None)
+    marks = _in_front(jaxpr, batched, shapes) if front and size is not None else ()
+    found = kernel_of(jaxpr, tuple(batched), 1 if size is None else size, state is not None, marks)
     if found is None:
         return None
     given = [n for n, x in enumerate(jaxpr.invars) if x.aval.size]  # an empty array has no memory to point to
@@ -47,13 +73,31 @@ def as_kernel(
     pairs = [] if state is None else [(state + k, k) for k in asked if size is None or batched[state + k]]
     replaced = {given.index(n): asked.index(k) for n, k in pairs}
     results = [jax.ShapeDtypeStruct(shapes[k].shape, shapes[k].dtype) for k in asked]
-    call = jax.ffi.ffi_call(TARGET, results, input_output_aliases=replaced)
+    layouts = {}
+    if marks:
+        inputs = [_layout(batched[n] + jaxpr.invars[n].aval.ndim, marks[n]) for n in given]
+        outputs = [_layout(len(shapes[k].shape), marks[len(batched) + k]) for k in asked]
+        layouts = {"input_layouts": inputs, "output_layouts": outputs}
+    call = jax.ffi.ffi_call(TARGET, results, input_output_aliases=replaced, **layouts)
 
     def run(*args) -> list[jax.Array]:
         outs = dict(zip(asked, call(*(args[n] for n in given), **_launch(found, len(given), len(asked))), strict=True))
         return [outs[k] if k in outs else jnp.zeros(x.shape, x.dtype) for k, x in enumerate(shapes)]
 
     return run
+
+
+def _in_front(jaxpr: Any, batched: Sequence[bool], shapes: Sequence[Any]) -> tuple[bool, ...]:
+    """Which arguments and results the kernel takes with the batch in front in memory."""
+    arrays = [*(x.aval for x in jaxpr.invars), *(x.aval for x in jaxpr.outvars)]
+    marked = [*batched, *[True] * len(shapes)]
+    counts = [x.size if b else 0 for x, b in zip(arrays, marked, strict=True)]
+    return chosen(counts, [x.dtype for x in arrays])
+
+
+def _layout(axes: int, front: bool) -> tuple[int, ...]:
+    """The axes of an array whose batch is the last, the slowest in memory first."""
+    return (axes - 1, *range(axes - 1)) if front else tuple(range(axes))
 
 
 def _launch(kernel: Kernel, arguments: int, results: int) -> dict[str, Any]:

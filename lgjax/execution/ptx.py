@@ -1,7 +1,7 @@
 """A scalar program as the text of a CUDA kernel (PTX), one system per thread.
 
-The batch is the last axis of every array: for n systems, number k of an array begins at n k, so that neighbouring
-threads read neighbouring numbers. What is not batched is read by all threads from one place. The assembler may contract
+The batch is the last axis of an array: for n systems, number k of it begins at n k, so that neighbouring threads read
+neighbouring numbers; arrays with the batch in front are in `ptx_rows.py`. What is not batched is read by all threads from one place. The assembler may contract
 products and sums that have no rounding mode to one rounding; sine and cosine of one angle are computed together,
 without a branch.
 
@@ -18,9 +18,11 @@ import numpy as np
 from lgjax.execution.graph import Ref, is_number
 from lgjax.execution.program import Loop, Region, ScalarProgram
 from lgjax.execution.ptx_functions import Writer, kind_of, sine_and_cosine, write
+from lgjax.execution.ptx_rows import THREADS, Shared
 
 VERSION, TARGET = "7.4", "sm_80"  # what the driver compiles for the device at hand when a program is loaded
-THREADS = 32  # of a block: a large program leaves registers for eight warps of a multiprocessor in any case
+SPILLING = "8.7"  # the first version in which what does not fit into registers may go to shared memory
+NAME = "lgjax_kernel"
 FAR = 2**31 - 1  # the largest offset of an address
 LOCAL = 2**16  # bytes of a thread that loops may use: the device reserves them for all threads that it can hold
 BOOL = np.dtype(bool)
@@ -38,24 +40,31 @@ class Kernel:
 
 
 def kernel(
-    program: ScalarProgram, batched: Sequence[bool], size: int, in_place: bool = False, name: str = "lgjax_kernel"
+    program: ScalarProgram,
+    batched: Sequence[bool],
+    size: int,
+    in_place: bool = False,
+    front: Sequence[bool] = (),
+    spilling: bool = False,
 ) -> Kernel:
     """The kernel of a program for `size` systems.
 
     Its parameters are pointers: to the arguments of the program, of which those marked in `batched` have a value for
     each system, and to its results, which all have; empty arrays are left out. in_place: results may overwrite
-    arguments. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
+    arguments. front: which arguments, then which results, have the batch in front (none is the default); spilling: what
+    does not fit into registers may go to shared memory, which drivers of CUDA 12.8 understand. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
     """
     arrays = {*program.dtypes, *program.out_dtypes}
     if unknown := {x.name for x in arrays} - set(MEMORY):
         raise NotImplementedError(f"arrays of {', '.join(sorted(unknown))} in a kernel")
     if {np.dtype("float32"), np.dtype("float64")} <= arrays:
         raise NotImplementedError("float32 and float64 in one kernel")
-    body = _Body(Writer("f64" if np.dtype("float64") in arrays else "f32"), program, batched, size, in_place)
+    writer = Writer("f64" if np.dtype("float64") in arrays else "f32")
+    body = _Body(writer, program, batched, size, in_place, front)
     body.write()
     if sum(x.loop.count * x.bytes for x in body.ran) > LOCAL:
         raise NotImplementedError(f"loops that save more than {LOCAL} bytes")
-    return Kernel(name, body.text(name), -(-size // THREADS), THREADS)
+    return Kernel(NAME, body.text(spilling), -(-size // THREADS), THREADS)
 
 
 @dataclass(frozen=True)
@@ -81,8 +90,22 @@ class _Ran:
 class _Body:
     """Writes the operations of a program. Values of nodes are registers, or functions that load these when needed."""
 
-    def __init__(self, out: Writer, program: ScalarProgram, batched: Sequence[bool], size: int, in_place: bool):
+    def __init__(
+        self,
+        out: Writer,
+        program: ScalarProgram,
+        batched: Sequence[bool],
+        size: int,
+        in_place: bool,
+        front: Sequence[bool],
+    ):
         self.out, self.program, self.batched, self.size, self.in_place = out, program, batched, size, in_place
+        sizes = [x.size for x in (*program.inputs, *program.outputs)]
+        names = [*(f"a{n}" for n in range(len(program.inputs))), *(f"r{n}" for n in range(len(program.outputs)))]
+        widths = [x.itemsize for x in (*program.dtypes, *program.out_dtypes)]
+        rows = {p: (n, w) for p, n, w, f in zip(names, sizes, widths, front, strict=False) if f}
+        parts = [{p: x for p, x in rows.items() if p.startswith(letter)} for letter in "ar"]
+        self.shared = Shared(*parts, size)
         self.pointers: dict[str, tuple[int, bool]] = {}
         self.tables: list[tuple] = []
         self.ran: list[_Ran] = []
@@ -107,18 +130,19 @@ class _Body:
         for index in late:
             written(index)
 
-    def text(self, name: str) -> str:
+    def text(self, spilling: bool) -> str:
         pointers = [f"a{n}" for n, nodes in enumerate(self.program.inputs) if nodes.size]
         pointers += [f"r{n}" for n, out in enumerate(self.program.outputs) if out.size]
         widths = sorted({width for width, batched in self.pointers.values() if batched})
         lines = [
-            f".version {VERSION}",
+            f".version {SPILLING if spilling else VERSION}",
             f".target {TARGET}",
             ".address_size 64",
             *(self._table(n, numbers) for n, numbers in enumerate(self.tables)),
-            f".visible .entry {name}({', '.join(f'.param .u64 {p}' for p in pointers)})",
+            f".visible .entry {NAME}({', '.join(f'.param .u64 {p}' for p in pointers)})",
             f".reqntid {THREADS}",
             "{",
+            *(['  .pragma "enable_smem_spilling";'] if spilling else []),
             "  .reg .u32 %system, %block, %thread;",
             "  .reg .pred %outside;",
             *(f"  .reg .u64 %at{width};" for width in widths),
@@ -128,6 +152,7 @@ class _Body:
             "  mov.u32 %block, %ctaid.x;",
             "  mov.u32 %thread, %tid.x;",
             f"  mad.lo.u32 %system, %block, {THREADS}, %thread;",
+            *self.shared.begin(),
             f"  setp.ge.u32 %outside, %system, {self.size};",
             "  @%outside bra DONE;",
             *(f"  mul.wide.u32 %at{width}, %system, {width};" for width in widths),
@@ -135,7 +160,7 @@ class _Body:
         for p, (width, batched) in self.pointers.items():
             lines += [f"  ld.param.u64 %{p}, [{p}];", f"  cvta.to.global.u64 %{p}, %{p};"]
             lines += [f"  add.u64 %{p}, %{p}, %at{width};"] if batched else []
-        return "\n".join([*lines, *self.out.lines, "DONE:", "  ret;", "}"]) + "\n"
+        return "\n".join([*lines, *self.out.lines, "DONE:", *self.shared.end(), "  ret;", "}"]) + "\n"
 
     # -- memory
     def _address(self, pointer: str, k: int, width: int, batched: bool) -> str:
@@ -149,10 +174,11 @@ class _Body:
         """Number k of an argument."""
         dtype = self.program.dtypes[leaf]
         suffix, width = MEMORY[dtype.name]
+        kind = "f" if suffix.startswith("f") else "i"
+        if f"a{leaf}" in self.shared.rows:
+            return self.out.operation(f"ld.shared.{suffix}", self.shared.read(f"a{leaf}", k), kind=kind)
         address = self._address(f"a{leaf}", k, width, self.batched[leaf])
-        found = self.out.operation(
-            f"ld.global{'' if self.in_place else '.nc'}.{suffix}", address, kind="f" if suffix.startswith("f") else "i"
-        )
+        found = self.out.operation(f"ld.global{'' if self.in_place else '.nc'}.{suffix}", address, kind=kind)
         return self.out.operation("setp.ne.u32", found, 0, kind="p") if dtype == BOOL else found
 
     def _store(self, n: int, k: int, value: Any) -> None:
@@ -162,7 +188,10 @@ class _Body:
             value = self._register(value, dtype)
         if dtype == BOOL:
             value = self.out.operation("selp.u32", 1, 0, value, kind="i")
-        self.out.line(f"st.global.{suffix} {self._address(f'r{n}', k, width, True)}, {value};")
+        if f"r{n}" in self.shared.rows:
+            self.out.line(f"st.shared.{suffix} {self.shared.write(f'r{n}', k)}, {value};")
+        else:
+            self.out.line(f"st.global.{suffix} {self._address(f'r{n}', k, width, True)}, {value};")
 
     def _table(self, n: int, numbers: tuple) -> str:
         kind = kind_of(*numbers)

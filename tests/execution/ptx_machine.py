@@ -6,7 +6,7 @@ import struct
 import numpy as np
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "u32": np.uint32, "s32": np.int32, "b32": np.uint32, "u8": np.uint8}
-DTYPES |= {"u64": np.uint64, "pred": np.bool_}
+DTYPES |= {"b64": np.uint64, "u64": np.uint64, "pred": np.bool_}
 KINDS = {"f": ("f32", "f64", "b32"), "i": ("u32", "s32", "b32", "u8"), "p": ("pred",), "q": ("u64",)}
 WIDE = {np.float32: np.float64, np.float64: np.longdouble}
 COMPARE = {
@@ -30,9 +30,9 @@ class Machine:
     def __init__(self, text: str, threads: int):
         body = text[text.index("{\n", text.index(".visible")) + 2 : text.rindex("}")]
         pieces = re.split(r";|\n(?=\w+:)|(?<=:)\n", body)
-        self.code = [x.strip() for x in pieces if x.strip() and not x.strip().startswith((".reg", ".local"))]
+        self.code = [x.strip() for x in pieces if x.strip() and not x.strip().startswith((".reg", ".local", ".shared", ".pragma"))]
         self.labels = {x[:-1]: k for k, x in enumerate(self.code) if x.endswith(":")}
-        self.threads, self.registers = threads, {}
+        self.threads, self.registers, self.alive = threads, {}, np.ones(threads, bool)
         tables = re.findall(r"\.const \.align 8 \.(\w+) (\w+)\[\d+\] = \{(.*?)\};", text)
         self.buffers = [
             np.array([self.number(x.strip(), t) for x in entries.split(",")], DTYPES[t]) for t, _, entries in tables
@@ -41,8 +41,11 @@ class Machine:
         for name, size in re.findall(r"\.local \.align 8 \.b8 (\w+)\[(\d+)\]", text):  # of each thread its own
             self.names[name] = len(self.buffers) << 40
             self.buffers.append(np.full((threads, int(size)), 77, np.uint8))
-        self.parameters = re.findall(r"\.param \.u64 (\w+)", text)
         self.block = int(re.search(r"\.reqntid (\d+)", text)[1])
+        for name, size in re.findall(r"\.shared \.align 16 \.b8 (\w+)\[(\d+)\]", text):  # of each block its own
+            self.shared = np.full((-(-threads // self.block), int(size)), 77, np.uint8)
+            self.names[name] = 0
+        self.parameters = re.findall(r"\.param \.u64 (\w+)", text)
         self.fetched = 0
 
     def run(self, buffers: list[np.ndarray]) -> None:
@@ -54,12 +57,20 @@ class Machine:
         self.registers |= {"%ctaid.x": everyone // self.block, "%tid.x": everyone % self.block}
         at = 0
         while at < len(self.code):
+            if self.code[at] == "DONE:":
+                self.alive = np.ones(self.threads, bool)
             jump = None if self.code[at].endswith(":") else self.step(self.code[at])
             at = at + 1 if jump is None else self.labels[jump]
 
     def step(self, line: str) -> str | None:
         """One instruction; the label to go on with, if it is a branch that is taken."""
         self.fetched += 1
+        if line.startswith("@") and " bra " not in line:
+            before, (test, line) = self.alive, line[1:].split(maxsplit=1)
+            self.alive = before & self.registers[test]
+            self.step(line)
+            self.alive = before
+            return None
         if line.startswith("@"):
             test, _, label = line[1:].split()
             taken = self.registers[test]
@@ -68,13 +79,17 @@ class Machine:
                 self.alive = ~np.broadcast_to(taken, (self.threads,))
                 return None
             return label if taken.all() else None
-        if line == "ret":
+        if line in ("ret", "cp.async.wait_all") or line.startswith("bar.warp.sync"):  # threads run side by side
             return None
         name, rest = line.split(maxsplit=1)
         operation, *kinds = name.split(".")
         operands = [x.strip() for x in re.findall(r"\s*(\{.*?\}|[^,]+)", rest)]
-        if operation == "st":
-            store = self.store_own if kinds[0] == "local" else self.store
+        if operation == "cp":
+            kind = f"b{8 * int(operands[2])}"
+            buffer, place = self.address(operands[1], DTYPES[kind])
+            self.store_shared(operands[0], buffer[place].view(DTYPES[kind]), kind)
+        elif operation == "st":
+            store = {"local": self.store_own, "shared": self.store_shared}.get(kinds[0], self.store)
             store(operands[0], self.value(operands[1], kinds[-1]), kinds[-1])
         elif operation == "mov" and "{" in rest:
             self.parts(*operands)
@@ -88,7 +103,8 @@ class Machine:
         if operation == "ld":
             if kinds[0] == "param":
                 return np.uint64(self.names[operands[0].strip("[]")])
-            return (self.load_own if kinds[0] == "local" else self.load)(operands[0], kind)
+            load = {"local": self.load_own, "shared": self.load_shared}.get(kinds[0], self.load)
+            return load(operands[0], kind)
         if operation == "cvt":
             x = self.value(operands[0], kind)
             rounding = {"rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}.get(kinds[0], np.copy)
@@ -101,7 +117,8 @@ class Machine:
             test = self.registers[operands[2]]
             return np.where(test, self.value(operands[0], kind), self.value(operands[1], kind))
         if operation in ("mul", "mad") and kinds[0] == "wide":
-            return self.value(operands[0], kind).astype(np.uint64) * self.value(operands[1], kind).astype(np.uint64)
+            product = self.value(operands[0], kind).astype(np.uint64) * self.value(operands[1], kind).astype(np.uint64)
+            return product + self.value(operands[2], "u64") if operation == "mad" else product
         values = [self.value(x, kind) for x in operands]
         if operation == "mad":
             return (values[0] * values[1] + values[2]).astype(DTYPES[kind])
@@ -165,6 +182,24 @@ class Machine:
         value = np.ascontiguousarray(np.broadcast_to(np.asarray(value, DTYPES[kind]), (self.threads,)))
         buffer[:, place] = value[:, None].view(np.uint8)
 
+    def in_shared(self, text: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
+        """Memory of every block as numbers of a kind; block and place of each thread."""
+        memory = self.shared.view(DTYPES[kind])
+        where = np.broadcast_to(self.where(text), (self.threads,))
+        width = memory.itemsize
+        assert (where % width == 0).all()
+        assert (where[self.alive] < self.shared.shape[1]).all()
+        return memory, (np.arange(self.threads) // self.block, np.minimum(where // width, memory.shape[1] - 1))
+
+    def load_shared(self, text: str, kind: str):
+        memory, places = self.in_shared(text, kind)
+        return memory[places]
+
+    def store_shared(self, text: str, value, kind: str) -> None:
+        memory, (block, place) = self.in_shared(text, kind)
+        value = np.broadcast_to(np.asarray(value, DTYPES[kind]), (self.threads,))
+        memory[block[self.alive], place[self.alive]] = value[self.alive]
+
     def address(self, text: str, dtype) -> tuple[np.ndarray, np.ndarray]:
         where = self.where(text)
         buffer = self.buffers[int(where.flat[0]) >> 40]
@@ -177,13 +212,13 @@ class Machine:
 
     def store(self, text: str, value, kind: str) -> None:
         buffer, place = self.address(text, DTYPES[kind])
-        alive = getattr(self, "alive", np.ones(self.threads, bool))
         place, value = np.broadcast_to(place, (self.threads,)), np.broadcast_to(value, (self.threads,))
-        buffer[place[alive]] = value[alive]
+        value = np.ascontiguousarray(value).view(buffer.dtype) if kind.startswith("b") else value
+        buffer[place[self.alive]] = value[self.alive]
 
 
 def run(kernel, arguments: list[np.ndarray], results: list[tuple]) -> list[np.ndarray]:
-    """A kernel on arrays whose batch lies behind; results: (shape, dtype) of each."""
+    """A kernel on arrays as they lie in memory; results: (shape, dtype) of each."""
     outs = [np.full(shape, 77, dtype) for shape, dtype in results]
     machine = Machine(kernel.text, kernel.blocks * kernel.threads)
     machine.run([x for x in (*map(np.ascontiguousarray, arguments), *outs) if x.size])

@@ -10,25 +10,40 @@ from lgjax import specialize
 from lgjax.execution import program
 from lgjax.execution.program import program_of
 from lgjax.execution.ptx import kernel
+from lgjax.execution.ptx_rows import chosen
 from tests.dynamics import trees
 from tests.execution import ptx_machine
 
 SIZE = 35  # more than a block, and not a whole number of them
 
 
-def launched(function, *batched, shared=()):
-    """The function through its kernel: batched arguments with a leading axis, shared ones without."""
+def launched(function, *batched, shared=(), front=None, spilling=False):
+    """The function through its kernel: batched arguments with a leading axis, shared ones without.
+
+    front: which of the arrays that a kernel takes with the batch in front it gets so; None: all behind.
+    """
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batched)
     program = program_of(function, *shared, *one)
     flags = [False] * len(jax.tree.leaves(shared)) + [True] * len(jax.tree.leaves(batched))
-    arrays = [np.asarray(x) for x in jax.tree.leaves(shared)] + [
-        np.moveaxis(x, 0, -1) for x in jax.tree.leaves(batched)
-    ]
     size = len(jax.tree.leaves(batched)[0])
     shapes = jax.eval_shape(function, *shared, *one)
-    results = [((*x.shape, size), x.dtype) for x in jax.tree.leaves(shapes)]
-    outs = ptx_machine.run(kernel(program, flags, size), arrays, results)
-    return jax.tree.unflatten(jax.tree.structure(shapes), [np.moveaxis(x, -1, 0) for x in outs])
+    leaves, outs = jax.tree.leaves((shared, batched)), jax.tree.leaves(shapes)
+    marks = [False] * (len(leaves) + len(outs))
+    if front is not None:
+        counts = [x.size // size * b for x, b in zip(leaves, flags, strict=True)]
+        marks = chosen([*counts, *(x.size for x in outs)], [x.dtype for x in (*leaves, *outs)])
+        marks = [m and front(k) for k, m in enumerate(marks)]
+        assert any(marks)
+    last = lambda x: np.moveaxis(x, 0, -1)
+    arrays = [
+        np.asarray(x) if f or not b else last(x) for x, b, f in zip(leaves, flags, marks[: len(leaves)], strict=True)
+    ]
+    ahead = marks[len(leaves) :]
+    results = [((size, *x.shape) if f else (*x.shape, size), x.dtype) for x, f in zip(outs, ahead, strict=True)]
+    made = kernel(program, flags, size, front=marks, spilling=spilling)
+    found = ptx_machine.run(made, arrays, results)
+    found = [x if f else np.moveaxis(x, -1, 0) for x, f in zip(found, ahead, strict=True)]
+    return jax.tree.unflatten(jax.tree.structure(shapes), found)
 
 
 def close(got, expected, tolerance):
@@ -93,6 +108,30 @@ def test_algorithms(algorithm, tree, dtype, special):
     expected = jax.jit(jax.vmap(function, (None, *[0] * len(states))))(doubles[0], *doubles[1])
     close(got, expected, 4e3 * np.finfo(dtype).eps)
     assert {x.dtype.name for x in jax.tree.leaves(got)} == {dtype}
+
+
+FRONT = {"all": lambda k: True, "odd": lambda k: k % 2 == 1, "even": lambda k: k % 2 == 0}
+
+
+@pytest.mark.parametrize("front", FRONT)
+@pytest.mark.parametrize("size", [1, 32, 35, 96])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_batches_in_front(dtype, size, front):
+    """The same numbers to the last bit as with the batch behind, wherever the batch of an array is."""
+    model = specialize(trees.model("shoulder").astype(dtype))
+    states = jax.tree.map(lambda x: x.astype(dtype), trees.random_states(model, size))
+    function = lambda *state: ALGORITHMS["forward"](model, *state)
+    got = launched(function, *states, front=FRONT[front], spilling=True)
+    np.testing.assert_array_equal(got, launched(function, *states))
+
+
+@pytest.mark.parametrize("count", [1, 7, 16, 32, 64, 70])
+def test_rows_of_every_length(count):
+    """Also those that would all begin in one bank of the memory, and integers."""
+    x, n = np.arange(50.0 * count).reshape(50, count), np.arange(50 * count, dtype=np.int32).reshape(50, count)
+    function = lambda x, n: (x[::-1] * 2 + n.astype(x.dtype), n + 1, jnp.sum(x))
+    got = launched(function, x.astype(np.float32), n, front=FRONT["all"])
+    close(got, jax.vmap(function)(x, n), 1e-6)
 
 
 @pytest.mark.parametrize("written_out", [4000, 0])

@@ -1,0 +1,159 @@
+"""Arrays of a kernel with the batch in front: the numbers of a system lie side by side, in a row.
+
+The threads of a block copy the rows of their systems together, neighbouring threads neighbouring numbers, between the
+device's memory and that of the multiprocessor ("shared"), where each thread reads and writes its own row. So nobody has
+to transpose the array.
+
+Read first: `ptx.py`, which writes the rest of the kernel.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+THREADS = 32  # of a block: one warp, whose threads wait for each other at `bar.warp.sync`
+BUDGET = 24576  # bytes of a block: eight of them, and what they spill, fit into a multiprocessor
+EVERYONE = "bar.warp.sync 0xffffffff;"
+
+
+@dataclass
+class Rows:
+    """An array in shared memory. pointer: of the array; count: numbers of a row; width: bytes of one.
+
+    start: bytes before it. reads, writes: when the thread reads or writes a number of its own row.
+    """
+
+    pointer: str
+    count: int
+    width: int
+    start: int = 0
+    reads: list[int] = field(default_factory=list)
+    writes: list[int] = field(default_factory=list)
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from a row to the next. Rows of whole banks are set apart, or all threads would read from one bank."""
+        return self.width * (self.count + (self.count % THREADS == 0))
+
+    @property
+    def bytes(self) -> int:
+        return -(-THREADS * self.pitch // 16) * 16
+
+    def number(self, k: int) -> str:
+        """The address of number k of the thread's own row."""
+        return f"[%row_{self.pointer}+{k * self.width}]"
+
+    def setup(self, size: int) -> Iterator[str]:
+        """Addresses: of the thread's row, and of the first number that it copies."""
+        p = self.pointer
+        yield f"  .reg .u32 %row_{p};"
+        yield f"  .reg .u64 %all_{p};"
+        yield f"  mad.lo.u32 %row_{p}, %thread, {self.pitch}, %shared;"
+        yield f"  add.u32 %row_{p}, %row_{p}, {self.start};"
+        yield f"  ld.param.u64 %all_{p}, [{p}];"
+        yield f"  cvta.to.global.u64 %all_{p}, %all_{p};"
+        yield f"  mad.wide.u32 %all_{p}, %block, {THREADS * self.count * self.width}, %all_{p};"
+        yield f"  mad.wide.u32 %all_{p}, %thread, {self.width}, %all_{p};"
+        if size % THREADS:
+            yield f"  .reg .s32 %left_{p};"
+            yield f"  mad.lo.s32 %left_{p}, %block, -{THREADS * self.count}, {size * self.count};"
+            yield f"  sub.s32 %left_{p}, %left_{p}, %thread;"
+
+    def _turns(self, size: int) -> Iterator[tuple[list[str], str, str, str]]:
+        """Of each number that a thread copies: lines before it, its condition, and where it is, here and there."""
+        for j in range(self.count):
+            test = [f"  setp.gt.s32 %copies, %left_{self.pointer}, {THREADS * j};"] if size % THREADS else []
+            gap = j * THREADS // self.count if self.pitch > self.width * self.count else 0
+            here = f"[%mine{self.width}+{self.start + (THREADS * j + gap) * self.width}]"
+            yield test, "@%copies " if test else "", here, f"[%all_{self.pointer}+{THREADS * j * self.width}]"
+
+    def read(self, size: int) -> Iterator[str]:
+        for test, condition, here, there in self._turns(size):
+            yield from test
+            yield f"  {condition}cp.async.ca.shared.global {here}, {there}, {self.width};"
+
+    def written(self, size: int) -> Iterator[str]:
+        kind = f"b{8 * self.width}"
+        for test, condition, here, there in self._turns(size):
+            yield from test
+            yield f"  ld.shared.{kind} %moved{self.width}, {here};"
+            yield f"  {condition}st.global.{kind} {there}, %moved{self.width};"
+
+
+def chosen(counts: list[int], dtypes: list[np.dtype]) -> tuple[bool, ...]:
+    """Which of the arrays go through shared memory: the largest that fit."""
+    bytes_of = [Rows("", n, t.itemsize).bytes for n, t in zip(counts, dtypes, strict=True)]
+    left, marks = BUDGET, [False] * len(counts)
+    for k in sorted(range(len(counts)), key=lambda k: -bytes_of[k]):
+        if counts[k] and dtypes[k].itemsize in (4, 8) and bytes_of[k] <= left:
+            left, marks[k] = left - bytes_of[k], True
+    return tuple(marks)
+
+
+class Shared:
+    """The rows of a kernel: read before anything is computed, written at its end."""
+
+    def __init__(self, arguments: dict[str, tuple[int, int]], results: dict[str, tuple[int, int]], size: int):
+        """Each: pointer -> (numbers of a row, bytes of one)."""
+        self.rows = {p: Rows(p, count, width) for p, (count, width) in (arguments | results).items()}
+        self.size, self.now = size, 0
+        self.arguments = [self.rows[p] for p in arguments]
+        self.results = [self.rows[p] for p in results]
+
+    def read(self, pointer: str, k: int) -> str:
+        """Where to read number k of an argument now."""
+        return self._visited(self.rows[pointer], self.rows[pointer].reads, k)
+
+    def write(self, pointer: str, k: int) -> str:
+        return self._visited(self.rows[pointer], self.rows[pointer].writes, k)
+
+    def _visited(self, rows: Rows, when: list[int], k: int) -> str:
+        self.now += 1
+        when.append(self.now)
+        return rows.number(k)
+
+    def _placed(self) -> int:
+        """Bytes of all rows, now that it is known when they are used.
+
+        A result goes where an argument was, if the argument is not read once the result is begun.
+        """
+        end, free = 0, list(self.arguments)
+        for x in self.arguments:
+            x.start, end = end, end + x.bytes
+        for x in self.results:
+            like = lambda a, x=x: (a.count, a.width) == (x.count, x.width) and max(a.reads, default=0) < min(x.writes)
+            place = next(filter(like, free), None)
+            if place is None:
+                x.start, end = end, end + x.bytes
+            else:
+                x.start = place.start
+                free.remove(place)
+        return end
+
+    def begin(self) -> Iterator[str]:
+        if not self.rows:
+            return
+        widths = sorted({x.width for x in self.rows.values()})
+        yield f"  .shared .align 16 .b8 rows[{self._placed()}];"
+        yield "  .reg .u32 %shared;"
+        yield "  .reg .pred %copies;"
+        for width in widths:
+            yield f"  .reg .u32 %mine{width};"
+            yield f"  .reg .b{8 * width} %moved{width};"
+        yield "  mov.u32 %shared, rows;"
+        for width in widths:
+            yield f"  mad.lo.u32 %mine{width}, %thread, {width}, %shared;"
+        for x in self.rows.values():
+            yield from x.setup(self.size)
+        for x in self.arguments:
+            yield from x.read(self.size)
+        if self.arguments:
+            yield "  cp.async.wait_all;"
+            yield f"  {EVERYONE}"
+
+    def end(self) -> Iterator[str]:
+        if self.results:
+            yield f"  {EVERYONE}"
+        for x in self.results:
+            yield from x.written(self.size)
