@@ -62,7 +62,7 @@ def plan(options: argparse.Namespace) -> list[dict]:
     kernels = ("specialized", "batch last", "general", "scan")
     for what in ("forward", "rollout", "gradient"):
         rows += [row(r, what, p, many) for r in robots for p in kernels if (what, p) != ("rollout", "scan")]
-    rows += [row(r, "rollout gradient", p, n) for r in robots for p in kernels[:2] for n in (sizes[1], many // 4)]
+    rows += [row(r, "rollout gradient", "specialized", n) for r in robots for n in (sizes[1], many // 4, many)]
     rows += [row(r, w, "specialized", many) for r in robots for w in ("inverse", "mass matrix")]
     for what in ("forward", "gradient", "rollout", "rollout gradient"):
         batch = max(many // (16 if "rollout" in what else 4), 1)
@@ -72,6 +72,8 @@ def plan(options: argparse.Namespace) -> list[dict]:
     rows += [row("arm", w, "batch last", many) for w in ("forward", "rollout", "gradient") if not options.tiny]
     rows += [row("chain", "forward", p, many // 4) for p in ("specialized", "scan") if not options.tiny]
     rows += [row(r, "forward", p, many, dtype="float64") for r in robots for p in ("batch last", "scan")]
+    rows += [row(r, "steps", "lgjax", many // 4) for r in ("heavy top", "pendulum", "bouncing", "slider-crank")]
+    rows += [row("quadruped", "ensemble", "lgjax", 4 * many)]
     text = lambda row: " ".join(map(str, row.values()))
     return [row for row in rows if row["what"] == "roofs" or options.only in text(row)]
 
@@ -161,6 +163,12 @@ def measure(row: dict, options: argparse.Namespace) -> dict:
     if row["what"] == "roofs":
         chain = {"chain": 4} if options.tiny else {}
         return row | roofline.measured_roofs(row["dtype"], row["batch"], options.repeats, **chain)
+    if row["what"] == "ensemble":
+        import gpu_systems
+
+        run = gpu_systems.ensemble(row["batch"], row["dtype"])
+        times = {} if row.get("ahead") else timing.steady(run, options.repeats, block)
+        return row | (bench.row_of(row["what"], row["program"], row["dtype"], row["batch"], 100, times) if times else {})
     if row["program"] in PEERS:
         import gpu_peers
 
@@ -169,6 +177,10 @@ def measure(row: dict, options: argparse.Namespace) -> dict:
         call = jax.vmap(gpu_peers.function(row["program"], row["what"], model, row["dtype"], steps))
         state, cost = gpu_peers.states(model, row["batch"], row["dtype"]), None
         count = steps if row["what"].startswith("rollout") else 1
+    elif row["what"] == "steps":
+        import gpu_systems
+
+        (call, state, count), cost = gpu_systems.SYSTEMS[row["robot"]](row["batch"], row["dtype"]), None
     else:
         call, cost, count = programs(row, options)
         state = states(model_of(row["robot"], row["dtype"]), row["batch"])
@@ -178,14 +190,14 @@ def measure(row: dict, options: argparse.Namespace) -> dict:
     times, _ = timing.compiled(jax.jit(call), *state, repeats=repeats, block_seconds=block)
     if row.get("ahead"):
         row = row | {f"{k} s": times[k] for k in ("trace", "compile", "first")}
-        alone = row["program"] not in PEERS and row["batch"] <= 2**18
+        alone = row["program"] not in (*PEERS, "lgjax") and row["batch"] <= 2**18
         return row | ({"error": error(call, row, options)} if alone else {})
     known = {k: row[k] for k in ("trace s", "compile s", "first s") if k in row}  # else the times of the cache
     row = row | bench.row_of(row["what"], row["program"], row["dtype"], row["batch"], count, times) | known
     if cost:
         row["cost"] = {k: v for k, v in cost.items() if k != "operations"}
         row["operations"] = cost["operations"]
-    if "error" not in row and row["program"] not in PEERS and row["batch"] <= 2**18 and not options.ahead:
+    if "error" not in row and row["program"] not in (*PEERS, "lgjax") and row["batch"] <= 2**18 and not options.ahead:
         row["error"] = error(call, row, options)
     return row
 

@@ -46,7 +46,7 @@ def batch_behind(function: Callable, execution: str = "scalarized") -> Callable:
     """`function` of pytrees of arrays, with the batch last under `jax.vmap`; execution "plain" returns it unchanged."""
     if execution == "plain":
         return function
-    return as_operation(function, lambda jaxpr, values, _: _operation(jaxpr, values, execution != "scan"))
+    return as_operation(function, lambda jaxpr, values, _: _operation(jaxpr, values, execution))
 
 
 def with_derivatives(function: Callable, execution: str = "scalarized") -> Callable:
@@ -61,7 +61,7 @@ def with_derivatives(function: Callable, execution: str = "scalarized") -> Calla
     def bind(jaxpr, values, _):
         words = max((x.aval.dtype.itemsize for x in jaxpr.invars), default=4) / 4
         small = words * size_of(jaxpr) <= TOGETHER
-        return _operation(jaxpr, values, True) if small else evaluate(jaxpr, values)
+        return _operation(jaxpr, values) if small else evaluate(jaxpr, values)
 
     together = jax.jit(as_operation(function, bind))  # one trace, however often a program evaluates it
     return wraps(function)(lambda *args: (together if jax.default_backend() == "gpu" else function)(*args))
@@ -84,11 +84,11 @@ def _bound(primitive: Primitive, jaxpr, values: Sequence, **parameters) -> Array
     return primitive.bind(*values, jaxpr=jaxpr, batched=(False,) * len(values), size=None, **parameters)
 
 
-def _operation(jaxpr, values: Sequence, kernel: bool) -> Arrays:
-    return _bound(call_p, jaxpr, values, kernel=kernel, front=False)
+def _operation(jaxpr, values: Sequence, execution: str = "scalarized") -> Arrays:
+    return _bound(call_p, jaxpr, values, how="scan" if execution == "scan" else "behind")
 
 
-def _run(*args, jaxpr, batched, size, kernel: bool = True, front: bool = False) -> Arrays:
+def _run(*args, jaxpr, batched, size, **_) -> Arrays:
     return Behind(size).outputs(jaxpr, dict(zip(jaxpr.invars, zip(args, batched, strict=True), strict=True)))
 
 
@@ -132,24 +132,37 @@ def _run_parts(*args, jaxpr, batched, size: int | None, **_) -> Arrays:
     return lax.fori_loop(0, count, run, outs)
 
 
+# `how` is for GPUs alone: "scan", no kernel; "behind" and "front", where the batch lies in the caller's arrays, if it
+# lies in all of them at the same end; "step", a derivative of a step in a loop, which writes over its directions.
 def _on_cuda(ctx, otherwise: Callable) -> Callable:
     """One kernel. A batch that the compiler divides among devices is left to it."""
     return partial(_launched, otherwise) if on_one_device(ctx) else otherwise
 
 
 def _launched(
-    otherwise: Callable,
-    *args,
-    jaxpr,
-    batched,
-    size,
-    kernel: bool = True,
-    front: bool = False,
-    state: int | None = None,
+    otherwise: Callable, *args, jaxpr, batched, size, how: str = "behind", state: int | None = None
 ) -> Arrays:
-    shapes = _shapes(jaxpr=jaxpr, batched=batched, size=size)
-    run = as_kernel(jaxpr, batched, size, shapes, state, front) if kernel else None
+    shapes, over = _shapes(jaxpr=jaxpr, batched=batched, size=size), {}
+    if state is not None:
+        over = {k: state + k for k in range(len(shapes)) if size is None or batched[state + k]}
+    if how == "step":
+        over = _directions(jaxpr, batched, size)
+    run = None if how == "scan" else as_kernel(jaxpr, batched, size, shapes, over, how == "front")
     return otherwise(*args, jaxpr=jaxpr, batched=batched, size=size) if run is None else run(*args)
+
+
+def _directions(jaxpr, batched, size: int | None) -> dict[int, int]:
+    """Of the results of a derivative, which argument each replaces: its direction, which are the last arguments."""
+    kinds = lambda variables: [(x.aval.shape, x.aval.dtype) for x in variables]
+    first = len(jaxpr.invars) - min(len(jaxpr.outvars), len(jaxpr.invars))
+    free = [n for n in range(first, len(jaxpr.invars)) if batched[n] or size is None]
+    given, found = kinds(jaxpr.invars), {}
+    for k, kind in enumerate(kinds(jaxpr.outvars)):
+        n = next((n for n in free if given[n] == kind), None)
+        if n is not None:
+            found[k] = n
+            free.remove(n)
+    return found
 
 
 def _width(size: int) -> int:
@@ -199,9 +212,8 @@ def _transpose(given, *args, jaxpr, batched, size, **how):
 
 
 def _vmap(primitive, args, axes, *, jaxpr, batched, size, **others):
-    if "front" in others:  # a hint for kernels: where the batch is in the caller's arrays
-        first = all(axis in (0, None) for axis in axes)
-        others["front"] = first and size is None
+    if others.get("how") in ("behind", "front"):
+        others["how"] = "front" if size is None and all(axis in (0, None) for axis in axes) else "behind"
     more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
     together = tuple(b or axis is not None for b, axis in zip(batched, axes, strict=True))
     args = [
@@ -272,7 +284,7 @@ def _derivative(primals, directions, *, jaxpr, batched, size, state: int | None 
         outs = system_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, state=state)
         turns, none = traced(lambda args: _turn_by_turn(jaxpr, args), [x.aval for x in jaxpr.invars])
         assert not none
-        return outs, _along(outs, primals, directions, turns, batched, size, kernel=True, front=False)
+        return outs, _along(outs, primals, directions, turns, batched, size, how="step")
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
 
     def of(*values):

@@ -9,7 +9,7 @@ Read first: `call.py`, which asks for kernels; `program.py` and `ptx.py`, which 
 
 import ctypes
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -56,22 +56,21 @@ def as_kernel(
     batched: Sequence[bool],
     size: int | None,
     shapes: Sequence[Any],
-    state: int | None = None,
+    over: Mapping[int, int],
     front: bool = False,
 ) -> Callable | None:
     """The jaxpr as a function of arrays that launches one kernel, or None. Without a batch it runs as a batch of one.
 
-    shapes: of the results. state: index of the first of the arguments that the results replace, one by one. front:
-    arguments and results with the batch in front in memory, if not in shape, are at hand and welcome.
+    shapes: of the results. over: of results, the argument that each is written over. front: arguments and results with
+    the batch in front in memory, if not in shape, are at hand and welcome.
     """
     marks = _in_front(jaxpr, batched, shapes) if front and size is not None else ()
-    found = kernel_of(jaxpr, tuple(batched), 1 if size is None else size, state is not None, marks)
+    found = kernel_of(jaxpr, tuple(batched), 1 if size is None else size, bool(over), marks)
     if found is None:
         return None
     given = [n for n, x in enumerate(jaxpr.invars) if x.aval.size]  # an empty array has no memory to point to
     asked = [k for k, x in enumerate(shapes) if x.size]
-    pairs = [] if state is None else [(state + k, k) for k in asked if size is None or batched[state + k]]
-    replaced = {given.index(n): asked.index(k) for n, k in pairs}
+    replaced = {given.index(n): asked.index(k) for k, n in over.items() if k in asked}
     results = [jax.ShapeDtypeStruct(shapes[k].shape, shapes[k].dtype) for k in asked]
     layouts = {}
     if marks:
