@@ -168,7 +168,9 @@ def measure(row: dict, options: argparse.Namespace) -> dict:
 
         run = gpu_systems.ensemble(row["batch"], row["dtype"])
         times = {} if row.get("ahead") else timing.steady(run, options.repeats, block)
-        return row | (bench.row_of(row["what"], row["program"], row["dtype"], row["batch"], 100, times) if times else {})
+        return row | (
+            bench.row_of(row["what"], row["program"], row["dtype"], row["batch"], 100, times) if times else {}
+        )
     if row["program"] in PEERS:
         import gpu_peers
 

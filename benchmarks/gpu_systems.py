@@ -27,7 +27,11 @@ def _integrated(problem, method, steps: int, end: float) -> Callable:
 def heavy_top(batch: int, dtype: str):
     """Munthe-Kaas steps of order four in SE(3) x R^6, as the source has them, h = 2e-4 s."""
     problem, steps = lgjax.systems.heavy_top("body", dtype=dtype), 100
-    return jax.vmap(_integrated(problem, lgjax.MuntheKaas(lgjax.RK4), steps, 0.02)), (_varied(problem.y0, batch),), steps
+    return (
+        jax.vmap(_integrated(problem, lgjax.MuntheKaas(lgjax.RK4), steps, 0.02)),
+        (_varied(problem.y0, batch),),
+        steps,
+    )
 
 
 def pendulum(batch: int, dtype: str):

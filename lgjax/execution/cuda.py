@@ -64,7 +64,7 @@ def as_kernel(
     shapes: of the results. over: of results, the argument that each is written over. front: arguments and results with
     the batch in front in memory, if not in shape, are at hand and welcome.
     """
-    marks = _in_front(jaxpr, batched, shapes) if front and size is not None else ()
+    marks = _in_front(jaxpr, batched) if front and size is not None else ()
     found = kernel_of(jaxpr, tuple(batched), 1 if size is None else size, bool(over), marks)
     if found is None:
         return None
@@ -86,12 +86,11 @@ def as_kernel(
     return run
 
 
-def _in_front(jaxpr: Any, batched: Sequence[bool], shapes: Sequence[Any]) -> tuple[bool, ...]:
+def _in_front(jaxpr: Any, batched: Sequence[bool]) -> tuple[bool, ...]:
     """Which arguments and results the kernel takes with the batch in front in memory."""
-    arrays = [*(x.aval for x in jaxpr.invars), *(x.aval for x in jaxpr.outvars)]
-    marked = [*batched, *[True] * len(shapes)]
-    counts = [x.size if b else 0 for x, b in zip(arrays, marked, strict=True)]
-    return chosen(counts, [x.dtype for x in arrays])
+    kind = lambda x, b: (x.aval.size if b else 0, x.aval.dtype.itemsize)
+    arguments = [kind(x, b) for x, b in zip(jaxpr.invars, batched, strict=True)]
+    return chosen(arguments, [kind(x, True) for x in jaxpr.outvars])
 
 
 def _layout(axes: int, front: bool) -> tuple[int, ...]:

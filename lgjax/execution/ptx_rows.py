@@ -7,13 +7,12 @@ to transpose the array.
 Read first: `ptx.py`, which writes the rest of the kernel.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 THREADS = 32  # of a block: one warp, whose threads wait for each other at `bar.warp.sync`
-BUDGET = 24576  # bytes of a block: eight of them, and what they spill, fit into a multiprocessor
+BUDGET = 10752  # bytes of a block, half of what eight blocks have each: the rest is for what registers cannot hold
 EVERYONE = "bar.warp.sync 0xffffffff;"
 
 
@@ -81,14 +80,27 @@ class Rows:
             yield f"  {condition}st.global.{kind} {there}, %moved{self.width};"
 
 
-def chosen(counts: list[int], dtypes: list[np.dtype]) -> tuple[bool, ...]:
-    """Which of the arrays go through shared memory: the largest that fit."""
-    bytes_of = [Rows("", n, t.itemsize).bytes for n, t in zip(counts, dtypes, strict=True)]
-    left, marks = BUDGET, [False] * len(counts)
-    for k in sorted(range(len(counts)), key=lambda k: -bytes_of[k]):
-        if counts[k] and dtypes[k].itemsize in (4, 8) and bytes_of[k] <= left:
-            left, marks[k] = left - bytes_of[k], True
-    return tuple(marks)
+def chosen(arguments: Sequence[tuple[int, int]], results: Sequence[tuple[int, int]]) -> tuple[bool, ...]:
+    """Which arrays, of (numbers of a row, bytes of one), go through shared memory: the largest that fit.
+
+    A result of the kind of an argument needs no room of its own, unless it is begun before the argument is read.
+    """
+    left = BUDGET
+
+    def choose(arrays: Sequence[tuple[int, int]], given: Counter) -> list[bool]:
+        nonlocal left
+        marks = [False] * len(arrays)
+        for k in sorted(range(len(arrays)), key=lambda k: -arrays[k][0] * arrays[k][1]):
+            (count, width), shares = arrays[k], given[arrays[k]] > 0
+            need = 0 if shares else Rows("", count, width).bytes
+            if count and width in (4, 8) and need <= left:
+                left, marks[k] = left - need, True
+                given[arrays[k]] -= shares
+        return marks
+
+    taken = choose(arguments, Counter())
+    places = Counter(kind for kind, mark in zip(arguments, taken, strict=True) if mark)
+    return (*taken, *choose(results, places))
 
 
 class Shared:

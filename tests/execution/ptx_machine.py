@@ -30,7 +30,11 @@ class Machine:
     def __init__(self, text: str, threads: int):
         body = text[text.index("{\n", text.index(".visible")) + 2 : text.rindex("}")]
         pieces = re.split(r";|\n(?=\w+:)|(?<=:)\n", body)
-        self.code = [x.strip() for x in pieces if x.strip() and not x.strip().startswith((".reg", ".local", ".shared", ".pragma"))]
+        self.code = [
+            x.strip()
+            for x in pieces
+            if x.strip() and not x.strip().startswith((".reg", ".local", ".shared", ".pragma"))
+        ]
         self.labels = {x[:-1]: k for k, x in enumerate(self.code) if x.endswith(":")}
         self.threads, self.registers, self.alive = threads, {}, np.ones(threads, bool)
         tables = re.findall(r"\.const \.align 8 \.(\w+) (\w+)\[\d+\] = \{(.*?)\};", text)

@@ -20,7 +20,7 @@ if jax.default_backend() != "gpu":
 
 
 def rollout_gradient(model, q, v, vdot, tau, wrenches):
-    motor = lambda t, q, v: tau * jnp.tanh(v) - jnp.exp(-t) * v
+    motor = lambda t, q, v: 1e-3 * (tau * jnp.tanh(v) - jnp.exp(-t) * v)
     loss = lambda q, v: jnp.sum(lgjax.rollout(model, q, v, motor, 1e-3, 12, save_every=None).v ** 2)
     return jax.grad(loss, (0, 1))(q, v)
 

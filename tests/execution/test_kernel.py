@@ -30,8 +30,9 @@ def launched(function, *batched, shared=(), front=None, spilling=False):
     leaves, outs = jax.tree.leaves((shared, batched)), jax.tree.leaves(shapes)
     marks = [False] * (len(leaves) + len(outs))
     if front is not None:
-        counts = [x.size // size * b for x, b in zip(leaves, flags, strict=True)]
-        marks = chosen([*counts, *(x.size for x in outs)], [x.dtype for x in (*leaves, *outs)])
+        kind = lambda x, count: (count, x.dtype.itemsize)
+        rows = [kind(x, x.size // size * b) for x, b in zip(leaves, flags, strict=True)]
+        marks = chosen(rows, [kind(x, x.size) for x in outs])
         marks = [m and front(k) for k, m in enumerate(marks)]
         assert any(marks)
     last = lambda x: np.moveaxis(x, 0, -1)
