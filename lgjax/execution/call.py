@@ -222,6 +222,8 @@ def _vmap(primitive, args, axes, *, jaxpr, batched, size, **others):
     ]
     outs = primitive.bind(*args, jaxpr=jaxpr, batched=together, size=more * (size or 1), **others)
     apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
+    if others.get("how") == "front" and jax.default_backend() == "gpu":  # there it costs nothing, and others see it
+        return [jnp.moveaxis(x, -1, 0) for x in apart], [0] * len(apart)
     return apart, [x.ndim - 1 for x in apart]
 
 

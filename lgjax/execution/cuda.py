@@ -64,7 +64,7 @@ def as_kernel(
     shapes: of the results. over: of results, the argument that each is written over. front: arguments and results with
     the batch in front in memory, if not in shape, are at hand and welcome.
     """
-    marks = _in_front(jaxpr, batched) if front and size is not None else ()
+    marks = _in_front(jaxpr, batched) if front and size is not None else (False,) * (len(batched) + len(shapes))
     found = kernel_of(jaxpr, tuple(batched), 1 if size is None else size, bool(over), marks)
     if found is None:
         return None
@@ -72,12 +72,13 @@ def as_kernel(
     asked = [k for k, x in enumerate(shapes) if x.size]
     replaced = {given.index(n): asked.index(k) for k, n in over.items() if k in asked}
     results = [jax.ShapeDtypeStruct(shapes[k].shape, shapes[k].dtype) for k in asked]
-    layouts = {}
-    if marks:
-        inputs = [_layout(batched[n] + jaxpr.invars[n].aval.ndim, marks[n]) for n in given]
-        outputs = [_layout(len(shapes[k].shape), marks[len(batched) + k]) for k in asked]
-        layouts = {"input_layouts": inputs, "output_layouts": outputs}
-    call = jax.ffi.ffi_call(TARGET, results, input_output_aliases=replaced, **layouts)
+    call = jax.ffi.ffi_call(
+        TARGET,
+        results,
+        input_output_aliases=replaced,
+        input_layouts=[_layout(jaxpr.invars[n].aval.ndim + (batched[n] and size is not None), marks[n]) for n in given],
+        output_layouts=[_layout(len(shapes[k].shape), marks[len(batched) + k]) for k in asked],
+    )
 
     def run(*args) -> list[jax.Array]:
         outs = dict(zip(asked, call(*(args[n] for n in given), **_launch(found, len(given), len(asked))), strict=True))

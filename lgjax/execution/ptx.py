@@ -1,9 +1,9 @@
 """A scalar program as the text of a CUDA kernel (PTX), one system per thread.
 
 The batch is the last axis of an array: for n systems, number k of it begins at n k, so that neighbouring threads read
-neighbouring numbers; arrays with the batch in front are in `ptx_rows.py`. What is not batched is read by all threads from one place. The assembler may contract
-products and sums that have no rounding mode to one rounding; sine and cosine of one angle are computed together,
-without a branch.
+neighbouring numbers; `ptx_rows.py` has arrays with the batch in front. What is not batched is read by all threads from
+one place. The assembler may contract products and sums that have no rounding mode to one rounding; sine and cosine of
+one angle are computed together, without a branch.
 
 Read first: `program.py`; the functions of one number are in `ptx_functions.py`. Next: `cuda.py`, which launches this.
 """
@@ -50,9 +50,11 @@ def kernel(
     """The kernel of a program for `size` systems.
 
     Its parameters are pointers: to the arguments of the program, of which those marked in `batched` have a value for
-    each system, and to its results, which all have; empty arrays are left out. in_place: results may overwrite
-    arguments. front: which arguments, then which results, have the batch in front (none is the default); spilling: what
-    does not fit into registers may go to shared memory, which drivers of CUDA 12.8 understand. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
+    each system, and to its results, which all have; empty arrays are left out.
+
+    in_place: results may overwrite arguments. front: which arguments, then which results, have the batch in front; ()
+    for none. spilling: what does not fit into registers may go to shared memory, which drivers of CUDA 12.8 and newer
+    understand. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
     """
     arrays = {*program.dtypes, *program.out_dtypes}
     if unknown := {x.name for x in arrays} - set(MEMORY):
@@ -100,12 +102,9 @@ class _Body:
         front: Sequence[bool],
     ):
         self.out, self.program, self.batched, self.size, self.in_place = out, program, batched, size, in_place
-        sizes = [x.size for x in (*program.inputs, *program.outputs)]
-        names = [*(f"a{n}" for n in range(len(program.inputs))), *(f"r{n}" for n in range(len(program.outputs)))]
-        widths = [x.itemsize for x in (*program.dtypes, *program.out_dtypes)]
-        rows = {p: (n, w) for p, n, w, f in zip(names, sizes, widths, front, strict=False) if f}
-        parts = [{p: x for p, x in rows.items() if p.startswith(letter)} for letter in "ar"]
-        self.shared = Shared(*parts, size)
+        rows = [(x.size, t.itemsize) for x, t in zip(program.inputs, program.dtypes, strict=True)]
+        rows += [(x.size, t.itemsize) for x, t in zip(program.outputs, program.out_dtypes, strict=True)]
+        self.shared = Shared(rows, len(program.inputs), front, size)
         self.pointers: dict[str, tuple[int, bool]] = {}
         self.tables: list[tuple] = []
         self.ran: list[_Ran] = []

@@ -106,12 +106,13 @@ def chosen(arguments: Sequence[tuple[int, int]], results: Sequence[tuple[int, in
 class Shared:
     """The rows of a kernel: read before anything is computed, written at its end."""
 
-    def __init__(self, arguments: dict[str, tuple[int, int]], results: dict[str, tuple[int, int]], size: int):
-        """Each: pointer -> (numbers of a row, bytes of one)."""
-        self.rows = {p: Rows(p, count, width) for p, (count, width) in (arguments | results).items()}
+    def __init__(self, arrays: Sequence[tuple[int, int]], arguments: int, front: Sequence[bool], size: int):
+        """arrays: (numbers of a row, bytes of one), so many arguments, then the results; front: which are rows."""
+        names = [f"a{k}" if k < arguments else f"r{k - arguments}" for k in range(len(arrays))]
+        self.rows = {p: Rows(p, *array) for p, array, f in zip(names, arrays, front, strict=bool(front)) if f}
+        self.arguments = [x for p, x in self.rows.items() if p.startswith("a")]
+        self.results = [x for p, x in self.rows.items() if p.startswith("r")]
         self.size, self.now = size, 0
-        self.arguments = [self.rows[p] for p in arguments]
-        self.results = [self.rows[p] for p in results]
 
     def read(self, pointer: str, k: int) -> str:
         """Where to read number k of an argument now."""

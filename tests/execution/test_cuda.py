@@ -11,6 +11,7 @@ import pytest
 
 import lgjax
 from lgjax import specialize
+from lgjax.execution import call
 from lgjax.execution.call import batch_behind, one_kernel
 from lgjax.execution.cuda import TARGET
 from tests.dynamics import trees
@@ -113,6 +114,53 @@ def test_what_is_no_arithmetic_runs_in_other_ways_and_says_so(robot):
     with pytest.warns(UserWarning, match=r"without a kernel of its own.*sort"):
         text = lowered(roll, q, v)
     assert launches(text) == 4  # accelerations, and the moves and exponents of a stage, are kernels still
+
+
+def layouts(text: str) -> list[list[int]]:
+    """Of each argument and result of the launches, its axes, the fastest in memory first."""
+    lines = [line for line in text.splitlines() if f"@{TARGET}" in line]
+    return [
+        [int(x) for x in found.split(",")] for line in lines for found in re.findall(r"dense<\[?([\d, ]+)\]?>", line)
+    ]
+
+
+@pytest.mark.parametrize("together", [15000, 0])
+def test_the_batch_stays_where_the_user_has_it(robot, monkeypatch, together):
+    """With the batch in front, kernels read and write it there, one after the other: the transposes move nothing."""
+    model, (q, v, _, tau, _) = robot
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(call, "TOGETHER", together)
+    jax.clear_caches()
+    forward = partial(lgjax.forward_dynamics, model)
+    gradient = jax.grad(lambda q, v, tau: jnp.sum(forward(q, v, tau)), (0, 1, 2))
+    for function, kernels in ((forward, 1), (gradient, 1 if together else 3)):
+        text = lowered(function, q, v, tau)
+        found = layouts(text)
+        assert launches(text) == kernels
+        assert all(x[-1] == len(x) - 1 for x in found)
+    last = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), (q, v, tau))
+    text = jax.jit(jax.vmap(forward, -1, -1)).trace(*last).lower(lowering_platforms=("cuda",)).as_text()
+    assert all(x[0] == len(x) - 1 for x in layouts(text))
+    assert "transpose" not in operations(text)
+    jax.clear_caches()
+
+
+def test_large_arrays_do_not_go_through_shared_memory(robot):
+    model, (q, *_) = robot
+    wide = lambda q: jnp.outer(jnp.arange(400.0, dtype=q.joints.dtype), lgjax.mass_matrix(model, q)[0])
+    found = layouts(lowered(batch_behind(wide), q))
+    assert found[-1][0] == 2  # 4000 numbers of a system
+    assert found[0][-1] == len(found[0]) - 1
+
+
+def test_the_way_back_through_a_step_writes_over_its_cotangents(robot, monkeypatch):
+    model, (q, v, *_) = robot
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    loss = lambda q, v: jnp.sum(lgjax.rollout(model, q, v, None, 1e-3, 5, save_every=None).v ** 2)
+    text = lowered(jax.grad(loss, (0, 1)), q, v)
+    back = [line for line in text.splitlines() if f"@{TARGET}" in line][-1]
+    results = len(re.findall(r"tensor<", back.split("->")[1]))
+    assert back.count("output_operand_alias<") == results > 0
 
 
 def test_the_scan_can_be_asked_for(robot):

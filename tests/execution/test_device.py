@@ -5,6 +5,8 @@
 Read first: `test_kernel.py`, which interprets the same kernels.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,7 +37,7 @@ def second_derivative(model, q, v, vdot, tau, wrenches):
 
 
 ALL = ALGORITHMS | {"rollout gradient": rollout_gradient, "tangent": tangent, "second derivative": second_derivative}
-MODELS = {name: (lambda name=name: trees.model(name)) for name in ("forest", "shoulder", "pendulum", "single body")}
+MODELS = {name: partial(trees.model, name) for name in ("forest", "shoulder", "pendulum", "single body")}
 MODELS |= {"quadruped": lgjax.models.quadruped, "arm": lgjax.models.arm}
 TOLERANCES = {"second derivative": 4e5, "rollout gradient": 4e4, "time derivatives": 4e4}
 
@@ -52,10 +54,8 @@ def test_algorithms(algorithm, robot):
         expected = jax.device_get(jax.jit(jax.vmap(function, each))(model, *states))
     model, states = jax.device_get((model, states))
     for dtype in ("float32", "float64"):
-        m, *s = jax.tree.map(lambda x: jnp.asarray(x, dtype), (model, *states))
-        own = specialize(m)
-        specialised = jax.jit(jax.vmap(lambda *s: function(own, *s)))(*s)
-        general = jax.jit(jax.vmap(function, each))(m, *s)
-        for got in (specialised, general):
+        own, *short = jax.tree.map(partial(jnp.asarray, dtype=dtype), (model, *states))
+        special = partial(function, specialize(own))
+        for got in (jax.jit(jax.vmap(special))(*short), jax.jit(jax.vmap(function, each))(own, *short)):
             close(got, expected, TOLERANCES.get(algorithm, 4e3) * np.finfo(dtype).eps)
             assert {x.dtype.name for x in jax.tree.leaves(got)} == {dtype}
