@@ -64,9 +64,6 @@ def plan(options: argparse.Namespace) -> list[dict]:
         rows += [row(r, what, p, many) for r in robots for p in kernels if (what, p) != ("rollout", "scan")]
     rows += [row(r, "rollout gradient", "specialized", n) for r in robots for n in (sizes[1], many // 4, many)]
     rows += [row(r, w, "specialized", many) for r in robots for w in ("inverse", "mass matrix")]
-    for what in ("forward", "gradient", "rollout", "rollout gradient"):
-        batch = max(many // (16 if "rollout" in what else 4), 1)
-        rows += [row(r, what, p, batch) for r in robots for p in PEERS]
     rows += [row(r, w, "batch last", n) for n in sizes for r in robots for w in ("forward", "rollout")]
     rows += [row(r, "forward", "specialized", n) for n in sizes for r in robots]
     rows += [row("arm", w, "batch last", many) for w in ("forward", "rollout", "gradient") if not options.tiny]
@@ -74,6 +71,9 @@ def plan(options: argparse.Namespace) -> list[dict]:
     rows += [row(r, "forward", p, many, dtype="float64") for r in robots for p in ("batch last", "scan")]
     rows += [row(r, "steps", "lgjax", many // 4) for r in ("heavy top", "pendulum", "bouncing", "slider-crank")]
     rows += [row("quadruped", "ensemble", "lgjax", 4 * many)]
+    for what in ("forward", "gradient", "rollout", "rollout gradient"):
+        batch = max(many // (16 if "rollout" in what else 4), 1)
+        rows += [row(r, what, p, batch) for r in robots for p in PEERS]
     text = lambda row: " ".join(map(str, row.values()))
     return [row for row in rows if row["what"] == "roofs" or options.only in text(row)]
 
