@@ -85,6 +85,11 @@ def _bound(primitive: Primitive, jaxpr, values: Sequence, **parameters) -> Array
 
 
 def _operation(jaxpr, values: Sequence, execution: str = "scalarized") -> Arrays:
+    """An operation whose parameter `how` says what a GPU does with it.
+
+    "scan": no kernel. "front": a kernel whose caller has the batch first in all arrays, "behind": last, or mixed.
+    "step": a derivative of a step in a loop, a kernel that writes its results over its directions.
+    """
     return _bound(call_p, jaxpr, values, how="scan" if execution == "scan" else "behind")
 
 
@@ -132,8 +137,6 @@ def _run_parts(*args, jaxpr, batched, size: int | None, **_) -> Arrays:
     return lax.fori_loop(0, count, run, outs)
 
 
-# `how` is for GPUs alone: "scan", no kernel; "behind" and "front", where the batch lies in the caller's arrays, if it
-# lies in all of them at the same end; "step", a derivative of a step in a loop, which writes over its directions.
 def _on_cuda(ctx, otherwise: Callable) -> Callable:
     """One kernel. A batch that the compiler divides among devices is left to it."""
     return partial(_launched, otherwise) if on_one_device(ctx) else otherwise
@@ -152,7 +155,10 @@ def _launched(
 
 
 def _directions(jaxpr, batched, size: int | None) -> dict[int, int]:
-    """Of the results of a derivative, which argument each replaces: its direction, which are the last arguments."""
+    """Of the results of a derivative, which argument each is written over: of the same kind, not yet taken.
+
+    Among the last arguments, which are the directions, or cotangents.
+    """
     kinds = lambda variables: [(x.aval.shape, x.aval.dtype) for x in variables]
     first = len(jaxpr.invars) - min(len(jaxpr.outvars), len(jaxpr.invars))
     free = [n for n in range(first, len(jaxpr.invars)) if batched[n] or size is None]

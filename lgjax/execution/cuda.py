@@ -22,7 +22,9 @@ from lgjax.execution.ptx import Kernel, kernel
 from lgjax.execution.ptx_rows import chosen
 
 TARGET = "__gpu$xla.gpu.ptx"
-SPILLING = 12080  # CUDA 12.8: from here on, kernels may keep in shared memory what does not fit into registers
+# From CUDA 13 on, kernels may keep in shared memory what does not fit into registers (the assemblers of 12.8 and 12.9
+# can do it too, but no driver of theirs was tried).
+SPILLING = 13000
 
 
 @lru_cache(maxsize=256)
@@ -42,13 +44,13 @@ def kernel_of(
 
 @lru_cache(maxsize=1)
 def _driver() -> int:
-    """The version of CUDA that the driver is for, 12080 for 12.8; where there is none, that of a new one."""
+    """The version of CUDA that the driver is for, 13000 for 13.0; 0 where there is none."""
     version = ctypes.c_int(0)
     try:
         ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
     except (OSError, AttributeError):
-        return SPILLING
-    return version.value or SPILLING
+        return 0
+    return version.value
 
 
 def as_kernel(
@@ -61,8 +63,8 @@ def as_kernel(
 ) -> Callable | None:
     """The jaxpr as a function of arrays that launches one kernel, or None. Without a batch it runs as a batch of one.
 
-    shapes: of the results. over: of results, the argument that each is written over. front: arguments and results with
-    the batch in front in memory, if not in shape, are at hand and welcome.
+    shapes: of the results. over: of results, the argument that each is written over. front: the caller's arrays
+    have the batch first in memory, and are taken so where they fit.
     """
     marks = _in_front(jaxpr, batched) if front and size is not None else (False,) * (len(batched) + len(shapes))
     found = kernel_of(jaxpr, tuple(batched), 1 if size is None else size, bool(over), marks)

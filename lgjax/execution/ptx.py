@@ -21,9 +21,10 @@ from lgjax.execution.ptx_functions import Writer, kind_of, sine_and_cosine, writ
 from lgjax.execution.ptx_rows import THREADS, Shared
 
 VERSION, TARGET = "7.4", "sm_80"  # what the driver compiles for the device at hand when a program is loaded
-SPILLING = "8.7"  # the first version in which what does not fit into registers may go to shared memory
+VERSION_SPILLING = "8.7"  # in which what does not fit into registers may go to shared memory
 NAME = "lgjax_kernel"
 FAR = 2**31 - 1  # the largest offset of an address
+LONG_AGO = 400  # lines without a use, after which an input is loaded again rather than kept in a register
 LOCAL = 2**16  # bytes of a thread that loops may use: the device reserves them for all threads that it can hold
 BOOL = np.dtype(bool)
 MEMORY = {"float32": ("f32", 4), "float64": ("f64", 8), "int32": ("s32", 4), "bool": ("u8", 1)}
@@ -53,7 +54,7 @@ def kernel(
     each system, and to its results, which all have; empty arrays are left out.
 
     in_place: results may overwrite arguments. front: which arguments, then which results, have the batch in front; ()
-    for none. spilling: what does not fit into registers may go to shared memory, which drivers of CUDA 12.8 and newer
+    for none. spilling: what does not fit into registers may go to shared memory, which drivers of CUDA 13 and newer
     understand. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
     """
     arrays = {*program.dtypes, *program.out_dtypes}
@@ -89,6 +90,15 @@ class _Ran:
         return self.width * len(self.saved)
 
 
+@dataclass
+class _Input:
+    """A number of an argument: how to load it, the register it is in, and the line that used it last."""
+
+    load: Callable[[], str]
+    register: str | None = None
+    used: int = 0
+
+
 class _Body:
     """Writes the operations of a program. Values of nodes are registers, or functions that load these when needed."""
 
@@ -112,7 +122,7 @@ class _Body:
     def write(self) -> None:
         program = self.program
         values: dict[int, Any] = {
-            node.index: partial(self._load, leaf, k)
+            node.index: _Input(partial(self._load, leaf, k))
             for leaf, nodes in enumerate(program.inputs)
             for k, node in enumerate(nodes.flat)
         }
@@ -134,7 +144,7 @@ class _Body:
         pointers += [f"r{n}" for n, out in enumerate(self.program.outputs) if out.size]
         widths = sorted({width for width, batched in self.pointers.values() if batched})
         lines = [
-            f".version {SPILLING if spilling else VERSION}",
+            f".version {VERSION_SPILLING if spilling else VERSION}",
             f".target {TARGET}",
             ".address_size 64",
             *(self._table(n, numbers) for n, numbers in enumerate(self.tables)),
@@ -175,7 +185,7 @@ class _Body:
         suffix, width = MEMORY[dtype.name]
         kind = "f" if suffix.startswith("f") else "i"
         if f"a{leaf}" in self.shared.rows:
-            return self.out.operation(f"ld.shared.{suffix}", self.shared.read(f"a{leaf}", k), kind=kind)
+            return self.out.operation(f"ld.shared.{suffix}", self.shared.to_read(f"a{leaf}", k), kind=kind)
         address = self._address(f"a{leaf}", k, width, self.batched[leaf])
         found = self.out.operation(f"ld.global{'' if self.in_place else '.nc'}.{suffix}", address, kind=kind)
         return self.out.operation("setp.ne.u32", found, 0, kind="p") if dtype == BOOL else found
@@ -188,7 +198,7 @@ class _Body:
         if dtype == BOOL:
             value = self.out.operation("selp.u32", 1, 0, value, kind="i")
         if f"r{n}" in self.shared.rows:
-            self.out.line(f"st.shared.{suffix} {self.shared.write(f'r{n}', k)}, {value};")
+            self.out.line(f"st.shared.{suffix} {self.shared.to_write(f'r{n}', k)}, {value};")
         else:
             self.out.line(f"st.global.{suffix} {self._address(f'r{n}', k, width, True)}, {value};")
 
@@ -204,8 +214,15 @@ class _Body:
         """The register of a node, or a number."""
         if is_number(x):
             return x
-        if callable(values[x.index]):
-            values[x.index] = values[x.index]()
+        value = values[x.index]
+        if isinstance(value, _Input):
+            here = len(self.out.lines)
+            if value.register is None or here - value.used > LONG_AGO:
+                value.register = value.load()
+            value.used = len(self.out.lines)
+            return value.register
+        if callable(value):
+            values[x.index] = value()
         return values[x.index]
 
     def _register(self, x: Any, dtype: np.dtype) -> str:

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-THREADS = 32  # of a block: one warp, whose threads wait for each other at `bar.warp.sync`
-BUDGET = 10752  # bytes of a block, half of what eight blocks have each: the rest is for what registers cannot hold
+THREADS = 32  # of a block: one warp; a large program leaves registers for eight warps of a multiprocessor in any case
+BUDGET = 10752  # bytes of a block, tuned on an H200: as much is left for what registers cannot hold
 EVERYONE = "bar.warp.sync 0xffffffff;"
 
 
@@ -56,7 +56,9 @@ class Rows:
         yield f"  mad.wide.u32 %all_{p}, %thread, {self.width}, %all_{p};"
         if size % THREADS:
             yield f"  .reg .s32 %left_{p};"
-            yield f"  mad.lo.s32 %left_{p}, %block, -{THREADS * self.count}, {size * self.count};"
+            yield f"  mad.lo.s32 %left_{p}, %block, -{THREADS}, {size};"
+            yield f"  min.s32 %left_{p}, %left_{p}, {THREADS};"
+            yield f"  mul.lo.s32 %left_{p}, %left_{p}, {self.count};"
             yield f"  sub.s32 %left_{p}, %left_{p}, %thread;"
 
     def _turns(self, size: int) -> Iterator[tuple[list[str], str, str, str]]:
@@ -67,12 +69,12 @@ class Rows:
             here = f"[%mine{self.width}+{self.start + (THREADS * j + gap) * self.width}]"
             yield test, "@%copies " if test else "", here, f"[%all_{self.pointer}+{THREADS * j * self.width}]"
 
-    def read(self, size: int) -> Iterator[str]:
+    def copied_in(self, size: int) -> Iterator[str]:
         for test, condition, here, there in self._turns(size):
             yield from test
             yield f"  {condition}cp.async.ca.shared.global {here}, {there}, {self.width};"
 
-    def written(self, size: int) -> Iterator[str]:
+    def copied_out(self, size: int) -> Iterator[str]:
         kind = f"b{8 * self.width}"
         for test, condition, here, there in self._turns(size):
             yield from test
@@ -81,26 +83,27 @@ class Rows:
 
 
 def chosen(arguments: Sequence[tuple[int, int]], results: Sequence[tuple[int, int]]) -> tuple[bool, ...]:
-    """Which arrays, of (numbers of a row, bytes of one), go through shared memory: the largest that fit.
+    """Which arrays, of (numbers of a row, bytes of one), go through shared memory: the largest arguments that fit.
 
-    A result of the kind of an argument needs no room of its own, unless it is begun before the argument is read.
+    If all fit, so do results of the kind of an argument, which mostly find place where that was, and then others. A
+    kernel whose arguments do not fit needs shared memory more for what registers cannot hold.
     """
-    left = BUDGET
-
-    def choose(arrays: Sequence[tuple[int, int]], given: Counter) -> list[bool]:
-        nonlocal left
-        marks = [False] * len(arrays)
-        for k in sorted(range(len(arrays)), key=lambda k: -arrays[k][0] * arrays[k][1]):
-            (count, width), shares = arrays[k], given[arrays[k]] > 0
-            need = 0 if shares else Rows("", count, width).bytes
-            if count and width in (4, 8) and need <= left:
-                left, marks[k] = left - need, True
-                given[arrays[k]] -= shares
-        return marks
-
-    taken = choose(arguments, Counter())
-    places = Counter(kind for kind, mark in zip(arguments, taken, strict=True) if mark)
-    return (*taken, *choose(results, places))
+    size = lambda array: Rows("", *array).bytes
+    possible = lambda array: array[0] > 0 and array[1] in (4, 8)
+    left, taken = BUDGET, [False] * (len(arguments) + len(results))
+    for k in sorted(range(len(arguments)), key=lambda k: -size(arguments[k])):
+        if possible(arguments[k]) and size(arguments[k]) <= left:
+            left, taken[k] = left - size(arguments[k]), True
+    if any(count and not t for (count, _), t in zip(arguments, taken, strict=False)):
+        return tuple(taken)
+    places = Counter(arguments)
+    for k, array in enumerate(results, start=len(arguments)):
+        if places[array] and possible(array):
+            places[array] -= 1
+            taken[k] = True
+        elif possible(array) and size(array) <= left:
+            left, taken[k] = left - size(array), True
+    return tuple(taken)
 
 
 class Shared:
@@ -108,17 +111,18 @@ class Shared:
 
     def __init__(self, arrays: Sequence[tuple[int, int]], arguments: int, front: Sequence[bool], size: int):
         """arrays: (numbers of a row, bytes of one), so many arguments, then the results; front: which are rows."""
+        front = front or [False] * len(arrays)
         names = [f"a{k}" if k < arguments else f"r{k - arguments}" for k in range(len(arrays))]
-        self.rows = {p: Rows(p, *array) for p, array, f in zip(names, arrays, front, strict=bool(front)) if f}
+        self.rows = {p: Rows(p, *array) for p, array, f in zip(names, arrays, front, strict=True) if f}
         self.arguments = [x for p, x in self.rows.items() if p.startswith("a")]
         self.results = [x for p, x in self.rows.items() if p.startswith("r")]
         self.size, self.now = size, 0
 
-    def read(self, pointer: str, k: int) -> str:
-        """Where to read number k of an argument now."""
+    def to_read(self, pointer: str, k: int) -> str:
+        """The address of number k of an argument, which is read next."""
         return self._visited(self.rows[pointer], self.rows[pointer].reads, k)
 
-    def write(self, pointer: str, k: int) -> str:
+    def to_write(self, pointer: str, k: int) -> str:
         return self._visited(self.rows[pointer], self.rows[pointer].writes, k)
 
     def _visited(self, rows: Rows, when: list[int], k: int) -> str:
@@ -127,16 +131,17 @@ class Shared:
         return rows.number(k)
 
     def _placed(self) -> int:
-        """Bytes of all rows, now that it is known when they are used.
+        """Bytes of all rows, once it is known when they are read and written.
 
-        A result goes where an argument was, if the argument is not read once the result is begun.
+        A result goes where an argument was, if the argument is not read once the result is begun. Lines are executed in
+        the order in which they are written: nothing is stored inside a loop.
         """
         end, free = 0, list(self.arguments)
         for x in self.arguments:
             x.start, end = end, end + x.bytes
         for x in self.results:
-            like = lambda a, x=x: (a.count, a.width) == (x.count, x.width) and max(a.reads, default=0) < min(x.writes)
-            place = next(filter(like, free), None)
+            begun, kind = min(x.writes, default=0), (x.count, x.width)
+            place = next((a for a in free if (a.count, a.width) == kind and max(a.reads, default=0) < begun), None)
             if place is None:
                 x.start, end = end, end + x.bytes
             else:
@@ -145,6 +150,7 @@ class Shared:
         return end
 
     def begin(self) -> Iterator[str]:
+        """The lines before all others, made after them: when `_placed` can tell."""
         if not self.rows:
             return
         widths = sorted({x.width for x in self.rows.values()})
@@ -160,7 +166,7 @@ class Shared:
         for x in self.rows.values():
             yield from x.setup(self.size)
         for x in self.arguments:
-            yield from x.read(self.size)
+            yield from x.copied_in(self.size)
         if self.arguments:
             yield "  cp.async.wait_all;"
             yield f"  {EVERYONE}"
@@ -169,4 +175,4 @@ class Shared:
         if self.results:
             yield f"  {EVERYONE}"
         for x in self.results:
-            yield from x.written(self.size)
+            yield from x.copied_out(self.size)

@@ -36,7 +36,7 @@ class Machine:
             if x.strip() and not x.strip().startswith((".reg", ".local", ".shared", ".pragma"))
         ]
         self.labels = {x[:-1]: k for k, x in enumerate(self.code) if x.endswith(":")}
-        self.threads, self.registers, self.alive = threads, {}, np.ones(threads, bool)
+        self.threads, self.registers, self.alive, self.copies = threads, {}, np.ones(threads, bool), []
         tables = re.findall(r"\.const \.align 8 \.(\w+) (\w+)\[\d+\] = \{(.*?)\};", text)
         self.buffers = [
             np.array([self.number(x.strip(), t) for x in entries.split(",")], DTYPES[t]) for t, _, entries in tables
@@ -48,6 +48,7 @@ class Machine:
         self.block = int(re.search(r"\.reqntid (\d+)", text)[1])
         for name, size in re.findall(r"\.shared \.align 16 \.b8 (\w+)\[(\d+)\]", text):  # of each block its own
             self.shared = np.full((-(-threads // self.block), int(size)), 77, np.uint8)
+            self.writer = np.full(self.shared.shape, -1)  # the thread that wrote a byte since the last barrier
             self.names[name] = 0
         self.parameters = re.findall(r"\.param \.u64 (\w+)", text)
         self.fetched = 0
@@ -83,7 +84,17 @@ class Machine:
                 self.alive = ~np.broadcast_to(taken, (self.threads,))
                 return None
             return label if taken.all() else None
-        if line in ("ret", "cp.async.wait_all") or line.startswith("bar.warp.sync"):  # threads run side by side
+        if line == "ret":
+            return None
+        if line == "cp.async.wait_all":
+            for copy in self.copies:
+                self.store_shared(*copy)
+            self.copies = []
+            return None
+        if line.startswith("bar.warp.sync"):  # what one thread has written, all may read from here on
+            assert line.endswith("0xffffffff")
+            assert self.alive.all()
+            self.writer[:] = -1
             return None
         name, rest = line.split(maxsplit=1)
         operation, *kinds = name.split(".")
@@ -91,7 +102,7 @@ class Machine:
         if operation == "cp":
             kind = f"b{8 * int(operands[2])}"
             buffer, place = self.address(operands[1], DTYPES[kind])
-            self.store_shared(operands[0], buffer[place].view(DTYPES[kind]), kind)
+            self.copies.append((operands[0], buffer[place].view(DTYPES[kind]), kind, self.alive))
         elif operation == "st":
             store = {"local": self.store_own, "shared": self.store_shared}.get(kinds[0], self.store)
             store(operands[0], self.value(operands[1], kinds[-1]), kinds[-1])
@@ -186,29 +197,35 @@ class Machine:
         value = np.ascontiguousarray(np.broadcast_to(np.asarray(value, DTYPES[kind]), (self.threads,)))
         buffer[:, place] = value[:, None].view(np.uint8)
 
-    def in_shared(self, text: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """Memory of every block as numbers of a kind; block and place of each thread."""
+    def in_shared(self, text: str, kind: str, alive) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Memory of every block as numbers of a kind, and who wrote there last; block and place of each thread."""
         memory = self.shared.view(DTYPES[kind])
         where = np.broadcast_to(self.where(text), (self.threads,))
-        width = memory.itemsize
-        assert (where % width == 0).all()
-        assert (where[self.alive] < self.shared.shape[1]).all()
-        return memory, (np.arange(self.threads) // self.block, np.minimum(where // width, memory.shape[1] - 1))
+        assert (where % memory.itemsize == 0).all()
+        assert (where[alive] < self.shared.shape[1]).all()
+        writer = self.writer[:, :: memory.itemsize]
+        return memory, writer, np.arange(self.threads) // self.block, where // memory.itemsize % memory.shape[1]
 
     def load_shared(self, text: str, kind: str):
-        memory, places = self.in_shared(text, kind)
-        return memory[places]
+        memory, writer, block, place = self.in_shared(text, kind, self.alive)
+        last = writer[block, place]
+        assert ((last == -1) | (last == np.arange(self.threads)))[self.alive].all(), "read before a barrier"
+        return memory[block, place]
 
-    def store_shared(self, text: str, value, kind: str) -> None:
-        memory, (block, place) = self.in_shared(text, kind)
+    def store_shared(self, text: str, value, kind: str, alive=None) -> None:
+        alive = self.alive if alive is None else alive
+        memory, writer, block, place = self.in_shared(text, kind, alive)
         value = np.broadcast_to(np.asarray(value, DTYPES[kind]), (self.threads,))
-        memory[block[self.alive], place[self.alive]] = value[self.alive]
+        memory[block[alive], place[alive]] = value[alive]
+        writer[block[alive], place[alive]] = np.arange(self.threads)[alive]
 
     def address(self, text: str, dtype) -> tuple[np.ndarray, np.ndarray]:
         where = self.where(text)
         buffer = self.buffers[int(where.flat[0]) >> 40]
         place = (where & (2**40 - 1)) // np.dtype(dtype).itemsize
-        return buffer, np.minimum(place, max(buffer.size - 1, 0))  # threads outside read anything
+        inside = np.broadcast_to(place < max(buffer.size, 1), (self.threads,))
+        assert inside[self.alive].all(), "outside of an array"
+        return buffer, np.minimum(place, max(buffer.size - 1, 0))
 
     def load(self, text: str, kind: str):
         buffer, place = self.address(text, DTYPES[kind])

@@ -163,6 +163,18 @@ def test_the_way_back_through_a_step_writes_over_its_cotangents(robot, monkeypat
     assert back.count("output_operand_alias<") == results > 0
 
 
+def test_directions_are_the_last_arguments_of_the_same_kind():
+    """As many as there are, each once."""
+    aval = lambda n: jax.ShapeDtypeStruct((n,), jnp.float32)
+    of = lambda f, *sizes: jax.make_jaxpr(f)(*map(aval, sizes)).jaxpr
+    directions = call._directions
+    assert directions(of(lambda x, a, b: (b, a), 2, 2, 2), [True] * 3, 8) == {0: 1, 1: 2}
+    assert directions(of(lambda x, a: (x, a), 2, 2), [True, False], 8) == {0: 0}
+    assert directions(of(lambda x, a: (a, x, x), 3, 2), [True] * 2, 8) == {0: 1, 1: 0}
+    assert directions(of(lambda x: (x, x, x), 2), [True], None) == {0: 0}
+    assert directions(of(lambda x: (x[0],), 2), [True], 8) == {}
+
+
 def test_the_scan_can_be_asked_for(robot):
     model, (q, v, _, tau, _) = robot
     assert launches(lowered(partial(lgjax.forward_dynamics, model, execution="scan"), q, v, tau)) == 0

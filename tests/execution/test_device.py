@@ -45,7 +45,7 @@ TOLERANCES = {"second derivative": 4e5, "rollout gradient": 4e4, "time derivativ
 @pytest.mark.parametrize("robot", MODELS)
 @pytest.mark.parametrize("algorithm", ALL)
 def test_algorithms(algorithm, robot):
-    """In both precisions, of the specialised model and of the model as an argument."""
+    """In both precisions; the model as an argument, and specialised, with a batch of whole blocks, first and last."""
     function, cpu = ALL[algorithm], jax.devices("cpu")[0]
     with jax.default_device(cpu):
         model = MODELS[robot]().astype("float64")
@@ -56,6 +56,12 @@ def test_algorithms(algorithm, robot):
     for dtype in ("float32", "float64"):
         own, *short = jax.tree.map(partial(jnp.asarray, dtype=dtype), (model, *states))
         special = partial(function, specialize(own))
-        for got in (jax.jit(jax.vmap(special))(*short), jax.jit(jax.vmap(function, each))(own, *short)):
-            close(got, expected, TOLERANCES.get(algorithm, 4e3) * np.finfo(dtype).eps)
-            assert {x.dtype.name for x in jax.tree.leaves(got)} == {dtype}
+        whole, last = jax.tree.map(lambda x: x[:32], short), jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), short)
+        moved = jax.jit(jax.vmap(special, -1, -1))(*last)
+        general = jax.jit(jax.vmap(function, each))(own, *short)
+        moved = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), moved)
+        bound = TOLERANCES.get(algorithm, 4e3) * np.finfo(dtype).eps
+        close(general, expected, bound)
+        close(moved, expected, bound)
+        close(jax.jit(jax.vmap(special))(*whole), jax.tree.map(lambda x: x[:32], expected), bound)
+        assert {x.dtype.name for x in jax.tree.leaves((general, moved))} == {dtype}

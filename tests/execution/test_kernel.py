@@ -7,7 +7,7 @@ import pytest
 
 import lgjax
 from lgjax import specialize
-from lgjax.execution import program
+from lgjax.execution import program, ptx
 from lgjax.execution.program import program_of
 from lgjax.execution.ptx import kernel
 from lgjax.execution.ptx_rows import chosen
@@ -109,6 +109,36 @@ def test_algorithms(algorithm, tree, dtype, special):
     expected = jax.jit(jax.vmap(function, (None, *[0] * len(states))))(doubles[0], *doubles[1])
     close(got, expected, 4e3 * np.finfo(dtype).eps)
     assert {x.dtype.name for x in jax.tree.leaves(got)} == {dtype}
+
+
+@pytest.mark.parametrize("algorithm", ["forward", "rollout", "gradient"])
+def test_inputs_may_be_loaded_again(monkeypatch, algorithm):
+    """Inside loops too, and where results come to lie where arguments were."""
+    model = specialize(trees.model("pendulum"))
+    states = trees.random_states(model, SIZE)
+    function = lambda *state: ALGORITHMS[algorithm](model, *state)
+    expected = launched(function, *states)
+    monkeypatch.setattr(ptx, "LONG_AGO", 0)
+    for front in (None, lambda k: True):
+        jax.tree.map(np.testing.assert_array_equal, launched(function, *states, front=front), expected)
+
+
+def test_results_over_arguments():
+    """A pullback that writes over its cotangents."""
+    model = specialize(trees.model("pendulum"))
+    q, v, vdot, tau, _ = trees.random_states(model, SIZE)
+
+    def back(q, v, tau, a, b):
+        from_v = jax.vjp(lambda v: lgjax.forward_dynamics(model, q, v, tau), v)[1](a)[0]
+        return from_v, jax.vjp(lambda tau: lgjax.forward_dynamics(model, q, v, tau), tau)[1](b)[0]
+
+    states = (q, v, tau, vdot, v - tau)
+    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states)
+    made = kernel(program_of(back, *one), [True] * len(jax.tree.leaves(states)), SIZE, in_place=True)
+    arrays = [np.array(np.moveaxis(x, 0, -1), order="C") for x in jax.tree.leaves(states)]
+    machine = ptx_machine.Machine(made.text, made.blocks * made.threads)
+    machine.run([x for x in (*arrays, *arrays[-2:]) if x.size])
+    close([x.T for x in arrays[-2:]], jax.vmap(back)(*states), 1e-12)
 
 
 FRONT = {"all": lambda k: True, "odd": lambda k: k % 2 == 1, "even": lambda k: k % 2 == 0}

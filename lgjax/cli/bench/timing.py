@@ -49,25 +49,26 @@ def _processor() -> str:
 def steady(call: Callable[[], Any], repeats: int = 9, block_seconds: float = 0.2) -> dict[str, float]:
     """Seconds per call in the steady state: median, and lowest and highest quartile, over `repeats` blocks.
 
-    On a CPU the result of each call is waited for, elsewhere that of the last call of a block: the calls of a block
-    queue up, so that the time to launch one passes while the one before it runs. On a CPU a block in which the process
-    did not have its core to itself (less than 93 percent of the wall time) is taken again, up to three times as many;
-    `disturbed` counts those that had to stay. A block is one call at least.
+    On a CPU `call` returns when its result is ready. Elsewhere it returns its result, and that of the last call of a
+    block is waited for: the calls of a block queue up, so that the time to launch one passes while the one before it
+    runs. On a CPU a block in which the process did not have its core to itself (less than 93 percent of the wall time)
+    is taken again, up to three times as many; `disturbed` counts those that had to stay. A block is one call at least.
     """
     waits = jax.default_backend() != "cpu"  # for its device, which is no disturbance
 
     def seconds(calls: int) -> tuple[float, float]:
         """Of the clock on the wall, and of the processor."""
-        wall, work = time.perf_counter(), time.process_time()
-        for n in range(calls):
+        wall, work, result = time.perf_counter(), time.process_time(), None
+        for _ in range(calls):
             result = call()
-            if n == calls - 1 or not waits:
-                jax.block_until_ready(result)
+        if waits:
+            jax.block_until_ready(result)
         return time.perf_counter() - wall, time.process_time() - work
 
-    calls = 1
-    if (alone := seconds(1)[0]) < block_seconds:
-        calls = max(1, round(8 * block_seconds / max(seconds(8)[0], 1e-9))) if waits else round(block_seconds / alone)
+    calls = max(1, round(block_seconds / max(seconds(1)[0], 1e-9)))
+    if waits and calls > 1:  # a call that waits takes longer than one of many
+        few = min(calls, 8)
+        calls = max(1, round(few * block_seconds / max(seconds(few)[0], 1e-9)))
     clean: list[float] = []
     disturbed: list[float] = []
     while len(clean) < repeats and len(clean) + len(disturbed) < 3 * repeats:
@@ -99,7 +100,9 @@ def compiled(function: Any, *args, repeats: int = 9, block_seconds: float = 0.2)
     times = {"trace": trace, "compile": compile_, "first": first}
     times["temporary"] = float("nan") if memory is None else float(memory.temp_size_in_bytes)
     if repeats:
-        times |= steady(lambda: program(*args), repeats, block_seconds)
+        queue = lambda: program(*args)
+        ready = lambda: jax.block_until_ready(program(*args))
+        times |= steady(ready if jax.default_backend() == "cpu" else queue, repeats, block_seconds)
     return times, result
 
 
