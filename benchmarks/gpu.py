@@ -150,57 +150,64 @@ def error(call, row: dict, options: argparse.Namespace) -> float:
     return max(jax.tree.leaves(jax.tree.map(worst, got, exact)))
 
 
-def measure(row: dict, options: argparse.Namespace) -> dict:
-    """A row with its times; whatever goes wrong is recorded in it."""
+def case_of(row: dict, options: argparse.Namespace) -> tuple:
+    """(function of the batch, its inputs, cost per evaluation or None, evaluations of a system per call)."""
     import jax
     import jax.numpy as jnp
+
+    if row["what"] == "steps":
+        import gpu_systems
+
+        call, state, count = gpu_systems.SYSTEMS[row["robot"]](row["batch"], row["dtype"])
+        return call, state, None, count
+    model = model_of(row["robot"], row["dtype"])
+    if row["program"] in PEERS:
+        import gpu_peers
+
+        steps = 4 if options.tiny else options.steps
+        call = jax.vmap(gpu_peers.function(row["program"], row["what"], model, row["dtype"], steps))
+        state = gpu_peers.states(model, row["batch"], row["dtype"])
+        return call, state, None, steps if row["what"].startswith("rollout") else 1
+    call, cost, count = programs(row, options)
+    state = states(model, row["batch"])
+    if row["program"] == "batch last":
+        state = jax.block_until_ready(jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), state))
+    return call, state, cost, count
+
+
+def measure(row: dict, options: argparse.Namespace) -> dict:
+    """A row with its times; one that is only compiled ahead, with the seconds that takes and its error."""
+    import jax
 
     from lgjax.cli.bench import command as bench
     from lgjax.cli.bench import roofline, timing
 
     jax.config.update("jax_enable_x64", row["program"] not in PEERS)  # these take it as their own precision
-    block = 0.01 if options.tiny else 0.1
+    block, head = 0.01 if options.tiny else 0.1, (row["what"], row["program"], row["dtype"], row["batch"])
     if row["what"] == "roofs":
         chain = {"chain": 4} if options.tiny else {}
         return row | roofline.measured_roofs(row["dtype"], row["batch"], options.repeats, **chain)
     if row["what"] == "ensemble":
         import gpu_systems
 
+        if row.get("ahead"):
+            return row
         run = gpu_systems.ensemble(row["batch"], row["dtype"])
-        times = {} if row.get("ahead") else timing.steady(run, options.repeats, block)
-        return row | (
-            bench.row_of(row["what"], row["program"], row["dtype"], row["batch"], 100, times) if times else {}
-        )
-    if row["program"] in PEERS:
-        import gpu_peers
-
-        steps = 4 if options.tiny else options.steps
-        model = model_of(row["robot"], row["dtype"])
-        call = jax.vmap(gpu_peers.function(row["program"], row["what"], model, row["dtype"], steps))
-        state, cost = gpu_peers.states(model, row["batch"], row["dtype"]), None
-        count = steps if row["what"].startswith("rollout") else 1
-    elif row["what"] == "steps":
-        import gpu_systems
-
-        (call, state, count), cost = gpu_systems.SYSTEMS[row["robot"]](row["batch"], row["dtype"]), None
-    else:
-        call, cost, count = programs(row, options)
-        state = states(model_of(row["robot"], row["dtype"]), row["batch"])
-        if row["program"] == "batch last":
-            state = jax.tree.map(lambda x: jax.block_until_ready(jnp.moveaxis(x, 0, -1)), state)
+        return row | bench.row_of(*head, 100, timing.steady(run, options.repeats, block))
+    call, state, cost, count = case_of(row, options)
     repeats = 0 if row.get("ahead") else options.repeats
     times, _ = timing.compiled(jax.jit(call), *state, repeats=repeats, block_seconds=block)
     if row.get("ahead"):
         row = row | {f"{k} s": times[k] for k in ("trace", "compile", "first")}
-        alone = row["program"] not in (*PEERS, "lgjax") and row["batch"] <= 2**18
-        return row | ({"error": error(call, row, options)} if alone else {})
-    known = {k: row[k] for k in ("trace s", "compile s", "first s") if k in row}  # else the times of the cache
-    row = row | bench.row_of(row["what"], row["program"], row["dtype"], row["batch"], count, times) | known
-    if cost:
-        row["cost"] = {k: v for k, v in cost.items() if k != "operations"}
-        row["operations"] = cost["operations"]
-    if "error" not in row and row["program"] not in (*PEERS, "lgjax") and row["batch"] <= 2**18 and not options.ahead:
-        row["error"] = error(call, row, options)
+    else:
+        known = {k: row[k] for k in ("trace s", "compile s", "first s") if k in row}  # else those of the cache
+        row = row | bench.row_of(*head, count, times) | known
+        if cost:
+            row["cost"] = {k: v for k, v in cost.items() if k != "operations"}
+            row["operations"] = cost["operations"]
+    comparable = row["program"] not in (*PEERS, "lgjax") and row["batch"] <= 2**18
+    if comparable and bool(row.get("ahead")) == bool(options.ahead):
+        row = row | {"error": error(call, row, options)}
     return row
 
 
