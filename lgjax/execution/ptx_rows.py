@@ -150,8 +150,9 @@ class Shared:
         return end
 
     def begin(self) -> Iterator[str]:
-        """The lines before all others, made after them: when `_placed` can tell."""
-        if not self.rows:
+        """The lines before all others, made after them: what is never read is not copied, and `_placed` can tell."""
+        self.arguments = [x for x in self.arguments if x.reads]
+        if not (self.arguments or self.results):
             return
         widths = sorted({x.width for x in self.rows.values()})
         yield f"  .shared .align 16 .b8 rows[{self._placed()}];"
@@ -163,7 +164,7 @@ class Shared:
         yield "  mov.u32 %shared, rows;"
         for width in widths:
             yield f"  mad.lo.u32 %mine{width}, %thread, {width}, %shared;"
-        for x in self.rows.values():
+        for x in (*self.arguments, *self.results):
             yield from x.setup(self.size)
         for x in self.arguments:
             yield from x.copied_in(self.size)

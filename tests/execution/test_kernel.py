@@ -165,6 +165,14 @@ def test_rows_of_every_length(count):
     close(got, jax.vmap(function)(x, n), 1e-6)
 
 
+def test_what_is_not_read_is_not_copied():
+    x, y = np.ones((SIZE, 2), np.float32), np.ones((SIZE, 3), np.float32)
+    one = [jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (x, y)]
+    text = kernel(program_of(lambda x, y: 2 * y, *one), [True, True], SIZE, front=[True] * 3).text
+    assert text.count("cp.async.ca") == 3
+    np.testing.assert_array_equal(launched(lambda x, y: jnp.full(2, 3.0, x.dtype), x, y, front=FRONT["all"]), 3)
+
+
 @pytest.mark.parametrize("written_out", [4000, 0])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_the_way_back_through_steps(monkeypatch, dtype, written_out):
