@@ -2,7 +2,8 @@
 
     python benchmarks/sm90.py [--env FOLDER] [--check | --update] [--out FILE] [CASE...]
 
-A case is WHAT.ROBOT, with .general for parameters as inputs and .float64; without cases, those of `sm90.json`. WHAT is
+A case is WHAT.ROBOT, with .general for parameters as inputs, or .randomized for all those that ensembles draw, and
+.float64; without cases, those of `sm90.json`. WHAT is
 forward, inverse, mass, hybrid, partials, time1 to time3 (time derivatives), kinematics, pullback (of cotangents of
 forward dynamics), gradient (of the sum of squares of its results), rollout (100 steps of RK4) or rollout_gradient;
 ROBOT is arm, quadruped, humanoid or talos. For example
@@ -45,6 +46,7 @@ PACKAGES = (f"jax=={JAX}", f"jaxlib=={JAX}", "optax", "nvidia-cuda-nvcc-cu12==12
 COMPILER = f"jax-cuda12-pjrt=={JAX}"  # alone: it compiles without the libraries that a GPU needs
 BATCH, STEPS = 65536, 100
 LIMIT = 900  # seconds for a case
+DRAWN = ("inertias", "damping", "friction", "gravity", "placements.translation")
 SCHEDULERS, CLOCK, BANDWIDTH = 132 * 4, 1.98e9, 4.8e12
 H200 = """
 gpu_device_info {
@@ -71,7 +73,9 @@ COLUMNS = [
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", nargs="*", help="WHAT.ROBOT[.general][.float64] (default: those that are kept)")
+    parser.add_argument(
+        "case", nargs="*", help="WHAT.ROBOT[.general|.randomized][.float64] (default: those that are kept)"
+    )
     parser.add_argument("--env", type=Path, default=ENVIRONMENT, help="its environment (default: %(default)s)")
     parser.add_argument("--check", action="store_true", help="exit with 1 if anything has grown")
     parser.add_argument("--update", action="store_true", help="keep these numbers")
@@ -145,7 +149,8 @@ def compiled(case: str) -> tuple[Any, dict[str, float]]:
     there = jax.sharding.SingleDeviceSharding(topology.devices[0])
     spec = lambda x, shape: jax.ShapeDtypeStruct(shape, x.dtype, sharding=there)
     state = jax.tree.map(lambda x: spec(x, (BATCH, *x.shape[1:])), one)
-    if "general" in options:
+    if "general" in options or "randomized" in options:
+        model = lgjax.specialize(model, DRAWN) if "randomized" in options else model
         args = (jax.tree.map(lambda x: spec(x, x.shape), model), *state)
         program = jax.jit(jax.vmap(f, (None, 0, 0, 0)))
     else:

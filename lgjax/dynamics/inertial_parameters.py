@@ -15,7 +15,6 @@ from lgjax.groups import se3
 from lgjax.multibody.arguments import checked_arguments, checked_array, checked_model
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
-from lgjax.multibody.specialized import SpecializedModel
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 
@@ -49,11 +48,9 @@ def with_inertial_parameters(model: Model, parameters: jax.Array) -> Model:
     """The model with these inertial parameters (10 nbodies,), the inverse of `inertial_parameters`.
 
     Any numbers pass, also of bodies that cannot exist: in them the dynamics are linear. `from_log_cholesky` gives those
-    of bodies that can. A specialised model becomes a general one.
+    of bodies that can. Of a specialised model the inertias become inputs.
     """
     model = checked_model(model, leaves=True)
-    if isinstance(model, SpecializedModel):
-        model = model.general
     parameters = checked_array("parameters", parameters, (10 * model.nbodies,), model.dtype)
     inertia = inertia_of(jnp.asarray(parameters).reshape(-1, 10))
     return model.replace(inertias=jax.vmap(inertia_to_parent)(*model.links, inertia))

@@ -63,17 +63,21 @@ class BodyData(NamedTuple):
 
 
 def body_data(model: Model) -> BodyData:
-    """The data of all bodies, with leading axis nbodies; of a specialised model as NumPy constants."""
-    if isinstance(model, SpecializedModel):
+    """The data of all bodies, with leading axis nbodies; constants of a specialised model as NumPy arrays."""
+    inertia = model.inertias
+    if isinstance(model, SpecializedModel) and not any(name.startswith("inertias") for name in model.inputs):
         with jax.ensure_compile_time_eval():
-            return jax.tree.map(np.asarray, _body_data(model))
-    return _body_data(model)
+            com, central = jax.tree.map(np.asarray, _about_com(inertia))
+    else:
+        com, central = _about_com(inertia)
+    return BodyData(model.placements, model.screws, inertia, com, central)
 
 
-def _body_data(model: Model) -> BodyData:
-    c, inertia = model.inertias.com, model.inertias
+def _about_com(inertia: Inertia) -> tuple[jax.Array, jax.Array]:
+    """Centre of mass (..., 3) and inertia about it (..., 3, 3)."""
+    c = inertia.com
     shifted = sm.diagonal(sm.scale(sm.dot(c, inertia.moment), jnp.ones_like(c))) - sm.outer(c, inertia.moment)
-    return BodyData(model.placements, model.screws, inertia, c, inertia.rotational - shifted)
+    return c, inertia.rotational - shifted
 
 
 def to_child(R, p, motion: Twist) -> Twist:

@@ -1,5 +1,7 @@
 """Kernels, run instruction by instruction, give what the library gives on this machine in float64."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -109,6 +111,20 @@ def test_algorithms(algorithm, tree, dtype, special):
     expected = jax.jit(jax.vmap(function, (None, *[0] * len(states))))(doubles[0], *doubles[1])
     close(got, expected, 4e3 * np.finfo(dtype).eps)
     assert {x.dtype.name for x in jax.tree.leaves(got)} == {dtype}
+
+
+def test_bodies_of_many_densities():
+    """A specialised model whose inertias are inputs, others for each system."""
+    model = trees.model("shoulder")
+    q, v, _, tau, _ = trees.random_states(model, SIZE)
+    factors = jnp.linspace(0.5, 2.0, SIZE)
+
+    def dynamics(model, factor, q, v, tau):
+        return lgjax.forward_dynamics(model.replace(inertias=model.inertias.scaled(factor)), q, v, tau)
+
+    got = launched(partial(dynamics, specialize(model)), factors, q, v, tau)
+    expected = jax.jit(jax.vmap(partial(dynamics, model)))(factors, q, v, tau)
+    close(got, expected, 4e3 * np.finfo("float64").eps)
 
 
 @pytest.mark.parametrize("algorithm", ["forward", "gradient"])

@@ -11,7 +11,7 @@ import tqdm
 import lgjax
 from lgjax import Spread, models
 from lgjax.saving import progress
-from lgjax.simulate.ensemble.ensemble import randomized
+from lgjax.simulate.ensemble.ensemble import Draw, randomized
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 
@@ -199,3 +199,13 @@ def test_the_progress_bar_counts_rollouts_and_simulated_seconds(capsys):
     shown = capsys.readouterr().err
     assert "30/50" in shown
     assert "simulated s/s" in shown
+
+
+def test_what_is_not_drawn_of_a_specialized_model_stays_constant():
+    model = models.quadruped()
+    special, q, v = lgjax.specialize(model), lgjax.neutral(model), jnp.zeros(model.nv)
+    drawn = lambda m: randomized(Draw(m, q, v), Spread(mass=0.1, friction=0.1), jax.random.key(0)).model
+    assert not {"placements.rotation", "screws", "armature", "effort"} & set(jax.jit(drawn)(special).inputs)
+    given = {"batch": 3, "steps": 5, "dt": 0.01, "key": jax.random.key(1), "progress": False}
+    for ours, expected in zip(*(jax.tree.leaves(lgjax.ensemble(m, **given).q) for m in (special, model)), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-12)

@@ -26,6 +26,8 @@ def motion_series(
     Source: [ali2026] Alg. 3.
     """
 
+    checks.functions(tau=tau, wrenches=wrenches)
+
     def series(t, state, order: int):
         q, v = state
         forces, applied = jnp.zeros((order, model.nv), v.dtype), None

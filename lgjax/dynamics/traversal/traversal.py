@@ -36,7 +36,7 @@ from lgjax.multibody.tree import Tree
 
 def tree_traversal(tree: Tree, dtype, execution: Execution = "scalarized") -> "TreeTraversal":
     """The walks over a tree that run body steps as `execution` says; ValueError for an unknown one."""
-    if execution not in EXECUTORS:
+    if not isinstance(execution, str) or execution not in EXECUTORS:
         raise ValueError(f"execution is one of {', '.join(get_args(Execution))}, not {execution!r}")
     return TreeTraversal(tree, dtype, EXECUTORS[execution])
 
