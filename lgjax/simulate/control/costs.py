@@ -6,7 +6,7 @@ to `optimize_controls` where it expects a function: as running(t, state, control
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,95 +23,16 @@ from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_configuration
 from lgjax.multibody.configuration import difference as displacement
 from lgjax.multibody.model import Model
+from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.simulate.control.cost import Cost, Groups, QuadraticModel
 from lgjax.simulate.control.linear_quadratic.algebra import WRITTEN_OUT
 from lgjax.simulate.control.semi_implicit import force_slopes, relative_to
 
 __all__ = ["LeastSquares", "control", "forces", "frame", "frame_position", "momentum", "state"]
 
 Array = jax.Array
-
-
-class QuadraticModel(NamedTuple):
-    """Gradient x (dim,), u (controls,) and Hessian xx, ux, uu of a cost, in tangents of the state and changes of the
-    control; None is zero.
-    """
-
-    x: Array | None = None
-    u: Array | None = None
-    xx: Array | None = None
-    ux: Array | None = None
-    uu: Array | None = None
-
-    def __add__(self, other: Any) -> "QuadraticModel":  # type: ignore[override]
-        return QuadraticModel(
-            *(b if a is None else a if b is None else a + b for a, b in zip(self, other, strict=True))
-        )
-
-    def scaled(self, factor: Any) -> "QuadraticModel":
-        return QuadraticModel(*(None if a is None else factor * a for a in self))
-
-
-class Cost:
-    """Base class of costs; make one with the functions of this module, or with `LeastSquares`."""
-
-    def __call__(self, *args: Any) -> Array:
-        """The cost (): cost(state) at the end, or cost(t, state, control) of a step."""
-        raise NotImplementedError
-
-    def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
-        """Its quadratic model; t and control are None at the end."""
-        raise NotImplementedError
-
-    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: Any) -> tuple[QuadraticModel, tuple]:
-        """The model of a step, scaled by `factor`, and roots J (k, dim + controls) of what its Hessian lacks.
-
-        The whole Hessian also includes J^T J of every root. Whoever needs it multiplies the roots out, while they are
-        still in the caches.
-        """
-        return self.expand(system, t, state, control).scaled(jnp.asarray(factor, control.dtype)), ()
-
-    def __add__(self, other: "Cost") -> "Cost":
-        if not isinstance(other, Cost):
-            return NotImplemented
-        return Sum((*_terms(self), *_terms(other)))
-
-    def __rmul__(self, factor: float) -> "Cost":
-        return Sum(tuple((factor * f, term) for f, term in _terms(self)))
-
-
-def _terms(cost: Cost) -> tuple:
-    return cost.terms if isinstance(cost, Sum) else ((1.0, cost),)
-
-
-@dataclass(frozen=True)
-class Sum(Cost):
-    """Costs times factors."""
-
-    terms: tuple[tuple[Any, Cost], ...]
-
-    def __call__(self, *args: Any) -> Array:
-        total = self.terms[0][0] * self.terms[0][1](*args)
-        for factor, term in self.terms[1:]:
-            total = total + factor * term(*args)
-        return total
-
-    def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
-        parts = [term.expand(system, t, state, control).scaled(factor) for factor, term in self.terms]
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
-        return total
-
-    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: Any) -> tuple[QuadraticModel, tuple]:
-        # a factor that is an array could round a Python number to its own precision
-        known = lambda own: own if isinstance(own, float | int) else jnp.asarray(own, control.dtype)
-        found = [term.factored(system, t, state, control, factor * known(own)) for own, term in self.terms]
-        total, roots = found[0]
-        for model, more in found[1:]:
-            total, roots = total + model, (*roots, *more)
-        return total, roots
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,11 +97,15 @@ class _SquaredResidual(Cost):
 
 @dataclass(frozen=True, eq=False)
 class _OfState(_SquaredResidual):
-    """½ |weights * residual(state)|²; slopes(system, state) -> values and derivatives with respect to q alone."""
+    """½ |weights * residual(state)|²; slopes(system, state) -> values and derivatives with respect to q alone.
+
+    path: the velocities that the residual depends on.
+    """
 
     residual: Callable[[Any], Array]
     slopes: Callable[[Any, Any], tuple[Array, Array]]
     weights: Array
+    path: tuple[int, ...]
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
         r, slopes = self.slopes(system, state)
@@ -188,6 +113,9 @@ class _OfState(_SquaredResidual):
         first, second = sm.tmatvec(slopes, r), _squared(slopes)
         rest = jax.eval_shape(system.difference, state, state).shape[0] - len(first)
         return QuadraticModel(x=jnp.pad(first, (0, rest)), xx=jnp.pad(second, ((0, rest), (0, rest))))
+
+    def couples(self) -> Groups:
+        return [self.path]
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +128,9 @@ class _Distance(_SquaredResidual):
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
         squares = self.weights * self.weights
         return QuadraticModel(x=squares * self.residual(state), xx=sm.diagonal(squares))
+
+    def couples(self) -> Groups:
+        return []
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +150,9 @@ class _Displacement(_SquaredResidual):
         return QuadraticModel(
             x=first, xx=jnp.concatenate([jnp.pad(bent, ((0, 0), (0, n))), sm.diagonal(squares)[n:]])
         )  # fmt: skip
+
+    def couples(self) -> Groups:
+        return []
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,6 +174,9 @@ class _Effort(Cost):
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
         squares = jnp.broadcast_to(jnp.asarray(self.weights**2, control.dtype), control.shape)
         return QuadraticModel(u=squares * (control - jnp.asarray(self.target, control.dtype)), uu=sm.diagonal(squares))
+
+    def couples(self) -> Groups:
+        return []
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,11 +211,20 @@ class _Forces(Cost):
         weight = jnp.asarray(factor, control.dtype)
         return QuadraticModel(weight * gradient[:n], weight * gradient[n:]), (jnp.sqrt(weight) * slopes,)
 
+    def couples(self) -> Groups | None:
+        tree = self.model.tree
+        return None if self.weights.ndim == 2 else [_path(tree, body) for body in range(tree.nbodies)]
+
     def _gradient_and_slopes(self, state: Any, control: Array) -> tuple[Array, Array]:
         q, v = state
         forces, slopes = force_slopes(self.model, q, v, control)
         slopes = self._weighed(jnp.concatenate(slopes, 1))
         return sm.tmatvec(slopes, self._weighed(forces - self.target)), slopes
+
+
+def _path(tree: Tree, body: int) -> tuple[int, ...]:
+    """The velocities of the joints between the world and a body, its own last."""
+    return tuple(k for k, mover in enumerate(tree.v_body) if body >= 0 and mover in tree.ancestors[body])
 
 
 def _weights(weights: ArrayLike, count: int, dtype: Any) -> Array:
@@ -292,7 +238,7 @@ def frame(model: Model, name: str, target: Pose, weights: ArrayLike = 1.0) -> Co
     first, in the axes of the target. For mechanisms, with states (q, v); running or terminal.
     Raises ValueError for an unknown name. Source: [sola2018] section 4.
     """
-    carrier(model, name)
+    path = _path(model.tree, carrier(model, name)[0])
     if type(target) is tuple and len(target) == 2:
         target = Pose(*target)
     target = checked({"target": (target, Fields(Pose, ((3, 3), (3,))))}, single=True)["target"]
@@ -304,7 +250,7 @@ def frame(model: Model, name: str, target: Pose, weights: ArrayLike = 1.0) -> Co
         columns = jacobian(model, state[0], name).T
         return r, jax.vmap(lambda column: se3.dexpinv(-r, column))(columns).T
 
-    return _OfState(lambda state: miss(state[0]), slopes, _weights(weights, 6, model.dtype))
+    return _OfState(lambda state: miss(state[0]), slopes, _weights(weights, 6, model.dtype), path)
 
 
 def frame_position(model: Model, name: str, target: ArrayLike, weights: ArrayLike = 1.0) -> Cost:
@@ -313,7 +259,7 @@ def frame_position(model: Model, name: str, target: ArrayLike, weights: ArrayLik
     target: (3,) m, world frame. weights: one number or (3,), m^-1. For mechanisms, with states (q, v).
     Raises ValueError for an unknown name.
     """
-    carrier(model, name)
+    path = _path(model.tree, carrier(model, name)[0])
     goal = checks.array("target", target, (3,), model.dtype)
     miss = lambda q: frame_pose(model, q, name).translation - goal
 
@@ -321,7 +267,7 @@ def frame_position(model: Model, name: str, target: ArrayLike, weights: ArrayLik
         rotation = frame_pose(model, state[0], name).rotation
         return miss(state[0]), sm.matmul(rotation, jacobian(model, state[0], name)[3:])
 
-    return _OfState(lambda state: miss(state[0]), slopes, _weights(weights, 3, model.dtype))
+    return _OfState(lambda state: miss(state[0]), slopes, _weights(weights, 3, model.dtype), path)
 
 
 def momentum(model: Model, target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
+from lgjax.simulate.control.couplings import independent_parts
 from lgjax.simulate.control.expansion import expand, expansion_of_end, expansion_of_step
 from lgjax.simulate.control.linear_quadratic import parallel_riccati, riccati
 from lgjax.simulate.control.linear_quadratic.sparse import dense
@@ -80,7 +81,8 @@ def backward(
     below, above = problem.lower - controls, problem.upper - controls
     if how == "parallel":
         return parallel_riccati.backward(e, last, below, above, regularization, problem.bounded)
-    return riccati.backward(e, last, below, above, regularization, problem.bounded)
+    parts = independent_parts(problem)
+    return riccati.backward(e, last, below, above, regularization, problem.bounded, parts)
 
 
 def _one_group_after_the_other(run: Callable[[Any], Any], size: int, tree: Any) -> Any:
@@ -112,28 +114,29 @@ def directions_together(
     count = -(-problem.steps // span)
     one, by_step = expansion_of_step(problem, prices)
     end = jax.vmap(lambda prices, last: expansion_of_end(problem, prices, last), -1, -1)
-    value = riccati.first_value(end(prices, jax.tree.map(lambda x: x[-1], states)))
+    parts = independent_parts(problem)
+    values = riccati.first_values(end(prices, jax.tree.map(lambda x: x[-1], states)), parts)
     lower, upper = problem.lower[:, None], problem.upper[:, None]
 
-    def part(value: Any, inputs: Any) -> tuple[Any, Any]:
+    def some_steps(values: Any, inputs: Any) -> tuple[Any, Any]:
         number, given = inputs
         side_by_side = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], span * size), given)
         found = jax.vmap(one, -1, -1)(*side_by_side)
         apart = jax.tree.map(lambda x: x.reshape(*x.shape[:-1], span, size), found)
 
-        def step(value: Any, k: Array) -> tuple[Any, Any]:
+        def step(values: Any, k: Array) -> tuple[Any, Any]:
             e = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, k, x.ndim - 2, False), apart)
             e = e if gapped else e._replace(gap=jnp.zeros_like(e.gap))
             control = given[3][k]
             new, regulator = riccati.one_step(
-                value, e, lower - control, upper - control, regularization, problem.bounded
+                values, e, lower - control, upper - control, regularization, problem.bounded, parts
             )
             if count * span > problem.steps:
                 real = number * span + k >= count * span - problem.steps
-                new = jax.tree.map(lambda a, b: jnp.where(real, a, b), new, value)
+                new = jax.tree.map(lambda a, b: jnp.where(real, a, b), new, values)
             return new, (regulator, e.gap, e.A, e.B)
 
-        return jax.lax.scan(step, value, jnp.arange(span, dtype=jnp.int32), reverse=True)
+        return jax.lax.scan(step, values, jnp.arange(span, dtype=jnp.int32), reverse=True)
 
     before, after = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[1:], states)
     times = jnp.broadcast_to(problem.times()[:, None], (problem.steps, size))
@@ -141,8 +144,7 @@ def directions_together(
     inputs = jax.tree.map(
         lambda x: whole(x).reshape(count, span, *x.shape[1:]), (times, before, after, controls, *by_step)
     )
-    value, outs = jax.lax.scan(part, value, (jnp.arange(count, dtype=jnp.int32), inputs), reverse=True)
+    values, outs = jax.lax.scan(some_steps, values, (jnp.arange(count, dtype=jnp.int32), inputs), reverse=True)
     outs = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[-problem.steps :], outs)
-    (push, feedback, gradient), gap, A, B = outs
-    found = riccati.Regulator(push, feedback, value.slope, value.curve, value.closing, gradient)
-    return Directions(found, gap, A, B)
+    found, gap, A, B = outs
+    return Directions(riccati.regulator(values, found), gap, A, B)

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from lgjax.execution.call import batch_behind
 from lgjax.numerics import small_matrix as sm
-from lgjax.simulate.control.costs import Cost, QuadraticModel, _value_and_slopes
+from lgjax.simulate.control.cost import Cost, QuadraticModel
+from lgjax.simulate.control.costs import _value_and_slopes
 from lgjax.simulate.control.linear_quadratic.riccati import Expansion
 from lgjax.simulate.control.linear_quadratic.sparse import Sparse, dense
 from lgjax.simulate.control.problem import ControlSystem, Problem
@@ -21,7 +22,7 @@ Array = jax.Array
 def expand(problem: Problem, states: Any, controls: Array, prices: Prices | None = None) -> tuple[Expansion, Any]:
     """Expansions of all steps, side by side, and gradient and Hessian of what the last state costs.
 
-    Hessians are exact, but of a `costs.Cost` and of constraints those of Gauss and Newton; dynamics are linear.
+    Hessians are exact, but of a `Cost` and of constraints those of Gauss and Newton; dynamics are linear.
     prices: of the constraints of the problem, if it has any.
     """
     before, after = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[1:], states)

@@ -60,6 +60,8 @@ class ControlSystem:
     `changes`, to first order; None where forward mode has to find them.
     forces(control) -> tau (nv,) and wrenches (nbodies, 6), or None for none, of a mechanism; None for other systems.
     free_time: whether the last control is the length of a step over dt, which then scales the running cost too.
+    joints: the velocities of each joint, where states are (q, v), controls are accelerations, and a step couples no
+    joint with another; () for other systems.
     """
 
     step: Callable[[State, Array], State]
@@ -72,6 +74,7 @@ class ControlSystem:
     forces: Callable[[Array], tuple[Array, Array | None]] | None = None
     free_time: bool = False
     relative: Callable[[Array, Array], Array] | None = None
+    joints: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
     def of_model(
@@ -96,7 +99,7 @@ class ControlSystem:
         checked_model(model, leaves=True)
         dt = checks.number("dt", dt)
         checks.functions(actuation=actuation, wrenches=wrenches)
-        checks.of_kind("free_time", free_time, bool)
+        free_time = checks.truth("free_time", free_time)
         controls = None if controls is None else checks.integer("controls", controls)
         if (actuation is not None or wrenches is not None) and controls is None:
             raise ValueError("a system with actuation or wrenches of its own needs the number of controls")
@@ -152,7 +155,9 @@ class ControlSystem:
 
         slopes = acceleration_step_slopes(model, dt)
         moves, relative = tangents_of_states(model), relative_states(model)
-        return cls(step, *moves, model.nv, dt, slopes, flat_states(model), relative=relative)
+        pairs = zip(model.tree.v_start, model.tree.kinds, strict=True)
+        joints = tuple(tuple(range(start, start + kind.nv)) for start, kind in pairs)
+        return cls(step, *moves, model.nv, dt, slopes, flat_states(model), relative=relative, joints=joints)
 
     def with_rates(self) -> "ControlSystem":
         """The same system whose controls are the rates of its own, which become a part of the state: (state, control).

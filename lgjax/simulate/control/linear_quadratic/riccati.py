@@ -23,6 +23,7 @@ from lgjax.simulate.control.linear_quadratic.algebra import (
     times,
     transposed,
 )
+from lgjax.simulate.control.linear_quadratic.parts import Part, block, cut, spread, together
 from lgjax.simulate.control.linear_quadratic.sparse import Matrix, after, applied, before
 
 Array = jax.Array
@@ -64,6 +65,17 @@ class Expansion(NamedTuple):
         lxx, lux, luu = whole(self.lxx, x, x, (n, n)), whole(self.lux, u, x, (m, n)), whole(self.luu, u, u, (m, m))
         return self._replace(lxx=lxx, lux=lux, luu=luu, roots=())
 
+    def of(self, part: Part) -> "Expansion":
+        """That of a part of the problem."""
+        x, u = part
+        among = lambda matrix, rows, columns: None if matrix is None else block(matrix, rows, columns)
+        both = (*x, *(len(self.lx) + k for k in u))
+        return Expansion(
+            block(self.A, x, x), block(self.B, x, u), cut(self.lx, 0, x), cut(self.lu, 0, u), among(self.lxx, x, x),
+            among(self.lux, u, x), among(self.luu, u, u), cut(self.gap, 0, x),
+            tuple(cut(cut(root, 0, u), 1, both) for root in self.roots),
+        )  # fmt: skip
+
 
 class Regulator(NamedTuple):
     """Changes `push` (controls,) and gains `feedback` (controls, states) of every step, and what is expected of them.
@@ -88,22 +100,24 @@ def backward(
     above: Array,
     regularization: Array,
     boxed: bool,
+    parts: Sequence[Part] = (),
 ) -> Any:
     """The regulator; arrays (steps, ...). below, above: (steps, controls), how far the controls may change.
 
     boxed: whether there are bounds at all. regularization: a cost of squared changes of the controls, half of it each.
-    Where the Hessian of a step is not positive definite, all is NaN.
+    parts: those that nothing couples, all of them or none. Where the Hessian of a step is not positive definite, push,
+    feedback, slope and curve of its part are NaN, and of the steps before.
     """
-    run = batch_last(lambda *args: _recursion(*args, boxed=boxed))
+    run = batch_last(lambda *args: _recursion(*args, boxed=boxed, parts=parts))
     return run(expansion, last, below, above, regularization)
 
 
-def _recursion(e: Expansion, last: Any, below, above, regularization, boxed: bool) -> Regulator:
-    def step(value: Value, inputs: tuple[Expansion, Array, Array]) -> tuple[Value, Any]:
-        return one_step(value, *inputs, regularization, boxed)
+def _recursion(e: Expansion, last: Any, below, above, regularization, boxed: bool, parts: Sequence[Part]) -> Regulator:
+    def step(values: Values, inputs: tuple[Expansion, Array, Array]) -> tuple[Values, Any]:
+        return one_step(values, *inputs, regularization, boxed, parts)
 
-    value, (k, gain, gradient) = jax.lax.scan(step, first_value(last), (e, below, above), reverse=True)
-    return Regulator(k, gain, value.slope, value.curve, value.closing, gradient)
+    values, found = jax.lax.scan(step, first_values(last, parts), (e, below, above), reverse=True)
+    return regulator(values, found)
 
 
 class Value(NamedTuple):
@@ -117,16 +131,51 @@ class Value(NamedTuple):
     closing: Array
 
 
-def first_value(last: tuple[Array, Array]) -> Value:
+Values = tuple[Value, ...]  # of the parts of a problem
+
+
+def first_values(last: tuple[Array, Array], parts: Sequence[Part]) -> Values:
     """From gradient and Hessian of what the last state costs."""
     zero = jnp.zeros_like(last[0][0])
-    return Value(*last, last[0], zero, zero, zero)
+    of = lambda x, xx: Value(x, xx, x, zero, zero, zero)
+    return tuple(of(cut(last[0], 0, x), block(last[1], x, x)) for x, _ in parts) or (of(*last),)
 
 
 def one_step(
+    values: Values,
+    e: Expansion,
+    below: Array,
+    above: Array,
+    regularization: Array,
+    boxed: bool,
+    parts: Sequence[Part] = (),
+) -> tuple[Values, tuple[Array, Array, Array]]:
+    """The values one step earlier, and push, feedback and gradient of the step."""
+    if not parts:
+        value, found = _one_step(values[0], e, below, above, regularization, boxed)
+        return (value,), found
+    done = [
+        _one_step(value, e.of(part), cut(below, 0, part.controls), cut(above, 0, part.controls), regularization, boxed)
+        for value, part in zip(values, parts, strict=True)
+    ]
+    new, found = zip(*done, strict=True)
+    push, feedback, gradient = zip(*found, strict=True)
+    feedback = [spread(gain, 1, part.states, len(e.lx)) for gain, part in zip(feedback, parts, strict=True)]
+    rows = lambda pieces: together(pieces, [part.controls for part in parts])
+    return new, (rows(push), rows(feedback), rows(gradient))
+
+
+def regulator(values: Values, found: tuple[Array, Array, Array]) -> Regulator:
+    """From the values of the first state, and push, feedback and gradient of all steps."""
+    push, feedback, gradient = found
+    total = lambda numbers: jnp.sum(jnp.stack(numbers), 0)
+    slope, curve = total([value.slope for value in values]), total([value.curve for value in values])
+    return Regulator(push, feedback, slope, curve, total([value.closing for value in values]), gradient)
+
+
+def _one_step(
     value: Value, e: Expansion, below: Array, above: Array, regularization: Array, boxed: bool
 ) -> tuple[Value, tuple[Array, Array, Array]]:
-    """The value one step earlier, and push, feedback and gradient of the step."""
     n, e = len(e.lx), e.multiplied_out()
     across = layer(times)(value.xx, e.gap)
     closing = value.closing + jnp.sum(e.gap * (value.x + across / 2), 0)

@@ -1,0 +1,102 @@
+"""What a cost is to searches: a number, a quadratic model, and what it couples. Next: `costs.py`, which users call."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+Groups = list[tuple[int, ...]]
+
+
+class QuadraticModel(NamedTuple):
+    """Gradient x (dim,), u (controls,) and Hessian xx, ux, uu of a cost, in tangents of the state and changes of the
+    control; None is zero.
+    """
+
+    x: Array | None = None
+    u: Array | None = None
+    xx: Array | None = None
+    ux: Array | None = None
+    uu: Array | None = None
+
+    def __add__(self, other: Any) -> "QuadraticModel":  # type: ignore[override]
+        return QuadraticModel(
+            *(b if a is None else a if b is None else a + b for a, b in zip(self, other, strict=True))
+        )
+
+    def scaled(self, factor: Any) -> "QuadraticModel":
+        return QuadraticModel(*(None if a is None else factor * a for a in self))
+
+
+class Cost:
+    """Base class of costs; make one with the functions of this module, or with `LeastSquares`."""
+
+    def __call__(self, *args: Any) -> Array:
+        """The cost (): cost(state) at the end, or cost(t, state, control) of a step."""
+        raise NotImplementedError
+
+    def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
+        """Its quadratic model; t and control are None at the end."""
+        raise NotImplementedError
+
+    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: Any) -> tuple[QuadraticModel, tuple]:
+        """The model of a step, scaled by `factor`, and roots J (k, dim + controls) of what its Hessian lacks.
+
+        The whole Hessian also includes J^T J of every root. Whoever needs it multiplies the roots out, while they are
+        still in the caches.
+        """
+        return self.expand(system, t, state, control).scaled(jnp.asarray(factor, control.dtype)), ()
+
+    def couples(self) -> Groups | None:
+        """Groups of velocities that its Hessian couples beyond those of one joint; None if these are not known.
+
+        Of states (q, v) and accelerations; roots then have a row per velocity.
+        """
+        return None
+
+    def __add__(self, other: "Cost") -> "Cost":
+        if not isinstance(other, Cost):
+            return NotImplemented
+        return Sum((*_terms(self), *_terms(other)))
+
+    def __rmul__(self, factor: float) -> "Cost":
+        return Sum(tuple((factor * f, term) for f, term in _terms(self)))
+
+
+def _terms(cost: Cost) -> tuple:
+    return cost.terms if isinstance(cost, Sum) else ((1.0, cost),)
+
+
+@dataclass(frozen=True)
+class Sum(Cost):
+    """Costs times factors."""
+
+    terms: tuple[tuple[Any, Cost], ...]
+
+    def __call__(self, *args: Any) -> Array:
+        total = self.terms[0][0] * self.terms[0][1](*args)
+        for factor, term in self.terms[1:]:
+            total = total + factor * term(*args)
+        return total
+
+    def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
+        parts = [term.expand(system, t, state, control).scaled(factor) for factor, term in self.terms]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return total
+
+    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: Any) -> tuple[QuadraticModel, tuple]:
+        # a factor that is an array could round a Python number to its own precision
+        known = lambda own: own if isinstance(own, float | int) else jnp.asarray(own, control.dtype)
+        found = [term.factored(system, t, state, control, factor * known(own)) for own, term in self.terms]
+        total, roots = found[0]
+        for model, more in found[1:]:
+            total, roots = total + model, (*roots, *more)
+        return total, roots
+
+    def couples(self) -> Groups | None:
+        found = [term.couples() for _, term in self.terms]
+        return None if None in found else [group for groups in found if groups for group in groups]

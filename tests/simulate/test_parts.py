@@ -1,0 +1,186 @@
+"""Trees that nothing couples are searched for as if each was alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax.simulate.control import FDDP, ControlSystem, Stagewise, costs, directions
+from lgjax.simulate.control.couplings import independent_parts
+from lgjax.simulate.control.expansion import expand
+from lgjax.simulate.control.linear_quadratic.parts import block, connected, cut, spread, together
+from lgjax.simulate.control.linear_quadratic.sparse import Pattern, Sparse, dense
+from lgjax.simulate.control.problem import check_problem
+from tests.dynamics import trees
+
+RNG = np.random.default_rng(11)
+STEPS, DT = 3, 0.1
+
+
+def crowd() -> lgjax.Model:
+    """Three trees: a free body, a ball joint with an arm, and a pendulum."""
+    return lgjax.build(
+        [
+            trees.body("ship", None, "free", 1),
+            trees.body("stand", None, "spherical", 2, damping=0.1),
+            trees.body("tip", "stand", "prismatic", 4),
+            trees.body("pole", None, "revolute", 5),
+        ]
+    )
+
+
+def problem_of(model, running, terminal=None, system=None, **constraints):
+    start = lgjax.neutral(model), jnp.zeros(model.nv, model.dtype)
+    system = system or ControlSystem.of_accelerations(model, DT)
+    given = [constraints.get(name) for name in ("equality", "inequality", "bounds")]
+    return check_problem(system, start, STEPS, running, terminal, *given)
+
+
+def usual(model, **more):
+    """Forces, distances from the start, and where the tip of a branch is at the end."""
+    home = lgjax.neutral(model), jnp.zeros(model.nv, model.dtype)
+    reach = costs.frame_position(model, "tip", jnp.ones(3, model.dtype), 3.0)
+    return problem_of(
+        model, costs.forces(model, 0.1, 0.3) + 0.2 * costs.state(model, home), reach + costs.state(model, home), **more
+    )
+
+
+# ---- which there are
+def test_trees_are_apart_unless_a_cost_joins_them():
+    model, arm = crowd(), lgjax.models.chain(2)
+    home = lgjax.neutral(model), jnp.zeros(model.nv)
+    parts = independent_parts(usual(model))
+    names = [[model.body_names[model.tree.v_body[k]] for k in part.controls] for part in parts]
+    assert [sorted(set(some)) for some in names] == [["ship"], ["stand", "tip"], ["pole"]]
+    assert all(part.states == (*part.controls, *(model.nv + k for k in part.controls)) for part in parts)
+    force, near = costs.forces(model), costs.state(model, home)
+    alone = independent_parts(problem_of(model, costs.control() + near))  # and then each joint
+    assert [len(part.controls) for part in alone] == [6, 3, 1, 1]
+    hand = lambda name: costs.frame(model, name, lgjax.se3.identity(jnp.float64))
+    assert len(independent_parts(problem_of(model, costs.control() + near, hand("tip")))) == 3
+    assert len(independent_parts(problem_of(model, costs.control() + near, hand("pole")))) == 4
+    assert len(independent_parts(problem_of(model, force))) == 3
+    together = [
+        problem_of(model, costs.forces(model, 0.0, np.ones((2, model.nv))) + near),
+        problem_of(model, force + costs.momentum(model)),
+        problem_of(model, force, lambda x: x[1] @ x[1]),
+        usual(model, equality=Stagewise(terminal=lambda x: x[1][:1])),
+        usual(model, inequality=Stagewise(running=lambda t, x, u: u[:1])),
+        problem_of(model, costs.control() + near, system=ControlSystem.of_model(model, DT)),
+        problem_of(arm, costs.forces(arm)),  # one tree
+    ]
+    assert [independent_parts(problem) for problem in together] == [()] * len(together)
+
+
+# ---- the same regulator
+@pytest.mark.parametrize(
+    ("dtype", "tolerance", "bounds"),
+    [("float64", 1e-11, None), ("float64", 1e-11, (-0.5, 0.5)), ("float32", 1e-4, None)],
+)
+def test_the_regulator_of_parts_is_that_of_the_whole(dtype, tolerance, bounds, monkeypatch):
+    """Of one system, and of a group of them."""
+    problem = usual(crowd().astype(dtype), bounds=bounds)
+    n, system, size = problem.dim // 2, problem.system, 3
+    draw = lambda *shape: jnp.asarray(0.3 * RNG.normal(size=shape), dtype)
+    states = jax.vmap(jax.vmap(lambda x: system.retract(problem.start, x)))(draw(size, STEPS + 1, 2 * n))
+    controls, weight = jnp.clip(draw(size, STEPS, n), problem.lower, problem.upper), jnp.asarray(0.1, dtype)
+    behind = lambda tree: jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), tree)
+
+    def both():
+        one = lambda states, controls: directions.directions(
+            problem, "sequential", True, states, controls, None, weight
+        )
+        group = directions.directions_together(
+            problem, True, behind(states), behind(controls), None, jnp.full(size, weight)
+        )
+        return jax.vmap(one)(states, controls).regulator, group.regulator
+
+    alone, group = jax.jit(both)()
+    monkeypatch.setattr(directions, "independent_parts", lambda problem: ())
+    whole, _ = jax.jit(both)()
+    for a, b, expected in zip(alone, group, whole, strict=True):
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(a, expected, atol=tolerance * scale)
+        np.testing.assert_allclose(np.moveaxis(b, -1, 0), expected, atol=tolerance * scale)
+    for part in independent_parts(problem):
+        others = np.delete(alone.feedback, part.states, -1)[..., list(part.controls), :]
+        np.testing.assert_array_equal(others, 0)
+
+
+def test_a_part_without_a_minimum_stops_the_search():
+    """Its cost falls without end; the other's has a minimum."""
+    model = crowd()
+    problem = usual(model)
+    parts = independent_parts(problem)
+    states = jax.tree.map(lambda x: jnp.stack([x] * (STEPS + 1)), problem.start)
+
+    @jax.jit
+    def regulator():
+        rest = jnp.zeros((STEPS, model.nv))
+        e, last = expand(problem, states, rest, None)
+        falling = e._replace(luu=jnp.zeros((STEPS, model.nv, model.nv)).at[:, 0, 0].set(-1e6))
+        return directions.backward(problem, falling, last, rest, jnp.zeros(()), "sequential")
+
+    found = regulator()
+    assert not np.isfinite(found.curve)
+    assert not np.any(np.isfinite(found.push[:, list(parts[0].controls)]))
+    assert np.all(np.isfinite(found.push[:, list(parts[1].controls)]))
+
+
+def test_two_arms_in_one_model_move_as_each_alone():
+    arm = lambda name: [
+        trees.body(f"{name} upper", None, "revolute", 21),
+        trees.body(f"{name} tip", f"{name} upper", "revolute", 22),
+    ]
+    goals = {"left": [0.3, 0.1, 0.2], "right": [-0.2, 0.3, 0.1]}
+
+    def found(*names):
+        model = lgjax.build([body for name in names for body in arm(name)])
+        home = lgjax.neutral(model), jnp.zeros(model.nv)
+        ends = [30.0 * costs.frame_position(model, f"{name} tip", goals[name]) for name in names]
+        terminal = sum(ends[1:], ends[0]) + costs.state(model, home, 0.3)
+        given = {"running": costs.forces(model), "terminal": terminal, "steps": STEPS, "progress": False}
+        return lgjax.optimize_controls(
+            ControlSystem.of_accelerations(model, DT),
+            home,
+            np.zeros((1, STEPS, model.nv)),
+            method=FDDP(tolerance=1e-9),
+            **given,
+        )
+
+    both, left, right = found("left", "right"), found("left"), found("right")
+    assert both.success.all()
+    np.testing.assert_allclose(both.cost, left.cost + right.cost, rtol=1e-10)
+    np.testing.assert_allclose(both.controls, np.concatenate([left.controls, right.controls], -1), atol=1e-5)
+
+
+# ---- pieces of arrays
+INDICES = [(0, 1, 2), (3, 4), (0, 2, 5), (1, 2, 4, 5, 6), (6,), tuple(range(7))]
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_pieces_are_those_of_numpy(index):
+    x = jnp.asarray(RNG.normal(size=(7, 7, 2)))
+    for axis in (0, 1):
+        np.testing.assert_array_equal(cut(x, axis, index), np.take(x, index, axis))
+        rest = [k for k in range(7) if k not in index]
+        whole = spread(cut(x, axis, index), axis, index, 7)
+        np.testing.assert_array_equal(np.take(whole, index, axis), np.take(x, index, axis))
+        np.testing.assert_array_equal(np.take(whole, rest, axis), 0)
+        rows = [jnp.asarray(x)[np.asarray(some, int)] for some in (index, rest)]
+        np.testing.assert_array_equal(together(rows, [index, rest]), x)
+    np.testing.assert_array_equal(block(x, index, (1, 3)), x[np.ix_(index, (1, 3))])
+
+
+def test_blocks_of_sparse_matrices_are_those_of_the_array():
+    known = RNG.normal(size=(6, 6))
+    matrix = Sparse([jnp.asarray(RNG.normal(size=(2, 3))), jnp.ones((1, 2))], Pattern(known, ((1, 0), (4, 4))))
+    for rows, columns in [((0, 1, 2), (0, 1, 2)), ((1, 2, 4, 5), (0, 1, 2, 4, 5)), ((0, 3), (3,)), ((4,), (3, 4, 5))]:
+        np.testing.assert_array_equal(dense(block(matrix, rows, columns)), dense(matrix)[np.ix_(rows, columns)])
+
+
+def test_what_groups_join_is_one_set():
+    assert connected(6, [(0, 2), (3, 4), (2, 5)]) == [[0, 2, 5], [1], [3, 4]]
+    assert connected(3, []) == [[0], [1], [2]]
+    assert connected(4, [(0, 1), (2, 3), (1, 2), ()]) == [[0, 1, 2, 3]]
