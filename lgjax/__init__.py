@@ -3,6 +3,9 @@
 The names that most work needs are here; the rest is in the namespaces below.
 """
 
+import inspect
+import sys
+
 # Namespaces.  They are not in __all__, which lists functions and types of mechanics; nor is the setting cache_programs.
 from lgjax import collisions as collisions
 from lgjax import contact as contact
@@ -95,6 +98,13 @@ from lgjax.simulate.control.optimize import optimize_controls
 from lgjax.simulate.ensemble.ensemble import Spread, ensemble, load_ensemble
 from lgjax.simulate.ensemble.monte_carlo import monte_carlo
 from lgjax.simulate.rollout import rollout
+
+# Namespaces that are kept elsewhere can be imported by their public names too, as in `from lgjax.control import FDDP`.
+sys.modules |= {
+    f"lgjax.{name}": module
+    for name, module in list(vars().items())
+    if inspect.ismodule(module) and module.__name__.startswith("lgjax.")
+}
 
 __version__ = "0.2.0"
 

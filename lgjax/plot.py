@@ -38,6 +38,11 @@ def figure(width: float, height: float) -> Any:
 
 def save(made: Any, path: str | os.PathLike) -> None:
     """Write a Figure to a file, whose ending (.png, .pdf, .svg) selects the format."""
+    if not hasattr(made, "savefig"):
+        raise TypeError(f"made must be a Figure, got {checks.shown(made)}")
+    path, known = checks.path("path", path), made.canvas.get_supported_filetypes()
+    if path.suffix and path.suffix[1:].lower() not in known:
+        raise ValueError(f"path ends in {path.suffix!r}, figures are written as {', '.join(sorted(known))}")
     made.savefig(path, dpi=150)
 
 
@@ -70,7 +75,7 @@ def controls_figure(
     ts = _real("ts", ts, None)
     controls, joints = _real("controls", controls, len(ts) - 1, None), _real("joints", joints, len(ts), None)
     costs = _real("costs", costs, None, None)
-    names = None if names is None else _names_of(names, controls.shape[1])
+    names = None if names is None else _names(names, controls.shape[1])
     bounds = () if bounds is None else [_real("bounds", bound) for bound in _pair("bounds", bounds)]
     if any(bound.shape not in ((), controls.shape[1:]) for bound in bounds):
         raise ValueError(f"bounds are (lower, upper), each one number or {controls.shape[1:]}")
@@ -183,7 +188,7 @@ def contact_figure(ts: Any, record: Any, names: Sequence[str] | None = None, sho
         raise ValueError(f"the record is of one system, with forces (T, n, 3); got {force.shape}")
     times, n = len(ts), force.shape[1]
     force, gap, state = _parts("record", record, force=(times, n, 3), gap=(times, n), state=(times, n))
-    names = [f"contact {i}" for i in range(n)] if names is None else _names_of(names, n)
+    names = [f"contact {i}" for i in range(n)] if names is None else _names(names, n)
     chosen = np.sort(np.argsort(-force[..., 0].max(0), kind="stable")[:shown])
     made = figure(15, 4)
     pushes, rubs, gaps, states = _axes(made, 4)
@@ -297,18 +302,13 @@ def _pair(name: str, value: Any) -> tuple[Any, Any]:
     return value[0], value[1]
 
 
-def _names_of(values: Any, count: int) -> tuple[str, ...]:
+def _names(values: Any, count: int | None = None) -> tuple[str, ...]:
+    """Names of `count` curves, or of the panels of a figure, at least one."""
     found = checks.names("names", values)
-    if len(found) != count:
-        raise ValueError(f"names must be {count}, got {len(found)}")
-    return found
-
-
-def _names(values: Any) -> tuple[str, ...]:
-    """Names of the panels of a figure, at least one."""
-    found = checks.names("names", values)
-    if not found:
+    if count is None and not found:
         raise ValueError("names are of at least one quantity, got none")
+    if count is not None and len(found) != count:
+        raise ValueError(f"names must be {count}, got {len(found)}")
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax import collisions, forces, groups, identification, integrators, maximal, shapes
+from lgjax import collisions, forces, groups, identification, integrators, maximal, shapes, systems
 from lgjax.execution.callbacks import contents
 from lgjax.simulate.identification.record_checks import check_record
 from tests.soak import doors
@@ -261,6 +261,22 @@ WRONG = {
     ),
     "order 100 would take 3^49 steps": lambda: integrators.triple_jump(lgjax.SymplecticLie(), order=100),
     "order must be a Python integer": lambda: integrators.suzuki(lgjax.SymplecticLie(), order="4"),
+    "scan_stages must be True or False, got 'yes'": lambda: lgjax.MuntheKaas(lgjax.RK4, scan_stages="yes"),
+    "running must be a function, got 'speed'": lambda: lgjax.control.Stagewise("speed"),
+    "tau must be a function, got 'zero'": lambda: lgjax.time_derivatives.motion_series(arm(), "zero"),
+    "plane.normal has shape (5, 3), expected (3,)": lambda: shapes.gap(
+        shapes.sphere(1.0), shapes.Plane(jnp.ones((5, 3))), lgjax.se3.identity(jnp.float64)
+    ),
+    # ready systems
+    "dtype must be a floating dtype, such as jnp.float32, got 'double-double'": lambda: systems.rotor(
+        dtype="double-double"
+    ),
+    "gravity must be a number, got 'down'": lambda: systems.heavy_top(gravity="down"),
+    "path must be a function, got None": lambda: systems.quadrotors_with_load(None),
+    "q.bodies.translation has shape (3, 1), expected (..., 3, 3)": lambda: systems.slider_position(
+        maximal.AbsoluteConfiguration(groups.RotationTranslation(jnp.eye(3), jnp.ones((3, 1))), jnp.zeros(0))
+    ),
+    "system must be a Problem, got None": lambda: systems.in_coordinates(None),
     # records
     "TorqueRecord.v has shape (4, 3), expected (4, 2)": lambda: check_record(record(v=jnp.ones((4, 3))), arm()),
     "TorqueRecord.command has shape (3, 2), expected (4, 2)": lambda: check_record(

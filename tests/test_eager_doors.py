@@ -19,8 +19,23 @@ search = lambda **given: lgjax.optimize_controls(
     SYSTEM, **{"guesses": jnp.zeros((1, 3, 2)), "steps": 3, "running": effort, "state": jnp.zeros(2)} | given
 )
 ensemble = lambda **given: lgjax.ensemble(ARM, batch=2, steps=1, dt=0.1, key=jax.random.key(0), **given)
-carlo = lambda *given: lgjax.monte_carlo(*given, batch=2, key=jax.random.key(0)).statistics.mean[0]
+carlo = lambda simulate, given=(), folder=None, resume=False: lgjax.monte_carlo(
+    simulate, given, batch=2, key=jax.random.key(0), folder=folder, resume=resume
+).statistics.mean[0]
 above = lambda planes: sources.scene_of(shapes.sphere(1.0), collisions.rigid_state((0.0, 0.0, 1.0)), planes=planes)
+
+PENDULUM = lgjax.systems.spherical_pendulum(2)
+turn = lambda q: jnp.zeros((6, 1), q.dtype)
+
+
+class Unhashable:
+    """A function with numbers of its own, which can be compared."""
+
+    __hash__ = None
+
+    def __call__(self, q):
+        return turn(q)
+
 
 WRONG = {
     "checkpoint must be a path, got 3": lambda: search(checkpoint=3),
@@ -42,6 +57,29 @@ WRONG = {
         np.ones((3, 1)), np.ones((3, 1)), units=("m", "rad")
     ),
     "orders must be a Mapping, got 'two'": lambda: lgjax.plot.convergence_figure(np.ones(2), {}, "two"),
+    "made must be a Figure, got None": lambda: lgjax.plot.save(None, "a.png"),
+    "path ends in '.docx', figures are written as": lambda: lgjax.plot.save(lgjax.plot.figure(1.0, 1.0), "a.docx"),
+    "port must be less than 65536, got 70000": lambda: lgjax.view.show(ARM, port=70_000),
+    "port must be a Python integer": lambda: lgjax.view.show(ARM, port="8080"),
+    "scene must be a Scene, got 'arm'": lambda: lgjax.view.Viewer("arm", ARM, None),
+    "labels must be True or False, got 'no'": lambda: lgjax.view.show(ARM, labels="no"),
+    "visuals must be a path, got 3": lambda: sources.scene_of(ARM, visuals=3),
+    "text must be a str, got None": lambda: lgjax.view.Inline(None, 100),
+    "a spherical pendulum moves by the result of integrate, not by a float": lambda: sources.scene_of(PENDULUM, 1.0),
+    "q of the motion has shape (2, 2), expected (..., 2, 3)": lambda: sources.scene_of(
+        PENDULUM, PENDULUM.y0._replace(q=jnp.ones((2, 2)))
+    ),
+    "resume must be True or False, got 'no'": lambda: carlo(lambda key: key, (), None, "no"),
+    "progress must be True or False, got 'bar'": lambda: search(progress="bar"),
+    "floating_base must be True or False, got 'no'": lambda: lgjax.load_urdf(lgjax.models.urdf("arm"), "no"),
+    "floating_base must be True or False, got 0": lambda: lgjax.models.chain(2, 0),
+    "folder must be a path, got 3": lambda: lgjax.load_mjcf("<mujoco/>", folder=3),
+    "name of a joint kind must be text, got 3": lambda: lgjax.joint_kind(3, turn, turn, 1),
+    "transform must be a function, got None": lambda: lgjax.joint_kind("a", None, turn, 1),
+    "subspace must be hashable, such as a plain function": lambda: lgjax.joint_kind("a", turn, Unhashable(), 1),
+    "joint kind 'a': samples must be numbers, got 'zero'": lambda: lgjax.joint_kind("a", turn, turn, 1, "zero"),
+    "joint kind 'a': transform must return a Pose": lambda: lgjax.joint_kind("a", turn, turn, 1),
+    "joint_kind runs on the host": lambda: jax.jit(lambda x: [lgjax.joint_kind("a", turn, turn, 1), x][1])(1.0),
     "planes must be a Plane or several, got 1.5": lambda: above(1.5),
     "planes have normals (2,) and offsets (), expected (3,) and ()": lambda: above(FLAT),
 }
@@ -69,9 +107,14 @@ def test_what_runs_on_the_host_says_so(name, transform):
         TRANSFORMS[transform](ON_HOST[name])(jnp.asarray(1.0))
 
 
-def test_what_is_traced_in_a_closure_is_found():
+@pytest.mark.parametrize("kept", [False, True], ids=["returned", "in a folder"])
+def test_what_is_traced_in_a_closure_is_found(kept, tmp_path):
     simulate = lambda x: lambda key: lgjax.ensembles.Sample(x * jax.random.normal(key, (1,)))
+    folder = tmp_path / "run" if kept else None
     with pytest.raises(TypeError, match=r"^monte_carlo runs on the host"):
-        jax.grad(lambda x: carlo(simulate(x)))(1.0)
+        jax.grad(lambda x: carlo(simulate(x), (), folder))(1.0)
+    with pytest.raises(TypeError, match=r"^ensemble runs on the host"):
+        jax.grad(lambda x: ensemble(controller=lambda t, q, v: x * v, folder=folder).statistics.mean[0])(1.0)
+    assert not (tmp_path / "run").exists()
     with pytest.raises(TypeError, match=r"^optimize_controls runs on the host"):
         jax.grad(lambda x: search(running=lambda t, y, u: x * (u @ u)).cost[0])(1.0)

@@ -1,5 +1,6 @@
 """The public names: few flat ones, documented, and none that means two things."""
 
+import importlib
 import inspect
 from types import ModuleType
 
@@ -78,3 +79,8 @@ def test_public_signatures_are_annotated(place):
         assert signature.return_annotation is not signature.empty, function.__name__
         for parameter in signature.parameters.values():
             assert parameter.annotation is not parameter.empty, f"{function.__name__}({parameter.name})"
+
+
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_namespaces_are_imported_by_their_public_names(name):
+    assert importlib.import_module(f"lgjax.{name}") is getattr(lgjax, name)

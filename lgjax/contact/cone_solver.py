@@ -40,7 +40,7 @@ CYCLE = 60  # sweeps between attempts of Newton's method
 ACCELERATED = 40  # the first sweeps, which are accelerated
 EASIER = 1.0, 4.0, 16.0, 64.0  # factors on the tolerance in successive cycles: some systems have more round-off
 SHORTENED = 0.5  # part of a sweep's change that is applied, in every other cycle after the first
-RIDGE = 4.0  # added to the diagonal of G, in units of round-off of its mean: redundant contacts share their load
+RIDGE = 4.0  # added to the diagonal of G, in units of its round-off: redundant contacts share their load
 
 
 class ConeSolution(NamedTuple):
@@ -61,11 +61,17 @@ def solve_cones(
     `EASIER`), or after max_sweeps. If max_sweeps is 0, the guess is taken as the solution; this serves to differentiate
     a known solution.
     """
-    n = len(problem.G)
-    diagonal = total(problem.G[i, i] for i in range(n))
-    ridge = RIDGE * float(jnp.finfo(diagonal.dtype).eps) / n * diagonal
-    problem = problem._replace(G=problem.G + ridge * jnp.eye(n, dtype=diagonal.dtype)[..., None])
+    ridge = RIDGE * float(jnp.finfo(problem.G.dtype).eps) * _sizes(problem)
+    problem = problem._replace(G=problem.G + ridge * jnp.eye(len(ridge), dtype=ridge.dtype)[..., None])
     return _solution(tolerance, max_sweeps, problem, *jax.lax.stop_gradient((guess, active, scale)))
+
+
+def _sizes(problem: ConeProblem) -> Array:
+    """Of the rows of G (n, B), the same for the three of a contact; a light body's are not those of a heavy one."""
+    k, n = len(problem.friction), len(problem.G)
+    own = [problem.G[i, i] for i in range(n)]
+    contacts = [total(own[3 * i : 3 * i + 3]) / 3 for i in range(k) for _ in range(3)]
+    return jnp.stack([*contacts, *own[3 * k :]])
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))

@@ -30,7 +30,7 @@ from lgjax.dynamics.articulated import (
 from lgjax.dynamics.derivative_rules import by_partial_inverse_dynamics
 from lgjax.dynamics.forward import Moving, differentiable, velocity_pass
 from lgjax.dynamics.inverse import newton_euler
-from lgjax.dynamics.mass_solve import mass_times
+from lgjax.dynamics.mass_solve import at_rest, mass_times
 from lgjax.dynamics.spatial import (
     NO_MOTION,
     NO_WRENCH,
@@ -197,14 +197,16 @@ def _solve_at_rest(
     symmetric.
     """
 
+    still = at_rest(model)
+
     def rows(unknown):
         x, needed = unknown
         return jnp.stack(
-            [mass_times(model, q, x, execution) - jnp.where(given, needed, 0), jnp.where(given, -x, needed)]
+            [mass_times(still, q, x, execution) - jnp.where(given, needed, 0), jnp.where(given, -x, needed)]
         )
 
     def solve(_, right):
-        return jnp.stack(_exchanged(model, q, *right, given=tuple(given.tolist()), execution=execution))
+        return jnp.stack(_exchanged(still, q, *right, given=tuple(given.tolist()), execution=execution))
 
     # one array: in reverse mode a right side is linear as a whole
     right = jnp.stack([forces, jnp.where(given, -vdot, 0)])

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from lgjax.dynamics.articulated import (
@@ -60,17 +61,23 @@ def _differentiable(execution: Execution):
 
 
 def _solved(execution: Execution, model: Model, q: Configuration, f) -> jax.Array:
+    still = at_rest(model)
     return lax.custom_linear_solve(
-        lambda x: mass_times(model, q, x, execution),
+        lambda x: mass_times(still, q, x, execution),
         f,
-        lambda _, f: _at_rest(model, q, f, execution=execution),
+        lambda _, f: _at_rest(still, q, f, execution=execution),
         symmetric=True,
     )
 
 
-def mass_times(model: Model, q: Configuration, x, execution: Execution) -> jax.Array:
-    """M x (nv,), which derivatives of a solution with respect to model and configuration need."""
-    still = model.replace(gravity=jnp.zeros_like(model.gravity), damping=jnp.zeros_like(model.damping))
+def at_rest(model: Model) -> Model:
+    """The model without what acts besides inertia; a solution must not read more than its equations do."""
+    zeros = lambda x: (np if isinstance(x, np.ndarray) else jnp).zeros_like(x)  # constants of a specialised model stay
+    return model.replace(gravity=zeros(model.gravity), damping=zeros(model.damping))
+
+
+def mass_times(still: Model, q: Configuration, x, execution: Execution) -> jax.Array:
+    """M x (nv,) of `at_rest(model)`, which derivatives of a solution with respect to model and configuration need."""
     return newton_euler(still, q, jnp.zeros_like(x), x, None, execution)
 
 

@@ -4,15 +4,25 @@ They say when a compiled program of it may be used again.  A program is compiled
 traced.  It can be used again as long as the function's code, its defaults, the values in its closure and the globals
 that it names are the same objects, and none of these can change in place.  JAX arrays, numbers, text, tuples, frozen
 dataclasses, and modules and classes of libraries cannot, provided that they hold nothing else; lists, dictionaries,
-NumPy arrays that can be written to, users' modules and classes, and instances of ordinary classes can.
+NumPy arrays that can be written to, users' modules and classes, what these import, and instances of ordinary classes
+can.  Of a user's dataclass or named tuple, what its methods read counts too.
 """
 
+import dis
 import enum
 import sys
 from collections.abc import Hashable
 from dataclasses import fields, is_dataclass
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 import jax
@@ -20,6 +30,12 @@ import numpy as np
 
 NUMBERS = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, enum.Enum)
 FIXED = (type, ModuleType, BuiltinFunctionType)
+# In a class, made by Python or by decorators.
+MADE = {f"__{name}__" for name in (
+    "init", "new", "repr", "eq", "hash", "lt", "le", "gt", "ge", "setattr", "delattr", "getnewargs", "replace", "doc",
+    "getstate", "setstate", "module", "dict", "weakref", "annotations", "slots", "match_args", "dataclass_fields",
+    "dataclass_params", "orig_bases", "parameters", "static_attributes", "firstlineno", "annotate_func", "qualname",
+)} | {"_fields", "_field_defaults"}  # fmt: skip
 LIBRARIES = {"jax", "jaxlib", "numpy", "lgjax", *sys.stdlib_module_names} - {"__main__"}
 
 
@@ -61,18 +77,22 @@ def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
         return
     seen.add(id(value))
     if isinstance(value, FunctionType) and not _settled(value):
+        if set(vars(value)) - {"__wrapped__"} or _imports(value.__code__):
+            raise ChangingError  # attributes of the function, or a module that it names only inside
         found.append(value.__code__)
         cells = [cell.cell_contents for cell in value.__closure__ or () if not _empty(cell)]
         globals_ = [value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__]
         parts = [*cells, *globals_, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
     elif isinstance(value, type | ModuleType) and not _of_a_library(getattr(value, "__module__", value.__name__)):
         raise ChangingError  # attributes of a user's module or class, such as a gain, can be set
+    elif isinstance(value, BuiltinFunctionType) and not isinstance(value.__self__, ModuleType | type | None):
+        raise ChangingError  # a method of something that may change, such as `dictionary.get`
     elif isinstance(value, (*FIXED, FunctionType, jax.Array)):
         found.append(Same(value))
         return
     elif isinstance(value, tuple | frozenset):
         found.append((type(value), len(value)))
-        parts = list(value)
+        parts = [*value, *members(type(value))]
     elif isinstance(value, MethodType):
         parts = [value.__func__, value.__self__]
     elif isinstance(value, partial):
@@ -82,7 +102,7 @@ def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
         return
     elif is_dataclass(value) and type(value).__dataclass_params__.frozen:  # type: ignore[attr-defined]
         found.append((type(value), 0))
-        parts = [getattr(value, field.name) for field in fields(value)]
+        parts = [*(getattr(value, field.name) for field in fields(value)), *members(type(value))]
     elif _of_a_library(type(value).__module__) and hasattr(value, "__wrapped__"):  # jax.jit(function) and its like
         found.append(type(value))
         parts = [getattr(value, "__wrapped__")]  # noqa: B009
@@ -90,6 +110,28 @@ def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
         raise ChangingError
     for part in parts:
         _read(part, found, seen)
+
+
+def members(kind: type) -> list[Any]:
+    """What an instance of a user's class may read of it: the methods and values of it and of its bases."""
+    mine = [base for base in kind.__mro__ if not _of_a_library(base.__module__)]
+    found = [_plain(x) for base in mine for name, x in vars(base).items() if name not in MADE]
+    return [x for x in found if not isinstance(x, FunctionType) or not _of_a_library(x.__globals__["__name__"])]
+
+
+def _plain(attribute: Any) -> Any:
+    """The function of a property and the like; None for the places of fields."""
+    if isinstance(attribute, MemberDescriptorType | GetSetDescriptorType) or type(attribute).__name__ == "_tuplegetter":
+        return None
+    names = ("fget", "func", "__func__")
+    return next((getattr(attribute, name) for name in names if hasattr(attribute, name)), attribute)
+
+
+def _imports(code: CodeType) -> bool:
+    """Whether code, or a function within it, imports a module that is no library's."""
+    named = [x.argval for x in dis.get_instructions(code) if x.opname == "IMPORT_NAME"]
+    inner = any(_imports(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return inner or not all(map(_of_a_library, named))
 
 
 def _of_a_library(module: str | None) -> bool:

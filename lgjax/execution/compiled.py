@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from lgjax.execution._jax import is_traced, runs_at_once
-from lgjax.execution.callbacks import Same, contents, functions_in
+from lgjax.execution.callbacks import Same, contents, functions_in, members
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -130,7 +130,7 @@ class _Structure:
         self.function, self.treedef, self.static = function, treedef, static
         held = [x.leaf if isinstance(x, _Known) else x[1] for x in static if x is not ARRAY]
         held = [x for x in held if not callable(x) or isinstance(x, type)]  # functions themselves are in the structure
-        self.functions = functions_in((*_auxiliary(treedef), *held))
+        self.functions = [*functions_in((*_auxiliary(treedef), *held)), *_methods(treedef)]
         self.only = None if self.functions else self._compile()
 
     def program(self) -> Callable[[list], Any] | None:
@@ -165,6 +165,14 @@ def _auxiliary(treedef: Any) -> list:
     data = treedef.node_data()
     own = [] if data is None else [data[1]]
     return [*own, *(x for child in treedef.children() for x in _auxiliary(child))]
+
+
+def _methods(treedef: Any) -> list:
+    """What users' classes of callable nodes hold, such as a controller that is a named tuple of its gains."""
+    data = treedef.node_data()
+    called = data is not None and any("__call__" in vars(base) for base in data[0].__mro__)
+    own = members(data[0]) if called else []
+    return [*own, *(x for child in treedef.children() for x in _methods(child))]
 
 
 # ---- ahead of the first call

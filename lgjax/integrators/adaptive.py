@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from lgjax.execution.one_function import one_call
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.control import ELEMENTARY, StepSizeController, error_ratio
-from lgjax.integrators.field import Field, saved_times, state_on, strong
+from lgjax.integrators.field import Field, saved_times, scalar_event, state_on, strong
 from lgjax.integrators.integrate import Status, check_method
 from lgjax.integrators.method import Method
 from lgjax.numerics import checks
@@ -385,7 +385,7 @@ def integrate_adaptive(
     still, moving = _held(lambda t, y: field(t, y, *order), start, y0)
     if order:
         method.init(space, still, start, y0)  # now that tracing it again costs little
-    still_event, moving_event = _held(event, start, y0) if event else (None, None)
+    still_event, moving_event = _held(scalar_event(event, start, y0), start, y0) if event else (None, None)
     bounds = jax.lax.stop_gradient((rtol, atol, y0))
     problem = _Problem(space, method, controller, max_steps, save_at is not None, *bounds, still, still_event)
     again = replace(problem, field=moving, event=moving_event)

@@ -15,6 +15,7 @@ from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.field import Field, check_field, state_dtype
 from lgjax.integrators.method import Method
 from lgjax.integrators.munthe_kaas import _combination
+from lgjax.numerics import checks
 
 Array = jax.Array
 Point = Any
@@ -80,6 +81,16 @@ class CommutatorFreeTable:
     name: str = "table"
 
     def __post_init__(self) -> None:
+        checks.of_kind("name", self.name, str)
+        checks.of_kind("stages", self.stages, tuple)
+        given = {
+            "stages": self.stages,
+            "update": (self.update,),
+            "embedded": () if self.embedded is None else (self.embedded,),
+        }
+        for label, flows in given.items():
+            for flow in flows:
+                checks.of_kind(label, flow, Flow)
         if not self.stages or self.stages[0] != Flow():
             raise ValueError(f"{self.name}: the first stage must be Flow(), the point the step starts from")
         for i, flow in enumerate((*self.stages, self.update)):
@@ -126,8 +137,7 @@ class CommutatorFreeTable:
         return totals[-1]
 
     def _check_order(self, flow: Flow, order: int, what: str) -> None:
-        if order < 1:
-            raise ValueError(f"{what}: the order must be at least 1, got {order}")
+        checks.integer(f"{what}: the order", order)
         for nodes in range(1, order + 1):
             for forest in ordered_forests(nodes):
                 residual = self.coefficient(flow, forest) - exact_coefficient(forest)

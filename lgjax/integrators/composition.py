@@ -13,7 +13,7 @@ import numpy as np
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.field import Field
 from lgjax.integrators.method import Method
-from lgjax.numerics.checks import integer
+from lgjax.numerics import checks
 
 Array = jax.Array
 Point = Any
@@ -38,7 +38,8 @@ class Composition(Method):
         method: Any = self.method
         if not isinstance(self.method, Method) or not self.method.symmetric:
             raise ValueError(f"compositions raise the order of symmetric methods, {self.method!r} is not one")
-        weights = tuple(map(float, self.weights))
+        weights = tuple(checks.numbers("weights", self.weights, (np.size(self.weights),)).tolist())
+        checks.integer("order", self.order)
         object.__setattr__(self, "weights", weights)
         if any(not math.isclose(a, b, rel_tol=1e-13) for a, b in zip(weights, reversed(weights))):
             raise ValueError(f"the weights must read the same from both ends, got {weights}")
@@ -97,7 +98,7 @@ def _raise_order(method: Any, order: int, pairs: int) -> Composition:
     if not isinstance(method, Method) or not method.symmetric:
         raise ValueError(f"compositions raise the order of symmetric methods, method is {method!r}")
     start: int = method.order  # type: ignore[attr-defined]
-    order = integer("order", order)
+    order = checks.integer("order", order)
     if order % 2 or order <= start:
         raise ValueError(f"order must be even and above the method's {start}, got {order}")
     if (order - start) // 2 * math.log(2 * pairs + 1) > math.log(MOST):

@@ -217,6 +217,7 @@ class MuntheKaas(Method):
     def __post_init__(self) -> None:
         if not isinstance(self.tableau, Tableau):
             raise TypeError(f"MuntheKaas takes a Tableau, got {self.tableau!r}")
+        checks.truths(scan_stages=self.scan_stages)
         if self.commutators is None:
             return
         object.__setattr__(self, "commutators", checks.integer("commutators", self.commutators, 0))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lgjax.numerics import checks
 from lgjax.saving.checkpoint import Checkpoint
@@ -109,7 +110,7 @@ def scan_stretches(
 
 def segment_length(steps: int, remat: bool | int) -> int:
     """Steps in a segment that reverse mode recomputes, 0 for none; for remat=True a divisor near √steps, if any."""
-    if isinstance(remat, bool):
+    if isinstance(remat, bool | np.bool_):
         if not remat:
             return 0
         root = steps**0.5

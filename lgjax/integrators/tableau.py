@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from lgjax.numerics import checks
+
 Row = tuple[float, ...]
 Tree = tuple[Any, ...]
 
@@ -87,20 +89,21 @@ class Tableau:
     name: str = "tableau"
 
     def __post_init__(self) -> None:
-        stages = len(self.b)
-        for label in ("a", "c"):
-            if len(getattr(self, label)) != stages:
-                raise ValueError(f"{self.name}: b has {stages} entries, {label} has {len(getattr(self, label))}")
+        checks.of_kind("name", self.name, str)
+        for label in ("b", "c", "b_hat"):
+            if label != "b_hat" or self.b_hat is not None:
+                object.__setattr__(self, label, self._row(label, getattr(self, label)))
+        stages, rows = len(self.b), self.a if hasattr(self.a, "__len__") else self._row("a", self.a)
+        for label, values in (("a", rows), ("c", self.c)):
+            if len(values) != stages:
+                raise ValueError(f"{self.name}: b has {stages} entries, {label} has {len(values)}")
         object.__setattr__(self, "a", tuple(self._explicit_row(i, row) for i, row in enumerate(self.a)))
-        object.__setattr__(self, "b", tuple(map(float, self.b)))
-        object.__setattr__(self, "c", tuple(map(float, self.c)))
         if not all(math.isfinite(x) for row in (*self.a, self.b, self.c) for x in row):
             raise ValueError(f"{self.name}: every coefficient must be finite")
         for i, (row, node) in enumerate(zip(self.a, self.c)):
             if abs(math.fsum(row) - node) > _TOLERANCE:
                 raise ValueError(f"{self.name}: row {i} of a sums to {math.fsum(row)}, c[{i}] is {node}")
-        if self.order < 1:
-            raise ValueError(f"{self.name}: the order must be at least 1, got {self.order}")
+        checks.integer(f"{self.name}: the order", self.order)
         check_order(self.a, self.b, self.order, self.name)
         self._check_embedded()
         for row, _, p, q in self.brackets:
@@ -112,17 +115,25 @@ class Tableau:
         """Whether each stage uses the increment of the one before alone."""
         return not self.brackets and not any(x for row in self.a for x in row[:-1])
 
+    def _row(self, label: str, values: Any) -> Row:
+        """The values as floats; TypeError for what are no numbers."""
+        try:
+            return tuple(map(float, (values,) if isinstance(values, str) else values))
+        except (TypeError, ValueError):
+            raise TypeError(f"{self.name}: {label} must be a row of numbers, got {checks.shown(values)}") from None
+
     def _explicit_row(self, i: int, row: Row) -> Row:
+        row = self._row(f"row {i} of a", row)
         if len(row) < i or any(x != 0 for x in row[i:]):
-            raise ValueError(f"{self.name}: row {i} of a is {tuple(row)}; an explicit method has {i} entries there")
-        return tuple(map(float, row[:i]))
+            raise ValueError(f"{self.name}: row {i} of a is {row}; an explicit method has {i} entries there")
+        return row[:i]
 
     def _check_embedded(self) -> None:
         if self.b_hat is None:
             return
-        object.__setattr__(self, "b_hat", tuple(map(float, self.b_hat)))
         if len(self.b_hat) != len(self.b) or self.order_hat is None:
             raise ValueError(f"{self.name}: b_hat needs {len(self.b)} entries and an order_hat")
+        checks.integer(f"{self.name}: order_hat", self.order_hat)
         check_order(self.a, self.b_hat, self.order_hat, f"{self.name} (embedded)")
 
     @property

@@ -118,23 +118,23 @@ def checked_configuration(name: str, q: Any, model: Model) -> Configuration:
     )
 
 
-def checked_model(model: Any, leaves: bool = False) -> Model:
-    """`model`, a Model; with `leaves` one mechanism, not a batch of them."""
+def checked_model(model: Any, leaves: bool = False, argument: str = "model") -> Model:
+    """`model`, a Model; with `leaves` one mechanism, not a batch of them. argument: its name in errors."""
     if not isinstance(model, Model):
-        raise TypeError(f"model is {described(model)}, expected a Model")
+        raise TypeError(f"{argument} is {described(model)}, expected a Model")
     if leaves:
         dtype = getattr(model.inertias.mass, "dtype", None)
         for name, shape in _shapes(model).items():
             leaf = attrgetter(name)(model)
             if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
-                raise TypeError(f"model.{name} is {described(leaf)}, expected an array of shape {shape}")
+                raise TypeError(f"{argument}.{name} is {described(leaf)}, expected an array of shape {shape}")
             found = leaf.shape
             if leaf.dtype.kind in "bcOSU":
-                raise TypeError(f"model.{name} is {leaf.dtype}, expected real numbers")
+                raise TypeError(f"{argument}.{name} is {leaf.dtype}, expected real numbers")
             if leaf.dtype != dtype and _of_other_floats(leaf, dtype):
-                raise ValueError(f"model.{name} is {leaf.dtype}, the masses of the model are {dtype}")
+                raise ValueError(f"{argument}.{name} is {leaf.dtype}, the masses of the model are {dtype}")
             if found != shape:
-                raise ValueError(f"model.{name} has shape {found}, expected {shape}{hint(name, found, shape)}")
+                raise ValueError(f"{argument}.{name} has shape {found}, expected {shape}{hint(name, found, shape)}")
     return model
 
 

@@ -147,7 +147,7 @@ def build(
     for shape in geometry:
         if shape.link not in names:
             raise ValueError(f"geometry of {shape.link!r}, which is no body of {name!r}")
-    model = _assemble(tree, moving, [place for _, _, place in frames], gravity, dtype or jnp.zeros(()).dtype)
+    model = _assemble(tree, moving, [place for _, _, place in frames], gravity, checks.floating("dtype", dtype))
     return model.replace(geometry=geometry)
 
 

@@ -43,6 +43,13 @@ class SpecializedModel(Model):
 
     constants: Constants = field(kw_only=True)
 
+    def __post_init__(self) -> None:
+        given = zip(self.constants.structure.flatten_up_to(_ordinary(self)), self.constants.arrays, strict=True)
+        if any(array is not None and leaf is not array for leaf, array in given):
+            raise TypeError(
+                "change a specialized model by its method `replace`; dataclasses.replace keeps its constants"
+            )
+
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the parameters that are no constants, such as `inertias.mass`."""

@@ -124,6 +124,20 @@ def random_key(name: str, value: Any) -> Any:
     return value
 
 
+def truth(name: str, value: Any) -> bool:
+    """True or False, of Python or NumPy; TypeError for anything else, such as a text, which Python takes for true."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+    return bool(value)
+
+
+def truths(**given: Any) -> None:
+    """TypeError for what is neither True or False nor None."""
+    for name, value in given.items():
+        if value is not None:
+            truth(name, value)
+
+
 def path(name: str, value: Any) -> Path:
     """The path of a file or folder; TypeError for anything but a string or an `os.PathLike` that gives one."""
     if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):

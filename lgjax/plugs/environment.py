@@ -16,7 +16,7 @@ from lgjax.contact.contacts import Contacts
 from lgjax.dynamics.time_derivatives.taylor_series import checked_result
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import strong
-from lgjax.multibody.arguments import checked_model
+from lgjax.multibody.arguments import checked_array, checked_configuration, checked_model
 from lgjax.multibody.configuration import Configuration, neutral
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
@@ -77,7 +77,10 @@ class Environment:
     contacts: Contacts | None = None
 
     def __post_init__(self) -> None:
-        checked_model(self.model)
+        checked_model(self.model, leaves=True)
+        for name in ("start", "observe", "reward"):
+            checks.function(name, getattr(self, name))
+        checks.functions(failed=self.failed)
         checks.integer("steps", self.steps)
         checks.number("dt", self.dt, 0.0, inside=True)
         box(self.bounds, self.num_actions, self.model.dtype)
@@ -103,8 +106,8 @@ class Environment:
     def reset(self, key: Array, params: Model | None = None) -> tuple[Array, EnvironmentState]:
         """First observation and state of an episode. params: a `Model` with the tree of `model`; None for `model`."""
         model = self._mechanism(params)
-        q, v = strong(self.start(key, model))
-        checked_result("start", v, (model.nv,), model.dtype)
+        checks.random_key("key", key)
+        q, v = self._state("start", strong(self.start(key, model), "start"), model)
         return self._observation(model, q, v), EnvironmentState(q, v, jnp.zeros((), jnp.int32))
 
     def step(
@@ -115,6 +118,7 @@ class Environment:
         key: for the start of the next episode, if this one ends. params: as in `reset`.
         """
         model = self._mechanism(params)
+        checks.random_key("key", key)
         observation, after, reward, status = self._advance(model, state, action)
         done = status != 0
         first = self.reset(key, model)
@@ -137,8 +141,15 @@ class Environment:
         if params is None:
             return self.model
         if not isinstance(params, Model) or params.tree != self.model.tree:
-            raise TypeError(f"params must be a Model with the tree of {self.model.name!r}, got {params!r}")
-        return params
+            raise TypeError(f"params must be a Model with the tree of {self.model.name!r}, got {checks.shown(params)}")
+        return checked_model(params, leaves=True, argument="params")
+
+    def _state(self, name: str, state: Any, model: Model) -> tuple[Configuration, Array]:
+        """The pair (q, v), in which both are of the model."""
+        if not isinstance(state, tuple) or len(state) != 2:
+            raise TypeError(f"{name} must be a pair (q, v), got {checks.shown(state)}")
+        q = checked_configuration(f"{name}.q", state[0], model)
+        return q, checked_array(f"{name}.v", state[1], (model.nv,), model.dtype, model=model)
 
     def _observation(self, model: Model, q: Configuration, v: Array) -> Array:
         found = self.observe(model, q, v)
@@ -150,13 +161,14 @@ class Environment:
         system = self.system(model)
         lower, upper = map(jnp.asarray, box(self.bounds, system.controls, model.dtype))
         action = within(checks.array("action", action, (system.controls,), model.dtype), lower, upper)
-        q, v = system.step((state.q, state.v), action)
+        checks.of_kind("state", state, EnvironmentState)
+        q, v = system.step(self._state("state", state[:2], model), action)
         observation = self._observation(model, q, v)
         reward = checked_result("reward", self.reward(model, q, v, action), (), model.dtype)
         finite = jnp.isfinite(reward)
         for x in (*jax.tree.leaves(q), v, observation):
             finite = finite & jnp.all(jnp.isfinite(x))
-        count = state.step + 1
+        count = checked_array("state.step", state.step, (), jnp.int32, "the count of steps") + 1
         status = flag(EnvironmentStatus.NOT_FINITE, ~finite) | flag(EnvironmentStatus.HORIZON, count >= self.steps)
         if self.failed is not None:
             status = status | flag(EnvironmentStatus.FAILED, jnp.asarray(self.failed(model, q, v), bool))

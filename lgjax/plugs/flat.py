@@ -20,7 +20,7 @@ from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
-from lgjax.simulate.mechanism_field import mechanism_field
+from lgjax.simulate.mechanism_field import check_functions, mechanism_field
 
 Array = jax.Array
 
@@ -59,7 +59,10 @@ def flat_state(model: Model, q: Configuration, v: Array) -> Array:
     have their coordinates and rates (rad or m).
     """
     theirs = to_mujoco(checked_model(model), q, v)
-    return jnp.concatenate([theirs.q, theirs.v], -1)
+    if theirs.v is None:
+        raise TypeError("v is None, expected an array of shape (..., nv)")
+    lead = jnp.broadcast_shapes(theirs.q.shape[:-1], theirs.v.shape[:-1])
+    return jnp.concatenate([jnp.broadcast_to(x, (*lead, x.shape[-1])) for x in (theirs.q, theirs.v)], -1)
 
 
 def from_flat_state(model: Model, y: Array) -> tuple[Configuration, Array]:
@@ -97,10 +100,16 @@ def flat_field(
     leading axes. Its quaternions need not have length 1; the field does not change their length. Raises ValueError for
     results of the wrong shape.
     """
-    places = _places(checked_model(model).tree)
+    places = _places(checked_model(model, leaves=True).tree)
+    check_functions(controller, wrenches)
     nq = places.quaternions.size + places.others.size
 
     def field(t: Any, y: Array, args: Any = None) -> Array:
+        y = checks.floats("y", y, (nq + model.nv,), model.dtype)
+        if y.shape != (nq + model.nv,):
+            raise ValueError(
+                f"y has shape {y.shape}, one state of {model.name!r} has nq + nv = {nq + model.nv} entries"
+            )
         given = () if args is None else (args,)
         told = lambda law: None if law is None else lambda t, q, v: law(t, q, v, *given)
         q, v = from_flat_state(model, y)

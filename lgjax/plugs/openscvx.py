@@ -6,7 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 from lgjax.plugs.flat import flat_field
 
 Array = jax.Array
@@ -32,11 +34,25 @@ def openscvx_dynamics(
     The dynamics have the dtype of OpenSCvx's vectors, which its argument `Problem(float_dtype=)` sets. Written for
     OpenSCvx 0.5. Raises ValueError for a state of the wrong size, when the problem is made.
     """
+    if not (isinstance(model, Model) or callable(model)):
+        raise TypeError(f"model must be a Model or a function of the parameters, got {checks.shown(model)}")
+    checks.functions(actuation=actuation, wrenches=wrenches)
+    for role, variable in (("qpos", qpos), ("qvel", qvel), ("control", control)):
+        if not hasattr(variable, "slice") or not (variable is control or isinstance(variable.name, str)):
+            raise TypeError(f"{role} must be a variable of OpenSCvx, got {checks.shown(variable)}")
     tau = actuation or (lambda u: u)
 
     def rates(x: Array, u: Array, params: Any) -> tuple[Array, int]:
-        mechanism = (model if isinstance(model, Model) else model(params)).astype(x.dtype)
+        for role, given in (("x", x), ("u", u)):
+            if getattr(given, "ndim", None) != 1 or not jnp.issubdtype(given.dtype, jnp.floating):
+                raise TypeError(f"{role} must be a vector of floating numbers, got {checks.shown(given)}")
+        mechanism = checked_model(model if isinstance(model, Model) else model(params), leaves=True).astype(x.dtype)
         command, positions, velocities = u[control.slice].astype(x.dtype), x[qpos.slice], x[qvel.slice]
+        tree = mechanism.tree
+        sizes = {"qpos": (positions, 7 * tree.n_free + tree.n_joint + 4 * tree.n_ball), "qvel": (velocities, tree.nv)}
+        for role, (found, size) in sizes.items():
+            if found.shape != (size,):
+                raise ValueError(f"{role} has {len(found)} entries in x, {mechanism.name!r} takes {size}")
         push = wrenches(command) if wrenches is not None else None
         force = tau(command)
         field = flat_field(mechanism, lambda t, q, v: force, None if push is None else lambda t, q, v: push)

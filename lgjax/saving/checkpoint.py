@@ -47,6 +47,7 @@ class Checkpoint:
     def __post_init__(self) -> None:
         checks.path("folder", self.folder)
         checks.integer("every", self.every)
+        checks.truths(resume=self.resume, progress=self.progress)
 
     def scan(self, body: Callable, carry: Any, xs: jax.Array, chunk: int) -> tuple[Any, Any]:
         """`lax.scan` of body over xs (n,), each of `chunk` steps, part by part; arrays of ys are NumPy's."""

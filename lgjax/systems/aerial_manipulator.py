@@ -94,7 +94,10 @@ def aerial_manipulator(
     make every wrench, such as parallel ones, or whose numbers are not six, and for masses, moments, lengths, ranges,
     thrust and drag that are not positive, spins that are not 1 or -1, and numbers that are not finite.
     """
-    _check(mechanism, propellers, motion)
+    dtype = None if dtype is None else checks.floating("dtype", dtype)
+    checks.of_kind("propellers", propellers, Propellers)
+    checks.of_kind("motion", motion, ReferenceMotion)
+    _check(checks.of_kind("mechanism", mechanism, Mechanism), propellers, motion)
     model = models.aerial_manipulator(mechanism)
     model = model if dtype is None else model.astype(dtype)
     matrix = allocation(propellers)

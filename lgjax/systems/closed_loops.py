@@ -128,7 +128,7 @@ def five_bar(
     """
     g, a, b, c, d = _positive("lengths", lengths, 5)
     masses = _positive("masses", masses, 4)
-    checks.indices("actuated", actuated, 4)
+    actuated = checks.indices("actuated", actuated, 4)
     rods = [_rod("left_upper", None, a, masses[0]), _rod("left_lower", "left_upper", b, masses[1], (a, 0.0, 0.0))]
     rods += [_rod("right_upper", None, d, masses[3], (g, 0.0, 0.0))]
     rods += [_rod("right_lower", "right_upper", c, masses[2], (d, 0.0, 0.0))]
@@ -157,8 +157,10 @@ def stewart_platform(
     or a number that pulls along -z. Starts level, at rest. Raises ValueError for lengths and masses that are not
     positive.
     """
-    _positive("base_radius, top_radius, height", (base_radius, top_radius, height), 3)
-    _positive("platform_mass, leg_mass", (platform_mass, leg_mass), 2)
+    given = {"base_radius": base_radius, "top_radius": top_radius, "height": height}
+    base_radius, top_radius, height = (_positive(name, [x], 1)[0] for name, x in given.items())
+    given = {"platform_mass": platform_mass, "leg_mass": leg_mass}
+    platform_mass, leg_mass = (_positive(name, [x], 1)[0] for name, x in given.items())
     bodies, loops, frames = [_disc(top_radius, platform_mass)], [], []
     for i in range(6):
         bottom = base_radius * _direction(i, 0.2)

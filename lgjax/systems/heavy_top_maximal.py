@@ -57,7 +57,7 @@ def heavy_top_maximal(
     arm = p["length"] * jnp.asarray((0.0, 1.0, 0.0), dtype)
     tensor = sm.diagonal(p["inertia"])
     about_tip = tensor + p["mass"] * (sm.diagonal(jnp.broadcast_to(sm.dot(arm, arm), (3,))) - sm.outer(arm, arm))
-    if constrained:
+    if checks.truth("constrained", constrained):
         tip = maximal.Joint("tip", "spherical", "world", "top", origin_b=-arm)
         forces = [maximal.Gravity(p["gravity"])]
         system = maximal.System([maximal.Body("top", p["mass"], tensor)], [tip], forces, group, dtype)

@@ -37,6 +37,7 @@ def in_coordinates(system: Problem) -> Problem:
 
     Only accuracy then keeps rotations orthogonal and directions of length one.
     """
+    checks.of_kind("system", system, Problem)
     structure = jax.tree.structure(system.y0)
     leaves = jax.tree.leaves(system.y0)
 
@@ -64,7 +65,7 @@ def arrays(dtype: Any, **values: tuple) -> dict[str, Array]:
     A number fills its shape, a row a matrix; other shapes are refused.  check(name, array) is one of `checks`.  Values
     that are known stay known inside `jit`, so that they are judged there too.
     """
-    dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
+    dtype = checks.floating("dtype", dtype)
 
     def as_array(name: str, value: Any, shape: tuple[int, ...], check: Any = checks.finite) -> Array:
         with jax.ensure_compile_time_eval() if checks.known(value) else nullcontext():
@@ -79,4 +80,6 @@ def gravity_vector(gravity: Any) -> Any:
     """Gravity in m/s² as all systems take it: a vector (3,) is left as it is, a number g >= 0 pulls along -z."""
     if isinstance(gravity, tuple | list) or np.ndim(gravity):
         return gravity
+    if checks.known(gravity):
+        gravity = checks.number("gravity", gravity)
     return 0.0, 0.0, -not_negative("gravity", gravity)

@@ -83,8 +83,10 @@ def quadrotors_with_load(
     Raises ValueError for masses, lengths or moments that are not positive, moments that break the triangle inequality,
     negative gains and a path whose points are not (3,).
     """
+    checks.function("path", path)
     checks.choice("attitude", attitude, ATTITUDES)
-    unknown = set(gains or {}) - set(GAINS)
+    gains = checks.of_kind("gains", {} if gains is None else gains, dict)
+    unknown = set(gains) - set(GAINS)
     if unknown:
         raise ValueError(f"unknown gains {sorted(unknown)}; there are {', '.join(GAINS)}")
     p = arrays(
@@ -95,7 +97,7 @@ def quadrotors_with_load(
         inertia=(inertia, (3,), checks.principal_moments),
         spread=(spread, ()),
         gravity=(gravity_vector(gravity), (3,)),
-        **{name: (gain, (), not_negative) for name, gain in (GAINS | (gains or {})).items()},
+        **{name: (gain, (), not_negative) for name, gain in (GAINS | gains).items()},
     )
 
     def field(t: Array, y: Any) -> Any:

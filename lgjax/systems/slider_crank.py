@@ -82,4 +82,8 @@ def crank_angle(q: Any) -> Any:
 
 def slider_position(q: Any) -> Any:
     """Position of the slider along x, metres."""
-    return q.bodies.translation[..., 2, 0]
+    checks.of_kind("q", q, maximal.AbsoluteConfiguration)
+    bodies = checks.floats("q.bodies.translation", q.bodies[1], (None, 3), checks.float_dtype(q.bodies[1]))
+    if bodies.shape[-2:] != (3, 3):
+        raise ValueError(f"q.bodies.translation has shape {bodies.shape}, expected (..., 3, 3)")
+    return bodies[..., 2, 0]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lgjax.multibody.importers.source import require
+from lgjax.numerics import checks
 from lgjax.view.scene import FAILED, PALE, Part, Scene, bounds, quaternions
 
 TRAIL = 60  # segments of a trail
@@ -21,9 +22,12 @@ def viser_server(port: int | None = None) -> Any:
 
     Raises ImportError in one line without the extra `view`.
     """
+    port = 0 if port is None else checks.integer("port", port, 0)
+    if port >= 2**16:
+        raise ValueError(f"port must be less than {2**16}, got {port}")
     viser = require("viser", "view", "the viewer")
     with _silence():
-        return viser.ViserServer(host="127.0.0.1", port=port or 0, verbose=False)
+        return viser.ViserServer(host="127.0.0.1", port=port, verbose=False)
 
 
 def stop(server: Any) -> None:
@@ -51,8 +55,9 @@ class Drawing:
     """
 
     def __init__(self, server: Any, scene: Scene, highlight: int, follow: bool, trail: bool, labels: bool):
+        checks.truths(follow=follow, trail=trail, labels=labels)
         self.server, self.scene = server, scene
-        self.highlight, self.follow = highlight % scene.systems, follow
+        self.highlight, self.follow = checks.integer("highlight", highlight, -(2**63)) % scene.systems, follow
         self.index, self._arrows_of = 0, self.highlight
         self.position, self.quaternion = _rounded(scene)
         self.world = server.scene.add_frame("/world", show_axes=False)

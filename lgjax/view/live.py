@@ -8,6 +8,7 @@ import numpy as np
 
 from lgjax.multibody.configuration import neutral
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 from lgjax.view.drawing import Drawing, stop, viser_server
 from lgjax.view.scene import Scene, finished
 from lgjax.view.sources import tree_scene
@@ -17,9 +18,13 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#44
 
 
 class Viewer:
-    """A running viewer: `url` opens it, `wait` blocks until interrupted, `stop` ends it. Also a context manager."""
+    """A running viewer: `url` opens it, `wait` blocks until interrupted, `stop` ends it. Also a context manager.
+
+    `show` makes it. model: what the scene shows; a Model at rest gets sliders for its joints. drawn: as in `Drawing`.
+    """
 
     def __init__(self, scene: Scene, model: Any, port: int | None, **drawn: Any):
+        checks.of_kind("scene", scene, Scene)
         self.server = viser_server(port)
         self.scene = scene
         self._ended = threading.Event()

@@ -18,7 +18,8 @@ PAUSE = 0.5  # s, at the end, before the recording begins again
 
 def page(scene: Scene, speed: float, **drawn: Any) -> str:
     """The page of a scene, whose time runs `speed` times as fast as the clock; `drawn` goes to `Drawing`."""
-    if not checks.number("speed", speed) > 0:
+    speed = checks.number("speed", speed)
+    if not speed > 0:
         raise ValueError(f"speed must be positive, got {speed}")
     server = viser_server()
     try:
@@ -41,7 +42,7 @@ class Inline:
     """A page that a notebook shows below its cell, and keeps when it is saved; `text` is the page."""
 
     def __init__(self, text: str, height: int):
-        self.text, self.height = text, height
+        self.text, self.height = checks.of_kind("text", text, str), checks.integer("height", height)
 
     def _repr_html_(self) -> str:
         style = f"width: 100%; height: {self.height}px; border: 0"

@@ -63,8 +63,9 @@ def scene_of(
         return absolute_scene(thing, motion, limits)
     if isinstance(thing, Problem) and {"lengths", "masses"} <= set(thing.parameters):
         states = thing.y0 if motion is None else getattr(motion, "ys", motion)
-        if isinstance(states, TangentPoint):
-            return pendulum_scene(thing, getattr(motion, "ts", None), states, limits)
+        if not isinstance(states, TangentPoint):
+            raise TypeError(f"a spherical pendulum moves by the result of integrate, not by a {type(motion).__name__}")
+        return pendulum_scene(thing, getattr(motion, "ts", None), states, limits)
     raise TypeError(
         f"cannot draw a {type(thing).__name__}: pass a Model, a LoopProblem, a Shape with the result of bounce, "
         "a maximal.System, or the spherical pendulum with the result of integrate"
@@ -233,8 +234,9 @@ def absolute_scene(system: maximal.System, motion: Any, limits: dict[str, int]) 
 
 def pendulum_scene(problem: Problem, ts: Any, states: TangentPoint, limits: dict[str, int]) -> Scene:
     """Scene of the N-fold spherical pendulum: a rod and a ball for each mass."""
-    m = as_motion(ts, states, np.ndim(states.q) - 2, **limits)
     lengths, masses = (np.asarray(problem.parameters[name], float) for name in ("lengths", "masses"))
+    own = {name: (value, (len(lengths), 3)) for name, value in states._asdict().items()}
+    m = as_motion(ts, states, leading_axes(own), **limits)
     q = np.moveaxis(np.asarray(m.q.q, float), 0, 1)
     position = np.cumsum(lengths[:, None] * q, axis=2)
     thin, parts = max(0.02 * float(lengths.mean()), 0.004 * float(lengths.sum())), []

@@ -14,6 +14,7 @@ import numpy as np
 
 from lgjax.multibody.importers.source import require
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 from lgjax.view import geometry, skeleton
 from lgjax.view.geometry import Mesh
 from lgjax.view.scene import STEEL, Part
@@ -36,6 +37,10 @@ def visual_parts(model: Model, visuals: Any = None, balls: Any = ()) -> list[Par
     balls: what touches, beyond which no inertia is drawn. visuals=False shows inertias and joints instead, as for a
     model that came from no file. Raises ValueError for a file that cannot be read, if it was named.
     """
+    if isinstance(visuals, bool | np.bool_):
+        visuals = None if visuals else False
+    elif visuals is not None:
+        visuals = checks.path("visuals", visuals)
     source = model.tree.source if visuals is None else visuals
     if source is None or source is False:
         return skeleton.of_model(model, balls)

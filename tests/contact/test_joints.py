@@ -128,3 +128,19 @@ def test_joints_without_limits_and_unknown_names_are_refused():
         lgjax.Contacts(model, joint_friction=["knee"])
     with pytest.raises(ValueError, match="nothing can touch"):
         lgjax.Contacts(model, joint_limits=True)
+
+
+def test_a_light_finger_does_not_soften_the_contacts_of_a_heavy_base():
+    """In single precision: the base stands still, to round-off of a step's impulse over its mass."""
+    base = lgjax.Body("base", None, lgjax.Joint("f", "free"), mass=50.0, inertia=np.eye(3))
+    finger = lgjax.Body(
+        "finger", "base", lgjax.Joint("h", "revolute", (0, 1, 0), friction=1e-2), mass=0.01, inertia=1e-6 * np.eye(3)
+    )
+    model = lgjax.build([base, finger]).astype("float32")
+    ground = lgjax.shapes.Plane((0.0, 0.0, 1.0))
+    contacts = lgjax.Contacts(model, ground, {"base": lgjax.shapes.sphere(0.1)}, friction=0.5, joint_friction=True)
+    q = lgjax.configuration(model, (jnp.eye(3), (0.0, 0.0, 0.1)), jnp.zeros(1))
+    step = jax.jit(lambda q, v: lgjax.contact.contact_step(model, contacts, q, v, jnp.zeros(model.nv, "float32"), 1e-3))
+    found = step(q, jnp.zeros(model.nv, "float32"))
+    assert found.status == 0
+    assert np.abs(found.v[:6]).max() < 1e-6

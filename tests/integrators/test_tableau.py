@@ -2,7 +2,7 @@
 
 import pytest
 
-from lgjax.integrators import RK4, RK6, Tableau
+from lgjax.integrators import RK4, RK6, CommutatorFreeTable, Flow, Tableau
 from lgjax.integrators.tableau import check_order, rooted_trees
 
 
@@ -35,6 +35,12 @@ def test_malformed_tableaux_are_refused():
         Tableau(a=((),), b=(1.0,), c=(0.0, 1.0), order=1)
     with pytest.raises(ValueError, match="finite"):
         Tableau(a=((),), b=(float("nan"),), c=(0.0,), order=1)
+    with pytest.raises(TypeError, match="mine: b must be a row of numbers, got 'half'"):
+        Tableau(a=((),), b="half", c=(0.0,), order=1, name="mine")
+    with pytest.raises(TypeError, match="mine: the order must be a Python integer"):
+        Tableau(a=((),), b=(1.0,), c=(0.0,), order=1.5, name="mine")
+    with pytest.raises(TypeError, match="update must be a Flow, got 'last'"):
+        CommutatorFreeTable(stages=(Flow(),), update="last", order=1)
     with pytest.raises(ValueError, match="not explicit"):
         Tableau(a=RK4.a, b=RK4.b, c=RK4.c, order=4, brackets=((1, 0.5, 0, 1),))
 

@@ -113,6 +113,23 @@ def test_a_learner_can_ask_for_sizes_and_bad_settings_are_refused():
         env.reset(jax.random.key(0), lgjax.models.chain(2))
     with pytest.raises(ValueError, match=r"action has shape \(2,\)"):
         env.step(jax.random.key(0), env.reset(jax.random.key(0))[1], jnp.zeros(2))
+    state = env.reset(jax.random.key(0))[1]
+    for wrong, error, message in (
+        (state._replace(v=jnp.zeros(2)), ValueError, r"state\.v has shape \(2,\)"),
+        (state._replace(q=jnp.zeros(1)), TypeError, r"state\.q is an array of shape \(1,\), expected a Configuration"),
+        (state._replace(step=1.5), TypeError, r"state\.step is of type float"),
+        (tuple(state), TypeError, "state must be a EnvironmentState"),
+    ):
+        with pytest.raises(error, match=message):
+            env.step(jax.random.key(0), wrong, jnp.zeros(1))
+    with pytest.raises(TypeError, match="key must be one key"):
+        env.reset(None)
+    with pytest.raises(ValueError, match=r"params\.gravity has shape \(2,\)"):
+        env.reset(jax.random.key(0), MODEL.replace(gravity=jnp.zeros(2)))
+    with pytest.raises(TypeError, match="reward must be a function, got 'height'"):
+        environment(reward="height")
+    with pytest.raises(TypeError, match=r"start must be a pair \(q, v\)"):
+        environment(start=lambda key, model: jnp.zeros(2)).reset(jax.random.key(0))
     with pytest.raises(ValueError, match="observe must return one vector"):
         environment(observe=lambda model, q, v: q.joints[0]).reset(jax.random.key(0))
     with pytest.raises(ValueError, match="number of controls"):

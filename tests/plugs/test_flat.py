@@ -51,8 +51,16 @@ def test_flat_states_come_back():
     # the length of quaternions does not count
     assert miss(y.at[3:7].multiply(-1.7), Q, V) < 1e-14
     assert plugs.flat_state(MODEL, *jax.tree.map(lambda x: jnp.stack([x, x]), (Q, V))).shape == (2, len(y))
+    several = jnp.stack([V, V, V])
+    assert plugs.flat_state(MODEL, Q, several).shape == (3, len(y))  # one configuration, three velocities
     with pytest.raises(ValueError, match="nq \\+ nv = "):
         plugs.from_flat_state(MODEL, y[1:])
+    with pytest.raises(TypeError, match="v is None, expected an array"):
+        plugs.flat_state(MODEL, Q, None)
+    with pytest.raises(ValueError, match=r"y has shape \(2, \d+\), one state of"):
+        FIELD(0.0, jnp.stack([y, y]))
+    with pytest.raises(TypeError, match="expected a function of"):
+        plugs.flat_field(MODEL, "damper")
 
 
 def test_scipy_follows_the_rollout():
@@ -105,6 +113,13 @@ def test_functions_for_openscvx_are_the_parts_of_the_field():
     parts = [found[name](x, jnp.concatenate([jnp.ones(1), u]), 0, params) for name in ("place", "speed")]
     expected = plugs.flat_field(heavier(params), lambda t, q, v: 2 * u)(0.0, y)
     np.testing.assert_array_equal(jnp.concatenate(parts), expected)
+    wrong = {"model must be a Model or a function": ("arm", qpos), "qpos must be a variable": (MODEL, "place")}
+    for message, given in wrong.items():
+        with pytest.raises(TypeError, match=message):
+            plugs.openscvx_dynamics(*given, qvel, control)
+    for given, message in (((x[:-3], u), "qvel has"), ((x.astype(int), u), "x must be a vector")):
+        with pytest.raises((TypeError, ValueError), match=message):
+            found["place"](*given, 0, params)
 
 
 # In a process of its own: OpenSCvx sets flags of JAX, and those of Equinox before its first import.

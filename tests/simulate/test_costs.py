@@ -76,3 +76,13 @@ def test_costs_of_frames_and_momentum_name_what_is_wrong():
         costs.frame_position(MODEL, NAME, PLACE[:2])
     with pytest.raises(ValueError, match=r"weights has shape \(5,\)"):
         costs.momentum(MODEL, 0.0, WEIGHTS[:5])
+
+
+def test_costs_are_added_and_scaled_as_numbers_are():
+    model, state = lgjax.models.chain(2), (lgjax.neutral(lgjax.models.chain(2)), jnp.ones(2))
+    cost = costs.state(model, (state[0], jnp.zeros(2)))
+    value = cost(state)
+    for same in (2 * cost, cost * 2.0, cost / 0.5, sum([cost, cost]), cost + cost):
+        np.testing.assert_allclose(same(state), 2 * value, rtol=1e-14)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        1.0 + cost  # type: ignore[operator]

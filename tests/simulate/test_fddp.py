@@ -8,7 +8,7 @@ import scipy.linalg
 import scipy.optimize
 
 import lgjax
-from lgjax.simulate.control import FDDP, ILQR, OptimizeStatus, Stagewise, costs, optimize
+from lgjax.simulate.control import FDDP, ILQR, OptimizeStatus, Stagewise, costs, directions, optimize
 from lgjax.simulate.control.directions import backward
 from lgjax.simulate.control.expansion import expand
 from lgjax.simulate.control.problem import check_problem
@@ -254,3 +254,39 @@ def test_the_matrices_of_a_semi_implicit_step_are_its_derivatives(floating):
     np.testing.assert_allclose(np.hstack([A, B]), expected, atol=1e-11)
     for x, y in zip(jax.tree.leaves(after), jax.tree.leaves(end), strict=True):
         np.testing.assert_allclose(x, y, atol=1e-14)
+
+
+@pytest.mark.parametrize("steps", [7, 8])
+def test_constrained_guesses_in_a_group_are_searched_for_as_each_alone(steps, monkeypatch):
+    """Nine guesses, each with prices and a penalty of its own; in parts of three steps, of which one is filled up."""
+    monkeypatch.setattr(directions, "LANES", 27)
+    options = {
+        "steps": steps, "method": FDDP(iterations=6, every=6, growth=10.0, penalty=0.1), **quadratic(np.eye(NX)),
+        "equality": Stagewise(running=lambda t, x, u: u[:1] - 0.1 * x[:1]),
+        "inequality": Stagewise(running=lambda t, x, u: x[1:] - 0.2, terminal=lambda x: x[:1] - 0.1),
+    }  # fmt: skip
+    random = np.random.default_rng(3)
+    guesses, nodes = random.normal(size=(9, steps, NU)), random.normal(size=(9, steps, NX))
+    found = {}
+    for few in (8, 100):
+        monkeypatch.setattr(directions, "FEW", few)
+        found[few] = solve(linear(), jnp.asarray(X0), guesses, nodes=nodes, **options)
+    np.testing.assert_allclose(found[8].controls, found[100].controls, rtol=1e-7, atol=1e-7)
+    np.testing.assert_array_equal(found[8].status, found[100].status)
+    assert np.ptp(found[8].violation) > 0
+
+
+@pytest.mark.parametrize("goal", [0.9, 0.8, 0.5])
+@pytest.mark.parametrize("kind", ["equality", "inequality"])
+def test_constraints_are_met_in_single_precision(goal, kind):
+    """The last step of a search gains less than round-off."""
+    system = lgjax.control.ControlSystem.on_space(
+        lgjax.groups.vector_space(1), lambda x, u: x + jnp.asarray(0.1, x.dtype) * u, 1, 0.1
+    )
+    found = solve(
+        system, jnp.ones(1, "float32"), np.zeros((1, 5, 1)), steps=5, method=ILQR(),
+        running=lambda t, x, u: jnp.sum(x * x + u * u) / 2, **{kind: Stagewise(terminal=lambda x: x - goal)},
+    )  # fmt: skip
+    assert found.status[0] == OptimizeStatus.CONVERGED
+    assert found.states[0, -1, 0] <= goal + 1e-6
+    assert found.iterations[0] < 40

@@ -122,6 +122,38 @@ def test_what_is_unseen_or_seen_equally_has_derivatives():
     np.testing.assert_allclose(jax.jvp(covariance, (J,), (dJ,))[1], -(J.T @ dJ + dJ.T @ J), atol=1e-14)
 
 
+def test_noise_of_commands_does_not_bias_gears():
+    """Commands with noise of 0.7: gears within their deviations; their scale is not seen beside masses and friction."""
+    (q, v, vdot), model = motion(), arm().replace(armature=jnp.zeros(2))
+    needed = jax.vmap(lambda *s: lgjax.inverse_dynamics(model, *s) - lgjax.forces.friction(model)(0.0, *s[:2]))
+    gears = jnp.asarray([2.0, 0.5])
+    noise = 0.7 * np.random.default_rng(4).normal(size=(40, T, 2))
+    record = lambda noise: idn.TorqueRecord(q, v, vdot, needed(q, v, vdot) / gears + noise, 0.7)
+
+    def errors_of(noise):
+        found = idn.identify(model, record(noise), idn.gear(model), gear=1.0)
+        return (found.plant.gear - gears) / found.sigma
+
+    errors = jax.jit(jax.vmap(errors_of))(jnp.asarray(noise))
+    assert np.abs(errors).max() < 4
+    assert np.abs(errors.mean(0)).max() < 3 / np.sqrt(40)
+    alone = jax.jit(lambda: idn.identify(model, record(noise[0]), idn.gear(model) + idn.masses(model)
+                                         + idn.viscous(model) + idn.coulomb(model), gear=gears))()  # fmt: skip
+    assert int(alone.status) & int(idn.IdentifyStatus.UNSEEN)
+    assert np.isinf(alone.sigma[0])
+
+
+def test_numbers_of_records_are_checked():
+    model, (q, v, vdot) = arm(), motion()
+    record = lambda sigma, **more: idn.TorqueRecord(q, v, vdot, v, sigma, **more)
+    for sigma in (0.0, -1.0, np.array([1.0, -0.1])):
+        with pytest.raises(ValueError, match=r"TorqueRecord.sigma is not positive"):
+            idn.identify(model, record(sigma), idn.gear(model))
+    none = jax.tree.map(lambda x: x[:0], record(1.0).q), v[:0], vdot[:0], v[:0], 1.0
+    with pytest.raises(ValueError, match=r"TorqueRecord.q has no samples"):
+        idn.identify(model, idn.TorqueRecord(*none), idn.gear(model))
+
+
 def test_what_cannot_be_seen_is_reported():
     """Of the ten parameters of a pendulum three are seen; unseen directions change no torque."""
     model = lgjax.models.chain(1)
@@ -139,6 +171,9 @@ def test_what_cannot_be_seen_is_reported():
     assert bool(result.identifiable[10])
     assert not bool(result.identifiable[0])
     assert np.isinf(result.sigma[0])
+    variances = jnp.diagonal(result.propagate(lambda x: jnp.stack([x[0], x[10], x[0] + x[10], Y[3, 0] @ x[:10]]))[1])
+    np.testing.assert_array_equal(np.isinf(variances), [True, False, True, False])
+    np.testing.assert_allclose(variances[1], result.sigma[10] ** 2, rtol=1e-9)
     np.testing.assert_allclose(Y @ (truth + result.x[:10]), 1.1 * (Y @ truth), rtol=0, atol=1e-5)
 
 

@@ -345,6 +345,17 @@ def test_a_checkpoint_that_is_broken_or_of_another_problem_is_refused(tmp_path):
         search(tmp_path, ILQR(iterations=1), bounds=(-0.1, 0.1))
     with pytest.raises(ValueError, match="of another problem"):
         search(tmp_path, Shooting(iterations=1))
+    file.unlink()
+    for method in (Shooting(iterations=1), ILQR(iterations=1)):  # costs and bounds that the first guess does not feel
+        price = lambda weight, method=method: solve(
+            linear(), jnp.zeros(NX), np.zeros((1, N, NU)), steps=N, method=method, checkpoint=file,
+            running=lambda t, x, u: weight * u @ u, terminal=lambda x: jnp.sum((x - 1) ** 2),
+        )  # fmt: skip
+        price(0.1)
+        with pytest.raises(ValueError, match="of another problem, other guesses or other options"):
+            price(10.0)
+        price(0.1)
+        file.unlink()
     with pytest.raises(ValueError, match="folder does not exist"):
         search(tmp_path / "nowhere", ILQR(iterations=1))
 

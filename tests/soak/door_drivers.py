@@ -23,7 +23,6 @@ from lgjax.simulate.ensemble import program
 from lgjax.view import sources
 from lgjax.view.scene import finished
 
-EAGER = ("ensemble", "monte_carlo", "load_", "optimize_controls", "plot.", "view.")
 Calls = dict[str, tuple[Callable, tuple, dict]]
 
 

@@ -22,9 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
+from lgjax import systems
+from lgjax.view.scene import Scene
 from tests.soak import Result
 from tests.soak.door_calls import doors
-from tests.soak.door_drivers import EAGER, drivers
+from tests.soak.door_drivers import drivers
+from tests.soak.door_plugs import EAGER, others
 
 SECONDS = 45.0  # of one part
 # Arrays of any length are meant: fields of other sizes, regressors of other columns, vectors of any space R^n.
@@ -91,6 +94,20 @@ MEANT_ARGUMENTS = {
         (f"{module}hybrid_dynamics_time_derivatives", "tau", "another first axis")
         for module in ("", "time_derivatives.")
     ),
+    ("view.show", "trajectory", "None"),  # the model at rest: what then does not fit is `highlight`
+    ("view.html", "path", "empty text"),  # a folder, where the system writes no file
+    *(("plugs.flat_field()", *change) for change in (  # a field without laws reads neither time nor `args`
+        ("t", "complex"), ("t", "text"), ("t", "an object"), ("args", "text"), ("args", "an object"),
+    )),
+    *(("plugs.openscvx_dynamics()", name, "too long") for name in ("x", "u")),  # they hold other variables, too
+    ("systems.five_bar", "actuated", "nothing in it"),  # without motors
+    ("systems.slider_crank", "inertias", "an axis less"),  # one row for all bodies
+    *(  # it reads the translations alone
+        ("systems.slider_position", "q", f"leaf {i}: {what}") for i in (0, 2) for what in (
+            "complex numbers", "truth values", "too short", "too long", "length one", "nothing in it", "an axis less",
+            "text", "an object",
+        )
+    ),
     # A force by itself does not know the model, and may not read the time.
     *(("a force", *change) for change in (("t", "complex"), ("t", "text"), ("t", "an object"), ("v", "too long"))),
     *(("reversible_steps", "arguments", what) for what in ("complex numbers", "truth values")),
@@ -105,15 +122,20 @@ MEANT_ARGUMENTS = {
         for argument in arguments for what in ("too short", "too long", "length one", "nothing in it")
     ),
 }  # fmt: skip
+MADE = (Scene, systems.Problem)  # tuples that only functions of the library make
 LONGEST = 400  # characters of an error
 OTHER_WORDS = {  # by which errors call an argument
-    "y0": "state", "path_or_text": "URDF", "damping": "viscous", "com": "centre of mass", "semi_axes": "semi-axes",
-    "radius": "rounding", "thing": "cannot draw|model", "motion": "moves by|ts |q.",
+    "y0": "state", "path_or_text": "URDF|MJCF", "damping": "viscous", "com": "centre of mass", "semi_axes": "semi-axes",
+    "radius": "rounding", "thing": "cannot draw|model", "motion": "moves by|ts |q.|motion",
+    "trajectory": "moves by|ts |q.|v is|motion", "model": "cannot draw",
     "q": "moves by|the motion has", "folder": "holds no run", "checkpoint": "cannot be read",
-    "state": "the body starts", "pose1": "the body starts",
+    "b_hat": "embedded", "actions": "number of controls", "state": "the body starts", "pose1": "the body starts",
 }  # fmt: skip
 # Functions that read nothing of a model but its tree and dtype.
-TREE_ALONE = ("neutral", "configuration", "conventions.", "forces.", "identification.", "specialize", "Contacts")
+TREE_ALONE = (
+    *("neutral", "configuration", "conventions.", "forces.", "identification.", "specialize", "Contacts"),
+    *("plugs.flat_state", "plugs.from_flat_state"),
+)
 SAME, FITS, REFUSED = "the same result", "any result or an error", "an error"
 
 
@@ -215,7 +237,8 @@ def of_record(x: Any) -> Iterator[Mutation]:
         yield Mutation("a plain tuple", tuple(x), FITS)
         yield Mutation("one too few", tuple(x)[:-1], FITS)
     yield from of_anything(x)
-    if not isinstance(x, tuple | lgjax.Model) or (isinstance(x, tuple) and any(isinstance(i, lgjax.Loop) for i in x)):
+    loops = isinstance(x, tuple) and any(isinstance(i, lgjax.Loop) for i in x)
+    if not isinstance(x, tuple | lgjax.Model) or loops or isinstance(x, MADE):
         return  # made by functions that check, which are doors themselves
     leaves, treedef = jax.tree.flatten(x)
     arrays = [i for i, leaf in enumerate(leaves) if is_floating(leaf)]
@@ -238,6 +261,11 @@ def is_floating(x: Any) -> bool:
 def mutations(x: Any) -> Iterator[Mutation]:
     if isinstance(x, bool):
         yield Mutation("None", None, FITS)
+        yield Mutation("a NumPy truth value", np.bool_(x), SAME)
+        yield Mutation("a number", 1, FITS)
+        yield Mutation("no truth value", "no", REFUSED)
+        yield Mutation("several", jnp.asarray([x, x]), REFUSED)
+        yield Mutation("an object", object(), REFUSED)
     elif isinstance(x, jax.Array | np.ndarray) and not jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         yield from of_array(x)
     elif isinstance(x, float):
@@ -341,7 +369,7 @@ def meant(name: str, argument: str, what: str) -> bool:
 def outcomes(seed: int, seconds: float) -> Iterator[tuple[str, Outcome]]:
     """Every attempt and what became of it, until the time is over or all calls have been made."""
     end = time.monotonic() + seconds
-    calls = list((doors() | drivers()).items())
+    calls = list((doors() | drivers() | others()).items())
     random.Random(seed).shuffle(calls)
     with jax.numpy_dtype_promotion("standard"):  # the strict one raises errors of its own
         for name, (function, args, kwargs) in calls:

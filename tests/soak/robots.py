@@ -33,7 +33,7 @@ FILES = 20  # of one seed
 STATES = 100
 TOLERANCE = 1e-10  # of the largest entry
 STRICT = os.environ.get("LGJAX_SOAK_STRICT")  # what the second reader alone refuses is a failure too
-SECONDS, ENERGY, STEPS = 10.0, 1e-6, 8_000
+SECONDS, ENERGY, STEPS = 10.0, 1e-6, 400_000
 
 
 def urdf(seed: int) -> Result:

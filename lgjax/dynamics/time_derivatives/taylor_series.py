@@ -9,6 +9,7 @@ from lgjax.dynamics.time_derivatives.series import hybrid_series
 from lgjax.dynamics.traversal.traversal import Execution
 from lgjax.multibody.arguments import checked_arguments, checked_array
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 
 
 @checked_arguments("tau", "wrenches", compiles=False)

@@ -40,7 +40,7 @@ class LaneRun:
     @cached_property
     def index(self) -> np.ndarray:
         """(length, width) body indices."""
-        return np.asarray(self.bodies)
+        return np.asarray(self.bodies, np.int32)  # of one type, whatever JAX is told of float64 later
 
     @cached_property
     def alive(self) -> np.ndarray:

@@ -16,6 +16,7 @@ from lgjax.multibody.geometry import SIZES, Geometry, geometry
 from lgjax.multibody.importers.mjcf_files import Allowed, check_files, is_inside
 from lgjax.multibody.importers.source import Source, from_file, one_line, read, require
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 
 # Elements without use for smooth dynamics, in an order in which nothing refers to an element already deleted.
 IGNORED = (
@@ -61,6 +62,7 @@ def load_mjcf(
     tendons with stiffness, damping, friction, armature or limits, flexible bodies, plugins, fluid forces, gravity
     compensation, nonlinear damping, armature of free joints, and for what `build` refuses.
     """
+    folder = None if folder is None else checks.path("folder", folder)
     mujoco = require("mujoco", "mjcf", "load_mjcf")
     source = read(path_or_text, "MJCF")
     try:

@@ -17,6 +17,7 @@ from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.importers.collision import collision_geometry
 from lgjax.multibody.importers.source import Source, from_file, numbers, one_line, read, require
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 
 KINDS = ("revolute", "continuous", "prismatic", "planar", "floating", "spherical", "fixed")
 # The elements that may be joints: Drake has one of its own, in its namespace or with its prefix undeclared.
@@ -61,6 +62,7 @@ def load_urdf(
     cannot be read or is not a URDF, unknown types, missing or malformed numbers, links and joints that do not form one
     tree, and for what `build` refuses.
     """
+    floating_base = checks.truth("floating_base", floating_base)
     if mimic not in ("error", "independent"):
         raise ValueError(f"mimic is 'error' or 'independent', not {mimic!r}")
     yourdfpy = require("yourdfpy", "urdf", "load_urdf")

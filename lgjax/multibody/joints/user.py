@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,16 +41,19 @@ def joint_kind(
     constant if none of it is computed from the entries of q. True declares it, with a ValueError if S differs between
     two samples.
     """
+    _check_kinds(name, transform, subspace)
     if isinstance(nv, bool) or not isinstance(nv, int | np.integer) or not 1 <= nv <= 6:
         raise ValueError(f"joint kind {name!r}: nv is {nv!r}, expected an integer from 1 to 6")
-    if not isinstance(constant_subspace, bool | None):
+    if not isinstance(constant_subspace, bool | np.bool_ | None):
         raise ValueError(f"joint kind {name!r}: constant_subspace is {constant_subspace!r}, not None, True or False")
     if samples is None:
         samples = np.concatenate([np.zeros((1, nv)), np.random.default_rng(0).uniform(-1, 1, (8, nv))])
-    samples = np.asarray(samples, float)
+    samples = checks.real(f"joint kind {name!r}: samples", samples)
     if samples.ndim != 2 or samples.shape[1] != nv or not len(samples):
         raise ValueError(f"joint kind {name!r}: samples has shape {samples.shape}, expected (n, {nv})")
-    dtypes = (jnp.dtype(jnp.float32), jnp.zeros(()).dtype)
+    for function in (transform, subspace):
+        checks.holds_nothing_traced("joint_kind", function, np.zeros(nv, np.float32))
+    dtypes = (jnp.dtype(jnp.float32), jnp.result_type(float))
     for dtype in dtypes:
         _check_shapes(name, transform, subspace, nv, dtype)
     S = _check_values(name, transform, subspace, nv, jnp.asarray(samples, dtypes[-1]))
@@ -72,10 +76,26 @@ def _record(name: str, transform: Callable, subspace: Callable, nv: int, varying
     return JointKind(name, nv, nv, "joints", lambda q, screw: tuple(transform(q)), pair, varying)
 
 
+def _check_kinds(name: Any, transform: Any, subspace: Any) -> None:
+    """TypeError for a name that is no text and for what are no functions, or cannot be told apart by a hash."""
+    if not isinstance(name, str):
+        raise TypeError(f"name of a joint kind must be text, got {checks.shown(name)}")
+    for argument, function in (("transform", transform), ("subspace", subspace)):
+        checks.function(argument, function)
+        try:
+            hash(function)
+        except TypeError:
+            raise TypeError(
+                f"{argument} must be hashable, such as a plain function, got {checks.shown(function)}"
+            ) from None
+
+
 def _check_shapes(name: str, transform: Callable, subspace: Callable, nv: int, dtype) -> None:
     q = jax.ShapeDtypeStruct((nv,), dtype)
-    rotation, translation = jax.eval_shape(transform, q)
-    S = jax.eval_shape(subspace, q)
+    pose, S = jax.eval_shape(transform, q), jax.eval_shape(subspace, q)
+    if not (isinstance(pose, tuple) and len(pose) == 2 and all(hasattr(x, "shape") for x in (*pose, S))):
+        raise ValueError(f"joint kind {name!r}: transform must return a Pose and subspace an array")
+    rotation, translation = pose
     expected = {"rotation": (rotation, (3, 3)), "translation": (translation, (3,)), "subspace": (S, (6, nv))}
     for what, (found, shape) in expected.items():
         if (found.shape, found.dtype) != (shape, dtype):

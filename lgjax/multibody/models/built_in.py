@@ -152,7 +152,7 @@ def chain(n: int, floating_base: bool = False) -> Model:
     With floating_base the first of the n rods is on a free joint and the others on n - 1 revolute ones.
     """
     bodies = _chain("rod", _count("n", n), None, (0, 0, 0), (0, 0, -1), ((0, 1, 0), (1, 0, 0)), 0.3)
-    if floating_base:
+    if checks.truth("floating_base", floating_base):
         bodies[0] = _rod(bodies[0].name, None, Joint("root_joint", "free"), (0, 0, 0), (0, 0, -1), 0.3)
     return build(bodies, f"chain_{n}")
 
@@ -219,6 +219,7 @@ def random_tree(
     fewer moving bodies.
     """
     _count("n", n)
+    floating_base = checks.truth("floating_base", floating_base)
     armature, damping = checks.number("armature", armature, 0.0), checks.number("damping", damping, 0.0)
     shape, values = _Stream(key, 0), _Stream(key, 1)
     bodies = []

@@ -11,6 +11,7 @@ import numpy as np
 
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.model import Model
+from lgjax.numerics import checks
 
 
 class Mechanism(NamedTuple):
@@ -73,6 +74,7 @@ def aerial_manipulator(numbers: Mechanism = MECHANISM) -> Model:
     numbers are those of `numbers`; the propellers are in `lgjax.systems.aerial_manipulator`.
     Source: [ali2026] section 7.1.
     """
+    checks.of_kind("numbers", numbers, Mechanism)
     base = Body(
         "base", None, Joint("root_joint", "free"), mass=numbers.base_mass, inertia=np.diag(numbers.base_inertia)
     )

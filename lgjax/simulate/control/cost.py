@@ -61,8 +61,17 @@ class Cost:
             return NotImplemented
         return Sum((*_terms(self), *_terms(other)))
 
-    def __rmul__(self, factor: float) -> "Cost":
+    def __radd__(self, other: Any) -> "Cost":
+        """So that `sum` of a list of costs is one."""
+        return self if isinstance(other, int | float) and other == 0 else NotImplemented
+
+    def __mul__(self, factor: float) -> "Cost":
         return Sum(tuple((factor * f, term) for f, term in _terms(self)))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> "Cost":
+        return self * (1 / divisor)
 
 
 def _terms(cost: Cost) -> tuple:

@@ -32,15 +32,17 @@ def expand(problem: Problem, states: Any, controls: Array, prices: Prices | None
 
 
 def expansion_of_step(problem: Problem, prices: Prices | None) -> tuple[Callable, tuple]:
-    """The function (t, state, next state, control, multipliers ...) -> Expansion, and the multipliers by step."""
-    weight, by_step = (None, ()) if prices is None else (prices.penalty, (prices.equal, prices.unequal))
-    one = lambda *args: _one(problem, weight, *args)
+    """The function (t, state, next state, control, prices ...) -> Expansion, and the prices by step."""
+    one, by_step = partial(_one, problem), ()
+    if prices is not None:
+        penalty = jnp.broadcast_to(prices.penalty, (problem.steps, *prices.penalty.shape))
+        by_step = penalty, prices.equal, prices.unequal
     if problem.system.slopes is not None and isinstance(problem.running, Cost | None) and prices is None:
         one = batch_behind(one, "scan")  # all of it is written for that
     return one, by_step
 
 
-def _one(problem: Problem, weight, t: Array, state: Any, after: Any, control: Array, *by: Array) -> Expansion:
+def _one(problem: Problem, t: Array, state: Any, after: Any, control: Array, *by: Array) -> Expansion:
     system, nx = problem.system, problem.dim
     zero = jnp.zeros(nx + problem.system.controls, control.dtype)
     move = lambda z: (system.retract(state, z[:nx]), control + z[nx:])
@@ -52,7 +54,7 @@ def _one(problem: Problem, weight, t: Array, state: Any, after: Any, control: Ar
     model, roots = _stage(problem, t, state, control, zero)
     if by:
         values = lambda z: _values(problem, "stage", t, *move(z))
-        first, second = _pushed(values, zero, weight, *by)
+        first, second = _pushed(values, zero, *by)
         model = model + QuadraticModel(first[:nx], first[nx:], second[:nx, :nx], second[nx:, :nx], second[nx:, nx:])
     lx, lu = (jnp.zeros(n, control.dtype) if x is None else x for x, n in ((model.x, nx), (model.u, len(zero) - nx)))
     return Expansion(A, B, lx, lu, model.xx, model.ux, model.uu, gap, roots)

@@ -1,9 +1,9 @@
 """Optimal controls of anything that steps on a manifold, from many guesses at once."""
 
-import hashlib
 import os
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +14,7 @@ from lgjax.execution.compiled import compile_ahead
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.saving.arrays import read_arrays, write_arrays
+from lgjax.saving.identity import fingerprint
 from lgjax.saving.progress import uninterrupted
 from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.method import ControlMethod
@@ -87,7 +88,8 @@ def optimize_controls(
     A guess ends CONVERGED when the norm of its gradient is at most `method.tolerance` and the constraints hold, STALLED
     when its cost no longer improves, and after `method.iterations` in any case. An interrupt (Ctrl-C) returns the best
     so far. With `checkpoint`, the name of a file, the search is saved after every round and goes on from there when it
-    is called again, to the same bits. progress None shows a bar if tqdm is installed, True insists. Compiles at every
+    is called again, to the same bits; a file of another problem is refused, as far as names of functions and the
+    values that they captured tell. progress None shows a bar if tqdm is installed, True insists. Compiles at every
     call. Raises ValueError or TypeError naming what is wrong, before anything is computed.
     """
     if not isinstance(method, ControlMethod):
@@ -103,6 +105,7 @@ def optimize_controls(
         between = isinstance(method, MultipleShooting)
         several = ("segments - 1", method.parts(problem.steps) - 1) if between else ("steps", problem.steps)
         nodes = _checked_nodes(problem, nodes, len(guesses), *several)
+    checks.truths(progress=progress)
     checks.on_host("optimize_controls", problem.start, guesses, nodes)
     return _drive(search, guesses, nodes, progress, checkpoint)
 
@@ -157,7 +160,7 @@ def _drive(search: Any, guesses: Array, nodes: Any, progress, checkpoint) -> Opt
     started = time.perf_counter()
     first = jax.jit(jax.vmap(search.init, in_axes=(0, None if nodes is None else 0)))(guesses, nodes)
     checks.on_host("optimize_controls", first)
-    saved = _Checkpoint(checkpoint, first, every)
+    saved = _Checkpoint(checkpoint, search, first)
     iterate, records = saved.load(first, iterations)
     limit = jnp.asarray(iterations, jnp.int32)
     several = jax.jit(jax.vmap(chunk, in_axes=(0, None)))
@@ -209,14 +212,13 @@ def _history(records: list[np.ndarray], guesses: int) -> SearchRecord:
 class _Checkpoint:
     """A search on disk: the leaves of its iterate and its history, and of which problem it is."""
 
-    def __init__(self, path: str | os.PathLike | None, first: Any, every: int):
+    def __init__(self, path: str | os.PathLike | None, search: Any, first: Any):
         self.path = None if path is None else checks.path("checkpoint", path)
-        leaves, structure = jax.tree.flatten(first)
-        digest = hashlib.sha256(f"{structure} {every}".encode())
-        for leaf in leaves:
-            digest.update(f"{leaf.dtype}{leaf.shape}".encode() + np.asarray(leaf).tobytes())
-        self.problem = digest.hexdigest()
-        if self.path is not None and not self.path.absolute().parent.is_dir():
+        if self.path is None:
+            return
+        # a search may go on with more iterations
+        self.problem = fingerprint(search._replace(method=replace(search.method, iterations=1)), first)
+        if not self.path.absolute().parent.is_dir():
             raise ValueError(f"cannot write checkpoint {str(self.path)!r}: its folder does not exist")
 
     def load(self, first: Any, iterations: int) -> tuple[Any, list[np.ndarray]]:
@@ -224,7 +226,7 @@ class _Checkpoint:
             return first, []
         arrays = read_arrays(self.path)
         if str(arrays.get("problem")) != self.problem:
-            raise ValueError(f"checkpoint {str(self.path)!r} is of another problem or other guesses")
+            raise ValueError(f"checkpoint {str(self.path)!r} is of another problem, other guesses or other options")
         leaves = [jnp.asarray(arrays[f"leaf{i}"]) for i in range(len(jax.tree.leaves(first)))]
         iterate = jax.tree.unflatten(jax.tree.structure(first), leaves)
         longer = (iterate.status == OptimizeStatus.MAX_ITERATIONS) & (iterate.iteration < iterations)
@@ -242,7 +244,7 @@ class _Checkpoint:
 
 def _bar(progress: bool | None, iterations: int) -> Any:
     """A bar of tqdm, or None."""
-    if progress is False:
+    if progress is not None and not progress:
         return nullcontext()
     try:
         from tqdm import tqdm

@@ -304,7 +304,8 @@ class RegulatorSearch(NamedTuple):
         merit = self._merit(here, weight)
         solved = jnp.isfinite(move.slope) & jnp.isfinite(move.curve)
         share = BOLD if self.method.line_search == "first" else MEEK
-        slack = 8 * jnp.finfo(merit.dtype).eps * jnp.abs(merit) if self.gapped else 0
+        held = self.gapped or self.constrained
+        slack = 8 * jnp.finfo(merit.dtype).eps * jnp.abs(merit) if held else 0
 
         def good(found: Candidate, size: Array) -> Array:
             expected = -(size * (move.slope + move.closing) + size * size / 2 * move.curve) + size * weight * here.gaps

@@ -49,7 +49,7 @@ class Shooting(ControlMethod):
         super().__post_init__()
         checks.choice("hold", self.hold, ("constant", "linear"))
         checks.number("feasibility", self.feasibility, 0.0)
-        checks.number("penalty", self.penalty, 0.0)
+        checks.number("penalty", self.penalty, 0.0, inside=True)
         checks.number("growth", self.growth, 1.0)
         if self.optimizer is not None and not isinstance(self.optimizer, optax.GradientTransformation):
             raise TypeError(f"optimizer must be one of optax, such as optax.adam(0.05), got {self.optimizer!r}")

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.numerics import checks
+
 Array = jax.Array
 
 
@@ -27,6 +29,7 @@ class Stagewise:
     dt: float = 1.0
 
     def __post_init__(self) -> None:
+        checks.functions(running=self.running, terminal=self.terminal)
         if self.running is None and self.terminal is None:
             raise ValueError("a Stagewise constraint needs running, terminal or both")
 

@@ -161,6 +161,7 @@ def ensemble(
     times = times[-1:] if save_every is None else times
     arguments = strong(start), spread, jnp.asarray(dt, model.dtype)
     checks.on_host("ensemble", arguments, key)
+    checks.holds_nothing_traced("ensemble", simulate, key, *arguments)
     result = monte_carlo(
         simulate, arguments, batch=batch, key=key, duration=steps * dt, common={"ts": times}, **options
     )

@@ -94,13 +94,13 @@ def monte_carlo(
     fails later; what was written until then is kept.
     """
     batch, chunk, limit = _check(batch, chunk, quantiles, limit)
-    checks.random_key("key", key)
     if not isinstance(checkpoint_every, float):  # which may be infinite
         checkpoint_every = checks.number("checkpoint_every", checkpoint_every)
     duration = checks.number("duration", duration)
-    folder = _check_kinds(folder, arguments, tag, common, compiler_options)
+    folder = _check_kinds(folder, key, arguments, tag, resume, progress, common, compiler_options)
     mesh, function, arguments = device_mesh(devices), _checked_function(simulate, limit), strong(arguments, "arguments")
     checks.on_host("monte_carlo", arguments, key, common)
+    checks.holds_nothing_traced("monte_carlo", function, key, jnp.zeros((), jnp.int32), arguments)
     output, state = None, None
     if folder is not None:
         identity = fingerprint(function, key, arguments, tag)
@@ -115,8 +115,12 @@ def monte_carlo(
     return _Run(program, output, batch, quantiles, state).finish(duration, checkpoint_every, progress, compile_seconds)
 
 
-def _check_kinds(folder: Any, arguments: Any, tag: Any, *dictionaries: Any) -> Path | None:
+def _check_kinds(
+    folder: Any, key: Any, arguments: Any, tag: Any, resume: Any, progress: Any, *dictionaries: Any
+) -> Path | None:
     """The folder as a path; TypeError for what is of another kind."""
+    checks.random_key("key", key)
+    checks.truths(resume=resume, progress=progress)
     checks.of_kind("arguments", arguments, tuple)
     checks.of_kind("tag", tag, str)
     for name, value in zip(("common", "compiler_options"), dictionaries, strict=True):

@@ -53,9 +53,8 @@ class Program:
         split = jax.shard_map(
             many, mesh=mesh, in_specs=(EVERYWHERE, EVERYWHERE, SPLIT), out_specs=SPLIT, check_vma=False
         )
-        given, jitted = (*self.inputs, self._numbers(0)), jax.jit(split)
-        checks.holds_nothing_traced("monte_carlo", many, *given)
-        lowered, self.compiled = compile_ahead(jitted, *given, options=options)
+        given = (*self.inputs, self._numbers(0))
+        lowered, self.compiled = compile_ahead(jax.jit(split), *given, options=options)
         self.shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), lowered.out_info)
         self.everywhere = jax.jit(lambda x: x, out_shardings=NamedSharding(mesh, EVERYWHERE))
 

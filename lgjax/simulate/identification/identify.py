@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.implicit import by_columns, implicit
 from lgjax.numerics.rank import default_tolerance
 from lgjax.numerics.status import NOT_FINITE, flag
@@ -68,9 +69,16 @@ class Identified(NamedTuple):
         return jnp.where(self.identifiable, jnp.sqrt(jnp.where(self.identifiable, variance, 1)), jnp.inf)
 
     def propagate(self, function: Callable[[Array], Array]) -> tuple[Array, Array]:
-        """function(x) (m,) at the estimate and its covariance (m, m), to first order."""
-        J = jax.jacfwd(function)(self.x)
-        return function(self.x), jnp.einsum("ij,jk,lk->il", J, self.covariance, J, precision="highest")
+        """function(x) (m,) at the estimate and its covariance (m, m), to first order.
+
+        Variances are infinite where the records do not tell; the other entries are those within what is seen.
+        """
+        exact, J = partial(jnp.einsum, precision="highest"), jax.jacfwd(function)(self.x)
+        covariance = exact("ij,jk,lk->il", J, self.covariance, J)
+        hidden = exact("ij,kj->ik", J, jnp.where(self.seen[:, None], 0, self.directions))
+        size = jnp.sqrt(jnp.sum(J * J, 1, keepdims=True) * float(jnp.finfo(J.dtype).eps))
+        unseen = sm.diagonal(jnp.any(jnp.abs(hidden) > size, 1))
+        return function(self.x), jnp.where(unseen, jnp.inf, covariance)
 
 
 def identify(

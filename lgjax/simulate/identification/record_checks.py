@@ -27,6 +27,8 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
     vectors = {"v": (nv,), "vdot": (nv,), "command": (nv,)}
     samples = (*batch, _samples(record, batch))
     _configuration(f"{kind}.q", record.q, model, samples)
+    if not samples[-1]:
+        raise ValueError(f"{kind}.q has no samples")
     for name, form in vectors.items():
         value = getattr(record, name, None)
         missing = isinstance(record, PoseRecord) or (isinstance(record, MotionRecord) and name != "command")
@@ -49,8 +51,8 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
                 where = jax.tree_util.keystr(path)
                 raise ValueError(f"{kind}.start{where} is {jnp.result_type(leaf)}, the model is {model.dtype}")
         _array(f"{kind}.dt", record.dt, batch)
-        _array(f"{kind}.sigma_v", record.sigma_v, batch, (*batch, nv), ())
-    _array(f"{kind}.sigma", record.sigma, batch, (*batch, width), ())
+        _array(f"{kind}.sigma_v", checks.positive(f"{kind}.sigma_v", record.sigma_v), batch, (*batch, nv), ())
+    _array(f"{kind}.sigma", checks.positive(f"{kind}.sigma", record.sigma), batch, (*batch, width), ())
 
 
 def _samples(record: Any, batch: tuple[int, ...]) -> int:

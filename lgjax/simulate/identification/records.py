@@ -46,7 +46,8 @@ class TorqueRecord:
     """Commands at measured motions, by inverse dynamics; leaves have a leading axis (T,).
 
     q: Configuration. v, vdot: (T, nv). command: (T, nv); gear * command is the force of the joints. sigma: (nv,) or a
-    number, standard deviation of these forces, N m and N. The motion counts as known.
+    number, standard deviation of the command, in its unit; of the force, N m or N, where the gear is 0 or 1. The motion
+    counts as known.
     smoothing: speed of dry friction, see `forces.friction`.
     """
 
@@ -58,11 +59,13 @@ class TorqueRecord:
     smoothing: float = field(default=SMOOTHING, metadata=STATIC)
 
     def residual(self, plant: Plant) -> Array:
-        dry = dry_friction(plant.model, self.smoothing)
+        dry, driven = dry_friction(plant.model, self.smoothing), plant.gear != 0
+        gear = jnp.where(driven, plant.gear, 1)
 
         def one(q: Configuration, v: Array, vdot: Array, command: Array) -> Array:
             needed = inverse_dynamics(plant.model, q, v, vdot) - dry(0.0, q, v)
-            return (plant.gear * command - needed) / self.sigma
+            # in units of the command, whose errors do not depend on what is looked for
+            return (jnp.where(driven, command, 0) - needed / gear) / self.sigma
 
         return jax.vmap(one)(self.q, self.v, self.vdot, self.command).reshape(-1)
 

@@ -1,0 +1,107 @@
+"""A program of a user's function is used again only where nothing that the function reads can have changed."""
+
+import dataclasses
+import sys
+import types
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax.execution.callbacks import contents
+
+GAIN = 1.0
+settings = types.ModuleType("settings_of_a_user")
+sys.modules["settings_of_a_user"] = settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Proportional:
+    """Reads a field, a value of its class and a global."""
+
+    kp: float
+    scale = 1.0
+
+    def __call__(self, t, q, v):
+        return -self.kp * self.scale * GAIN * q.joints
+
+    def law(self, q):
+        return self(0.0, q, None)
+
+    @property
+    def stiffness(self):
+        return self.kp * GAIN
+
+
+class Named(NamedTuple):
+    kp: float
+
+    def __call__(self, t, q, v):
+        return -self.kp * GAIN * q.joints
+
+
+def attributed(t, q, v):
+    return -attributed.gain * q.joints
+
+
+def imported(t, q, v):
+    import settings_of_a_user  # type: ignore[reportMissingImports]
+
+    return -settings_of_a_user.gain * q.joints
+
+
+TABLE = {"gain": 1.0}
+proportional = Proportional(1.0)
+
+
+def change(what: str, value: float) -> None:
+    """Set the gain that a controller reads."""
+    if what == "class":
+        Proportional.scale = value
+    elif what == "attribute":
+        attributed.gain = value
+    elif what == "module":
+        settings.gain = value
+    elif what == "table":
+        TABLE["gain"] = value
+    else:
+        globals()["GAIN"] = value
+
+
+CONTROLLERS = {
+    "a dataclass": ("global", Proportional(1.0)),
+    "a value of its class": ("class", Proportional(1.0)),
+    "a method in a lambda": ("global", lambda t, q, v: proportional.law(q)),
+    "a bound method": ("global", Proportional(1.0).__call__),
+    "a property": ("global", lambda t, q, v: -proportional.stiffness * q.joints),
+    "a named tuple": ("global", Named(1.0)),
+    "an attribute of the function": ("attribute", attributed),
+    "a module that it imports": ("module", imported),
+    "a method of a dictionary": ("table", lambda t, q, v, get=TABLE.get: -get("gain") * q.joints),
+}
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_what_a_controller_reads_may_change_between_calls(name):
+    what, controller = CONTROLLERS[name]
+    model = lgjax.models.chain(1)
+    q, found = lgjax.configuration(model, joints=[0.5]), []
+    for value in (1.0, 2.0):
+        change(what, value)
+        found.append(lgjax.rollout(model, q, jnp.zeros(1), controller, 0.01, 2, save_every=None).v[-1, 0])
+    change(what, 1.0)
+    np.testing.assert_allclose(found[1] - found[0], lgjax.rollout(
+        model.replace(gravity=jnp.zeros(3)), q, jnp.zeros(1), lambda t, q, v: -q.joints, 0.01, 2, save_every=None
+    ).v[-1, 0], rtol=0.05)  # fmt: skip
+
+
+def test_equal_dataclasses_and_tuples_are_one_controller():
+    assert contents(Proportional(2.0)) == contents(Proportional(2.0)) is not None
+    assert contents(Proportional(2.0)) != contents(Proportional(3.0))
+    assert contents(Named(2.0)) == contents(Named(2.0)) is not None
+    assert contents(lgjax.MuntheKaas(lgjax.RK4).step) is not None
+    assert contents(TABLE.get) is None
+    assert contents(np.linalg.norm) == contents(np.linalg.norm) is not None
+    assert contents(attributed) is None
