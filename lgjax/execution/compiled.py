@@ -170,8 +170,8 @@ def _auxiliary(treedef: Any) -> list:
 def _methods(treedef: Any) -> list:
     """What users' classes of callable nodes hold, such as a controller that is a named tuple of its gains."""
     data = treedef.node_data()
-    called = data is not None and any("__call__" in vars(base) for base in data[0].__mro__)
-    own = members(data[0]) if called else []
+    kind = tuple if data is None else data[0]
+    own = members(kind) if any("__call__" in vars(base) for base in kind.__mro__) else []
     return [*own, *(x for child in treedef.children() for x in _methods(child))]
 
 

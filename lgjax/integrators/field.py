@@ -88,8 +88,9 @@ def check_field(space: HomogeneousSpace, field: Field, t: Array, y: Any) -> None
 def scalar_event(event: Any, t: Array, y: Any) -> Any:
     """`event`, whose value at (t, y) is one real number; TypeError or ValueError otherwise."""
     found = jax.eval_shape(event, t, y)
-    if getattr(found, "dtype", None) is None or not jnp.issubdtype(found.dtype, jnp.floating):
-        raise TypeError(f"event must return a real number, whose sign changes, got {checks.described(found)}")
+    kind = getattr(found, "dtype", None)
+    if kind is None or not jnp.issubdtype(kind, jnp.floating):
+        raise TypeError(f"event must return a real number, whose sign changes, got {kind or checks.described(found)}")
     if found.shape:
         raise ValueError(
             f"event must return one number, got shape {found.shape}: take the least or a product of several"

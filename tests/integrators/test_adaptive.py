@@ -323,3 +323,17 @@ def test_controllers_refuse_nonsense():
         StepSizeController(beta=float("nan"))
     with pytest.raises(TypeError, match="alpha must be a number, got 'large'"):
         StepSizeController(alpha="large")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("event", "error", "message"),
+    [
+        (lambda t, y: y, ValueError, r"event must return one number, got shape \(2,\)"),
+        (lambda t, y: y[0] > 0, TypeError, "event must return a real number, whose sign changes, got bool"),
+        (lambda t, y: None, TypeError, "event must return a real number, whose sign changes, got of type NoneType|got None"),
+    ],
+    ids=["several", "truth", "nothing"],
+)
+def test_an_event_is_one_real_number(event, error, message):
+    with pytest.raises(error, match=message):
+        integrate_adaptive(vector_space(2), lambda t, y: y, jnp.ones(2), 0.0, 1.0, METHOD, 1e-8, 1e-8, 20, event=event)

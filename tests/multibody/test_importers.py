@@ -290,7 +290,7 @@ def test_mjcf_agrees_with_mujoco():
     theirs = mujoco.MjModel.from_xml_string(without_files.replace(asset, ""))
     assert model.body_names == ("trunk", "shoulder", "foot", "head")
     assert model.joint_names == ("hinge", "foot_joint", "neck")
-    assert model.tree.frames == (("body_3", 1),)
+    assert set(model.tree.frames) == {("body_3", 1), ("imu", 0)}
     assert np.asarray(model.gravity).tolist() == [0, 1, -9]
     np.testing.assert_allclose(model.armature[6:], 0.1)
     np.testing.assert_allclose(model.damping, theirs.dof_damping)
@@ -430,3 +430,21 @@ def test_mjcf_includes_are_found_next_to_the_file(tmp_path):
     (tmp_path / "main.xml").write_text("<mujoco model='whole'><include file='part.xml'/></mujoco>")
     model = load_mjcf(tmp_path / "main.xml")
     assert (model.name, model.body_names, model.joint_names) == ("whole", ("b",), ("b_joint",))
+
+
+def test_sites_are_frames_where_mujoco_has_them():
+    """On moving and fixed bodies and in the world; one is called as its body, one has no name."""
+    text = """<mujoco><worldbody><site name="origin" pos="1 2 3" euler="10 20 30"/>
+    <body name="a" pos="0 0 1"><joint axis="0 1 0"/><geom size=".1"/><site name="a" pos=".1 .2 .3"/>
+    <site name="tip" pos="0 .1 .4" quat="1 2 3 4"/><site/><body name="f" pos=".3 0 0" euler="0 0 40"><geom size=".1"/>
+    <site name="far" pos="0 0 1" type="box" size=".1 .1 .1"/></body></body></worldbody></mujoco>"""
+    model, theirs = lgjax.load_mjcf(text), mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(theirs)
+    data.qpos[:] = 0.4
+    mujoco.mj_kinematics(theirs, data)
+    assert sorted(name for name, _ in model.tree.frames) == ["a_site", "f", "far", "origin", "tip"]
+    q = lgjax.configuration(model, joints=[0.4])
+    for site, frame in {"origin": "origin", "a": "a_site", "tip": "tip", "far": "far"}.items():
+        pose, i = lgjax.frame_pose(model, q, frame), theirs.site(site).id
+        np.testing.assert_allclose(pose.translation, data.site_xpos[i], atol=1e-14)
+        np.testing.assert_allclose(np.ravel(pose.rotation), data.site_xmat[i], atol=1e-14)

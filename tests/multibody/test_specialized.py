@@ -1,5 +1,7 @@
 """A specialised model is the same model: same numbers, fewer operations, derivatives by its inputs alone."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -177,3 +179,11 @@ def test_bad_input_is_named():
         specialize(jax.tree.map(lambda x: jnp.stack([x, x]), model))
     with pytest.raises(ValueError, match=r"whose parameters are known, placements.rotation is traced"):
         jax.jit(lambda m: specialize(m).gravity)(model)
+
+
+def test_a_copy_with_other_constants_is_made_by_replace():
+    model = specialize(models.chain(2))
+    with pytest.raises(TypeError, match="change a specialized model by its method `replace`"):
+        dataclasses.replace(model, gravity=np.zeros(3))
+    np.testing.assert_array_equal(dataclasses.replace(specialize(model, ("gravity",)), gravity=np.zeros(3)).gravity, 0)
+    np.testing.assert_array_equal(model.replace(gravity=np.zeros(3)).gravity, 0)

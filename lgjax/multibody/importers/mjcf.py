@@ -30,7 +30,6 @@ IGNORED = (
     "skins",
     "cameras",
     "lights",
-    "sites",
 )
 # Geoms whose shape needs no file.
 PRIMITIVES = tuple(f"mjGEOM_{name}" for name in ("SPHERE", "CAPSULE", "CYLINDER", "BOX", "ELLIPSOID"))
@@ -48,10 +47,11 @@ def load_mjcf(
     <body>_<joint>, that come before it. A body without a joint is merged into its parent. Free bodies have their pose
     in the configuration, so their position in the file is ignored; at joint coordinate 0 a body with `ref` is where
     MuJoCo puts it for qpos = 0. Gravity, armature, damping, frictionloss and ranges are read. Unnamed bodies are called
-    body_<number>, unnamed joints <body>_joint, or <body>_joint<number> where the body has several.
+    body_<number>, unnamed joints <body>_joint, or <body>_joint<number> where the body has several. Named sites are
+    frames, called <site>_site where a body has the name.
 
     Boxes, spheres, capsules, cylinders and ellipsoids of moving bodies that collide are kept as `Model.geometry`.
-    Actuators, sensors, other geoms, contact pairs, cameras, lights, sites, keyframes and tendons without effect are not
+    Actuators, sensors, other geoms, contact pairs, cameras, lights, keyframes and tendons without effect are not
     part of smooth dynamics and are ignored. Mesh files are opened only where a body has no <inertial> and so needs
     the shape. Every file that is opened, included ones too, lies in `folder` or below it when links are followed: by
     default the folder of the file, and for text the current one. With check_inertia="warn" an <inertial> that breaks
@@ -75,6 +75,7 @@ def load_mjcf(
         _check_compiled(mujoco, compiled)
         with np.errstate(all="ignore"):  # `build` finds and names what overflows
             bodies = _bodies(mujoco, compiled, {body.id: inertia for body, inertia in given.items()})
+            bodies += _sites(mujoco, compiled, {body.name for body in bodies})
         gravity = np.zeros(3) if _disabled(mujoco, compiled, "GRAVITY") else compiled.opt.gravity
         found = build(bodies, spec.modelname, gravity, check_inertia, geometry=_geometry(mujoco, compiled))
         return from_file(found, source)
@@ -148,6 +149,8 @@ def _prune(mujoco: Any, spec: Any, allowed: Allowed) -> None:
     for collection in IGNORED:
         for element in list(getattr(spec, collection)):
             spec.delete(element)
+    for site in spec.sites:
+        site.material = ""
     _prune_geoms(mujoco, spec, allowed)
     shapes = {geom.meshname for geom in spec.geoms}
     for mesh in list(spec.meshes):
@@ -296,6 +299,28 @@ def _bodies(mujoco: Any, m: Any, given: dict[int, tuple[bool, np.ndarray]]) -> l
             )
         )
     return bodies
+
+
+def _sites(mujoco: Any, m: Any, taken: set[str]) -> list[Body]:
+    """Named sites, as links without mass that are fixed to the bodies."""
+    found = []
+    for i in range(m.nsite):
+        name = mujoco.mj_id2name(m, mujoco.mjtObj.mjOBJ_SITE, i)
+        if name:
+            while name in taken:
+                name += "_site"
+            taken.add(name)
+            parent = _body_name(mujoco, m, m.site_bodyid[i]) if m.site_bodyid[i] else None
+            place = _rotation(mujoco, m.site_quat[i]), m.site_pos[i].copy()
+            found.append(
+                Body(
+                    name,
+                    parent,
+                    Joint(_name(mujoco, m, mujoco.mjtObj.mjOBJ_JOINT, -1, f"{name}_fixed"), "fixed"),
+                    *place,
+                )
+            )
+    return found
 
 
 def _geometry(mujoco: Any, m: Any) -> list[Geometry]:
