@@ -403,3 +403,11 @@ def test_a_browser_without_a_network_draws_the_page(tmp_path):
     assert np.mean(np.abs(first - second).max(-1) > 0.1) > 0.01
     for picture in (first, second):
         assert np.mean(np.ptp(picture, axis=-1) > 0.04) > 1e-3
+
+
+@pytest.mark.parametrize("ts", [[0.0, 0.2, 0.1], [0.0, np.nan, 1.0]], ids=["back", "nan"])
+def test_times_do_not_decrease(ts):
+    model = lgjax.models.chain(1)
+    q = jax.tree.map(lambda x: np.stack([x] * 3), lgjax.neutral(model))
+    with pytest.raises(ValueError, match="ts must not decrease"):
+        scene_of(model, (np.array(ts), q), visuals=False)

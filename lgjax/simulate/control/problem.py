@@ -44,7 +44,7 @@ class OptimizeStatus(enum.IntFlag):
     RUNNING = 2  # interrupted before its end
     MAX_ITERATIONS = 4  # neither converged nor stalled after all iterations
     STALLED = 8  # the cost no longer improves, though the gradient is not below the tolerance
-    INFEASIBLE = 16  # however dear the violation of the constraints is made, it no longer shrinks
+    INFEASIBLE = 16  # of ILQR and FDDP: however dear the violation of the constraints is made, it no longer shrinks
 
 
 @dataclass(frozen=True)
