@@ -99,11 +99,14 @@ from lgjax.simulate.ensemble.ensemble import Spread, ensemble, load_ensemble
 from lgjax.simulate.ensemble.monte_carlo import monte_carlo
 from lgjax.simulate.rollout import rollout
 
-# Namespaces that are kept elsewhere can be imported by their public names too, as in `from lgjax.control import FDDP`.
+# Namespaces that are kept elsewhere can be imported by their public names too, as in `from lgjax.control import FDDP`;
+# with what they consist of, of which there must be no second copy.
 sys.modules |= {
-    f"lgjax.{name}": module
+    f"lgjax.{name}{place.removeprefix(module.__name__)}": part
     for name, module in list(vars().items())
     if inspect.ismodule(module) and module.__name__.startswith("lgjax.")
+    for place, part in list(sys.modules.items())
+    if place == module.__name__ or place.startswith(f"{module.__name__}.")
 }
 
 __version__ = "0.2.0"

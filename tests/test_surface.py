@@ -83,4 +83,8 @@ def test_public_signatures_are_annotated(place):
 
 @pytest.mark.parametrize("name", NAMESPACES)
 def test_namespaces_are_imported_by_their_public_names(name):
-    assert importlib.import_module(f"lgjax.{name}") is getattr(lgjax, name)
+    space = importlib.import_module(f"lgjax.{name}")
+    assert space is getattr(lgjax, name)
+    inside = [x for x in vars(space).values() if inspect.ismodule(x) and x.__name__.startswith(space.__name__ + ".")]
+    for part in inside:
+        assert importlib.import_module(f"lgjax.{name}{part.__name__.removeprefix(space.__name__)}") is part

@@ -71,7 +71,8 @@ def _sizes(problem: ConeProblem) -> Array:
     k, n = len(problem.friction), len(problem.G)
     own = [problem.G[i, i] for i in range(n)]
     contacts = [total(own[3 * i : 3 * i + 3]) / 3 for i in range(k) for _ in range(3)]
-    return jnp.stack([*contacts, *own[3 * k :]])
+    sizes, mean = jnp.stack([*contacts, *own[3 * k :]]), total(own) / n
+    return jnp.where(sizes > 0, sizes, jnp.where(mean > 0, mean, 1))  # of what the mechanism cannot move, any
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))

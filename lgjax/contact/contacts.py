@@ -48,8 +48,8 @@ class Contacts:
     exchanged without compiling again.
 
     Raises ValueError, naming it, for an unknown link, a link that is fixed to the world, a shape without support
-    function, pairs of shapes that are not spheres or capsules, negative friction, restitution outside 0..1, a joint
-    that has no limits or more than one coordinate, or if nothing can touch.
+    function, pairs of shapes that are not spheres or capsules, of links on one body or given twice, negative friction,
+    restitution outside 0..1, a joint that has no limits or more than one coordinate, or if nothing can touch.
     """
 
     def __init__(
@@ -69,23 +69,15 @@ class Contacts:
         alone = not self.grounds and not pairs  # joints alone
         fixed = [] if alone and shapes is None else _fixed_shapes(model, shapes)
         self.names, self.links = _candidates(self.grounds, fixed, dtype, self)
-        self._add_pairs(fixed, pairs, dtype)
+        self._add_pairs(model, fixed, pairs, dtype)
         self.limited = _limited(model, joint_limits)
         self.dry = _dry(model, joint_friction)
         if not (self.names or self.limited or self.dry):
             raise ValueError("nothing can touch: give a ground or pairs, and shapes")
         count = (len(self.names),)
-        self.friction = checks.array("friction of the contacts", friction, count, dtype)
-        checks.positive("friction of the contacts", self.friction, allow_zero=True)
-        self.smoothing = checks.array("smoothing of the contacts", smoothing, (), dtype)
-        checks.positive("smoothing of the contacts", self.smoothing, allow_zero=True)
-        self.restitution = None
-        if restitution is not None:
-            self.restitution = checks.array("restitution of the contacts", restitution, count, dtype)
-            if checks.known(self.restitution):
-                known = np.asarray(self.restitution)
-                if not ((known >= 0) & (known <= 1)).all():
-                    raise ValueError(f"restitution of the contacts must lie between 0 and 1, got {known.tolist()}")
+        self.friction = _law("friction", friction, count, dtype)
+        self.smoothing = _law("smoothing", smoothing, (), dtype)
+        self.restitution = _law("restitution", restitution, count, dtype)
 
     # grounds: planes and height fields.  corners: Corners (k,), links of each in `corner_links`.  solids: shapes
     # without corners, their links in `solid_links`.  segments: two Corners with axes (pairs, 2) and (pairs, 1). links:
@@ -99,16 +91,23 @@ class Contacts:
     limited: tuple[int, ...]
     dry: tuple[int, ...]
 
-    def _add_pairs(self, fixed: list, pairs: Sequence[tuple[str, str]], dtype) -> None:
+    def _add_pairs(self, model: Model, fixed: list, pairs: Sequence[tuple[str, str]], dtype) -> None:
         ends: list[tuple[Corners, Corners]] = []
+        seen: set[tuple[str, str]] = set()
         if not isinstance(pairs, list | tuple):
             raise TypeError(f"pairs must be a list of pairs of links, got {checks.shown(pairs)}")
         for pair in pairs:
             if not isinstance(pair, list | tuple) or len(pair) != 2:
                 raise TypeError(f"pairs must be a list of pairs of links, got {checks.shown(pair)} in it")
             first, second = pair
-            for a in _segments(fixed, first):
-                for b in _segments(fixed, second):
+            parts = _segments(fixed, first), _segments(fixed, second)
+            if carrier(model, first)[0] == carrier(model, second)[0]:
+                raise ValueError(f"the links of a pair move on different bodies, got {first!r} and {second!r} of one")
+            if (first, second) in seen or (second, first) in seen:
+                raise ValueError(f"pairs name {first!r} and {second!r} twice")
+            seen.add((first, second))
+            for a in parts[0]:
+                for b in parts[1]:
                     ends.append((a, b))
                     self.names = (*self.names, f"{first} on {second}")
                     self.links = (*self.links, (first, second))
@@ -125,7 +124,9 @@ class Contacts:
     def replace(self, **changes: Any) -> "Contacts":
         """A copy with other friction, restitution, smoothing or grounds of the same kinds.
 
-        It has the same structure, so nothing is compiled again. Raises ValueError for other names or kinds of grounds.
+        Nothing is compiled again, except for height fields of another size, and where restitution becomes None or
+        ceases to be. Raises TypeError or ValueError for other names or kinds of grounds, and for numbers that
+        `Contacts` does not take.
         """
         unknown = set(changes) - {"friction", "restitution", "smoothing", "grounds"}
         if unknown:
@@ -137,9 +138,9 @@ class Contacts:
                 value = _grounds(value, self.friction.dtype)
                 if [type(x) for x in value] != [type(x) for x in old]:
                     raise ValueError(f"grounds are replaced by grounds of the same kinds, got {value}")
-            elif value is not None:
-                shape = () if name == "smoothing" else self.friction.shape
-                value = jnp.broadcast_to(jnp.asarray(value, self.friction.dtype), shape)
+            else:
+                shape = self.smoothing.shape if name == "smoothing" else self.friction.shape
+                value = _law(name, value, shape, self.friction.dtype)
             setattr(copy, name, value)
         return copy
 
@@ -159,6 +160,19 @@ class Contacts:
         for name, value in zip(LEAVES, leaves, strict=True):
             setattr(contacts, name, value)
         return contacts
+
+
+def _law(name: str, value: Any, shape: tuple[int, ...], dtype) -> Any:
+    """A checked number of the law of contact; None for no restitution."""
+    if name == "restitution" and value is None:
+        return None
+    what = f"{name} of the contacts"
+    found = checks.array(what, value, shape, dtype)
+    if name != "restitution":
+        return checks.positive(what, found, allow_zero=True)
+    if checks.known(found) and not ((np.asarray(found) >= 0) & (np.asarray(found) <= 1)).all():
+        raise ValueError(f"{what} must lie between 0 and 1, got {np.asarray(found).tolist()}")
+    return found
 
 
 def _scalar_joints(model: Model) -> dict[str, int]:

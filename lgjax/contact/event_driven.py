@@ -51,8 +51,8 @@ class EventDriven(Method):
     max_sweeps    as in `TimeStepping`.
 
     The controller is evaluated in every stage of the method. The status says NOT_SOLVED also where a contact is deeper
-    than 1e-6 m, in float32 1e-4 m, at the end of a step. Raises ValueError for numbers out of range and for a
-    method without an embedded one. Source: that of `lgjax.contact.event_driven`.
+    than 1e-6 m, in float32 1e-4 m, at the end of a step, and where dt is traced and not positive. Raises ValueError for
+    numbers out of range and for a method without an embedded one. Source: that of `lgjax.contact.event_driven`.
     """
 
     rtol: Any = 1e-10

@@ -221,7 +221,7 @@ class System:
         (q, v), impulse = s.y
         deep = jnp.min(s.gap) < -DEEP[jnp.dtype(dtype).itemsize]
         bad = ~jnp.isfinite(jnp.sum(v) + jnp.sum(impulse))
-        status = flag(ContactStatus.NOT_SOLVED, s.failed | deep | (s.residual > FAILED))
+        status = flag(ContactStatus.NOT_SOLVED, s.failed | deep | (s.residual > FAILED) | (self.dt <= 0))
         status = status | flag(ContactStatus.TOO_MANY_PARTS, ~s.done & ~s.failed)
         status = status | flag(ContactStatus.NOT_FINITE, bad)
         return EventStep(q, v, impulse.reshape(n, 3), s.residual, s.n, status), s.record

@@ -56,7 +56,8 @@ class TimeStepping(Method):
                   bodies and 0, the velocity before the step, for trees; the forces of a robot at rest are then exact.
 
     A step has the status NOT_SOLVED if its residual (m/s), divided by 1 plus the largest entry of v, is above 100 times
-    the tolerance and above the square root of round-off. Source: that of `lgjax.contact.step`.
+    the tolerance and above the square root of round-off, or if dt is traced and not positive. Source: that of
+    `lgjax.contact.step`.
     """
 
     tolerance: float | None = None
@@ -125,11 +126,11 @@ def contact_step(
     much friction), they may also decide which of them is found.
 
     Derivatives are those of the implicit function. Contacts that are not closed yet have a part in them only with
-    `Contacts(smoothing=)`. Inside `jit` nothing is raised for numbers: the status tells. Source: that of
-    `lgjax.contact.step`.
+    `Contacts(smoothing=)`. Raises ValueError for a dt that is known and not positive. Inside `jit` nothing is raised
+    for numbers: the status tells. Source: that of `lgjax.contact.step`.
     """
     _check_contacts(contacts)
-    h = checks.scalar("dt", dt, model.dtype)
+    h = checks.scalar("dt", dt, model.dtype, positive=True)
     halfway = move(model, q, v, 0.5 * h * v)
     tau, wrenches = (f(*halfway) if callable(f) else f for f in (tau, wrenches))
     tau = checked_array("tau", tau, (model.nv,), model.dtype, model=model)
@@ -141,7 +142,7 @@ def contact_step(
     found = impact(model, contacts, *halfway, tau, wrenches, h, contacts.smoothing, guess, settings)
     new, v = move(model, halfway[0], found.v, 0.5 * h * found.v + found.lift)
     close = max(UNSOLVED * settings.tolerance, float(jnp.finfo(model.dtype).eps) ** 0.5)
-    failed = ~(found.residual <= close * (1 + jnp.max(jnp.abs(found.v))))
+    failed = ~((found.residual <= close * (1 + jnp.max(jnp.abs(found.v)))) & (h > 0))
     bad = ~jnp.isfinite(jnp.sum(v) + found.residual)
     status = flag(ContactStatus.NOT_SOLVED, failed) | flag(ContactStatus.NOT_FINITE, bad)
     more = found.residual, found.sweeps, status, found.joint_impulse

@@ -48,7 +48,7 @@ def with_inertial_parameters(model: Model, parameters: jax.Array) -> Model:
     """The model with these inertial parameters (10 nbodies,), the inverse of `inertial_parameters`.
 
     Any numbers pass, also of bodies that cannot exist: in them the dynamics are linear. `from_log_cholesky` gives those
-    of bodies that can. Of a specialised model the inertias become inputs.
+    of bodies that can. If the model is specialised, its inertias become inputs.
     """
     model = checked_model(model, leaves=True)
     parameters = checked_array("parameters", parameters, (10 * model.nbodies,), model.dtype)

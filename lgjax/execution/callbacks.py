@@ -13,7 +13,7 @@ import enum
 import sys
 from collections.abc import Hashable
 from dataclasses import fields, is_dataclass
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -35,8 +35,10 @@ MADE = {f"__{name}__" for name in (
     "init", "new", "repr", "eq", "hash", "lt", "le", "gt", "ge", "setattr", "delattr", "getnewargs", "replace", "doc",
     "getstate", "setstate", "module", "dict", "weakref", "annotations", "slots", "match_args", "dataclass_fields",
     "dataclass_params", "orig_bases", "parameters", "static_attributes", "firstlineno", "annotate_func", "qualname",
-)} | {"_fields", "_field_defaults"}  # fmt: skip
-LIBRARIES = {"jax", "jaxlib", "numpy", "lgjax", *sys.stdlib_module_names} - {"__main__"}
+)} | {"_fields", "_field_defaults", "_abc_impl", "_is_protocol", "_is_runtime_protocol"}  # fmt: skip
+MARKS = {"__wrapped__", "__override__", "__final__", "__isabstractmethod__", "__no_type_check__"}  # of functions
+LIBRARIES = {"jax", "jaxlib", "numpy", "lgjax", "optax", "equinox", "flax", "jaxtyping", "typing_extensions"}
+LIBRARIES |= set(sys.stdlib_module_names) - {"__main__"}
 
 
 class ChangingError(Exception):
@@ -77,7 +79,7 @@ def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
         return
     seen.add(id(value))
     if isinstance(value, FunctionType) and not _settled(value):
-        if set(vars(value)) - {"__wrapped__"} or _imports(value.__code__):
+        if set(vars(value)) - MARKS or _imports(value.__code__):
             raise ChangingError  # attributes of the function, or a module that it names only inside
         found.append(value.__code__)
         cells = [cell.cell_contents for cell in value.__closure__ or () if not _empty(cell)]
@@ -92,7 +94,7 @@ def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
         return
     elif isinstance(value, tuple | frozenset):
         found.append((type(value), len(value)))
-        parts = [*value, *members(type(value))]
+        parts = [*value, *members(type(value), seen)]
     elif isinstance(value, MethodType):
         parts = [value.__func__, value.__self__]
     elif isinstance(value, partial):
@@ -102,31 +104,44 @@ def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
         return
     elif is_dataclass(value) and type(value).__dataclass_params__.frozen:  # type: ignore[attr-defined]
         found.append((type(value), 0))
-        parts = [*(getattr(value, field.name) for field in fields(value)), *members(type(value))]
+        parts = [*(getattr(value, field.name) for field in fields(value)), *members(type(value), seen)]
     elif _of_a_library(type(value).__module__) and hasattr(value, "__wrapped__"):  # jax.jit(function) and its like
         found.append(type(value))
         parts = [getattr(value, "__wrapped__")]  # noqa: B009
+    elif _of_a_library(type(value).__module__) and type(value).__hash__ not in (None, object.__hash__):
+        found.append((type(value), value))  # a value, such as the structure of a pytree
+        return
     else:
         raise ChangingError
     for part in parts:
         _read(part, found, seen)
 
 
-def members(kind: type) -> list[Any]:
-    """What an instance of a user's class may read of it: the methods and values of it and of its bases."""
+def members(kind: type, seen: set[int] | None = None) -> list[Any]:
+    """What an instance of a user's class may read of it: the methods and values of it and of its bases.
+
+    seen: where the classes are noted, whose members need not be read again.
+    """
     mine = [base for base in kind.__mro__ if not _of_a_library(base.__module__)]
+    if seen is not None:
+        seen.update(map(id, mine))
     found = [_plain(x) for base in mine for name, x in vars(base).items() if name not in MADE]
-    return [x for x in found if not isinstance(x, FunctionType) or not _of_a_library(x.__globals__["__name__"])]
+    hidden = lambda x: isinstance(x, FunctionType) and _of_a_library(x.__globals__["__name__"])
+    return [x for x in found if not hidden(x)]
 
 
 def _plain(attribute: Any) -> Any:
     """The function of a property and the like; None for the places of fields."""
     if isinstance(attribute, MemberDescriptorType | GetSetDescriptorType) or type(attribute).__name__ == "_tuplegetter":
         return None
-    names = ("fget", "func", "__func__")
-    return next((getattr(attribute, name) for name in names if hasattr(attribute, name)), attribute)
+    for kind, name in ((property, "fget"), (cached_property, "func"), (staticmethod | classmethod, "__func__")):
+        if isinstance(attribute, kind):
+            return getattr(attribute, name)
+    inner = getattr(attribute, "method", None)  # of the methods of equinox
+    return inner if isinstance(inner, FunctionType) and _of_a_library(type(attribute).__module__) else attribute
 
 
+@lru_cache(1024)
 def _imports(code: CodeType) -> bool:
     """Whether code, or a function within it, imports a module that is no library's."""
     named = [x.argval for x in dis.get_instructions(code) if x.opname == "IMPORT_NAME"]

@@ -9,6 +9,9 @@ import numpy as np
 from lgjax.execution.compiled import compiled
 from lgjax.numerics import checks
 
+# Where the rows of a joint vanish, its cosines are 1, 0 or -1 to round-off.
+LEAST_COSINE = 0.5
+
 
 def start_tolerance(dtype: Any) -> float:
     """Largest miss of a constraint at the start, relative to lengths, or of its rate, relative to speeds."""
@@ -23,10 +26,11 @@ def check_start(system: Any, t: Any, q: Any, v: Any) -> None:
         checks.finite_leaves(name, state)
     with jax.ensure_compile_time_eval():
         *values, length = _start_values(system, t, q)
-    gap, b, drift, mass = map(np.asarray, values)
+    gap, b, drift, mass, cosines = map(np.asarray, values)
     scale = float(length)
     limit = start_tolerance(system.dtype)
     _check_zero(system, "is broken at the start", gap, limit * scale)
+    _check_same(system, cosines)
     speed = 1.0 + float(np.max(np.abs(v)))
     _check_zero(
         system, "is broken by the initial velocities, its rate", b @ np.asarray(v) + drift, limit * scale * speed
@@ -37,10 +41,18 @@ def check_start(system: Any, t: Any, q: Any, v: Any) -> None:
 
 @compiled
 def _start_values(system: Any, t: Any, q: Any) -> tuple[Any, ...]:
-    """Constraints, their Jacobian, their rate at rest, the mass matrix and the length that gaps are compared with."""
+    """Constraints, their Jacobian, their rate at rest, the mass matrix, cosines, the length to compare gaps with."""
     gap, drift = jax.jvp(lambda t: system.constraints(t, q), (t,), (jnp.ones_like(t),))
     mass = jax.vmap(system.inertia_product)(jnp.eye(system.nv, dtype=system.dtype))
-    return gap, system.jacobian(t, q), drift, mass, system.scale(q)
+    return gap, system.jacobian(t, q), drift, mass, start_cosines(system, t, q), system.scale(q)
+
+
+def start_cosines(system: Any, t: Any, q: Any) -> Any:
+    """Cosines (k,) that must be above LEAST_COSINE where the constraints vanish, or these hold at another attitude."""
+    rows = system.structure.joints
+    if not rows.same:
+        return jnp.zeros((0,), system.dtype)
+    return rows.cosines(t, system.joints, rows.sides(system.joints, *q.bodies))
 
 
 def _row_name(system: Any, i: int) -> str:
@@ -59,6 +71,16 @@ def _check_zero(system: Any, text: str, values: np.ndarray, limit: float) -> Non
     if values.size and not np.max(np.abs(values)) <= limit:
         i = int(np.nanargmax(np.abs(values))) if not np.all(np.isnan(values)) else 0
         raise ValueError(f"joint {_row_name(system, i)} {text}: {values[i]:.3g}, allowed {limit:.1g}")
+
+
+def _check_same(system: Any, cosines: np.ndarray) -> None:
+    for (joint, axis, drive), cosine in zip(system.structure.joints.same, cosines, strict=True):
+        if not cosine > LEAST_COSINE:
+            rows = system.structure.joints
+            name, what = f"{rows.names[joint]!r} ({rows.kinds[joint]})", f"its axes {'xyz'[axis]} are not equal"
+            if drive is not None:
+                what = "it is half a turn off its drive"
+            raise ValueError(f"joint {name} is broken at the start: {what}, cosine {cosine:.3g} instead of 1")
 
 
 def _check_rank(system: Any, b: np.ndarray) -> None:

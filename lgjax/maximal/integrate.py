@@ -18,7 +18,7 @@ from lgjax.groups.homogeneous_space import (
 )
 from lgjax.integrators.field import strong
 from lgjax.integrators.scan_saved import SavedSteps, saved_steps, scan_saved
-from lgjax.maximal.checks import check_start, start_tolerance
+from lgjax.maximal.checks import LEAST_COSINE, check_start, start_cosines, start_tolerance
 from lgjax.maximal.generalized_alpha import (
     AlphaState,
     ConstrainedProblem,
@@ -233,7 +233,7 @@ def _consistent(system: System, problem: ConstrainedProblem, t: Array, q: Absolu
     limit = start_tolerance(system.dtype)
     gap, rate = problem.constraints(t, q), constraint_rates(problem, t, q, v)[0]
     largest = lambda x: sm.largest(jnp.abs(x))
-    near = largest(gap) <= limit * problem.scale(q)
+    near = (largest(gap) <= limit * problem.scale(q)) & jnp.all(start_cosines(system, t, q) > LEAST_COSINE)
     return near & (largest(rate) <= limit * problem.scale(q) * (1.0 + largest(v)))
 
 

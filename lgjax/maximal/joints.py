@@ -32,6 +32,9 @@ ROWS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "distance": (("distance",),),
 }
 DRIVEN = {"revolute": ("turn",), "prismatic": ("slide", Z)}
+# Axes that must not only be perpendicular to others but point the same way: ALIGN also vanishes at three half turns and
+# four third turns, "turn" half a turn off its drive.
+SAME = {"prismatic": (X, Y), "fixed": (X, Y)}
 
 
 class JointArrays(NamedTuple):
@@ -84,6 +87,13 @@ class JointRows:
     def rotations(self) -> list[int]:
         """Positions of the rotation rows."""
         return [i for i, row in enumerate(self.rows) if row[1] in ("perpendicular", "turn")]
+
+    @cached_property
+    def same(self) -> list[tuple[Any, ...]]:
+        """(joint, axis, drive or None) of axes that point the same way in a and b, after the turn of the drive in a."""
+        joints = list(enumerate(zip(self.kinds, self.drives, strict=True)))
+        equal = [(i, axis, None) for i, (kind, _) in joints for axis in SAME.get(kind, ())]
+        return equal + [(i, X, drive) for i, (kind, drive) in joints if kind == "revolute" and drive is not None]
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -154,6 +164,20 @@ class JointRows:
         axis_b = np.array([row[3] if row[1] == "perpendicular" else X for row in rows])
         e_a = sm.matvec(arrays.frame_a[joint], jnp.stack([local(row) for row in rows]))
         return joint, e_a, arrays.frame_b[joint, :, axis_b]
+
+    def cosines(self, t: Any, arrays: JointArrays, s: Sides) -> Array:
+        """Cosines (k,), k > 0, between axes of `same`: 1 where a joint holds, else 0 or -1 where its rows vanish."""
+
+        def local(axis: int, drive: Callable[[Any], Any] | None) -> Array:
+            if drive is None:
+                return jnp.asarray(np.eye(3)[axis], arrays.length.dtype)
+            angle = jnp.asarray(drive(t), arrays.length.dtype)
+            return sm.stack(jnp.cos(angle), jnp.sin(angle), jnp.zeros_like(angle))
+
+        joint, axis = np.array([row[:2] for row in self.same]).T
+        e_a = sm.matvec(arrays.frame_a[joint], jnp.stack([local(*row[1:]) for row in self.same]))
+        e_b = arrays.frame_b[joint, :, axis]
+        return sm.dot(sm.matvec(s.rotation_a[joint], e_a), sm.matvec(s.rotation_b[joint], e_b))
 
     def residual(self, t: Any, arrays: JointArrays, s: Sides) -> Array:
         """All rows (m,): metres for translations, cosines for rotations."""

@@ -52,7 +52,7 @@ class SpecializedModel(Model):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the parameters that are no constants, such as `inertias.mass`."""
+        """Names of the parameters that are not constants, such as `inertias.mass`."""
         given = zip(_named(self), self.constants.arrays, strict=True)
         return tuple(name for (name, _), array in given if array is None)
 

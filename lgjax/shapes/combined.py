@@ -10,6 +10,7 @@ import numpy as np
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.shapes.contact import Array, Contact, Shape, farthest, unit
+from lgjax.shapes.convex import Placed
 from lgjax.shapes.implicit import directions, intersect
 from lgjax.shapes.solver import climb
 
@@ -35,6 +36,15 @@ class Union(Shape):
         return self.parts[0].middle()
 
 
+def parts_of(shape: Shape) -> list[Shape]:
+    """The shapes that a union is made of, also through unions in it, placed as they are; any other shape alone."""
+    if isinstance(shape, Union):
+        return [part for one in shape.parts for part in parts_of(one)]
+    if isinstance(shape, Placed):
+        return [Placed(part, shape.pose) for part in parts_of(shape.shape)]
+    return [shape]
+
+
 def union(*shapes: Shape) -> Union:
     """Union of one or more shapes, in the frame of the body. They may overlap; only their hull touches planes."""
     if not shapes:
@@ -56,7 +66,7 @@ def intersection(*shapes: Shape) -> Shape:
     if any(isinstance(shape, Complement) for shape in shapes):
         return _difference(shapes)
     # An intersection of unions is a union of intersections.
-    choices = itertools.product(*(shape.parts if isinstance(shape, Union) else (shape,) for shape in shapes))
+    choices = itertools.product(*map(parts_of, shapes))
     parts = [intersect(choice) for choice in choices]
     return parts[0] if len(parts) == 1 else Union(tuple(parts))
 

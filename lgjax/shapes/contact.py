@@ -117,7 +117,7 @@ def gap(shape: Shape, plane: Plane, pose: Pose) -> Gap:
     turns of R in the body frame, rho x R^T n, whatever the shape (`gap_derivatives`); where the point is unique
     derivatives of every order are right. Source: [tran2024] eqs. (7), (59), (63), (66).
     """
-    contact = shape.support(-sm.tmatvec(pose.rotation, plane.normal))
+    contact = shape.support(-sm.tmatvec(pose.rotation, checks.of_shape("plane.normal", plane.normal, (3,))))
     return Gap(sm.dot(plane.normal, pose.act(contact.point)) + plane.offset, *contact)
 
 
@@ -129,7 +129,7 @@ def gap_derivatives(shape: Shape, plane: Plane, pose: Pose) -> tuple[Array, Arra
     The rate of the distance is force · xdot + moment · omega, omega the body-frame angular velocity. The motion of rho
     on the surface contributes nothing (envelope theorem). Source: [tran2024] eqs. (35), (60), (67).
     """
-    normal = sm.tmatvec(pose.rotation, plane.normal)
+    normal = sm.tmatvec(pose.rotation, checks.of_shape("plane.normal", plane.normal, (3,)))
     return plane.normal, sm.cross(shape.support(-normal).point, normal)
 
 

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike, DTypeLike
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.shapes.contact import Array, Contact, Shape, unit
-from lgjax.shapes.convex import Facets, Polyhedron
+from lgjax.shapes.convex import Facets, Placed, Polyhedron
 from lgjax.shapes.solver import Optimum, maximize, solve
 
 # Directions in which a user's function is tried when it is given.
@@ -183,7 +183,7 @@ class EmptyIntersectionError(ValueError):
 
 def intersect(parts: tuple[Shape, ...]) -> Intersection:
     """The intersection of convex shapes with constraint functions; EmptyIntersectionError if there is none."""
-    parts = tuple(Facets.of(part) if type(part) is Polyhedron else part for part in parts)
+    parts = tuple(map(_with_faces, parts))
     start, size, depth = jax.lax.stop_gradient(_deepest(parts))
     if checks.known(depth) and not depth < 0:
         raise EmptyIntersectionError(
@@ -193,6 +193,13 @@ def intersect(parts: tuple[Shape, ...]) -> Intersection:
     shape = Intersection(parts, start, size)
     _check_search("intersection", shape)
     return shape
+
+
+def _with_faces(part: Shape) -> Shape:
+    """The part, with its faces if it is a polyhedron, placed or not."""
+    if isinstance(part, Placed):
+        return Placed(_with_faces(part.shape), part.pose)
+    return Facets.of(part) if type(part) is Polyhedron else part
 
 
 @jax.jit

@@ -115,7 +115,7 @@ def rollout(
 
     contacts: rigid contacts with the ground and among links, with method=contact.TimeStepping(), whose controller is
     evaluated once a step, half way, or contact.EventDriven(). Compliant ones, `forces.contact`, are part of the
-    controller, with any method.
+    controller, with any method. Raises ValueError, with contacts, for a dt that is known and not positive.
 
     A controller with memory, such as `control.PredictiveController`, acts at every step, or at one of `every` steps,
     and its controls, in `Trajectory.control`, are held in between. It takes neither loops nor contacts.
@@ -134,6 +134,7 @@ def rollout(
     run = compiled(_rollout) if checkpoint is None and not remembers else _rollout
     closing = closed, project, (alpha, beta), tolerance
     if contacts is not None:
+        checks.positive("dt", dt)  # back in time, contacts would pull
         run = compiled(_contact_rollout) if checkpoint is None else _contact_rollout
         return run(model, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, contacts)
     return run(model, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, closing)

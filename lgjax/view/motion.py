@@ -51,7 +51,8 @@ def as_motion(
     """Motion from states whose leaves have `rank` leading axes: 0 a state, 1 times, 2 (systems, times).
 
     ts: (T,) or (N, T), or None for a single state. At most `frames` evenly chosen times and the first `systems` systems
-    are kept. Raises ValueError for times that decrease or differ between systems and for more leading axes.
+    are kept. Of a motion backwards in time, ts is what has passed since its start. Raises ValueError for times that
+    rise and fall or differ between systems, and for more leading axes.
     """
     if rank not in (0, 1, 2):
         raise ValueError(f"states have {rank} leading axes; a motion has (times,) or (systems, times)")
@@ -65,8 +66,9 @@ def as_motion(
         ts = ts[0]
     if ts.shape != (times,):
         raise ValueError(f"ts has shape {ts.shape}, the states have {times} times")
+    ts = ts[0] - ts if np.all(np.diff(ts) <= 0) and times > 1 else ts
     if not np.all(np.diff(ts) >= 0):
-        raise ValueError(f"ts must not decrease: {checks.shown(ts.tolist())}")
+        raise ValueError(f"ts must rise, or fall all the way: {checks.shown(ts.tolist())}")
     if 0 in jax.tree.leaves(q)[0].shape[:2]:
         raise ValueError("the motion has no states to draw")
     chosen = np.unique(np.round(np.linspace(0, times - 1, min(times, frames))).astype(int))

@@ -144,3 +144,19 @@ def test_a_light_finger_does_not_soften_the_contacts_of_a_heavy_base():
     found = step(q, jnp.zeros(model.nv, "float32"))
     assert found.status == 0
     assert np.abs(found.v[:6]).max() < 1e-6
+
+
+def test_a_contact_that_the_mechanism_cannot_move_harms_no_other():
+    """A slider along the ground beside a ball: neither pushes, neither moves, in both precisions."""
+    slider = lgjax.Body("slider", None, lgjax.Joint("x", "prismatic", (1, 0, 0)), position=(0, 0, 0.1), mass=1.0,
+                        inertia=np.eye(3))  # fmt: skip
+    ball = lgjax.Body("ball", None, lgjax.Joint("f", "free"), mass=1.0, inertia=0.1 * np.eye(3))
+    for dtype, friction in (("float64", 0.0), ("float32", 0.0)):
+        model = lgjax.build([slider, ball]).astype(dtype)
+        shapes = {name: lgjax.shapes.sphere(0.1) for name in ("slider", "ball")}
+        contacts = lgjax.Contacts(model, lgjax.shapes.Plane((0.0, 0.0, 1.0)), shapes, friction=friction)
+        q = lgjax.configuration(model, (jnp.eye(3), (1.0, 0.0, 0.1)), jnp.zeros(1))
+        rest = jnp.zeros(model.nv, dtype)
+        found = jax.jit(lambda q, v: lgjax.contact.contact_step(model, contacts, q, v, v, 1e-3))(q, rest)  # noqa: B023
+        assert found.status == 0
+        np.testing.assert_allclose(found.v, 0, atol=1e-6)

@@ -1,9 +1,11 @@
 """A program of a user's function is used again only where nothing that the function reads can have changed."""
 
+import abc
 import dataclasses
+import functools
 import sys
 import types
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax.numpy as jnp
 import numpy as np
@@ -35,6 +37,34 @@ class Proportional:
         return self.kp * GAIN
 
 
+class Law(abc.ABC):
+    @abc.abstractmethod
+    def law(self, q): ...
+
+
+class Callable(Protocol):
+    def __call__(self, t, q, v): ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Derived(Law, Callable):
+    """Names its own class and its bases."""
+
+    kp: float
+    curve = functools.partial(jnp.multiply, 2.0)
+
+    @functools.cached_property
+    def half(self):
+        return self.kp / 2
+
+    def law(self, q):
+        return -Derived.curve(q.joints) * self.kp
+
+    def __call__(self, t, q, v):
+        super().__init__()
+        return self.law(q)
+
+
 class Named(NamedTuple):
     kp: float
 
@@ -60,6 +90,8 @@ def change(what: str, value: float) -> None:
     """Set the gain that a controller reads."""
     if what == "class":
         Proportional.scale = value
+    elif what == "partial":
+        Derived.curve = functools.partial(jnp.multiply, 2.0 * value)
     elif what == "attribute":
         attributed.gain = value
     elif what == "module":
@@ -79,6 +111,7 @@ CONTROLLERS = {
     "a named tuple": ("global", Named(1.0)),
     "an attribute of the function": ("attribute", attributed),
     "a module that it imports": ("module", imported),
+    "a partial call in a class": ("partial", Derived(0.5)),
     "a method of a dictionary": ("table", lambda t, q, v, get=TABLE.get: -get("gain") * q.joints),
 }
 
@@ -102,6 +135,15 @@ def test_equal_dataclasses_and_tuples_are_one_controller():
     assert contents(Proportional(2.0)) != contents(Proportional(3.0))
     assert contents(Named(2.0)) == contents(Named(2.0)) is not None
     assert contents(lgjax.MuntheKaas(lgjax.RK4).step) is not None
+    assert contents(Derived(2.0)) == contents(Derived(2.0)) is not None
     assert contents(TABLE.get) is None
     assert contents(np.linalg.norm) == contents(np.linalg.norm) is not None
     assert contents(attributed) is None
+
+
+def test_specialized_models_are_values_of_a_controller():
+    make = lambda model: lambda t, q, v: -v + lgjax.inverse_dynamics(model, q, v, 0 * v)
+    one, same, other = (lgjax.specialize(lgjax.models.chain(n)) for n in (1, 1, 2))
+    assert contents(make(one)) is not None
+    assert contents(make(one).__closure__[0].cell_contents.constants) == contents(same.constants)
+    assert contents(one.constants) != contents(other.constants)

@@ -330,7 +330,11 @@ def test_controllers_refuse_nonsense():
     [
         (lambda t, y: y, ValueError, r"event must return one number, got shape \(2,\)"),
         (lambda t, y: y[0] > 0, TypeError, "event must return a real number, whose sign changes, got bool"),
-        (lambda t, y: None, TypeError, "event must return a real number, whose sign changes, got of type NoneType|got None"),
+        (
+            lambda t, y: None,
+            TypeError,
+            "event must return a real number, whose sign changes, got of type NoneType|got None",
+        ),
     ],
     ids=["several", "truth", "nothing"],
 )

@@ -8,6 +8,7 @@ from jax import jit
 
 from lgjax import RK4, GeneralizedAlpha, MuntheKaas, integrate, maximal
 from lgjax.maximal import NewtonRule
+from lgjax.maximal.checks import check_start
 from lgjax.systems import heavy_top_maximal, slider_crank
 from lgjax.systems.slider_crank import slider_position
 from tests.oracles import heavy_top as top_oracle
@@ -132,6 +133,46 @@ def bar(joints, mass=1.0, inertia=(0.1, 0.1, 0.1)):
 
 def status(system, q, v):
     return int(jit(lambda q, v: maximal.integrate(system, q, v, 0.0, 0.01, 2).status)(q, v))
+
+
+# Attitudes at which the rows of a joint vanish: with equal frames, half turns and third turns.
+SIGNS = np.array([(1.0, 1, 1), (-1, -1, 1), (-1, 1, -1), (1, -1, -1)])
+ATTITUDES = [np.diag(signs)[:, columns] for columns in ([0, 1, 2], [1, 2, 0]) for signs in SIGNS]
+TURNED = {
+    "fixed": "its axes [xy] are not equal",
+    "prismatic": "its axes [xy] are not equal",
+    "revolute": "it is half a turn off its drive",
+}
+
+
+def no_motion(t):
+    return 0.0 * t
+
+
+def turned(kind):
+    """A system with such a joint, a start, and starts at attitudes where the rows of the joint vanish as well."""
+    drive = None if kind == "fixed" else no_motion
+    system, q, v = bar([maximal.Joint("weld", kind, "world", "bar", drive=drive)])
+    rotations = [jnp.asarray(r)[None] for r in (ATTITUDES[:2] if kind == "revolute" else ATTITUDES)]
+    return system, v, [q._replace(bodies=q.bodies._replace(rotation=r)) for r in rotations]
+
+
+@pytest.mark.parametrize("kind", TURNED)
+def test_joints_whose_rows_vanish_at_another_attitude_are_broken_there(kind):
+    system, v, (start, *others) = turned(kind)
+    check_start(system, 0.0, start, v)
+    for q in others:
+        np.testing.assert_allclose(system.constraints(0.0, q), 0, atol=1e-15)
+        with pytest.raises(ValueError, match=rf"joint 'weld' \({kind}\) is broken at the start: {TURNED[kind]}"):
+            check_start(system, 0.0, q, v)
+
+
+@pytest.mark.parametrize("kind", TURNED)
+def test_the_status_tells_of_such_an_attitude_where_it_is_traced(kind):
+    system, v, starts = turned(kind)
+    batch = jax.tree.map(lambda *x: jnp.stack(x), *starts)
+    found = jit(jax.vmap(lambda q: maximal.integrate(system, q, v, 0.0, 0.01, 1).status))(batch)
+    np.testing.assert_array_equal(found, [maximal.Status.OK] + [maximal.Status.INCONSISTENT] * (len(starts) - 1))
 
 
 def test_redundant_constraints():

@@ -99,6 +99,56 @@ def test_what_is_cut_away_is_missing():
     np.testing.assert_allclose(mass_properties(cut).mass, 4 / 3 * np.pi - 5 / 12 * np.pi, rtol=2 / 200**2)
 
 
+@pytest.mark.parametrize("thickness", [0.1, 0.01, 1e-3, 1e-4])
+def test_thin_intersections_are_as_accurate_as_thick_ones(thickness):
+    """A disc cut from a plate, turned and moved: m (r²/4 + t²/3) across, m r²/2 along."""
+    r, t, pose = 0.3, thickness, Pose(TURN, jnp.array([1.0, -2, 5]))
+    parts = (shapes.placed(part, pose) for part in (shapes.cylinder(r, 0.2), shapes.box((0.4, 0.4, t))))
+    body, mass = mass_properties(shapes.intersection(*parts), rays=50), 2 * np.pi * r * r * t
+    np.testing.assert_allclose(body.mass, mass, rtol=4 / 50**2)
+    np.testing.assert_allclose(body.center, pose.translation, atol=1e-3 * r)
+    across = mass * (r * r / 4 + t * t / 3)
+    expected = TURN @ np.diag([across, across, mass * r * r / 2]) @ TURN.T
+    np.testing.assert_allclose(body.inertia, expected, atol=15 / 50**2 * mass * r * r / 2)
+
+
+@pytest.mark.parametrize("rays", [60, 110])
+def test_a_needle_at_an_angle_has_its_mass_and_derivative(rays):
+    """Also with more rays than jaxlib 0.10.2 computes a matrix product for at once.  dV/dA = -V A^-T."""
+    matrix = jnp.asarray(TURN @ np.diag([1.0, 1e3, 2e3]) @ TURN.T)
+    volume = lambda a: mass_properties(shapes.implicit(inside_needle, parameters=(a,)), rays=rays).mass
+    value, slope = jax.value_and_grad(volume)(matrix)
+    np.testing.assert_allclose(value, 4 / 3 * np.pi / 2e6, rtol=1e-11)
+    np.testing.assert_allclose(slope, -value * np.linalg.inv(matrix).T, atol=1e-8 * float(value))
+
+
+def inside_needle(z, a):
+    return jnp.sum((a @ z) ** 2) - 1
+
+
+def test_a_lens_has_the_derivative_of_its_volume():
+    """Radii R and 1, centres 1 apart: dV/dR is the area of the cap, 2 pi R (R - 1/2) at R = 1."""
+    lens = lambda r: mass_properties(shapes.intersection(shapes.sphere(r), shapes.sphere(1.0, (1, 0, 0)))).mass
+    np.testing.assert_allclose(jax.grad(lens)(1.0), np.pi, rtol=1 / 200)
+
+
+def test_unions_of_unions_are_one_union():
+    """A ball, and in a placed union a cube of corners, 3 m away."""
+    ball, cube = shapes.sphere(1.0), shapes.polyhedron(cuboid_vertices(np.full(3, 0.5)))
+    placed = shapes.placed(shapes.union(cube), Pose(TURN, jnp.array([0.0, 3, 0])))
+    nested = shapes.union(shapes.union(ball), placed)
+    body, volume = mass_properties(nested), 4 / 3 * np.pi + 1
+    np.testing.assert_allclose(body.mass, volume, rtol=1e-14)
+    np.testing.assert_allclose(body.center, [0, 3 / volume, 0], atol=1e-14)
+    np.testing.assert_allclose(recentered(nested).pose.translation, [0, -3 / volume, 0], atol=1e-14)
+
+
+def test_an_intersection_takes_unions_of_unions():
+    balls = [shapes.sphere(1.0, (x, 0, 0)) for x in (0, 9)]
+    cut = shapes.intersection(shapes.union(shapes.union(*balls)), shapes.sphere(20.0))
+    assert len(cut.parts) == 2
+
+
 def test_a_recentred_body_has_its_centre_of_mass_at_the_origin():
     moved = recentered(shapes.union(*PAIR), rays=60)
     np.testing.assert_allclose(mass_properties(moved, rays=60).center, 0, atol=1e-13)

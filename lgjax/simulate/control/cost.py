@@ -50,7 +50,7 @@ class Cost:
         return self.expand(system, t, state, control).scaled(jnp.asarray(factor, control.dtype)), ()
 
     def couples(self) -> Groups | None:
-        """Groups of velocities that its Hessian couples beyond those of one joint; None if these are not known.
+        """Groups of velocities that its Hessian couples, besides those of one joint; None if these are not known.
 
         Of states (q, v) and accelerations; roots then have a row per velocity.
         """

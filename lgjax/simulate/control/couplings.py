@@ -12,7 +12,7 @@ def independent_parts(problem: Problem) -> tuple[Part, ...]:
     cost couples these. Directions of search are then those of each part, found with matrices of its own size.
     """
     system, costs = problem.system, [x for x in (problem.running, problem.terminal) if x is not None]
-    if not system.joints or problem.equality is not None or problem.inequality is not None:
+    if not system.joints or system.slopes is None or problem.equality is not None or problem.inequality is not None:
         return ()
     groups = list(system.joints)
     for cost in costs:

@@ -48,13 +48,13 @@ class PredictiveController:
                   unstable motion from there.
 
     Use: memory = controller.init(state), then control, memory = controller.step(state, memory). Both are pure: map them
-    over a batch with `jax.vmap`, scan them, and call them within `jit`, without which each call compiles. Derivatives of `step` by the state or the memory raise TypeError; use
-    `jax.lax.stop_gradient` of both to hold the control fixed. `closed_loop` drives the system itself. If the system was
-    made by `ControlSystem.of_model`, `rollout` and `ensemble` take the controller too, for a mechanism whose parameters
-    may differ from those of the system. A plan has no feedback: after a disturbance it may lead far away. A search
-    begins with the plan that was given to `init` where the last plan leads out of the finite numbers, and, by `ILQR`,
-    where it costs more. A search that fails keeps its plan, moved into the bounds. Raises TypeError or ValueError
-    naming what does not fit.
+    over a batch with `jax.vmap` or scan them, inside `jit`: outside, every call compiles. Derivatives of `step` by the
+    state or the memory raise TypeError; use `jax.lax.stop_gradient` of both to hold the control fixed. `closed_loop`
+    drives the system itself. If the system was made by `ControlSystem.of_model`, `rollout` and `ensemble` take the
+    controller too, for a mechanism whose parameters may differ from those of the system. A plan has no feedback: after
+    a disturbance it may lead far away. A search begins with the plan that was given to `init` where the last plan leads
+    out of the finite numbers, and, by `ILQR`, where it costs more. A search that fails keeps its plan, moved into the
+    bounds. Raises TypeError or ValueError naming what does not fit.
     Source: [tassa2014] section IV for warm starts of the regulator.
     """
 

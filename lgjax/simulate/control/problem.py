@@ -60,8 +60,8 @@ class ControlSystem:
     `changes`, to first order; None where forward mode has to find them.
     forces(control) -> tau (nv,) and wrenches (nbodies, 6), or None for none, of a mechanism; None for other systems.
     free_time: whether the last control is the length of a step over dt, which then scales the running cost too.
-    joints: the velocities of each joint, where states are (q, v), controls are accelerations, and a step couples no
-    joint with another; () for other systems.
+    joints: the velocities of each joint, where states are (q, v), controls are accelerations, and neither step nor
+    slopes couple a joint with another; () for other systems.
     """
 
     step: Callable[[State, Array], State]

@@ -71,7 +71,7 @@ class Identified(NamedTuple):
     def propagate(self, function: Callable[[Array], Array]) -> tuple[Array, Array]:
         """function(x) (m,) at the estimate and its covariance (m, m), to first order.
 
-        Variances are infinite where the records do not tell; the other entries are those within what is seen.
+        Variances are infinite where the records do not determine the value; all other entries count only what is seen.
         """
         exact, J = partial(jnp.einsum, precision="highest"), jax.jacfwd(function)(self.x)
         covariance = exact("ij,jk,lk->il", J, self.covariance, J)

@@ -51,8 +51,10 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
                 where = jax.tree_util.keystr(path)
                 raise ValueError(f"{kind}.start{where} is {jnp.result_type(leaf)}, the model is {model.dtype}")
         _array(f"{kind}.dt", record.dt, batch)
-        _array(f"{kind}.sigma_v", checks.positive(f"{kind}.sigma_v", record.sigma_v), batch, (*batch, nv), ())
-    _array(f"{kind}.sigma", checks.positive(f"{kind}.sigma", record.sigma), batch, (*batch, width), ())
+        _array(f"{kind}.sigma_v", record.sigma_v, batch, (*batch, nv), ())
+        checks.positive(f"{kind}.sigma_v", record.sigma_v)
+    _array(f"{kind}.sigma", record.sigma, batch, (*batch, width), ())
+    checks.positive(f"{kind}.sigma", record.sigma)
 
 
 def _samples(record: Any, batch: tuple[int, ...]) -> int:

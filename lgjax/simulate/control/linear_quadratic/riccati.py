@@ -106,7 +106,7 @@ def backward(
 
     boxed: whether there are bounds at all. regularization: a cost of squared changes of the controls, half of it each.
     parts: those that nothing couples, all of them or none. Where the Hessian of a step is not positive definite, push,
-    feedback, slope and curve of its part are NaN, and of the steps before.
+    feedback, slope and curve of its part are NaN, at that step and all earlier ones.
     """
     run = batch_last(lambda *args: _recursion(*args, boxed=boxed, parts=parts))
     return run(expansion, last, below, above, regularization)
