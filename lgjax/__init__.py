@@ -5,6 +5,7 @@ The names that most work needs are here; the rest is in the namespaces below.
 
 import inspect
 import sys
+import types
 
 # Namespaces.  They are not in __all__, which lists functions and types of mechanics; nor is the setting cache_programs.
 from lgjax import collisions as collisions
@@ -99,15 +100,13 @@ from lgjax.simulate.ensemble.ensemble import Spread, ensemble, load_ensemble
 from lgjax.simulate.ensemble.monte_carlo import monte_carlo
 from lgjax.simulate.rollout import rollout
 
-# Namespaces that are kept elsewhere can be imported by their public names too, as in `from lgjax.control import FDDP`;
-# with what they consist of, of which there must be no second copy.
-sys.modules |= {
-    f"lgjax.{name}{place.removeprefix(module.__name__)}": part
-    for name, module in list(vars().items())
-    if inspect.ismodule(module) and module.__name__.startswith("lgjax.")
-    for place, part in list(sys.modules.items())
-    if place == module.__name__ or place.startswith(f"{module.__name__}.")
-}
+# Namespaces that are kept elsewhere can be imported by their public names too, as in `from lgjax.control import FDDP`.
+# They are no packages there, or Python would load a second copy of what they consist of.
+for _name, _space in list(vars().items()):
+    if inspect.ismodule(_space) and _space.__name__.startswith("lgjax.") and _space.__name__ != f"lgjax.{_name}":
+        _shown = types.ModuleType(f"lgjax.{_name}", _space.__doc__)
+        vars(_shown).update((key, value) for key, value in vars(_space).items() if not key.startswith("__"))
+        sys.modules[_shown.__name__] = _shown
 
 __version__ = "0.2.0"
 

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import pkgutil
 from types import ModuleType
 
 import pytest
@@ -83,8 +84,7 @@ def test_public_signatures_are_annotated(place):
 
 @pytest.mark.parametrize("name", NAMESPACES)
 def test_namespaces_are_imported_by_their_public_names(name):
-    space = importlib.import_module(f"lgjax.{name}")
-    assert space is getattr(lgjax, name)
-    inside = [x for x in vars(space).values() if inspect.ismodule(x) and x.__name__.startswith(space.__name__ + ".")]
-    for part in inside:
-        assert importlib.import_module(f"lgjax.{name}{part.__name__.removeprefix(space.__name__)}") is part
+    space, here = importlib.import_module(f"lgjax.{name}"), getattr(lgjax, name)
+    assert all(getattr(space, x) is getattr(here, x) for x in names(here))
+    for x in names(here) if space is not here else ():  # as tools for documentation find them
+        assert pkgutil.resolve_name(f"lgjax.{name}.{x}") is getattr(here, x)

@@ -113,9 +113,8 @@ def rollout(
     Raises ValueError, where q and v are known, for a start at which loops are open or move apart: `project_positions`
     and `project_velocity` make a consistent start. Within jit the status reports it.
 
-    contacts: rigid contacts with the ground and among links, with method=contact.TimeStepping(), whose controller is
-    evaluated once a step, half way, or contact.EventDriven(). Compliant ones, `forces.contact`, are part of the
-    controller, with any method. Raises ValueError, with contacts, for a dt that is known and not positive.
+    contacts: rigid contacts with the ground and among links; dt > 0. method=contact.TimeStepping() evaluates the
+    controller once a step, half way; or contact.EventDriven(). Compliant ones are a controller, `forces.contact`.
 
     A controller with memory, such as `control.PredictiveController`, acts at every step, or at one of `every` steps,
     and its controls, in `Trajectory.control`, are held in between. It takes neither loops nor contacts.
