@@ -1,8 +1,13 @@
 """Gaps, contact points and contact frames at a configuration, with derivatives.
 
-A candidate on the ground has the gap n·(x - foot) of its point x to the ground below it, which is the distance for a
-plane, and for a height field to first order, exact at contact. Its normal points from the ground, or from the second
-link of a pair, to the link that touches. Read first: `contacts.py`.
+The gap of a ball or a corner on the ground is its signed distance from it, and its normal is along the line from the
+nearest point of the ground, `nearest.py`. Where a height field has an edge or a vertex that points up, the normal so
+turns with the ball. Other shapes have the distance of the point that lies farthest against their normal, which on an
+edge of a height field is between those of the two faces. There a gap that is not 0, a normal where more than two faces
+meet, and a point that touches the second face of a valley are not exact; points of a shape that are no candidates,
+such as the edges of a box, are not seen. The derivative of a gap is right on edges; that of such a normal is not.
+
+Normals point from the ground, or from the second link of a pair, to the link that touches. Read first: `contacts.py`.
 """
 
 from typing import NamedTuple
@@ -14,6 +19,7 @@ import numpy as np
 from lgjax.contact.candidates import Corners, points_towards
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.height_field import HeightField
+from lgjax.contact.nearest import nearest
 from lgjax.dynamics.jacobians import carrier
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
@@ -22,7 +28,8 @@ from lgjax.numerics import small_matrix as sm
 
 Array = jax.Array
 
-FEET = 3  # turns of the search for the point of a height field below a ball
+FEET = 3  # turns of the search for the normal of a height field below a shape
+HALVINGS = 12  # of the angle between the normals of two faces, on the edge of which a shape may touch
 
 
 class ContactPoints(NamedTuple):
@@ -85,12 +92,8 @@ def _on_ground(ground, balls: Corners, origin: Array) -> tuple[Array, Array, Arr
         offset = ground.offset + sm.dot(ground.normal, origin)
         gap = sm.dot(normal, centers) + offset - radii
         return gap, centers - radii[:, None] * normal, normal
-    height, normal = ground(centers + origin)
-    point = centers
-    for _ in range(FEET):
-        point = centers - radii[:, None] * normal
-        height, normal = ground(point + origin)
-    return (point[:, 2] + origin[2] - height) * normal[:, 2], point, normal
+    distance, normal = nearest(ground, centers, radii, origin)
+    return distance - radii, centers - radii[:, None] * normal, normal
 
 
 def _solid_on_ground(ground, shape, place: Pose, origin: Array) -> tuple[Array, Array, Array]:
@@ -100,15 +103,41 @@ def _solid_on_ground(ground, shape, place: Pose, origin: Array) -> tuple[Array, 
         points = towards(ground.normal)
         normal = jnp.broadcast_to(ground.normal, points.shape)
         return sm.dot(normal, points) + ground.offset + sm.dot(ground.normal, origin), points, normal
-    normal = ground((place.act(shape.middle()) + origin)[None])[1][0]
-    for _ in range(FEET - 1):
-        points = towards(normal)
-        heights, normals = ground(points + origin)
-        lowest = jnp.argmin((points[:, 2] + origin[2] - heights) * normals[:, 2])
-        normal = normals[lowest]
+    below = lambda n: _below(ground, towards(n), origin)
+    normal = turned = ground((place.act(shape.middle()) + origin)[None])[1][0]
+    for _ in range(FEET):
+        normal, turned = turned, below(turned)
+    normal = _between_normals(normal, turned, below)
     points = towards(normal)
+    distance, normals = nearest(ground, points, jnp.zeros_like(points[:, 0]), origin)
+    if len(points) > 1:  # of a rim, which are treated as corners
+        return distance, points, normals
+    return distance * sm.dot(normals, normal), points, normal[None]
+
+
+def _below(ground: HeightField, points: Array, origin: Array) -> Array:
+    """The normal (3,) of a height field below the lowest of some points."""
     heights, normals = ground(points + origin)
-    return (points[:, 2] + origin[2] - heights) * normals[:, 2], points, normals
+    return normals[jnp.argmin((points[:, 2] + origin[2] - heights) * normals[:, 2])]
+
+
+def _between_normals(first: Array, second: Array, below) -> Array:
+    """The unit normal (3,) between two with which a shape touches the edge of two faces; of one face, its own.
+
+    There the normal below the support point jumps, from one side to the other, and is never the one of the support.
+    """
+    mixed = lambda a, b, share: a + share * (b - a)
+    unit = lambda n: n / jnp.sqrt(sm.dot(n, n))
+    a, b = jax.lax.stop_gradient((first, second))
+
+    def halve(k, low):
+        middle = low + 0.5 ** (k + 1).astype(low.dtype)
+        n = unit(mixed(a, b, middle))
+        return jnp.where(sm.dot(below(n) - n, b - a) > 0, middle, low)
+
+    low = jax.lax.fori_loop(0, HALVINGS, halve, jnp.zeros_like(a[0]))
+    share = jax.lax.stop_gradient(low) + 0.5 ** (HALVINGS + 1)
+    return unit(mixed(first, second, share))
 
 
 def _pairs(a: Corners, b: Corners) -> tuple[Array, Array, Array]:

@@ -50,6 +50,10 @@ class EventDriven(Method):
     method        integrator of the smooth motion, with an embedded one that estimates its error.
     max_sweeps    as in `TimeStepping`.
 
+    On a `HeightField` a contact that stays closed has jumps of its acceleration, or of its velocity, at the edges of
+    cells where the slope changes. They are no events: a step that meets one may need more than max_parts and stop
+    early, with the status TOO_MANY_PARTS.
+
     The controller is evaluated in every stage of the method. The status says NOT_SOLVED also where a contact is deeper
     than 1e-6 m, in float32 1e-4 m, at the end of a step, and where dt is traced and not positive. Raises ValueError for
     numbers out of range and for a method without an embedded one. Source: that of `lgjax.contact.event_driven`.

@@ -18,7 +18,8 @@ class HeightField:
 
     heights[i, j] is the height at (corner[0] + i spacing[0], corner[1] + j spacing[1]), world frame, m. spacing: one
     number or (2,). corner (2,): None puts the middle of the grid at the origin. All may be traced, batched and
-    differentiated. The normal is that of the cell, so it jumps at the edges of cells where the slope does.
+    differentiated. The normal of a place is that of its cell, so it jumps at the edges of cells where the slope does. A
+    ball that touches such an edge or a vertex has the normal along the line from its nearest point, `nearest.py`.
 
     Raises ValueError for a grid with fewer than two rows or columns, a spacing that is not positive, and values that
     are not finite.

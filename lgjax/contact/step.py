@@ -22,8 +22,10 @@ Newton's restitution together with friction can create energy when several conta
 x + s (y - x) instead: x are the impulses without restitution, which never add energy, y those with restitution, and s
 is the largest number in 0..1 for which the impulses add none. Moving out of the ground against gravity takes work.
 Where the impulses have lost less energy than that, the rest is taken from the kinetic energy: v' is scaled down after
-it has moved the bodies. Where no contact has restitution, v' is not scaled. The impulses then lose more than that,
-except for bodies that begin inside the ground, which are lifted out.
+it has moved the bodies. Where no contact has restitution, v' is not scaled. On planes the impulses then lose more than
+that, except for bodies that begin inside the ground, which are lifted out. On a height field a ball touches one point
+at a time. It may move into another face by up to h u, and lose only m u^2 / 2 where m g h u is needed to move it out:
+it gains m (g h)^2 / 2 in such a step at most.
 
 Source: J. J. Moreau, Numerical aspects of the sweeping process (1999), for the scheme. The choice of s and the scaling
 are not from the literature.

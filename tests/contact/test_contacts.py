@@ -42,9 +42,10 @@ def test_gaps_change_at_the_velocities_of_the_contacts():
     path = lambda s: contact_points(model, contacts, lgjax.retract(model, q, s * v))
     points, rates = jax.jit(lambda: jax.jvp(path, (0.0,), (1.0,)))()
     velocity = contact_velocities(model, contacts, q, v)
-    # a height field's gap is a distance at contact only; of a cylinder's rims only the lowest points stay lowest
+    # a support point on a height field is exact at contact only; of a cylinder's rims only the lowest stay lowest
     beside = {f"RR_calf[{k}] on ground 0" for k in (1, 2, 4, 5)}
-    exact = np.array(["on ground 1" not in name and name not in beside for name in contacts.names])
+    beside |= {"trunk[8] on ground 1", *(f"RR_calf[{k}] on ground 1" for k in range(6))}
+    exact = np.array([name not in beside for name in contacts.names])
     np.testing.assert_allclose(velocity[exact, 0], rates.gap[exact], atol=1e-9)
     square = points.frame @ np.swapaxes(points.frame, 1, 2)
     np.testing.assert_allclose(square, np.broadcast_to(np.eye(3), square.shape), atol=1e-12)
@@ -100,7 +101,38 @@ def test_mjcf_geoms_that_collide_are_geometry_and_weigh_nothing():
     assert len(lgjax.Contacts(model, FLOOR)) == 8
 
 
+def one_foot(model):
+    """Contacts of one foot with the floor."""
+    return lgjax.Contacts(model, FLOOR, ["FL_foot"], restitution=0.5)
+
+
+def step_of(model, dt):
+    return lgjax.contact.contact_step(model, one_foot(model), lgjax.neutral(model), jnp.zeros(18), jnp.zeros(18), dt)
+
+
+def roll_of(model, dt, method):
+    contacts = one_foot(model)
+    return lgjax.rollout(model, lgjax.neutral(model), jnp.zeros(18), None, dt, 1, method, contacts=contacts)
+
+
 BAD = {
+    "different bodies, got 'FL_foot' and 'FL_foot'": lambda m: lgjax.Contacts(m, FLOOR, pairs=[("FL_foot", "FL_foot")]),
+    "different bodies, got 'FL_foot' and 'FL_calf'": lambda m: lgjax.Contacts(
+        m, (), {"FL_foot": shapes.sphere(0.02), "FL_calf": shapes.sphere(0.02)}, pairs=[("FL_foot", "FL_calf")]
+    ),
+    "pairs name 'FR_foot' and 'FL_foot' twice": lambda m: lgjax.Contacts(
+        m, FLOOR, pairs=[("FL_foot", "FR_foot"), ("FR_foot", "FL_foot")]
+    ),
+    "friction of the contacts is negative: ": lambda m: one_foot(m).replace(friction=-1),
+    "friction of the contacts is not finite": lambda m: one_foot(m).replace(friction=np.nan),
+    "friction of the contacts must be numbers": lambda m: one_foot(m).replace(friction=None),
+    "friction of the contacts has shape": lambda m: one_foot(m).replace(friction=[1.0, 2.0]),
+    "restitution of the contacts must lie between 0 and 1, got": lambda m: one_foot(m).replace(restitution=2),
+    "smoothing of the contacts must be numbers": lambda m: one_foot(m).replace(smoothing=None),
+    "dt must be positive and finite": lambda m: step_of(m, -1e-3),
+    "dt must be positive": lambda m: step_of(m, 0.0),
+    "dt is not positive": lambda m: roll_of(m, -1e-3, TimeStepping()),
+    "dt is not positive: 0": lambda m: roll_of(m, 0.0, lgjax.contact.EventDriven()),
     "no frame 'wheel'": lambda m: lgjax.Contacts(m, FLOOR, {"wheel": shapes.sphere(0.1)}),
     "friction of the contacts is negative": lambda m: lgjax.Contacts(m, FLOOR, friction=-0.1),
     "restitution of the contacts must lie between 0 and 1": lambda m: lgjax.Contacts(m, FLOOR, restitution=1.5),
@@ -148,3 +180,19 @@ def test_time_stepping_needs_contacts_and_numbers_in_range():
     base = build([Body("a", None, Joint("fix", "fixed")), turning])
     with pytest.raises(ValueError, match="fixed to the world"):
         lgjax.Contacts(base, FLOOR, {"a": shapes.sphere(0.1)})
+
+
+def test_a_traced_time_step_that_is_not_positive_has_a_status():
+    model = build([Body("b", None, Joint("j", "free"), mass=1.0, inertia=np.eye(3))])
+    contacts = lgjax.Contacts(model, FLOOR, {"b": shapes.sphere(0.1)})
+    step = lambda dt: lgjax.contact.contact_step(model, contacts, lgjax.neutral(model), jnp.zeros(6), jnp.zeros(6), dt)
+    status = jax.jit(lambda dt: step(dt).status)
+    assert status(1e-3) == 0
+    assert status(-1e-3) & lgjax.contact.ContactStatus.NOT_SOLVED
+
+
+def test_replacing_restitution_by_none_is_another_structure_and_a_number_is_not():
+    contacts = one_foot(lgjax.models.quadruped())
+    structure = jax.tree.structure(contacts)
+    assert jax.tree.structure(contacts.replace(restitution=0.1, friction=[0.2], smoothing=0.1)) == structure
+    assert contacts.replace(restitution=None).restitution is None
