@@ -1,7 +1,7 @@
 """Gaps, contact points and contact frames at a configuration, with derivatives.
 
 The gap of a ball or a corner on the ground is its signed distance from it, and its normal is along the line from the
-nearest point of the ground, `nearest.py`. Where a height field has an edge or a vertex that points up, the normal so
+nearest point of the ground, `nearest.py`. Where a height field has an edge or a vertex that points up, so the normal
 turns with the ball. Other shapes have the distance of the point that lies farthest against their normal, which on an
 edge of a height field is between those of the two faces. There a gap that is not 0, a normal where more than two faces
 meet, and a point that touches the second face of a valley are not exact; points of a shape that are no candidates,

@@ -12,6 +12,7 @@ from lgjax.simulate.control import FDDP, ILQR, OptimizeStatus, Stagewise, costs,
 from lgjax.simulate.control.directions import backward
 from lgjax.simulate.control.expansion import expand
 from lgjax.simulate.control.problem import check_problem
+from lgjax.simulate.control.stagewise import Prices
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 N, NX, NU = 8, 3, 2
@@ -274,6 +275,24 @@ def test_constrained_guesses_in_a_group_are_searched_for_as_each_alone(steps, mo
     np.testing.assert_allclose(found[8].controls, found[100].controls, rtol=1e-7, atol=1e-7)
     np.testing.assert_array_equal(found[8].status, found[100].status)
     assert np.ptp(found[8].violation) > 0
+
+
+def test_each_guess_of_a_group_has_its_own_penalty():
+    """Four systems with other prices, in a group and each alone."""
+    problem = check_problem(
+        linear(), jnp.asarray(X0), N, *quadratic(np.eye(NX)).values(),
+        Stagewise(running=lambda t, x, u: u[:1] - 0.1 * x[:1]), Stagewise(running=lambda t, x, u: x[1:] - 0.2), None,
+    )  # fmt: skip
+    random = np.random.default_rng(5)
+    draw = lambda *shape: jnp.asarray(random.normal(size=(4, *shape)))
+    prices = Prices(draw(N, 1), jnp.abs(draw(N, 2)), draw(0), draw(0), jnp.asarray([0.1, 1.0, 10.0, 100.0]))
+    states, controls, weight = draw(N + 1, NX), draw(N, NU), jnp.full(4, 0.1)
+    one = lambda *given: directions.directions(problem, "sequential", True, *given)
+    behind = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), (states, controls, prices, weight))
+    group = jax.jit(lambda: directions.directions_together(problem, True, *behind))().regulator
+    alone = jax.jit(jax.vmap(one))(states, controls, prices, weight).regulator
+    for a, b in zip(group, alone, strict=True):
+        np.testing.assert_allclose(np.moveaxis(a, -1, 0), b, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("goal", [0.9, 0.8, 0.5])

@@ -108,7 +108,7 @@ def armature(model: Model, joints: Sequence[str] | None = None) -> Unknowns:
 
 
 def gear(model: Model, joints: Sequence[str] | None = None) -> Unknowns:
-    """Changes of `Plant.gear`."""
+    """Changes of `Plant.gear`; records of torques do not see a gear whose guess is 0."""
     names, index = coordinates_of(model, joints)
     apply = lambda plant, x: plant._replace(gear=plant.gear.at[np.asarray(index)].add(x))
     return Unknowns(tuple(f"gear of {name}" for name in names), apply)
