@@ -18,8 +18,9 @@ percent; what has grown is named and the exit status is 1. --update writes the f
 
 launches: own kernels, XLA's kernels for the batch, transposes and copies of arrays of the batch, and the rest (counters
 of loops); loops count by their turns. Instructions, spills and mix: of the own kernels, each counted once; if there are
-none, of XLA's. Bytes and bounds are per system, for rollouts per system and step: the arguments and results of XLA's
-kernels as whole arrays, what the own kernels read and write; 4.8 TB/s; every scheduler issues in every cycle.
+none, of XLA's. Spills: bytes per system, by the library or the assembler; how many of the stores go to shared memory.
+Bytes and bounds are per system, for rollouts per system and step: the arguments and results of XLA's kernels as whole
+arrays, what the own kernels read and write; 4.8 TB/s; every scheduler issues in every cycle.
 """
 
 import argparse
@@ -66,8 +67,9 @@ device_description_str: "NVIDIA H200 141GB HBM3e"
 """
 GROWING = ("instructions", "spill stores", "spill loads", "launches", "bytes")
 COLUMNS = [
-    "case", "own", "XLA", "transposes", "rest", "registers", "spill stores", "spill loads", "instructions", "KB",
-    "fma/mul/add", "bytes", "memory bound, M/s", "issue bound, M/s", "temporary MB", "trace s", "lower s", "compile s",
+    "case", "own", "XLA", "transposes", "rest", "registers", "spill stores", "spill loads", "in shared memory",
+    "instructions", "KB", "fma/mul/add", "bytes", "memory bound, M/s", "issue bound, M/s", "temporary MB", "trace s",
+    "lower s", "compile s",
 ]  # fmt: skip
 
 
@@ -139,7 +141,6 @@ def compiled(case: str) -> tuple[Any, dict[str, float]]:
 
     import lgjax
     from lgjax.cli.bench.command import states
-    from lgjax.execution import cuda
 
     what, robot, *options = case.split(".")
     jax.config.update("jax_enable_x64", "float64" in options)
@@ -157,7 +158,6 @@ def compiled(case: str) -> tuple[Any, dict[str, float]]:
         args, program = state, jax.jit(jax.vmap(partial(f, lgjax.specialize(model))))
     times = [time.perf_counter()]
     jax.default_backend = lambda: "gpu"  # which the library asks for when it differentiates rollouts
-    cuda._driver = lambda: cuda.SPILLING
     traced = program.trace(*args)
     times.append(time.perf_counter())
     lowered = traced.lower()
@@ -212,7 +212,7 @@ def counts(launches: list[sm90_counts.Launch], hlo: str, texts: list[str], steps
         **{kind: kinds[kind] for kind in ("own", "XLA", "transposes", "rest")},
         "launches": sum(kinds.values()),
         "registers": max(kernel["registers"] for kernel in chosen),
-        **{name: total(name) for name in ("spill stores", "spill loads", "instructions")},
+        **{name: total(name) for name in ("spill stores", "spill loads", "in shared memory", "instructions")},
         "KB": round(total("KB")),
         "fma/mul/add": "/".join(map(str, arithmetic)),
         "bytes": round(moved / steps),

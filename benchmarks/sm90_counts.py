@@ -151,6 +151,8 @@ def counted(ptx: str, site: str) -> dict[str, dict[str, Any]]:
         assemble = [f"{site}/{PTXAS}", "-v", "-O3", "-arch=sm_90a", source, "-o", cubin]
         log = subprocess.run(assemble, capture_output=True, text=True, check=True).stderr
         code = subprocess.run([f"{site}/{NVDISASM}", "-c", cubin], capture_output=True, text=True, check=True).stdout
+    waiting = re.findall(r"\b(st|ld)\.(shared|local)\.f(\d+) [^;]*waiting", ptx)  # what the library spills itself
+    own = lambda way, *spaces: sum(int(bits) // 8 for w, space, bits in waiting if w == way and space in spaces)
     found, turns = {}, [int(n) for n in re.findall(r"setp\.lt\.u32 \S+ \S+ (\d+);\n\s*@\S+ bra LOOP", ptx)]
     for part in log.split("Compiling entry function")[1:]:
         name = part.split("'")[1]
@@ -158,8 +160,9 @@ def counted(ptx: str, site: str) -> dict[str, dict[str, Any]]:
         number = lambda pattern, part=part: int(m[1]) if (m := re.search(pattern, part)) else 0
         found[name] = {
             "registers": number(r"Used (\d+) registers"),
-            "spill stores": number(r"(\d+) bytes spill st"),
-            "spill loads": number(r"(\d+) bytes spill lo"),
+            "spill stores": number(r"(\d+) bytes spill st") + own("st", "shared", "local"),
+            "spill loads": number(r"(\d+) bytes spill lo") + own("ld", "shared", "local"),
+            "in shared memory": own("st", "shared"),
             **_instructions(text, turns),
         }
     return found

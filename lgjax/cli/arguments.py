@@ -10,6 +10,15 @@ from lgjax.multibody import models
 from lgjax.multibody.importers import LOADERS
 
 
+class Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows what an option is if it is not given, but not for those that are off or nothing then."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default in (None, False) or isinstance(action, argparse._StoreFalseAction):
+            return action.help
+        return super()._get_help_string(action)
+
+
 def fail(code: int, message: str) -> int:
     """Print an error as one line and return the exit code."""
     print(f"lgjax: error: {' '.join(message.split())}", file=sys.stderr)

@@ -9,7 +9,7 @@ import numpy as np
 
 from lgjax import integrators, plot
 from lgjax.cli import view
-from lgjax.cli.arguments import add_compiling, add_model, fail, load_model, not_negative, positive, positive_int
+from lgjax.cli.arguments import Help, add_compiling, add_model, fail, load_model, not_negative, positive, positive_int
 from lgjax.execution.compiled import logger
 from lgjax.saving.arrays import write_arrays
 from lgjax.simulate.ensemble.ensemble import STORES, Spread, ensemble, load_ensemble
@@ -33,7 +33,7 @@ def add(commands: Any) -> None:
         help="integrate a batch of randomised copies of a model",
         description="Integrate a batch of copies of a model without controls, from randomised states, and report "
         "speed and energy error.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=Help,
     )
     add_model(parser, nargs="?", default="quadruped")
     parser.add_argument("--batch", type=positive_int, default=1, help="number of copies")

@@ -268,7 +268,7 @@ def motors(
     return Motors(
         parameter("gear", gear, names, model.dtype, -np.inf),
         parameter("rotor_inertia", rotor_inertia, names, model.dtype),
-        jnp.minimum(most, jnp.finfo(model.dtype).max),  # finite, as are its products with zero
+        jnp.minimum(most, jnp.finfo(model.dtype).max ** 0.5),  # finite, as are its products with zero and with gears
         parameter("speed", speed, names, model.dtype, positive=True, finite=False),
         tuple(index),
         checks.function("command", command),

@@ -2,8 +2,8 @@
 
 `batch_behind`: an algorithm whose batch axis under `jax.vmap` comes behind all others. On a CPU it works on lanes with
 the batch behind them (`scan.py`), and arrays are transposed only when it begins and when it ends; on a GPU it is one
-kernel, one system per thread (`cuda.py`). Its tangent is a function of the same kind, computed from the arguments
-alone: nothing else is stored for a reverse pass.
+kernel, one system per thread (`kernels/cuda.py`). Its tangent is a function of the same kind, computed from the
+arguments alone: nothing else is stored for a reverse pass.
 
 `with_derivatives`: functions with derivative rules of their own, whose derivatives are one kernel each on a GPU.
 
@@ -32,7 +32,7 @@ from lgjax.execution._jax import (
     scan_arguments,
 )
 from lgjax.execution.batch_last.evaluation import Arrays, Behind, evaluate, merged, tangents, traced, transposed
-from lgjax.execution.cuda import as_kernel
+from lgjax.execution.kernels.cuda import as_kernel
 from lgjax.execution.one_function import FEW, as_operation, fits, in_one_function
 from lgjax.execution.program import size_of
 

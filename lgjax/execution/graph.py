@@ -16,6 +16,7 @@ from jax import lax
 from lgjax.execution._jax import Primitive, as_function, call_apart, register, reshaped
 
 Scalar = Any  # a Ref, or a Python number known at trace time
+Operations = list  # of (name, how to emit it, arguments), as a Graph has them
 
 
 REPEAT = 20  # operations that may be repeated per extra use before a value is kept instead

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lgjax.execution.graph import Ref
+from lgjax.execution.graph import Operations, Ref
 
-Operations = list  # of (name, how to emit it, arguments), as a Graph has them
+FEW = 96  # values, for which registers suffice in any case
 
 
 def order_of(ops: Operations, wanted: Sequence[int]) -> list[int]:
@@ -18,20 +18,31 @@ def order_of(ops: Operations, wanted: Sequence[int]) -> list[int]:
 
     The orders are: as they were made, sweep by sweep; each when it is first asked for, so that a branch is finished
     before the next begins; or, of those that can be computed, always the one that leaves the fewest values waiting.
+    The last also begins few sums with a product, and is taken where there are registers enough.
     """
-    asked = _asked_for(ops, wanted)
-    return min(sorted(asked), asked, _frugal(ops, wanted, asked), key=lambda order: waiting(ops, order, wanted))
+    asked = asked_for(ops, wanted)
+    made = sorted(asked, key=lambda index: (max(_before(ops, index)), index) if ops[index][0] == "term" else (index,))
+    return min(_frugal(ops, wanted, asked), asked, made, key=lambda order: max(FEW, waiting(ops, order, wanted)))
 
 
 def waiting(ops: Operations, order: Sequence[int], wanted: Sequence[int]) -> int:
     """The largest number of values that wait to be used at any one time, in this order."""
+    first: dict[int, int] = {}
     last: dict[int, int] = {}
     for place, index in enumerate(order):
-        last[index] = place
-        last |= dict.fromkeys(_before(ops, index), place)
+        value = _value(ops, index)
+        first.setdefault(value, place)
+        last[value] = place
+        last |= {_value(ops, a): place for a in _before(ops, index)}
     last |= dict.fromkeys(wanted, len(order))
-    ends = np.bincount(list(last.values()), minlength=len(order) + 1)
-    return int(np.max(np.arange(1, len(order) + 1) - np.cumsum(ends[:-1]), initial=0))
+    count = lambda places: np.cumsum(np.bincount(list(places.values()), minlength=len(order) + 1))[:-1]
+    return int(np.max(count(first) - count(last), initial=0))
+
+
+def _value(ops: Operations, index: int) -> int:
+    """The node whose value is held once this one is done: terms are added to what there is of their sum."""
+    name, what, _ = ops[index]
+    return what[0] if name == "term" else index
 
 
 def _before(ops: Operations, index: int) -> tuple[int, ...]:
@@ -39,7 +50,8 @@ def _before(ops: Operations, index: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(a.index for a in ops[index][2] if isinstance(a, Ref)))
 
 
-def _asked_for(ops: Operations, wanted: Sequence[int]) -> list[int]:
+def asked_for(ops: Operations, wanted: Sequence[int]) -> list[int]:
+    """The nodes that `wanted` need, each when it is first asked for."""
     order: dict[int, None] = {}
     stack = list(reversed(wanted))
     while stack:
@@ -67,11 +79,14 @@ def _frugal(ops: Operations, wanted: Sequence[int], preferred: list[int]) -> lis
     inputs = {i for i in preferred if ops[i][0] == "input"}
     missing = {i: sum(a not in inputs for a in before[i]) for i in preferred}
     done: dict[int, None] = {}
-    heap: list[tuple[int, int, int]] = []
-    latest: dict[int, int] = {}
+    late = _late(ops, preferred)
+    begun: set[int] = set()  # values that are held, sums from their first term on
+    heap: list[tuple[float, int, int]] = []
+    latest: dict[int, float] = {}
 
     def offer(i: int) -> None:
-        more = 1 + sum((a in inputs and a not in done) - (uses[a] == 1) for a in before[i])
+        more = 0 if _value(ops, i) in begun else 2.5 if i in late else 1
+        more += sum((a in inputs and a not in done) - (uses[a] == 1) for a in before[i])
         latest[i] = more
         heapq.heappush(heap, (more, place[i], i))
 
@@ -83,6 +98,10 @@ def _frugal(ops: Operations, wanted: Sequence[int], preferred: list[int]) -> lis
         if i in done or latest[i] != more:
             continue
         again: dict[int, None] = {}
+        value = _value(ops, i)
+        if value not in begun and value != i:
+            again |= dict.fromkeys(u for u in before[value] if u in latest)
+        begun.add(value)
         for a in before[i]:
             uses[a] -= 1
             if uses[a] == 1 or (a in inputs and a not in done):
@@ -97,3 +116,10 @@ def _frugal(ops: Operations, wanted: Sequence[int], preferred: list[int]) -> lis
             if u not in done:
                 offer(u)
     return list(done | dict.fromkeys(inputs))
+
+
+def _late(ops: Operations, nodes: Sequence[int]) -> set[int]:
+    """Products in sums that have other terms: a sum that begins with a product takes an operation more."""
+    sums = [[a.index for a in ops[i][2]] for i in nodes if ops[i][0] == "sum"]
+    product = lambda term: len(ops[term][2]) == 2
+    return {x for terms in sums if not all(map(product, terms)) for x in terms if product(x)}

@@ -1,9 +1,9 @@
 """A whole function of small arrays as one straight line of operations on scalars, with loops where it has any.
 
 It does for everything that is computed for one system what `step.py` does for a body step: levels and bodies are
-unrolled, and known numbers are folded. Kernels are written from such programs (`ptx.py`).
+unrolled, and known numbers are folded. Kernels are written from such programs (`kernels/ptx.py`).
 
-Read first: `interpreter.py`, whose rules this adds to. Next: `ordering.py`, `ptx.py`.
+Read first: `interpreter.py`, whose rules this adds to. Next: `sums.py`, `ordering.py`, `kernels/ptx.py`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +16,12 @@ import jax
 import numpy as np
 
 from lgjax.execution._jax import is_traced, jaxprs_in, scan_arguments
-from lgjax.execution.graph import Graph, Ref, Scalar, is_number
+from lgjax.execution.graph import Graph, Operations, Ref, Scalar, is_number
 from lgjax.execution.interpreter import Interpreter, map_objects, objects
-from lgjax.execution.ordering import order_of, waiting
+from lgjax.execution.ordering import asked_for, order_of, waiting
 from lgjax.execution.scan import loop_p
 from lgjax.execution.step import emission, step_p
+from lgjax.execution.sums import with_sums
 
 UNROLLED = 8  # turns of a loop that saves or reads something in every turn, which are written out
 WRITTEN_OUT = 4000  # operations, of which more stay a loop
@@ -37,20 +38,30 @@ class Region:
     results: list[Scalar]
 
     @cached_property
+    def wanted(self) -> list[int]:
+        """The nodes of the results."""
+        return [x.index for x in self.results if isinstance(x, Ref)]
+
+    @cached_property
+    def ops(self) -> Operations:
+        """The operations, with sums whose terms may be added in any order."""
+        return with_sums(self.graph.ops, self.wanted)
+
+    @cached_property
     def order(self) -> list[int]:
         """The nodes that the results need, in an order in which few values wait to be used."""
-        return order_of(self.graph.ops, [x.index for x in self.results if isinstance(x, Ref)])
+        return order_of(self.ops, self.wanted)
 
     @property
     def waiting(self) -> int:
         """The largest number of values that wait at one time: registers wanted. Loops inside are not looked into."""
-        return waiting(self.graph.ops, self.order, [x.index for x in self.results if isinstance(x, Ref)])
+        return waiting(self.ops, self.order, self.wanted)
 
     @property
     def operations(self) -> dict[str, int]:
         """Number of operations of each name; those of a loop count once per iteration."""
         counts: dict[str, int] = {}
-        for index in self.order:
+        for index in asked_for(self.graph.ops, self.wanted):
             name, what, _ = self.graph.ops[index]
             inside = {k: n * what.count for k, n in what.operations.items()} if name == "loop" else {name: 1}
             for k, n in inside.items():
@@ -98,7 +109,7 @@ class ScalarProgram(Region):
     @property
     def used(self) -> set[int]:
         """The nodes of inputs that are read."""
-        return {index for index in self.order if self.graph.ops[index][0] == "input"}
+        return {index for index in self.order if self.ops[index][0] == "input"}
 
 
 def program_of(function: Callable, *specs: Any) -> ScalarProgram:

@@ -28,13 +28,19 @@ def neutral(model: Model) -> Configuration:
 
 @checked_arguments(compiles=False)
 def random_configuration(key: jax.Array, model: Model) -> Configuration:
-    """Random configuration: uniform attitudes, uniform joints within limits and +-pi, base positions within +-1 m."""
+    """Random configuration: uniform attitudes, uniform joints within limits and +-pi, base positions within +-1 m.
+
+    Where the limits leave nothing within +-pi, they count alone, as far as pi beyond the nearer of them.
+    """
     tree, dtype = model.tree, model.dtype
     keys = jax.random.split(checks.random_key("key", key), 4)
-    lower = jnp.maximum(model.lower, jnp.asarray(-np.pi, dtype))
-    upper = jnp.minimum(model.upper, jnp.asarray(np.pi, dtype))
-    low = jnp.minimum(lower, upper)
-    joints = low + (jnp.maximum(lower, upper) - low) * jax.random.uniform(keys[0], (tree.n_joint,), dtype)
+    turn = jnp.asarray(np.pi, dtype)
+    # Limits that lie beyond half a turn count alone, one of them with half a turn beside it if the other is infinite.
+    lower = jnp.where(
+        model.upper < -turn, jnp.maximum(model.lower, model.upper - turn), jnp.maximum(model.lower, -turn)
+    )
+    upper = jnp.where(model.lower > turn, jnp.minimum(model.upper, model.lower + turn), jnp.minimum(model.upper, turn))
+    joints = lower + (upper - lower) * jax.random.uniform(keys[0], (tree.n_joint,), dtype)
     position = jax.random.uniform(keys[1], (tree.n_free, 3), dtype, -1, 1)
     frees = Pose(_random_rotation(keys[2], tree.n_free, dtype), position)
     return Configuration(frees, joints, _random_rotation(keys[3], tree.n_ball, dtype))

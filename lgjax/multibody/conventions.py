@@ -157,13 +157,17 @@ def _turn_planar(index: "_Layout", vector, angles):
     """A vector (..., nv) with the x and y of each planar joint turned by its angle (..., n)."""
     places, c, s = index.planar[:, 1:], jnp.cos(angles), jnp.sin(angles)
     x, y = vector[..., places[:, 0]], vector[..., places[:, 1]]
-    return vector.at[..., places].set(jnp.stack([c * x - s * y, s * x + c * y], -1))
+    turned = jnp.stack([c * x - s * y, s * x + c * y], -1)
+    vector = jnp.broadcast_to(vector, (*turned.shape[:-2], vector.shape[-1]))
+    return vector.at[..., places].set(turned)
 
 
 def _add_slip(index: "_Layout", vdot, v, sign: int):
     """Add to an acceleration (sign 1), or subtract from it, the term due to the turning of the body's axes."""
     angle, x, y = (v[..., index.planar[:, k]] for k in range(3))
-    return vdot.at[..., index.planar[:, 1:]].add(sign * jnp.stack([angle * y, -angle * x], -1))
+    slip = sign * jnp.stack([angle * y, -angle * x], -1)
+    axes = jnp.broadcast_shapes(vdot.shape[:-1], slip.shape[:-2])
+    return jnp.broadcast_to(vdot, (*axes, vdot.shape[-1])).at[..., index.planar[:, 1:]].add(slip)
 
 
 def _names(order) -> tuple[str, ...] | None:

@@ -85,7 +85,7 @@ def specialize(model: Model, inputs: tuple[str, ...] = ()) -> SpecializedModel:
     arguments of the programs, such as `inertias`, `inertias.mass` or `damping`. Raises ValueError for other parameters
     that are traced or batched, naming the first, and for inputs that are no parameters.
     """
-    if isinstance(model, SpecializedModel) and not inputs:
+    if isinstance(model, SpecializedModel) and not inputs and not jax.tree.leaves(model):
         return model
     found = _named(checked_model(model))
     belongs = lambda name, group: name == group or name.startswith(f"{group}.")

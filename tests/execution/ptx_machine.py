@@ -14,12 +14,12 @@ COMPARE = {
     "neu": np.not_equal, "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
 }  # fmt: skip
 UNARY = {
-    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "not": np.invert,
-    "mov": np.copy, "cvta": np.copy,
+    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "rcp": np.reciprocal,
+    "not": np.invert, "mov": np.copy, "cvta": np.copy,
 }  # fmt: skip
 BINARY = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.fmax, "min": np.fmin, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": np.left_shift, "rem": np.fmod,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift, "rem": np.fmod,
     "copysign": lambda s, x: np.copysign(x, s),
 }  # fmt: skip
 
@@ -42,14 +42,15 @@ class Machine:
             np.array([self.number(x.strip(), t) for x in entries.split(",")], DTYPES[t]) for t, _, entries in tables
         ]
         self.names = {name: n << 40 for n, (_, name, _) in enumerate(tables)}
-        for name, size in re.findall(r"\.local \.align 8 \.b8 (\w+)\[(\d+)\]", text):  # of each thread its own
+        for name, size in re.findall(r"\.local \.align \d+ \.b8 (\w+)\[(\d+)\]", text):  # of each thread its own
             self.names[name] = len(self.buffers) << 40
             self.buffers.append(np.full((threads, int(size)), 77, np.uint8))
         self.block = int(re.search(r"\.reqntid (\d+)", text)[1])
-        for name, size in re.findall(r"\.shared \.align 16 \.b8 (\w+)\[(\d+)\]", text):  # of each block its own
-            self.shared = np.full((-(-threads // self.block), int(size)), 77, np.uint8)
-            self.writer = np.full(self.shared.shape, -1)  # the thread that wrote a byte since the last barrier
-            self.names[name] = 0
+        end = 0
+        for name, size in re.findall(r"\.shared \.align 16 \.b8 (\w+)\[(\d+)\]", text):
+            self.names[name], end = end, end + -(-int(size) // 16) * 16
+        self.shared = np.full((-(-threads // self.block), end), 77, np.uint8)  # of each block its own
+        self.writer = np.full(self.shared.shape, -1)  # the thread that wrote a byte since the last barrier
         self.parameters = re.findall(r"\.param \.u64 (\w+)", text)
         self.fetched = 0
 

@@ -13,7 +13,7 @@ import lgjax
 from lgjax import specialize
 from lgjax.execution import call
 from lgjax.execution.call import batch_behind, one_kernel
-from lgjax.execution.cuda import TARGET
+from lgjax.execution.kernels.cuda import TARGET
 from tests.dynamics import trees
 
 SIZE = 40

@@ -9,17 +9,17 @@ import pytest
 
 import lgjax
 from lgjax import specialize
-from lgjax.execution import program, ptx
+from lgjax.execution import program
+from lgjax.execution.kernels.ptx import kernel
+from lgjax.execution.kernels.rows import chosen
 from lgjax.execution.program import program_of
-from lgjax.execution.ptx import kernel
-from lgjax.execution.ptx_rows import chosen
 from tests.dynamics import trees
 from tests.execution import ptx_machine
 
 SIZE = 35  # more than a block, and not a whole number of them
 
 
-def launched(function, *batched, shared=(), front=None, spilling=False):
+def launched(function, *batched, shared=(), front=None):
     """The function through its kernel: batched arguments with a leading axis, shared ones without.
 
     front: which of the arrays that a kernel takes with the batch in front it gets so; None: all behind.
@@ -43,7 +43,7 @@ def launched(function, *batched, shared=(), front=None, spilling=False):
     ]
     ahead = marks[len(leaves) :]
     results = [((size, *x.shape) if f else (*x.shape, size), x.dtype) for x, f in zip(outs, ahead, strict=True)]
-    made = kernel(program, flags, size, front=marks, spilling=spilling)
+    made = kernel(program, flags, size, front=marks)
     found = ptx_machine.run(made, arrays, results)
     found = [x if f else np.moveaxis(x, -1, 0) for x, f in zip(found, ahead, strict=True)]
     return jax.tree.unflatten(jax.tree.structure(shapes), found)
@@ -127,18 +127,6 @@ def test_bodies_of_many_densities():
     close(got, expected, 4e3 * np.finfo("float64").eps)
 
 
-@pytest.mark.parametrize("algorithm", ["forward", "gradient"])
-def test_inputs_may_be_loaded_again(monkeypatch, algorithm):
-    """Also where results come to lie where arguments were."""
-    model = specialize(trees.model("shoulder"))
-    states = trees.random_states(model, SIZE)
-    function = lambda *state: ALGORITHMS[algorithm](model, *state)
-    expected = launched(function, *states)
-    monkeypatch.setattr(ptx, "LONG_AGO", 0)
-    for front in (None, lambda k: True):
-        jax.tree.map(np.testing.assert_array_equal, launched(function, *states, front=front), expected)
-
-
 def test_results_over_arguments():
     """A pullback that writes over its cotangents."""
     model = specialize(trees.model("pendulum"))
@@ -180,7 +168,7 @@ def test_batches_in_front(dtype, size, front):
     model = specialize(trees.model("shoulder").astype(dtype))
     states = jax.tree.map(lambda x: x.astype(dtype), trees.random_states(model, size))
     function = lambda *state: ALGORITHMS["forward"](model, *state)
-    got = launched(function, *states, front=FRONT[front], spilling=True)
+    got = launched(function, *states, front=FRONT[front])
     np.testing.assert_array_equal(got, launched(function, *states))
 
 

@@ -118,7 +118,7 @@ def test_operations_are_counted_and_ordered_for_few_registers():
     assert program.waiting <= 200
     position = {index: place for place, index in enumerate(program.order)}
     for index in program.order:
-        assert all(position[a.index] < position[index] for a in program.graph.ops[index][2] if hasattr(a, "index"))
+        assert all(position[a.index] < position[index] for a in program.ops[index][2] if hasattr(a, "index"))
 
 
 def test_cost_of_a_pendulum():

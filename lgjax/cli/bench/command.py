@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from lgjax.cli.arguments import add_model, fail, load_model, positive_int
+from lgjax.cli.arguments import Help, add_model, fail, load_model, positive_int
 from lgjax.cli.bench import peers, roofline, timing
 from lgjax.dynamics.partials import forward_dynamics_partials, inverse_dynamics_partials
 from lgjax.execution.compiled import logger
@@ -55,7 +55,7 @@ def add(commands: Any) -> None:
         "RK4 step), median and quartiles in the steady state, seconds to compile and of the first call, and the "
         "largest difference to float64 relative to the largest entry. Ctrl-C "
         "keeps what there is.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=Help,
     )
     add_model(parser, nargs="?", default="quadruped")
     parser.add_argument("--functions", default="all", help=f"comma-separated: {', '.join(FUNCTIONS)}")

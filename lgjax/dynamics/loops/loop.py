@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -177,7 +178,13 @@ def as_loops(model: Model, loops) -> tuple[Loop, ...]:
             raise TypeError(f"loops are Loop, got {type(loop).__name__}")
     if not several:
         raise ValueError("no loops are given")
-    return tuple(jax.tree.map(lambda x: jnp.asarray(x).astype(model.dtype), loop) for loop in several)
+    return tuple(jax.tree.map(partial(_in_dtype, model.dtype), loop) for loop in several)
+
+
+def _in_dtype(dtype, x) -> jax.Array:
+    """Floating numbers in the dtype; indices and truth values among a user's parameters as they are."""
+    x = jnp.asarray(x)
+    return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
 
 def carrier(model: Model, loop: Loop, body: str | int | None, frame: Pose) -> tuple[int, Pose]:

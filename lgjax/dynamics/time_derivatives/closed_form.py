@@ -57,9 +57,9 @@ def closed_form(
     """The equations of motion as matrices, from v and vdot (nv,).
 
     frame "spatial": the base part of v, vdot and of the forces is the twist and wrench in world axes about the world
-    origin, and the component-wise derivatives of those, as in inverse_dynamics_time_derivatives; armature and damping
-    of a free joint itself are left as they are in body coordinates. The cost grows with the number of bodies times
-    nv^2. Raises ValueError for other shapes, dtypes or frames. Source: [ali2026] eqs. (10)-(19) and (21).
+    origin, and the component-wise derivatives of those, as in inverse_dynamics_time_derivatives. The block of D of a
+    free joint with damping is then turned into these coordinates and no longer diagonal. The cost grows with the number
+    of bodies times nv^2. Raises ValueError for other shapes, dtypes or frames. Source: [ali2026] eqs. (10)-(19), (21).
     """
     check_frame(frame)
     world = world_kinematics(model, q, execution=execution, rates=[v, vdot])
@@ -94,7 +94,7 @@ def closed_form(
     coriolis = _products(J, B)
     fall = jnp.concatenate([jnp.zeros_like(model.gravity), model.gravity])
     weight, weight_rate = M(fall), dM(fall)
-    return ClosedForm(
+    found = ClosedForm(
         mass=_products(J, M(J)) + sm.diagonal(jnp.where(moving, model.armature, 0)),
         coriolis=coriolis,
         gravity=-_products(J, weight)[:, 0],
@@ -102,6 +102,30 @@ def closed_form(
         coriolis_rate=_products(dJ, B) + _products(J, dB),
         gravity_rate=-(_products(dJ, weight) + _products(J, weight_rate))[:, 0],
     )
+    return found if frame == "body" else _with_base_armature(found, model, q, v, vdot)
+
+
+def _with_base_armature(found: ClosedForm, model: Model, q: Configuration, v, vdot) -> ClosedForm:
+    """Adds the armature a of free joints, in spatial coordinates: with body twist = T(q) v, T^T a d(T v)/dt."""
+    starts = [
+        s for kind, s in zip(model.tree.kinds, model.tree.v_start, strict=True) if kind.coordinates == "free_poses"
+    ]
+    for n, start in enumerate(starts):
+        part = slice(start, start + 6)
+        g = jax.tree.map(lambda x, n=n: x[n], q.free_poses)
+        T = se3.Ad(se3.inverse(g), jnp.eye(6, dtype=v.dtype))  # T^T, and its rates; likewise below
+        twist = v[part] @ T
+        dT = -se3.ad(twist, T)
+        ddT = -se3.ad(vdot[part] @ T + v[part] @ dT, T) - se3.ad(twist, dT)
+        weighed, slope = T * model.armature[part], dT * model.armature[part]
+        mass, coriolis, rate = weighed @ T.T, weighed @ dT.T, slope @ dT.T + weighed @ ddT.T
+        found = found._replace(
+            mass=found.mass.at[part, part].add(mass),
+            coriolis=found.coriolis.at[part, part].add(coriolis),
+            mass_rate=found.mass_rate.at[part, part].add(coriolis + coriolis.T),
+            coriolis_rate=found.coriolis_rate.at[part, part].add(rate),
+        )
+    return found
 
 
 def _with_spatial_bases(model: Model, S, origin):

@@ -46,11 +46,12 @@ def load_mjcf(
     with several joints becomes a chain: all joints but the last move massless bodies of their own, called
     <body>_<joint>, that come before it. A body without a joint is merged into its parent. Free bodies have their pose
     in the configuration, so their position in the file is ignored; at joint coordinate 0 a body with `ref` is where
-    MuJoCo puts it for qpos = 0. Gravity, armature, damping, frictionloss and ranges are read. Unnamed bodies are called
-    body_<number>, unnamed joints <body>_joint, or <body>_joint<number> where the body has several. Named sites are
-    frames, called <site>_site where a body has the name.
+    MuJoCo puts it for qpos = 0. Gravity, armature, damping, frictionloss and ranges are read, unless a flag disables
+    them. Unnamed bodies are called body_<number>, unnamed joints <body>_joint, or <body>_joint<number> where the body
+    has several. Named sites are frames, called <site>_site where a body has the name.
 
-    Boxes, spheres, capsules, cylinders and ellipsoids of moving bodies that collide are kept as `Model.geometry`.
+    Boxes, spheres, capsules, cylinders and ellipsoids of moving bodies that collide are kept as `Model.geometry`, but
+    not those fitted to a mesh that need not be opened.
     Actuators, sensors, other geoms, contact pairs, cameras, lights, keyframes and tendons without effect are not
     part of smooth dynamics and are ignored. Mesh files are opened only where a body has no <inertial> and so needs
     the shape. Every file that is opened, included ones too, lies in `folder` or below it when links are followed: by
@@ -176,8 +177,10 @@ def _prune_geoms(mujoco: Any, spec: Any, allowed: Allowed) -> None:
         for geom in list(body.geoms):
             weightless = geom.mass == 0 or (math.isnan(geom.mass) and geom.density == 0)
             if not needed or weightless or not low <= geom.group <= high:
-                # What collides is kept for its shape alone, where the compiler can tell it without a file.
-                if _moves(body) and geom.type.name in PRIMITIVES and (geom.contype or geom.conaffinity):
+                # What collides is kept for its shape alone, where the compiler can tell it without a file: not if it is
+                # fitted to a mesh.
+                plain = geom.type.name in PRIMITIVES and not geom.meshname
+                if _moves(body) and plain and (geom.contype or geom.conaffinity):
                     geom.mass, geom.material = 0, ""
                 else:
                     spec.delete(geom)
@@ -343,12 +346,14 @@ def _geometry(mujoco: Any, m: Any) -> list[Geometry]:
 def _joint(mujoco: Any, m: Any, j: int, rotation, position) -> tuple[Joint, np.ndarray, np.ndarray]:
     """The joint, and the pose in the parent of the body that it moves at joint coordinate 0."""
     dof, name = m.jnt_dofadr[j], _joint_name(mujoco, m, j)
-    passive: dict[str, Any] = {"friction": m.dof_frictionloss[dof], "armature": m.dof_armature[dof]}
+    passive: dict[str, Any] = {"armature": m.dof_armature[dof]}
+    if not _disabled(mujoco, m, "FRICTIONLOSS", "CONSTRAINT"):
+        passive["friction"] = m.dof_frictionloss[dof]
     if not _disabled(mujoco, m, "DAMPER", "PASSIVE"):
         passive["damping"] = m.dof_damping[dof]
     if m.jnt_actfrclimited[j]:
         passive["effort"] = np.max(np.abs(m.jnt_actfrcrange[j]))
-    if m.jnt_limited[j]:
+    if m.jnt_limited[j] and not _disabled(mujoco, m, "LIMIT", "CONSTRAINT"):
         passive["lower"], passive["upper"] = m.jnt_range[j]
     passive = {key: float(value) for key, value in passive.items()}
     kind, axis, origin = mujoco.mjtJoint(m.jnt_type[j]), m.jnt_axis[j], m.jnt_pos[j]

@@ -126,6 +126,8 @@ def _check_kinds(
     for name, value in zip(("common", "compiler_options"), dictionaries, strict=True):
         if value is not None:
             checks.of_kind(name, value, dict)
+    if resume and folder is None:
+        raise ValueError("resume needs folder: where the run is")
     return None if folder is None else checks.path("folder", folder)
 
 

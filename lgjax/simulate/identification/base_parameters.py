@@ -57,5 +57,7 @@ def base_parameters(regressors: Any, tolerance: float | None = None) -> BasePara
         kept = np.asarray(independent_rows(columns, tolerance * longest_row(columns)).kept)
     combine = np.linalg.lstsq(R[:, kept], R, rcond=None)[0]
     combine[:, kept] = np.eye(int(kept.sum()))
-    combine[np.abs(combine) <= tolerance] = 0
+    # What a column of ordinary length would not show in the longest is round-off; columns have units of their own.
+    lengths = np.linalg.norm(R, axis=0)
+    combine[np.abs(combine) * lengths[kept][:, None] <= tolerance * 1e-3 * lengths] = 0
     return BaseParameters(np.flatnonzero(kept), combine)

@@ -1,11 +1,11 @@
 """A scalar program as the text of a CUDA kernel (PTX), one system per thread.
 
 The batch is the last axis of an array: for n systems, number k of it begins at n k, so that neighbouring threads read
-neighbouring numbers; `ptx_rows.py` has arrays with the batch in front. What is not batched is read by all threads from
-one place. The assembler may contract products and sums that have no rounding mode to one rounding; sine and cosine of
-one angle are computed together, without a branch.
+neighbouring numbers; `rows.py` has arrays with the batch in front. What is not batched is read by all threads from
+one place. A product and its addition are one operation, with one rounding; sine and cosine of one angle are computed
+together, without a branch.
 
-Read first: `program.py`; the functions of one number are in `ptx_functions.py`. Next: `cuda.py`, which launches this.
+Read first: `../program.py`; `functions.py` has single operations. Next: `rows.py`, `spills.py`, `cuda.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 
 from lgjax.execution.graph import Ref, is_number
+from lgjax.execution.kernels.elementary import sine_and_cosine
+from lgjax.execution.kernels.functions import added, write
+from lgjax.execution.kernels.rows import THREADS, Shared
+from lgjax.execution.kernels.spills import spilled
+from lgjax.execution.kernels.writer import Writer, kind_of
 from lgjax.execution.program import Loop, Region, ScalarProgram
-from lgjax.execution.ptx_functions import Writer, kind_of, sine_and_cosine, write
-from lgjax.execution.ptx_rows import THREADS, Shared
 
 VERSION, TARGET = "7.4", "sm_80"  # what the driver compiles for the device at hand when a program is loaded
-VERSION_SPILLING = "8.7"  # in which what does not fit into registers may go to shared memory
 NAME = "lgjax_kernel"
 FAR = 2**31 - 1  # the largest offset of an address
-LONG_AGO = 400  # lines without a use, after which an input is loaded again rather than kept in a register
 LOCAL = 2**16  # bytes of a thread that loops may use: the device reserves them for all threads that it can hold
 BOOL = np.dtype(bool)
 MEMORY = {"float32": ("f32", 4), "float64": ("f64", 8), "int32": ("s32", 4), "bool": ("u8", 1)}
@@ -46,7 +47,6 @@ def kernel(
     size: int,
     in_place: bool = False,
     front: Sequence[bool] = (),
-    spilling: bool = False,
 ) -> Kernel:
     """The kernel of a program for `size` systems.
 
@@ -54,8 +54,7 @@ def kernel(
     each system, and to its results, which all have; empty arrays are left out.
 
     in_place: results may overwrite arguments. front: which arguments, then which results, have the batch in front; ()
-    for none. spilling: what does not fit into registers may go to shared memory, which drivers of CUDA 13 and newer
-    understand. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
+    for none. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
     """
     arrays = {*program.dtypes, *program.out_dtypes}
     if unknown := {x.name for x in arrays} - set(MEMORY):
@@ -67,7 +66,7 @@ def kernel(
     body.write()
     if sum(x.loop.count * x.bytes for x in body.ran) > LOCAL:
         raise NotImplementedError(f"loops that save more than {LOCAL} bytes")
-    return Kernel(NAME, body.text(spilling), -(-size // THREADS), THREADS)
+    return Kernel(NAME, body.text(), -(-size // THREADS), THREADS)
 
 
 @dataclass(frozen=True)
@@ -88,15 +87,6 @@ class _Ran:
     def bytes(self) -> int:
         """Of a turn."""
         return self.width * len(self.saved)
-
-
-@dataclass
-class _Input:
-    """A number of an argument: how to load it, the register it is in, and the line that used it last."""
-
-    load: Callable[[], str]
-    register: str | None = None
-    used: int = 0
 
 
 class _Body:
@@ -122,7 +112,7 @@ class _Body:
     def write(self) -> None:
         program = self.program
         values: dict[int, Any] = {
-            node.index: _Input(partial(self._load, leaf, k))
+            node.index: partial(self._load, leaf, k)
             for leaf, nodes in enumerate(program.inputs)
             for k, node in enumerate(nodes.flat)
         }
@@ -139,29 +129,32 @@ class _Body:
         for index in late:
             written(index)
 
-    def text(self, spilling: bool) -> str:
+    def text(self) -> str:
         pointers = [f"a{n}" for n, nodes in enumerate(self.program.inputs) if nodes.size]
         pointers += [f"r{n}" for n, out in enumerate(self.program.outputs) if out.size]
         widths = sorted({width for width, batched in self.pointers.values() if batched})
+        rows = list(self.shared.begin())
+        computed, memory = spilled(self.out.lines, self.out.dtype, self.shared.bytes)
         lines = [
-            f".version {VERSION_SPILLING if spilling else VERSION}",
+            f".version {VERSION}",
             f".target {TARGET}",
             ".address_size 64",
             *(self._table(n, numbers) for n, numbers in enumerate(self.tables)),
             f".visible .entry {NAME}({', '.join(f'.param .u64 {p}' for p in pointers)})",
             f".reqntid {THREADS}",
             "{",
-            *(['  .pragma "enable_smem_spilling";'] if spilling else []),
             "  .reg .u32 %system, %block, %thread;",
             "  .reg .pred %outside;",
             *(f"  .reg .u64 %at{width};" for width in widths),
             *(f"  .reg .u64 %{p};" for p in self.pointers),
             *(f"  .local .align 8 .b8 {x.stack}[{x.loop.count * x.bytes}];" for x in self.ran if x.saved),
             *self.out.declarations(),
+            *memory.declarations(),
             "  mov.u32 %block, %ctaid.x;",
             "  mov.u32 %thread, %tid.x;",
             f"  mad.lo.u32 %system, %block, {THREADS}, %thread;",
-            *self.shared.begin(),
+            *memory.begin(pointers[0]),
+            *rows,
             f"  setp.ge.u32 %outside, %system, {self.size};",
             "  @%outside bra DONE;",
             *(f"  mul.wide.u32 %at{width}, %system, {width};" for width in widths),
@@ -169,7 +162,7 @@ class _Body:
         for p, (width, batched) in self.pointers.items():
             lines += [f"  ld.param.u64 %{p}, [{p}];", f"  cvta.to.global.u64 %{p}, %{p};"]
             lines += [f"  add.u64 %{p}, %{p}, %at{width};"] if batched else []
-        return "\n".join([*lines, *self.out.lines, "DONE:", *self.shared.end(), "  ret;", "}"]) + "\n"
+        return "\n".join([*lines, *computed, "DONE:", *self.shared.end(), "  ret;", "}"]) + "\n"
 
     # -- memory
     def _address(self, pointer: str, k: int, width: int, batched: bool) -> str:
@@ -215,12 +208,6 @@ class _Body:
         if is_number(x):
             return x
         value = values[x.index]
-        if isinstance(value, _Input):
-            here = len(self.out.lines)
-            if value.register is None or here - value.used > LONG_AGO:
-                value.register = value.load()
-            value.used = len(self.out.lines)
-            return value.register
         if callable(value):
             values[x.index] = value()
         return values[x.index]
@@ -237,7 +224,7 @@ class _Body:
 
     def _region(self, region: Region, values: dict[int, Any], written: Any = None) -> None:
         """Compute what a region's results need; its inputs are among the values. written(node) is called after each."""
-        ops, pairs = region.graph.ops, {}
+        ops, pairs, sums = region.ops, {}, {}
         for index in region.order:
             name, what, args = ops[index]
             if name == "input":
@@ -250,6 +237,11 @@ class _Body:
             elif name == "saved":
                 ran, (k, turn) = values[args[0].index], what
                 values[index] = partial(self._load_saved, ran, k, ran.stack, turn * ran.bytes)
+            elif name == "term":
+                root, sign = what
+                sums[root] = added(self.out, sums.get(root), sign, [self._value(values, a) for a in args])
+            elif name == "sum":
+                values[index] = sums.pop(index)[0]
             elif name in ("sin", "cos"):
                 angle = args[0].index
                 if angle not in pairs:

@@ -116,7 +116,7 @@ class Shared:
         self.rows = {p: Rows(p, *array) for p, array, f in zip(names, arrays, front, strict=True) if f}
         self.arguments = [x for p, x in self.rows.items() if p.startswith("a")]
         self.results = [x for p, x in self.rows.items() if p.startswith("r")]
-        self.size, self.now = size, 0
+        self.size, self.now, self.bytes = size, 0, 0
 
     def to_read(self, pointer: str, k: int) -> str:
         """The address of number k of an argument, which is read next."""
@@ -155,7 +155,8 @@ class Shared:
         if not (self.arguments or self.results):
             return
         widths = sorted({x.width for x in self.rows.values()})
-        yield f"  .shared .align 16 .b8 rows[{self._placed()}];"
+        self.bytes = self._placed()
+        yield f"  .shared .align 16 .b8 rows[{self.bytes}];"
         yield "  .reg .u32 %shared;"
         yield "  .reg .pred %copies;"
         for width in widths:

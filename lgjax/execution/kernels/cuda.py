@@ -4,10 +4,9 @@ XLA itself launches a kernel given as PTX (the custom call `__gpu$xla.gpu.ptx`);
 at hand when the program is loaded. Nothing but jaxlib is needed, and programs compile ahead of time on machines without
 a GPU. What cannot be written as a kernel runs as it does on other platforms, with a warning that says why.
 
-Read first: `call.py`, which asks for kernels; `program.py` and `ptx.py`, which make them.
+Read first: `../call.py`, which asks for kernels; `../program.py` and `ptx.py`, which make them.
 """
 
-import ctypes
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -17,14 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.execution.kernels.ptx import Kernel, kernel
+from lgjax.execution.kernels.rows import chosen
 from lgjax.execution.program import ScalarProgram
-from lgjax.execution.ptx import Kernel, kernel
-from lgjax.execution.ptx_rows import chosen
 
 TARGET = "__gpu$xla.gpu.ptx"
-# From CUDA 13 on, kernels may keep in shared memory what does not fit into registers (the assemblers of 12.8 and 12.9
-# can do it too, but no driver of theirs was tried).
-SPILLING = 13000
 
 
 @lru_cache(maxsize=256)
@@ -36,21 +32,10 @@ def kernel_of(
     front: which of arguments and results have the batch in front.
     """
     try:
-        return kernel(ScalarProgram(jaxpr), batched, size, in_place, front, spilling=_driver() >= SPILLING)
+        return kernel(ScalarProgram(jaxpr), batched, size, in_place, front)
     except NotImplementedError as error:
         warnings.warn(f"this runs on the GPU without a kernel of its own, more slowly: {error}", stacklevel=2)
         return None
-
-
-@lru_cache(maxsize=1)
-def _driver() -> int:
-    """The version of CUDA that the driver is for, 13000 for 13.0; 0 where there is none."""
-    version = ctypes.c_int(0)
-    try:
-        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
-    except (OSError, AttributeError):
-        return 0
-    return version.value
 
 
 def as_kernel(

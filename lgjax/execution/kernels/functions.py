@@ -1,0 +1,190 @@
+"""What each operation of a program becomes in the text of a kernel.
+
+Read first: `writer.py`; roots, sine and the like are in `elementary.py`.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from lgjax.execution.kernels import elementary
+from lgjax.execution.kernels.writer import Operand, Writer, kind_of, like
+
+
+def write(out: Writer, name: str, what: Any, operands: list[Operand]) -> str:
+    """An operation of a graph; NotImplementedError, naming it, if there is no text for it."""
+    if name == "convert":
+        return _converted(out, operands[0], np.dtype(what.keywords["new_dtype"]))
+    if name == "integer_pow":
+        return _power(out, operands[0], what.params["y"])
+    if name not in FUNCTIONS:
+        raise NotImplementedError(f"{name!r} in a kernel")
+    return FUNCTIONS[name](out, *operands)
+
+
+# ---- arithmetic
+def _arithmetic(name: str) -> Callable:
+    def of(out: Writer, *operands: Operand) -> str:
+        kind = kind_of(*operands)
+        operands = tuple(like(x, kind) for x in operands)
+        if kind == "f":
+            return out.operation(f"{name}.", *operands)
+        return out.operation(f"{'mul.lo' if name == 'mul' else name}.s32", *operands, kind="i")
+
+    return of
+
+
+def added(out: Writer, total: tuple[Operand, int] | None, sign: int, factors: list[Operand]) -> tuple[Operand, int]:
+    """A sum and its sign, None at first, after one more term, which is a value or a product of two."""
+    if total is None:
+        return factors[0] if len(factors) == 1 else FUNCTIONS["mul"](out, *factors), sign
+    value, before = total
+    after = max(before, sign)
+    if len(factors) == 1:
+        first, second = (value, factors[0]) if before == after else (factors[0], value)
+        return FUNCTIONS["add" if before == sign else "sub"](out, first, second), after
+    kind = kind_of(*factors)
+    a, b = (like(x, kind) for x in factors)
+    a = a if sign == after else FUNCTIONS["neg"](out, a) if isinstance(a, str) else -a
+    value = value if before == after else FUNCTIONS["neg"](out, value)
+    return (out.fma(a, b, value) if kind == "f" else out.operation("mad.lo.s32", a, b, value, kind="i")), after
+
+
+def _quotient(out: Writer, a: Operand, b: Operand) -> str:
+    kind = kind_of(a, b)
+    if kind == "f":
+        return out.quotient(like(a, kind), like(b, kind))
+    return out.operation("div.s32", a, b, kind="i")
+
+
+def _remainder(out: Writer, a: Operand, b: Operand) -> str:
+    if kind_of(a, b) == "f":
+        raise NotImplementedError("the remainder of floating numbers in a kernel")
+    return out.operation("rem.s32", a, b, kind="i")
+
+
+def _larger(sign: int) -> Callable:
+    """The larger or smaller of two; NaN if one is."""
+
+    def of(out: Writer, a: Operand, b: Operand) -> str:
+        kind = kind_of(a, b)
+        if kind != "f":
+            return out.operation("max.s32" if sign > 0 else "min.s32", a, b, kind="i")
+        a, b = like(a, kind), like(b, kind)
+        best = out.operation("max." if sign > 0 else "min.", a, b)
+        test = out.operation("setp.num.", out.float_register(a), b, kind="p")
+        return out.select(test, best, out.operation("add.", a, b))
+
+    return of
+
+
+def _clamp(out: Writer, low: Operand, x: Operand, high: Operand) -> str:
+    return _larger(-1)(out, _larger(1)(out, x, low), high)
+
+
+def _sign(out: Writer, x: str) -> str:
+    size = out.operation("copysign.", x, 1.0)
+    return out.select(out.operation("setp.eq.", x, 0.0, kind="p"), x, size)
+
+
+def _power(out: Writer, x: str, n: int) -> Operand:
+    """x^n by squaring."""
+    if n < 0:
+        return out.quotient(1.0, _power(out, x, -n))
+    total: Operand = 1.0
+    while n:
+        if n & 1:
+            total = x if total == 1.0 else out.operation("mul.", total, x)
+        n >>= 1
+        x = out.operation("mul.", x, x) if n else x
+    return total
+
+
+# ---- truth values and choices
+def _comparison(name: str) -> Callable:
+    def of(out: Writer, a: Operand, b: Operand) -> str:
+        kind = kind_of(a, b)
+        if kind == "p":
+            same = _logic("xor")(out, a, b)
+            return same if name == "ne" else out.operation("not.pred", same, kind="p")
+        if not isinstance(a, str):  # PTX compares a register
+            return _comparison({"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}.get(name, name))(out, b, a)
+        test = {"ne": "neu"}.get(name, name) if kind == "f" else name
+        return out.operation(f"setp.{test}." + ("" if kind == "f" else "s32"), a, like(b, kind), kind="p")
+
+    return of
+
+
+def _logic(name: str) -> Callable:
+    def of(out: Writer, *operands: Operand) -> str:
+        kind = kind_of(*operands)
+        if kind == "p":
+            operands = tuple(
+                x
+                if isinstance(x, str)
+                else out.operation("setp.ne.u32", out.operation("mov.u32", int(x), kind="i"), 0, kind="p")
+                for x in operands
+            )
+            return out.operation(f"{name}.pred", *operands, kind="p")
+        return out.operation(f"{name}.b32", *operands, kind="i")
+
+    return of
+
+
+def _chosen(out: Writer, test: Operand, no: Operand, yes: Operand) -> str:
+    if isinstance(test, str) and test.startswith("%i"):
+        test = out.operation("setp.ne.s32", test, 0, kind="p")
+    kind = kind_of(no, yes)
+    return out.select(test, like(yes, kind), like(no, kind), kind)
+
+
+def _converted(out: Writer, x: str, dtype: np.dtype) -> str:
+    target = "f" if np.issubdtype(dtype, np.floating) else "p" if dtype == np.dtype(bool) else "i"
+    source = x[1]
+    if source == target:
+        return x
+    if source == "p":
+        return out.select(x, 1.0 if target == "f" else 1, 0.0 if target == "f" else 0, target)
+    if target == "p":
+        return _comparison("ne")(out, x, 0)
+    if target == "f":
+        return out.operation(f"cvt.rn.{out.dtype}.s32", x)
+    return out.operation(f"cvt.rzi.s32.{out.dtype}", x, kind="i")
+
+
+def _rounded(mode: str) -> Callable:
+    return lambda out, x: out.operation(f"cvt.{mode}.{out.dtype}.{out.dtype}", x)
+
+
+def _finite(out: Writer, x: str) -> str:
+    return out.operation("setp.lt.", out.operation("abs.", x), inf, kind="p")
+
+
+FUNCTIONS: dict[str, Callable] = {
+    "add": _arithmetic("add"),
+    "sub": _arithmetic("sub"),
+    "mul": _arithmetic("mul"),
+    "neg": _arithmetic("neg"),
+    "abs": _arithmetic("abs"),
+    "div": _quotient,
+    "rem": _remainder,
+    "max": _larger(1),
+    "min": _larger(-1),
+    "clamp": _clamp,
+    "sign": _sign,
+    "sqrt": elementary.root,
+    "rsqrt": elementary.inverse_root,
+    "floor": _rounded("rmi"),
+    "ceil": _rounded("rpi"),
+    "is_finite": _finite,
+    "select_n": _chosen,
+    "tan": elementary.tangent,
+    "exp": elementary.exponential,
+    "expm1": lambda out, x: elementary.exponential(out, x, minus_one=True),
+    "tanh": elementary.hyperbolic_tangent,
+    "logistic": elementary.logistic,
+}
+FUNCTIONS |= {name: _comparison(name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
+FUNCTIONS |= {name: _logic(name) for name in ("and", "or", "xor", "not")}

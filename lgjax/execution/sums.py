@@ -1,0 +1,63 @@
+"""Sums as nodes whose terms may be added in any order.
+
+A GPU multiplies and adds in one instruction, so a b + c d + e takes two if e comes first, and three as it stands. Which
+order of the terms lets the fewest values wait is decided where operations are ordered.
+
+Read first: `graph.py`. Next: `ordering.py`.
+"""
+
+from collections.abc import Sequence
+
+from lgjax.execution.graph import Operations, Ref, is_number
+
+ADDITIONS = ("add", "sub")
+
+
+def with_sums(ops: Operations, wanted: Sequence[int]) -> Operations:
+    """The operations, with nodes "sum" of nodes "term", which come behind all others.
+
+    A term's arguments are a value, or the two factors of a product that nothing else uses; it also says which sum it
+    belongs to, and its sign. At least one sign is +. Numbers may be factors but no terms.
+    """
+    ops, users = list(ops), _users(ops, wanted)
+    inside = [
+        bool(u) and name in ADDITIONS and not any(map(is_number, args))
+        for u, (name, _, args) in zip(users, ops, strict=True)
+    ]
+    part = [
+        x and len(u) == 1 and u[0] >= 0 and inside[u[0]] for x, u in zip(inside, users, strict=True)
+    ]  # of a larger sum
+    for root in [k for k, x in enumerate(inside) if x and not part[k]]:
+        terms = _terms(ops, part, root)
+        products = [ops[k][0] == "mul" and len(users[k]) == 1 for k, _ in terms]
+        if any(products) or len(terms) > 2:
+            first = len(ops)
+            for (k, sign), product in zip(terms, products, strict=True):
+                ops.append(("term", (root, sign), ops[k][2] if product else (Ref(k),)))
+            ops[root] = "sum", None, tuple(map(Ref, range(first, len(ops))))
+    return ops
+
+
+def _users(ops: Operations, wanted: Sequence[int]) -> list[list[int]]:
+    """What uses each node, of what the results need; -1 for a result itself."""
+    users: list[list[int]] = [[] for _ in ops]
+    for index in wanted:
+        users[index].append(-1)
+    for index in reversed(range(len(ops))):
+        for a in ops[index][2] if users[index] else ():
+            if isinstance(a, Ref):
+                users[a.index].append(index)
+    return users
+
+
+def _terms(ops: Operations, part: Sequence[bool], root: int) -> list[tuple[int, int]]:
+    """The nodes that a sum adds, with their signs, the first node first."""
+    terms, stack = [], [(root, 1)]
+    while stack:
+        index, sign = stack.pop()
+        if index != root and not part[index]:
+            terms.append((index, sign))
+            continue
+        name, _, (a, b) = ops[index]
+        stack += [(b.index, sign if name == "add" else -sign), (a.index, sign)]
+    return terms

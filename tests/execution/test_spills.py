@@ -1,0 +1,106 @@
+"""Numbers that wait in memory: no result changes by a bit, and never more are in registers than there shall be."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax import specialize
+from lgjax.execution.kernels import spills
+from lgjax.execution.kernels.ptx import kernel
+from lgjax.execution.kernels.spills import Line, most_waiting, spilled
+from lgjax.execution.program import program_of
+from tests.dynamics import trees
+from tests.execution.test_kernel import ALGORITHMS, FRONT, SIZE, launched
+from tests.execution.test_program import FUNCTIONS, X
+
+SHARED = {"all shared": 10**6, "some shared": 1024, "none shared": 0}
+
+
+def limit(monkeypatch, registers, shared=10**6):
+    monkeypatch.setattr(spills, "REGISTERS", {"f32": registers, "f64": registers})
+    monkeypatch.setattr(spills, "SHARED", shared)
+
+
+@pytest.mark.parametrize("shared", SHARED)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_results_are_the_same_to_the_last_bit(monkeypatch, name, shared):
+    """Of every operation, in loops and outside them."""
+    for dtype in ("float32", "float64"):
+        x = X.astype(dtype)
+        limit(monkeypatch, 10**6)
+        expected = launched(FUNCTIONS[name], x)
+        limit(monkeypatch, 5, SHARED[shared])
+        jax.tree.map(np.testing.assert_array_equal, launched(FUNCTIONS[name], x), expected)
+
+
+@pytest.mark.parametrize("shared", SHARED)
+@pytest.mark.parametrize("algorithm", ["forward", "gradient", "time derivatives"])
+def test_algorithms_with_few_registers(monkeypatch, algorithm, shared):
+    """With the batch in front too, whose rows are in the same memory."""
+    model = specialize(trees.model("shoulder"))
+    states = trees.random_states(model, SIZE)
+    function = lambda *state: ALGORITHMS[algorithm](model, *state)
+    limit(monkeypatch, 10**6)
+    expected = launched(function, *states)
+    limit(monkeypatch, 24, SHARED[shared] + 10**4 * bool(SHARED[shared]))
+    for front in (None, FRONT["all"]):
+        jax.tree.map(np.testing.assert_array_equal, launched(function, *states, front=front), expected)
+
+
+def lines_of(count, seed, dtype="f32"):
+    """A straight line of sums of products of earlier numbers."""
+    draw, lines = np.random.default_rng(seed), ["  ld.global.f32 %f0, [%a0];", "  ld.global.f32 %f1, [%a0+4];"]
+    for k in range(2, count):
+        a, b, c = draw.integers(max(0, k - 60), k, 3)
+        lines.append(f"  fma.rn.{dtype} %f{k}, %f{a}, %f{b}, %f{c};")
+    return [*lines, *(f"  st.global.{dtype} [%r0+{k}], %f{k};" for k in range(count - 10, count))]
+
+
+@pytest.mark.parametrize("registers", [4, 10, 30])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_more_numbers_are_held_than_there_are_registers(monkeypatch, registers, seed):
+    limit(monkeypatch, registers)
+    lines = lines_of(400, seed)
+    assert most_waiting([Line.of(x) for x in lines]) > 30
+    found, memory = spilled(lines, "f32", 0)
+    assert (
+        most_waiting([Line.of(re.sub(r"%w(\d)", r"%f1000\1", x)) for x in found]) <= registers + 3
+    )  # the operands of a line
+    assert [x.split()[0] for x in found if "waiting" not in x] == [x.split()[0] for x in lines]
+    stored = [x for x in found if "st.shared" in x]
+    assert memory.count <= len(stored) < 400  # a number is stored once at most
+
+
+def test_what_fits_is_left_alone(monkeypatch):
+    limit(monkeypatch, 70)
+    lines = lines_of(400, 0)
+    found, memory = spilled(lines, "f32", 0)
+    assert found == lines
+    assert list(memory.declarations()) == list(memory.begin("a0")) == []
+
+
+def test_numbers_that_are_needed_last_go_first(monkeypatch):
+    """The rule of Belady: with two registers, of a and b, which is needed later, b waits."""
+    limit(monkeypatch, 3)
+    lines = [
+        "  ld.f32 %f0, [a];", "  ld.f32 %f1, [b];", "  ld.f32 %f2, [c];", "  ld.f32 %f3, [d];",
+        "  add.f32 %f4, %f0, %f3;", "  add.f32 %f5, %f4, %f2;", "  add.f32 %f6, %f5, %f1;", "  st.f32 [r], %f6;",
+    ]  # fmt: skip
+    found, _ = spilled(lines, "f32", 0)
+    (store,) = [x for x in found if "st.shared" in x]
+    assert store.endswith("%f1;")
+    assert found.index(store) == 4
+
+
+def test_memory_of_a_block_is_bounded():
+    """A humanoid's worth of numbers: shared memory up to the bound, the others in the memory of the thread."""
+    model = specialize(lgjax.models.chain(100).astype("float32"))
+    q, v, _, tau, _ = jax.tree.map(lambda x: x[0].astype("float32"), trees.random_states(model, 1))
+    program = program_of(lambda *s: lgjax.forward_dynamics(model, *s), q, v, tau)
+    text = kernel(program, [True] * len(program.inputs), 64).text
+    sizes = {name: int(size) for name, size in re.findall(r"\.b8 (\w+)\[(\d+)\]", text)}
+    assert 0 < sizes["waiting"] <= spills.SHARED
+    assert sizes["own_waiting"] > 0
