@@ -28,7 +28,8 @@ from typing import Any
 import jax
 import numpy as np
 
-NUMBERS = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, enum.Enum)
+EXACT = (int, float, complex, str, bytes, bool, type(None))  # classes of users that are based on these can change
+NUMBERS = (*EXACT, np.generic, np.dtype, enum.Enum)
 FIXED = (type, ModuleType, BuiltinFunctionType)
 # In a class, made by Python or by decorators.
 MADE = {f"__{name}__" for name in (
@@ -71,8 +72,9 @@ def contents(function: Any) -> tuple[Hashable, ...] | None:
 
 
 def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
-    if isinstance(value, NUMBERS):
-        found.append((type(value), value))
+    if type(value) in EXACT or isinstance(value, np.generic | np.dtype | enum.Enum):
+        # By their digits: -0.0 == 0.0, but what is computed from them differs.
+        found.append((type(value), repr(value) if isinstance(value, float | complex | np.generic) else value))
         return
     if id(value) in seen:
         found.append(Same(value))
@@ -186,7 +188,8 @@ def _collect(value: Any, found: list[Any], seen: set[int]) -> None:
     if id(value) in seen or isinstance(value, (*NUMBERS, *FIXED, jax.Array, np.ndarray)):
         return
     seen.add(id(value))
-    if isinstance(value, FunctionType | MethodType | partial) or (callable(value) and hasattr(value, "__wrapped__")):
+    called = callable(value) and (hasattr(value, "__wrapped__") or not _of_a_library(type(value).__module__))
+    if isinstance(value, FunctionType | MethodType | partial) or called:
         if not (isinstance(value, FunctionType) and _settled(value)):
             found.append(value)
         return

@@ -164,3 +164,12 @@ def test_help_is_there(argv, capsys):
         main(argv)
     assert stop.value.code == 0
     assert "lgjax" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["rollout", "bench"])
+def test_help_names_defaults_that_say_something(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "(default: quadruped)" in text
+    assert not any(f"(default: {x})" in text for x in ("None", "True", "False"))

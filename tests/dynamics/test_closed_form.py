@@ -146,3 +146,17 @@ def test_its_partial_derivatives_are_finite_at_rest():
 
     for part in jit(jax.grad(total, (0, 1, 2)))(zero, zero, zero):
         assert np.all(np.isfinite(part))
+
+
+def test_armature_of_a_free_base_is_that_of_the_body():
+    """In spatial coordinates it moves with the body: forces, and their rates, are those of the recursions."""
+    model = trees.model("shoulder")
+    base = model.tree.v_start[[k.coordinates for k in model.tree.kinds].index("free_poses")]
+    loaded = jnp.zeros(model.nv).at[base : base + 6].set(jnp.arange(1.0, 7.0))
+    model = model.replace(armature=model.armature + loaded, damping=0 * model.damping)
+    q, v, vdot, vddot, _ = jax.tree.map(lambda x: x[0], trees.random_states(model, 1))
+    m = jit(lgjax.time_derivatives.closed_form, static_argnums=4)(model, q, v, vdot, "spatial")
+    tau = lgjax.inverse_dynamics_time_derivatives(model, q, jnp.stack([v, vdot, vddot]), 1, "spatial")
+    close(m.mass @ vdot + m.coriolis @ v + m.gravity, tau[0])
+    close(m.mass @ vddot + (m.mass_rate + m.coriolis) @ vdot + m.coriolis_rate @ v + m.gravity_rate, tau[1])
+    close(m.mass_rate - 2 * m.coriolis, -(m.mass_rate - 2 * m.coriolis).T)

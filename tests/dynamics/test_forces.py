@@ -234,3 +234,13 @@ def test_bad_parameters_are_refused(message):
 def test_only_forces_and_controllers_are_added():
     with pytest.raises(TypeError, match="adds to forces and to controllers"):
         forces.spring(robot(), 1.0) + 3.0
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_motors_without_a_limit_of_torque_have_derivatives(dtype):
+    """Slower than their speed they give what is asked for, whatever the gear."""
+    model = lgjax.models.chain(2).astype(dtype)
+    force = forces.motors(model, lambda t, q, v: jnp.array([1.0, 2.0], dtype) - v, gear=100.0, speed=50.0)
+    q, v = lgjax.neutral(model), jnp.array([0.01, 0.02], dtype)
+    for derivative in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(derivative(lambda v: force(0.0, q, v))(v), -100 * np.eye(2))

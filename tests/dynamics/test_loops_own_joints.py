@@ -172,3 +172,10 @@ def test_bad_input_is_named():
     ):
         with pytest.raises(ValueError, match=message):
             make()
+
+
+def test_parameters_of_a_function_may_be_indices():
+    model = lgjax.models.chain(2)
+    at = {"which": jnp.array([1]), "at": jnp.array([0.1])}
+    loop = lgjax.Loop(lambda model, q, p: q.joints[p["which"]] - p["at"], parameters=at)
+    np.testing.assert_allclose(lgjax.loops.loop_residual(model, loop, lgjax.neutral(model)), [-0.1])

@@ -168,3 +168,21 @@ def test_base_parameters_refuse_what_they_cannot_judge():
         base_parameters(np.ones(3))
     with pytest.raises(TypeError, match="must be known numbers"):
         jax.jit(lambda x: base_parameters(x).combine)(jnp.ones((2, 2)))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("length", [0.3, 0.015, 0.001])
+def test_base_parameters_of_small_robots(dtype, length):
+    """Torques of the base parameters are those of all, whatever the units make of the lengths of columns."""
+    link = lambda name, parent, x: lgjax.Body(
+        name, parent, lgjax.Joint(f"{name}_joint", "revolute"), position=(x, 0.0, 0.0), mass=0.01,
+        com=(length / 2, 0.0, 0.0), inertia=0.01 * length**2 / 12 * np.eye(3),
+    )  # fmt: skip
+    model = lgjax.build([link("a", None, 0.0), link("b", "a", length)], gravity=(0.0, -9.81, 0.0)).astype(dtype)
+    q = jax.vmap(lambda key: lgjax.random_configuration(key, model))(jax.random.split(jax.random.key(0), 100))
+    v, vdot = jax.random.normal(jax.random.key(1), (2, 100, 2), dtype) * jnp.array([1, 10], dtype)[:, None, None]
+    Y = jax.vmap(lambda *state: lgjax.identification.regressor(model, *state))(q, v, vdot)
+    parameters, base = lgjax.identification.inertial_parameters(model), base_parameters(Y)
+    tau = Y @ parameters
+    error = np.abs(base.columns(Y) @ base.of(parameters) - tau).max() / np.abs(tau).max()
+    assert error < 30 * np.finfo(dtype).eps

@@ -147,3 +147,39 @@ def test_specialized_models_are_values_of_a_controller():
     assert contents(make(one)) is not None
     assert contents(make(one).__closure__[0].cell_contents.constants) == contents(same.constants)
     assert contents(one.constants) != contents(other.constants)
+
+
+class Own(float):
+    """A number of a user, which can have attributes."""
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, np.float64, complex])
+def test_numbers_are_compared_by_their_digits(kind):
+    make = lambda x: lambda t, q, v: jnp.copysign(1.0, np.real(x)) + v
+    assert contents(make(kind(0.0))) == contents(make(kind(0.0))) is not None
+    assert contents(make(kind(0.0))) != contents(make(kind(-0.0)))
+    assert contents(make(kind("nan"))) == contents(make(kind("nan")))
+    assert contents(make(Own(1.0))) is None
+
+
+class Held:
+    """An object of a user that can be called, and changed."""
+
+    def __init__(self, gain):
+        self.gain = gain
+
+    def __call__(self, *state):
+        return self.gain * jnp.ones(2)
+
+
+def test_objects_in_forces_and_loops_may_change_between_calls():
+    model, held = lgjax.models.chain(2), Held(1.0)
+    q, v = lgjax.neutral(model), jnp.zeros(2)
+    force, motor = lgjax.forces.spring(model, 0.0) + held, lgjax.forces.motors(model, held)
+    loop, found = lgjax.Loop(held), []
+    for gain in (1.0, 5.0):
+        held.gain = gain
+        last = lgjax.rollout(model, q, v, force, 0.01, 2, save_every=None).v[-1]
+        found.append((force(0.0, q, v), motor(0.0, q, v), last, lgjax.loops.loop_residual(model, loop, q)))
+    for first, second in zip(*found, strict=True):
+        assert np.all(np.abs(second) > 3 * np.abs(first))

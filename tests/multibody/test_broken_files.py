@@ -192,6 +192,11 @@ def test_a_mesh_outside_the_folder_is_not_opened(folders):
     (inside / "robot.xml").write_text(mjcf(asset=mesh, body="<body><joint/><geom type='mesh' mesh='shell'/></body>"))
     with pytest.raises(ValueError, match=r"needs the mesh 'shell', whose file .* is outside the folder"):
         load_mjcf(inside / "robot.xml")
+    # A box that is fitted to a mesh is left out where the mass is known, like the mesh itself.
+    box = "<body><inertial pos='0 0 0' mass='1' diaginertia='1 1 1'/><joint/><geom type='box' mesh='shell'/></body>"
+    for file in ("../outside/shell.stl", str(outside / "shell.stl"), "missing.stl"):
+        (inside / "robot.xml").write_text(mjcf(asset=f"<mesh name='shell' file='{file}'/>", body=box))
+        assert [shape.kind for shape in load_mjcf(inside / "robot.xml").geometry] == ["sphere"]
     attached = mjcf().replace("<asset>", "<asset><model name='m' file='inner.xml'/>")
     (inside / "inner.xml").write_text(mjcf("<compiler meshdir='../outside'/>", "<mesh name='x' file='shell.stl'/>"))
     (inside / "robot.xml").write_text(attached)

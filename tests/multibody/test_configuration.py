@@ -99,3 +99,12 @@ def test_bad_parts_are_refused_by_name(name):
     parts, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         lgjax.configuration(trees.model("floating tree"), **parts)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(4.0, 6.0), (-9.0, -5.0), (4.0, np.inf), (-np.inf, -4.0), (3.0, 9.0)])
+def test_limits_beyond_half_a_turn_count_alone(lower, upper):
+    slider = lgjax.Joint("slider", "prismatic", lower=lower, upper=upper)
+    m = lgjax.build([lgjax.Body("a", None, slider, mass=1.0, inertia=EYE)])
+    q = jax.vmap(lambda key: lgjax.random_configuration(key, m))(jax.random.split(jax.random.key(0), 200))
+    assert lower <= q.joints.min() < q.joints.max() <= upper
+    assert np.ptp(q.joints) > 0.9 * min(np.pi - 3.0 if lower == 3 else np.pi, upper - lower)

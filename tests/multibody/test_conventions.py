@@ -120,3 +120,17 @@ def test_what_does_not_fit_is_refused_by_name():
         flat.to_pinocchio(MODEL, q, v, order=["alpha", "zeta", "beta"])
     with pytest.raises(ValueError, match="no scalar joint 'root_joint' in 'toy'; joints: alpha, mid, zeta"):
         flat.from_pinocchio(MODEL, jnp.zeros(11), continuous=["root_joint"])
+
+
+@pytest.mark.parametrize("batched", [(5, (), ()), ((), 5, ()), ((), (), 5), (5, 5, ())])
+def test_leading_axes_of_planar_states_are_broadcast(batched):
+    model = lgjax.build([trees.body("a", None, "planar", 1), trees.body("b", "a", "revolute", 2)])
+    q, v, vdot, _ = jax.tree.map(lambda x: x[0], states(model, 1))
+    many = lambda x, n: jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n, *leaf.shape)) if n else leaf, x)
+    one = flat.to_pinocchio(model, q, v, vdot)
+    given = [many(x, n) for x, n in zip((q, v, vdot), batched, strict=True)]
+    jax.tree.map(lambda x, e: np.testing.assert_allclose(x, np.broadcast_to(e, x.shape), atol=1e-14),
+                 flat.to_pinocchio(model, *given), one)  # fmt: skip
+    back = flat.from_pinocchio(model, *(many(x, n) for x, n in zip(one[:3], batched, strict=True)))
+    for found, expected in zip(jax.tree.leaves(back), jax.tree.leaves((q, v, vdot)), strict=True):
+        np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), atol=1e-14)

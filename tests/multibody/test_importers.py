@@ -448,3 +448,12 @@ def test_sites_are_frames_where_mujoco_has_them():
         pose, i = lgjax.frame_pose(model, q, frame), theirs.site(site).id
         np.testing.assert_allclose(pose.translation, data.site_xpos[i], atol=1e-14)
         np.testing.assert_allclose(np.ravel(pose.rotation), data.site_xmat[i], atol=1e-14)
+
+
+@pytest.mark.parametrize("flag", ["frictionloss", "limit", "constraint"])
+def test_flags_disable_friction_and_limits(flag):
+    model = load_mjcf(f"""<mujoco><option><flag {flag}="disable"/></option><worldbody><body>
+      <joint type="slide" frictionloss="1" limited="true" range="-1 0.2"/><geom size="0.1"/>
+      </body></worldbody></mujoco>""")
+    assert float(model.friction[0]) == (1 if flag == "limit" else 0)
+    assert np.isfinite(model.upper[0]) == np.isfinite(model.lower[0]) == (flag == "frictionloss")

@@ -186,3 +186,12 @@ def test_a_copy_with_other_constants_is_made_by_replace():
         dataclasses.replace(model, gravity=np.zeros(3))
     np.testing.assert_array_equal(dataclasses.replace(specialize(model, ("gravity",)), gravity=np.zeros(3)).gravity, 0)
     np.testing.assert_array_equal(model.replace(gravity=np.zeros(3)).gravity, 0)
+
+
+def test_inputs_of_a_specialized_model_become_constants():
+    model = specialize(trees.model("pendulum"), inputs=("damping",))
+    assert len(jax.tree.leaves(model)) == 1
+    assert jax.tree.leaves(specialize(model)) == []
+    q, v, tau = state(model)
+    found = [jit(lgjax.forward_dynamics)(specialize(m), q, v, tau) for m in (model, trees.model("pendulum"))]
+    np.testing.assert_array_equal(*found)

@@ -231,6 +231,11 @@ def refuses(match, unchanged, **options):
     assert {p: p.read_bytes() for p in sorted(unchanged.rglob("*")) if p.is_file()} == files
 
 
+def test_resuming_needs_a_folder():
+    with pytest.raises(ValueError, match="resume needs folder"):
+        run(resume=True)
+
+
 def test_folders_of_other_runs_are_left_alone(folder):
     refuses("holds a run already; resume it or choose another folder", folder, folder=folder)
     other = {"folder": folder, "resume": True}
