@@ -25,8 +25,8 @@ class Inertia(NamedTuple):
     @property
     def com(self) -> jax.Array:
         """Centre of mass (..., 3) in the body frame, metres; the origin for a massless body."""
-        mass = self.mass[..., None]
-        return jnp.where(mass > 0, self.moment / jnp.where(mass > 0, mass, 1), 0)
+        each = 1 / jnp.where(self.mass > 0, self.mass, jnp.inf)  # one division for three components
+        return self.moment * each[..., None]
 
     def scaled(self, factor) -> "Inertia":
         """The same body `factor` times as dense; factor broadcasts against mass."""
