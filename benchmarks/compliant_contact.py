@@ -5,7 +5,7 @@
 The laws differ. Ours is Hunt and Crossley's force, k depth (1 + d approach): weight presses the ball into the ground,
 and restitution falls with speed. MuJoCo prescribes the acceleration of the contact, -k' depth - b approach, nearly
 whatever other forces are: weight presses nothing in, and restitution is the same at all speeds. Here k = m k', and d
-and b give the same restitution at the first impact. Both have Coulomb's friction: ours is regularised by a speed,
+and b give the same restitution at the first impact. Both have Coulomb's friction: ours is regularized by a speed,
 MuJoCo's is viscous until the cone is reached, and a contact that slides pushes less along the normal.
 """
 

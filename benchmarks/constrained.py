@@ -2,7 +2,7 @@
 
 python -m benchmarks.constrained [--batch 1000] [--steps 5000] [--end 0.5] [--out constrained.json]
 Exudyn solves one trajectory on one core, with both of its Newton methods and its fast library; here a batch with
-randomised masses is one jitted call.  Runs of the two alternate, so that both see the same machine, and both use the
+randomized masses is one jitted call.  Runs of the two alternate, so that both see the same machine, and both use the
 standard variant of the method.
 
 python -m benchmarks.constrained --accuracy [--end 1.0] [--out variants.json]

@@ -263,7 +263,7 @@ def heavy_tops(steps: int) -> dict[str, Callable[[str], Callable]]:
         return path.q, path.v
 
     explicit_ones = {name: explicit(*method) for name, method in methods.items()}
-    return explicit_ones | {"generalised-alpha": lambda dtype: jax.vmap(partial(implicit, dtype))}
+    return explicit_ones | {"generalized-alpha": lambda dtype: jax.vmap(partial(implicit, dtype))}
 
 
 def flying(steps: int) -> Callable[[str], Callable]:

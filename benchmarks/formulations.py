@@ -51,7 +51,7 @@ class Comparison(NamedTuple):
 def comparisons() -> dict[str, Comparison]:
     """The source's problems with its end times and lists of steps."""
     free, top, disc = heavy_top_maximal(constrained=False), heavy_top_maximal(), rotor()
-    # The centre of mass is 1 m along y from the fixed point.
+    # The center of mass is 1 m along y from the fixed point.
     return {
         "free top": Comparison(free, 1.0, 10_000, 8, lambda q: q.bodies.rotation[0, :, 1], references.top),
         "top": Comparison(top, 1.0, 10_000, 8, lambda q: q.bodies.translation[0], references.top),

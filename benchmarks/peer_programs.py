@@ -139,7 +139,7 @@ def frax(job: dict, case) -> Calls:
 
 
 def brax(job: dict, case) -> Calls:
-    """Generalised coordinates: what `pipeline.step` does with the smooth forces; inverse: M a and the bias force."""
+    """Generalized coordinates: what `pipeline.step` does with the smooth forces; inverse: M a and the bias force."""
     import mujoco
     from brax import kinematics
     from brax.generalized import dynamics, mass

@@ -42,7 +42,7 @@ def quaternion_rate(a: Array, w: Array) -> Array:
 
 
 def top(end: float) -> np.ndarray:
-    """The centre of mass (3,)."""
+    """The center of mass (3,)."""
     arm, inertia = jnp.array([0.0, 1.0, 0.0]), jnp.array([15.234375, 0.46875, 15.234375])
 
     def rate(t: Any, y: Array) -> Array:
@@ -89,7 +89,7 @@ def slider_crank(end: float) -> np.ndarray:
     bearing = jnp.array([0.0, 0.1, 0.12])
 
     def parts(angle: Array) -> tuple[Array, Array]:
-        """Centres (3, 3) of crank, rod and slider, and the axes of the rod."""
+        """Centers (3, 3) of crank, rod and slider, and the axes of the rod."""
         pin = bearing + 0.08 * jnp.stack([0.0 * angle, -jnp.sin(angle), jnp.cos(angle)])
         slider = jnp.stack([jnp.sqrt(0.09 - pin[1] ** 2 - pin[2] ** 2), 0.0 * angle, 0.0 * angle])
         x = (slider - pin) / 0.3
@@ -121,14 +121,14 @@ def puma560(end: float) -> np.ndarray:
     d, a = (0.0, 0.0, 0.15005, 0.4318, 0.0, 0.0), (0.0, 0.4318, 0.0203, 0.0, 0.0, 0.0)
     cos, sin = (0.0, 1.0, 0.0, 0.0, 0.0, 1.0), (1.0, 0.0, -1.0, 1.0, -1.0, 0.0)
     masses = jnp.array([20.0, 17.4, 4.8, 0.82, 0.34, 0.09])
-    centres = jnp.zeros((6, 3)).at[1].set(jnp.array([-0.3638, 0.006, 0.2275]))
-    centres = centres.at[2].set(jnp.array([-0.0203, -0.0141, 0.07]))
-    centres = centres.at[3, 1].set(0.019).at[5, 2].set(0.032)
+    centers = jnp.zeros((6, 3)).at[1].set(jnp.array([-0.3638, 0.006, 0.2275]))
+    centers = centers.at[2].set(jnp.array([-0.0203, -0.0141, 0.07]))
+    centers = centers.at[3, 1].set(0.019).at[5, 2].set(0.032)
     light = [[0.0018, 0.0013, 0.0018], [3e-4, 4e-4, 3e-4], [1.5e-4, 1.5e-4, 4e-5]]
     inertias = jnp.array([[0, 0.35, 0], [0.13, 0.524, 0.539], [0.066, 0.086, 0.0125], *light])
 
     def place(q: Array) -> tuple[Array, Array]:
-        """Centres of mass (6, 3) and axes (6, 3, 3)."""
+        """Centers of mass (6, 3) and axes (6, 3, 3)."""
         r, x, found = jnp.eye(3), jnp.zeros(3), []
         for i in range(6):
             c, s = jnp.cos(q[i]), jnp.sin(q[i])
@@ -136,11 +136,11 @@ def puma560(end: float) -> np.ndarray:
             turn = [[c, -s * cos[i], s * sin[i]], [s, c * cos[i], -c * sin[i]], [zero, zero + sin[i], zero + cos[i]]]
             x = x + r @ jnp.stack([a[i] * c, a[i] * s, zero + d[i]])
             r = r @ jnp.stack([jnp.stack(row) for row in turn])
-            found.append((x + r @ centres[i], r))
+            found.append((x + r @ centers[i], r))
         return tuple(jnp.stack(part) for part in zip(*found, strict=True))
 
     def velocities(q: Array, v: Array) -> tuple[Array, Array]:
-        """Of the centres of mass, and of the turning in body axes, (6, 3) each."""
+        """Of the centers of mass, and of the turning in body axes, (6, 3) each."""
         (_, r), (u, turning) = jax.jvp(place, (q,), (v,))
         spin = jnp.swapaxes(r, 1, 2) @ turning
         return u, jnp.stack([spin[:, 2, 1], spin[:, 0, 2], spin[:, 1, 0]], axis=1)

@@ -98,7 +98,7 @@ def draw(out, robot, ts, motion, errors, speeds):
     below.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=3, title="base")
     below.legend(*panels[2, 0].get_legend_handles_labels(), loc="outside lower right", ncols=6, title="joints")
     below.suptitle(
-        "reference and forces (coloured), motion reproduced from the forces (dashed)\nattitude as a rotation vector, "
+        "reference and forces (colored), motion reproduced from the forces (dashed)\nattitude as a rotation vector, "
         "twist and wrench of the base in world axes about the world's origin"
     )
     save(made, out)

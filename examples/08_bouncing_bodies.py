@@ -273,7 +273,7 @@ def sensitivity(heights, growing, cluster, gaps):
     styles = (("black", "-", 2.5), ("tab:blue", "--", 1.2), ("tab:red", ":", 1.5))
     for curve, name, (color, line, width) in zip(z, names, styles, strict=True):
         heights.plot(ts, curve, line, color=color, linewidth=width, label=name)
-    heights.set(title="IV: height of the cube's centre", xlabel="t (s)", ylabel="z (m)", ylim=(0, 1.25 * z.max()))
+    heights.set(title="IV: height of the cube's center", xlabel="t (s)", ylabel="z (m)", ylim=(0, 1.25 * z.max()))
     heights.legend(ncols=3, loc="upper center", fontsize=9)
     for gap, name, (color, _, _) in zip(gaps, names[1:], styles[1:], strict=True):
         growing.semilogy(ts, gap, color=color, linewidth=1, label=name)

@@ -64,7 +64,7 @@ def miss(scaled):
     return jnp.sqrt(jnp.sum((place - jnp.array(TARGET)) ** 2) + 1e-20), usable
 
 
-def optimise(launches, iterations):
+def optimize(launches, iterations):
     """The best launches, their misses, and misses and usability of all that were tried (iterations, guesses)."""
     descent = optax.chain(optax.polyak_sgd(max_learning_rate=1.0), optax.clip_by_global_norm(LONGEST))
 
@@ -90,7 +90,7 @@ def main(out: str | None = None, guesses: int = 16, iterations: int = 80) -> dic
     """Misses of the best throws and of all that were tried, m; draws them to `out`."""
     jax.config.update("jax_enable_x64", True)
     first = MEAN + SPREAD * jax.random.normal(jax.random.key(0), (guesses, 6))
-    best, least, (values, usable) = optimise(first, iterations)
+    best, least, (values, usable) = optimize(first, iterations)
     values, least = np.where(usable, values, np.inf), np.asarray(least)
     print(f"misses of the guesses: {np.min(values[0]):.2g} to {np.max(values[0], where=usable[0], initial=0):.2g} m")
     print(f"{np.sum(least < 1e-3)} of {guesses} throws land within 1 mm; misses in order:")
@@ -116,7 +116,7 @@ def draw(out, first, best, values):
             axes.plot(places[i, 0], 0, "o", color=line.get_color(), markersize=5, clip_on=False)
         axes.axvline(TARGET[0], color="black", linestyle=":", linewidth=0.8)
         axes.plot(TARGET[0], 0, "k*", markersize=14, zorder=3, clip_on=False, label="target")
-        axes.set(title=f"{title}: centre up to the fourth impact, touching point there (dots)")
+        axes.set(title=f"{title}: center up to the fourth impact, touching point there (dots)")
         axes.set(xlabel="x (m)", ylabel="z (m)", ylim=(0, None))
         axes.legend(loc="upper right")
         mark = "o" if launches is first else "+"

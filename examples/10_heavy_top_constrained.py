@@ -16,7 +16,7 @@ from lgjax import maximal
 from lgjax.plot import figure, save
 
 
-def tip_to_centre(q):
+def tip_to_center(q):
     return q.bodies.rotation[..., 0, :, 1]
 
 
@@ -33,7 +33,7 @@ def explicit(problem, end, counts):
             started = time.perf_counter()
             jax.block_until_ready(run(y0))
             seconds = time.perf_counter() - started
-            rows.append((np.asarray(tip_to_centre(maximal.AbsoluteConfiguration(ys[0], None)))[0], 0.0, seconds))
+            rows.append((np.asarray(tip_to_center(maximal.AbsoluteConfiguration(ys[0], None)))[0], 0.0, seconds))
         found[name] = rows
     return found
 
@@ -45,7 +45,7 @@ def main(
     jax.config.update("jax_enable_x64", True)
     counts = halved(first, halvings)
     free, held = lgjax.systems.heavy_top_maximal(constrained=False), lgjax.systems.heavy_top_maximal()
-    found = sweep(held, end, counts, dict(list(VARIANTS.items())[:modes]), tip_to_centre) | explicit(free, end, counts)
+    found = sweep(held, end, counts, dict(list(VARIANTS.items())[:modes]), tip_to_center) | explicit(free, end, counts)
     exact = explicit(free, end, (4 * first,))["RKMK 6"][0][0]  # order 6: to round-off
     every = max(1, first // drawn)
     run = jax.jit(lambda q, v: lgjax.maximal.integrate(held.system, q, v, 0.0, end, first, save_every=every))
@@ -53,12 +53,12 @@ def main(
     made = figure(15, 8.5)
     axes = made.add_subplot(2, 3, 1)
     axes.plot(path.ts, path.q.bodies.translation[:, 0], label=["x", "y", "z"])
-    axes.set(title="centre of mass (m)", xlabel="t (s)")
+    axes.set(title="center of mass (m)", xlabel="t (s)")
     axes.legend()
     axes = made.add_subplot(2, 3, 2)
     axes.plot(path.ts, path.multipliers, label=["x", "y", "z"])
     axes.set(title="force of the tip on the world (N)", xlabel="t (s)")
-    errors = draw_sweep(made, found, exact, end, counts, "the centre of mass (m)")
+    errors = draw_sweep(made, found, exact, end, counts, "the center of mass (m)")
     for name, error in errors.items():
         print(f"{name}: errors {', '.join(f'{e:.2e}' for e in error)}")
     if out:

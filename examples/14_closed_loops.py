@@ -1,6 +1,6 @@
 """Mechanisms with closed loops: a four-bar, a five-bar with an actuator too many, a Stewart platform on springs.
 
-How far the loops open without correction, with Baumgarte's stabilisation and with projection; what three actuators do
+How far the loops open without correction, with Baumgarte's stabilization and with projection; what three actuators do
 where two would be enough; a platform that is pushed.
 python examples/14_closed_loops.py [--duration 10] [--out closed_loops.png]
 """

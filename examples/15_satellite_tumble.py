@@ -49,7 +49,7 @@ def error(model, unknown, known, steps):
     return jnp.concatenate([so3.log(jnp.swapaxes(known[0], -1, -2) @ R), rates - known[1]], -1)
 
 
-def linearised(model, known, steps):
+def linearized(model, known, steps):
     """Covariances (T, 6, 6) from the sensitivities to the nine numbers, in one forward pass."""
     rates = jax.jit(jax.jacfwd(lambda unknown: error(model, unknown, known, steps)))(jnp.zeros(9))
     scaled = np.asarray(rates, np.float64) * SPREAD
@@ -72,7 +72,7 @@ def draw(path, result, linear, shown):
         axes = made.add_subplot(2, len(shown), i + 1, projection="3d")
         axes.scatter(*np.rad2deg(result.record[:400, i].T), s=2, color="black", alpha=0.4)
         ellipsoid(axes, s.mean[k, :3], s.covariance[k, :3, :3], color="C0", label="Monte Carlo")
-        ellipsoid(axes, np.zeros(3), linear[k, :3, :3], color="C1", label="linearised")
+        ellipsoid(axes, np.zeros(3), linear[k, :3, :3], color="C1", label="linearized")
         axes.set(title=f"attitude error after {k * EVERY * DT:g} s (deg)", xlabel="x", ylabel="y", zlabel="z")
         axes.legend(fontsize=7)
     times = EVERY * DT * np.arange(len(linear))
@@ -83,7 +83,7 @@ def draw(path, result, linear, shown):
             axes.fill_between(times, low, high, alpha=0.25, color=f"C{j}", label=f"{'xyz'[j]}: 5 % to 95 %")
             deviation = 1.645 * np.rad2deg(np.sqrt(linear[:, first + j, first + j]))
             axes.plot(times, np.stack([-deviation, deviation], 1), color=f"C{j}", linewidth=0.8)
-        axes.set(title=f"{name}; lines: linearised", xlabel="t (s)")
+        axes.set(title=f"{name}; lines: linearized", xlabel="t (s)")
         limit = 1.2 * np.abs(np.rad2deg(s.quantiles[..., first : first + 3])).max()
         axes.set_ylim(-limit, limit)
         axes.legend()
@@ -103,13 +103,13 @@ def main(path: str = "15_satellite_tumble.png", samples: int = 100_000, steps: i
         return lgjax.ensembles.Sample(values, events=upside_down[None], record=values[shown, :3])
 
     result = lgjax.monte_carlo(simulate, (known,), batch=samples, key=jax.random.key(0), duration=steps * DT, **options)
-    s, linear = result.statistics, linearised(model, known, steps)
+    s, linear = result.statistics, linearized(model, known, steps)
     print(f"{samples} satellites in {result.seconds:.1f} s, {result.simulated_seconds_per_second:.3g} simulated s/s")
     print(f"{s.events[0]} of {s.count} were ever more than 90 degrees off, {len(result.failed)} diverged")
     for k in shown:
         sizes = [np.rad2deg(np.sqrt(np.linalg.eigvalsh(c[k, :3, :3])[::-1])) for c in (s.covariance, linear)]
         text = ", ".join(f"{a:.2f} ({b:.2f})" for a, b in zip(*sizes))
-        print(f"{k * EVERY * DT:5.1f} s: axes of the attitude error {text} deg, linearised in brackets")
+        print(f"{k * EVERY * DT:5.1f} s: axes of the attitude error {text} deg, linearized in brackets")
     draw(path, result, linear, shown)
 
 

@@ -1,6 +1,6 @@
 """A hexarotor with two arms that flies one fingertip to a pose in space and holds it there, from random guesses.
 
-Six propellers, never pulling, and six joint motors take the tip of the left arm a metre and more away, turned by 90°,
+Six propellers, never pulling, and six joint motors take the tip of the left arm a meter and more away, turned by 90°,
 in one and a half seconds. Goal: every guess ends with the tip within 5 mm and 1° of the pose, and nothing of the robot
 moving faster than 0.05 m/s or rad/s. Feasibility-driven differential dynamic programming (FDDP) keeps errors of the
 base in the tangent space of SE(3).  python examples/16_aerial_reach.py [--guesses 8] [--out aerial_reach.png]

@@ -1,4 +1,4 @@
-"""The mass, centre of mass and inertia of what an arm has gripped, from a noisy record of its joints.
+"""The mass, center of mass and inertia of what an arm has gripped, from a noisy record of its joints.
 
 A robot arm follows a motion under a weak and known controller, with an unknown payload rigid in its grip, and its joint
 angles are recorded with 1 mrad of noise. The ten inertial parameters of last link and payload are those whose simulated

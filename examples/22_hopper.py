@@ -1,4 +1,4 @@
-"""A hopper whose gait is optimised through its impacts.
+"""A hopper whose gait is optimized through its impacts.
 
 A trunk of 2 kg hops on a springy leg with a foot of 0.2 kg. Every landing takes energy, because the foot stops at once.
 A motor beside the spring has to return it: after one period the hopper is to be where it began, at the same speed, with

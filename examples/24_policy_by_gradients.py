@@ -37,7 +37,7 @@ def cart_pole() -> lgjax.Model:
 
 
 def start(key, model):
-    """At rest within a metre of the origin, the pole up to 0.6 rad from upright."""
+    """At rest within a meter of the origin, the pole up to 0.6 rad from upright."""
     place, angle = jax.random.split(key)
     joints = jnp.stack([jax.random.uniform(place, (), model.dtype, -1.0, 1.0),
                         np.pi + jax.random.uniform(angle, (), model.dtype, -0.6, 0.6)])  # fmt: skip

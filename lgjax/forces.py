@@ -1,4 +1,4 @@
-"""Generalised forces that add up: those of `lgjax.dynamics.forces`, and compliant contact."""
+"""Generalized forces that add up: those of `lgjax.dynamics.forces`, and compliant contact."""
 
 from lgjax.contact.compliant import CompliantContact, contact
 from lgjax.dynamics.forces import (

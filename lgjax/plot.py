@@ -1,6 +1,6 @@
 """Figures of results (extra `plot`): functions from results to a matplotlib Figure, without global state.
 
-Curves differ in color (those of Okabe and Ito, which colour-blind readers tell apart), in dashes and in markers, so
+Curves differ in color (those of Okabe and Ito, which color-blind readers tell apart), in dashes and in markers, so
 that they are legible in grey print. Read first: `figure`, which examples fill themselves, and `_axes`.
 """
 
@@ -374,12 +374,12 @@ def _draw_path(axes: Any, model: Model, result: Any, samples: int) -> None:
     axes.set(title=f"path of {name} ({len(paths)} shown)", xlabel="x (m)", ylabel="y (m)", zlabel="z (m)")
 
 
-def _draw_joints(axes: Any, model: Model, result: Any, labelled: int = 12) -> None:
+def _draw_joints(axes: Any, model: Model, result: Any, labeled: int = 12) -> None:
     joints = np.asarray(result.q.joints)[0]
     names = model.tree.coordinate_names
     for i, values in enumerate(joints.T):
         dashes = DASHES[i // 10 % len(DASHES)]  # the default colors repeat after ten
-        axes.plot(result.ts, values, dashes, linewidth=1, label=names[i] if i < labelled else None)
+        axes.plot(result.ts, values, dashes, linewidth=1, label=names[i] if i < labeled else None)
     if names:
         axes.legend(fontsize=6, ncols=2)
     axes.set(title="joint coordinates of sample 0", xlabel="t (s)", ylabel="rad or m")

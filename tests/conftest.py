@@ -1,6 +1,6 @@
-"""Settings for every test: float64 is there, nothing is promoted silently, XLA compiles with little optimisation.
+"""Settings for every test: float64 is there, nothing is promoted silently, XLA compiles with little optimization.
 
-Compiling is most of the time of most tests, and takes half as long so. `tests.optimised` compiles as users do, for the
+Compiling is most of the time of most tests, and takes half as long so. `tests.optimized` compiles as users do, for the
 tests in which that could make a difference. One worker runs the tests of a file (`--dist loadfile`), which share what
 they compile.
 """

@@ -24,7 +24,7 @@ def scripts(monkeypatch):
 
 
 def arm(floating: bool):
-    """A base, free or turning, a turned slide on it and two hinges on that, all off centre."""
+    """A base, free or turning, a turned slide on it and two hinges on that, all off center."""
     skew = np.array([[0.36, 0.48, -0.8], [-0.8, 0.6, 0.0], [0.48, 0.64, 0.6]])
     solid = {
         "rotation": skew,

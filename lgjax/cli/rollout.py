@@ -1,4 +1,4 @@
-"""`lgjax rollout`: a batch of randomised copies of a model, without controls."""
+"""`lgjax rollout`: a batch of randomized copies of a model, without controls."""
 
 import argparse
 from pathlib import Path
@@ -30,8 +30,8 @@ SPREADS = {
 def add(commands: Any) -> None:
     parser = commands.add_parser(
         "rollout",
-        help="integrate a batch of randomised copies of a model",
-        description="Integrate a batch of copies of a model without controls, from randomised states, and report "
+        help="integrate a batch of randomized copies of a model",
+        description="Integrate a batch of copies of a model without controls, from randomized states, and report "
         "speed and energy error.",
         formatter_class=Help,
     )

@@ -118,7 +118,7 @@ def bounce(
 
     record        impacts listed in `events`; derivatives are right through as many of them and of parts of steps.
     chart         coordinates of the rotation of a step, "cayley" or "exp", with the same result.
-    check_center  "error", "warn" or "ignore" a shape whose centre of mass, at uniform density, is known to be off its
+    check_center  "error", "warn" or "ignore" a shape whose center of mass, at uniform density, is known to be off its
                   origin by a thousandth of its size, or a union that does not reach around it.
     checkpoint    a `lgjax.saving.Checkpoint`: a long run is written to a folder part by part, from which it can be
                   resumed.
@@ -230,7 +230,7 @@ def _check(p: _Problem) -> None:
 
 
 def _center(shape: Shape) -> tuple[np.ndarray, float] | None:
-    """The centre of mass (3,) of a shape of uniform density, and what rounding may move it by; None if not known."""
+    """The center of mass (3,) of a shape of uniform density, and what rounding may move it by; None if not known."""
     if isinstance(shape, Rounded):
         inner = _center(shape.shape)
         return inner and (inner[0], inner[1] + float(shape.radius))
@@ -249,7 +249,7 @@ def _center(shape: Shape) -> tuple[np.ndarray, float] | None:
 
 
 def _check_center(shape: Shape, how: str) -> None:
-    """Refuse a known shape whose centre of mass is elsewhere than its origin, or warn of it."""
+    """Refuse a known shape whose center of mass is elsewhere than its origin, or warn of it."""
     checks.choice("check_center", how, ("error", "warn", "ignore"))
     if how != "ignore" and checks.known(shape) and (message := _off_center(shape)):
         if how == "error":
@@ -258,7 +258,7 @@ def _check_center(shape: Shape, how: str) -> None:
 
 
 def _off_center(shape: Shape) -> str | None:
-    """Check that the origin of a known shape is its centre of mass."""
+    """Check that the origin of a known shape is its center of mass."""
     with jax.ensure_compile_time_eval():
         union = isinstance(shape, Union) and all(_center(part) for part in shape.parts)
         center = _center(shape)
@@ -273,7 +273,7 @@ def _off_center(shape: Shape) -> str | None:
             off = float(np.linalg.norm(center[0]))
             if off <= 1e-3 * float(np.linalg.norm(reach)) + center[1]:
                 return None
-            where = f"the shape's centre of mass, at uniform density, is at {center[0].tolist()}"
+            where = f"the shape's center of mass, at uniform density, is at {center[0].tolist()}"
     return (
         f"{where}; bodies turn about their origin: pass lgjax.shapes.recentered(shape), or"
         ' check_center="ignore" if the density is not uniform'

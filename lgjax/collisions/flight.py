@@ -43,7 +43,7 @@ REST_RATIO = 1e-6
 # Steps that turn the body by more than PART_ANGLE, rad, are made in at most MAX_PARTS parts.
 PART_ANGLE = 0.5
 MAX_PARTS = 1000
-# In a part of a step no point accelerates by more than SPIN times |ω|² times its distance from the centre of mass.  The
+# In a part of a step no point accelerates by more than SPIN times |ω|² times its distance from the center of mass.  The
 # discrete motion, which this is about, reaches 2.6 for parts of half a radian; a rigid body that of |ω|² alone 1.3.
 SPIN = 3.0
 # No dip deeper than this fraction of the body's radius goes unnoticed,

@@ -41,7 +41,7 @@ GRAZING_RATIO = 1e-3  # of the approach to the speed of the contact point
 class ContactPoint(NamedTuple):
     """The place where a body is closest to leaving the admissible set.
 
-    gap     () signed distance, metres, negative inside.
+    gap     () signed distance, meters, negative inside.
     point   (3,) closest point of the body, body frame.
     normal  (3,) unit normal of the obstacle there, world frame, towards the admissible side.
     flat    () whether the closest point is one of many.

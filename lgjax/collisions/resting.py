@@ -66,7 +66,7 @@ class Scene:
     contact      the contact with one obstacle at a state, by the obstacle's index.
     touching     all points that can touch at once at a pose, for the equilibrium of a body at rest.
     normals      (n, 3) of the obstacles, world frame.
-    radius       (), m; no point of the body is farther from its centre of mass.
+    radius       (), m; no point of the body is farther from its center of mass.
     h            (), step size, s.
     max_impacts  impacts that a step may have.
     chart        coordinates of the rotation of a step, see `bounce`.
@@ -187,7 +187,7 @@ def _lifted(scene: Scene, state: RigidState, active: Array | None) -> tuple[Rigi
 
 
 def _velocities(body: RigidBody, state: RigidState, levers: Array) -> Array:
-    """Velocities (k, 3) of points of the body at `levers` (k, 3) from its centre of mass, all in the world frame."""
+    """Velocities (k, 3) of points of the body at `levers` (k, 3) from its center of mass, all in the world frame."""
     spin = so3.act(state.pose.rotation, sm.solve3(body.inertia, state.angular))
     return state.linear / body.mass + sm.cross(spin, levers)
 

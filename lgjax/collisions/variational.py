@@ -31,8 +31,8 @@ MAX_ITERATIONS = 30
 class RigidState(NamedTuple):
     """Pose and momenta of one rigid body.
 
-    pose      Pose of the body frame, whose origin is the centre of mass, in the world.
-    angular   (3,) angular momentum about the centre of mass, body frame, kg m²/s.
+    pose      Pose of the body frame, whose origin is the center of mass, in the world.
+    angular   (3,) angular momentum about the center of mass, body frame, kg m²/s.
     linear    (3,) linear momentum, world frame, kg m/s.
     """
 
@@ -47,7 +47,7 @@ class RigidBody:
     """One rigid body and the potential that it moves in.
 
     mass       (), kg.
-    inertia    (3, 3) about the centre of mass, body frame, kg m².
+    inertia    (3, 3) about the center of mass, body frame, kg m².
     gravity    (3,), world frame, m/s².
     potential  further potential energy, pose -> joules, or None; differentiated by JAX.  A function that is static: two
                that are not the same object compile twice.
@@ -132,7 +132,7 @@ def total_energy(body: RigidBody, state: RigidState) -> Array:
 
 
 def forces(body: RigidBody, pose: Pose) -> tuple[Array, Array]:
-    """Moment (3,) in the body frame about the centre of mass and force (3,) in the world frame of all potentials."""
+    """Moment (3,) in the body frame about the center of mass and force (3,) in the world frame of all potentials."""
     force = body.mass * body.gravity
     if body.potential is None:
         return jnp.zeros_like(force), force

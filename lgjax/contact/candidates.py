@@ -1,6 +1,6 @@
 """Where a shape can touch: rounded corners, which do not depend on the direction, or points that do.
 
-A sphere is one rounded corner, a capsule two, a box eight: centres and radii, all treated alike and at once. The other
+A sphere is one rounded corner, a capsule two, a box eight: centers and radii, all treated alike and at once. The other
 shapes give their support point, a cylinder three points of each rim. Read first: `lgjax/shapes/contact.py`.
 """
 
@@ -21,7 +21,7 @@ Array = jax.Array
 
 
 class Corners(NamedTuple):
-    """Balls whose hull touches: centres (k, 3), frame of the shape's carrier, radii (k,), m."""
+    """Balls whose hull touches: centers (k, 3), frame of the shape's carrier, radii (k,), m."""
 
     centers: Array
     radii: Array

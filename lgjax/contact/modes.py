@@ -101,7 +101,7 @@ def instant(
     world = world_kinematics(model, q, v, rates=[v])
     force = tau - sm.matvec(dynamics.coriolis, v) - model.damping * v - dynamics.gravity
     if wrenches is not None:
-        force = force + _generalised(model, world, wrenches)
+        force = force + _generalized(model, world, wrenches)
     inverse = regular_inverse(dynamics.mass)
     vdot = sm.matvec(inverse, force)
 
@@ -119,7 +119,7 @@ def instant(
     return Instant(gap, u, vdot, sm.matvec(J, vdot) + drift, W, product(W, J.T))
 
 
-def _generalised(model: Model, world: World, wrenches: Array) -> Array:
+def _generalized(model: Model, world: World, wrenches: Array) -> Array:
     """Forces (nv,) of wrenches (nbodies, 6) in body frames."""
     n, f = applied_wrenches(model.links, wrenches)
     R, x = world.poses

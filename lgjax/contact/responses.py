@@ -248,5 +248,5 @@ def twists(columns: Columns, ways: Ways, v: Array, bodies: int) -> list[Array]:
 
 
 def total(terms: Iterable[Array]) -> Array:
-    """A sum of arrays, term by term: XLA for CPUs vectorises this, but no reduction of an axis other than the last."""
+    """A sum of arrays, term by term: XLA for CPUs vectorizes this, but no reduction of an axis other than the last."""
     return reduce(jnp.add, terms)

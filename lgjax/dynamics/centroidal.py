@@ -1,4 +1,4 @@
-"""Momentum about the centre of mass as a linear function of the velocity."""
+"""Momentum about the center of mass as a linear function of the velocity."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from lgjax.numerics import small_matrix as sm
 
 @checked_arguments()
 def centroidal_momentum_matrix(model: Model, q: Configuration) -> jax.Array:
-    """A (6, nv): A v is the momentum in world axes, [angular about the centre of mass, linear], kg m^2/s and kg m/s.
+    """A (6, nv): A v is the momentum in world axes, [angular about the center of mass, linear], kg m^2/s and kg m/s.
 
     Source: composite rigid bodies as in [featherstone2008] section 6.2.
     """
@@ -60,14 +60,14 @@ def _derivative(model: Model, q: Configuration, v) -> jax.Array:
 
 @checked_arguments()
 def center_of_mass_velocity(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
-    """Velocity (3,) of the centre of mass of the whole mechanism in the world, m/s."""
+    """Velocity (3,) of the center of mass of the whole mechanism in the world, m/s."""
     world = world_kinematics(model, q, v)
     _, linear = world_inertia(world.poses, model.inertias).momentum(*se3.split(world.twists))
     return jnp.sum(linear, 0) / jnp.sum(model.inertias.mass)
 
 
 def _center(model: Model, poses: Pose):
-    """Centre of mass (3,), from the poses of the joint frames."""
+    """Center of mass (3,), from the poses of the joint frames."""
     R, p = poses
     moments = sm.matvec(R, model.inertias.moment) + sm.scale(model.inertias.mass, p)
     return jnp.sum(moments, 0) / jnp.sum(model.inertias.mass)

@@ -1,4 +1,4 @@
-"""Energies, momentum and centre of mass. Source: [featherstone2008] sections 2.12 and 2.13."""
+"""Energies, momentum and center of mass. Source: [featherstone2008] sections 2.12 and 2.13."""
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +52,7 @@ def momentum(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
 
 @checked_arguments()
 def center_of_mass(model: Model, q: Configuration) -> jax.Array:
-    """Centre of mass (3,) of the whole mechanism in the world, metres. Source: [featherstone2008] section 2.13."""
+    """Center of mass (3,) of the whole mechanism in the world, meters. Source: [featherstone2008] section 2.13."""
     world = world_kinematics(model, q)
     moment, mass = _first_moment(model, world)
     return moment / mass + world.origin

@@ -1,6 +1,6 @@
-"""Generalised forces to be added up: springs, dampers, joint limits, friction, springs between points, motors.
+"""Generalized forces to be added up: springs, dampers, joint limits, friction, springs between points, motors.
 
-A force is a value whose parameters are leaves: batched, differentiated, optimised like those of a Model. Call it as
+A force is a value whose parameters are leaves: batched, differentiated, optimized like those of a Model. Call it as
 tau = force(t, q, v), (nv,), pass it to `rollout` as a controller, or add it to forces and to controllers:
 `forces.spring(model, 20.0) + forces.friction(model, 0.1) + controller`. force.energy(q) is the potential energy of its
 conservative part. Makers take the model for its topology and dtype, and raise ValueError naming what is out of range.
@@ -259,7 +259,7 @@ def motors(
 ) -> Motors:
     """Motors behind gears: command(t, q, v) -> (n,) torques of the n motors, one per coordinate; tau = gear torque.
 
-    gear: turns of the rotor per turn of the joint (per metre: 1/m). rotor_inertia: kg m^2, for `with_rotors`. A motor
+    gear: turns of the rotor per turn of the joint (per meter: 1/m). rotor_inertia: kg m^2, for `with_rotors`. A motor
     gives at most `torque` (N m) at rest, which falls linearly to nothing at `speed` (rad/s of the rotor) in the
     direction of motion; braking it gives all of it.
     """

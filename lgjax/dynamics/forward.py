@@ -70,7 +70,7 @@ def forward_dynamics(
     *,
     execution: Execution = "scalarized",
 ) -> jax.Array:
-    """Accelerations vdot (nv,) under the generalised forces tau (nv,): M^-1 (tau - `bias_forces`).
+    """Accelerations vdot (nv,) under the generalized forces tau (nv,): M^-1 (tau - `bias_forces`).
 
     v: (nv,) body-frame velocities. wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin.
     Armature and joint damping are included. rad/s^2 and m/s^2; N m and N.

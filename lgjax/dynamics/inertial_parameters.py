@@ -1,6 +1,6 @@
 """The ten inertial parameters of each body as a vector, and coordinates of those that a body can have.
 
-The order is m, hx, hy, hz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz: mass (kg), first moment h = mass times the centre of mass
+The order is m, hx, hy, hz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz: mass (kg), first moment h = mass times the center of mass
 (kg m), and the rotational inertia about the origin by the rows of its lower triangle (kg m^2), all in the body frame.
 It is Pinocchio's. Read next: `regressor.py`.
 """
@@ -48,7 +48,7 @@ def with_inertial_parameters(model: Model, parameters: jax.Array) -> Model:
     """The model with these inertial parameters (10 nbodies,), the inverse of `inertial_parameters`.
 
     Any numbers pass, also of bodies that cannot exist: in them the dynamics are linear. `from_log_cholesky` gives those
-    of bodies that can. If the model is specialised, its inertias become inputs.
+    of bodies that can. If the model is specialized, its inertias become inputs.
     """
     model = checked_model(model, leaves=True)
     parameters = checked_array("parameters", parameters, (10 * model.nbodies,), model.dtype)
@@ -62,7 +62,7 @@ def log_cholesky(parameters: jax.Array) -> jax.Array:
 
     They are (a, d1, d2, d3, s12, s23, s13, t1, t2, t3): the pseudo-inertia [[S, h], [h^T, m]], S = tr(I)/2 - I, is
     exp(2 a) U U^T with U = [[exp(d1), s12, s13, t1], [0, exp(d2), s23, t2], [0, 0, exp(d3), t3], [0, 0, 0, 1]], so that
-    a is half the logarithm of the mass and t the centre of mass. Raises ValueError for known parameters of a body that
+    a is half the logarithm of the mass and t the center of mass. Raises ValueError for known parameters of a body that
     cannot exist: the mass or an eigenvalue of the pseudo-inertia is not positive. Of a traced one, whatever is not
     positive counts as nearly zero, so that the result is finite. Source: [rucker2022] eqs. (6)-(8).
     """
@@ -112,7 +112,7 @@ def _to_log_cholesky(parameters: jax.Array) -> jax.Array:
     mass = jnp.where(heavy, inertia.mass, 1)
     t = inertia.moment / mass[..., None]
     half = sm.trace(inertia.rotational) / 2
-    # about the centre of mass, per kg
+    # about the center of mass, per kg
     second = sm.diagonal(sm.stack(half, half, half)) - inertia.rotational
     C = (second - sm.outer(inertia.moment, t)) / mass[..., None, None]
     least = jax.lax.stop_gradient(jnp.maximum(100 * eps * (jnp.abs(sm.trace(C)) + sm.dot(t, t)), floor))

@@ -46,7 +46,7 @@ def inverse_dynamics(
     *,
     execution: Execution = "scalarized",
 ) -> jax.Array:
-    """Generalised forces tau (nv,) that produce the accelerations vdot (nv,): M vdot + `bias_forces`.
+    """Generalized forces tau (nv,) that produce the accelerations vdot (nv,): M vdot + `bias_forces`.
 
     v: (nv,) body-frame velocities. wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin.
     Armature and joint damping are included. N m and N. Source: [featherstone2008] section 5.3; [kim2012] section 2.1.
@@ -64,7 +64,7 @@ def bias_forces(
     *,
     execution: Execution = "scalarized",
 ) -> jax.Array:
-    """Generalised forces (nv,) at zero acceleration: Coriolis, centrifugal, gravity, damping and applied wrenches.
+    """Generalized forces (nv,) at zero acceleration: Coriolis, centrifugal, gravity, damping and applied wrenches.
 
     v, wrenches: as in `inverse_dynamics`; the joints balance the wrenches, which therefore enter with a minus sign.
     N m and N. Source: [featherstone2008] section 5.3, with zero accelerations.
@@ -74,7 +74,7 @@ def bias_forces(
 
 @checked_arguments()
 def gravity_forces(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> jax.Array:
-    """Generalised forces (nv,) that hold the mechanism at rest: the gradient of the potential energy.
+    """Generalized forces (nv,) that hold the mechanism at rest: the gradient of the potential energy.
 
     N m and N. Source: [featherstone2008] section 5.3, with zero velocities and accelerations.
     """
@@ -84,7 +84,7 @@ def gravity_forces(model: Model, q: Configuration, *, execution: Execution = "sc
 
 @partial(jax.jit, static_argnames="execution")  # one trace, however often a program evaluates it
 def newton_euler(model: Model, q: Configuration, v, vdot, applied: Wrench | None, execution: Execution) -> jax.Array:
-    """Generalised forces (nv,). applied: Wrench (nbodies, 3) in joint frames, or None."""
+    """Generalized forces (nv,). applied: Wrench (nbodies, 3) in joint frames, or None."""
     return batch_behind(partial(_two_passes, execution), execution)(model, q, v, vdot, applied)
 
 

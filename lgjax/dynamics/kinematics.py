@@ -24,7 +24,7 @@ from lgjax.numerics import small_matrix as sm
 
 @checked_arguments()
 def forward_kinematics(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> Pose:
-    """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), metres.
+    """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), meters.
 
     Source: [featherstone2008] chapter 4.
     """
@@ -45,7 +45,7 @@ def _outward_pose(kind, parent, data, q):
 
 @checked_arguments()
 def frame_pose(model: Model, q: Configuration, name: str) -> Pose:
-    """World pose T_world_frame of a named frame, metres: a body, or a link on fixed joints.
+    """World pose T_world_frame of a named frame, meters: a body, or a link on fixed joints.
 
     Raises ValueError for an unknown name. Source: as `forward_kinematics`.
     """

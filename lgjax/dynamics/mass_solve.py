@@ -46,7 +46,7 @@ from lgjax.numerics import small_matrix as sm
 def solve_mass_matrix(
     model: Model, q: Configuration, f: jax.Array, *, execution: Execution = "scalarized"
 ) -> jax.Array:
-    """M^-1 f (nv,) for generalised forces f (nv,), armature included, in time proportional to the number of bodies.
+    """M^-1 f (nv,) for generalized forces f (nv,), armature included, in time proportional to the number of bodies.
 
     For several right sides map it over f with `jax.vmap`: the inertias are then found once. In reverse mode it is its
     own transpose.
@@ -72,7 +72,7 @@ def _solved(execution: Execution, model: Model, q: Configuration, f) -> jax.Arra
 
 def at_rest(model: Model) -> Model:
     """The model without what acts besides inertia; a solution must not read more than its equations do."""
-    zeros = lambda x: (np if isinstance(x, np.ndarray) else jnp).zeros_like(x)  # constants of a specialised model stay
+    zeros = lambda x: (np if isinstance(x, np.ndarray) else jnp).zeros_like(x)  # constants of a specialized model stay
     return model.replace(gravity=zeros(model.gravity), damping=zeros(model.damping))
 
 

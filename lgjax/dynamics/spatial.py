@@ -49,10 +49,10 @@ NO_MASS = Inertia(ZERO, ZERO3, ZERO33)
 
 
 class BodyData(NamedTuple):
-    """The leaves of a Model that belong to one body, its centre of mass (3,), m, and its inertia about that.
+    """The leaves of a Model that belong to one body, its center of mass (3,), m, and its inertia about that.
 
     placement: pose of the joint frame in the parent's at q = 0. screw: (2,), see `Model.screws`. inertia: about the
-    origin of the joint frame. central: (3, 3) about the centre of mass, kg m^2. All in the axes of the joint frame.
+    origin of the joint frame. central: (3, 3) about the center of mass, kg m^2. All in the axes of the joint frame.
     """
 
     placement: Pose
@@ -63,7 +63,7 @@ class BodyData(NamedTuple):
 
 
 def body_data(model: Model) -> BodyData:
-    """The data of all bodies, with leading axis nbodies; constants of a specialised model as NumPy arrays."""
+    """The data of all bodies, with leading axis nbodies; constants of a specialized model as NumPy arrays."""
     inertia = model.inertias
     if isinstance(model, SpecializedModel) and not any(name.startswith("inertias") for name in model.inputs):
         with jax.ensure_compile_time_eval():
@@ -74,7 +74,7 @@ def body_data(model: Model) -> BodyData:
 
 
 def _about_com(inertia: Inertia) -> tuple[jax.Array, jax.Array]:
-    """Centre of mass (..., 3) and inertia about it (..., 3, 3)."""
+    """Center of mass (..., 3) and inertia about it (..., 3, 3)."""
     c = inertia.com
     shifted = sm.diagonal(sm.scale(sm.dot(c, inertia.moment), jnp.ones_like(c))) - sm.outer(c, inertia.moment)
     return c, inertia.rotational - shifted
@@ -146,7 +146,7 @@ def velocity_product(kind: JointKind, body: BodyData, q, S, qd, V: Twist) -> Twi
 def gyroscopic_wrench(body: BodyData, V: Twist) -> Wrench:
     """V x* I V, the wrench that keeps the twist of a body constant.
 
-    It is computed from the velocity u = v + w x com of the centre of mass: f = m w x u and n = w x J w + com x f.
+    It is computed from the velocity u = v + w x com of the center of mass: f = m w x u and n = w x J w + com x f.
     """
     u = V.v + sm.cross(V.w, body.com)
     f = sm.scale(body.inertia.mass, sm.cross(V.w, u))

@@ -2,7 +2,7 @@
 
 A level does arithmetic on arrays of lanes, and parameters have no batch axis. Where the batch is the last axis, they
 are constant along contiguous memory; where `jax.vmap` puts it, in front of the lanes, they are not and little
-vectorises. Inputs are cut out of their stacks in the kernels that use them, not before.
+vectorizes. Inputs are cut out of their stacks in the kernels that use them, not before.
 
 Tangents and cotangents are loops of the same kind. The tangent of a level is computed from the level's inputs, so these
 and the carries are all that waits for a reverse pass.

@@ -1,6 +1,6 @@
 """Spaces of Hamiltonian mechanics: coadjoint orbits and the cotangent bundle G ⋉ g* as a Lie group.
 
-T*G is right-trivialised: the point (g, mu) represents the covector mu ∘ T R_{g⁻¹} at g, so mu is a spatial momentum.
+T*G is right-trivialized: the point (g, mu) represents the covector mu ∘ T R_{g⁻¹} at g, so mu is a spatial momentum.
 """
 
 from dataclasses import dataclass, fields

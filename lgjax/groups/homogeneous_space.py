@@ -204,7 +204,7 @@ def common_chart(spaces: tuple[HomogeneousSpace, ...]) -> str:
 
 @cached(space=HomogeneousSpace, n=1)
 def power_space(space: HomogeneousSpace, n: int) -> HomogeneousSpace:
-    """Power of a space: n copies along the leading axis of its points, all moved by one vectorised call.
+    """Power of a space: n copies along the leading axis of its points, all moved by one vectorized call.
 
     The space's own functions already broadcast; only `distance` differs, one number for all copies.  Where the space
     has `parts`, error control judges every copy separately.

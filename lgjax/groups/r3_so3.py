@@ -161,7 +161,7 @@ def cayinv(g: RotationTranslation) -> Array:
 
 @takes(g0=ELEMENT, g1=ELEMENT)
 def distance(g0: RotationTranslation, g1: RotationTranslation) -> Array:
-    """Length (...) of log(g0⁻¹ g1), radians and metres weighted alike."""
+    """Length (...) of log(g0⁻¹ g1), radians and meters weighted alike."""
     return norm(log(compose(inverse(g0), g1)))
 
 

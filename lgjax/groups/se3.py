@@ -260,7 +260,7 @@ def dcayinv(u: Array, x: Array) -> Array:
 
 @takes(g0=POSE, g1=POSE)
 def distance(g0: Pose, g1: Pose) -> Array:
-    """Length (...) of log(g0⁻¹ g1), radians and metres weighted alike."""
+    """Length (...) of log(g0⁻¹ g1), radians and meters weighted alike."""
     return norm(log(compose(inverse(g0), g1)))
 
 

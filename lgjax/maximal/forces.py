@@ -1,6 +1,6 @@
 """Forces on bodies in absolute coordinates: every kind at once for all its members.
 
-A force gives each of its bodies a torque about the centre of mass in body axes and a force in world axes.
+A force gives each of its bodies a torque about the center of mass in body axes and a force in world axes.
 """
 
 from collections.abc import Callable

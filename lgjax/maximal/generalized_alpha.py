@@ -181,7 +181,7 @@ class GeneralizedAlpha:
         seeds = jnp.concatenate([jnp.eye(size, dtype=s.v.dtype)] * (n // size), axis=1)
         columns = scale * jax.vmap(column)(seeds)
         a = columns.T if dense else columns.reshape(size, n // size, size).transpose(1, 2, 0)
-        return saddle_point.factorise(a, b, problem.pullback(s.dq, b) if self.tangent_operator else b)
+        return saddle_point.factorize(a, b, problem.pullback(s.dq, b) if self.tangent_operator else b)
 
     def step(
         self, problem: ConstrainedProblem, t: Array, state: AlphaState, h: Array, rule: NewtonRule
@@ -211,8 +211,8 @@ class GeneralizedAlpha:
 
         def find(guess: Array) -> tuple[Array, Root]:
             evaluate = lambda z: self._evaluate(problem, t, stage(z), h)
-            factorise = lambda z, b: self.iteration_matrix(problem, t, stage(z), b, h)
-            root = newton(evaluate, factorise, saddle_point.solve, guess, state.factor, rule)
+            factorize = lambda z, b: self.iteration_matrix(problem, t, stage(z), b, h)
+            root = newton(evaluate, factorize, saddle_point.solve, guess, state.factor, rule)
             return root.x, root
 
         guess = jnp.concatenate([state.vdot / beta_prime, scale * state.multipliers])

@@ -55,7 +55,7 @@ class Solution(NamedTuple):
 
     ts           (T,) s.
     q, v         configurations and velocities (T, nv).
-    multipliers  (T, nc), in the order of the constraints: newtons for translations, newton metres for rotations.
+    multipliers  (T, nc), in the order of the constraints: newtons for translations, newton meters for rotations.
     iterations   (T,) int32, Newton iterations since the saved state before; 0 at the start.
     status       () int32, `Status`.
     """

@@ -180,7 +180,7 @@ class JointRows:
         return sm.dot(sm.matvec(s.rotation_a[joint], e_a), sm.matvec(s.rotation_b[joint], e_b))
 
     def residual(self, t: Any, arrays: JointArrays, s: Sides) -> Array:
-        """All rows (m,): metres for translations, cosines for rotations."""
+        """All rows (m,): meters for translations, cosines for rotations."""
         parts = []
         if self.translations:
             joint = np.array([self.rows[i][0] for i in self.translations])

@@ -15,7 +15,7 @@ ORIGIN = (0.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class Body:
-    """A body whose frame has its origin at the centre of mass; inertia (3,) principal moments or (3, 3), body axes."""
+    """A body whose frame has its origin at the center of mass; inertia (3,) principal moments or (3, 3), body axes."""
 
     name: str
     mass: Any
@@ -134,7 +134,7 @@ class Load:
 
 @dataclass(frozen=True)
 class UserForce:
-    """function(t, q, v, parameters) -> generalised force (n,), dual to v; `couples` if bodies feel each other by it."""
+    """function(t, q, v, parameters) -> generalized force (n,), dual to v; `couples` if bodies feel each other by it."""
 
     function: Callable[[Any, Any, Any, Any], Any]
     parameters: Any = ()

@@ -86,11 +86,11 @@ class System:
 
     bodies: `Body` and `VectorNode`; joints: `Joint` and `UserConstraint`; forces: `Gravity`, `Spring`,
     `Bushing`, `TorsionSpring`, `Load` and `UserForce`, in any order.  All numbers become leaves in `dtype` (JAX's
-    default): mass (N,), inertia (N, 3, 3) about the centres of mass in body axes, node_masses, joints, user_parameters,
+    default): mass (N,), inertia (N, 3, 3) about the centers of mass in body axes, node_masses, joints, user_parameters,
     forces.  They can be traced, batched by vmap and differentiated; `structure` is static.
 
     Velocities v (nv,) are body by body [ω, v] and then those of the further coordinates: ω in body axes, v the velocity
-    of the centre of mass, in world axes on R³ x SO(3) and in body axes on SE(3).  Equations: M v̇ = g - Bᵀλ, Φ = 0.
+    of the center of mass, in world axes on R³ x SO(3) and in body axes on SE(3).  Equations: M v̇ = g - Bᵀλ, Φ = 0.
     Raises ValueError, naming the thing and the value, for names that are missing or double, unknown kinds, wrong
     shapes, values that are not finite, inertias that are not positive semi-definite, frames that are not rotations.
     """
@@ -179,7 +179,7 @@ class System:
         return self.structure.body_names.index(name)
 
     def configuration(self, rotations: Any, positions: Any, coordinates: Any = ()) -> AbsoluteConfiguration:
-        """The configuration with body rotations (N, 3, 3), positions of centres of mass (N, 3), coordinates (nx,)."""
+        """The configuration with body rotations (N, 3, 3), positions of centers of mass (N, 3), coordinates (nx,)."""
         element = Pose if self.structure.group is SE3 else RotationTranslation
         arrays = [jnp.asarray(x, self.dtype) for x in (rotations, positions, coordinates)]
         n = self.nbodies
@@ -191,7 +191,7 @@ class System:
         return AbsoluteConfiguration(element(arrays[0], arrays[1]), arrays[2])
 
     def velocity(self, q: AbsoluteConfiguration, omega: Any, velocity: Any, coordinates: Any = ()) -> Array:
-        """v (nv,) from angular velocities (N, 3) in body axes and velocities (N, 3) of the centres in world axes."""
+        """v (nv,) from angular velocities (N, 3) in body axes and velocities (N, 3) of the centers in world axes."""
         omega, velocity, coordinates = (jnp.asarray(x, self.dtype) for x in (omega, velocity, coordinates))
         if self.structure.group is SE3:
             velocity = sm.tmatvec(q.bodies.rotation, velocity)

@@ -49,7 +49,7 @@ class Joint:
     """Joint between a body and its parent; axis (3,) and origin (3,) are in the body frame at q = 0.
 
     kind, with the scalar coordinates q of those that have several:
-    revolute, continuous, prismatic; helical: an angle, with an advance of `pitch` metres per radian along the axis;
+    revolute, continuous, prismatic; helical: an angle, with an advance of `pitch` meters per radian along the axis;
     cylindrical: angle about the axis, displacement along it; universal: angle about the axis, then about `second_axis`,
     which turns with it; planar: angle about the axis, which is normal to the plane, then displacements along
     `second_axis` and along the direction that completes a right-handed frame, neither of which turns;
@@ -306,7 +306,7 @@ def _add_inertia(body: Body, target: "_Moving | None", pose) -> None:
     """Add a body's inertia to the moving body that carries it; what is fixed to the world has none to add."""
     where = f"of body {body.name!r}"
     mass = float(checks.positive(f"mass {where}", checks.numbers(f"mass {where}", body.mass, ()), allow_zero=True))
-    com = checks.numbers(f"centre of mass {where}", body.com, (3,))
+    com = checks.numbers(f"center of mass {where}", body.com, (3,))
     inertia = checks.symmetric(f"inertia {where}", checks.numbers(f"inertia {where}", body.inertia, (3, 3)), 1e-9)
     if target is None:
         return
@@ -324,7 +324,7 @@ def _check_finite(what: str, *values) -> None:
 
 
 def _check_inertia(body: _Moving, carries: bool, check: str) -> None:
-    """Positive semi-definite, within the triangle inequality about the centre of mass, and no massless leaf."""
+    """Positive semi-definite, within the triangle inequality about the center of mass, and no massless leaf."""
     name, m = body.body.name, body.mass
     if m == 0:
         if not carries and not np.min(body.body.joint.armature) > 0:
@@ -334,7 +334,7 @@ def _check_inertia(body: _Moving, carries: bool, check: str) -> None:
         c = body.moment / m
     about_com = body.rotational - m * (c @ c * np.eye(3) - np.outer(c, c))
     _check_finite(f"inertia of body {name!r}", about_com)
-    # Moments that vanish about the centre of mass leave round-off of those about the origin.
+    # Moments that vanish about the center of mass leave round-off of those about the origin.
     left = 1e-12 * float(np.trace(body.rotational))
     moments = np.linalg.eigvalsh(about_com)
     try:

@@ -47,7 +47,7 @@ def random_configuration(key: jax.Array, model: Model) -> Configuration:
 
 
 def _random_rotation(key: jax.Array, n: int, dtype) -> jax.Array:
-    """Rotations (n, 3, 3), uniform on SO(3): orthonormalised Gaussian columns."""
+    """Rotations (n, 3, 3), uniform on SO(3): orthonormalized Gaussian columns."""
     a, b = jnp.moveaxis(jax.random.normal(key, (n, 2, 3), dtype), 1, 0)
     x = a / jnp.linalg.norm(a, axis=-1, keepdims=True)
     y = b - x * jnp.sum(x * b, -1, keepdims=True)

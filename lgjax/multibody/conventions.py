@@ -42,7 +42,7 @@ WXYZ = (3, 0, 1, 2)
 
 
 class MotionState(NamedTuple):
-    """Configuration, velocity, acceleration and generalised force; None for what was not given."""
+    """Configuration, velocity, acceleration and generalized force; None for what was not given."""
 
     q: Any
     v: Any = None
@@ -58,7 +58,7 @@ def to_mujoco(
     tau: jax.Array | None = None,
     order: Sequence[str] | None = None,
 ) -> MotionState:
-    """MuJoCo's (qpos, qvel, qacc, generalised force) as a MotionState of flat vectors.
+    """MuJoCo's (qpos, qvel, qacc, generalized force) as a MotionState of flat vectors.
 
     v, vdot, tau: (nv,) each or None; vdot needs v. order: names of all joints as the other program lists them, or of
     all but the free ones, which then come first; None for body order. Raises ValueError for names that do not match.

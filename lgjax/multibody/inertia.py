@@ -12,9 +12,9 @@ class Inertia(NamedTuple):
     """Mass, first moment and rotational inertia of a body about the origin of its frame.
 
     The momentum of twist [w, v] is [rotational w + moment x v, mass v - moment x w]. Scaling all three at once changes
-    the density; the dynamics are linear in them, which identification and randomisation rely on.
+    the density; the dynamics are linear in them, which identification and randomization rely on.
 
-    mass: (...,) kg. moment: (..., 3) kg m, mass times the centre of mass. rotational: (..., 3, 3) kg m^2,
+    mass: (...,) kg. moment: (..., 3) kg m, mass times the center of mass. rotational: (..., 3, 3) kg m^2,
     about the origin.
     """
 
@@ -24,7 +24,7 @@ class Inertia(NamedTuple):
 
     @property
     def com(self) -> jax.Array:
-        """Centre of mass (..., 3) in the body frame, metres; the origin for a massless body."""
+        """Center of mass (..., 3) in the body frame, meters; the origin for a massless body."""
         each = 1 / jnp.where(self.mass > 0, self.mass, jnp.inf)  # one division for three components
         return self.moment * each[..., None]
 

@@ -96,7 +96,7 @@ class Configuration(NamedTuple):
     """Configuration of a mechanism: a point of SE(3)^n_free x R^n x SO(3)^n_ball.
 
     free_poses: Pose (n_free), world poses of the bodies on free joints. joints: (n,) scalar coordinates, radians or
-    metres, in body order. ball_rotations: (n_ball, 3, 3), child to parent rotations of spherical joints.
+    meters, in body order. ball_rotations: (n_ball, 3, 3), child to parent rotations of spherical joints.
     """
 
     free_poses: Pose

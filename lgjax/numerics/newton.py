@@ -83,7 +83,7 @@ def only_if(wanted: Array, make: Callable[[], Any], otherwise: Any) -> Any:
 
 def newton(
     evaluate: Callable[[Array], Evaluation],
-    factorise: Callable[[Array, Any], Any],
+    factorize: Callable[[Array, Any], Any],
     solve: Callable[[Any, Array], Array],
     guess: Array,
     factor: Any,
@@ -91,7 +91,7 @@ def newton(
 ) -> Root:
     """The zero of evaluate(x).residual near `guess` (n,).
 
-    factorise(x, point) returns the factored iteration matrix and solve(factor, residual) the correction to subtract.
+    factorize(x, point) returns the factored iteration matrix and solve(factor, residual) the correction to subtract.
     `factor` is what a modified iteration starts with, of the same structure; a full one leaves it as it is, also None.
     The loop ends when the error is at most 1, is not finite, or after rule.max_iterations: it always ends, and
     `converged` says how.
@@ -103,7 +103,7 @@ def newton(
         return (s.now.error > 1.0) & jnp.isfinite(s.now.error) & (s.iterations < rule.max_iterations)
 
     def iterate(s: _State) -> _State:
-        make = lambda: factorise(s.x, s.now.point)
+        make = lambda: factorize(s.x, s.now.point)
         if rule.mode == "full":
             fresh, kept, age = make(), s.factor, zero
         else:

@@ -41,7 +41,7 @@ def longest_row(matrix) -> Array:
 
 
 def independent_rows(matrix, limit) -> Independent:
-    """Orthogonalises the rows, the longest first, until nothing longer than `limit` is left of any.
+    """Orthogonalizes the rows, the longest first, until nothing longer than `limit` is left of any.
 
     The choice is piecewise constant: `combine` is a constant to derivatives.
     """

@@ -1,4 +1,4 @@
-"""Linear systems of constrained dynamics, [[A, Bᵀ], [B T, 0]], by a dense factorisation or by elimination of A."""
+"""Linear systems of constrained dynamics, [[A, Bᵀ], [B T, 0]], by a dense factorization or by elimination of A."""
 
 from typing import Any, NamedTuple
 
@@ -104,7 +104,7 @@ def _apply(a: Array, x: Array) -> Array:
     return _product(a, x.reshape(count, size, x.shape[-1])).reshape(x.shape)
 
 
-def factorise(a: Array, b: Array, bt: Array) -> Factor:
+def factorize(a: Array, b: Array, bt: Array) -> Factor:
     """Factors for A (n, n), or block diagonal A with blocks (k, b, b), B (m, n) and B T (m, n).
 
     A dense A may be singular on what the constraints hold: Bᵀ (B T) is added to it, at the size of A, which does not

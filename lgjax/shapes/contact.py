@@ -43,7 +43,7 @@ class Gap(NamedTuple):
 class Shape:
     """Protocol of a shape: a pytree whose arrays are leaves, in the frame of the body that carries it.
 
-    The origin of that frame is the body's centre of mass (`mass_properties` finds it, `placed` moves there).
+    The origin of that frame is the body's center of mass (`mass_properties` finds it, `placed` moves there).
     """
 
     def support(self, direction: Array) -> Contact:
@@ -67,7 +67,7 @@ class Shape:
 class Plane:
     """Plane n·z + offset = 0; bodies live where n·z + offset >= 0.
 
-    normal (..., 3), world frame, normalised here; offset (...), m, broadcast to it. Leading axes are several planes.
+    normal (..., 3), world frame, normalized here; offset (...), m, broadcast to it. Leading axes are several planes.
     Both may be traced, batched and differentiated. Raises ValueError for a wrong shape, a non-finite value or a known
     normal of length zero. Source: [tran2024] eq. (58), with the normal towards the bodies.
     """

@@ -1,7 +1,7 @@
 """Convex shapes whose support point is a formula: ellipsoid, sphere, box, capsule, cylinder, polyhedron; rounding and
 placing.
 
-Lengths in metres, points and directions in the body frame. Builders check known numbers (ValueError names the part and
+Lengths in meters, points and directions in the body frame. Builders check known numbers (ValueError names the part and
 the value) and accept traced ones unchecked; the dtype is that of the first argument.
 """
 
@@ -25,7 +25,7 @@ from lgjax.shapes.contact import SHAPE, Array, Contact, Shape, farthest, tie, un
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Ellipsoid(Shape):
-    """Semi-axes (3,) along the axes of the body frame, about a centre (3,)."""
+    """Semi-axes (3,) along the axes of the body frame, about a center (3,)."""
 
     semi_axes: Array
     center: Array
@@ -45,7 +45,7 @@ class Ellipsoid(Shape):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Box(Shape):
-    """Half the edge lengths (3,) along the axes of the body frame, about a centre (3,)."""
+    """Half the edge lengths (3,) along the axes of the body frame, about a center (3,)."""
 
     half_extents: Array
     center: Array
@@ -68,7 +68,7 @@ class Box(Shape):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Capsule(Shape):
-    """Points within `radius` () of a segment of half length `half_length` () along z about a centre (3,)."""
+    """Points within `radius` () of a segment of half length `half_length` () along z about a center (3,)."""
 
     radius: Array
     half_length: Array
@@ -94,7 +94,7 @@ class Capsule(Shape):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Cylinder(Shape):
-    """Disc of `radius` () swept along z to `half_length` () on both sides of a centre (3,)."""
+    """Disc of `radius` () swept along z to `half_length` () on both sides of a center (3,)."""
 
     radius: Array
     half_length: Array

@@ -1,4 +1,4 @@
-"""Mass, centre of mass and inertia of shapes of uniform density.
+"""Mass, center of mass and inertia of shapes of uniform density.
 
 Ellipsoids, boxes, capsules and polyhedra have exact formulas. All other shapes with constraint functions are integrated
 by quadrature: a convex body is integrated over the rays from an inner point to its surface, and a union is the
@@ -28,7 +28,7 @@ DOUBLINGS, DIGITS = 6, 52  # bisections of a ray: 6 find one of 64 powers of two
 
 
 class MassProperties(NamedTuple):
-    """mass () kg, center (3,) m, and inertia (3, 3) kg m^2 about the centre, along the axes of the shape's frame."""
+    """mass () kg, center (3,) m, and inertia (3, 3) kg m^2 about the center, along the axes of the shape's frame."""
 
     mass: Array
     center: Array
@@ -70,7 +70,7 @@ def mass_properties(
 
 
 def recentered(shape: Shape, rays: int = 200) -> Placed:
-    """Shape moved so that its centre of mass, at uniform density, is the origin."""
+    """Shape moved so that its center of mass, at uniform density, is the origin."""
     center = mass_properties(shape, rays=rays).center
     return placed(shape, Pose(sm.identity(3, center.dtype), -center))
 
@@ -110,7 +110,7 @@ def moments(shape: Shape, rays: int = 200) -> Moments:
 
 
 def _capsule(shape: Capsule) -> Moments:
-    """A cylinder and two half balls, the centre of each 3/8 of the radius beyond the cylinder's end."""
+    """A cylinder and two half balls, the center of each 3/8 of the radius beyond the cylinder's end."""
     r, h = shape.radius, shape.half_length
     cylinder, ball = 2 * np.pi * r * r * h, 4 / 3 * np.pi * r * r * r
     across = cylinder * r * r / 4 + ball * r * r / 5
@@ -183,7 +183,7 @@ def _by_rays(shape: Solved, rays: int) -> Moments:
 def _rounder(shape: Solved, middle: Array, axes: Array) -> tuple[Array, Array]:
     """Origin (3,) and axes, the columns (3, 3), in which a convex body has about the second moments of a unit ball.
 
-    A convex body with exactly these about its centre of mass holds a ball of radius 1 and lies in one of radius 3. Few
+    A convex body with exactly these about its center of mass holds a ball of radius 1 and lies in one of radius 3. Few
     rays see only a part of a thin body, but a rounder part than all of it, so that each round comes closer.
     """
     volume, first, second = _along_rays(shape, middle, axes, FEW_RAYS)

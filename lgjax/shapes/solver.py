@@ -1,6 +1,6 @@
 """Farthest point of a convex set given by smooth convex inequalities.
 
-maximise direction · z over constraints(z) <= 0. A primal-dual interior point method comes close from any start, Newton
+maximize direction · z over constraints(z) <= 0. A primal-dual interior point method comes close from any start, Newton
 steps on the optimality conditions go to round-off, and the implicit function theorem on the same conditions gives the
 derivatives, which do not depend on how the point was found.
 """
@@ -24,7 +24,7 @@ TO_BOUNDARY = 0.99  # the part of the way to the nearest bound that a step may g
 
 
 class Optimum(NamedTuple):
-    """The maximiser z (n,), multipliers (k,), residual () of the optimality conditions, and whether z is unique.
+    """The maximizer z (n,), multipliers (k,), residual () of the optimality conditions, and whether z is unique.
 
     The residual of a solved problem is near round-off; a set without interior, or an unbounded one, leaves it large.
     """
@@ -36,7 +36,7 @@ class Optimum(NamedTuple):
 
 
 def maximize(problem, parameters, direction: Array, start: Array, size: Array) -> Optimum:
-    """Maximise direction · z over problem(parameters, z) (k,) <= 0, smooth and convex in z (n,), n <= 6.
+    """Maximize direction · z over problem(parameters, z) (k,) <= 0, smooth and convex in z (n,), n <= 6.
 
     `problem` is hashable; direction has about unit length; `size` is the extent of the set, to a power of ten;
     constraints are scaled to be about -1 in the middle. Differentiable in parameters and direction.
@@ -81,7 +81,7 @@ def _newton(conditions, z, multipliers):
 
 
 def _find(problem, parameters, direction, start, size):
-    """The maximiser and its multipliers, not judged; see `maximize` for the arguments."""
+    """The maximizer and its multipliers, not judged; see `maximize` for the arguments."""
 
     def iterate(state):
         return (state[0] + 1, *_interior_step(problem, parameters, direction, size, *state))

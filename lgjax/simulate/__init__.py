@@ -1,4 +1,4 @@
-"""Drivers: `rollout`, ensembles, optimisation of controls.
+"""Drivers: `rollout`, ensembles, optimization of controls.
 
 Read first: `rollout.py`.
 """

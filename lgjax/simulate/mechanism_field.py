@@ -30,7 +30,7 @@ def mechanism_field(
 
     controller(t, q, v) -> tau (nv,) and wrenches(t, q, v) -> (nbodies, 6), body frame, at the body origin; None applies
     nothing. dynamics(model, q, v, tau, wrenches) -> vdot (nv,) gives the accelerations of a tree; with loops
-    `constrained_forward_dynamics` does, stabilised by alpha and beta, 1/s.
+    `constrained_forward_dynamics` does, stabilized by alpha and beta, 1/s.
     Raises TypeError for anything but a function; the field raises ValueError for results of the wrong shape or dtype.
     """
     check_functions(controller, wrenches)

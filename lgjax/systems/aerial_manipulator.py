@@ -36,7 +36,7 @@ Series = list[Array]  # Taylor coefficients in time
 class AerialManipulator(NamedTuple):
     """The mechanism, its propellers and its reference motion.
 
-    allocation (6, 6): base wrench [n, f], body frame, about the base's centre of mass, from squared propeller speeds
+    allocation (6, 6): base wrench [n, f], body frame, about the base's center of mass, from squared propeller speeds
     in rad²/s². inverse (6, 6): the other way.
     """
 

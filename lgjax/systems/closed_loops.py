@@ -153,7 +153,7 @@ def stewart_platform(
 
     The tree is the disc on a free joint and the legs on the ground, with a massless cross between the two axes of
     each universal joint; the balls are cut: 24 velocities, 18 constraints, six degrees of freedom, six actuators.
-    Radii and height of the joints in metres, masses in kg (a leg has two rods of that mass), gravity a vector (3,) m/s²
+    Radii and height of the joints in meters, masses in kg (a leg has two rods of that mass), gravity a vector (3,) m/s²
     or a number that pulls along -z. Starts level, at rest. Raises ValueError for lengths and masses that are not
     positive.
     """

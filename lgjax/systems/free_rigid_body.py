@@ -1,4 +1,4 @@
-"""The free rigid body about its centre of mass.  Source: [celledoni2021] Example 1."""
+"""The free rigid body about its center of mass.  Source: [celledoni2021] Example 1."""
 
 from typing import Any
 

@@ -47,7 +47,7 @@ def heavy_top(
     """The heavy top with Q = I and body angular velocity (3,) rad/s at the start.
 
     Three readings of the published numbers, which a caller may override one by one:
-    "benchmark"        the moments of inertia (3,) kg m² are about the centre of mass, length = 1 m away from the fixed
+    "benchmark"        the moments of inertia (3,) kg m² are about the center of mass, length = 1 m away from the fixed
                        point along the body's unit vector `axis`, and are moved to the fixed point; gravity points down.
     "printed"          the moments are about the fixed point, length = 2 and gravity = (0, 0, 9.81): the source prints
                        Γ_0 = (0, 0, -9.81), and its Γ_0 points against gravity.

@@ -35,11 +35,11 @@ def heavy_top_maximal(
     group: LieGroup = R3xSO3,
     dtype: Any = None,
 ) -> MaximalProblem:
-    """The heavy top of the benchmark: centre of mass `length` along body y from the fixed point, the world's origin.
+    """The heavy top of the benchmark: center of mass `length` along body y from the fixed point, the world's origin.
 
-    inertia (3,) is about the centre of mass, angular_velocity (3,) in body axes, and the axes start as the world's.
+    inertia (3,) is about the center of mass, angular_velocity (3,) in body axes, and the axes start as the world's.
     gravity is a vector (3,) m/s², or a number that pulls along -z.
-    With `constrained` the body frame is at the centre of mass and a spherical joint holds the tip (3 constraints).
+    With `constrained` the body frame is at the center of mass and a spherical joint holds the tip (3 constraints).
     Without, it is at the fixed point, its inertia moved there, and only its rotation takes part in the motion.
     Invariants: energy and, but for round-off, the momentum about the vertical.
     Raises ValueError for a mass, length or moments that are not positive, and moments that break the triangle

@@ -21,7 +21,7 @@ from lgjax.systems.problem import arrays, gravity_vector, not_negative
 
 Array = jax.Array
 
-# Standard Denavit-Hartenberg d, a (m), α; mass, centre of mass in the link frame, moments about it.
+# Standard Denavit-Hartenberg d, a (m), α; mass, center of mass in the link frame, moments about it.
 LINKS = (
     (0.0, 0.0, np.pi / 2, 20.0, (0.0, 0.0, 0.0), (0.0, 0.35, 0.0)),
     (0.0, 0.4318, 0.0, 17.4, (-0.3638, 0.006, 0.2275), (0.13, 0.524, 0.539)),

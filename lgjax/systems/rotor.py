@@ -27,9 +27,9 @@ def rotor(
     group: LieGroup = R3xSO3,
     dtype: Any = None,
 ) -> MaximalProblem:
-    """The rotor along x, its centre of mass `left` metres from the left support of a shaft of `length` metres.
+    """The rotor along x, its center of mass `left` meters from the left support of a shaft of `length` meters.
 
-    inertia (3,): principal moments about the centre of mass, x the shaft; stiffness (3,) N/m and damping (3,) N s/m of
+    inertia (3,): principal moments about the center of mass, x the shaft; stiffness (3,) N/m and damping (3,) N s/m of
     each support along the world axes; speed rad/s about the shaft at the start.  A torque (length / 2 - left) m g about
     the world's z drives the precession (44).  Unconstrained; forces do not couple bodies.  With the
     numbers given, a disc of 0.3 m radius, the shaft precesses in about 2.5 s.

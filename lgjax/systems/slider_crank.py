@@ -37,11 +37,11 @@ def slider_crank(
     group: LieGroup = R3xSO3,
     dtype: Any = None,
 ) -> MaximalProblem:
-    """Crank, rod and slider with masses (3,) kg, inertias (3, 3), rows the principal moments about the centres of mass.
+    """Crank, rod and slider with masses (3,) kg, inertias (3, 3), rows the principal moments about the centers of mass.
 
     speed is the crank's angular velocity at the start, rad/s, about x.  A revolute joint holds the crank at A, a
     spherical joint the rod at the crank's pin B, a universal joint the rod at the slider, which a prismatic joint lets
-    move along x: 17 constraints on 18 velocities.  The centre of the slider starts at (0.2, 0, 0).
+    move along x: 17 constraints on 18 velocities.  The center of the slider starts at (0.2, 0, 0).
     Invariant: energy.  gravity is a vector (3,) m/s², or a number that pulls along -z.
     Raises ValueError for masses and moments that are not positive and moments that break the triangle inequality.
     """
@@ -65,8 +65,8 @@ def slider_crank(
         maximal.Joint("D", "prismatic", "world", "slider", frame_a=ALONG_X, frame_b=ALONG_X),
     ]
     system = maximal.System(bodies, joints, [maximal.Gravity(p["gravity"])], group, dtype)
-    centres = np.stack([A + np.array([0.0, 0.0, CRANK / 2]), (B + C) / 2, C])
-    q0 = system.configuration(np.stack([np.eye(3), rod, np.eye(3)]), centres)
+    centers = np.stack([A + np.array([0.0, 0.0, CRANK / 2]), (B + C) / 2, C])
+    q0 = system.configuration(np.stack([np.eye(3), rod, np.eye(3)]), centers)
     # Velocities per rad/s of the crank; that of the rod in its own axes.
     omega = np.stack([[1.0, 0.0, 0.0], rod.T @ [0.32, -0.16, 0.08], [0.0, 0.0, 0.0]])
     velocity = np.array([[0.0, -CRANK / 2, 0.0], [0.02, -0.04, 0.0], [0.04, 0.0, 0.0]])
@@ -81,7 +81,7 @@ def crank_angle(q: Any) -> Any:
 
 
 def slider_position(q: Any) -> Any:
-    """Position of the slider along x, metres."""
+    """Position of the slider along x, meters."""
     checks.of_kind("q", q, maximal.AbsoluteConfiguration)
     bodies = checks.floats("q.bodies.translation", q.bodies[1], (None, 3), checks.float_dtype(q.bodies[1]))
     if bodies.shape[-2:] != (3, 3):

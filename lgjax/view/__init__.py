@@ -42,7 +42,7 @@ def show(
       model.
 
     States have the leading axes (times,) or (systems, times): up to 1000 systems are drawn, one of them, `highlight`,
-    in its own colors. Systems that overlap are set side by side, `spacing` metres apart (0: where they are). One that
+    in its own colors. Systems that overlap are set side by side, `spacing` meters apart (0: where they are). One that
     did not stay finite is red and stops.
 
     port: of the server, on this machine only; a free one if None. follow: the camera goes with the highlighted system.

@@ -1,6 +1,6 @@
 """Triangle meshes for drawing: solids of revolution, boxes, rods, hulls of shapes, and coarser copies of fine meshes.
 
-NumPy alone; lengths in metres. Read first: `Mesh`.
+NumPy alone; lengths in meters. Read first: `Mesh`.
 """
 
 from collections.abc import Sequence
@@ -117,7 +117,7 @@ def of_shape(shape: Shape) -> Mesh:
 
 
 def inertia_solid(mass: float, com: np.ndarray, rotational: np.ndarray) -> Mesh | None:
-    """The uniform solid with a body's mass, centre of mass (3,) and inertia (3, 3) about its frame's origin.
+    """The uniform solid with a body's mass, center of mass (3,) and inertia (3, 3) about its frame's origin.
 
     A cylinder where two principal moments are equal, to a hundredth, else a box. None for a massless body and for one
     without any extent. Edges are at least a fiftieth of the longest one.

@@ -70,7 +70,7 @@ class Scene(NamedTuple):
 def finished(scene: Scene, highlight: int, spacing: float | None, ground: Any) -> Scene:
     """The scene with failed systems held where they were last finite, systems side by side, and the ground in place.
 
-    spacing: distance between neighbours in m; 0 leaves them where they are, None sets them apart where they overlap.
+    spacing: distance between neighbors in m; 0 leaves them where they are, None sets them apart where they overlap.
     ground: height in m, None for no ground, "auto" for that of the scene, or the lowest point of the motion where there
     are no planes.
     """

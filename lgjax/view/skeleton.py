@@ -24,7 +24,7 @@ def of_model(model: Model, balls: Any = ()) -> list[Part]:
     """Parts for the bodies of a tree, in their body frames.
 
     balls: (body, center (3,), radius) in joint frames, of what touches. Solids of these bodies are made smaller until
-    they reach no farther from the centre of mass than the balls or the joint, so that a leg ends where its foot is.
+    they reach no farther from the center of mass than the balls or the joint, so that a leg ends where its foot is.
     """
     tree = model.tree
     to_body = se3.inverse(model.links)

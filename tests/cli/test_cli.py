@@ -78,7 +78,7 @@ def test_a_command_says_what_it_is_doing_before_it_is_done(capsys):
 
 @pytest.mark.slow
 def test_the_first_command_of_the_readme_runs_at_its_size(tmp_path, capsys):
-    """A thousand randomised quadrupeds have arrays that XLA computes in parts on several threads."""
+    """A thousand randomized quadrupeds have arrays that XLA computes in parts on several threads."""
     out = tmp_path / "quadruped.npz"
     argv = ["rollout", "quadruped", "--batch", "1024", "--steps", "2", "--no-cache", "--quiet", "--out", str(out)]
     assert main(argv) == 0, capsys.readouterr().err

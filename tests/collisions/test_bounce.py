@@ -222,7 +222,7 @@ def test_bodies_thrown_anyhow_never_go_inside_nor_gain_energy(shape, planes, res
     body = rigid_body(1.0, (0.05, 0.04, 0.03))
     n = lambda i: jax.random.normal(jax.random.key(i), (10, 3))
     poses = Pose(so3.exp(n(0)), jnp.array([0.0, 0.0, 1.5]) + 0.1 * n(1))
-    # The polyhedron's corners are drawn at random: a body of another density has its centre of mass at the origin.
+    # The polyhedron's corners are drawn at random: a body of another density has its center of mass at the origin.
     options = {"save_every": 3, "check_center": "ignore"}
     run = jit(jax.vmap(lambda s: bounce(body, shape, planes, s, 0.01, 300, 16, restitution, friction, **options)))
     solution = run(RigidState(poses, 0.2 * n(2), 2.0 * n(3)))
@@ -592,10 +592,10 @@ def test_numbers_in_lists_and_integers_are_a_state_and_known_inside_jit():
         jax.eval_shape(lambda: bounce(**given))
 
 
-def test_a_shape_about_another_point_than_its_centre_of_mass_is_the_users_choice():
+def test_a_shape_about_another_point_than_its_center_of_mass_is_the_users_choice():
     off = good() | {"shape": shapes.box((0.5, 0.6, 0.7), (0.2, 0.0, 0.0))}
     accepted = [off | {"check_center": "ignore"}, off | {"shape": lgjax.shapes.recentered(off["shape"])}]
-    # A thousandth of its size is how well a centre of mass is known; the body of the source is such a one.
+    # A thousandth of its size is how well a center of mass is known; the body of the source is such a one.
     accepted += [off | {"shape": shapes.box((0.5, 0.6, 0.7), (1e-4, 0.0, 0.0))}]
     accepted += [off | {"shape": bouncing_body("union", dtype=jnp.float64).shape, "state": rigid_state((0, 0, 9.0))}]
     for arguments in accepted:

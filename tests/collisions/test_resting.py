@@ -210,6 +210,6 @@ def test_the_time_of_an_impact_that_hardly_is_one_has_finite_derivatives(form):
     at_rest = jnp.zeros(7)
     for derivative in (jax.jacrev, jax.jacfwd, jax.hessian):
         assert np.all(np.isfinite(jax.jit(derivative(time))(at_rest)))
-    # 2 m/s downwards: later by half a second for each metre.
+    # 2 m/s downwards: later by half a second for each meter.
     moving = at_rest.at[5].set(-2.0).at[2].set(0.05)
     np.testing.assert_allclose(jax.grad(time)(moving, 0.025)[np.array([2, 6])], [0.5, -0.5])

@@ -24,7 +24,7 @@ CASES = [
 
 @cache
 def spheres(name, count):
-    """(body, centre, radius) on random bodies, each on another one as long as there are any."""
+    """(body, center, radius) on random bodies, each on another one as long as there are any."""
     model, _ = robot(name)
     random = np.random.default_rng(4)
     bodies = random.permutation(np.arange(max(model.nbodies, count)) % model.nbodies)[:count]

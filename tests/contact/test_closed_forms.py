@@ -10,7 +10,7 @@ import pytest
 import lgjax
 from lgjax.contact.step import impact
 from lgjax.multibody.build import Body, Joint, build
-from tests import optimised
+from tests import optimized
 
 G = 9.81
 STEP = lgjax.contact.TimeStepping()
@@ -125,7 +125,7 @@ def test_energy_never_grows_in_a_hundred_thousand_steps():
         contacts = on_floor(model, shape, 0.0, 0.0)
         q = lgjax.configuration(model, (np.eye(3), (0.0, 0.0, 0.9)))
 
-        @optimised.jit
+        @optimized.jit
         def run(e, friction, v, model=model, contacts=contacts, q=q):
             here = contacts.replace(friction=friction, restitution=e)
             path = lgjax.rollout(model, q, v, None, 1e-3, steps, STEP, every, contacts=here)
@@ -192,7 +192,7 @@ def test_no_impact_adds_energy(count):
         return before, after, found.residual, jnp.max(found.impulse)
 
     before, after, residual, impulse = map(
-        np.asarray, optimised.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), count))
+        np.asarray, optimized.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), count))
     )
     assert np.sum(np.asarray(impulse) > 1e-3) > 0.5 * count
     assert np.all(after <= before * (1 + 1e-6) + 1e-9), np.max(after / before)

@@ -10,7 +10,7 @@ import pytest
 import lgjax
 from lgjax.contact.event_driven import event_step
 from lgjax.multibody.build import Body, Joint, build
-from tests import optimised
+from tests import optimized
 from tests.contact.test_closed_forms import FLOOR, G, ball, free_body, on_floor, world_velocity
 
 EVENTS = lgjax.contact.EventDriven()
@@ -28,7 +28,7 @@ def balls():
         method = lgjax.contact.EventDriven(rtol, 1e-2 * rtol, max_parts=128)
         return lgjax.rollout(ball(), q, jnp.zeros(6).at[3].set(speed), None, DT, STEPS, method, contacts=here)
 
-    return optimised.jit(jax.vmap(run))  # with less optimisation its many evaluations take four times as long
+    return optimized.jit(jax.vmap(run))  # with less optimization its many evaluations take four times as long
 
 
 CASES = {  # height, speed, restitution, friction, rtol
@@ -146,7 +146,7 @@ def test_a_block_on_a_slope_sticks_or_slides_as_coulomb_says():
         return lgjax.rollout(model, q, jnp.zeros(6), None, 1e-2, steps, EVENTS, None, contacts=here)
 
     friction = np.array([0.0, 0.1, 0.3, 0.31, 0.5, 1.0])  # tan(0.3) = 0.3093
-    path = optimised.jit(jax.vmap(run))(friction)
+    path = optimized.jit(jax.vmap(run))(friction)
     expected = G * np.maximum(np.sin(angle) - friction * np.cos(angle), 0) * 1e-2 * steps
     along = world_velocity(path.q, path.v)[:, 0] @ downhill
     np.testing.assert_allclose(along, expected, atol=1e-8)
@@ -186,7 +186,7 @@ def test_painleves_rod_ends_in_an_answer_or_a_status():
 
     draw = np.random.default_rng(0).uniform
     cases = draw([0.2, -4, -2, 0.0, 0], [1.3, 4, 2, 3.0, 1], (24, 5)).T
-    q, v, energy, gap, status = optimised.jit(jax.vmap(run))(*cases)
+    q, v, energy, gap, status = optimized.jit(jax.vmap(run))(*cases)
     assert np.all(np.isfinite(q.joints))
     assert np.all(np.isfinite(v))
     good = np.asarray(status) == 0

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 import lgjax
 from lgjax.multibody.build import Body, Joint, build
-from tests import optimised
+from tests import optimized
 from tests.contact.test_closed_forms import FLOOR, G, ball, on_floor
 
 TRUNK, FOOT, STIFFNESS, LEG = 2.0, 0.5, 400.0, 0.5  # kg, kg, N/m, m
@@ -130,12 +130,12 @@ def test_gradients_equal_central_differences():
         return jnp.sum(path.v[-1] * jnp.arange(1.0, 7.0)) + jnp.sum(place * jnp.array([3.0, 5.0, 7.0])), path.status
 
     points = jnp.asarray([[*v, *numbers] for v, *numbers in MOTIONS.values()])
-    found, status = optimised.jit(jax.vmap(jax.grad(end, has_aux=True)))(points)
+    found, status = optimized.jit(jax.vmap(jax.grad(end, has_aux=True)))(points)
     assert not np.any(status)
     assert np.all(np.isfinite(found))
     step = 1e-6
     sides = jnp.concatenate([step * jnp.eye(9), -step * jnp.eye(9)])
-    values, _ = optimised.jit(jax.vmap(end))((points[:, None] + sides).reshape(-1, 9))
+    values, _ = optimized.jit(jax.vmap(end))((points[:, None] + sides).reshape(-1, 9))
     values = np.asarray(values).reshape(len(points), 2, 9)
     slopes = (values[:, 0] - values[:, 1]) / (2 * step)
     for k, (name, numbers) in enumerate(MOTIONS.items()):

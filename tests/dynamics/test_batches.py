@@ -7,7 +7,7 @@ import pytest
 
 import lgjax
 from lgjax import models
-from tests import optimised
+from tests import optimized
 from tests.dynamics import trees
 
 FUNCTIONS = {
@@ -26,7 +26,7 @@ def test_place_and_size_do_not_show(name, dtype, size):
     """Batches of other sizes, if of fewer than 9, and rollouts, which also add outside, may differ in the last bit."""
     model = models.chain(2, floating_base=True).astype(dtype)
     q, v, _, tau, _ = jax.tree.map(lambda x: x.astype(dtype), trees.random_states(model, size))
-    run = optimised.jit(jax.vmap(FUNCTIONS[name], (None, 0, 0, 0)))
+    run = optimized.jit(jax.vmap(FUNCTIONS[name], (None, 0, 0, 0)))
     result = lambda chosen: np.asarray(run(model, *jax.tree.map(lambda x: x[chosen], (q, v, tau))))
     whole, order = result(slice(None)), np.random.default_rng(0).permutation(size)
     np.testing.assert_array_equal(result(order), whole[order])
@@ -42,5 +42,5 @@ def test_places_of_a_few(dtype, size):
     """Equal systems beside each other, which a remainder of a loop would tell apart."""
     model = models.quadruped().astype(dtype)
     q, v, _, tau, _ = jax.tree.map(lambda x: jnp.repeat(x.astype(dtype), size, 0), trees.random_states(model, 1))
-    out = np.asarray(optimised.jit(jax.vmap(lgjax.forward_dynamics, (None, 0, 0, 0)))(model, q, v, tau))
+    out = np.asarray(optimized.jit(jax.vmap(lgjax.forward_dynamics, (None, 0, 0, 0)))(model, q, v, tau))
     np.testing.assert_array_equal(out, np.broadcast_to(out[:1], out.shape))

@@ -83,7 +83,7 @@ def mounted() -> lgjax.Model:
 def test_a_kilometre_away_float32_gives_what_it_gives_at_home(make):
     model = make()
     q, v, vdot, _, _ = trees.random_states(model)
-    # positions that a kilometre away are numbers of float32, too
+    # positions that a kilometer away are numbers of float32, too
     coarse = lambda p: jnp.round(64 * p) / 64
     home = q._replace(free_poses=q.free_poses._replace(translation=coarse(q.free_poses.translation)))
     away = home._replace(free_poses=home.free_poses._replace(translation=home.free_poses.translation + 1024.0))

@@ -328,7 +328,7 @@ def test_forces_of_every_order_meet_the_same_inertia(frame):
 
 
 @both_frames
-def test_articulated_inertias_are_factorised_once_for_all_orders(frame):
+def test_articulated_inertias_are_factorized_once_for_all_orders(frame):
     """One reciprocal per pivot, in the program for order 2 as in that for order 0."""
     model = arm(True)
     q, v, wrenches = arguments(True, 3, frame, 0)

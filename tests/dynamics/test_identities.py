@@ -209,7 +209,7 @@ def test_sentences_without_differences_hold_in_single_precision():
 
 
 def test_momentum_is_that_of_the_bodies_by_hand():
-    """Each body by its mass, centre of mass and inertia about it, with a tree on the ground beside floating ones."""
+    """Each body by its mass, center of mass and inertia about it, with a tree on the ground beside floating ones."""
     name = "forest"
     f, model = facts(name), trees.model(name)
     R, p = f.poses

@@ -86,7 +86,7 @@ def test_a_mechanism_assembles_from_far_away():
 
 
 def test_loops_out_of_reach_say_so_and_come_closest():
-    """A rod of 0.4 m is to reach a point 0.8 m away; its neighbour in the batch closes all the same."""
+    """A rod of 0.4 m is to reach a point 0.8 m away; its neighbor in the batch closes all the same."""
     s = four_bar()
 
     def run(x):

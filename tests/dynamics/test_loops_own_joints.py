@@ -147,7 +147,7 @@ def test_a_cut_joint_stays_closed_on_its_way():
 
 @pytest.mark.parametrize("dtype", [pytest.param(jnp.float64, marks=pytest.mark.slow), jnp.float32])
 def test_the_search_finds_every_pose_of_the_joint(dtype):
-    """A batch of coordinates within three metres and a turn either way, from a start at zero."""
+    """A batch of coordinates within three meters and a turn either way, from a start at zero."""
     tree, free, loop = carriages()
     model, loop = free.astype(dtype), jax.tree.map(lambda x: x.astype(dtype), loop)
     random = np.random.default_rng(2).uniform(-3, 3, (64, 3))

@@ -79,7 +79,7 @@ def facts():
         eye = jnp.eye(model.nv, dtype=model.dtype)
         return out | {
             "centroidal rate": (centroidal_momentum_derivative(model, q, v), rate["A"]),
-            "centre's velocity": (center_of_mass_velocity(model, q, v), rate["center"]),
+            "center's velocity": (center_of_mass_velocity(model, q, v), rate["center"]),
             "momentum": (at["A"] @ v, h - jnp.concatenate([sm.cross(at["center"], h[3:]), 0 * h[3:]])),
             "inverse": (at["M"] @ jax.vmap(lambda f: solve_mass_matrix(model, q, f), 0, 1)(eye), eye),
             "inverse's rate": (at["M"] @ rate["x"], -rate["M"] @ at["x"]),
@@ -102,7 +102,7 @@ def test_jacobians_give_the_velocity_of_a_frame_and_their_derivative_is_along_th
     assert np.abs(rate).max() > 0.1
 
 
-@pytest.mark.parametrize("what", ["centroidal rate", "centre's velocity", "momentum", "inverse", "inverse's rate"])
+@pytest.mark.parametrize("what", ["centroidal rate", "center's velocity", "momentum", "inverse", "inverse's rate"])
 def test_matrices_are_what_they_say(what):
     close(*facts()[what])
 

@@ -10,7 +10,7 @@ import pytest
 from jax import jit
 
 import lgjax
-from tests import optimised
+from tests import optimized
 
 # Children are in alphabetical order nowhere; inertial frames are turned and shifted; the second tree is fixed.
 XML = """
@@ -101,12 +101,12 @@ def answers(i):
     data.qvel[:] = T @ v
     data.qfrc_applied[:] = np.linalg.solve(T.T, tau)
     mujoco.mj_forward(theirs, data)
-    generalised = np.zeros(theirs.nv)
+    generalized = np.zeros(theirs.nv)
     for body in range(model.nbodies):
         rotation, position = data.xmat[body + 1].reshape(3, 3), data.xpos[body + 1]
         n, f = rotation @ wrenches[body, :3], rotation @ wrenches[body, 3:]
-        mujoco.mj_applyFT(theirs, data, f, n, position, body + 1, generalised)
-    data.qfrc_applied[:] += generalised
+        mujoco.mj_applyFT(theirs, data, f, n, position, body + 1, generalized)
+    data.qfrc_applied[:] += generalized
     mujoco.mj_forward(theirs, data)
     acceleration = np.linalg.solve(T, data.qacc - turning)
     rotation, translation = data.xmat[1:].reshape(-1, 3, 3).copy(), data.xpos[1:].copy()
@@ -120,7 +120,7 @@ def answers(i):
     data.qacc[:] = T @ vdot + turning
     data.qfrc_applied[:] = 0
     mujoco.mj_inverse(theirs, data)
-    inverse = T.T @ (data.qfrc_inverse - generalised)
+    inverse = T.T @ (data.qfrc_inverse - generalized)
     return {
         "forward_dynamics": acceleration,
         "inverse_dynamics": inverse,
@@ -149,7 +149,7 @@ def everything(model, q, v, vdot, tau, wrenches):
 
 def errors(dtype):
     cast = lambda tree: jax.tree.map(lambda x: jnp.asarray(x, dtype), tree)
-    compiler = optimised.jit if dtype == jnp.float64 else jit
+    compiler = optimized.jit if dtype == jnp.float64 else jit
     got = compiler(jax.vmap(everything, (None, 0, 0, 0, 0, 0)))(cast(models()[0]), *cast(states()))
     wanted = jax.tree.map(lambda *rows: np.stack(rows), *map(answers, range(STATES)))
     return {k: np.abs(np.asarray(got[k]) - wanted[k]).max() / np.abs(wanted[k]).max() for k in wanted}

@@ -119,7 +119,7 @@ def test_partials_are_those_of_forward_mode(name, what, at_rest):
 
 @pytest.mark.parametrize("what", ["inverse", "forward"])
 def test_partials_in_float32_keep_their_precision_far_from_home(what):
-    """A kilometre away positions are known to 0.1 mm; what does not depend on them is as precise as at home."""
+    """A kilometer away positions are known to 0.1 mm; what does not depend on them is as precise as at home."""
     model = model_of("reach")
     q, *rest = inputs("reach", what)
     exact = analytic("reach", what)(model, q, *rest)

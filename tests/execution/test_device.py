@@ -45,7 +45,7 @@ TOLERANCES = {"second derivative": 4e5, "rollout gradient": 4e4, "time derivativ
 @pytest.mark.parametrize("robot", MODELS)
 @pytest.mark.parametrize("algorithm", ALL)
 def test_algorithms(algorithm, robot):
-    """In both precisions; the model as an argument, and specialised, with a batch of whole blocks, first and last."""
+    """In both precisions; the model as an argument, and specialized, with a batch of whole blocks, first and last."""
     function, cpu = ALL[algorithm], jax.devices("cpu")[0]
     with jax.default_device(cpu):
         model = MODELS[robot]().astype("float64")

@@ -82,7 +82,7 @@ ALGORITHMS = {
     "gradient": gradient,
     "rollout": rollout,
 }
-CASES = [  # algorithm, tree, dtype, whether the model is specialised
+CASES = [  # algorithm, tree, dtype, whether the model is specialized
     ("forward", "forest", "float32", True),
     ("forward", "shoulder", "float32", False),
     ("inverse", "shoulder", "float64", True),
@@ -114,7 +114,7 @@ def test_algorithms(algorithm, tree, dtype, special):
 
 
 def test_bodies_of_many_densities():
-    """A specialised model whose inertias are inputs, others for each system."""
+    """A specialized model whose inertias are inputs, others for each system."""
     model = trees.model("shoulder")
     q, v, _, tau, _ = trees.random_states(model, SIZE)
     factors = jnp.linspace(0.5, 2.0, SIZE)

@@ -147,7 +147,7 @@ def test_a_layer_stays_a_call_that_cuts_its_own_inputs(data):
 
 @pytest.mark.parametrize("batched", [True, False])
 def test_the_rows_of_a_batch_are_cut_one_by_one(batched):
-    """XLA on a CPU does not vectorise a loop that takes several rows from one cut; one system has few numbers."""
+    """XLA on a CPU does not vectorize a loop that takes several rows from one cut; one system has few numbers."""
     rows = jax.random.normal(jax.random.key(1), (2, LENGTH, LANES, 4), float)
     run = lambda scan, u, rows: scan(lambda u, x: (u * x[:, 0] + x[:, 1:][:, 1:3][:, 1], u), u, rows, LENGTH)
     axes = (0, 0) if batched else (0, None)

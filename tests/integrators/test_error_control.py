@@ -292,7 +292,7 @@ def test_sizes_are_those_of_the_parts():
 
 
 def test_copies_are_judged_one_by_one():
-    """A copy that travels 10 km, or spins fast, does not loosen the tolerance of its neighbour."""
+    """A copy that travels 10 km, or spins fast, does not loosen the tolerance of its neighbor."""
     near = Pose(jnp.eye(3), jnp.zeros(3))
     far = near._replace(translation=1e4 * jnp.asarray(WAY))
     off = near._replace(translation=jnp.asarray([1e-2, 0, 0]))

@@ -123,7 +123,7 @@ def test_order_two_with_multipliers_on_the_constrained_top(group, variant):
 
 
 def test_the_sigma_modified_variant_is_five_times_more_accurate_on_the_top():
-    """The place of the centre of mass, which is the axis of the top, with more damping than the standard variant."""
+    """The place of the center of mass, which is the axis of the top, with more damping than the standard variant."""
     standard, modified = (errors_of(R3xSO3, variant, 800)[2] for variant in ("standard", "sigma_modified"))
     assert modified < standard / 5
 
@@ -315,7 +315,7 @@ def test_linear_systems_with_blocks_with_a_dense_and_with_a_singular_matrix():
     r = random.normal(size=17)
     for a, whole in ((blocks, dense), (dense, dense), (singular, singular)):
         matrix = np.block([[whole, b.T], [bt, np.zeros((5, 5))]])
-        found = jit(lambda a, b, bt, r: saddle_point.solve(saddle_point.factorise(a, b, bt), r))(a, b, bt, r)
+        found = jit(lambda a, b, bt, r: saddle_point.solve(saddle_point.factorize(a, b, bt), r))(a, b, bt, r)
         np.testing.assert_allclose(found, np.linalg.solve(matrix, r), rtol=1e-8, atol=1e-10)
 
 

@@ -33,7 +33,7 @@ BAD = {
     ),
     "indefinite": ([rod(inertia=np.diag([-1.0, 1, 1]))], "inertia of body 'a' is not positive semi-definite"),
     "not symmetric": ([rod(inertia=EYE + np.eye(3, k=1))], "inertia of body 'a' is not symmetric"),
-    "NaN": ([rod(com=np.array([0, np.nan, 0]))], r"centre of mass of body 'a' is not finite: \[0\.0, nan, 0\.0\]"),
+    "NaN": ([rod(com=np.array([0, np.nan, 0]))], r"center of mass of body 'a' is not finite: \[0\.0, nan, 0\.0\]"),
     "wrong shape": ([rod(position=np.zeros(2))], r"position of body 'a' has shape \(2,\), expected \(3,\)"),
     "unknown type": ([rod(kind="hinge")], "joint 'a_joint' of body 'a': unknown type 'hinge'; known: revolute"),
     "no axis": ([with_joint(rod(), axis=(0.0, 0.0, 0.0))], "axis of joint 'a_joint' of body 'a' has no direction"),

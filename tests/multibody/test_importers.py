@@ -33,7 +33,7 @@ def rotation_between(model, i):
 
 
 def in_body_frame(model, i):
-    """Mass, centre of mass and inertia about it of moving body i, in the frame of its link."""
+    """Mass, center of mass and inertia about it of moving body i, in the frame of its link."""
     mass, moment = float(model.inertias.mass[i]), np.asarray(model.inertias.moment[i])
     c = moment / mass if mass else moment
     about_com = np.asarray(model.inertias.rotational[i]) - mass * (c @ c * np.eye(3) - np.outer(c, c))
@@ -315,8 +315,8 @@ def test_mjcf_agrees_with_mujoco():
         if model.body_names[i] == "shoulder":  # carries the body without joint
             parts = [2, 3]
             np.testing.assert_allclose(mass, theirs.body_mass[parts].sum(), rtol=1e-14)
-            centre = theirs.body_mass[parts] @ data.xipos[parts] / mass
-            np.testing.assert_allclose(rotation @ com + position, centre, atol=1e-14)
+            center = theirs.body_mass[parts] @ data.xipos[parts] / mass
+            np.testing.assert_allclose(rotation @ com + position, center, atol=1e-14)
             continue
         np.testing.assert_allclose(mass, body.mass[0], rtol=1e-14)
         np.testing.assert_allclose(com, body.ipos, atol=1e-14)
@@ -372,7 +372,7 @@ BAD_MJCF = {
     "not XML": ("<mujoco><worldbody>", "MJCF text: not well-formed XML: no element found"),
     "a URDF": (urdf(joints=joint()), "MJCF text: no <mujoco>: the root element is <robot>"),
     "NaN": (mjcf("<joint name='j' pos='0 nan 0'/>"), "<joint name='j' pos='0 nan 0'> is not finite"),
-    "schema": (mjcf("<joint name='j' colour='red'/>"), "unrecognized attribute: 'colour'"),
+    "schema": (mjcf("<joint name='j' color='red'/>"), "unrecognized attribute: 'color'"),
     "spring": (mjcf("<joint stiffness='2'/>"), r"joint 'a_joint' of body 'a': springs \(stiffness\) are not supported"),
     "equality": (mjcf(after="<equality><joint name='e' joint1='j'/></equality>"), "equality 'e': joint constraints"),
     "weld": (mjcf(after="<equality><weld body1='a'/></equality>"), "equality in line 1: weld constraints are not"),

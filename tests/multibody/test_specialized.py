@@ -1,4 +1,4 @@
-"""A specialised model is the same model: same numbers, fewer operations, derivatives by its inputs alone."""
+"""A specialized model is the same model: same numbers, fewer operations, derivatives by its inputs alone."""
 
 import dataclasses
 
@@ -85,7 +85,7 @@ def test_equal_models_are_one_value_and_one_program(weight):
     assert not jax.tree.leaves(one)
 
 
-def test_changes_keep_it_specialised_where_they_are_known():
+def test_changes_keep_it_specialized_where_they_are_known():
     model = specialize(models.chain(2))
     assert specialize(model) is model
     still = model.replace(gravity=jnp.zeros(3))

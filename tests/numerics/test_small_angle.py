@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lgjax.numerics import small_angle
-from tests import optimised
+from tests import optimized
 from tests.groups.cases import DTYPES, close, eps
 from tests.oracles import matrix_groups as oracle
 
@@ -38,7 +38,7 @@ def test_stumpff_and_its_derivatives_are_the_series(k, dtype):
 @each_dtype
 def test_cotangent_coefficient_and_its_rate_are_their_series(dtype):
     s = jnp.asarray([0.0, 1e-18, 1e-6, 0.9, 1.99, 2.01, 3.99, 4.01, 7.0, 9.8697], dtype)
-    value, rate, gradient = optimised.jit(
+    value, rate, gradient = optimized.jit(
         lambda x: (small_angle.cotc(x), small_angle.cotc_rate(x), jax.vmap(jax.grad(small_angle.cotc))(x))
     )(s)
     exact = [np.array([oracle.cotc(float(x), order) for x in s]) for order in (0, 1)]

@@ -21,7 +21,7 @@ URDF = f"""
 def motion(rotation, position, joints, v, duration):
     """(rotation, position, joints, v) after `duration` without gravity or torques; v angular first, body frame.
 
-    Coordinates: position, quaternion that is never normalised but read as if it were, joints, velocities.
+    Coordinates: position, quaternion that is never normalized but read as if it were, joints, velocities.
     """
     model = pin.buildModelFromXML(URDF, pin.JointModelFreeFlyer())
     model.gravity = pin.Motion.Zero()

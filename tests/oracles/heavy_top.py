@@ -10,14 +10,14 @@ ABOUT_TIP = INERTIA + MASS * np.array([1.0, 0.0, 1.0])
 
 
 def accelerations(r, w):
-    """Angular acceleration in body axes, and that of the centre of mass in world axes."""
+    """Angular acceleration in body axes, and that of the center of mass in world axes."""
     moment = np.cross(ARM, r.T @ (MASS * GRAVITY))
     wdot = (moment - np.cross(w, ABOUT_TIP * w)) / ABOUT_TIP
     return wdot, r @ (np.cross(wdot, ARM) + np.cross(w, np.cross(w, ARM)))
 
 
 def solve(end=1.0, w0=(0.0, 150.0, -4.61538)):
-    """Rotation, body rates, centre of mass, its velocity, and the force of the tip on the world."""
+    """Rotation, body rates, center of mass, its velocity, and the force of the tip on the world."""
 
     def rhs(t, y):
         q, w = y[:4], y[4:]

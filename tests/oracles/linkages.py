@@ -1,6 +1,6 @@
 """Four-bar and five-bar of uniform rods in independent coordinates; shares no code with the library.
 
-Centres and angles of the rods as analytic functions of the free angles u, differentiated by complex steps; d'Alembert:
+Centers and angles of the rods as analytic functions of the free angles u, differentiated by complex steps; d'Alembert:
 J^T D (J du'/dt + dJ/dt u' - g) = 0 with D the masses and moments.
 """
 
@@ -74,10 +74,10 @@ class FiveBar:
 
 
 def coordinates(linkage, u):
-    """x, z and angle of every rod, at its centre."""
+    """x, z and angle of every rod, at its center."""
     angles = linkage.angles(u)
-    centres = [s + along(p, r / 2) for s, p, r in zip(linkage.starts(angles), angles, linkage.rods, strict=True)]
-    return np.concatenate([np.append(c, p) for c, p in zip(centres, angles, strict=True)])
+    centers = [s + along(p, r / 2) for s, p, r in zip(linkage.starts(angles), angles, linkage.rods, strict=True)]
+    return np.concatenate([np.append(c, p) for c, p in zip(centers, angles, strict=True)])
 
 
 def jacobian(function, u):

@@ -9,7 +9,7 @@ from tests.oracles.pinocchio_robots import Ordered
 
 
 def problem(robot: Ordered, pose, angles, v, tau, damping, h, spheres, ground, turns):
-    """Free velocities (nv,), M^-1 J^T (nv, 3 n), G, J v_free, gaps (n,) of spheres (body, centre, radius).
+    """Free velocities (nv,), M^-1 J^T (nv, 3 n), G, J v_free, gaps (n,) of spheres (body, center, radius).
 
     The ground is at z = ground. Rows of a contact: along z, x and y of the world. Damping is implicit; the velocity of
     a free body is carried in the axes of the start of the step. Terms of the velocity are at the mean velocity of the

@@ -7,7 +7,7 @@ A, CRANK, ROD, GRAVITY = np.array([0.0, 0.1, 0.12]), 0.08, 0.3, 9.81
 
 
 def geometry(angle):
-    """Centres of crank, rod and slider and the rotation of the rod; analytic, so that complex angles differentiate."""
+    """Centers of crank, rod and slider and the rotation of the rod; analytic, so that complex angles differentiate."""
     pin = A + CRANK * np.array([0.0 * angle, -np.sin(angle), np.cos(angle)])
     slider = np.array([np.sqrt(ROD**2 - pin[1] ** 2 - pin[2] ** 2), 0.0 * angle, 0.0 * angle])
     x = (slider - pin) / ROD

@@ -1,4 +1,4 @@
-"""Mass, centre and inertia of shapes, against closed forms, each other and the source's numbers."""
+"""Mass, center and inertia of shapes, against closed forms, each other and the source's numbers."""
 
 import sys
 
@@ -57,7 +57,7 @@ def test_a_polyhedron_of_a_box_is_the_box_wherever_it_is():
 
 
 def test_a_tetrahedron():
-    """Of the corner of a cube of side a: volume a³/6, centre a/4, J = m a² (3/40, and 1/80 off the diagonal)."""
+    """Of the corner of a cube of side a: volume a³/6, center a/4, J = m a² (3/40, and 1/80 off the diagonal)."""
     a = 2.0
     body = mass_properties(shapes.polyhedron(a * np.concatenate([np.zeros((1, 3)), np.eye(3)])), density=3.0)
     np.testing.assert_allclose(body.mass, 3 * a**3 / 6, rtol=1e-14)
@@ -69,8 +69,8 @@ def test_a_tetrahedron():
 def test_what_overlaps_counts_once():
     """The union of case III as a set of uniform density.
 
-    Published: diag(7.5932718, 9.9326434, 8.2731252). The source's shift does not quite put the centre of mass at the
-    origin: slices normal to x, integrated in closed form, give -0.01953665. About the centre the two larger moments are
+    Published: diag(7.5932718, 9.9326434, 8.2731252). The source's shift does not quite put the center of mass at the
+    origin: slices normal to x, integrated in closed form, give -0.01953665. About the center the two larger moments are
     9.9322777 and 8.2727596, about the origin 9.9326594 and 8.2731413: the source's numbers, to 2e-6 of themselves.
     """
     body = mass_properties(shapes.union(*PAIR), mass=1.0)
@@ -127,7 +127,7 @@ def inside_needle(z, a):
 
 
 def test_a_lens_has_the_derivative_of_its_volume():
-    """Radii R and 1, centres 1 apart: dV/dR is the area of the cap, 2 pi R (R - 1/2) at R = 1."""
+    """Radii R and 1, centers 1 apart: dV/dR is the area of the cap, 2 pi R (R - 1/2) at R = 1."""
     lens = lambda r: mass_properties(shapes.intersection(shapes.sphere(r), shapes.sphere(1.0, (1, 0, 0)))).mass
     np.testing.assert_allclose(jax.grad(lens)(1.0), np.pi, rtol=1 / 200)
 
@@ -149,7 +149,7 @@ def test_an_intersection_takes_unions_of_unions():
     assert len(cut.parts) == 2
 
 
-def test_a_recentred_body_has_its_centre_of_mass_at_the_origin():
+def test_a_recentred_body_has_its_center_of_mass_at_the_origin():
     moved = recentered(shapes.union(*PAIR), rays=60)
     np.testing.assert_allclose(mass_properties(moved, rays=60).center, 0, atol=1e-13)
 

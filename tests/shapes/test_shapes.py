@@ -141,7 +141,7 @@ def test_distance_is_the_least_over_the_surface(name, dtype):
 
 @pytest.mark.parametrize("normal", [(0, 0, 1), (0.3, -0.4, 0.8)])
 def test_ellipsoid_distance_is_what_a_minimiser_finds(normal):
-    """Phi = n·x - |I R^T n|, to ten digits, by minimisation over the surface and by the formula."""
+    """Phi = n·x - |I R^T n|, to ten digits, by minimization over the surface and by the formula."""
     for pose in (jax.tree.map(lambda x, i=i: x[i], poses(3, jnp.float64)) for i in range(3)):
         plane = Plane(np.array(normal, float), 0.5)
         R, x, n = (np.asarray(v) for v in (*pose, plane.normal))

@@ -50,7 +50,7 @@ def test_what_comes_back():
     np.testing.assert_allclose(e.statistics.covariance[1], np.cov(seen[:, 1], rowvar=False), rtol=1e-13)
 
 
-def test_each_trajectory_is_a_rollout_of_its_randomised_copy():
+def test_each_trajectory_is_a_rollout_of_its_randomized_copy():
     e = whole()
 
     @jax.jit

@@ -11,7 +11,7 @@ from jax import jit
 import lgjax
 from lgjax.dynamics.loops import LoopStatus
 from lgjax.systems.closed_loops import five_bar, four_bar, stewart_platform
-from tests import optimised
+from tests import optimized
 from tests.oracles import linkages
 
 # free angles, their rates at the start, and springs on them, which keep the five-bar away from its singularities
@@ -78,7 +78,7 @@ def test_motion_is_that_of_the_reduced_equations_to_the_order_of_the_method(name
     assert np.log2(drifts[0] / drifts[2]) / 2 > 3.6, drifts
 
 
-def test_stabilisation_keeps_loops_nearly_closed_without_projection():
+def test_stabilization_keeps_loops_nearly_closed_without_projection():
     """Started open, the residual decays as (1 + a t) exp(-a t) has it; without anything it grows."""
     s, *_, v, _ = case("four_bar")
     loops = jax.tree.map(lambda x: x, s.loops[0])
@@ -209,7 +209,7 @@ def platform_on_springs():
 
         return jax.lax.fori_loop(0, n, step, (q, v, jnp.zeros(2), jnp.int32(0)))
 
-    return s, jit(energy), optimised.jit(run)
+    return s, jit(energy), optimized.jit(run)
 
 
 @pytest.mark.slow

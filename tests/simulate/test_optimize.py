@@ -244,7 +244,7 @@ def test_a_pendulum_swings_up_with_a_torque_that_cannot_lift_it_at_once():
     np.testing.assert_allclose(gradient[inside], 0, atol=2e-6)
 
 
-# ---- parametrisations
+# ---- parametrizations
 def test_bounds_are_a_map_onto_the_box_with_an_inverse():
     lower, upper = jnp.array([-1.0, 0.0, -jnp.inf, -jnp.inf]), jnp.array([3.0, jnp.inf, 2.0, jnp.inf])
     free = jnp.asarray(10 * RNG.normal(size=(1000, 4)))

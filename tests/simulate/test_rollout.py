@@ -109,7 +109,7 @@ def test_rotations_stay_on_the_group_in_float32():
 
 @cache
 def fall():
-    """A rod thrown with a spin about its axis of symmetry: its centre of mass flies on a parabola."""
+    """A rod thrown with a spin about its axis of symmetry: its center of mass flies on a parabola."""
     model = models.chain(1, floating_base=True)
     run = lambda dt, steps, save_every: lgjax.rollout(
         model, lgjax.neutral(model), jnp.asarray([0.0, 0, 3, 1, 2, 3]), None, dt, steps, save_every=save_every
@@ -138,7 +138,7 @@ def test_what_is_saved_is_a_selection():
 
 
 def test_controllers_and_wrenches_act():
-    """A wrench through the centre of mass that carries the weight, and a torque law on a joint, against by hand."""
+    """A wrench through the center of mass that carries the weight, and a torque law on a joint, against by hand."""
     model = models.chain(1)
     inertia = float(lgjax.mass_matrix(model, lgjax.neutral(model))[0, 0])
     hold = lambda t, q, v: lgjax.gravity_forces(model, q) + inertia * jnp.cos(3 * t)

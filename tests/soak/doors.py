@@ -125,7 +125,7 @@ MEANT_ARGUMENTS = {
 MADE = (Scene, systems.Problem)  # tuples that only functions of the library make
 LONGEST = 400  # characters of an error
 OTHER_WORDS = {  # by which errors call an argument
-    "y0": "state", "path_or_text": "URDF|MJCF", "damping": "viscous", "com": "centre of mass", "semi_axes": "semi-axes",
+    "y0": "state", "path_or_text": "URDF|MJCF", "damping": "viscous", "com": "center of mass", "semi_axes": "semi-axes",
     "radius": "rounding", "thing": "cannot draw|model", "motion": "moves by|ts |q.|motion",
     "trajectory": "moves by|ts |q.|v is|motion", "model": "cannot draw",
     "q": "moves by|the motion has", "folder": "holds no run", "checkpoint": "cannot be read",

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from tests import optimised
+from tests import optimized
 from tests.conftest import resident
 from tests.soak import Result
 
@@ -34,7 +34,7 @@ def symplectic(seed: int) -> Result:
     dtype = DTYPES[seed % 2]
     top = lgjax.systems.heavy_top("cotangent", dtype=dtype)
     method = lgjax.SymplecticLie(0.5)
-    run = optimised.jit(
+    run = optimized.jit(
         lambda y: lgjax.integrate(top.space, top.field, y, 0.0, 0.01 * STEPS, STEPS, method, STEPS // 2000).ys
     )
     ys = run(top.y0)
@@ -54,7 +54,7 @@ def variational(seed: int) -> Result:
     """A bouncing ellipsoid: energy to round-off, nothing inside the plane."""
     dtype = DTYPES[seed % 2]
     p = lgjax.systems.bouncing_body("ellipsoid", dtype=dtype)
-    run = optimised.jit(
+    run = optimized.jit(
         lambda s: lgjax.collisions.bounce(p.body, p.shape, p.planes, s, p.dt, STEPS, save_every=STEPS // 1000)
     )
     found = run(p.state)
@@ -79,7 +79,7 @@ def tree(seed: int) -> Result:
         path = lgjax.rollout(model, q, v, spring, 1e-3, TREE_STEPS, save_every=TREE_STEPS // 1000)
         return path, jax.vmap(lambda q, v: lgjax.total_energy(model, q, v))(path.q, path.v)
 
-    path, energy = optimised.jit(run)(q, v)
+    path, energy = optimized.jit(run)(q, v)
     energy = np.asarray(energy, float)
     apart = _unit(path.q.free_poses.rotation)
     small = 1e-9 if dtype == jnp.float64 else 1e-5

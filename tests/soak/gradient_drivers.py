@@ -115,7 +115,7 @@ CRANK, ROD = 0.3, 0.8
 
 
 def of_slider_crank(group: LieGroup, rolls: bool, seed: int) -> Subject:
-    """Crank and rod are in line at 0 and pi, the dead centres; there a rod that `rolls` is free to turn about itself.
+    """Crank and rod are in line at 0 and pi, the dead centers; there a rod that `rolls` is free to turn about itself.
 
     Where it is, accelerations are not unique, and the states are NaN, as the status says.
     """
@@ -125,7 +125,7 @@ def of_slider_crank(group: LieGroup, rolls: bool, seed: int) -> Subject:
     labels = tuple(f"crank at {a:.9g}, moving by {v:g}" for a, v in states)
 
     def place(crank: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Rotations and centres of crank, rod and slider in the xz plane; angles about y."""
+        """Rotations and centers of crank, rod and slider in the xz plane; angles about y."""
         rod = jnp.arcsin(-CRANK * jnp.sin(crank) / ROD)
         zero = jnp.zeros_like(crank)
         about_y = lambda a: so3.exp(jnp.stack([zero, a, zero]))
@@ -147,9 +147,9 @@ def of_slider_crank(group: LieGroup, rolls: bool, seed: int) -> Subject:
         ]
         turning = maximal.TorsionSpring("world", "a", ALONG_Y, ALONG_Y, 0.5 + x[5], 0.1)
         system = maximal.System(bodies, joints, [maximal.Gravity(), turning], group, x.dtype)
-        (rotations, centres), (turned, velocities) = jax.jvp(place, (crank,), (rate,))
+        (rotations, centers), (turned, velocities) = jax.jvp(place, (crank,), (rate,))
         spin = so3.vee(jnp.swapaxes(rotations, -1, -2) @ turned)
-        q = system.configuration(rotations, centres)
+        q = system.configuration(rotations, centers)
         return _numbers(_moved(system, q, system.velocity(q, spin, velocities)))
 
     names = ("configuration", "velocity", "multipliers")

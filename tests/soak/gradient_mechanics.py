@@ -53,7 +53,7 @@ def cart() -> lgjax.Model:
 
 @cache
 def points() -> lgjax.Model:
-    """Two point masses on massless rods, straight at zero: no inertia about their own centres."""
+    """Two point masses on massless rods, straight at zero: no inertia about their own centers."""
     body = lambda name, parent: lgjax.Body(
         name, parent, lgjax.Joint(f"to {name}", "revolute", axis=(0.0, 1.0, 0.0)), mass=1.0,
         position=np.asarray([0.0, 0.0, -1.0 if parent else 0.0]), com=np.asarray([0.0, 0.0, -1.0]),

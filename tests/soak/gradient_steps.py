@@ -169,16 +169,16 @@ def of_parameters(seed: int) -> Subject:
     for i in range(STATES):
         squares = np.asarray([(1.0, 1.0, 1.0), (1.0, 1.0, 0.5), (1.0, 0.6, 1e-3), (1.0, 1.0, 1e-3)][i % 4])
         states.append((squares, turn(rng), rng.choice((0.0, 1.0)) * rng.normal(size=3)))
-        labels.append(f"second moments {_words(squares)} turned by {_words(states[-1][1])}, centre {states[-1][2]}")
+        labels.append(f"second moments {_words(squares)} turned by {_words(states[-1][1])}, center {states[-1][2]}")
 
     def function(state: Any, x: jax.Array) -> jax.Array:
-        squares, turn, centre = state
+        squares, turn, center = state
         turned = groups.so3.compose(groups.so3.exp(turn), groups.so3.exp(x[:3]))
         second = turned @ jnp.diag(squares * (1 + 0.1 * x[3:6])) @ turned.T
-        mass, centre = 1.0 + x[6], centre + x[7:10]
-        second = second + mass * jnp.outer(centre, centre)
+        mass, center = 1.0 + x[6], center + x[7:10]
+        second = second + mass * jnp.outer(center, center)
         inertia = jnp.trace(second) * jnp.eye(3, dtype=x.dtype) - second
-        ten = jnp.concatenate([jnp.stack([mass, *(mass * centre)]), inertia[np.tril_indices(3)]])
+        ten = jnp.concatenate([jnp.stack([mass, *(mass * center)]), inertia[np.tril_indices(3)]])
         theta = identification.log_cholesky(ten)
         return _numbers(
             [theta, identification.from_log_cholesky(theta + 0.1), identification.from_log_cholesky(x[:10])]

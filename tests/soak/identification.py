@@ -18,7 +18,7 @@ WITHIN = 0.9973  # probability of three standard deviations
 
 
 def arm(rng: np.random.Generator) -> lgjax.Model:
-    """Seven joints with skew axes, friction and a payload that is off centre."""
+    """Seven joints with skew axes, friction and a payload that is off center."""
     bodies = []
     for i in range(7):
         turn, axis = np.linalg.qr(rng.normal(size=(3, 3)))[0], rng.normal(size=3)

@@ -21,7 +21,7 @@ def rotation(quaternion: np.ndarray) -> np.ndarray:
 
 
 def heavy_top(tensor: np.ndarray, lever: np.ndarray, gravity: np.ndarray, omega: np.ndarray, end: float):
-    """Q and body angular velocity at the end; gravity the vector, lever mass times the centre's position."""
+    """Q and body angular velocity at the end; gravity the vector, lever mass times the center's position."""
 
     def rate(t, y):
         a, w = y[:4], y[4:]

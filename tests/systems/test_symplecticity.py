@@ -1,6 +1,6 @@
 """Symplecticity itself: the two-form of T*G that a step leaves over.
 
-On the right-trivialised bundle a tangent vector at (g, μ) is (ξ, ν): g' = ξ g, μ' = ν.  The right-invariant form
+On the right-trivialized bundle a tangent vector at (g, μ) is (ξ, ν): g' = ξ g, μ' = ν.  The right-invariant form
 ρ = dg g⁻¹ obeys dρ(X, Y) = [ρ X, ρ Y], so the canonical one-form θ = <μ, ρ> gives ω = -dθ as
 <ν₂, ξ₁> - <ν₁, ξ₂> - <μ, [ξ₁, ξ₂]>, which is [celledoni2021] eq. (13).
 """
@@ -64,7 +64,7 @@ def defect(jacobian, before, after):
     return np.max(np.abs(jacobian.T @ two_form(after) @ jacobian - two_form(before)))
 
 
-def trivialised(derivative, q):
+def trivialized(derivative, q):
     """Rows of a Jacobian whose first nine are those of dQ (3, 3, k): dQ Qᵀ = hat(ξ) in their place."""
     turn = np.einsum("ijk,lj->ilk", derivative, q)
     return np.stack([turn[2, 1] - turn[1, 2], turn[0, 2] - turn[2, 0], turn[1, 0] - turn[0, 1]]) / 2
@@ -99,14 +99,14 @@ def step_jacobian(formulation, method, *steps):
     for h in steps:
         end, rate = jax.tree.map(np.asarray, both(jnp.zeros(2 * len(y0.mu)), jnp.asarray(h)))
         if formulation == "cotangent":
-            rows = [trivialised(rate.g, end.g), rate.mu]
+            rows = [trivialized(rate.g, end.g), rate.mu]
         else:
-            rows = [trivialised(rate.g[0], end.g[0]), rate.g[1], rate.mu]
+            rows = [trivialized(rate.g[0], end.g[0]), rate.g[1], rate.mu]
         yield np.concatenate(rows), np.asarray(y0.mu), end.mu
 
 
 def test_the_exact_flow_preserves_the_two_form():
-    """By SciPy in matrices, differentiated by complex steps: the form, its signs and its trivialisation are right."""
+    """By SciPy in matrices, differentiated by complex steps: the form, its signs and its trivialization are right."""
     s, y0 = start("cotangent")
     p = jax.tree.map(np.asarray, s.parameters)
     inverse = np.linalg.inv(p["tensor"])
@@ -126,7 +126,7 @@ def test_the_exact_flow_preserves_the_two_form():
     end = np.real(columns[0])
     derivative = np.imag(np.stack(columns, axis=1)) / small
     q1 = end[:9].reshape(3, 3)
-    jacobian = np.concatenate([trivialised(derivative[:9].reshape(3, 3, 6), q1), derivative[9:]])
+    jacobian = np.concatenate([trivialized(derivative[:9].reshape(3, 3, 6), q1), derivative[9:]])
     assert np.max(np.abs(jacobian)) > 1.5
     assert defect(jacobian, mu0, end[9:]) < 1e-10
     without_bracket = np.block([[np.zeros((3, 3)), np.eye(3)], [-np.eye(3), np.zeros((3, 3))]])

@@ -30,7 +30,7 @@ from lgjax.systems import (
 )
 from lgjax.systems.quadrotors_with_load import LoadState, parabola
 from lgjax.systems.spherical_pendulum import CHARTS
-from tests import optimised
+from tests import optimized
 from tests.systems import references
 from tests.systems.cases import DIRECTIONS, EXPLICIT, PENDULUM, SPINS, TOP
 
@@ -264,7 +264,7 @@ def test_symplectic_energy_does_not_drift():
 @pytest.mark.slow
 @pytest.mark.parametrize("formulation", ["cotangent", "quadratic"])
 def test_symplectic_energy_does_not_drift_in_a_million_steps(formulation):
-    assert drift(heavy_top(formulation), 0.01, 1_000_000, optimised.jit) < 0.1
+    assert drift(heavy_top(formulation), 0.01, 1_000_000, optimized.jit) < 0.1
 
 
 def test_symplectic_gradients_are_difference_quotients():

@@ -131,7 +131,7 @@ def test_results_do_not_depend_on_the_size_of_the_batch():
 
 
 def test_models_are_mapped_as_well():
-    """Randomised copies of a robot in one batch, every leaf of the model batched."""
+    """Randomized copies of a robot in one batch, every leaf of the model batched."""
     factors = jnp.asarray([0.5, 1.0, 3.0])
     copies = jax.vmap(lambda k: jax.tree.map(lambda x: x * 1.0, model().replace(inertias=model().inertias.scaled(k))))(
         factors

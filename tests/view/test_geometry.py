@@ -174,7 +174,7 @@ def test_mjcf_geometry_is_where_mujoco_puts_it(tmp_path):
 
 
 def test_a_mesh_of_mjcf_is_the_tetrahedron_where_mujoco_puts_it(tmp_path):
-    """MuJoCo moves a mesh to its centre of mass, turns it to its principal axes, and hides both in the geom's place."""
+    """MuJoCo moves a mesh to its center of mass, turns it to its principal axes, and hides both in the geom's place."""
     mujoco = pytest.importorskip("mujoco")
     (tmp_path / "tetrahedron.obj").write_text(TETRAHEDRON)
     path = tmp_path / "toy.xml"

@@ -65,7 +65,7 @@ def pinocchio_model(model: Model) -> Any:
 
 
 def central_inertia(model: Model, body: int) -> np.ndarray:
-    """Inertia (3, 3) of a body about its centre of mass, joint axes."""
+    """Inertia (3, 3) of a body about its center of mass, joint axes."""
     mass, c = float(model.inertias.mass[body]), np.asarray(model.inertias.com[body], float)
     return np.asarray(model.inertias.rotational[body], float) - mass * (c @ c * np.eye(3) - np.outer(c, c))
 

@@ -23,7 +23,7 @@ from lgjax.numerics.rank import product
 class Constraint(NamedTuple):
     """phi(q) = 0 and its derivatives along the motion, m rows in the order of the loops.
 
-    residual: phi (m,), metres, radians and cosines. jacobian: A (m, nv), dphi/dt = A v. rate: A v (m,).
+    residual: phi (m,), meters, radians and cosines. jacobian: A (m, nv), dphi/dt = A v. rate: A v (m,).
     bias: (m,), what of d^2 phi/dt^2 = A vdot + bias does not depend on vdot.
     """
 
@@ -68,7 +68,7 @@ def loop_constraint(
 
 @checked_arguments()
 def loop_residual(model: Model, loops: Loop | Sequence[Loop], q: Configuration) -> jax.Array:
-    """Residual phi(q) (m,) of the loops: metres, radians and cosines, in the order of the loops.
+    """Residual phi(q) (m,) of the loops: meters, radians and cosines, in the order of the loops.
 
     Source: [kim2012] eqs. 54-55.
     """

@@ -21,12 +21,12 @@ from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.rank import product, regular_inverse
 
 ROUNDS = 60  # of the search
-LONGEST = 0.5  # of the entries of its steps, radians or metres
+LONGEST = 0.5  # of the entries of its steps, radians or meters
 
 
 @cache
 def cut_joint(kind: JointKind) -> Closure:
-    """closure(pose, start) -> residual (6 - nv,), radians and metres.
+    """closure(pose, start) -> residual (6 - nv,), radians and meters.
 
     start: (nv,), where the search for the coordinates begins; it goes downhill in the length of what is left.
     """

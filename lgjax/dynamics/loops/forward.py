@@ -32,7 +32,7 @@ class ConstrainedDynamics(NamedTuple):
     """Result of constrained dynamics.
 
     vdot: (nv,). tau: (nv,), forces of the joints, given and found. multipliers: (m,), lambda in the order of the loops,
-    newtons for metres and newton metres for radians; of several that give the same the shortest. forces: (nv,),
+    newtons for meters and newton meters for radians; of several that give the same the shortest. forces: (nv,),
     A^T lambda, what the loops do to the joints. residual: () largest entry of what is left of the equations that could
     not be met. rank: () int32, of the constraints. status: () int32, `LoopStatus`.
     """

@@ -35,7 +35,7 @@ class Loop:
 
     body_a, body_b: name or index of a body, name of a frame that is fixed to one; None or "world" is the ground.
     frame_a, frame_b: Pose, homogeneous matrix or point (3,) in the body frame; by default the body frame itself.
-    distance: metres, positive. pitch: metres along z per radian of a helical joint, not zero. start: (nv,), zero if not
+    distance: meters, positive. pitch: meters along z per radian of a helical joint, not zero. start: (nv,), zero if not
     given, coordinates of a joint of your own from which the search for those of the nearest pose begins; it goes
     downhill, so a joint with several turns or branches needs a start on the right one.
     Raises ValueError or TypeError naming the loop for what does not fit; bodies are looked up when the loop is used.

@@ -21,7 +21,7 @@ from lgjax.numerics.rank import independent_rows, longest_row, product, regular_
 from lgjax.numerics.small_angle import norm
 
 Metric = Literal["mass", "plain"]
-LONGEST = 0.5  # of the entries of a step, radians or metres
+LONGEST = 0.5  # of the entries of a step, radians or meters
 
 
 class Projection(NamedTuple):
@@ -75,7 +75,7 @@ def project_positions(
     """The configuration with closed loops that is nearest to q: retract(q, d) with the least d^T M(q) d.
 
     metric "mass": M is the mass matrix at q; "plain": the identity. Gauss-Newton steps on the manifold, none longer
-    than half a radian or metre in an entry. tolerance: of the residual's length, by default eps^(3/4); rank: see
+    than half a radian or meter in an entry. tolerance: of the residual's length, by default eps^(3/4); rank: see
     `constrained_forward_dynamics`; both may be traced. Derivatives in everything that is traced are those of the
     implicit function, of any order and in both modes, and cost no iterations. Always ends.
     Raises ValueError for an unknown metric and for max_iterations below 1.

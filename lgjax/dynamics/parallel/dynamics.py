@@ -37,7 +37,7 @@ from lgjax.numerics import small_matrix as sm
 def inverse_dynamics(
     model: Model, q: Configuration, v: jax.Array, vdot: jax.Array, wrenches: jax.Array | None = None
 ) -> jax.Array:
-    """`lgjax.inverse_dynamics` in logarithmic depth: the generalised forces tau (nv,), M vdot + `lgjax.bias_forces`.
+    """`lgjax.inverse_dynamics` in logarithmic depth: the generalized forces tau (nv,), M vdot + `lgjax.bias_forces`.
 
     v, vdot: (nv,), body-frame velocities. wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin.
     Armature and joint damping are included. N m and N. Equal to `lgjax.inverse_dynamics` to round-off.
@@ -221,7 +221,7 @@ def _least(model: Model, data: BodyData, joints: Joints, bias, load, forces) -> 
 
 
 def _thin(data: BodyData) -> jax.Array:
-    """(nbodies,) bodies without mass, or that some rotation about the centre of mass does not move."""
+    """(nbodies,) bodies without mass, or that some rotation about the center of mass does not move."""
     size = jnp.finfo(data.central.dtype).eps * sm.trace(data.central) ** 3
     return (data.inertia.mass <= 0) | (sm.det3(data.central) <= 10 * size)
 

@@ -1,12 +1,12 @@
 """Forward dynamics by joining spans of bodies: the articulated-body recursion as an associative operation.
 
-By Gauss's principle the accelerations minimise a quadratic function, a sum over the bodies, and along a chain this is a
+By Gauss's principle the accelerations minimize a quadratic function, a sum over the bodies, and along a chain this is a
 linear-quadratic problem: the body is the time, its acceleration a the state, that of its joint u the control,
 
     a_i = X_i a_p + bias_i + S_i u_i,    least sum of a_i^T (I_i a_i / 2 + load_i) + u_i (armature_i u_i / 2 - tau_i).
 
 What a span of bodies contributes, as a function of the accelerations at its two ends, is a `Span`, five small arrays;
-neighbouring spans join to one by eliminating the body between them. J of a span that ends in a leaf is the articulated
+neighboring spans join to one by eliminating the body between them. J of a span that ends in a leaf is the articulated
 inertia that the body before it carries, so one pass towards the leaves and one of affine maps towards them suffice.
 
 Each joint needs positive inertia of its own, S^T I S + armature, and each elimination a definite J. Both hold when half
@@ -18,7 +18,7 @@ differences of large numbers then: J = L D L^T, Y = L^T C L and N = D^-1 + Y, al
 Divide and conquer on two-handled bodies [featherstone1999] is the dual of it: it inverts inertias, and armature and
 bodies without mass, which are easy here, have no place in it.
 
-Source: [sarkka2023] section III (the form of a span and its combination), which factorises nothing; the halves and the
+Source: [sarkka2023] section III (the form of a span and its combination), which factorizes nothing; the halves and the
 symmetric elimination: none.
 """
 
@@ -70,7 +70,7 @@ def joint_accelerations(tree: Tree, lever: Lever, inertia, thin, load) -> jax.Ar
     """(nbodies, width), of the bodies with inertia (nbodies, 6, 6) and load (nbodies, 6), the wrench at rest.
 
     thin: (nbodies,) bool, bodies whose inertia may be singular. They borrow some where their span ends and give it back
-    where the next one starts, which changes no sum; neighbours borrow unlike amounts, or they would cancel.
+    where the next one starts, which changes no sum; neighbors borrow unlike amounts, or they would cancel.
     """
     route, parents = paths(tree), np.asarray(tree.parents)
     on_path = (parents >= 0) & (route.heavy[parents] == np.arange(tree.nbodies))

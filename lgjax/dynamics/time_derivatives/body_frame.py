@@ -1,7 +1,7 @@
 """Series of the motion of a body in its joint frame.
 
 There the inertia is constant, and so are the joint motions of most kinds, so momentum and projection are linear, and
-only rotations and gyroscopic products are Cauchy products; of the latter the centre of mass c, moving at u = v + w x c,
+only rotations and gyroscopic products are Cauchy products; of the latter the center of mass c, moving at u = v + w x c,
 has the fewest:
 
     f = m (du/dt + w x u),    n = J_c dw/dt + w x J_c w + c x f.

@@ -34,7 +34,7 @@ def inverse_dynamics_time_derivatives(
     *,
     execution: Execution = "scalarized",
 ) -> jax.Array:
-    """Generalised forces and their time derivatives, (order + 1, nv).
+    """Generalized forces and their time derivatives, (order + 1, nv).
 
     v: (order + 2, nv), the velocity and its derivatives. wrenches: (order + 1, nbodies, 6) with their derivatives, body
     frame, at the body origin. frame "spatial": the base part of v and of the result is the twist and wrench in world

@@ -1,6 +1,6 @@
 """Jacobians of the time derivatives of inverse and forward dynamics, with respect to the motion and the forces.
 
-With tau = F(q, v, vdot), a neighbouring motion q exp(eta) has the velocity v + d, where d = eta' + ad_v eta on free and
+With tau = F(q, v, vdot), a neighboring motion q exp(eta) has the velocity v + d, where d = eta' + ad_v eta on free and
 spherical joints and eta' elsewhere. Its forces differ by F_q eta + F_v d + M d', three matrices that are known from
 `inverse_dynamics_partials`, and derivative k of them by Leibniz' rule:
 

@@ -8,7 +8,7 @@ moment h and second moment Sigma, J = tr(Sigma) 1 - Sigma:
     dh/dt = w x h + m v,    dSigma/dt = X + X^T,  X = hat(w) Sigma + v h^T.
 
 The frame is the one that coincides with the base, or with the world under a fixed base, at the instant of evaluation,
-so that the precision does not depend on how far a robot has travelled. Source: [ali2026] Algs. 1-4, eqs. (57)-(70).
+so that the precision does not depend on how far a robot has traveled. Source: [ali2026] Algs. 1-4, eqs. (57)-(70).
 """
 
 from typing import Any, NamedTuple

@@ -2,7 +2,7 @@
 
 Recursions do arithmetic on arrays of lanes, and parameters have no batch axis. Where the batch is the last axis, they
 are constant along contiguous memory; where `jax.vmap` puts it, in front of the lanes, they are not and little
-vectorises.
+vectorizes.
 """
 
 import math
@@ -129,7 +129,7 @@ def _repeated(x, size: int) -> jax.Array:
 class Slice:
     """Entry `index` of a stack, or a box in it, cut out where it is used.
 
-    Each box is cut on its own: XLA on a CPU does not vectorise a loop that takes several from one cut.
+    Each box is cut on its own: XLA on a CPU does not vectorize a loop that takes several from one cut.
     """
 
     stack: jax.Array

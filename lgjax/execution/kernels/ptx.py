@@ -1,7 +1,7 @@
 """A scalar program as the text of a CUDA kernel (PTX), one system per thread.
 
-The batch is the last axis of an array: for n systems, number k of it begins at n k, so that neighbouring threads read
-neighbouring numbers; `rows.py` has arrays with the batch in front. What is not batched is read by all threads from
+The batch is the last axis of an array: for n systems, number k of it begins at n k, so that neighboring threads read
+neighboring numbers; `rows.py` has arrays with the batch in front. What is not batched is read by all threads from
 one place. A product and its addition are one operation, with one rounding; sine and cosine of one angle are computed
 together, without a branch.
 

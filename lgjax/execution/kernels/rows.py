@@ -1,6 +1,6 @@
 """Arrays of a kernel with the batch in front: the numbers of a system lie side by side, in a row.
 
-The threads of a block copy the rows of their systems together, neighbouring threads neighbouring numbers, between the
+The threads of a block copy the rows of their systems together, neighboring threads neighboring numbers, between the
 device's memory and that of the multiprocessor ("shared"), where each thread reads and writes its own row. So nobody has
 to transpose the array.
 

@@ -80,7 +80,7 @@ class Memory:
         return f"  ld.{space} {register}, {address};"
 
     def _at(self, place: int) -> str:
-        """Neighbouring threads have their vectors side by side."""
+        """Neighboring threads have their vectors side by side."""
         if place >= self.inside:
             return f"local.{self.dtype} [%own_waiting+{(place - self.inside) * self.width}]"
         vector, rest = divmod(place * self.width, VECTOR)

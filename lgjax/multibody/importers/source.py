@@ -35,7 +35,7 @@ def read(path_or_text: str | os.PathLike, what: str) -> Source:
     if not isinstance(path_or_text, str | os.PathLike):
         raise TypeError(f"{what}: expected a path or text, not {type(path_or_text).__name__}")
     path = Path(path_or_text)
-    # A text that is not XML is taken for a path; its first line is enough to recognise it by.
+    # A text that is not XML is taken for a path; its first line is enough to recognize it by.
     label = str(path).strip().split("\n")[0][:200]
     try:
         content = path.read_bytes()

@@ -14,7 +14,7 @@ class JointKind:
     """Kind of joint, in the joint frame: the child frame that coincides with the parent's side at q = 0.
 
     transform(q, screw) -> (R (3, 3), p (3,)): pose of the child frame after the joint in the frame before it.
-    subspace(q, screw) -> (S_w (3, nv), S_v (3, nv)): child twist = S v, in the child frame (left-trivialised).
+    subspace(q, screw) -> (S_w (3, nv), S_v (3, nv)): child twist = S v, in the child frame (left-trivialized).
     varying: whether S depends on q; only kinds with scalar coordinates may.
     axes: the axes of the child frame that are the columns of S, 0 to 2 for rotation about and 3 to 5 for translation
     along x, y, z; empty if S has others. Recursions leave out what is zero along them.

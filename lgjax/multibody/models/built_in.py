@@ -16,7 +16,7 @@ from lgjax.multibody.models.multirotor_with_arms import aerial_manipulator
 from lgjax.numerics import checks
 
 QUADRUPED_LEGS = {"FL": (1, 1), "FR": (1, -1), "RL": (-1, 1), "RR": (-1, -1)}
-# Position in the link before, joint axis, range (rad), effort (N m), rate (rad/s), mass (kg), centre of mass (m),
+# Position in the link before, joint axis, range (rad), effort (N m), rate (rad/s), mass (kg), center of mass (m),
 # moments about it (kg m^2): xx, yy, zz, xy, xz, yz.
 ARM_LINKS = (
     ((0, 0, 0.14), (0, 0, 1), 2.9, 180, 1.7, 3.6, (0.0, -0.025, 0.1), (0.032, 0.028, 0.010, 0, 0, 0.006)),

@@ -18,12 +18,12 @@ class Mechanism(NamedTuple):
     """Masses and lengths; SI units. Every link of both arms is alike."""
 
     base_mass: float = 3.0
-    base_inertia: tuple[float, ...] = (0.045, 0.045, 0.08)  # xx, yy, zz about the centre of mass, kg m^2
-    shoulder_offset: float = 0.1  # from the base's centre of mass down to the shoulders, m
+    base_inertia: tuple[float, ...] = (0.045, 0.045, 0.08)  # xx, yy, zz about the center of mass, kg m^2
+    shoulder_offset: float = 0.1  # from the base's center of mass down to the shoulders, m
     arm_spacing: float = 0.3  # between the shoulders, along y, m
     link_mass: float = 0.25
-    link_length: float = 0.2  # from joint to joint, m; the centre of mass is half-way
-    link_inertia: tuple[float, ...] = (9e-4, 9e-4, 1e-4)  # xx, yy, zz about the centre of mass, kg m^2
+    link_length: float = 0.2  # from joint to joint, m; the center of mass is half-way
+    link_inertia: tuple[float, ...] = (9e-4, 9e-4, 1e-4)  # xx, yy, zz about the center of mass, kg m^2
     axes: tuple[str, ...] = ("y", "x", "y")  # of an arm's joints at home: swing, spread, elbow
     joint_range: float = 2.4  # either way, rad
 
@@ -68,7 +68,7 @@ AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 def aerial_manipulator(numbers: Mechanism = MECHANISM) -> Model:
     """Multirotor of 4.5 kg with two parallel arms of three revolute joints below it; 7 bodies, nv = 12.
 
-    The base (3 kg) is on a free joint, its centre of mass at its origin. The shoulders are 0.1 m below it and 0.3 m
+    The base (3 kg) is on a free joint, its center of mass at its origin. The shoulders are 0.1 m below it and 0.3 m
     apart along y; arms left (+y) and right hang straight down at zero, with links 1, 2, 3 of 0.25 kg and 0.2 m that
     turn about y, x, y and the tip as a frame fixed to the last. At zero every frame is parallel to the world's. The
     numbers are those of `numbers`; the propellers are in `lgjax.systems.aerial_manipulator`.

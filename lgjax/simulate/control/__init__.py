@@ -1,4 +1,4 @@
-"""Control: linearization of a step; optimisation of controls over a rollout by shooting and iLQR.
+"""Control: linearization of a step; optimization of controls over a rollout by shooting and iLQR.
 
 Read first: `problem.py` states the problem, `regulator.py` and `shooting.py` are the methods, `optimize.py` drives.
 """

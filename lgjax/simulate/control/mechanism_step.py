@@ -79,7 +79,7 @@ def _contact_steps(model: Model, contacts: Contacts, dt: float, method: Any, sub
 def dynamics_by_partials(model: Model) -> Callable[..., Array]:
     """The function (model, q, v, tau, wrenches) -> vdot, `forward_dynamics` differentiated by its partials.
 
-    A known model is a constant of it, as that of a specialised one has to be; its argument is then not read.
+    A known model is a constant of it, as that of a specialized one has to be; its argument is then not read.
     """
     constant = checks.known(model)
     of_model = lambda given: model if constant else given

@@ -71,7 +71,7 @@ def optimize_controls(
     method: ControlMethod = Shooting(),  # noqa: B008 (a hashable value)
     nodes: Any = None, progress: bool | None = None, checkpoint: str | os.PathLike | None = None,
 ) -> OptimizedControls:  # fmt: skip
-    """Controls that minimise  Σ dt running(t, state, control) + terminal(state),  from each of many guesses.
+    """Controls that minimize  Σ dt running(t, state, control) + terminal(state),  from each of many guesses.
 
     system      a `ControlSystem`: a mechanism, or any step on a manifold. state: where it starts.
     guesses     (guesses, knots, controls), controls constant between the knots or interpolated, as the method says. As

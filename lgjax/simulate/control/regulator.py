@@ -159,7 +159,7 @@ class RegulatorSearch(NamedTuple):
 
     # ---- one iteration
     def advance(self, iterate: RegulatorIterate) -> RegulatorIterate:
-        """Expand, solve backwards, try steps, and take one or regularise more; or change the prices."""
+        """Expand, solve backwards, try steps, and take one or regularize more; or change the prices."""
 
         def one(iterate: RegulatorIterate) -> RegulatorIterate:
             return self._along(iterate, directions(*self._asked(iterate, self.method.riccati)))
@@ -342,20 +342,20 @@ class RegulatorSearch(NamedTuple):
         stuck = (~taken & (iterate.regularization > LARGEST / 4)) | (iterate.waited >= self.method.patience - 1)
         return due | (stuck & (unmet > self.method.feasibility))
 
-    def _repriced(self, iterate: RegulatorIterate, reprice: Array, minimised: Array) -> RegulatorIterate:
+    def _repriced(self, iterate: RegulatorIterate, reprice: Array, minimized: Array) -> RegulatorIterate:
         """New multipliers; the penalty grows where the violation did not shrink by four. INFEASIBLE where it cannot."""
         (equal, equal_end), (unequal, unequal_end) = self._constraints(iterate.states, iterate.controls)
         old, weight = iterate.prices, iterate.prices.penalty
         raised = lambda by, value: jnp.maximum(by + weight * value, 0)
         better = iterate.violation <= jnp.maximum(iterate.last_violation / 4, self.method.feasibility)
-        better = better | ~minimised  # a stiffer problem would be solved no better
+        better = better | ~minimized  # a stiffer problem would be solved no better
         most = self.method.penalty / jnp.sqrt(jnp.asarray(jnp.finfo(weight.dtype).eps, weight.dtype))
         grown = jnp.where(better, weight, self.method.growth * weight)
         new = Prices(
             old.equal + weight * equal, raised(old.unequal, unequal), old.equal_end + weight * equal_end,
             raised(old.unequal_end, unequal_end), jnp.minimum(grown, most),
         )  # fmt: skip
-        hopeless = (grown > most) & minimised & (iterate.violation > 0.9 * iterate.last_violation)
+        hopeless = (grown > most) & minimized & (iterate.violation > 0.9 * iterate.last_violation)
         status = jnp.where(hopeless, OptimizeStatus.INFEASIBLE, iterate.status).astype(jnp.int32)
         changed = iterate._replace(
             prices=new, last_violation=iterate.violation, status=status, waited=jnp.zeros_like(iterate.waited),

@@ -278,7 +278,7 @@ class ShootingSearch(NamedTuple):
             nodes = jax.vmap(self.problem.system.retract)(nodes, tangents)
         variables, memory = (free, jnp.zeros_like(tangents)), iterate.memory
         if _searched(memory)[1] is not None:
-            memory = self.optimizer.init(variables)  # it remembers gradients of what is no longer minimised
+            memory = self.optimizer.init(variables)  # it remembers gradients of what is no longer minimized
         return iterate._replace(variables=variables, nodes=nodes, memory=memory)
 
     def _arrive(self, old: ShootingIterate, variables, memory, value, gradient, found) -> ShootingIterate:

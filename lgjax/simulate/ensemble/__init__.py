@@ -1,6 +1,6 @@
 """Many trajectories at a time: Monte Carlo runs, their statistics, and their folders on disk.
 
-Read first: `ensemble.py` for randomised copies of a mechanism, `monte_carlo.py` for the machinery under it.
+Read first: `ensemble.py` for randomized copies of a mechanism, `monte_carlo.py` for the machinery under it.
 """
 
 from lgjax.simulate.ensemble.ensemble import Draw, Ensemble, Spread, ensemble, load_ensemble

@@ -43,7 +43,7 @@ class Spread(NamedTuple):
 
     position, velocity: of the initial state, each of the nv directions of tangent space (rad, m, rad/s, m/s).
     mass: of the logarithm of each body's density. inertia: of the logarithms of its stretch along the three axes of its
-    joint frame, which moves its mass and so its centre. geometry: of the logarithm of the distance of its joint from
+    joint frame, which moves its mass and so its center. geometry: of the logarithm of the distance of its joint from
     its parent's. friction: of the logarithms of damping and friction of each joint coordinate. gravity: of each
     component, m/s^2. All bodies stay physical.
     """
@@ -127,10 +127,10 @@ def ensemble(
     wrenches: Callable | None = None,
     **options: Any,
 ) -> Ensemble:
-    """`batch` rollouts of randomised copies of a model, in chunks, on all devices.
+    """`batch` rollouts of randomized copies of a model, in chunks, on all devices.
 
     Trajectory i is made of `key` and i alone: of sample(key_i) -> `Draw`, or of (q, v), neutral and zero by default,
-    and the model, all randomised by `spread`. controller(t, q, v) -> tau (nv,), or controller(t, q, v, parameters) for
+    and the model, all randomized by `spread`. controller(t, q, v) -> tau (nv,), or controller(t, q, v, parameters) for
     draws that have parameters, or one with memory, such as `control.PredictiveController`; wrenches: as in `rollout`,
     with the parameters too where there are any; contacts: as there, or a function of the parameters. Statistics are
     taken of observe(t, q, v) -> (d,) at every saved time; by default positions of free bodies, scalar joints and

@@ -36,7 +36,7 @@ class BaseParameters(NamedTuple):
 
 
 def base_parameters(regressors: Any, tolerance: float | None = None) -> BaseParameters:
-    """Base parameters of regressors (..., rows, parameters), known numbers, by rank-revealing orthogonalisation.
+    """Base parameters of regressors (..., rows, parameters), known numbers, by rank-revealing orthogonalization.
 
     Regressors at random states give what any motion can see, those of a record what this record can. A column counts
     as dependent when what is left of it beside the others is shorter than `tolerance` times the longest column; None

@@ -216,7 +216,7 @@ def _hessian(vxx: Array, e: Expansion, regularization: Array) -> tuple[Array, Ar
 
 
 def _boxed(quu: Array, qu: Array, qux: Array, below: Array, above: Array) -> tuple[Array, Array]:
-    """The change of controls within its box that minimises the quadratic, and the gains of those that are free.
+    """The change of controls within its box that minimizes the quadratic, and the gains of those that are free.
 
     Projected Newton sweeps; NaN where quu is not positive definite. Source: [tassa2014] section III.
     """
