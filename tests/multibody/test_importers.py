@@ -452,8 +452,9 @@ def test_sites_are_frames_where_mujoco_has_them():
 
 @pytest.mark.parametrize("flag", ["frictionloss", "limit", "constraint"])
 def test_flags_disable_friction_and_limits(flag):
+    """Each its own; what the solver of constraints does is not part of a model."""
     model = load_mjcf(f"""<mujoco><option><flag {flag}="disable"/></option><worldbody><body>
       <joint type="slide" frictionloss="1" limited="true" range="-1 0.2"/><geom size="0.1"/>
       </body></worldbody></mujoco>""")
-    assert float(model.friction[0]) == (1 if flag == "limit" else 0)
-    assert np.isfinite(model.upper[0]) == np.isfinite(model.lower[0]) == (flag == "frictionloss")
+    assert float(model.friction[0]) == (0 if flag == "frictionloss" else 1)
+    assert np.isfinite(model.upper[0]) == np.isfinite(model.lower[0]) == (flag != "limit")

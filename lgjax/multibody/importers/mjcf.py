@@ -46,7 +46,7 @@ def load_mjcf(
     with several joints becomes a chain: all joints but the last move massless bodies of their own, called
     <body>_<joint>, that come before it. A body without a joint is merged into its parent. Free bodies have their pose
     in the configuration, so their position in the file is ignored; at joint coordinate 0 a body with `ref` is where
-    MuJoCo puts it for qpos = 0. Gravity, armature, damping, frictionloss and ranges are read, unless a flag disables
+    MuJoCo puts it for qpos = 0. Gravity, armature, damping, frictionloss and ranges are read, unless their own flag disables
     them. Unnamed bodies are called body_<number>, unnamed joints <body>_joint, or <body>_joint<number> where the body
     has several. Named sites are frames, called <site>_site where a body has the name.
 
@@ -347,13 +347,13 @@ def _joint(mujoco: Any, m: Any, j: int, rotation, position) -> tuple[Joint, np.n
     """The joint, and the pose in the parent of the body that it moves at joint coordinate 0."""
     dof, name = m.jnt_dofadr[j], _joint_name(mujoco, m, j)
     passive: dict[str, Any] = {"armature": m.dof_armature[dof]}
-    if not _disabled(mujoco, m, "FRICTIONLOSS", "CONSTRAINT"):
+    if not _disabled(mujoco, m, "FRICTIONLOSS"):
         passive["friction"] = m.dof_frictionloss[dof]
     if not _disabled(mujoco, m, "DAMPER", "PASSIVE"):
         passive["damping"] = m.dof_damping[dof]
     if m.jnt_actfrclimited[j]:
         passive["effort"] = np.max(np.abs(m.jnt_actfrcrange[j]))
-    if m.jnt_limited[j] and not _disabled(mujoco, m, "LIMIT", "CONSTRAINT"):
+    if m.jnt_limited[j] and not _disabled(mujoco, m, "LIMIT"):
         passive["lower"], passive["upper"] = m.jnt_range[j]
     passive = {key: float(value) for key, value in passive.items()}
     kind, axis, origin = mujoco.mjtJoint(m.jnt_type[j]), m.jnt_axis[j], m.jnt_pos[j]
