@@ -46,9 +46,9 @@ def load_mjcf(
     with several joints becomes a chain: all joints but the last move massless bodies of their own, called
     <body>_<joint>, that come before it. A body without a joint is merged into its parent. Free bodies have their pose
     in the configuration, so their position in the file is ignored; at joint coordinate 0 a body with `ref` is where
-    MuJoCo puts it for qpos = 0. Gravity, armature, damping, frictionloss and ranges are read, unless their own flag disables
-    them. Unnamed bodies are called body_<number>, unnamed joints <body>_joint, or <body>_joint<number> where the body
-    has several. Named sites are frames, called <site>_site where a body has the name.
+    MuJoCo puts it for qpos = 0. Gravity, armature, damping, frictionloss and ranges are read, unless their own flag
+    disables them. Unnamed bodies are called body_<number>, unnamed joints <body>_joint, or <body>_joint<number> where
+    the body has several. Named sites are frames, called <site>_site where a body has the name.
 
     Boxes, spheres, capsules, cylinders and ellipsoids of moving bodies that collide are kept as `Model.geometry`, but
     not those fitted to a mesh that need not be opened.
