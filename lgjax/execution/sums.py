@@ -1,7 +1,8 @@
 """Sums as nodes whose terms may be added in any order.
 
 A GPU multiplies and adds in one instruction, so a b + c d + e takes two if e comes first, and three as it stands. Which
-order of the terms lets the fewest values wait is decided where operations are ordered.
+order of the terms lets the fewest values wait is decided where operations are ordered. Sums and differences without a
+product stay as they are written: their round-off may be what they are for.
 
 Read first: `graph.py`. Next: `ordering.py`.
 """
@@ -24,18 +25,30 @@ def with_sums(ops: Operations, wanted: Sequence[int]) -> Operations:
         bool(u) and name in ADDITIONS and not any(map(is_number, args))
         for u, (name, _, args) in zip(users, ops, strict=True)
     ]
-    part = [
-        x and len(u) == 1 and u[0] >= 0 and inside[u[0]] for x, u in zip(inside, users, strict=True)
-    ]  # of a larger sum
+    part = _parts(ops, users, inside)
     for root in [k for k, x in enumerate(inside) if x and not part[k]]:
         terms = _terms(ops, part, root)
-        products = [ops[k][0] == "mul" and len(users[k]) == 1 for k, _ in terms]
-        if any(products) or len(terms) > 2:
+        products = [_is_product(ops, users, k) for k, _ in terms]
+        if any(products):
             first = len(ops)
             for (k, sign), product in zip(terms, products, strict=True):
                 ops.append(("term", (root, sign), ops[k][2] if product else (Ref(k),)))
             ops[root] = "sum", None, tuple(map(Ref, range(first, len(ops))))
     return ops
+
+
+def _is_product(ops: Operations, users: list[list[int]], index: int) -> bool:
+    """Whether a node is a product that one node uses."""
+    return ops[index][0] == "mul" and len(users[index]) == 1
+
+
+def _parts(ops: Operations, users: list[list[int]], inside: Sequence[bool]) -> list[bool]:
+    """Which sums with products are terms of a sum, and of nothing else."""
+    part = [False] * len(ops)
+    for k in [k for k, x in enumerate(inside) if x]:
+        alone = len(users[k]) == 1 and users[k][0] >= 0 and inside[users[k][0]]
+        part[k] = alone and any(part[a.index] or _is_product(ops, users, a.index) for a in ops[k][2])
+    return part
 
 
 def _users(ops: Operations, wanted: Sequence[int]) -> list[list[int]]:

@@ -24,6 +24,11 @@ BINARY = {
 }  # fmt: skip
 
 
+def flushed(x):
+    """Numbers below the smallest normal one are zero."""
+    return np.where(np.abs(x) < np.finfo(x.dtype).tiny, np.copysign(0, x), x).astype(x.dtype)
+
+
 class Machine:
     """Threads of one kernel over buffers, each of which is addressed from its number in the upper bits."""
 
@@ -136,6 +141,9 @@ class Machine:
             product = self.value(operands[0], kind).astype(np.uint64) * self.value(operands[1], kind).astype(np.uint64)
             return product + self.value(operands[2], "u64") if operation == "mad" else product
         values = [self.value(x, kind) for x in operands]
+        if "ftz" in kinds:
+            values = [flushed(x) for x in values]
+            return flushed(UNARY[operation](*values))
         if operation == "mad":
             return (values[0] * values[1] + values[2]).astype(DTYPES[kind])
         if operation == "fma":

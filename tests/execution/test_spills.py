@@ -71,7 +71,9 @@ def test_no_more_numbers_are_held_than_there_are_registers(monkeypatch, register
     )  # the operands of a line
     assert [x.split()[0] for x in found if "waiting" not in x] == [x.split()[0] for x in lines]
     stored = [x for x in found if "st.shared" in x]
-    assert memory.count <= len(stored) < 400  # a number is stored once at most
+    assert len(stored) < 400  # a number is stored once at most
+    most = most_waiting([Line.of(x) for x in lines])
+    assert memory.count <= most < len(stored)  # places are used again
 
 
 def test_what_fits_is_left_alone(monkeypatch):
@@ -95,12 +97,21 @@ def test_numbers_that_are_needed_last_go_first(monkeypatch):
     assert found.index(store) == 4
 
 
+def test_numbers_that_a_loop_reads_wait_until_it_ends():
+    lines = ["  mov.f32 %f0, 0f00000000;", "  mov.f32 %f1, 0f00000000;", "LOOP0:", "  add.f32 %f2, %f1, %f0;"]
+    lines += ["  mov.f32 %f3, %f2;", "  st.f32 [r], %f3;", "  @%p0 bra LOOP0;"]
+    assert most_waiting([Line.of(x) for x in lines]) == 3
+
+
 def test_memory_of_a_block_is_bounded():
     """A humanoid's worth of numbers: shared memory up to the bound, the others in the memory of the thread."""
     model = specialize(lgjax.models.chain(100).astype("float32"))
     q, v, _, tau, _ = jax.tree.map(lambda x: x[0].astype("float32"), trees.random_states(model, 1))
     program = program_of(lambda *s: lgjax.forward_dynamics(model, *s), q, v, tau)
-    text = kernel(program, [True] * len(program.inputs), 64).text
-    sizes = {name: int(size) for name, size in re.findall(r"\.b8 (\w+)\[(\d+)\]", text)}
-    assert 0 < sizes["waiting"] <= spills.SHARED
-    assert sizes["own_waiting"] > 0
+    marks = [nodes.size == 100 for nodes in program.inputs]
+    for front in ((), [x and not any(marks[:k]) for k, x in enumerate(marks)] + [False] * len(program.outputs)):
+        text = kernel(program, [True] * len(program.inputs), 64, front=front).text
+        sizes = {name: int(size) for name, size in re.findall(r"\.b8 (\w+)\[(\d+)\]", text)}
+        assert ("rows" in sizes) == any(front)
+        assert 0 < sizes["waiting"] <= spills.SHARED - sizes.get("rows", 0)
+        assert sizes["own_waiting"] > 0

@@ -71,3 +71,35 @@ def test_integers():
     n = np.random.default_rng(0).integers(-100, 100, (40, 6)).astype(np.int32)
     function = lambda n: (n[0] * n[1] - n[2] * n[3] + n[4], -n[0] * n[1] - n[5])
     jax.tree.map(np.testing.assert_array_equal, launched(function, n), jax.vmap(function)(n))
+
+
+def two_sum(x):
+    """The sum of two numbers and what its rounding left out, due to Knuth."""
+    s = x[0] + x[1]
+    b = s - x[0]
+    return s, (x[0] - (s - b)) + (x[1] - b)
+
+
+def compensated(x):
+    """A long sum of small numbers, due to Kahan."""
+
+    def turn(_, state):
+        total, left = state
+        y = x[1] - left
+        t = total + y
+        return t, (t - total) - y
+
+    return jax.lax.fori_loop(0, 1000, turn, (x[0], jnp.zeros_like(x[0])))[0]
+
+
+@pytest.mark.parametrize("function", [two_sum, compensated, lambda x: x[0] + (x[1] + (x[0] - x[1]))])
+def test_sums_of_values_are_added_as_they_are_written(function):
+    """Of those whose round-off is what they are for, nothing is lost."""
+    x = np.array([[1e8, 1.2345678], [1e6, 0.01], [1e7, 3.0]], np.float32)
+    values = lambda x: function(jnp.abs(x))  # no products of its own, so that all terms are values
+    jax.tree.map(np.testing.assert_array_equal, launched(values, x), jax.vmap(values)(x))
+
+
+def test_what_has_no_numbers_has_a_kernel():
+    program = program_of(lambda x: 2 * x, np.zeros((0,)))
+    assert ".entry" in kernel(program, [True], 40).text

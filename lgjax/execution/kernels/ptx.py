@@ -26,7 +26,7 @@ from lgjax.execution.program import Loop, Region, ScalarProgram
 VERSION, TARGET = "7.4", "sm_80"  # what the driver compiles for the device at hand when a program is loaded
 NAME = "lgjax_kernel"
 FAR = 2**31 - 1  # the largest offset of an address
-LOCAL = 2**16  # bytes of a thread that loops may use: the device reserves them for all threads that it can hold
+LOCAL = 2**16  # bytes of a thread in local memory: the device reserves them for all threads that it can hold
 BOOL = np.dtype(bool)
 MEMORY = {"float32": ("f32", 4), "float64": ("f64", 8), "int32": ("s32", 4), "bool": ("u8", 1)}
 
@@ -64,8 +64,6 @@ def kernel(
     writer = Writer("f64" if np.dtype("float64") in arrays else "f32")
     body = _Body(writer, program, batched, size, in_place, front)
     body.write()
-    if sum(x.loop.count * x.bytes for x in body.ran) > LOCAL:
-        raise NotImplementedError(f"loops that save more than {LOCAL} bytes")
     return Kernel(NAME, body.text(), -(-size // THREADS), THREADS)
 
 
@@ -135,6 +133,8 @@ class _Body:
         widths = sorted({width for width, batched in self.pointers.values() if batched})
         rows = list(self.shared.begin())
         computed, memory = spilled(self.out.lines, self.out.dtype, self.shared.bytes)
+        if memory.own_bytes + sum(x.loop.count * x.bytes for x in self.ran) > LOCAL:
+            raise NotImplementedError(f"more than {LOCAL} bytes that wait in memory or are saved by loops")
         lines = [
             f".version {VERSION}",
             f".target {TARGET}",
@@ -153,7 +153,7 @@ class _Body:
             "  mov.u32 %block, %ctaid.x;",
             "  mov.u32 %thread, %tid.x;",
             f"  mad.lo.u32 %system, %block, {THREADS}, %thread;",
-            *memory.begin(pointers[0]),
+            *memory.begin(*pointers[:1]),
             *rows,
             f"  setp.ge.u32 %outside, %system, {self.size};",
             "  @%outside bra DONE;",

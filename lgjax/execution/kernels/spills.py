@@ -93,13 +93,19 @@ class Memory:
             yield f"  .shared .align {VECTOR} .b8 waiting[{-(-inside * self.width // VECTOR) * VECTOR * THREADS}];"
             yield "  .reg .u32 %waiting;"
         if self.count > self.inside:
-            yield f"  .local .align {VECTOR} .b8 own_waiting[{(self.count - self.inside) * self.width}];"
+            yield f"  .local .align {VECTOR} .b8 own_waiting[{self.own_bytes}];"
             yield "  .reg .u64 %own_waiting, %nothing;"
 
-    def begin(self, pointer: str) -> Iterator[str]:
-        """pointer: a parameter. Its first bit is 0, which the assembler does not know.
+    @property
+    def own_bytes(self) -> int:
+        """Of local memory."""
+        return max(0, self.count - self.inside) * self.width
 
-        If it knew where in local memory numbers are, it would take them back into registers, and spill them one by one.
+    def begin(self, pointer: str = "") -> Iterator[str]:
+        """pointer: a parameter, of which there is one where anything is computed.
+
+        Its first bit is 0, which the assembler does not know. If it knew where in local memory numbers are, it would
+        take them back into registers, and spill them one by one.
         """
         if self.count and self.inside:
             yield "  mov.u32 %waiting, waiting;"
