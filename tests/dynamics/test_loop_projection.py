@@ -9,8 +9,8 @@ import pytest
 from jax import jit
 
 import lgjax
-from lgjax import Loop
-from lgjax.dynamics.loops import loop_constraint, loop_residual
+from lgjax import Body, Joint, Loop
+from lgjax.dynamics.loops import loop_constraint, loop_residual, project
 from lgjax.systems.closed_loops import five_bar, four_bar
 from tests.dynamics.test_loops import DTYPES, random_pose, state, swing
 
@@ -101,6 +101,87 @@ def test_loops_out_of_reach_say_so_and_come_closest():
     assert float(found.residual[0]) == pytest.approx(0.4, rel=1e-6)
     assert np.all(np.isfinite(found.residual))
     np.testing.assert_array_less(found.iterations, 51)
+
+
+def floating(*kinds):
+    """A chain on a floating base, its joints skew and its bodies light to turn and heavy to move."""
+    rng = np.random.default_rng(5)
+    inertia = np.diag([0.01, 0.012, 0.015])
+    bodies = [Body("0", None, Joint("base", "free"), mass=1.5, inertia=inertia)]
+    for i, kind in enumerate(kinds):
+        joint = Joint(f"joint {i}", kind, tuple(rng.normal(size=3)))
+        place, com = tuple(rng.uniform(-0.3, 0.3, 3)), tuple(rng.uniform(-0.1, 0.1, 3))
+        bodies.append(Body(f"{i + 1}", f"{i}", joint, position=place, mass=1.5, com=com, inertia=inertia))
+    return lgjax.build(bodies, "floating chain")
+
+
+PLANE = Loop("point_on_plane", "world", "2", [0.1, 0.2, 0.3])
+ROD = Loop("distance", "2", "world", [0.1, 0.0, 0.0], [1.0, 1.0, 1.0], distance=0.7)
+STAY = Loop("distance", "0", "world", [0.1, 0.0, 0.0], [1.0, 1.0, 1.0], distance=1.4)
+PIN = Loop("spherical", "world", "2", [0.5, -0.4, 0.3], [0.1, 0.1, 0.0])
+CLOSABLE = {
+    "plane and rod, mass": (("revolute", "spherical"), (PLANE, ROD), "mass", jnp.float64),
+    "pin and stay, plain": (("revolute", "spherical"), (PIN, STAY), "plain", jnp.float64),
+    "plane and stay, mass": (("prismatic", "universal"), (PLANE, STAY), "mass", jnp.float64),
+    "plane and stay, mass, float32": (("prismatic", "universal"), (PLANE, STAY), "mass", jnp.float32),
+}
+
+
+@pytest.mark.parametrize("case", CLOSABLE)
+def test_loops_that_a_floating_base_can_close_are_closed_from_anywhere(case):
+    """At the nearest point: what is left of M d along the closed configurations is nothing, and d is no local maximum.
+
+    d is taken from the search, as it may turn a ball joint by more than half a circle where that moves less mass.
+    """
+    kinds, loops, metric, dtype = CLOSABLE[case]
+    model = floating(*kinds).astype(dtype)
+    limit = float(jnp.finfo(dtype).eps) ** 0.75
+
+    def run(key):
+        q = lgjax.random_configuration(key, model)
+        problem = project._Problem(model, loops, q)
+        limits = jnp.asarray(limit, dtype), project.rank_tolerance(model, None)
+        d, error, iterations, converged = project._nearest(project._Settings(metric, 200), problem, limits)
+        return q, d, project._at(problem, d)[1], error, iterations, converged
+
+    many = jax.random.split(jax.random.key(0), 32)
+    q, d, A, error, iterations, converged = jit(jax.vmap(run))(many)
+    assert np.all(converged)
+    assert np.all(error <= limit)
+    assert np.median(iterations) < 60
+    M = jit(jax.vmap(lambda q: lgjax.mass_matrix(model, q)))(q) if metric == "mass" else np.eye(model.nv)[None]
+    Md = np.einsum("bij,bj->bi", np.asarray(M, float), np.asarray(d, float))
+    for a, md in zip(np.asarray(A, float), Md, strict=True):
+        along = np.linalg.svd(a)[2][len(a) :] @ md
+        assert np.abs(along).max() < (1e-7 if dtype == jnp.float64 else 1e-2) * np.abs(md).max()
+
+
+def test_the_nearest_point_from_far_away_has_its_derivatives():
+    """Along a direction of the start, against central differences; the displacement is no small one."""
+    model = floating("prismatic", "universal")
+    push = jnp.asarray(np.random.default_rng(3).normal(size=model.nv))
+
+    def end(key, x):
+        q = lgjax.random_configuration(key, model)
+        found = lgjax.project_positions(model, (PLANE, STAY), lgjax.retract(model, q, x * push))
+        return lgjax.difference(model, q, found.q), found.converged
+
+    both = jit(jax.vmap(lambda key, x: jax.jvp(lambda x: end(key, x)[0], (x,), (jnp.ones_like(x),)), (0, None)))
+    many, h = jax.random.split(jax.random.key(1), 6), 1e-5
+    (_, found), (above, _), (below, _) = (both(many, jnp.asarray(x)) for x in (0.0, h, -h))
+    np.testing.assert_allclose(found, (above - below) / (2 * h), atol=1e-5 * np.abs(found).max())
+
+
+def test_a_chain_that_is_held_too_far_apart_comes_as_near_as_it_can():
+    """A pin holds the chain's end, a rod its middle, meters further away than the chain is long: a local minimum."""
+    model = floating("revolute", "spherical")
+    far = Loop("distance", "1", "world", [0.0, 0.0, 0.0], [0.5, -0.4, 0.3], distance=5.0)
+    pin = Loop("spherical", "world", "2", [0.5, -0.4, 0.3])
+    run = lambda key: lgjax.project_positions(model, (pin, far), lgjax.random_configuration(key, model))
+    found = jit(jax.vmap(run))(jax.random.split(jax.random.key(2), 8))
+    assert not np.any(found.converged)
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(found.q))
+    assert np.all(found.residual < 1.15 * np.min(found.residual))
 
 
 def test_a_closed_configuration_stays():

@@ -11,6 +11,7 @@ import numpy as np
 from lgjax.dynamics.loops.constraint import loop_constraint
 from lgjax.dynamics.loops.forward import rank_tolerance
 from lgjax.dynamics.loops.loop import Loop, as_loops
+from lgjax.dynamics.mass_matrix import mass_matrix
 from lgjax.dynamics.mass_solve import solve_mass_matrix
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration, difference, retract
@@ -22,12 +23,16 @@ from lgjax.numerics.small_angle import norm
 
 Metric = Literal["mass", "plain"]
 LONGEST = 0.5  # of the entries of a step, radians or meters
+ABSURD = 100  # times one and the displacement so far: longer steps along the constraints show that their model is wrong
 
 
 class Projection(NamedTuple):
     """Result of `project_positions`: q, the length of the residual phi(q), iterations and success.
 
-    Where it did not converge q is the best that was found: the loops cannot be closed from there.
+    converged: the loops are closed to the tolerance, and q is nearer to the start than its closed neighbors: the last
+    step was shorter than eps^(1/4) in every entry. Where it did not converge q is the best that was found: if the
+    residual is small the loops are closed but more iterations would find a nearer q; otherwise they cannot be closed by
+    going downhill from there, or not in so few iterations.
     """
 
     q: Configuration
@@ -49,13 +54,42 @@ class _Settings(NamedTuple):
     max_iterations: int
 
 
-class _State(NamedTuple):
+class _Metric(NamedTuple):
+    matrix: jax.Array
+    inverse: jax.Array
+
+
+class _Point(NamedTuple):
+    """A displacement from the start, with what the constraints there say to first order.
+
+    error: of the residual. normal, plain: (nv,), the steps that would close the loops, the shortest in the metric and
+    the shortest of all. along: (nv, nv), the part of a motion that keeps the loops as they are. multipliers: (m,), with
+    which pull = M step - A^T multipliers (nv,) is shortest: zero at the nearest point. cost: half the squared length of
+    step + normal, what the distance will be when the loops are closed; residuals change it to second order only.
+    """
+
     step: jax.Array
-    residual: jax.Array
     jacobian: jax.Array
     error: jax.Array
-    moved: jax.Array
+    normal: jax.Array
+    plain: jax.Array
+    along: jax.Array
+    multipliers: jax.Array
+    pull: jax.Array
+    cost: jax.Array
+
+
+class _State(NamedTuple):
+    """inverse: (nv, nv), of the Lagrangian's second derivative along the constraints.
+
+    tube: the largest error to which a step may go that is taken because it lowers the cost. moved: by the last step.
+    """
+
+    at: _Point
+    inverse: jax.Array
     radius: jax.Array
+    tube: jax.Array
+    moved: jax.Array
     best: jax.Array
     least: jax.Array
     iterations: jax.Array
@@ -70,14 +104,16 @@ def project_positions(
     metric: Metric = "mass",
     tolerance: Any = None,
     rank: Any = None,
-    max_iterations: int = 50,
+    max_iterations: int = 200,
 ) -> Projection:
     """The configuration with closed loops that is nearest to q: retract(q, d) with the least d^T M(q) d.
 
-    metric "mass": M is the mass matrix at q; "plain": the identity. Gauss-Newton steps on the manifold, none longer
-    than half a radian or meter in an entry. tolerance: of the residual's length, by default eps^(3/4); rank: see
-    `constrained_forward_dynamics`; both may be traced. Derivatives in everything that is traced are those of the
-    implicit function, of any order and in both modes, and cost no iterations. Always ends.
+    metric "mass": M is the mass matrix at q; "plain": the identity. Steps toward the constraints and along them at
+    once, none longer than half a radian or meter in an entry, and taken only if they come closer to one of the two
+    goals; a few for loops that are nearly closed, tens from far away. Nearest means a local minimum. tolerance: of the
+    residual's length, by default eps^(3/4); rank: see `constrained_forward_dynamics`; both may be traced. Derivatives
+    in everything that is traced are those of the implicit function, of any order and in both modes, and cost no
+    iterations; they hold where `converged` does. Always ends.
     Raises ValueError for an unknown metric and for max_iterations below 1.
     """
     check_metric(metric)
@@ -143,39 +179,117 @@ def _at(p: _Problem, step):
     return c.residual, product(c.jacobian, turn)
 
 
+def _metric(settings: _Settings, p: _Problem) -> _Metric:
+    if settings.metric == "plain":
+        one = jnp.eye(p.model.nv, dtype=p.model.dtype)
+        return _Metric(one, one)
+    M = mass_matrix(p.model, p.q)
+    return _Metric(M, regular_inverse(M))
+
+
+def _look(p: _Problem, rank, M: _Metric, step) -> _Point:
+    residual, jacobian = _at(p, step)
+    chosen = _chosen(jacobian, rank)
+    B, open_by = product(chosen.combine, jacobian), product(chosen.combine, residual)
+    X = product(B, M.inverse)
+    inverse = _complement(B, X, chosen.kept)
+    normal, plain = -product(X.T, product(inverse, open_by)), -product(B.T, open_by)
+    along = jnp.eye(len(step), dtype=step.dtype) - product(X.T, product(inverse, B))
+    mu = product(inverse, product(B, step))
+    pull = product(M.matrix, step) - product(B.T, mu)
+    cost = jnp.sum((step + normal) * product(M.matrix, step + normal)) / 2
+    multipliers = product(chosen.combine.T, mu)
+    return _Point(step, jacobian, norm(residual), normal, plain, along, multipliers, pull, cost)
+
+
+def _longest(x):
+    return jnp.max(jnp.abs(x))
+
+
+def _within(x, radius):
+    return x * jnp.minimum(1, radius / jnp.maximum(_longest(x), jnp.finfo(x.dtype).tiny))
+
+
+def _updated(inverse, M: _Metric, at: _Point, new: _Point, closing, change):
+    """Broyden-Fletcher-Goldfarb-Shanno update by the part of a step that went along the constraints.
+
+    Skipped where the step mostly closed the loops, whose curvature across is not wanted, and where it bends down.
+    """
+    s = product(new.along, change)
+    turned = product((new.jacobian - at.jacobian).T, new.multipliers)
+    y = product(new.along.T, product(M.matrix, change) - turned)
+    size, bend = jnp.sum(s * product(M.matrix, s)), jnp.sum(s * y)
+    use = (bend > 1e-2 * size) & (jnp.sum(closing * product(M.matrix, closing)) <= 10 * size)
+    part = 1 / jnp.where(use, bend, 1)
+    z = product(inverse, y)
+    cross = s[:, None] * z
+    grown = part * ((1 + part * jnp.sum(y * z)) * s[:, None] * s - cross - cross.T)
+    return inverse + jnp.where(use, grown, 0)
+
+
+def _proposed(s: _State, M: _Metric):
+    """(the part of the next step that closes the loops, the part along them, the whole unclipped, the inverse used).
+
+    The part along goes only as far as the radius leaves. Far away, in the metric, light bodies would turn by themselves
+    until they point at where they cannot reach; the plain step moves all that can help.
+    """
+    at = s.at
+    fits = _longest(at.normal) <= s.radius
+    closing = _within(jnp.where(fits, at.normal, at.plain), s.radius)
+    downhill = lambda inverse: -product(at.along, product(inverse, at.pull))
+    sane = _longest(downhill(s.inverse)) <= ABSURD * (1 + _longest(at.step))
+    inverse = jnp.where(sane, s.inverse, M.inverse)
+    wanted = downhill(inverse)
+    left = jnp.maximum(s.radius - _longest(closing), 0)
+    return closing, _within(wanted, left), at.normal + wanted, inverse
+
+
+def _iterate(p: _Problem, limits, M: _Metric, s: _State) -> _State:
+    """One step, taken if it brings the loops closer or, within the tube, the end nearer to the start."""
+    tolerance, rank = limits
+    first, at = s.iterations < 0, s.at
+    closing, sliding, whole, inverse = _proposed(s, M)
+    change = closing + sliding
+    new = _look(p, rank, M, at.step + change)
+    size = _longest(jnp.where(_longest(at.normal) <= s.radius, at.normal, at.plain))
+    part = jnp.minimum(1, s.radius / jnp.maximum(size, s.radius))
+    closer = new.error <= (1 - 0.1 * part) * at.error
+    round_off = 8 * jnp.finfo(at.cost.dtype).eps * at.cost
+    nearer = (new.error <= jnp.maximum(s.tube, tolerance)) & (new.cost <= at.cost + round_off)
+    good = first | (closer & jnp.isfinite(new.cost)) | nearer
+    narrowed = jnp.where(closer & ~nearer, jnp.maximum(s.tube / 2, new.error), s.tube)
+    radius = jnp.where(good, jnp.minimum(2 * s.radius, LONGEST), jnp.minimum(s.radius, _longest(change)) / 4)
+    better = first | (new.error < s.least) | (good & (new.error <= tolerance))
+    return _State(
+        at=jax.tree.map(lambda a, b: jnp.where(good, a, b), new, at),
+        inverse=_updated(inverse, M, at, new, closing, change),
+        radius=jnp.where(first, s.radius, radius),
+        tube=jnp.where(first, new.error, narrowed),
+        moved=_longest(whole),
+        best=jnp.where(better, new.step, s.best),
+        least=jnp.where(better, new.error, s.least),
+        iterations=s.iterations + 1,
+    )
+
+
 @partial(jax.jit, static_argnums=0)  # for calls outside jit
 def _solve(settings: _Settings, p: _Problem, limits):
-    """(step, residual, iterations, converged). Sequential quadratic programming without second derivatives."""
-    tolerance, rank = limits
-    small = jnp.finfo(tolerance.dtype).eps ** 0.5
+    """(step, residual, iterations, converged). Sequential quadratic programming with learned second derivatives."""
+    tolerance, dtype = limits[0], limits[0].dtype
+    eps = jnp.finfo(dtype).eps
+    M = _metric(settings, p)
 
     def unfinished(s: _State):
-        going = (s.error > tolerance) | (s.moved > small)
-        return going & jnp.isfinite(s.error) & (s.iterations < settings.max_iterations)
+        going = ((s.at.error > tolerance) | (s.moved > eps**0.5)) & (s.radius > eps**0.75)
+        return (s.iterations < 0) | (going & jnp.isfinite(s.at.error) & (s.iterations < settings.max_iterations))
 
-    def iterate(s: _State):
-        chosen = _chosen(s.jacobian, rank)
-        B = product(chosen.combine, s.jacobian)
-        X = _lowered(p.model, p.q, B, settings.metric)
-        ahead = product(B, s.step) - product(chosen.combine, s.residual)
-        target = product(X.T, product(_complement(B, X, chosen.kept), ahead))
-        change = target - s.step
-        size = jnp.max(jnp.abs(change))
-        step = s.step + change * jnp.minimum(1, s.radius / jnp.maximum(size, s.radius))
-        residual, jacobian = _at(p, step)
-        error = norm(residual)
-        radius = jnp.where(error > s.error, s.radius / 2, jnp.minimum(2 * s.radius, LONGEST))
-        better = (error < s.least) | (error <= tolerance)
-        best, least = jnp.where(better, step, s.best), jnp.where(better, error, s.least)
-        return _State(step, residual, jacobian, error, size, radius, best, least, s.iterations + 1)
-
-    zero = jnp.zeros((), tolerance.dtype)
-    still = jnp.zeros(p.model.nv, tolerance.dtype)
-    residual, jacobian = _at(p, still)
-    error = norm(residual)
-    start = _State(still, residual, jacobian, error, zero, zero + LONGEST, still, error, jnp.zeros((), jnp.int32))
-    end = iterate_while(unfinished, iterate, start)
-    return end.best, end.least, end.iterations, end.least <= tolerance
+    # Turn -1 only looks at the start: one place where constraints are evaluated is compiled.
+    zero, still = jnp.zeros((), dtype), jnp.zeros(p.model.nv, dtype)
+    none = jnp.zeros(sum(loop.rows(p.model, p.q) for loop in p.loops), dtype)
+    nowhere = _Point(still, none[:, None] * still, zero, still, still, 0 * M.matrix, none, still, zero)
+    start = _State(nowhere, M.inverse, zero + LONGEST, zero, zero, still, zero, jnp.int32(-1))
+    end = iterate_while(unfinished, partial(_iterate, p, limits, M), start)
+    return end.best, end.least, end.iterations, (end.least <= tolerance) & (end.moved <= eps**0.25)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
