@@ -181,7 +181,7 @@ def test_a_chain_that_is_held_too_far_apart_comes_as_near_as_it_can():
     found = jit(jax.vmap(run))(jax.random.split(jax.random.key(2), 8))
     assert not np.any(found.converged)
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(found.q))
-    assert np.all(found.residual < 1.15 * np.min(found.residual))
+    np.testing.assert_allclose(found.residual, 2.4725646, rtol=0.1)  # by SciPy
 
 
 def test_a_closed_configuration_stays():
