@@ -76,6 +76,26 @@ def test_no_more_numbers_are_held_than_there_are_registers(monkeypatch, register
     assert memory.count <= most < len(stored)  # places are used again
 
 
+def loads_by_belady(lines, registers):
+    """How many numbers are loaded again, by a search of all that are held."""
+    lines, held, loads = [Line.of(x) for x in lines], set(), 0
+    following = lambda x, n: next((k for k in range(n, len(lines)) if x in lines[k].reads), len(lines))
+    for n, line in enumerate(lines):
+        loads += len(set(line.reads) - held)
+        held |= set(line.reads)
+        for now, new in ((n, set()), (n + 1, {line.sets} - {None})):
+            held = {x for x in held | new if following(x, now) < len(lines)}
+            held -= set(sorted(held, key=lambda x, now=now: -following(x, now))[: max(0, len(held) - registers)])
+    return loads
+
+
+@pytest.mark.parametrize("registers", [10, 30])
+def test_as_few_numbers_are_loaded_again_as_can_be(monkeypatch, registers):
+    limit(monkeypatch, registers)
+    lines = lines_of(400, 0)
+    assert spilled(lines, "f32", 0)[1].loads <= 1.03 * loads_by_belady(lines, registers)
+
+
 def test_what_fits_is_left_alone(monkeypatch):
     limit(monkeypatch, 70)
     lines = lines_of(400, 0)

@@ -100,6 +100,12 @@ def test_sums_of_values_are_added_as_they_are_written(function):
     jax.tree.map(np.testing.assert_array_equal, launched(values, x), jax.vmap(values)(x))
 
 
+def test_a_difference_beside_a_product_is_taken_first():
+    """1e8 + 8 - 1e8 is exact, but not once 1.5 is added to the first."""
+    x = np.array([[1.5, 1.0, 1e8 + 8, 1e8]], np.float32)
+    assert launched(lambda x: x[0] * x[1] + (x[2] - x[3]), x)[0] == 9.5
+
+
 def test_what_has_no_numbers_has_a_kernel():
     program = program_of(lambda x: 2 * x, np.zeros((0,)))
     assert ".entry" in kernel(program, [True], 40).text
