@@ -33,7 +33,7 @@ from lgjax.execution._jax import (
 )
 from lgjax.execution.batch_last.evaluation import Arrays, Behind, evaluate, merged, tangents, traced, transposed
 from lgjax.execution.kernels.cuda import as_kernel
-from lgjax.execution.one_function import FEW, as_operation, fits, in_one_function
+from lgjax.execution.one_function import FEW, as_operation, few, fits, in_one_function, is_known
 from lgjax.execution.program import size_of
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
@@ -107,8 +107,8 @@ def _on_cpu(ctx) -> Callable:
 
 def _run_together(*args, size: int | None, **parameters) -> Arrays:
     """One function, but for batches whose results must not depend on their size, as they would in the last bit."""
-    run = partial(_run_parts, size=size, **parameters)
-    return (in_one_function(run) if size is None or size <= FEW else run)(*args)
+    run = partial(_run_parts if is_known(size) else _run, size=size, **parameters)
+    return (in_one_function(run) if few(size) else run)(*args)
 
 
 def _run_parts(*args, jaxpr, batched, size: int | None, **_) -> Arrays:
@@ -150,7 +150,8 @@ def _launched(
         over = {k: state + k for k in range(len(shapes)) if size is None or batched[state + k]}
     if how == "step":
         over = _directions(jaxpr, batched, size)
-    run = None if how == "scan" else as_kernel(jaxpr, batched, size, shapes, over, how == "front")
+    one = how != "scan" and is_known(size)
+    run = as_kernel(jaxpr, batched, size, shapes, over, how == "front") if one else None
     return otherwise(*args, jaxpr=jaxpr, batched=batched, size=size) if run is None else run(*args)
 
 
@@ -257,7 +258,7 @@ def _written_out(*args, jaxpr, batched, size, state: int | None = None) -> Array
 def _written_together(*args, size: int | None, **parameters) -> Arrays:
     run = partial(_written_out, size=size, **parameters)
     # What does not fit as it is written fits no better for a batch, and batching nested loops takes long.
-    small = (size is None or size <= FEW) and fits(parameters["jaxpr"])
+    small = few(size) and fits(parameters["jaxpr"])
     return (in_one_function(run) if small else run)(*args)
 
 

@@ -50,6 +50,16 @@ _FITTING = frozenset(_LISTED.split()) | ELEMENTWISE
 OF_ONE_SYSTEM = ("lane_call", "system_call")  # their jaxprs have no axis for the batch
 
 
+def is_known(size: int | None) -> bool:
+    """Whether a batch has a size, or there is none; that of a program of `jax.export` may stay open."""
+    return isinstance(size, int | None)
+
+
+def few(size: int | None) -> bool:
+    """Whether so many systems may be in one function."""
+    return size is None or (is_known(size) and size <= FEW)
+
+
 def in_one_function(function: Callable[..., list]) -> Callable[..., list]:
     """`function` of arrays, compiled as one function if it fits, else as it is."""
 
@@ -78,7 +88,9 @@ def fits(jaxpr: Any, systems: int = 1) -> bool:
         return False
     for eqn in jaxpr.eqns:
         within = systems * (eqn.params.get("size") or 1) if eqn.primitive.name in OF_ONE_SYSTEM else systems
-        if eqn.primitive.name not in _FITTING or not all(fits(inner, within) for inner in jaxprs_in(eqn)):
+        if eqn.primitive.name not in _FITTING or not is_known(within):
+            return False
+        if not all(fits(inner, within) for inner in jaxprs_in(eqn)):
             return False
         if large(eqn.outvars):
             return False
@@ -138,7 +150,7 @@ def _vmap(args, axes, *, jaxpr, systems):
     more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
     places = [0 if d else None for d in _depend(jaxpr, [axis is not None for axis in axes])]
     run = jax.vmap(as_function(jaxpr), axes, places, axis_size=more)
-    if systems * more > FEW:
+    if not few(systems * more):
         return run(*args), places
     batched, none = traced(run, *args)
     assert not none

@@ -39,6 +39,13 @@ for name, function in functions.items():
         "error": float(np.abs(np.asarray(out) - np.asarray(jax.jit(jax.vmap(function))(q, v, x))).max()),
         "size": float(np.abs(np.asarray(out)).max()),
     }
+# JAX gives a mesh explicit axes unless it is told otherwise.
+mesh = jax.make_mesh((2,), ("batch",))
+spec = PartitionSpec("batch")
+for name, function in functions.items():
+    here = jax.shard_map(jax.vmap(function), mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+    out = jax.jit(here)(*jax.device_put((q, v, x), NamedSharding(mesh, spec)))
+    found[name]["mapped"] = float(np.abs(np.asarray(out) - np.asarray(jax.jit(jax.vmap(function))(q, v, x))).max())
 print(json.dumps(found))
 """
 
@@ -60,3 +67,4 @@ def test_a_batch_on_two_devices_stays_on_them(found, name):
     assert found[name]["split"]
     assert found[name]["asks"] == []
     assert found[name]["error"] <= 1e-13 * found[name]["size"]
+    assert found[name]["mapped"] <= 1e-13 * found[name]["size"]
