@@ -10,12 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
 from lgjax.shapes.combined import Union
 from lgjax.shapes.contact import Shape, unit
-from lgjax.shapes.convex import Box, Capsule, Cylinder, Ellipsoid, Placed, Polyhedron, Rounded, cuboid_vertices
+from lgjax.shapes.convex import Box, Capsule, Cylinder, Placed, Polyhedron, Rounded, Sphere, cuboid_vertices
 
 Array = jax.Array
 
@@ -40,7 +39,7 @@ def parts_of(shape: Shape) -> list[Shape]:
 
 def corners_of(shape: Shape) -> Corners | None:
     """The rounded corners of a shape, or None if it has none."""
-    if isinstance(shape, Ellipsoid) and is_sphere(shape):
+    if isinstance(shape, Sphere):
         return Corners(shape.center[None], shape.semi_axes[:1])
     if isinstance(shape, Capsule):
         ends = jnp.asarray([[0, 0, -1], [0, 0, 1]], shape.center.dtype)
@@ -57,14 +56,6 @@ def corners_of(shape: Shape) -> Corners | None:
         inner = corners_of(shape.shape)
         return inner and Corners(shape.pose.act(inner.centers), inner.radii)
     return None
-
-
-def is_sphere(shape: Shape) -> bool:
-    """Whether a shape is known to be a ball."""
-    if not isinstance(shape, Ellipsoid) or not checks.known(shape.semi_axes):
-        return False
-    axes = np.asarray(shape.semi_axes)
-    return bool((axes == axes[0]).all())
 
 
 def points_towards(shape: Shape, direction: Array) -> Array:
@@ -98,7 +89,7 @@ def segment_of(shape: Shape) -> Corners | None:
     inner = shape
     while isinstance(inner, Placed):
         inner = inner.shape
-    if not (isinstance(inner, Capsule) or is_sphere(inner)):
+    if not isinstance(inner, Capsule | Sphere):
         return None
     corners = corners_of(shape)
     assert corners is not None

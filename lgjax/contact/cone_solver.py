@@ -167,7 +167,9 @@ def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess, active, s
     best, sweeps = guess, jnp.zeros(scale.shape, jnp.int32)
     if max_sweeps:
         best, sweeps = _sweeps(p, steps, stiffness, guess, active, tolerance * scale, max_sweeps)
-    residual = reduce(jnp.maximum, jnp.abs(natural_map(p, best) - best) * stiffness)
+    # Impulses without bound, which nothing satisfies, round what they leave to zero: it is not known better than they.
+    unknown = float(jnp.finfo(best.dtype).eps) * jnp.abs(best)
+    residual = reduce(jnp.maximum, jnp.maximum(jnp.abs(natural_map(p, best) - best), unknown) * stiffness)
     return ConeSolution(best, jnp.where(active, residual, jnp.zeros_like(residual)), sweeps)
 
 

@@ -72,6 +72,7 @@ __all__ = [
     "is_undefined_primal",
     "jaxprs_in",
     "no_tangent",
+    "numbers_in",
     "on_one_device",
     "prune",
     "register",
@@ -188,9 +189,27 @@ def compiled_as_one(function: Any, args: Sequence, fits: Callable[[Any], bool]) 
 
 def jaxprs_in(eqn: Any) -> list:
     """The jaxprs among the parameters of an equation; the loop of a `lane_scan` has its own as `level`."""
+    return [x.jaxpr for x in _programs_in(eqn)]
+
+
+def numbers_in(program: ClosedJaxpr, seen: set | None = None) -> list:
+    """The constants and the numbers written in a program, and in those within it, in their order."""
+    seen = set() if seen is None else seen
+    found = list(program.consts)
+    if id(program.jaxpr) in seen:
+        return found
+    seen.add(id(program.jaxpr))
+    for eqn in program.jaxpr.eqns:
+        found += [x.val for x in eqn.invars if isinstance(x, Literal)]
+        for inner in _programs_in(eqn):
+            found += numbers_in(inner, seen)
+    return found + [x.val for x in program.jaxpr.outvars if isinstance(x, Literal)]
+
+
+def _programs_in(eqn: Any) -> list[ClosedJaxpr]:
     leaves = jax.tree.leaves(eqn.params, is_leaf=lambda x: isinstance(x, Jaxpr | ClosedJaxpr))
     jaxprs = [getattr(x, "level", x) for x in leaves if hasattr(x, "eqns") or hasattr(x, "level")]
-    return [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in jaxprs]
+    return [x if isinstance(x, ClosedJaxpr) else ClosedJaxpr(x, ()) for x in jaxprs]
 
 
 # ---- primitives

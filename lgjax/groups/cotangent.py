@@ -192,6 +192,7 @@ def cotangent_group(group: LieGroup) -> LieGroup:
             codexp=transpose_of(maps.dexp),
             codexpinv=transpose_of(maps.dexpinv),
             base=group,
+            chart=group.chart,
             **own,
         )
     )

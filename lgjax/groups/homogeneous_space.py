@@ -92,9 +92,9 @@ def right_translation(group: LieGroup) -> HomogeneousSpace:
 
     @takes(sigma=(group.dim,), xi=(group.dim,))
     def dexpinv(sigma: Array, xi: Array) -> Array:
-        if group.chart in ("exp", "cay"):
+        if group.chart == "exp":
             return group.dexpinv(-sigma, xi)
-        # Where exp(-σ) is not the inverse of exp(σ), go through the spatial velocity.
+        # In other charts exp(-σ) need not be the inverse of exp(σ): go through the spatial velocity.
         return group.dexpinv(sigma, group.Ad(group.exp(sigma), xi))
 
     def bracket(x: Array, y: Array) -> Array:

@@ -18,7 +18,7 @@ from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.control import ELEMENTARY, StepSizeController, error_ratio
 from lgjax.integrators.field import Field, saved_times, scalar_event, state_on, strong
 from lgjax.integrators.integrate import Status, check_method
-from lgjax.integrators.method import Method
+from lgjax.integrators.method import Method, order_of
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.status import flag
@@ -147,7 +147,9 @@ class _Problem:
         bracket, hit = self.find_event(s, lambda part: y1, h, 1)
         # A step too small to change the time will never do better.
         now = jnp.where(accept, end, s.t)
-        stuck = ~(accept & (last | hit)) & (now + size == now)
+        # Nor will numbers that are not finite: at time zero no step is too small.
+        hopeless = ~jnp.isfinite(error) & (jnp.abs(size) <= jnp.finfo(size.dtype).eps * jnp.abs(t1 - s.t))
+        stuck = ~(accept & (last | hit)) & ((now + size == now) | hopeless)
         s = self.after(s, accept & ~hit, end, y1, carry)
         return s._replace(
             h=size,
@@ -204,7 +206,8 @@ class _Problem:
         ends = h * jnp.arange(1, parts + 1, dtype=h.dtype) / parts
         later = jax.vmap(lambda part: event(s.t + part, at(part)))(ends)
         signs = jnp.sign(jnp.concatenate([event(s.t, s.y)[None], later]))
-        changes = (signs[:-1] != 0) & (signs[1:] != signs[:-1]) & ~jnp.isnan(signs[1:])
+        changes = signs[:-1] * signs[1:] <= 0  # false for NaN
+        changes = changes & (signs[:-1] != 0)
         first = jnp.argmax(changes)
         return jnp.stack([ends[first] - h / parts, ends[first]]), jnp.any(changes)
 
@@ -232,7 +235,8 @@ class _Problem:
         zero = jnp.zeros((), jnp.int32)
         good = lambda tolerance: (tolerance > 0) & jnp.isfinite(tolerance)
         status = flag(Status.BAD_TOLERANCE, ~(good(self.rtol) & good(self.atol)))
-        status = status | flag(Status.NOT_FINITE, ~jnp.isfinite(t0 + t1))
+        finite = [jnp.all(jnp.isfinite(x)) for x in (t0, t1, *jax.tree.leaves(y0))]
+        status = status | flag(Status.NOT_FINITE, ~jnp.all(jnp.stack(finite)))
         start = _State(
             t=t0,
             y=y0,
@@ -334,6 +338,8 @@ def _check_settings(method: Any, controller: Any) -> None:
     if not isinstance(method, Method) or (method.order_hat is None and not method.needs_series):
         wanted = "a method with an embedded one, such as MuntheKaas(DORMAND_PRINCE54), or Taylor"
         raise ValueError(f"integrate_adaptive needs {wanted}; got {method!r}")
+    if not method.needs_series:
+        order_of(method)
     if not isinstance(controller, StepSizeController):
         raise TypeError(f"controller must be a StepSizeController such as ELEMENTARY or PI_CONTROL, got {controller!r}")
 

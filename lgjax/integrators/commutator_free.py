@@ -35,6 +35,9 @@ class Flow:
     rows: tuple[Weights, ...] = ()
     start: int = 0
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", tuple(tuple(checks.numbers("rows", row).tolist()) for row in self.rows))
+
 
 @cache
 def ordered_forests(nodes: int) -> tuple[Forest, ...]:

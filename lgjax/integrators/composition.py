@@ -12,7 +12,7 @@ import numpy as np
 
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.field import Field
-from lgjax.integrators.method import Method
+from lgjax.integrators.method import Method, order_of
 from lgjax.numerics import checks
 
 Array = jax.Array
@@ -35,7 +35,6 @@ class Composition(Method):
     order: int
 
     def __post_init__(self) -> None:
-        method: Any = self.method
         if not isinstance(self.method, Method) or not self.method.symmetric:
             raise ValueError(f"compositions raise the order of symmetric methods, {self.method!r} is not one")
         weights = tuple(checks.numbers("weights", self.weights, (np.size(self.weights),)).tolist())
@@ -43,7 +42,7 @@ class Composition(Method):
         object.__setattr__(self, "weights", weights)
         if any(not math.isclose(a, b, rel_tol=1e-13) for a, b in zip(weights, reversed(weights))):
             raise ValueError(f"the weights must read the same from both ends, got {weights}")
-        for power in (1, *range(method.order + 1, self.order, 2)):
+        for power in (1, *range(order_of(self.method) + 1, self.order, 2)):
             residual = math.fsum(w**power for w in weights) - (power == 1)
             if not abs(residual) <= 1e-12:
                 raise ValueError(
@@ -97,7 +96,7 @@ def suzuki(method: Any, order: int = 4) -> Composition:
 def _raise_order(method: Any, order: int, pairs: int) -> Composition:
     if not isinstance(method, Method) or not method.symmetric:
         raise ValueError(f"compositions raise the order of symmetric methods, method is {method!r}")
-    start: int = method.order  # type: ignore[attr-defined]
+    start = order_of(method)
     order = checks.integer("order", order)
     if order % 2 or order <= start:
         raise ValueError(f"order must be even and above the method's {start}, got {order}")

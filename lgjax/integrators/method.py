@@ -19,6 +19,7 @@ class Method(Protocol):
     init(space, field, t, y) checks the inputs and returns the first carry, any pytree that the method needs from step
     to step, such as () or the last rate.  step(space, field, t, y, h, carry) takes one step of size h from the point y
     at time t and returns the new point and the new carry.  field(t, y): an algebra element, see `integrate`.
+    Compositions and error control need the order of convergence too, `order`.
     """
 
     @abstractmethod
@@ -55,3 +56,11 @@ class Method(Protocol):
         Drivers whose fields are expensive to compile, such as `rollout`, use this variant.
         """
         return self
+
+
+def order_of(method: Any) -> int:
+    """The order of convergence; TypeError where a method does not tell it."""
+    order = getattr(method, "order", None)
+    if order is None:
+        raise TypeError(f"{type(method).__name__} has no `order`, its order of convergence, which is needed here")
+    return order

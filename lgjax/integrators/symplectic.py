@@ -139,4 +139,5 @@ class SymplecticLie(Method):
         # Turns that are nearly equal from step to step have nearly equal round-off: without normalizing it adds up.
         turn = lambda part, g: group.compose(group.exp(part * xi), g)
         g = group.normalize(turn(1.0 - theta, turn(theta, y.g)))
-        return Covector(g, y.mu + change), jnp.stack([z / h, z / h - rate])
+        rates = jnp.where(h == 0, rate, z / jnp.where(h == 0, jnp.ones_like(h), h))
+        return Covector(g, y.mu + change), jnp.stack([rates, rates - rate])

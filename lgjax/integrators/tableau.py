@@ -106,7 +106,9 @@ class Tableau:
         checks.integer(f"{self.name}: the order", self.order)
         check_order(self.a, self.b, self.order, self.name)
         self._check_embedded()
-        for row, _, p, q in self.brackets:
+        object.__setattr__(self, "brackets", tuple(map(tuple, self.brackets)))
+        for row, coefficient, p, q in self.brackets:
+            checks.number(f"{self.name}: the coefficient of bracket [k_{p}, k_{q}]", coefficient)
             if not (0 < row <= stages and min(p, q) >= 0 and max(p, q) < row):
                 raise ValueError(f"{self.name}: bracket [k_{p}, k_{q}] in row {row} is not explicit")
 

@@ -91,6 +91,11 @@ def _largest(x: Array) -> Array:
     return sm.largest(jnp.abs(jax.lax.optimization_barrier(x)))
 
 
+def _not_zero(h: Array) -> Array:
+    """The size of a step by which one may divide."""
+    return jnp.where(h == 0, jnp.finfo(h.dtype).eps, h)
+
+
 @dataclass(frozen=True)
 class GeneralizedAlpha:
     """The method of spectral radius ρ at infinity in [0, 1], order 2, a hashable value for `integrate`.
@@ -170,7 +175,8 @@ class GeneralizedAlpha:
 
         def dynamics(q: Point, v: Array, vdot: Array) -> Array:
             r = problem.inertia(q, vdot) - problem.forces(t, q, v)
-            return r + sm.tmatvec(problem.jacobian(t, q), s.multipliers) if self.geometric_stiffness else r
+            stiff = self.geometric_stiffness and s.multipliers.shape[0]
+            return r + sm.tmatvec(problem.jacobian(t, q), s.multipliers) if stiff else r
 
         def column(d: Array) -> Array:
             turn = problem.push(s.dq, d) if self.tangent_operator else d
@@ -186,9 +192,10 @@ class GeneralizedAlpha:
     def step(
         self, problem: ConstrainedProblem, t: Array, state: AlphaState, h: Array, rule: NewtonRule
     ) -> tuple[AlphaState, Report]:
-        """The state at t + h.  Source: [holzinger2024] Algorithm 5."""
+        """The state at t + h, for h = 0 the same.  Source: [holzinger2024] Algorithm 5."""
         alpha_m, alpha_f, beta, gamma = self.coefficients
-        t, scale, n = t + h, beta * h * h, state.v.shape[0]
+        still, t, h = h == 0, t + h, _not_zero(h)
+        scale, n = beta * h * h, state.v.shape[0]
         # What the step gives for v̇ = 0 at its end; the unknown is the part of Δq that v̇ adds.
         a = (alpha_f * state.vdot - alpha_m * state.a) / (1.0 - alpha_m)
         v = state.v + h * ((1.0 - gamma) * state.a + gamma * a)
@@ -220,8 +227,10 @@ class GeneralizedAlpha:
         x, root = implicit(residual, find, guess)
         s = stage(x)
         a = a + (1.0 - alpha_f) / (1.0 - alpha_m) * s.vdot
-        report = Report(root.iterations, root.converged, root.finite)
-        return AlphaState(s.q, s.v, s.vdot, a, s.multipliers, root.factor), report
+        report = Report(root.iterations, root.converged | still, root.finite | still)
+        kept = lambda new, old: jax.tree.map(lambda a, b: jnp.where(still, b, a), new, old)
+        moved = AlphaState(s.q, s.v, s.vdot, a, s.multipliers, root.factor)
+        return kept(moved, state._replace(factor=root.factor)), report
 
     def _evaluate(self, problem: ConstrainedProblem, t: Array, s: _Stage, h: Array) -> Evaluation:
         """The scaled residual and its size in units of the tolerance; B goes along to the iteration matrix."""
@@ -247,7 +256,7 @@ class GeneralizedAlpha:
         vdot, multipliers, regular = consistent_accelerations(problem, t, q, v)
         s = _Stage(q, v, vdot, jnp.zeros_like(v), multipliers)
         modified = rule.mode == "modified"
-        factor = self.iteration_matrix(problem, t, s, problem.jacobian(t, q), h) if modified else None
+        factor = self.iteration_matrix(problem, t, s, problem.jacobian(t, q), _not_zero(h)) if modified else None
         return AlphaState(q, v, vdot, vdot, multipliers, factor), regular
 
 

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.execution._jax import numbers_in
 from lgjax.numerics import checks
 from lgjax.saving.arrays import check_writable, digest, read_arrays, write_arrays
 from lgjax.saving.identity import fingerprint
@@ -60,7 +61,7 @@ class Checkpoint:
         closed = jax.make_jaxpr(body)(carry, xs[0])
         if not checks.known(carry, xs, closed.consts):
             raise TypeError("a run with a checkpoint computes at once and cannot stand inside jit, vmap or grad")
-        store = _Store(Path(self.folder).absolute(), fingerprint(carry, xs, closed.consts, width))
+        store = _Store(Path(self.folder).absolute(), fingerprint(carry, xs, numbers_in(closed), width))
         program = jax.jit(lambda carry, xs: jax.lax.scan(body, carry, xs))
         parts, carry = store.restore(carry, self.resume)
         with progress_bar(self.progress, n * chunk, 0.0, len(parts) * self.every, "step") as bar:

@@ -7,7 +7,8 @@ import hashlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import partial
+from functools import cached_property, partial
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -20,7 +21,7 @@ def fingerprint(*values: Any) -> str:
 
     Arrays and numbers count with dtype, shape and contents; tuples, dictionaries and dataclasses, such as models,
     item by item. A function counts with its name, its default arguments and what it captured from the functions
-    around it, not with its code. Of other objects their type counts, and the leaves of those that are pytrees.
+    around it, not with its code. Other objects count with their type, their attributes and, as pytrees, their leaves.
     """
     total = hashlib.sha256()
     _add(total, values, ())
@@ -72,7 +73,16 @@ def _parts(value: Any) -> tuple[str, list[Any]]:
         captured = [x for cell in function.__closure__ or () for x in _content(cell)]
         return function.__qualname__, [function.__defaults__, function.__kwdefaults__, captured]
     leaves = [leaf for leaf in jax.tree.leaves(value) if leaf is not value]
-    return f"{kind} {getattr(value, '__qualname__', '')}", leaves
+    return f"{kind} {getattr(value, '__qualname__', '')}", [*leaves, *_attributes(value)]
+
+
+def _attributes(value: Any) -> list[dict]:
+    """Those of an object, apart from what it has cached; none of types and modules."""
+    own = getattr(value, "__dict__", None)
+    if not isinstance(own, dict) or isinstance(value, type | ModuleType):
+        return []
+    cached = {name for base in type(value).__mro__ for name, x in vars(base).items() if isinstance(x, cached_property)}
+    return [{name: x for name, x in own.items() if name not in cached}]
 
 
 def _content(cell: Any) -> list[Any]:

@@ -44,6 +44,12 @@ class Ellipsoid(Shape):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Sphere(Ellipsoid):
+    """An ellipsoid with three equal semi-axes: a kind of its own, known also where the radius is traced."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Box(Shape):
     """Half the edge lengths (3,) along the axes of the body frame, about a center (3,)."""
 
@@ -226,11 +232,11 @@ def ellipsoid(semi_axes: Any, center: Any = 0.0) -> Ellipsoid:
     return Ellipsoid(axes, checks.array("center of the ellipsoid", center, (3,), dtype))
 
 
-def sphere(radius: Any, center: Any = 0.0) -> Ellipsoid:
-    """Sphere of a radius > 0, m, about center (3,): an ellipsoid with three equal semi-axes."""
+def sphere(radius: Any, center: Any = 0.0) -> Sphere:
+    """Sphere of a radius > 0, m, about center (3,)."""
     dtype = checks.float_dtype(radius)
     value = checks.positive("radius of the sphere", checks.array("radius of the sphere", radius, (), dtype))
-    return Ellipsoid(jnp.broadcast_to(value, (3,)), checks.array("center of the sphere", center, (3,), dtype))
+    return Sphere(jnp.broadcast_to(value, (3,)), checks.array("center of the sphere", center, (3,), dtype))
 
 
 def box(half_extents: Any, center: Any = 0.0, rounding: Any = 0.0) -> Shape:

@@ -80,6 +80,22 @@ def test_the_gap_of_two_capsules_is_the_distance_of_the_closest_points():
         assert abs(gaps[k] - (distance - 0.2)) < 1e-5
 
 
+def test_candidates_are_the_same_where_a_radius_is_traced():
+    """Friction and restitution are given in their order, and pairs are of spheres that are known to be spheres."""
+    model = build([Body(n, None, Joint(f"{n}_joint", "free"), mass=1.0, inertia=np.eye(3)) for n in "abc"])
+
+    def candidates(radius):
+        fixed = {"a": shapes.cylinder(0.1, 0.1), "b": shapes.sphere(radius), "c": shapes.sphere(0.1)}
+        contacts = lgjax.Contacts(model, FLOOR, fixed, pairs=[("b", "c")])
+        return contacts.names, contact_points(model, contacts, lgjax.neutral(model)).gap
+
+    names, gaps = candidates(0.2)
+    traced = []
+    found = jax.jit(lambda radius: traced.append(candidates(radius)) or traced[0][1])(0.2)
+    assert traced[0][0] == names
+    np.testing.assert_allclose(found, gaps, atol=1e-15)
+
+
 def test_the_built_in_models_and_their_files_have_the_same_geometry():
     for name, floating in (("quadruped", True), ("arm", False)):
         own = lgjax.models.by_name(name).geometry

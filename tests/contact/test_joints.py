@@ -160,3 +160,15 @@ def test_a_contact_that_the_mechanism_cannot_move_harms_no_other():
         found = jax.jit(lambda q, v: lgjax.contact.contact_step(model, contacts, q, v, v, 1e-3))(q, rest)  # noqa: B023
         assert found.status == 0
         np.testing.assert_allclose(found.v, 0, atol=1e-6)
+
+
+def test_a_limit_that_contradicts_the_ground_is_a_status():
+    """The rail ends 5 cm above the floor, in which a ball of 10 cm begins: nothing can hold both."""
+    rail = Joint("rail", "prismatic", axis=(0, 0, 1), lower=-1.0, upper=0.05)
+    model = build([Body("body", None, rail, mass=2.0, inertia=0.01 * np.eye(3))])
+    floor, ball = lgjax.shapes.Plane((0.0, 0.0, 1.0)), {"body": lgjax.shapes.sphere(0.1)}
+    contacts = lgjax.Contacts(model, floor, ball, joint_limits=True)
+    q = lgjax.configuration(model, joints=[0.05])
+    path = lgjax.rollout(model, q, jnp.zeros(1), None, 1e-3, 5, lgjax.contact.TimeStepping(), contacts=contacts)
+    assert path.status & lgjax.contact.ContactStatus.NOT_SOLVED
+    assert not path.success

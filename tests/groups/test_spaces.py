@@ -122,6 +122,18 @@ SPACES = {
     "cotangent bundle": (cotangent_bundle(SO3), Covector(SO3.exp(jnp.ones(3)), jnp.arange(3.0))),
     "both sides": (two_sided_translation(SO3), SO3.exp(jnp.ones(3))),
     "right in coordinates of the second kind": (right_translation(second_kind_coordinates(SE3)), SE3.exp(jnp.ones(6))),
+    "right bundle in Cayley coordinates": (
+        right_translation(cotangent_group(cayley_coordinates(SO3))),
+        Covector(SO3.exp(jnp.ones(3)), jnp.arange(3.0)),
+    ),
+    "right bundle, the Cayley map of the bundle": (
+        right_translation(cayley_coordinates(cotangent_group(SO3))),
+        Covector(SO3.exp(jnp.ones(3)), jnp.arange(3.0)),
+    ),
+    "right bundle in coordinates of the second kind": (
+        right_translation(cotangent_group(second_kind_coordinates(SO3))),
+        Covector(SO3.exp(jnp.ones(3)), jnp.arange(3.0)),
+    ),
     "left in Cayley coordinates": (left_translation(cayley_coordinates(SE3)), SE3.exp(jnp.ones(6))),
 }
 
@@ -181,6 +193,11 @@ def test_what_needs_the_exponential_refuses_other_charts():
     for method in (CommutatorFree(CF4), MuntheKaas(RK4, 2), MuntheKaas(RK4_TWO_COMMUTATORS)):
         with pytest.raises(ValueError, match="SE3 \\(Cayley\\)"):
             integrate(space, field, y0, 0.0, 1.0, 2, method)
+    for chart in (cayley_coordinates, second_kind_coordinates):
+        bundle, start = cotangent_bundle(chart(SO3)), Covector(SO3.exp(jnp.ones(3)), jnp.arange(3.0))
+        for method in (CommutatorFree(CF4), MuntheKaas(RK4, 2), SymplecticLie()):
+            with pytest.raises(ValueError, match=r"T\*SO3|cotangent_bundle"):
+                integrate(bundle, field, start, 0.0, 1.0, 2, method)
     mixed = product_space(space, vector_space(2))
     assert mixed.chart == "mixed"
     with pytest.raises(ValueError, match="SymplecticLie integrates on cotangent_bundle"):

@@ -175,6 +175,22 @@ def test_nan_in_the_field_is_a_status():
     assert compiled(1e-6).success
 
 
+@pytest.mark.parametrize("t0", [0.0, 1.0])
+def test_a_start_that_is_not_finite_is_a_status_at_once(t0):
+    decay = lambda t, y: -y
+    result = integrate_adaptive(vector_space(1), decay, jnp.array([jnp.nan]), t0, t0 + 1, METHOD, 1e-6, 1e-6, 9)
+    assert result.status == Status.NOT_FINITE
+
+
+def test_an_event_that_is_nan_for_a_while_is_none():
+    event = lambda t, y: jnp.sqrt(t - 1.0) + 1.0
+    decay = lambda t, y: -y
+    result = integrate_adaptive(vector_space(1), decay, jnp.ones(1), 0.0, 2.0, METHOD, 1e-8, 1e-8, 99, event=event)
+    assert result.success
+    assert not result.stopped
+    np.testing.assert_allclose(result.ys, np.exp(-2) * np.ones((1, 1)), rtol=1e-6)
+
+
 def test_a_step_below_round_off_is_a_status():
     """y' = y² from 1 is infinite at 1: steps shrink towards it until they no longer change the time."""
     run = lambda tol: integrate_adaptive(

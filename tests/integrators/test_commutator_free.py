@@ -1,5 +1,6 @@
 """Order conditions by ordered forests, compositions, and the messages of both."""
 
+import numpy as np
 import pytest
 
 from lgjax.groups import vector_space
@@ -10,7 +11,10 @@ from lgjax.integrators import (
     CommutatorFreeTable,
     Composition,
     Flow,
+    Method,
+    MuntheKaas,
     SymplecticLie,
+    Tableau,
     suzuki,
     triple_jump,
 )
@@ -63,6 +67,33 @@ def test_methods_are_values():
     assert CommutatorFree(CF4) == CommutatorFree(CF4)
     assert hash(triple_jump(SymplecticLie(0.5))) == hash(triple_jump(SymplecticLie(0.5)))
     assert len(suzuki(SymplecticLie(0.5), 6).weights) == 25
+
+
+def test_tables_and_tableaux_of_lists_are_values():
+    table = CommutatorFreeTable((Flow(), Flow([[0.5]])), Flow([[0.0, 1.0]]), 2)
+    tableau = Tableau(a=[[], [0.5]], b=[0.0, 1.0], c=[0.0, 0.5], order=2, brackets=[[2, 0.0, 0, 1]])
+    assert hash(CommutatorFree(table)) == hash(CommutatorFree(table))
+    assert hash(MuntheKaas(tableau)) == hash(MuntheKaas(tableau))
+    with pytest.raises(ValueError, match="the coefficient of bracket"):
+        Tableau(a=[[], [0.5]], b=[0.0, 1.0], c=[0.0, 0.5], order=2, brackets=[[2, np.nan, 0, 1]])
+
+
+class Still(Method):
+    """A method without an order."""
+
+    symmetric = True
+
+    def init(self, space, field, t, y):
+        return ()
+
+    def step(self, space, field, t, y, h, carry):
+        return y, carry
+
+
+def test_compositions_need_the_order_of_their_method():
+    for compose in (triple_jump, lambda method: Composition(method, (1.0,), 2)):
+        with pytest.raises(TypeError, match="Still has no `order`"):
+            compose(Still())
 
 
 def test_compositions_refuse_what_cannot_work():

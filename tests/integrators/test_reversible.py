@@ -77,6 +77,14 @@ def test_the_way_back_gives_the_gradients_of_the_way_forth(save_every, method):
 
 
 @pytest.mark.slow
+def test_a_symplectic_run_of_no_time_stays_where_it_is():
+    p = systems.heavy_top("cotangent")
+    for method in (HALF, lgjax.integrators.triple_jump(HALF)):
+        end = jax.jit(lambda t, m=method: lgjax.integrate(p.space, p.field, p.y0, 1.0, t, 3, m).ys)(1.0)
+        np.testing.assert_allclose(end.mu[-1], p.y0.mu, rtol=1e-15)
+        np.testing.assert_allclose(end.g[-1], p.y0.g, atol=1e-15)
+
+
 def test_the_heavy_top_goes_back():
     top = systems.heavy_top("cotangent", angular_velocity=(0.5, 3.0, -1.0))
 

@@ -207,6 +207,26 @@ def test_derivatives_of_the_sigma_modified_variant_with_constraints_are_those_of
     check_derivatives(constrained=True, reverse=True)
 
 
+def test_geometric_stiffness_without_constraints_changes_nothing_but_the_count():
+    problem = heavy_top_maximal(constrained=False)
+    start = problem.system, problem.q0, problem.v0, 0.0, 0.01, 20
+    plain, stiff = (
+        jit(lambda x=x: maximal.integrate(*start, GeneralizedAlpha(geometric_stiffness=x)))() for x in (False, True)
+    )
+    assert stiff.success
+    np.testing.assert_allclose(stiff.v, plain.v, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("newton", ["full", "modified"])
+def test_a_run_of_no_time_stays_where_it_is(newton):
+    problem = heavy_top_maximal()
+    run = lambda end: maximal.integrate(problem.system, problem.q0, problem.v0, 0.0, end, 3, newton=newton)
+    ends = jit(jax.vmap(run))(jnp.array([0.0, 1e-3]))
+    assert np.all(np.asarray(ends.status) == 0)
+    np.testing.assert_array_equal(ends.v[0, -1], problem.v0)
+    np.testing.assert_allclose(ends.v[1], jit(run)(1e-3).v, rtol=1e-10, atol=1e-10)
+
+
 def test_order_two_without_constraints():
     problem = heavy_top_maximal(constrained=False)
     coarse, fine = (end_of(problem, steps)[1][:2] for steps in (400, 800))

@@ -121,6 +121,37 @@ def test_files_and_steps_that_do_not_fit_are_named(tmp_path):
     assert not (tmp_path / "traced").exists()
 
 
+def test_another_mass_gravity_or_gain_is_another_run(tmp_path):
+    model, v = lgjax.models.chain(2), jnp.ones(2)
+
+    def run(model, law, resume=True):
+        kept = Checkpoint(tmp_path, 2, resume=resume)
+        return lgjax.rollout(model, lgjax.neutral(model), v, law, 1e-2, 4, checkpoint=kept)
+
+    of = lambda gain: lambda t, q, v: -gain * v
+    first = run(model, of(jnp.ones(2)), False)
+    same(run(model, of(jnp.ones(2))), first)
+    heavy = model.replace(inertias=model.inertias.scaled(3.0 * jnp.ones(2)))
+    light = model.replace(gravity=0 * model.gravity)
+    for other, law in (
+        (heavy, of(jnp.ones(2))),
+        (light, of(jnp.ones(2))),
+        (model, of(2 * jnp.ones(2))),
+        (model, of(1.0)),
+    ):
+        with pytest.raises(ValueError, match="belongs to another run"):
+            run(other, law)
+
+
+def test_a_number_written_in_a_law_is_part_of_the_run(tmp_path):
+    swing(Checkpoint(tmp_path, 4))
+    model = lgjax.models.chain(2)
+    start = lgjax.neutral(model)._replace(joints=jnp.array([0.5, 1.0]))
+    law, method = (lambda t, q, v: -0.2 * v), lgjax.MuntheKaas(lgjax.RK4)
+    with pytest.raises(ValueError, match="belongs to another run"):
+        lgjax.rollout(model, start, jnp.ones(2), law, 1e-2, 12, method, 2, checkpoint=Checkpoint(tmp_path, 4, True))
+
+
 @pytest.mark.parametrize("spoil", ["cut", "altered", "removed"])
 def test_a_broken_part_is_named(spoil, tmp_path):
     swing(Checkpoint(tmp_path, 4))

@@ -1,7 +1,7 @@
 """A run is known again by what it was given: numbers, keys, settings, captured values; by nothing that JAX prints."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,28 @@ class Law:
         return -self.gain * v
 
 
+class Controller:
+    """An ordinary object; what it has cached is no part of it."""
+
+    def __init__(self, gain):
+        self.gain = gain
+
+    @cached_property
+    def twice(self):
+        return 2 * self.gain
+
+    def __call__(self, t, q, v):
+        return -self.gain * v
+
+    def law(self, t, q, v):
+        return -self.gain * v
+
+
+def used(controller):
+    assert controller.twice
+    return controller
+
+
 def loop():
     def again():
         return again
@@ -40,6 +62,7 @@ SAME = {
     "models": lambda: lgjax.models.chain(2),
     "captured numbers": lambda: law(2.0),
     "captured models": lambda: law(lgjax.models.chain(2)),
+    "objects": lambda: Controller(2.0),
     "compiled functions": lambda: jax.jit(law(2.0)),
     "functions that contain themselves": loop,
     "methods": lambda: lgjax.MuntheKaas(lgjax.RK4),
@@ -56,10 +79,15 @@ OTHERS = [
     1, 1.0, True, "1", None, (), [], (1,), (1, 1), ((1,), 1), {"a": 1}, {"b": 1}, np.ones(2), np.ones(3),
     np.ones((1, 2)), jnp.ones(2, jnp.float32), jax.random.key(0), jax.random.key(1), jax.random.key(0, impl="rbg"),
     MODEL, MODEL.replace(gravity=0 * MODEL.gravity), lgjax.models.chain(3), law(1.0), law(2.0), law(1.0, 1.0), law,
-    loop(), Law(1.0), Law(2.0), partial(law, 1.0), partial(law, 2.0), partial(law, gain=1.0), Law(1.0).__call__,
+    Controller(1.0), Controller(2.0), Controller(1.0).law, Controller(2.0).law, loop(), Law(1.0), Law(2.0),
+    partial(law, 1.0), partial(law, 2.0), partial(law, gain=1.0), Law(1.0).__call__,
     lgjax.MuntheKaas(lgjax.RK4), lgjax.MuntheKaas(lgjax.integrators.HEUN2), lgjax.shapes.sphere(0.5),
     lgjax.shapes.sphere(0.6), (law(1.0), ""), (law(1.0), "second"),
 ]  # fmt: skip
+
+
+def test_what_an_object_has_cached_does_not_count():
+    assert fingerprint(Controller(2.0)) == fingerprint(used(Controller(2.0)))
 
 
 def test_whatever_differs_has_another_fingerprint():

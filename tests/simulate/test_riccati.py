@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import lsq_linear
 
-from lgjax.simulate.control.linear_quadratic import algebra
+from lgjax.simulate.control.linear_quadratic import algebra, riccati
 
 SIZES = 1, 7, algebra.WRITTEN_OUT, algebra.WRITTEN_OUT + 1, 40
 BATCHES = (), (3,), (2, 3)
@@ -45,3 +46,22 @@ def test_products_are_those_of_matrices_side_by_side(k, batch):
     a, b, x = arrays(jnp.float64, (3, k, *batch), (k, 5, *batch), (k, *batch))
     np.testing.assert_allclose(algebra.times(a, b), np.einsum("ik...,kj...->ij...", a, b), atol=1e-12)
     np.testing.assert_allclose(algebra.times(a, x), np.einsum("ik...,k...->i...", a, x), atol=1e-12)
+
+
+@pytest.mark.parametrize("spread", [1e2, 1e4, 1e8])
+@pytest.mark.parametrize("m", [1, 3, 8])
+def test_controls_within_a_box_are_the_best_ones(m, spread):
+    """Against SciPy's bounded-variable least squares, for Hessians of eigenvalues 1 to `spread`."""
+    rng, count = np.random.default_rng(m), 40
+    turns = np.linalg.qr(rng.normal(size=(count, m, m)))[0]
+    H = np.einsum("nij,nj,nkj->nik", turns, spread ** rng.uniform(size=(count, m)), turns)
+    H, g = (H + np.swapaxes(H, 1, 2)) / 2, 3 * np.sqrt(spread) * rng.normal(size=(count, m))
+    lower, upper = -rng.uniform(0, 2, (count, m)), rng.uniform(0, 2, (count, m))
+    behind = [jnp.moveaxis(jnp.asarray(x), 0, -1) for x in (H, g, 0 * H, lower, upper)]
+    found = np.asarray(jax.jit(riccati._boxed)(*behind)[0]).T
+    value = lambda n, k: k @ H[n] @ k / 2 + g[n] @ k
+    for n in range(count):
+        root = np.linalg.cholesky(H[n])
+        best = lsq_linear(root.T, -np.linalg.solve(root, g[n]), (lower[n], upper[n]), "bvls", tol=1e-14).x
+        assert np.all((found[n] >= lower[n]) & (found[n] <= upper[n]))
+        assert value(n, found[n]) - value(n, best) <= 1e-12 * abs(value(n, best))

@@ -100,7 +100,8 @@ class Loop:
             kind = self.kind.name
         else:
             kind = self.kind if isinstance(self.kind, str) else getattr(self.kind, "__name__", "function")
-        ends = "" if callable(self.kind) else f" {self.body_a or WORLD}-{self.body_b or WORLD}"
+        body = lambda given: WORLD if given is None else given
+        ends = "" if callable(self.kind) else f" {body(self.body_a)}-{body(self.body_b)}"
         return f"({kind}{ends})"
 
     def rows(self, model: Model, q) -> int:

@@ -267,7 +267,8 @@ class ShootingSearch(NamedTuple):
         )
         better = iterate.violation <= jnp.maximum(iterate.last_violation / 4, self.method.feasibility)
         better = better | (iterate.gradient_norm > iterate.violation)  # a stiffer problem would be solved no better
-        grown = jnp.where(better, weight, self.method.growth * weight)
+        most = self.method.penalty / jnp.sqrt(jnp.asarray(jnp.finfo(weight.dtype).eps, weight.dtype))
+        grown = jnp.where(better, weight, jnp.minimum(self.method.growth * weight, most))
         return iterate._replace(multipliers=multipliers, penalty=grown, last_violation=iterate.violation)
 
     def _charted(self, iterate: ShootingIterate) -> ShootingIterate:

@@ -7,7 +7,7 @@ CPU works on systems side by side in registers whatever the sizes of the matrice
 Source: [mayne1966], [tassa2014] for boxes; [sarkka2023] for the scan.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -28,7 +28,7 @@ from lgjax.simulate.control.linear_quadratic.sparse import Matrix, after, applie
 
 Array = jax.Array
 
-BOX_SWEEPS = 8
+BOX_SWEEPS, BOX_LENGTHS = 100, (1.0, 0.5, 0.2)
 
 
 class Expansion(NamedTuple):
@@ -218,29 +218,67 @@ def _hessian(vxx: Array, e: Expansion, regularization: Array) -> tuple[Array, Ar
 def _boxed(quu: Array, qu: Array, qux: Array, below: Array, above: Array) -> tuple[Array, Array]:
     """The change of controls within its box that minimizes the quadratic, and the gains of those that are free.
 
-    Projected Newton sweeps; NaN where quu is not positive definite. Source: [tassa2014] section III.
+    NaN where quu is not positive definite. Source: [tassa2014] section III.
     """
     m = len(qu)
     definite = eliminated(quu, qux)[2]
     identity = np.eye(m, dtype=quu.dtype).reshape(m, m, *[1] * (quu.ndim - 2))
-
-    def held(k: Array) -> Array:
-        slope = qu + times(quu, k)
-        return ((k <= below) & (slope > 0)) | ((k >= above) & (slope < 0))
 
     def solve(fixed: Array, right: Array) -> Array:
         free = ~fixed
         inner = jnp.where(free[:, None] & free[None, :], quu, identity)
         return solved(inner, jnp.where(free[:, None], right, 0))[0]
 
-    def sweep(_: Any, k: Array) -> Array:
-        fixed = held(k)
-        right = -qu - times(quu, jnp.where(fixed, k, 0))
-        return jnp.clip(jnp.where(fixed, k, solve(fixed, right[:, None])[:, 0]), below, above)
-
-    k = jax.lax.fori_loop(0, BOX_SWEEPS, sweep, jnp.clip(jnp.zeros_like(qu), below, above))
-    gain = solve(held(k), -qux)
+    k = within_box(quu, qu, below, above, lambda fixed, right: solve(fixed, right[:, None])[:, 0])
+    gain = solve(_held(k, qu + times(quu, k), below, above), -qux)
     return jnp.where(definite, k, jnp.nan), jnp.where(definite, gain, jnp.nan)
+
+
+def _held(k: Array, slope: Array, below: Array, above: Array) -> Array:
+    """Which of the controls their bounds hold."""
+    return ((k <= below) & (slope > 0)) | ((k >= above) & (slope < 0))
+
+
+def within_box(quu: Array, qu: Array, below: Array, above: Array, solve: Callable[[Array, Array], Array]) -> Array:
+    """The k within its box that minimizes k^T quu k / 2 + qu^T k.
+
+    A sweep takes Newton's step of the controls that are not fixed at a bound, and projects it into the box. Where that
+    does not lower the quadratic by a share of what the whole step would, it goes until the first control meets a bound,
+    which is fixed there; and where none does, one is set free again that wants to leave its bound. So sweeps cannot go
+    round in circles. solve(fixed, right): the solution of quu x = right in the rows and columns that are not fixed, and
+    zero in the others.
+    Source: [tassa2014] section III for projections; [nocedal2006] section 16.5 for active sets.
+    """
+
+    def sweep(state: Any) -> Any:
+        count, k, fixed, going = state
+        slope = qu + times(quu, k)
+        step = jnp.where(fixed, 0, solve(fixed, -slope))
+        gain = -jnp.sum(slope * step, 0) / 2
+        best, least = k, jnp.zeros_like(gain)
+        for length in BOX_LENGTHS:
+            there = jnp.clip(k + length * step, below, above)
+            value = jnp.sum((there - k) * (slope + times(quu, there - k) / 2), 0)
+            best, least = jnp.where(value < least, there, best), jnp.minimum(value, least)
+        good = least < -gain / 10
+        bound = jnp.where(step > 0, above, below)
+        room = jnp.where(step == 0, jnp.inf, (bound - k) / jnp.where(step == 0, 1, step))
+        length = jnp.minimum(jnp.min(room, 0), 1)
+        met = (room <= length) & (length < 1)
+        new = jnp.where(good, best, jnp.where(met, bound, jnp.clip(k + length * step, below, above)))
+        slope = qu + times(quu, new)
+        held = _held(new, slope, below, above)
+        leaving = jnp.where(fixed & ~held, jnp.abs(slope), 0)
+        freed = fixed & ~((leaving > 0) & (leaving == jnp.max(leaving, 0)))
+        then = jnp.where(good, held, jnp.where(length < 1, fixed | met, freed))
+        ended = jnp.all(new == k + step, 0) & jnp.all(then == fixed, 0)
+        keep = lambda a, b: jnp.where(going, a, b)
+        return count + 1, keep(new, k), keep(then, fixed), going & ~ended
+
+    k = jnp.clip(jnp.zeros_like(qu), below, above)
+    fixed = _held(k, qu + times(quu, k), below, above)
+    start = jnp.zeros((), jnp.int32), k, fixed, jnp.ones_like(qu[0], bool)
+    return jax.lax.while_loop(lambda state: (state[0] < BOX_SWEEPS) & jnp.any(state[3]), sweep, start)[1]
 
 
 def linear_motion(A: Matrix, B: Matrix, gap: Array, regulator: Regulator) -> tuple[Array, Array]:
