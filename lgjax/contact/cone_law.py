@@ -14,10 +14,12 @@ Source: Acary and Brogliato, Numerical methods for nonsmooth dynamical systems (
 the projections.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lgjax.contact.responses import total
 from lgjax.execution._jax import call_apart
@@ -95,14 +97,24 @@ def times(G: Array, x: Array) -> Array:
     return total(G[:, j] * x[j] for j in range(len(x)))
 
 
-def largest_part(G, u, x, step) -> Array:
-    """The largest part s (B,), at most 1, of a change `step` (n, B) of impulses x (n, B) that adds no energy.
+def largest_part(G, u, x, step, islands: Sequence[Sequence[int]] = ()) -> Array:
+    """The largest part s, at most 1, of a change `step` (n, B) of impulses x (n, B) that adds no energy.
+
+    (B,), or with several islands of rows (n, B): each takes as much as it can, since nothing couples them.
 
     u (n, B): velocities before the impulses; where other forces act in a step, the mean of those with and without them.
     The energy that impulses add is x·(u + G x / 2), convex in s and not positive at s = 0.
     """
-    dot = lambda a, b: total(a * b)
     bend, pull = call_apart(times)(G, step), call_apart(times)(G, x)
+    if len(islands) > 1:
+        parts = [[a[np.asarray(rows, int)] for a in (u, x, step, bend, pull)] for rows in islands]
+        found = {k: s for rows, part in zip(islands, parts, strict=True) for s in [_largest_part(*part)] for k in rows}
+        return jnp.stack([found[k] for k in range(len(step))])
+    return _largest_part(u, x, step, bend, pull)
+
+
+def _largest_part(u, x, step, bend, pull) -> Array:
+    dot = lambda a, b: total(a * b)
     start = jnp.minimum(dot(x, u + 0.5 * pull), 0)
     slope, curve = dot(step, u + pull), 0.5 * dot(step, bend)
     gains = (start + slope + curve > 0) & (curve > 0)

@@ -48,12 +48,14 @@ class Acting(NamedTuple):
 
     ways: of the bodies with contacts, and of the joints. sides: for each of these bodies, the (contact, sign) pairs.
     joints: indices into v of the joints with limits, then of those with dry friction; the first `limited` have limits.
+    islands: rows and indices into v of the parts of the mechanism that nothing couples, of those that have rows.
     """
 
     ways: Ways
     sides: tuple[tuple[tuple[int, int], ...], ...]
     joints: tuple[int, ...]
     limited: int
+    islands: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
     @classmethod
     def of(cls, contacts: Contacts, model: Model) -> "Acting":
@@ -66,7 +68,8 @@ class Acting(NamedTuple):
         joints = tuple(way(model.tree, body) for body in (*contacts.limited, *contacts.dry))
         every = (tuple(sorted({k for dofs in joints for k in dofs})),) if joints else ()
         own = tuple(dofs[0] for dofs in joints)
-        return cls(Ways((*bodies, *every), joints), tuple(map(tuple, on.values())), own, len(contacts.limited))
+        lanes = tuple(map(tuple, on.values()))
+        return cls(Ways((*bodies, *every), joints), lanes, own, len(contacts.limited), _islands(contacts, model))
 
     def wrenches(self, points: ContactPoints) -> list[Array]:
         """(3 k, 6, B) for each body: wrenches of unit forces along the axes of its k contact frames."""
@@ -97,3 +100,23 @@ class Acting(NamedTuple):
         """Forces (3 k, B) at the contacts of each body, and (joints, B) at the joints, from those of all rows."""
         bodies = [jnp.concatenate([forces[3 * c : 3 * c + 3] for c, _ in own]) for own in self.sides]
         return [*bodies, forces[len(forces) - len(self.joints) :]] if self.joints else bodies
+
+
+def _islands(contacts: Contacts, model: Model) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """`Acting.islands`: trees that grow from the world, those together that touch one another in pairs."""
+    tree, label = model.tree, []
+    for body, parent in enumerate(model.tree.parents):
+        label.append(body if parent < 0 else label[parent])
+    ends = list(zip(*(bodies.tolist() for bodies in sides(contacts, model)), strict=True))
+    for one, other in ends:
+        if min(one, other) >= 0:
+            old, new = label[other], label[one]
+            label = [new if x == old else x for x in label]
+    rows: dict[int, list[int]] = {}
+    for contact, pair in enumerate(ends):
+        island = label[max(pair)] if max(pair) >= 0 else -1
+        rows.setdefault(island, []).extend(range(3 * contact, 3 * contact + 3))
+    for joint, body in enumerate((*contacts.limited, *contacts.dry)):
+        rows.setdefault(label[body], []).append(3 * len(ends) + joint)
+    moved = lambda island: tuple(i for i, body in enumerate(tree.v_body) if label[body] == island)
+    return tuple((tuple(sorted(own)), moved(island)) for island, own in rows.items())

@@ -20,7 +20,8 @@ have converged. Falling keeps the energy to round-off, and so does a bounce with
 
 Newton's restitution together with friction can create energy when several contacts close at once. Then the step takes
 x + s (y - x) instead: x are the impulses without restitution, which never add energy, y those with restitution, and s
-is the largest number in 0..1 for which the impulses add none. Moving out of the ground against gravity takes work.
+is the largest number in 0..1 for which the impulses add none. All of this is done for each part of the mechanism that
+neither joints nor pairs couple with others. Moving out of the ground against gravity takes work.
 Where the impulses have lost less energy than that, the rest is taken from the kinetic energy: v' is scaled down after
 it has moved the bodies. Where no contact has restitution, v' is not scaled. On planes the impulses then lose more than
 that, except for bodies that begin inside the ground, which are lifted out. On a height field a ball touches one point
@@ -56,6 +57,7 @@ from lgjax.contact.responses import (
 from lgjax.contact.rows import Acting, joint_rows
 from lgjax.dynamics.energy import kinetic_energy
 from lgjax.dynamics.forward import articulated_body
+from lgjax.dynamics.inverse import inverse_dynamics
 from lgjax.dynamics.spatial import applied_wrenches
 from lgjax.execution._jax import call_apart
 from lgjax.execution.call import batch_behind
@@ -161,10 +163,24 @@ def _impact(settings: Settings, model: Model, contacts: Contacts, q, v, mean, re
     dv, dq = free.respond(found.y)
     after, lift = v_free + dv, dq
     if rest is not None:
-        kept = _kept_part(kinetic_energy(model, q, after), found.excess)
+        kept = _kept(acting.islands, model, q, after, found.excess)
         after, lift = kept * after, dq + 0.5 * h * (1 - kept) * after
     more = found.joint_impulse, found.residual, found.sweeps
     return Impact(after, lift, found.impulse, found.velocity, points.gap, *more)
+
+
+def _kept(islands, model: Model, q, v, excess) -> Array:
+    """The factors (nv,) on the velocities that take the excesses (islands,) from the kinetic energies."""
+    if len(islands) == 1 and len(islands[0][1]) == model.nv:
+        return _kept_part(kinetic_energy(model, q, v), excess[0])
+    still = model.replace(gravity=jnp.zeros_like(model.gravity))
+    twice = v * inverse_dynamics(still, q, jnp.zeros_like(v), v)  # without damping, which is part of the armature
+    factors = [jnp.ones_like(excess[0])] * model.nv
+    for n, (_, moved) in enumerate(islands):
+        if moved:
+            kept = _kept_part(0.5 * total(twice[i] for i in moved), excess[n])
+            factors = [kept if i in moved else factor for i, factor in enumerate(factors)]
+    return jnp.stack(factors)
 
 
 def _kept_part(energy, excess) -> Array:
@@ -191,7 +207,8 @@ class Coupled(NamedTuple):
     y: (nv, 2) of impulses and displacements, as `FactoredDynamics.respond` takes it. impulse: (n, 3). velocity: (n, 3)
     after the impulses. joint_impulse: (nv,). residual, sweeps: as in `Impact`. guesses: the solutions, from which
     derivatives start: impulses of all rows without and with restitution, and displacements of normals and limits.
-    excess: () J, the work of the displacements minus the energy that the impulses have lost, where bodies bounce.
+    excess: of each island, J, the work of the displacements minus the energy that the impulses have lost, where bodies
+    bounce.
     """
 
     y: Array
@@ -297,7 +314,7 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
         again = solve(allowed, start[1] if not settings.max_sweeps else plain, bounces)
         further = jnp.where(bounces, again.x, x)
         change = further - x
-        x = x + largest_part(G, 0.5 * (u + before), x, change) * change
+        x = x + largest_part(G, 0.5 * (u + before), x, change, [rows for rows, _ in acting.islands]) * change
         residual, sweeps = jnp.maximum(residual, again.residual), sweeps + again.sweeps
     after = u + call_apart(times)(G, x)
     normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
@@ -309,20 +326,27 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     cube = lambda x: x[: 3 * n].reshape(n, 3, x.shape[-1])
     residual = jnp.maximum(residual, left / h)
     solutions = plain, further, lift
-    lifted = u, before, after, x, lift, normals, h
-    excess = _excess(restitution, *lifted) if bouncing else jnp.zeros_like(residual)
+    excess = jnp.zeros_like(residual)[None]
+    if bouncing:
+        excess = _excess(acting.islands, restitution, u, before, after, x, pushed, h)
     return Coupled(jnp.stack(both, 1), cube(x), cube(after), at_joints, residual, sweeps, solutions, excess)
 
 
-def _excess(restitution, u, before, after, x, lift, normals, h) -> Array:
-    """Work (B,), J, of the displacements beyond the energy that the impulses x have lost; 0 without restitution (n, B).
+def _excess(islands, restitution, u, before, after, x, pushed, h) -> Array:
+    """Work, J, of the displacements beyond the energy that the impulses x have lost; (islands, B).
 
-    Gravity and motors change the velocities from `before` to u.
+    0 without restitution (n, B). pushed: impulses of the displacements, as x. Gravity and motors change the velocities
+    from `before` to u.
     """
-    gained = 0.5 * total(x * (before + after))
-    work = total(lift * (before - u)[normals]) / h
-    excess = jnp.maximum(work + jnp.minimum(gained, jnp.zeros_like(work)), jnp.zeros_like(work))
-    return jnp.where(reduce(jnp.logical_or, restitution > 0), excess, jnp.zeros_like(work))
+
+    def one(rows) -> Array:
+        gained = 0.5 * total(x[k] * (before[k] + after[k]) for k in rows)
+        work = total(pushed[k] * (before[k] - u[k]) for k in rows) / h
+        excess = jnp.maximum(work + jnp.minimum(gained, jnp.zeros_like(work)), jnp.zeros_like(work))
+        bouncing = [restitution[k // 3] > 0 for k in rows[::3] if k < 3 * len(restitution)]
+        return jnp.where(reduce(jnp.logical_or, bouncing), excess, 0 * excess) if bouncing else 0 * excess
+
+    return jnp.stack([one(rows) for rows, _ in islands])
 
 
 def _spread(rows, values, like):

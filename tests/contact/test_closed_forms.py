@@ -197,3 +197,37 @@ def test_no_impact_adds_energy(count):
     assert np.sum(np.asarray(impulse) > 1e-3) > 0.5 * count
     assert np.all(after <= before * (1 + 1e-6) + 1e-9), np.max(after / before)
     assert np.all(np.isfinite(residual))
+
+
+def two_bodies(shapes, heights, **options):
+    """Free bodies of 1 kg, 5 m apart, at these heights on the floor."""
+    joints = [Joint(f"{name}_free", "free") for name in shapes]
+    bodies = [
+        Body(name, None, joint, mass=1.0, inertia=0.01 * np.eye(3)) for name, joint in zip(shapes, joints, strict=True)
+    ]
+    model = build(bodies)
+    places = jnp.asarray([[5.0 * k, 0.0, z] for k, z in enumerate(heights)])
+    q = lgjax.neutral(model)._replace(free_poses=lgjax.Pose(jnp.broadcast_to(jnp.eye(3), (2, 3, 3)), places))
+    return model, q, lgjax.Contacts(model, FLOOR, shapes, **options)
+
+
+def test_lifting_a_body_out_of_the_ground_slows_no_other_one():
+    balls = {name: lgjax.shapes.sphere(0.1) for name in ("low", "flying")}
+    model, q, contacts = two_bodies(balls, (0.05, 100.0), friction=0.0, restitution=0.5)
+    path = lgjax.rollout(model, q, jnp.zeros(12).at[9].set(2.0), None, 1e-3, 5, STEP, contacts=contacts)
+    np.testing.assert_allclose(path.v[-1, 9:], [2.0, 0.0, -5e-3 * G], atol=1e-12)
+
+
+def test_a_ball_bounces_as_if_alone_beside_a_box_whose_restitution_is_limited():
+    shapes = {"box": lgjax.shapes.box((0.1, 0.2, 0.05)), "ball": lgjax.shapes.sphere(0.1)}
+    e, friction = jnp.array([1.0] * 8 + [0.8]), jnp.array([1.0] * 8 + [0.0])
+    model, q, contacts = two_bodies(shapes, (0.05, 0.1), friction=friction, restitution=e)
+    assert contacts.names[-1] == "ball"
+    rng = np.random.default_rng(0)
+    v = np.zeros((40, 12))
+    v[:, :3], v[:, 3:6], v[:, 11] = 10 * rng.normal(size=(40, 3)), 2 * rng.normal(size=(40, 3)), -1.0
+    v[:, 5] = -np.abs(v[:, 5]) - 0.2
+    step = lambda v: lgjax.contact.contact_step(model, contacts, q, v, jnp.zeros(12), 1e-3).v[11]
+    found = jax.jit(jax.vmap(step))(jnp.asarray(v))
+    np.testing.assert_allclose(found, np.broadcast_to(found[:1], 40), atol=1e-9)
+    assert abs(found[0] - 0.8) < 0.02  # and what gravity adds in a step
