@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1] / "lgjax"
 ROOMS = {
     "execution": set(),
     "numerics": {"execution"},
-    "saving": {"numerics"},
+    "saving": {"numerics", "execution"},
     "groups": {"numerics"},
     "integrators": {"numerics", "groups", "saving", "execution"},
     "shapes": {"numerics", "groups", "execution"},

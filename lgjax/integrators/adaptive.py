@@ -90,6 +90,10 @@ def _select(condition: Array, a: Any, b: Any) -> Any:
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), a, b)
 
 
+def _finite(*numbers: Any) -> Array:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(numbers)]))
+
+
 @dataclass(frozen=True)
 class _Problem:
     """One run: what to integrate from where and how, in the dtype of the state."""
@@ -140,14 +144,13 @@ class _Problem:
         h = jnp.where(last, t1 - s.t, s.h)
         y1, carry, error = one_call(self.trial)(s.t, s.y, h, s.carry)
         accept = error <= 1.0  # false for NaN
-        k = 1 + min(self.method.order, self.method.order_hat)
+        k = 1 + min(order_of(self.method), self.method.order_hat)
         factor = self.controller.factor(error, s.error, k, accept)
         size = jnp.where(accept & last, jnp.maximum(jnp.abs(s.h), jnp.abs(h)) * jnp.sign(h), h * factor)
         end = jnp.where(last, t1, s.t + h)
         bracket, hit = self.find_event(s, lambda part: y1, h, 1)
-        # A step too small to change the time will never do better.
+        # A step too small to change the time will never do better; nor will NaN, at time zero too.
         now = jnp.where(accept, end, s.t)
-        # Nor will numbers that are not finite: at time zero no step is too small.
         hopeless = ~jnp.isfinite(error) & (jnp.abs(size) <= jnp.finfo(size.dtype).eps * jnp.abs(t1 - s.t))
         stuck = ~(accept & (last | hit)) & ((now + size == now) | hopeless)
         s = self.after(s, accept & ~hit, end, y1, carry)
@@ -170,9 +173,7 @@ class _Problem:
         h = jnp.where(last, t1 - s.t, jnp.sign(t1 - s.t) * size)
         at = lambda part: self.method.advance(self.space, expansion, s.y, part)
         y1 = at(h)
-        finite = jnp.isfinite(h)
-        for leaf in jax.tree.leaves(y1):
-            finite = finite & jnp.all(jnp.isfinite(leaf))
+        finite = _finite(h, y1)
         bracket, hit = self.find_event(s, at, h, self.method.substeps)
         stuck = finite & ~last & (s.t + h == s.t)
         s = self.after(s, finite & ~hit, jnp.where(last, t1, s.t + h), y1, s.carry)
@@ -206,8 +207,7 @@ class _Problem:
         ends = h * jnp.arange(1, parts + 1, dtype=h.dtype) / parts
         later = jax.vmap(lambda part: event(s.t + part, at(part)))(ends)
         signs = jnp.sign(jnp.concatenate([event(s.t, s.y)[None], later]))
-        changes = signs[:-1] * signs[1:] <= 0  # false for NaN
-        changes = changes & (signs[:-1] != 0)
+        changes = (signs[:-1] != 0) & (signs[:-1] * signs[1:] <= 0)  # false for NaN
         first = jnp.argmax(changes)
         return jnp.stack([ends[first] - h / parts, ends[first]]), jnp.any(changes)
 
@@ -231,12 +231,11 @@ class _Problem:
 
     def find_steps(self, t0: Array, t1: Array, y0: Point) -> _State:
         """Integrate with error control; the final state."""
-        n = self.max_steps + 1
-        zero = jnp.zeros((), jnp.int32)
+        n, zero = self.max_steps + 1, jnp.zeros((), jnp.int32)
+        recorded = lambda x: jnp.zeros((n, *x.shape), x.dtype).at[0].set(x)
         good = lambda tolerance: (tolerance > 0) & jnp.isfinite(tolerance)
         status = flag(Status.BAD_TOLERANCE, ~(good(self.rtol) & good(self.atol)))
-        finite = [jnp.all(jnp.isfinite(x)) for x in (t0, t1, *jax.tree.leaves(y0))]
-        status = status | flag(Status.NOT_FINITE, ~jnp.all(jnp.stack(finite)))
+        status = status | flag(Status.NOT_FINITE, ~_finite(t0 + t1, y0))
         start = _State(
             t=t0,
             y=y0,
@@ -246,9 +245,7 @@ class _Problem:
             accepted=zero,
             rejected=zero,
             times=jnp.full((n,), t0),
-            points=jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype).at[0].set(x), y0)
-            if self.keep_points
-            else (),
+            points=jax.tree.map(recorded, y0) if self.keep_points else (),
             done=(t0 == t1) | (status != 0),
             bracket=jnp.zeros((2,), t0.dtype),
             stopped=jnp.zeros((), bool),
@@ -338,8 +335,6 @@ def _check_settings(method: Any, controller: Any) -> None:
     if not isinstance(method, Method) or (method.order_hat is None and not method.needs_series):
         wanted = "a method with an embedded one, such as MuntheKaas(DORMAND_PRINCE54), or Taylor"
         raise ValueError(f"integrate_adaptive needs {wanted}; got {method!r}")
-    if not method.needs_series:
-        order_of(method)
     if not isinstance(controller, StepSizeController):
         raise TypeError(f"controller must be a StepSizeController such as ELEMENTARY or PI_CONTROL, got {controller!r}")
 
