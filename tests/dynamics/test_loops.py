@@ -395,7 +395,7 @@ def test_bad_loops_are_refused(make, message):
     [
         (Loop("point", "crank", "nose", name="x"), ValueError, r"loop 'x': no body 'nose' in 'four_bar'"),
         (Loop("point", "crank", 7), ValueError, r"body index 7 is out of range for 3 bodies"),
-        (Loop("point", "crank", 0), ValueError, r"loop \(point crank-world\) joins a body to itself"),
+        (Loop("point", "crank", 0), ValueError, r"loop \(point crank-0\) joins a body to itself"),
         (Loop("point"), ValueError, r"joins a body to itself"),
         (Loop(lambda model, q: q.joints[0]), ValueError, r"returned float64\[\], not float64\[m\]"),
         ((), ValueError, r"no loops are given"),
