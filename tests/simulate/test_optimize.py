@@ -441,3 +441,23 @@ def test_bad_systems_are_named():
         lgjax.control.ControlSystem.on_space(lgjax.groups.TS2, lambda x, u: x, 1)
     with pytest.raises(ValueError, match="needs the number of controls"):
         lgjax.control.ControlSystem.of_model(lgjax.models.chain(1), 0.1, actuation=lambda u: u)
+
+
+def test_controls_that_would_be_ignored_and_weights_that_are_no_numbers_are_refused():
+    with pytest.raises(ValueError, match="3 joints can be driven; other controls need actuation= or wrenches="):
+        lgjax.control.ControlSystem.of_model(lgjax.models.chain(3), 0.05, controls=1)
+    assert lgjax.control.ControlSystem.of_model(lgjax.models.chain(3), 0.05, controls=3).controls == 3
+    with pytest.raises(ValueError, match="weights is not finite"):
+        lgjax.control.costs.control(weights=float("nan"))
+
+
+def test_constraints_that_contradict_each_other_leave_finite_numbers():
+    control = lgjax.control
+    system = control.ControlSystem(lambda x, u: x + 0.1 * u, lambda x, d: x + d, lambda a, b: b - a, 1, 0.1)
+    both = control.Stagewise(running=lambda t, x, u: jnp.concatenate([u + 1, 1 - u]))  # u <= -1 and u >= 1
+    found = lgjax.optimize_controls(
+        system, jnp.zeros(1), jnp.zeros((1, 5, 1)), steps=5, terminal=lambda x: x @ x, inequality=both,
+        running=lambda t, x, u: u @ u / 2, method=control.Shooting(), progress=False,
+    )  # fmt: skip
+    assert found.status[0] not in (control.OptimizeStatus.CONVERGED, control.OptimizeStatus.NOT_FINITE)
+    assert np.all(np.isfinite(found.controls))
