@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.numerics.loops import iterate_while
 from lgjax.simulate.control.linear_quadratic.algebra import (
     apart,
     batch_last,
@@ -278,7 +279,7 @@ def within_box(quu: Array, qu: Array, below: Array, above: Array, solve: Callabl
     k = jnp.clip(jnp.zeros_like(qu), below, above)
     fixed = _held(k, qu + times(quu, k), below, above)
     start = jnp.zeros((), jnp.int32), k, fixed, jnp.ones_like(qu[0], bool)
-    return jax.lax.while_loop(lambda state: (state[0] < BOX_SWEEPS) & jnp.any(state[3]), sweep, start)[1]
+    return iterate_while(lambda state: (state[0] < BOX_SWEEPS) & jnp.any(state[3]), sweep, start)[1]
 
 
 def linear_motion(A: Matrix, B: Matrix, gap: Array, regulator: Regulator) -> tuple[Array, Array]:
