@@ -274,7 +274,7 @@ def within_box(quu: Array, qu: Array, below: Array, above: Array, solve: Callabl
         then = jnp.where(good, held, jnp.where(length < 1, fixed | met, freed))
         ended = jnp.all(new == k + step, 0) & jnp.all(then == fixed, 0)
         keep = lambda a, b: jnp.where(going, a, b)
-        return count + 1, keep(new, k), keep(then, fixed), going & ~ended
+        return count + 1, keep(new, k), keep(then, fixed), going & ~ended & jnp.isfinite(gain)
 
     k = jnp.clip(jnp.zeros_like(qu), below, above)
     fixed = _held(k, qu + times(quu, k), below, above)
