@@ -3,10 +3,11 @@
     python benchmarks/gpu.py --out gpu.json [--minutes 25] [--ahead 12] [--robots quadruped,humanoid] [--only TEXT]
 
 Forward and inverse dynamics, mass matrix, gradients, RK4 rollouts and their gradients of an arm, a quadruped, a
-humanoid and a chain of 100, over batch sizes up to a million: as kernels, for this model and for any, and as the scan
-over levels; the latency of one system; MJX and frax where they are installed; seconds to trace and to compile, errors
-against float64, and the fractions of the memory and arithmetic roofs, which are measured first. "batch last": the
-caller's arrays have the batch as their last axis, so that nothing is transposed.
+humanoid and a chain of 100, over batch sizes up to a million: as kernels, for this model, for all parameters that an
+ensemble may draw ("randomized") and for any ("general"), and as the scan over levels; the latency of one system; MJX
+and frax where they are installed; seconds to trace and to compile, errors against float64, and the fractions of the
+memory and arithmetic roofs, which are measured first. "batch last": the caller's arrays have the batch as their last
+axis, so that nothing is transposed.
 
 With --ahead N, all rows are first compiled, and compared with float64, in N processes at once; JAX's cache of programs
 in --cache keeps what they compile. Then rows are timed one after the other in a process of their own. A row that fails
@@ -29,6 +30,7 @@ from queue import Empty, Queue
 
 sys.path[:0] = map(str, [Path(__file__).resolve().parents[1], Path(__file__).resolve().parent])
 PEERS = ("MJX", "frax")
+DRAWN = ("inertias", "damping", "friction", "gravity", "placements.translation")
 COLUMNS = [
     "robot", "what", "program", "dtype", "batch", "us", "low", "high", "per second", "memory", "arithmetic",
     "trace s", "compile s", "first s", "error", "failure",
@@ -59,13 +61,11 @@ def plan(options: argparse.Namespace) -> list[dict]:
         "robot": robot, "what": what, "program": program, "dtype": dtype, "batch": batch,
     }  # fmt: skip
     rows = [row("", "roofs", "device", 64 if options.tiny else 2**27)]
-    kernels = ("specialized", "batch last", "general", "scan")
+    kernels = ("specialized", "batch last", "randomized", "general", "scan")
     for what in ("forward", "rollout", "gradient"):
         rows += [row(r, what, p, many) for r in robots for p in kernels if (what, p) != ("rollout", "scan")]
     rows += [row(r, "rollout gradient", "specialized", n) for r in robots for n in (sizes[1], many // 4, many)]
     rows += [row(r, w, "specialized", many) for r in robots for w in ("inverse", "mass matrix")]
-    rows += [row(r, w, "batch last", n) for n in sizes for r in robots for w in ("forward", "rollout")]
-    rows += [row(r, "forward", "specialized", n) for n in sizes for r in robots]
     rows += [row("arm", w, "batch last", many) for w in ("forward", "rollout", "gradient") if not options.tiny]
     rows += [row("chain", "forward", p, many // 4) for p in ("specialized", "scan") if not options.tiny]
     rows += [row(r, "forward", p, many, dtype="float64") for r in robots for p in ("batch last", "scan")]
@@ -73,9 +73,11 @@ def plan(options: argparse.Namespace) -> list[dict]:
     rows += [row("quadruped", "ensemble", "lgjax", 4 * many)]
     for what in ("forward", "gradient", "rollout", "rollout gradient"):
         batch = max(many // (16 if "rollout" in what else 4), 1)
-        rows += [row(r, what, p, batch) for r in robots for p in PEERS]
+        rows += [row(r, what, p, batch) for r in robots for p in (*PEERS, "specialized")]
+    rows += [row(r, w, "batch last", n) for n in sizes for r in robots for w in ("forward", "rollout")]
+    rows += [row(r, "forward", "specialized", n) for n in sizes for r in robots]
     text = lambda row: " ".join(map(str, row.values()))
-    return [row for row in rows if row["what"] == "roofs" or options.only in text(row)]
+    return list({text(row): row for row in rows if row["what"] == "roofs" or options.only in text(row)}.values())
 
 
 # ---- the process that measures
@@ -98,7 +100,10 @@ def programs(row: dict, options: argparse.Namespace):
     from lgjax.execution.cost import kernel_cost
 
     model, steps = model_of(row["robot"], row["dtype"]), 4 if options.tiny else options.steps
-    model = model if row["program"] in ("general", "scan") else lgjax.specialize(model)
+    if row["program"] == "randomized":
+        model = lgjax.specialize(model, DRAWN)
+    elif row["program"] not in ("general", "scan"):
+        model = lgjax.specialize(model)
     how = {"execution": "scan" if row["program"] == "scan" else "scalarized"}
     forward = partial(lgjax.forward_dynamics, model, **how)
     path = lambda q, v, x: lgjax.rollout(model, q, v, None, 1e-3, steps, save_every=None)
@@ -273,6 +278,10 @@ class Worker:
         self.process.wait()
 
 
+def _haste(row: dict) -> tuple:
+    return row["program"] not in PEERS, "gradient" not in row["what"], row["robot"] != "humanoid"
+
+
 def ahead(rows: list[dict], options: argparse.Namespace) -> list[dict]:
     """The rows with seconds to compile and errors, by many processes at once."""
     idle: Queue[Worker] = Queue()
@@ -294,8 +303,9 @@ def ahead(rows: list[dict], options: argparse.Namespace) -> list[dict]:
         print("ahead", {k: answer[k] for k in COLUMNS if answer.get(k) not in (None, "")}, flush=True)
         return answer
 
-    with ThreadPoolExecutor(options.ahead) as pool:
-        rows = list(pool.map(compiled, rows))
+    with ThreadPoolExecutor(options.ahead) as pool:  # first those that take long
+        answers = {k: pool.submit(compiled, rows[k]) for k in sorted(range(len(rows)), key=lambda k: _haste(rows[k]))}
+        rows = [answers[k].result() for k in range(len(rows))]
     while not idle.empty():
         idle.get().end()
     return rows

@@ -1,6 +1,6 @@
 """The order in which the operations of a graph are computed: one in which few values wait in registers.
 
-Read first: `order_of`.
+Read first: `orders_of`.
 """
 
 import heapq
@@ -13,16 +13,21 @@ from lgjax.execution.graph import Operations, Ref
 FEW = 96  # values, for which registers suffice in any case
 
 
-def order_of(ops: Operations, wanted: Sequence[int]) -> list[int]:
-    """The nodes that `wanted` need, in whichever of three orders has the fewest values waiting to be used.
+def orders_of(ops: Operations, wanted: Sequence[int]) -> tuple[list[int], ...]:
+    """Orders of the nodes that `wanted` need, that with the fewest values waiting to be used first.
 
-    The orders are: as they were made, sweep by sweep; each when it is first asked for, so that a branch is finished
-    before the next begins; or, of those that can be computed, always the one that leaves the fewest values waiting.
-    The last also begins few sums with a product, and is taken where there are registers enough.
+    In three orders: as they were written, sweep by sweep, the terms of sums where their products stood; each when it is
+    first asked for, so that a branch is finished before the next begins; or, of those that can be computed, always the
+    one that leaves the fewest values waiting. The last also begins few sums with a product.
+
+    Which is best depends on what registers cannot hold: the first waits in memory the least where a sweep uses all of
+    what an earlier one has found, as derivatives do.
     """
     asked = asked_for(ops, wanted)
-    made = sorted(asked, key=lambda index: (max(_before(ops, index)), index) if ops[index][0] == "term" else (index,))
-    return min(_frugal(ops, wanted, asked), asked, made, key=lambda order: max(FEW, waiting(ops, order, wanted)))
+    at = lambda index: (ops[index][1][2], 0, index) if ops[index][0] == "term" else (index, 1, index)
+    written = sorted(asked, key=at)
+    orders = _frugal(ops, wanted, asked), written, asked
+    return tuple(sorted(orders, key=lambda order: max(FEW, waiting(ops, order, wanted))))
 
 
 def waiting(ops: Operations, order: Sequence[int], wanted: Sequence[int]) -> int:

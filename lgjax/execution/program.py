@@ -18,7 +18,7 @@ import numpy as np
 from lgjax.execution._jax import is_traced, jaxprs_in, scan_arguments
 from lgjax.execution.graph import Graph, Operations, Ref, Scalar, is_number
 from lgjax.execution.interpreter import Interpreter, map_objects, objects
-from lgjax.execution.ordering import asked_for, order_of, waiting
+from lgjax.execution.ordering import asked_for, orders_of, waiting
 from lgjax.execution.scan import loop_p
 from lgjax.execution.step import emission, step_p
 from lgjax.execution.sums import with_sums
@@ -48,9 +48,13 @@ class Region:
         return with_sums(self.graph.ops, self.wanted)
 
     @cached_property
+    def orders(self) -> tuple[list[int], ...]:
+        """Orders of the nodes that the results need, that in which the fewest values wait to be used first."""
+        return orders_of(self.ops, self.wanted)
+
+    @property
     def order(self) -> list[int]:
-        """The nodes that the results need, in an order in which few values wait to be used."""
-        return order_of(self.ops, self.wanted)
+        return self.orders[0]
 
     @property
     def waiting(self) -> int:

@@ -18,7 +18,8 @@ def with_sums(ops: Operations, wanted: Sequence[int]) -> Operations:
     """The operations, with nodes "sum" of nodes "term", which come behind all others.
 
     A term's arguments are a value, or the two factors of a product that nothing else uses; it also says which sum it
-    belongs to, and its sign. At least one sign is +. Numbers may be factors but no terms.
+    belongs to, its sign, and at which node the product or the addition was written. At least one sign is +. Numbers
+    may be factors but no terms.
     """
     ops, users = list(ops), _users(ops, wanted)
     inside = [
@@ -28,11 +29,11 @@ def with_sums(ops: Operations, wanted: Sequence[int]) -> Operations:
     part = _parts(ops, users, inside)
     for root in [k for k, x in enumerate(inside) if x and not part[k]]:
         terms = _terms(ops, part, root)
-        products = [_is_product(ops, users, k) for k, _ in terms]
+        products = [_is_product(ops, users, k) for k, _, _ in terms]
         if any(products):
             first = len(ops)
-            for (k, sign), product in zip(terms, products, strict=True):
-                ops.append(("term", (root, sign), ops[k][2] if product else (Ref(k),)))
+            for (k, sign, at), product in zip(terms, products, strict=True):
+                ops.append(("term", (root, sign, k if product else at), ops[k][2] if product else (Ref(k),)))
             ops[root] = "sum", None, tuple(map(Ref, range(first, len(ops))))
     return ops
 
@@ -63,14 +64,14 @@ def _users(ops: Operations, wanted: Sequence[int]) -> list[list[int]]:
     return users
 
 
-def _terms(ops: Operations, part: Sequence[bool], root: int) -> list[tuple[int, int]]:
-    """The nodes that a sum adds, with their signs, the first node first."""
-    terms, stack = [], [(root, 1)]
+def _terms(ops: Operations, part: Sequence[bool], root: int) -> list[tuple[int, int, int]]:
+    """The nodes that a sum adds, with their signs and the addition that each is part of, the first node first."""
+    terms, stack = [], [(root, 1, root)]
     while stack:
-        index, sign = stack.pop()
+        index, sign, at = stack.pop()
         if index != root and not part[index]:
-            terms.append((index, sign))
+            terms.append((index, sign, at))
             continue
         name, _, (a, b) = ops[index]
-        stack += [(b.index, sign if name == "add" else -sign), (a.index, sign)]
+        stack += [(b.index, sign if name == "add" else -sign, index), (a.index, sign, index)]
     return terms

@@ -27,6 +27,7 @@ VERSION, TARGET = "7.4", "sm_80"  # what the driver compiles for the device at h
 NAME = "lgjax_kernel"
 FAR = 2**31 - 1  # the largest offset of an address
 LOCAL = 2**16  # bytes of a thread in local memory: the device reserves them for all threads that it can hold
+INSIDE, OUTSIDE = 1, 12  # of a number moved to shared memory and to that of the thread, in lines; see `_Body.cost`
 BOOL = np.dtype(bool)
 MEMORY = {"float32": ("f32", 4), "float64": ("f64", 8), "int32": ("s32", 4), "bool": ("u8", 1)}
 
@@ -61,10 +62,11 @@ def kernel(
         raise NotImplementedError(f"arrays of {', '.join(sorted(unknown))} in a kernel")
     if {np.dtype("float32"), np.dtype("float64")} <= arrays:
         raise NotImplementedError("float32 and float64 in one kernel")
-    writer = Writer("f64" if np.dtype("float64") in arrays else "f32")
-    body = _Body(writer, program, batched, size, in_place, front)
-    body.write()
-    return Kernel(NAME, body.text(), -(-size // THREADS), THREADS)
+    dtype = "f64" if np.dtype("float64") in arrays else "f32"
+    bodies = [_Body(Writer(dtype), program, batched, size, in_place, front, k) for k in range(len(program.orders))]
+    for body in bodies:
+        body.write()
+    return Kernel(NAME, min(bodies, key=lambda body: body.cost).text, -(-size // THREADS), THREADS)
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,11 @@ class _Body:
         size: int,
         in_place: bool,
         front: Sequence[bool],
+        which: int,
     ):
+        """which: of the orders of each region."""
         self.out, self.program, self.batched, self.size, self.in_place = out, program, batched, size, in_place
+        self.which = which
         rows = [(x.size, t.itemsize) for x, t in zip(program.inputs, program.dtypes, strict=True)]
         rows += [(x.size, t.itemsize) for x, t in zip(program.outputs, program.out_dtypes, strict=True)]
         self.shared = Shared(rows, len(program.inputs), front, size)
@@ -127,13 +132,21 @@ class _Body:
         for index in late:
             written(index)
 
+        self.before = list(self.shared.begin())
+        self.computed, self.memory = spilled(self.out.lines, self.out.dtype, self.shared.bytes)
+
+    @property
+    def cost(self) -> int:
+        """About how many lines' time it takes: signs are part of another line, memory takes longer."""
+        lines = sum(not x.startswith("  neg.") for x in self.computed)
+        return lines + INSIDE * self.memory.moves_inside + OUTSIDE * self.memory.moves_outside
+
+    @property
     def text(self) -> str:
         pointers = [f"a{n}" for n, nodes in enumerate(self.program.inputs) if nodes.size]
         pointers += [f"r{n}" for n, out in enumerate(self.program.outputs) if out.size]
         widths = sorted({width for width, batched in self.pointers.values() if batched})
-        rows = list(self.shared.begin())
-        computed, memory = spilled(self.out.lines, self.out.dtype, self.shared.bytes)
-        if memory.own_bytes + sum(x.loop.count * x.bytes for x in self.ran) > LOCAL:
+        if self.memory.own_bytes + sum(x.loop.count * x.bytes for x in self.ran) > LOCAL:
             raise NotImplementedError(f"more than {LOCAL} bytes that wait in memory or are saved by loops")
         lines = [
             f".version {VERSION}",
@@ -149,12 +162,12 @@ class _Body:
             *(f"  .reg .u64 %{p};" for p in self.pointers),
             *(f"  .local .align 8 .b8 {x.stack}[{x.loop.count * x.bytes}];" for x in self.ran if x.saved),
             *self.out.declarations(),
-            *memory.declarations(),
+            *self.memory.declarations(),
             "  mov.u32 %block, %ctaid.x;",
             "  mov.u32 %thread, %tid.x;",
             f"  mad.lo.u32 %system, %block, {THREADS}, %thread;",
-            *memory.begin(*pointers[:1]),
-            *rows,
+            *self.memory.begin(*pointers[:1]),
+            *self.before,
             f"  setp.ge.u32 %outside, %system, {self.size};",
             "  @%outside bra DONE;",
             *(f"  mul.wide.u32 %at{width}, %system, {width};" for width in widths),
@@ -162,7 +175,7 @@ class _Body:
         for p, (width, batched) in self.pointers.items():
             lines += [f"  ld.param.u64 %{p}, [{p}];", f"  cvta.to.global.u64 %{p}, %{p};"]
             lines += [f"  add.u64 %{p}, %{p}, %at{width};"] if batched else []
-        return "\n".join([*lines, *computed, "DONE:", *self.shared.end(), "  ret;", "}"]) + "\n"
+        return "\n".join([*lines, *self.computed, "DONE:", *self.shared.end(), "  ret;", "}"]) + "\n"
 
     # -- memory
     def _address(self, pointer: str, k: int, width: int, batched: bool) -> str:
@@ -179,6 +192,9 @@ class _Body:
         kind = "f" if suffix.startswith("f") else "i"
         if f"a{leaf}" in self.shared.rows:
             return self.out.operation(f"ld.shared.{suffix}", self.shared.to_read(f"a{leaf}", k), kind=kind)
+        count = self.program.inputs[leaf].size
+        if not self.batched[leaf] and (there := self.shared.to_all(f"a{leaf}", count, width, k)):
+            return self.out.operation(f"ld.shared.{suffix}", there, kind=kind)
         address = self._address(f"a{leaf}", k, width, self.batched[leaf])
         found = self.out.operation(f"ld.global{'' if self.in_place else '.nc'}.{suffix}", address, kind=kind)
         return self.out.operation("setp.ne.u32", found, 0, kind="p") if dtype == BOOL else found
@@ -225,7 +241,7 @@ class _Body:
     def _region(self, region: Region, values: dict[int, Any], written: Any = None) -> None:
         """Compute what a region's results need; its inputs are among the values. written(node) is called after each."""
         ops, pairs, sums = region.ops, {}, {}
-        for index in region.order:
+        for index in region.orders[self.which]:
             name, what, args = ops[index]
             if name == "input":
                 continue
@@ -238,7 +254,7 @@ class _Body:
                 ran, (k, turn) = values[args[0].index], what
                 values[index] = partial(self._load_saved, ran, k, ran.stack, turn * ran.bytes)
             elif name == "term":
-                root, sign = what
+                root, sign, _ = what
                 sums[root] = added(self.out, sums.get(root), sign, [self._value(values, a) for a in args])
             elif name == "sum":
                 values[index] = sums.pop(index)[0]

@@ -2,7 +2,8 @@
 
 The threads of a block copy the rows of their systems together, neighboring threads neighboring numbers, between the
 device's memory and that of the multiprocessor ("shared"), where each thread reads and writes its own row. So nobody has
-to transpose the array.
+to transpose the array. What is the same for all systems, as the parameters of a model, they copy there too: it is read
+so often that every thread would wait for it in the device's memory.
 
 Read first: `ptx.py`, which writes the rest of the kernel.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 
 THREADS = 32  # of a block: one warp; a large program leaves registers for eight warps of a multiprocessor in any case
 BUDGET = 10752  # bytes of a block, tuned on an H200: as much is left for what registers cannot hold
+COMMON = 8192  # bytes of a block for what is the same for all systems
 EVERYONE = "bar.warp.sync 0xffffffff;"
 
 
@@ -116,7 +118,17 @@ class Shared:
         self.rows = {p: Rows(p, *array) for p, array, f in zip(names, arrays, front, strict=True) if f}
         self.arguments = [x for p, x in self.rows.items() if p.startswith("a")]
         self.results = [x for p, x in self.rows.items() if p.startswith("r")]
-        self.size, self.now, self.bytes = size, 0, 0
+        self.common: dict[str, tuple[int, int, int]] = {}  # where an array begins, its numbers, bytes of one
+        self.size, self.now, self.bytes, self.common_bytes = size, 0, 0, 0
+
+    def to_all(self, pointer: str, count: int, width: int, k: int) -> str | None:
+        """The address of number k of an argument that is the same for all systems; None if it has no room there."""
+        if pointer not in self.common:
+            if width not in (4, 8) or self.common_bytes + count * width > COMMON:
+                return None
+            self.common[pointer] = self.common_bytes, count, width
+            self.common_bytes += -(-count * width // 16) * 16
+        return f"[%common+{self.common[pointer][0] + k * width}]"
 
     def to_read(self, pointer: str, k: int) -> str:
         """The address of number k of an argument, which is read next."""
@@ -152,8 +164,16 @@ class Shared:
     def begin(self) -> Iterator[str]:
         """The lines before all others, made after them: what is never read is not copied, and `_placed` can tell."""
         self.arguments = [x for x in self.arguments if x.reads]
-        if not (self.arguments or self.results):
-            return
+        if self.arguments or self.results:
+            yield from self._begin_rows()
+        if self.common:
+            yield from self._begin_common()
+        if self.arguments or self.common:
+            yield "  cp.async.wait_all;"
+            yield f"  {EVERYONE}"
+        self.bytes += self.common_bytes
+
+    def _begin_rows(self) -> Iterator[str]:
         widths = sorted({x.width for x in self.rows.values()})
         self.bytes = self._placed()
         yield f"  .shared .align 16 .b8 rows[{self.bytes}];"
@@ -169,9 +189,24 @@ class Shared:
             yield from x.setup(self.size)
         for x in self.arguments:
             yield from x.copied_in(self.size)
-        if self.arguments:
-            yield "  cp.async.wait_all;"
-            yield f"  {EVERYONE}"
+
+    def _begin_common(self) -> Iterator[str]:
+        yield f"  .shared .align 16 .b8 common[{self.common_bytes}];"
+        yield "  .reg .u32 %common, %to_common;"
+        yield "  .reg .u64 %of_all;"
+        yield "  .reg .pred %some;"
+        yield "  mov.u32 %common, common;"
+        for pointer, (start, count, width) in self.common.items():
+            yield f"  ld.param.u64 %of_all, [{pointer}];"
+            yield "  cvta.to.global.u64 %of_all, %of_all;"
+            yield f"  mad.wide.u32 %of_all, %thread, {width}, %of_all;"
+            yield f"  mad.lo.u32 %to_common, %thread, {width}, %common;"
+            for j in range(0, count, THREADS):
+                whole = count - j >= THREADS
+                if not whole:
+                    yield f"  setp.lt.u32 %some, %thread, {count - j};"
+                there, here = f"[%to_common+{start + j * width}]", f"[%of_all+{j * width}]"
+                yield f"  {'' if whole else '@%some '}cp.async.ca.shared.global {there}, {here}, {width};"
 
     def end(self) -> Iterator[str]:
         if self.results:

@@ -1,8 +1,10 @@
 """Numbers for which a thread has no register: they wait in memory, and are loaded again before they are used.
 
 The assembler would see to that too, but one number at a time; of stores and loads that it is given it makes one of
-four numbers. Belady's rule: the number that goes is the one that is needed last. Memory is that of the multiprocessor
-("shared") as long as it suffices for eight warps, then that of the thread ("local").
+four numbers. Belady's rule: the number that goes is the one that is needed last. What was read from memory that does
+not change is read there again. The others go to memory of the multiprocessor ("shared") as long as it suffices for
+eight warps, the shortest stays first, then to that of the thread ("local"). Local memory is slow: measured on an H200,
+kernels that use it much are as fast as it is. Loads come some lines before they are needed.
 
 Read first: `ptx.py`, whose lines these are.
 """
@@ -10,7 +12,9 @@ Read first: `ptx.py`, whose lines these are.
 import heapq
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
+from math import inf
 
 import numpy as np
 
@@ -18,8 +22,10 @@ from lgjax.execution.kernels.rows import THREADS
 
 REGISTERS = {"f32": 208, "f64": 100}  # numbers held at a time: of its 255 the assembler needs some to work ahead
 SHARED = 19968  # bytes of a block in all: what the assembler of CUDA 12.9 uses, so that eight blocks fit on an A100
+EARLY = 60  # lines between a load and its first use
 VECTOR = 16  # bytes that move at once
 NUMBER = re.compile(r"%f\d+")
+UNCHANGING = re.compile(r"  ld\.(global\.nc|shared)\.f\d+ %f\d+, \[%(a\d+|common)\+\d+\];")
 
 
 @dataclass
@@ -49,57 +55,82 @@ class Line:
         return cls(head + comma, tail, found[0], tuple(dict.fromkeys(NUMBER.findall(tail))))
 
 
+@dataclass(eq=False)
+class Stay:
+    """A number's time in memory, from its store to its last load, as lines of its block. place: -1 if it has none."""
+
+    begin: float
+    end: float
+    inside: bool = False
+    place: int = -1
+
+
+@dataclass
+class Move:
+    """A line that stores a number, or loads it; `again` is the text of a load from elsewhere."""
+
+    register: str
+    stay: Stay | None
+    load: bool
+    again: str = ""
+
+
 @dataclass
 class Memory:
-    """Places for numbers of a thread: `inside` of them in shared memory, the others in local memory.
+    """Places for numbers of a thread: up to `room` of them in shared memory, the others in local memory.
 
-    loads: how many there are; each sets a register of its own, %w0 and so on.
+    inside, outside: how many places are used; moves: stores and loads; loads: those that set a register of their own,
+    %w0 and so on.
     """
 
     dtype: str
+    room: int = 0
     inside: int = 0
-    free: list[int] = field(default_factory=list)
-    count: int = 0
+    outside: int = 0
+    moves_inside: int = 0
+    moves_outside: int = 0
     loads: int = 0
 
     @property
     def width(self) -> int:
         return 4 if self.dtype == "f32" else 8
 
-    def take(self) -> int:
-        if self.free:
-            return self.free.pop()
-        self.count += 1
-        return self.count - 1
+    @property
+    def count(self) -> int:
+        return self.inside + self.outside
 
-    def store(self, place: int, register: str) -> str:
-        return f"  st.{self._at(place)}, {register};"
+    def text(self, move: Move) -> str:
+        if move.stay is None:
+            return move.again
+        if move.stay.inside:
+            self.moves_inside += 1
+        else:
+            self.moves_outside += 1
+        space, address = self._at(move.stay).split()
+        return f"  ld.{space} {move.register}, {address};" if move.load else f"  st.{space} {address}, {move.register};"
 
-    def load(self, register: str, place: int) -> str:
-        space, address = self._at(place).split()
-        return f"  ld.{space} {register}, {address};"
-
-    def _at(self, place: int) -> str:
+    def _at(self, stay: Stay) -> str:
         """Neighboring threads have their vectors side by side."""
-        if place >= self.inside:
-            return f"local.{self.dtype} [%own_waiting+{(place - self.inside) * self.width}]"
-        vector, rest = divmod(place * self.width, VECTOR)
+        if not stay.inside:
+            return f"local.{self.dtype} [%own_waiting+{stay.place * self.width}]"
+        vector, rest = divmod(stay.place * self.width, VECTOR)
         return f"shared.{self.dtype} [%waiting+{vector * VECTOR * THREADS + rest}]"
 
     def declarations(self) -> Iterator[str]:
         if self.loads:
             yield f"  .reg .{self.dtype} %w<{self.loads}>;"
-        if inside := min(self.count, self.inside):
-            yield f"  .shared .align {VECTOR} .b8 waiting[{-(-inside * self.width // VECTOR) * VECTOR * THREADS}];"
+        if self.inside:
+            size = -(-self.inside * self.width // VECTOR) * VECTOR
+            yield f"  .shared .align {VECTOR} .b8 waiting[{size * THREADS}];"
             yield "  .reg .u32 %waiting;"
-        if self.count > self.inside:
+        if self.outside:
             yield f"  .local .align {VECTOR} .b8 own_waiting[{self.own_bytes}];"
             yield "  .reg .u64 %own_waiting, %nothing;"
 
     @property
     def own_bytes(self) -> int:
         """Of local memory."""
-        return max(0, self.count - self.inside) * self.width
+        return self.outside * self.width
 
     def begin(self, pointer: str = "") -> Iterator[str]:
         """pointer: a parameter, of which there is one where anything is computed.
@@ -107,10 +138,10 @@ class Memory:
         Its first bit is 0, which the assembler does not know. If it knew where in local memory numbers are, it would
         take them back into registers, and spill them one by one.
         """
-        if self.count and self.inside:
+        if self.inside:
             yield "  mov.u32 %waiting, waiting;"
             yield f"  mad.lo.u32 %waiting, %thread, {VECTOR}, %waiting;"
-        if self.count > self.inside:
+        if self.outside:
             yield f"  ld.param.u64 %nothing, [{pointer}];"
             yield "  shr.u64 %nothing, %nothing, 63;"
             yield f"  mul.lo.u64 %nothing, %nothing, {VECTOR};"
@@ -128,12 +159,73 @@ def spilled(texts: list[str], dtype: str, taken: int) -> tuple[list[str], Memory
     lines = [Line.of(text) for text in texts]
     if most_waiting(lines) <= REGISTERS[dtype]:
         return texts, memory
-    memory.inside = max(0, SHARED - taken) // (VECTOR * THREADS) * VECTOR // memory.width
+    memory.room = max(0, SHARED - taken) // (VECTOR * THREADS) * VECTOR // memory.width
     blocks, seen, common = _blocks(lines), {}, {}
     for k, block in enumerate(blocks):
         for x in [x for line in block for x in line.registers if seen.setdefault(x, k) != k]:
-            common[x] = common[x] if x in common else memory.take()
-    return [text for block in blocks for text in _Spilling(block, memory, common).lines()], memory
+            common.setdefault(x, Stay(-inf, inf))
+    for stay in common.values():
+        _settle(stay, memory)
+    found, held = [], len(common)
+    for block in blocks:
+        spilling = _Spilling(block, memory, common)
+        moved = list(spilling.lines())
+        _place(spilling.stays, memory, held)
+        found += [x if isinstance(x, str) else memory.text(x) for x in _early(moved)]
+    return found, memory
+
+
+def _settle(stay: Stay, memory: Memory) -> None:
+    """A place for good."""
+    stay.inside = memory.inside < memory.room
+    stay.place = memory.inside if stay.inside else memory.outside
+    memory.inside += stay.inside
+    memory.outside += not stay.inside
+
+
+def _place(stays: Sequence[Stay], memory: Memory, held: int) -> None:
+    """Places for the stays of a block, which begin one after the other; the first `held` places are taken.
+
+    As many as can be go inside: where there is no room, the stay that lasts longest goes outside.
+    """
+    first = min(held, memory.room), max(0, held - memory.room)
+    free, there = list(range(first[0], memory.room)), list[Stay]()
+    for stay in stays:
+        for old in [x for x in there if x.end < stay.begin]:
+            there.remove(old)
+            heapq.heappush(free, old.place)
+        there.append(stay)
+        if free:
+            stay.place = heapq.heappop(free)
+        else:
+            longest = max(there, key=lambda x: x.end)
+            there.remove(longest)
+            stay.place, longest.place = longest.place, -1
+    for stay in stays:
+        stay.inside = stay.place >= 0
+    memory.inside = max([memory.inside, *(x.place + 1 for x in stays if x.inside)])
+    free, there, new = [], [], count(first[1])
+    for stay in [x for x in stays if not x.inside]:
+        for old in [x for x in there if x.end < stay.begin]:
+            there.remove(old)
+            heapq.heappush(free, old.place)
+        stay.place = heapq.heappop(free) if free else next(new)
+        there.append(stay)
+    memory.outside = max([memory.outside, *(x.place + 1 for x in stays if not x.inside)])
+
+
+def _early(moved: Sequence[str | Move]) -> list[str | Move]:
+    """The lines of a block with loads before others, but not before the store of what they load."""
+    stored: dict[Stay | None, int] = {}
+    keys = []
+    for n, x in enumerate(moved):
+        key = n
+        if isinstance(x, Move) and x.load:
+            key = max(n - EARLY, stored.get(x.stay, 0) + 1)
+        elif isinstance(x, Move):
+            stored[x.stay] = n
+        keys.append((min(key, n), n))
+    return [moved[n] for _, n in sorted(keys)]
 
 
 def most_waiting(lines: Sequence[Line]) -> int:
@@ -171,19 +263,27 @@ def _blocks(lines: Sequence[Line]) -> list[list[Line]]:
 class _Spilling:
     """Goes through the lines of a block. held: in which register each value is that is in one.
 
-    places: in memory, of values that are there. common: those of values that other blocks use too.
+    stays: in memory, as they begin. waits: those of values that are there now. common: those of values that other
+    blocks use too.
     """
 
-    def __init__(self, block: Sequence[Line], memory: Memory, common: dict[str, int]):
+    def __init__(self, block: Sequence[Line], memory: Memory, common: dict[str, Stay]):
         self.block, self.memory, self.common = block, memory, common
-        self.places, self.held = dict(common), {}
+        self.waits, self.held, self.stays = dict(common), {}, list[Stay]()
         self.next: dict[str, list[int]] = {}  # lines that read a value, the next one at the end
         for n, line in reversed(list(enumerate(block))):
             for x in line.reads:
                 self.next.setdefault(x, []).append(n)
+        self.again = {line.sets: line for line in block if line.sets and UNCHANGING.fullmatch(line.text)}
         self.farthest: list[tuple[int, str]] = []  # a heap of (- the line of the next use, value), some outdated
+        self.now = 0
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> Iterator[str | Move]:
+        for item in self._lines():
+            yield item
+            self.now += 1
+
+    def _lines(self) -> Iterator[str | Move]:
         for line in self.block:
             for x in line.reads:
                 if x not in self.held:
@@ -196,31 +296,34 @@ class _Spilling:
             if line.sets:
                 self.held[line.sets] = line.sets
                 if line.sets in self.common:
-                    yield self.memory.store(self.common[line.sets], line.sets)
+                    yield Move(line.sets, self.common[line.sets], load=False)
                 self._hold(line.sets)
                 yield from self._make_room()
 
-    def _load(self, x: str) -> str:
+    def _load(self, x: str) -> Move:
         self.held[x] = f"%w{self.memory.loads}"
         self.memory.loads += 1
         self._hold(x)
-        return self.memory.load(self.held[x], self.places[x])
+        if x not in self.waits:
+            line = self.again[x]
+            return Move(self.held[x], None, load=True, again=line.head.replace(x, self.held[x]) + line.tail)
+        self.waits[x].end = max(self.waits[x].end, self.now)
+        return Move(self.held[x], self.waits[x], load=True)
 
     def _hold(self, x: str) -> None:
         """Keep a value in its register if the block reads it again."""
         if uses := self.next.get(x):
             heapq.heappush(self.farthest, (-uses[-1], x))
-            return
-        self.held.pop(x)
-        if x not in self.common and x in self.places:
-            self.memory.free.append(self.places.pop(x))
+        else:
+            self.held.pop(x)
 
-    def _make_room(self) -> Iterator[str]:
+    def _make_room(self) -> Iterator[Move]:
         while len(self.held) > REGISTERS[self.memory.dtype]:
             line, x = heapq.heappop(self.farthest)
             if x not in self.held or self.next[x][-1] != -line:
                 continue
-            if x not in self.places:
-                self.places[x] = self.memory.take()
-                yield self.memory.store(self.places[x], self.held[x])
+            if x not in self.waits and x not in self.again:
+                self.waits[x] = Stay(self.now, self.now)
+                self.stays.append(self.waits[x])
+                yield Move(self.held[x], self.waits[x], load=False)
             self.held.pop(x)
