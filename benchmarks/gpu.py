@@ -1,6 +1,6 @@
 """Everything that is worth measuring on a GPU in half an hour, the most telling first.
 
-    python benchmarks/gpu.py --out gpu.json [--minutes 25] [--ahead 12] [--robots quadruped,humanoid] [--only TEXT]
+    python benchmarks/gpu.py --out gpu.json [--minutes 25] [--workers 12] [--robots quadruped,humanoid] [--only TEXT]
 
 Forward and inverse dynamics, mass matrix, gradients, RK4 rollouts and their gradients of an arm, a quadruped, a
 humanoid and a chain of 100, over batch sizes up to a million: as kernels, for this model, for all parameters that an
@@ -9,10 +9,10 @@ and frax where they are installed; seconds to trace and to compile, errors again
 memory and arithmetic roofs, which are measured first. "batch last": the caller's arrays have the batch as their last
 axis, so that nothing is transposed.
 
-With --ahead N, all rows are first compiled, and compared with float64, in N processes at once; JAX's cache of programs
-in --cache keeps what they compile. Then rows are timed one after the other in a process of their own. A row that fails
-is recorded with its error; one that takes longer than --row-seconds is given up and the process started again. The file
-is written after every row. On a machine without a GPU `--tiny` shows in a minute whether everything runs.
+N processes compile all rows at once, and compare their results with float64. Then each of them in turn times what it
+has compiled, and ends. A row that fails is recorded with its error; of one that takes longer than --row-seconds the
+process is ended, and what else it had compiled is compiled again by another. The file is written after every row. On a
+machine without a GPU `--tiny` shows in a minute whether everything runs.
 """
 
 import argparse
@@ -46,8 +46,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=100, help="of a rollout (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", default="", help="rows with this text in robot, what, program, dtype or batch")
-    parser.add_argument("--ahead", type=int, default=0, help="processes that compile before anything is timed")
-    parser.add_argument("--cache", help="folder for compiled programs (default: none)")
+    parser.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, on any machine")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -56,26 +55,27 @@ def arguments() -> argparse.Namespace:
 def plan(options: argparse.Namespace) -> list[dict]:
     """The rows, the most telling first."""
     robots = ["pendulum"] if options.tiny else options.robots.split(",")
-    many, sizes = (4, [1, 3]) if options.tiny else (2**18, [1, 2**10, 2**12, 2**14, 2**16, 2**20])
+    most, many, few = (8, 4, 2) if options.tiny else (2**20, 2**18, 2**16)
+    sizes = [1, 3] if options.tiny else [1, 2**10, 2**12, 2**14, 2**16, 2**18]
     row = lambda robot, what, program, batch, dtype="float32": {
         "robot": robot, "what": what, "program": program, "dtype": dtype, "batch": batch,
     }  # fmt: skip
     rows = [row("", "roofs", "device", 64 if options.tiny else 2**27)]
-    kernels = ("specialized", "batch last", "randomized", "general", "scan")
-    for what in ("forward", "rollout", "gradient"):
-        rows += [row(r, what, p, many) for r in robots for p in kernels if (what, p) != ("rollout", "scan")]
-    rows += [row(r, "rollout gradient", "specialized", n) for r in robots for n in (sizes[1], many // 4, many)]
-    rows += [row(r, w, "specialized", many) for r in robots for w in ("inverse", "mass matrix")]
-    rows += [row("arm", w, "batch last", many) for w in ("forward", "rollout", "gradient") if not options.tiny]
-    rows += [row("chain", "forward", p, many // 4) for p in ("specialized", "scan") if not options.tiny]
-    rows += [row(r, "forward", p, many, dtype="float64") for r in robots for p in ("batch last", "scan")]
-    rows += [row(r, "steps", "lgjax", many // 4) for r in ("heavy top", "pendulum", "bouncing", "slider-crank")]
-    rows += [row("quadruped", "ensemble", "lgjax", 4 * many)]
+    kernels = ("specialized", "batch last", "randomized", "general")
+    for what, batch in (("forward", most), ("rollout", many), ("gradient", most)):
+        rows += [row(r, what, p, batch) for r in robots for p in kernels]
+    rows += [row(r, what, "scan", few) for r in robots for what in ("forward", "gradient")]
+    rows += [row(r, "rollout gradient", "specialized", n) for r in robots for n in (sizes[1], few, many)]
+    rows += [row(r, w, "specialized", most) for r in robots for w in ("inverse", "mass matrix")]
+    rows += [row("arm", w, "batch last", most) for w in ("forward", "rollout", "gradient") if not options.tiny]
+    rows += [row("chain", "forward", p, few) for p in ("specialized", "scan") if not options.tiny]
+    rows += [row(r, "forward", p, n, dtype="float64") for r in robots for p, n in (("batch last", most), ("scan", few))]
+    rows += [row(r, "steps", "lgjax", few) for r in ("heavy top", "pendulum", "bouncing", "slider-crank")]
+    rows += [row("quadruped", "ensemble", "lgjax", most)]
     for what in ("forward", "gradient", "rollout", "rollout gradient"):
-        batch = max(many // (16 if "rollout" in what else 4), 1)
-        rows += [row(r, what, p, batch) for r in robots for p in (*PEERS, "specialized")]
+        batch = few // 4 if "rollout" in what else few
+        rows += [row(r, what, p, max(batch, 1)) for r in robots for p in (*PEERS, "specialized")]
     rows += [row(r, w, "batch last", n) for n in sizes for r in robots for w in ("forward", "rollout")]
-    rows += [row(r, "forward", "specialized", n) for n in sizes for r in robots]
     text = lambda row: " ".join(map(str, row.values()))
     return list({text(row): row for row in rows if row["what"] == "roofs" or options.only in text(row)}.values())
 
@@ -156,7 +156,7 @@ def error(call, row: dict, options: argparse.Namespace) -> float:
 
 
 def case_of(row: dict, options: argparse.Namespace) -> tuple:
-    """(function of the batch, its inputs, cost per evaluation or None, evaluations of a system per call)."""
+    """(function of the batch, a function that makes its inputs, cost per evaluation or None, evaluations per call)."""
     import jax
     import jax.numpy as jnp
 
@@ -164,73 +164,93 @@ def case_of(row: dict, options: argparse.Namespace) -> tuple:
         import gpu_systems
 
         call, state, count = gpu_systems.SYSTEMS[row["robot"]](row["batch"], row["dtype"])
-        return call, state, None, count
+        return call, lambda: state, None, count
     model = model_of(row["robot"], row["dtype"])
     if row["program"] in PEERS:
         import gpu_peers
 
         steps = 4 if options.tiny else options.steps
         call = jax.vmap(gpu_peers.function(row["program"], row["what"], model, row["dtype"], steps))
-        state = gpu_peers.states(model, row["batch"], row["dtype"])
-        return call, state, None, steps if row["what"].startswith("rollout") else 1
+        make = partial(gpu_peers.states, model, row["batch"], row["dtype"])
+        return call, make, None, steps if row["what"].startswith("rollout") else 1
     call, cost, count = programs(row, options)
-    state = states(model, row["batch"])
-    if row["program"] == "batch last":
-        state = jax.block_until_ready(jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), state))
-    return call, state, cost, count
+
+    def make():
+        state = states(model, row["batch"])
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), state) if row["program"] == "batch last" else state
+
+    return call, make, cost, count
 
 
-def measure(row: dict, options: argparse.Namespace) -> dict:
-    """A row with its times; one that is only compiled ahead, with the seconds that takes and its error."""
-    import jax
+class Case:
+    """A row, compiled; `timed` runs it."""
 
-    from lgjax.cli.bench import command as bench
-    from lgjax.cli.bench import roofline, timing
+    def __init__(self, row: dict, options: argparse.Namespace):
+        import jax
 
-    jax.config.update("jax_enable_x64", row["program"] not in PEERS)  # these take it as their own precision
-    block, head = 0.01 if options.tiny else 0.1, (row["what"], row["program"], row["dtype"], row["batch"])
-    if row["what"] == "roofs":
-        chain = {"chain": 4} if options.tiny else {}
-        return row | roofline.measured_roofs(row["dtype"], row["batch"], options.repeats, **chain)
-    if row["what"] == "ensemble":
-        import gpu_systems
-
-        if row.get("ahead"):
-            return row
-        run = gpu_systems.ensemble(row["batch"], row["dtype"])
-        return row | bench.row_of(*head, 100, timing.steady(run, options.repeats, block))
-    call, state, cost, count = case_of(row, options)
-    repeats = 0 if row.get("ahead") else options.repeats
-    times, _ = timing.compiled(jax.jit(call), *state, repeats=repeats, block_seconds=block)
-    if row.get("ahead"):
-        row = row | {f"{k} s": times[k] for k in ("trace", "compile", "first")}
-    else:
-        known = {k: row[k] for k in ("trace s", "compile s", "first s") if k in row}  # else those of the cache
-        row = row | bench.row_of(*head, count, times) | known
+        self.row, self.options = row, options
+        jax.config.update("jax_enable_x64", row["program"] not in PEERS)  # these take it as their own precision
+        if row["what"] in ("roofs", "ensemble"):
+            return
+        call, self.make, cost, self.count = case_of(row, options)
+        clock = [time.perf_counter()]
+        lowered = jax.jit(call).lower(*jax.eval_shape(self.make))
+        clock.append(time.perf_counter())
+        self.program = lowered.compile()
+        clock.append(time.perf_counter())
+        self.row = row = row | {"trace s": clock[1] - clock[0], "compile s": clock[2] - clock[1]}
+        if row["program"] not in (*PEERS, "lgjax"):
+            row["error"] = error(call, row, options)
         if cost:
             row["cost"] = {k: v for k, v in cost.items() if k != "operations"}
             row["operations"] = cost["operations"]
-    comparable = row["program"] not in (*PEERS, "lgjax") and row["batch"] <= 2**18
-    if comparable and bool(row.get("ahead")) == bool(options.ahead):
-        row = row | {"error": error(call, row, options)}
-    return row
+
+    def timed(self) -> dict:
+        import jax
+
+        from lgjax.cli.bench import command as bench
+        from lgjax.cli.bench import roofline, timing
+
+        row, options = self.row, self.options
+        jax.config.update("jax_enable_x64", row["program"] not in PEERS)
+        block, head = 0.01 if options.tiny else 0.1, (row["what"], row["program"], row["dtype"], row["batch"])
+        if row["what"] == "roofs":
+            chain = {"chain": 4} if options.tiny else {}
+            return row | roofline.measured_roofs(row["dtype"], row["batch"], options.repeats, **chain)
+        if row["what"] == "ensemble":
+            import gpu_systems
+
+            run, count = gpu_systems.ensemble(row["batch"], row["dtype"]), 100
+        else:
+            state, count = jax.block_until_ready(self.make()), self.count
+            start = time.perf_counter()
+            jax.block_until_ready(self.program(*state))
+            row["first s"] = time.perf_counter() - start
+            run = lambda: self.program(*state)
+            if jax.default_backend() == "cpu":
+                run = lambda: jax.block_until_ready(self.program(*state))
+        times = timing.steady(run, options.repeats, block)
+        return row | {k: v for k, v in bench.row_of(*head, count, times).items() if not k.endswith(" s")}
 
 
 def work(options: argparse.Namespace) -> None:
-    """Rows from standard input, one JSON line each, with their times to standard output."""
+    """Reads {"compile": row} and {"time": number}, one JSON line each; answers with the row as it is then."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    if options.cache:
-        jax.config.update("jax_compilation_cache_dir", options.cache)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     from benchmarks import harness
 
     print(json.dumps({"environment": harness.environment()}), flush=True)
+    cases: dict[int, Case] = {}
     for line in sys.stdin:
-        row = json.loads(line)
+        asked = json.loads(line)
+        row = asked.get("compile") or cases[asked["time"]].row
         try:
-            row = measure(row, options)
+            if "compile" in asked:
+                cases[row["number"]] = Case(row, options)
+                row = cases[row["number"]].row
+            else:
+                row = cases.pop(row["number"]).timed()
         except Exception as problem:
             lines = traceback.format_exception_only(problem)
             row["failure"] = " ".join("".join(lines).split())[:500]
@@ -239,7 +259,7 @@ def work(options: argparse.Namespace) -> None:
 
 # ---- the process that hands out rows
 class Worker:
-    """A measuring process that answers in time or is ended."""
+    """A measuring process that answers in time or is ended. rows: what it has compiled."""
 
     def __init__(self):
         command = [sys.executable, __file__, *sys.argv[1:], "--worker"]
@@ -249,27 +269,29 @@ class Worker:
         )
         self.lines: Queue[str] = Queue()
         threading.Thread(target=self._listen, daemon=True).start()
+        self.rows: list[dict] = []
+        self.environment = self.ask(None, 120).get("environment", {})
 
     def _listen(self) -> None:
         for line in self.process.stdout:
             self.lines.put(line)
         self.lines.put("")
 
-    def ask(self, row: dict | None, seconds: float) -> dict:
-        """The answer to a row; None: the worker's greeting. An answer with `failure` where there is none in time."""
-        if row is not None:
-            try:
-                print(json.dumps(row), file=self.process.stdin, flush=True)
-            except OSError:
-                return row | {"failure": "the process has died"}
+    def ask(self, question: dict | None, seconds: float) -> dict:
+        """The answer to a question; None: the greeting. An answer with `lost` where there is none in time."""
+        try:
+            if question is not None:
+                print(json.dumps(question), file=self.process.stdin, flush=True)
+        except OSError:
+            return {"lost": "the process has died"}
         stop = time.monotonic() + seconds
         while True:
             try:
                 line = self.lines.get(timeout=max(stop - time.monotonic(), 0.01))
             except Empty:
-                return (row or {}) | {"failure": f"took longer than {seconds:g} s"}
+                return {"lost": f"took longer than {seconds:g} s"}
             if not line:
-                return (row or {}) | {"failure": f"the process ended with {self.process.wait()}"}
+                return {"lost": f"the process ended with {self.process.wait()}"}
             if line.startswith("{"):
                 return json.loads(line)
 
@@ -278,37 +300,60 @@ class Worker:
         self.process.wait()
 
 
-def _haste(row: dict) -> tuple:
-    return row["program"] not in PEERS, "gradient" not in row["what"], row["robot"] != "humanoid"
+def groups(rows: list[dict]) -> list[list[dict]]:
+    """Rows that one process compiles: those that share what they are compared with; of other programs each its own.
+
+    First those that take long.
+    """
+    key = lambda row: row["number"] if row["program"] in PEERS else (row["robot"], row["what"])
+    found: dict = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    haste = lambda group: ("gradient" not in group[0]["what"], group[0]["robot"] != "humanoid", group[0]["number"])
+    return sorted(found.values(), key=haste)
 
 
-def ahead(rows: list[dict], options: argparse.Namespace) -> list[dict]:
-    """The rows with seconds to compile and errors, by many processes at once."""
-    idle: Queue[Worker] = Queue()
+def compiled(rows: list[dict], options: argparse.Namespace) -> tuple[list[Worker], list[dict]]:
+    """Workers that have compiled all rows but those that failed, or for which half of the time did not suffice."""
+    left, failed, done, lock = groups(rows), [], [], threading.Lock()
+    stop = time.monotonic() + 30 * options.minutes
 
-    def compiled(row: dict) -> dict:
-        if row["what"] == "roofs":
-            return row
-        try:
-            worker = idle.get_nowait()
-        except Empty:
-            worker = Worker()
-            worker.ask(None, 120)
-        answer = worker.ask(row | {"ahead": True}, options.row_seconds)
-        answer.pop("ahead", None)
-        if "longer than" in answer.get("failure", "") or "process" in answer.get("failure", ""):
-            worker.end()
-        else:
-            idle.put(worker)
-        print("ahead", {k: answer[k] for k in COLUMNS if answer.get(k) not in (None, "")}, flush=True)
-        return answer
+    def compile_group(group: list[dict]) -> None:
+        worker = Worker()
+        while group:
+            row = group.pop(0)
+            seconds = min(options.row_seconds, stop - time.monotonic())
+            answer = {"lost": "not compiled: no time left"}
+            if seconds > 0:
+                answer = worker.ask({"compile": row}, seconds)
+            print("compiled", shown(row | answer), flush=True)
+            if "lost" in answer:
+                failed.append(row | {"failure": answer["lost"]})
+                group += [{k: x[k] for k in row} for x in worker.rows]
+                worker.end()
+                worker = Worker() if group else None
+            elif "failure" in answer:
+                failed.append(answer)
+            else:
+                worker.rows.append(answer)
+        if worker is not None:
+            done.append(worker)
 
-    with ThreadPoolExecutor(options.ahead) as pool:  # first those that take long
-        answers = {k: pool.submit(compiled, rows[k]) for k in sorted(range(len(rows)), key=lambda k: _haste(rows[k]))}
-        rows = [answers[k].result() for k in range(len(rows))]
-    while not idle.empty():
-        idle.get().end()
-    return rows
+    def keep_busy(_: int) -> None:
+        while True:
+            with lock:
+                if not left:
+                    return
+                group = left.pop(0)
+            compile_group(group)
+
+    with ThreadPoolExecutor(options.workers) as pool:
+        list(pool.map(keep_busy, range(options.workers)))
+    return done, failed
+
+
+def shown(row: dict) -> dict:
+    return {k: row[k] for k in COLUMNS if row.get(k) not in (None, "")}
 
 
 def main() -> None:
@@ -318,35 +363,30 @@ def main() -> None:
         return
     from lgjax.cli.bench import timing
 
-    started, rows, worker, where, roofs = time.monotonic(), [], None, {}, {}
-    planned = plan(options)
-    if options.ahead:
-        planned = ahead(planned, options)
-        timing.save(options.out, "gpu", where, planned)
-    for row in planned:
-        if "failure" in row:
-            rows.append(row)
-            continue
-        if time.monotonic() - started > 60 * options.minutes:
-            rows.append(row | {"failure": "not started: no time left"})
-            continue
-        if worker is None:
-            worker = Worker()
-            where = worker.ask(None, 120).get("environment", where)
-        row = worker.ask(row, options.row_seconds)
-        if "longer than" in row.get("failure", "") or "process" in row.get("failure", ""):
-            worker.end()
-            worker = None
-        if row["what"] == "roofs" and "failure" not in row:
-            roofs = {k: v for k, v in row.items() if k.endswith("per second")}
-        if roofs and "cost" in row:
+    started, roofs = time.monotonic(), {}
+    planned = [row | {"number": n} for n, row in enumerate(plan(options))]
+    workers, rows = compiled(planned, options)
+    workers.sort(key=lambda worker: min((x["number"] for x in worker.rows), default=len(planned)))
+    where = next((worker.environment for worker in workers), {})
+    for worker in workers:
+        for row in sorted(worker.rows, key=lambda row: row["number"]):
+            if time.monotonic() - started > 60 * options.minutes:
+                rows.append(row | {"failure": "not started: no time left"})
+                continue
+            answer = row | worker.ask({"time": row["number"]}, options.row_seconds)
+            if "lost" in answer:
+                answer["failure"] = answer.pop("lost")
+            if row["what"] == "roofs" and "failure" not in answer:
+                roofs = {k: v for k, v in answer.items() if k.endswith("per second")}
+            rows.append(answer)
+            timing.save(options.out, "gpu", where, rows)
+            print(shown(answer), flush=True)
+        worker.end()
+    for row in rows:
+        if roofs and "cost" in row and "per second" in row:
             row["memory"] = row["cost"]["bytes"] * row["per second"] / roofs["bytes per second"]
             row["arithmetic"] = row["cost"]["arithmetic"] * row["per second"] / roofs["operations per second"]
-        rows.append(row)
-        timing.save(options.out, "gpu", where, rows)
-        print({k: row[k] for k in COLUMNS if row.get(k) not in (None, "")}, flush=True)
-    if worker is not None:
-        worker.end()
+    rows.sort(key=lambda row: row["number"])
     timing.save(options.out, "gpu", where, rows)
     print(timing.table(rows, COLUMNS))
 

@@ -87,6 +87,7 @@ class Interpreter:
             "div": np.frompyfunc(graph.div, 2, 1),
             "neg": np.frompyfunc(graph.neg, 1, 1),
             "square": np.frompyfunc(lambda a: graph.mul(a, a), 1, 1),
+            "one_minus_square": np.frompyfunc(lambda a: graph.mul(graph.add(1.0, a), graph.sub(1.0, a)), 1, 1),
             "copy": lambda x: x,
             "stop_gradient": lambda x: x,
         }

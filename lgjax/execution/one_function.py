@@ -44,8 +44,8 @@ FEW = 8  # systems, for which a whole vector each would take longer
 # cannot scatter or sort.
 _LISTED = """add_any broadcast_in_dim concatenate cond copy custom_jvp_call custom_vjp_call
     custom_vmap_call dynamic_slice dynamic_update_slice expand_dims gather integer_pow iota jit lane_call lane_scan
-    layer optimization_barrier pad piece reduce_and reduce_or reshape rev scalar_step scan slice split square squeeze
-    stack stop_gradient system_call transpose unstack while"""
+    layer one_minus_square optimization_barrier pad piece reduce_and reduce_or reshape rev scalar_step scan slice split
+    square squeeze stack stop_gradient system_call transpose unstack while"""
 _FITTING = frozenset(_LISTED.split()) | ELEMENTWISE
 OF_ONE_SYSTEM = ("lane_call", "system_call")  # their jaxprs have no axis for the batch
 

@@ -61,6 +61,7 @@ TRAILING = dict.fromkeys(
         "unstack",
         "add_any",
         "square",
+        "one_minus_square",
         "copy",
     ],
     ALL,

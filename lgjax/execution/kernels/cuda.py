@@ -21,6 +21,9 @@ from lgjax.execution.kernels.rows import chosen
 from lgjax.execution.program import ScalarProgram
 
 TARGET = "__gpu$xla.gpu.ptx"
+# Bytes of shared memory of a multiprocessor, by compute capability, where it has less than an H100.
+MULTIPROCESSOR = {"8.0": 164, "8.6": 100, "8.7": 164, "8.9": 100, "12.0": 100, "12.1": 100}
+BLOCKS = 8  # of a multiprocessor: so many threads have 255 registers each
 
 
 @lru_cache(maxsize=256)
@@ -32,10 +35,17 @@ def kernel_of(
     front: which of arguments and results have the batch in front.
     """
     try:
-        return kernel(ScalarProgram(jaxpr), batched, size, in_place, front)
+        return kernel(ScalarProgram(jaxpr), batched, size, in_place, front, _shared_memory())
     except NotImplementedError as error:
         warnings.warn(f"this runs on the GPU without a kernel of its own, more slowly: {error}", stacklevel=2)
         return None
+
+
+def _shared_memory() -> int | None:
+    """Bytes of a block so that eight fit on a multiprocessor of the device at hand; each takes 1 kB more."""
+    device = jax.local_devices()[0]
+    size = MULTIPROCESSOR.get(getattr(device, "compute_capability", ""))
+    return None if size is None else 1024 * size // BLOCKS - 1024
 
 
 def as_kernel(

@@ -48,6 +48,7 @@ def kernel(
     size: int,
     in_place: bool = False,
     front: Sequence[bool] = (),
+    shared: int | None = None,
 ) -> Kernel:
     """The kernel of a program for `size` systems.
 
@@ -55,7 +56,8 @@ def kernel(
     each system, and to its results, which all have; empty arrays are left out.
 
     in_place: results may overwrite arguments. front: which arguments, then which results, have the batch in front; ()
-    for none. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
+    for none. shared: bytes of shared memory that a block may use, by default so many that eight blocks fit on an H100's
+    multiprocessor. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
     """
     arrays = {*program.dtypes, *program.out_dtypes}
     if unknown := {x.name for x in arrays} - set(MEMORY):
@@ -65,7 +67,7 @@ def kernel(
     dtype = "f64" if np.dtype("float64") in arrays else "f32"
     bodies = [_Body(Writer(dtype), program, batched, size, in_place, front, k) for k in range(len(program.orders))]
     for body in bodies:
-        body.write()
+        body.write(shared)
     return Kernel(NAME, min(bodies, key=lambda body: body.cost).text, -(-size // THREADS), THREADS)
 
 
@@ -112,7 +114,8 @@ class _Body:
         self.tables: list[tuple] = []
         self.ran: list[_Ran] = []
 
-    def write(self) -> None:
+    def write(self, shared: int | None) -> None:
+        """The lines between the first and the last ones; shared: bytes of a block."""
         program = self.program
         values: dict[int, Any] = {
             node.index: partial(self._load, leaf, k)
@@ -133,7 +136,7 @@ class _Body:
             written(index)
 
         self.before = list(self.shared.begin())
-        self.computed, self.memory = spilled(self.out.lines, self.out.dtype, self.shared.bytes)
+        self.computed, self.memory = spilled(self.out.lines, self.out.dtype, self.shared.bytes, shared)
 
     @property
     def cost(self) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 from lgjax.execution.kernels.rows import THREADS
 
 REGISTERS = {"f32": 208, "f64": 100}  # numbers held at a time: of its 255 the assembler needs some to work ahead
-SHARED = 19968  # bytes of a block in all: what the assembler of CUDA 12.9 uses, so that eight blocks fit on an A100
+SHARED = 28160  # bytes of a block in all, so that eight blocks fit on a multiprocessor of an H100
 EARLY = 60  # lines between a load and its first use
 VECTOR = 16  # bytes that move at once
 NUMBER = re.compile(r"%f\d+")
@@ -149,17 +149,17 @@ class Memory:
             yield "  add.u64 %own_waiting, %own_waiting, %nothing;"
 
 
-def spilled(texts: list[str], dtype: str, taken: int) -> tuple[list[str], Memory]:
+def spilled(texts: list[str], dtype: str, taken: int, shared: int | None = None) -> tuple[list[str], Memory]:
     """The lines with stores and loads where too many numbers wait, and the memory that they use.
 
-    dtype: "f32" or "f64". taken: bytes of shared memory that the block uses otherwise. Where there are loops, numbers
-    that are used on both sides of a label are in memory.
+    dtype: "f32" or "f64". shared: bytes of shared memory that the block may use (SHARED), of which `taken` are used
+    otherwise. Where there are loops, numbers that are used on both sides of a label are in memory.
     """
     memory = Memory(dtype)
     lines = [Line.of(text) for text in texts]
     if most_waiting(lines) <= REGISTERS[dtype]:
         return texts, memory
-    memory.room = max(0, SHARED - taken) // (VECTOR * THREADS) * VECTOR // memory.width
+    memory.room = max(0, (SHARED if shared is None else shared) - taken) // (VECTOR * THREADS) * VECTOR // memory.width
     blocks, seen, common = _blocks(lines), {}, {}
     for k, block in enumerate(blocks):
         for x in [x for line in block for x in line.registers if seen.setdefault(x, k) != k]:
