@@ -1,5 +1,6 @@
 """Kernels, run instruction by instruction, give what the library gives on this machine in float64."""
 
+import re
 from functools import partial
 
 import jax
@@ -11,7 +12,7 @@ import lgjax
 from lgjax import specialize
 from lgjax.execution import program
 from lgjax.execution.kernels.ptx import kernel
-from lgjax.execution.kernels.rows import chosen
+from lgjax.execution.kernels.rows import COMMON, chosen
 from lgjax.execution.program import program_of
 from tests.dynamics import trees
 from tests.execution import ptx_machine
@@ -213,3 +214,20 @@ def test_the_way_back_through_steps(monkeypatch, dtype, written_out):
     got = launched(derivatives(dtype), *jax.tree.map(lambda x: x.astype(dtype), states))
     close(got, expected, 4e3 * np.finfo(dtype).eps)
     jax.clear_caches()
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 700, 3000])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_what_all_systems_share_is_read_from_shared_memory(dtype, count):
+    """As far as it has room there."""
+    table = (100 * np.random.default_rng(0).normal(size=(2, count))).astype(dtype)
+    x = (10 * np.random.default_rng(1).normal(size=(SIZE, 3))).astype(dtype)
+    function = lambda a, b, x: (x[0] * a[0] + x[1] * a[-1], x[2] * b[count // 2] - a[count // 3])
+    bound = 4 * float(np.finfo(dtype).eps) if dtype != "int32" else 0
+    close(launched(function, x, shared=tuple(table)), jax.vmap(partial(function, *table))(x), bound)
+    one = jax.ShapeDtypeStruct((3,), dtype)
+    text = kernel(program_of(function, *table, one), [False, False, True], len(x)).text
+    size = sum(map(int, re.findall(r"common\[(\d+)\]", text)))
+    room = COMMON // table[0].nbytes  # for so many tables
+    assert bool(re.search(r"ld\.global\.nc\S* \S+ \[%a[01]", text)) == (room < 2)
+    assert size == min(2, room) * -(-table[0].nbytes // 16) * 16

@@ -20,6 +20,7 @@ FUNCTIONS = {
     "split": lambda x: jnp.split(x, 3)[1] * x,
     "tiles": lambda x: jnp.tile(jax.lax.stop_gradient(x), (2, 3)),
     "powers": lambda x: x**3 + x**-2,
+    "derivatives of tanh": jax.grad(lambda x: jnp.sum(jnp.tanh(x))),
     "comparisons as numbers": lambda x: (x > 0.3).astype(x.dtype) * x + (jnp.arange(3) < 2).astype(x.dtype),
     "truth values": lambda x: ((x > 0) & ~(x > 1), jnp.where((x > 0) ^ (x < 0.5), x, -x), x.astype(jnp.int32)),
     "constants": lambda x: jnp.asarray(X[0], x.dtype) @ x + 2.0,

@@ -1,5 +1,6 @@
 """Numbers that wait in memory: no result changes by a bit, and never more are in registers than there shall be."""
 
+import itertools
 import re
 
 import jax
@@ -118,6 +119,57 @@ def test_numbers_that_are_needed_last_go_first(monkeypatch):
     (store,) = [x for x in found if "st.shared" in x]
     assert store.endswith("%f1;")
     assert found.index(store) == 4
+
+
+def test_what_does_not_change_is_read_again_and_never_stored(monkeypatch):
+    """Numbers of the caller's arrays and of those that all systems share, but not rows, which results may overwrite."""
+    limit(monkeypatch, 3)
+    places = ["ld.global.nc.f32 %f0, [%a0+4]", "ld.shared.f32 %f1, [%common+8]", "ld.shared.f32 %f2, [%row_a1+0]"]
+    lines = [f"  {x};" for x in [*places, "add.f32 %f3, %f0, %f1", "add.f32 %f4, %f0, %f2", "mul.f32 %f5, %f3, %f4"]]
+    lines += [f"  fma.rn.f32 %f{k}, %f{k - 1}, %f{k - 2}, %f{k - 3};" for k in range(6, 9)]
+    lines += [f"  fma.rn.f32 %f{9 + k}, %f{8 + k}, %f{k}, %f8;" for k in range(3)] + ["  st.f32 [r], %f11;"]
+    found, _ = spilled(lines, "f32", 0)
+    assert [x.split()[-1] for x in found if "st.shared" in x] == ["%f2;"]
+    again = [x for x in found if re.match(r"  ld.*%w", x)]
+    assert sum("waiting" in x for x in again) == 1
+    assert sum("[%a0+4]" in x for x in again) == sum("[%common+8]" in x for x in again) == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_as_many_stays_as_can_be_are_inside(seed):
+    """Against all choices of some stays; those that have a place never meet there."""
+    draw = np.random.default_rng(seed)
+    stays = [spills.Stay(n, n + float(draw.integers(1, 12))) for n in sorted(draw.choice(30, 9, replace=False))]
+    room, held = int(draw.integers(1, 5)), int(draw.integers(2))
+    memory = spills.Memory("f32", room, min(held, room), max(0, held - room))
+    spills._place(stays, memory, held)
+    meet = lambda a, b: a.begin <= b.end and b.begin <= a.end
+    for a, b in itertools.combinations(stays, 2):
+        assert not (meet(a, b) and (a.inside, a.place) == (b.inside, b.place))
+    assert all(held <= x.place < memory.inside <= room for x in stays if x.inside)
+    fits = lambda some: all(sum(x.begin <= n <= x.end for x in some) <= room - held for n in range(50))
+    best = max(n for n in range(10) if any(fits(some) for some in itertools.combinations(stays, n)))
+    assert sum(x.inside for x in stays) == best
+
+
+def test_loads_come_early_but_after_their_store(monkeypatch):
+    limit(monkeypatch, 10, early=8)
+    lines = lines_of(400, 0)
+    found, _ = spilled(lines, "f32", 0)
+    monkeypatch.setattr(spills, "EARLY", 0)
+    late, _ = spilled(lines, "f32", 0)
+    assert sorted(found) == sorted(late)
+    place = lambda line: re.search(r"\[.*\]", line)[0]
+    gaps, inside = [], {}
+    for n, line in enumerate(found):
+        if "st.shared" in line:
+            inside[place(line)] = line.split()[-1]
+        if "ld.shared" in line:
+            value = line.split()[1].rstrip(",")
+            first = next(k for k in range(n + 1, len(found)) if re.search(rf"{value}\b", found[k]))
+            gaps.append(first - n)
+            assert place(line) in inside
+    assert np.median(gaps) >= 8
 
 
 def test_numbers_that_a_loop_reads_wait_until_it_ends():

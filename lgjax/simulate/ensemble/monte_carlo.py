@@ -75,8 +75,8 @@ def monte_carlo(
     """`batch` simulations simulate(key_i, *arguments) -> `Sample`, with key_i made of `key` and the number i alone.
 
     simulate is any function that JAX can trace: of rollouts, of bouncing bodies, of constrained systems. Each device
-    runs `chunk` of them at a time; None takes at most 4096 and half of the memory. The same chunk gives bit by bit the
-    same results on however many devices and processes, resumed or not; another one changes round-off. A device that
+    runs `chunk` of them at a time; None takes at most 4096, on a GPU 65536, and half of the memory. The same chunk gives
+    bit by bit the same results on however many devices and processes, resumed or not; another one changes round-off. A device that
     runs out of memory gets less at a time, with a RuntimeWarning, and the run goes on. A trajectory that is not valid,
     or has a value that is not finite or beyond `limit`, is reported and enters no statistics.
 

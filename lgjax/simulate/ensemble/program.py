@@ -15,6 +15,7 @@ from lgjax.execution.compiled import compile_ahead
 from lgjax.numerics import checks
 
 WIDEST = 4096  # trajectories at a time and device, where nobody says otherwise
+WIDEST_ON_GPU = 65536  # twice as many as an H100 has threads for
 SHARE = 0.5  # of the memory of a device that they may take
 
 EVERYWHERE, SPLIT = PartitionSpec(), PartitionSpec("batch")
@@ -138,7 +139,8 @@ def fitting_program(
     make = lambda width: Program(function, key, arguments, mesh, width, options)
     if chunk is not None:
         return make(min(chunk, count))
-    width = min(-(-count // mesh.size), WIDEST)
+    widest = WIDEST_ON_GPU if mesh.local_devices[0].platform == "gpu" else WIDEST
+    width = min(-(-count // mesh.size), widest)
     program = make(width)
     excess = program.memory() / (SHARE * device_memory(mesh.local_devices[0]))
     return program if excess <= 1 else make(max(1, int(width / excess)))
