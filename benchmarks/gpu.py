@@ -9,10 +9,10 @@ and frax where they are installed; seconds to trace and to compile, errors again
 memory and arithmetic roofs, which are measured first. "batch last": the caller's arrays have the batch as their last
 axis, so that nothing is transposed.
 
-N processes compile all rows at once, and compare their results with float64. Then each of them in turn times what it
-has compiled, and ends. A row that fails is recorded with its error; of one that takes longer than --row-seconds the
-process is ended, and what else it had compiled is compiled again by another. The file is written after every row. On a
-machine without a GPU `--tiny` shows in a minute whether everything runs.
+Processes compile the rows, N at a time, and compare their results with float64. Then each of them in turn times what it
+has compiled, and ends. A row that fails is recorded with its error. Where a row takes longer than --row-seconds, its
+process is ended: what else it had compiled is compiled again, or, if they were being timed, not timed. The file is
+written after every row. On a machine without a GPU `--tiny` shows in a minute whether everything runs.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=100, help="of a rollout (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", default="", help="rows with this text in robot, what, program, dtype or batch")
-    parser.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=1, help="that compile at a time (default: %(default)s)")
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, on any machine")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -326,10 +326,10 @@ def compiled(rows: list[dict], options: argparse.Namespace) -> tuple[list[Worker
         worker = Worker()
         while group:
             row = group.pop(0)
-            seconds = min(options.row_seconds, stop - time.monotonic())
-            answer = {"lost": "not compiled: no time left"}
-            if seconds > 0:
-                answer = worker.ask({"compile": row}, seconds)
+            if time.monotonic() > stop:
+                failed.append(row | {"failure": "not compiled: no time left"})
+                continue
+            answer = worker.ask({"compile": row}, options.row_seconds)
             print("compiled", shown(row | answer), flush=True)
             if "lost" in answer:
                 failed.append(row | {"failure": answer["lost"]})
@@ -373,13 +373,16 @@ def main() -> None:
     workers.sort(key=lambda worker: min((x["number"] for x in worker.rows), default=len(planned)))
     where = next((worker.environment for worker in workers), {})
     for worker in workers:
+        ended = ""
         for row in sorted(worker.rows, key=lambda row: row["number"]):
             if time.monotonic() - started > 60 * options.minutes:
-                rows.append(row | {"failure": "not started: no time left"})
+                ended = "no time left"
+            if ended:
+                rows.append(row | {"failure": f"not timed: {ended}"})
                 continue
             answer = row | worker.ask({"time": row["number"]}, options.row_seconds)
             if "lost" in answer:
-                answer["failure"] = answer.pop("lost")
+                answer["failure"], ended = answer.pop("lost"), "the process was ended"
             if row["what"] == "roofs" and "failure" not in answer:
                 roofs = {k: v for k, v in answer.items() if k.endswith("per second")}
             rows.append(answer)

@@ -10,24 +10,20 @@ import numpy as np
 
 from lgjax.execution.graph import Operations, Ref
 
-FEW = 96  # values, for which registers suffice in any case
-
 
 def orders_of(ops: Operations, wanted: Sequence[int]) -> tuple[list[int], ...]:
-    """Orders of the nodes that `wanted` need, that with the fewest values waiting to be used first.
+    """Three orders of the nodes that `wanted` need.
 
-    In three orders: as they were written, sweep by sweep, the terms of sums where their products stood; each when it is
-    first asked for, so that a branch is finished before the next begins; or, of those that can be computed, always the
-    one that leaves the fewest values waiting. The last also begins few sums with a product.
+    Of those that can be computed, always the one that leaves the fewest values waiting; few sums begin with a product.
+    As they were written, sweep by sweep, the terms of sums where their products stood. Each when it is first asked for,
+    so that a branch is finished before the next begins.
 
-    Which is best depends on what registers cannot hold: the first waits in memory the least where a sweep uses all of
-    what an earlier one has found, as derivatives do.
+    Which is best depends on what registers cannot hold. In the second the fewest values go to memory where a sweep uses
+    all of what an earlier one has found, as in derivatives.
     """
     asked = asked_for(ops, wanted)
     at = lambda index: (ops[index][1][2], 0, index) if ops[index][0] == "term" else (index, 1, index)
-    written = sorted(asked, key=at)
-    orders = _frugal(ops, wanted, asked), written, asked
-    return tuple(sorted(orders, key=lambda order: max(FEW, waiting(ops, order, wanted))))
+    return _frugal(ops, wanted, asked), sorted(asked, key=at), asked
 
 
 def waiting(ops: Operations, order: Sequence[int], wanted: Sequence[int]) -> int:

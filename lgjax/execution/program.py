@@ -49,12 +49,13 @@ class Region:
 
     @cached_property
     def orders(self) -> tuple[list[int], ...]:
-        """Orders of the nodes that the results need, that in which the fewest values wait to be used first."""
+        """Orders of the nodes that the results need."""
         return orders_of(self.ops, self.wanted)
 
-    @property
+    @cached_property
     def order(self) -> list[int]:
-        return self.orders[0]
+        """That in which the fewest values wait to be used."""
+        return min(self.orders, key=lambda order: waiting(self.ops, order, self.wanted))
 
     @property
     def waiting(self) -> int:
@@ -110,10 +111,10 @@ class ScalarProgram(Region):
         super().__init__(graph, [x for out in self.outputs for x in out.flat])
         graph.close()
 
-    @property
+    @cached_property
     def used(self) -> set[int]:
         """The nodes of inputs that are read."""
-        return {index for index in self.order if self.ops[index][0] == "input"}
+        return {index for index in self.orders[0] if self.ops[index][0] == "input"}
 
 
 def program_of(function: Callable, *specs: Any) -> ScalarProgram:

@@ -108,7 +108,8 @@ class Machine:
         if operation == "cp":
             kind = f"b{8 * int(operands[2])}"
             buffer, place = self.address(operands[1], DTYPES[kind])
-            self.copies.append((operands[0], buffer[place].view(DTYPES[kind]), kind, self.alive))
+            there = np.broadcast_to(self.where(operands[0]), (self.threads,)).copy()
+            self.copies.append((there, buffer[place].view(DTYPES[kind]), kind, self.alive))
         elif operation == "st":
             store = {"local": self.store_own, "shared": self.store_shared}.get(kinds[0], self.store)
             store(operands[0], self.value(operands[1], kinds[-1]), kinds[-1])
@@ -183,7 +184,9 @@ class Machine:
             return np.float64(struct.unpack("<d", struct.pack("<Q", int(x[2:], 16)))[0])
         return np.array(int(x)).astype(DTYPES[kind])
 
-    def where(self, text: str) -> np.ndarray:
+    def where(self, text: str | np.ndarray) -> np.ndarray:
+        if not isinstance(text, str):  # an address
+            return text
         name, _, offset = text.strip("[]").partition("+")
         start = self.registers[name] if name.startswith("%") else self.names[name]
         return np.asarray(start).astype(np.int64) + int(offset or 0)

@@ -222,7 +222,7 @@ def test_what_all_systems_share_is_read_from_shared_memory(dtype, count):
     """As far as it has room there."""
     table = (100 * np.random.default_rng(0).normal(size=(2, count))).astype(dtype)
     x = (10 * np.random.default_rng(1).normal(size=(SIZE, 3))).astype(dtype)
-    function = lambda a, b, x: (x[0] * a[0] + x[1] * a[-1], x[2] * b[count // 2] - a[count // 3])
+    function = lambda a, b, x: (x[0] * a[0] + x[1] * jnp.max(a), x[2] * b[count // 2] - jnp.max(b))
     bound = 4 * float(np.finfo(dtype).eps) if dtype != "int32" else 0
     close(launched(function, x, shared=tuple(table)), jax.vmap(partial(function, *table))(x), bound)
     one = jax.ShapeDtypeStruct((3,), dtype)
@@ -231,3 +231,23 @@ def test_what_all_systems_share_is_read_from_shared_memory(dtype, count):
     room = COMMON // table[0].nbytes  # for so many tables
     assert bool(re.search(r"ld\.global\.nc\S* \S+ \[%a[01]", text)) == (room < 2)
     assert size == min(2, room) * -(-table[0].nbytes // 16) * 16
+
+
+def test_arrays_of_several_widths_are_shared_in_any_order():
+    p, q, x = np.arange(5.0) + 1, np.arange(5, dtype=np.int32) + 10, np.ones((3, 1))
+    functions = (lambda p, q, x: (p[3] + 0, q[2] + 0, 2 * x[0])), (lambda q, p, x: (p[3] + 0, q[2] + 0, 2 * x[0]))
+    for function, shared in zip(functions, ((p, q), (q, p)), strict=True):
+        found = launched(function, x, shared=shared)
+        assert [float(y[1]) for y in found] == [4, 12, 2]
+
+
+def test_what_all_systems_share_stays_where_it_is_if_little_of_it_is_read_or_there_is_no_room():
+    one = jax.ShapeDtypeStruct((60,), "float32")
+    table = jax.ShapeDtypeStruct((2048,), "float32")
+    text = lambda f, shared: (
+        kernel(program_of(f, table, one), [False, True], 64, front=[False, True, True], shared=shared).text
+    )
+    few, all_of_it = lambda a, x: x * a[7], lambda a, x: x * a[:60] + jnp.sum(a)
+    assert "common" not in text(few, 28160)
+    assert "common[8192]" in text(all_of_it, 28160)
+    assert "common" not in text(all_of_it, 11776)

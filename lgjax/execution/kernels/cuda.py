@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.execution.kernels.ptx import Kernel, kernel
-from lgjax.execution.kernels.rows import chosen
+from lgjax.execution.kernels.rows import BUDGET, chosen
+from lgjax.execution.kernels.spills import SHARED, block_memory
 from lgjax.execution.program import ScalarProgram
 
 TARGET = "__gpu$xla.gpu.ptx"
-# Bytes of shared memory of a multiprocessor, by compute capability, where it has less than an H100.
+# kB of shared memory of a multiprocessor, by compute capability, where it has less than an H100.
 MULTIPROCESSOR = {"8.0": 164, "8.6": 100, "8.7": 164, "8.9": 100, "12.0": 100, "12.1": 100}
-BLOCKS = 8  # of a multiprocessor: so many threads have 255 registers each
 
 
 @lru_cache(maxsize=256)
@@ -41,11 +41,13 @@ def kernel_of(
         return None
 
 
-def _shared_memory() -> int | None:
-    """Bytes of a block so that eight fit on a multiprocessor of the device at hand; each takes 1 kB more."""
-    device = jax.local_devices()[0]
-    size = MULTIPROCESSOR.get(getattr(device, "compute_capability", ""))
-    return None if size is None else 1024 * size // BLOCKS - 1024
+def _shared_memory() -> int:
+    """Bytes that a block may use on the device at hand; without one, on an H100."""
+    try:
+        kind = getattr(jax.local_devices(backend="gpu")[0], "compute_capability", "")
+    except RuntimeError:  # there is none
+        return SHARED
+    return block_memory(MULTIPROCESSOR[kind]) if kind in MULTIPROCESSOR else SHARED
 
 
 def as_kernel(
@@ -88,7 +90,7 @@ def _in_front(jaxpr: Any, batched: Sequence[bool]) -> tuple[bool, ...]:
     """Which arguments and results the kernel takes with the batch in front in memory."""
     kind = lambda x, b: (x.aval.size if b else 0, x.aval.dtype.itemsize)
     arguments = [kind(x, b) for x, b in zip(jaxpr.invars, batched, strict=True)]
-    return chosen(arguments, [kind(x, True) for x in jaxpr.outvars])
+    return chosen(arguments, [kind(x, True) for x in jaxpr.outvars], min(BUDGET, _shared_memory()))
 
 
 def _layout(axes: int, front: bool) -> tuple[int, ...]:

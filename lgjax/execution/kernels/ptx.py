@@ -1,16 +1,17 @@
 """A scalar program as the text of a CUDA kernel (PTX), one system per thread.
 
 The batch is the last axis of an array: for n systems, number k of it begins at n k, so that neighboring threads read
-neighboring numbers; `rows.py` has arrays with the batch in front. What is not batched is read by all threads from
-one place. A product and its addition are one operation, with one rounding; sine and cosine of one angle are computed
-together, without a branch.
+neighboring numbers; `rows.py` has arrays with the batch in front, and what is the same for all systems. A product and
+its addition are one operation, with one rounding; sine and cosine of one angle are computed together, without a branch.
 
 Read first: `../program.py`; `functions.py` has single operations. Next: `rows.py`, `spills.py`, `cuda.py`.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from lgjax.execution.graph import Ref, is_number
 from lgjax.execution.kernels.elementary import sine_and_cosine
 from lgjax.execution.kernels.functions import added, write
 from lgjax.execution.kernels.rows import THREADS, Shared
-from lgjax.execution.kernels.spills import spilled
+from lgjax.execution.kernels.spills import SHARED, spilled
 from lgjax.execution.kernels.writer import Writer, kind_of
 from lgjax.execution.program import Loop, Region, ScalarProgram
 
@@ -28,6 +29,7 @@ NAME = "lgjax_kernel"
 FAR = 2**31 - 1  # the largest offset of an address
 LOCAL = 2**16  # bytes of a thread in local memory: the device reserves them for all threads that it can hold
 INSIDE, OUTSIDE = 1, 12  # of a number moved to shared memory and to that of the thread, in lines; see `_Body.cost`
+LABEL = re.compile(r"LOOP(\d+):")
 BOOL = np.dtype(bool)
 MEMORY = {"float32": ("f32", 4), "float64": ("f64", 8), "int32": ("s32", 4), "bool": ("u8", 1)}
 
@@ -65,9 +67,11 @@ def kernel(
     if {np.dtype("float32"), np.dtype("float64")} <= arrays:
         raise NotImplementedError("float32 and float64 in one kernel")
     dtype = "f64" if np.dtype("float64") in arrays else "f32"
-    bodies = [_Body(Writer(dtype), program, batched, size, in_place, front, k) for k in range(len(program.orders))]
+    block = SHARED if shared is None else shared
+    make = lambda k: _Body(Writer(dtype), program, batched, size, in_place, front, block, k)
+    bodies = [make(k) for k in range(len(program.orders))]
     for body in bodies:
-        body.write(shared)
+        body.write()
     return Kernel(NAME, min(bodies, key=lambda body: body.cost).text, -(-size // THREADS), THREADS)
 
 
@@ -102,20 +106,24 @@ class _Body:
         size: int,
         in_place: bool,
         front: Sequence[bool],
+        block: int,
         which: int,
     ):
-        """which: of the orders of each region."""
+        """block: bytes of shared memory of a block. which: of the orders of each region."""
         self.out, self.program, self.batched, self.size, self.in_place = out, program, batched, size, in_place
-        self.which = which
+        self.block, self.which = block, which
         rows = [(x.size, t.itemsize) for x, t in zip(program.inputs, program.dtypes, strict=True)]
         rows += [(x.size, t.itemsize) for x, t in zip(program.outputs, program.out_dtypes, strict=True)]
         self.shared = Shared(rows, len(program.inputs), front, size)
+        read = lambda nodes: sum(node.index in program.used for node in nodes.flat)
+        common = [(f"a{n}", *rows[n], read(nodes)) for n, nodes in enumerate(program.inputs) if not batched[n]]
+        self.shared.hold(common, block)
         self.pointers: dict[str, tuple[int, bool]] = {}
         self.tables: list[tuple] = []
         self.ran: list[_Ran] = []
 
-    def write(self, shared: int | None) -> None:
-        """The lines between the first and the last ones; shared: bytes of a block."""
+    def write(self) -> None:
+        """The lines between the first and the last ones."""
         program = self.program
         values: dict[int, Any] = {
             node.index: partial(self._load, leaf, k)
@@ -136,20 +144,32 @@ class _Body:
             written(index)
 
         self.before = list(self.shared.begin())
-        self.computed, self.memory = spilled(self.out.lines, self.out.dtype, self.shared.bytes, shared)
+        self.computed, self.memory = spilled(self.out.lines, self.out.dtype, self.shared.bytes, self.block)
 
     @property
-    def cost(self) -> int:
-        """About how many lines' time it takes: signs are part of another line, memory takes longer."""
-        lines = sum(not x.startswith("  neg.") for x in self.computed)
-        return lines + INSIDE * self.memory.moves_inside + OUTSIDE * self.memory.moves_outside
+    def waiting_bytes(self) -> int:
+        """Of local memory: what waits there, and what loops save."""
+        return self.memory.own_bytes + sum(x.loop.count * x.bytes for x in self.ran)
+
+    @property
+    def cost(self) -> float:
+        """About how many lines' time it takes: signs are part of another line, and memory takes longer than a line."""
+        total, turns = 0, [1]
+        for line in self.computed:
+            if found := LABEL.fullmatch(line):
+                turns.append(turns[-1] * self.ran[int(found[1])].loop.count)
+            waits = OUTSIDE if "%own_waiting" in line else INSIDE if "%waiting" in line else 0
+            total += turns[-1] * (not line.startswith("  neg.")) * (1 + waits)
+            if " bra " in line:
+                turns.pop()
+        return total if self.waiting_bytes <= LOCAL else inf
 
     @property
     def text(self) -> str:
         pointers = [f"a{n}" for n, nodes in enumerate(self.program.inputs) if nodes.size]
         pointers += [f"r{n}" for n, out in enumerate(self.program.outputs) if out.size]
         widths = sorted({width for width, batched in self.pointers.values() if batched})
-        if self.memory.own_bytes + sum(x.loop.count * x.bytes for x in self.ran) > LOCAL:
+        if self.waiting_bytes > LOCAL:
             raise NotImplementedError(f"more than {LOCAL} bytes that wait in memory or are saved by loops")
         lines = [
             f".version {VERSION}",
@@ -195,8 +215,7 @@ class _Body:
         kind = "f" if suffix.startswith("f") else "i"
         if f"a{leaf}" in self.shared.rows:
             return self.out.operation(f"ld.shared.{suffix}", self.shared.to_read(f"a{leaf}", k), kind=kind)
-        count = self.program.inputs[leaf].size
-        if not self.batched[leaf] and (there := self.shared.to_all(f"a{leaf}", count, width, k)):
+        if there := self.shared.to_all(f"a{leaf}", k):
             return self.out.operation(f"ld.shared.{suffix}", there, kind=kind)
         address = self._address(f"a{leaf}", k, width, self.batched[leaf])
         found = self.out.operation(f"ld.global{'' if self.in_place else '.nc'}.{suffix}", address, kind=kind)

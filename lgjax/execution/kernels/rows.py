@@ -3,7 +3,7 @@
 The threads of a block copy the rows of their systems together, neighboring threads neighboring numbers, between the
 device's memory and that of the multiprocessor ("shared"), where each thread reads and writes its own row. So nobody has
 to transpose the array. What is the same for all systems, as the parameters of a model, they copy there too: it is read
-so often that every thread would wait for it in the device's memory.
+so often that threads would wait for it in the device's memory.
 
 Read first: `ptx.py`, which writes the rest of the kernel.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 THREADS = 32  # of a block: one warp; a large program leaves registers for eight warps of a multiprocessor in any case
-BUDGET = 10752  # bytes of a block, tuned on an H200: as much is left for what registers cannot hold
+BUDGET = 10752  # bytes of a block for rows, tuned on an H200
 COMMON = 8192  # bytes of a block for what is the same for all systems
 EVERYONE = "bar.warp.sync 0xffffffff;"
 
@@ -84,7 +84,9 @@ class Rows:
             yield f"  {condition}st.global.{kind} {there}, %moved{self.width};"
 
 
-def chosen(arguments: Sequence[tuple[int, int]], results: Sequence[tuple[int, int]]) -> tuple[bool, ...]:
+def chosen(
+    arguments: Sequence[tuple[int, int]], results: Sequence[tuple[int, int]], budget: int = BUDGET
+) -> tuple[bool, ...]:
     """Which arrays, of (numbers of a row, bytes of one), go through shared memory: the largest arguments that fit.
 
     If all fit, so do results of the kind of an argument, which mostly find place where that was, and then others. A
@@ -92,7 +94,7 @@ def chosen(arguments: Sequence[tuple[int, int]], results: Sequence[tuple[int, in
     """
     size = lambda array: Rows("", *array).bytes
     possible = lambda array: array[0] > 0 and array[1] in (4, 8)
-    left, taken = BUDGET, [False] * (len(arguments) + len(results))
+    left, taken = budget, [False] * (len(arguments) + len(results))
     for k in sorted(range(len(arguments)), key=lambda k: -size(arguments[k])):
         if possible(arguments[k]) and size(arguments[k]) <= left:
             left, taken[k] = left - size(arguments[k]), True
@@ -121,14 +123,25 @@ class Shared:
         self.common: dict[str, tuple[int, int, int]] = {}  # where an array begins, its numbers, bytes of one
         self.size, self.now, self.bytes, self.common_bytes = size, 0, 0, 0
 
-    def to_all(self, pointer: str, count: int, width: int, k: int) -> str | None:
-        """The address of number k of an argument that is the same for all systems; None if it has no room there."""
+    def hold(self, arrays: Sequence[tuple[str, int, int, int]], room: int) -> None:
+        """Those of the arrays that are the same for all systems which are worth a copy and have room: most read first.
+
+        arrays: (pointer, numbers, bytes of one, how many of the numbers are read). room: bytes of the block. A thread
+        copies one in 32 of the numbers.
+        """
+        left = min(COMMON, room - sum(x.bytes for x in self.rows.values()))
+        for pointer, count, width, read in sorted(arrays, key=lambda x: -x[3] / max(x[1], 1)):
+            size = -(-count * width // 16) * 16
+            if width in (4, 8) and 0 < count <= THREADS * read and self.common_bytes + size <= left:
+                self.common[pointer] = self.common_bytes, count, width
+                self.common_bytes += size
+
+    def to_all(self, pointer: str, k: int) -> str | None:
+        """The address of number k of an argument that is the same for all systems, if it is held."""
         if pointer not in self.common:
-            if width not in (4, 8) or self.common_bytes + count * width > COMMON:
-                return None
-            self.common[pointer] = self.common_bytes, count, width
-            self.common_bytes += -(-count * width // 16) * 16
-        return f"[%common+{self.common[pointer][0] + k * width}]"
+            return None
+        start, _, width = self.common[pointer]
+        return f"[%common+{start + k * width}]"
 
     def to_read(self, pointer: str, k: int) -> str:
         """The address of number k of an argument, which is read next."""

@@ -1,9 +1,9 @@
 """Numbers for which a thread has no register: they wait in memory, and are loaded again before they are used.
 
 The assembler would see to that too, but one number at a time; of stores and loads that it is given it makes one of
-four numbers. Belady's rule: the number that goes is the one that is needed last. What was read from memory that does
-not change is read there again. The others go to memory of the multiprocessor ("shared") as long as it suffices for
-eight warps, the shortest stays first, then to that of the thread ("local"). Local memory is slow: measured on an H200,
+four numbers. Belady's rule: the number goes whose next use is farthest away. What was read from memory that does not
+change is read there again. The others go to memory of the multiprocessor ("shared") as long as it suffices for eight
+blocks, the shortest stays first, then to that of the thread ("local"). Local memory is slow: measured on an H200,
 kernels that use it much are as fast as it is. Loads come some lines before they are needed.
 
 Read first: `ptx.py`, whose lines these are.
@@ -13,7 +13,6 @@ import heapq
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 from math import inf
 
 import numpy as np
@@ -21,11 +20,21 @@ import numpy as np
 from lgjax.execution.kernels.rows import THREADS
 
 REGISTERS = {"f32": 208, "f64": 100}  # numbers held at a time: of its 255 the assembler needs some to work ahead
-SHARED = 28160  # bytes of a block in all, so that eight blocks fit on a multiprocessor of an H100
 EARLY = 60  # lines between a load and its first use
 VECTOR = 16  # bytes that move at once
 NUMBER = re.compile(r"%f\d+")
 UNCHANGING = re.compile(r"  ld\.(global\.nc|shared)\.f\d+ %f\d+, \[%(a\d+|common)\+\d+\];")
+
+
+def block_memory(multiprocessor: int) -> int:
+    """Bytes of shared memory of a block, so that eight fit on a multiprocessor of so many kB; each takes 1 kB more.
+
+    So many blocks have 255 registers for each thread.
+    """
+    return 1024 * multiprocessor // 8 - 1024
+
+
+SHARED = block_memory(228)  # of an H100
 
 
 @dataclass
@@ -79,33 +88,22 @@ class Move:
 class Memory:
     """Places for numbers of a thread: up to `room` of them in shared memory, the others in local memory.
 
-    inside, outside: how many places are used; moves: stores and loads; loads: those that set a register of their own,
-    %w0 and so on.
+    inside, outside: how many places are used. loads: how many there are; each sets a register of its own, %w0, %w1 ...
     """
 
     dtype: str
     room: int = 0
     inside: int = 0
     outside: int = 0
-    moves_inside: int = 0
-    moves_outside: int = 0
     loads: int = 0
 
     @property
     def width(self) -> int:
         return 4 if self.dtype == "f32" else 8
 
-    @property
-    def count(self) -> int:
-        return self.inside + self.outside
-
     def text(self, move: Move) -> str:
         if move.stay is None:
             return move.again
-        if move.stay.inside:
-            self.moves_inside += 1
-        else:
-            self.moves_outside += 1
         space, address = self._at(move.stay).split()
         return f"  ld.{space} {move.register}, {address};" if move.load else f"  st.{space} {address}, {move.register};"
 
@@ -149,51 +147,42 @@ class Memory:
             yield "  add.u64 %own_waiting, %own_waiting, %nothing;"
 
 
-def spilled(texts: list[str], dtype: str, taken: int, shared: int | None = None) -> tuple[list[str], Memory]:
+def spilled(texts: list[str], dtype: str, taken: int, shared: int = SHARED) -> tuple[list[str], Memory]:
     """The lines with stores and loads where too many numbers wait, and the memory that they use.
 
-    dtype: "f32" or "f64". shared: bytes of shared memory that the block may use (SHARED), of which `taken` are used
+    dtype: "f32" or "f64". shared: bytes of shared memory that the block may use, of which `taken` are used
     otherwise. Where there are loops, numbers that are used on both sides of a label are in memory.
     """
     memory = Memory(dtype)
     lines = [Line.of(text) for text in texts]
     if most_waiting(lines) <= REGISTERS[dtype]:
         return texts, memory
-    memory.room = max(0, (SHARED if shared is None else shared) - taken) // (VECTOR * THREADS) * VECTOR // memory.width
-    blocks, seen, common = _blocks(lines), {}, {}
+    memory.room = max(0, shared - taken) // (VECTOR * THREADS) * VECTOR // memory.width
+    blocks, seen, crossing = _blocks(lines), {}, {}
     for k, block in enumerate(blocks):
         for x in [x for line in block for x in line.registers if seen.setdefault(x, k) != k]:
-            common.setdefault(x, Stay(-inf, inf))
-    for stay in common.values():
-        _settle(stay, memory)
-    found, held = [], len(common)
+            crossing.setdefault(x, Stay(-inf, inf))
+    for n, stay in enumerate(crossing.values()):
+        stay.inside = n < memory.room
+        stay.place = n if stay.inside else n - memory.room
+    memory.inside, memory.outside = min(len(crossing), memory.room), max(0, len(crossing) - memory.room)
+    found, free_from = [], (memory.inside, memory.outside)
     for block in blocks:
-        spilling = _Spilling(block, memory, common)
+        spilling = _Spilling(block, memory, crossing)
         moved = list(spilling.lines())
-        _place(spilling.stays, memory, held)
+        _place(spilling.stays, memory, *free_from)
         found += [x if isinstance(x, str) else memory.text(x) for x in _early(moved)]
     return found, memory
 
 
-def _settle(stay: Stay, memory: Memory) -> None:
-    """A place for good."""
-    stay.inside = memory.inside < memory.room
-    stay.place = memory.inside if stay.inside else memory.outside
-    memory.inside += stay.inside
-    memory.outside += not stay.inside
-
-
-def _place(stays: Sequence[Stay], memory: Memory, held: int) -> None:
-    """Places for the stays of a block, which begin one after the other; the first `held` places are taken.
+def _place(stays: Sequence[Stay], memory: Memory, inside: int, outside: int) -> None:
+    """Places for the stays of a block, which begin one after the other, from these places on.
 
     As many as can be go inside: where there is no room, the stay that lasts longest goes outside.
     """
-    first = min(held, memory.room), max(0, held - memory.room)
-    free, there = list(range(first[0], memory.room)), list[Stay]()
+    free, there = list(range(inside, memory.room)), list[Stay]()
     for stay in stays:
-        for old in [x for x in there if x.end < stay.begin]:
-            there.remove(old)
-            heapq.heappush(free, old.place)
+        _leave(there, stay.begin, free)
         there.append(stay)
         if free:
             stay.place = heapq.heappop(free)
@@ -204,14 +193,19 @@ def _place(stays: Sequence[Stay], memory: Memory, held: int) -> None:
     for stay in stays:
         stay.inside = stay.place >= 0
     memory.inside = max([memory.inside, *(x.place + 1 for x in stays if x.inside)])
-    free, there, new = [], [], count(first[1])
+    free, there = [], []
     for stay in [x for x in stays if not x.inside]:
-        for old in [x for x in there if x.end < stay.begin]:
-            there.remove(old)
-            heapq.heappush(free, old.place)
-        stay.place = heapq.heappop(free) if free else next(new)
+        _leave(there, stay.begin, free)
+        stay.place = heapq.heappop(free) if free else outside + len(there)
         there.append(stay)
     memory.outside = max([memory.outside, *(x.place + 1 for x in stays if not x.inside)])
+
+
+def _leave(there: list[Stay], now: float, free: list[int]) -> None:
+    """Those that are over give their places back."""
+    for old in [x for x in there if x.end < now]:
+        there.remove(old)
+        heapq.heappush(free, old.place)
 
 
 def _early(moved: Sequence[str | Move]) -> list[str | Move]:
@@ -263,13 +257,13 @@ def _blocks(lines: Sequence[Line]) -> list[list[Line]]:
 class _Spilling:
     """Goes through the lines of a block. held: in which register each value is that is in one.
 
-    stays: in memory, as they begin. waits: those of values that are there now. common: those of values that other
+    stays: in memory, as they begin. waits: those of values that are there now. crossing: those of values that other
     blocks use too.
     """
 
-    def __init__(self, block: Sequence[Line], memory: Memory, common: dict[str, Stay]):
-        self.block, self.memory, self.common = block, memory, common
-        self.waits, self.held, self.stays = dict(common), {}, list[Stay]()
+    def __init__(self, block: Sequence[Line], memory: Memory, crossing: dict[str, Stay]):
+        self.block, self.memory, self.crossing = block, memory, crossing
+        self.waits, self.held, self.stays = dict(crossing), {}, list[Stay]()
         self.next: dict[str, list[int]] = {}  # lines that read a value, the next one at the end
         for n, line in reversed(list(enumerate(block))):
             for x in line.reads:
@@ -295,8 +289,8 @@ class _Spilling:
                 self._hold(x)
             if line.sets:
                 self.held[line.sets] = line.sets
-                if line.sets in self.common:
-                    yield Move(line.sets, self.common[line.sets], load=False)
+                if line.sets in self.crossing:
+                    yield Move(line.sets, self.crossing[line.sets], load=False)
                 self._hold(line.sets)
                 yield from self._make_room()
 
