@@ -245,7 +245,8 @@ def prepared(folder: Path) -> Path:
 
 
 def row_of(python: Path, case: str) -> dict[str, Any]:
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]  # where talos's files may be
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(paths)}
     command = [python, __file__, "--worker", case]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT)
