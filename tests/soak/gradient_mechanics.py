@@ -364,7 +364,8 @@ def of_loops(name: str, seed: int) -> Subject:
 
     distance = np.abs(np.sin(np.stack([a for a, _ in states])[:, 0]))
     direction = rng.normal(size=9) / 3
-    return Subject((name,), function, _stacked(states), tuple(labels), direction, False, distance=distance)
+    second = False if name in ("project_positions", "rollout") else SHORT  # which take long to compile
+    return Subject((name,), function, _stacked(states), tuple(labels), direction, second, distance=distance)
 
 
 MECHANICS: dict[str, Callable[[int], Subject]] = {

@@ -70,6 +70,8 @@ MATRICES: dict[str, Callable] = {
     "inverse_dynamics_partials": lambda m, q, v, x: lgjax.inverse_dynamics_partials(m, q, v, x),
     "forward_dynamics_partials": lambda m, q, v, x: lgjax.forward_dynamics_partials(m, q, v, x),
     "hybrid_dynamics_partials": lambda m, q, v, x: lgjax.hybrid_dynamics_partials(m, q, v, x, x, (m.nv - 1,)),
+}
+MORE: dict[str, Callable] = {
     "inverse dynamics, partials of time derivatives": _inverse_partials,
     "forward dynamics, partials of time derivatives": _forward_partials,
     "linearize": lambda m, q, v, x: control.linearize(m, q, v, x, 0.01),
@@ -86,6 +88,7 @@ DERIVED: dict[str, Callable[[int], Subject]] = {
     ),
     **_made("a shoulder", shoulder, RATES, SHORT),
     **_made("point masses", points, RATES, SHORT),
-    **_made("a shoulder", shoulder, MATRICES, False),
-    **_made("point masses", points, MATRICES, SHORT),
+    **_made("a shoulder", shoulder, MATRICES, SHORT),
+    **_made("a shoulder", shoulder, MORE, False),
+    **_made("point masses", points, MATRICES | MORE, SHORT),
 }

@@ -129,7 +129,7 @@ def of_chain(form: str, seed: int) -> Subject:
         return _numbers([end, [made.invariants["energy"](y)]])
 
     direction = rng.normal(size=14) / 4
-    return Subject(("state", "energy"), function, _stacked(states), labels, direction, False)
+    return Subject(("state", "energy"), function, _stacked(states), labels, direction, SHORT)
 
 
 # ---- functions of a mechanism
@@ -223,8 +223,13 @@ def of_gap_derivatives(name: str, seed: int) -> Subject:
         pose = lgjax.se3.compose(place, lgjax.se3.exp(x[:6]))
         return _numbers([*shapes.gap_derivatives(MASSES[name](state[1] + x[6:9]), plane, pose)])
 
+    # Where an edge lies flat, the farthest point jumps from one end to the other; to round-off it is the middle.
+    heights = np.stack([np.asarray(groups.so3.exp(jnp.asarray(w)))[2] for w, _ in states])
+    edges = {"capsule": [2], "cylinder": [2]}.get(name, [])
+    distance = np.min(np.abs(heights[:, edges]), -1, initial=np.inf)
     names = ("gap's gradient", "second derivatives of the gap")
-    return Subject(names, function, _stacked(states), labels, rng.normal(size=9) / 3, False)
+    direction = rng.normal(size=9) / 3
+    return Subject(names, function, _stacked(states), labels, direction, SHORT, distance=distance)
 
 
 # ---- events and impacts

@@ -371,9 +371,9 @@ READY: dict[str, Callable[[int], Subject]] = {
     "Lagrangian impact with friction": partial(of_impact, True),
     "a user's joint": partial(of_mechanism, cam, CAM, SHORT),
     "loop_constraint": of_closures,
-    **_of("a shoulder", shoulder, {"closed form": partial(_closed_form, "body")}, False),
+    **_of("a shoulder", shoulder, {"closed form": partial(_closed_form, "body")}, SHORT),
     **_of("point masses", points, {"closed form": partial(_closed_form, "body")}, SHORT),
-    **_of("a cart", cart, {"closed form, spatial": partial(_closed_form, "spatial")}, False),
+    **_of("a cart", cart, {"closed form, spatial": partial(_closed_form, "spatial")}, SHORT),
     "likelihood of poses of a frame": of_frames,
     "likelihood of batched motions": of_batch,
 }  # fmt: skip

@@ -76,10 +76,9 @@ def monte_carlo(
 
     simulate is any function that JAX can trace: of rollouts, of bouncing bodies, of constrained systems. Each device
     runs `chunk` of them at a time; None: at most 4096 (65536 on a GPU), in at most half of the memory. The same chunk
-    gives bit by bit the same results on however many devices and processes, resumed or not; another one changes
-    round-off. A device that runs out of memory gets less at a time, with a RuntimeWarning, and the run goes on. A
-    trajectory that is not valid, or has a value that is not finite or beyond `limit`, is reported and enters no
-    statistics.
+    gives bit by bit the same results on however many devices and processes, resumed or not; another changes round-off.
+    A device that runs out of memory gets less at a time, with a RuntimeWarning, and the run goes on. A trajectory that
+    is not valid, or has a value that is not finite or beyond `limit`, is reported and enters no statistics.
 
     devices: how many of the local ones, None for all. After `jax.distributed.initialize` all processes call this with
     the same arguments, each simulates its part, and all get the same result; they must see the same folder.
