@@ -202,7 +202,8 @@ CART, FREE, SHOULDER, POINTS = (
 PLUGGED: dict[str, Callable[[int], Subject]] = {
     **_of((("a tree", tree), POINTS), STATES, SHORT),
     **_of((FREE, POINTS), {"flat_field": _flat_field}, SHORT),
-    **_of((SHOULDER,), {"flat_field": _flat_field, "step of a control system": _steps}, False),
+    **_of((SHOULDER,), {"flat_field": _flat_field}, SHORT),
+    **_of((SHOULDER,), {"step of a control system": _steps}, False),
     **_of((SHOULDER,), {"slopes of a control system": _slopes}, False),
     **_of((CART,), {"environment, step": partial(_env_step, 5)}, False),
     **_of((POINTS,), {"openscvx_dynamics": _openscvx} | EPISODES | CONTROLLED, SHORT),
