@@ -30,7 +30,6 @@ from queue import Empty, Queue
 
 sys.path[:0] = map(str, [Path(__file__).resolve().parents[1], Path(__file__).resolve().parent])
 PEERS = ("MJX", "frax")
-DRAWN = ("inertias", "damping", "friction", "gravity", "placements.translation")
 COLUMNS = [
     "robot", "what", "program", "dtype", "batch", "us", "low", "high", "per second", "memory", "arithmetic",
     "trace s", "compile s", "first s", "error", "failure",
@@ -97,6 +96,7 @@ def programs(row: dict, options: argparse.Namespace):
     import jax.numpy as jnp
 
     import lgjax
+    from benchmarks.sm90 import DRAWN
     from lgjax.execution.cost import kernel_cost
 
     model, steps = model_of(row["robot"], row["dtype"]), 4 if options.tiny else options.steps

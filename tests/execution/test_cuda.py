@@ -3,6 +3,7 @@
 import re
 import warnings
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import lgjax
 from lgjax import specialize
 from lgjax.execution import call
 from lgjax.execution.call import batch_behind, one_kernel
+from lgjax.execution.kernels import cuda
 from lgjax.execution.kernels.cuda import TARGET
 from tests.dynamics import trees
 
@@ -234,3 +236,20 @@ def test_derivatives_of_a_rollout_on_a_gpu_are_those_of_a_cpu(monkeypatch):
     text = lowered(jax.grad(lambda v, q, tau: loss(q, v, tau, 1.0)), v, q, tau)
     assert launches(text) == 2
     jax.clear_caches()
+
+
+SIZES = {"8.0": 19968, "8.9": 11776, "9.0": 28160, "10.0": 28160, None: 28160}
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_eight_blocks_fit_on_a_multiprocessor(monkeypatch, kind):
+    """Of 164, 100 and 228 kB, where each block takes 1 kB more; without a device as on an H100."""
+    devices = {"gpu": [SimpleNamespace(compute_capability=kind)]} if kind else {}
+
+    def local_devices(backend):
+        if backend not in devices:
+            raise RuntimeError("there is none")
+        return devices[backend]
+
+    monkeypatch.setattr(jax, "local_devices", local_devices)
+    assert cuda._shared_memory() == SIZES[kind]

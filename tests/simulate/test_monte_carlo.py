@@ -9,6 +9,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -380,6 +381,19 @@ def test_the_width_follows_the_memory(monkeypatch):
     e = run(chunk=None)
     assert e.chunk == max(1, int(8 * 1500 / wide[0])) < 8
     assert batches.device_memory(jax.devices()[0]) > 0
+
+
+@pytest.mark.parametrize(("platform", "width"), [("cpu", 4096), ("gpu", 65536)])
+def test_a_gpu_runs_more_at_a_time(monkeypatch, platform, width):
+    device = SimpleNamespace(platform=platform, memory_stats=lambda: {"bytes_limit": 1e12})
+    made = lambda *args: SimpleNamespace(width=args[4], memory=lambda: 0)
+    monkeypatch.setattr(batches, "Program", made)
+    choose = lambda count, chunk: batches.fitting_program(
+        None, None, (), SimpleNamespace(size=2, local_devices=[device]), count, chunk, None
+    )
+    assert choose(10**6, None).width == width
+    assert choose(100, None).width == 50
+    assert choose(10**6, 10**5).width == 10**5
 
 
 def test_bouncing_bodies_are_simulations_like_others():
