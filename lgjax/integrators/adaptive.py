@@ -20,6 +20,7 @@ from lgjax.integrators.field import Field, saved_times, scalar_event, state_on, 
 from lgjax.integrators.integrate import Status, check_method
 from lgjax.integrators.method import Method, order_of
 from lgjax.numerics import checks
+from lgjax.numerics.implicit import implicit_number
 from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.status import flag
 
@@ -292,27 +293,22 @@ class _Problem:
         carry = strong(self.method.init(self.space, self.field, times[i], y))
         return self.step_from(times[i], y, carry)(t - times[i])[0]
 
-    def delay(self, t: Array, y: Point) -> Array:
-        """Zero, with the derivative of the time of an event at (t, y): how much later it happens if the event grows."""
-        event = self.event
-        assert event is not None
-        value = event(t, y)
-        rate = jax.jvp(lambda s: event(t + s, self.nudged(t, y, s)), (jnp.zeros_like(t),), (jnp.ones_like(t),))[1]
-        rate = jax.lax.stop_gradient(jnp.where(rate == 0, 1, rate))
-        return -(value - jax.lax.stop_gradient(value)) / rate
-
-    def nudged(self, t: Array, y: Point, s: Array) -> Point:
-        """The point a vanishing time s later."""
-        rate = self.method.rate(self.field, t, y) if self.planned else self.field(t, y)
-        return self.space.move(jax.tree.map(lambda x: s * x, rate), y)
-
-    def at_end(self, state: _State, replayed: Any, t1: Array) -> tuple[Array, Any]:
+    def at_end(self, state: _State, replayed: Any, t0: Array, t1: Array) -> tuple[Array, Any]:
         """The last time and point, both with a leading axis, and with the derivatives of the replayed ones."""
         last, t_last = jax.tree.map(lambda x: x[state.accepted], replayed), jnp.where(state.stopped, state.t, t1)
         if self.event is not None:
-            delay = jnp.where(state.stopped, self.delay(state.t, last), 0)
-            last, t_last = self.nudged(state.t, last, delay), t_last + delay
+            found = self.at_event(state, replayed, t0)
+            t_last, last = _select(state.stopped, found, (t_last, last))
         return jax.tree.map(lambda x: x[None], _value_of_first((state.t, state.y), (t_last, last)))
+
+    def at_event(self, state: _State, replayed: Any, t0: Array) -> tuple[Array, Point]:
+        """Time and point of the event that ended the run: the last step, with the length at which the event is zero."""
+        event, n = self.event, jnp.maximum(state.accepted - 1, 0)
+        assert event is not None
+        t, y = state.times.at[0].set(t0)[n], jax.tree.map(lambda x: x[n], replayed)
+        step = self.step_from(t, y, strong(self.method.init(self.space, self.field, t, y)))
+        h = implicit_number(lambda h: event(t + h, step(h)[0]), state.t - t)
+        return t + h, step(h)[0]
 
     def at_times(self, state: _State, replayed: Any, t0: Array, ts: Array, inside: Array) -> Any:
         """Dense output; NaN at times that were not reached or are not inside."""
@@ -366,7 +362,7 @@ def integrate_adaptive(
     event     event(t, y) -> scalar: where its sign changes the run ends, at that point to round-off, with `stopped`.
               It is evaluated after every step, and by Taylor at `substeps` points within; a zero at t0 is not an event.
               States at times of save_at after it are NaN, which is not a failure.
-              First derivatives account for the change of the event's time.
+              Derivatives account for the change of the event's time.
 
     t1 < t0 integrates backwards.  Raises like `integrate`, and for known tolerances that are not positive or known
     times of save_at outside the run.  For traced ones, and for everything that happens on the way, `status` says what
@@ -393,7 +389,7 @@ def integrate_adaptive(
     state = problem.find_steps(*jax.lax.stop_gradient((start, end, y0)))
     replayed = again.replay(state.times, state.accepted, start, end, y0)
     if save_at is None:
-        ts, ys = again.at_end(state, replayed, end)
+        ts, ys = again.at_end(state, replayed, start, end)
     else:
         ys = again.at_times(state, replayed, start, ts, inside)
     status = state.status | flag(Status.SAVE_AT_OUTSIDE, ~jnp.all(inside))

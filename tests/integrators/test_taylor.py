@@ -190,6 +190,42 @@ def test_the_time_of_an_event_and_the_state_there_have_derivatives(method):
     np.testing.assert_allclose(jit(outcome)(h, v)[0], time, rtol=1e-13)
 
 
+SECOND = {
+    "forward over forward": lambda f: jax.jacfwd(jax.jacfwd(f, (0, 1)), (0, 1)),
+    "forward over reverse": lambda f: jax.jacfwd(jax.jacrev(f, (0, 1)), (0, 1)),
+    "reverse over reverse": lambda f: jax.jacrev(jax.jacrev(f, (0, 1)), (0, 1)),
+}
+
+
+@pytest.mark.parametrize("mode", SECOND)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_time_of_an_event_and_the_state_there_have_second_derivatives(method, mode):
+    def outcome(height, speed):
+        s = land(height, speed, **METHODS[method])
+        return jnp.stack([s.ts[0], s.ys[1][0, 0]])
+
+    def exact(height, speed):
+        impact = jnp.sqrt(speed**2 + 2 * G * height)
+        return jnp.stack([(speed + impact) / G, -impact])
+
+    np.testing.assert_allclose(
+        jit(SECOND[mode](outcome))(2.0, 3.0), jax.hessian(exact, (0, 1))(2.0, 3.0), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_an_event_in_the_first_step_moves_with_its_start():
+    """The time of a landing is later by as much as the run begins later."""
+
+    def outcome(start):
+        level = lambda t, y: y[0][0]
+        y = (jnp.array([2.0]), jnp.array([3.0]))
+        s = integrate_adaptive(FALL, fall, y, start, 9.0, Taylor(4), 1e-9, 1e-9, 5, event=level)
+        return jnp.stack([s.ts[0], s.ys[1][0, 0]])
+
+    for transform in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(jit(transform(outcome))(0.5), [1.0, 0.0], atol=1e-12)
+
+
 def test_two_crossings_in_one_step_are_seen():
     """A ball thrown up through a hole: the polynomial step covers both passages, the first one ends the run."""
     level = lambda t, y: y[0][0] - 1.0
