@@ -7,7 +7,7 @@ function of the state and nothing else is carried from step to step.
 
 Derivatives are those of the recorded parts, computed again in a loop of fixed length. An event that happens later by
 dT moves the state before it along the old field by dT, and shortens the next part by dT: together with the derivative
-of the reset that is the saltation matrix.
+of the reset that is the saltation matrix. Second derivatives would need the curvature of all of these; they are refused.
 
 Read first: `modes.py`. Next: `event_loop.py`. Source: E. Hairer, S. Norsett, G. Wanner, Solving ordinary differential
 equations I (1993), section II.6, for event location; M. di Bernardo et al., Piecewise-smooth dynamical systems (2008),
@@ -26,6 +26,7 @@ import numpy as np
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.event_loop import EventStep, Settings, System
 from lgjax.contact.time_stepping import TOLERANCE_EPS
+from lgjax.execution.first_order import first_order
 from lgjax.integrators import DORMAND_PRINCE54, Method, MuntheKaas
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -53,6 +54,8 @@ class EventDriven(Method):
     On a `HeightField` a contact that stays closed has jumps of its acceleration, or of its velocity, at the edges of
     cells where the slope changes. They are no events: a step that meets one may need more than max_parts and stop
     early, with the status TOO_MANY_PARTS.
+
+    It has first derivatives; a second one raises TypeError.
 
     The controller is evaluated in every stage of the method. The status says NOT_SOLVED also where a contact is deeper
     than 1e-6 m, in float32 1e-4 m, at the end of a step, and where dt is traced and not positive. Raises ValueError for
@@ -128,6 +131,7 @@ def _step(settings: Settings, forces: Callable, data) -> tuple[EventStep, Any]:
 def _(settings, forces, primals, tangents):
     """Those of the recorded parts."""
     found, record = _step(settings, forces, *primals)
+    primals = first_order(primals, "a step by contact.EventDriven")
     again = lambda data: System(settings, forces, *data).replay(*jax.lax.stop_gradient((record, found.parts)))
     (q, v), impulse = jax.jvp(again, primals, tangents)[1]
     change = jax.tree.map(_no_tangent, (found, record))

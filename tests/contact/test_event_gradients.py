@@ -106,6 +106,13 @@ def test_a_hopper_has_the_saltation_matrices_made_by_hand(mode):
     assert np.all(np.isfinite(found))
 
 
+def test_second_derivatives_are_refused():
+    """They would leave out the curvature of what a change of an event's time does."""
+    hopper()
+    with pytest.raises(TypeError, match=r"a step by contact\.EventDriven has no second derivatives"):
+        jax.eval_shape(jax.hessian(lambda x: hop(x)[0][0]), jnp.asarray(STATE))
+
+
 # velocity (6,), friction, restitution, height over the floor at the start
 MOTIONS = {
     "slides, then rolls": ([0, 0.3, 0, 0.5, 0.1, 0.0], 0.3, 0.0, 0.0),
