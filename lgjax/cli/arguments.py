@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from lgjax import plot
 from lgjax.multibody import models
 from lgjax.multibody.importers import LOADERS
 
@@ -65,6 +66,9 @@ def load_model(args: argparse.Namespace) -> Any:
     if load is None and Path(args.model).is_file():
         raise ValueError(f"{args.model}: unknown kind of file; known: {', '.join(LOADERS)}")
     if load is None:
+        for name, kind in (("folder", "MJCF"), ("mimic", "URDF")):
+            if getattr(args, name) not in (None, "error"):
+                raise ValueError(f"{args.model}: --{name} is for {kind} files")
         return models.by_name(args.model, args.floating)
     known = inspect.signature(load).parameters
     if "floating_base" in known:
@@ -97,4 +101,17 @@ def not_negative(text: str) -> float:
 
 
 def positive_int(text: str) -> int:
-    return int(_number(text, lambda x: x >= 1 and x == int(min(x, 2**62)), "a positive integer"))
+    return int(_number(text, lambda x: 1 <= x < 2**31 and x == int(x), "a positive integer below 2**31"))
+
+
+def seed(text: str) -> int:
+    if not text.strip().removeprefix("-").isdecimal() or abs(int(text)) >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at most 63 bits")
+    return int(text)
+
+
+def check_figure(path: Path) -> None:
+    """Fails now, not after a long run, without matplotlib or for a file that cannot be a figure."""
+    known = plot.figure(1, 1).canvas.get_supported_filetypes()
+    if path.suffix[1:].lower() not in known:
+        raise ValueError(f"cannot write {str(path)!r}: figures end in .{', .'.join(sorted(known))}")

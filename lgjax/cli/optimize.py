@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax import plot
-from lgjax.cli.arguments import add_compiling, fail
+from lgjax.cli.arguments import add_compiling, check_figure, fail
 from lgjax.dynamics.kinematics import frame_pose
 from lgjax.execution.compiled import logger
 from lgjax.groups import so3
@@ -22,15 +22,17 @@ from lgjax.numerics import checks
 from lgjax.saving.arrays import write_arrays
 from lgjax.simulate import control
 from lgjax.simulate.control import ControlSystem, OptimizedControls, OptimizeStatus, optimize_controls
+from lgjax.simulate.control.problem import box
 
 METHODS = {
     "shooting": control.Shooting,
     "multiple_shooting": control.MultipleShooting,
     "ilqr": control.ILQR,
+    "fddp": control.FDDP,
 }
 EXAMPLE = """
 model = "arm"               # built in, or a file beside this one
-method = "ilqr"             # or shooting, multiple_shooting
+method = "ilqr"             # or fddp, shooting, multiple_shooting
 dt = 0.02                   # s, a control each
 steps = 50
 iterations = 100
@@ -93,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         if path.is_dir() or not path.absolute().parent.is_dir():
             raise ValueError(f"cannot write {str(path)!r}: it is a folder, or its folder does not exist")
     if args.plot:
-        plot.figure(1, 1)  # fails now, not after the run
+        check_figure(args.plot)
     try:
         with args.problem.open("rb") as file:
             table = tomllib.load(file)
@@ -128,15 +130,16 @@ def read(table: dict[str, Any], folder: Path) -> Task:
     model = _model(values, folder).astype(values["dtype"])
     system = ControlSystem.of_model(model, values["dt"], substeps=values["substeps"])
     start = _configuration(model, values.get("start", {}), "start")
-    noise = jax.random.normal(
-        jax.random.key(values.get("seed", 0)), (values["guesses"], values["steps"], system.controls)
-    )
-    spread = values.get("spread", 0.1)
+    seed, spread = values.get("seed", 0), checks.number("spread", values.get("spread", 0.1), 0.0)
+    if abs(seed) >= 2**63:
+        raise ValueError(f"seed must have at most 63 bits, got {seed}")
+    noise = jax.random.normal(jax.random.key(seed), (values["guesses"], values["steps"], system.controls))
     running, terminal = _costs(model, values)
     method = METHODS[values["method"]](iterations=values["iterations"], tolerance=values["tolerance"])
     bounds = values.get("bounds")
     if bounds is not None and len(bounds) != 2:
         raise ValueError(f"bounds must be [lower, upper], got {bounds}")
+    box(bounds, system.controls, model.dtype)
     options = {"method": method, "steps": values["steps"], "running": running, "terminal": terminal, "bounds": bounds}
     state = (start, jnp.zeros(model.nv, model.dtype))
     return Task(model, system, state, (spread * noise).astype(model.dtype), values["method"], options)

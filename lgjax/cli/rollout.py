@@ -1,6 +1,7 @@
 """`lgjax rollout`: a batch of randomized copies of a model, without controls."""
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,18 @@ import numpy as np
 
 from lgjax import integrators, plot
 from lgjax.cli import view
-from lgjax.cli.arguments import Help, add_compiling, add_model, fail, load_model, not_negative, positive, positive_int
+from lgjax.cli.arguments import (
+    Help,
+    add_compiling,
+    add_model,
+    check_figure,
+    fail,
+    load_model,
+    not_negative,
+    positive,
+    positive_int,
+    seed,
+)
 from lgjax.execution.compiled import logger
 from lgjax.saving.arrays import write_arrays
 from lgjax.simulate.ensemble.ensemble import STORES, Spread, ensemble, load_ensemble
@@ -42,11 +54,12 @@ def add(commands: Any) -> None:
     length.add_argument("--duration", type=positive, default=1.0, help="simulated time in s, instead of --steps")
     parser.add_argument("--dt", type=positive, default=1e-3, help="time step in s")
     parser.add_argument("--method", default="RK4", help=f"Munthe-Kaas method: {', '.join(TABLEAUX)}")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the initial states and masses")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the initial states and masses")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument(
-        "--save-every", type=positive_int, metavar="K", help="keep every K-th step; about 100 are kept if not given"
-    )
+        "--save-every", type=positive_int, metavar="K",
+        help="keep every K-th step, a divisor of their number; if not given, 101 states are kept or somewhat more",
+    )  # fmt: skip
     for name, default in Spread()._asdict().items():
         parser.add_argument(f"--{name}-spread", type=not_negative, default=default, help=SPREADS[name])
     parser.add_argument("--chunk", type=positive_int, help="copies at a time and device; what fits if not given")
@@ -69,6 +82,8 @@ def run(args: argparse.Namespace) -> int:
     if args.method.upper() not in TABLEAUX:
         raise ValueError(f"unknown method {args.method!r}; known: {', '.join(TABLEAUX)}")
     steps = args.steps or round(args.duration / args.dt)
+    if steps >= 2**31:
+        raise ValueError(f"a duration of {args.duration:g} s is more than 2**31 steps of {args.dt:g} s")
     if steps < 1:
         raise ValueError(f"a duration of {args.duration:g} s is less than one step of {args.dt:g} s")
     save_every = args.save_every or _divisor(steps, steps // 100)
@@ -85,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
         if not path.absolute().parent.is_dir():
             raise ValueError(f"cannot write {str(path)!r}: its folder does not exist")
     if args.plot:
-        plot.figure(1, 1)  # fails now, not after the run
+        check_figure(args.plot)
     if args.view or args.view_html:
         view.check()
     if args.dtype == "float64":
@@ -118,7 +133,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _divisor(n: int, limit: int) -> int:
     """The largest divisor of n that is at most `limit`, at least 1."""
-    return next((d for d in range(min(n, limit), 0, -1) if n % d == 0), 1)
+    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    return max((d for d in (*small, *(n // d for d in small)) if d <= limit), default=1)
 
 
 def _files(args: argparse.Namespace) -> list[Path]:

@@ -50,6 +50,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check()
+    if args.html is not None and (args.html.is_dir() or not args.html.absolute().parent.is_dir()):
+        raise ValueError(f"cannot write {str(args.html)!r}: it is a folder, or its folder does not exist")
     motion = None
     if Path(args.model).suffix == ".npz":
         arrays = read_arrays(Path(args.model))

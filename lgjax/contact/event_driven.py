@@ -7,7 +7,7 @@ function of the state and nothing else is carried from step to step.
 
 Derivatives are those of the recorded parts, computed again in a loop of fixed length. An event that happens later by
 dT moves the state before it along the old field by dT, and shortens the next part by dT: together with the derivative
-of the reset that is the saltation matrix. Second derivatives would need the curvature of all of these; they are refused.
+of the reset that is the saltation matrix. Second derivatives, which need the curvature of all of these, are refused.
 
 Read first: `modes.py`. Next: `event_loop.py`. Source: E. Hairer, S. Norsett, G. Wanner, Solving ordinary differential
 equations I (1993), section II.6, for event location; M. di Bernardo et al., Piecewise-smooth dynamical systems (2008),

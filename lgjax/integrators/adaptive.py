@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from lgjax.execution.one_function import one_call
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.control import ELEMENTARY, StepSizeController, error_ratio
-from lgjax.integrators.field import Field, saved_times, scalar_event, state_on, strong
+from lgjax.integrators.field import Field, held, saved_times, scalar_event, state_on, strong
 from lgjax.integrators.integrate import Status, check_method
 from lgjax.integrators.method import Method, order_of
 from lgjax.numerics import checks
@@ -109,6 +109,7 @@ class _Problem:
     start: Point
     field: Field
     event: Callable[[Array, Point], Array] | None
+    direction: int
 
     @property
     def planned(self) -> bool:
@@ -209,6 +210,8 @@ class _Problem:
         later = jax.vmap(lambda part: event(s.t + part, at(part)))(ends)
         signs = jnp.sign(jnp.concatenate([event(s.t, s.y)[None], later]))
         changes = (signs[:-1] != 0) & (signs[:-1] * signs[1:] <= 0)  # false for NaN
+        if self.direction:
+            changes = changes & (signs[:-1] == -self.direction)
         first = jnp.argmax(changes)
         return jnp.stack([ends[first] - h / parts, ends[first]]), jnp.any(changes)
 
@@ -319,20 +322,16 @@ class _Problem:
         return jax.tree.map(lambda x: jnp.where(reached.reshape((-1,) + (1,) * (x.ndim - 1)), x, jnp.nan), ys)
 
 
-def _held(f: Callable, t: Array, y: Point) -> tuple[Callable, Callable]:
-    """f(t, y) with what it closes over held fixed, and f itself; a further argument of either is not read."""
-    pure, parameters = jax.closure_convert(f, t, y)
-    frozen = [jax.lax.stop_gradient(p) for p in parameters]
-    return lambda t, y, *_: pure(t, y, *frozen), lambda t, y, *_: pure(t, y, *parameters)
-
-
-def _check_settings(method: Any, controller: Any) -> None:
+def _check_settings(method: Any, controller: Any, event: Any, direction: Any) -> None:
     check_method("integrate_adaptive", method)
     if not isinstance(method, Method) or (method.order_hat is None and not method.needs_series):
         wanted = "a method with an embedded one, such as MuntheKaas(DORMAND_PRINCE54), or Taylor"
         raise ValueError(f"integrate_adaptive needs {wanted}; got {method!r}")
     if not isinstance(controller, StepSizeController):
         raise TypeError(f"controller must be a StepSizeController such as ELEMENTARY or PI_CONTROL, got {controller!r}")
+    checks.functions(event=event)
+    if checks.integer("direction", direction, -1) > 1:
+        raise ValueError(f"direction must be -1, 0 or 1, got {direction}")
 
 
 def integrate_adaptive(
@@ -348,6 +347,7 @@ def integrate_adaptive(
     save_at: Any = None,
     controller: StepSizeController = ELEMENTARY,
     event: Callable[[Array, Point], Array] | None = None,
+    direction: int = 0,
 ) -> AdaptiveSolution:
     """Integrate y' = field(t, y) on a space from t0 to t1 with steps that keep the estimated error within tolerance.
 
@@ -360,9 +360,10 @@ def integrate_adaptive(
               order; without it only the end is returned, with a leading axis of length 1.
     controller   ELEMENTARY, the rule of eq. (33), or PI_CONTROL; Taylor has its own.
     event     event(t, y) -> scalar: where its sign changes the run ends, at that point to round-off, with `stopped`.
-              It is evaluated after every step, and by Taylor at `substeps` points within; a zero at t0 is not an event.
+              It is evaluated after every step, and by Taylor at `substeps` points within; what changes twice in between
+              is missed, as is what happens at t0 or while it is NaN. Derivatives account for the change of its time.
               States at times of save_at after it are NaN, which is not a failure.
-              Derivatives account for the change of the event's time.
+    direction 1 or -1: only events that rise or fall. A run that starts at an event needs it: the sign is round-off.
 
     t1 < t0 integrates backwards.  Raises like `integrate`, and for known tolerances that are not positive or known
     times of save_at outside the run.  For traced ones, and for everything that happens on the way, `status` says what
@@ -370,21 +371,20 @@ def integrate_adaptive(
     accepted step sizes fixed and take the time of max_steps steps.  Called outside `jit` it computes the scan of the
     derivatives in vain.
     """
-    _check_settings(method, controller)
-    max_steps = checks.integer("max_steps", max_steps)
-    y0, dtype = state_on(space, y0)
+    _check_settings(method, controller, event, direction)
+    max_steps, (y0, dtype) = checks.integer("max_steps", max_steps), state_on(space, y0)
     start, end = checks.scalar("t0", t0, dtype), checks.scalar("t1", t1, dtype)
     ts, inside = saved_times(() if save_at is None else save_at, t0, t1, dtype)
     if not method.needs_series:
         method.init(space, field, start, y0)
     rtol, atol = checks.scalar("rtol", rtol, dtype, positive=True), checks.scalar("atol", atol, dtype, positive=True)
     order = (method.order,) if method.needs_series else ()
-    still, moving = _held(lambda t, y: field(t, y, *order), start, y0)
+    still, moving = held(lambda t, y: field(t, y, *order), start, y0)
     if order:
         method.init(space, still, start, y0)  # now that tracing it again costs little
-    still_event, moving_event = _held(scalar_event(event, start, y0), start, y0) if event else (None, None)
+    still_event, moving_event = held(scalar_event(event, start, y0), start, y0) if event else (None, None)
     bounds = jax.lax.stop_gradient((rtol, atol, y0))
-    problem = _Problem(space, method, controller, max_steps, save_at is not None, *bounds, still, still_event)
+    problem = _Problem(space, method, controller, max_steps, save_at is not None, *bounds, still, still_event, direction)
     again = replace(problem, field=moving, event=moving_event)
     state = problem.find_steps(*jax.lax.stop_gradient((start, end, y0)))
     replayed = again.replay(state.times, state.accepted, start, end, y0)

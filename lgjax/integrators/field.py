@@ -98,6 +98,13 @@ def scalar_event(event: Any, t: Array, y: Any) -> Any:
     return event
 
 
+def held(f: Callable, t: Array, y: Any) -> tuple[Callable, Callable]:
+    """f(t, y) with what it closes over held fixed, and f itself; a further argument of either is not read."""
+    pure, parameters = jax.closure_convert(f, t, y)
+    frozen = [jax.lax.stop_gradient(p) for p in parameters]
+    return lambda t, y, *_: pure(t, y, *frozen), lambda t, y, *_: pure(t, y, *parameters)
+
+
 def _check_algebra(name: str, dim: Dimension, xi: Any, dtype: jnp.dtype, what: str) -> None:
     if isinstance(dim, tuple):
         if not isinstance(xi, tuple) or len(xi) != len(dim):

@@ -79,7 +79,7 @@ def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf
     fits = low < found < high if inside else low <= found <= high
     if not (math.isfinite(found) and fits):
         if not math.isfinite(high):
-            least = f" of at least {low:g}" if math.isfinite(low) else ""
+            least = (f" greater than {low:g}" if inside else f" of at least {low:g}") if math.isfinite(low) else ""
             raise ValueError(f"{name} must be a finite number{least}, got {value!r}")
         between = f"lie between {low:g} and {high:g}" if inside else f"be a number from {low:g} to {high:g}"
         raise ValueError(f"{name} must {between}, got {value!r}")
@@ -148,7 +148,8 @@ def path(name: str, value: Any) -> Path:
 def of_kind(name: str, value: T, kind: type) -> T:
     """`value`, or TypeError if it is not of this type."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} must be a {kind.__name__}, got {shown(value)}")
+        article = "an" if kind.__name__[0] in "aeiouAEIO" else "a"
+        raise TypeError(f"{name} must be {article} {kind.__name__}, got {shown(value)}")
     return value
 
 

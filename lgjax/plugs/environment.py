@@ -21,6 +21,7 @@ from lgjax.multibody.configuration import Configuration, neutral
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE, flag
+from lgjax.simulate.control.mechanism_step import contact_steps
 from lgjax.simulate.control.problem import ControlSystem, box, within
 
 Array = jax.Array
@@ -56,8 +57,9 @@ class Environment:
     actuation, wrenches, method, substeps, contacts: as in `control.ControlSystem.of_model`.
 
     `step` resets by itself: when an episode is done, it returns the first observation and state of the next one.
-    Its info has "observation", the last of the episode, and "status", an `EnvironmentStatus`. A state that is not
-    finite ends the episode with reward 0. Gradients pass through the dynamics and stop at a reset.
+    Its info has "observation", the last of the episode, "status", an `EnvironmentStatus`, and "contact", the
+    `ContactStatus` of the step, 0 without contacts; a contact that is not solved does not end the episode. A state that
+    is not finite ends it with reward 0. Gradients pass through the dynamics and stop at a reset.
     Raises TypeError or ValueError naming the argument for wrong sizes, shapes and dtypes.
     """
 
@@ -119,7 +121,7 @@ class Environment:
         """
         model = self._mechanism(params)
         checks.random_key("key", key)
-        observation, after, reward, status = self._advance(model, state, action)
+        observation, after, reward, status, contact = self._advance(model, state, action)
         done = status != 0
         first = self.reset(key, model)
         pick = lambda new, old: jnp.where(done, new, old)
@@ -127,7 +129,7 @@ class Environment:
             *jax.tree.map(pick, first, (observation, after)),
             reward,
             done,
-            {"observation": observation, "status": status},
+            {"observation": observation, "status": status, "contact": contact},
         )
 
     def system(self, model: Model) -> ControlSystem:
@@ -157,12 +159,17 @@ class Environment:
             raise ValueError(f"observe must return one vector, got {getattr(found, 'shape', found)}")
         return checked_result("observe", found, found.shape, model.dtype)
 
-    def _advance(self, model: Model, state: EnvironmentState, action: Array) -> tuple[Array, Any, Array, Array]:
+    def _advance(self, model: Model, state: EnvironmentState, action: Array) -> tuple[Array, Any, Array, Array, Array]:
         system = self.system(model)
         lower, upper = map(jnp.asarray, box(self.bounds, system.controls, model.dtype))
         action = within(checks.array("action", action, (system.controls,), model.dtype), lower, upper)
         checks.of_kind("state", state, EnvironmentState)
-        q, v = system.step(self._state("state", state[:2], model), action)
+        before, contact = self._state("state", state[:2], model), jnp.zeros((), jnp.int32)
+        if self.contacts is None:
+            q, v = system.step(before, action)
+        else:
+            steps = contact_steps(model, self.contacts, self.dt, self.method, self.substeps)
+            (q, v), contact = steps(before, *system.forces(action))
         observation = self._observation(model, q, v)
         reward = checked_result("reward", self.reward(model, q, v, action), (), model.dtype)
         finite = jnp.isfinite(reward)
@@ -171,5 +178,6 @@ class Environment:
         count = checked_array("state.step", state.step, (), jnp.int32, "the count of steps") + 1
         status = flag(EnvironmentStatus.NOT_FINITE, ~finite) | flag(EnvironmentStatus.HORIZON, count >= self.steps)
         if self.failed is not None:
-            status = status | flag(EnvironmentStatus.FAILED, jnp.asarray(self.failed(model, q, v), bool))
-        return observation, EnvironmentState(q, v, count), jnp.where(finite, reward, 0), status
+            failed = checked_result("failed", jnp.asarray(self.failed(model, q, v)), (), bool)
+            status = status | flag(EnvironmentStatus.FAILED, failed)
+        return observation, EnvironmentState(q, v, count), jnp.where(finite, reward, 0), status, contact

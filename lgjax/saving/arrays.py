@@ -21,7 +21,10 @@ def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(io.BytesIO(path.read_bytes())) as file:
+        contents = path.read_bytes()
+        if not contents.startswith(b"PK"):
+            raise ValueError("it is no .npz file")
+        with np.load(io.BytesIO(contents)) as file:
             return {name: file[name] for name in file.files}
     except Exception as error:  # a zip file can be broken in many ways
         raise ValueError(f"{str(path)!r} cannot be read: {' '.join(str(error).split())}") from error

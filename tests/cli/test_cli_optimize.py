@@ -81,9 +81,13 @@ BAD = [
     ("dt = 0.05", "dt = -0.05", "dt must be positive and finite, got -0.05"),
     ("dt = 0.05", "dt = nan", "dt must be positive and finite, got nan"),
     ("guesses = 2", "gueses = 2", "unknown key gueses"),
-    ("guesses = 2", 'method = "newton"', "method must be one of shooting, multiple_shooting, ilqr, got 'newton'"),
+    ("guesses = 2", 'method = "newton"', "method must be one of shooting, multiple_shooting, ilqr, fddp, got 'newton'"),
     ("[-3.0, 3.0]", "[3.0, -3.0]", "bounds of control 0 cross: lower 3, upper -3"),
     ("[-3.0, 3.0]", "[3.0]", "bounds must be [lower, upper], got [3.0]"),
+    ("[-3.0, 3.0]", "[[1.0, 2.0], 3.0]", "problem.toml: bounds are (lower, upper), each one number or (1,)"),
+    ("guesses = 2", "seed = 99999999999999999999999", "problem.toml: seed must have at most 63 bits, got 9999"),
+    ("guesses = 2", "spread = nan", "problem.toml: spread must be a finite number of at least 0, got nan"),
+    ("guesses = 2", "spread = -1.0", "problem.toml: spread must be a finite number of at least 0, got -1.0"),
     ("joints = [0.7]", "joints = [0.7, 1.0]", "goal.joints: joints has shape (2,), this model takes (1,)"),
     ("joints = [0.7]", "joints = { elbow = 1.0 }", "goal.joints: no scalar joint 'elbow'"),
     ("joints = [0.7]", "joints = [nan]", "goal.joints: joints is not finite"),
@@ -114,6 +118,12 @@ def test_files_that_cannot_be_read_or_written(tmp_path, capsys):
     assert main(["optimize", problem, "--out", str(tmp_path / "no" / "x.npz")]) == 2
     assert main(["optimize", problem, "--plot", str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("cannot write") == 2
+
+
+def test_text_is_no_checkpoint(tmp_path, capsys):
+    (tmp_path / "notes.npz").write_text("notes")
+    assert main(["optimize", write(tmp_path, PENDULUM), "--checkpoint", str(tmp_path / "notes.npz"), "--quiet"]) == 2
+    assert "notes.npz' cannot be read: it is no .npz file" in capsys.readouterr().err
 
 
 def test_help_shows_a_problem(capsys):

@@ -182,6 +182,40 @@ def test_a_start_that_is_not_finite_is_a_status_at_once(t0):
     assert result.status == Status.NOT_FINITE
 
 
+def test_a_run_goes_on_from_an_event_where_it_has_a_direction():
+    """A ball bounces: at each start its height is round-off of either sign, and rises."""
+    line = vector_space(2)
+    fall = lambda t, y: jnp.stack([y[1], jnp.full_like(t, -9.81)])
+
+    def land(y, t, direction):
+        s = integrate_adaptive(line, fall, y, t, 5.0, MuntheKaas(DORMAND_PRINCE54), 1e-10, 1e-10, 100,
+                               event=lambda t, y: y[0], direction=direction)  # fmt: skip
+        return s.ts[0], s.ys[0], s.stopped
+
+    land = jit(land, static_argnums=2)
+    y, t, speed = jnp.array([1.0, 0.0]), jnp.zeros(()), np.sqrt(2 * 9.81)
+    when = speed / 9.81
+    for _ in range(6):
+        t, y, stopped = land(y, t, -1)
+        assert stopped
+        np.testing.assert_allclose(t, when, rtol=1e-12)
+        np.testing.assert_allclose(y[1], -speed, rtol=1e-9)
+        y, speed = y * jnp.array([1.0, -0.8]), 0.8 * speed
+        when = when + 2 * speed / 9.81
+    assert not land(jnp.array([1.0, 0.0]), jnp.zeros(()), 1)[2]
+
+
+def test_directions_are_refused_by_name():
+    field = lambda t, y: -y
+    run = lambda **more: integrate_adaptive(vector_space(1), field, jnp.ones(1), 0.0, 1.0, MuntheKaas(DORMAND_PRINCE54),
+                                            1e-6, 1e-6, 50, **more)  # fmt: skip
+    for wrong in (2, -2):
+        with pytest.raises(ValueError, match="direction must be "):
+            run(direction=wrong)
+    with pytest.raises(TypeError, match="event must be a function"):
+        run(event=3)
+
+
 def test_an_event_that_is_nan_for_a_while_is_none():
     event = lambda t, y: jnp.sqrt(t - 1.0) + 1.0
     decay = lambda t, y: -y

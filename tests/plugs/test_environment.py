@@ -101,6 +101,27 @@ def test_failure_and_what_is_not_finite_end_an_episode():
         assert int(info["status"]) & int(flag or EnvironmentStatus.NOT_FINITE)
 
 
+def test_a_contact_that_is_not_solved_is_in_the_info_and_goes_on():
+    box = lgjax.build([lgjax.Body("box", None, lgjax.Joint("free", "free"), mass=1.0, inertia=0.01 * np.eye(3))])
+    shape = lgjax.shapes.box((0.1, 0.1, 0.1))
+    contacts = lgjax.Contacts(box, lgjax.shapes.Plane((0.0, 0.0, 1.0)), {"box": shape}, friction=0.5)
+    v = jnp.array([0.3, 0.2, 1.0, 1.0, 0.5, 0.0])
+    start = lambda key, m: (lgjax.configuration(m, (jnp.eye(3), jnp.array([0.0, 0.0, 0.1]))), v)
+    for sweeps, flag in ((1, lgjax.contact.ContactStatus.NOT_SOLVED), (400, 0)):
+        method = lgjax.contact.TimeStepping(max_sweeps=sweeps, tolerance=1e-12)
+        env = Environment(
+            model=box, dt=0.01, steps=5, start=start, observe=lambda m, q, v: v, reward=lambda m, q, v, u: v[0],
+            actions=1, wrenches=lambda u: jnp.zeros((1, 6)).at[0, 3].set(u[0]), contacts=contacts, method=method,
+        )  # fmt: skip
+        _, state = env.reset(jax.random.key(0))
+        told = 0
+        for _ in range(3):
+            _, state, _, done, info = jax.jit(env.step)(jax.random.key(0), state, jnp.zeros(1))
+            assert (int(info["status"]), bool(done)) == (0, False)
+            told |= int(info["contact"])
+        assert told == flag
+
+
 def test_a_learner_can_ask_for_sizes_and_bad_settings_are_refused():
     env = environment()
     assert (env.num_actions, env.observation_size) == (1, 2)
@@ -109,6 +130,12 @@ def test_a_learner_can_ask_for_sizes_and_bad_settings_are_refused():
         environment(steps=0)
     with pytest.raises(ValueError, match="bounds of control 0 cross"):
         environment(bounds=(1.0, -1.0))
+    with pytest.raises(ValueError, match=r"dt must be a finite number greater than 0, got 0\.0"):
+        environment(dt=0.0)
+    for failed in (lambda m, q, v: jnp.abs(q.joints) > 1, lambda m, q, v: jnp.sum(q.joints)):
+        env_of = environment(failed=failed)
+        with pytest.raises(ValueError, match="failed"):
+            env_of.step(jax.random.key(0), env_of.reset(jax.random.key(0))[1], jnp.zeros(1))
     with pytest.raises(TypeError, match="params must be a Model with the tree of 'chain_1'"):
         env.reset(jax.random.key(0), lgjax.models.chain(2))
     with pytest.raises(ValueError, match=r"action has shape \(2,\)"):
@@ -118,7 +145,7 @@ def test_a_learner_can_ask_for_sizes_and_bad_settings_are_refused():
         (state._replace(v=jnp.zeros(2)), ValueError, r"state\.v has shape \(2,\)"),
         (state._replace(q=jnp.zeros(1)), TypeError, r"state\.q is an array of shape \(1,\), expected a Configuration"),
         (state._replace(step=1.5), TypeError, r"state\.step is of type float"),
-        (tuple(state), TypeError, "state must be a EnvironmentState"),
+        (tuple(state), TypeError, "state must be an EnvironmentState"),
     ):
         with pytest.raises(error, match=message):
             env.step(jax.random.key(0), wrong, jnp.zeros(1))

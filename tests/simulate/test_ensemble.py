@@ -95,6 +95,37 @@ def test_what_is_stored_is_chosen(tmp_path):
         assert result.success.tolist() == [True] * 5
 
 
+def test_a_contact_that_is_not_solved_says_so(tmp_path):
+    """Of states that are all finite; also in a folder, and where no states are kept."""
+    ball = lgjax.build([lgjax.Body("ball", None, lgjax.Joint("free", "free"), mass=1.0, inertia=0.01 * np.eye(3))])
+    shape = lgjax.shapes.box((0.1, 0.1, 0.1))
+    contacts = lgjax.Contacts(ball, lgjax.shapes.Plane((0.0, 0.0, 1.0)), {"ball": shape}, friction=0.5)
+    method = lgjax.contact.TimeStepping(max_sweeps=1, tolerance=1e-12)
+    q = lgjax.configuration(ball, (np.eye(3), [0.0, 0.0, 0.1]))
+    v = jnp.array([0.3, 0.2, 1.0, 1.0, 0.5, 0.0])
+    wanted = lgjax.rollout(ball, q, v, None, 0.01, 3, method, contacts=contacts).status
+    assert wanted == lgjax.contact.ContactStatus.NOT_SOLVED
+    options = {"batch": 2, "steps": 3, "dt": 0.01, "key": jax.random.key(0), "method": method, "contacts": contacts}
+    for k, store in enumerate(("all", "none")):
+        folder = {"folder": tmp_path / store} if k else {}
+        e = lgjax.ensemble(ball, q=q, v=v, store=store, spread=Spread(*7 * [0.0]), **options, **folder)
+        assert e.statistics.samples == 0
+        if not k:
+            assert e.status.tolist() == [wanted, wanted]
+            assert np.isfinite(e.v).all()
+    assert lgjax.load_ensemble(tmp_path / "none").status.tolist() == [wanted, wanted]
+
+
+def test_what_is_observed_is_a_vector_and_events_are_bool():
+    with pytest.raises(ValueError, match=r"observe must return a vector \(d,\), got shape \(\)"):
+        run(observe=lambda t, q, v: v[0])
+    for wrong in (lambda t, q, v: v[0] > 0, lambda t, q, v: v):
+        with pytest.raises(ValueError, match=r"events must return \(e,\) bool, got "):
+            run(events=wrong)
+    e = run(events=lambda t, q, v: (v[0] > -1e9, v[0] > 1e9))
+    assert e.statistics.events.tolist() == [5, 0]
+
+
 def test_a_trajectory_that_blows_up_leaves_the_others_alone():
     e = run(lambda t, q, v: jnp.where(q.joints > 0.05, jnp.inf, 0.0), chunk=2)
     assert 0 < e.success.sum() < 5

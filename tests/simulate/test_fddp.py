@@ -309,3 +309,27 @@ def test_constraints_are_met_in_single_precision(goal, kind):
     assert found.status[0] == OptimizeStatus.CONVERGED
     assert found.states[0, -1, 0] <= goal + 1e-6
     assert found.iterations[0] < 40
+
+
+@pytest.mark.parametrize("line_search", ["first", "best"])
+def test_steps_of_the_linear_model_pay_for_gaps_after_prices_change(line_search):
+    """A pendulum with bounds and an equality at its end; SciPy's SLSQP finds the same cost, 5.8538."""
+    slope = lambda y, u: jnp.stack([y[1], -9.81 * 0.3 * jnp.sin(y[0]) + u[0]])
+
+    def step(y, u):
+        h = 0.1
+        k1 = slope(y, u)
+        k2 = slope(y + h / 2 * k1, u)
+        k3 = slope(y + h / 2 * k2, u)
+        return y + h / 6 * (k1 + 2 * k2 + 2 * k3 + slope(y + h * k3, u))
+
+    system = lgjax.control.ControlSystem(step, lambda y, x: y + x, lambda a, b: b - a, 1, 0.1)
+    guesses = np.concatenate([np.zeros((1, 8, 1)), np.random.default_rng(0).normal(size=(7, 8, 1))])
+    found = lgjax.optimize_controls(
+        system, jnp.zeros(2), guesses, steps=8, running=lambda t, y, u: 0.1 * u[0] ** 2 + 0.3 * t * y[1] ** 2,
+        terminal=lambda y: 20 * (y[0] - 1) ** 2 + 5 * y[1] ** 2, bounds=(-1.2, 4.0),
+        equality=lgjax.control.Stagewise(terminal=lambda s: s[:1] - 0.9), progress=False,
+        method=lgjax.control.FDDP(forward="linear", line_search=line_search),
+    )  # fmt: skip
+    assert not found.status.any()
+    np.testing.assert_allclose(found.cost, 5.8538, atol=1e-4)

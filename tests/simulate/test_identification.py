@@ -1,5 +1,6 @@
 """Estimates are those of linear algebra where problems are linear."""
 
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -244,6 +245,51 @@ def test_bad_arguments_are_refused():
         idn.frames(arm(), ["nose"])
     with pytest.raises(ValueError, match="no joint 'knee'"):
         idn.viscous(arm(), ["knee"])
+    likelihood = idn.log_likelihood(arm(), torque_record(), idn.viscous(arm()) + idn.masses(arm()))
+    for x in (0.3, jnp.zeros(3), jnp.zeros((4, 1))):
+        with pytest.raises(ValueError, match=r"x has shape \(.*\), expected \(4,\)"):
+            likelihood(x)
+    q, v, _ = motion()
+    start = jax.tree.map(lambda x: x[0], (q, v))
+    record = idn.MotionRecord(start, jnp.zeros((T, 2)), q, 0.02, 0.01)
+    for wrong, error, match in (
+        ({"substeps": 0}, ValueError, "MotionRecord.substeps must be a positive integer, got 0"),
+        ({"dt": 0.0}, ValueError, "MotionRecord.dt is not positive"),
+        ({"dt": -0.02}, ValueError, "MotionRecord.dt is not positive"),
+        ({"dt": np.nan}, ValueError, "MotionRecord.dt is not finite"),
+        ({"method": None}, TypeError, "MotionRecord takes a method, got None"),
+    ):
+        with pytest.raises(error, match=match):
+            idn.log_likelihood(arm(), replace(record, **wrong), idn.viscous(arm()))
+    for wrong in ([record, record], 3.0):
+        with pytest.raises(TypeError, match=r"BatchedRecord\.record is .*, expected one record with a further leading"):
+            idn.log_likelihood(arm(), idn.BatchedRecord(wrong), idn.viscous(arm()))
+
+
+def test_batches_of_results_have_the_deviations_of_each():
+    def one(seed):
+        rougher = 1.0 + seed.astype(float)
+        noise = rougher * SIGMA * jax.random.normal(jax.random.key(seed), (T, 2))
+        record = torque_record()
+        record = replace(record, command=record.command + noise, sigma=rougher * SIGMA)
+        return idn.identify(arm(), record, idn.viscous(arm()))
+
+    several, each = jax.vmap(one)(jnp.arange(3)), [one(seed) for seed in jnp.arange(3)]
+    np.testing.assert_allclose(several.sigma, [found.sigma for found in each], rtol=1e-10)
+    ratio = lambda x: jnp.stack([x[0] / x[1], x[0] * x[1], x[1]])
+    for part, wanted in zip(several.propagate(ratio), zip(*(found.propagate(ratio) for found in each)), strict=True):
+        np.testing.assert_allclose(part, wanted, rtol=1e-9, atol=1e-10)
+
+
+def test_numbers_of_batched_records_may_be_shared_and_batches_nested():
+    record, unknowns = torque_record(), idn.viscous(arm())
+    shared = replace(record, sigma=0.05)
+    rows = jax.tree.map(lambda x: jnp.stack([x, x]) if jnp.ndim(x) else x, shared)
+    x = jnp.asarray([0.1, -0.2])
+    one = idn.log_likelihood(arm(), shared, unknowns)(x)
+    np.testing.assert_allclose(idn.log_likelihood(arm(), idn.BatchedRecord(rows), unknowns)(x), 2 * one, rtol=1e-12)
+    again = jax.tree.map(lambda x: jnp.stack([x, x, x]) if jnp.ndim(x) else x, idn.BatchedRecord(rows))
+    np.testing.assert_allclose(idn.log_likelihood(arm(), idn.BatchedRecord(again), unknowns)(x), 6 * one, rtol=1e-12)
 
 
 def test_records_side_by_side_are_as_likely_as_one_after_the_other():

@@ -341,6 +341,17 @@ def test_output_that_cannot_be_written(tmp_path, monkeypatch):
     np.testing.assert_array_equal(run(**options).statistics.mean, whole()["statistics.mean"])
 
 
+@pytest.mark.parametrize("kind", [jnp.stack, list, tuple])
+def test_events_of_any_sequence_are_counted(kind):
+    def simulate(key):
+        x = jax.random.normal(key, (2,))
+        return lgjax.ensembles.Sample(x, events=kind([x[0] > 0, x[1] < 5]))
+
+    found = lgjax.monte_carlo(simulate, batch=50, key=jax.random.key(0)).statistics.events
+    assert 10 < found[0] < 40
+    assert found[1] == 50
+
+
 def test_bad_input_is_refused(tmp_path):
     refuses("batch must be positive and less than .*, got 0", tmp_path, batch=0)
     refuses("chunk must be positive and less than .*, got -1", tmp_path, chunk=-1)
@@ -362,6 +373,11 @@ def test_bad_input_is_refused(tmp_path):
         (
             lambda key: lgjax.ensembles.Sample(jnp.zeros(2), events=jnp.zeros(())),
             r"events must have 1 axes, got shape \(\)",
+        ),
+        (lambda key: lgjax.ensembles.Sample(jnp.zeros(2), 1.0), "valid must be bool, got float64"),
+        (
+            lambda key: lgjax.ensembles.Sample(jnp.zeros(2), events=jnp.zeros(2)),
+            "events must be booleans or integers, got float64",
         ),
     ):
         with pytest.raises(ValueError, match=match):

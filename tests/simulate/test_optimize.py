@@ -333,6 +333,23 @@ def test_more_iterations_continue_a_search_that_had_too_few(tmp_path):
     same(search(tmp_path, more), search(None, more))
 
 
+def test_segments_of_mechanisms():
+    """Some kinds of coordinates are not there: their arrays are empty."""
+    model = lgjax.models.chain(1)
+    system = lgjax.control.ControlSystem.of_model(model, 0.05)
+    start = lgjax.neutral(model), jnp.zeros(1)
+    found = solve(
+        system, start, np.zeros((1, 4, 1)), steps=4, method=MultipleShooting(segments=2, iterations=900),
+        running=lambda t, x, u: 1e-3 * jnp.sum(u * u), terminal=lambda s: jnp.sum((s[0].joints - 0.1) ** 2),
+    )  # fmt: skip
+    exact = solve(
+        system, start, np.zeros((1, 4, 1)), steps=4, method=ILQR(),
+        running=lambda t, x, u: 1e-3 * jnp.sum(u * u), terminal=lambda s: jnp.sum((s[0].joints - 0.1) ** 2),
+    )  # fmt: skip
+    np.testing.assert_allclose(found.cost, exact.cost, rtol=1e-3)
+    np.testing.assert_allclose(found.states[0].joints[0, :, 0], exact.states[0].joints[0, :, 0], atol=1e-3)
+
+
 def test_a_checkpoint_that_is_broken_or_of_another_problem_is_refused(tmp_path):
     file = tmp_path / "search.npz"
     for content in (b"", b"nonsense", b"PK\x03\x04 cut"):

@@ -82,6 +82,18 @@ def test_what_is_not_valid_does_not_count():
     np.testing.assert_allclose(s.quantiles[0][:, 1], np.median(x, 0)[:, 1], atol=x[..., 1].std() / 50)
 
 
+@pytest.mark.parametrize("share", [0.0013, 0.3])
+def test_quantiles_are_of_the_good_ones_however_rare(share):
+    """The first of many may hold one good one, or none."""
+    rng = np.random.default_rng(3)
+    x, good = rng.normal(size=(400_000, 1, 1)), rng.uniform(size=400_000) < share
+    s, kept = run(x, good, sizes=(5000,)).result(P), x[good]
+    assert s.samples == len(kept)
+    bound = 1e-15 if len(kept) < 1024 else 1 / 100
+    np.testing.assert_allclose(s.quantiles, np.quantile(kept, P, axis=0), atol=bound, rtol=0)
+    np.testing.assert_array_equal(s.quantiles[[0, -1], 0, 0], [kept.min(), kept.max()])
+
+
 def test_too_few_are_nan_and_equal_values_have_no_spread():
     s = run(np.full((3, 2, 1), np.nan), np.zeros(3, bool)).result(P)
     assert s.samples == 0

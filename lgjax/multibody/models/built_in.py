@@ -1,6 +1,7 @@
 """Built-in mechanisms, made by `build` from numbers, without a parser or a file."""
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from importlib import resources
 from itertools import pairwise
@@ -15,6 +16,7 @@ from lgjax.multibody.model import Model
 from lgjax.multibody.models.multirotor_with_arms import aerial_manipulator
 from lgjax.numerics import checks
 
+LARGEST = 100_000  # bodies of a model that is asked for by name
 QUADRUPED_LEGS = {"FL": (1, 1), "FR": (1, -1), "RL": (-1, 1), "RR": (-1, -1)}
 # Position in the link before, joint axis, range (rad), effort (N m), rate (rad/s), mass (kg), center of mass (m),
 # moments about it (kg m^2): xx, yy, zz, xy, xz, yz.
@@ -274,6 +276,8 @@ def by_name(name: str, floating_base: bool | None = None) -> Model:
     numbers = [int(part) for part in sizes.split("x") if part.isdecimal()]
     if "x".join(map(str, numbers)) != sizes or len(numbers) != len(expected.split("x") if expected else ()):
         raise ValueError(f"model {name!r} is not of the form {patterns[start]}")
+    if math.prod(numbers) > LARGEST:
+        raise ValueError(f"model {name!r} has more than {LARGEST} bodies")
     if floating_base is None:
         return make(*numbers)
     if "floating_base" not in inspect.signature(make).parameters:

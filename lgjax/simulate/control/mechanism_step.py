@@ -42,7 +42,8 @@ def mechanism_step(
         return semi_implicit_step(model, dt, substeps)
     check_contacts(contacts, method, None)
     if contacts is not None:
-        return _contact_steps(model, contacts, dt, method, substeps)
+        steps = contact_steps(model, contacts, dt, method, substeps)
+        return lambda state, tau, wrenches: steps(state, tau, wrenches)[0]
     check_method("ControlSystem.of_model", method)
     scanned = method.with_scanned_stages()
     by_partials = dynamics_by_partials(model)
@@ -57,21 +58,24 @@ def mechanism_step(
     return step
 
 
-def _contact_steps(model: Model, contacts: Contacts, dt: float, method: Any, substeps: int) -> Callable[..., Any]:
-    """The same with rigid contacts."""
+def contact_steps(model: Model, contacts: Contacts, dt: float, method: Any, substeps: int) -> Callable[..., Any]:
+    """The function step((q, v), tau, wrenches) -> (q, v) after `substeps` steps with rigid contacts, and their
+    `ContactStatus` () int32.
+    """
     h = jnp.asarray(dt / substeps, model.dtype)
 
     def step(state: Any, tau: Array, wrenches: Array | None) -> Any:
         def once(carry: Any, _: None) -> Any:
-            q, v, guess = carry
+            q, v, guess, status = carry
             if isinstance(method, EventDriven):
                 found = event_step(model, contacts, q, v, lambda s, q, v: (tau, wrenches), h, method)
-                return (found.q, found.v, guess), None
+                return (found.q, found.v, guess, status | found.status), None
             found = contact_step(model, contacts, q, v, tau, h, guess, wrenches, method=method)
-            return (found.q, found.v, found.impulse), None
+            return (found.q, found.v, found.impulse, status | found.status), None
 
-        start = (*state, jnp.zeros((len(contacts), 3), model.dtype))
-        return jax.lax.scan(once, start, None, length=substeps)[0][:2]
+        start = (*state, jnp.zeros((len(contacts), 3), model.dtype), jnp.zeros((), jnp.int32))
+        q, v, _, status = jax.lax.scan(once, start, None, length=substeps)[0]
+        return (q, v), status
 
     return step
 

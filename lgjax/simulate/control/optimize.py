@@ -88,9 +88,10 @@ def optimize_controls(
     A guess ends CONVERGED when the norm of its gradient is at most `method.tolerance` and the constraints hold, STALLED
     when its cost no longer improves, and after `method.iterations` in any case. An interrupt (Ctrl-C) returns the best
     so far. With `checkpoint`, the name of a file, the search is saved after every round and goes on from there when it
-    is called again, to the same bits; a file of another problem is refused, as far as names of functions and the
-    values that they captured tell. progress None shows a bar if tqdm is installed, True insists. Compiles at every
-    call. Raises ValueError or TypeError naming what is wrong, before anything is computed.
+    is called again, to the same bits; only shooting with constraints that is given more `iterations` than before ends a
+    round elsewhere than if it had had them at once. A file of another problem is refused, as far as names of functions
+    and the values that they captured tell. progress None shows a bar if tqdm is installed, True insists. Compiles at
+    every call. Raises ValueError or TypeError naming what is wrong, before anything is computed.
     """
     if not isinstance(method, ControlMethod):
         raise TypeError(f"method must be Shooting(...), MultipleShooting(...), ILQR(...) or FDDP(...), got {method!r}")

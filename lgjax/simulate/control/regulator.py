@@ -359,7 +359,9 @@ class RegulatorSearch(NamedTuple):
         status = jnp.where(hopeless, OptimizeStatus.INFEASIBLE, iterate.status).astype(jnp.int32)
         changed = iterate._replace(
             prices=new, last_violation=iterate.violation, status=status, waited=jnp.zeros_like(iterate.waited),
-            regularization=jnp.zeros_like(weight), factor=jnp.ones_like(weight), gap_weight=jnp.zeros_like(weight),
+            regularization=jnp.zeros_like(weight), factor=jnp.ones_like(weight),
+            # steps of the linear model open gaps anew, which must go on to count
+            gap_weight=iterate.gap_weight if self.linear else jnp.zeros_like(weight),
         )  # fmt: skip
         return jax.tree.map(lambda a, b: jnp.where(reprice, a, b), changed, iterate)
 

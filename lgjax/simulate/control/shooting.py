@@ -163,9 +163,9 @@ class ShootingSearch(NamedTuple):
         parts = jax.vmap(problem.simulate)(starts, controls.reshape(self.segments, -1, controls.shape[-1]))
         ends = jax.tree.map(lambda x: x[:, -1], parts)
         gaps = jax.vmap(system.difference)(moved, jax.tree.map(lambda x: x[:-1], ends))
-        states = jax.tree.map(
-            lambda x, end: jnp.concatenate([x[:, :-1].reshape(-1, *x.shape[2:]), end[-1:]]), parts, ends
-        )
+        # not -1: leaves may be empty
+        flat = lambda x: x[:, :-1].reshape(x.shape[0] * (x.shape[1] - 1), *x.shape[2:])
+        states = jax.tree.map(lambda x, end: jnp.concatenate([flat(x), end[-1:]]), parts, ends)
         return states, controls, gaps.reshape(-1)
 
     def evaluate(self, variables: Any, nodes: Any) -> tuple[Array, Array, Array, Any, Array]:

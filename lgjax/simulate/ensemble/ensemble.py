@@ -61,8 +61,9 @@ class Ensemble(NamedTuple):
     """Saved states of all trajectories and their statistics, on the host as NumPy arrays.
 
     ts: (T,) s. q: Configuration with leading axes (batch, T). v: (batch, T, nv). energy: (batch, T) J. status: (batch,)
-    int32, `integrators.Status`: NOT_FINITE for a trajectory that diverged, 0 for success. mass_factors: (batch,
-    nbodies), masses over those of the model. seconds: time spent computing, compile_seconds: before that, compiling.
+    int32, the status of the rollout, such as `contact.ContactStatus`: 0 for success, NOT_FINITE for a trajectory that
+    diverged or whose observations went beyond `limit`. mass_factors: (batch, nbodies), masses over those of the model.
+    seconds: time spent computing, compile_seconds: before that, compiling.
     statistics: of what was observed, over the good trajectories; its arrays begin with (T, d). parameters: of the
     controllers, (batch, ...). chunk: trajectories at a time and device. With store="final" the states have T = 1, with
     "none" or a folder they are None. An interrupted run holds the trajectories that were finished.
@@ -214,7 +215,8 @@ def _ensemble(ts: np.ndarray, result: MonteCarlo, finite: np.ndarray) -> Ensembl
         (result.record or {}).get(name) for name in ("q", "v", "energy", "mass_factors", "parameters")
     )
     times = (result.seconds, result.compile_seconds, result.simulated_seconds_per_second)
-    status = np.where(finite, 0, NOT_FINITE).astype(np.int32)
+    told = (result.record or {}).get("status", 0)  # 0: of a version that did not keep it
+    status = np.where(finite, 0, np.where(told == 0, NOT_FINITE, told)).astype(np.int32)
     return Ensemble(ts, q, v, energy, status, factors, *times, result.statistics, parameters, result.chunk)
 
 
@@ -225,13 +227,14 @@ def observation(t: jax.Array, q: Configuration, v: jax.Array) -> jax.Array:
 
 def _sample(model: Model, draw: Draw, path: Trajectory, observe: Callable, events: Callable | None, store: str):
     # one time after the other: all at once, what they need between would take more memory than the rollout
-    values = jax.lax.map(lambda state: observe(*state), path[:3])
-    happened = () if events is None else jnp.any(jax.lax.map(lambda state: events(*state), path[:3]), 0)
+    values = jax.lax.map(lambda state: _observed(observe(*state)), path[:3])
+    happened = () if events is None else jnp.any(jax.lax.map(lambda state: _occurred(events(*state)), path[:3]), 0)
+    record: dict[str, Any] = {"status": path.status}
     if store == "none":
-        return Sample(values, path.success, happened)
+        return Sample(values, path.success, happened, record)
     q, v = (path.q, path.v) if store == "all" else jax.tree.map(lambda x: x[-1:], (path.q, path.v))
     mass = model.inertias.mass
-    record = {
+    record |= {
         "q": q,
         "v": v,
         "energy": jax.lax.map(lambda state: total_energy(draw.model, *state), (q, v)),
@@ -239,6 +242,20 @@ def _sample(model: Model, draw: Draw, path: Trajectory, observe: Callable, event
     }
     record |= {} if draw.parameters is None else {"parameters": draw.parameters}
     return Sample(values, path.success, happened, record)
+
+
+def _observed(values: Any) -> jax.Array:
+    found = jnp.asarray(values)
+    if found.ndim != 1:
+        raise ValueError(f"observe must return a vector (d,), got shape {found.shape}")
+    return found
+
+
+def _occurred(events: Any) -> jax.Array:
+    found = jnp.asarray(events)
+    if found.ndim != 1 or found.dtype != bool:
+        raise ValueError(f"events must return (e,) bool, got {found.dtype}{found.shape}")
+    return found
 
 
 def randomized(start: Draw, spread: Spread, key: jax.Array) -> Draw:

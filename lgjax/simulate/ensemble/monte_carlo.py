@@ -159,12 +159,15 @@ def _checked_function(simulate: Callable, limit: float) -> Callable:
         if not isinstance(sample, Sample):
             raise TypeError(f"simulate must return a Sample, got {type(sample).__name__}")
         values, valid = jnp.asarray(sample.values), jnp.asarray(sample.valid)
-        events = jnp.zeros((0,), bool) if isinstance(sample.events, tuple) else jnp.asarray(sample.events)
+        events = jnp.asarray(sample.events) if jax.tree.leaves(sample.events) else jnp.zeros((0,), bool)
         if not jnp.issubdtype(values.dtype, jnp.floating) or values.ndim < 1:
             raise ValueError(f"values must be floating (..., d), got {values.dtype}{values.shape}")
         for name, x, rank in (("valid", valid, 0), ("events", events, 1)):
             if x.ndim != rank:
                 raise ValueError(f"{name} must have {rank} axes, got shape {x.shape}")
+            if x.dtype != bool and (name == "valid" or not jnp.issubdtype(x.dtype, jnp.integer)):
+                want = "bool" if name == "valid" else "booleans or integers"
+                raise ValueError(f"{name} must be {want}, got {x.dtype}")
         bound = jnp.asarray(min(limit, float(jnp.finfo(values.dtype).max)), values.dtype)
         return Sample(values, valid & jnp.all(jnp.abs(values) <= bound), events, strong(sample.record, "record"))
 
@@ -207,6 +210,8 @@ class _Run:
         if state is not None:
             self.saved = self.done = int(state.pop("done")[0])
             self.failed = state.pop("failed")
+            if (good := state.pop("valid", None)) is not None:  # of a version that kept the others too
+                state["rows"] = state["rows"][good]
             self.accumulator.arrays |= state
 
     def finish(self, duration: float, every: float, progress: bool | None, compile_seconds: float) -> MonteCarlo:

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-BLOCK = 1024  # trajectories that are merged at once; numbers 0 to 1023 are the first block, whatever the chunks
+BLOCK = 1024  # good trajectories that are merged at once, in the order of their numbers, whatever the chunks
 BINS = 2048  # of a histogram ...
 REACH = 8.0  # ... that covers this many standard deviations of the first block to either side of its mean
 
@@ -13,9 +13,9 @@ class Statistics(NamedTuple):
     """Statistics of observed values (..., d) over the trajectories that did not diverge; NaN where there are too few.
 
     samples: how many trajectories. mean, minimum, maximum: (..., d). covariance: (..., d, d), divided by samples - 1.
-    quantiles: (len(probabilities), ..., d), exact for fewer than 1024 trajectories; else within 1/128 of a standard
-    deviation of the first 1024 of the value of that rank if that lies within 8 of them of their mean, and if not,
-    between there and the extreme value. events: (e,) int64, how often each event happened.
+    quantiles: (len(probabilities), ..., d), exact for fewer than 1024 samples and for probabilities 0 and 1; else
+    within 1/128 of a standard deviation of the first 1024 of the value of that rank if that lies within 8 of them of
+    their mean, and if not, between there and the extreme value. events: (e,) int64, how often each event happened.
     """
 
     samples: int
@@ -31,8 +31,8 @@ class Statistics(NamedTuple):
 class Accumulator:
     """Takes trajectories in the order of their numbers and keeps moments, extremes, a histogram and event counts.
 
-    Sums are over blocks of trajectories 1024 k to 1024 k + 1023 in float64, then over the blocks in their order, so
-    that the result does not depend on how the trajectories arrived. Source: [chan1983] eqs. 1.5.
+    Sums are over blocks of 1024 good trajectories in float64, then over the blocks in their order, so that the result
+    does not depend on how the trajectories arrived. Source: [chan1983] eqs. 1.5.
     """
 
     def __init__(self, shape: tuple[int, ...], events: int) -> None:
@@ -50,7 +50,6 @@ class Accumulator:
             "histogram": np.zeros((times * d, BINS + 2), np.int64),  # first and last: out of reach
             "events": np.zeros(events, np.int64),
             "rows": np.zeros((0, times, d)),  # of a block that is not complete
-            "valid": np.zeros(0, bool),
         }
 
     def add(self, values: Any, valid: Any, events: Any) -> None:
@@ -59,10 +58,11 @@ class Accumulator:
         values = np.array(values, np.float64, order="C")  # NumPy sums in the order of the memory, which JAX chooses
         values = values.reshape(len(valid), *a["mean"].shape)
         a["events"] = a["events"] + np.asarray(events)[valid].astype(np.int64).sum(0).reshape(a["events"].shape)
-        a["rows"], a["valid"] = np.concatenate([a["rows"], values]), np.concatenate([a["valid"], valid])
-        while len(a["rows"]) >= BLOCK:
-            self._merge(a["rows"][:BLOCK][a["valid"][:BLOCK]])
-            a["rows"], a["valid"] = a["rows"][BLOCK:].copy(), a["valid"][BLOCK:].copy()
+        rows = np.concatenate([a["rows"], values[valid]])
+        while len(rows) >= BLOCK:
+            self._merge(rows[:BLOCK])
+            rows = rows[BLOCK:]
+        a["rows"] = rows.copy()
 
     def _merge(self, rows: np.ndarray) -> None:
         a, n = self.arrays, len(rows)
@@ -90,7 +90,7 @@ class Accumulator:
         """The statistics of all trajectories added so far."""
         final = Accumulator(self.shape, self.arrays["events"].size)
         final.arrays = dict(self.arrays)
-        rest = self.arrays["rows"][self.arrays["valid"]]
+        rest = self.arrays["rows"]
         exact = self.arrays["count"][0] == 0
         final._merge(rest)
         a, p = final.arrays, np.asarray(probabilities, np.float64)
@@ -100,6 +100,7 @@ class Accumulator:
             quantiles = np.broadcast_to(none, (len(p), *none.shape))
         else:
             quantiles = np.quantile(rest, p, axis=0) if exact else final._quantiles(p)
+            quantiles[p == 0], quantiles[p == 1] = a["minimum"], a["maximum"]
         whole = lambda x: x.reshape(x.shape[: x.ndim - 2] + self.shape)
         return Statistics(
             count,

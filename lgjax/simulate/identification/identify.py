@@ -65,20 +65,26 @@ class Identified(NamedTuple):
     @property
     def sigma(self) -> Array:
         """Standard deviations (p,) of x, infinite where the records do not tell."""
-        variance = jnp.maximum(jnp.diagonal(self.covariance), 0)
+        variance = jnp.maximum(jnp.diagonal(self.covariance, axis1=-2, axis2=-1), 0)
         return jnp.where(self.identifiable, jnp.sqrt(jnp.where(self.identifiable, variance, 1)), jnp.inf)
 
     def propagate(self, function: Callable[[Array], Array]) -> tuple[Array, Array]:
         """function(x) (m,) at the estimate and its covariance (m, m), to first order.
 
         Variances are infinite where the records do not determine the value; all other entries count only what is seen.
+        Of a batch of results, both for each of them.
         """
-        exact, J = partial(jnp.einsum, precision="highest"), jax.jacfwd(function)(self.x)
-        covariance = exact("ij,jk,lk->il", J, self.covariance, J)
-        hidden = exact("ij,kj->ik", J, jnp.where(self.seen[:, None], 0, self.directions))
-        size = jnp.sqrt(jnp.sum(J * J, 1, keepdims=True) * float(jnp.finfo(J.dtype).eps))
-        unseen = sm.diagonal(jnp.any(jnp.abs(hidden) > size, 1))
-        return function(self.x), jnp.where(unseen, jnp.inf, covariance)
+
+        def one(x: Array, covariance: Array, directions: Array, seen: Array) -> tuple[Array, Array]:
+            exact, J = partial(jnp.einsum, precision="highest"), jax.jacfwd(function)(x)
+            hidden = exact("ij,kj->ik", J, jnp.where(seen[:, None], 0, directions))
+            size = jnp.sqrt(jnp.sum(J * J, 1, keepdims=True) * float(jnp.finfo(J.dtype).eps))
+            unseen = sm.diagonal(jnp.any(jnp.abs(hidden) > size, 1))
+            return function(x), jnp.where(unseen, jnp.inf, exact("ij,jk,lk->il", J, covariance, J))
+
+        for _ in range(self.x.ndim - 1):
+            one = jax.vmap(one)
+        return one(self.x, self.covariance, self.directions, self.seen)
 
 
 def identify(
@@ -172,6 +178,8 @@ def log_likelihood(
     problem = _checked(checked_model(model, leaves=True), records, unknowns, gear, prior)
 
     def of(x: Array) -> Array:
+        form = (len(unknowns),)
+        x = checks.of_shape("x", checks.floats("x", x, form, problem.guess.model.dtype), form)
         r = _residual(problem, unknowns, x)
         scales = sum(record.log_scale() for record in problem.records)
         if problem.prior is not None:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.groups.se3 import Pose
+from lgjax.integrators.integrate import check_method
 from lgjax.multibody.model import Configuration, Model
 from lgjax.numerics import checks
 from lgjax.simulate.identification.records import BatchedRecord, MotionRecord, PoseRecord, TorqueRecord
@@ -19,6 +20,9 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
     """
     if isinstance(record, BatchedRecord):
         inner = record.record
+        if not hasattr(inner, "residual"):
+            want = "one record with a further leading axis of its arrays"
+            raise TypeError(f"BatchedRecord.record is {checks.described(inner)}, expected {want}")
         size = _samples(inner, batch)
         check_record(inner, model, (*batch, size))
     if not isinstance(record, TorqueRecord | MotionRecord | PoseRecord):
@@ -50,7 +54,10 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
             if jnp.result_type(leaf) != model.dtype:  # later errors would name the arguments of the dynamics
                 where = jax.tree_util.keystr(path)
                 raise ValueError(f"{kind}.start{where} is {jnp.result_type(leaf)}, the model is {model.dtype}")
-        _array(f"{kind}.dt", record.dt, batch)
+        _array(f"{kind}.dt", record.dt, batch, ())
+        checks.positive(f"{kind}.dt", checks.finite(f"{kind}.dt", record.dt))
+        checks.integer(f"{kind}.substeps", record.substeps)
+        check_method(kind, record.method)
         _array(f"{kind}.sigma_v", record.sigma_v, batch, (*batch, nv), ())
         checks.positive(f"{kind}.sigma_v", record.sigma_v)
     _array(f"{kind}.sigma", record.sigma, batch, (*batch, width), ())
@@ -59,6 +66,8 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
 
 def _samples(record: Any, batch: tuple[int, ...]) -> int:
     """Length of the axis after `batch` in the measured configurations."""
+    while isinstance(record, BatchedRecord):
+        record = record.record
     shape = getattr(getattr(getattr(record, "q", None), "joints", None), "shape", ())
     return shape[len(batch)] if len(shape) > len(batch) else 0
 

@@ -5,6 +5,7 @@ A record is anything with `residual(plant) -> (n,)`, the errors in units of thei
 groups. Read next: `identify.py`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -151,16 +152,21 @@ class PoseRecord:
 class BatchedRecord:
     """Many records of one form: `record` with a further leading axis of all its arrays, as `jax.vmap` returns it.
 
+    Plain numbers, such as one `sigma`, are those of all.
     Short motions from many known states tell as much as a long one, without its growing errors of bad guesses.
     """
 
     record: Any
 
     def residual(self, plant: Plant) -> Array:
-        return jax.vmap(lambda record: record.residual(plant))(self.record).reshape(-1)
+        return self._each(lambda record: record.residual(plant)).reshape(-1)
 
     def log_scale(self) -> Array:
-        return jnp.sum(jax.vmap(lambda record: record.log_scale())(self.record))
+        return jnp.sum(self._each(lambda record: record.log_scale()))
+
+    def _each(self, function: Callable[[Any], Array]) -> Array:
+        axes = jax.tree.map(lambda x: 0 if jnp.ndim(x) else None, self.record)
+        return jax.vmap(function, (axes,))(self.record)
 
 
 def dry_friction(model: Model, smoothing: float) -> Any:
