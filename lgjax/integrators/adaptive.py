@@ -84,7 +84,9 @@ def _value_of_first(first: Any, second: Any) -> Any:
 
 @_value_of_first.defjvp
 def _(primals: Any, tangents: Any) -> Any:
-    return primals[0], tangents[1]
+    """The value plus a zero with the derivatives of `second`, for derivatives of higher order: see `implicit`."""
+    change = lambda x: jnp.where(jnp.isfinite(x), x - jax.lax.stop_gradient(x), 0)
+    return jax.tree.map(lambda x, y: x + change(y), *primals), tangents[1]
 
 
 def _select(condition: Array, a: Any, b: Any) -> Any:
@@ -383,8 +385,8 @@ def integrate_adaptive(
     if order:
         method.init(space, still, start, y0)  # now that tracing it again costs little
     still_event, moving_event = held(scalar_event(event, start, y0), start, y0) if event else (None, None)
-    bounds = jax.lax.stop_gradient((rtol, atol, y0))
-    problem = _Problem(space, method, controller, max_steps, save_at is not None, *bounds, still, still_event, direction)
+    kept = save_at is not None, *jax.lax.stop_gradient((rtol, atol, y0))
+    problem = _Problem(space, method, controller, max_steps, *kept, still, still_event, direction)
     again = replace(problem, field=moving, event=moving_event)
     state = problem.find_steps(*jax.lax.stop_gradient((start, end, y0)))
     replayed = again.replay(state.times, state.accepted, start, end, y0)

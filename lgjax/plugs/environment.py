@@ -169,6 +169,7 @@ class Environment:
             q, v = system.step(before, action)
         else:
             steps = contact_steps(model, self.contacts, self.dt, self.method, self.substeps)
+            assert system.forces is not None
             (q, v), contact = steps(before, *system.forces(action))
         observation = self._observation(model, q, v)
         reward = checked_result("reward", self.reward(model, q, v, action), (), model.dtype)

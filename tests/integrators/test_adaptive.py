@@ -182,6 +182,53 @@ def test_a_start_that_is_not_finite_is_a_status_at_once(t0):
     assert result.status == Status.NOT_FINITE
 
 
+SECOND = {
+    "forward over forward": lambda f: jax.jacfwd(jax.jacfwd(f)),
+    "forward over reverse": lambda f: jax.jacfwd(jax.jacrev(f)),
+    "reverse over reverse": lambda f: jax.jacrev(jax.jacrev(f)),
+}
+
+
+def decay(y, rate, **options):
+    method = MuntheKaas(DORMAND_PRINCE54, scan_stages=True)
+    field = lambda t, y: -rate * y
+    return integrate_adaptive(vector_space(1), field, y, 0.0, 1.0, method, 1e-12, 1e-12, 80, **options)
+
+
+def at_the_end(x):
+    return jnp.sin(decay(x[:1], x[1]).ys[-1, 0])
+
+
+def on_the_way(x):
+    return jnp.sin(decay(x[:1], x[1], save_at=jnp.array([0.25, 1.0])).ys[0, 0])
+
+
+def at_an_event(x):
+    run = decay(x[:1], x[1], event=lambda t, y: y[0] - 0.8)
+    return jnp.sin(run.ts[0])
+
+
+def twice_in_a_scan(x):
+    return jnp.sin(jax.lax.scan(lambda y, _: (decay(y, x[1]).ys[-1], None), x[:1], None, length=2)[0][0])
+
+
+OUTCOMES = {
+    at_the_end: lambda x: jnp.sin(x[0] * jnp.exp(-x[1])),
+    on_the_way: lambda x: jnp.sin(x[0] * jnp.exp(-0.25 * x[1])),
+    at_an_event: lambda x: jnp.sin(jnp.log(x[0] / 0.8) / x[1]),
+    twice_in_a_scan: lambda x: jnp.sin(x[0] * jnp.exp(-2 * x[1])),
+}
+
+
+@pytest.mark.parametrize("mode", SECOND)
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda f: f.__name__)
+def test_second_derivatives_of_what_is_made_of_a_run(outcome, mode):
+    """Not linear in the state, so that the derivative of the state itself counts twice."""
+    x = jnp.array([1.1, 0.7])
+    exact = jax.hessian(OUTCOMES[outcome])(x)
+    np.testing.assert_allclose(jit(SECOND[mode](outcome))(x), exact, rtol=1e-7)
+
+
 def test_a_run_goes_on_from_an_event_where_it_has_a_direction():
     """A ball bounces: at each start its height is round-off of either sign, and rises."""
     line = vector_space(2)
