@@ -23,7 +23,9 @@ class Shooting(ControlMethod):
     """Single shooting: an optimizer of optax moves the controls at the knots, and the states follow from them.
 
     Controls are a smooth function of free variables whose values lie within the bounds. Constraints, of any kind, are
-    enforced by an augmented Lagrangian, whose multipliers change after each round of at most `every` iterations.
+    enforced by an augmented Lagrangian, whose multipliers change after each round of at most `every` iterations. A
+    control that a round leaves at a bound may stay there though later multipliers push it away, and the search ends
+    with MAX_ITERATIONS; `ILQR` and `FDDP` free such a control.
 
     optimizer     of optax, such as `optax.adam(0.05)`; None takes L-BFGS.
     hold          controls between the knots: "constant", or "linear", interpolated at the middle of each step.

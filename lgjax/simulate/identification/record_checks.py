@@ -59,9 +59,9 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
         checks.integer(f"{kind}.substeps", record.substeps)
         check_method(kind, record.method)
         _array(f"{kind}.sigma_v", record.sigma_v, batch, (*batch, nv), ())
-        checks.positive(f"{kind}.sigma_v", record.sigma_v)
+        checks.positive(f"{kind}.sigma_v", checks.finite(f"{kind}.sigma_v", record.sigma_v))
     _array(f"{kind}.sigma", record.sigma, batch, (*batch, width), ())
-    checks.positive(f"{kind}.sigma", record.sigma)
+    checks.positive(f"{kind}.sigma", checks.finite(f"{kind}.sigma", record.sigma))
 
 
 def _samples(record: Any, batch: tuple[int, ...]) -> int:
