@@ -232,6 +232,15 @@ def refuses(match, unchanged, **options):
     assert {p: p.read_bytes() for p in sorted(unchanged.rglob("*")) if p.is_file()} == files
 
 
+def test_a_finished_run_that_is_resumed_writes_other_quantiles(folder):
+    before = loaded(folder / "statistics.npz")
+    found = run(folder=folder, resume=True, quantiles=(0.2, 0.8)).statistics
+    after = loaded(folder / "statistics.npz")
+    np.testing.assert_array_equal(after["probabilities"], [0.2, 0.8])
+    np.testing.assert_array_equal(after["quantiles"], found.quantiles)
+    np.testing.assert_array_equal(after["mean"], before["mean"])
+
+
 def test_resuming_needs_a_folder():
     with pytest.raises(ValueError, match="resume needs folder"):
         run(resume=True)

@@ -272,11 +272,15 @@ class _Run:
 
     def save(self) -> None:
         """A checkpoint, if there is a folder and something new."""
-        if self.output is None or jax.process_index() != 0 or self.done == self.saved:
+        if self.output is None or jax.process_index() != 0:
             return
-        self.output.write_statistics(self.statistics(), self.failed)
-        self.output.save(self.done, {"done": np.array([self.done]), "failed": self.failed, **self.accumulator.arrays})
-        self.saved = self.done
+        statistics, more = self.statistics(), self.done != self.saved
+        if more or not self.output.has_quantiles(statistics.probabilities):
+            self.output.write_statistics(statistics, self.failed)
+        if more:
+            arrays = {"done": np.array([self.done]), "failed": self.failed, **self.accumulator.arrays}
+            self.output.save(self.done, arrays)
+            self.saved = self.done
 
     def statistics(self) -> Statistics:
         return self.accumulator.result(self.quantiles)

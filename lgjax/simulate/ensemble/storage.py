@@ -63,6 +63,11 @@ class Folder:
     def write_statistics(self, statistics: Any, failed: Any) -> None:
         write_arrays(self.path / "statistics.npz", {**statistics._asdict(), "failed": failed})
 
+    def has_quantiles(self, probabilities: np.ndarray) -> bool:
+        """Whether the statistics that were written are of these probabilities."""
+        file = self.path / "statistics.npz"
+        return file.exists() and np.array_equal(read_arrays(file)["probabilities"], probabilities)
+
     def save(self, done: int, arrays: dict[str, np.ndarray]) -> None:
         """A checkpoint after `done` trajectories; the last two are kept."""
         write_arrays(self.checkpoints / f"{done:08d}.npz", {**arrays, "digest": digest(arrays)})
