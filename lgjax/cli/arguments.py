@@ -105,9 +105,13 @@ def positive_int(text: str) -> int:
 
 
 def seed(text: str) -> int:
-    if not text.strip().removeprefix("-").isdecimal() or abs(int(text)) >= 2**63:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 2**63
+    if abs(value) >= 2**63:
         raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at most 63 bits")
-    return int(text)
+    return value
 
 
 def check_figure(path: Path) -> None:

@@ -58,7 +58,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument(
         "--save-every", type=positive_int, metavar="K",
-        help="keep every K-th step, a divisor of their number; if not given, 101 states are kept or somewhat more",
+        help="keep every K-th step; if not given, the largest divisor of their number that keeps 101 states or more",
     )  # fmt: skip
     for name, default in Spread()._asdict().items():
         parser.add_argument(f"--{name}-spread", type=not_negative, default=default, help=SPREADS[name])
@@ -81,9 +81,9 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.method.upper() not in TABLEAUX:
         raise ValueError(f"unknown method {args.method!r}; known: {', '.join(TABLEAUX)}")
+    if args.steps is None and not args.duration / args.dt < 2**31 - 1:
+        raise ValueError(f"a duration of {args.duration:g} s is too many steps of {args.dt:g} s")
     steps = args.steps or round(args.duration / args.dt)
-    if steps >= 2**31:
-        raise ValueError(f"a duration of {args.duration:g} s is more than 2**31 steps of {args.dt:g} s")
     if steps < 1:
         raise ValueError(f"a duration of {args.duration:g} s is less than one step of {args.dt:g} s")
     save_every = args.save_every or _divisor(steps, steps // 100)

@@ -17,13 +17,16 @@ first_order_p = Primitive("first_order")
 
 
 def first_order(values: Any, what: str) -> Any:
-    """The values, a pytree; differentiating them raises a TypeError that begins with `what`."""
+    """The values, a pytree; differentiating them raises a TypeError that begins with `what`.
+
+    Within a function of `jax.custom_jvp` this counts all of its arguments as differentiated, as JAX does.
+    """
     leaves, tree = jax.tree.flatten(values)
     return jax.tree.unflatten(tree, first_order_p.bind(*leaves, what=what))
 
 
 def _refuse(primals: Any, tangents: Any, *, what: str) -> Any:
-    raise TypeError(f"{what} has no second derivatives")
+    raise TypeError(f"{what} has no second derivatives; jax.lax.stop_gradient of its arguments leaves them out")
 
 
 register(

@@ -3,11 +3,13 @@
 Source: [celledoni2021] section 4, eq. (33).
 
 The loop that finds the steps is a `lax.while_loop` and is not differentiated.  Derivatives are those of the steps that
-it accepted, their sizes held fixed: a scan over the recorded times, which exists only where a derivative is taken.
+it accepted, their sizes held fixed but for the last one before an event: a scan over the recorded times, which exists
+only where a derivative is taken.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +25,7 @@ from lgjax.numerics import checks
 from lgjax.numerics.implicit import implicit_number
 from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.status import flag
+from lgjax.numerics.tangents import moves_where, value_of_first
 
 Array = jax.Array
 Point = Any
@@ -73,20 +76,6 @@ class _State(NamedTuple):
     bracket: Array
     stopped: Array
     status: Array
-
-
-@jax.custom_jvp
-def _value_of_first(first: Any, second: Any) -> Any:
-    """`first`, with the derivative of `second`, which is computed only where that derivative is needed."""
-    del second
-    return first
-
-
-@_value_of_first.defjvp
-def _(primals: Any, tangents: Any) -> Any:
-    """The value plus a zero with the derivatives of `second`, for derivatives of higher order: see `implicit`."""
-    change = lambda x: jnp.where(jnp.isfinite(x), x - jax.lax.stop_gradient(x), 0)
-    return jax.tree.map(lambda x, y: x + change(y), *primals), tangents[1]
 
 
 def _select(condition: Array, a: Any, b: Any) -> Any:
@@ -304,20 +293,22 @@ class _Problem:
         if self.event is not None:
             found = self.at_event(state, replayed, t0)
             t_last, last = _select(state.stopped, found, (t_last, last))
-        return jax.tree.map(lambda x: x[None], _value_of_first((state.t, state.y), (t_last, last)))
+        return jax.tree.map(lambda x: x[None], value_of_first((state.t, state.y), (t_last, last)))
 
     def at_event(self, state: _State, replayed: Any, t0: Array) -> tuple[Array, Point]:
         """Time and point of the event that ended the run: the last step, with the length at which the event is zero."""
-        event, n = self.event, jnp.maximum(state.accepted - 1, 0)
-        assert event is not None
+        n = jnp.maximum(state.accepted - 1, 0)
         t, y = state.times.at[0].set(t0)[n], jax.tree.map(lambda x: x[n], replayed)
         step = self.step_from(t, y, strong(self.method.init(self.space, self.field, t, y)))
-        h = implicit_number(lambda h: event(t + h, step(h)[0]), state.t - t)
+        event, numbers = jax.closure_convert(self.event, state.t, state.y)
+        # where there was none, the event may be NaN, and so may its derivative, which zero does not undo
+        seen = lambda x: jax.tree.map(partial(moves_where, state.stopped), x)
+        h = implicit_number(lambda h: event(*seen((t + h, step(h)[0])), *seen(numbers)), state.t - t)
         return t + h, step(h)[0]
 
     def at_times(self, state: _State, replayed: Any, t0: Array, ts: Array, inside: Array) -> Any:
         """Dense output; NaN at times that were not reached or are not inside."""
-        points = _value_of_first(state.points, replayed)
+        points = value_of_first(state.points, replayed)
         times = state.times.at[0].set(t0)
         ys = jax.vmap(lambda t: self.between(times, points, state.accepted, t))(jnp.where(inside, ts, t0))
         reached = inside & (jnp.abs(ts - t0) <= jnp.abs(state.t - t0))
@@ -332,8 +323,8 @@ def _check_settings(method: Any, controller: Any, event: Any, direction: Any) ->
     if not isinstance(controller, StepSizeController):
         raise TypeError(f"controller must be a StepSizeController such as ELEMENTARY or PI_CONTROL, got {controller!r}")
     checks.functions(event=event)
-    if checks.integer("direction", direction, -1) > 1:
-        raise ValueError(f"direction must be -1, 0 or 1, got {direction}")
+    if type(direction) is not int or direction not in (-1, 0, 1):
+        raise ValueError(f"direction must be -1, 0 or 1, got {checks.shown(direction)}")
 
 
 def integrate_adaptive(
@@ -365,7 +356,7 @@ def integrate_adaptive(
               It is evaluated after every step, and by Taylor at `substeps` points within; what changes twice in between
               is missed, as is what happens at t0 or while it is NaN. Derivatives account for the change of its time.
               States at times of save_at after it are NaN, which is not a failure.
-    direction 1 or -1: only events that rise or fall. A run that starts at an event needs it: the sign is round-off.
+    direction 1 or -1: only events that rise or fall along the run. A run that starts where one was stopped needs it.
 
     t1 < t0 integrates backwards.  Raises like `integrate`, and for known tolerances that are not positive or known
     times of save_at outside the run.  For traced ones, and for everything that happens on the way, `status` says what

@@ -74,8 +74,8 @@ def implicit(
 
 
 def over(y: Array, slope: Array) -> Array:
-    """y / slope, and zero where the slope is."""
-    flat = slope == 0
+    """y / slope, and zero where the slope is zero or not finite."""
+    flat = (slope == 0) | ~jnp.isfinite(slope)
     return jnp.where(flat, jnp.zeros_like(y), y / jnp.where(flat, jnp.ones_like(slope), slope))
 
 
@@ -85,7 +85,8 @@ def implicit_number(function: Map, root: Array) -> Array:
     def newton(f: Map, x: Array) -> Array:
         # Not to come nearer: JAX differentiates through it, where it should not, in second derivatives through a scan.
         value, slope = jax.jvp(f, (x,), (jnp.ones_like(x),))
-        return x - over(value, jax.lax.stop_gradient(slope))
+        change = over(value, jax.lax.stop_gradient(slope))
+        return x - jnp.where(jnp.isfinite(change), change, 0)
 
     root = jax.lax.stop_gradient(root)
     moving = jax.lax.custom_root(function, root, newton, lambda linear, y: over(y, linear(jnp.ones_like(y))))

@@ -179,6 +179,8 @@ class Environment:
         count = checked_array("state.step", state.step, (), jnp.int32, "the count of steps") + 1
         status = flag(EnvironmentStatus.NOT_FINITE, ~finite) | flag(EnvironmentStatus.HORIZON, count >= self.steps)
         if self.failed is not None:
-            failed = checked_result("failed", jnp.asarray(self.failed(model, q, v)), (), bool)
+            failed = jnp.asarray(self.failed(model, q, v))
+            if failed.shape != () or failed.dtype != bool:
+                raise ValueError(f"failed must return one bool, got {failed.dtype}{list(failed.shape)}")
             status = status | flag(EnvironmentStatus.FAILED, failed)
         return observation, EnvironmentState(q, v, count), jnp.where(finite, reward, 0), status, contact

@@ -229,6 +229,21 @@ def test_second_derivatives_of_what_is_made_of_a_run(outcome, mode):
     np.testing.assert_allclose(jit(SECOND[mode](outcome))(x), exact, rtol=1e-7)
 
 
+@pytest.mark.parametrize("derivative", [jax.jacrev, jax.jacfwd])
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda y, x: jnp.log(y - 5.0 * x),
+        lambda y, x: jnp.log(y - 0.5) - jnp.log(0.1 * x),
+        lambda y, x: jnp.sqrt(jnp.maximum(y - 2.0 * x, 0.0)) + 1.0,
+        lambda y, x: y * jnp.nan * x,
+    ],
+)
+def test_an_event_that_is_nan_where_it_does_not_happen_leaves_derivatives_alone(event, derivative):
+    end = lambda x: decay(x[:1], 1.0, event=lambda t, y: event(y[0], x[1])).ys[-1, 0]
+    np.testing.assert_allclose(jit(derivative(end))(jnp.array([0.55, 1.0])), [np.exp(-1.0), 0.0], atol=1e-9)
+
+
 def test_a_run_goes_on_from_an_event_where_it_has_a_direction():
     """A ball bounces: at each start its height is round-off of either sign, and rises."""
     line = vector_space(2)
@@ -256,8 +271,8 @@ def test_directions_are_refused_by_name():
     field = lambda t, y: -y
     run = lambda **more: integrate_adaptive(vector_space(1), field, jnp.ones(1), 0.0, 1.0, MuntheKaas(DORMAND_PRINCE54),
                                             1e-6, 1e-6, 50, **more)  # fmt: skip
-    for wrong in (2, -2):
-        with pytest.raises(ValueError, match="direction must be "):
+    for wrong in (2, -2, True, 0.5):
+        with pytest.raises(ValueError, match="direction must be -1, 0 or 1, got "):
             run(direction=wrong)
     with pytest.raises(TypeError, match="event must be a function"):
         run(event=3)

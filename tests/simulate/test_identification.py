@@ -279,6 +279,8 @@ def test_batches_of_results_have_the_deviations_of_each():
     ratio = lambda x: jnp.stack([x[0] / x[1], x[0] * x[1], x[1]])
     for part, wanted in zip(several.propagate(ratio), zip(*(found.propagate(ratio) for found in each)), strict=True):
         np.testing.assert_allclose(part, wanted, rtol=1e-9, atol=1e-10)
+    with pytest.raises(ValueError, match=r"function must return a vector \(m,\), got shape \(\)"):
+        several.propagate(lambda x: x[0])
 
 
 def test_numbers_of_batched_records_may_be_shared_and_batches_nested():

@@ -64,8 +64,7 @@ def of_bounce(name: str, friction: bool, seed: int) -> Subject:
         return _numbers([end.pose.translation, end.pose.rotation, (end.angular, end.linear), found.events[2:]])
 
     names, direction = ("place", "attitude", "momenta", "impacts"), rng.normal(size=16) / 4
-    second = SHORT if name == "sphere" and not friction else False  # minutes to compile
-    return Subject(names, function, _stacked(states), tuple(labels), direction, second, distance=np.asarray(distance))
+    return Subject(names, function, _stacked(states), tuple(labels), direction, SHORT, distance=np.asarray(distance))
 
 
 # ---- absolute coordinates
@@ -315,7 +314,7 @@ def of_estimate(prior: float | None, seed: int) -> Subject:
     names = ("estimate", "covariance", "cost")
     distance = 0.0 if prior is None else np.inf
     direction = rng.normal(size=size) / 3
-    return Subject(names, function, _stacked(states), tuple(labels), direction, False, distance=distance)
+    return Subject(names, function, _stacked(states), tuple(labels), direction, SHORT, distance=distance)
 
 
 DRIVERS: dict[str, Callable[[int], Subject]] = {

@@ -87,7 +87,7 @@ def of_landing(ground: str, seed: int) -> Subject:
         return _numbers([path.q.free_poses.translation, path.q.free_poses.rotation, path.v])
 
     names, direction = ("place", "attitude", "velocity"), rng.normal(size=15) / 4
-    return Subject(names, function, _stacked(states), tuple(labels), direction, False, distance=np.asarray(distance))
+    return Subject(names, function, _stacked(states), tuple(labels), direction, SHORT, distance=np.asarray(distance))
 
 
 # ---- absolute coordinates
@@ -136,7 +136,7 @@ def of_driven(name: str, seed: int) -> Subject:
         return _numbers([end[0], end[1], 0.1 * end[2]])
 
     names = ("configuration", "velocity", "multipliers")
-    return Subject(names, function, _stacked(states), tuple(labels), rng.normal(size=11) / 4, False)
+    return Subject(names, function, _stacked(states), tuple(labels), rng.normal(size=11) / 4, SHORT)
 
 
 # ---- the Lagrangian form

@@ -307,7 +307,7 @@ def of_contact_step(smoothing: float, seed: int) -> Subject:
         return jnp.stack([jnp.sum(jnp.sin(1.0 + part)) for part in parts])
 
     names = ("place", "attitude", "velocity", "impulse")
-    return Subject(names, function, _stacked(states), labels, rng.normal(size=18) / 4, False)
+    return Subject(names, function, _stacked(states), labels, rng.normal(size=18) / 4, SHORT)
 
 
 # ---- loops
@@ -364,8 +364,7 @@ def of_loops(name: str, seed: int) -> Subject:
 
     distance = np.abs(np.sin(np.stack([a for a, _ in states])[:, 0]))
     direction = rng.normal(size=9) / 3
-    second = False if name in ("project_positions", "rollout") else SHORT  # which take long to compile
-    return Subject((name,), function, _stacked(states), tuple(labels), direction, second, distance=distance)
+    return Subject((name,), function, _stacked(states), tuple(labels), direction, SHORT, distance=distance)
 
 
 MECHANICS: dict[str, Callable[[int], Subject]] = {
@@ -374,7 +373,7 @@ MECHANICS: dict[str, Callable[[int], Subject]] = {
         for function, f in (PLACES | ENERGIES | DYNAMICS | HYBRID | FURTHER).items()
         for name, make in (("a tree", tree), ("point masses", points))
     },
-    "rollout of a tree": partial(of_mechanism, tree, STEPS, False),
+    "rollout of a tree": partial(of_mechanism, tree, STEPS, SHORT),
     "rollout of point masses": partial(of_mechanism, points, STEPS, SHORT),
     **{f"force: {name}": partial(of_force, name, SHORT) for name in FORCES},
     **{f"shape: {name}": partial(of_shape, name, make, SHORT) for name, make in SHAPES.items()},

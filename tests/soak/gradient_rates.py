@@ -84,11 +84,11 @@ def _made(where: str, model: Callable, functions: dict, second: bool | str) -> d
 
 DERIVED: dict[str, Callable[[int], Subject]] = {
     "forward dynamics, spatial time derivative 1 of a cart": partial(
-        of_mechanism, cart, {"spatial forward dynamics": partial(_forward, 1, "spatial")}, False
+        of_mechanism, cart, {"spatial forward dynamics": partial(_forward, 1, "spatial")}, SHORT
     ),
     **_made("a shoulder", shoulder, RATES, SHORT),
     **_made("point masses", points, RATES, SHORT),
     **_made("a shoulder", shoulder, MATRICES, SHORT),
-    **_made("a shoulder", shoulder, MORE, False),
+    **_made("a shoulder", shoulder, MORE, SHORT),
     **_made("point masses", points, MATRICES | MORE, SHORT),
 }

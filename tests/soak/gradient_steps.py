@@ -80,7 +80,7 @@ METHODS: dict[str, tuple[str, Callable, bool | str]] = {
     "reversible": ("cotangent", _reversible, "reverse alone"),
     "frame": ("spatial", _on_frame, SHORT),
     "coadjoint orbit": ("lie_poisson", _steps(MK(integrators.RK4)), SHORT),
-    "adaptive": ("spatial", _adaptive(MK(integrators.DORMAND_PRINCE54)), False),
+    "adaptive": ("spatial", _adaptive(MK(integrators.DORMAND_PRINCE54)), SHORT),
 }
 
 
@@ -270,7 +270,7 @@ def of_lagrangian_bounce(chart: str, seed: int) -> Subject:
         return _numbers([end.pose.translation, end.pose.rotation, (end.angular, end.linear), found.energies])
 
     names, direction = ("place", "attitude", "momenta", "energies"), rng.normal(size=15) / 4
-    return Subject(names, function, _stacked(states), tuple(labels), direction, False, distance=np.asarray(distance))
+    return Subject(names, function, _stacked(states), tuple(labels), direction, SHORT, distance=np.asarray(distance))
 
 
 def of_events(seed: int) -> Subject:
@@ -310,6 +310,7 @@ def of_events(seed: int) -> Subject:
         return _numbers([path.q.free_poses.translation, path.q.free_poses.rotation, path.v])
 
     names, direction = ("place", "attitude", "velocity"), rng.normal(size=14) / 4
+    # False: there are no second derivatives
     return Subject(names, function, _stacked(states), tuple(labels), direction, False, distance=np.asarray(distance))
 
 
@@ -332,7 +333,7 @@ def of_stop(seed: int) -> Subject:
         return _numbers([run.ys, [run.ts]])
 
     direction = rng.normal(size=4) / 2
-    return Subject(("state", "time"), function, _stacked(states), labels, direction, False)
+    return Subject(("state", "time"), function, _stacked(states), labels, direction, SHORT)
 
 
 STEPS: dict[str, Callable[[int], Subject]] = {
@@ -344,7 +345,7 @@ STEPS: dict[str, Callable[[int], Subject]] = {
         for where, make in (("a tree", tree), ("point masses", points))
     },
     **{
-        f"{name} of {where}": partial(of_mechanism, make, {name: f}, False)
+        f"{name} of {where}": partial(of_mechanism, make, {name: f}, SHORT)
         for name, f in LONG.items()
         for where, make in (("a shoulder", shoulder), ("point masses", points))
     },

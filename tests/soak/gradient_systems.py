@@ -109,7 +109,7 @@ def of_momenta(chart: str, seed: int) -> Subject:
         y = made.space.move(jnp.reshape(x[:12], (2, 6)), groups.TangentPoint(q, momenta))
         return _numbers([_end(made, y, MK(integrators.HEUN2)), [f(y) for f in made.invariants.values()]])
 
-    return _made(("state", "invariants"), function, states, labels, 14, False, rng)
+    return _made(("state", "invariants"), function, states, labels, 14, SHORT, rng)
 
 
 def of_quadrotors(attitude: str, seed: int) -> Subject:
@@ -135,7 +135,7 @@ def of_quadrotors(attitude: str, seed: int) -> Subject:
         field = made.field(jnp.asarray(0.2, x.dtype), y)
         return _numbers([[0.01 * f for f in field], _end(made, y, integrators.CommutatorFree(integrators.CF4), 2 * H)])
 
-    return _made(("field", "state"), function, states, labels, 33, False, rng)
+    return _made(("field", "state"), function, states, labels, 33, SHORT, rng)
 
 
 def of_reference(seed: int) -> Subject:
@@ -239,7 +239,7 @@ def of_impact(friction: bool, seed: int) -> Subject:
         return _numbers([end, impulse])
 
     names = ("pose", "impulse")
-    return _made(names, function, states, labels, 18, False, rng, distance=np.asarray(distance))
+    return _made(names, function, states, labels, 18, SHORT, rng, distance=np.asarray(distance))
 
 
 # ---- a user's joint, and loops of all kinds
@@ -311,7 +311,7 @@ def of_closures(seed: int) -> Subject:
     # where the axes are opposite, the way between them jumps
     z = [np.asarray(so3.exp(jnp.asarray(state[0])))[:, 2] for state in states]
     distance = np.array([np.arctan2(np.hypot(x[0], x[1]), -x[2]) for x in z])
-    return _made(CLOSURES, function, states, labels, 2 * n, False, rng, distance=distance)
+    return _made(CLOSURES, function, states, labels, 2 * n, SHORT, rng, distance=distance)
 
 
 # ---- further functions of a mechanism

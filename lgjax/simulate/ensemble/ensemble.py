@@ -194,29 +194,34 @@ def load_ensemble(folder: Any) -> Ensemble:
     """
     run = load_run(folder)
     r: dict[str, Any] = dict(run.records)
-    known, statistics, finite = dict(run.statistics), None, run.valid
+    known, statistics, good = dict(run.statistics), None, run.valid
+    failures = np.zeros(0, np.int64), np.zeros(0, np.int32)
     if "q.joints" in r:
         r["q"] = Configuration(
             Pose(r["q.free_poses.rotation"], r["q.free_poses.translation"]), r["q.joints"], r["q.ball_rotations"]
         )
     if known:
         failed = known.pop("failed")
+        failures = failed, known.pop("failed_status", np.zeros(len(failed), np.int32))
         statistics = Statistics(**{**known, "samples": int(known["samples"])})  # type: ignore[arg-type]
         if not r:
-            finite = np.isin(np.arange(statistics.samples + len(failed)), failed, invert=True)
+            good = np.isin(np.arange(statistics.samples + len(failed)), failed, invert=True)
     r["parameters"] = {name: x for name, x in r.items() if name.startswith("parameters")}
     nan = float("nan")
-    result = MonteCarlo(statistics, run.numbers, r, len(finite), run.header["chunk"], nan, nan, nan)  # type: ignore[arg-type]
-    return _ensemble(run.common["ts"], result, finite)
+    times = run.header["chunk"], nan, nan, nan
+    result = MonteCarlo(statistics, failures[0], r, len(good), *times, failures[1])  # type: ignore[arg-type]
+    return _ensemble(run.common["ts"], result, good)
 
 
-def _ensemble(ts: np.ndarray, result: MonteCarlo, finite: np.ndarray) -> Ensemble:
+def _ensemble(ts: np.ndarray, result: MonteCarlo, good: np.ndarray) -> Ensemble:
     q, v, energy, factors, parameters = (
         (result.record or {}).get(name) for name in ("q", "v", "energy", "mass_factors", "parameters")
     )
     times = (result.seconds, result.compile_seconds, result.simulated_seconds_per_second)
-    told = (result.record or {}).get("status", 0)  # 0: of a version that did not keep it
-    status = np.where(finite, 0, np.where(told == 0, NOT_FINITE, told)).astype(np.int32)
+    told = np.full(len(good), NOT_FINITE, np.int32)
+    known = result.failed_status != 0  # 0 where what was observed went beyond `limit`
+    told[result.failed[known]] = result.failed_status[known]
+    status = np.where(good, 0, told).astype(np.int32)
     return Ensemble(ts, q, v, energy, status, factors, *times, result.statistics, parameters, result.chunk)
 
 
@@ -229,19 +234,18 @@ def _sample(model: Model, draw: Draw, path: Trajectory, observe: Callable, event
     # one time after the other: all at once, what they need between would take more memory than the rollout
     values = jax.lax.map(lambda state: _observed(observe(*state)), path[:3])
     happened = () if events is None else jnp.any(jax.lax.map(lambda state: _occurred(events(*state)), path[:3]), 0)
-    record: dict[str, Any] = {"status": path.status}
     if store == "none":
-        return Sample(values, path.success, happened, record)
+        return Sample(values, path.success, happened, status=path.status)
     q, v = (path.q, path.v) if store == "all" else jax.tree.map(lambda x: x[-1:], (path.q, path.v))
     mass = model.inertias.mass
-    record |= {
+    record = {
         "q": q,
         "v": v,
         "energy": jax.lax.map(lambda state: total_energy(draw.model, *state), (q, v)),
         "mass_factors": jnp.where(mass > 0, draw.model.inertias.mass / jnp.where(mass > 0, mass, 1), 1),
     }
     record |= {} if draw.parameters is None else {"parameters": draw.parameters}
-    return Sample(values, path.success, happened, record)
+    return Sample(values, path.success, happened, record, path.status)
 
 
 def _observed(values: Any) -> jax.Array:

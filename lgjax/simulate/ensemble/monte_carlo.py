@@ -26,21 +26,24 @@ class Sample(NamedTuple):
 
     values: (..., d), what statistics are taken of, with covariances over the last axis. valid: () bool, false if the
     simulation failed. events: (e,) booleans or integers, which are counted. record: any pytree of arrays, to be kept.
+    status: () int32, kept of those that failed.
     """
 
     values: Any
     valid: Any = True
     events: Any = ()
     record: Any = ()
+    status: Any = 0
 
 
 class MonteCarlo(NamedTuple):
     """Result of `monte_carlo`, on the host.
 
-    statistics: over the valid trajectories. failed: numbers of the others, ascending. record: of all trajectories, with
-    a leading axis (batch,); None if it is in a folder or not wanted. batch: how many there are, fewer than asked for if
-    the run was interrupted. chunk: trajectories at a time and device. seconds: time spent computing, without earlier
-    parts of a resumed run; compile_seconds: before that. simulated_seconds_per_second: of all trajectories together.
+    statistics: over the valid trajectories. failed: numbers of the others, ascending; failed_status: what each of them
+    reported. record: of all trajectories, with a leading axis (batch,); None if it is in a folder or not wanted. batch:
+    how many there are, fewer than asked for if the run was interrupted. chunk: trajectories at a time and device.
+    seconds: time spent computing, without earlier parts of a resumed run; compile_seconds: before that.
+    simulated_seconds_per_second: of all trajectories together.
     """
 
     statistics: Statistics
@@ -51,6 +54,7 @@ class MonteCarlo(NamedTuple):
     seconds: float
     compile_seconds: float
     simulated_seconds_per_second: float
+    failed_status: np.ndarray
 
 
 def monte_carlo(
@@ -169,7 +173,9 @@ def _checked_function(simulate: Callable, limit: float) -> Callable:
                 want = "bool" if name == "valid" else "booleans or integers"
                 raise ValueError(f"{name} must be {want}, got {x.dtype}")
         bound = jnp.asarray(min(limit, float(jnp.finfo(values.dtype).max)), values.dtype)
-        return Sample(values, valid & jnp.all(jnp.abs(values) <= bound), events, strong(sample.record, "record"))
+        status = checks.of_shape("status", jnp.asarray(sample.status, jnp.int32), ())
+        good = valid & jnp.all(jnp.abs(values) <= bound)
+        return Sample(values, good, events, strong(sample.record, "record"), status)
 
     return function
 
@@ -206,10 +212,12 @@ class _Run:
         self.program, self.output, self.batch, self.quantiles = program, output, batch, quantiles
         self.accumulator = Accumulator(program.shapes.values.shape, program.shapes.events.shape[0])
         self.done, self.failed, self.parts = 0, np.zeros(0, np.int64), []
+        self.failed_status = np.zeros(0, np.int32)
         self.saved = None
         if state is not None:
             self.saved = self.done = int(state.pop("done")[0])
             self.failed = state.pop("failed")
+            self.failed_status = state.pop("failed_status", np.zeros(len(self.failed), np.int32))
             if (good := state.pop("valid", None)) is not None:  # of a version that kept the others too
                 state["rows"] = state["rows"][good]
             self.accumulator.arrays |= state
@@ -227,8 +235,9 @@ class _Run:
         rate = (self.done - before) * duration / seconds
         width = self.program.width
         return MonteCarlo(
-            self.statistics(), self.failed, self.record(), self.done, width, seconds, compile_seconds, rate
-        )
+            self.statistics(), self.failed, self.record(), self.done, width, seconds, compile_seconds, rate,
+            self.failed_status,
+        )  # fmt: skip
 
     def _go(self, bar: Any, checkpoint_every: float) -> None:
         """Until all are done. The devices work on a chunk while the one before is taken in."""
@@ -251,10 +260,11 @@ class _Run:
         elif self.output is None:
             part = jax.tree.map(lambda x: x[:keep], self.program.gathered(results.record))
         # The other processes have written theirs when this is here, so that a checkpoint needs not wait for them.
-        values, valid, events = (x[:keep] for x in self.program.gathered(results[:3]))
+        values, valid, events, status = (x[:keep] for x in self.program.gathered((*results[:3], results.status)))
         with uninterrupted():
             self.accumulator.add(values, valid, events)
             self.failed = np.concatenate([self.failed, start + np.flatnonzero(~valid)])
+            self.failed_status = np.concatenate([self.failed_status, status[~valid]])
             self.parts.append(part)
             self.done = start + keep
         return keep
@@ -275,11 +285,11 @@ class _Run:
         if self.output is None or jax.process_index() != 0:
             return
         statistics, more = self.statistics(), self.done != self.saved
+        failures = {"failed": self.failed, "failed_status": self.failed_status}
         if more or not self.output.has_quantiles(statistics.probabilities):
-            self.output.write_statistics(statistics, self.failed)
+            self.output.write_statistics(statistics, **failures)
         if more:
-            arrays = {"done": np.array([self.done]), "failed": self.failed, **self.accumulator.arrays}
-            self.output.save(self.done, arrays)
+            self.output.save(self.done, {"done": np.array([self.done]), **failures, **self.accumulator.arrays})
             self.saved = self.done
 
     def statistics(self) -> Statistics:

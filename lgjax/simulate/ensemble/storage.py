@@ -4,7 +4,7 @@
     chunk-00000000.npz   records of trajectories k * chunk to (k + 1) * chunk - 1, and fewer in the last file:
                          index (n,), valid (n,), and one array (n, ...) for each name; no files if nothing is recorded
     common.npz           what is the same for all trajectories, such as the times
-    statistics.npz       the fields of `Statistics`, and failed: numbers of the trajectories that diverged
+    statistics.npz       the fields of `Statistics`, failed: numbers of the trajectories that did, and failed_status
     checkpoints/         00000020.npz: the state of a run after 20 trajectories, and a digest of it; the last two
 
 Every file appears whole or not at all. `numpy.load` reads the .npz files one by one, `load_run` all of them; its
@@ -60,13 +60,16 @@ class Folder:
     def write_chunk(self, number: int, arrays: dict[str, Any]) -> None:
         write_arrays(self.path / f"chunk-{number:08d}.npz", arrays)
 
-    def write_statistics(self, statistics: Any, failed: Any) -> None:
-        write_arrays(self.path / "statistics.npz", {**statistics._asdict(), "failed": failed})
+    def write_statistics(self, statistics: Any, **failures: np.ndarray) -> None:
+        write_arrays(self.path / "statistics.npz", {**statistics._asdict(), **failures})
 
     def has_quantiles(self, probabilities: np.ndarray) -> bool:
         """Whether the statistics that were written are of these probabilities."""
-        file = self.path / "statistics.npz"
-        return file.exists() and np.array_equal(read_arrays(file)["probabilities"], probabilities)
+        try:
+            found = read_arrays(self.path / "statistics.npz").get("probabilities")
+        except ValueError:  # there is none that can be read; it is made of the checkpoint
+            return False
+        return found is not None and np.array_equal(found, probabilities)
 
     def save(self, done: int, arrays: dict[str, np.ndarray]) -> None:
         """A checkpoint after `done` trajectories; the last two are kept."""

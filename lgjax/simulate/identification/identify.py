@@ -82,6 +82,9 @@ class Identified(NamedTuple):
             unseen = sm.diagonal(jnp.any(jnp.abs(hidden) > size, 1))
             return function(x), jnp.where(unseen, jnp.inf, exact("ij,jk,lk->il", J, covariance, J))
 
+        shape = jax.eval_shape(function, jax.ShapeDtypeStruct(self.x.shape[-1:], self.x.dtype)).shape
+        if len(shape) != 1:
+            raise ValueError(f"function must return a vector (m,), got shape {shape}")
         for _ in range(self.x.ndim - 1):
             one = jax.vmap(one)
         return one(self.x, self.covariance, self.directions, self.seen)

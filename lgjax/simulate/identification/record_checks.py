@@ -84,7 +84,7 @@ def _shape(name: str, value: Any) -> tuple[int, ...]:
 def _array(name: str, value: Any, *expected: tuple[int, ...]) -> None:
     shape = _shape(name, value)
     if shape not in expected:
-        raise ValueError(f"{name} has shape {shape}, expected {expected[-1] or expected[0]}")
+        raise ValueError(f"{name} has shape {shape}, expected {' or '.join(map(str, dict.fromkeys(expected)))}")
 
 
 def _configuration(name: str, q: Any, model: Model, lead: tuple[int, ...]) -> None:

@@ -152,7 +152,8 @@ class PoseRecord:
 class BatchedRecord:
     """Many records of one form: `record` with a further leading axis of all its arrays, as `jax.vmap` returns it.
 
-    Plain numbers, such as one `sigma`, are those of all.
+    Plain numbers, such as one `sigma`, are those of all; arrays always have that axis first, so `sigma` is (batch,) or
+    (batch, nv).
     Short motions from many known states tell as much as a long one, without its growing errors of bad guesses.
     """
 
