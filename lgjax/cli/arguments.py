@@ -66,9 +66,6 @@ def load_model(args: argparse.Namespace) -> Any:
     if load is None and Path(args.model).is_file():
         raise ValueError(f"{args.model}: unknown kind of file; known: {', '.join(LOADERS)}")
     if load is None:
-        for name, kind in (("folder", "MJCF"), ("mimic", "URDF")):
-            if getattr(args, name) not in (None, "error"):
-                raise ValueError(f"{args.model}: --{name} is for {kind} files")
         return models.by_name(args.model, args.floating)
     known = inspect.signature(load).parameters
     if "floating_base" in known:

@@ -298,6 +298,7 @@ class _Problem:
     def at_event(self, state: _State, replayed: Any, t0: Array) -> tuple[Array, Point]:
         """Time and point of the event that ended the run: the last step, with the length at which the event is zero."""
         n = jnp.maximum(state.accepted - 1, 0)
+        assert self.event is not None
         t, y = state.times.at[0].set(t0)[n], jax.tree.map(lambda x: x[n], replayed)
         step = self.step_from(t, y, strong(self.method.init(self.space, self.field, t, y)))
         event, numbers = jax.closure_convert(self.event, state.t, state.y)

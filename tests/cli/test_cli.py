@@ -127,8 +127,6 @@ BAD_INPUT = {
     "short": (["rollout", "--duration", "1e-4", "--dt", "1"], "a duration of 0.0001 s is less than one step of 1 s"),
     "save": (["rollout", "--steps", "10", "--save-every", "3"], "--save-every 3 does not divide the 10 steps"),
     "large": (["info", "chain:99999999999999"], "model 'chain:99999999999999' has more than 100000 bodies"),
-    "folder of a model": (["info", "arm", "--folder", "x"], "arm: --folder is for MJCF files"),
-    "mimic": (["info", "arm", "--mimic", "independent"], "arm: --mimic is for URDF files"),
     "seed": (["rollout", "--seed", "9" * 20], "argument --seed: '99999999999999999999' is not an integer of at most"),
     "steps": (["rollout", "--steps", "9" * 14], "argument --steps: '99999999999999' is not a positive integer below"),
     "long": (["rollout", "--duration", "1e9", "--dt", "1e-3"], "a duration of 1e+09 s is too many steps of 0.001"),

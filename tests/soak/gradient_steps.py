@@ -345,8 +345,8 @@ STEPS: dict[str, Callable[[int], Subject]] = {
         for where, make in (("a tree", tree), ("point masses", points))
     },
     **{
-        f"{name} of {where}": partial(of_mechanism, make, {name: f}, SHORT)
-        for name, f in LONG.items()
+        f"{name} of {where}": partial(of_mechanism, make, {name: f}, name == "Taylor series" and SHORT)
+        for name, f in LONG.items()  # near rest, lengths of steps that are held fixed change second derivatives
         for where, make in (("a shoulder", shoulder), ("point masses", points))
     },
     "inertial parameters": of_parameters,
