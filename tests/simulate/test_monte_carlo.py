@@ -232,6 +232,27 @@ def refuses(match, unchanged, **options):
     assert {p: p.read_bytes() for p in sorted(unchanged.rglob("*")) if p.is_file()} == files
 
 
+def test_checkpoints_of_the_version_before_are_read(folder):
+    """They kept the rows of failed trajectories too, and not what those reported."""
+    wanted = run(folder=folder, resume=True)
+    file = folder / "checkpoints" / "00000020.npz"
+    arrays = {name: x for name, x in loaded(file).items() if name not in ("digest", "failed_status")}
+    arrays["valid"] = np.append(np.ones(len(arrays["rows"]), bool), False)
+    arrays["rows"] = np.concatenate([arrays["rows"], np.full_like(arrays["rows"][:1], np.nan)])
+    storage.write_arrays(file, {**arrays, "digest": storage.digest(arrays)})
+    found = run(folder=folder, resume=True)
+    jax.tree.map(np.testing.assert_array_equal, found.statistics, wanted.statistics)
+    assert len(found.failed) == len(found.failed_status)
+
+
+def test_a_finished_run_with_a_torn_file_of_statistics_writes_it_again(folder):
+    file = folder / "statistics.npz"
+    before = loaded(file)
+    file.write_bytes(file.read_bytes()[:100])
+    run(folder=folder, resume=True)
+    np.testing.assert_array_equal(loaded(file)["mean"], before["mean"])
+
+
 def test_a_finished_run_that_is_resumed_writes_other_quantiles(folder):
     before = loaded(folder / "statistics.npz")
     found = run(folder=folder, resume=True, quantiles=(0.2, 0.8)).statistics
