@@ -40,7 +40,7 @@ def run(batch=20, lost=0.0, dtype="float64", seed=0, **options):
 def everything(result):
     """All numbers of a result that do not tell the time, as a flat dictionary."""
     found = {f"statistics.{k}": np.asarray(v) for k, v in result.statistics._asdict().items()}
-    found |= {"failed": result.failed, "batch": np.asarray(result.batch)}
+    found |= {"failed": result.failed, "failed_status": result.failed_status, "batch": np.asarray(result.batch)}
     if result.record is not None:
         found |= {f"record.{k}": v for k, v in result.record.items()}
     return found
