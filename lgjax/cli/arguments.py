@@ -111,6 +111,14 @@ def seed(text: str) -> int:
     return value
 
 
+def check_output(path: Path) -> None:
+    """Fails now, not after a long run, for a file that cannot be written."""
+    if path.is_dir():
+        raise ValueError(f"cannot write {str(path)!r}: it is a folder")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"cannot write {str(path)!r}: its folder does not exist")
+
+
 def check_figure(path: Path) -> None:
     """Fails now, not after a long run, without matplotlib or for a file that cannot be a figure."""
     known = plot.figure(1, 1).canvas.get_supported_filetypes()

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax import plot
-from lgjax.cli.arguments import add_compiling, check_figure, fail
+from lgjax.cli.arguments import add_compiling, check_figure, check_output, fail
 from lgjax.dynamics.kinematics import frame_pose
 from lgjax.execution.compiled import logger
 from lgjax.groups import so3
@@ -92,8 +92,7 @@ class Task(NamedTuple):
 
 def run(args: argparse.Namespace) -> int:
     for path in filter(None, (args.out, args.plot)):
-        if path.is_dir() or not path.absolute().parent.is_dir():
-            raise ValueError(f"cannot write {str(path)!r}: it is a folder, or its folder does not exist")
+        check_output(path)
     if args.plot:
         check_figure(args.plot)
     try:

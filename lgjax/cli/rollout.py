@@ -15,6 +15,7 @@ from lgjax.cli.arguments import (
     add_compiling,
     add_model,
     check_figure,
+    check_output,
     fail,
     load_model,
     not_negative,
@@ -95,10 +96,7 @@ def run(args: argparse.Namespace) -> int:
     if args.store == "final" and seen:
         raise ValueError("--plot and --view need --store all")
     for path in _files(args):
-        if path.is_dir():
-            raise ValueError(f"cannot write {str(path)!r}: it is a folder")
-        if not path.absolute().parent.is_dir():
-            raise ValueError(f"cannot write {str(path)!r}: its folder does not exist")
+        check_output(path)
     if args.plot:
         check_figure(args.plot)
     if args.view or args.view_html:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from lgjax import view
-from lgjax.cli.arguments import add_model, load_model, positive, positive_int
+from lgjax.cli.arguments import add_model, check_output, load_model, positive, positive_int
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.importers.source import require
 from lgjax.multibody.model import Configuration
@@ -50,8 +50,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check()
-    if args.html is not None and (args.html.is_dir() or not args.html.absolute().parent.is_dir()):
-        raise ValueError(f"cannot write {str(args.html)!r}: it is a folder, or its folder does not exist")
+    if args.html is not None:
+        check_output(args.html)
     motion = None
     if Path(args.model).suffix == ".npz":
         arrays = read_arrays(Path(args.model))

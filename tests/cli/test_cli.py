@@ -134,7 +134,7 @@ BAD_INPUT = {
     "no seed": (["rollout", "--seed", "x"], "argument --seed: 'x' is not an integer of at most 63 bits"),
     "ending": (["rollout", "--plot", "x.zzz"], "cannot write 'x.zzz': figures end in ."),
     "no ending": (["rollout", "--plot", "x"], "cannot write 'x': figures end in ."),
-    "page": (["view", "arm", "--html", "/no/such/x.html"], "cannot write '/no/such/x.html': it is a folder, or its"),
+    "page": (["view", "arm", "--html", "/no/such/x.html"], "cannot write '/no/such/x.html': its folder does not"),
     "devices": (["rollout", "chain:1", "--devices", "99"], "devices=99 asked for, there are "),
     "store": (["rollout", "--store", "none", "--out", "x.npz"], "--out, --plot and --view need states, not --store"),
     "final": (["rollout", "--store", "final", "--plot", "x.png"], "--plot and --view need --store all"),
