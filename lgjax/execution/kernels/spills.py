@@ -3,14 +3,16 @@
 The assembler would see to that too, but one number at a time; of stores and loads that it is given it makes one of
 four numbers. Belady's rule: the number goes whose next use is farthest away. What was read from memory that does not
 change is read there again. The others go to memory of the multiprocessor ("shared") as long as it suffices for eight
-blocks, the shortest stays first, then to that of the thread ("local"). Local memory is slow: measured on an H200,
-kernels that use it much are as fast as it is. Loads come some lines before they are needed.
+blocks, then to that of the thread ("local"). Local memory is slow: measured on an H200, kernels that use it much are as
+fast as it is. So the shortest stays have the shared memory first, and of the numbers that pass from one loop to the
+next those that are moved most often. Loads come some lines before they are needed.
 
 Read first: `ptx.py`, whose lines these are.
 """
 
 import heapq
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -21,8 +23,10 @@ from lgjax.execution.kernels.rows import THREADS
 
 REGISTERS = {"f32": 208, "f64": 100}  # numbers held at a time: of its 255 the assembler needs some to work ahead
 EARLY = 60  # lines between a load and its first use
+SHARES = 4  # of the shared memory for what crosses blocks, that are tried
 VECTOR = 16  # bytes that move at once
 NUMBER = re.compile(r"%f\d+")
+LOOP = re.compile(r"LOOP(\d+):")
 UNCHANGING = re.compile(r"  ld\.(global\.nc|shared)\.f\d+ %f\d+, \[%(a\d+|common)\+\d+\];")
 
 
@@ -32,6 +36,11 @@ def block_memory(multiprocessor: int) -> int:
     So many blocks have 255 registers for each thread.
     """
     return 1024 * multiprocessor // 8 - 1024
+
+
+def with_fewer_blocks(memory: int) -> int:
+    """Bytes of shared memory of a block if five fit instead of eight. 48 kB are the most of arrays in a kernel's text."""
+    return min((memory + 1024) * 8 // 5 - 1024, 48 * 1024)
 
 
 SHARED = block_memory(228)  # of an H100
@@ -147,32 +156,51 @@ class Memory:
             yield "  add.u64 %own_waiting, %own_waiting, %nothing;"
 
 
-def spilled(texts: list[str], dtype: str, taken: int, shared: int = SHARED) -> tuple[list[str], Memory]:
+def spilled(
+    texts: list[str], dtype: str, taken: int, shared: int = SHARED, counts: Sequence[int] = ()
+) -> tuple[list[str], Memory]:
     """The lines with stores and loads where too many numbers wait, and the memory that they use.
 
     dtype: "f32" or "f64". shared: bytes of shared memory that the block may use, of which `taken` are used
-    otherwise. Where there are loops, numbers that are used on both sides of a label are in memory.
+    otherwise. counts: turns of each loop. Numbers that are used on both sides of a label are in memory.
     """
     memory = Memory(dtype)
     lines = [Line.of(text) for text in texts]
     if most_waiting(lines) <= REGISTERS[dtype]:
         return texts, memory
     memory.room = max(0, shared - taken) // (VECTOR * THREADS) * VECTOR // memory.width
-    blocks, seen, crossing = _blocks(lines), {}, {}
-    for k, block in enumerate(blocks):
+    blocks, seen, crossing = _blocks(lines, counts), {}, {}
+    for k, (block, _) in enumerate(blocks):
         for x in [x for line in block for x in line.registers if seen.setdefault(x, k) != k]:
             crossing.setdefault(x, Stay(-inf, inf))
-    for n, stay in enumerate(crossing.values()):
-        stay.inside = n < memory.room
-        stay.place = n if stay.inside else n - memory.room
-    memory.inside, memory.outside = min(len(crossing), memory.room), max(0, len(crossing) - memory.room)
-    found, free_from = [], (memory.inside, memory.outside)
-    for block in blocks:
-        spilling = _Spilling(block, memory, crossing)
-        moved = list(spilling.lines())
-        _place(spilling.stays, memory, *free_from)
-        found += [x if isinstance(x, str) else memory.text(x) for x in _early(moved)]
-    return found, memory
+    passes, moved, moves = [], [], Counter[Stay]()
+    for block, turns in blocks:
+        passes.append(_Spilling(block, memory, crossing))
+        moved.append(list(passes[-1].lines()))
+        for x in moved[-1]:
+            if isinstance(x, Move) and x.stay is not None:
+                moves[x.stay] += turns
+    _settle(sorted(crossing.values(), key=lambda stay: -moves[stay]), [x.stays for x in passes], memory, moves)
+    return [x if isinstance(x, str) else memory.text(x) for lines in moved for x in _early(lines)], memory
+
+
+def _settle(crossing: Sequence[Stay], stays: Sequence[Sequence[Stay]], memory: Memory, moves: Counter[Stay]) -> None:
+    """Places for all: those that cross blocks get so much of the shared memory that the fewest moves are outside.
+
+    stays: of each block.
+    """
+
+    def place(kept: int) -> int:
+        memory.inside, memory.outside = kept, len(crossing) - kept
+        for n, stay in enumerate(crossing):
+            stay.inside = n < kept
+            stay.place = n if stay.inside else n - kept
+        for block in stays:
+            _place(block, memory, kept, len(crossing) - kept)
+        return sum(n for stay, n in moves.items() if not stay.inside)
+
+    most = min(len(crossing), memory.room)
+    place(min(sorted({most * k // SHARES for k in range(SHARES + 1)}, reverse=True), key=place))
 
 
 def _place(stays: Sequence[Stay], memory: Memory, inside: int, outside: int) -> None:
@@ -242,15 +270,18 @@ def most_waiting(lines: Sequence[Line]) -> int:
     return int(np.max(np.cumsum(changes), initial=0))
 
 
-def _blocks(lines: Sequence[Line]) -> list[list[Line]]:
-    """What lies between labels and jumps."""
-    blocks: list[list[Line]] = [[]]
+def _blocks(lines: Sequence[Line], counts: Sequence[int]) -> list[tuple[list[Line], int]]:
+    """What lies between labels and jumps, and how often it runs."""
+    turns = [1]
+    blocks: list[tuple[list[Line], int]] = [([], 1)]
     for line in lines:
-        if line.text.endswith(":"):
-            blocks.append([])
-        blocks[-1].append(line)
+        if found := LOOP.fullmatch(line.text):
+            turns.append(turns[-1] * counts[int(found[1])])
+            blocks.append(([], turns[-1]))
+        blocks[-1][0].append(line)
         if " bra " in line.text:
-            blocks.append([])
+            turns.pop()
+            blocks.append(([], turns[-1]))
     return blocks
 
 
