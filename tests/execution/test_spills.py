@@ -204,7 +204,7 @@ def test_numbers_that_a_loop_reads_wait_until_it_ends():
     assert most_waiting([Line.of(x) for x in lines]) == 3
 
 
-@pytest.mark.parametrize("turns", (3, 10))
+@pytest.mark.parametrize("turns", [3, 10])
 def test_what_loops_move_has_the_shared_memory_first(monkeypatch, turns):
     """Eight numbers pass over a loop, four are read in each of its turns, and only four have room."""
     limit(monkeypatch, 3)
@@ -215,7 +215,8 @@ def test_what_loops_move_has_the_shared_memory_first(monkeypatch, turns):
     found, memory = spilled(lines, "f32", 0, 4 * 4 * spills.THREADS, [turns])
     label, jump = found.index("LOOP0:"), found.index("  @%p0 bra LOOP0;")
     inside = [x for x in found[label:jump] if ".shared." in x or ".local." in x]
-    assert len(inside) == 4 and all(".shared." in x for x in inside)
+    assert len(inside) == 4
+    assert all(".shared." in x for x in inside)
     assert (memory.inside, memory.outside) == (4, 8)
 
 

@@ -60,8 +60,8 @@ def kernel(
     each system, and to its results, which all have; empty arrays are left out.
 
     in_place: results may overwrite arguments. front: which arguments, then which results, have the batch in front; ()
-    for none. shared: bytes of shared memory that a block may use if eight fit on a multiprocessor, by default on that of
-    an H100. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
+    for none. shared: bytes of shared memory that a block may use if eight fit on a multiprocessor, by default on an
+    H100. Raises NotImplementedError, naming it, for an operation or a dtype that it does not know.
     """
     arrays = {*program.dtypes, *program.out_dtypes}
     if unknown := {x.name for x in arrays} - set(MEMORY):
