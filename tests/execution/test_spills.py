@@ -179,7 +179,7 @@ def test_the_order_with_the_least_memory_traffic_is_taken(monkeypatch):
     q, v, _, tau, _ = jax.tree.map(lambda x: x[0].astype("float32"), trees.random_states(model, 1))
     total = lambda q, v, tau: lgjax.forward_dynamics(model, q, v, tau).sum()
     moves = []
-    monkeypatch.setattr(ptx, "MUCH", np.inf)
+    monkeypatch.setattr(ptx, "MUCH", ())
     for orders in (slice(None), slice(0, 1), slice(1, 2), slice(2, 3)):
         program = program_of(jax.grad(total, (0, 1, 2)), q, v, tau)
         program.__dict__["orders"] = program.orders[orders]
@@ -240,5 +240,5 @@ def test_memory_of_a_block_is_bounded():
         text = kernel(program, [True] * len(program.inputs), 64, front=front).text
         sizes = {name: int(size) for name, size in re.findall(r"\.b8 (\w+)\[(\d+)\]", text)}
         assert ("rows" in sizes) == any(front)
-        assert spills.SHARED < sizes["waiting"] <= spills.with_fewer_blocks(spills.SHARED) - sizes.get("rows", 0)
+        assert 0 < sizes["waiting"] <= spills.SHARED - sizes.get("rows", 0)
         assert sizes["own_waiting"] > 0

@@ -27,10 +27,10 @@ VERSION, TARGET = "7.4", "sm_80"  # what the driver compiles for the device at h
 NAME = "lgjax_kernel"
 FAR = 2**31 - 1  # the largest offset of an address
 LOCAL = 2**16  # bytes of a thread in local memory: the device reserves them for all threads that it can hold
-# Bytes of a thread in local memory, from which on a kernel without loops has five blocks of a multiprocessor instead of
-# eight, and so more shared memory for each. Measured on an H200: 16 to 27 percent faster with 550 to 1400 bytes; slower
-# with 250 bytes, and by 18 to 28 percent with loops, whose turns fetch their instructions again.
-MUCH = 400
+# Bytes of a thread in local memory with which five blocks of a multiprocessor are faster than eight, as each has more
+# shared memory. Measured on an H200: by 16 to 27 percent with 550 to 1400 bytes. Slower by 18 percent with 250 bytes,
+# by 14 with 4100, and by 18 to 28 in loops, whose turns fetch their instructions again.
+MUCH = range(400, 2048)
 INSIDE, OUTSIDE = 1, 12  # of a number moved to shared memory and to that of the thread, in lines; see `_Body.cost`
 BOOL = np.dtype(bool)
 MEMORY = {"float32": ("f32", 4), "float64": ("f64", 8), "int32": ("s32", 4), "bool": ("u8", 1)}
@@ -71,14 +71,16 @@ def kernel(
     dtype = "f64" if np.dtype("float64") in arrays else "f32"
     block = SHARED if shared is None else shared
 
-    def written(which: int, block: int) -> _Body:
-        body = _Body(Writer(dtype), program, batched, size, in_place, front, block, which)
-        body.write()
-        return body
+    def best(block: int) -> _Body:
+        make = lambda k: _Body(Writer(dtype), program, batched, size, in_place, front, block, k)
+        bodies = [make(k) for k in range(len(program.orders))]
+        for body in bodies:
+            body.write()
+        return min(bodies, key=lambda body: body.cost)
 
-    body = min((written(k, block) for k in range(len(program.orders))), key=lambda body: body.cost)
-    if not body.ran and body.memory.own_bytes > MUCH:
-        body = written(body.which, with_fewer_blocks(block))
+    body = best(block)
+    if not body.ran and body.memory.own_bytes in MUCH:
+        body = best(with_fewer_blocks(block))
     return Kernel(NAME, body.text, -(-size // THREADS), THREADS)
 
 

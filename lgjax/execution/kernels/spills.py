@@ -39,7 +39,7 @@ def block_memory(multiprocessor: int) -> int:
 
 
 def with_fewer_blocks(memory: int) -> int:
-    """Bytes of shared memory of a block if five fit instead of eight; a kernel's text cannot ask for more than 48 kB."""
+    """Bytes of shared memory of a block if five fit instead of eight. A kernel's text can ask for 48 kB at most."""
     return min((memory + 1024) * 8 // 5 - 1024, 48 * 1024)
 
 
