@@ -70,6 +70,19 @@ def disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
     return part * x0, part * x1
 
 
+def small_disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
+    """`disc`, of whose derivatives up to the second no part leaves the range of the dtype, however small all lengths are.
+
+    They are divided by a constant of their own size first. In float32 what is smaller than 5e-19 has no derivative.
+    """
+    size = jax.lax.stop_gradient(jnp.maximum(jnp.maximum(jnp.abs(x0), jnp.abs(x1)), jnp.abs(radius)))
+    moves = size > 4 * float(jnp.finfo(size.dtype).tiny) ** 0.5
+    lengths = [jnp.where(moves, x, jax.lax.stop_gradient(x)) for x in (x0, x1, radius)]
+    size = jnp.where(size > 0, size, jnp.ones_like(size))
+    y0, y1 = disc(*(x / size for x in lengths))
+    return size * y0, size * y1
+
+
 def natural_map(p: ConeProblem, x: Array) -> Array:
     """One projected step of impulses (n, B), all contacts at once; impulses obey the law if they are a fixed point."""
     return project(p, x - step_of_rows(p.G, len(p.friction)) * (times(p.G, x) + p.b))
@@ -87,7 +100,7 @@ def project(p: ConeProblem, z: Array) -> Array:
     normals = steps_of_parts(p.G, k)[0]
     Z = z[: 3 * k].reshape(k, 3, z.shape[-1])
     normal = push(Z[:, 0], p.barrier * normals * normals)
-    tangents = disc(Z[:, 1], Z[:, 2], p.friction * normal)
+    tangents = small_disc(Z[:, 1], Z[:, 2], p.friction * normal)
     rows = jnp.clip(z[3 * k :], p.low, p.high)
     return jnp.concatenate([jnp.stack([normal, *tangents], 1).reshape(3 * k, z.shape[-1]), rows])
 

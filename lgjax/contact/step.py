@@ -184,21 +184,20 @@ def _kept(islands, model: Model, q, v, excess) -> Array:
 
 
 def _kept_part(energy, excess) -> Array:
-    """The factor on the velocities that takes an excess from the kinetic energy; 1 if there is less than that."""
+    """The factor on the velocities that takes an excess from the kinetic energy; 1 if there is less than that.
+
+    Both are divided by a constant first, for the square of an energy may underflow. With speeds below 1e-11 m/s in
+    float32, second derivatives are larger than any number: there the factor changes on a straight line.
+    """
     enough = energy > excess
-    return jnp.sqrt(jnp.where(enough, 1 - _share(excess, jnp.where(enough, energy, jnp.ones_like(energy))), 1.0))
-
-
-@jax.custom_jvp
-def _share(part, whole) -> Array:
-    """part / whole; JAX's derivative has the square of the whole, which underflows."""
-    return part / whole
-
-
-@_share.defjvp
-def _(primals, tangents):
-    found = _share(*primals)
-    return found, (tangents[0] - found * tangents[1]) / primals[1]
+    size = jnp.where(enough, jax.lax.stop_gradient(energy), jnp.ones_like(energy))
+    bends = enough & (size > (1e4 * float(jnp.finfo(size.dtype).tiny)) ** (2 / 3))  # so that size^-1.5 is a number
+    part = jnp.where(enough, excess, jnp.zeros_like(size)) / size
+    whole = jnp.where(enough, energy, jnp.ones_like(size)) / size
+    start = jax.lax.stop_gradient(part)
+    kept = jnp.sqrt(1 - jnp.where(bends, part, start) / jnp.where(bends, whole, jnp.ones_like(whole)))
+    change = jnp.where(bends, jnp.zeros_like(part), part - start * whole)
+    return kept - (change - jax.lax.stop_gradient(change)) / (2 * jax.lax.stop_gradient(kept))
 
 
 class Coupled(NamedTuple):

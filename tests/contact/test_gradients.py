@@ -6,6 +6,8 @@ import numpy as np
 
 import lgjax
 from lgjax.contact import step
+from lgjax.contact.cone_law import ConeProblem
+from lgjax.contact.cone_solver import solve_cones
 from tests.contact.test_closed_forms import STEP, ball, on_floor
 
 # velocity (6,), friction, restitution, smoothing, height over the floor at the start
@@ -54,3 +56,37 @@ def test_a_body_that_hardly_moves_has_derivatives_in_float32():
     slopes = jax.jit(jax.vmap(jax.grad(step._kept_part, (0, 1))))(energy, excess)
     np.testing.assert_allclose(slopes[0], [0, 0, 0.5 * 0.5 / 4 / 0.75**0.5], rtol=1e-6)
     np.testing.assert_allclose(slopes[1], [-0.5 / 1e-26, 0, -0.5 / 2 / 0.75**0.5], rtol=1e-6)
+    both = jax.jit(jax.vmap(jax.hessian(step._kept_part, (0, 1))))(energy, excess)
+    assert np.isfinite(both).all()
+    root = 0.75**0.5  # of (1 - excess / energy): its second derivatives, by hand
+    by_energy, mixed = -0.25 / 4 / root**3 / 16 - 0.5 / 8 / root, 0.125 / root + 0.25 / 4 / root**3 / 4
+    np.testing.assert_allclose(both[0][0][2], by_energy, rtol=1e-5)
+    np.testing.assert_allclose([both[0][1][2], both[1][0][2]], mixed, rtol=1e-5)
+    np.testing.assert_allclose(both[1][1][2], -0.25 / 4 / root**3, rtol=1e-5)
+
+
+def test_what_is_kept_of_a_speed_that_hardly_is_one():
+    """`_kept_part` of a ball that slows down at 1e-13 m/s: its slope by the speed is as at 1 m/s, times 1e13."""
+    slope = lambda s: jax.grad(lambda v: step._kept_part(0.5 * v * v, 0.2 * s * s))(s)
+    expected = slope(jnp.asarray(1.0, jnp.float32))
+    np.testing.assert_allclose(slope(jnp.asarray(1e-13, jnp.float32)) * 1e-13, expected, rtol=1e-5)
+
+
+def test_second_derivatives_of_contacts_that_hardly_move_in_float32():
+    """Impulses are proportional to speeds, so their second derivatives are to the inverse of these."""
+    draw, dtype = np.random.default_rng(0).normal(size=(3, 5)), jnp.float32
+    G = jnp.asarray(draw @ draw.T / 5 + np.eye(3), dtype)[..., None]
+
+    def impulses(b):
+        none = jnp.zeros((0, 1), dtype)
+        problem = ConeProblem(G, b[:, None], jnp.full((1, 1), 0.5, dtype), none, none, jnp.zeros((1, 1), dtype))
+        found = solve_cones(problem, jnp.zeros((3, 1), dtype), jnp.ones(1, bool), jnp.abs(b).max()[None], 1e-6, 200)
+        return found.x[:, 0]
+
+    b = jnp.asarray([-1.0, 0.8, -0.3], dtype)  # it slides
+    second = jax.jit(jax.hessian(lambda b: impulses(b) @ jnp.asarray([0.3, -0.7, 1.1], dtype)))
+    expected = second(b)
+    assert np.abs(expected).max() > 0.1
+    for size in (1e-6, 1e-12, 1e-14, 1e-16):
+        np.testing.assert_allclose(second(size * b) * size, expected, atol=1e-5)
+    assert np.isfinite(second(1e-25 * b)).all()
