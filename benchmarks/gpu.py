@@ -4,10 +4,10 @@
 
 Forward and inverse dynamics, mass matrix, gradients, RK4 rollouts and their gradients of an arm, a quadruped, a
 humanoid and a chain of 100, over batch sizes up to a million: as kernels, for this model, for all parameters that an
-ensemble may draw ("randomized") and for any ("general"), and as the scan over levels; the latency of one system; MJX
-and frax where they are installed; seconds to trace and to compile, errors against float64, and the fractions of the
-memory and arithmetic roofs, which are measured first. "batch last": the caller's arrays have the batch as their last
-axis, so that nothing is transposed.
+ensemble may draw ("randomized") and for any ("general"), and as the scan over levels; the latency of one system;
+integrators, an ensemble, and iterations of predictive control; MJX and frax where they are installed; seconds to trace
+and to compile, errors against float64, and the fractions of the memory and arithmetic roofs, which are measured first.
+"batch last": the caller's arrays have the batch as their last axis, so that nothing is transposed.
 
 Processes compile the rows, N at a time, and compare their results with float64. Then each of them in turn times what it
 has compiled, and ends. A row that fails is recorded with its error. Where a row takes longer than --row-seconds, its
@@ -71,6 +71,8 @@ def plan(options: argparse.Namespace) -> list[dict]:
     rows += [row(r, "forward", p, n, dtype="float64") for r in robots for p, n in (("batch last", most), ("scan", few))]
     rows += [row(r, "steps", "lgjax", few) for r in ("heavy top", "pendulum", "bouncing", "slider-crank")]
     rows += [row("quadruped", "ensemble", "lgjax", most)]
+    plans = [f"plan of {k} knots, {how}" for how in ("sequential", "parallel") for k in (32, 64, 128)]
+    rows += [row(plan, "steps", "lgjax", n) for plan in plans for n in (1, 64, 512) if not options.tiny]
     for what in ("forward", "gradient", "rollout", "rollout gradient"):
         batch = few // 4 if "rollout" in what else few
         rows += [row(r, what, p, max(batch, 1)) for r in robots for p in (*PEERS, "specialized")]

@@ -1,15 +1,17 @@
-"""What `gpu.py` times beside dynamics: integrators on Lie groups, bodies that bounce, closed loops, a large ensemble.
+"""What `gpu.py` times beside dynamics: integrators, bodies that bounce, closed loops, predictive control, an ensemble.
 
 Each entry gives (function of a batch of starts, the starts, steps of one system). No mechanism has its equations here:
 they are those of `lgjax.systems`.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 import lgjax
+from lgjax import control
 
 
 def _varied(y0, batch: int):
@@ -73,7 +75,32 @@ def slider_crank(batch: int, dtype: str):
     return jax.vmap(run), (jnp.asarray([0.12, 0.5, 2.0], dtype) * scale,), steps
 
 
+def plan(knots: int, riccati: str, batch: int, dtype: str):
+    """An iteration of predictive control: an arm of six joints reaches for a pose, from states of their own."""
+    model = lgjax.specialize(lgjax.models.chain(6).astype(dtype))
+    n, frame = model.nv, model.tree.body_names[-1]
+    q, v = lgjax.neutral(model)._replace(joints=jnp.full(n, 0.5, dtype)), jnp.zeros(n, dtype)
+    place = lgjax.frame_pose(model, q, frame)
+    goal = lgjax.Pose(place.rotation, place.translation + jnp.asarray([-0.1, 0.2, 0.1], dtype))
+    controller = control.PredictiveController(
+        system=control.ControlSystem.of_accelerations(model, 0.01),
+        steps=knots,
+        running=control.costs.forces(model, lgjax.gravity_forces(model, q), 0.1),
+        terminal=100 * control.costs.frame(model, frame, goal),
+        iterations=1,
+        method=control.FDDP(riccati=riccati),
+    )
+    noise = 0.1 * jax.random.normal(jax.random.key(0), (2, batch, n), dtype)
+    states = jax.vmap(lambda a, b: (q._replace(joints=q.joints + a), v + b))(*noise)
+    return jax.vmap(controller.step), (states, jax.jit(jax.vmap(controller.init))(states)), 1
+
+
 SYSTEMS = {"heavy top": heavy_top, "pendulum": pendulum, "bouncing": bouncing, "slider-crank": slider_crank}
+SYSTEMS |= {
+    f"plan of {knots} knots, {riccati}": partial(plan, knots, riccati)
+    for knots in (32, 64, 128)
+    for riccati in ("sequential", "parallel")
+}
 
 
 def ensemble(batch: int, dtype: str) -> Callable:

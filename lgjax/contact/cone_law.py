@@ -71,7 +71,7 @@ def disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
 
 
 def small_disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
-    """`disc`, of whose derivatives up to the second no part leaves the range of the dtype, however small all lengths are.
+    """`disc`, whose first and second derivatives stay in the range of the dtype, however small all lengths are.
 
     They are divided by a constant of their own size first. In float32 what is smaller than 5e-19 has no derivative.
     """
