@@ -71,12 +71,12 @@ def disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
 
 
 def small_disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
-    """`disc`, whose first and second derivatives stay in the range of the dtype, however small all lengths are.
+    """`disc`, whose first and second derivatives stay in the range of the dtype, however short the vector is.
 
-    They are divided by a constant of their own size first. In float32 what is smaller than 5e-19 has no derivative.
+    All is divided by a constant of its size first. In float32 derivatives are 0 if vector and radius are below 4e-19.
     """
-    size = jax.lax.stop_gradient(jnp.maximum(jnp.maximum(jnp.abs(x0), jnp.abs(x1)), jnp.abs(radius)))
-    moves = size > 4 * float(jnp.finfo(size.dtype).tiny) ** 0.5
+    size = jax.lax.stop_gradient(jnp.maximum(jnp.abs(x0), jnp.abs(x1)))
+    moves = jnp.maximum(size, jax.lax.stop_gradient(radius)) > 4 * float(jnp.finfo(size.dtype).tiny) ** 0.5
     lengths = [jnp.where(moves, x, jax.lax.stop_gradient(x)) for x in (x0, x1, radius)]
     size = jnp.where(size > 0, size, jnp.ones_like(size))
     y0, y1 = disc(*(x / size for x in lengths))

@@ -186,18 +186,19 @@ def _kept(islands, model: Model, q, v, excess) -> Array:
 def _kept_part(energy, excess) -> Array:
     """The factor on the velocities that takes an excess from the kinetic energy; 1 if there is less than that.
 
-    Both are divided by a constant first, for the square of an energy may underflow. With speeds below 1e-11 m/s in
-    float32, second derivatives are larger than any number: there the factor changes on a straight line.
+    Both are divided by a constant first, for the square of an energy may underflow. Below 2.4e-23 J in float32 (1 kg at
+    7e-12 m/s) the way back would meet numbers that are too large: there the factor has its slopes and no curvature.
     """
-    enough = energy > excess
+    enough = (energy > excess) & (energy < jnp.inf)
     size = jnp.where(enough, jax.lax.stop_gradient(energy), jnp.ones_like(energy))
     bends = enough & (size > (1e4 * float(jnp.finfo(size.dtype).tiny)) ** (2 / 3))  # so that size^-1.5 is a number
     part = jnp.where(enough, excess, jnp.zeros_like(size)) / size
     whole = jnp.where(enough, energy, jnp.ones_like(size)) / size
     start = jax.lax.stop_gradient(part)
     kept = jnp.sqrt(1 - jnp.where(bends, part, start) / jnp.where(bends, whole, jnp.ones_like(whole)))
+    slope = 0.5 / jax.lax.stop_gradient(jnp.where(bends, jnp.ones_like(kept), kept))
     change = jnp.where(bends, jnp.zeros_like(part), part - start * whole)
-    return kept - (change - jax.lax.stop_gradient(change)) / (2 * jax.lax.stop_gradient(kept))
+    return kept - slope * (change - jax.lax.stop_gradient(change))
 
 
 class Coupled(NamedTuple):

@@ -27,6 +27,7 @@ def limit(monkeypatch, registers, shared=10**6, early=0):
     monkeypatch.setattr(_Body, "cost", 0)
     monkeypatch.setattr(spills, "REGISTERS", {"f32": registers, "f64": registers})
     monkeypatch.setattr(ptx, "SHARED", shared)
+    monkeypatch.setattr(ptx, "MUCH", ())
 
 
 @pytest.mark.parametrize("shared", SHARED)
@@ -204,20 +205,35 @@ def test_numbers_that_a_loop_reads_wait_until_it_ends():
     assert most_waiting([Line.of(x) for x in lines]) == 3
 
 
-@pytest.mark.parametrize("turns", [3, 10])
-def test_what_loops_move_has_the_shared_memory_first(monkeypatch, turns):
-    """Eight numbers pass over a loop, four are read in each of its turns, and only four have room."""
+@pytest.mark.parametrize(("first", "second"), [(2, 10), (10, 2)])
+def test_what_loops_move_has_the_shared_memory_first(monkeypatch, first, second):
+    """Two loops read four numbers each, which were there before, and only four have room: those of the longer loop."""
     limit(monkeypatch, 3)
-    often, seldom = [f"%f{k}" for k in range(8, 12)], [f"%f{k}" for k in range(8)]
-    lines = [f"  mov.f32 {x}, 0f3f800000;" for x in seldom + often] + ["LOOP0:", "  mov.f32 %f12, 0f00000000;"]
-    lines += [f"  add.f32 %f{13 + k}, %f{12 + k}, {x};" for k, x in enumerate(often)]
-    lines += ["  st.global.f32 [%r0], %f16;", "  @%p0 bra LOOP0;"] + [f"  st.global.f32 [%r1], {x};" for x in seldom]
-    found, memory = spilled(lines, "f32", 0, 4 * 4 * spills.THREADS, [turns])
-    label, jump = found.index("LOOP0:"), found.index("  @%p0 bra LOOP0;")
-    inside = [x for x in found[label:jump] if ".shared." in x or ".local." in x]
-    assert len(inside) == 4
-    assert all(".shared." in x for x in inside)
-    assert (memory.inside, memory.outside) == (4, 8)
+    given = [f"%f{k}" for k in range(8)]
+    lines = [f"  mov.f32 {x}, 0f3f800000;" for x in given]
+    for n in range(2):
+        sums = [f"%f{k}" for k in range(8 + 5 * n, 13 + 5 * n)]
+        lines += [f"LOOP{n}:", f"  mov.f32 {sums[0]}, 0f00000000;"]
+        lines += [f"  add.f32 {sums[k + 1]}, {sums[k]}, {given[4 * n + k]};" for k in range(4)]
+        lines += [f"  st.global.f32 [%r{n}], {sums[4]};", f"  @%p{n} bra LOOP{n};"]
+    found, memory = spilled(lines, "f32", 0, 4 * 4 * spills.THREADS, [first, second])
+    moves = [found[found.index(f"LOOP{n}:") : found.index(f"  @%p{n} bra LOOP{n};")] for n in range(2)]
+    inside, outside = ([sum(f".{where}." in x for x in loop) for loop in moves] for where in ("shared", "local"))
+    assert (inside, outside) == (([0, 4], [4, 0]) if second > first else ([4, 0], [0, 4]))
+    assert (memory.inside, memory.outside) == (4, 4)
+
+
+def test_what_loops_compute_may_have_the_shared_memory_instead_of_what_passes_them(monkeypatch):
+    """Four numbers are read behind a loop whose every turn has eight that wait, and only four have room."""
+    limit(monkeypatch, 3)
+    passing, own = [f"%f{k}" for k in range(4)], [f"%f{k}" for k in range(4, 12)]
+    lines = [f"  mov.f32 {x}, 0f3f800000;" for x in passing] + ["LOOP0:"]
+    lines += [f"  mov.f32 {x}, 0f3f800000;" for x in own] + [f"  st.global.f32 [%r0], {x};" for x in own]
+    lines += ["  @%p0 bra LOOP0;"] + [f"  st.global.f32 [%r1], {x};" for x in passing]
+    found, _ = spilled(lines, "f32", 0, 4 * 4 * spills.THREADS, [10])
+    loop = found[found.index("LOOP0:") : found.index("  @%p0 bra LOOP0;")]
+    assert sum("st.shared." in x for x in loop) == 4
+    assert [x for x in found if x not in loop and ".shared." in x] == []
 
 
 def test_much_that_waits_gets_the_memory_of_more_blocks():

@@ -42,7 +42,7 @@ def kernel_of(
 
 
 def _shared_memory() -> int:
-    """Bytes that a block may use on the device at hand; without one, on an H100."""
+    """Bytes of a block, if eight fit on a multiprocessor of the device at hand; without one, of an H100."""
     try:
         kind = getattr(jax.local_devices(backend="gpu")[0], "compute_capability", "")
     except RuntimeError:  # there is none

@@ -19,7 +19,7 @@ from lgjax.execution.graph import Ref, is_number
 from lgjax.execution.kernels.elementary import sine_and_cosine
 from lgjax.execution.kernels.functions import added, write
 from lgjax.execution.kernels.rows import THREADS, Shared
-from lgjax.execution.kernels.spills import LOOP, SHARED, spilled, with_fewer_blocks
+from lgjax.execution.kernels.spills import SHARED, spilled, time_of, with_fewer_blocks
 from lgjax.execution.kernels.writer import Writer, kind_of
 from lgjax.execution.program import Loop, Region, ScalarProgram
 
@@ -31,7 +31,6 @@ LOCAL = 2**16  # bytes of a thread in local memory: the device reserves them for
 # shared memory. Measured on an H200: by 16 to 27 percent with 550 to 1400 bytes. Slower by 18 percent with 250 bytes,
 # by 14 with 4100, and by 18 to 28 in loops, whose turns fetch their instructions again.
 MUCH = range(400, 2048)
-INSIDE, OUTSIDE = 1, 12  # of a number moved to shared memory and to that of the thread, in lines; see `_Body.cost`
 BOOL = np.dtype(bool)
 MEMORY = {"float32": ("f32", 4), "float64": ("f64", 8), "int32": ("s32", 4), "bool": ("u8", 1)}
 
@@ -153,8 +152,12 @@ class _Body:
             written(index)
 
         self.before = list(self.shared.begin())
-        counts = [x.loop.count for x in self.ran]
-        self.computed, self.memory = spilled(self.out.lines, self.out.dtype, self.shared.bytes, self.block, counts)
+        self.computed, self.memory = spilled(self.out.lines, self.out.dtype, self.shared.bytes, self.block, self.counts)
+
+    @property
+    def counts(self) -> list[int]:
+        """The turns of each loop."""
+        return [x.loop.count for x in self.ran]
 
     @property
     def waiting_bytes(self) -> int:
@@ -163,16 +166,8 @@ class _Body:
 
     @property
     def cost(self) -> float:
-        """About how many lines' time it takes: signs are part of another line, and memory takes longer than a line."""
-        total, turns = 0, [1]
-        for line in self.computed:
-            if found := LOOP.fullmatch(line):
-                turns.append(turns[-1] * self.ran[int(found[1])].loop.count)
-            waits = OUTSIDE if "%own_waiting" in line else INSIDE if "%waiting" in line else 0
-            total += turns[-1] * (not line.startswith("  neg.")) * (1 + waits)
-            if " bra " in line:
-                turns.pop()
-        return total if self.waiting_bytes <= LOCAL else inf
+        """About how many lines' time it takes."""
+        return time_of(self.computed, self.counts) if self.waiting_bytes <= LOCAL else inf
 
     @property
     def text(self) -> str:

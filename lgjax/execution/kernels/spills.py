@@ -3,9 +3,9 @@
 The assembler would see to that too, but one number at a time; of stores and loads that it is given it makes one of
 four numbers. Belady's rule: the number goes whose next use is farthest away. What was read from memory that does not
 change is read there again. The others go to memory of the multiprocessor ("shared") as long as it suffices for eight
-blocks, then to that of the thread ("local"). Local memory is slow: measured on an H200, kernels that use it much are as
-fast as it is. So the shortest stays have the shared memory first, and of the numbers that pass from one loop to the
-next those that are moved most often. Loads come some lines before they are needed.
+blocks (for five, see `ptx.MUCH`), then to that of the thread ("local"). Local memory is slow: measured on an H200,
+kernels that use it much are as fast as it is. So the shortest stays have the shared memory first, and of the numbers
+that pass from one loop to the next those that are moved most often. Loads come some lines before they are needed.
 
 Read first: `ptx.py`, whose lines these are.
 """
@@ -22,8 +22,9 @@ import numpy as np
 from lgjax.execution.kernels.rows import THREADS
 
 REGISTERS = {"f32": 208, "f64": 100}  # numbers held at a time: of its 255 the assembler needs some to work ahead
+INSIDE, OUTSIDE = 1, 12  # of a number moved to shared memory and to that of the thread, in lines; see `time_of`
 EARLY = 60  # lines between a load and its first use
-SHARES = 4  # of the shared memory for what crosses blocks, that are tried
+SHARES = 4  # so many parts of what crosses blocks are tried in shared memory: none, a quarter, a half ...
 VECTOR = 16  # bytes that move at once
 NUMBER = re.compile(r"%f\d+")
 LOOP = re.compile(r"LOOP(\d+):")
@@ -39,8 +40,11 @@ def block_memory(multiprocessor: int) -> int:
 
 
 def with_fewer_blocks(memory: int) -> int:
-    """Bytes of shared memory of a block if five fit instead of eight. A kernel's text can ask for 48 kB at most."""
-    return min((memory + 1024) * 8 // 5 - 1024, 48 * 1024)
+    """Bytes of shared memory of a block if five fit instead of eight. A kernel's text can ask for 48 kB at most.
+
+    It is given out in parts of 128 bytes.
+    """
+    return min(((memory + 1024) * 8 // 5 - 1024) // 128 * 128, 48 * 1024)
 
 
 SHARED = block_memory(228)  # of an H100
@@ -162,7 +166,8 @@ def spilled(
     """The lines with stores and loads where too many numbers wait, and the memory that they use.
 
     dtype: "f32" or "f64". shared: bytes of shared memory that the block may use, of which `taken` are used
-    otherwise. counts: turns of each loop. Numbers that are used on both sides of a label are in memory.
+    otherwise. counts: turns of each loop, if there are any. Numbers that are used on both sides of a label are in
+    memory.
     """
     memory = Memory(dtype)
     lines = [Line.of(text) for text in texts]
@@ -185,7 +190,7 @@ def spilled(
 
 
 def _settle(crossing: Sequence[Stay], stays: Sequence[Sequence[Stay]], memory: Memory, moves: Counter[Stay]) -> None:
-    """Places for all: those that cross blocks get so much of the shared memory that the fewest moves are outside.
+    """Places for all: of a few numbers of those that cross blocks, in shared memory, the one with fewest moves outside.
 
     stays: of each block.
     """
@@ -248,6 +253,19 @@ def _early(moved: Sequence[str | Move]) -> list[str | Move]:
             stored[x.stay] = n
         keys.append((min(key, n), n))
     return [moved[n] for _, n in sorted(keys)]
+
+
+def time_of(lines: Sequence[str], counts: Sequence[int]) -> int:
+    """In lines, about: signs are part of another line, memory takes longer than one, and loops count by their turns."""
+    total, turns = 0, [1]
+    for line in lines:
+        if found := LOOP.fullmatch(line):
+            turns.append(turns[-1] * counts[int(found[1])])
+        waits = OUTSIDE if "%own_waiting" in line else INSIDE if "%waiting" in line else 0
+        total += turns[-1] * (not line.startswith("  neg.")) * (1 + waits)
+        if " bra " in line:
+            turns.pop()
+    return total
 
 
 def most_waiting(lines: Sequence[Line]) -> int:
