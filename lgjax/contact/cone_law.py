@@ -70,8 +70,8 @@ def disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
     return part * x0, part * x1
 
 
-def small_disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
-    """`disc`, whose first and second derivatives stay in the range of the dtype, however short the vector is.
+def scaled_disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
+    """`disc` for derivatives: the first and second ones stay in the range of the dtype, however short the vector is.
 
     All is divided by a constant of its size first. In float32 derivatives are 0 if vector and radius are below 4e-19.
     """
@@ -100,7 +100,7 @@ def project(p: ConeProblem, z: Array) -> Array:
     normals = steps_of_parts(p.G, k)[0]
     Z = z[: 3 * k].reshape(k, 3, z.shape[-1])
     normal = push(Z[:, 0], p.barrier * normals * normals)
-    tangents = small_disc(Z[:, 1], Z[:, 2], p.friction * normal)
+    tangents = scaled_disc(Z[:, 1], Z[:, 2], p.friction * normal)
     rows = jnp.clip(z[3 * k :], p.low, p.high)
     return jnp.concatenate([jnp.stack([normal, *tangents], 1).reshape(3 * k, z.shape[-1]), rows])
 

@@ -6,7 +6,7 @@ import numpy as np
 
 import lgjax
 from lgjax.contact import step
-from lgjax.contact.cone_law import ConeProblem, small_disc
+from lgjax.contact.cone_law import ConeProblem, scaled_disc
 from lgjax.contact.cone_solver import solve_cones
 from tests.contact.test_closed_forms import STEP, ball, on_floor
 
@@ -95,9 +95,9 @@ def test_second_derivatives_of_contacts_that_hardly_move_in_float32():
 def test_friction_without_a_limit():
     """No tangential impulse is too large then."""
     x, radius = jnp.asarray([1.0, 0.0, 1e-30]), jnp.asarray([jnp.inf, jnp.inf, 1.0])
-    found = small_disc(x, 2 * x, radius)
+    found = scaled_disc(x, 2 * x, radius)
     np.testing.assert_array_equal(found, [x, 2 * x])
-    slopes = jax.vmap(jax.jacfwd(small_disc, (0, 1, 2)))(x, 2 * x, radius)
+    slopes = jax.vmap(jax.jacfwd(scaled_disc, (0, 1, 2)))(x, 2 * x, radius)
     np.testing.assert_allclose(
         np.moveaxis(slopes, -1, 0), np.broadcast_to([[1, 0, 0], [0, 1, 0]], (3, 2, 3)), atol=1e-15
     )

@@ -29,7 +29,7 @@ FAR = 2**31 - 1  # the largest offset of an address
 LOCAL = 2**16  # bytes of a thread in local memory: the device reserves them for all threads that it can hold
 # Bytes of a thread in local memory with which five blocks of a multiprocessor are faster than eight, as each has more
 # shared memory. Measured on an H200: by 16 to 27 percent with 550 to 1400 bytes. Slower by 18 percent with 250 bytes,
-# by 14 with 4100, and by 18 to 28 in loops, whose turns fetch their instructions again.
+# by 31 with 4100, and by 18 to 28 in loops, whose turns fetch their instructions again.
 MUCH = range(400, 2048)
 BOOL = np.dtype(bool)
 MEMORY = {"float32": ("f32", 4), "float64": ("f64", 8), "int32": ("s32", 4), "bool": ("u8", 1)}
