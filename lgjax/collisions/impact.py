@@ -109,17 +109,31 @@ def impact(body: RigidBody, state: RigidState, contact: ContactPoint, laws: Laws
     size = (1.0 + laws.restitution) * arrest
     if laws.friction is None:
         return _after(state, size * contact.normal, contact), size
+    pushed = (laws.friction > 0) & (rate < 0)
     slip = _sticking_impulse(body, state, contact) - arrest * contact.normal
+    slip = jnp.where(pushed, slip, jnp.zeros_like(slip))
     normal = sm.dot(slip, contact.normal)
     tangential = slip - normal * contact.normal
-    # |κ t| <= μ (size + κ normal) decides κ, the part of the way to sticking.
-    room = jnp.sqrt(sm.dot(tangential, tangential) + float(jnp.finfo(rate.dtype).tiny)) - laws.friction * normal
-    limit = laws.friction * size
-    sliding = limit / jnp.where(room > limit, room, jnp.ones_like(room))
-    part = jnp.where(room > limit, sliding, jnp.ones_like(room))
-    part = jnp.where((laws.friction > 0) & (rate < 0), part, jnp.zeros_like(part))
+    part = part_within(tangential, laws.friction * size, laws.friction * normal)
     impulse = size * contact.normal + part * slip
     return _after(state, impulse, contact), sm.dot(impulse, contact.normal)
+
+
+def part_within(tangential: Array, limit: Array, gain: Array | float = 0.0) -> Array:
+    """The largest part κ () <= 1 of an impulse t (..., 3) with |κ t| <= limit + κ gain.
+
+    All is divided by a constant of its size first, so that second derivatives stay in the range of float32. They are 0
+    where impulse and limit are below 4e-19 in float32.
+    """
+    size = jax.lax.stop_gradient(jnp.maximum(jnp.max(jnp.abs(tangential), axis=-1), limit))
+    moves = size > 4 * float(jnp.finfo(size.dtype).tiny) ** 0.5
+    size = jnp.where(size > 0, size, jnp.ones_like(size))
+    t = jnp.where(moves[..., None], tangential, jax.lax.stop_gradient(tangential)) / size[..., None]
+    limit, gain = (jnp.where(moves, x, jax.lax.stop_gradient(x)) / size for x in (limit, gain))
+    square = sm.dot(t, t)
+    slides = (square > 0) & (jnp.sqrt(jax.lax.stop_gradient(square)) > limit + gain)
+    excess = jnp.sqrt(jnp.where(slides, square, jnp.ones_like(square))) - gain
+    return jnp.where(slides, limit / jnp.where(slides, excess, jnp.ones_like(excess)), jnp.ones_like(limit))
 
 
 def _sticking_impulse(body: RigidBody, state: RigidState, contact: ContactPoint) -> Array:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.collisions.impact import ContactPoint, Laws
+from lgjax.collisions.impact import ContactPoint, Laws, part_within
 from lgjax.collisions.variational import (
     RigidBody,
     RigidState,
@@ -234,9 +234,7 @@ def _coulomb(
         if friction is None:  # slips that are round-off have lengths whose second derivatives overflow
             return jnp.where(touches[:, None], push[:, None] * normals, none).ravel()
         tangential = impulses - size[:, None] * normals - tangential_step[:, None] * (slope - rate[:, None] * normals)
-        square = sm.dot(tangential, tangential)
-        slides = square > (mu * push) ** 2
-        part = jnp.where(slides, mu * push / jnp.sqrt(jnp.where(slides, square, jnp.ones_like(square))), 1.0)
+        part = part_within(tangential, mu * push)
         return jnp.where(touches[:, None], push[:, None] * normals + part[:, None] * tangential, none).ravel()
 
     guess = jnp.where(touches[:, None], guess, none).ravel()

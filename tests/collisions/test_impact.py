@@ -15,6 +15,7 @@ from lgjax.collisions.impact import (
     contact_velocity,
     impact,
     lagrangian_impact,
+    part_within,
 )
 from lgjax.collisions.variational import (
     RigidState,
@@ -211,3 +212,44 @@ def test_the_lagrangian_form_satisfies_the_discrete_impact_equations():
         mismatches.append(abs(energies[1] - energies[0]))
     orders = np.diff(np.log(mismatches)) / np.diff(np.log(sizes))
     assert np.all(np.abs(orders - 2) < 0.01), (orders, mismatches)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_the_part_of_an_impulse_within_the_cone(dtype):
+    """It is 1 or the largest with |part t| = limit + part gain, however small all of them are."""
+    t = np.asarray([[3.0, 4.0, 0.0], [0.0, 0.1, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    limit, gain = np.asarray([1.0, 1.0, 1.0, 0.0]), np.asarray([0.5, -0.2, 0.0, -0.5])
+    expected = [1 / 4.5, 1.0, 1.0, 0.0]
+    for size in (1.0, 1e-10, 1e-25, 1e-37):
+        found = part_within(*(jnp.asarray(size * x, dtype) for x in (t, limit, gain)))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("friction", [0.0, 0.3])
+@pytest.mark.parametrize("speed", [-1.0, -1e-6, -1e-12, -1e-25, 0.0, 1.0])
+def test_second_derivatives_of_an_impact_with_friction_in_float32(speed, friction):
+    """Finite however slowly the body slides or approaches, and close to those of float64."""
+    slips = np.asarray([0.0, 1e-30, 1e-25, 1e-19, 1e-12, 1e-6, 1.0])
+
+    def curve(slip, dtype):
+        body = rigid_body(1.0, jnp.diag(jnp.asarray([0.02, 0.03, 0.04], dtype)), dtype=dtype)
+        array = lambda *x: jnp.asarray(x, dtype)
+
+        def impulse(x):
+            pose = Pose(so3.exp(x[:3]), jnp.zeros(3, dtype))
+            state = RigidState(pose, slip * array(0.02, 0, 0), array(0, 0, speed) + slip * array(0.3, 0.4, 0) + x[3:6])
+            none = jnp.zeros((), jnp.int32)
+            contact = ContactPoint(array(0)[0], array(0.05, 0.0, -0.2), array(0, 0, 1), none > 0, none)
+            after, normal = impact(body, state, contact, Laws(array(0.5)[0], array(friction)[0] + x[6] * friction))
+            return jnp.concatenate([after.angular, after.linear, normal[None]])
+
+        along, x = jnp.linspace(0.3, 1.0, 7, dtype=dtype), jnp.zeros(7, dtype)
+        slope = lambda x: jax.jacrev(impulse)(x) @ along
+        return jax.jvp(slope, (x,), (along,))
+
+    of = lambda dtype: jit(jax.vmap(lambda slip: curve(slip, dtype)))(jnp.asarray(slips, dtype))
+    single, exact = ([np.asarray(x) for x in of(dtype)] for dtype in (jnp.float32, jnp.float64))
+    for a, b in zip(single, exact, strict=True):
+        assert np.all(np.isfinite(a))
+        sure = np.maximum(slips, abs(speed)) > 1e-17  # below, the cone is held
+        np.testing.assert_allclose(a[sure], b[sure], atol=1e-4 * np.abs(b).max(), rtol=1e-3)

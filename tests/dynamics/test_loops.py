@@ -12,6 +12,7 @@ import lgjax
 from lgjax import Body, Joint, Loop, Pose, build
 from lgjax.dynamics.loops import LoopStatus, loop_constraint, loop_residual
 from lgjax.dynamics.loops.closures import CLOSURES
+from lgjax.groups import so3
 from lgjax.multibody.build import KINDS
 from lgjax.numerics.rank import independent_rows, pseudo_inverse, regular_inverse
 from lgjax.systems import closed_loops as ready
@@ -431,3 +432,19 @@ def test_closures_where_the_axes_are_opposite(kind, dtype):
     clear = angles < np.pi - (1e-5 if dtype == jnp.float32 else 1e-8)
     tolerance = 1e-3 if dtype == jnp.float32 else 1e-8
     np.testing.assert_allclose(found.residual[clear][..., :2], turns[clear][..., :2], atol=tolerance)
+
+
+def test_high_derivatives_in_float32_where_the_axes_are_almost_opposite():
+    """Fourth derivatives of the residual: finite 1e-3 rad from the half turn, and those of float64 0.1 rad from it."""
+
+    def fourth(angle, dtype):
+        start, along = jnp.asarray([angle, 0, 0], dtype), jnp.asarray([[0.3, 1.0, 0.5], [-0.2, 0.6, 1.0]], dtype)
+        at = lambda x: CLOSURES["helical"][0](Pose(so3.exp(start + x), jnp.zeros(3, dtype)), jnp.asarray(0.1, dtype))
+        for direction in (along[0], along[1], along[0]):
+            at = lambda x, at=at, d=direction: jax.jvp(at, (x,), (d,))[1]
+        return jax.jacrev(at)(0 * start)
+
+    fourth = jit(fourth, static_argnums=1)
+    assert np.all(np.isfinite(fourth(np.pi - 1e-3, jnp.float32)))
+    exact = fourth(np.pi - 0.1, jnp.float64)
+    np.testing.assert_allclose(fourth(np.pi - 0.1, jnp.float32), exact, atol=1e-3 * np.abs(exact).max())

@@ -77,18 +77,22 @@ NEAR = {"float64": 1e-5, "float32": 1e-2}
 
 def judge(subject: Subject, found: Derivatives, exact: Derivatives | None, sides: Any) -> Iterator[tuple[int, str]]:
     """(state, what is wrong); `exact` is float64 for a float32 result, `sides` are differences of a float64 one."""
-    yield from _not_finite(subject, found)
+    yield from _not_finite(subject, found, exact)
     near = NEAR["float64" if exact is None else "float32"]
     compared = np.broadcast_to(np.asarray(subject.distance) > near, len(found.value))
     yield from ((state, said) for state, said in _compared(subject, found, exact, sides) if compared[state])
 
 
-def _not_finite(subject: Subject, found: Derivatives) -> Iterator[tuple[int, str]]:
+HUGE = 1e30  # what is beyond it in float64 is made of numbers that float32 does not have
+
+
+def _not_finite(subject: Subject, found: Derivatives, exact: Derivatives | None) -> Iterator[tuple[int, str]]:
     for name, array in zip(Derivatives._fields, found, strict=True):
-        array = np.asarray(array)
-        bad = ~np.isfinite(array.reshape(len(array), -1)).all(-1) if array.size else np.zeros(len(array), bool)
-        for i in np.flatnonzero(bad):
-            rows = sorted({int(r) for r in np.argwhere(~np.isfinite(array[i]))[:, 0]})
+        bad = ~np.isfinite(np.asarray(array))
+        if exact is not None:
+            bad &= np.abs(np.asarray(getattr(exact, name))) < HUGE
+        for i in np.flatnonzero(bad.reshape(len(bad), -1).any(-1)) if bad.size else ():
+            rows = sorted({int(r) for r in np.argwhere(bad[i])[:, 0]})
             yield int(i), f"{name} is not finite in {', '.join(subject.names[r] for r in rows[:6])}"
 
 

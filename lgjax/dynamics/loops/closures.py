@@ -35,7 +35,10 @@ def _twist_about_z(rotation) -> jax.Array:
     """
     sine, cosine = rotation[1, 0] - rotation[0, 1], rotation[0, 0] + rotation[1, 1]
     opposite = sine**2 + cosine**2 < (4 * jnp.finfo(sine.dtype).eps) ** 2
-    return jnp.arctan2(jnp.where(opposite, 0, sine), jnp.where(opposite, 1, cosine))
+    sine, cosine = jnp.where(opposite, 0, sine), jnp.where(opposite, 1, cosine)
+    # of size 1, as for the swing
+    size = jax.lax.stop_gradient(jnp.maximum(jnp.abs(sine), jnp.abs(cosine)))
+    return jnp.arctan2(sine / size, cosine / size)
 
 
 def _weld(pose, _):
