@@ -36,6 +36,15 @@ def test_a_derivative_that_is_nan_is_found():
     assert all("is not finite in sqrt" in said for *_, said in found)  # reverse mode takes the others with it
 
 
+def test_numbers_that_float32_does_not_have_are_not_asked_of_it():
+    cube = lambda state, x: ((state + x) * 1e13) ** 3
+    names = ("x", "y", "z")
+    assert list(gradients.examine(subject(cube, [np.full(3, 30.0)], names, second=False))) == []
+    root = lambda state, x: jnp.sqrt(state + x) / 1e-39  # not a number in either precision at zero
+    found = [dtype for dtype, *_ in gradients.examine(subject(root, [np.zeros(3)], names, second=False))]
+    assert sorted(set(found)) == ["float32", "float64"]
+
+
 def wrong_rule(state, x):
     @jax.custom_jvp
     def f(y):
