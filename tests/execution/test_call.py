@@ -146,3 +146,14 @@ def test_transposes_stand_at_the_ends():
     text = jit(lambda *a: call_p.bind(*a, **eqn.params)).lower(*(x.aval for x in eqn.invars)).as_text()
     orders = [line.split("dims = [")[1].split("]")[0] for line in text.splitlines() if "stablehlo.transpose" in line]
     assert orders == ["1, 0, 2"]  # of the one in the function
+
+
+def test_what_a_cpu_takes_one_number_at_a_time_has_a_loop_of_its_own_in_batches():
+    """Beside it nothing else would be vectorized, and what uses its result twice would compute it twice."""
+    both = batch_behind(lambda x: jnp.sin(x) * jnp.exp(x) + jnp.arctan2(jnp.cos(x), x))
+    x = jax.random.normal(jax.random.key(3), (32, 5), float)
+    computations = jit(jax.vmap(both)).lower(x).compile().as_text().split("\n\n")
+    for name in ("sine", "cosine", "atan2"):
+        (within,) = (text for text in computations if f" {name}(" in text)
+        assert " exponential(" not in within
+        assert " multiply(" not in within

@@ -43,6 +43,7 @@ FEW_ROWS = 65  # sums of fewer are written out
 LARGEST = 2048
 FOLDS = {"reduce_sum": lax.add, "reduce_max": lax.max, "reduce_min": lax.min}
 LOOPS = ("scan", "while", "cond")
+CALLED = ("acos", "asin", "atan", "atan2", "cos", "sin", "tan")  # of one number at a time, in a loop of their own
 TURNS = {"scan": scanned, "while": repeated}
 
 
@@ -224,7 +225,8 @@ class Behind:
             arrays = [self._wide(x, batched or not w) for (x, batched), w in zip(inputs, widen, strict=True)]
             if name in ELEMENTWISE:
                 arrays = [self._spread(x, eqn.outvars[0].aval.shape) for x in arrays]
-            outs = eqn.primitive.bind(*arrays, **eqn.params | trailing.change(eqn, self.size))
+            bind = lambda *xs: eqn.primitive.bind(*xs, **eqn.params | trailing.change(eqn, self.size))
+            outs = (call_apart(bind) if name in CALLED else bind)(*arrays)
         else:
             arrays = [self._wide(x, True) for x, _ in inputs]
             apply = _alone(jaxpr, eqn)

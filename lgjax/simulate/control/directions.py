@@ -23,7 +23,7 @@ Array = jax.Array
 FEW = 8  # systems for which steps are expanded side by side
 GROUP = 16  # systems whose matrices of a step fit into the caches of a core
 LANES = 512  # systems times steps for which the calls of an expansion do not count
-NUMBERS = 2**19  # in the Hessians of steps that are expanded side by side, as many as fit into the caches
+NUMBERS = 2**18  # in the Hessians of steps that are expanded side by side, as many as fit into the caches
 
 
 class Directions(NamedTuple):

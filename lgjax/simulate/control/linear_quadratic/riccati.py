@@ -189,19 +189,23 @@ def _one_step(
         moved, turned = times(quu, k), times(quu, gain)
         vx = qx + times(transposed(gain), moved + qu) + times(transposed(qux), k)
         cross = times(transposed(gain), turned / 2 + qux)
-        vxx, curve = qxx + cross + transposed(cross), jnp.sum(k * moved, 0)
+        vxx = layer(lambda qxx, cross: _symmetric(qxx) + cross + transposed(cross))(qxx, cross)
+        curve = jnp.sum(k * moved, 0)
     else:
         found, half = apart(*solved(quu, layer(lambda a, b: jnp.concatenate([a, b[:, None]], 1))(qux, qu)))
         k, gain = layer(lambda x: (-x[:, n], -x[:, :n]))(found)
-        less = layer(lambda x: times(transposed(x[:, :n]), x))(half)
-        vx, vxx, curve = qx - less[:, n], layer(lambda a, b: a - b[:, :n])(qxx, less), jnp.sum(half[:, n] ** 2, 0)
+        by_x, by_one = half[:, :n], half[:, n]
+        vx, curve = qx - times(transposed(by_x), by_one), jnp.sum(by_one**2, 0)
+        vxx = layer(lambda qxx, x: _symmetric(qxx) - times(transposed(x), x))(qxx, by_x)
     gradient = e.lu + of_u[:, 1]
     held = ((below >= 0) & (gradient > 0)) | ((above <= 0) & (gradient < 0))
-    new = Value(
-        vx, layer(lambda a: (a + transposed(a)) / 2)(vxx), e.lx + of_x[:, 1], value.slope + jnp.sum(k * qu, 0),
-        value.curve + curve, closing,
-    )  # fmt: skip
+    slope = value.slope + jnp.sum(k * qu, 0)
+    new = Value(vx, vxx, e.lx + of_x[:, 1], slope, value.curve + curve, closing)
     return Value(*apart(*new)), (k, gain, jnp.where(held, 0, gradient))
+
+
+def _symmetric(a: Array) -> Array:
+    return (a + transposed(a)) / 2
 
 
 def _hessian(vxx: Array, e: Expansion, regularization: Array) -> tuple[Array, Array, Array]:
