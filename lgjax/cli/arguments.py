@@ -60,23 +60,27 @@ def add_compiling(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-cache", dest="cache", action="store_false", help="keep no compiled programs, use none")
 
 
+# Options of some files: what they are if they are not given, and which files those are.
+OF_FILES = {"mimic": ("error", "URDF files"), "check_inertia": ("error", "files"), "folder": (None, "MJCF files")}
+
+
 def load_model(args: argparse.Namespace) -> Any:
     """The model that the arguments ask for: a file by its ending, or a built-in one."""
-    load, options = LOADERS.get(Path(args.model).suffix.lower()), {}
+    load = LOADERS.get(Path(args.model).suffix.lower())
     if load is None and Path(args.model).is_file():
         raise ValueError(f"{args.model}: unknown kind of file; known: {', '.join(LOADERS)}")
+    known = inspect.signature(load).parameters if load else ()
+    for name, (default, kind) in OF_FILES.items():
+        if name not in known and getattr(args, name) != default:
+            raise ValueError(f"{args.model}: --{name.replace('_', '-')} is for {kind}")
     if load is None:
         return models.by_name(args.model, args.floating)
-    known = inspect.signature(load).parameters
+    options = {name: getattr(args, name) for name in OF_FILES if name in known}
     if "floating_base" in known:
-        options = {"floating_base": args.floating is not False, "mimic": args.mimic}
+        options["floating_base"] = args.floating is not False
     elif args.floating is not None:
         raise ValueError(f"{args.model}: an MJCF file says itself whether the base floats")
-    if "folder" in known:
-        options["folder"] = args.folder
-    elif args.folder is not None:
-        raise ValueError(f"{args.model}: --folder is for MJCF files")
-    return load(args.model, check_inertia=args.check_inertia, **options)
+    return load(args.model, **options)
 
 
 def _number(text: str, good, expected: str):

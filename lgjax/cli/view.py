@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         if args.robot is None and not remembered:
             raise ValueError(f"{args.model} does not name its model: give it with --robot")
         for name in REMEMBERED if args.robot is None else ():
-            setattr(args, name, remembered.get(name))  # older files know no folder
+            setattr(args, name, remembered.get(name, getattr(args, name)))  # older files know no folder
         args.model = args.robot or args.model
         if motion.q.joints.dtype == np.float64:
             jax.config.update("jax_enable_x64", True)
