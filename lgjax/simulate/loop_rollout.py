@@ -90,7 +90,8 @@ def _small(dtype) -> float:
 def _seen(residual, rate, v, failed, rank, rows: int) -> jax.Array:
     small = _small(residual.dtype)
     slipping = rate > small * (1 + jnp.max(jnp.abs(v)))
-    marks = [x.astype(residual.dtype) for x in (failed | (residual > small), slipping, rank < rows)]
+    finite = jnp.isfinite(residual + rate)  # of what is not, nothing can be said
+    marks = [(finite & x).astype(residual.dtype) for x in (failed | (residual > small), slipping, rank < rows)]
     return jnp.stack([residual, rate, *marks])
 
 
