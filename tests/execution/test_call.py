@@ -18,6 +18,11 @@ FUNCTIONS = {
         jnp.broadcast_to(x[0], (2, 3)) + y[:, :1],
         jnp.flip(x, 1),
     ),
+    "one number at a time": lambda x, y: (
+        jnp.arctan2(jnp.sin(x), y) + jnp.tan(x / 4) * jnp.arctan(y),
+        jnp.arcsin(jnp.cos(x) / 2) + jnp.arccos(jnp.sin(y) / 2),
+        jnp.arctan2(x[0, 0], y),
+    ),
     "slices": lambda x, y: (
         x[:, ::2],
         jnp.pad(y, ((1, 0), (0, 2))),

@@ -43,7 +43,8 @@ FEW_ROWS = 65  # sums of fewer are written out
 LARGEST = 2048
 FOLDS = {"reduce_sum": lax.add, "reduce_max": lax.max, "reduce_min": lax.min}
 LOOPS = ("scan", "while", "cond")
-CALLED = ("acos", "asin", "atan", "atan2", "cos", "sin", "tan")  # of one number at a time, in a loop of their own
+# A CPU computes these for one number at a time: nothing in the same loop is vectorized, so each has a loop of its own.
+CALLED = ("acos", "asin", "atan", "atan2", "cos", "sin", "tan")
 TURNS = {"scan": scanned, "while": repeated}
 
 
@@ -226,7 +227,8 @@ class Behind:
             if name in ELEMENTWISE:
                 arrays = [self._spread(x, eqn.outvars[0].aval.shape) for x in arrays]
             bind = lambda *xs: eqn.primitive.bind(*xs, **eqn.params | trailing.change(eqn, self.size))
-            outs = (call_apart(bind) if name in CALLED else bind)(*arrays)
+            apart = name in CALLED and jax.default_backend() != "gpu"
+            outs = (call_apart(bind) if apart else bind)(*arrays)
         else:
             arrays = [self._wide(x, True) for x, _ in inputs]
             apply = _alone(jaxpr, eqn)
