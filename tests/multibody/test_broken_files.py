@@ -182,7 +182,9 @@ def test_the_command_line_names_a_wider_folder(folders, capsys):
     assert main(["info", str(inside / "robot.xml")]) != 0
     assert "is outside the folder" in capsys.readouterr().err
     assert main(["info", str(inside / "robot.xml"), "--folder", str(inside.parent)]) == 0
-    assert main(["info", "arm", "--folder", "."]) == 0
+    capsys.readouterr()
+    assert main(["info", "arm", "--folder", "."]) != 0
+    assert "arm: --folder is for MJCF files" in capsys.readouterr().err
 
 
 def test_a_mesh_outside_the_folder_is_not_opened(folders):
