@@ -6,6 +6,7 @@ take away later, however far away the mechanism is. Matrices are products of row
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -85,14 +86,39 @@ class Subtrees:
         return self.walk.inward(collect, zero, self.bodies, self._steps, *data)
 
     def rows(self, read: Callable, sums: list, *data):
-        """Results of read(terms, sum, *data) for every velocity, a pytree of arrays (nv, ...); data: such arrays."""
-        joints = [joint for _, joint in self._steps]
-        motions = lambda *rows: None if rows[0] is None else self.walk.to_velocities(list(rows))
-        S, S_rate = (motions(*rows) for rows in zip(*((j.S, j.S_rate) for j in joints), strict=True))
-        body = np.asarray(self.model.tree.v_body)
+        """Results of read(terms, sum, *data) for every velocity, a pytree of arrays (nv, ...); data: such arrays.
+
+        The six of a free joint are read together: its motions are unit vectors, and its parent, the world, is at rest.
+        """
+        tree, joints = self.model.tree, [joint for _, joint in self._steps]
         each = self.walk.to_bodies([(j._replace(S=None, S_rate=None), x) for j, x in zip(joints, sums, strict=True)])
-        joint, total = each if (body == range(len(body))).all() else jax.tree.map(lambda x: x[body], each)
-        return self.walk.side_by_side(read, joint._replace(S=S, S_rate=S_rate), total, *data)
+        at = lambda body: each if list(body) == list(range(tree.nbodies)) else jax.tree.map(lambda x: x[body], each)
+        bases = np.flatnonzero([not data and kind.coordinates == "free_poses" for kind in tree.kinds])
+        body, pieces = np.asarray(tree.v_body), []
+        of_base = np.isin(body, bases)
+        if len(bases):
+            six = self.walk.side_by_side(partial(_of_base, read), *at(bases))
+            pieces.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), six))
+        if not of_base.all():
+            motions = [[j.S for j in joints], [j.S_rate for j in joints]]
+            S, S_rate = (None if rows[0] is None else self.walk.to_velocities(rows)[~of_base] for rows in motions)
+            joint, total = at(body[~of_base])
+            pieces.append(self.walk.side_by_side(read, joint._replace(S=S, S_rate=S_rate), total, *data))
+        if len(pieces) == 1:
+            return pieces[0]
+        order = np.argsort(~of_base, kind="stable").argsort()  # rows of bases are first in the pieces
+        in_order = lambda x: x if list(order) == list(range(len(order))) else x[order]
+        return jax.tree.map(lambda *rows: in_order(jnp.concatenate(rows)), *pieces)
+
+
+def _of_base(read: Callable, joint: JointTerms, total):
+    """Rows (6, ...) of a free joint."""
+    if joint.V is not None:
+        joint = joint._replace(V_above=jnp.zeros_like(joint.V))
+    if joint.A_above is not None:
+        joint = joint._replace(A_above=sm.join(jnp.zeros(3, joint.A_above.dtype), joint.A_above[3:]))  # gravity alone
+    one = lambda S: read(joint._replace(S=S, S_rate=None if joint.V is None else se3.ad(joint.V, S)), total)
+    return jax.vmap(one)(sm.identity(6, joint.world.rotation.dtype))
 
 
 def _outward(kind, above, body, q, speeds):

@@ -37,7 +37,7 @@ trace_state_clean (jax._src.core, 0.4.30), in `runs_at_once`: whether a call is 
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import jax
@@ -67,6 +67,7 @@ __all__ = [
     "dynamic_slice",
     "hoisted",
     "instantiate_zeros",
+    "is_apart",
     "is_high",
     "is_traced",
     "is_undefined_primal",
@@ -175,9 +176,28 @@ def call_apart(function: Callable) -> Callable:
 
     def call(*args):
         with set_xla_metadata(inlineable="false"):
-            return jax.jit(function)(*args)
+            return _named(function)(*args)
 
     return call
+
+
+def _named(function: Callable) -> Callable:
+    """Jitted under the name by which `is_apart` knows it; the function keeps it, so that JAX finds its trace again."""
+    found = getattr(function, "_lgjax_apart", None)
+    if found is None:
+
+        def lgjax_apart(*args):
+            return function(*args)
+
+        found = jax.jit(lgjax_apart)
+        with suppress(AttributeError, TypeError):
+            function._lgjax_apart = found  # type: ignore[attr-defined]
+    return found
+
+
+def is_apart(eqn: Any) -> bool:
+    """Whether an equation is such a call."""
+    return eqn.primitive.name == "jit" and eqn.params["name"] == "lgjax_apart"
 
 
 def compiled_as_one(function: Any, args: Sequence, fits: Callable[[Any], bool]) -> list | None:

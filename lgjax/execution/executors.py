@@ -117,6 +117,13 @@ SCALARIZED = Executor(
 EXECUTORS: dict[str, Executor] = {"scalarized": SCALARIZED, "scan": SCALARIZED, "plain": PLAIN}
 
 
+def side_by_side(executor: Executor, step: Callable, *data):
+    """A step on small arrays, applied to each row of a pytree of arrays; the results as rows of arrays."""
+    rows = len(jax.tree.leaves(data)[0])
+    out = executor.mapped(step)(*jax.tree.map(lambda x: executor.lift(x, 1), data))
+    return jax.tree.map(lambda block: executor.lower(block, (rows,)), out)
+
+
 # ---- blocks
 def _entries(shape, entry: Callable[[int], Any]) -> np.ndarray:
     out = np.empty(shape, object)

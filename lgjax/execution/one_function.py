@@ -7,7 +7,8 @@ system, jax 0.10.2).  It is for one system and for up to eight small ones: of la
 side, which one function cannot (`LARGEST`), and the last bits of the numbers would depend on the size of a batch.
 
 `one_call` is for pieces of code that may be anything, such as a step with a user's field: the piece, its derivative
-and the way back are functions of their own.  `in_one_function` serves the operations of `call.py`.
+and the way back are functions of their own, also inside a batch whose axis is last, for up to `BEHIND` systems.
+`in_one_function` serves the operations of `call.py`.
 
 Read first: `_jax.py`, `compiled_as_one`.
 """
@@ -21,6 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.execution._jax import (
+    ClosedJaxpr,
     Literal,
     Primitive,
     Zero,
@@ -36,10 +38,11 @@ from lgjax.execution._jax import (
     register,
     with_constants,
 )
-from lgjax.execution.batch_last.evaluation import LARGEST, Arrays, Behind, evaluate, traced, transposed
+from lgjax.execution.batch_last.evaluation import LARGEST, TURNS, Arrays, Behind, Slice, evaluate, traced, transposed
 from lgjax.execution.interpreter import ELEMENTWISE, known
 
 FEW = 8  # systems, for which a whole vector each would take longer
+BEHIND = 16  # systems in the last axis, the largest batch in which calls of kernels take longer than their work
 # Operations that one function can hold. It calls no library, to which XLA may leave sums and products of matrices, and
 # cannot scatter or sort.
 _LISTED = """add_any broadcast_in_dim concatenate cond copy custom_jvp_call custom_vjp_call
@@ -157,6 +160,18 @@ def _vmap(args, axes, *, jaxpr, systems):
     return piece_p.bind(*args, jaxpr=batched, systems=systems * more), places
 
 
+def _behind(eqn, inputs: Sequence[tuple[Any, bool]], run: Callable, wide: Callable) -> list[tuple[Any, bool]]:
+    """A piece inside a batch whose axis is last: a piece for up to `BEHIND` systems, else operation by operation."""
+    inner, marks = ClosedJaxpr(eqn.params["jaxpr"], ()), [batched for _, batched in inputs]
+    arrays = [jnp.asarray(x.value() if isinstance(x, Slice) else x) for x, _ in inputs]
+    size = next(x.shape[-1] for x, batched in zip(arrays, marks, strict=True) if batched)
+    if not is_known(size) or size > BEHIND:
+        return run(inner, inputs)
+    together = lambda *arrays: [wide(*found) for found in run(inner, list(zip(arrays, marks, strict=True)))]
+    jaxpr, more = traced(together, *(jax.typeof(x) for x in arrays))
+    return [(x, True) for x in piece_p.bind(*more, *arrays, jaxpr=jaxpr, systems=size)]
+
+
 def _depend(jaxpr, marks: Sequence[bool]) -> list[bool]:
     """Which results depend on the arguments that are marked."""
     moving = {x for x, m in zip(jaxpr.invars, marks, strict=True) if m}
@@ -263,3 +278,6 @@ def with_known_integers(jaxpr, args: Sequence) -> Arrays:
             outs = alone(jaxpr, eqn)(*values)
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
+
+
+TURNS[piece_p.name] = _behind

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from jax import jit, lax
 
+from lgjax.execution._jax import call_apart
 from lgjax.execution.call import batch_behind, call_p
 from lgjax.execution.one_function import one_call
 from lgjax.execution.scan import lane_scan
@@ -162,3 +163,17 @@ def test_what_a_cpu_takes_one_number_at_a_time_has_a_loop_of_its_own_in_batches(
         (within,) = (text for text in computations if f" {name}(" in text)
         assert " exponential(" not in within
         assert " multiply(" not in within
+
+
+@pytest.mark.parametrize("size", [None, 3])
+def test_a_call_apart_stays_one_in_a_batch(size):
+    """Nothing is fused across its border, so that what is used often is computed once."""
+    inner = call_apart(lambda x, y: x * jnp.sum(y))
+    both = batch_behind(lambda x, y: inner(x, y)[:, None] * inner(x, 2 * y), "scan")
+    shape = (5,) if size is None else (size, 5)
+    x, y = jax.random.normal(jax.random.key(0), (2, *shape), float)
+    run = both if size is None else jax.vmap(both)
+    text = jit(run).lower(x, y).as_text()
+    assert text.count("call @lgjax_apart") == (0 if size is None else 2)
+    expected = x[..., None] * x[..., None, :] * 2 * jnp.sum(y, -1)[..., None, None] ** 2
+    np.testing.assert_allclose(jit(run)(x, y), expected, rtol=1e-13)

@@ -70,9 +70,9 @@ def test_xla_keeps_layers_apart():
     q = jax.vmap(lambda x: configuration(model, joints=x))(states)
     run = jax.vmap(lambda q, v, tau: forward_dynamics(model, q, v, tau))
     lowered = jax.jit(run).lower(q, states, states)
-    given = lowered.as_text().count("call @layer")
+    given = lowered.as_text().count("call @lgjax_apart")
     assert given > 5
-    assert lowered.compile().as_text().count("to_apply=%layer") == given
+    assert lowered.compile().as_text().count("to_apply=%lgjax_apart") == given
 
 
 def test_the_tracer_tests():

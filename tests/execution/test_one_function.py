@@ -94,6 +94,21 @@ def test_one_call_is_one_function_where_it_is_small(n, batch, expected):
     np.testing.assert_allclose(compiled(x), scanned(x), rtol=1e-14, atol=1e-14)
 
 
+@pytest.mark.parametrize("size", [9, 16, 17, 40])
+def test_a_piece_within_a_batch_is_one_function_where_the_batch_is_small(size):
+    """Of its systems, the last axis of all arrays; some arguments are the same for all of them."""
+    piece = lambda x, a: {"y": loops(x) * a, "a": 2 * a}
+    whole = lambda wrap: jax.jit(jax.vmap(batch_behind(lambda x, a: wrap(piece)(x[0] + x[1], a), "scan"), (0, None)))
+    x, a = jax.random.normal(jax.random.key(0), (size, 2, 4), float), jnp.asarray(0.7)
+    found, expected = whole(one_call)(x, a), whole(lambda f: f)(x, a)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-14)
+    text = whole(one_call).lower(x, a).compile().as_text()
+    assert ('xla_cpu_small_call="true"' in text) == (size <= 16)
+    slopes = [jax.jacfwd(lambda x, wrap=wrap: whole(wrap)(x, a)["y"])(x) for wrap in (one_call, lambda f: f)]
+    np.testing.assert_allclose(*slopes, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("adaptive", [False, True], ids=["fixed", "adaptive"])
 def test_steps_of_integrators_are_one_function(adaptive):
     """Also those of the pendulum, whose field is a recursion."""

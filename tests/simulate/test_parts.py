@@ -9,8 +9,8 @@ import lgjax
 from lgjax.simulate.control import FDDP, ControlSystem, Stagewise, costs, directions
 from lgjax.simulate.control.couplings import independent_parts
 from lgjax.simulate.control.expansion import expand
-from lgjax.simulate.control.linear_quadratic.parts import block, connected, cut, spread, together
-from lgjax.simulate.control.linear_quadratic.sparse import Pattern, Sparse, dense
+from lgjax.simulate.control.linear_quadratic.parts import Part, block, columns_of, connected, cut, spread, together
+from lgjax.simulate.control.linear_quadratic.sparse import Columns, Diagonal, Pattern, Sparse, dense
 from lgjax.simulate.control.problem import check_problem
 from tests.dynamics import trees
 
@@ -180,6 +180,18 @@ def test_blocks_of_sparse_matrices_are_those_of_the_array():
     matrix = Sparse([jnp.asarray(RNG.normal(size=(2, 3))), jnp.ones((1, 2))], Pattern(known, ((1, 0), (4, 4))))
     for rows, columns in [((0, 1, 2), (0, 1, 2)), ((1, 2, 4, 5), (0, 1, 2, 4, 5)), ((0, 3), (3,)), ((4,), (3, 4, 5))]:
         np.testing.assert_array_equal(dense(block(matrix, rows, columns)), dense(matrix)[np.ix_(rows, columns)])
+
+
+def test_blocks_of_diagonals_are_those_of_the_array():
+    matrix = Diagonal(jnp.asarray(RNG.normal(size=6)), (jnp.asarray(RNG.normal(size=(2, 2))), jnp.ones((1, 1))), (1, 4))
+    for index in [(0, 1, 2), (1, 2, 4, 5), (0, 3), (3, 4)]:
+        np.testing.assert_array_equal(dense(block(matrix, index, index)), dense(matrix)[np.ix_(index, index)])
+
+
+def test_columns_of_a_part_are_those_of_its_own_matrix():
+    A, part = jnp.asarray(RNG.normal(size=(8, 8))), Part((0, 2, 4, 6), (0, 2))
+    own = columns_of(Columns(0.5, 4, 8), part).of(block(A, part.states, part.states), 1)
+    np.testing.assert_array_equal(own, block(Columns(0.5, 4, 8).of(A, 1), part.states, part.controls))
 
 
 def test_what_groups_join_is_one_set():

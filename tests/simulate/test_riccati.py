@@ -26,15 +26,17 @@ def test_a_definite_matrix_is_solved_with_and_another_one_gives_nan_alone(m, bat
     matrix = jnp.einsum("ik...,jk...->ij...", root, root, precision="highest") + m * jnp.eye(m, dtype=dtype).reshape(
         m, m, *[1] * len(batch)
     )
-    found, half = jax.jit(algebra.solved)(matrix, right)
+    (found, halves), (alone, _) = jax.jit(algebra.solved)(matrix, right, right[:, :1])
+    half = np.concatenate(halves)
     front = lambda x: np.moveaxis(np.asarray(x, np.float64), (0, 1), (-2, -1))
     tolerance = 2000 * float(jnp.finfo(dtype).eps)
     np.testing.assert_allclose(front(found), np.linalg.solve(front(matrix), front(right)), rtol=0, atol=tolerance)
     lower = np.linalg.cholesky(front(matrix))
     np.testing.assert_allclose(front(half), np.linalg.solve(lower, front(right)), rtol=0, atol=tolerance)
+    np.testing.assert_allclose(alone, found[:, :1], rtol=0, atol=tolerance)
     if batch:
         first = (0,) * len(batch)
-        spoilt, _ = jax.jit(algebra.solved)(matrix.at[(m - 1, m - 1, *first)].set(-1.0), right)
+        spoilt = jax.jit(algebra.solved)(matrix.at[(m - 1, m - 1, *first)].set(-1.0), right)[0].x
         assert np.all(np.isnan(spoilt[(..., *first)]))
         others = np.ones(batch, bool)
         others[first] = False

@@ -5,7 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lgjax.simulate.control.linear_quadratic.sparse import Pattern, Sparse, after, before, dense
+from lgjax.simulate.control.linear_quadratic.sparse import (
+    Columns,
+    Diagonal,
+    Pattern,
+    Sparse,
+    after,
+    before,
+    before_both,
+    dense,
+    moved,
+)
 
 RNG = np.random.default_rng(0)
 SHIFTED = np.block([[np.eye(6), 0.1 * np.eye(6)], [np.zeros((6, 6)), np.eye(6)]])
@@ -51,3 +61,33 @@ def test_a_change_of_rows_is_one_of_the_boxes():
         rows, columns = box.shape
         expected = (scale * whole)[row : row + rows, column : column + columns]
         np.testing.assert_allclose(box, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("behind", [(), (3,)], ids=str)
+@pytest.mark.parametrize("name", ["a free body", "boxes inside", "any numbers"])
+def test_columns_are_those_of_the_other_matrix(name, behind):
+    A, whole = matrix(name, behind, np.float64)
+    B, known = Columns(0.3, 4, 8), 0.3 * whole[:, 4:8]
+    x, u, slopes = (
+        jnp.asarray(RNG.normal(size=(n, *more, *behind))) for n, more in ((whole.shape[1], ()), (4, ()), (12, (2,)))
+    )
+    for of_x, of_u in (jax.jit(before_both)(A, B, slopes), before_both(A, jnp.asarray(known), slopes)):
+        np.testing.assert_allclose(of_x, np.einsum("ki...,kj...->ij...", whole, slopes), atol=1e-14)
+        np.testing.assert_allclose(of_u, np.einsum("ki...,kj...->ij...", known, slopes), atol=1e-14)
+    expected = np.einsum("ik...,k...->i...", whole, x) + np.einsum("ik...,k...->i...", known, u)
+    np.testing.assert_allclose(jax.jit(moved)(A, B, x, u), expected, atol=1e-14)
+    np.testing.assert_allclose(moved(A, jnp.asarray(known), x, u), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("behind", [(), (3,), (2, 3)], ids=str)
+def test_sums_and_multiples_of_diagonals_with_boxes_are_those_of_arrays(behind):
+    draw = lambda *shape: jnp.asarray(RNG.normal(size=(*shape, *behind)))
+    one, two = Diagonal(draw(7), (draw(3, 3),), (2,)), Diagonal(draw(7), (draw(2, 2), draw(1, 1)), (1, 6))
+    whole = np.array(jnp.einsum("i...,ij->ij...", one.numbers, jnp.eye(7)))
+    whole[2:5, 2:5] += one.boxes[0]
+    np.testing.assert_array_equal(one.dense(), whole)
+    for scale in (2.0, np.float64(2.0), jnp.asarray(2.0)):
+        np.testing.assert_allclose((one * scale).dense(), 2 * whole, rtol=1e-14)
+    both = one.dense() + two.dense()
+    for found in (one + two, one + two.dense(), one.dense() + two):
+        np.testing.assert_allclose(dense(found), both, rtol=0, atol=1e-14)

@@ -39,6 +39,21 @@ for name, function in functions.items():
         "error": float(np.abs(np.asarray(out) - np.asarray(jax.jit(jax.vmap(function))(q, v, x))).max()),
         "size": float(np.abs(np.asarray(out)).max()),
     }
+# A search: states of two numbers, guesses spread over the devices.
+system = lgjax.control.ControlSystem(
+    lambda y, u: y + 0.1 * jnp.stack([y[1], u[0] - jnp.sin(y[0])]), lambda y, x: y + x, lambda a, b: b - a, 1, 0.1
+)
+guesses = 0.1 * jax.random.normal(jax.random.key(2), (18, 6, 1))
+search = lambda guesses: lgjax.optimize_controls(
+    system, jnp.zeros(2), guesses, steps=6, running=lambda t, y, u: 0.1 * u[0] ** 2,
+    terminal=lambda y: 20 * (y[0] - 1) ** 2 + 5 * y[1] ** 2, progress=False,
+    method=lgjax.control.FDDP(line_search="first"),
+)
+here, there = search(guesses), search(jax.device_put(guesses, split))
+found["search"] = {
+    "error": float(np.abs(np.asarray(there.controls) - np.asarray(here.controls)).max()),
+    "status": int(np.asarray(there.status).max()),
+}
 # JAX gives a mesh explicit axes unless it is told otherwise.
 mesh = jax.make_mesh((2,), ("batch",))
 spec = PartitionSpec("batch")
@@ -68,3 +83,8 @@ def test_a_batch_on_two_devices_stays_on_them(found, name):
     assert found[name]["asks"] == []
     assert found[name]["error"] <= 1e-13 * found[name]["size"]
     assert found[name]["mapped"] <= 1e-13 * found[name]["size"]
+
+
+def test_a_search_from_guesses_on_two_devices_is_that_on_one(found):
+    assert found["search"]["status"] == 0
+    assert found["search"]["error"] <= 1e-9

@@ -28,6 +28,7 @@ from lgjax.execution.executors import (
     map_entries,
     pack,
     refill,
+    side_by_side,
 )
 from lgjax.execution.interpreter import is_known
 from lgjax.multibody.joints import JointKind
@@ -140,9 +141,7 @@ class TreeTraversal:
 
     def side_by_side(self, step: Callable, *data):
         """A step on small arrays, applied to each row of a pytree of arrays; the results as rows of arrays."""
-        rows = len(jax.tree.leaves(data)[0])
-        out = self.executor.mapped(step)(*jax.tree.map(lambda x: self.executor.lift(x, 1), data))
-        return jax.tree.map(lambda block: self.executor.lower(block, (rows,)), out)
+        return side_by_side(self.executor, step, *data)
 
     def _mapped(self, step: Callable) -> Callable[[JointKind], Callable]:
         """The step of each kind on the lanes of a level."""

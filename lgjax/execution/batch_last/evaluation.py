@@ -26,6 +26,7 @@ from lgjax.execution._jax import (
     context,
     dce_jaxpr,
     dynamic_slice,
+    is_apart,
     is_traced,
     with_constants,
 )
@@ -192,6 +193,8 @@ class Behind:
             return [(y, False)]
         if eqn.primitive is layer_p:
             return self._layer(eqn.params["jaxpr"], inputs)
+        if is_apart(eqn) and self.size is not None and not fixed:
+            return self._layer(eqn.params["jaxpr"], inputs)
         if eqn.primitive.name == "jit":
             return self._evaluate(eqn.params["jaxpr"].jaxpr, _environment(eqn.params["jaxpr"], inputs))
         if eqn.primitive.name == "lane_call" and eqn.params["size"] is None:
@@ -268,7 +271,7 @@ class Behind:
         return x if jnp.ndim(x) != 1 or not shape else jnp.broadcast_to(x, (*shape, self.size))
 
     def _layer(self, inner, inputs: list[tuple[Any, bool]]) -> list[tuple[Any, bool]]:
-        """A layer stays a call, which cuts its slices itself; other functions are inlined."""
+        """A layer stays a call, which cuts its slices itself, as does a call apart; other functions are inlined."""
         index = next((x.index for x, _ in inputs if isinstance(x, Slice)), None)
 
         def layer(index, *arrays):

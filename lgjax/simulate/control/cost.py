@@ -6,28 +6,29 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.simulate.control.linear_quadratic.sparse import Diagonal
+
 Array = jax.Array
 Groups = list[tuple[int, ...]]
 
 
 class QuadraticModel(NamedTuple):
     """Gradient x (dim,), u (controls,) and Hessian xx, ux, uu of a cost, in tangents of the state and changes of the
-    control; None is zero.
+    control; None is zero. xx and uu may be `Diagonal`.
     """
 
     x: Array | None = None
     u: Array | None = None
-    xx: Array | None = None
+    xx: Array | Diagonal | None = None
     ux: Array | None = None
-    uu: Array | None = None
+    uu: Array | Diagonal | None = None
 
     def __add__(self, other: Any) -> "QuadraticModel":  # type: ignore[override]
-        return QuadraticModel(
-            *(b if a is None else a if b is None else a + b for a, b in zip(self, other, strict=True))
-        )
+        sums: list[Any] = [b if a is None else a if b is None else a + b for a, b in zip(self, other, strict=True)]
+        return QuadraticModel(*sums)
 
     def scaled(self, factor: Any) -> "QuadraticModel":
-        return QuadraticModel(*(None if a is None else factor * a for a in self))
+        return QuadraticModel(*(None if a is None else a * factor for a in self))
 
 
 class Cost:

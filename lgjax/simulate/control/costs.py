@@ -27,8 +27,9 @@ from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.simulate.control.cost import Cost, Groups, QuadraticModel
-from lgjax.simulate.control.linear_quadratic.algebra import WRITTEN_OUT
-from lgjax.simulate.control.semi_implicit import force_slopes, relative_to
+from lgjax.simulate.control.linear_quadratic.algebra import WRITTEN_OUT, layer, times
+from lgjax.simulate.control.linear_quadratic.sparse import Diagonal
+from lgjax.simulate.control.semi_implicit import force_slopes, matrices, turning
 
 __all__ = ["LeastSquares", "control", "forces", "frame", "frame_position", "momentum", "state"]
 
@@ -57,7 +58,7 @@ class LeastSquares(Cost):
             of = lambda z: self.residual(t, system.retract(state, z[:dim]), control + z[dim:])
             zero = jnp.zeros(dim + control.shape[0], control.dtype)
         r, slopes = _value_and_slopes(of, zero)
-        first, second = sm.tmatvec(slopes, r), _squared(slopes)
+        first, second = _pulled(slopes, r), _squared(slopes)
         if control is None:
             return QuadraticModel(x=first, xx=second)
         return QuadraticModel(first[:dim], first[dim:], second[:dim, :dim], second[dim:, :dim], second[dim:, dim:])
@@ -74,6 +75,11 @@ def _value_and_slopes(function: Callable, zero: Array) -> tuple[Array, Array]:
 
     slopes, r = jax.jacfwd(twice, has_aux=True)(zero)
     return r, slopes
+
+
+def _pulled(slopes: Array, r: Array) -> Array:
+    """J^T r."""
+    return layer(lambda slopes, r: times(slopes.T, r))(slopes, r)
 
 
 def _squared(slopes: Array) -> Array:
@@ -110,7 +116,7 @@ class _OfState(_SquaredResidual):
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
         r, slopes = self.slopes(system, state)
         r, slopes = self.weights * r, self.weights[:, None] * slopes
-        first, second = sm.tmatvec(slopes, r), _squared(slopes)
+        first, second = _pulled(slopes, r), _squared(slopes)
         rest = jax.eval_shape(system.difference, state, state).shape[0] - len(first)
         return QuadraticModel(x=jnp.pad(first, (0, rest)), xx=jnp.pad(second, ((0, rest), (0, rest))))
 
@@ -119,37 +125,26 @@ class _OfState(_SquaredResidual):
 
 
 @dataclass(frozen=True, eq=False)
-class _Distance(_SquaredResidual):
-    """½ |weights * residual(state)|² of a residual whose derivative is the identity."""
-
-    residual: Callable[[Any], Array]
-    weights: Array
-
-    def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
-        squares = self.weights * self.weights
-        return QuadraticModel(x=squares * self.residual(state), xx=sm.diagonal(squares))
-
-    def couples(self) -> Groups:
-        return []
-
-
-@dataclass(frozen=True, eq=False)
 class _Displacement(_SquaredResidual):
-    """`_Distance` of states (q, v) with free joints or spherical ones, where the derivative has blocks of theirs."""
+    """½ |weights * [displacement, velocity]|² of states (q, v), whose derivative has boxes of free and ball joints."""
 
     model: Model
     residual: Callable[[Any], Array]
     weights: Array
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
-        n, r = self.model.nv, self.residual(state)
-        slopes = relative_to(self.model.tree, r[:n], sm.identity(n, r.dtype))
-        squares = self.weights * self.weights
-        bent = _squared(self.weights[:n, None] * slopes)
-        first = jnp.concatenate([sm.tmatvec(slopes, squares[:n] * r[:n]), squares[n:] * r[n:]])
-        return QuadraticModel(
-            x=first, xx=jnp.concatenate([jnp.pad(bent, ((0, 0), (0, n))), sm.diagonal(squares)[n:]])
-        )  # fmt: skip
+        r, squares, turns = self.residual(state), self.weights * self.weights, turning(self.model.tree)
+        inside = np.zeros(len(r), bool)
+        first, done, boxes = [], 0, []
+        for start, stop, group in turns:
+            inside[start:stop] = True
+            (slopes,) = matrices((group.dexpinv,), -r[start:stop])
+            first += [squares[done:start] * r[done:start], _pulled(slopes, squares[start:stop] * r[start:stop])]
+            boxes.append(_squared(self.weights[start:stop, None] * slopes))
+            done = stop
+        first = jnp.concatenate([*first, squares[done:] * r[done:]])
+        starts = tuple(start for start, _, _ in turns)
+        return QuadraticModel(x=first, xx=Diagonal(jnp.where(inside, 0, squares), tuple(boxes), starts))
 
     def couples(self) -> Groups:
         return []
@@ -173,7 +168,7 @@ class _Effort(Cost):
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
         squares = jnp.broadcast_to(jnp.asarray(self.weights**2, control.dtype), control.shape)
-        return QuadraticModel(u=squares * (control - jnp.asarray(self.target, control.dtype)), uu=sm.diagonal(squares))
+        return QuadraticModel(u=squares * (control - jnp.asarray(self.target, control.dtype)), uu=Diagonal(squares))
 
     def couples(self) -> Groups:
         return []
@@ -219,7 +214,7 @@ class _Forces(Cost):
         q, v = state
         forces, slopes = force_slopes(self.model, q, v, control)
         slopes = self._weighed(jnp.concatenate(slopes, 1))
-        return sm.tmatvec(slopes, self._weighed(forces - self.target)), slopes
+        return _pulled(slopes, self._weighed(forces - self.target)), slopes
 
 
 def _path(tree: Tree, body: int) -> tuple[int, ...]:
@@ -301,8 +296,6 @@ def state(model: Model, target: Any, weights: ArrayLike = 1.0) -> Cost:
         q, v = args[0] if len(args) == 1 else args[1]
         return jnp.concatenate([displacement(model, q0, q), v - v0])
 
-    if all(kind.coordinates == "joints" for kind in model.tree.kinds):
-        return _Distance(residual, weights)
     return _Displacement(model, residual, weights)
 
 

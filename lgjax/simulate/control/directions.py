@@ -14,7 +14,6 @@ from jax.custom_batching import custom_vmap
 from lgjax.simulate.control.couplings import independent_parts
 from lgjax.simulate.control.expansion import expand, expansion_of_end, expansion_of_step
 from lgjax.simulate.control.linear_quadratic import parallel_riccati, riccati
-from lgjax.simulate.control.linear_quadratic.sparse import dense
 from lgjax.simulate.control.problem import Problem
 from lgjax.simulate.control.stagewise import Prices
 
@@ -45,7 +44,7 @@ def directions(
     e, last = expand(problem, states, controls, prices)
     e = e if gapped else e._replace(gap=jnp.zeros_like(e.gap))
     if how == "parallel":
-        e = jax.vmap(lambda e: e.multiplied_out()._replace(A=dense(e.A), B=dense(e.B)))(e)
+        e = jax.vmap(riccati.Expansion.dense)(e)
     return Directions(backward(problem, e, last, controls, regularization, how), e.gap, e.A, e.B)
 
 

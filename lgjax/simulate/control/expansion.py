@@ -12,7 +12,7 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.simulate.control.cost import Cost, QuadraticModel
 from lgjax.simulate.control.costs import _value_and_slopes
 from lgjax.simulate.control.linear_quadratic.riccati import Expansion
-from lgjax.simulate.control.linear_quadratic.sparse import Sparse, dense
+from lgjax.simulate.control.linear_quadratic.sparse import Sparse, dense, of_other
 from lgjax.simulate.control.problem import ControlSystem, Problem
 from lgjax.simulate.control.stagewise import Prices, forces
 
@@ -68,10 +68,10 @@ def _about(system: ControlSystem, after: Any, end: Any, A: Any, B: Any) -> tuple
     if system.relative is not None:
         turn = partial(system.relative, gap)
         if isinstance(A, Sparse):
-            return A.with_rows(turn), B.with_rows(turn), gap
+            return A.with_rows(turn), B.with_rows(turn) if isinstance(B, Sparse) else B, gap
         both = turn(jnp.concatenate([A, B], 1))
         return both[:, : len(gap)], both[:, len(gap) :], gap
-    A, B = map(dense, (A, B))
+    A, B = dense(A), of_other(dense(A), B)
     by = jax.jacfwd(lambda x: system.difference(after, system.retract(end, x)))(jnp.zeros_like(gap))
     return jnp.matmul(by, A, precision="highest"), jnp.matmul(by, B, precision="highest"), gap
 
@@ -98,7 +98,7 @@ def expansion_of_end(problem: Problem, prices: Prices | None, last: Any) -> tupl
         model = problem.terminal.expand(system, None, last, None)
         assert model.x is not None
         assert model.xx is not None
-        first, second = model.x, model.xx
+        first, second = model.x, dense(model.xx)
     else:
         cost = lambda x: problem.end(system.retract(last, x))
         first, second = jax.grad(cost)(zero), jax.hessian(cost)(zero)

@@ -19,7 +19,7 @@ from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE
-from lgjax.simulate.control.linear_quadratic.sparse import Matrix, dense
+from lgjax.simulate.control.linear_quadratic.sparse import Columns, Matrix, dense, of_other
 from lgjax.simulate.control.mechanism_step import mechanism_step
 from lgjax.simulate.control.semi_implicit import (
     SemiImplicitEuler,
@@ -54,7 +54,7 @@ class ControlSystem:
     step(state, control (controls,)) -> state after dt seconds. retract(state, tangent (dim,)) -> state;
     difference(state 0, state 1) -> the tangent with retract(state 0, tangent) = state 1, at least for close ones.
     slopes(state, control) -> the state after the step and its derivatives (dim, dim) and (dim, controls), in tangents
-    at both ends, arrays or `Sparse`, whose `dense()` is the array; None where forward mode is the fastest way to them.
+    at both ends, arrays or `Sparse`, or for controls `Columns` of the first; None where forward mode is fastest.
     flat: whether difference(state 0, retract(state 1, x)) = difference(state 0, state 1) + x.
     relative(gap, changes (dim, k)) -> changes (dim, k) of a difference `gap` (dim,) to states that move by the tangents
     `changes`, to first order; None where forward mode has to find them.
@@ -69,7 +69,7 @@ class ControlSystem:
     difference: Callable[[State, State], Array]
     controls: int
     dt: float = 1.0
-    slopes: Callable[[State, Array], tuple[State, Matrix, Matrix]] | None = None
+    slopes: Callable[[State, Array], tuple[State, Matrix, Matrix | Columns]] | None = None
     flat: bool = False
     forces: Callable[[Array], tuple[Array, Array | None]] | None = None
     free_time: bool = False
@@ -180,8 +180,8 @@ class ControlSystem:
 
         def by_parts(state: State, rate: Array) -> tuple[State, Array, Array]:
             assert self.slopes is not None
-            after, *slopes = self.slopes(state[0], state[1] + dt / 2 * rate)
-            A, B = map(dense, slopes)
+            after, A, B = self.slopes(state[0], state[1] + dt / 2 * rate)
+            A, B = dense(A), of_other(dense(A), B)
             one, zero = jnp.eye(n, dtype=A.dtype), jnp.zeros((n, len(A)), A.dtype)
             whole = jnp.block([[A, B], [zero, one]])
             return (after, state[1] + dt * rate), whole, jnp.concatenate([dt / 2 * B, dt * one])

@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.execution.call import batch_behind
+from lgjax.execution.one_function import one_call
 from lgjax.numerics import checks
-from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.loops import iterate_while
 from lgjax.simulate.control.directions import Directions, directions, directions_together, in_groups
 from lgjax.simulate.control.linear_quadratic import parallel_riccati, riccati
+from lgjax.simulate.control.linear_quadratic.algebra import times
 from lgjax.simulate.control.method import ControlMethod
 from lgjax.simulate.control.problem import OptimizeStatus, Problem, within
 from lgjax.simulate.control.stagewise import Prices, Stagewise, charge, violation
@@ -272,13 +273,15 @@ class RegulatorSearch(NamedTuple):
             return self._measured(states, controls, iterate.prices, True)
         before = jax.tree.map(lambda x: x[:-1], iterate.states)
 
+        def moved(state: Any, control: Array, gap: Array) -> Any:
+            state = system.step(state, control)
+            return system.retract(state, gap) if self.gapped else state
+
         def step(state: Any, inputs: Any) -> tuple[Any, Any]:
             nominal, control, k, gain, gap = inputs
-            error = system.difference(nominal, state)
-            control = within(control + size * k + sm.matvec(gain, error), problem.lower, problem.upper)
-            state = system.step(state, control)
-            if self.gapped:
-                state = system.retract(state, (size - 1) * gap)
+            error = one_call(system.difference)(nominal, state)
+            control = within(control + size * k + times(gain, error), problem.lower, problem.upper)
+            state = one_call(moved)(state, control, (size - 1) * gap)
             return state, (state, control)
 
         inputs = (before, iterate.controls, move.push, move.feedback, move.gap)

@@ -5,7 +5,7 @@
 Source: [mastalli2020] for the step; [sola2018] section 4 for its derivatives.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,13 +24,14 @@ from lgjax.dynamics.partials import (
     rows_and_forces,
 )
 from lgjax.execution.call import batch_behind
+from lgjax.execution.executors import EXECUTORS, side_by_side
 from lgjax.groups import se3, so3
 from lgjax.multibody.configuration import difference, displaced, join_velocity, retract, split_velocity
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
-from lgjax.simulate.control.linear_quadratic.algebra import solved
-from lgjax.simulate.control.linear_quadratic.sparse import Pattern, Sparse
+from lgjax.simulate.control.linear_quadratic.algebra import solved, times
+from lgjax.simulate.control.linear_quadratic.sparse import Columns, Pattern, Sparse
 
 Array = jax.Array
 
@@ -75,35 +76,31 @@ def semi_implicit_slopes(model: Model, dt: Any, state: Any, tau: Array, tau_by: 
     return _with_configuration(model, h, advanced(model, state, vdot, h), by_v)
 
 
-def acceleration_step_slopes(model: Model, dt: float) -> Callable[[Any, Array], tuple[Any, Sparse, Sparse]]:
+def acceleration_step_slopes(model: Model, dt: float) -> Callable[[Any, Array], tuple[Any, Sparse, Columns]]:
     """The function (state, vdot) -> state after a step at the acceleration vdot, and A and B of it.
 
     Where coordinates are joints', the matrices are the same everywhere: q' = q + h v + h^2 vdot, v' = v + h vdot. Free
-    and ball joints have boxes in the rows of q'.
+    and ball joints have boxes in the rows of q'. Accelerations act through v', so B is h times the columns of A for v.
     """
     tree, n, h = model.tree, model.nv, np.asarray(dt, model.dtype)
-    turning = [(start, kind) for kind, start in zip(tree.kinds, tree.v_start, strict=True)
-               if kind.coordinates != "joints"]  # fmt: skip
-    ahead = np.eye(n, dtype=model.dtype)
-    for start, kind in turning:
-        ahead[start : start + kind.nv] = 0
+    turns, ahead = turning(tree), np.eye(n, dtype=model.dtype)
+    for start, stop, _ in turns:
+        ahead[start:stop] = 0
     still, one = np.zeros_like(ahead), np.eye(n, dtype=model.dtype)
-    corners = [(start, start) for start, _ in turning]
+    corners = [(start, start) for start, _, _ in turns]
     of_state = Pattern(
         np.block([[ahead, h * ahead], [still, one]]), (*corners, *((row, n + column) for row, column in corners))
     )
-    of_vdot = Pattern(np.concatenate([h * h * ahead, h * one]), tuple(corners))
 
-    def slopes(state: Any, vdot: Array) -> tuple[Any, Sparse, Sparse]:
+    def slopes(state: Any, vdot: Array) -> tuple[Any, Sparse, Columns]:
         end = advanced(model, state, vdot, jnp.asarray(h))
         by_q, by_step = [], []
-        for start, kind in turning:
-            motion, turn = h * end[1][start : start + kind.nv], sm.identity(kind.nv, h.dtype)
-            group = se3 if kind.coordinates == "free_poses" else so3
-            back = group.exp(-motion)
-            by_q.append(jax.vmap(partial(group.Ad, back), 1, 1)(turn))
-            by_step.append(jax.vmap(partial(group.dexp, -motion), 1, 1)(turn * h))
-        return end, Sparse(by_q + by_step, of_state), Sparse([h * x for x in by_step], of_vdot)
+        for start, stop, group in turns:
+            back = lambda x, column, group=group: group.Ad(group.exp(x), column)
+            turned, bent = matrices((back, group.dexp), -h * end[1][start:stop])
+            by_q.append(turned)
+            by_step.append(h * bent)
+        return end, Sparse(by_q + by_step, of_state), Columns(dt, n, 2 * n)
 
     return slopes
 
@@ -134,7 +131,7 @@ def _acceleration_slopes(model: Model, q: Any, v: Array, vdot: Array, tau: Array
         slopes = forward_dynamics_partials(model, q, v, tau)
         return jnp.concatenate([slopes.q, slopes.v, jnp.matmul(slopes.tau, tau_by, precision="highest")], 1)
     _, (by_q, by_v, M) = force_slopes(model, q, v, vdot)
-    return solved(M, jnp.concatenate([-by_q, -by_v, tau_by], 1))[0]
+    return solved(M, jnp.concatenate([-by_q, -by_v, tau_by], 1))[0].x
 
 
 def force_slopes(model: Model, q: Any, v: Array, vdot: Array) -> tuple[Array, InversePartials]:
@@ -159,6 +156,16 @@ def _moved(model: Model, step: Array, dq: Array, dstep: Array) -> Array:
 
 
 # ---- tangents of states (q, v)
+def turning(tree: Tree) -> list[tuple[int, int, Any]]:
+    """(first velocity, last + 1, group) of every free joint and ball joint."""
+    groups = {"free_poses": se3, "ball_rotations": so3}
+    found = [
+        (start, start + kind.nv, groups.get(kind.coordinates))
+        for kind, start in zip(tree.kinds, tree.v_start, strict=True)
+    ]
+    return [x for x in found if x[2] is not None]
+
+
 def flat_states(model: Model) -> bool:
     """`ControlSystem.flat` of a mechanism."""
     return all(kind.coordinates == "joints" for kind in model.tree.kinds)
@@ -191,12 +198,16 @@ def relative_to(tree: Tree, away: Array, changes: Array) -> Array:
 
     log(exp(away) exp(x)) = away + dexpinv(-away, x) + ...   Source: [sola2018] section 4.
     """
-    if not (tree.n_free or tree.n_ball):
-        return changes
-    frees, _, balls = split_velocity(tree, away)
+    pieces, done = [], 0
+    for start, stop, group in turning(tree):
+        (bent,) = matrices((group.dexpinv,), -away[start:stop])
+        pieces += [changes[done:start], times(bent, changes[start:stop])]
+        done = stop
+    return jnp.concatenate([*pieces, changes[done:]]) if pieces else changes
 
-    def one(change: Array) -> Array:
-        free, joints, ball = split_velocity(tree, change)
-        return join_velocity(tree, se3.dexpinv(-frees, free), joints, so3.dexpinv(-balls, ball))
 
-    return jax.vmap(one, 1, 1)(changes)
+def matrices(maps: Sequence[Callable[[Array, Array], Array]], x: Array) -> tuple[Array, ...]:
+    """Matrices (n, n), each of a linear map: its columns are map(x, e_j), for one x (n,)."""
+    by_columns = lambda along, x: jax.vmap(partial(along, x), 1, 1)(sm.identity(len(x), x.dtype))
+    found = side_by_side(EXECUTORS["scalarized"], lambda x: tuple(by_columns(along, x) for along in maps), x[None])
+    return tuple(matrix[0] for matrix in found)

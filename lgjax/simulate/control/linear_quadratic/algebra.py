@@ -4,7 +4,7 @@ Large matrices go to libraries.  What is a layer is fused on its own: XLA would 
 of again wherever they are used.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -72,28 +72,40 @@ class Block(NamedTuple):
     beyond: Array
 
 
-def eliminated(matrix: Array, right: Array) -> tuple[list[Block], list[Array], Array]:
-    """The blocks of Cholesky's factor U of the matrix, those of U^-T right, and whether all pivots are positive.
+def factor(matrix: Array) -> tuple[list[Block], Array]:
+    """The blocks of Cholesky's factor U of a matrix (m, m, ...), and whether all pivots are positive.
 
-    matrix (m, m, ...), right (m, k, ...). Where one is not, the numbers are NaN.
+    Where one is not, the numbers are NaN. Layers slice their inputs themselves: a slice made outside would be copied,
+    which takes as long as the arithmetic.
     """
     m = matrix.shape[0]
     count = -(-m // BLOCK)
     edges = [i * m // count for i in range(count + 1)]
-    rows, blocks, halves, definite = layer(lambda a, b: jnp.concatenate([a, b], 1))(matrix, right), [], [], True
-    for start, stop in pairwise(edges):
-        size, left = stop - start, m - stop
-        inverse, positive = apart(*layer(_inverse_of_factor)(rows[:size, :size]))
-        (done,) = apart(
-            layer(lambda inverse, rows: _written_out(transposed(inverse), rows))(inverse, rows[:size, size:])
-        )
-        blocks.append(Block(inverse, done[:, :left]))
-        halves.append(done[:, left:])
+    rest, blocks, definite = matrix, [], True
+    for n in (stop - start for start, stop in pairwise(edges)):
+        inverse, positive = apart(*layer(lambda a, n=n: _inverse_of_factor(a[:n, :n]))(rest))
+        beyond = rest[:n, n:]
+        if beyond.shape[1]:
+            right = lambda inverse, a, n=n: _written_out(transposed(inverse), a[:n, n:])
+            less = lambda a, beyond, n=n: a[n:, n:] - _written_out(transposed(beyond), beyond)
+            (beyond,) = apart(layer(right)(inverse, rest))
+            (rest,) = apart(layer(less)(rest, beyond))
+        blocks.append(Block(inverse, beyond))
         definite = positive & definite
-        if left:
-            less = lambda rows, done: rows - _written_out(transposed(done[:, : len(rows)]), done)
-            (rows,) = apart(layer(less)(rows[size:, size:], done))
-    return blocks, halves, jnp.asarray(definite)
+    return blocks, jnp.asarray(definite)
+
+
+def half_solved(blocks: list[Block], right: Array) -> list[Array]:
+    """The blocks of U^-T right, for columns `right` (m, k, ...)."""
+    halves: list[Array] = []
+    for inverse, beyond in blocks:
+        n = len(inverse)
+        (half,) = apart(layer(lambda inverse, x, n=n: _written_out(transposed(inverse), x[:n]))(inverse, right))
+        if beyond.shape[1]:
+            less = lambda x, beyond, half, n=n: x[n:] - _written_out(transposed(beyond), half)
+            (right,) = apart(layer(less)(right, beyond, half))
+        halves.append(half)
+    return halves
 
 
 def _inverse_of_factor(matrix: Array) -> tuple[Array, Array]:
@@ -128,18 +140,30 @@ def back_substituted(blocks: list[Block], halves: list[Array]) -> Array:
     return jnp.concatenate(found)
 
 
-def solved(matrix: Array, right: Array) -> tuple[Array, Array]:
-    """The solution of a positive definite system for columns `right`, NaN where it is not, and U^-T right."""
+class Solution(NamedTuple):
+    """The solution x of U^T U x = right for columns, NaN where the matrix is not positive definite, and U^-T right in
+    blocks of rows.
+    """
+
+    x: Array
+    halves: list[Array]
+
+
+def solved(matrix: Array, *rights: Array) -> list[Solution]:
+    """Solutions for several right-hand sides (m, k, ...); the matrix is factored once."""
     if len(matrix) > (SOLVED if matrix.ndim == 2 else SOLVED_IN_BATCHES):
-        return _solved_by_library(matrix, right)
-    blocks, halves, definite = eliminated(matrix, right)
-    return jnp.where(definite, back_substituted(blocks, halves), jnp.nan), jnp.concatenate(halves)
+        return _solved_by_library(matrix, rights)
+    blocks, definite = factor(matrix)
+    halves = [half_solved(blocks, right) for right in rights]
+    return [Solution(jnp.where(definite, back_substituted(blocks, half), jnp.nan), half) for half in halves]
 
 
-def _solved_by_library(matrix: Array, right: Array) -> tuple[Array, Array]:
+def _solved_by_library(matrix: Array, rights: Sequence[Array]) -> list[Solution]:
     """The same with the matrices last: large ones do not stay in registers, however they are ordered."""
-    matrix, right = (jnp.moveaxis(x, (0, 1), (-2, -1)) for x in (matrix, right))
-    lower = jax.lax.linalg.cholesky(matrix, symmetrize_input=False)
-    half = jax.lax.linalg.triangular_solve(lower, right, left_side=True, lower=True)
-    found = jax.lax.linalg.triangular_solve(lower, half, left_side=True, lower=True, transpose_a=True)
-    return jnp.moveaxis(found, (-2, -1), (0, 1)), jnp.moveaxis(half, (-2, -1), (0, 1))
+    last, first = (lambda x: jnp.moveaxis(x, (0, 1), (-2, -1))), (lambda x: jnp.moveaxis(x, (-2, -1), (0, 1)))
+    lower = jax.lax.linalg.cholesky(last(matrix), symmetrize_input=False)
+    solve = lambda right, transpose: jax.lax.linalg.triangular_solve(
+        lower, right, left_side=True, lower=True, transpose_a=transpose
+    )
+    halves = [solve(last(right), False) for right in rights]
+    return [Solution(first(solve(half, True)), [first(half)]) for half in halves]

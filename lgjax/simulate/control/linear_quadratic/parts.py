@@ -4,13 +4,14 @@ Each part is solved with matrices of its own size. Read first: `sparse.py`. Next
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.simulate.control.linear_quadratic.sparse import Matrix, Pattern, Sparse
+from lgjax.simulate.control.linear_quadratic.sparse import Columns, Diagonal, Matrix, Pattern, Sparse
 
 Array = jax.Array
 
@@ -37,14 +38,26 @@ def cut(x: Array, axis: int, index: Sequence[int]) -> Array:
     return pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces, axis)
 
 
-def block(matrix: Matrix, rows: Sequence[int], columns: Sequence[int]) -> Matrix:
-    """The entries of a matrix in these rows and columns; boxes of sparse ones are in them or outside altogether."""
+def block(matrix: Matrix | Diagonal, rows: Sequence[int], columns: Sequence[int]) -> Matrix | Diagonal:
+    """The entries of a matrix in these rows and columns; boxes of sparse ones are in them or outside altogether.
+
+    Of a `Diagonal`, rows and columns are the same.
+    """
+    if isinstance(matrix, Diagonal):
+        among = [(box, list(rows).index(k)) for box, k in zip(matrix.boxes, matrix.starts, strict=True) if k in rows]
+        return Diagonal(cut(matrix.numbers, 0, rows), tuple(box for box, _ in among), tuple(k for _, k in among))
     if not isinstance(matrix, Sparse):
         return cut(cut(matrix, 0, rows), 1, columns)
     places = zip(matrix.boxes, matrix.pattern.corners, strict=True)
     inside = [(box, row, column) for box, (row, column) in places if row in rows and column in columns]
     corners = tuple((list(rows).index(row), list(columns).index(column)) for _, row, column in inside)
     return Sparse([box for box, _, _ in inside], Pattern(matrix.pattern.known[np.ix_(rows, columns)], corners))
+
+
+def columns_of(columns: Columns, part: Part) -> Columns:
+    """Those of the part's own matrix, in which the columns of its controls follow each other."""
+    start = part.states.index(columns.start + part.controls[0])
+    return replace(columns, start=start, stop=start + len(part.controls))
 
 
 def spread(x: Array, axis: int, index: Sequence[int], count: int) -> Array:

@@ -18,14 +18,23 @@ from lgjax.numerics.loops import iterate_while
 from lgjax.simulate.control.linear_quadratic.algebra import (
     apart,
     batch_last,
-    eliminated,
+    factor,
     layer,
     solved,
     times,
     transposed,
 )
-from lgjax.simulate.control.linear_quadratic.parts import Part, block, cut, spread, together
-from lgjax.simulate.control.linear_quadratic.sparse import Matrix, after, applied, before
+from lgjax.simulate.control.linear_quadratic.parts import Part, block, columns_of, cut, spread, together
+from lgjax.simulate.control.linear_quadratic.sparse import (
+    Columns,
+    Matrix,
+    after,
+    before,
+    before_both,
+    dense,
+    moved,
+    of_other,
+)
 
 Array = jax.Array
 
@@ -35,8 +44,8 @@ BOX_SWEEPS, BOX_LENGTHS = 100, (1.0, 0.5, 0.2)
 class Expansion(NamedTuple):
     """Dynamics x' = A x + B u + gap to first and cost to second order in tangents x and changes u of the controls.
 
-    A and B are arrays or `Sparse`. A part of the Hessian that is None is zero. The whole Hessian of the cost also
-    includes J^T J of every root J (k, states + controls).
+    A and B are arrays or `Sparse`, B also `Columns` of A. Parts of the Hessian are arrays, or lxx and luu `Diagonal`;
+    one that is None is zero. The whole Hessian of the cost also includes J^T J of every root J (k, states + controls).
     """
 
     A: Any
@@ -49,33 +58,33 @@ class Expansion(NamedTuple):
     gap: Array
     roots: tuple[Array, ...] = ()
 
-    def multiplied_out(self) -> "Expansion":
-        """The same with the whole Hessian in arrays."""
-        n, m, behind = len(self.lx), len(self.lu), self.lx.shape[1:]
+    def dense(self) -> "Expansion":
+        """The same in arrays alone, with the whole Hessian; without axes behind."""
+        n, m, A = len(self.lx), len(self.lu), dense(self.A)
         x, u = slice(n), slice(n, None)
-
-        def whole(cost: Any, i: slice, j: slice, shape: tuple[int, int]) -> Array:
-            def of(cost: Any, roots: Sequence[Array]) -> Array:
-                products = [times(transposed(root[:, i]), root[:, j]) for root in roots]
-                if cost is not None:
-                    products.append(cost)
-                return sum(products[1:], products[0]) if products else jnp.zeros((*shape, *behind), self.lx.dtype)
-
-            return cost if isinstance(cost, Array) and not self.roots else layer(of)(cost, self.roots)
-
-        lxx, lux, luu = whole(self.lxx, x, x, (n, n)), whole(self.lux, u, x, (m, n)), whole(self.luu, u, u, (m, m))
-        return self._replace(lxx=lxx, lux=lux, luu=luu, roots=())
+        whole = lambda cost, i, j, shape: jnp.zeros(shape, self.lx.dtype) + _whole(cost, self.roots, i, j)
+        return self._replace(
+            A=A, B=of_other(A, self.B), lxx=whole(self.lxx, x, x, (n, n)), lux=whole(self.lux, u, x, (m, n)),
+            luu=whole(self.luu, u, u, (m, m)), roots=(),
+        )  # fmt: skip
 
     def of(self, part: Part) -> "Expansion":
         """That of a part of the problem."""
         x, u = part
         among = lambda matrix, rows, columns: None if matrix is None else block(matrix, rows, columns)
         both = (*x, *(len(self.lx) + k for k in u))
+        B = columns_of(self.B, part) if isinstance(self.B, Columns) else block(self.B, x, u)
         return Expansion(
-            block(self.A, x, x), block(self.B, x, u), cut(self.lx, 0, x), cut(self.lu, 0, u), among(self.lxx, x, x),
+            block(self.A, x, x), B, cut(self.lx, 0, x), cut(self.lu, 0, u), among(self.lxx, x, x),
             among(self.lux, u, x), among(self.luu, u, u), cut(self.gap, 0, x),
             tuple(cut(cut(root, 0, u), 1, both) for root in self.roots),
         )  # fmt: skip
+
+
+def _whole(cost: Any, roots: Sequence[Array], rows: slice, columns: slice) -> Any:
+    """A part of the Hessian, from what is kept of it and from the roots."""
+    products = [times(transposed(root[:, rows]), root[:, columns]) for root in roots]
+    return sum(products, 0 if cost is None else dense(cost))
 
 
 class Regulator(NamedTuple):
@@ -177,26 +186,29 @@ def regulator(values: Values, found: tuple[Array, Array, Array]) -> Regulator:
 def _one_step(
     value: Value, e: Expansion, below: Array, above: Array, regularization: Array, boxed: bool
 ) -> tuple[Value, tuple[Array, Array, Array]]:
-    n, e = len(e.lx), e.multiplied_out()
+    x = slice(len(e.lx))
     across = layer(times)(value.xx, e.gap)
     closing = value.closing + jnp.sum(e.gap * (value.x + across / 2), 0)
     slopes = jnp.stack([value.x + across, value.adjoint], 1)
-    of_x, of_u = (layer(before)(matrix, slopes) for matrix in (e.A, e.B))
+    of_x, of_u = before_both(e.A, e.B, slopes)
     qx, qu = e.lx + of_x[:, 0], e.lu + of_u[:, 0]
-    qxx, qux, quu = _hessian(value.xx, e, regularization)
+    xx, qux, quu = _hessian(value.xx, e, regularization)
     if boxed:
         k, gain = apart(*_boxed(quu, qu, qux, below, above))
         moved, turned = times(quu, k), times(quu, gain)
         vx = qx + times(transposed(gain), moved + qu) + times(transposed(qux), k)
         cross = times(transposed(gain), turned / 2 + qux)
-        vxx = layer(lambda qxx, cross: _symmetric(qxx) + cross + transposed(cross))(qxx, cross)
+        of = lambda lxx, roots, xx, cross: _whole(lxx, roots, x, x) + _symmetric(xx) + cross + transposed(cross)
+        vxx = layer(of)(e.lxx, e.roots, xx, cross)
         curve = jnp.sum(k * moved, 0)
     else:
-        found, half = apart(*solved(quu, layer(lambda a, b: jnp.concatenate([a, b[:, None]], 1))(qux, qu)))
-        k, gain = layer(lambda x: (-x[:, n], -x[:, :n]))(found)
-        by_x, by_one = half[:, :n], half[:, n]
-        vx, curve = qx - times(transposed(by_x), by_one), jnp.sum(by_one**2, 0)
-        vxx = layer(lambda qxx, x: _symmetric(qxx) - times(transposed(x), x))(qxx, by_x)
+        (gain, by_x), (k, by_one) = solved(quu, qux, qu[:, None])
+        k, gain = -k[:, 0], -gain
+        squares = lambda halves: sum(times(transposed(half), half) for half in halves)
+        of = lambda lxx, roots, xx, halves: _whole(lxx, roots, x, x) + _symmetric(xx) - squares(halves)
+        vxx = layer(of)(e.lxx, e.roots, xx, by_x)
+        vx = qx - sum(times(transposed(a), b[:, 0]) for a, b in zip(by_x, by_one, strict=True))
+        curve = sum(jnp.sum(half[:, 0] ** 2, 0) for half in by_one)
     gradient = e.lu + of_u[:, 1]
     held = ((below >= 0) & (gradient > 0)) | ((above <= 0) & (gradient < 0))
     slope = value.slope + jnp.sum(k * qu, 0)
@@ -209,15 +221,25 @@ def _symmetric(a: Array) -> Array:
 
 
 def _hessian(vxx: Array, e: Expansion, regularization: Array) -> tuple[Array, Array, Array]:
-    """Of the cost from this step on in states, in controls and states, and in controls.
+    """A^T vxx A, without this step's lxx, and the whole Hessian in controls and states, and in controls.
 
     regularization: as if it were a cost of changes of the controls.
     """
-    by_x, by_u = (layer(after)(vxx, matrix) for matrix in (e.A, e.B))
+    x, u = slice(len(e.lx)), slice(len(e.lx), None)
+    by_x = layer(after)(vxx, e.A)
+    xx = layer(before)(e.A, by_x)
+    if isinstance(e.B, Columns):
+        ux, uu = (lambda xx: e.B.of(xx, 0)), (lambda xx: e.B.of(e.B.of(xx, 0), 1))
+        qux = layer(lambda cost, roots, xx: _whole(cost, roots, u, x) + ux(xx))(e.lux, e.roots, xx)
+        quu = layer(lambda cost, roots, xx: _whole(cost, roots, u, u) + uu(xx))(e.luu, e.roots, xx)
+    else:
+        added = lambda rows, columns: layer(
+            lambda cost, roots, matrix, x: _whole(cost, roots, rows, columns) + before(matrix, x)
+        )
+        qux = added(u, x)(e.lux, e.roots, e.B, by_x)
+        quu = added(u, u)(e.luu, e.roots, e.B, layer(after)(vxx, e.B))
     identity = np.eye(len(e.lu), dtype=e.lx.dtype).reshape(len(e.lu), len(e.lu), *[1] * (e.lx.ndim - 1))
-    added = layer(lambda cost, matrix, x: cost + before(matrix, x))
-    qxx, qux, quu = added(e.lxx, e.A, by_x), added(e.lux, e.B, by_x), added(e.luu, e.B, by_u)
-    return qxx, qux, quu + regularization * identity
+    return xx, qux, quu + regularization * identity
 
 
 def _boxed(quu: Array, qu: Array, qux: Array, below: Array, above: Array) -> tuple[Array, Array]:
@@ -226,13 +248,13 @@ def _boxed(quu: Array, qu: Array, qux: Array, below: Array, above: Array) -> tup
     NaN where quu is not positive definite. Source: [tassa2014] section III.
     """
     m = len(qu)
-    definite = eliminated(quu, qux)[2]
+    definite = factor(quu)[1]
     identity = np.eye(m, dtype=quu.dtype).reshape(m, m, *[1] * (quu.ndim - 2))
 
     def solve(fixed: Array, right: Array) -> Array:
         free = ~fixed
         inner = jnp.where(free[:, None] & free[None, :], quu, identity)
-        return solved(inner, jnp.where(free[:, None], right, 0))[0]
+        return solved(inner, jnp.where(free[:, None], right, 0))[0].x
 
     k = within_box(quu, qu, below, above, lambda fixed, right: solve(fixed, right[:, None])[:, 0])
     gain = solve(_held(k, qu + times(quu, k), below, above), -qux)
@@ -286,16 +308,16 @@ def within_box(quu: Array, qu: Array, below: Array, above: Array, solve: Callabl
     return iterate_while(lambda state: (state[0] < BOX_SWEEPS) & jnp.any(state[3]), sweep, start)[1]
 
 
-def linear_motion(A: Matrix, B: Matrix, gap: Array, regulator: Regulator) -> tuple[Array, Array]:
+def linear_motion(A: Matrix, B: Matrix | Columns, gap: Array, regulator: Regulator) -> tuple[Array, Array]:
     """Tangents (steps + 1, states) and changes (steps, controls) under the regulator, from the start's zero."""
     return batch_last(_linear_motion)(A, B, gap, regulator.push, regulator.feedback)
 
 
-def _linear_motion(A: Matrix, B: Matrix, gap: Array, push: Array, feedback: Array) -> tuple[Array, Array]:
+def _linear_motion(A: Matrix, B: Matrix | Columns, gap: Array, push: Array, feedback: Array) -> tuple[Array, Array]:
     def step(x: Array, inputs: Any) -> tuple[Array, Any]:
         A, B, gap, k, gain = inputs
         u = k + times(gain, x)
-        return applied(A, x) + applied(B, u) + gap, (x, u)
+        return moved(A, B, x, u) + gap, (x, u)
 
     end, (x, u) = jax.lax.scan(step, jnp.zeros_like(gap[0]), (A, B, gap, push, feedback))
     return jnp.concatenate([x, end[None]]), u

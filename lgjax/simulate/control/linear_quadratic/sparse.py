@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
-from lgjax.simulate.control.linear_quadratic.algebra import times, transposed
+from lgjax.simulate.control.linear_quadratic.algebra import layer, times, transposed
 
 Array = jax.Array
 
@@ -36,14 +37,14 @@ class Sparse:
 
         It may mix the rows of a box among themselves, and leaves all other rows alone.
         """
-        rows = len(self.pattern.known)
-
-        def changed(box: Array, row: int) -> Array:
-            whole = jnp.zeros((rows, box.shape[1]), box.dtype).at[row : row + len(box)].set(box)
-            return change(whole)[row : row + len(box)]
-
-        return Sparse([changed(box, row) for box, (row, _) in zip(self.boxes, self.pattern.corners, strict=True)],
-                      self.pattern)  # fmt: skip
+        if not self.boxes:
+            return self
+        rows, corners = len(self.pattern.known), self.pattern.corners
+        padded = [jnp.pad(x, ((k, rows - k - len(x)), (0, 0))) for x, (k, _) in zip(self.boxes, corners, strict=True)]
+        whole = change(jnp.concatenate(padded, 1))
+        columns = np.cumsum([0, *(x.shape[1] for x in self.boxes)])
+        found = [whole[k : k + len(x), i : i + x.shape[1]] for x, (k, _), i in zip(self.boxes, corners, columns)]
+        return Sparse(found, self.pattern)
 
     def dense(self, shape: Sequence[int] = ()) -> Array:
         """The array; shape: of the axes behind."""
@@ -59,12 +60,63 @@ class Sparse:
         return Sparse([transposed(box) for box in self.boxes], pattern)
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Diagonal:
+    """A symmetric matrix: a diagonal (n, ...), to which dense boxes along it are added."""
+
+    __array_ufunc__ = None  # sums with NumPy arrays are those below
+    numbers: Array
+    boxes: tuple[Array, ...] = ()
+    starts: tuple[int, ...] = field(default=(), metadata={"static": True})
+
+    def __add__(self, other: "Diagonal | Array") -> "Diagonal | Array":
+        if not isinstance(other, Diagonal):
+            return self.dense() + other
+        return Diagonal(self.numbers + other.numbers, self.boxes + other.boxes, self.starts + other.starts)
+
+    __radd__ = __add__
+
+    def __mul__(self, factor: ArrayLike) -> "Diagonal":
+        return Diagonal(self.numbers * factor, tuple(box * factor for box in self.boxes), self.starts)
+
+    def dense(self) -> Array:
+        """The array."""
+        n, behind = len(self.numbers), self.numbers.ndim - 1
+        out = jnp.where(np.eye(n, dtype=bool).reshape(n, n, *[1] * behind), self.numbers, 0)
+        for box, start in zip(self.boxes, self.starts, strict=True):
+            around = (start, n - start - len(box), 0)
+            out = out + jax.lax.pad(box, jnp.zeros((), box.dtype), (around, around, *[(0, 0, 0)] * behind))
+        return out
+
+
 Matrix = Array | Sparse
 
 
-def dense(matrix: Matrix, shape: Sequence[int] = ()) -> Array:
-    """The array; shape: of the axes behind."""
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Columns:
+    """A matrix that is `factor` times the columns from `start` to `stop` of another."""
+
+    factor: float = field(metadata={"static": True})
+    start: int = field(metadata={"static": True})
+    stop: int = field(metadata={"static": True})
+
+    def of(self, x: Array, axis: int) -> Array:
+        """`factor` times these rows or columns of x, a product of the other matrix or that matrix itself."""
+        return jnp.asarray(self.factor, x.dtype) * jax.lax.slice_in_dim(x, self.start, self.stop, axis=axis)
+
+
+def dense(matrix: Matrix | Diagonal, shape: Sequence[int] = ()) -> Array:
+    """The array; shape: of the axes behind those of a `Sparse` one."""
+    if isinstance(matrix, Diagonal):
+        return matrix.dense()
     return matrix.dense(shape) if isinstance(matrix, Sparse) else matrix
+
+
+def of_other(A: Array, B: Matrix | Columns) -> Array:
+    """B as an array; `Columns` are those of A."""
+    return B.of(A, 1) if isinstance(B, Columns) else dense(B)
 
 
 def after(x: Array, matrix: Matrix) -> Array:
@@ -84,6 +136,20 @@ def before(matrix: Matrix, x: Array) -> Array:
 def applied(matrix: Matrix, x: Array) -> Array:
     """matrix x, for x (columns, ...)."""
     return before(matrix.transposed(), x) if isinstance(matrix, Sparse) else times(matrix, x)
+
+
+def before_both(A: Matrix, B: Matrix | Columns, x: Array) -> tuple[Array, Array]:
+    """A^T x and B^T x; Columns are those of A."""
+    first = layer(before)(A, x)
+    return first, B.of(first, 0) if isinstance(B, Columns) else layer(before)(B, x)
+
+
+def moved(A: Matrix, B: Matrix | Columns, x: Array, u: Array) -> Array:
+    """A x + B u; Columns are those of A."""
+    if not isinstance(B, Columns):
+        return applied(A, x) + applied(B, u)
+    there = slice(B.start, B.stop)
+    return applied(A, x.at[there].add(jnp.asarray(B.factor, u.dtype) * u))
 
 
 def _summed(matrix: Sparse, x: Array, axis: int, product: Callable[[Array, Array], Array]) -> Array:
