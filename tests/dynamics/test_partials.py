@@ -147,3 +147,28 @@ def test_bad_prescribed_indices_are_refused():
             hybrid_dynamics_partials(model, q, x, x, x, chosen)
     with pytest.raises(TypeError, match=r"prescribed takes velocity indices, integers .* got 0\.5"):
         lgjax.hybrid_dynamics(model, q, x, x, x, (0.5,))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_rows_of_free_bodies_among_other_joints_are_in_their_places(dtype):
+    """Their motions are taken as known, and they need not come first."""
+    bodies = [
+        trees.body("mast", None, "revolute", 1),
+        trees.body("boat", None, "free", 2),
+        trees.body("oar", "boat", "revolute", 3, damping=0.2),
+        trees.body("raft", None, "free", 4),
+        trees.body("lamp", "raft", "spherical", 5),
+    ]
+    model = lgjax.build(bodies, "harbour", dtype=dtype)
+    n, zero = model.nv, jnp.zeros(model.nv, dtype)
+    q = lgjax.random_configuration(jax.random.key(0), model)
+    v, vdot = (jax.random.normal(jax.random.key(k), (n,), dtype) for k in (1, 2))
+
+    @jit
+    def both(q, v, vdot):
+        along = lambda x, y, z: lgjax.inverse_dynamics(model, lgjax.retract(model, q, x), v + y, vdot + z)
+        return inverse_dynamics_partials(model, q, v, vdot), jax.jacfwd(along, (0, 1, 2))(zero, zero, zero)
+
+    for found, expected in zip(*both(q, v, vdot), strict=True):
+        tolerance = 200 * float(jnp.finfo(dtype).eps) * np.abs(expected).max()
+        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)

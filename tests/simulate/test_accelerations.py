@@ -159,6 +159,26 @@ def test_factors_of_costs_keep_the_precision_of_the_controls():
     np.testing.assert_allclose(found.u, 0.1 * expected, rtol=1e-14)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_slopes_of_a_step_are_those_of_forward_mode(dtype):
+    """At rest, at the identity, and in motion; B is known as columns of A."""
+    model = lgjax.build([trees.body("base", None, "free", 1), trees.body("ball", "base", "spherical", 2)], dtype=dtype)
+    n, system = model.nv, ControlSystem.of_accelerations(model, 0.1)
+    zero = jnp.zeros(n, dtype)
+
+    @jax.jit
+    @jax.vmap
+    def both(state, a):
+        end, A, B = system.slopes(state, a)
+        moved = lambda x, u: system.difference(end, system.step(system.retract(state, x), a + u))
+        return (dense(A), of_other(dense(A), B)), jax.jacfwd(moved, (0, 1))(jnp.zeros(2 * n, dtype), zero)
+
+    moving = lgjax.random_configuration(jax.random.key(0), model), jnp.asarray(RNG.normal(size=n), dtype)
+    states = jax.tree.map(lambda *x: jnp.stack(x), (lgjax.neutral(model), zero), moving)
+    for found, expected in zip(*both(states, jnp.stack([zero, zero + 2])), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=20 * float(jnp.finfo(dtype).eps))
+
+
 def test_linear_motions_by_known_numbers_are_those_by_arrays():
     model = lgjax.models.chain(2, floating_base=True)
     n, system = model.nv, ControlSystem.of_accelerations(model, 0.1)

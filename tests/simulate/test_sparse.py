@@ -89,5 +89,5 @@ def test_sums_and_multiples_of_diagonals_with_boxes_are_those_of_arrays(behind):
     for scale in (2.0, np.float64(2.0), jnp.asarray(2.0)):
         np.testing.assert_allclose((one * scale).dense(), 2 * whole, rtol=1e-14)
     both = one.dense() + two.dense()
-    for found in (one + two, one + two.dense(), one.dense() + two):
+    for found in (one + two, one + two.dense(), one.dense() + two, np.asarray(one.dense()) + two):
         np.testing.assert_allclose(dense(found), both, rtol=0, atol=1e-14)
