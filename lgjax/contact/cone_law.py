@@ -30,8 +30,9 @@ Array = jax.Array
 class ConeProblem(NamedTuple):
     """Problems with k contacts and r further rows, n = 3 k + r, side by side: the last axis of every array is B.
 
-    G: (n, n) symmetric, positive semidefinite with positive diagonal. b: (n,). friction: (k,). low, high: (r,), may be
-    infinite. barrier: (k,) >= 0: 0 is the law itself; otherwise x_n u_n = barrier / G_nn, which is smooth.
+    G: (n, n) symmetric, positive semidefinite with positive diagonal. b: (n,). friction: (k,), finite. low, high: (r,),
+    may be infinite, and equal only if both are 0. barrier: (k,) >= 0: 0 is the law itself; otherwise
+    x_n u_n = barrier / G_nn, which is smooth.
     """
 
     G: Array

@@ -8,8 +8,8 @@ Read first: `cone_law.py`, the problem.
 2. Anderson acceleration extrapolates in the first `ACCELERATED` sweeps. It helps most systems and keeps a few from
    converging. Later sweeps go without it. Cycles of `CYCLE` full sweeps alternate with cycles of shortened ones,
    because full sweeps can repeat forever and shortened ones are slow.
-3. A system that has not converged at the end of a cycle tries Newton's method (`cone_newton.py`). The sweeps go on from
-   Newton's best point if that is far better, otherwise from their own.
+3. At the end of a cycle, systems that have not converged try an interior-point method or Newton's (`cone_attempts.py`).
+   The sweeps go on from the best point found if it is far better, or else from their own.
 
 A sweep needs only products with rows of G, so arrays can keep the batch last. Only step 3 factors a matrix, and most
 systems never reach it. Each system of a batch stops when it has converged.
@@ -18,15 +18,18 @@ Derivatives are those of the natural map's fixed point (implicit function theore
 Source: Walker and Ni, Anderson acceleration for fixed-point iterations (2011).
 """
 
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact.cone_attempts import attempt
 from lgjax.contact.cone_law import ConeProblem, disc, natural_map, push, step_of_rows, steps_of_parts, times
-from lgjax.contact.cone_newton import newton, solve_linearized
+from lgjax.contact.cone_newton import solve_linearized
 from lgjax.contact.responses import total
 from lgjax.execution._jax import call_apart
 from lgjax.numerics import small_matrix as sm
@@ -36,7 +39,7 @@ from lgjax.numerics.loops import iterate_while
 Array = jax.Array
 
 LOCAL_STEPS = 3  # at a contact in a sweep
-CYCLE = 60  # sweeps between attempts of Newton's method
+CYCLE = 60  # sweeps between attempts of other methods
 ACCELERATED = 40  # the first sweeps, which are accelerated
 EASIER = 1.0, 4.0, 16.0, 64.0  # factors on the tolerance in successive cycles: some systems have more round-off
 SHORTENED = 0.5  # part of a sweep's change that is applied, in every other cycle after the first
@@ -64,6 +67,20 @@ def solve_cones(
     ridge = RIDGE * float(jnp.finfo(problem.G.dtype).eps) * _sizes(problem)
     problem = problem._replace(G=problem.G + ridge * jnp.eye(len(ridge), dtype=ridge.dtype)[..., None])
     return _solution(tolerance, max_sweeps, problem, *jax.lax.stop_gradient((guess, active, scale)))
+
+
+def in_turn(solve: Callable, guess: Array, tasks: Sequence) -> list[ConeSolution]:
+    """Solves tasks (allowed, active) one after the other, each from the impulses of the one before.
+
+    It is a scan, so that `solve`, a function of (allowed, guess, active), is compiled once.
+    """
+
+    def turn(x, task):
+        found = solve(task[0], x, task[1])
+        return found.x, found
+
+    _, found = jax.lax.scan(turn, guess, jax.tree.map(lambda *parts: jnp.stack(parts), *tasks))
+    return [jax.tree.map(itemgetter(i), found) for i in range(len(tasks))]
 
 
 def _sizes(problem: ConeProblem) -> Array:
@@ -192,8 +209,10 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close
         )
         enough = close * jnp.asarray(EASIER, close.dtype)[jnp.minimum(cycle, len(EASIER) - 1)]
         going = s.going & (largest > enough) & (s.sweeps + 1 < max_sweeps)
-        finish = lambda x: newton(p, stiffness, x, going, enough, cycle)
-        point = jax.lax.cond(phase == CYCLE - 1, finish, lambda x: x, point)
+        due = phase == CYCLE - 1
+        # Under a plain vmap both branches are computed: then `due` ends the attempt at once.
+        finish = lambda x: attempt(p, stiffness, x, going & due, enough, cycle)
+        point = jax.lax.cond(due, finish, lambda x: x, point)
         least = jnp.where(anew, size, jnp.minimum(s.least, size))
         sweeps = s.sweeps + s.going.astype(jnp.int32)
         return _State(point, image, weighted, images, residuals, least, best, least_of_all, going, sweeps, s.turn + 1)

@@ -42,7 +42,7 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 from lgjax.contact.cone_law import ConeProblem, largest_part, times
-from lgjax.contact.cone_solver import solve_cones
+from lgjax.contact.cone_solver import in_turn, solve_cones
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.detection import detect
 from lgjax.contact.responses import (
@@ -303,19 +303,25 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
         problem = ConeProblem(G, b, friction, low, high, barrier)
         return solve_cones(problem, guess, active, fastest, settings.tolerance, settings.max_sweeps)
 
-    found = solve(opens, start[0], jnp.ones(h.shape, bool))
-    plain = x = further = found.x
-    residual, sweeps = found.residual, found.sweeps
+    always = jnp.ones(h.shape, bool)
     bouncing, before = restitution is not None and n, u
     if bouncing:
         before = rates(turned)
         bounces, allowed = _rebound(before[: 3 * n : 3], u[: 3 * n : 3], opens[:n], points.gap, restitution, h)
-        allowed = jnp.concatenate([allowed, opens[n:]])
-        again = solve(allowed, start[1] if not settings.max_sweeps else plain, bounces)
-        further = jnp.where(bounces, again.x, x)
-        change = further - x
-        x = x + largest_part(G, 0.5 * (u + before), x, change, [rows for rows, _ in acting.islands]) * change
-        residual, sweeps = jnp.maximum(residual, again.residual), sweeps + again.sweeps
+        tasks = (opens, always), (jnp.concatenate([allowed, opens[n:]]), bounces)
+        if settings.max_sweeps:
+            found, again = in_turn(solve, start[0], tasks)
+        else:
+            found, again = (solve(low, guess, active) for guess, (low, active) in zip(start[:2], tasks, strict=True))
+        plain = found.x
+        further = jnp.where(bounces, again.x, plain)
+        change, islands = further - plain, [rows for rows, _ in acting.islands]
+        x = plain + largest_part(G, 0.5 * (u + before), plain, change, islands) * change
+        residual, sweeps = jnp.maximum(found.residual, again.residual), found.sweeps + again.sweeps
+    else:
+        found = solve(opens, start[0], always)
+        plain = further = x = found.x
+        residual, sweeps = found.residual, found.sweeps
     after = u + call_apart(times)(G, x)
     normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
     lift, left = _lift(settings, G[normals][:, normals], gap + 0.5 * h * after[normals], start[2])

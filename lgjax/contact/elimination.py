@@ -1,0 +1,68 @@
+"""Linear systems side by side, the batch last: elementwise operations that XLA compiles with the code around them."""
+
+from functools import reduce
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.contact.responses import total
+
+Array = jax.Array
+
+SMALL = 24  # up to this number of rows, systems are solved here, without calling a library
+
+
+def solve(matrix: Array, y: Array, small: int = SMALL) -> Array:
+    """The x (n, B) with matrix x = y, matrix (n, n, B); a library solves for more than `small` rows."""
+    if len(y) <= small:
+        return _eliminate(jnp.swapaxes(matrix, 0, 1), y)
+    return jnp.linalg.solve(jnp.moveaxis(matrix, 2, 0), y.T[..., None])[..., 0].T
+
+
+def _eliminate(columns: Array, y: Array) -> Array:
+    """`solve` for a matrix of columns (n, n, B), by Gaussian elimination with partial pivoting.
+
+    Rows stay in their places; `turn_of` (n, B) is the turn in which a row became the pivot, or n if it has not yet. A
+    row that has been the pivot is left alone: if it were eliminated as well (Gauss-Jordan), round-off would be five
+    times as large. A zero pivot is not reported.
+    """
+    n = len(y)
+    places = jnp.arange(n, dtype=jnp.int32)[:, None]
+
+    def forward(j, carry):
+        """One of the rows that are left becomes the pivot of column j."""
+        table, turn_of = carry
+        own = jax.lax.dynamic_slice_in_dim(table, j, 1)[0]
+        size = jnp.where(turn_of < n, -jnp.ones_like(own), jnp.abs(own))
+        largest = reduce(jnp.maximum, size)
+        best = reduce(jnp.minimum, jnp.where(size == largest, places, n))  # NaN: none
+        # Without barriers, each entry of the table would compute this and the parts below again.
+        best = jax.lax.optimization_barrier(best)
+
+        def more(i, found):
+            row = jax.lax.dynamic_slice_in_dim(table, i, 1, 1)[:, 0]
+            return jnp.where(best == i, row, found)
+
+        pivot = jax.lax.fori_loop(0, n, more, jnp.zeros_like(table[:, 0]))  # (n + 1, B)
+        turn_of = jnp.where(places == best, j, turn_of)
+        parts = _quotient(own, jax.lax.dynamic_slice_in_dim(pivot, j, 1))
+        parts = jax.lax.optimization_barrier(jnp.where(turn_of < n, jnp.zeros_like(own), parts))
+        return table - parts * pivot[:, None], turn_of
+
+    def back(i, carry):
+        """Finds x_j for the last j that is not known yet."""
+        x, right = carry
+        j = n - 1 - i
+        own, here = jax.lax.dynamic_slice_in_dim(table, j, 1)[0], turn_of == j
+        at_pivot = lambda a: total(jnp.where(here, a, jnp.zeros_like(a)))
+        found = jax.lax.optimization_barrier(_quotient(at_pivot(right), at_pivot(own)))
+        return jax.lax.dynamic_update_slice_in_dim(x, found[None], j, 0), right - own * found
+
+    start = jnp.concatenate([columns, y[None]]), jnp.full(y.shape, n, jnp.int32)  # the table is (n + 1, n, B)
+    table, turn_of = jax.lax.fori_loop(0, n, forward, start)
+    return jax.lax.fori_loop(0, n, back, (jnp.zeros_like(y), table[n]))[0]
+
+
+def _quotient(a: Array, b: Array) -> Array:
+    """a / b, or a where b is zero."""
+    return a / jnp.where(b == 0, jnp.ones_like(b), b)
