@@ -31,8 +31,8 @@ def attempt(p: ConeProblem, stiffness: Array, x: Array, going: Array, close: Arr
     """Impulses (n, B) that an attempt finds where these are much better, otherwise x.
 
     Only systems that are `going` (B,) take steps, each until the law holds within `close` (B,) m/s. They are few of a
-    batch, so they are gathered from it, a group at a time. stiffness (n, B): the inverse of `step_of_rows`. number
-    (): of the attempt.
+    batch, so they are gathered from it, a group at a time. stiffness (n, B): the inverse of `step_of_rows`.
+    number (): how many attempts there were before; it chooses the method.
     """
     size = x.shape[-1]
     if size <= GROUP:
@@ -64,7 +64,8 @@ class _Trial(NamedTuple):
 def _improved(p: ConeProblem, stiffness: Array, x: Array, going: Array, close: Array, number: Array) -> Array:
     """`attempt` without groups: interior points, which start from the same point always, are attempts 0 and 2."""
     number = jnp.asarray(number, jnp.int32)
-    choice, inside = lambda values: jnp.asarray(values, x.dtype)[number // 2 % 2], (number == 0) | (number == 2)
+    inside = (number == 0) | (number == 2)
+    choice = lambda values: jnp.asarray(values, x.dtype)[number // 2 % 2]
     by = lambda going: partial(_best, p, stiffness, x, going, close)
     interior = lambda: by(going & inside)(*interior_steps(p, choice(COUPLING)))
     newton = lambda: by(going & ~inside)(*newton_steps(p, x, choice(DAMPING), STEPS))
