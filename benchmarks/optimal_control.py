@@ -12,8 +12,8 @@ accelerations as controls and inverse dynamics in the cost (`ControlSystem.of_ac
 ms: processor time of an iteration of one problem, while all problems of the batch search. to the end: processor time
 of the whole search for one problem, with the problems of a batch that wait for others. cost: the least found.
 difference: to the least cost that Crocoddyl found. at the least: guesses whose cost is within 1e-6 of that, relative;
-the others end in another minimum. Crocoddyl solves one problem after the other, `--peers` of them, and
-runs before and after lgjax, in the same process bound to the same core; its two times are averaged.
+the others end in another minimum. Crocoddyl solves one problem after the other, `--peers` of them, on the same core.
+Both run by turns, `--rounds` times; times are medians, and Crocoddyl ms is that of the rounds beside this row.
 
 --table: one iteration of batches of 1 to 512 problems of a 6-joint arm with 32, 64 and 128 knots.
 
@@ -23,10 +23,12 @@ Crocoddyl runs in an environment of its own, which is made in FOLDER unless it i
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +38,8 @@ import harness
 ENVIRONMENT = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "lgjax-crocoddyl")
 PACKAGES = ("crocoddyl==3.2.1", "pin==4.0.0")
 COLUMNS = [
-    "case", "joints", "knots", "program", "batch", "ms", "iterations", "to the end ms", "cost", "difference", "ended",
-    "at the least", "trace and compile s",
+    "case", "joints", "knots", "program", "batch", "ms", "Crocoddyl ms", "iterations", "to the end ms", "cost",
+    "difference", "ended", "at the least", "trace and compile s",
 ]  # fmt: skip
 # Steps, seconds of one, weights of force, of displacement and speed on the way, of the pose and of both at the end.
 CASES = {
@@ -56,6 +58,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--forms", default="forces,accelerations")
     parser.add_argument("--peers", type=int, default=8, help="problems that Crocoddyl solves")
     parser.add_argument("--iterations", type=int, default=ITERATIONS, help="most of lgjax, for large batches")
+    parser.add_argument("--rounds", type=int, default=9, help="turns of lgjax and Crocoddyl")
     parser.add_argument("--table", action="store_true", help="iterations of a 6-joint arm by knots and batch instead")
     parser.add_argument("--knots", default="32,64,128", help="of the table")
     parser.add_argument("--table-batches", default="1,64,512")
@@ -156,8 +159,8 @@ def accelerations(system: Any, start: Any, forces: Any) -> Any:
     return jax.lax.scan(step, start, forces)[1]
 
 
-def solved(form: str, given: dict[str, Any], batch: int, iterations: int | None = None) -> dict[str, Any]:
-    """A row of lgjax. iterations: at most so many, instead of a whole search."""
+def compiled(form: str, given: dict[str, Any], batch: int, iterations: int | None = None) -> Callable[[], dict]:
+    """A search that is run at each call, for a row of lgjax. iterations: at most so many, instead of a whole search."""
     import jax
     import numpy as np
 
@@ -169,22 +172,27 @@ def solved(form: str, given: dict[str, Any], batch: int, iterations: int | None 
         moved, going = search.advance(iterate), search.unfinished(iterate)
         return jax.tree.map(lambda a, b: jax.numpy.where(going, a, b), moved, iterate)
 
-    iterate = jax.block_until_ready(jax.jit(jax.vmap(search.init))(guesses))
-    program = jax.jit(jax.vmap(turn)).lower(iterate).compile()
-    compiling, times, first = time.process_time() - started, [], iterate
+    first = jax.block_until_ready(jax.jit(jax.vmap(search.init))(guesses))
+    program = jax.jit(jax.vmap(turn)).lower(first).compile()
+    compiling = time.process_time() - started
     jax.block_until_ready(program(first))
-    while np.any(np.asarray(search.unfinished(iterate))) and len(times) < (iterations or ITERATIONS):
-        started = time.process_time()
-        iterate = jax.block_until_ready(program(iterate))
-        times.append(time.process_time() - started)
-    busy = times[: max(1, int(np.min(iterate.iteration)))]
-    return {
-        "program": f"lgjax, {form}", "batch": batch, "ms": 1e3 * float(np.median(busy)) / batch,
-        "iterations": float(np.median(iterate.iteration)), "to the end ms": 1e3 * sum(times) / batch,
-        "cost": float(np.min(iterate.cost)), "ended": f"{int(np.sum(np.asarray(iterate.status) == 0))}/{batch}",
-        "costs": np.asarray(iterate.cost).tolist(),
-        "trace and compile s": compiling,
-    }  # fmt: skip
+
+    def run() -> dict[str, Any]:
+        times, iterate = [], first
+        while np.any(np.asarray(search.unfinished(iterate))) and len(times) < (iterations or ITERATIONS):
+            started = time.process_time()
+            iterate = jax.block_until_ready(program(iterate))
+            times.append(time.process_time() - started)
+        busy = times[: max(1, int(np.min(iterate.iteration)))]
+        return {
+            "program": f"lgjax, {form}", "batch": batch, "ms": 1e3 * float(np.median(busy)) / batch,
+            "iterations": float(np.median(iterate.iteration)), "to the end ms": 1e3 * sum(times) / batch,
+            "cost": float(np.min(iterate.cost)), "ended": f"{int(np.sum(np.asarray(iterate.status) == 0))}/{batch}",
+            "costs": np.asarray(iterate.cost).tolist(),
+            "trace and compile s": compiling,
+        }  # fmt: skip
+
+    return run
 
 
 # ---- Crocoddyl
@@ -245,21 +253,30 @@ class Peer:
         self.process.wait()
 
 
+def by_turns(run: Callable[[], dict], peer: Peer, rounds: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Rows of lgjax and of Crocoddyl: the first ones, with the medians of the times of all."""
+    pairs = [(run(), peer.solve()) for _ in range(rounds)]
+    ours, theirs = zip(*pairs, strict=True)
+    median = lambda rows, key: statistics.median(row[key] for row in rows)
+    both = [rows[0] | {key: median(rows, key) for key in ("ms", "to the end ms")} for rows in (ours, theirs)]
+    return both[0] | {"Crocoddyl ms": both[1]["ms"]}, both[1]
+
+
 def rows_of(name: str, options: argparse.Namespace):
     """Rows of one case."""
     batches = [int(n) for n in options.batches.split(",")]
     given = case(name, None, max(*batches, options.peers))
     head = {"case": name, "joints": given["model"].nv, "knots": given["steps"]}
     with tempfile.TemporaryDirectory() as folder:
-        peer = Peer(prepared(options.env), given, options.peers, folder)
-        runs, ours = [peer.solve()], []
+        peer, runs, ours = Peer(prepared(options.env), given, options.peers, folder), [], []
         for form in options.forms.split(","):
             for batch in batches:
-                ours.append(head | solved(form, given, batch, options.iterations))
-                runs.append(peer.solve())
+                row, other = by_turns(compiled(form, given, batch, options.iterations), peer, options.rounds)
+                ours.append(head | row)
+                runs.append(other)
         peer.close()
-    mean = {k: sum(run[k] for run in runs) / len(runs) for k in ("ms", "to the end ms")}
-    theirs = head | {"program": "Crocoddyl", "batch": 1, **runs[0], **mean}
+    medians = {key: statistics.median(run[key] for run in runs) for key in ("ms", "to the end ms")}
+    theirs = head | {"program": "Crocoddyl", "batch": 1, **runs[0], **medians}
     for row in (theirs, *ours):
         costs = row.pop("costs")
         same = sum(abs(cost - theirs["cost"]) <= 1e-6 * theirs["cost"] for cost in costs)
@@ -274,15 +291,10 @@ def table_rows(options: argparse.Namespace):
         given = case("ur5", knots, max(*batches, options.peers))
         with tempfile.TemporaryDirectory() as folder:
             peer = Peer(prepared(options.env), given, options.peers, folder)
-            theirs = [peer.solve()["ms"]]
             for batch in batches:
-                row = solved("accelerations", given, batch, 5)
-                theirs.append(peer.solve()["ms"])
-                yield {
-                    "knots": knots, "batch": batch, "ms": batch * row["ms"],
-                    "Crocoddyl ms": batch * sum(theirs) / len(theirs),
-                    "trace and compile s": row["trace and compile s"],
-                }  # fmt: skip
+                row, _ = by_turns(compiled("accelerations", given, batch, 5), peer, options.rounds)
+                times = {key: batch * row[key] for key in ("ms", "Crocoddyl ms")}
+                yield {"knots": knots, "batch": batch, **times, "trace and compile s": row["trace and compile s"]}
             peer.close()
 
 
