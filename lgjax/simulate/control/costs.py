@@ -21,7 +21,6 @@ from lgjax.groups import se3
 from lgjax.groups.arguments import Fields, checked
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_configuration
-from lgjax.multibody.configuration import difference as displacement
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
@@ -29,7 +28,7 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.simulate.control.cost import Cost, Groups, QuadraticModel
 from lgjax.simulate.control.linear_quadratic.algebra import WRITTEN_OUT, layer, times
 from lgjax.simulate.control.linear_quadratic.sparse import Diagonal
-from lgjax.simulate.control.semi_implicit import force_slopes, matrices, turning
+from lgjax.simulate.control.semi_implicit import displacement, force_slopes, matrices, turning
 
 __all__ = ["LeastSquares", "control", "forces", "frame", "frame_position", "momentum", "state"]
 
@@ -294,7 +293,7 @@ def state(model: Model, target: Any, weights: ArrayLike = 1.0) -> Cost:
 
     def residual(*args: Any) -> Array:
         q, v = args[0] if len(args) == 1 else args[1]
-        return jnp.concatenate([displacement(model, q0, q), v - v0])
+        return jnp.concatenate([displacement(model.tree, q0, q), v - v0])
 
     return _Displacement(model, residual, weights)
 

@@ -26,11 +26,11 @@ from lgjax.dynamics.partials import (
 from lgjax.execution.call import batch_behind
 from lgjax.execution.executors import EXECUTORS, side_by_side
 from lgjax.groups import se3, so3
-from lgjax.multibody.configuration import difference, displaced, join_velocity, retract, split_velocity
+from lgjax.multibody.configuration import Configuration, displaced, join_velocity, retract, split_velocity
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
-from lgjax.simulate.control.linear_quadratic.algebra import solved, times
+from lgjax.simulate.control.linear_quadratic.algebra import layer, solved, times
 from lgjax.simulate.control.linear_quadratic.sparse import Columns, Pattern, Sparse
 
 Array = jax.Array
@@ -139,7 +139,7 @@ def force_slopes(model: Model, q: Any, v: Array, vdot: Array) -> tuple[Array, In
     if model.nv > FEW_FORCES:
         return inverse_dynamics(model, q, v, vdot), inverse_dynamics_partials(model, q, v, vdot)
     (rows, forces), bent = rows_and_forces("scalarized", model, q, v, vdot)
-    by_q, by_v, M = row_products(model, rows, rows, sm.matmul)
+    by_q, by_v, M = layer(lambda rows: row_products(model, rows, rows, sm.matmul))(rows)
     tau = forces + model.damping * v + model.armature * vdot
     return tau, InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M + sm.diagonal(model.armature))
 
@@ -178,9 +178,23 @@ def tangents_of_states(model: Model) -> tuple[Callable, Callable]:
         return retract(model, state[0], tangent[: model.nv]), state[1] + tangent[model.nv :]
 
     def apart(state0: Any, state1: Any) -> Array:
-        return jnp.concatenate([difference(model, state0[0], state1[0]), state1[1] - state0[1]])
+        return jnp.concatenate([displacement(model.tree, state0[0], state1[0]), state1[1] - state0[1]])
 
     return moved, apart
+
+
+def displacement(tree: Tree, q0: Configuration, q1: Configuration) -> Array:
+    """`difference` without checks, with logarithms on scalars: XLA would compute each anew for all of its entries."""
+    frees = _logarithms(se3, q0.free_poses, q1.free_poses)
+    balls = _logarithms(so3, q0.ball_rotations, q1.ball_rotations)
+    return join_velocity(tree, frees, q1.joints - q0.joints, balls)
+
+
+def _logarithms(group: Any, starts: Any, ends: Any) -> Array:
+    """log(start^-1 end) of every row."""
+    log = lambda start, end: group.log(group.compose(group.inverse(start), end))
+    rows = len(jax.tree.leaves(starts)[0])
+    return side_by_side(EXECUTORS["scalarized"], log, starts, ends) if rows else log(starts, ends)
 
 
 def relative_states(model: Model) -> Callable[[Array, Array], Array]:

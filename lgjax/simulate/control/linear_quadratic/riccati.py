@@ -204,9 +204,7 @@ def _one_step(
     else:
         (gain, by_x), (k, by_one) = solved(quu, qux, qu[:, None])
         k, gain = -k[:, 0], -gain
-        squares = lambda halves: sum(times(transposed(half), half) for half in halves)
-        of = lambda lxx, roots, xx, halves: _whole(lxx, roots, x, x) + _symmetric(xx) - squares(halves)
-        vxx = layer(of)(e.lxx, e.roots, xx, by_x)
+        vxx = _less_squares(e.lxx, e.roots, xx, by_x)
         vx = qx - sum(times(transposed(a), b[:, 0]) for a, b in zip(by_x, by_one, strict=True))
         curve = sum(jnp.sum(half[:, 0] ** 2, 0) for half in by_one)
     gradient = e.lu + of_u[:, 1]
@@ -214,6 +212,32 @@ def _one_step(
     slope = value.slope + jnp.sum(k * qu, 0)
     new = Value(vx, vxx, e.lx + of_x[:, 1], slope, value.curve + curve, closing)
     return Value(*apart(*new)), (k, gain, jnp.where(held, 0, gradient))
+
+
+def _less_squares(lxx: Any, roots: Sequence[Array], xx: Array, halves: Sequence[Array]) -> Array:
+    """lxx and the squares of the roots, plus the symmetric part of xx, less H^T H of every half H.
+
+    Of the four blocks of the symmetric result three are computed: these sums are the longest of a step.
+    """
+    n = len(xx)
+    first, rest = slice(0, n // 2), slice(n // 2, n)
+
+    def part(rows: slice, columns: slice) -> Array:
+        def of(lxx: Any, roots: Sequence[Array], xx: Array, halves: Sequence[Array]) -> Array:
+            cost = None if lxx is None else dense(lxx)[rows, columns]
+            both = (xx[rows, columns] + transposed(xx[columns, rows])) / 2
+            squares = sum(times(transposed(half[:, rows]), half[:, columns]) for half in halves)
+            return _whole(cost, roots, rows, columns) + both - squares
+
+        return layer(of)(lxx, roots, xx, halves)
+
+    return layer(_joined)(part(first, first), part(first, rest), part(rest, rest))
+
+
+def _joined(above: Array, beside: Array, below: Array) -> Array:
+    """The symmetric matrix [[above, beside], [beside^T, below]]."""
+    rows = jnp.concatenate([above, beside], 1), jnp.concatenate([transposed(beside), below], 1)
+    return jnp.concatenate(rows)
 
 
 def _symmetric(a: Array) -> Array:
