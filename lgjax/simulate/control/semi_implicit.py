@@ -139,7 +139,8 @@ def force_slopes(model: Model, q: Any, v: Array, vdot: Array) -> tuple[Array, In
     if model.nv > FEW_FORCES:
         return inverse_dynamics(model, q, v, vdot), inverse_dynamics_partials(model, q, v, vdot)
     (rows, forces), bent = rows_and_forces("scalarized", model, q, v, vdot)
-    by_q, by_v, M = layer(lambda rows: row_products(model, rows, rows, sm.matmul))(rows)
+    products: InversePartials = layer(lambda rows: row_products(model, rows, rows, sm.matmul))(rows)
+    by_q, by_v, M = products
     tau = forces + model.damping * v + model.armature * vdot
     return tau, InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M + sm.diagonal(model.armature))
 
