@@ -187,9 +187,7 @@ def _named(function: Callable) -> Callable:
     if found is None:
 
         def lgjax_apart(*args):
-            # functions within that are jitted, such as `jnp.where`, may be inlined
-            with set_xla_metadata(inlineable=None):
-                return function(*args)
+            return function(*args)
 
         found = jax.jit(lgjax_apart)
         with suppress(AttributeError, TypeError):
