@@ -98,8 +98,7 @@ def _inverse_partials(execution: Execution, model: Model, q: Configuration, v, v
 def row_products(model: Model, left: "JointRows", right: "JointRows", products=products) -> InversePartials:
     """The three matrices without damping, armature and `bent`: bilinear in the rows, whose derivatives give theirs."""
     deep, shallow = related(model.tree)
-    select = jax.lax.select  # not `jnp.where`, which would be a layer of its own within one
-    pick = lambda below, above: select(deep, below, select(shallow, above, jnp.zeros_like(above)))
+    pick = lambda below, above: jnp.where(deep, below, jnp.where(shallow, above, 0))
     columns = lambda twists, turns: jnp.concatenate([twists, turns[:, :3]], 1).T
     below = jnp.concatenate([left.momenta, left.rated], 1)
     by_q = pick(products(below, columns(right.Y, right.X)), products(left.S, right.load_q.T))

@@ -187,7 +187,8 @@ def _named(function: Callable) -> Callable:
     if found is None:
 
         def lgjax_apart(*args):
-            return function(*args)
+            with set_xla_metadata(inlineable=None):  # jitted functions within, such as jnp.where, are inlined
+                return function(*args)
 
         found = jax.jit(lgjax_apart)
         with suppress(AttributeError, TypeError):

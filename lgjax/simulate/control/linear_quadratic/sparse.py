@@ -83,10 +83,7 @@ class Diagonal:
     def dense(self) -> Array:
         """The array."""
         n, behind = len(self.numbers), self.numbers.ndim - 1
-        shape = (n, *self.numbers.shape)
-        numbers, on = jnp.broadcast_to(self.numbers, shape), np.eye(n, dtype=bool).reshape(n, n, *[1] * behind)
-        # within a layer the function `jnp.where`, which is jitted, would be a layer of its own
-        out = jax.lax.select(jnp.broadcast_to(on, shape), numbers, jnp.zeros_like(numbers))
+        out = jnp.where(np.eye(n, dtype=bool).reshape(n, n, *[1] * behind), self.numbers, 0)
         for box, start in zip(self.boxes, self.starts, strict=True):
             around = (start, n - start - len(box), 0)
             out = out + jax.lax.pad(box, jnp.zeros((), box.dtype), (around, around, *[(0, 0, 0)] * behind))
