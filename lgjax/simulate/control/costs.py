@@ -4,6 +4,7 @@ A cost is  ½ |r|²  of a residual r. Costs can be added and scaled, `costs.fram
 to `optimize_controls` where it expects a function: as running(t, state, control) or as terminal(state).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,7 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.simulate.control.cost import Cost, Groups, QuadraticModel
 from lgjax.simulate.control.linear_quadratic.algebra import WRITTEN_OUT, layer, times
 from lgjax.simulate.control.linear_quadratic.sparse import Diagonal
-from lgjax.simulate.control.semi_implicit import displacement, force_slopes, matrices, turning
+from lgjax.simulate.control.semi_implicit import displacement, force_slopes, logarithms, matrices, turning
 
 __all__ = ["LeastSquares", "control", "forces", "frame", "frame_position", "momentum", "state"]
 
@@ -181,10 +182,12 @@ class _Forces(Cost):
     target: Array
     weights: Array
 
-    def _weighed(self, x: Array) -> Array:
-        if self.weights.ndim == 2:
-            return (sm.matvec if x.ndim == 1 else sm.matmul)(self.weights, x)
-        return self.weights * x if x.ndim == 1 else self.weights[:, None] * x
+    def _weighed(self, x: Array, root: Any = 1) -> Array:
+        """root: a factor of the weights."""
+        weights = self.weights * jnp.asarray(root, x.dtype)
+        if weights.ndim == 2:
+            return (sm.matvec if x.ndim == 1 else sm.matmul)(weights, x)
+        return weights * x if x.ndim == 1 else weights[:, None] * x
 
     def __call__(self, *args: Any) -> Array:
         if len(args) == 1:
@@ -201,19 +204,18 @@ class _Forces(Cost):
     def factored(self, system: Any, t: Any, state: Any, control: Any, factor: Any) -> tuple[QuadraticModel, tuple]:
         if not isinstance(factor, float) or factor < 0:
             return super().factored(system, t, state, control, factor)
-        n, (gradient, slopes) = 2 * self.model.nv, self._gradient_and_slopes(state, control)
-        weight = jnp.asarray(factor, control.dtype)
-        return QuadraticModel(weight * gradient[:n], weight * gradient[n:]), (jnp.sqrt(weight) * slopes,)
+        n, (gradient, slopes) = 2 * self.model.nv, self._gradient_and_slopes(state, control, math.sqrt(factor))
+        return QuadraticModel(gradient[:n], gradient[n:]), (slopes,)
 
     def couples(self) -> Groups | None:
         tree = self.model.tree
         return None if self.weights.ndim == 2 else [_path(tree, body) for body in range(tree.nbodies)]
 
-    def _gradient_and_slopes(self, state: Any, control: Array) -> tuple[Array, Array]:
+    def _gradient_and_slopes(self, state: Any, control: Array, root: float = 1) -> tuple[Array, Array]:
         q, v = state
         forces, slopes = force_slopes(self.model, q, v, control)
-        slopes = self._weighed(jnp.concatenate(slopes, 1))
-        return _pulled(slopes, self._weighed(forces - self.target)), slopes
+        slopes = jnp.concatenate([self._weighed(x, root) for x in slopes], 1)
+        return _pulled(slopes, self._weighed(forces - self.target, root)), slopes
 
 
 def _path(tree: Tree, body: int) -> tuple[int, ...]:
@@ -237,12 +239,13 @@ def frame(model: Model, name: str, target: Pose, weights: ArrayLike = 1.0) -> Co
         target = Pose(*target)
     target = checked({"target": (target, Fields(Pose, ((3, 3), (3,))))}, single=True)["target"]
     target = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), target)
-    miss = lambda q: se3.log(se3.compose(se3.inverse(target), frame_pose(model, q, name)))
+    one = lambda pose: jax.tree.map(lambda x: x[None], pose)
+    miss = lambda q: logarithms(se3, one(target), one(frame_pose(model, q, name)))[0]
 
     def slopes(system: Any, state: Any) -> tuple[Array, Array]:
         r = miss(state[0])
-        columns = jacobian(model, state[0], name).T
-        return r, jax.vmap(lambda column: se3.dexpinv(-r, column))(columns).T
+        (bent,) = matrices((se3.dexpinv,), -r)
+        return r, times(bent, jacobian(model, state[0], name))
 
     return _OfState(lambda state: miss(state[0]), slopes, _weights(weights, 6, model.dtype), path)
 

@@ -5,6 +5,7 @@ are expanded side by side when the recursion comes to them: their matrices then 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -26,12 +27,14 @@ NUMBERS = 2**18  # in the Hessians of steps that are expanded side by side, as m
 
 
 class Directions(NamedTuple):
-    """A regulator, the gaps (steps, dim) that it closes, and A and B of all steps, as in `riccati.Expansion`."""
+    """A regulator, the gaps (steps, dim) that it closes, and `motion`: A and B of all steps, as in `riccati.Expansion`.
+
+    Where no linear motion is asked for, `motion` may be None.
+    """
 
     regulator: riccati.Regulator
     gap: Array
-    A: Any
-    B: Any
+    motion: Any
 
 
 def directions(
@@ -45,7 +48,7 @@ def directions(
     e = e if gapped else e._replace(gap=jnp.zeros_like(e.gap))
     if how == "parallel":
         e = jax.vmap(riccati.Expansion.dense)(e)
-    return Directions(backward(problem, e, last, controls, regularization, how), e.gap, e.A, e.B)
+    return Directions(backward(problem, e, last, controls, regularization, how), e.gap, (e.A, e.B))
 
 
 def in_groups(
@@ -100,50 +103,69 @@ def _span(steps: int, most: int) -> int:
 
 
 def directions_together(
-    problem: Problem, gapped: bool, states: Any, controls: Array, prices: Prices | None, regularization: Array
+    problem: Problem,
+    gapped: bool,
+    states: Any,
+    controls: Array,
+    prices: Prices | None,
+    regularization: Array,
+    linear: bool = False,
 ) -> Directions:
-    """Of a group of systems, which are the last axis of all arrays.
+    """Of a group of systems, which are the last axis of all arrays. linear: whether `motion` is asked for.
 
     Expansions are of several steps side by side, the recursion takes one after the other. The first part is filled up
-    with steps that it leaves out.
+    with steps that it leaves out. Each step writes its results to their places among those of all steps: as results of
+    a scan they would be written once more for each part.
     """
     size = controls.shape[-1]
     lanes = min(LANES, NUMBERS // (problem.dim + problem.system.controls) ** 2)
     span = _span(problem.steps, max(1, lanes // size))
     count = -(-problem.steps // span)
+    filling = count * span - problem.steps
     one, by_step = expansion_of_step(problem, prices)
+    expanded = jax.vmap(one, -1, -1)
+    solved = partial(_one_step, problem, gapped, linear, regularization)
     end = jax.vmap(lambda prices, last: expansion_of_end(problem, prices, last), -1, -1)
-    parts = independent_parts(problem)
-    values = riccati.first_values(end(prices, jax.tree.map(lambda x: x[-1], states)), parts)
-    lower, upper = problem.lower[:, None], problem.upper[:, None]
+    last = end(prices, jax.tree.map(lambda x: x[-1], states))
 
-    def some_steps(values: Any, inputs: Any) -> tuple[Any, Any]:
+    def some_steps(carry: Any, inputs: Any) -> tuple[Any, None]:
         number, given = inputs
         side_by_side = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], span * size), given)
-        found = jax.vmap(one, -1, -1)(*side_by_side)
-        apart = jax.tree.map(lambda x: x.reshape(*x.shape[:-1], span, size), found)
+        apart = jax.tree.map(lambda x: x.reshape(*x.shape[:-1], span, size), expanded(*side_by_side))
 
-        def step(values: Any, k: Array) -> tuple[Any, Any]:
+        def step(carry: Any, k: Array) -> tuple[Any, None]:
+            values, kept = carry
             e = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, k, x.ndim - 2, False), apart)
-            e = e if gapped else e._replace(gap=jnp.zeros_like(e.gap))
-            control = given[3][k]
-            new, regulator = riccati.one_step(
-                values, e, lower - control, upper - control, regularization, problem.bounded, parts
-            )
-            if count * span > problem.steps:
-                real = number * span + k >= count * span - problem.steps
-                new = jax.tree.map(lambda a, b: jnp.where(real, a, b), new, values)
-            return new, (regulator, e.gap, e.A, e.B)
+            new, found = solved(values, e, given[3][k])
+            place = number * span + k
+            if filling:
+                new = jax.tree.map(lambda a, b: jnp.where(place >= filling, a, b), new, values)
+            return (new, jax.tree.map(lambda x, y: x.at[place].set(y), kept, found)), None
 
-        return jax.lax.scan(step, values, jnp.arange(span, dtype=jnp.int32), reverse=True)
+        return jax.lax.scan(step, carry, jnp.arange(span, dtype=jnp.int32), reverse=True)
 
     before, after = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[1:], states)
     times = jnp.broadcast_to(problem.times()[:, None], (problem.steps, size))
-    whole = lambda x: jnp.concatenate([jnp.repeat(x[:1], count * span - len(x), 0), x])
+    whole = lambda x: jnp.concatenate([jnp.repeat(x[:1], filling, 0), x])
     inputs = jax.tree.map(
         lambda x: whole(x).reshape(count, span, *x.shape[1:]), (times, before, after, controls, *by_step)
     )
-    values, outs = jax.lax.scan(some_steps, values, (jnp.arange(count, dtype=jnp.int32), inputs), reverse=True)
-    outs = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[-problem.steps :], outs)
-    found, gap, A, B = outs
-    return Directions(riccati.regulator(values, found), gap, A, B)
+    values = riccati.first_values(last, independent_parts(problem))
+    of_first = lambda values, *given: solved(values, expanded(*given), given[3])[1]
+    shapes = jax.eval_shape(of_first, values, *jax.tree.map(lambda x: x[0, 0], inputs))
+    kept = jax.tree.map(lambda x: jnp.zeros((count * span, *x.shape), x.dtype), shapes)
+    numbers = jnp.arange(count, dtype=jnp.int32)
+    (values, kept), _ = jax.lax.scan(some_steps, (values, kept), (numbers, inputs), reverse=True)
+    found, gap, motion = jax.tree.map(lambda x: x[filling:], kept)
+    return Directions(riccati.regulator(values, found), gap, motion)
+
+
+def _one_step(
+    problem: Problem, gapped: bool, linear: bool, regularization: Array, values: Any, e: riccati.Expansion, control: Any
+) -> tuple[Any, Any]:
+    """The values before a step, and what the step gives to `Directions`; systems last."""
+    e = e if gapped else e._replace(gap=jnp.zeros_like(e.gap))
+    below, above = problem.lower[:, None] - control, problem.upper[:, None] - control
+    parts = independent_parts(problem)
+    new, regulator = riccati.one_step(values, e, below, above, regularization, problem.bounded, parts)
+    return new, (regulator, e.gap, (e.A, e.B) if linear else None)

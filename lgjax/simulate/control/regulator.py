@@ -167,7 +167,7 @@ class RegulatorSearch(NamedTuple):
 
         def together(iterate: RegulatorIterate) -> RegulatorIterate:
             along = jax.vmap(batch_behind(self._along, "scan"), -1, -1)
-            return along(iterate, directions_together(*self._asked(iterate)))
+            return along(iterate, directions_together(*self._asked(iterate), linear=self.linear))
 
         # groups suit the caches of a CPU; a GPU wants all systems at once
         grouped = self.grouped and self.method.riccati == "sequential" and jax.default_backend() != "gpu"
@@ -261,7 +261,8 @@ class RegulatorSearch(NamedTuple):
         found, x, u = towards.regulator, None, None
         if self.linear:
             module = parallel_riccati if self.method.riccati == "parallel" else riccati
-            x, u = module.linear_motion(towards.A, towards.B, towards.gap, found)
+            A, B = towards.motion
+            x, u = module.linear_motion(A, B, towards.gap, found)
         return Move(found.push, found.feedback, found.slope, found.curve, found.closing, x, u, towards.gap)
 
     def _tried(self, iterate: RegulatorIterate, move: "Move", size: Array) -> Candidate:

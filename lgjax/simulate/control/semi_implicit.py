@@ -186,12 +186,12 @@ def tangents_of_states(model: Model) -> tuple[Callable, Callable]:
 
 def displacement(tree: Tree, q0: Configuration, q1: Configuration) -> Array:
     """`difference` without checks, with logarithms on scalars: XLA would compute each anew for all of its entries."""
-    frees = _logarithms(se3, q0.free_poses, q1.free_poses)
-    balls = _logarithms(so3, q0.ball_rotations, q1.ball_rotations)
+    frees = logarithms(se3, q0.free_poses, q1.free_poses)
+    balls = logarithms(so3, q0.ball_rotations, q1.ball_rotations)
     return join_velocity(tree, frees, q1.joints - q0.joints, balls)
 
 
-def _logarithms(group: Any, starts: Any, ends: Any) -> Array:
+def logarithms(group: Any, starts: Any, ends: Any) -> Array:
     """log(start^-1 end) of every row."""
     log = lambda start, end: group.log(group.compose(group.inverse(start), end))
     rows = len(jax.tree.leaves(starts)[0])

@@ -187,12 +187,13 @@ def _one_step(
     value: Value, e: Expansion, below: Array, above: Array, regularization: Array, boxed: bool
 ) -> tuple[Value, tuple[Array, Array, Array]]:
     x = slice(len(e.lx))
-    across = layer(times)(value.xx, e.gap)
+    # one layer: the next Hessian then needs whatever reads this one, and takes its place without a copy
+    across, by_x = layer(lambda xx, gap, A: (times(xx, gap), after(xx, A)))(value.xx, e.gap, e.A)
     closing = value.closing + jnp.sum(e.gap * (value.x + across / 2), 0)
     slopes = jnp.stack([value.x + across, value.adjoint], 1)
     of_x, of_u = before_both(e.A, e.B, slopes)
     qx, qu = e.lx + of_x[:, 0], e.lu + of_u[:, 0]
-    xx, qux, quu = _hessian(value.xx, e, regularization)
+    xx, qux, quu = _hessian(value.xx, by_x, e, regularization)
     if boxed:
         k, gain = apart(*_boxed(quu, qu, qux, below, above))
         moved, turned = times(quu, k), times(quu, gain)
@@ -244,26 +245,28 @@ def _symmetric(a: Array) -> Array:
     return (a + transposed(a)) / 2
 
 
-def _hessian(vxx: Array, e: Expansion, regularization: Array) -> tuple[Array, Array, Array]:
+def _hessian(vxx: Array, by_x: Array, e: Expansion, regularization: Array) -> tuple[Array, Array, Array]:
     """A^T vxx A, without this step's lxx, and the whole Hessian in controls and states, and in controls.
 
+    by_x: vxx A.
     regularization: as if it were a cost of changes of the controls.
     """
     x, u = slice(len(e.lx)), slice(len(e.lx), None)
-    by_x = layer(after)(vxx, e.A)
     xx = layer(before)(e.A, by_x)
+    identity = np.eye(len(e.lu), dtype=e.lx.dtype).reshape(len(e.lu), len(e.lu), *[1] * (e.lx.ndim - 1))
+    regularized = lambda quu, weight: quu + weight * identity
     if isinstance(e.B, Columns):
         ux, uu = (lambda xx: e.B.of(xx, 0)), (lambda xx: e.B.of(e.B.of(xx, 0), 1))
         qux = layer(lambda cost, roots, xx: _whole(cost, roots, u, x) + ux(xx))(e.lux, e.roots, xx)
-        quu = layer(lambda cost, roots, xx: _whole(cost, roots, u, u) + uu(xx))(e.luu, e.roots, xx)
+        of = lambda cost, roots, xx, weight: regularized(_whole(cost, roots, u, u) + uu(xx), weight)
+        quu = layer(of)(e.luu, e.roots, xx, regularization)
     else:
         added = lambda rows, columns: layer(
             lambda cost, roots, matrix, x: _whole(cost, roots, rows, columns) + before(matrix, x)
         )
         qux = added(u, x)(e.lux, e.roots, e.B, by_x)
-        quu = added(u, u)(e.luu, e.roots, e.B, layer(after)(vxx, e.B))
-    identity = np.eye(len(e.lu), dtype=e.lx.dtype).reshape(len(e.lu), len(e.lu), *[1] * (e.lx.ndim - 1))
-    return xx, qux, quu + regularization * identity
+        quu = regularized(added(u, u)(e.luu, e.roots, e.B, layer(after)(vxx, e.B)), regularization)
+    return xx, qux, quu
 
 
 def _boxed(quu: Array, qu: Array, qux: Array, below: Array, above: Array) -> tuple[Array, Array]:
