@@ -257,12 +257,13 @@ def test_the_matrices_of_a_semi_implicit_step_are_its_derivatives(floating):
         np.testing.assert_allclose(x, y, atol=1e-14)
 
 
-@pytest.mark.parametrize("steps", [7, 8])
-def test_constrained_guesses_in_a_group_are_searched_for_as_each_alone(steps, monkeypatch):
+@pytest.mark.parametrize(("steps", "forward"), [(7, "nonlinear"), (8, "nonlinear"), (7, "linear")])
+def test_constrained_guesses_in_a_group_are_searched_for_as_each_alone(steps, forward, monkeypatch):
     """Nine guesses, each with prices and a penalty of its own; in parts of three steps, of which one is filled up."""
     monkeypatch.setattr(directions, "LANES", 27)
     options = {
-        "steps": steps, "method": FDDP(iterations=6, every=6, growth=10.0, penalty=0.1), **quadratic(np.eye(NX)),
+        "steps": steps, "method": FDDP(forward=forward, iterations=6, every=6, growth=10.0, penalty=0.1),
+        **quadratic(np.eye(NX)),
         "equality": Stagewise(running=lambda t, x, u: u[:1] - 0.1 * x[:1]),
         "inequality": Stagewise(running=lambda t, x, u: x[1:] - 0.2, terminal=lambda x: x[:1] - 0.1),
     }  # fmt: skip
@@ -277,8 +278,10 @@ def test_constrained_guesses_in_a_group_are_searched_for_as_each_alone(steps, mo
     assert np.ptp(found[8].violation) > 0
 
 
-def test_each_guess_of_a_group_has_its_own_penalty():
-    """Four systems with other prices, in a group and each alone."""
+@pytest.mark.parametrize("span", [N, 3])
+def test_each_guess_of_a_group_has_its_own_penalty(span, monkeypatch):
+    """Four systems with other prices, in a group and each alone; steps side by side, all or three, one filled up."""
+    monkeypatch.setattr(directions, "_span", lambda steps, most: span)
     problem = check_problem(
         linear(), jnp.asarray(X0), N, *quadratic(np.eye(NX)).values(),
         Stagewise(running=lambda t, x, u: u[:1] - 0.1 * x[:1]), Stagewise(running=lambda t, x, u: x[1:] - 0.2), None,
