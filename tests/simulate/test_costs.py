@@ -1,4 +1,4 @@
-"""Costs of momentum and of a frame's position are those of Pinocchio's numbers, with its derivatives."""
+"""Costs of momentum and of a frame's pose and position are those of Pinocchio's numbers, with its derivatives."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,17 @@ N, NAME, STEP = MODEL.nv, MODEL.body_names[-1], 1e-6
 ORACLE = pinocchio_tree(MODEL)
 RNG = np.random.default_rng(3)
 MOMENTUM, WEIGHTS = RNG.normal(size=6), RNG.uniform(0.5, 2.0, 6)
-PLACE = RNG.normal(size=3)
+PLACE, GOAL = RNG.normal(size=3), pin.SE3(pin.exp3(RNG.normal(size=3)), RNG.normal(size=3))
+
+
+def turn_of_frame():
+    """The frame in the joint's, whose axis is z: the same in every configuration, so it is read at the neutral one."""
+    data, q = ORACLE.createData(), lgjax.neutral(MODEL)
+    pin.forwardKinematics(ORACLE, data, np.asarray(lgjax.conventions.to_pinocchio(MODEL, q, np.zeros(N)).q))
+    return data.oMi[ORACLE.njoints - 1].actInv(pin.SE3(*map(np.asarray, lgjax.frame_pose(MODEL, q, NAME))))
+
+
+TURN = turn_of_frame()
 
 
 def momentum(q, v):
@@ -33,6 +43,13 @@ def position(q, v):
     return WEIGHTS[:3] * (data.oMi[ORACLE.njoints - 1].translation - PLACE)
 
 
+def pose(q, v):
+    """Weighted logarithm of the frame's pose, as the goal sees it, angular first."""
+    data = ORACLE.createData()
+    pin.forwardKinematics(ORACLE, data, q)
+    return WEIGHTS * pin.log6(GOAL.actInv(data.oMi[ORACLE.njoints - 1] * TURN)).vector[np.r_[3:6, 0:3]]
+
+
 def slopes(residual, q, v):
     """(k, 2 nv) by differences along Pinocchio's tangents, whose free joint has the linear part first."""
     swap, columns = np.r_[3:6, 0:3, 6:N], []
@@ -44,6 +61,7 @@ def slopes(residual, q, v):
 
 
 CASES = {
+    "frame": (costs.frame(MODEL, NAME, lgjax.Pose(GOAL.rotation, GOAL.translation), WEIGHTS), pose),
     "momentum": (costs.momentum(MODEL, MOMENTUM, WEIGHTS), momentum),
     "frame_position": (costs.frame_position(MODEL, NAME, PLACE, WEIGHTS[:3]), position),
 }
