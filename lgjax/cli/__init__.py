@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 import jax
@@ -27,21 +27,34 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (without the program's name) and return the exit code."""
-    args = _parser().parse_args(argv)
-    if argv is None:  # as a program of its own
-        gc.freeze()  # what is imported stays; looking through it again and again takes a third of the time of tracing
+    own_program = argv is None
     try:
+        args = _parser().parse_args(argv)
+        if own_program:
+            gc.freeze()  # what is imported stays; looking through it again and again takes a third of the time of tracing
         with _messages(args):
             _keep_programs(args)
-            return args.run(args)
-    except KeyboardInterrupt:
-        return fail(130, "interrupted")
+            code = args.run(args)
+    except KeyboardInterrupt as interrupt:
+        stopped = interrupt  # kept until the end: its frames hold the program that XLA's threads still read
+        code = fail(130, "interrupted")
     except BrokenPipeError:
         # The reader of our output has gone, as with `| head`; keep Python from failing again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, ImportError, OSError) as error:
         return fail(2, str(error))
+    if own_program and code == 130:
+        _leave(code)
+    return code
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process at once. XLA goes on compiling in threads of its own, and crashes if it is taken down under them."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 @contextmanager
