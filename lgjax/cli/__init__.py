@@ -31,26 +31,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = _parser().parse_args(argv)
         if own_program:
-            gc.freeze()  # what is imported stays; looking through it again and again takes a third of the time of tracing
+            gc.freeze()  # what is imported stays; to look through it again and again takes a third of the tracing
         with _messages(args):
             _keep_programs(args)
             code = args.run(args)
-    except KeyboardInterrupt as interrupt:
-        stopped = interrupt  # kept until the end: its frames hold the program that XLA's threads still read
+    except KeyboardInterrupt:
         code = fail(130, "interrupted")
+        return _leave(code) if own_program else code  # here, where its frames hold what XLA's threads still read
     except BrokenPipeError:
         # The reader of our output has gone, as with `| head`; keep Python from failing again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, ImportError, OSError) as error:
         return fail(2, str(error))
-    if own_program and code == 130:
-        _leave(code)
-    return code
+    return _leave(code) if own_program and code == 130 else code
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process at once. XLA goes on compiling in threads of its own, and crashes if it is taken down under them."""
+    """End the process at once: after an interrupt XLA still compiles in its own threads, which an orderly end crashes."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

@@ -122,6 +122,10 @@ def run(args: argparse.Namespace) -> int:
             resume=args.resume is not None,
             progress=False if args.quiet else None,
         )
+    except KeyboardInterrupt as interrupt:  # report what was computed
+        result = getattr(interrupt, "result", None)
+        if result is None:
+            raise
     except (ValueError, ImportError):  # about what was asked for
         raise
     except Exception as error:  # whatever stops it, the user gets one line
@@ -140,9 +144,10 @@ def _files(args: argparse.Namespace) -> list[Path]:
 
 
 def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> int:
-    if (args.out or args.plot or args.view or args.view_html) and result.q is None:
-        stored = load_ensemble(args.checkpoint or args.resume)
-        result = result._replace(q=stored.q, v=stored.v, energy=stored.energy)
+    if (args.out or args.plot or args.view or args.view_html) and result.folder is not None:
+        stored, count = load_ensemble(result.folder), len(result.status)  # an interrupted run may have written one more
+        q, v, energy = jax.tree.map(lambda x: x[:count], (stored.q, stored.v, stored.energy))
+        result = result._replace(q=q, v=v, energy=energy)
     if args.statistics:
         found = {"times": result.ts, "names": _observed(model), **result.statistics._asdict()}
         write_arrays(args.statistics, found)
@@ -156,7 +161,7 @@ def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> in
     print(f"{model.name}: {model.nbodies} bodies, nv {model.nv}, batch {good.size}, {steps} steps of {args.dt:g} s")
     print(f"compiled in {result.compile_seconds:.1f} s, computed in {result.seconds:.2f} s:", end=" ")
     print(f"{result.simulated_seconds_per_second:.4g} simulated seconds per second")
-    if result.energy is not None and args.store == "all":
+    if args.store == "all" and hasattr(result, "energy"):
         energy = np.asarray(result.energy, float)[good]
         drift = f"{np.max(np.abs(energy - energy[:, :1])):.3g} J" if energy.size else "not known"
         print(f"largest energy error {drift}")
@@ -164,7 +169,7 @@ def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> in
         print(f"wrote {path}")
     if args.view:
         view.present(model, result, args, None)
-    if good.size < args.batch:
+    if not result.complete:
         return fail(130, f"interrupted after {good.size} of {args.batch} samples")
     if not good.all():
         return fail(1, f"{np.sum(~good)} of {good.size} samples are not finite; a smaller --dt may help")

@@ -176,6 +176,9 @@ def _methods(treedef: Any) -> list:
 
 
 # ---- ahead of the first call
+_abandoned: list[Any] = []  # programs that XLA's threads still read after an interrupt: if freed, they crash
+
+
 def compile_ahead(function: Any, *args: Any, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
     """(lowered, compiled) of a jitted function for arguments like `args`; options are the compiler's."""
     logger.info("tracing")
@@ -183,4 +186,8 @@ def compile_ahead(function: Any, *args: Any, options: dict[str, Any] | None = No
     lowered = function.lower(*args)
     seconds = COMPILE_TO_TRACE * (time.perf_counter() - started)
     logger.info("compiling, about %.0f s the first time", max(1.0, seconds))
-    return lowered, lowered.compile(compiler_options=options)
+    try:
+        return lowered, lowered.compile(compiler_options=options)
+    except KeyboardInterrupt:
+        _abandoned.append(lowered)
+        raise

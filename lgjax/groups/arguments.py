@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.numerics.checks import described, floating, floats, integer, known, sizes
+from lgjax.numerics.records import made_by
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,11 +96,16 @@ def makes_identities(function: Callable[P, R]) -> Callable[P, R]:
 def cached(**kinds: type | int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function of records and integers to give the same object for the same arguments, and to check them.
 
-    kinds: argument -> its type, or the least integer. Raises TypeError for what is not of the type.
+    Pickle and copy call it again, so that they give the same object too. kinds: argument -> its type, or the least
+    integer. Raises TypeError for what is not of the type.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        remembered, parameters = cache(function), signature(function)
+        parameters = signature(function)
+
+        @cache
+        def remembered(*args: Any) -> R:
+            return made_by(function(*args), call, args)  # type: ignore[call-arg]
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -115,7 +121,7 @@ def cached(**kinds: type | int) -> Callable[[Callable[P, R]], Callable[P, R]]:
                             raise TypeError(f"{name} takes a {kind.__name__}, got {one!r}")
                 elif not isinstance(value, Hashable):
                     raise TypeError(f"{name} must be hashable, got {value!r}")
-            return remembered(*bound.args, **bound.kwargs)  # type: ignore[arg-type]
+            return remembered(*bound.args)
 
         return call
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from lgjax.groups.arguments import Fields, cached, takes, vector_form
 from lgjax.groups.lie_group import LieGroup, element_form
 from lgjax.groups.vector import Rn
+from lgjax.numerics.records import Made
 from lgjax.numerics.small_angle import norm
 
 Array = jax.Array
@@ -23,7 +24,7 @@ Dimension = int | tuple["Dimension", ...]
 
 
 @dataclass(frozen=True)
-class HomogeneousSpace:
+class HomogeneousSpace(Made):
     """Space as integrators see it.  Points are any pytrees; equality and hash are those of the functions.
 
     name       for messages.

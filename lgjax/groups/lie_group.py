@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.groups.arguments import Form, cached, form_of, takes
+from lgjax.numerics.records import Made
 from lgjax.numerics.small_angle import norm
 
 Array = jax.Array
@@ -17,7 +18,7 @@ Element = Any
 
 
 @dataclass(frozen=True)
-class LieGroup:
+class LieGroup(Made):
     """Record of all that integrators, products and tests need to know of a group G of dimension `dim`.
 
     Elements are arrays or (named) tuples of arrays, algebra elements and their duals vectors (..., dim); every function

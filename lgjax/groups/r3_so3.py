@@ -101,26 +101,27 @@ def coAd(g: RotationTranslation, mu: Array) -> Array:
 Bilinear = Callable[[Array, Array], Array]
 
 
-def _direct(on_so3: Bilinear, on_r3: Bilinear, text: str) -> Bilinear:
-    """The map (u, x) that is one function on the angular and another on the linear part."""
+def _direct(name: str, on_so3: Bilinear, on_r3: Bilinear, text: str) -> Bilinear:
+    """The map (u, x) that is one function on the angular and another on the linear part, under its name here."""
 
     @takes(u=(6,), x=(6,))
     def lifted(u: Array, x: Array) -> Array:
         (w, v), (b, c) = se3.split(u), se3.split(x)
         return sm.join(on_so3(w, b), on_r3(v, c))
 
+    lifted.__name__ = lifted.__qualname__ = name
     lifted.__doc__ = text
     return lifted
 
 
-ad = _direct(so3.ad, vector.ad, "Bracket [ω×ω', 0].")
-coad = _direct(so3.coad, vector.coad, "ad_xᵀ mu = [n×ω, 0].")
-dexp = _direct(so3.dexp, vector.dexp, "Left differential of exp: that of SO(3) and the identity.")
-dexpinv = _direct(so3.dexpinv, vector.dexpinv, "Inverse of `dexp(u, .)`, for angles below 2π.")
-codexp = _direct(so3.codexp, vector.codexp, "Dual of dexp(u, .).")
-codexpinv = _direct(so3.codexpinv, vector.codexpinv, "Dual of dexpinv(u, .).")
-dcay = _direct(so3.dcay, vector.dcay, "Left differential of `cay`.")
-dcayinv = _direct(so3.dcayinv, vector.dcayinv, "Inverse of `dcay(u, .)`.")
+ad = _direct("ad", so3.ad, vector.ad, "Bracket [ω×ω', 0].")
+coad = _direct("coad", so3.coad, vector.coad, "ad_xᵀ mu = [n×ω, 0].")
+dexp = _direct("dexp", so3.dexp, vector.dexp, "Left differential of exp: that of SO(3) and the identity.")
+dexpinv = _direct("dexpinv", so3.dexpinv, vector.dexpinv, "Inverse of `dexp(u, .)`, for angles below 2π.")
+codexp = _direct("codexp", so3.codexp, vector.codexp, "Dual of dexp(u, .).")
+codexpinv = _direct("codexpinv", so3.codexpinv, vector.codexpinv, "Dual of dexpinv(u, .).")
+dcay = _direct("dcay", so3.dcay, vector.dcay, "Left differential of `cay`.")
+dcayinv = _direct("dcayinv", so3.dcayinv, vector.dcayinv, "Inverse of `dcay(u, .)`.")
 
 
 @takes(u=(6,))

@@ -16,8 +16,17 @@ Array = jax.Array
 
 DIM = 3
 
-hat = takes(w=(3,))(sm.hat)
-vee = takes(m=(3, 3))(sm.vee)
+
+@takes(w=(3,))
+def hat(w: Array) -> Array:
+    """Skew matrix (..., 3, 3) with hat(w) x = w × x.  Source: [celledoni2021] eq. (5)."""
+    return sm.hat(w)
+
+
+@takes(m=(3, 3))
+def vee(m: Array) -> Array:
+    """Inverse of `hat`: the vector (..., 3) of the skew part of a matrix (..., 3, 3)."""
+    return sm.vee(m)
 
 
 @makes_identities

@@ -5,7 +5,7 @@ depends on the direction of a quaternion alone and leaves its length as it is.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -100,22 +100,21 @@ def flat_field(
     leading axes. Its quaternions need not have length 1; the field does not change their length. Raises ValueError for
     results of the wrong shape.
     """
-    places = _places(checked_model(model, leaves=True).tree)
+    checked_model(model, leaves=True)
     check_functions(controller, wrenches)
+    return partial(_field, model, controller, wrenches)
+
+
+def _field(model: Model, controller: Any, wrenches: Any, t: Any, y: Array, args: Any = None) -> Array:
+    places = _places(model.tree)
     nq = places.quaternions.size + places.others.size
-
-    def field(t: Any, y: Array, args: Any = None) -> Array:
-        y = checks.floats("y", y, (nq + model.nv,), model.dtype)
-        if y.shape != (nq + model.nv,):
-            raise ValueError(
-                f"y has shape {y.shape}, one state of {model.name!r} has nq + nv = {nq + model.nv} entries"
-            )
-        given = () if args is None else (args,)
-        told = lambda law: None if law is None else lambda t, q, v: law(t, q, v, *given)
-        q, v = from_flat_state(model, y)
-        rates = mechanism_field(model, told(controller), told(wrenches))(t, (q, v))
-        theirs = to_mujoco(model, q, v, rates[1])
-        assert theirs.vdot is not None
-        return jnp.concatenate([_rates(places, y[:nq], y[nq:]), theirs.vdot])
-
-    return field
+    y = checks.floats("y", y, (nq + model.nv,), model.dtype)
+    if y.shape != (nq + model.nv,):
+        raise ValueError(f"y has shape {y.shape}, one state of {model.name!r} has nq + nv = {nq + model.nv} entries")
+    given = () if args is None else (args,)
+    told = lambda law: None if law is None else lambda t, q, v: law(t, q, v, *given)
+    q, v = from_flat_state(model, y)
+    rates = mechanism_field(model, told(controller), told(wrenches))(t, (q, v))
+    theirs = to_mujoco(model, q, v, rates[1])
+    assert theirs.vdot is not None
+    return jnp.concatenate([_rates(places, y[:nq], y[nq:]), theirs.vdot])

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -77,11 +78,16 @@ def bouncing_body(case: str = "ellipsoid", rounding: float = 1e-13, dtype: Any =
     plane = Plane(jnp.asarray((math.sin(tilt), 0.0, math.cos(tilt)), dtype))
     space, field = free_flight(body)
     y0 = (Pose(so3.identity(dtype), p["position"]), p["angular_momentum"], p["linear_momentum"])
-    invariants = {
-        "energy": lambda y: total_energy(body, RigidState(*y)),
-        "angular momentum": lambda y: so3.act(y[0].rotation, y[1]),
-    }
+    invariants = {"energy": partial(_energy, body), "angular momentum": _angular_momentum}
     return BouncingBody(p, space, field, y0, invariants, body, _shape(case, rounding, dtype), plane, p["dt"])
+
+
+def _energy(body: RigidBody, y: Any) -> Array:
+    return total_energy(body, RigidState(*y))
+
+
+def _angular_momentum(y: Any) -> Array:
+    return so3.act(y[0].rotation, y[1])
 
 
 def _shape(case: str, rounding: float, dtype: Any) -> Shape:
@@ -96,13 +102,12 @@ def _shape(case: str, rounding: float, dtype: Any) -> Shape:
 
 def free_flight(body: RigidBody) -> tuple[Any, Any]:
     """Space and field of the motion of a body without impacts, of states (pose, Π, γ)."""
-    space = product_space(right_translation(SE3), vector_space(3), vector_space(3))
+    return product_space(right_translation(SE3), vector_space(3), vector_space(3)), partial(_flight, body)
 
-    def field(t: Array, y: Any) -> Any:
-        pose, angular, linear = y
-        moment, force = forces(body, pose)
-        omega = sm.solve3(body.inertia, angular)
-        velocity = so3.act(so3.inverse(pose.rotation), linear) / body.mass
-        return sm.join(omega, velocity), sm.cross(angular, omega) + moment, force
 
-    return space, field
+def _flight(body: RigidBody, t: Array, y: Any) -> Any:
+    pose, angular, linear = y
+    moment, force = forces(body, pose)
+    omega = sm.solve3(body.inertia, angular)
+    velocity = so3.act(so3.inverse(pose.rotation), linear) / body.mass
+    return sm.join(omega, velocity), sm.cross(angular, omega) + moment, force

@@ -1,6 +1,7 @@
 """Mechanisms with closed loops: a four-bar, a planar five-bar and a Stewart platform."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -46,8 +47,8 @@ def _rod(name: str, parent: str | None, length: float, mass: float, at=(0.0, 0.0
 
 
 def _system(model: Model, loops, q0: Configuration, actuated) -> LoopProblem:
-    energy = lambda q, v: total_energy(model, q, v)
-    return LoopProblem(model, loops, q0, jnp.zeros(model.nv, model.dtype), actuated, {"energy": energy})
+    invariants = {"energy": partial(total_energy, model)}
+    return LoopProblem(model, loops, q0, jnp.zeros(model.nv, model.dtype), actuated, invariants)
 
 
 def _joints(model: Model, angles) -> Configuration:

@@ -1,5 +1,7 @@
 """The free rigid body about its center of mass.  Source: [celledoni2021] Example 1."""
 
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -28,28 +30,50 @@ def free_rigid_body(
     """
     checks.choice("formulation", formulation, FORMULATIONS)
     p = arrays(dtype, inertia=(inertia, (3,), checks.principal_moments), momentum=(momentum, (3,)))
-    inertia = p["inertia"]
-    identity = SO3.identity(inertia.dtype)
-
-    def kinetic(body_momentum: Array) -> Array:
-        return 0.5 * sm.dot(body_momentum, body_momentum / inertia)
-
+    identity = SO3.identity(p["momentum"].dtype)
+    with_inertia = lambda *functions: [partial(function, p["inertia"]) for function in functions]
     if formulation == "body":
-
-        def body_field(t: Array, y: Any) -> Any:
-            omega = y[1] / inertia
-            return omega, sm.cross(y[1], omega)
-
+        field, energy = with_inertia(_body_field, _body_energy)
         space = product_space(right_translation(SO3), vector_space(3))
-        invariants = {"energy": lambda y: kinetic(y[1]), "momentum": lambda y: so3.act(y[0], y[1])}
-        return Problem(p, space, body_field, (identity, p["momentum"]), invariants)
+        return Problem(p, space, field, (identity, p["momentum"]), {"energy": energy, "momentum": _turned})
     if formulation == "spatial":
+        field, energy = with_inertia(_spatial_field, _spatial_energy)
+        y0 = Covector(identity, p["momentum"])
+        return Problem(p, cotangent_bundle(SO3), field, y0, {"energy": energy, "momentum": attrgetter("mu")})
+    field, energy = with_inertia(_lie_poisson_field, _kinetic)
+    return Problem(p, coadjoint_orbit(SO3), field, p["momentum"], {"energy": energy, "momentum": _squared})
 
-        def spatial_field(t: Array, y: Covector) -> Array:
-            omega = so3.act(y.g, so3.coAd(y.g, y.mu) / inertia)
-            return sm.join(omega, so3.coad(omega, y.mu))
 
-        invariants = {"energy": lambda y: kinetic(so3.coAd(y.g, y.mu)), "momentum": lambda y: y.mu}
-        return Problem(p, cotangent_bundle(SO3), spatial_field, Covector(identity, p["momentum"]), invariants)
-    invariants = {"energy": kinetic, "momentum": lambda y: sm.dot(y, y)}
-    return Problem(p, coadjoint_orbit(SO3), lambda t, y: -(y / inertia), p["momentum"], invariants)
+def _kinetic(inertia: Array, body_momentum: Array) -> Array:
+    return 0.5 * sm.dot(body_momentum, body_momentum / inertia)
+
+
+def _body_field(inertia: Array, t: Array, y: Any) -> Any:
+    omega = y[1] / inertia
+    return omega, sm.cross(y[1], omega)
+
+
+def _body_energy(inertia: Array, y: Any) -> Array:
+    return _kinetic(inertia, y[1])
+
+
+def _turned(y: Any) -> Array:
+    """The spatial momentum."""
+    return so3.act(y[0], y[1])
+
+
+def _spatial_field(inertia: Array, t: Array, y: Covector) -> Array:
+    omega = so3.act(y.g, so3.coAd(y.g, y.mu) / inertia)
+    return sm.join(omega, so3.coad(omega, y.mu))
+
+
+def _spatial_energy(inertia: Array, y: Covector) -> Array:
+    return _kinetic(inertia, so3.coAd(y.g, y.mu))
+
+
+def _lie_poisson_field(inertia: Array, t: Array, y: Array) -> Array:
+    return -(y / inertia)
+
+
+def _squared(y: Array) -> Array:
+    return sm.dot(y, y)

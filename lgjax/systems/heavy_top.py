@@ -3,6 +3,7 @@
 Source: [celledoni2021] section 3.4.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -104,88 +105,124 @@ def _rates(p: dict[str, Array], inverse: Array, q: Array, pi: Array) -> tuple[Ar
 
 
 def _spatial_invariants(p: dict[str, Array], inverse: Array, parts: Any) -> dict[str, Any]:
-    def energy(y: Any) -> Array:
-        q, pi = parts(y)
-        return _energy(p, inverse, so3.coAd(q, pi), -so3.coAd(q, p["gravity"]))
+    """Of states from which parts(y) makes (Q, π)."""
+    return {"energy": partial(_spatial_energy, p, inverse, parts), "vertical_momentum": partial(_vertical, p, parts)}
 
-    return {"energy": energy, "vertical_momentum": lambda y: -sm.dot(parts(y)[1], p["gravity"])}
+
+def _spatial_energy(p: dict[str, Array], inverse: Array, parts: Any, y: Any) -> Array:
+    q, pi = parts(y)
+    return _energy(p, inverse, so3.coAd(q, pi), -so3.coAd(q, p["gravity"]))
+
+
+def _vertical(p: dict[str, Array], parts: Any, y: Any) -> Array:
+    return -sm.dot(parts(y)[1], p["gravity"])
 
 
 def _body(p: dict[str, Array], inverse: Array, momentum: Array) -> Problem:
-    def field(t: Array, y: Any) -> Any:
-        q, pi = y
-        omega = sm.matvec(inverse, pi)
-        return omega, sm.cross(pi, omega) + sm.cross(p["lever"], so3.coAd(q, p["gravity"]))
-
     space = product_space(right_translation(SO3), vector_space(3))
-    invariants = _spatial_invariants(p, inverse, lambda y: (y[0], so3.act(y[0], y[1])))
-    return Problem(p, space, field, (SO3.identity(momentum.dtype), momentum), invariants)
+    y0 = SO3.identity(momentum.dtype), momentum
+    return Problem(p, space, partial(_body_field, p, inverse), y0, _spatial_invariants(p, inverse, _turned))
+
+
+def _body_field(p: dict[str, Array], inverse: Array, t: Array, y: Any) -> Any:
+    q, pi = y
+    omega = sm.matvec(inverse, pi)
+    return omega, sm.cross(pi, omega) + sm.cross(p["lever"], so3.coAd(q, p["gravity"]))
+
+
+def _turned(y: Any) -> tuple[Array, Array]:
+    return y[0], so3.act(y[0], y[1])
 
 
 def _spatial(p: dict[str, Array], inverse: Array, momentum: Array) -> Problem:
     space = product_space(left_translation(SO3), vector_space(3))
-    invariants = _spatial_invariants(p, inverse, lambda y: y)
-    field = lambda t, y: _rates(p, inverse, *y)
-    return Problem(p, space, field, (SO3.identity(momentum.dtype), momentum), invariants)
+    y0 = SO3.identity(momentum.dtype), momentum
+    return Problem(p, space, partial(_spatial_field, p, inverse), y0, _spatial_invariants(p, inverse, tuple))
+
+
+def _spatial_field(p: dict[str, Array], inverse: Array, t: Array, y: Any) -> Any:
+    return _rates(p, inverse, *y)
 
 
 def _two_sided(p: dict[str, Array], inverse: Array, momentum: Array) -> Problem:
     axis = p["axis"] / jnp.sqrt(sm.dot(p["axis"], p["axis"]))
     along = sm.dot(axis, sm.matvec(inverse, axis))
     surplus = along - 0.5 * (sm.trace(inverse) - along)
-
-    def field(t: Array, y: Any) -> Any:
-        q, pi = y
-        body = so3.coAd(q, pi)
-        spin = (surplus * sm.dot(axis, body))[..., None] * axis
-        rest = so3.act(q, sm.matvec(inverse, body) - spin)
-        return (rest, spin), sm.cross(so3.act(q, p["lever"]), p["gravity"])
-
     space = product_space(two_sided_translation(SO3), vector_space(3))
-    invariants = _spatial_invariants(p, inverse, lambda y: y)
-    return Problem(p, space, field, (SO3.identity(momentum.dtype), momentum), invariants)
+    y0 = SO3.identity(momentum.dtype), momentum
+    field = partial(_two_sided_field, p, inverse, axis, surplus)
+    return Problem(p, space, field, y0, _spatial_invariants(p, inverse, tuple))
+
+
+def _two_sided_field(p: dict[str, Array], inverse: Array, axis: Array, surplus: Array, t: Array, y: Any) -> Any:
+    q, pi = y
+    body = so3.coAd(q, pi)
+    spin = (surplus * sm.dot(axis, body))[..., None] * axis
+    rest = so3.act(q, sm.matvec(inverse, body) - spin)
+    return (rest, spin), sm.cross(so3.act(q, p["lever"]), p["gravity"])
 
 
 def _cotangent(p: dict[str, Array], inverse: Array, momentum: Array) -> Problem:
-    def field(t: Array, y: Covector) -> Array:
-        omega, torque = _rates(p, inverse, y.g, y.mu)
-        return sm.join(omega, torque + so3.coad(omega, y.mu))
+    y0, field = Covector(SO3.identity(momentum.dtype), momentum), partial(_cotangent_field, p, inverse)
+    return Problem(p, cotangent_bundle(SO3), field, y0, _spatial_invariants(p, inverse, tuple))
 
-    y0 = Covector(SO3.identity(momentum.dtype), momentum)
-    return Problem(p, cotangent_bundle(SO3), field, y0, _spatial_invariants(p, inverse, lambda y: (y.g, y.mu)))
+
+def _cotangent_field(p: dict[str, Array], inverse: Array, t: Array, y: Covector) -> Array:
+    omega, torque = _rates(p, inverse, y.g, y.mu)
+    return sm.join(omega, torque + so3.coad(omega, y.mu))
 
 
 def _lie_poisson(p: dict[str, Array], inverse: Array, momentum: Array) -> Problem:
-    def field(t: Array, y: Array) -> Array:
-        return -sm.join(sm.matvec(inverse, y[..., :3]), jnp.broadcast_to(p["lever"], y[..., :3].shape))
+    invariants = {"energy": partial(_split_energy, p, inverse), "gravity": _gravity, "vertical_momentum": _product}
+    field, y0 = partial(_lie_poisson_field, p, inverse), sm.join(momentum, -p["gravity"])
+    return Problem(p, coadjoint_orbit(SE3), field, y0, invariants)
 
-    invariants = {
-        "energy": lambda y: _energy(p, inverse, y[..., :3], y[..., 3:]),
-        "gravity": lambda y: sm.dot(y[..., 3:], y[..., 3:]),
-        "vertical_momentum": lambda y: sm.dot(y[..., :3], y[..., 3:]),
-    }
-    return Problem(p, coadjoint_orbit(SE3), field, sm.join(momentum, -p["gravity"]), invariants)
+
+def _lie_poisson_field(p: dict[str, Array], inverse: Array, t: Array, y: Array) -> Array:
+    return -sm.join(sm.matvec(inverse, y[..., :3]), jnp.broadcast_to(p["lever"], y[..., :3].shape))
+
+
+def _split_energy(p: dict[str, Array], inverse: Array, y: Array) -> Array:
+    return _energy(p, inverse, y[..., :3], y[..., 3:])
+
+
+def _gravity(y: Array) -> Array:
+    return sm.dot(y[..., 3:], y[..., 3:])
+
+
+def _product(y: Array) -> Array:
+    return sm.dot(y[..., :3], y[..., 3:])
 
 
 def _quadratic(p: dict[str, Array], inverse: Array, momentum: Array) -> Problem:
-    def parts(y: Covector) -> tuple[Array, Array]:
-        return y.g[0], y.mu[..., :3]
-
-    def field(t: Array, y: Covector) -> Array:
-        (q, pi), momenta = parts(y), y.mu[..., 3:]
-        omega = so3.act(q, sm.matvec(inverse, so3.coAd(q, pi)))
-        force = so3.coad(omega, pi) - sm.cross(so3.act(q, momenta), p["gravity"])
-        return sm.join(omega, momenta + so3.coAd(q, p["gravity"]), force, jnp.zeros_like(momenta))
-
-    def energy(y: Covector) -> Array:
-        """The quadratic Hamiltonian less the constant |p|²/2."""
-        q, pi = parts(y)
-        body = so3.coAd(q, pi)
-        return 0.5 * sm.dot(body, sm.matvec(inverse, body)) + sm.dot(y.mu[..., 3:], so3.coAd(q, p["gravity"]))
-
-    invariants = {**_spatial_invariants(p, inverse, parts), "energy": energy, "p": lambda y: y.mu[..., 3:]}
+    quadratic = {"energy": partial(_quadratic_energy, p, inverse), "p": _momenta}
+    invariants = {**_spatial_invariants(p, inverse, _first), **quadratic}
     y0 = Covector((SO3.identity(momentum.dtype), jnp.zeros_like(momentum)), sm.join(momentum, -p["lever"]))
-    return Problem(p, cotangent_bundle(product(SO3, Rn(3))), field, y0, invariants)
+    return Problem(p, cotangent_bundle(product(SO3, Rn(3))), partial(_quadratic_field, p, inverse), y0, invariants)
+
+
+def _first(y: Covector) -> tuple[Array, Array]:
+    """The attitude and its momentum."""
+    return y.g[0], y.mu[..., :3]
+
+
+def _momenta(y: Covector) -> Array:
+    """The momenta p, constant."""
+    return y.mu[..., 3:]
+
+
+def _quadratic_field(p: dict[str, Array], inverse: Array, t: Array, y: Covector) -> Array:
+    (q, pi), momenta = _first(y), _momenta(y)
+    omega = so3.act(q, sm.matvec(inverse, so3.coAd(q, pi)))
+    force = so3.coad(omega, pi) - sm.cross(so3.act(q, momenta), p["gravity"])
+    return sm.join(omega, momenta + so3.coAd(q, p["gravity"]), force, jnp.zeros_like(momenta))
+
+
+def _quadratic_energy(p: dict[str, Array], inverse: Array, y: Covector) -> Array:
+    """The quadratic Hamiltonian less the constant |p|²/2."""
+    q, pi = _first(y)
+    body = so3.coAd(q, pi)
+    return 0.5 * sm.dot(body, sm.matvec(inverse, body)) + sm.dot(_momenta(y), so3.coAd(q, p["gravity"]))
 
 
 _MAKERS = {

@@ -3,6 +3,7 @@
 Source: [holzinger2024] section 4.1.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -68,9 +69,10 @@ def heavy_top_maximal(
     system = maximal.System([maximal.Body("top", p["mass"], about_tip)], [], [weight], group, dtype)
     q0 = system.configuration(jnp.eye(3, dtype=dtype)[None], jnp.zeros((1, 3), dtype))
     v0 = system.velocity(q0, p["angular_velocity"][None], jnp.zeros((1, 3), dtype))
+    return MaximalProblem(p, system, q0, v0, {"energy": partial(_energy, system, p["mass"], p["gravity"], arm)})
 
-    def energy(q: Any, v: Array) -> Array:
-        height = sm.dot(p["gravity"], so3.act(q.bodies.rotation[0], arm))
-        return system.kinetic_energy(q, v) - p["mass"] * height
 
-    return MaximalProblem(p, system, q0, v0, {"energy": energy})
+def _energy(system: maximal.System, mass: Array, gravity: Array, arm: Array, q: Any, v: Array) -> Array:
+    """The energy of a body that only turns, its center of mass at `arm` in its own axes."""
+    height = sm.dot(gravity, so3.act(q.bodies.rotation[0], arm))
+    return system.kinetic_energy(q, v) - mass * height

@@ -1,6 +1,7 @@
 """Record of a ready problem in absolute coordinates."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -28,4 +29,8 @@ class MaximalProblem(NamedTuple):
 
 def total_energy(system: maximal.System) -> Callable[[maximal.AbsoluteConfiguration, Array], Array]:
     """The energy of (q, v), joules."""
-    return lambda q, v: system.kinetic_energy(q, v) + system.potential_energy(q)
+    return partial(_energy, system)
+
+
+def _energy(system: maximal.System, q: maximal.AbsoluteConfiguration, v: Array) -> Array:
+    return system.kinetic_energy(q, v) + system.potential_energy(q)

@@ -38,22 +38,24 @@ def in_coordinates(system: Problem) -> Problem:
     Only accuracy then keeps rotations orthogonal and directions of length one.
     """
     checks.of_kind("system", system, Problem)
-    structure = jax.tree.structure(system.y0)
     leaves = jax.tree.leaves(system.y0)
-
-    def whole(parts: tuple[Array, ...]) -> Any:
-        return jax.tree.unflatten(structure, parts)
-
-    def field(t: Array, parts: tuple[Array, ...]) -> tuple[Array, ...]:
-        y = whole(parts)
-        xi = system.field(t, y)
-        along = lambda s: system.space.move(jax.tree.map(lambda x: s * x, xi), y)
-        start = jnp.zeros((), leaves[0].dtype)
-        return tuple(jax.tree.leaves(jax.jvp(along, (start,), (jnp.ones_like(start),))[1]))
-
     space = product_space(*(vector_space(leaf.shape[-1]) for leaf in leaves))
-    invariants = {name: lambda parts, f=f: f(whole(parts)) for name, f in system.invariants.items()}
+    invariants = {name: partial(_of_parts, system.y0, f) for name, f in system.invariants.items()}
+    field = partial(_rates_of_parts, system.y0, system.space, system.field)
     return Problem(system.parameters, space, field, tuple(leaves), invariants)
+
+
+def _rates_of_parts(like: Any, space: HomogeneousSpace, field: Callable, t: Array, parts: tuple) -> tuple[Array, ...]:
+    """Time derivatives of the arrays of a state, of the form of `like`."""
+    y = jax.tree.unflatten(jax.tree.structure(like), parts)
+    xi = field(t, y)
+    along = lambda s: space.move(jax.tree.map(lambda x: s * x, xi), y)
+    start = jnp.zeros((), parts[0].dtype)
+    return tuple(jax.tree.leaves(jax.jvp(along, (start,), (jnp.ones_like(start),))[1]))
+
+
+def _of_parts(like: Any, function: Callable, parts: tuple[Array, ...]) -> Array:
+    return function(jax.tree.unflatten(jax.tree.structure(like), parts))
 
 
 not_negative = partial(checks.positive, allow_zero=True)

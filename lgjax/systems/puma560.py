@@ -4,11 +4,13 @@ Source: [holzinger2024] section 4.4; the profiles of the motion are lost there, 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from lgjax import maximal
 from lgjax.groups import LieGroup, R3xSO3
@@ -39,18 +41,20 @@ DURATION = 1.0
 NAMES = tuple(f"link {i + 1}" for i in range(6))
 
 
-def _profile(start: float, goal: float) -> Callable[[Any], Any]:
+@dataclass(frozen=True)
+class _Profile:
     """The angle at time t: constant acceleration for half of the duration, then as much deceleration; rest after."""
 
-    def angle(t: Any) -> Any:
+    start: float
+    goal: float
+
+    def __call__(self, t: Any) -> Any:
         s = jnp.clip(jnp.asarray(t) / DURATION, 0.0, 1.0)
         part = jnp.where(s < 0.5, 2.0 * s * s, 1.0 - 2.0 * (1.0 - s) ** 2)
-        return start + (goal - start) * part
-
-    return angle
+        return self.start + (self.goal - self.start) * part
 
 
-PROFILES = tuple(_profile(float(a), float(b)) for a, b in zip(START, GOAL))
+PROFILES = tuple(_Profile(float(a), float(b)) for a, b in zip(START, GOAL))
 
 
 def _link(angle: float, d: float, a: float, alpha: float) -> tuple[np.ndarray, np.ndarray]:
@@ -137,11 +141,13 @@ def puma560_minimal(dtype: Any = None) -> MinimalPuma:
         before = NAMES[i]
     model = build(bodies, "puma560", check_inertia="warn", dtype=dtype)
     gains = arrays(model.dtype, stiffness=(STIFFNESS, (6,)), damping=(DAMPING, (6,)))
-
-    def controller(t: Array, q: Configuration, v: Array) -> Array:
-        targets = lambda t: jnp.stack([profile(t) for profile in PROFILES])
-        angles, rates = jax.jvp(targets, (t,), (jnp.ones_like(t),))
-        return gains["stiffness"] * (angles - q.joints) + gains["damping"] * (rates - v)
-
     q0 = configuration(model, joints=jnp.asarray(START, model.dtype))
+    controller = Partial(_control, gains["stiffness"], gains["damping"])
     return MinimalPuma(model, q0, jnp.zeros((model.nv,), model.dtype), controller)
+
+
+def _control(stiffness: Array, damping: Array, t: Array, q: Configuration, v: Array) -> Array:
+    """PD control to the profiles."""
+    targets = lambda t: jnp.stack([profile(t) for profile in PROFILES])
+    angles, rates = jax.jvp(targets, (t,), (jnp.ones_like(t),))
+    return stiffness * (angles - q.joints) + damping * (rates - v)

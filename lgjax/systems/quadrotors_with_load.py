@@ -11,6 +11,7 @@ dexpinv_σ(Ad_exp(σ) Ω) = dexpinv_{-σ}(Ω); those of `CommutatorFree` differ 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -99,15 +100,6 @@ def quadrotors_with_load(
         gravity=(gravity_vector(gravity), (3,)),
         **{name: (gain, (), not_negative) for name, gain in (GAINS | gains).items()},
     )
-
-    def field(t: Array, y: Any) -> Any:
-        y = LoadState(*y)
-        force = desired_forces(p, path, t, y)
-        moments = jnp.zeros_like(y.angular_velocity)
-        if attitude == "controlled":
-            force, moments = attitude_control(p, y, force)
-        return rates(p, y, force, moments)
-
     space = product_space(
         vector_space(3),
         vector_space(3),
@@ -115,7 +107,16 @@ def quadrotors_with_load(
         power_space(vector_space(3), 2),
         power_space(TS2, 2),
     )
-    return Problem(p, space, field, tuple(_start(p, path)), {})
+    return Problem(p, space, partial(_field, p, path, attitude), tuple(_start(p, path)), {})
+
+
+def _field(p: dict[str, Array], path: Path, attitude: str, t: Array, y: Any) -> Any:
+    y = LoadState(*y)
+    force = desired_forces(p, path, t, y)
+    moments = jnp.zeros_like(y.angular_velocity)
+    if attitude == "controlled":
+        force, moments = attitude_control(p, y, force)
+    return rates(p, y, force, moments)
 
 
 def _start(p: dict[str, Array], path: Path) -> LoadState:

@@ -4,6 +4,7 @@ Source: [celledoni2021] section 5.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -64,15 +65,28 @@ def spherical_pendulum(
     y0 = TangentPoint(p.pop("q"), p.pop("omega"))
     checks.orthogonal("omega", y0.omega, "q", y0.q)
     field = {"chain": chain_field, "dense": dense_field, "hamiltonian": hamiltonian_field}[form]
-    velocity = (lambda y: TangentPoint(y.q, _solve(p, y.q, y.omega))) if form == "hamiltonian" else (lambda y: y)
     if form == "hamiltonian":
         y0 = TangentPoint(y0.q, _apply(p, y0.q, y0.omega))
-    invariants = {
-        "energy": lambda y: energy(p, velocity(y)),
-        "vertical_momentum": lambda y: sm.dot(_up(p), jnp.sum(_apply(p, velocity(y).q, velocity(y).omega), axis=0)),
-    }
+    invariants = {"energy": partial(_energy, p, form), "vertical_momentum": partial(_vertical_momentum, p, form)}
     group = SE3 if chart == "exp" else cayley_coordinates(SE3)
-    return Problem(p, power_space(tangent_sphere(group), n), lambda t, y: field(p, y), y0, invariants)
+    return Problem(p, power_space(tangent_sphere(group), n), partial(_field, p, field), y0, invariants)
+
+
+def _field(p: dict[str, Array], field: Any, t: Array, y: TangentPoint) -> Array:
+    return field(p, y)
+
+
+def _velocities(p: dict[str, Array], form: str, y: TangentPoint) -> TangentPoint:
+    """The point with angular velocities, where the form keeps momenta."""
+    return TangentPoint(y.q, _solve(p, y.q, y.omega)) if form == "hamiltonian" else y
+
+
+def _energy(p: dict[str, Array], form: str, y: TangentPoint) -> Array:
+    return energy(p, _velocities(p, form, y))
+
+
+def _vertical_momentum(p: dict[str, Array], form: str, y: TangentPoint) -> Array:
+    return sm.dot(_up(p), jnp.sum(_apply(p, *_velocities(p, form, y)), axis=0))
 
 
 def _up(p: dict[str, Array]) -> Array:

@@ -1,6 +1,11 @@
 """The command line: what it writes, what it prints, and its exit codes."""
 
 import logging
+import signal
+import subprocess
+import sys
+import time
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -65,6 +70,48 @@ def test_a_run_in_a_folder_writes_the_same_and_is_resumed(tmp_path, capsys):
     code, line = failing(capsys, *argv, "--resume", str(folder), "--seed", "1")
     assert (code, "holds a run of another problem" in line) == (2, True)
     assert lgjax.load_ensemble(folder).success.shape == (3,)
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_an_interrupted_run_reports_what_it_has(in_folder, tmp_path, capsys):
+    """Ctrl-C while the second of three chunks is taken in."""
+    module, out = sys.modules[lgjax.monte_carlo.__module__], tmp_path / "part.npz"
+    argv = ["rollout", "chain:1", *TINY, "--chunk", "1", "--out", str(out)]
+    argv += ["--checkpoint", str(tmp_path / "run")] if in_folder else []
+    add = module.Accumulator.add
+
+    def interrupted(self, *arrays):
+        if self.arrays["rows"].shape[0] == 1:
+            raise KeyboardInterrupt
+        add(self, *arrays)
+
+    with mock.patch.object(module.Accumulator, "add", interrupted):
+        assert main(argv) == 130
+    assert capsys.readouterr().err == "lgjax: error: interrupted after 1 of 3 samples\n"
+    with np.load(out) as part:
+        assert part["velocities"].shape == (1, 3, 1)
+        assert part["status"].tolist() == [0]
+    if in_folder:
+        argv[argv.index("--checkpoint")] = "--resume"
+        assert main(argv) == 0
+        with np.load(out) as whole:
+            assert whole["velocities"].shape == (3, 3, 1)
+
+
+@pytest.mark.parametrize("after", [0.2, 1.0, 2.0])
+def test_an_interrupt_while_compiling_ends_the_program_with_130(after):
+    """Before, XLA's threads read what Python had freed at the end of the process: a segmentation fault."""
+    argv = ["rollout", "branched_tree:2x3", "--no-cache", "--batch", "2000", "--store", "none"]
+    command = [sys.executable, "-m", "lgjax", *argv]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "compiling" not in process.stderr.readline():
+            assert process.poll() is None
+        time.sleep(after)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert rest.strip() == "lgjax: error: interrupted"
 
 
 def test_a_command_says_what_it_is_doing_before_it_is_done(capsys):

@@ -1,6 +1,8 @@
 """Ensembles of a mechanism: what is random, what is observed, what is stored; chunks do not show."""
 
+import sys
 from functools import cache, partial
+from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +68,9 @@ def test_each_trajectory_is_a_rollout_of_its_randomized_copy():
 
 def test_what_is_stored_is_chosen(tmp_path):
     e = run(store="final", chunk=2, folder=tmp_path / "final")
-    assert e.q is e.v is e.energy is None
+    for name in ("q", "v", "energy", "mass_factors", "parameters"):
+        with pytest.raises(AttributeError, match=rf"{name}: .*load_ensemble\('{tmp_path / 'final'}'\) reads them"):
+            getattr(e, name)
     final = lgjax.load_ensemble(tmp_path / "final")
     last = lambda e: jax.tree.map(lambda x: x[:, -1:], (e.q, e.v, e.energy))
     jax.tree.map(
@@ -89,10 +93,51 @@ def test_what_is_stored_is_chosen(tmp_path):
             run(**again | change)
 
     e = run(store="none", chunk=5, folder=tmp_path / "none")
-    assert e.q is e.v is e.energy is None
+    for name, result in product(("q", "v", "energy", "mass_factors"), (e, lgjax.load_ensemble(tmp_path / "none"))):
+        with pytest.raises(AttributeError, match=f'{name}: this ensemble kept no states .store="none".'):
+            getattr(result, name)
+    assert e.parameters is None
     np.testing.assert_array_equal(e.statistics.mean, whole().statistics.mean)
     for result in (e, lgjax.load_ensemble(tmp_path / "none")):
         assert result.success.tolist() == [True] * 5
+
+
+class Interrupted:
+    """A progress bar at which Ctrl-C comes when the second chunk is done."""
+
+    chunks = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return None
+
+    def update(self, _):
+        self.chunks += 1
+        if self.chunks == 2:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_ctrl_c_loses_nothing_and_does_not_look_complete(in_folder, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys.modules[lgjax.monte_carlo.__module__], "progress_bar", lambda *_: Interrupted())
+    options = {"folder": tmp_path / "run"} if in_folder else {}
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        run(chunk=2, **options)
+    e = stopped.value.result
+    assert isinstance(e, lgjax.ensembles.Ensemble)
+    assert not e.complete
+    assert e.success.tolist() == [True] * 4
+    found = lgjax.load_ensemble(tmp_path / "run") if in_folder else e
+    assert not found.complete
+    np.testing.assert_allclose(found.v, whole().v[:4], rtol=1e-12)
+    if in_folder:
+        monkeypatch.undo()
+        run(chunk=2, resume=True, **options)
+        again = lgjax.load_ensemble(tmp_path / "run")
+        assert again.complete
+        np.testing.assert_allclose(again.v, whole().v, rtol=1e-12)
 
 
 def test_a_contact_that_is_not_solved_says_so(tmp_path):

@@ -185,13 +185,21 @@ def test_ctrl_c_keeps_what_was_computed(in_folder, monkeypatch, tmp_path):
     expected = whole()  # now, while nothing interrupts it
     monkeypatch.setattr(sys.modules[lgjax.monte_carlo.__module__], "progress_bar", lambda *_: Impatient(2))
     options = {"folder": tmp_path / "run", "resume": True} if in_folder else {}
-    e = run(**options)
+    with pytest.raises(KeyboardInterrupt) as stopped:  # as a rollout with checkpoints: a script must not go on
+        run(**options)
+    e = stopped.value.result
+    where = f"in the folder '{tmp_path / 'run'}', and" if in_folder else "the attribute `result` of this exception"
+    assert where in stopped.value.__notes__[0]
+    assert stopped.value.__notes__[0].startswith("interrupted after 14 of 20 trajectories")
+    assert not e.complete
     assert e.batch == e.statistics.samples == 14
     path = e.record["path"] if e.record else lgjax.ensembles.load_run(tmp_path / "run").records["path"]
     np.testing.assert_array_equal(path, expected["record.path"][:14])
     if in_folder:
         monkeypatch.undo()
-        np.testing.assert_array_equal(run(**options).statistics.mean, expected["statistics.mean"])
+        rest = run(**options)
+        assert rest.complete
+        np.testing.assert_array_equal(rest.statistics.mean, expected["statistics.mean"])
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -1,7 +1,7 @@
 """Joints of your own: a map from scalar coordinates to a pose, and the motion subspace that belongs to it."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -64,16 +64,28 @@ def joint_kind(
         if constant_subspace and np.any(S[0] != S):
             other = _shown(samples[np.any(S[0] != S, (1, 2)).argmax()])
             raise ValueError(f"joint kind {name!r}: the subspace is not constant: q={_shown(samples[0])} and {other}")
-    return _record(name, transform, subspace, nv, varying)
+    return JointKind(name, nv, nv, "joints", _Transform(transform), _Subspace(subspace), varying)
 
 
-@lru_cache(maxsize=256)
-def _record(name: str, transform: Callable, subspace: Callable, nv: int, varying: bool) -> JointKind:
-    def pair(q, screw):
-        S = subspace(q)
+@dataclass(frozen=True)
+class _Transform:
+    """`JointKind.transform` of a user's function; equal for the same function, and pickled with it."""
+
+    function: Callable
+
+    def __call__(self, q, screw):
+        return tuple(self.function(q))
+
+
+@dataclass(frozen=True)
+class _Subspace:
+    """`JointKind.subspace` of a user's function."""
+
+    function: Callable
+
+    def __call__(self, q, screw):
+        S = self.function(q)
         return S[:3], S[3:]
-
-    return JointKind(name, nv, nv, "joints", lambda q, screw: tuple(transform(q)), pair, varying)
 
 
 def _check_kinds(name: Any, transform: Any, subspace: Any) -> None:

@@ -7,6 +7,7 @@ to `optimize_controls` where it expects a function: as running(t, state, control
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from lgjax.groups import se3
 from lgjax.groups.arguments import Fields, checked
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_configuration
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
@@ -239,15 +241,19 @@ def frame(model: Model, name: str, target: Pose, weights: ArrayLike = 1.0) -> Co
         target = Pose(*target)
     target = checked({"target": (target, Fields(Pose, ((3, 3), (3,))))}, single=True)["target"]
     target = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), target)
+    miss, slopes = partial(_pose_miss, model, name, target), partial(_pose_slopes, model, name, target)
+    return _OfState(miss, slopes, _weights(weights, 6, model.dtype), path)
+
+
+def _pose_miss(model: Model, name: str, target: Pose, state: Any) -> Array:
     one = lambda pose: jax.tree.map(lambda x: x[None], pose)
-    miss = lambda q: logarithms(se3, one(target), one(frame_pose(model, q, name)))[0]
+    return logarithms(se3, one(target), one(frame_pose(model, state[0], name)))[0]
 
-    def slopes(system: Any, state: Any) -> tuple[Array, Array]:
-        r = miss(state[0])
-        (bent,) = matrices((se3.dexpinv,), -r)
-        return r, times(bent, jacobian(model, state[0], name))
 
-    return _OfState(lambda state: miss(state[0]), slopes, _weights(weights, 6, model.dtype), path)
+def _pose_slopes(model: Model, name: str, target: Pose, system: Any, state: Any) -> tuple[Array, Array]:
+    r = _pose_miss(model, name, target, state)
+    (bent,) = matrices((se3.dexpinv,), -r)
+    return r, times(bent, jacobian(model, state[0], name))
 
 
 def frame_position(model: Model, name: str, target: ArrayLike, weights: ArrayLike = 1.0) -> Cost:
@@ -258,13 +264,17 @@ def frame_position(model: Model, name: str, target: ArrayLike, weights: ArrayLik
     """
     path = _path(model.tree, carrier(model, name)[0])
     goal = checks.array("target", target, (3,), model.dtype)
-    miss = lambda q: frame_pose(model, q, name).translation - goal
+    miss, slopes = partial(_place_miss, model, name, goal), partial(_place_slopes, model, name, goal)
+    return _OfState(miss, slopes, _weights(weights, 3, model.dtype), path)
 
-    def slopes(system: Any, state: Any) -> tuple[Array, Array]:
-        rotation = frame_pose(model, state[0], name).rotation
-        return miss(state[0]), sm.matmul(rotation, jacobian(model, state[0], name)[3:])
 
-    return _OfState(lambda state: miss(state[0]), slopes, _weights(weights, 3, model.dtype), path)
+def _place_miss(model: Model, name: str, goal: Array, state: Any) -> Array:
+    return frame_pose(model, state[0], name).translation - goal
+
+
+def _place_slopes(model: Model, name: str, goal: Array, system: Any, state: Any) -> tuple[Array, Array]:
+    rotation = frame_pose(model, state[0], name).rotation
+    return _place_miss(model, name, goal, state), sm.matmul(rotation, jacobian(model, state[0], name)[3:])
 
 
 def momentum(model: Model, target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
@@ -274,12 +284,12 @@ def momentum(model: Model, target: ArrayLike = 0.0, weights: ArrayLike = 1.0) ->
     mechanisms, with states (q, v).
     """
     goal, weights = checks.array("target", target, (6,), model.dtype), _weights(weights, 6, model.dtype)
+    return LeastSquares(partial(_momentum_miss, model, goal, weights))
 
-    def residual(*args: Any) -> Array:
-        q, v = args[0] if len(args) == 1 else args[1]
-        return weights * (momentum_of(model, q, v) - goal)
 
-    return LeastSquares(residual)
+def _momentum_miss(model: Model, goal: Array, weights: Array, *args: Any) -> Array:
+    q, v = args[0] if len(args) == 1 else args[1]
+    return weights * (momentum_of(model, q, v) - goal)
 
 
 def state(model: Model, target: Any, weights: ArrayLike = 1.0) -> Cost:
@@ -293,12 +303,12 @@ def state(model: Model, target: Any, weights: ArrayLike = 1.0) -> Cost:
         raise TypeError(f"target must be a state (q, v), got {checks.shown(target)}")
     q0 = checked_configuration("target[0]", target[0], model)
     v0 = checks.array("target[1]", target[1], (model.nv,), model.dtype)
+    return _Displacement(model, partial(_state_miss, model.tree, q0, v0), weights)
 
-    def residual(*args: Any) -> Array:
-        q, v = args[0] if len(args) == 1 else args[1]
-        return jnp.concatenate([displacement(model.tree, q0, q), v - v0])
 
-    return _Displacement(model, residual, weights)
+def _state_miss(tree: Tree, q0: Configuration, v0: Array, *args: Any) -> Array:
+    q, v = args[0] if len(args) == 1 else args[1]
+    return jnp.concatenate([displacement(tree, q0, q), v - v0])
 
 
 def control(target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:

@@ -13,6 +13,7 @@ from lgjax.contact.contacts import Contacts
 from lgjax.contact.event_driven import event_step
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.dynamics.partials import forward_dynamics_partials
+from lgjax.dynamics.time_derivatives.taylor_series import checked_result
 from lgjax.groups import so3
 from lgjax.integrators import integrate
 from lgjax.integrators.integrate import check_method
@@ -56,6 +57,34 @@ def mechanism_step(
         return jax.tree.map(lambda x: x[0], path.ys)
 
     return step
+
+
+def driven_velocities(model: Model) -> list[int]:
+    """Places in v of all joints but the free ones."""
+    return [
+        i
+        for kind, start in zip(model.tree.kinds, model.tree.v_start, strict=True)
+        if kind.coordinates != "free_poses"
+        for i in range(start, start + kind.nv)
+    ]
+
+
+def forces_of_controls(
+    model: Model, actuation: Any, wrenches: Any, controls: int
+) -> Callable[[Array], tuple[Array, Array | None]]:
+    """The function of the first `controls` controls of a mechanism -> tau (nv,) and wrenches (nbodies, 6) or None."""
+    dtype = model.dtype
+
+    def forces(control: Array) -> tuple[Array, Array | None]:
+        control = control[:controls]
+        tau = jnp.zeros(model.nv, dtype)
+        if actuation is not None:
+            tau = checked_result("actuation", actuation(control), (model.nv,), dtype)
+        if wrenches is None:
+            return tau, None
+        return tau, checked_result("wrenches", wrenches(control), (model.nbodies, 6), dtype)
+
+    return forces
 
 
 def contact_steps(model: Model, contacts: Contacts, dt: float, method: Any, substeps: int) -> Callable[..., Any]:

@@ -11,16 +11,16 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from lgjax.contact.contacts import Contacts
-from lgjax.dynamics.time_derivatives.taylor_series import checked_result
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation, right_translation
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import state_dtype, strong
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.numerics.records import Made, makes
 from lgjax.numerics.status import NOT_FINITE
 from lgjax.simulate.control.linear_quadratic.sparse import Columns, Matrix, dense, of_other
-from lgjax.simulate.control.mechanism_step import mechanism_step
+from lgjax.simulate.control.mechanism_step import driven_velocities, forces_of_controls, mechanism_step
 from lgjax.simulate.control.semi_implicit import (
     SemiImplicitEuler,
     acceleration_step_slopes,
@@ -48,7 +48,7 @@ class OptimizeStatus(enum.IntFlag):
 
 
 @dataclass(frozen=True)
-class ControlSystem:
+class ControlSystem(Made):
     """A system in discrete time whose state is a point of a manifold: any pytree of arrays.
 
     step(state, control (controls,)) -> state after dt seconds. retract(state, tangent (dim,)) -> state;
@@ -77,6 +77,7 @@ class ControlSystem:
     joints: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
+    @makes
     def of_model(
         cls,
         model: Model,
@@ -103,7 +104,7 @@ class ControlSystem:
         controls = None if controls is None else checks.integer("controls", controls)
         if (actuation is not None or wrenches is not None) and controls is None:
             raise ValueError("a system with actuation or wrenches of its own needs the number of controls")
-        driven = _driven(model) if actuation is None and wrenches is None else None
+        driven = driven_velocities(model) if actuation is None and wrenches is None else None
         if driven is not None:
             if controls not in (None, len(driven)) or not driven:
                 raise ValueError(f"{len(driven)} joints can be driven; other controls need actuation= or wrenches=")
@@ -113,7 +114,7 @@ class ControlSystem:
         lasting = lambda dt: mechanism_step(model, dt, method, checks.integer("substeps", substeps), contacts)
         advance = lasting(dt)
         controls = checks.integer("controls", controls)
-        forces = _forces(model, actuation, wrenches, controls)
+        forces = forces_of_controls(model, actuation, wrenches, controls)
 
         def step(state: State, control: Array) -> State:
             if free_time:
@@ -139,6 +140,7 @@ class ControlSystem:
         )
 
     @classmethod
+    @makes
     def of_accelerations(cls, model: Model, dt: float) -> "ControlSystem":
         """A mechanism with states (q, v) and its accelerations vdot (nv,) as controls, in steps of SemiImplicitEuler.
 
@@ -160,6 +162,7 @@ class ControlSystem:
         joints = tuple(tuple(range(start, start + kind.nv)) for start, kind in pairs)
         return cls(step, *moves, model.nv, dt, slopes, flat_states(model), relative=relative, joints=joints)
 
+    @makes
     def with_rates(self) -> "ControlSystem":
         """The same system whose controls are the rates of its own, which become a part of the state: (state, control).
 
@@ -198,6 +201,7 @@ class ControlSystem:
         return ControlSystem(step, retract, difference, n, dt, slopes, self.flat, relative=turned)
 
     @classmethod
+    @makes
     def on_space(
         cls, space: HomogeneousSpace, step: Callable[[State, Array], State], controls: int, dt: float = 1.0
     ) -> "ControlSystem":
@@ -218,34 +222,6 @@ class ControlSystem:
             checks.integer("controls", controls),
             dt,
         )
-
-
-def _driven(model: Model) -> list[int]:
-    """Places in v of all joints but the free ones."""
-    return [
-        i
-        for kind, start in zip(model.tree.kinds, model.tree.v_start, strict=True)
-        if kind.coordinates != "free_poses"
-        for i in range(start, start + kind.nv)
-    ]
-
-
-def _forces(
-    model: Model, actuation: Any, wrenches: Any, controls: int
-) -> Callable[[Array], tuple[Array, Array | None]]:
-    """The function of the first `controls` controls of a mechanism -> tau (nv,) and wrenches (nbodies, 6) or None."""
-    dtype = model.dtype
-
-    def forces(control: Array) -> tuple[Array, Array | None]:
-        control = control[:controls]
-        tau = jnp.zeros(model.nv, dtype)
-        if actuation is not None:
-            tau = checked_result("actuation", actuation(control), (model.nv,), dtype)
-        if wrenches is None:
-            return tau, None
-        return tau, checked_result("wrenches", wrenches(control), (model.nbodies, 6), dtype)
-
-    return forces
 
 
 def _zero(space: HomogeneousSpace) -> Any:

@@ -57,17 +57,8 @@ class Spread(NamedTuple):
     gravity: Any = 0.0
 
 
-class Ensemble(NamedTuple):
-    """Saved states of all trajectories and their statistics, on the host as NumPy arrays.
-
-    ts: (T,) s. q: Configuration with leading axes (batch, T). v: (batch, T, nv). energy: (batch, T) J. status: (batch,)
-    int32, the status of the rollout, such as `contact.ContactStatus`: 0 for success, NOT_FINITE for a trajectory that
-    diverged or whose observations went beyond `limit`. mass_factors: (batch, nbodies), masses over those of the model.
-    seconds: time spent computing, compile_seconds: before that, compiling.
-    statistics: of what was observed, over the good trajectories; its arrays begin with (T, d). parameters: of the
-    controllers, (batch, ...). chunk: trajectories at a time and device. With store="final" the states have T = 1, with
-    "none" or a folder they are None. An interrupted run holds the trajectories that were finished.
-    """
+class _Fields(NamedTuple):
+    """The fields of an `Ensemble`."""
 
     ts: np.ndarray
     q: Any
@@ -81,6 +72,44 @@ class Ensemble(NamedTuple):
     statistics: Statistics | None
     parameters: Any
     chunk: int
+    complete: bool = True
+    folder: str | None = None
+
+
+def _stored(name: str) -> property:
+    """A field that raises AttributeError, saying where the states are, if it is not in memory."""
+
+    def get(result: "Ensemble") -> Any:
+        value = getattr(super(Ensemble, result), name)
+        if value is None and result.folder is not None:
+            way = f"lgjax.load_ensemble({result.folder!r}) reads them"
+            raise AttributeError(f"{name}: the states of this ensemble are in the folder {result.folder!r}; {way}")
+        if value is None and name != "parameters":  # which not every ensemble has
+            raise AttributeError(f'{name}: this ensemble kept no states (store="none"); store "all" or "final" ones')
+        return value
+
+    return property(get)
+
+
+class Ensemble(_Fields):
+    """Saved states of all trajectories and their statistics, on the host as NumPy arrays.
+
+    ts: (T,) s. q: Configuration with leading axes (batch, T). v: (batch, T, nv). energy: (batch, T) J. status: (batch,)
+    int32, the status of the rollout, such as `contact.ContactStatus`: 0 for success, NOT_FINITE for a trajectory that
+    diverged or whose observations went beyond `limit`. mass_factors: (batch, nbodies), masses over those of the model.
+    seconds: time spent computing, compile_seconds: before that, compiling.
+    statistics: of what was observed, over the good trajectories; its arrays begin with (T, d). parameters: of the
+    controllers, (batch, ...). chunk: trajectories at a time and device. complete: False if the run was interrupted, so
+    that there are fewer trajectories than asked for. folder: where the states are, if they are not here.
+
+    With store="final" the states have T = 1. With store="none" q, v, energy and mass_factors raise AttributeError, and
+    where the states are in a folder so do they and parameters; `load_ensemble` reads them.
+    """
+
+    __slots__ = ()
+
+    q, v, energy = map(_stored, ("q", "v", "energy"))  # type: ignore[override]
+    mass_factors, parameters = map(_stored, ("mass_factors", "parameters"))  # type: ignore[override]
 
     @property
     def success(self) -> np.ndarray:
@@ -140,6 +169,7 @@ def ensemble(
 
     `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
+    Ctrl-C raises KeyboardInterrupt, whose attribute `result` is the `Ensemble` of what was computed.
     """
     checked_model(model, leaves=True)
     checks.functions(sample=sample, observe=observe, events=events)
@@ -163,10 +193,16 @@ def ensemble(
     arguments = strong(start), spread, jnp.asarray(dt, model.dtype)
     checks.on_host("ensemble", arguments, key)
     checks.holds_nothing_traced("ensemble", simulate, key, *arguments)
-    result = monte_carlo(
-        simulate, arguments, batch=batch, key=key, duration=steps * dt, common={"ts": times}, **options
-    )
-    return _ensemble(times, result, np.isin(np.arange(result.batch), result.failed, invert=True))
+    folder = None if store == "none" or options.get("folder") is None else str(options["folder"])
+    found = lambda result: _ensemble(times, result, np.isin(np.arange(result.batch), result.failed, True, True), folder)
+    try:
+        return found(
+            monte_carlo(simulate, arguments, batch=batch, key=key, duration=steps * dt, common={"ts": times}, **options)
+        )
+    except KeyboardInterrupt as interrupt:
+        if (result := getattr(interrupt, "result", None)) is not None:
+            interrupt.result = found(result)  # type: ignore[attr-defined]
+        raise
 
 
 def _start(model: Model, q: Any, v: Any) -> Draw:
@@ -209,11 +245,12 @@ def load_ensemble(folder: Any) -> Ensemble:
     r["parameters"] = {name: x for name, x in r.items() if name.startswith("parameters")}
     nan = float("nan")
     times = run.header["chunk"], nan, nan, nan
-    result = MonteCarlo(statistics, failures[0], r, len(good), *times, failures[1])  # type: ignore[arg-type]
+    complete = len(good) == run.header["batch"]
+    result = MonteCarlo(statistics, failures[0], r, len(good), *times, failures[1], complete)  # type: ignore[arg-type]
     return _ensemble(run.common["ts"], result, good)
 
 
-def _ensemble(ts: np.ndarray, result: MonteCarlo, good: np.ndarray) -> Ensemble:
+def _ensemble(ts: np.ndarray, result: MonteCarlo, good: np.ndarray, folder: str | None = None) -> Ensemble:
     q, v, energy, factors, parameters = (
         (result.record or {}).get(name) for name in ("q", "v", "energy", "mass_factors", "parameters")
     )
@@ -222,7 +259,8 @@ def _ensemble(ts: np.ndarray, result: MonteCarlo, good: np.ndarray) -> Ensemble:
     known = result.failed_status != 0  # 0 where what was observed went beyond `limit`
     told[result.failed[known]] = result.failed_status[known]
     status = np.where(good, 0, told).astype(np.int32)
-    return Ensemble(ts, q, v, energy, status, factors, *times, result.statistics, parameters, result.chunk)
+    what = result.statistics, parameters, result.chunk, result.complete, folder
+    return Ensemble(ts, q, v, energy, status, factors, *times, *what)
 
 
 def observation(t: jax.Array, q: Configuration, v: jax.Array) -> jax.Array:

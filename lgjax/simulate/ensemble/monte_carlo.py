@@ -40,10 +40,10 @@ class MonteCarlo(NamedTuple):
     """Result of `monte_carlo`, on the host.
 
     statistics: over the valid trajectories. failed: numbers of the others, ascending; failed_status: what each of them
-    reported. record: of all trajectories, with a leading axis (batch,); None if it is in a folder or not wanted. batch:
-    how many there are, fewer than asked for if the run was interrupted. chunk: trajectories at a time and device.
-    seconds: time spent computing, without earlier parts of a resumed run; compile_seconds: before that.
-    simulated_seconds_per_second: of all trajectories together.
+    reported. record: of all trajectories, with a leading axis (batch,); None if it is in a folder. batch: how many
+    there are. chunk: trajectories at a time and device. seconds: time spent computing, without earlier parts of a
+    resumed run; compile_seconds: before that. simulated_seconds_per_second: of all trajectories together. complete:
+    False if a run was interrupted, so that there are fewer than asked for.
     """
 
     statistics: Statistics
@@ -55,6 +55,7 @@ class MonteCarlo(NamedTuple):
     compile_seconds: float
     simulated_seconds_per_second: float
     failed_status: np.ndarray
+    complete: bool = True
 
 
 def monte_carlo(
@@ -90,7 +91,8 @@ def monte_carlo(
     `load_run` reads it, see `storage.py`. resume=True goes on with a run that was stopped in any way, or begins one.
     It is refused where `key`, `arguments`, `limit`, the name of `simulate` or what it captured is not as it was. Its
     code and its globals are not looked at: change `tag`, any text, when you change them. common: arrays that are stored
-    once. Ctrl-C returns what there is.
+    once. Ctrl-C writes a checkpoint and raises KeyboardInterrupt, as in every long run; the attribute `result` of the
+    exception holds what was computed, unless that is nothing.
     duration: simulated seconds of each, for the rate. progress: None shows a bar if tqdm is installed, True insists.
 
     Raises ValueError for sizes that are not positive, more devices than there are, a folder that cannot be written or
@@ -205,6 +207,16 @@ def _together(action: Callable[[], None]) -> None:
     multihost_utils.sync_global_devices("lgjax after")
 
 
+def _with_result(interrupt: KeyboardInterrupt, result: MonteCarlo, batch: int, output: Folder | None) -> BaseException:
+    """The interrupt, with what was computed and a note that says where it is."""
+    interrupt.result = result  # type: ignore[attr-defined]
+    where = "the attribute `result` of this exception holds them"
+    if output is not None:
+        where = f"they are in the folder {str(output.path)!r}, and resume=True goes on"
+    interrupt.add_note(f"interrupted after {result.batch} of {batch} trajectories: {where}")
+    return interrupt
+
+
 class _Run:
     """A run as far as it has come."""
 
@@ -223,21 +235,25 @@ class _Run:
             self.accumulator.arrays |= state
 
     def finish(self, duration: float, every: float, progress: bool | None, compile_seconds: float) -> MonteCarlo:
-        started, before = time.perf_counter(), self.done
+        started, before, interrupt = time.perf_counter(), self.done, None
         try:
             with progress_bar(progress, self.batch, duration, before) as bar:
                 self._go(bar, every)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             if not self.done:
                 raise
+            interrupt = error
         seconds = time.perf_counter() - started
         self.save()
         rate = (self.done - before) * duration / seconds
         width = self.program.width
-        return MonteCarlo(
+        result = MonteCarlo(
             self.statistics(), self.failed, self.record(), self.done, width, seconds, compile_seconds, rate,
-            self.failed_status,
+            self.failed_status, self.done == self.batch,
         )  # fmt: skip
+        if interrupt is None:
+            return result
+        raise _with_result(interrupt, result, self.batch, self.output)
 
     def _go(self, bar: Any, checkpoint_every: float) -> None:
         """Until all are done. The devices work on a chunk while the one before is taken in."""
