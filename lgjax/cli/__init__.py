@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process at once: after an interrupt XLA still compiles in its own threads, which an orderly end crashes."""
+    """End the process at once: XLA may still compile in threads of its own, which crash in an orderly end."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

@@ -1,6 +1,7 @@
 """The dynamics of a mechanism as functions that OpenSCvx, a solver of non-convex trajectory problems, takes."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -40,30 +41,36 @@ def openscvx_dynamics(
     for role, variable in (("qpos", qpos), ("qvel", qvel), ("control", control)):
         if not hasattr(variable, "slice") or not (variable is control or isinstance(variable.name, str)):
             raise TypeError(f"{role} must be a variable of OpenSCvx, got {checks.shown(variable)}")
-    tau = actuation or (lambda u: u)
+    rates = partial(_rates, model, (qpos, qvel, control), actuation, wrenches)
+    return {qpos.name: partial(_of_positions, rates), qvel.name: partial(_of_velocities, rates)}
 
-    def rates(x: Array, u: Array, params: Any) -> tuple[Array, int]:
-        for role, given in (("x", x), ("u", u)):
-            if getattr(given, "ndim", None) != 1 or not jnp.issubdtype(given.dtype, jnp.floating):
-                raise TypeError(f"{role} must be a vector of floating numbers, got {checks.shown(given)}")
-        mechanism = checked_model(model if isinstance(model, Model) else model(params), leaves=True).astype(x.dtype)
-        command, positions, velocities = u[control.slice].astype(x.dtype), x[qpos.slice], x[qvel.slice]
-        tree = mechanism.tree
-        sizes = {"qpos": (positions, 7 * tree.n_free + tree.n_joint + 4 * tree.n_ball), "qvel": (velocities, tree.nv)}
-        for role, (found, size) in sizes.items():
-            if found.shape != (size,):
-                raise ValueError(f"{role} has {len(found)} entries in x, {mechanism.name!r} takes {size}")
-        push = wrenches(command) if wrenches is not None else None
-        force = tau(command)
-        field = flat_field(mechanism, lambda t, q, v: force, None if push is None else lambda t, q, v: push)
-        return field(jnp.zeros((), x.dtype), jnp.concatenate([positions, velocities]), None), len(positions)
 
-    def of_positions(x: Array, u: Array, node: Any, params: Any) -> Array:
-        found, nq = rates(x, u, params)
-        return found[:nq]
+def _of_positions(rates: Callable, x: Array, u: Array, node: Any, params: Any) -> Array:
+    found, nq = rates(x, u, params)
+    return found[:nq]
 
-    def of_velocities(x: Array, u: Array, node: Any, params: Any) -> Array:
-        found, nq = rates(x, u, params)
-        return found[nq:]
 
-    return {qpos.name: of_positions, qvel.name: of_velocities}
+def _of_velocities(rates: Callable, x: Array, u: Array, node: Any, params: Any) -> Array:
+    found, nq = rates(x, u, params)
+    return found[nq:]
+
+
+def _rates(
+    model: Any, variables: tuple[Any, Any, Any], actuation: Any, wrenches: Any, x: Array, u: Array, params: Any
+) -> tuple[Array, int]:
+    """Rates (nq + nv,) of the flat state in x, and nq; OpenSCvx says where the variables are when a problem is made."""
+    for role, given in (("x", x), ("u", u)):
+        if getattr(given, "ndim", None) != 1 or not jnp.issubdtype(given.dtype, jnp.floating):
+            raise TypeError(f"{role} must be a vector of floating numbers, got {checks.shown(given)}")
+    mechanism = checked_model(model if isinstance(model, Model) else model(params), leaves=True).astype(x.dtype)
+    qpos, qvel, control = variables
+    positions, velocities, command = x[qpos.slice], x[qvel.slice], u[control.slice].astype(x.dtype)
+    tree = mechanism.tree
+    sizes = {"qpos": (positions, 7 * tree.n_free + tree.n_joint + 4 * tree.n_ball), "qvel": (velocities, tree.nv)}
+    for role, (found, size) in sizes.items():
+        if found.shape != (size,):
+            raise ValueError(f"{role} has {len(found)} entries in x, {mechanism.name!r} takes {size}")
+    push = wrenches(command) if wrenches is not None else None
+    force = command if actuation is None else actuation(command)
+    field = flat_field(mechanism, lambda t, q, v: force, None if push is None else lambda t, q, v: push)
+    return field(jnp.zeros((), x.dtype), jnp.concatenate([positions, velocities]), None), len(positions)

@@ -1,6 +1,8 @@
 """The Taylor series of a mechanism's motion, as the Taylor integrator takes it."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -26,23 +28,22 @@ def motion_series(
     Taylor coefficients at t of what is applied; None applies nothing. The space is `mechanical_space(model.tree)`.
     Source: [ali2026] Alg. 3.
     """
-
     checks.functions(tau=tau, wrenches=wrenches)
+    return partial(_series, model, tau, wrenches, execution)
 
-    def series(t, state, order: int):
-        q, v = state
-        forces, applied = jnp.zeros((order, model.nv), v.dtype), None
-        if tau is not None:
-            forces = checked_result("tau", tau(t, order), forces.shape, v.dtype)
-        if wrenches is not None:
-            series = checked_result("wrenches", wrenches(t, order), (order, model.nbodies, 6), v.dtype)
-            applied = [applied_wrenches(model.links, w) for w in series]
-        inputs = lambda k, speeds: (None, forces[k])
-        rates, _ = hybrid_series(model, q, v, inputs, order - 1, None, applied, execution)
-        speeds = [v, *(x / (k + 1) for k, x in enumerate(rates[:-1]))]
-        return jnp.stack(speeds), jnp.stack(rates)
 
-    return series
+def _series(model: Model, tau: Any, wrenches: Any, execution: Execution, t, state, order: int):
+    q, v = state
+    forces, applied = jnp.zeros((order, model.nv), v.dtype), None
+    if tau is not None:
+        forces = checked_result("tau", tau(t, order), forces.shape, v.dtype)
+    if wrenches is not None:
+        series = checked_result("wrenches", wrenches(t, order), (order, model.nbodies, 6), v.dtype)
+        applied = [applied_wrenches(model.links, w) for w in series]
+    inputs = lambda k, speeds: (None, forces[k])
+    rates, _ = hybrid_series(model, q, v, inputs, order - 1, None, applied, execution)
+    speeds = [v, *(x / (k + 1) for k, x in enumerate(rates[:-1]))]
+    return jnp.stack(speeds), jnp.stack(rates)
 
 
 def checked_result(name: str, value, shape: tuple[int, ...], dtype):

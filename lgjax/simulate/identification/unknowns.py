@@ -5,6 +5,7 @@ Unknowns add up: inertias(model, ["hand"]) + viscous(model) + gear(model). Read 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -56,20 +57,23 @@ class Unknowns:
         return len(self.names)
 
     def __add__(self, other: "Unknowns") -> "Unknowns":
-        n = len(self)
-        return Unknowns(self.names + other.names, lambda plant, x: other.apply(self.apply(plant, x[:n]), x[n:]))
+        return Unknowns(self.names + other.names, partial(_both, self, other))
+
+
+def _both(first: Unknowns, second: Unknowns, plant: Plant, x: Array) -> Plant:
+    return second.apply(first.apply(plant, x[: len(first)]), x[len(first) :])
 
 
 # ---- inertias
 def masses(model: Model, bodies: Sequence[str] | None = None) -> Unknowns:
     """Logarithms of the factors by which bodies are denser than guessed; bodies None takes all."""
     index = _bodies(model, bodies)
+    return Unknowns(tuple(f"log mass factor of {model.body_names[i]}" for i in index), partial(_denser, index))
 
-    def apply(plant: Plant, x: Array) -> Plant:
-        factor = jnp.ones(plant.model.nbodies, x.dtype).at[index].set(jnp.exp(x))
-        return plant._replace(model=plant.model.replace(inertias=plant.model.inertias.scaled(factor)))
 
-    return Unknowns(tuple(f"log mass factor of {model.body_names[i]}" for i in index), apply)
+def _denser(index: np.ndarray, plant: Plant, x: Array) -> Plant:
+    factor = jnp.ones(plant.model.nbodies, x.dtype).at[index].set(jnp.exp(x))
+    return plant._replace(model=plant.model.replace(inertias=plant.model.inertias.scaled(factor)))
 
 
 def inertias(model: Model, bodies: Sequence[str] | None = None, physical: bool = True) -> Unknowns:
@@ -80,15 +84,16 @@ def inertias(model: Model, bodies: Sequence[str] | None = None, physical: bool =
     index = _bodies(model, bodies)
     rows = (10 * index[:, None] + np.arange(10)).ravel()
     names = ("a", "d1", "d2", "d3", "s12", "s23", "s13", "t1", "t2", "t3") if physical else NAMES
-
-    def apply(plant: Plant, x: Array) -> Plant:
-        ten = inertial_parameters(plant.model)
-        own = ten[rows].reshape(-1, 10)
-        change = x.reshape(-1, 10)
-        own = from_log_cholesky(log_cholesky(own) + change) if physical else own + change
-        return plant._replace(model=with_inertial_parameters(plant.model, ten.at[rows].set(own.reshape(-1))))
-
+    apply = partial(_other_inertias, rows, physical)
     return Unknowns(tuple(f"{name} of {model.body_names[i]}" for i in index for name in names), apply)
+
+
+def _other_inertias(rows: np.ndarray, physical: bool, plant: Plant, x: Array) -> Plant:
+    ten = inertial_parameters(plant.model)
+    own = ten[rows].reshape(-1, 10)
+    change = x.reshape(-1, 10)
+    own = from_log_cholesky(log_cholesky(own) + change) if physical else own + change
+    return plant._replace(model=with_inertial_parameters(plant.model, ten.at[rows].set(own.reshape(-1))))
 
 
 # ---- joints and drives
@@ -110,18 +115,21 @@ def armature(model: Model, joints: Sequence[str] | None = None) -> Unknowns:
 def gear(model: Model, joints: Sequence[str] | None = None) -> Unknowns:
     """Changes of `Plant.gear`; records of torques do not see a gear whose guess is 0."""
     names, index = coordinates_of(model, joints)
-    apply = lambda plant, x: plant._replace(gear=plant.gear.at[np.asarray(index)].add(x))
-    return Unknowns(tuple(f"gear of {name}" for name in names), apply)
+    return Unknowns(tuple(f"gear of {name}" for name in names), partial(_other_gear, np.asarray(index)))
+
+
+def _other_gear(index: np.ndarray, plant: Plant, x: Array) -> Plant:
+    return plant._replace(gear=plant.gear.at[index].add(x))
 
 
 def _of_joints(model: Model, joints: Sequence[str] | None, leaf: str) -> Unknowns:
     names, index = coordinates_of(model, joints)
+    return Unknowns(tuple(f"{leaf} of {name}" for name in names), partial(_other_joints, leaf, np.asarray(index)))
 
-    def apply(plant: Plant, x: Array) -> Plant:
-        changed = getattr(plant.model, leaf).at[np.asarray(index)].add(x)
-        return plant._replace(model=plant.model.replace(**{leaf: changed}))
 
-    return Unknowns(tuple(f"{leaf} of {name}" for name in names), apply)
+def _other_joints(leaf: str, index: np.ndarray, plant: Plant, x: Array) -> Plant:
+    changed = getattr(plant.model, leaf).at[index].add(x)
+    return plant._replace(model=plant.model.replace(**{leaf: changed}))
 
 
 # ---- frames
@@ -142,14 +150,15 @@ def frames(model: Model, names: Sequence[str]) -> Unknowns:
 
 
 def _displaced(leaf: str, names: Sequence[str], index: np.ndarray) -> Unknowns:
-    def apply(plant: Plant, x: Array) -> Plant:
-        poses = getattr(plant.model, leaf)
-        moved = se3.compose(jax.tree.map(lambda a: a[index], poses), se3.exp(x.reshape(-1, 6)))
-        changed = jax.tree.map(lambda a, b: a.at[index].set(b), poses, moved)
-        return plant._replace(model=plant.model.replace(**{leaf: changed}))
-
-    what = leaf.removesuffix("s")
+    what, apply = leaf.removesuffix("s"), partial(_other_places, leaf, index)
     return Unknowns(tuple(f"{what} {part} of {names[i]}" for i in index for part in TWIST), apply)
+
+
+def _other_places(leaf: str, index: np.ndarray, plant: Plant, x: Array) -> Plant:
+    poses = getattr(plant.model, leaf)
+    moved = se3.compose(jax.tree.map(lambda a: a[index], poses), se3.exp(x.reshape(-1, 6)))
+    changed = jax.tree.map(lambda a, b: a.at[index].set(b), poses, moved)
+    return plant._replace(model=plant.model.replace(**{leaf: changed}))
 
 
 def _bodies(model: Model, bodies: Sequence[Any] | None) -> np.ndarray:
