@@ -3,7 +3,7 @@
 Read first: `dynamics/forces.py`, what a force is, and `contacts.py`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -53,6 +53,9 @@ class CompliantContact(Force):
         _, _, found = self._world(q)
         depth = jnp.maximum(-found.gap, jnp.zeros_like(found.gap))
         return jnp.sum(self.stiffness * _power(depth, self.exponent + 1) / (self.exponent + 1))
+
+    def for_model(self, model):
+        return replace(self, model=model)
 
     def _world(self, q):
         world = world_kinematics(self.model, q)

@@ -9,7 +9,7 @@ in body order; N/m, N s/m, N for sliding coordinates and N m/rad, N m s/rad, N m
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -46,6 +46,13 @@ class Force:
         """Potential energy (), J, of what is conservative."""
         return jnp.zeros((), q.joints.dtype)
 
+    def for_model(self, model: Model) -> "Force":
+        """The same force on another model with the same tree: all that it took from its own model is then that one's.
+
+        Numbers that were given to its maker stay.
+        """
+        return self
+
     def __add__(self, other) -> "Sum":
         return Sum(_forces(self) + _forces(other), _controllers(self) + _controllers(other))
 
@@ -66,6 +73,9 @@ class Sum(Force):
 
     def energy(self, q):
         return sum((part.energy(q) for part in self.forces), start=super().energy(q))
+
+    def for_model(self, model):
+        return replace(self, forces=tuple(part.for_model(model) for part in self.forces))
 
 
 def _forces(x) -> tuple:
@@ -94,6 +104,9 @@ class JointSpring(Force):
 
     def energy(self, q):
         return jnp.sum(self.stiffness * self._displacement(q) ** 2) / 2
+
+    def for_model(self, model):
+        return replace(self, model=model)
 
     def _displacement(self, q):
         return difference(self.model, self.rest, q)[np.asarray(self.index, int)]
@@ -126,10 +139,14 @@ class Friction(Force):
     coulomb: jax.Array
     smoothing: jax.Array
     index: tuple[int, ...] = field(metadata=STATIC)
+    of_model: bool = field(default=False, metadata=STATIC)  # whether coulomb is `Model.friction`
 
     def __call__(self, t, q, v):
         speed = v[np.asarray(self.index, int)]
         return _spread(v, self.index, -self.viscous * speed - self.coulomb * jnp.tanh(speed / self.smoothing))
+
+    def for_model(self, model):
+        return replace(self, coulomb=model.friction[np.asarray(self.index, int)]) if self.of_model else self
 
 
 def damper(model: Model, damping: Any, joints: Sequence[str] | None = None) -> Friction:
@@ -152,6 +169,7 @@ def friction(
         parameter("coulomb", dry, names, model.dtype),
         parameter("smoothing", smoothing, names, model.dtype, positive=True),
         tuple(index),
+        coulomb is None,
     )
 
 
@@ -167,6 +185,7 @@ class Limits(Force):
     width: jax.Array
     index: tuple[int, ...] = field(metadata=STATIC)
     start: tuple[int, ...] = field(metadata=STATIC)
+    of_model: tuple[str, ...] = field(default=(), metadata=STATIC)  # which of lower and upper are the model's
 
     def __call__(self, t, q, v):
         speed, tau = v[np.asarray(self.index, int)], 0
@@ -182,6 +201,9 @@ class Limits(Force):
             inside, beyond = jnp.clip(depth, 0, self.width), jnp.maximum(depth - self.width, 0)
             total = total + inside**3 / (6 * self.width) + beyond * (beyond + self.width) / 2
         return jnp.sum(self.stiffness * total)
+
+    def for_model(self, model):
+        return replace(self, **{name: getattr(model, name)[np.asarray(self.start, int)] for name in self.of_model})
 
     def _depths(self, q):
         """Signs of, and depths (n,) beyond, the upper and the lower limits."""
@@ -219,6 +241,7 @@ def limits(
         parameter("width", width, names, model.dtype, positive=True),
         tuple(index),
         tuple(start),
+        tuple(name for name, value in (("lower", lower), ("upper", upper)) if value is None),
     )
 
 
@@ -308,6 +331,9 @@ class PointSpring(Force):
         # Where the points meet, the square in the form that has its derivatives there.
         meeting = sm.dot(gap, gap) + self.length * (self.length - 2 * distance)
         return self.stiffness * jnp.where(distance > 0, (distance - self.length) ** 2, meeting) / 2
+
+    def for_model(self, model):
+        return replace(self, model=model)
 
     def _kinematics(self, q, v):
         """Motions in world axes, the two points about the same origin, and the velocities that move them."""

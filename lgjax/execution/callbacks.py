@@ -177,6 +177,32 @@ def _names(code: CodeType) -> list[str]:
     return [*code.co_names, *inner]
 
 
+def reads(function: Any) -> tuple[set[str], list[Any]]:
+    """Names in a user's function, attributes among them, and the objects that it reads, also through functions."""
+    words: set[str] = set()
+    found: dict[int, Any] = {}
+    left = [function]
+    while left:
+        value = left.pop()
+        if id(value) in found:
+            continue
+        found[id(value)] = value
+        if isinstance(value, MethodType):
+            left += [value.__func__, value.__self__]
+        elif isinstance(value, partial):
+            left += [value.func, *value.args, *value.keywords.values()]
+        elif isinstance(value, tuple | list):
+            left += value
+        elif isinstance(value, FunctionType) and not _of_a_library(value.__module__):
+            names = _names(value.__code__)
+            cells = [cell.cell_contents for cell in value.__closure__ or () if not _empty(cell)]
+            globals_ = [value.__globals__[name] for name in names if name in value.__globals__]
+            defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+            words.update(names)
+            left += [*cells, *globals_, *defaults]
+    return words, list(found.values())
+
+
 def functions_in(value: Any) -> list[Any]:
     """The users' functions that a static value holds: in tuples, dataclasses, partial calls and plain objects."""
     found: list[Any] = []

@@ -64,6 +64,10 @@ def states(model):
     return q._replace(joints=jnp.linspace(-0.8, 0.8, 12).reshape(6, 2)), v
 
 
+def one_state(model):
+    return jax.tree.map(lambda x: x[-1], states(model))
+
+
 def along_retraction(f, model, q):
     return jax.grad(lambda d: f(lgjax.retract(model, q, d)))(jnp.zeros(model.nv))
 
@@ -229,6 +233,30 @@ BAD = {
 def test_bad_parameters_are_refused(message):
     with pytest.raises(ValueError, match=message):
         BAD[message](robot())
+
+
+def touching(model):
+    floor = lgjax.shapes.Plane((0.0, 0.0, 1.0))
+    contacts = lgjax.Contacts(model, floor, {"lower": lgjax.shapes.sphere(5.0)})
+    return lgjax.forces.contact(model, contacts, 1e3)
+
+
+FOLLOWING = {**CONSERVATIVE, **{name: make for name, (make, _) in DISSIPATIVE.items()}, "contact": touching}
+FOLLOWING |= {"dry friction": forces.friction, "some limits": lambda m: forces.limits(m, 40.0, lower=-0.2, width=0.2)}
+FOLLOWING |= {"with a controller": lambda m: forces.friction(m, joints=["lid_joint"]) + (lambda t, q, v: -v)}
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_a_force_for_another_model_is_that_made_of_it(name):
+    model, make = robot(), FOLLOWING[name]
+    model = model.replace(friction=model.friction + 0.1)
+    longer = model.placements._replace(translation=1.2 * model.placements.translation)
+    other = model.replace(placements=longer, friction=3 * model.friction, upper=0.5 * model.upper)
+    q, v = one_state(model)
+    found = make(model).for_model(other)
+    np.testing.assert_allclose(found(0.0, q, v), make(other)(0.0, q, v), rtol=1e-13, atol=1e-13)
+    if name in ("limits", "a sum", "contact", "dry friction", "with a controller"):
+        assert np.abs(found(0.0, q, v) - make(model)(0.0, q, v)).max() > 1e-3
 
 
 def test_only_forces_and_controllers_are_added():

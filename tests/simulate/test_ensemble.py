@@ -185,6 +185,81 @@ def moments(inertia):
     return inertia.mass, inertia.moment, np.trace(second, axis1=1, axis2=2)[:, None, None] * np.eye(3) / 2 - second
 
 
+@cache
+def rubbing():
+    """A rod that turns about its middle with dry friction: slower by friction / 0.1 in every second."""
+    hinge = lgjax.Joint("hinge", "revolute", axis=(0, 0, 1), friction=0.05)
+    return lgjax.build([lgjax.Body("rod", None, hinge, mass=1.0, inertia=np.diag([0.1, 0.1, 0.1]))])
+
+
+def run_rubbing(controller, spread=Spread(0.0, 0.0, friction=0.4), **changes):  # noqa: B008 (a tuple)
+    options = {"batch": 5, "steps": 20, "dt": 0.02, "key": jax.random.key(2), "v": jnp.array([2.0]), "progress": False}
+    return lgjax.ensemble(rubbing(), controller, spread=spread, **{**options, **changes})
+
+
+def frictions(count):
+    """The dry friction of each copy, as `randomized` draws it."""
+    start = Draw(rubbing(), lgjax.neutral(rubbing()), jnp.zeros(1))
+    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(2), i))(jnp.arange(count))
+    return jax.vmap(lambda key: randomized(start, Spread(friction=0.4), key).model.friction[0])(keys)
+
+
+def test_dry_friction_is_that_of_each_copy():
+    model, lost = rubbing(), np.asarray(frictions(5)) * 0.4 / 0.1
+    assert np.std(lost) > 0.03
+    found = run_rubbing(lgjax.forces.friction(model))
+    np.testing.assert_allclose(found.v[:, -1, 0], 2.0 - lost, rtol=1e-12)
+    pushed = run_rubbing(lgjax.forces.friction(model) + (lambda t, q, v: 0.1 + 0 * v))
+    np.testing.assert_allclose(pushed.v[:, -1, 0], 2.4 - lost, rtol=1e-12)
+
+
+def test_a_spring_between_points_follows_the_geometry_of_each_copy():
+    base = models.chain(2)
+    springs = lambda m: lgjax.forces.point_spring(m, (m.body_names[-1], (0.0, 0.0, 0.0)), (None, (1.0, 1.0, 0.0)), 5.0)
+    options = {"batch": 2, "steps": 4, "dt": 0.02, "key": jax.random.key(2), "progress": False}
+    spread = Spread(0.0, 0.0, geometry=0.3)
+    found = lgjax.ensemble(base, springs(base), spread=spread, **options)
+    start = Draw(base, lgjax.neutral(base), jnp.zeros(base.nv))
+    for i in range(2):
+        copy = randomized(start, spread, jax.random.fold_in(jax.random.key(2), i)).model
+        path = lgjax.rollout(copy, start.q, start.v, springs(copy), 0.02, 4, save_every=None)
+        np.testing.assert_allclose(found.v[i, -1], path.v[-1], rtol=1e-12)
+
+
+HIDDEN = {
+    "made inside": lambda m: lambda t, q, v: lgjax.forces.friction(m)(t, q, v),
+    "captured": lambda m: (lambda force: lambda t, q, v: force(t, q, v) - v)(lgjax.forces.friction(m)),
+    "a default": lambda m: lambda t, q, v, force=lgjax.forces.friction(m): force(t, q, v),  # noqa: B008
+    "a partial call": lambda m: partial(lambda force, t, q, v: force(t, q, v), lgjax.forces.friction(m)),
+    "by hand": lambda m: lambda t, q, v: -m.friction * jnp.tanh(v / 0.01),
+    "in a sum": lambda m: lgjax.forces.spring(m, 1.0) + (lambda t, q, v: -m.friction * jnp.tanh(v / 0.01)),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_random_friction_that_a_function_hides_is_refused(name):
+    with pytest.raises(ValueError, match=r"spread.friction has no effect on the dry friction in a function, .* `lgjax"):
+        run_rubbing(HIDDEN[name](rubbing()))
+
+
+def test_functions_may_use_the_friction_of_the_model_where_the_copies_have_their_own():
+    """A controller that cancels the nominal friction; and one that has nothing to do with friction."""
+    model = rubbing()
+    cancel = lambda t, q, v: model.friction * jnp.tanh(v / 0.01)
+    found = run_rubbing(lgjax.forces.friction(model) + cancel)
+    np.testing.assert_allclose(found.v[:, -1, 0], 2.2 - np.asarray(frictions(5)) * 4, rtol=1e-12)
+    for controller, spread in ((lambda t, q, v: 0 * v, Spread(0.0, 0.0, friction=0.4)), (cancel, Spread(0.0, 0.0))):
+        np.testing.assert_allclose(np.std(run_rubbing(controller, spread).v[:, -1]), 0, atol=1e-13)
+
+
+def test_dry_friction_of_contacts_is_that_of_each_copy():
+    model = rubbing()
+    contacts, method = lgjax.Contacts(model, joint_friction=True), lgjax.contact.TimeStepping()
+    cancel = lambda t, q, v: model.friction + 0 * v
+    found = run_rubbing(cancel, contacts=contacts, method=method)
+    np.testing.assert_allclose(found.v[:, -1, 0], 2.2 - np.asarray(frictions(5)) * 4, rtol=1e-6)
+
+
 def test_every_spread_moves_its_own_parameters_and_leaves_bodies_physical():
     """Moments of a cloud of points that is stretched, scales of lengths and coefficients; standard deviations."""
     base = models.chain(3, floating_base=True)

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.energy import total_energy
+from lgjax.dynamics.forces import Force, Friction, Sum
+from lgjax.execution.callbacks import reads
 from lgjax.groups.se3 import Pose
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import strong
@@ -188,6 +190,8 @@ def ensemble(
         return _sample(start.model, draw, path, observe or observation, events, store)
 
     spread = _checked_spread(spread, model)
+    if sample is None:
+        _check_friction(model, spread, controller, contacts)
     times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)
     times = times[-1:] if save_every is None else times
     arguments = strong(start), spread, jnp.asarray(dt, model.dtype)
@@ -213,10 +217,31 @@ def _start(model: Model, q: Any, v: Any) -> Draw:
 
 
 def _law(law: Any, draw: Draw) -> Any:
-    """A controller or wrenches, given the parameters of a draw."""
+    """A controller or wrenches, given the parameters of a draw; forces are those of its model."""
+    if isinstance(law, Force):
+        return law.for_model(draw.model)
     if law is None or draw.parameters is None or isinstance(law, ControllerWithMemory):
         return law
     return lambda t, q, v: law(t, q, v, draw.parameters)
+
+
+def _check_friction(model: Model, spread: Spread, controller: Any, contacts: Any) -> None:
+    """ValueError for a function as controller that holds the dry friction which is to be random."""
+    known = checks.known(spread.friction, model.friction)
+    if not known or not np.any(np.asarray(spread.friction) * np.asarray(model.friction)):
+        return
+    forces, functions = (controller,), (controller,)
+    if isinstance(controller, Sum):
+        forces, functions = controller.forces, controller.controllers
+    random = lambda values: any(isinstance(x, Friction) and x.of_model for x in values)
+    if random(forces) or getattr(contacts, "dry", ()):
+        return
+    names, held = reads(tuple(x for x in functions if not isinstance(x, Force)))
+    if "friction" in names or random(held):
+        raise ValueError(
+            "spread.friction has no effect on the dry friction in a function, which is the same for all copies of the "
+            "model: add the force to the function instead, as in `lgjax.forces.friction(model) + controller`"
+        )
 
 
 def _contacts(contacts: Any, draw: Draw) -> Any:
