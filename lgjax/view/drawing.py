@@ -15,6 +15,7 @@ from lgjax.numerics import checks
 from lgjax.view.scene import FAILED, PALE, Part, Scene, bounds, quaternions
 
 TRAIL = 60  # segments of a trail
+FAR = 200.0  # how far the camera sees, in sizes of the scene
 
 
 def viser_server(port: int | None = None) -> Any:
@@ -63,6 +64,8 @@ class Drawing:
         self.world = server.scene.add_frame("/world", show_axes=False)
         self._nodes: dict[str, Any] = {}
         self._drawn: dict[str, bytes] = {}
+        self.low, self.high = bounds(scene, start_only=follow)
+        self.size = float(np.linalg.norm(self.high - self.low)) / 2
         self._add_ground()
         for i, part in enumerate(scene.scenery):
             self._add_still(f"/world/scenery/{i}", part)
@@ -106,8 +109,7 @@ class Drawing:
     def _add_ground(self) -> None:
         if self.scene.ground is None:
             return
-        low, high = bounds(self.scene, start_only=self.follow)
-        size = 10.0 ** np.ceil(np.log10(np.linalg.norm(high - low) / 2))
+        size = 10.0 ** np.ceil(np.log10(self.size))
         self.server.scene.add_grid(
             "/world/ground", position=(0.0, 0.0, self.scene.ground), infinite_grid=True, cell_size=size / 20,
             section_size=size / 4, fade_distance=8 * size, shadow_opacity=0.2,
@@ -139,15 +141,14 @@ class Drawing:
                 self._nodes[f"name {body}"] = add(f"/world/names/{name}", name, font_screen_scale=0.7)
 
     def _place_camera(self) -> None:
-        low, high = bounds(self.scene, start_only=self.follow)
-        size = float(np.linalg.norm(high - low)) / 2
+        size = self.size
         # Steeper over many systems, so that they do not hide one another; a little to the left of the panels.
         alone = self.scene.systems == 1
         view = np.array([0.8, -1.7, 0.6 if alone else 1.1])
         view /= np.linalg.norm(view)
-        middle = (low + high) / 2 + 0.3 * size * np.array([-view[1], view[0], 0.0])
+        middle = (self.low + self.high) / 2 + 0.3 * size * np.array([-view[1], view[0], 0.0])
         camera = self.server.initial_camera
-        camera.near, camera.far = 0.005 * size, 200.0 * size
+        camera.near, camera.far = 0.005 * size, FAR * size
         camera.fov = 0.9
         camera.look_at = tuple(middle)
         camera.position = tuple(middle + (2.4 if alone else 1.9) * size * view)
@@ -202,11 +203,11 @@ class Drawing:
         return self.scene.lines[index].reshape(-1, 2, 3)
 
     def _at_arrows(self, index: int) -> np.ndarray:
-        """Arrows of length zero have no direction: they are drawn as a point along z."""
+        """Arrows of length zero would still have a head: they go farther away than the camera sees."""
         assert self.scene.arrows is not None
         points = np.array(self.scene.arrows[index], float)
         short = np.linalg.norm(points[:, 1] - points[:, 0], axis=-1) < 1e-3 * self.scene.radius
-        points[short, 1] = points[short, 0] + [0, 0, 1e-3 * self.scene.radius]
+        points[short] = [[0, 0, -100 * FAR * self.size], [0, 0, -99 * FAR * self.size]]
         return points
 
     def _at_trail(self, index: int) -> np.ndarray:

@@ -125,6 +125,22 @@ def test_wrenches_are_arrows_from_the_bodies(chain):
     np.testing.assert_allclose(lengths[:, 0] / lengths[-1, 0], (1 + TS) / (1 + TS[-1]), rtol=1e-5)
 
 
+def test_forces_of_zero_are_out_of_sight(chain, tmp_path):
+    """viser draws a head of one size for every arrow; those without a length lie behind all that the camera sees."""
+    model, q = chain
+    one = jax.tree.map(lambda x: x[0], q)
+    wrenches = np.array([[0, 0, 0, 3.0, 0, 0], [0, 0, 0, 0, 0, 0]]) * (TS > TS[2])[:, None, None]
+    recording = Recording(lgjax.view.html(model, Moving(one), tmp_path / "x.html", wrenches=wrenches).read_text())
+    (far,) = {message["far"] for _, message in recording.messages if "far" in message}
+    for k, shown in ((0, 0), (4, 1)):
+        points = recording.nodes(TS[k] + 1e-9)["/world/wrenches"]["points"].reshape(-1, 2, 3)
+        assert len(points) == 4  # force and torque of two bodies
+        near = np.linalg.norm(points, axis=-1).min(-1) < 2 * far
+        assert near.sum() == shown
+        places = np.asarray(one.free_poses.translation)[k] if shown else np.zeros((0, 3))
+        np.testing.assert_allclose(points[near, 0], places, atol=1e-3)
+
+
 def test_contact_forces_are_arrows_from_the_points_that_touch(chain):
     """A ball of radius 0.1 at the first body's origin over a plane; half the weight is half as long as the robot."""
     model, q = chain
