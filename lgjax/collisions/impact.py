@@ -1,6 +1,5 @@
 """Impact of one rigid body: the jump of its momenta.  Source: [tran2024] section 4.2."""
 
-import enum
 from typing import NamedTuple
 
 import jax
@@ -12,12 +11,12 @@ from lgjax.groups import so3
 from lgjax.groups.arguments import Fields, Maybe, takes
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import small_matrix as sm
-from lgjax.numerics.status import NOT_FINITE
+from lgjax.numerics.status import NOT_FINITE, Flags
 
 Array = jax.Array
 
 
-class BounceStatus(enum.IntFlag):
+class BounceStatus(Flags):
     """Flags that say what happened to a body; 0 means success, flags add up.
 
     The first three stop it: its state stays the last good one.

@@ -3,7 +3,6 @@
 Read first: `contacts.py`. Next: `step.py`, which has the scheme.
 """
 
-import enum
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
-from lgjax.numerics.status import NOT_FINITE, flag
+from lgjax.numerics.status import NOT_FINITE, Flags, flag
 
 Array = jax.Array
 
@@ -32,7 +31,7 @@ TOLERANCE_EPS = 32.0
 UNSOLVED = 100.0
 
 
-class ContactStatus(enum.IntFlag):
+class ContactStatus(Flags):
     """Flags of a run with rigid contacts; 0 means success."""
 
     OK = 0

@@ -1,6 +1,5 @@
 """Fixed-step integration of a field on a homogeneous space: one scan, whatever the method."""
 
-import enum
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,14 +15,14 @@ from lgjax.integrators.method import Method
 from lgjax.integrators.scan_saved import saved_steps, scan_saved
 from lgjax.integrators.tableau import Tableau
 from lgjax.numerics import checks
-from lgjax.numerics.status import NOT_FINITE, flag
+from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.saving.checkpoint import Checkpoint
 
 Array = jax.Array
 Point = Any
 
 
-class Status(enum.IntFlag):
+class Status(Flags):
     """Flags that say why a run failed; 0 means success, flags add up."""
 
     OK = 0

@@ -1,6 +1,5 @@
 """Implicit integration of rigid bodies in absolute coordinates with joints as constraints."""
 
-import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,13 +29,13 @@ from lgjax.maximal.system import AbsoluteConfiguration, System
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.newton import NewtonRule
-from lgjax.numerics.status import NOT_FINITE, flag
+from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.saving.checkpoint import Checkpoint
 
 Array = jax.Array
 
 
-class Status(enum.IntFlag):
+class Status(Flags):
     """Flags of `integrate`; 0 means success.  Of those in FAILED only the first met is set."""
 
     OK = 0

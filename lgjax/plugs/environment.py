@@ -4,7 +4,6 @@ The calls are those of gymnax: reset(key, params) -> observation, state, and ste
 observation, state, reward, done, info. Map both over a batch with `jax.vmap`, scan them, differentiate them.
 """
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,14 +19,14 @@ from lgjax.multibody.arguments import checked_array, checked_configuration, chec
 from lgjax.multibody.configuration import Configuration, neutral
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
-from lgjax.numerics.status import NOT_FINITE, flag
+from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.simulate.control.mechanism_step import contact_steps
 from lgjax.simulate.control.problem import ControlSystem, box, within
 
 Array = jax.Array
 
 
-class EnvironmentStatus(enum.IntFlag):
+class EnvironmentStatus(Flags):
     """Why an episode ended; 0 means that it goes on. Flags add up."""
 
     NOT_FINITE = NOT_FINITE  # the next state, its observation or its reward was infinite or NaN

@@ -11,7 +11,7 @@ from lgjax.collisions import BounceStatus
 from lgjax.dynamics.loops import LoopStatus
 from lgjax.integrators import Status
 from lgjax.maximal import Status as MaximalStatus
-from lgjax.numerics.status import flag
+from lgjax.numerics.status import Flags, flag
 from lgjax.simulate.control import OptimizeStatus
 from lgjax.simulate.rollout import Trajectory
 
@@ -24,6 +24,18 @@ def test_success_is_zero_and_not_finite_the_same_everywhere(status):
     assert status(0).name in ("OK", "CONVERGED")
     assert status.NOT_FINITE == 1
     assert all(member.value.bit_count() == 1 for member in status)
+
+
+@pytest.mark.parametrize("status", Flags.__subclasses__(), ids=lambda status: status.__module__)
+def test_a_status_is_printed_by_its_names(status):
+    name = status.__name__
+    first, second = list(status)[:2]
+    for found in (str(status.NOT_FINITE), f"{status.NOT_FINITE}", f"{status(1)}"):
+        assert found == f"{name}.NOT_FINITE"
+    assert str(first | second) == f"{name}.{first.name}|{second.name}"
+    assert f"{status.NOT_FINITE:03d}" == "001"
+    assert issubclass(status, enum.IntFlag)
+    assert len(Flags.__subclasses__()) == 8
 
 
 def test_a_flag_is_set_where_its_condition_holds():

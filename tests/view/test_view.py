@@ -129,7 +129,7 @@ def test_forces_of_zero_are_out_of_sight(chain, tmp_path):
     """viser draws a head of one size for every arrow; those without a length lie behind all that the camera sees."""
     model, q = chain
     one = jax.tree.map(lambda x: x[0], q)
-    wrenches = np.array([[0, 0, 0, 3.0, 0, 0], [0, 0, 0, 0, 0, 0]]) * (TS > TS[2])[:, None, None]
+    wrenches = np.array([[0, 0, 0, 3.0, 0, 0], [0, 0, 0, 0, 0, 0]]) * (TS[2] < TS)[:, None, None]
     recording = Recording(lgjax.view.html(model, Moving(one), tmp_path / "x.html", wrenches=wrenches).read_text())
     (far,) = {message["far"] for _, message in recording.messages if "far" in message}
     for k, shown in ((0, 0), (4, 1)):

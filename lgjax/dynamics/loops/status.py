@@ -1,13 +1,11 @@
 """Status of a constrained mechanism, as flags that add up."""
 
-import enum
-
 import jax.numpy as jnp
 
-from lgjax.numerics.status import NOT_FINITE, flag
+from lgjax.numerics.status import NOT_FINITE, Flags, flag
 
 
-class LoopStatus(enum.IntFlag):
+class LoopStatus(Flags):
     """Flags of constrained dynamics; 0 means success. Arrays of them are int32."""
 
     OK = 0

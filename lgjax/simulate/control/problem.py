@@ -1,6 +1,5 @@
 """Problems of optimal control: a discrete system on a manifold, its trajectories, their cost, and checks of them."""
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.records import Made, makes
-from lgjax.numerics.status import NOT_FINITE
+from lgjax.numerics.status import NOT_FINITE, Flags
 from lgjax.simulate.control.linear_quadratic.sparse import Columns, Matrix, dense, of_other
 from lgjax.simulate.control.mechanism_step import driven_velocities, forces_of_controls, mechanism_step
 from lgjax.simulate.control.semi_implicit import (
@@ -36,7 +35,7 @@ Array = jax.Array
 State = Any
 
 
-class OptimizeStatus(enum.IntFlag):
+class OptimizeStatus(Flags):
     """Outcome of the search from one guess; 0 means success, and of the others exactly one is set."""
 
     CONVERGED = 0  # the gradient is below the tolerance and the constraints hold

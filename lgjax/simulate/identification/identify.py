@@ -3,7 +3,6 @@
 Read first: `unknowns.py` for the coordinates, `records.py` for the residuals whose squares are added up.
 """
 
-import enum
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,7 +18,7 @@ from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.implicit import by_columns, implicit
 from lgjax.numerics.rank import default_tolerance
-from lgjax.numerics.status import NOT_FINITE, flag
+from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.simulate.identification.record_checks import check_record
 from lgjax.simulate.identification.records import Record
 from lgjax.simulate.identification.unknowns import Plant, Unknowns, plant_of
@@ -27,7 +26,7 @@ from lgjax.simulate.identification.unknowns import Plant, Unknowns, plant_of
 Array = jax.Array
 
 
-class IdentifyStatus(enum.IntFlag):
+class IdentifyStatus(Flags):
     """Outcome of `identify`; 0 means success, flags add up."""
 
     CONVERGED = 0
