@@ -84,6 +84,19 @@ def test_a_function_written_anew_is_the_same_function(programs):
     assert not np.array_equal(first, end(make(3.0)))
 
 
+def brake(gain, t, q, v):
+    return -gain * v
+
+
+def test_the_numbers_of_a_partial_call_may_change(programs):
+    """What getting started advises for a controller with other numbers; a new function compiles again."""
+    end(jax.tree_util.Partial(brake, 1.0))
+    assert programs.of(lambda: end(jax.tree_util.Partial(brake, 2.0))) == []
+    assert "backend_compile_duration" in programs.of(lambda: end(lambda t, q, v: -2.5 * v))
+    expected = end(lambda t, q, v: brake(2.0, t, q, v))
+    np.testing.assert_array_equal(end(jax.tree_util.Partial(brake, 2.0)), expected)
+
+
 def test_what_a_function_reads_is_never_stale():
     global GAIN
     gain, box, array = 1.0, {"gain": 1.0}, np.ones(1)

@@ -156,7 +156,9 @@ def absolute():
     parts += [maximal.Spring("world", "a", (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 1.0, 1.0, 1.0), maximal.Load("a")]
     parts += [maximal.Bushing("world", "a"), maximal.TorsionSpring("world", "a", turn, turn, 1.0, 1.0)]
     parts += [maximal.UserForce(push, 1.0), maximal.UserConstraint("c", held, 1, 1.0), maximal.VectorNode("n", 1.0)]
-    return [*parts, maximal.System(parts[:1], (), [maximal.TorsionSpring("world", "a", turn, turn, 1.0, 1.0, push)])]
+    system = maximal.System(parts[:1], (), [maximal.TorsionSpring("world", "a", turn, turn, 1.0, 1.0, push)])
+    q = system.configuration(turn[None], np.zeros((1, 3)))
+    return [*parts, system, maximal.unconstrained_problem(system, q, jnp.zeros(6))]
 
 
 @cache
@@ -179,7 +181,9 @@ def searches():
         lgjax.identification.MotionRecord((q, v), v, q, 1, 1),
     ]
     records += [lgjax.identification.BatchedRecord(records[0]), lgjax.identification.PoseRecord(q, (v, v), 1.0, frame)]
-    return [*goals, sum(goals[:2]), *made, control.Stagewise(held), *unknown, *records, lgjax.plugs.flat_field(m)]
+    chances = lgjax.identification.log_likelihood(m, records[0], unknown[0])
+    rest = [control.Stagewise(held), chances, lgjax.plugs.flat_field(m)]
+    return [*goals, sum(goals[:2]), *made, *unknown, *records, *rest]
 
 
 MAKERS = (spaces, steppers, mechanisms, absolute, searches, expensive)

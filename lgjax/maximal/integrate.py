@@ -1,6 +1,7 @@
 """Implicit integration of rigid bodies in absolute coordinates with joints as constraints."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -260,12 +261,15 @@ def unconstrained_problem(
     spaces = [power_space(right_translation(system.structure.group), n)] if n else []
     spaces += [vector_space(rest)] if rest else []
     space = product_space(*spaces, vector_space(system.nv))
+    start = *([q.bodies] if n else []), *([q.coordinates] if rest else []), v
+    return space, partial(_field, system, q), start
 
-    def field(t: Any, y: tuple[Any, ...]) -> tuple[Any, ...]:
-        *parts, v = y
-        here = AbsoluteConfiguration(parts[0] if n else q.bodies, parts[-1] if rest else q.coordinates)
-        vdot = system.inertia_solve(system.generalized_forces(t, here, v))
-        rates = [v[: 6 * n].reshape(n, 6)] if n else []
-        return (*rates, *([v[6 * n :]] if rest else []), vdot)
 
-    return space, field, (*([q.bodies] if n else []), *([q.coordinates] if rest else []), v)
+def _field(system: System, q: AbsoluteConfiguration, t: Any, y: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Rates of the state y; q holds what the state has none of: bodies or coordinates."""
+    *parts, v = y
+    n, rest = system.nbodies, system.nv - 6 * system.nbodies
+    here = AbsoluteConfiguration(parts[0] if n else q.bodies, parts[-1] if rest else q.coordinates)
+    vdot = system.inertia_solve(system.generalized_forces(t, here, v))
+    rates = [v[: 6 * n].reshape(n, 6)] if n else []
+    return (*rates, *([v[6 * n :]] if rest else []), vdot)

@@ -121,8 +121,9 @@ def rollout(
 
     Outside jit a call compiles once for each structure of its arguments. A controller belongs to the structure by its
     code and by what it closes over and names, provided that none of that can change in place: numbers and JAX arrays,
-    not lists, NumPy arrays or objects. With other controllers, and with `checkpoint`, every call compiles; a
-    `forces.Force` never causes that. Source: that of the method and of `forward_dynamics`.
+    not lists, NumPy arrays or objects. With other numbers it compiles again: pass those that change as leaves,
+    `jax.tree_util.Partial(law, gain)` for law(gain, t, q, v). With other controllers, and with `checkpoint`, every call
+    compiles; a `forces.Force` never causes that. Source: that of the method and of `forward_dynamics`.
     """
     check_contacts(contacts, method, loops)
     remembers = _remembers(controller, method, loops, contacts)

@@ -46,8 +46,9 @@ class Spread(NamedTuple):
     position, velocity: of the initial state, each of the nv directions of tangent space (rad, m, rad/s, m/s).
     mass: of the logarithm of each body's density. inertia: of the logarithms of its stretch along the three axes of its
     joint frame, which moves its mass and so its center. geometry: of the logarithm of the distance of its joint from
-    its parent's. friction: of the logarithms of damping and friction of each joint coordinate. gravity: of each
-    component, m/s^2. All bodies stay physical.
+    its parent's. friction: of the logarithms of damping and dry friction of each joint coordinate, of which the latter
+    acts through `forces.friction(model)` or `Contacts(joint_friction=True)`. gravity: of each component, m/s^2. All
+    bodies stay physical.
     """
 
     position: Any = 0.1
@@ -163,11 +164,12 @@ def ensemble(
 
     Trajectory i is made of `key` and i alone: of sample(key_i) -> `Draw`, or of (q, v), neutral and zero by default,
     and the model, all randomized by `spread`. controller(t, q, v) -> tau (nv,), or controller(t, q, v, parameters) for
-    draws that have parameters, or one with memory, such as `control.PredictiveController`; wrenches: as in `rollout`,
-    with the parameters too where there are any; contacts: as there, or a function of the parameters. Statistics are
-    taken of observe(t, q, v) -> (d,) at every saved time; by default positions of free bodies, scalar joints and
-    velocities in one vector. events(t, q, v) -> (e,) bool: statistics.events counts the trajectories in which they
-    occur at a saved time. store: "all" saved states, "final" ones or "none".
+    draws that have parameters, or one with memory, such as `control.PredictiveController`, or a `forces.Force`, which
+    acts with each copy's own numbers; wrenches: as in `rollout`, with the parameters too where there are any; contacts:
+    as there, or a function of the parameters. Statistics are taken of observe(t, q, v) -> (d,) at every saved time; by
+    default positions of free bodies, scalar joints and velocities in one vector. events(t, q, v) -> (e,) bool:
+    statistics.events counts the trajectories in which they occur at a saved time. store: "all" saved states, "final"
+    ones or "none".
 
     `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.

@@ -178,18 +178,18 @@ def log_likelihood(
     Gaussian errors, independent, with the standard deviations of the records.
     """
     problem = _checked(checked_model(model, leaves=True), records, unknowns, gear, prior)
+    return partial(_log_likelihood, problem, unknowns)
 
-    def of(x: Array) -> Array:
-        form = (len(unknowns),)
-        x = checks.of_shape("x", checks.floats("x", x, form, problem.guess.model.dtype), form)
-        r = _residual(problem, unknowns, x)
-        scales = sum(record.log_scale() for record in problem.records)
-        if problem.prior is not None:
-            scales = scales + jnp.sum(jnp.log(problem.prior))
-        value = -jnp.sum(r * r) / 2 - jnp.asarray(scales, r.dtype) - r.size * math.log(2 * math.pi) / 2
-        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
-    return of
+def _log_likelihood(problem: "_Problem", unknowns: Unknowns, x: Array) -> Array:
+    form = (len(unknowns),)
+    x = checks.of_shape("x", checks.floats("x", x, form, problem.guess.model.dtype), form)
+    r = _residual(problem, unknowns, x)
+    scales = sum(record.log_scale() for record in problem.records)
+    if problem.prior is not None:
+        scales = scales + jnp.sum(jnp.log(problem.prior))
+    value = -jnp.sum(r * r) / 2 - jnp.asarray(scales, r.dtype) - r.size * math.log(2 * math.pi) / 2
+    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
 
 class Visibility(NamedTuple):
