@@ -176,12 +176,11 @@ def searches():
     made += [lgjax.plugs.Environment(model=m, dt=0.1, steps=3, start=start, observe=seen, reward=reward)]
     unknown = [make(m) for make in (masses, inertias, viscous, coulomb, armature, gear, placements)]
     unknown += [unknown[0] + unknown[2], frames(m, [m.tree.frames[0][0]] if m.tree.frames else [])]
-    records = [
-        lgjax.identification.TorqueRecord(q, v, v, v, 1.0),
-        lgjax.identification.MotionRecord((q, v), v, q, 1, 1),
-    ]
-    records += [lgjax.identification.BatchedRecord(records[0]), lgjax.identification.PoseRecord(q, (v, v), 1.0, frame)]
-    chances = lgjax.identification.log_likelihood(m, records[0], unknown[0])
+    qs, vs = jax.tree.map(lambda x: x[None], (q, v))
+    told = lgjax.identification
+    records = [told.TorqueRecord(qs, vs, vs, vs, 1.0), told.MotionRecord((q, v), vs, qs, 0.1, 1.0)]
+    records += [told.BatchedRecord(records[0]), told.PoseRecord(qs, SE3.identity(m.dtype, (1,)), 1.0, frame)]
+    chances = told.log_likelihood(m, records[0], unknown[0])
     rest = [control.Stagewise(held), chances, lgjax.plugs.flat_field(m)]
     return [*goals, sum(goals[:2]), *made, *unknown, *records, *rest]
 
