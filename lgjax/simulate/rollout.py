@@ -119,11 +119,10 @@ def rollout(
     A controller with memory, such as `control.PredictiveController`, acts at every step, or at one of `every` steps,
     and its controls, in `Trajectory.control`, are held in between. It takes neither loops nor contacts.
 
-    Outside jit a call compiles once for each structure of its arguments. A controller belongs to the structure by its
-    code and by what it closes over and names, provided that none of that can change in place: numbers and JAX arrays,
-    not lists, NumPy arrays or objects. With other numbers it compiles again: pass those that change as leaves,
-    `jax.tree_util.Partial(law, gain)` for law(gain, t, q, v). With other controllers, and with `checkpoint`, every call
-    compiles; a `forces.Force` never causes that. Source: that of the method and of `forward_dynamics`.
+    Outside jit a call compiles once for each structure of its arguments. A controller belongs to it by its code and by
+    the numbers and JAX arrays that it closes over and names. Pass numbers that change as leaves, for law(gain, t, q, v)
+    as `jax.tree_util.Partial(law, gain)`. With a controller that reads what can change in place (lists, NumPy arrays,
+    objects), and with `checkpoint`, every call compiles; a `forces.Force` never does. Source: that of the method.
     """
     check_contacts(contacts, method, loops)
     remembers = _remembers(controller, method, loops, contacts)

@@ -177,10 +177,7 @@ def ensemble(
     """
     checked_model(model, leaves=True)
     checks.functions(sample=sample, observe=observe, events=events)
-    if checks.integer("batch", batch, -(2**63)) < 1:
-        raise ValueError(f"batch must be positive, got {batch}")
-    if store not in STORES:
-        raise ValueError(f"store must be one of {', '.join(STORES)}, got {store!r}")
+    _check_sizes(batch, store)
     steps, every, _ = saved_steps(steps, save_every)
     dt = checks.number("dt", dt)
     start = _start(model, q, v)
@@ -199,16 +196,27 @@ def ensemble(
     arguments = strong(start), spread, jnp.asarray(dt, model.dtype)
     checks.on_host("ensemble", arguments, key)
     checks.holds_nothing_traced("ensemble", simulate, key, *arguments)
-    folder = None if store == "none" or options.get("folder") is None else str(options["folder"])
-    found = lambda result: _ensemble(times, result, np.isin(np.arange(result.batch), result.failed, True, True), folder)
+    given = {"batch": batch, "key": key, "duration": steps * dt, "common": {"ts": times}}
+    return _computed(lambda: monte_carlo(simulate, arguments, **given, **options), times, store, options.get("folder"))
+
+
+def _computed(compute: Callable[[], MonteCarlo], times: np.ndarray, store: str, folder: Any) -> Ensemble:
+    """The ensemble of what is computed, also of what an interrupt has left."""
+    kept = None if store == "none" or folder is None else str(folder)
+    found = lambda result: _ensemble(times, result, np.isin(np.arange(result.batch), result.failed, invert=True), kept)
     try:
-        return found(
-            monte_carlo(simulate, arguments, batch=batch, key=key, duration=steps * dt, common={"ts": times}, **options)
-        )
+        return found(compute())
     except KeyboardInterrupt as interrupt:
         if (result := getattr(interrupt, "result", None)) is not None:
             interrupt.result = found(result)  # type: ignore[attr-defined]
         raise
+
+
+def _check_sizes(batch: Any, store: Any) -> None:
+    if checks.integer("batch", batch, -(2**63)) < 1:
+        raise ValueError(f"batch must be positive, got {batch}")
+    if store not in STORES:
+        raise ValueError(f"store must be one of {', '.join(STORES)}, got {store!r}")
 
 
 def _start(model: Model, q: Any, v: Any) -> Draw:

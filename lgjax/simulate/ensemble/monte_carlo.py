@@ -91,8 +91,7 @@ def monte_carlo(
     `load_run` reads it, see `storage.py`. resume=True goes on with a run that was stopped in any way, or begins one.
     It is refused where `key`, `arguments`, `limit`, the name of `simulate` or what it captured is not as it was. Its
     code and its globals are not looked at: change `tag`, any text, when you change them. common: arrays that are stored
-    once. Ctrl-C writes a checkpoint and raises KeyboardInterrupt, as in every long run; the attribute `result` of the
-    exception holds what was computed, unless that is nothing.
+    once. Ctrl-C writes a checkpoint and raises KeyboardInterrupt, whose attribute `result` holds what was computed.
     duration: simulated seconds of each, for the rate. progress: None shows a bar if tqdm is installed, True insists.
 
     Raises ValueError for sizes that are not positive, more devices than there are, a folder that cannot be written or
