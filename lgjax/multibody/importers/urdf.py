@@ -4,7 +4,6 @@ yourdfpy reads what it can and fills in the rest (a missing moment of inertia is
 So the elements that matter for the motion are checked first and only those are passed on: no geometry, no meshes.
 """
 
-import copy
 import io
 import math
 import os
@@ -16,22 +15,14 @@ import numpy as np
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.importers.collision import collision_geometry
 from lgjax.multibody.importers.source import Source, from_file, numbers, one_line, read, require
+from lgjax.multibody.importers.urdf_names import NUMBERS, REFERENCES, check_parts, check_values
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 
 KINDS = ("revolute", "continuous", "prismatic", "planar", "floating", "spherical", "fixed")
 # The elements that may be joints: Drake has one of its own, in its namespace or with its prefix undeclared.
-DRAKE_JOINT = re.compile(r"(\{[^}]*drake[^}]*\}|drake:)joint")
-# How many numbers an attribute holds, by element.
-NUMBERS = {
-    "origin": {"xyz": 3, "rpy": 3},
-    "mass": {"value": 1},
-    "inertia": {"ixx": 1, "ixy": 1, "ixz": 1, "iyy": 1, "iyz": 1, "izz": 1},
-    "axis": {"xyz": 3},
-    "limit": {"lower": 1, "upper": 1, "effort": 1, "velocity": 1},
-    "dynamics": {"damping": 1, "friction": 1},
-    "mimic": {"multiplier": 1, "offset": 1},
-}
+DRAKE_JOINT = re.compile(r"(\{[^}]*drake[^}]*\}|(\{[^}]*\})?drake:)joint")
+XACRO = re.compile(r"(\{[^}]*\})?xacro:|\{http[^}]*/xacro\}")
 REQUIRED = {"mass": ("value",), "inertia": ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), "axis": ("xyz",)}
 
 
@@ -92,7 +83,10 @@ def _parse(source: Source):
     are common in old files and harmless. Entities are not: readers differ in whether they see them.
     """
     etree = _etree()
-    parser = etree.XMLParser(recover=True, resolve_entities=False, no_network=True, remove_comments=True)
+    parser = etree.XMLParser(
+        recover=True, resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True,
+        encoding="utf-8" if source.path is None else None,  # a text has been decoded, whatever it declares
+    )  # fmt: skip
     try:
         root = etree.fromstring(source.content, parser)
     except etree.XMLSyntaxError as error:
@@ -106,11 +100,15 @@ def _parse(source: Source):
     entity = next(dtd.iterentities(), None) if dtd is not None else None
     if entity is not None:
         raise ValueError(f"the file declares the entity {entity.name!r}: entities are not supported")
-    if root.tag != "robot":
-        raise ValueError(f"no <robot>: the root element is <{root.tag}>")
-    xacro = next((e for e in root.iter() if re.match(r"(xacro:|\{http[^}]*/xacro\})", str(e.tag))), None)
+    xacro = next((e for e in root.iter() if XACRO.match(e.tag)), None)
     if xacro is not None:
         raise ValueError(f"line {xacro.sourceline} is a xacro macro: expand the file with xacro first")
+    for element in root.iter():  # readers of URDF do not know namespaces: a name without a prefix is the format's
+        if element.prefix is None and element.tag.startswith("{") and ":" not in element.tag.rpartition("}")[2]:
+            element.tag = element.tag.rpartition("}")[2]
+    if root.tag != "robot":
+        shown = root.tag if root.prefix is None else f"{root.prefix}:{etree.QName(root).localname}"
+        raise ValueError(f"no <robot>: the root element is <{shown}>")
     return root
 
 
@@ -123,8 +121,10 @@ def _essentials(root, mimic: str):
     for link in links:
         where = f"link {_attribute(link, 'name', '<link>')!r}"
         kept = _keep(robot, link, ("name",))
+        check_parts(link, "link", where)
         inertial = _only(link, "inertial", where)
         if inertial is not None:
+            check_parts(inertial, "inertial", f"{where}: <inertial>")
             _copy_checked(_keep(kept, inertial), inertial, ("origin", "mass", "inertia"), where, ("mass", "inertia"))
     for element in root:
         if element.tag == "joint" or DRAKE_JOINT.fullmatch(str(element.tag)):
@@ -154,6 +154,7 @@ def _essential_joint(robot, joint) -> None:
             raise ValueError(f"{where} has no <{side}>")
         _attribute(element, "link", f"{where}: <{side}>")
         _keep(kept, element, ("link",))
+    check_parts(joint, "joint", where)
     needed = ("limit",) if kind in ("revolute", "prismatic") else ()
     _copy_checked(kept, joint, ("origin", "axis", "limit", "dynamics", "mimic"), where, needed)
 
@@ -184,13 +185,14 @@ def _copy_checked(target, element, tags, where: str, needed) -> None:
             if tag in needed:
                 raise ValueError(f"{where}: <{element.tag}> has no <{tag}>")
             continue
+        check_values(child, where)
         for attribute in REQUIRED.get(tag, ()):
             if child.get(attribute) is None:
                 raise ValueError(f"{where}: <{tag}> has no attribute {attribute!r}")
-        for attribute, count in NUMBERS[tag].items():
-            if child.get(attribute) is not None:
-                _check_numbers(child, attribute, count, where)
-        target.append(copy.deepcopy(child))
+        given = {attribute: count for attribute, count in NUMBERS[tag].items() if child.get(attribute) is not None}
+        for attribute, count in given.items():
+            _check_numbers(child, attribute, count, where)
+        _keep(target, child, (*(a for a in REFERENCES.get(tag, ()) if child.get(a) is not None), *given))
 
 
 def _check_numbers(element, attribute: str, count: int, where: str) -> None:
