@@ -31,7 +31,8 @@ def read(path_or_text: str | os.PathLike, what: str) -> Source:
     Raises ValueError in one line for a file that cannot be read and for an empty one.
     """
     if isinstance(path_or_text, str) and path_or_text.lstrip("\ufeff \t\r\n").startswith("<"):
-        return Source(path_or_text.lstrip("\ufeff \t\r\n").encode(), f"{what} text", None)
+        # Half a surrogate pair is left to the parsers, which refuse it.
+        return Source(path_or_text.lstrip("\ufeff \t\r\n").encode(errors="surrogatepass"), f"{what} text", None)
     if not isinstance(path_or_text, str | os.PathLike):
         raise TypeError(f"{what}: expected a path or text, not {type(path_or_text).__name__}")
     path = Path(path_or_text)

@@ -103,7 +103,7 @@ def _parse(source: Source):
     xacro = next((e for e in root.iter() if XACRO.match(e.tag)), None)
     if xacro is not None:
         raise ValueError(f"line {xacro.sourceline} is a xacro macro: expand the file with xacro first")
-    for element in root.iter():  # readers of URDF do not know namespaces: a name without a prefix is the format's
+    for element in root.iter():  # other readers ignore namespaces: a name without a prefix is the format's
         if element.prefix is None and element.tag.startswith("{") and ":" not in element.tag.rpartition("}")[2]:
             element.tag = element.tag.rpartition("}")[2]
     if root.tag != "robot":
