@@ -55,7 +55,7 @@ def parameter(what: str, value, names, dtype, least=0.0, positive: bool = False,
         bad = np.isnan(known) | (known < least) | ((known <= 0) & positive) | (~np.isfinite(known) & finite)
         if bad.any():
             where = "" if names is None else f" of {names[int(np.argmax(bad))]!r}"
-            sign = "positive" if positive else "at least 0"
-            expected = "a finite number" if least < 0 else f"finite and {sign}" if finite else sign
+            sign = "a number" if least < 0 else "positive" if positive else "at least 0"
+            expected = "a finite number" if least < 0 and finite else f"finite and {sign}" if finite else sign
             raise ValueError(f"{what}{where} is {known.ravel()[np.argmax(bad)]:g}, expected {expected}")
     return jnp.broadcast_to(jnp.asarray(value, dtype), shape)

@@ -36,7 +36,9 @@ class Composition(Method):
 
     def __post_init__(self) -> None:
         if not isinstance(self.method, Method) or not self.method.symmetric:
-            raise ValueError(f"compositions raise the order of symmetric methods, {self.method!r} is not one")
+            raise ValueError(
+                f"compositions raise the order of symmetric methods, {checks.shown(self.method)} is not one"
+            )
         weights = tuple(checks.numbers("weights", self.weights, (np.size(self.weights),)).tolist())
         checks.integer("order", self.order)
         object.__setattr__(self, "weights", weights)
@@ -95,7 +97,7 @@ def suzuki(method: Any, order: int = 4) -> Composition:
 
 def _raise_order(method: Any, order: int, pairs: int) -> Composition:
     if not isinstance(method, Method) or not method.symmetric:
-        raise ValueError(f"compositions raise the order of symmetric methods, method is {method!r}")
+        raise ValueError(f"compositions raise the order of symmetric methods, method is {checks.shown(method)}")
     start = order_of(method)
     order = checks.integer("order", order)
     if order % 2 or order <= start:

@@ -46,7 +46,7 @@ def node_arrays(bodies: list[Any], dtype: Any) -> tuple[tuple[str, ...], list[Ve
     names = [body.name for body in bodies if isinstance(body, Body | VectorNode)]
     if len(names) < len(bodies):
         odd = next(body for body in bodies if not isinstance(body, Body | VectorNode))
-        raise ValueError(f"a body is a maximal.Body or a maximal.VectorNode, got {odd!r}")
+        raise ValueError(f"a body is a maximal.Body or a maximal.VectorNode, got {checks.shown(odd)}")
     if not names:
         raise ValueError("a system needs at least one body")
     for name in names:
@@ -144,7 +144,7 @@ def joint_rows(names: tuple[str, ...], joints: list[Any], dtype: Any) -> tuple[J
             if joint.kind == "distance" and joint.drive is None:
                 checks.positive(f"length of joint {joint.name!r}", joint.length)
         elif not isinstance(joint, UserConstraint):
-            raise ValueError(f"a joint is a maximal.Joint or a maximal.UserConstraint, got {joint!r}")
+            raise ValueError(f"a joint is a maximal.Joint or a maximal.UserConstraint, got {checks.shown(joint)}")
     pairs = [_pair(names, joint, f"joint {joint.name!r}") for joint in kept]
     of = lambda joint: f"of joint {joint.name!r}"
     arrays = JointArrays(
@@ -182,7 +182,7 @@ def force_members(names: tuple[str, ...], forces: list[Any]) -> ForceMembers:
     kinds = Gravity | Spring | Bushing | TorsionSpring | Load | UserForce
     for force in forces:
         if not isinstance(force, kinds):
-            raise ValueError(f"unknown force {force!r}")
+            raise ValueError(f"unknown force {checks.shown(force)}")
     pairs = lambda kind: tuple(_pair(names, f, f"{kind.__name__}") for f in forces if isinstance(f, kind))
     return ForceMembers(
         pairs(Spring),

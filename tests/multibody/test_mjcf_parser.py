@@ -60,7 +60,7 @@ FAULTS = {
     "a mocap body": (
         "<worldbody>\n\n<body mocap='true'><geom size='1'/></body></worldbody>",
         4,
-        "mocap bodies, which are moved from outside, are not supported",
+        "mocap bodies are not supported, for others move them",
     ),
 }
 
@@ -119,7 +119,7 @@ MOCAP = """<mujoco><worldbody><body name='a'><joint/><geom size='.1'/></body>
 
 def test_a_mocap_body_is_refused_with_its_line_and_the_way_out():
     with pytest.raises(
-        ValueError, match=r"body 'target' in line 2: mocap bodies.*; without mocap='true' the body is fixed"
+        ValueError, match=r"body 'target' in line 2: mocap bodies.*; without mocap='true' it is fixed"
     ):
         load_mjcf(MOCAP.format("true"))
     model = load_mjcf(MOCAP.format("false"))

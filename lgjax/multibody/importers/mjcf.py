@@ -115,8 +115,8 @@ def _check_supported(mujoco: Any, spec: Any) -> None:
         if body.mocap:
             where = f"{body.name!r} in {body.info}" if body.name else f"in {body.info}"
             raise ValueError(
-                f"body {where}: mocap bodies, which are moved from outside, are not supported; without mocap='true' the "
-                "body is fixed to the world"
+                f"body {where}: mocap bodies are not supported, for others move them; without mocap='true' it is "
+                "fixed to the world"
             )
     for plugin in spec.plugins:
         raise ValueError(f"plugin {_called(plugin)}: plugins are not supported")

@@ -94,7 +94,9 @@ def optimize_controls(
     every call. Raises ValueError or TypeError naming what is wrong, before anything is computed.
     """
     if not isinstance(method, ControlMethod):
-        raise TypeError(f"method must be Shooting(...), MultipleShooting(...), ILQR(...) or FDDP(...), got {method!r}")
+        raise TypeError(
+            f"method must be Shooting(...), MultipleShooting(...), ILQR(...) or FDDP(...), got {checks.shown(method)}"
+        )
     if nodes is not None and not isinstance(method, MultipleShooting | FDDP):
         raise ValueError(f"nodes are for MultipleShooting and FDDP, the method is {type(method).__name__}")
     problem = check_problem(system, state, steps, running, terminal, equality, inequality, bounds)

@@ -146,7 +146,7 @@ def ensemble(
     if checks.integer("batch", batch, -(2**63)) < 1:
         raise ValueError(f"batch must be positive, got {batch}")
     if store not in STORES:
-        raise ValueError(f"store must be one of {', '.join(STORES)}, got {store!r}")
+        raise ValueError(f"store must be one of {', '.join(STORES)}, got {checks.shown(store)}")
     steps, every, _ = saved_steps(steps, save_every)
     dt = checks.number("dt", dt)
     start = _start(model, q, v)
