@@ -137,7 +137,7 @@ class Contacts:
             if name == "grounds":
                 value = _grounds(value, self.friction.dtype)
                 if [type(x) for x in value] != [type(x) for x in old]:
-                    raise ValueError(f"grounds are replaced by grounds of the same kinds, got {value}")
+                    raise ValueError(f"grounds are replaced by grounds of the same kinds, got {checks.shown(value)}")
             else:
                 shape = self.smoothing.shape if name == "smoothing" else self.friction.shape
                 value = _law(name, value, shape, self.friction.dtype)

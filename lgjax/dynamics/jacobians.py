@@ -13,7 +13,7 @@ from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
-from lgjax.numerics.messages import shown
+from lgjax.numerics.messages import listed, shown
 
 View = Literal["body", "world", "spatial"]
 
@@ -72,7 +72,7 @@ def carrier(model: Model, body: str | int) -> tuple[int, Pose]:
     frames = [name for name, _ in model.tree.frames]
     if isinstance(body, str) and body not in model.body_names:
         if body not in frames:
-            raise ValueError(f"no frame {body!r} in {model.name!r}; frames: {', '.join([*model.body_names, *frames])}")
+            raise ValueError(f"no frame {body!r} in {model.name!r}; frames: {listed([*model.body_names, *frames])}")
         index = frames.index(body)
         return model.tree.frames[index][1], jax.tree.map(lambda x: x[index], model.frames)
     index = model.tree.body(body)

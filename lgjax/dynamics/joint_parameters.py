@@ -9,6 +9,7 @@ import numpy as np
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.numerics.messages import listed
 
 
 def coordinates_of(model: Model, joints: Sequence[str] | None) -> tuple[list[str], list[int]]:
@@ -17,7 +18,7 @@ def coordinates_of(model: Model, joints: Sequence[str] | None) -> tuple[list[str
     chosen = model.joint_names if joints is None else checks.names("joints", joints)
     for name in chosen:
         if name not in model.joint_names:
-            raise ValueError(f"no joint {name!r} in {model.name!r}; joints: {', '.join(model.joint_names)}")
+            raise ValueError(f"no joint {name!r} in {model.name!r}; joints: {listed(model.joint_names)}")
     tree = model.tree
     rows = [
         (tree.joint_names[body], i)

@@ -43,7 +43,7 @@ class Composition(Method):
         checks.integer("order", self.order)
         object.__setattr__(self, "weights", weights)
         if any(not math.isclose(a, b, rel_tol=1e-13) for a, b in zip(weights, reversed(weights))):
-            raise ValueError(f"the weights must read the same from both ends, got {weights}")
+            raise ValueError(f"the weights must read the same from both ends, got {checks.entries(weights)}")
         for power in (1, *range(order_of(self.method) + 1, self.order, 2)):
             residual = math.fsum(w**power for w in weights) - (power == 1)
             if not abs(residual) <= 1e-12:

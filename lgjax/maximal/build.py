@@ -30,6 +30,7 @@ from lgjax.maximal.parts import (
     VectorNode,
 )
 from lgjax.numerics import checks
+from lgjax.numerics.messages import listed
 
 Array = jax.Array
 
@@ -106,7 +107,7 @@ def _index(names: tuple[str, ...], name: str, where: str) -> int:
     if name == WORLD:
         return len(names)
     if name not in names:
-        raise ValueError(f"{where}: there is no body {name!r}; bodies are {', '.join(names)}")
+        raise ValueError(f"{where}: there is no body {name!r}; bodies are {listed(names)}")
     return names.index(name)
 
 

@@ -1,11 +1,13 @@
 """Values in the messages of errors: one line of bounded length, whatever was given."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax
 import numpy as np
 
 LONGEST = 200  # characters of a value
+MOST = 40  # names in a list
 
 
 def described(value: Any) -> str:
@@ -34,6 +36,12 @@ def entries(value: Any, wrong: Any = None) -> str:
         text = str(array[tuple(at[0])].tolist())
         place = f" at {at[0].tolist()} ({len(at)} of {np.size(wrong)} entries)"
     return _cut(text) + place
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names, the first ones of many."""
+    found = list(names)
+    return ", ".join(found) if len(found) <= MOST else f"{', '.join(found[:MOST])}, ... ({len(found)} in all)"
 
 
 def _cut(text: str) -> str:

@@ -35,6 +35,9 @@ def _shape(link: str, shape: Any, origin: Any, where: str) -> Geometry:
         if element is not None:
             check_values(element, where)
     values = {a: _numbers(shape, a, count, where) for a, count in SHAPES[shape.tag].items()}
+    for attribute, value in values.items():
+        if not np.min(value) > 0:
+            raise ValueError(f"{where} <{shape.tag} {attribute}={shape.get(attribute)!r}> is not positive")
     if shape.tag == "box":
         size = values["size"] / 2
     else:
