@@ -366,24 +366,17 @@ def _assemble(tree: Tree, moving: list[_Moving], frames, gravity, dtype) -> Mode
         return array(np.concatenate([_each(m.body.joint, attribute, m.kind.nq) for m in moving]), (-1,))
 
     for m in moving:
-        for attribute in ("damping", "friction", "armature"):
-            value = checks.real(f"{attribute} of joint {m.body.joint.name!r}", getattr(m.body.joint, attribute))
-            if not (np.all(np.isfinite(value)) and np.min(value, initial=0) >= 0):
-                raise ValueError(
-                    f"{attribute} of joint {m.body.joint.name!r} is not a non-negative number: {checks.entries(value)}"
-                )
-        for attribute in ("effort", "velocity_limit"):  # infinite where there is none
-            value = checks.real(f"{attribute} of joint {m.body.joint.name!r}", getattr(m.body.joint, attribute))
-            if not np.min(value, initial=0) >= 0:
-                raise ValueError(
-                    f"{attribute} of joint {m.body.joint.name!r} is not a non-negative number: {checks.entries(value)}"
-                )
+        where = f"of joint {m.body.joint.name!r}"
+        for attribute in ("damping", "friction", "armature", "effort", "velocity_limit"):
+            value = checks.real(f"{attribute} {where}", getattr(m.body.joint, attribute))
+            limit = attribute in ("effort", "velocity_limit")  # infinite where there is none
+            if not (np.min(value, initial=0) >= 0 and (limit or np.all(np.isfinite(value)))):
+                raise ValueError(f"{attribute} {where} is not a non-negative number: {checks.entries(value)}")
         limits = {side: getattr(m.body.joint, side) for side in ("lower", "upper")}
-        lower, upper = (checks.real(f"{k} limit of joint {m.body.joint.name!r}", x) for k, x in limits.items())
+        lower, upper = (checks.real(f"{side} limit {where}", x) for side, x in limits.items())
         if not np.all(np.less_equal(lower, upper)):
-            raise ValueError(
-                f"limits of joint {m.body.joint.name!r}: lower {checks.entries(lower)} is not at most upper {checks.entries(upper)}"
-            )
+            lower, upper = checks.entries(lower), checks.entries(upper)
+            raise ValueError(f"limits {where}: lower {lower} is not at most upper {upper}")
     return Model(
         tree=tree,
         placements=poses(m.placement for m in moving),

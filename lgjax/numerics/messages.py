@@ -44,5 +44,11 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(found) if len(found) <= MOST else f"{', '.join(found[:MOST])}, ... ({len(found)} in all)"
 
 
+def why(error: Exception) -> str:
+    """The reason that an error gives, in one line; the system's without its number and the name of the file."""
+    found = error.strerror if isinstance(error, OSError) else None
+    return found or " ".join(str(error).split())
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -63,6 +63,8 @@ def load_mjcf(
     gravity compensation, nonlinear damping, armature of free joints, and for what `build` refuses.
     """
     folder = None if folder is None else checks.path("folder", folder)
+    if folder is not None and not folder.is_dir():
+        raise ValueError(f"folder={str(folder)!r} is not a folder")
     mujoco = require("mujoco", "mjcf", "load_mjcf")
     source = read(path_or_text, "MJCF")
     try:

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from lgjax.multibody.model import Model
+from lgjax.numerics.messages import why
 
 LONGEST = 600  # characters of a message; names and numbers of a broken file can be of any length
 # What a number may look like: float() of Python takes digits of every script and underscores as well.
@@ -41,8 +42,7 @@ def read(path_or_text: str | os.PathLike, what: str) -> Source:
     try:
         content = path.read_bytes()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ValueError(f"cannot read {what} {label!r}: {reason}") from error
+        raise ValueError(f"cannot read {what} {label!r}: {why(error)}") from error
     if not content.strip():
         raise ValueError(f"{label}: the file is empty")
     return Source(content, label, path)
