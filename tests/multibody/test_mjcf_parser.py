@@ -118,9 +118,7 @@ MOCAP = """<mujoco><worldbody><body name='a'><joint/><geom size='.1'/></body>
 
 
 def test_a_mocap_body_is_refused_with_its_line_and_the_way_out():
-    with pytest.raises(
-        ValueError, match=r"body 'target' in line 2: mocap bodies.*; without mocap='true' it is fixed"
-    ):
+    with pytest.raises(ValueError, match=r"body 'target' in line 2: mocap bodies.*; without mocap='true' it is fixed"):
         load_mjcf(MOCAP.format("true"))
     model = load_mjcf(MOCAP.format("false"))
     assert (model.nbodies, model.tree.frames) == (1, (("target", -1),))

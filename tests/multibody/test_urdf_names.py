@@ -127,6 +127,10 @@ LOST = {
         urdf(collision="<collision><geometry><sphere><radius>1</radius></sphere></geometry></collision>"),
         "link 'arm': <collision>: <sphere> in line 3 has an element <radius>: write it as an attribute",
     ),
+    "half of a size": (
+        urdf(collision='<collision><geometry><box size="0 1 1"/></geometry></collision>'),
+        "link 'arm': <collision> <box size='0 1 1'> is not positive",
+    ),
     "a misspelt shape": (
         urdf(collision=COLLISION.replace("sphere", "spere")),
         "<spere>: write it as an element <sphere>",
