@@ -1,6 +1,7 @@
 """The command line: what it writes, what it prints, and its exit codes."""
 
 import logging
+import os
 import sys
 
 import numpy as np
@@ -158,7 +159,6 @@ BAD_INPUT = {
     "no folder": (["rollout", "chain:1", "--checkpoint", "/dev/null/x"], "cannot write to '/dev/null/x': "),
     "folder": (["rollout", "--out", "no/such/x.npz"], "cannot write 'no/such/x.npz': its folder does not exist"),
     "no motion": (["view", "none.npz"], "lgjax: error: 'none.npz' cannot be read: No such file or directory"),
-    "device": (["rollout", "chain:1", "--out", "/dev/null"], "cannot write '/dev/null': it is no ordinary file"),
     "view": (["view", "chain:1", "--html", "/proc/x.html"], "cannot open '/proc/x.html': No such file or directory"),
     "times": (["bench", "chain:1", "--json", "/proc"], "cannot write '/proc': it is a folder"),
     "spelling": (["rollout", "chain:1", "--devices", "99"], "error: --devices 99 asked for"),
@@ -223,6 +223,14 @@ def test_a_run_that_the_system_stops_ends_without_its_numbers(capsys):
     code, line = failing(capsys, "rollout", "chain:1", *TINY, "--checkpoint", "/proc/x")
     assert code == 1
     assert line == "lgjax: error: the run failed: cannot open '/proc/x': No such file or directory\n"
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path, capsys):
+    """Files appear whole, by a move to their place: what is no ordinary file would be gone."""
+    os.mkfifo(tmp_path / "pipe.npz")
+    code, line = failing(capsys, "rollout", "chain:1", *TINY, "--out", str(tmp_path / "pipe.npz"))
+    assert (code, "pipe.npz': it is no ordinary file" in line) == (2, True)
+    assert (tmp_path / "pipe.npz").is_fifo()
 
 
 def test_bad_files_are_refused(capsys, tmp_path):

@@ -196,9 +196,7 @@ def test_one_wrong_entry_of_many_is_named_by_its_place():
         checks.symmetric("J", tensors)
     moments = np.ones((40, 3))
     moments[9, 2] = 3.0
-    with pytest.raises(
-        ValueError, match=r"principal moments are \[1\.0, 1\.0, 3\.0\] at \[9\] \(1 of 40"
-    ):
+    with pytest.raises(ValueError, match=r"principal moments are \[1\.0, 1\.0, 3\.0\] at \[9\] \(1 of 40"):
         checks.principal_moments("J", moments)
 
 

@@ -39,6 +39,8 @@ def load_urdf(
     mimic: "error" refuses joints that follow others, "independent" gives them coordinates of their own. Limits, damping
     and friction are read, and of collision geometry boxes, spheres, cylinders and capsules (`Model.geometry`). Visual
     geometry, transmissions and tags of other tools are not part of the dynamics and are ignored, and no mesh is opened.
+    Namespaces are ignored: a name without a prefix is the format's. Where a value is absent that could be meant by
+    something else (an element, a text, a misspelt or unknown name, an attribute in another element), that is an error.
     A revolute or prismatic joint must have a <limit>, where lower and upper are 0 if absent, as the format says; an
     absent effort or velocity is no limit.
 
@@ -50,8 +52,8 @@ def load_urdf(
     the file is ignored. A massless root link that carries nothing but such links is the world itself.
 
     Raises ImportError without the extra `urdf`; ValueError in one line, naming file, element and value, for a file that
-    cannot be read or is not a URDF, unknown types, missing or malformed numbers, links and joints that do not form one
-    tree, and for what `build` refuses.
+    cannot be read or is not a URDF, unknown types, missing, misplaced or malformed numbers, misspelt names, links and
+    joints that do not form one tree, and for what `build` refuses.
     """
     floating_base = checks.truth("floating_base", floating_base)
     if mimic not in ("error", "independent"):
