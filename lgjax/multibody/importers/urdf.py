@@ -8,6 +8,7 @@ import io
 import math
 import os
 import re
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -74,6 +75,7 @@ def load_urdf(
         raise ValueError(one_line(f"{source.label}: {error}")) from error
 
 
+@cache
 def _etree() -> Any:
     return require("lxml.etree", "urdf", "load_urdf")
 
@@ -102,12 +104,14 @@ def _parse(source: Source):
     entity = next(dtd.iterentities(), None) if dtd is not None else None
     if entity is not None:
         raise ValueError(f"the file declares the entity {entity.name!r}: entities are not supported")
-    xacro = next((e for e in root.iter() if XACRO.match(e.tag)), None)
+    foreign = root.xpath("//*[namespace-uri() or contains(name(), ':')]")
+    xacro = next((e for e in foreign if XACRO.match(e.tag)), None)
     if xacro is not None:
         raise ValueError(f"line {xacro.sourceline} is a xacro macro: expand the file with xacro first")
-    for element in root.iter():  # other readers ignore namespaces: a name without a prefix is the format's
-        if element.prefix is None and element.tag.startswith("{") and ":" not in element.tag.rpartition("}")[2]:
-            element.tag = element.tag.rpartition("}")[2]
+    for element in foreign:  # other readers ignore namespaces: a name without a prefix is the format's
+        name = element.tag.rpartition("}")[2]
+        if element.prefix is None and ":" not in name:
+            element.tag = name
     if root.tag != "robot":
         shown = root.tag if root.prefix is None else f"{root.prefix}:{etree.QName(root).localname}"
         raise ValueError(f"no <robot>: the root element is <{shown}>")
@@ -188,23 +192,24 @@ def _copy_checked(target, element, tags, where: str, needed) -> None:
                 raise ValueError(f"{where}: <{element.tag}> has no <{tag}>")
             continue
         check_values(child, where)
+        given = dict(child.attrib)
         for attribute in REQUIRED.get(tag, ()):
-            if child.get(attribute) is None:
+            if attribute not in given:
                 raise ValueError(f"{where}: <{tag}> has no attribute {attribute!r}")
-        given = {attribute: count for attribute, count in NUMBERS[tag].items() if child.get(attribute) is not None}
-        for attribute, count in given.items():
-            _check_numbers(child, attribute, count, where)
-        _keep(target, child, (*(a for a in REFERENCES.get(tag, ()) if child.get(a) is not None), *given))
+        for attribute, count in NUMBERS[tag].items():
+            if attribute in given:
+                _check_numbers(tag, attribute, given[attribute], count, where)
+        known = (*REFERENCES.get(tag, ()), *NUMBERS[tag])
+        _etree().SubElement(target, tag, {a: given[a] for a in known if a in given})
 
 
-def _check_numbers(element, attribute: str, count: int, where: str) -> None:
-    text = element.get(attribute)
-    finite = element.tag != "limit"  # an infinite limit is none
+def _check_numbers(tag: str, attribute: str, text: str, count: int, where: str) -> None:
+    finite = tag != "limit"  # an infinite limit is none
     values = numbers(text)
     if values is None or len(values) != count or (finite and not all(math.isfinite(x) for x in values)):
         kind = "finite number" if finite else "number"
         expected = f"a {kind}" if count == 1 else f"{count} {kind}s"
-        raise ValueError(f"{where}: <{element.tag} {attribute}={text!r}> is not {expected}")
+        raise ValueError(f"{where}: <{tag} {attribute}={text!r}> is not {expected}")
 
 
 def _check_tree(robot) -> None:
