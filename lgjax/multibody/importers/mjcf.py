@@ -90,6 +90,8 @@ def _compiled(mujoco: Any, source: Source, allowed: Allowed, warn: bool) -> tupl
         _prune(mujoco, spec, allowed)
         compiled = asked(mujoco, spec.compile)
         _check_compiled(mujoco, compiled)
+        if compiled.nmocap:
+            _refuse_mocap(next(body for body in spec.bodies if body.mocap))
         return spec.modelname, compiled, {body.id: inertia for body, inertia in given.items()}
 
     # Attached models are read first: a bad one ends the process where it is attached.
@@ -113,13 +115,6 @@ def _check_supported(mujoco: Any, spec: Any) -> None:
     """Refuse what acts on the motion and is neither a body nor a joint."""
     for flex in spec.flexes:
         raise ValueError(f"flex {_called(flex)}: flexible bodies are not supported")
-    for body in spec.bodies:
-        if body.mocap:
-            where = f"{body.name!r} in {body.info}" if body.name else f"in {body.info}"
-            raise ValueError(
-                f"body {where}: mocap bodies are not supported, for others move them; without mocap='true' it is "
-                "fixed to the world"
-            )
     for plugin in spec.plugins:
         raise ValueError(f"plugin {_called(plugin)}: plugins are not supported")
     for equality in spec.equalities:
@@ -137,6 +132,14 @@ def _check_supported(mujoco: Any, spec: Any) -> None:
         for attribute in ("damping", "armature"):
             if np.any(getattr(actuator, attribute, 0)):
                 raise ValueError(f"actuator {_called(actuator)}: {attribute} of an actuator is not supported")
+
+
+def _refuse_mocap(body: Any) -> None:
+    where = f"{body.name!r} in {body.info}" if body.name else f"in {body.info}"
+    raise ValueError(
+        f"body {where}: mocap bodies are not supported, for others move them; without mocap='true' it is fixed to the "
+        "world"
+    )
 
 
 def _disabled(mujoco: Any, compiled_or_option: Any, *names: str) -> bool:

@@ -185,8 +185,9 @@ def _attribute(element, name: str, where: str) -> str:
 
 
 def _copy_checked(target, element, tags, where: str, needed) -> None:
+    here = [child.tag for child in element]
     for tag in tags:
-        child = _only(element, tag, where)
+        child = _only(element, tag, where) if tag in here else None
         if child is None:
             if tag in needed:
                 raise ValueError(f"{where}: <{element.tag}> has no <{tag}>")
