@@ -16,7 +16,7 @@ import jax
 
 import lgjax
 from lgjax.cli import cache, info, optimize, rollout, view
-from lgjax.cli.arguments import fail
+from lgjax.cli.arguments import as_option, fail, reason, spelled
 from lgjax.cli.bench import command as bench
 
 
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, ImportError, OSError) as error:
-        return fail(2, str(error))
+        return fail(2, spelled(reason(error), as_option))
     return _leave(code) if own_program and code == 130 else code
 
 

@@ -2,13 +2,17 @@
 
 import argparse
 import inspect
+import os
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from lgjax import plot
 from lgjax.multibody import models
 from lgjax.multibody.importers import LOADERS
+from lgjax.numerics.messages import why
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -24,6 +28,12 @@ def fail(code: int, message: str) -> int:
     """Print an error as one line and return the exit code."""
     print(f"lgjax: error: {' '.join(message.split())}", file=sys.stderr)
     return code
+
+
+def reason(error: Exception) -> str:
+    """The message of an error; of one of the system's the file and the reason, without its number."""
+    file = getattr(error, "filename", None)
+    return str(error) if file is None else f"cannot open {os.fsdecode(file)!r}: {why(error)}"
 
 
 def add_model(parser: argparse.ArgumentParser, **options: Any) -> None:
@@ -62,25 +72,49 @@ def add_compiling(parser: argparse.ArgumentParser) -> None:
 
 # Options of some files: what they are if they are not given, and which files those are.
 OF_FILES = {"mimic": ("error", "URDF files"), "check_inertia": ("error", "files"), "folder": (None, "MJCF files")}
+# Options that errors of the library name as Python spells them.
+NAMED = (*OF_FILES, "devices", "chunk", "save_every", "steps")
 
 
 def load_model(args: argparse.Namespace) -> Any:
     """The model that the arguments ask for: a file by its ending, or a built-in one."""
-    load = LOADERS.get(Path(args.model).suffix.lower())
-    if load is None and Path(args.model).is_file():
-        raise ValueError(f"{args.model}: unknown kind of file; known: {', '.join(LOADERS)}")
-    known = inspect.signature(load).parameters if load else ()
-    for name, (default, kind) in OF_FILES.items():
-        if name not in known and getattr(args, name) != default:
-            raise ValueError(f"{args.model}: --{name.replace('_', '-')} is for {kind}")
-    if load is None:
-        return models.by_name(args.model, args.floating)
-    options = {name: getattr(args, name) for name in OF_FILES if name in known}
+    return load(args.model, args.model, args.floating, {name: getattr(args, name) for name in OF_FILES})
+
+
+def load(name: str, path: str | Path, floating: bool | None, given: dict[str, Any]) -> Any:
+    """A model by its name: a file, whose path is given too, or a built-in one. given: options of `OF_FILES`."""
+    loader = LOADERS.get(Path(path).suffix.lower())
+    if loader is None and Path(path).is_file():
+        raise ValueError(f"{path}: unknown kind of file; known: {', '.join(LOADERS)}")
+    known = inspect.signature(loader).parameters if loader else ()
+    for option, value in given.items():
+        default, kind = OF_FILES[option]
+        if option not in known and value != default:
+            raise ValueError(f"{name}: {option}= is for {kind}")
+    if loader is None:
+        return models.by_name(name, floating)
+    options = {option: value for option, value in given.items() if option in known}
     if "floating_base" in known:
-        options["floating_base"] = args.floating is not False
-    elif args.floating is not None:
-        raise ValueError(f"{args.model}: an MJCF file says itself whether the base floats")
-    return load(args.model, **options)
+        options["floating_base"] = floating is not False
+    elif floating is not None:
+        raise ValueError(f"{name}: an MJCF file says itself whether the base floats")
+    return loader(path, **options)
+
+
+def spelled(message: str, spell: Callable[[str, str], str]) -> str:
+    """A message in which options that Python spells mimic='independent' are spelled by spell(name, value)."""
+    pattern = rf"\b({'|'.join(NAMED)})=(?:'([^']*)'|\"([^\"]*)\"|([\w.-]*))"
+    return re.sub(pattern, lambda found: spell(found[1], found[2] or found[3] or found[4]), message)
+
+
+def as_option(name: str, value: str) -> str:
+    """An option as the command line spells it."""
+    return f"--{name.replace('_', '-')} {value}".strip()
+
+
+def as_key(name: str, value: str) -> str:
+    """An option as a TOML file spells it."""
+    return f'{name} = "{value}"' if value else name
 
 
 def _number(text: str, good, expected: str):
@@ -121,6 +155,8 @@ def check_output(path: Path) -> None:
         raise ValueError(f"cannot write {str(path)!r}: it is a folder")
     if not path.absolute().parent.is_dir():
         raise ValueError(f"cannot write {str(path)!r}: its folder does not exist")
+    if path.exists() and not path.is_file():  # files are written beside their place and moved there: a device would go
+        raise ValueError(f"cannot write {str(path)!r}: it is no ordinary file")
 
 
 def check_figure(path: Path) -> None:

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from lgjax.execution.cache import cache_folder, clear_programs, kept_programs, machine
+from lgjax.execution.cache import cache_folder, clear_programs, jax_folder, kept_programs, machine, programs_in
 
 
 def add(commands: Any) -> None:
@@ -11,13 +11,24 @@ def add(commands: Any) -> None:
         "cache",
         help="show or remove the compiled programs that are kept",
         description="Show the compiled programs that other commands and lgjax.cache_programs() keep, by versions and "
-        f"processor. They are in {cache_folder()}; the environment variable LGJAX_CACHE names another folder.",
+        f"processor. They are in {cache_folder()}; the environment variable LGJAX_CACHE names another folder. Where "
+        "JAX_COMPILATION_CACHE_DIR names one, JAX keeps all programs there, and --clear removes none.",
     )
     parser.add_argument("--clear", action="store_true", help="remove them all")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
+    if (told := jax_folder()) is not None:
+        if args.clear:
+            raise ValueError(
+                f"JAX has been told to keep the programs of all its users in {str(told)!r}: remove them yourself, or "
+                f"unset JAX_COMPILATION_CACHE_DIR to clear {str(cache_folder())!r}"
+            )
+        found = programs_in(told)
+        print(f"{told}: holds {found.programs} programs, {_megabytes(found.size)}, of all that use JAX "
+              "(JAX_COMPILATION_CACHE_DIR)")  # fmt: skip
+        return 0
     kept, here = kept_programs(), machine()
     if args.clear:
         clear_programs()

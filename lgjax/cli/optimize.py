@@ -10,15 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax import plot
-from lgjax.cli.arguments import add_compiling, check_figure, check_output, fail
+from lgjax.cli.arguments import OF_FILES, add_compiling, as_key, check_figure, check_output, fail, load, spelled
 from lgjax.dynamics.kinematics import frame_pose
 from lgjax.execution.compiled import logger
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
-from lgjax.multibody import models
 from lgjax.multibody.configuration import Configuration, configuration
-from lgjax.multibody.importers import LOADERS
 from lgjax.numerics import checks
+from lgjax.numerics.messages import why
 from lgjax.saving.arrays import write_arrays
 from lgjax.simulate import control
 from lgjax.simulate.control import ControlSystem, OptimizedControls, OptimizeStatus, optimize_controls
@@ -31,7 +30,7 @@ METHODS = {
     "fddp": control.FDDP,
 }
 EXAMPLE = """
-model = "arm"               # built in, or a file beside this one
+model = "arm"               # built in, or a file beside this one; of files also floating_base, mimic, check_inertia
 method = "ilqr"             # or fddp, shooting, multiple_shooting
 dt = 0.02                   # s, a control each
 steps = 50
@@ -57,7 +56,7 @@ effort = 1e-4
 TOP = {
     "model": str, "floating_base": bool, "method": str, "dt": float, "steps": int, "substeps": int, "iterations": int,
     "guesses": int, "spread": float, "seed": int, "bounds": list, "dtype": str, "tolerance": float, "start": dict,
-    "goal": dict, "weights": dict,
+    "goal": dict, "weights": dict, **dict.fromkeys(OF_FILES, str),
 }  # fmt: skip
 STATE = {"joints": (list, dict), "base": list, "turn": list}
 GOAL = {**STATE, "frame": str, "position": list}
@@ -100,8 +99,10 @@ def run(args: argparse.Namespace) -> int:
             table = tomllib.load(file)
         logger.info("%s, %s, %s steps", args.problem, table.get("model"), table.get("steps"))
         task = read(table, args.problem.parent)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError, TypeError) as error:
-        raise ValueError(f"{args.problem}: {error}") from error
+    except OSError as error:
+        raise ValueError(f"cannot read {str(args.problem)!r}: {why(error)}") from error
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{args.problem}: {spelled(str(error), as_key)}") from error
     found = optimize_controls(
         task.system, task.start, task.guesses, progress=False if args.quiet else None, checkpoint=args.checkpoint,
         **task.options,
@@ -156,15 +157,10 @@ def _typed(table: dict[str, Any], known: dict[str, Any], where: str) -> dict[str
 
 
 def _model(values: dict[str, Any], folder: Path) -> Any:
-    name, floating = values["model"], values.get("floating_base")
-    load = LOADERS.get(Path(name).suffix.lower())
-    if load is None:
-        return models.by_name(name, floating)
-    if load is LOADERS[".urdf"]:
-        return load(folder / name, floating_base=floating is not False)
-    if floating is not None:
-        raise ValueError(f"floating_base = {floating}: an MJCF file says itself whether the base floats")
-    return load(folder / name)
+    given = {option: values[option] for option in OF_FILES if option in values}
+    if "folder" in given:
+        given["folder"] = folder / given["folder"]
+    return load(values["model"], folder / values["model"], values.get("floating_base"), given)
 
 
 def _vector(table: dict[str, Any], key: str, where: str, default: Any = (0.0, 0.0, 0.0)) -> np.ndarray:

@@ -21,6 +21,7 @@ from lgjax.cli.arguments import (
     not_negative,
     positive,
     positive_int,
+    reason,
     seed,
 )
 from lgjax.execution.compiled import logger
@@ -129,7 +130,8 @@ def run(args: argparse.Namespace) -> int:
     except (ValueError, ImportError):  # about what was asked for
         raise
     except Exception as error:  # whatever stops it, the user gets one line
-        return fail(1, f"the run failed: {type(error).__name__}: {error}")
+        kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
+        return fail(1, f"the run failed: {kind}{reason(error)}")
     return _report(args, model, result, steps)
 
 

@@ -99,13 +99,16 @@ def contact(
     """
     checked_model(model)
     if not isinstance(contacts, Contacts):
-        raise TypeError(f"contacts must be Contacts, got {contacts!r}")
+        raise TypeError(f"contacts must be Contacts, got {checks.shown(contacts)}")
     values = []
-    for name, value, least in (
-        ("stiffness", stiffness, 0.0), ("damping", damping, 0.0),
-        ("exponent", exponent, 1.0), ("slip_speed", slip_speed, 0.0),
+    for name, value in (
+        ("stiffness", stiffness), ("damping", damping), ("exponent", exponent), ("slip_speed", slip_speed),
     ):  # fmt: skip
-        array = checks.array(f"{name} of the contact", value, (len(contacts),), model.dtype)
-        checks.positive(f"{name} of the contact", array - least, allow_zero=name != "slip_speed")
+        what = f"{name} of the contact"
+        array = checks.array(what, value, (len(contacts),), model.dtype)
+        if name == "exponent":
+            checks.at_least(what, array, 1.0)
+        else:
+            checks.positive(what, array, allow_zero=name != "slip_speed")
         values.append(array)
     return CompliantContact(model, contacts, *values)

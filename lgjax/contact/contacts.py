@@ -137,7 +137,7 @@ class Contacts:
             if name == "grounds":
                 value = _grounds(value, self.friction.dtype)
                 if [type(x) for x in value] != [type(x) for x in old]:
-                    raise ValueError(f"grounds are replaced by grounds of the same kinds, got {value}")
+                    raise ValueError(f"grounds are replaced by grounds of the same kinds, got {checks.shown(value)}")
             else:
                 shape = self.smoothing.shape if name == "smoothing" else self.friction.shape
                 value = _law(name, value, shape, self.friction.dtype)
@@ -170,8 +170,8 @@ def _law(name: str, value: Any, shape: tuple[int, ...], dtype) -> Any:
     found = checks.array(what, value, shape, dtype)
     if name != "restitution":
         return checks.positive(what, found, allow_zero=True)
-    if checks.known(found) and not ((np.asarray(found) >= 0) & (np.asarray(found) <= 1)).all():
-        raise ValueError(f"{what} must lie between 0 and 1, got {np.asarray(found).tolist()}")
+    if checks.known(found) and not np.all(good := (np.asarray(found) >= 0) & (np.asarray(found) <= 1)):
+        raise ValueError(f"{what} must lie between 0 and 1, got {checks.entries(found, ~good)}")
     return found
 
 
@@ -224,7 +224,7 @@ def _grounds(ground: Any, dtype) -> tuple[Ground, ...]:
     grounds = tuple(ground) if isinstance(ground, list | tuple) else (ground,)
     for one in grounds:
         if not isinstance(one, Plane | HeightField):
-            raise TypeError(f"a ground is a Plane or a HeightField, not {one!r}")
+            raise TypeError(f"a ground is a Plane or a HeightField, not {checks.shown(one)}")
         if isinstance(one, Plane) and one.normal.ndim != 1:
             raise ValueError(f"a ground is one plane, got normals {one.normal.shape}: give a list of planes")
     return tuple(one.astype(dtype) for one in grounds)
@@ -241,7 +241,7 @@ def _fixed_shapes(model: Model, shapes: Mapping | Sequence[str] | None) -> list[
     found = []
     for link, shape in given:
         if not isinstance(shape, Shape):
-            raise TypeError(f"shapes of link {link!r} are of lgjax.shapes, not {shape!r}")
+            raise TypeError(f"shapes of link {link!r} are of lgjax.shapes, not {checks.shown(shape)}")
         if carrier(model, link)[0] < 0:
             raise ValueError(f"link {link!r} is fixed to the world: what cannot move is ground")
         for part in parts_of(shape.astype(model.dtype)):

@@ -79,7 +79,7 @@ class EventDriven(Method):
             object.__setattr__(self, name, checks.integer(name, getattr(self, name), least))
         if getattr(self.method, "order_hat", None) is None:
             raise ValueError(
-                f"EventDriven needs a method with an embedded one, such as the default; got {self.method!r}"
+                f"EventDriven needs a method with an embedded one, such as the default; got {checks.shown(self.method)}"
             )
 
     def init(self, space, field, t, y):

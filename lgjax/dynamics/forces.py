@@ -85,7 +85,7 @@ def _forces(x) -> tuple:
 
 def _controllers(x) -> tuple:
     if not callable(x):
-        raise TypeError(f"a force adds to forces and to controllers(t, q, v), not to {x!r}")
+        raise TypeError(f"a force adds to forces and to controllers(t, q, v), not to {checks.shown(x)}")
     return x.controllers if isinstance(x, Sum) else () if isinstance(x, Force) else (x,)
 
 

@@ -13,6 +13,7 @@ from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.messages import listed, shown
 
 View = Literal["body", "world", "spatial"]
 
@@ -56,7 +57,7 @@ def jacobian_derivative(
 def _located(model: Model, q: Configuration, v, body: str | int, frame: View) -> tuple[Pose, np.ndarray, World]:
     """Pose in the axes of the kinematics, the velocities that move it, and the kinematics."""
     if frame not in get_args(View):
-        raise ValueError(f"frame is one of {', '.join(get_args(View))}, not {frame!r}")
+        raise ValueError(f"frame is one of {', '.join(get_args(View))}, not {shown(frame)}")
     world = world_kinematics(model, q, v, rates=() if v is None else [v])
     index, offset = carrier(model, body)
     if index < 0:
@@ -71,7 +72,7 @@ def carrier(model: Model, body: str | int) -> tuple[int, Pose]:
     frames = [name for name, _ in model.tree.frames]
     if isinstance(body, str) and body not in model.body_names:
         if body not in frames:
-            raise ValueError(f"no frame {body!r} in {model.name!r}; frames: {', '.join([*model.body_names, *frames])}")
+            raise ValueError(f"no frame {body!r} in {model.name!r}; frames: {listed([*model.body_names, *frames])}")
         index = frames.index(body)
         return model.tree.frames[index][1], jax.tree.map(lambda x: x[index], model.frames)
     index = model.tree.body(body)

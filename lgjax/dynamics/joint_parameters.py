@@ -9,6 +9,7 @@ import numpy as np
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.numerics.messages import listed
 
 
 def coordinates_of(model: Model, joints: Sequence[str] | None) -> tuple[list[str], list[int]]:
@@ -17,7 +18,7 @@ def coordinates_of(model: Model, joints: Sequence[str] | None) -> tuple[list[str
     chosen = model.joint_names if joints is None else checks.names("joints", joints)
     for name in chosen:
         if name not in model.joint_names:
-            raise ValueError(f"no joint {name!r} in {model.name!r}; joints: {', '.join(model.joint_names)}")
+            raise ValueError(f"no joint {name!r} in {model.name!r}; joints: {listed(model.joint_names)}")
     tree = model.tree
     rows = [
         (tree.joint_names[body], i)
@@ -55,7 +56,7 @@ def parameter(what: str, value, names, dtype, least=0.0, positive: bool = False,
         bad = np.isnan(known) | (known < least) | ((known <= 0) & positive) | (~np.isfinite(known) & finite)
         if bad.any():
             where = "" if names is None else f" of {names[int(np.argmax(bad))]!r}"
-            sign = "positive" if positive else "at least 0"
-            expected = "a finite number" if least < 0 else f"finite and {sign}" if finite else sign
+            sign = "a number" if least < 0 else "positive" if positive else "at least 0"
+            expected = "a finite number" if least < 0 and finite else f"finite and {sign}" if finite else sign
             raise ValueError(f"{what}{where} is {known.ravel()[np.argmax(bad)]:g}, expected {expected}")
     return jnp.broadcast_to(jnp.asarray(value, dtype), shape)

@@ -20,6 +20,7 @@ from lgjax.multibody.joints.kind import subspace_coefficient
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.messages import listed
 
 
 @checked_arguments()
@@ -55,7 +56,7 @@ def frame_pose(model: Model, q: Configuration, name: str) -> Pose:
         index = model.body_names.index(name)
         return jax.tree.map(lambda x: x[index], poses)
     if name not in names:
-        raise ValueError(f"no frame {name!r} in {model.name!r}; frames: {', '.join([*model.body_names, *names])}")
+        raise ValueError(f"no frame {name!r} in {model.name!r}; frames: {listed([*model.body_names, *names])}")
     index = names.index(name)
     frame = jax.tree.map(lambda x: x[index], model.frames)
     carrier = model.tree.frames[index][1]

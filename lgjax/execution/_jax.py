@@ -14,6 +14,8 @@ dce_rules (0.4.30), in `prune`: results that nobody asks for are not computed.  
 update(weak_type=...) of a type (0.4.30) and to_tangent_aval (0.4.34): shapes of results and types of derivatives.
 Zero, instantiate_zeros, is_undefined_primal (jax.interpreters.ad, 0.4.30): tell a rule what does not move and what is
     linear.  Without them scalarized steps have no derivatives.
+module_context.lowering_parameters.for_export (0.4.34), in `is_exported`: whether a program leaves this process, which
+    functions in its memory cannot.
 module_context.axis_context of a lowering (0.4.30), in `on_one_device`: whether a program is for one device.  Without it
     a batch is not cut into the parts that fit into a cache.
 inlineable="false" (0.4.34, through jax.experimental.xla_metadata), in `call_apart`: an attribute of a call that XLA's
@@ -68,6 +70,7 @@ __all__ = [
     "hoisted",
     "instantiate_zeros",
     "is_apart",
+    "is_exported",
     "is_high",
     "is_traced",
     "is_undefined_primal",
@@ -277,3 +280,8 @@ def on_one_device(ctx: Any) -> bool:
     if getattr(axes, "num_devices", None) == 1:
         return True
     return bool(getattr(axes, "manual_axes", ())) and set(axes.manual_axes) == set(axes.mesh.axis_names)
+
+
+def is_exported(ctx: Any) -> bool:
+    """Whether a program is being lowered for `jax.export`: it may run in another process."""
+    return ctx.module_context.lowering_parameters.for_export

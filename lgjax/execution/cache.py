@@ -63,6 +63,12 @@ def cache_folder() -> Path:
     return known.get(sys.platform, Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")) / "lgjax"
 
 
+def jax_folder() -> Path | None:
+    """The folder that JAX keeps all compiled programs in, where it was told one and not by `cache_programs`."""
+    told = jax.config.values["jax_compilation_cache_dir"]
+    return Path(told) if told and Path(told).name != machine() else None
+
+
 def machine() -> str:
     """Name of the folder of this process's programs: versions, kind of processor, and a hash of all that it can do."""
     versions = "-".join(f"{package}-{_version(package)}" for package in ("lgjax", "jax", "jaxlib"))
@@ -101,9 +107,13 @@ class Kept(NamedTuple):
 def kept_programs(folder: str | os.PathLike[str] | None = None) -> list[Kept]:
     """Every folder of programs in `folder`, which has the meaning it has in `cache_programs`."""
     root = Path(cache_folder() if folder is None else folder)
-    found = sorted(path for path in root.glob("lgjax-*-jax-*") if path.is_dir())
-    sizes = [[size for _, size, _ in _entries(path)] for path in found]
-    return [Kept(path, len(each), sum(each)) for path, each in zip(found, sizes, strict=True)]
+    return [programs_in(path) for path in sorted(root.glob("lgjax-*-jax-*")) if path.is_dir()]
+
+
+def programs_in(folder: Path) -> Kept:
+    """The programs that JAX keeps in a folder."""
+    sizes = [size for _, size, _ in _entries(folder)]
+    return Kept(folder, len(sizes), sum(sizes))
 
 
 def clear_programs(folder: str | os.PathLike[str] | None = None) -> None:

@@ -24,6 +24,7 @@ from lgjax.execution._jax import (
     Zero,
     alone,
     as_function,
+    is_exported,
     is_undefined_primal,
     no_tangent,
     on_one_device,
@@ -32,7 +33,9 @@ from lgjax.execution._jax import (
     scan_arguments,
 )
 from lgjax.execution.batch_last.evaluation import Arrays, Behind, evaluate, merged, tangents, traced, transposed
+from lgjax.execution.kernels import native
 from lgjax.execution.kernels.cuda import as_kernel
+from lgjax.execution.kernels.translation import is_program
 from lgjax.execution.one_function import FEW, as_operation, few, fits, in_one_function, is_known
 from lgjax.execution.program import size_of
 
@@ -53,7 +56,8 @@ def with_derivatives(function: Callable, execution: str = "scalarized") -> Calla
     """`function` of pytrees of arrays that has derivative rules of its own.
 
     On a GPU each derivative is one kernel, which reads the arguments alone and computes the results again, sharing most
-    of the work. Large functions stay several kernels: one would need more registers than a thread has.
+    of the work. Large functions stay several kernels: one would need more registers than a thread has. On a CPU all do:
+    what one hands to the next stays in its caches.
     """
     if execution != "scalarized":
         return function
@@ -74,7 +78,8 @@ def one_kernel(function: Callable, in_place: bool = False) -> Callable:
     """
 
     def bind(jaxpr, values, constants: int):
-        return _bound(system_p, jaxpr, values, state=constants if in_place else None)
+        how = {"state": constants} if in_place else {"how": "behind"}
+        return _bound(system_p, jaxpr, values, **how)
 
     return as_operation(function, bind)
 
@@ -97,12 +102,19 @@ def _run(*args, jaxpr, batched, size, **_) -> Arrays:
     return Behind(size).outputs(jaxpr, dict(zip(jaxpr.invars, zip(args, batched, strict=True), strict=True)))
 
 
-def _on_cpu(ctx) -> Callable:
-    """In parts that stay in the caches of a core, each of whole vectors.
+def has_kernels() -> bool:
+    """Whether programs for the default platform are kernels where they can be."""
+    return jax.default_backend() == "gpu" or native.usable()
+
+
+def _on_cpu(ctx, otherwise: Callable, together: Callable) -> Callable:
+    """One function of the processor, or in parts that stay in the caches of a core, each of whole vectors.
 
     A batch that the compiler divides among devices stays as it is: what is cut or appended would move its parts.
     """
-    return _run_together if on_one_device(ctx) else _run
+    if not on_one_device(ctx):
+        return otherwise
+    return together if is_exported(ctx) or not native.usable() else partial(_launched, native.as_native, together)
 
 
 def _run_together(*args, size: int | None, **parameters) -> Arrays:
@@ -139,11 +151,11 @@ def _run_parts(*args, jaxpr, batched, size: int | None, **_) -> Arrays:
 
 def _on_cuda(ctx, otherwise: Callable) -> Callable:
     """One kernel. A batch that the compiler divides among devices is left to it."""
-    return partial(_launched, otherwise) if on_one_device(ctx) else otherwise
+    return partial(_launched, as_kernel, otherwise) if on_one_device(ctx) else otherwise
 
 
 def _launched(
-    otherwise: Callable, *args, jaxpr, batched, size, how: str = "behind", state: int | None = None
+    kernel: Callable, otherwise: Callable, *args, jaxpr, batched, size, how: str = "behind", state: int | None = None
 ) -> Arrays:
     shapes, over = _shapes(jaxpr=jaxpr, batched=batched, size=size), {}
     if state is not None:
@@ -151,7 +163,7 @@ def _launched(
     if how == "step":
         over = _directions(jaxpr, batched, size)
     one = how != "scan" and is_known(size)
-    run = as_kernel(jaxpr, batched, size, shapes, over, how == "front") if one else None
+    run = kernel(jaxpr, batched, size, shapes, over, how == "front") if one else None
     return otherwise(*args, jaxpr=jaxpr, batched=batched, size=size) if run is None else run(*args)
 
 
@@ -229,7 +241,7 @@ def _vmap(primitive, args, axes, *, jaxpr, batched, size, **others):
     ]
     outs = primitive.bind(*args, jaxpr=jaxpr, batched=together, size=more * (size or 1), **others)
     apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
-    if others.get("how") == "front" and jax.default_backend() == "gpu":  # there it costs nothing, and others see it
+    if others.get("how") == "front" and has_kernels():  # there it costs nothing, and others see it
         return [jnp.moveaxis(x, -1, 0) for x in apart], [0] * len(apart)
     return apart, [x.ndim - 1 for x in apart]
 
@@ -242,13 +254,13 @@ register(
     partial(_vmap, call_p),
     _jvp,
     _transpose,
-    cpu=_on_cpu,
+    cpu=partial(_on_cpu, otherwise=_run, together=_run_together),
     cuda=partial(_on_cuda, otherwise=_run),
 )
 
 
 # ---- pieces that are what they consist of
-def _written_out(*args, jaxpr, batched, size, state: int | None = None) -> Arrays:
+def _written_out(*args, jaxpr, batched, size, **_) -> Arrays:
     run = lambda *args: evaluate(jaxpr, args)
     if size is None:
         return run(*args)
@@ -287,10 +299,10 @@ def _loop(eqn, values: list) -> list:
     return [*final, *ys]
 
 
-def _derivative(primals, directions, *, jaxpr, batched, size, state: int | None = None):
+def _derivative(primals, directions, *, jaxpr, batched, size, **others):
     """On a GPU one kernel, too: the way back repeats each turn of a loop, so only the values at its start are kept."""
-    if jax.default_backend() == "gpu":
-        outs = system_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, state=state)
+    if jax.default_backend() == "gpu" or (native.usable() and is_program(jaxpr)):
+        outs = system_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, **others)
         turns, none = traced(lambda args: _turn_by_turn(jaxpr, args), [x.aval for x in jaxpr.invars])
         assert not none
         return outs, _along(outs, primals, directions, turns, batched, size, how="step")
@@ -312,6 +324,6 @@ register(
     _shapes,
     partial(_vmap, system_p),
     _derivative,
-    cpu=lambda ctx: _written_together if on_one_device(ctx) else _written_out,
+    cpu=partial(_on_cpu, otherwise=_written_out, together=_written_together),
     cuda=partial(_on_cuda, otherwise=_written_out),
 )

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.numerics.checks import described, floating, floats, integer, known, sizes
+from lgjax.numerics.checks import described, floating, floats, integer, known, shown, sizes
 from lgjax.numerics.records import made_by
 
 P = ParamSpec("P")
@@ -118,9 +118,9 @@ def cached(**kinds: type | int) -> Callable[[Callable[P, R]], Callable[P, R]]:
                     several = parameters.parameters[name].kind is Parameter.VAR_POSITIONAL
                     for one in value if several else (value,):
                         if not isinstance(one, kind):
-                            raise TypeError(f"{name} takes a {kind.__name__}, got {one!r}")
+                            raise TypeError(f"{name} takes a {kind.__name__}, got {shown(one)}")
                 elif not isinstance(value, Hashable):
-                    raise TypeError(f"{name} must be hashable, got {value!r}")
+                    raise TypeError(f"{name} must be hashable, got {shown(value)}")
             return remembered(*bound.args)
 
         return call

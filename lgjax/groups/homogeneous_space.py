@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from lgjax.groups.arguments import Fields, cached, takes, vector_form
 from lgjax.groups.lie_group import LieGroup, element_form
 from lgjax.groups.vector import Rn
+from lgjax.numerics.messages import shown
 from lgjax.numerics.records import Made
 from lgjax.numerics.small_angle import norm
 
@@ -229,7 +230,7 @@ def frame_space(name: str, dim: int, flow: Callable, distance: Callable) -> Homo
 
     for argument, function in (("flow", flow), ("distance", distance)):
         if not callable(function):
-            raise TypeError(f"{argument} must be a function, got {function!r}")
+            raise TypeError(f"{argument} must be a function, got {shown(function)}")
 
     def refuse(*_: Any) -> Any:
         raise TypeError(f"{name} is a frame without a group: use a CommutatorFree method")

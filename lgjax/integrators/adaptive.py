@@ -320,9 +320,11 @@ def _check_settings(method: Any, controller: Any, event: Any, direction: Any) ->
     check_method("integrate_adaptive", method)
     if not isinstance(method, Method) or (method.order_hat is None and not method.needs_series):
         wanted = "a method with an embedded one, such as MuntheKaas(DORMAND_PRINCE54), or Taylor"
-        raise ValueError(f"integrate_adaptive needs {wanted}; got {method!r}")
+        raise ValueError(f"integrate_adaptive needs {wanted}; got {checks.shown(method)}")
     if not isinstance(controller, StepSizeController):
-        raise TypeError(f"controller must be a StepSizeController such as ELEMENTARY or PI_CONTROL, got {controller!r}")
+        raise TypeError(
+            f"controller must be a StepSizeController such as ELEMENTARY or PI_CONTROL, got {checks.shown(controller)}"
+        )
     checks.functions(event=event)
     if type(direction) is not int or direction not in (-1, 0, 1):
         raise ValueError(f"direction must be -1, 0 or 1, got {checks.shown(direction)}")

@@ -196,7 +196,7 @@ class CommutatorFree(Method):
 
     def __post_init__(self) -> None:
         if not isinstance(self.table, CommutatorFreeTable):
-            raise TypeError(f"CommutatorFree takes a CommutatorFreeTable, got {self.table!r}")
+            raise TypeError(f"CommutatorFree takes a CommutatorFreeTable, got {checks.shown(self.table)}")
 
     @property
     def order(self) -> int:

@@ -36,12 +36,14 @@ class Composition(Method):
 
     def __post_init__(self) -> None:
         if not isinstance(self.method, Method) or not self.method.symmetric:
-            raise ValueError(f"compositions raise the order of symmetric methods, {self.method!r} is not one")
+            raise ValueError(
+                f"compositions raise the order of symmetric methods, {checks.shown(self.method)} is not one"
+            )
         weights = tuple(checks.numbers("weights", self.weights, (np.size(self.weights),)).tolist())
         checks.integer("order", self.order)
         object.__setattr__(self, "weights", weights)
         if any(not math.isclose(a, b, rel_tol=1e-13) for a, b in zip(weights, reversed(weights))):
-            raise ValueError(f"the weights must read the same from both ends, got {weights}")
+            raise ValueError(f"the weights must read the same from both ends, got {checks.entries(weights)}")
         for power in (1, *range(order_of(self.method) + 1, self.order, 2)):
             residual = math.fsum(w**power for w in weights) - (power == 1)
             if not abs(residual) <= 1e-12:
@@ -95,7 +97,7 @@ def suzuki(method: Any, order: int = 4) -> Composition:
 
 def _raise_order(method: Any, order: int, pairs: int) -> Composition:
     if not isinstance(method, Method) or not method.symmetric:
-        raise ValueError(f"compositions raise the order of symmetric methods, method is {method!r}")
+        raise ValueError(f"compositions raise the order of symmetric methods, method is {checks.shown(method)}")
     start = order_of(method)
     order = checks.integer("order", order)
     if order % 2 or order <= start:

@@ -63,13 +63,13 @@ def check_method(driver: str, method: Any) -> None:
     elif isinstance(method, CommutatorFreeTable):
         hint = f"the table {method!r}; did you mean CommutatorFree({method!r})?"
     elif isinstance(method, StepSizeController):
-        hint = f"a step size controller, {method!r}; integrate_adaptive takes that as `controller`"
+        hint = f"a step size controller, {checks.shown(method)}; integrate_adaptive takes that as `controller`"
     elif isinstance(method, type):
         hint = f"the class {method.__name__}; it takes an instance of it"
     elif hasattr(method, "driver"):
-        hint = f"{method!r}; {method.driver} takes that one"
+        hint = f"{checks.shown(method)}; {method.driver} takes that one"
     elif driver != "integrate_adaptive" and not isinstance(method, Method):
-        hint = f"{method!r}; a method is for instance MuntheKaas(RK4)"
+        hint = f"{checks.shown(method)}; a method is for instance MuntheKaas(RK4)"
     else:
         return
     raise TypeError(f"{driver} takes a method, got {hint}")

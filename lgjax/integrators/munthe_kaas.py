@@ -216,7 +216,7 @@ class MuntheKaas(Method):
 
     def __post_init__(self) -> None:
         if not isinstance(self.tableau, Tableau):
-            raise TypeError(f"MuntheKaas takes a Tableau, got {self.tableau!r}")
+            raise TypeError(f"MuntheKaas takes a Tableau, got {checks.shown(self.tableau)}")
         checks.truths(scan_stages=self.scan_stages)
         if self.commutators is None:
             return

@@ -41,7 +41,7 @@ def integrate_reversible(
     """
     check_method("integrate_reversible", method)
     if not method.symmetric:
-        raise ValueError(f"integrate_reversible goes back by symmetric methods, {method!r} is not one")
+        raise ValueError(f"integrate_reversible goes back by symmetric methods, {checks.shown(method)} is not one")
     y0, dtype = state_on(space, y0)
     start = checks.scalar("t0", t0, dtype)
     carry = strong(method.init(space, field, start, y0))

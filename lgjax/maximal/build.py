@@ -30,6 +30,7 @@ from lgjax.maximal.parts import (
     VectorNode,
 )
 from lgjax.numerics import checks
+from lgjax.numerics.messages import listed
 
 Array = jax.Array
 
@@ -46,7 +47,7 @@ def node_arrays(bodies: list[Any], dtype: Any) -> tuple[tuple[str, ...], list[Ve
     names = [body.name for body in bodies if isinstance(body, Body | VectorNode)]
     if len(names) < len(bodies):
         odd = next(body for body in bodies if not isinstance(body, Body | VectorNode))
-        raise ValueError(f"a body is a maximal.Body or a maximal.VectorNode, got {odd!r}")
+        raise ValueError(f"a body is a maximal.Body or a maximal.VectorNode, got {checks.shown(odd)}")
     if not names:
         raise ValueError("a system needs at least one body")
     for name in names:
@@ -106,7 +107,7 @@ def _index(names: tuple[str, ...], name: str, where: str) -> int:
     if name == WORLD:
         return len(names)
     if name not in names:
-        raise ValueError(f"{where}: there is no body {name!r}; bodies are {', '.join(names)}")
+        raise ValueError(f"{where}: there is no body {name!r}; bodies are {listed(names)}")
     return names.index(name)
 
 
@@ -144,7 +145,7 @@ def joint_rows(names: tuple[str, ...], joints: list[Any], dtype: Any) -> tuple[J
             if joint.kind == "distance" and joint.drive is None:
                 checks.positive(f"length of joint {joint.name!r}", joint.length)
         elif not isinstance(joint, UserConstraint):
-            raise ValueError(f"a joint is a maximal.Joint or a maximal.UserConstraint, got {joint!r}")
+            raise ValueError(f"a joint is a maximal.Joint or a maximal.UserConstraint, got {checks.shown(joint)}")
     pairs = [_pair(names, joint, f"joint {joint.name!r}") for joint in kept]
     of = lambda joint: f"of joint {joint.name!r}"
     arrays = JointArrays(
@@ -182,7 +183,7 @@ def force_members(names: tuple[str, ...], forces: list[Any]) -> ForceMembers:
     kinds = Gravity | Spring | Bushing | TorsionSpring | Load | UserForce
     for force in forces:
         if not isinstance(force, kinds):
-            raise ValueError(f"unknown force {force!r}")
+            raise ValueError(f"unknown force {checks.shown(force)}")
     pairs = lambda kind: tuple(_pair(names, f, f"{kind.__name__}") for f in forces if isinstance(f, kind))
     return ForceMembers(
         pairs(Spring),

@@ -8,6 +8,7 @@ import numpy as np
 
 from lgjax.execution.compiled import compiled
 from lgjax.numerics import checks
+from lgjax.numerics.messages import listed
 
 # Where the rows of a joint vanish, its cosines are 1, 0 or -1 to round-off.
 LEAST_COSINE = 0.5
@@ -97,7 +98,7 @@ def _check_rank(system: Any, b: np.ndarray) -> None:
         names = [_row_name(system, int(i)) for i in np.flatnonzero(involved > 0.1)]
         raise ValueError(
             f"{len(b)} constraints of rank {rank} are redundant, so that multipliers are not unique; "
-            f"dependent among them: {', '.join(names)}"
+            f"dependent among them: {listed(names)}"
         )
 
 

@@ -132,8 +132,9 @@ def integrate(
 def _check_method(method: Any) -> None:
     if not isinstance(method, GeneralizedAlpha):
         raise TypeError(
-            f"method must be a GeneralizedAlpha(...), got {method!r}; a system without constraints can be integrated "
-            "by an explicit method: integrate(*maximal.unconstrained_problem(system, q, v), t0, t1, steps, method)"
+            f"method must be a GeneralizedAlpha(...), got {checks.shown(method)}; a system without constraints can be "
+            "integrated by an explicit method: "
+            "integrate(*maximal.unconstrained_problem(system, q, v), t0, t1, steps, method)"
         )
 
 

@@ -34,6 +34,7 @@ from lgjax.maximal.parts import (
     VectorNode,
 )
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.messages import shown
 
 __all__ = [
     "AbsoluteConfiguration",
@@ -114,7 +115,7 @@ class System:
         dtype: Any = None,
     ) -> None:
         if group not in (R3xSO3, SE3):
-            raise ValueError(f"group must be R3xSO3 or SE3, got {group!r}")
+            raise ValueError(f"group must be R3xSO3 or SE3, got {shown(group)}")
         dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
         bodies, joints, forces = list(bodies), list(joints), list(forces)
         names, nodes, self.mass, self.inertia, self.node_masses, regular = node_arrays(bodies, dtype)

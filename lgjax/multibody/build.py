@@ -27,6 +27,7 @@ from lgjax.multibody.joints import (
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
+from lgjax.numerics.messages import listed
 
 GRAVITY = (0.0, 0.0, -9.81)
 KINDS: dict[str, JointKind | None] = {
@@ -187,7 +188,7 @@ def _depth_first(bodies: list[Body], name: str) -> list[Body]:
     if len(ordered) < len(bodies):
         reached = {body.name for body in ordered}
         loop = [body.name for body in bodies if body.name not in reached]
-        raise ValueError(f"{name!r}: these bodies form a cycle that never reaches the world: {', '.join(loop)}")
+        raise ValueError(f"{name!r}: these bodies form a cycle that never reaches the world: {listed(loop)}")
     joints = Counter(body.joint.name for body in bodies)
     twice = sorted(joint for joint, count in joints.items() if count > 1)
     if twice:
@@ -365,18 +366,17 @@ def _assemble(tree: Tree, moving: list[_Moving], frames, gravity, dtype) -> Mode
         return array(np.concatenate([_each(m.body.joint, attribute, m.kind.nq) for m in moving]), (-1,))
 
     for m in moving:
-        for attribute in ("damping", "friction", "armature"):
-            value = checks.real(f"{attribute} of joint {m.body.joint.name!r}", getattr(m.body.joint, attribute))
-            if not (np.all(np.isfinite(value)) and np.min(value, initial=0) >= 0):
-                raise ValueError(f"{attribute} of joint {m.body.joint.name!r} is not a non-negative number: {value}")
-        for attribute in ("effort", "velocity_limit"):  # infinite where there is none
-            value = checks.real(f"{attribute} of joint {m.body.joint.name!r}", getattr(m.body.joint, attribute))
-            if not np.min(value, initial=0) >= 0:
-                raise ValueError(f"{attribute} of joint {m.body.joint.name!r} is not a non-negative number: {value}")
+        where = f"of joint {m.body.joint.name!r}"
+        for attribute in ("damping", "friction", "armature", "effort", "velocity_limit"):
+            value = checks.real(f"{attribute} {where}", getattr(m.body.joint, attribute))
+            limit = attribute in ("effort", "velocity_limit")  # infinite where there is none
+            if not (np.min(value, initial=0) >= 0 and (limit or np.all(np.isfinite(value)))):
+                raise ValueError(f"{attribute} {where} is not a non-negative number: {checks.entries(value)}")
         limits = {side: getattr(m.body.joint, side) for side in ("lower", "upper")}
-        lower, upper = (checks.real(f"{k} limit of joint {m.body.joint.name!r}", x) for k, x in limits.items())
+        lower, upper = (checks.real(f"{side} limit {where}", x) for side, x in limits.items())
         if not np.all(np.less_equal(lower, upper)):
-            raise ValueError(f"limits of joint {m.body.joint.name!r}: lower {lower} is not at most upper {upper}")
+            lower, upper = checks.entries(lower), checks.entries(upper)
+            raise ValueError(f"limits {where}: lower {lower} is not at most upper {upper}")
     return Model(
         tree=tree,
         placements=poses(m.placement for m in moving),

@@ -15,6 +15,7 @@ from lgjax.multibody.arguments import checked_arguments, checked_model, hint
 from lgjax.multibody.model import Configuration, Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
+from lgjax.numerics.messages import listed
 from lgjax.numerics.small_angle import norm
 
 
@@ -103,7 +104,7 @@ def _named_joints(model: Model, values: dict, joints):
     }
     for name, value in values.items():
         if name not in start:
-            raise ValueError(f"no scalar joint {name!r} in {model.name!r}; joints: {', '.join(start)}")
+            raise ValueError(f"no scalar joint {name!r} in {model.name!r}; joints: {listed(start)}")
         first, size = start[name]
         value = _checked(f"joint {name!r}", value, joints[first : first + size], model.dtype)
         joints = joints.at[first : first + size].set(value)

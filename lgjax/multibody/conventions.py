@@ -36,6 +36,7 @@ from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.messages import listed
 
 XYZW = (1, 2, 3, 0)
 WXYZ = (3, 0, 1, 2)
@@ -212,7 +213,7 @@ def _layout(
     bodies = _bodies_in_order(tree, order)
     scalar = {n for n, k in zip(tree.joint_names, tree.kinds, strict=True) if k.coordinates == "joints" and k.nq == 1}
     if unknown := [name for name in continuous if name not in scalar]:
-        raise ValueError(f"no scalar joint {unknown[0]!r} in {tree.name!r}; joints: {', '.join(sorted(scalar))}")
+        raise ValueError(f"no scalar joint {unknown[0]!r} in {tree.name!r}; joints: {listed(sorted(scalar))}")
     planar = [body for body, kind in enumerate(tree.kinds) if kind is PLANAR]
     pairs = [b for b, name in enumerate(tree.joint_names) if name in continuous or (planar_pairs and b in planar)]
     width = {"free_poses": 7, "ball_rotations": 4}
@@ -265,7 +266,7 @@ def _bodies_in_order(tree: Tree, order: tuple[str, ...] | None) -> list[int]:
     names = order if set(free) <= set(order) else (*free, *order)
     if sorted(names) != sorted(tree.joint_names):
         differing = sorted(set(names) ^ set(tree.joint_names)) or sorted({n for n in names if names.count(n) > 1})
-        raise ValueError(f"order does not list the joints of {tree.name!r} once each: {', '.join(differing)}")
+        raise ValueError(f"order does not list the joints of {tree.name!r} once each: {listed(differing)}")
     return [tree.joint_names.index(name) for name in names]
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from lgjax.multibody.joints import JointKind
+from lgjax.numerics.messages import listed, shown
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,10 @@ class Tree:
         """Index of a body by name; an index passes through after a range check."""
         if isinstance(name_or_index, str):
             if name_or_index not in self.body_names:
-                raise ValueError(f"no body {name_or_index!r} in {self.name!r}; bodies: {', '.join(self.body_names)}")
+                raise ValueError(f"no body {shown(name_or_index)} in {self.name!r}; bodies: {listed(self.body_names)}")
             return self.body_names.index(name_or_index)
         if not isinstance(name_or_index, int | np.integer) or isinstance(name_or_index, bool):
-            raise TypeError(f"a body is given by its name or its index, got {name_or_index!r}")
+            raise TypeError(f"a body is given by its name or its index, got {shown(name_or_index)}")
         if not -self.nbodies <= name_or_index < self.nbodies:
             raise ValueError(f"body index {name_or_index} is out of range for {self.nbodies} bodies")
         return name_or_index % self.nbodies

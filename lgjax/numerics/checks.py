@@ -17,6 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.execution._jax import is_traced, runs_at_once
+from lgjax.numerics.messages import described as described
+from lgjax.numerics.messages import entries as entries
+from lgjax.numerics.messages import shown as shown
 
 Array = jax.Array
 T = TypeVar("T")
@@ -33,21 +36,6 @@ def float_dtype(value: Any) -> jnp.dtype:
     return dtype if dtype is not None and jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 
 
-def described(value: Any) -> str:
-    """Description of an argument, for messages: an array of a shape, or of a type."""
-    if isinstance(value, jax.Array | np.ndarray):
-        return f"an array of shape {value.shape}"
-    return "None" if value is None else f"of type {type(value).__name__}"
-
-
-def shown(value: Any) -> str:
-    """A value in one line of an error."""
-    if isinstance(value, jax.Array | np.ndarray):
-        return f"an array of shape {value.shape} and {value.dtype}"
-    text = repr(value).replace("\n", " ")
-    return text if len(text) < 200 else f"{text[:200]}..."
-
-
 def _real(value: Any) -> bool:
     return jnp.issubdtype(value.dtype, jnp.floating) or jnp.issubdtype(value.dtype, jnp.integer)
 
@@ -58,10 +46,12 @@ def integer(name: str, value: Any, least: int = 1) -> int:
     try:
         found = operator.index(value)
     except (TypeError, jax.errors.JAXTypeError) as error:
-        raise TypeError(f"{name} must be a Python integer, known when the program is built; got {value!r}") from error
+        raise TypeError(
+            f"{name} must be a Python integer, known when the program is built; got {shown(value)}"
+        ) from error
     if isinstance(value, bool | np.bool_) or found < least:
         kind = "a positive integer" if least == 1 else f"an integer of at least {least}"
-        raise ValueError(f"{name} must be {kind}, got {value!r}")
+        raise ValueError(f"{name} must be {kind}, got {shown(value)}")
     return found
 
 
@@ -71,18 +61,18 @@ def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf
     Python, NumPy and JAX scalars are all numbers; booleans, text, traced and complex values are not.
     """
     if not known(value):
-        raise TypeError(f"{name} must be a number, known when the program is built; got {value!r}")
+        raise TypeError(f"{name} must be a number, known when the program is built; got {shown(value)}")
     array = np.asarray(value)
     if array.shape != () or not (np.issubdtype(array.dtype, np.integer) or jnp.issubdtype(array.dtype, jnp.floating)):
-        raise TypeError(f"{name} must be a number, got {value!r}")
+        raise TypeError(f"{name} must be a number, got {shown(value)}")
     found = float(array)
     fits = low < found < high if inside else low <= found <= high
     if not (math.isfinite(found) and fits):
         if not math.isfinite(high):
             least = (f" greater than {low:g}" if inside else f" of at least {low:g}") if math.isfinite(low) else ""
-            raise ValueError(f"{name} must be a finite number{least}, got {value!r}")
+            raise ValueError(f"{name} must be a finite number{least}, got {shown(value)}")
         between = f"lie between {low:g} and {high:g}" if inside else f"be a number from {low:g} to {high:g}"
-        raise ValueError(f"{name} must {between}, got {value!r}")
+        raise ValueError(f"{name} must {between}, got {shown(value)}")
     return found
 
 
@@ -93,7 +83,7 @@ def floating(name: str, value: Any) -> jnp.dtype:
     except TypeError:
         found = None
     if found is None or not jnp.issubdtype(found, jnp.floating):
-        raise TypeError(f"{name} must be a floating dtype, such as jnp.float32, got {value!r}")
+        raise TypeError(f"{name} must be a floating dtype, such as jnp.float32, got {shown(value)}")
     return found
 
 
@@ -182,7 +172,7 @@ def functions(**given: Any) -> None:
 def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """One of the choices; ValueError lists them."""
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}")
     return value
 
 
@@ -197,7 +187,9 @@ def indices(name: str, values: Any, count: int, what: str = "velocity", size: st
         except (TypeError, jax.errors.JAXTypeError):
             index = None
         if index is None or isinstance(value, bool | np.bool_):
-            raise TypeError(f"{name} takes {what} indices, integers known when the program is built; got {value!r}")
+            raise TypeError(
+                f"{name} takes {what} indices, integers known when the program is built; got {shown(value)}"
+            )
         if not 0 <= index < count:
             raise ValueError(f"{name} {what} index {index} is out of range for {size}={count}")
         found.append(index)
@@ -240,7 +232,7 @@ def scalar(
     if known(value):
         found = number(name, value, low, high)
         if positive and found <= 0:
-            raise ValueError(f"{name} must be positive and finite, got {value!r}")
+            raise ValueError(f"{name} must be positive and finite, got {shown(value)}")
     elif not _real(value):
         raise TypeError(f"{name} must be a number, got {value.dtype}")
     return jnp.asarray(value, dtype)
@@ -286,8 +278,8 @@ def of_shape(name: str, value: Array, shape: tuple[int, ...]) -> Array:
 
 def finite(name: str, value: T) -> T:
     """`value`, or ValueError if a known entry is infinite or NaN."""
-    if known(value) and not np.all(np.isfinite(np.asarray(value))):
-        raise ValueError(f"{name} is not finite: {np.asarray(value).tolist()}")
+    if known(value) and not np.all(good := np.isfinite(np.asarray(value))):
+        raise ValueError(f"{name} is not finite: {entries(value, ~good)}")
     return value
 
 
@@ -300,9 +292,16 @@ def finite_leaves(name: str, tree: T) -> T:
 
 def positive(name: str, value: T, allow_zero: bool = False) -> T:
     """`value`, or ValueError if a known entry is not positive (or negative, with allow_zero)."""
-    if known(value) and not np.all(np.asarray(value) >= 0 if allow_zero else np.asarray(value) > 0):
-        kind = "negative" if allow_zero else "not positive"
-        raise ValueError(f"{name} is {kind}: {np.asarray(value).tolist()}")
+    if known(value) and not np.all(good := np.asarray(value) >= 0 if allow_zero else np.asarray(value) > 0):
+        kind = "negative" if allow_zero and not np.any(np.isnan(np.asarray(value))) else "not positive"
+        raise ValueError(f"{name} is {kind}: {entries(value, ~good)}")
+    return value
+
+
+def at_least(name: str, value: T, least: float) -> T:
+    """`value`, or ValueError if a known entry is below `least`."""
+    if known(value) and not np.all(good := np.asarray(value) >= least):
+        raise ValueError(f"{name} must be at least {least:g}, got {entries(value, ~good)}")
     return value
 
 
@@ -310,22 +309,22 @@ def unit_vector(name: str, value: T) -> T:
     """`value` (..., n), or ValueError if the length of a known one is not 1 to within the dtype's digits."""
     if known(value):
         lengths = np.linalg.norm(np.asarray(value, float), axis=-1)
-        if not np.all(np.abs(lengths - 1.0) <= _round_off(value)):
-            raise ValueError(
-                f"{name} must have length 1, got {np.asarray(value).tolist()} of length {lengths.tolist()}"
-            )
+        if not np.all(good := np.abs(lengths - 1.0) <= _round_off(value)):
+            found = f"{entries(value, ~good)} of length {entries(lengths, ~good)}"
+            raise ValueError(f"{name} must have length 1, got {found}")
     return value
 
 
 def orthogonal(name: str, value: T, other_name: str, other: Any) -> T:
     """`value` (..., n), or ValueError unless it is orthogonal to `other` (..., n) wherever both are known."""
     if known(value, other):
-        x, y = np.asarray(value, float), np.asarray(other, float)
-        cosine = np.abs(np.sum(x * y, -1)) / np.maximum(1.0, np.linalg.norm(x, axis=-1) * np.linalg.norm(y, axis=-1))
-        if not np.all(cosine <= _round_off(value)):
+        x, y = np.broadcast_arrays(np.asarray(value, float), np.asarray(other, float))
+        product = np.sum(x * y, -1)
+        cosine = np.abs(product) / np.maximum(1.0, np.linalg.norm(x, axis=-1) * np.linalg.norm(y, axis=-1))
+        if not np.all(good := cosine <= _round_off(value)):
             raise ValueError(
-                f"{name} must be orthogonal to {other_name}, got {x.tolist()} and {y.tolist()}, "
-                f"whose scalar product is {np.sum(x * y, -1).tolist()}"
+                f"{name} must be orthogonal to {other_name}, got {entries(x, ~good)} and {entries(y, ~good)}, "
+                f"whose scalar product is {entries(product, ~good)}"
             )
     return value
 
@@ -346,9 +345,9 @@ def symmetric(name: str, value: T, tolerance: float = 1e-6) -> T:
     """`value` (..., n, n), or ValueError unless it is symmetric to `tolerance` of its largest entry."""
     if known(value):
         matrix = np.asarray(value, float)
-        gap = np.max(np.abs(matrix - np.swapaxes(matrix, -1, -2)), initial=0.0)
-        if gap > tolerance * np.max(np.abs(matrix), initial=0.0):
-            raise ValueError(f"{name} is not symmetric: {matrix.tolist()}")
+        gap = np.max(np.abs(matrix - np.swapaxes(matrix, -1, -2)), (-2, -1), initial=0.0)
+        if np.any(wrong := gap > tolerance * np.max(np.abs(matrix), initial=0.0)):
+            raise ValueError(f"{name} is not symmetric: {entries(matrix, wrong)}")
     return value
 
 
@@ -371,13 +370,14 @@ def principal_moments(
         moments = np.asarray(value, float)
         largest = np.max(moments, -1)
         slack = np.maximum(1e-6 * np.abs(largest), round_off)
-        shown = f"its principal moments are {moments.tolist()} kg m^2"
-        if definite and not np.all(moments > 0):
-            raise ValueError(f"{name} is not positive definite: {shown}")
-        if not np.all(np.min(moments, -1) >= -slack):
-            raise ValueError(f"{name} is not positive semi-definite: {shown}")
-        if triangle and np.any(2 * largest - np.sum(moments, -1) > slack):
-            raise ValueError(f"{name} breaks the triangle inequality: {shown}")
+        for wrong, what in (
+            (definite & ~np.all(moments > 0, -1), "is not positive definite"),
+            (~(np.min(moments, -1) >= -slack), "is not positive semi-definite"),
+            (triangle & (2 * largest - np.sum(moments, -1) > slack), "breaks the triangle inequality"),
+        ):
+            if np.any(wrong):
+                found = entries(moments, wrong)
+                raise ValueError(f"{name} {what}: its principal moments are {found} kg m^2")
     return value
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from lgjax.numerics.messages import why
+
 
 def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
     buffer = io.BytesIO()
@@ -27,7 +29,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         with np.load(io.BytesIO(contents)) as file:
             return {name: file[name] for name in file.files}
     except Exception as error:  # a zip file can be broken in many ways
-        raise ValueError(f"{str(path)!r} cannot be read: {' '.join(str(error).split())}") from error
+        raise ValueError(f"{str(path)!r} cannot be read: {why(error)}") from error
 
 
 def write_file(path: Path, data: Any) -> None:
@@ -40,8 +42,7 @@ def write_file(path: Path, data: Any) -> None:
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        reason = error.strerror or error
-        raise OSError(f"cannot write {str(path)!r}: {reason}; what was written before is kept") from error
+        raise OSError(f"cannot write {str(path)!r}: {why(error)}; what was written before is kept") from error
 
 
 def check_writable(path: Path) -> None:

@@ -30,7 +30,7 @@ class Checkpoint:
     folder     path to which the parts are written; created if it does not exist.
     every      steps in a part: a divisor of all steps and a multiple of `save_every`.
     resume     continue the run in the folder; otherwise a folder that already holds a run is an error.
-    progress   True shows a bar, False none, None where tqdm is installed.
+    progress   True shows a bar, False none, None where tqdm is installed and there is a terminal.
 
     Pass it to `integrate`, `rollout`, `maximal.integrate` or `bounce`.  Such a call computes at once, so it cannot be
     inside `jit`, `vmap` or `grad`.  A resumed run equals an uninterrupted one bit by bit, on the same machine and

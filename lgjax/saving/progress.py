@@ -1,6 +1,7 @@
 """Progress bars of long runs, and interrupts that wait for a safe point."""
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -47,17 +48,28 @@ class _Bar:
 def progress_bar(progress: bool | None, count: int, duration: float, done: int = 0, unit: str = "rollout") -> Any:
     """A bar of `count` trajectories of `duration` simulated seconds, `done` of them already computed.
 
-    None shows it if tqdm is installed, True insists, False shows nothing; of several processes the first shows it.
+    progress is that of `shown_bar`; of several processes the first shows it.
     """
-    if progress is False or jax.process_index() != 0:
-        return _Silent()
+    tqdm = shown_bar(progress) if jax.process_index() == 0 else None
+    return _Silent() if tqdm is None else _Bar(tqdm, count, duration, done, unit)
+
+
+def shown_bar(progress: bool | None) -> Any:
+    """The class of tqdm's bar if one is to be shown, or None.
+
+    None shows it if tqdm is installed and stderr is a terminal or the process is a notebook's: in a file each move of
+    a bar is one more line. True insists, False shows nothing.
+    """
+    watched = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+    if not (watched if progress is None else progress):
+        return None
     try:
         from tqdm import tqdm
     except ImportError:
         if progress:
             raise ImportError("a progress bar needs tqdm: pip install 'lgjax[progress]'") from None
-        return _Silent()
-    return _Bar(tqdm, count, duration, done, unit)
+        return None
+    return tqdm
 
 
 @contextmanager

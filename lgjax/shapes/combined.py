@@ -145,7 +145,7 @@ def _shapes(name: str, shapes) -> tuple[Shape, ...]:
     """The shapes, checked to be shapes of one dtype."""
     for shape in shapes:
         if not isinstance(shape, Shape):
-            raise ValueError(f"{name} takes shapes, not {shape!r}")
+            raise ValueError(f"{name} takes shapes, not {checks.shown(shape)}")
     dtypes = {str(leaf.dtype) for leaf in jax.tree.leaves(shapes)}
     if len(dtypes) > 1:
         raise ValueError(f"the parts of the {name} differ in dtype: {', '.join(sorted(dtypes))}")

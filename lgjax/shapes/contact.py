@@ -79,8 +79,8 @@ class Plane:
             raise ValueError(f"normal of the plane has shape {given}, not (..., 3)")
         normal = checks.array("normal of the plane", normal, given, dtype)
         size = jnp.max(jnp.abs(normal), axis=-1, keepdims=True)
-        if checks.known(size) and np.any(np.asarray(size) == 0):
-            raise ValueError(f"normal of the plane has length zero: {np.asarray(normal).tolist()}")
+        if checks.known(size) and np.any(zero := np.asarray(size)[..., 0] == 0):
+            raise ValueError(f"normal of the plane has length zero: {checks.entries(normal, zero)}")
         scaled = normal / jax.lax.stop_gradient(size)  # so that tiny and huge normals keep their digits
         self.normal = scaled / norm(scaled)[..., None]
         self.offset = checks.array("offset of the plane", offset, given[:-1], dtype)

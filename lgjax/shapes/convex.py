@@ -278,7 +278,7 @@ def polyhedron(vertices: Any, rounding: Any = 0.0) -> Shape:
         points = np.asarray(corners, float)
         spread = np.linalg.svd(points - points.mean(0), compute_uv=False)
         if spread[2] <= 1e3 * float(jnp.finfo(corners.dtype).eps) * spread[0]:
-            raise ValueError(f"vertices of the polyhedron lie in one plane: {np.asarray(corners).tolist()}")
+            raise ValueError(f"vertices of the polyhedron lie in one plane: {checks.entries(corners)}")
     return rounded(Polyhedron(corners), rounding)
 
 

@@ -165,7 +165,7 @@ def check_contacts(contacts: Any, method: Any, closed: Any, checkpoint: Any = No
     if contacts is None:
         return
     if not isinstance(contacts, Contacts):
-        raise TypeError(f"contacts must be Contacts, got {contacts!r}")
+        raise TypeError(f"contacts must be Contacts, got {checks.shown(contacts)}")
     if not isinstance(method, TimeStepping | EventDriven):
         raise ValueError(
             "rigid contacts take method=lgjax.contact.TimeStepping() or contact.EventDriven(), got "

@@ -103,7 +103,9 @@ def aerial_manipulator(
     matrix = allocation(propellers)
     directions = matrix / np.linalg.norm(matrix, axis=0)
     if matrix.shape != (6, 6) or np.linalg.matrix_rank(directions, 1e-9) < 6:
-        raise ValueError(f"these {matrix.shape[1]} propellers do not make every wrench in one way: {propellers}")
+        raise ValueError(
+            f"these {matrix.shape[1]} propellers do not make every wrench in one way: {checks.shown(propellers)}"
+        )
     as_array = lambda x: jnp.asarray(x, model.dtype)
     return AerialManipulator(model, as_array(matrix), as_array(np.linalg.inv(matrix)), motion)
 
@@ -123,7 +125,7 @@ def _check(mechanism: Mechanism, propellers: Propellers, motion: ReferenceMotion
     for name in ("radius", "thrust", "drag"):
         checks.positive(f"propellers.{name}", found[f"propellers.{name}"])
     if not set(propellers.spins) <= {1, -1}:
-        raise ValueError(f"propellers.spins must be 1 or -1, got {propellers.spins}")
+        raise ValueError(f"propellers.spins must be 1 or -1, got {checks.shown(propellers.spins)}")
     joints = 2 * len(mechanism.axes)
     for name in ("joint_start", "joint_amplitude"):
         checks.array(f"motion.{name}", found[f"motion.{name}"], (joints,), float)

@@ -82,7 +82,7 @@ def finished(scene: Scene, highlight: int, spacing: float | None, ground: Any) -
     scene = scene._replace(radius=_radius(scene))
     scene = _apart(scene, spacing, highlight)
     if isinstance(ground, str) and ground != "auto":
-        raise ValueError(f"ground must be a height, None or 'auto', got {ground!r}")
+        raise ValueError(f"ground must be a height, None or 'auto', got {checks.shown(ground)}")
     if ground == "auto":  # planes that bodies bounce on are ground enough
         ground = scene.ground
         if ground is None and not scene.scenery:

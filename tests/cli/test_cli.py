@@ -1,6 +1,7 @@
 """The command line: what it writes, what it prints, and its exit codes."""
 
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 import lgjax
 from lgjax import models
-from lgjax.cli import main
+from lgjax.cli import main, optimize
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 TINY = ["--batch", "3", "--steps", "4", "--save-every", "2", "--method", "LIE_EULER", "--quiet"]
@@ -114,13 +115,23 @@ def test_an_interrupt_while_compiling_ends_the_program_with_130(after):
     assert rest.strip() == "lgjax: error: interrupted"
 
 
-def test_a_command_says_what_it_is_doing_before_it_is_done(capsys):
+def test_a_command_says_what_it_is_doing_before_it_is_done(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["rollout", "chain:1", *(option for option in TINY if option != "--quiet")]) == 0
     err = capsys.readouterr().err
     messages = ("lgjax: chain:1, batch 3, 4 steps\n", "lgjax: tracing\n", "lgjax: compiling, about ", " 0/3 ")
     places = [err.index(message) for message in messages]
     assert places == sorted(places)
     assert logging.getLogger("lgjax").handlers == []
+
+
+def test_no_bar_fills_a_file(capsys):
+    """Where stderr is no terminal, there is a line for each message and nothing else."""
+    assert main(["rollout", "chain:1", *(option for option in TINY if option != "--quiet")]) == 0
+    err = capsys.readouterr().err
+    assert "\r" not in err
+    assert "3/3" not in err
+    assert all(line.startswith("lgjax: ") for line in err.splitlines())
 
 
 @pytest.mark.slow
@@ -187,12 +198,17 @@ BAD_INPUT = {
     "ending": (["rollout", "--plot", "x.zzz"], "cannot write 'x.zzz': figures end in ."),
     "no ending": (["rollout", "--plot", "x"], "cannot write 'x': figures end in ."),
     "page": (["view", "arm", "--html", "/no/such/x.html"], "cannot write '/no/such/x.html': its folder does not"),
-    "devices": (["rollout", "chain:1", "--devices", "99"], "devices=99 asked for, there are "),
+    "devices": (["rollout", "chain:1", "--devices", "99"], "--devices 99 asked for, there are "),
     "store": (["rollout", "--store", "none", "--out", "x.npz"], "--out, --plot and --view need states, not --store"),
     "final": (["rollout", "--store", "final", "--plot", "x.png"], "--plot and --view need --store all"),
     "two folders": (["rollout", "--resume", "a", "--checkpoint", "b"], "--checkpoint: not allowed with argument"),
     "no folder": (["rollout", "chain:1", "--checkpoint", "/dev/null/x"], "cannot write to '/dev/null/x': "),
     "folder": (["rollout", "--out", "no/such/x.npz"], "cannot write 'no/such/x.npz': its folder does not exist"),
+    "no motion": (["view", "none.npz"], "lgjax: error: 'none.npz' cannot be read: No such file or directory"),
+    "view": (["view", "chain:1", "--html", "/proc/x.html"], "cannot open '/proc/x.html': No such file or directory"),
+    "times": (["bench", "chain:1", "--json", "/proc"], "cannot write '/proc': it is a folder"),
+    "spelling": (["rollout", "chain:1", "--devices", "99"], "error: --devices 99 asked for"),
+    "no such folder": (["info", "a.xml", "--folder", "no/such"], "lgjax: error: --folder no/such is not a folder"),
     "command": (["fly"], "invalid choice: 'fly'"),
     "none": ([], "the following arguments are required: COMMAND"),
 }  # fmt: skip
@@ -204,6 +220,63 @@ def test_bad_input_is_one_line_and_exit_code_2(name, capsys):
     code, line = failing(capsys, *argv)
     assert code == 2
     assert message in line
+
+
+LINK = """<link name="{}"><inertial><mass value="1"/>
+<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>"""
+FOLLOWER = f"""<robot name="r"><link name="base"/>{LINK.format("a")}{LINK.format("b")}
+<joint name="j" type="continuous"><parent link="base"/><child link="a"/></joint>
+<joint name="k" type="continuous"><parent link="a"/><child link="b"/><mimic joint="j"/></joint></robot>"""
+# What a file needs, and how the command line and a problem of `lgjax optimize` spell it.
+NEEDS = {
+    "r.urdf": (FOLLOWER, "(--mimic independent frees them)", '(mimic = "independent" frees them)'),
+    "s.urdf": (
+        FOLLOWER.replace('ixx="1"', 'ixx="5"').replace('<mimic joint="j"/>', ""),
+        "(--check-inertia warn accepts it)",
+        '(check_inertia = "warn" accepts it)',
+    ),
+    "r.xml": (
+        "<mujoco><include file='../x.xml'/></mujoco>", "(--folder names another one)", "(folder names another one)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["info", "rollout", "view", "bench", "optimize"])
+@pytest.mark.parametrize("name", NEEDS)
+def test_the_way_out_is_spelled_as_it_is_written_there(command, name, tmp_path, capsys):
+    text, as_option, as_key = NEEDS[name]
+    (tmp_path / name).write_text(text)
+    problem = tmp_path / "problem.toml"
+    problem.write_text(f"model = '{name}'\nsteps = 2\ndt = 0.1\n[goal]\njoints = [0.1, 0.1]")
+    code, line = failing(capsys, command, str(problem if command == "optimize" else tmp_path / name))
+    assert code == 2
+    assert (as_key if command == "optimize" else as_option) in line
+    assert "='" not in line.replace("file='", "")
+
+
+def test_the_way_out_works(tmp_path, capsys):
+    """Of mimic joints: the model has both, on the command line and in a problem."""
+    (tmp_path / "r.urdf").write_text(FOLLOWER)
+    assert main(["info", str(tmp_path / "r.urdf"), "--fixed-base", "--mimic", "independent"]) == 0
+    assert "2 bodies, 2 joints, nv 2" in capsys.readouterr().out
+    table = {"model": "r.urdf", "floating_base": False, "mimic": "independent", "steps": 2, "dt": 0.1}
+    assert optimize.read({**table, "goal": {"joints": [0.1, 0.1]}}, tmp_path).model.joint_names == ("j", "k")
+    with pytest.raises(ValueError, match="arm: mimic= is for URDF files"):
+        optimize.read({**table, "model": "arm", "goal": {"joints": [0.1, 0.1]}}, tmp_path)
+
+
+def test_a_run_that_the_system_stops_ends_without_its_numbers(capsys):
+    code, line = failing(capsys, "rollout", "chain:1", *TINY, "--checkpoint", "/proc/x")
+    assert code == 1
+    assert line == "lgjax: error: the run failed: cannot open '/proc/x': No such file or directory\n"
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path, capsys):
+    """Files appear whole, by a move to their place: what is no ordinary file would be gone."""
+    os.mkfifo(tmp_path / "pipe.npz")
+    code, line = failing(capsys, "rollout", "chain:1", *TINY, "--out", str(tmp_path / "pipe.npz"))
+    assert (code, "pipe.npz': it is no ordinary file" in line) == (2, True)
+    assert (tmp_path / "pipe.npz").is_fifo()
 
 
 def test_bad_files_are_refused(capsys, tmp_path):

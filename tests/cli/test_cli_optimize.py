@@ -112,8 +112,9 @@ def test_what_is_wrong_is_named_in_one_line(old, new, message, tmp_path, capsys)
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path, capsys):
-    assert main(["optimize", str(tmp_path / "none.toml")]) == 2
-    assert "none.toml" in capsys.readouterr().err
+    for name, why in {"none.toml": "No such file or directory", ".": "Is a directory"}.items():
+        assert main(["optimize", str(tmp_path / name)]) == 2
+        assert capsys.readouterr().err == f"lgjax: error: cannot read {str(tmp_path / name)!r}: {why}\n"
     problem = write(tmp_path, PENDULUM)
     assert main(["optimize", problem, "--out", str(tmp_path / "no" / "x.npz")]) == 2
     assert main(["optimize", problem, "--plot", str(tmp_path)]) == 2

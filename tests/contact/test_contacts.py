@@ -164,6 +164,15 @@ BAD = {
     "take method=lgjax.contact.TimeStepping": lambda m: lgjax.rollout(
         m, lgjax.neutral(m), jnp.zeros(18), None, 1e-3, 1, contacts=lgjax.Contacts(m, FLOOR)
     ),
+    r"^heights of the height field is not finite: nan at \[3, 7\] \(1 of 40000 entries\)$": lambda m: HeightField(
+        np.zeros((200, 200)) + np.where(np.arange(40000) == 607, np.nan, 0).reshape(200, 200), 1.0
+    ),
+    r"^exponent of the contact must be at least 1, got \[0\.5\]$": lambda m: lgjax.forces.contact(
+        m, one_foot(m), 1.0, exponent=0.5
+    ),
+    r"slip_speed of the contact is not positive: \[0\.0\]": lambda m: lgjax.forces.contact(
+        m, one_foot(m), 1.0, slip_speed=0
+    ),
     "stiffness of the contact is negative": lambda m: lgjax.forces.contact(m, lgjax.Contacts(m, FLOOR), -1.0),
     "geometry of 'nobody', which is no body": lambda m: build(
         [Body("a", None, Joint("j", "free"), mass=1.0, inertia=np.eye(3))],

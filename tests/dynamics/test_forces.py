@@ -220,6 +220,7 @@ BAD = {
     r"coulomb of 'lid_joint' is nan": lambda m: forces.friction(m, 0.0, [0.0, 0, 0, 0, np.nan]),
     r"smoothing of 'upper_joint' is 0, expected finite and positive": lambda m: forces.friction(m, 1.0, 1.0, 0.0),
     r"the lower limit of 'lower_joint' is 1, above the upper one, 0.3": lambda m: forces.limits(m, 1.0, lower=1.0),
+    r"lower of 'lower_joint' is nan, expected a number$": lambda m: forces.limits(m, 1.0, lower=np.nan),
     r"joint 'upper_joint' is a ball: it has no scalar": lambda m: forces.limits(m, 1.0, joints=["upper_joint"]),
     r"width of 'lower_joint' is -0.1, expected finite and positive": lambda m: forces.limits(m, 1.0, width=-0.1),
     r"torque of 'lower_joint' is -1, expected at least 0": lambda m: forces.motors(m, lambda t, q, v: v, torque=-1.0),

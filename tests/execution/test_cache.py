@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
+import lgjax
 from lgjax.cli import main
 from lgjax.execution import cache
 
@@ -92,8 +94,10 @@ def test_commands_keep_their_programs_unless_told_not_to(tmp_path, monkeypatch):
     assert kept.programs > 0
 
 
+@pytest.mark.usefixtures("settings_of_the_cache")
 def test_the_command_shows_and_clears_what_is_kept_and_nothing_else(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LGJAX_CACHE", str(tmp_path))
+    jax.config.update("jax_compilation_cache_dir", None)
     mine = tmp_path / "notes"
     mine.touch()
     place = tmp_path / cache.machine()
@@ -108,3 +112,25 @@ def test_the_command_shows_and_clears_what_is_kept_and_nothing_else(tmp_path, mo
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
     assert main(["cache"]) == 0
     assert "holds 0 programs" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("settings_of_the_cache")
+def test_the_command_shows_the_folder_that_is_used(tmp_path, monkeypatch, capsys):
+    """JAX's own, where it has been told one: there commands keep their programs then. It is not ours to clear."""
+    own, jaxs = tmp_path / "own", tmp_path / "jax"
+    monkeypatch.setenv("LGJAX_CACHE", str(own))
+    place = own / cache.machine()
+    for folder, size in ((place, 1000), (jaxs, 3_000_000)):
+        folder.mkdir(parents=True)
+        entry(folder, "a", size, 0)
+    jax.config.update("jax_compilation_cache_dir", str(jaxs))  # as the environment variable does
+    assert main(["cache"]) == 0
+    line = f"{jaxs}: holds 1 programs, 3.0 MB, of all that use JAX (JAX_COMPILATION_CACHE_DIR)\n"
+    assert capsys.readouterr().out == line
+    assert main(["cache", "--clear"]) == 2
+    error = capsys.readouterr().err
+    assert f"in {str(jaxs)!r}: remove them yourself, or unset JAX_COMPILATION_CACHE_DIR" in error
+    assert cache.programs_in(jaxs).programs == cache.programs_in(place).programs == 1
+    lgjax.cache_programs()  # tells JAX our own folder
+    assert main(["cache"]) == 0
+    assert f"{own}: holds 1 programs, 0.0 MB\n" in capsys.readouterr().out

@@ -12,7 +12,7 @@ from lgjax import specialize
 from lgjax.execution.kernels import ptx, spills
 from lgjax.execution.kernels.ptx import _Body, kernel
 from lgjax.execution.kernels.spills import Line, most_waiting, spilled
-from lgjax.execution.kernels.writer import Writer
+from lgjax.execution.kernels.ptx_writer import PtxWriter
 from lgjax.execution.program import program_of
 from tests.dynamics import trees
 from tests.execution.test_kernel import ALGORITHMS, FRONT, SIZE, launched
@@ -192,7 +192,7 @@ def test_the_order_with_the_least_memory_traffic_is_taken(monkeypatch):
 def test_a_line_of_a_loop_costs_as_often_as_it_is_run():
     def cost(turns):
         program = program_of(lambda x: jax.lax.fori_loop(0, turns, lambda _, y: x * y + jax.numpy.sin(y), x), X[0, 0])
-        body = _Body(Writer("f64"), program, [True], 40, False, (), ptx.SHARED, 0)
+        body = _Body(PtxWriter("f64"), program, [True], 40, False, (), ptx.SHARED, 0)
         body.write()
         return body.cost
 

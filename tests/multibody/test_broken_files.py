@@ -230,8 +230,8 @@ BAD_MJCF = {
     "NaN in a part": (PART.replace(".1", "nan"), r"part\.xml: <geom size='nan'> is not finite"),
     "a part that is not XML": ("<mujoco>", r"part\.xml: not well-formed XML: no element found: line 1, column 8"),
     "an entity": ("<!DOCTYPE mujoco [<!ENTITY r '.1'>]>" + PART.replace(".1", "&r;"), "declares the entity 'r'"),
-    "an unknown encoding": ("<?xml version='1.0' encoding='x-none'?>" + PART, "unknown encoding: x-none"),
-    "an encoding of many bytes": ("<?xml version='1.0' encoding='utf-32'?>" + PART, r"part\.xml: not well-formed XML"),
+    "an encoding of one byte": (PART.replace("p'", "\u00e9'"), r"part\.xml: the file is not in UTF-8"),
+    "an encoding of many bytes": (PART.encode("utf-32").decode("latin-1"), r"part\.xml: the file is not in UTF-8"),
     "a flexible body": (PART.replace("<joint/>", "<flexcomp name='f' file='x.stl'/>"), "flexible bodies are not"),
 }  # fmt: skip
 
@@ -239,7 +239,7 @@ BAD_MJCF = {
 @pytest.mark.parametrize("name", BAD_MJCF)
 def test_included_parts_are_checked_like_the_file(name, tmp_path):
     content, message = BAD_MJCF[name]
-    (tmp_path / "part.xml").write_text(content)
+    (tmp_path / "part.xml").write_text(content, encoding="latin-1")
     (tmp_path / "robot.xml").write_text(mjcf("<include file='part.xml'/>"))
     with pytest.raises(ValueError, match=message) as caught:
         load_mjcf(tmp_path / "robot.xml")

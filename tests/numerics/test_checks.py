@@ -5,7 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import lgjax
 from lgjax.numerics import checks
+
+MODEL, LONGER = lgjax.models.chain(2), lgjax.models.chain(400)
 
 
 @pytest.mark.parametrize(
@@ -171,3 +174,68 @@ def test_the_leaf_that_is_not_finite_is_named():
 def test_traced_values_pass():
     jax.jit(lambda q: checks.unit_vector("q", checks.orthogonal("q", checks.finite("q", 2 * q), "q", q)))(jnp.ones(3))
     jax.jit(lambda q: checks.rotation("R", checks.inertia("J", q)))(jnp.zeros((3, 3)))
+
+
+# ---- messages: of bounded length, and of the value that was given
+def test_one_wrong_entry_of_many_is_named_by_its_place():
+    heights = np.zeros((200, 200))
+    heights[3, 7] = np.nan
+    with pytest.raises(ValueError, match=r"^z is not finite: nan at \[3, 7\] \(1 of 40000 entries\)$"):
+        checks.finite("z", heights)
+    with pytest.raises(ValueError, match=r"^z is not positive: 0\.0 at \[0, 0\] \(40000 of 40000 entries\)$"):
+        checks.positive("z", heights * 0)
+    axes = np.tile([0.0, 0.0, 1.0], (500, 1))
+    axes[250] = 0.0, 0.6, 0.0
+    with pytest.raises(ValueError, match=r"got \[0\.0, 0\.6, 0\.0\] at \[250\] \(1 of 500 entries\) of length 0\.6 at"):
+        checks.unit_vector("n", axes)
+    with pytest.raises(ValueError, match=r"scalar product is 1\.0 at \[0\] \(499 of 500 entries\)$"):
+        checks.orthogonal("n", axes, "m", np.array([0.0, 0.0, 1.0]))
+    tensors = np.tile(np.eye(3), (40, 1, 1))
+    tensors[17, 0, 1] = 1.0
+    with pytest.raises(ValueError, match=r"\[0\.0, 0\.0, 1\.0\]\] at \[17\] \(1 of 40 entries\)$"):
+        checks.symmetric("J", tensors)
+    moments = np.ones((40, 3))
+    moments[9, 2] = 3.0
+    with pytest.raises(ValueError, match=r"principal moments are \[1\.0, 1\.0, 3\.0\] at \[9\] \(1 of 40"):
+        checks.principal_moments("J", moments)
+
+
+MANY = np.full((300, 300), -1.0)
+LONG = {
+    "finite": lambda: checks.finite("x", MANY * np.nan),
+    "positive": lambda: checks.positive("x", MANY),
+    "at least": lambda: checks.at_least("x", MANY, 1.0),
+    "a large matrix": lambda: checks.symmetric("x", np.triu(MANY)),
+    "an integer": lambda: checks.integer("x", MANY.tolist()),
+    "a number": lambda: checks.number("x", MANY),
+    "a scalar": lambda: checks.number("x", MANY.tolist()),
+    "a choice": lambda: checks.choice("x", MANY.tolist(), ("a", "b")),
+    "a dtype": lambda: checks.floating("x", MANY.tolist()),
+    "indices": lambda: checks.indices("x", [MANY.tolist()], 3),
+    "a body": lambda: MODEL.tree.body(MANY.tolist()),
+    "a name of many": lambda: lgjax.frame_pose(LONGER, lgjax.neutral(LONGER), "hand"),
+    "a joint of many": lambda: lgjax.configuration(LONGER, joints={"hand": 1.0}),
+    "contacts": lambda: lgjax.forces.contact(MODEL, MANY, 1.0),
+    "a method": lambda: lgjax.integrate(lgjax.Rn(1), lambda t, y: y, jnp.zeros(1), 0.0, 1.0, 1, MANY.tolist()),
+    "a polyhedron": lambda: lgjax.shapes.polyhedron(MANY[:, :3]),
+    "a restitution": lambda: lgjax.Contacts(
+        MODEL, lgjax.shapes.Plane((0, 0, 1.0)), {"rod1": lgjax.shapes.sphere(0.1)}
+    ).replace(restitution=MANY),
+    "normals": lambda: lgjax.shapes.Plane(np.zeros((300, 3))),
+    "weights": lambda: lgjax.integrators.Composition(lgjax.integrators.SymplecticLie(), np.arange(300.0), 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_no_message_is_long(name):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        LONG[name]()
+    assert len(str(caught.value)) < 1500
+    assert "\n" not in str(caught.value)
+
+
+def test_nan_is_not_called_negative():
+    with pytest.raises(ValueError, match=r"^x is not positive: nan$"):
+        checks.positive("x", np.nan, allow_zero=True)
+    with pytest.raises(ValueError, match=r"^x must be at least 1, got \[0\.5, 2\.0\]$"):
+        checks.at_least("x", np.array([0.5, 2.0]), 1.0)

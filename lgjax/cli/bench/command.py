@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from lgjax.cli.arguments import Help, add_model, fail, load_model, positive_int
+from lgjax.cli.arguments import Help, add_model, check_output, fail, load_model, positive_int
 from lgjax.cli.bench import peers, roofline, timing
 from lgjax.dynamics.partials import forward_dynamics_partials, inverse_dynamics_partials
 from lgjax.execution.compiled import logger
@@ -74,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
     dtypes = _choices("dtype", args.dtype, ("float32", "float64"))
     gpu = jax.default_backend() == "gpu"
     batches = [positive_batch(b) for b in (args.batch or ("1,1024,65536" if gpu else "1,1024")).split(",")]
-    if args.json and not args.json.absolute().parent.is_dir():
-        raise ValueError(f"cannot write {str(args.json)!r}: its folder does not exist")
+    if args.json:
+        check_output(args.json)
     jax.config.update("jax_enable_x64", True)  # for the reference, too
     model = load_model(args)
     if args.quick:

@@ -13,6 +13,8 @@ from typing import Any
 
 import jax
 
+from lgjax.saving.arrays import write_file
+
 PACKAGES = (
     "jax", "jaxlib", "numpy", "scipy", "diffrax", "pin", "mujoco", "mujoco-mjx", "exudyn", "adam-robotics", "jaxsim",
     "frax", "brax",
@@ -126,7 +128,4 @@ def headline(where: dict[str, Any]) -> str:
 
 def save(path: str | Path, name: str, where: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     """Everything as JSON, replaced in one move, so that the file is whole whenever the program ends."""
-    path = Path(path)
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(json.dumps({"name": name, "environment": where, "rows": rows}, indent=1) + "\n")
-    draft.replace(path)
+    write_file(Path(path), (json.dumps({"name": name, "environment": where, "rows": rows}, indent=1) + "\n").encode())

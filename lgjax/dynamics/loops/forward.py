@@ -155,7 +155,7 @@ def relieve(multipliers, passive, active, torque, limit):
 
 def check_minimum(minimum: str) -> None:
     if minimum not in ("constraint_force", "torque"):
-        raise ValueError(f"minimum is 'constraint_force' or 'torque', not {minimum!r}")
+        raise ValueError(f"minimum is 'constraint_force' or 'torque', not {checks.shown(minimum)}")
 
 
 def rank_tolerance(model: Model, tolerance, name: str = "tolerance") -> jax.Array:

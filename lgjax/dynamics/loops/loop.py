@@ -145,7 +145,9 @@ def _number(where: str, name: str, value):
     number = checks.real(where, value)
     good = number > 0 if name == "distance" else number != 0
     if not np.all(np.isfinite(number) & good):
-        raise ValueError(f"{where} is {value}, it must be {'positive' if name == 'distance' else 'finite, not zero'}")
+        raise ValueError(
+            f"{where} is {checks.entries(value)}, it must be {'positive' if name == 'distance' else 'finite, not zero'}"
+        )
     return value if isinstance(value, jax.Array) else jnp.asarray(number)
 
 

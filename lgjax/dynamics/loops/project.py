@@ -128,7 +128,7 @@ def project_positions(
 
 def check_metric(metric: str) -> None:
     if metric not in ("mass", "plain"):
-        raise ValueError(f"metric is 'mass' or 'plain', not {metric!r}")
+        raise ValueError(f"metric is 'mass' or 'plain', not {checks.shown(metric)}")
 
 
 @checked_arguments()

@@ -33,12 +33,13 @@ from lgjax.execution.executors import (
 from lgjax.execution.interpreter import is_known
 from lgjax.multibody.joints import JointKind
 from lgjax.multibody.tree import Tree
+from lgjax.numerics.messages import shown
 
 
 def tree_traversal(tree: Tree, dtype, execution: Execution = "scalarized") -> "TreeTraversal":
     """The walks over a tree that run body steps as `execution` says; ValueError for an unknown one."""
     if not isinstance(execution, str) or execution not in EXECUTORS:
-        raise ValueError(f"execution is one of {', '.join(get_args(Execution))}, not {execution!r}")
+        raise ValueError(f"execution is one of {', '.join(get_args(Execution))}, not {shown(execution)}")
     return TreeTraversal(tree, dtype, EXECUTORS[execution])
 
 

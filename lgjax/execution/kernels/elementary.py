@@ -1,4 +1,4 @@
-"""Roots, trigonometric functions and exponentials in PTX.
+"""Trigonometric functions and exponentials as instructions.
 
 Their errors, absolute and relative, in units of round-off are tested in `tests/execution/test_ptx.py`.
 
@@ -8,15 +8,6 @@ Read first: `writer.py`.
 from math import factorial, log, pi
 
 from lgjax.execution.kernels.writer import Writer
-
-
-# ---- roots
-def root(out: Writer, x: str) -> str:
-    return out.operation("sqrt.rn.f64" if out.double else "sqrt.approx.f32", x)
-
-
-def inverse_root(out: Writer, x: str) -> str:
-    return out.quotient(1.0, root(out, x)) if out.double else out.operation("rsqrt.approx.f32", x)
 
 
 # ---- sine and cosine
@@ -49,35 +40,22 @@ def sine_and_cosine(out: Writer, x: str) -> tuple[str, str]:
     Good to round-off up to 1e4 rad in single, 1e9 rad in double precision; further out they lose digits.
     """
     shifted = out.fma(x, 2 / pi, ROUND[out.dtype])
-    turns = out.operation("sub.rn.", shifted, ROUND[out.dtype])
+    turns = out.floating("sub", shifted, ROUND[out.dtype], exact=True)
     for part in HALF_PI[out.dtype]:
         x = out.fma(turns, -part, x)
-    square = out.operation("mul.rn.", x, x)
-    sine = out.fma(out.polynomial(square, SINE[out.dtype]), out.operation("mul.rn.", x, square), x)
+    square = out.floating("mul", x, x, exact=True)
+    sine = out.fma(out.polynomial(square, SINE[out.dtype]), out.floating("mul", x, square, exact=True), x)
     cosine = out.polynomial(square, (1.0, -0.5, *COSINE[out.dtype]))
-    if out.double:
-        quarter = out.register("i")
-        unused = out.register("i")
-        out.line(f"mov.b64 {{{quarter}, {unused}}}, {shifted};")
-    else:
-        quarter = out.operation("mov.b32", shifted, kind="i")
-    swap = out.operation("setp.ne.u32", out.operation("and.b32", quarter, 1, kind="i"), 0, kind="p")
-    following = out.operation("add.s32", quarter, 1, kind="i")
+    quarter = out.low_word(shifted)
+    swap = out.nonzero(out.integer("and", quarter, 1))
+    following = out.integer("add", quarter, 1)
     first, second = out.select(swap, cosine, sine), out.select(swap, sine, cosine)
     return _turned(out, first, quarter), _turned(out, second, following)
 
 
 def _turned(out: Writer, x: str, quarter: str) -> str:
     """-x in the third and fourth quarter: the second bit becomes the sign."""
-    bit = out.operation("and.b32", out.operation("shl.b32", quarter, 30, kind="i"), -(2**31), kind="i")
-    if not out.double:
-        bits = out.operation("xor.b32", out.operation("mov.b32", x, kind="i"), bit, kind="i")
-        return out.operation("mov.b32", bits)
-    low, high, found = out.register("i"), out.register("i"), out.register("f")
-    out.line(f"mov.b64 {{{low}, {high}}}, {x};")
-    high = out.operation("xor.b32", high, bit, kind="i")
-    out.line(f"mov.b64 {found}, {{{low}, {high}}};")
-    return found
+    return out.sign_flipped(x, out.integer("and", out.integer("shl", quarter, 30), -(2**31)))
 
 
 def tangent(out: Writer, x: str) -> str:
@@ -92,44 +70,32 @@ EXPONENTIAL_TERMS = {"f32": 8, "f64": 14}
 def exponential(out: Writer, x: str, minus_one: bool = False) -> str:
     """2^k e^r with |r| <= log(2) / 2; 2^k in two factors, which reach further than one."""
     bound = 110.0 if not out.double else 760.0
-    small = out.operation("min.", out.operation("max.", x, -bound), bound)
+    small = out.floating("min", out.floating("max", x, -bound), bound)
     shifted = out.fma(small, 1 / log(2), ROUND[out.dtype])
-    k = out.operation("sub.rn.", shifted, ROUND[out.dtype])
+    k = out.floating("sub", shifted, ROUND[out.dtype], exact=True)
     r = small
     for part in LOG_2[out.dtype]:
         r = out.fma(k, -part, r)
     series = tuple(1 / factorial(j) for j in range(EXPONENTIAL_TERMS[out.dtype]))
-    half = out.operation(f"cvt.rzi.s32.{out.dtype}", out.operation("mul.", k, 0.5), kind="i")
-    rest = out.operation("sub.s32", out.operation(f"cvt.rzi.s32.{out.dtype}", k, kind="i"), half, kind="i")
-    a, b = _two_to(out, half), _two_to(out, rest)
-    power = out.operation("mul.", out.operation("mul.", out.polynomial(r, series), a), b)
+    half = out.to_integer(out.floating("mul", k, 0.5))
+    rest = out.integer("sub", out.to_integer(k), half)
+    a, b = out.power_of_two(half), out.power_of_two(rest)
+    power = out.floating("mul", out.floating("mul", out.polynomial(r, series), a), b)
     if minus_one:  # e^r - 1 by its series where k is 0
-        near = out.operation("mul.", r, out.polynomial(r, series[1:]))
-        zero = out.operation("setp.eq.", k, 0.0, kind="p")
-        power = out.select(zero, near, out.operation("sub.", power, 1.0))
-    number = out.operation("setp.eq.", x, x, kind="p")
-    return out.select(number, power, x)
-
-
-def _two_to(out: Writer, k: str) -> str:
-    """2^k from the bits of its exponent."""
-    biased = out.operation("add.s32", k, 1023 if out.double else 127, kind="i")
-    bits = out.operation("shl.b32", biased, 20 if out.double else 23, kind="i")
-    if not out.double:
-        return out.operation("mov.b32", bits)
-    found, zero = out.register("f"), out.operation("mov.b32", 0, kind="i")
-    out.line(f"mov.b64 {found}, {{{zero}, {bits}}};")
-    return found
+        near = out.floating("mul", r, out.polynomial(r, series[1:]))
+        zero = out.compare("eq", k, 0.0)
+        power = out.select(zero, near, out.floating("sub", power, 1.0))
+    return out.select(out.compare("eq", x, x), power, x)
 
 
 def hyperbolic_tangent(out: Writer, x: str) -> str:
     """t / (t + 2) with t = e^(2 |x|) - 1, and the sign of x."""
-    size = out.operation("min.", out.operation("abs.", x), 20.0)
-    t = exponential(out, out.operation("add.", size, size), minus_one=True)
-    ratio = out.quotient(t, out.operation("add.", t, 2.0))
-    signed = out.operation("copysign.", x, ratio)
-    return out.select(out.operation("setp.eq.", x, x, kind="p"), signed, x)
+    size = out.floating("min", out.floating("abs", x), 20.0)
+    t = exponential(out, out.floating("add", size, size), minus_one=True)
+    ratio = out.quotient(t, out.floating("add", t, 2.0))
+    signed = out.floating("copysign", x, ratio)
+    return out.select(out.compare("eq", x, x), signed, x)
 
 
 def logistic(out: Writer, x: str) -> str:
-    return out.quotient(1.0, out.operation("add.", exponential(out, out.operation("neg.", x)), 1.0))
+    return out.quotient(1.0, out.floating("add", exponential(out, out.floating("neg", x)), 1.0))

@@ -1,6 +1,6 @@
-"""What each operation of a program becomes in the text of a kernel.
+"""What each operation of a program becomes in the instructions of a kernel.
 
-Read first: `writer.py`; roots, sine and the like are in `elementary.py`.
+Read first: `writer.py`; sine and the like are in `elementary.py`.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,19 @@ def write(out: Writer, name: str, what: Any, operands: list[Operand]) -> str:
     return FUNCTIONS[name](out, *operands)
 
 
+def is_instruction(name: str) -> bool:
+    """Whether `write`, or the walk through a program, has instructions for an operation of this name."""
+    return name in FUNCTIONS or name in ("convert", "integer_pow", "term", "sum", "sin", "cos")
+
+
 # ---- arithmetic
 def _arithmetic(name: str) -> Callable:
     def of(out: Writer, *operands: Operand) -> str:
         kind = kind_of(*operands)
         operands = tuple(like(x, kind) for x in operands)
         if kind == "f":
-            return out.operation(f"{name}.", *operands)
-        return out.operation(f"{'mul.lo' if name == 'mul' else name}.s32", *operands, kind="i")
+            return out.floating(name, *operands)
+        return out.integer(name, *operands)
 
     return of
 
@@ -49,33 +54,34 @@ def added(out: Writer, total: tuple[Operand, int] | None, sign: int, factors: li
     a, b = (like(x, kind) for x in factors)
     a = a if sign == after else FUNCTIONS["neg"](out, a) if isinstance(a, str) else -a
     value = value if before == after else FUNCTIONS["neg"](out, value)
-    return (out.fma(a, b, value) if kind == "f" else out.operation("mad.lo.s32", a, b, value, kind="i")), after
+    return (out.fma(a, b, value) if kind == "f" else out.integer("mad", a, b, value)), after
 
 
 def _quotient(out: Writer, a: Operand, b: Operand) -> str:
     kind = kind_of(a, b)
     if kind == "f":
         return out.quotient(like(a, kind), like(b, kind))
-    return out.operation("div.s32", a, b, kind="i")
+    return out.integer("div", a, b)
 
 
 def _remainder(out: Writer, a: Operand, b: Operand) -> str:
     if kind_of(a, b) == "f":
         raise NotImplementedError("the remainder of floating numbers in a kernel")
-    return out.operation("rem.s32", a, b, kind="i")
+    return out.integer("rem", a, b)
 
 
 def _larger(sign: int) -> Callable:
     """The larger or smaller of two; NaN if one is."""
+    name = "max" if sign > 0 else "min"
 
     def of(out: Writer, a: Operand, b: Operand) -> str:
         kind = kind_of(a, b)
         if kind != "f":
-            return out.operation("max.s32" if sign > 0 else "min.s32", a, b, kind="i")
+            return out.integer(name, a, b)
         a, b = like(a, kind), like(b, kind)
-        best = out.operation("max." if sign > 0 else "min.", a, b)
-        test = out.operation("setp.num.", out.float_register(a), b, kind="p")
-        return out.select(test, best, out.operation("add.", a, b))
+        best = out.floating(name, a, b)
+        test = out.compare("num", out.float_register(a), b)
+        return out.select(test, best, out.floating("add", a, b))
 
     return of
 
@@ -85,8 +91,10 @@ def _clamp(out: Writer, low: Operand, x: Operand, high: Operand) -> str:
 
 
 def _sign(out: Writer, x: str) -> str:
-    size = out.operation("copysign.", x, 1.0)
-    return out.select(out.operation("setp.eq.", x, 0.0, kind="p"), x, size)
+    if kind_of(x) == "i":
+        return out.integer("max", out.integer("min", x, 1), -1)
+    size = out.floating("copysign", x, 1.0)
+    return out.select(out.compare("eq", x, 0.0), x, size)
 
 
 def _power(out: Writer, x: str, n: int) -> Operand:
@@ -96,9 +104,9 @@ def _power(out: Writer, x: str, n: int) -> Operand:
     total: Operand = 1.0
     while n:
         if n & 1:
-            total = x if total == 1.0 else out.operation("mul.", total, x)
+            total = x if total == 1.0 else out.floating("mul", total, x)
         n >>= 1
-        x = out.operation("mul.", x, x) if n else x
+        x = out.floating("mul", x, x) if n else x
     return total
 
 
@@ -108,11 +116,10 @@ def _comparison(name: str) -> Callable:
         kind = kind_of(a, b)
         if kind == "p":
             same = _logic("xor")(out, a, b)
-            return same if name == "ne" else out.operation("not.pred", same, kind="p")
-        if not isinstance(a, str):  # PTX compares a register
+            return same if name == "ne" else out.logical("not", same)
+        if not isinstance(a, str):  # the first is a register
             return _comparison({"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}.get(name, name))(out, b, a)
-        test = {"ne": "neu"}.get(name, name) if kind == "f" else name
-        return out.operation(f"setp.{test}." + ("" if kind == "f" else "s32"), a, like(b, kind), kind="p")
+        return out.compare(name, a, like(b, kind), kind)
 
     return of
 
@@ -121,21 +128,15 @@ def _logic(name: str) -> Callable:
     def of(out: Writer, *operands: Operand) -> str:
         kind = kind_of(*operands)
         if kind == "p":
-            operands = tuple(
-                x
-                if isinstance(x, str)
-                else out.operation("setp.ne.u32", out.operation("mov.u32", int(x), kind="i"), 0, kind="p")
-                for x in operands
-            )
-            return out.operation(f"{name}.pred", *operands, kind="p")
-        return out.operation(f"{name}.b32", *operands, kind="i")
+            return out.logical(name, *(x if isinstance(x, str) else out.truth(x) for x in operands))
+        return out.integer(name, *operands)
 
     return of
 
 
 def _chosen(out: Writer, test: Operand, no: Operand, yes: Operand) -> str:
     if isinstance(test, str) and test.startswith("%i"):
-        test = out.operation("setp.ne.s32", test, 0, kind="p")
+        test = out.compare("ne", test, 0, "i")
     kind = kind_of(no, yes)
     return out.select(test, like(yes, kind), like(no, kind), kind)
 
@@ -150,16 +151,16 @@ def _converted(out: Writer, x: str, dtype: np.dtype) -> str:
     if target == "p":
         return _comparison("ne")(out, x, 0)
     if target == "f":
-        return out.operation(f"cvt.rn.{out.dtype}.s32", x)
-    return out.operation(f"cvt.rzi.s32.{out.dtype}", x, kind="i")
+        return out.to_floating(x)
+    return out.to_integer(x)
 
 
-def _rounded(mode: str) -> Callable:
-    return lambda out, x: out.operation(f"cvt.{mode}.{out.dtype}.{out.dtype}", x)
+def _rounded(direction: str) -> Callable:
+    return lambda out, x: out.rounded(direction, x)
 
 
 def _finite(out: Writer, x: str) -> str:
-    return out.operation("setp.lt.", out.operation("abs.", x), inf, kind="p")
+    return out.compare("lt", out.floating("abs", x), inf)
 
 
 FUNCTIONS: dict[str, Callable] = {
@@ -174,10 +175,10 @@ FUNCTIONS: dict[str, Callable] = {
     "min": _larger(-1),
     "clamp": _clamp,
     "sign": _sign,
-    "sqrt": elementary.root,
-    "rsqrt": elementary.inverse_root,
-    "floor": _rounded("rmi"),
-    "ceil": _rounded("rpi"),
+    "sqrt": lambda out, x: out.root(x),
+    "rsqrt": lambda out, x: out.inverse_root(x),
+    "floor": _rounded("down"),
+    "ceil": _rounded("up"),
     "is_finite": _finite,
     "select_n": _chosen,
     "tan": elementary.tangent,

@@ -1,26 +1,27 @@
-"""Lines of PTX, the assembly language of NVIDIA's GPUs, and their registers.
+"""The instructions that kernels are made of, whatever the machine: a writer puts each down in the language of its own.
 
 An operand is a register or a known number. The first letter of a register is its kind: %f a number of the program's
-floating dtype, %i a 32-bit integer, %p a truth value, %q an address.
+floating dtype, %i a 32-bit integer, %p a truth value.
 
-Read first: `Writer`. Next: `functions.py`.
+Read first: `Writer`. Next: `functions.py` and `translation.py`, which write with it; `ptx_writer.py` and
+`llvm_writer.py`, the two machines.
 """
 
-import struct
+from abc import ABC, abstractmethod
 from typing import Any
 
-import numpy as np
-
 Operand = Any  # a register, or a number
-TYPES = {"i": "u32", "p": "pred", "q": "u64"}
 
 
-class Writer:
-    """Lines of a kernel, with a new register for each result. dtype: "f32" or "f64"."""
+class Writer(ABC):
+    """Lines of a kernel, with a new register for each result. dtype: "f32" or "f64", that of floating numbers.
+
+    A sum and a product are rounded each, unless they are written as `fma`; a machine may make one of both where they
+    are not `exact`.
+    """
 
     def __init__(self, dtype: str):
         self.dtype = dtype
-        self.types = TYPES | {"f": dtype}
         self.double = dtype == "f64"
         self.lines: list[str] = []
         self.counts = dict.fromkeys("fipq", 0)
@@ -32,33 +33,80 @@ class Writer:
         self.counts[kind] += 1
         return f"%{kind}{self.counts[kind] - 1}"
 
-    def declarations(self) -> list[str]:
-        return [f"  .reg .{self.types[k]} %{k}<{n}>;" for k, n in self.counts.items() if n]
+    # -- floating numbers
+    @abstractmethod
+    def floating(self, name: str, *operands: Operand, exact: bool = False) -> str:
+        """add, sub, mul, neg, abs, min, max of numbers; copysign: the sign of the first, the size of the second."""
 
-    def operation(self, name: str, *operands: Operand, kind: str = "f") -> str:
-        """The register of an operation; a dot at the end of its name stands for the floating dtype."""
-        found = self.register(kind)
-        name = name + self.dtype if name.endswith(".") else name
-        self.line(f"{name} {found}, {', '.join(map(self.text, operands))};")
-        return found
+    @abstractmethod
+    def fma(self, a: Operand, b: Operand, c: Operand) -> str:
+        """a b + c, rounded once."""
 
-    def text(self, x: Operand) -> str:
-        """An operand as PTX writes it: floating numbers by their bits."""
-        if isinstance(x, str):
-            return x
-        if not isinstance(x, float | np.floating):
-            return str(int(x))
-        if self.double:
-            return "0d" + struct.pack(">d", x).hex().upper()
-        with np.errstate(over="ignore"):
-            return "0f" + struct.pack(">f", np.float32(x)).hex().upper()
+    @abstractmethod
+    def quotient(self, a: Operand, b: Operand) -> str: ...
 
-    def float_register(self, x: Operand) -> str:
-        return x if isinstance(x, str) else self.operation("mov.", float(x))
+    @abstractmethod
+    def root(self, x: str) -> str: ...
+
+    @abstractmethod
+    def inverse_root(self, x: str) -> str: ...
+
+    @abstractmethod
+    def rounded(self, direction: str, x: str) -> str:
+        """To a whole number, "down" or "up"."""
+
+    # -- integers and truth values
+    @abstractmethod
+    def integer(self, name: str, *operands: Operand) -> str:
+        """add, sub, mul, mad (a b + c), div, rem, min, max, neg, abs, and, or, xor, not, shl."""
+
+    @abstractmethod
+    def logical(self, name: str, *operands: str) -> str:
+        """and, or, xor, not of truth values."""
+
+    @abstractmethod
+    def truth(self, x: bool) -> str:
+        """A known truth value in a register."""
+
+    # -- comparisons and choices
+    @abstractmethod
+    def compare(self, test: str, a: Operand, b: Operand, kind: str = "f") -> str:
+        """lt, le, gt, ge, eq, ne; of floating numbers also num: whether none is NaN. Of NaN only ne holds."""
+
+    @abstractmethod
+    def nonzero(self, x: str) -> str:
+        """Whether an integer is not 0."""
+
+    @abstractmethod
+    def select(self, test: str, yes: Operand, no: Operand, kind: str = "f") -> str: ...
+
+    # -- from one kind to another
+    @abstractmethod
+    def to_floating(self, x: str) -> str: ...
+
+    @abstractmethod
+    def to_integer(self, x: str) -> str:
+        """Towards zero."""
+
+    @abstractmethod
+    def low_word(self, x: str) -> str:
+        """The last 32 bits of a floating number, as an integer."""
+
+    @abstractmethod
+    def sign_flipped(self, x: str, bit: str) -> str:
+        """-x where the first bit of an integer is 1, whose other bits are 0."""
+
+    @abstractmethod
+    def power_of_two(self, k: str) -> str:
+        """2^k for an integer within the range of exponents."""
+
+    @abstractmethod
+    def constant(self, x: Any, kind: str) -> str:
+        """A known number in a register of its own."""
 
     # -- often used
-    def fma(self, a: Operand, b: Operand, c: Operand) -> str:
-        return self.operation("fma.rn.", a, b, c)
+    def float_register(self, x: Operand) -> str:
+        return x if isinstance(x, str) else self.constant(float(x), "f")
 
     def polynomial(self, x: Operand, coefficients: tuple[float, ...]) -> Operand:
         """Horner's scheme, the constant first."""
@@ -66,19 +114,6 @@ class Writer:
         for c in reversed(coefficients[:-1]):
             total = self.fma(total, x, c)
         return total
-
-    def select(self, test: str, yes: Operand, no: Operand, kind: str = "f") -> str:
-        if kind == "p":
-            yes, no = (
-                self.operation("selp.u32", 1, 0, x, kind="i") if isinstance(x, str) else int(x) for x in (yes, no)
-            )
-            return self.operation("setp.ne.u32", self.operation("selp.u32", yes, no, test, kind="i"), 0, kind="p")
-        return self.operation("selp." if kind == "f" else "selp.u32", yes, no, test, kind=kind)
-
-    def quotient(self, a: Operand, b: Operand) -> str:
-        if not isinstance(a, str) and a == 1:
-            return self.operation("rcp.rn.f64" if self.double else "rcp.approx.ftz.f32", b)
-        return self.operation("div.rn.f64" if self.double else "div.full.f32", a, b)
 
 
 def is_float(x: Operand) -> bool:

@@ -7,34 +7,37 @@ import numpy as np
 
 from lgjax.multibody.geometry import Geometry, geometry
 from lgjax.multibody.importers.source import numbers
-
-# Attributes of each element of <geometry>, and how many numbers each holds.
-SHAPES = {
-    "sphere": {"radius": 1},
-    "cylinder": {"radius": 1, "length": 1},
-    "capsule": {"radius": 1, "length": 1},
-    "box": {"size": 3},
-}
+from lgjax.multibody.importers.urdf_names import SHAPES, check_parts, check_values
 
 
 def collision_geometry(robot: Any) -> list[Geometry]:
-    """The shapes of all <collision> elements of a <robot>; ValueError for sizes that are no positive numbers."""
+    """The shapes of all <collision> elements of a <robot>; ValueError for bad sizes and for what would be lost."""
     found = []
     for link in robot.findall("link"):
         name = link.get("name")
         for collision in link.findall("collision"):
+            where = f"link {name!r}: <collision>"
+            check_parts(collision, "collision", where)
             inside = collision.find("geometry")
-            for shape in () if inside is None else inside:
+            if inside is None:
+                continue
+            check_parts(inside, "geometry", f"{where} <geometry>")
+            for shape in inside:
                 if shape.tag == "mesh":
                     found.append(Geometry(name, "mesh"))
                 elif shape.tag in SHAPES:
-                    found.append(_shape(name, shape, collision.find("origin")))
+                    found.append(_shape(name, shape, collision.find("origin"), where))
     return found
 
 
-def _shape(link: str, shape: Any, origin: Any) -> Geometry:
-    where = f"link {link!r}: <collision>"
+def _shape(link: str, shape: Any, origin: Any, where: str) -> Geometry:
+    for element in (shape, origin):
+        if element is not None:
+            check_values(element, where)
     values = {a: _numbers(shape, a, count, where) for a, count in SHAPES[shape.tag].items()}
+    for attribute, value in values.items():
+        if not np.min(value) > 0:
+            raise ValueError(f"{where} <{shape.tag} {attribute}={shape.get(attribute)!r}> is not positive")
     if shape.tag == "box":
         size = values["size"] / 2
     else:

@@ -4,8 +4,6 @@ and to refuse what would change the motion if it were left out."""
 
 import math
 import os
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +12,7 @@ import numpy as np
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.geometry import SIZES, Geometry, geometry
 from lgjax.multibody.importers.mjcf_files import Allowed, check_files, is_inside
+from lgjax.multibody.importers.mjcf_parser import asked, located, parsed
 from lgjax.multibody.importers.source import Source, from_file, one_line, read, require
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
@@ -59,52 +58,53 @@ def load_mjcf(
     the triangle inequality, which MuJoCo refuses, is accepted unchanged.
 
     Raises ImportError without the extra `mjcf`; ValueError in one line, naming file and element, for a file that cannot
-    be read, files outside the folder, entities, what MuJoCo's compiler refuses, springs, active equality constraints,
-    tendons with stiffness, damping, friction, armature or limits, flexible bodies, plugins, fluid forces, gravity
-    compensation, nonlinear damping, armature of free joints, and for what `build` refuses.
+    be read, files outside the folder, entities, what MuJoCo's compiler refuses, mocap bodies, springs, active equality
+    constraints, tendons with stiffness, damping, friction, armature or limits, flexible bodies, plugins, fluid forces,
+    gravity compensation, nonlinear damping, armature of free joints, and for what `build` refuses.
     """
     folder = None if folder is None else checks.path("folder", folder)
+    if folder is not None and not folder.is_dir():
+        raise ValueError(f"folder={str(folder)!r} is not a folder")
     mujoco = require("mujoco", "mjcf", "load_mjcf")
     source = read(path_or_text, "MJCF")
     try:
         allowed = check_files(source, folder)
-        spec = _parsed(mujoco, source, allowed)
-        _check_supported(mujoco, spec)
-        given = _taken_inertias(mujoco, spec) if check_inertia == "warn" else {}
-        _prune(mujoco, spec, allowed)
-        compiled = _asked(mujoco, spec.compile)
-        _check_compiled(mujoco, compiled)
+        name, compiled, given = _compiled(mujoco, source, allowed, check_inertia == "warn")
         with np.errstate(all="ignore"):  # `build` finds and names what overflows
-            bodies = _bodies(mujoco, compiled, {body.id: inertia for body, inertia in given.items()})
+            bodies = _bodies(mujoco, compiled, given)
             bodies += _sites(mujoco, compiled, {body.name for body in bodies})
         gravity = np.zeros(3) if _disabled(mujoco, compiled, "GRAVITY") else compiled.opt.gravity
-        found = build(bodies, spec.modelname, gravity, check_inertia, geometry=_geometry(mujoco, compiled))
+        found = build(bodies, name, gravity, check_inertia, geometry=_geometry(mujoco, compiled))
         return from_file(found, source)
     except ValueError as error:
         # MuJoCo's messages have several lines.
         raise ValueError(one_line(f"{source.label}: {error}")) from error
 
 
-def _parsed(mujoco: Any, source: Source, allowed: Allowed) -> Any:
-    """MuJoCo's specification. Attached models are read first: a bad one ends the process where it is attached."""
+def _compiled(mujoco: Any, source: Source, allowed: Allowed, warn: bool) -> tuple[str, Any, dict]:
+    """Name of the model, MuJoCo's compiled model, and explicit inertias by body; errors name file and line."""
+
+    def judged(spec: Any) -> tuple[str, Any, dict]:
+        _check_supported(mujoco, spec)
+        given = _taken_inertias(mujoco, spec) if warn else {}
+        _prune(mujoco, spec, allowed)
+        compiled = asked(mujoco, spec.compile)
+        _check_compiled(mujoco, compiled)
+        if compiled.nmocap:
+            _refuse_mocap(next(body for body in spec.bodies if body.mocap))
+        return spec.modelname, compiled, {body.id: inertia for body, inertia in given.items()}
+
+    # Attached models are read first: a bad one ends the process where it is attached.
     for path in reversed(allowed.attached):
         try:
-            _asked(mujoco, mujoco.MjSpec.from_file, str(path))
+            parsed(mujoco, path.read_bytes(), path)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-    if source.path is None:
-        return _asked(mujoco, mujoco.MjSpec.from_string, source.content.decode())
-    return _asked(mujoco, mujoco.MjSpec.from_file, str(source.path))
-
-
-def _asked(mujoco: Any, function: Callable, *arguments: Any) -> Any:
-    """The answer of MuJoCo without its warnings, which are about what it would do itself with the model."""
+    spec = parsed(mujoco, source.content, source.path)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return function(*arguments)
-    except (RuntimeError, mujoco.FatalError) as error:
-        raise ValueError(str(error)) from error
+        return judged(spec)
+    except ValueError as error:
+        raise ValueError(located(mujoco, error, source.content, source.path, judged)) from error
 
 
 def _called(element) -> str:
@@ -132,6 +132,14 @@ def _check_supported(mujoco: Any, spec: Any) -> None:
         for attribute in ("damping", "armature"):
             if np.any(getattr(actuator, attribute, 0)):
                 raise ValueError(f"actuator {_called(actuator)}: {attribute} of an actuator is not supported")
+
+
+def _refuse_mocap(body: Any) -> None:
+    where = f"{body.name!r} in {body.info}" if body.name else f"in {body.info}"
+    raise ValueError(
+        f"body {where}: mocap bodies are not supported, for others move them; without mocap='true' it is fixed to the "
+        "world"
+    )
 
 
 def _disabled(mujoco: Any, compiled_or_option: Any, *names: str) -> bool:

@@ -97,14 +97,20 @@ class _Elements:
         self._file, self._allowed, self._empty = file, allowed, True
         self._whole = not file.name or os.path.realpath(file.name) in file.models
         self._where = f"{file.name}: " if file.name else ""
-        self._parser: Any = expat.ParserCreate()
+        self._parser: Any = expat.ParserCreate("utf-8")  # MuJoCo reads UTF-8, whatever a file declares
         self._parser.StartElementHandler = self._start
         self._parser.EntityDeclHandler = _refuse_entity
+        try:
+            file.content.decode()
+        except UnicodeDecodeError as error:
+            raise _RefusedError(
+                f"{self._where}the file is not in UTF-8, which MuJoCo reads, at byte {error.start}: convert the file"
+            ) from error
         try:
             self._parser.Parse(file.content, True)
         except _RefusedError:
             raise
-        except (expat.ExpatError, LookupError, ValueError) as error:  # the last two for encodings
+        except (expat.ExpatError, ValueError) as error:
             raise ValueError(f"{self._where}not well-formed XML: {error}") from error
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from lgjax.multibody.model import Model
+from lgjax.numerics.messages import why
 
 LONGEST = 600  # characters of a message; names and numbers of a broken file can be of any length
 # What a number may look like: float() of Python takes digits of every script and underscores as well.
@@ -31,7 +32,8 @@ def read(path_or_text: str | os.PathLike, what: str) -> Source:
     Raises ValueError in one line for a file that cannot be read and for an empty one.
     """
     if isinstance(path_or_text, str) and path_or_text.lstrip("\ufeff \t\r\n").startswith("<"):
-        return Source(path_or_text.lstrip("\ufeff \t\r\n").encode(), f"{what} text", None)
+        # Half a surrogate pair is left to the parsers, which refuse it.
+        return Source(path_or_text.lstrip("\ufeff \t\r\n").encode(errors="surrogatepass"), f"{what} text", None)
     if not isinstance(path_or_text, str | os.PathLike):
         raise TypeError(f"{what}: expected a path or text, not {type(path_or_text).__name__}")
     path = Path(path_or_text)
@@ -40,8 +42,7 @@ def read(path_or_text: str | os.PathLike, what: str) -> Source:
     try:
         content = path.read_bytes()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ValueError(f"cannot read {what} {label!r}: {reason}") from error
+        raise ValueError(f"cannot read {what} {label!r}: {why(error)}") from error
     if not content.strip():
         raise ValueError(f"{label}: the file is empty")
     return Source(content, label, path)

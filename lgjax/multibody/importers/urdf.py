@@ -4,11 +4,11 @@ yourdfpy reads what it can and fills in the rest (a missing moment of inertia is
 So the elements that matter for the motion are checked first and only those are passed on: no geometry, no meshes.
 """
 
-import copy
 import io
 import math
 import os
 import re
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -16,22 +16,14 @@ import numpy as np
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.importers.collision import collision_geometry
 from lgjax.multibody.importers.source import Source, from_file, numbers, one_line, read, require
+from lgjax.multibody.importers.urdf_names import NUMBERS, REFERENCES, check_parts, check_values
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 
 KINDS = ("revolute", "continuous", "prismatic", "planar", "floating", "spherical", "fixed")
 # The elements that may be joints: Drake has one of its own, in its namespace or with its prefix undeclared.
-DRAKE_JOINT = re.compile(r"(\{[^}]*drake[^}]*\}|drake:)joint")
-# How many numbers an attribute holds, by element.
-NUMBERS = {
-    "origin": {"xyz": 3, "rpy": 3},
-    "mass": {"value": 1},
-    "inertia": {"ixx": 1, "ixy": 1, "ixz": 1, "iyy": 1, "iyz": 1, "izz": 1},
-    "axis": {"xyz": 3},
-    "limit": {"lower": 1, "upper": 1, "effort": 1, "velocity": 1},
-    "dynamics": {"damping": 1, "friction": 1},
-    "mimic": {"multiplier": 1, "offset": 1},
-}
+DRAKE_JOINT = re.compile(r"(\{[^}]*drake[^}]*\}|(\{[^}]*\})?drake:)joint")
+XACRO = re.compile(r"(\{[^}]*\})?xacro:|\{http[^}]*/xacro\}")
 REQUIRED = {"mass": ("value",), "inertia": ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), "axis": ("xyz",)}
 
 
@@ -48,6 +40,8 @@ def load_urdf(
     mimic: "error" refuses joints that follow others, "independent" gives them coordinates of their own. Limits, damping
     and friction are read, and of collision geometry boxes, spheres, cylinders and capsules (`Model.geometry`). Visual
     geometry, transmissions and tags of other tools are not part of the dynamics and are ignored, and no mesh is opened.
+    Namespaces are ignored: a name without a prefix is the format's. Where a value is absent that could be meant by
+    something else (an element, a text, a misspelt or unknown name, an attribute in another element), that is an error.
     A revolute or prismatic joint must have a <limit>, where lower and upper are 0 if absent, as the format says; an
     absent effort or velocity is no limit.
 
@@ -59,8 +53,8 @@ def load_urdf(
     the file is ignored. A massless root link that carries nothing but such links is the world itself.
 
     Raises ImportError without the extra `urdf`; ValueError in one line, naming file, element and value, for a file that
-    cannot be read or is not a URDF, unknown types, missing or malformed numbers, links and joints that do not form one
-    tree, and for what `build` refuses.
+    cannot be read or is not a URDF, unknown types, missing, misplaced or malformed numbers, misspelt names, links and
+    joints that do not form one tree, and for what `build` refuses.
     """
     floating_base = checks.truth("floating_base", floating_base)
     if mimic not in ("error", "independent"):
@@ -81,6 +75,7 @@ def load_urdf(
         raise ValueError(one_line(f"{source.label}: {error}")) from error
 
 
+@cache
 def _etree() -> Any:
     return require("lxml.etree", "urdf", "load_urdf")
 
@@ -92,7 +87,10 @@ def _parse(source: Source):
     are common in old files and harmless. Entities are not: readers differ in whether they see them.
     """
     etree = _etree()
-    parser = etree.XMLParser(recover=True, resolve_entities=False, no_network=True, remove_comments=True)
+    parser = etree.XMLParser(
+        recover=True, resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True,
+        encoding="utf-8" if source.path is None else None,  # a text has been decoded, whatever it declares
+    )  # fmt: skip
     try:
         root = etree.fromstring(source.content, parser)
     except etree.XMLSyntaxError as error:
@@ -106,11 +104,17 @@ def _parse(source: Source):
     entity = next(dtd.iterentities(), None) if dtd is not None else None
     if entity is not None:
         raise ValueError(f"the file declares the entity {entity.name!r}: entities are not supported")
-    if root.tag != "robot":
-        raise ValueError(f"no <robot>: the root element is <{root.tag}>")
-    xacro = next((e for e in root.iter() if re.match(r"(xacro:|\{http[^}]*/xacro\})", str(e.tag))), None)
+    foreign = root.xpath("//*[namespace-uri() or contains(name(), ':')]")
+    xacro = next((e for e in foreign if XACRO.match(e.tag)), None)
     if xacro is not None:
         raise ValueError(f"line {xacro.sourceline} is a xacro macro: expand the file with xacro first")
+    for element in foreign:  # other readers ignore namespaces: a name without a prefix is the format's
+        name = element.tag.rpartition("}")[2]
+        if element.prefix is None and ":" not in name:
+            element.tag = name
+    if root.tag != "robot":
+        shown = root.tag if root.prefix is None else f"{root.prefix}:{etree.QName(root).localname}"
+        raise ValueError(f"no <robot>: the root element is <{shown}>")
     return root
 
 
@@ -123,8 +127,10 @@ def _essentials(root, mimic: str):
     for link in links:
         where = f"link {_attribute(link, 'name', '<link>')!r}"
         kept = _keep(robot, link, ("name",))
+        check_parts(link, "link", where)
         inertial = _only(link, "inertial", where)
         if inertial is not None:
+            check_parts(inertial, "inertial", f"{where}: <inertial>")
             _copy_checked(_keep(kept, inertial), inertial, ("origin", "mass", "inertia"), where, ("mass", "inertia"))
     for element in root:
         if element.tag == "joint" or DRAKE_JOINT.fullmatch(str(element.tag)):
@@ -154,6 +160,7 @@ def _essential_joint(robot, joint) -> None:
             raise ValueError(f"{where} has no <{side}>")
         _attribute(element, "link", f"{where}: <{side}>")
         _keep(kept, element, ("link",))
+    check_parts(joint, "joint", where)
     needed = ("limit",) if kind in ("revolute", "prismatic") else ()
     _copy_checked(kept, joint, ("origin", "axis", "limit", "dynamics", "mimic"), where, needed)
 
@@ -178,29 +185,32 @@ def _attribute(element, name: str, where: str) -> str:
 
 
 def _copy_checked(target, element, tags, where: str, needed) -> None:
+    here = [child.tag for child in element]
     for tag in tags:
-        child = _only(element, tag, where)
+        child = _only(element, tag, where) if tag in here else None
         if child is None:
             if tag in needed:
                 raise ValueError(f"{where}: <{element.tag}> has no <{tag}>")
             continue
+        check_values(child, where)
+        given = dict(child.attrib)
         for attribute in REQUIRED.get(tag, ()):
-            if child.get(attribute) is None:
+            if attribute not in given:
                 raise ValueError(f"{where}: <{tag}> has no attribute {attribute!r}")
         for attribute, count in NUMBERS[tag].items():
-            if child.get(attribute) is not None:
-                _check_numbers(child, attribute, count, where)
-        target.append(copy.deepcopy(child))
+            if attribute in given:
+                _check_numbers(tag, attribute, given[attribute], count, where)
+        known = (*REFERENCES.get(tag, ()), *NUMBERS[tag])
+        _etree().SubElement(target, tag, {a: given[a] for a in known if a in given})
 
 
-def _check_numbers(element, attribute: str, count: int, where: str) -> None:
-    text = element.get(attribute)
-    finite = element.tag != "limit"  # an infinite limit is none
+def _check_numbers(tag: str, attribute: str, text: str, count: int, where: str) -> None:
+    finite = tag != "limit"  # an infinite limit is none
     values = numbers(text)
     if values is None or len(values) != count or (finite and not all(math.isfinite(x) for x in values)):
         kind = "finite number" if finite else "number"
         expected = f"a {kind}" if count == 1 else f"{count} {kind}s"
-        raise ValueError(f"{where}: <{element.tag} {attribute}={text!r}> is not {expected}")
+        raise ValueError(f"{where}: <{tag} {attribute}={text!r}> is not {expected}")
 
 
 def _check_tree(robot) -> None:

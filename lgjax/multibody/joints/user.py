@@ -43,9 +43,11 @@ def joint_kind(
     """
     _check_kinds(name, transform, subspace)
     if isinstance(nv, bool) or not isinstance(nv, int | np.integer) or not 1 <= nv <= 6:
-        raise ValueError(f"joint kind {name!r}: nv is {nv!r}, expected an integer from 1 to 6")
+        raise ValueError(f"joint kind {name!r}: nv is {checks.shown(nv)}, expected an integer from 1 to 6")
     if not isinstance(constant_subspace, bool | np.bool_ | None):
-        raise ValueError(f"joint kind {name!r}: constant_subspace is {constant_subspace!r}, not None, True or False")
+        raise ValueError(
+            f"joint kind {name!r}: constant_subspace is {checks.shown(constant_subspace)}, not None, True or False"
+        )
     if samples is None:
         samples = np.concatenate([np.zeros((1, nv)), np.random.default_rng(0).uniform(-1, 1, (8, nv))])
     samples = checks.real(f"joint kind {name!r}: samples", samples)

@@ -131,7 +131,7 @@ def _rod(name: str, parent: str | None, joint: Joint, position, direction, lengt
 
 def _count(name: str, value: int, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} is {value!r}, expected an integer of at least {least}")
+        raise ValueError(f"{name} is {checks.shown(value)}, expected an integer of at least {least}")
     return int(value)
 
 

@@ -49,7 +49,7 @@ def linearize(
     Source: [sola2018] section 4 for derivatives on manifolds; [kim2012] section 4.
     """
     if isinstance(method, Method) and method.needs_series:
-        raise ValueError(f"linearize takes a method that evaluates a field, got {method!r}")
+        raise ValueError(f"linearize takes a method that evaluates a field, got {checks.shown(method)}")
     n, dt = model.nv, checks.scalar("dt", dt, model.dtype)
     step = mechanism_step(model, dt, method, 1)
     after = step((q, v), tau, wrenches)

@@ -15,7 +15,7 @@ from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.saving.arrays import read_arrays, write_arrays
 from lgjax.saving.identity import fingerprint
-from lgjax.saving.progress import uninterrupted
+from lgjax.saving.progress import shown_bar, uninterrupted
 from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.method import ControlMethod
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, check_problem
@@ -90,11 +90,13 @@ def optimize_controls(
     so far. With `checkpoint`, the name of a file, the search is saved after every round and goes on from there when it
     is called again, to the same bits; only shooting with constraints that is given more `iterations` than before ends a
     round elsewhere than if it had had them at once. A file of another problem is refused, as far as names of functions
-    and the values that they captured tell. progress None shows a bar if tqdm is installed, True insists. Compiles at
-    every call. Raises ValueError or TypeError naming what is wrong, before anything is computed.
+    and the values that they captured tell. progress None shows a bar if tqdm is installed and there is a terminal, True
+    insists. Compiles at every call. Raises ValueError or TypeError naming what is wrong, before anything is computed.
     """
     if not isinstance(method, ControlMethod):
-        raise TypeError(f"method must be Shooting(...), MultipleShooting(...), ILQR(...) or FDDP(...), got {method!r}")
+        raise TypeError(
+            f"method must be Shooting(...), MultipleShooting(...), ILQR(...) or FDDP(...), got {checks.shown(method)}"
+        )
     if nodes is not None and not isinstance(method, MultipleShooting | FDDP):
         raise ValueError(f"nodes are for MultipleShooting and FDDP, the method is {type(method).__name__}")
     problem = check_problem(system, state, steps, running, terminal, equality, inequality, bounds)
@@ -245,15 +247,8 @@ class _Checkpoint:
 
 def _bar(progress: bool | None, iterations: int) -> Any:
     """A bar of tqdm, or None."""
-    if progress is not None and not progress:
-        return nullcontext()
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        if progress:
-            raise ImportError("a progress bar needs tqdm: pip install 'lgjax[progress]'") from None
-        return nullcontext()
-    return tqdm(total=iterations, unit="it", leave=False)
+    tqdm = shown_bar(progress)
+    return nullcontext() if tqdm is None else tqdm(total=iterations, unit="it", leave=False)
 
 
 def _show(bar: Any, iterate: Any) -> None:

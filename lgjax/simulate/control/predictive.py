@@ -76,7 +76,7 @@ class PredictiveController:
         if self.system.free_time:
             raise ValueError("a predictive controller acts at equal times: its system must not have free_time")
         if not isinstance(self.method, ILQR | FDDP):
-            raise TypeError(f"method must be ILQR(...) or FDDP(...), got {self.method!r}")
+            raise TypeError(f"method must be ILQR(...) or FDDP(...), got {checks.shown(self.method)}")
 
     def init(self, state: Any, plan: ArrayLike = 0.0) -> PredictiveMemory:
         """The memory before the first step. plan: the first guess, (steps, controls) or one number."""

@@ -54,7 +54,9 @@ class Shooting(ControlMethod):
         checks.number("penalty", self.penalty, 0.0, inside=True)
         checks.number("growth", self.growth, 1.0)
         if self.optimizer is not None and not isinstance(self.optimizer, optax.GradientTransformation):
-            raise TypeError(f"optimizer must be one of optax, such as optax.adam(0.05), got {self.optimizer!r}")
+            raise TypeError(
+                f"optimizer must be one of optax, such as optax.adam(0.05), got {checks.shown(self.optimizer)}"
+            )
 
     def search(self, problem: Problem, knots: int) -> "ShootingSearch":
         if self.hold == "linear" and knots < 2:

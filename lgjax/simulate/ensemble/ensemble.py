@@ -216,7 +216,7 @@ def _check_sizes(batch: Any, store: Any) -> None:
     if checks.integer("batch", batch, -(2**63)) < 1:
         raise ValueError(f"batch must be positive, got {batch}")
     if store not in STORES:
-        raise ValueError(f"store must be one of {', '.join(STORES)}, got {store!r}")
+        raise ValueError(f"store must be one of {', '.join(STORES)}, got {checks.shown(store)}")
 
 
 def _start(model: Model, q: Any, v: Any) -> Draw:

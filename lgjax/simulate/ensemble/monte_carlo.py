@@ -92,7 +92,7 @@ def monte_carlo(
     It is refused where `key`, `arguments`, `limit`, the name of `simulate` or what it captured is not as it was. Its
     code and its globals are not looked at: change `tag`, any text, when you change them. common: arrays that are stored
     once. Ctrl-C writes a checkpoint and raises KeyboardInterrupt, whose attribute `result` holds what was computed.
-    duration: simulated seconds of each, for the rate. progress: None shows a bar if tqdm is installed, True insists.
+    duration: simulated seconds of each, for the rate. progress: None shows a bar on a terminal, True always.
 
     Raises ValueError for sizes that are not positive, more devices than there are, a folder that cannot be written or
     holds another run, a checkpoint that cannot be read: before anything is computed or changed. OSError if writing

@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from lgjax.numerics import checks
+from lgjax.numerics.messages import why
 from lgjax.saving.arrays import check_writable, digest, read_arrays, write_arrays, write_file
 
 FORMAT = "lgjax run 1"
@@ -157,7 +158,7 @@ def read_header(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ValueError(f"{str(path)!r} holds no run: there is no run.json in it") from None
     except (OSError, ValueError) as error:
-        raise ValueError(f"{str(path / 'run.json')!r} cannot be read: {error}") from error
+        raise ValueError(f"{str(path / 'run.json')!r} cannot be read: {why(error)}") from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"{str(path / 'run.json')!r} is not of the format {FORMAT!r}")
     return header

@@ -264,7 +264,9 @@ class _Problem(NamedTuple):
 
 def _checked(model: Model, records: Any, unknowns: Unknowns, gear: ArrayLike, prior: ArrayLike | None) -> _Problem:
     if not isinstance(unknowns, Unknowns) or not len(unknowns):
-        raise TypeError(f"unknowns are a sum of masses(...), inertias(...), viscous(...), ...; got {unknowns!r}")
+        raise TypeError(
+            f"unknowns are a sum of masses(...), inertias(...), viscous(...), ...; got {checks.shown(unknowns)}"
+        )
     if prior is not None:
         prior = checks.positive("prior", checks.array("prior", prior, (len(unknowns),), model.dtype))
     listed = _listed(records)
@@ -283,7 +285,7 @@ def _listed(records) -> list:
     listed = list(records) if isinstance(records, list | tuple) else [records]
     for record in listed:
         if not hasattr(record, "residual") or not hasattr(record, "log_scale"):
-            raise TypeError(f"a record has residual(plant) and log_scale(), got {record!r}")
+            raise TypeError(f"a record has residual(plant) and log_scale(), got {checks.shown(record)}")
     if not listed:
         raise ValueError("identify needs a record")
     return listed

@@ -25,6 +25,7 @@ from lgjax.groups import se3
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.numerics.messages import listed
 
 Array = jax.Array
 TWIST = ("wx", "wy", "wz", "vx", "vy", "vz")
@@ -145,7 +146,7 @@ def frames(model: Model, names: Sequence[str]) -> Unknowns:
     names = checks.names("names", names)
     for name in names:
         if name not in known:
-            raise ValueError(f"no frame {name!r} in {model.name!r}; frames: {', '.join(known)}")
+            raise ValueError(f"no frame {name!r} in {model.name!r}; frames: {listed(known)}")
     return _displaced("frames", known, np.asarray([known.index(name) for name in names]))
 
 

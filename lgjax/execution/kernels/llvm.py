@@ -1,0 +1,216 @@
+"""A scalar program as a function of the processor in LLVM's language, a vector of systems at a time.
+
+`@block` computes one vector of systems. The batch is the last axis of an array: for n systems, number k of it begins at
+n k. `calling.py` has what calls it for a whole batch, and for arrays with the batch in front.
+
+Read first: `translation.py`, `llvm_writer.py`. Next: `calling.py`, and `native.py`, which compiles and runs it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lgjax.execution.kernels.calling import Array, Calling, Interface
+from lgjax.execution.kernels.llvm_writer import LlvmWriter
+from lgjax.execution.kernels.translation import BOOL, BYTES, Ran, Translation, floating_dtype, kind_of_dtype
+from lgjax.execution.kernels.writer import kind_of
+from lgjax.execution.program import Loop, ScalarProgram
+
+MEMORY = {"float32": "float", "float64": "double", "int32": "i32", "bool": "i8"}
+STACK = 2**21  # bytes of the processor's stack that a kernel may use
+
+
+def kernel_text(
+    program: ScalarProgram,
+    batched: Sequence[bool],
+    batch: bool,
+    registers: int,
+    interface: Interface,
+    in_place: bool = False,
+    front: Sequence[bool] = (),
+) -> str:
+    """The module of a program, as text.
+
+    batched: which arguments have a value for each system. batch: whether there is one; else the program runs for one
+    system. registers: bytes of a vector. in_place: results may overwrite arguments. front: which arguments, then which
+    results, have the batch in front; () for none.
+    Raises NotImplementedError, naming it, for an operation or a dtype that has no instruction.
+    """
+    dtype = floating_dtype(program)
+    out = LlvmWriter(dtype, registers // (8 if dtype == "f64" else 4))
+    front = front or (False,) * (len(program.inputs) + len(program.outputs))
+    body = _Body(out, program, batched, in_place, front)
+    body.write()
+    calling = Calling(body.arrays, out.width, batch, interface, body.cost)
+    if calling.scratch + body.saved > STACK:
+        raise NotImplementedError(f"more than {STACK} bytes that wait in memory or are saved by loops")
+    return "\n".join([*body.block(), *calling.text(), *body.end(), *calling.declarations()]) + "\n"
+
+
+class _Body(Translation):
+    """The lines of `@block`: the program for one vector of systems."""
+
+    out: LlvmWriter
+
+    def __init__(
+        self, out: LlvmWriter, program: ScalarProgram, batched: Sequence[bool], in_place: bool, front: Sequence[bool]
+    ):
+        super().__init__(out, program, in_place, None)
+        self.label = "begin"  # of the lines that are written now
+        self.begun: dict[int, tuple] = {}  # of loops that are written now, what `_end` needs
+        arguments = zip(program.inputs, program.dtypes, batched, front, strict=False)
+        results = zip(program.outputs, program.out_dtypes, front[len(program.inputs) :], strict=True)
+        named = [Array(f"a{n}", nodes.size, t, True, b, f) for n, (nodes, t, b, f) in enumerate(arguments)]
+        named += [Array(f"r{n}", nodes.size, t, False, True, f) for n, (nodes, t, f) in enumerate(results)]
+        self.arrays = [x for x in named if x.count]
+        self.array = {x.name: x for x in self.arrays}
+
+    @property
+    def cost(self) -> int:
+        """About how many instructions a block takes."""
+        return sum(self.program.operations.values())
+
+    @property
+    def saved(self) -> int:
+        """Bytes of what loops save."""
+        return sum(x.loop.count * x.bytes for x in self.ran)
+
+    def block(self) -> list[str]:
+        stacks = [
+            f"  %stack{x.number} = alloca [{x.loop.count * x.bytes} x i8], align {x.width}" for x in self.ran if x.saved
+        ]
+        return [
+            f"define internal void @block({', '.join(f'ptr %{x.name}' for x in self.arrays)}, i64 %n) #0 {{",
+            "begin:",
+            *stacks,
+            *self.out.lines,
+            "  ret void",
+            "}",
+        ]
+
+    def end(self) -> list[str]:
+        """What stands behind the functions."""
+        width = self.out.width * 8 * self.out.bytes
+        return [
+            *(self._table(n, numbers) for n, numbers in enumerate(self.tables)),
+            *self.out.declarations(),
+            f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" }}',
+            "!0 = !{}",
+            "!1 = !{!3}",  # arguments, which results do not overlap
+            "!2 = !{!4}",
+            "!3 = distinct !{!3, !5}",
+            "!4 = distinct !{!4, !5}",
+            "!5 = distinct !{!5}",
+        ]
+
+    # -- memory
+    def _place(self, array: "Array", k: int) -> str:
+        """The address of number k of this vector of systems: rows have been copied to columns of one vector each."""
+        at = str(k * self.out.width if array.batched and array.front else k)
+        if array.batched and not array.front and k:
+            at = self._scalar(f"mul i64 %n, {k}")
+        return self._scalar(f"getelementptr {array.memory}, ptr %{array.name}, i64 {at}")
+
+    def _scalar(self, text: str) -> str:
+        return self.out.operation(text, "q")
+
+    def _aliasing(self, own: int, other: int) -> str:
+        return "" if self.in_place else f", !alias.scope !{own}, !noalias !{other}"
+
+    def _load(self, leaf: int, k: int) -> str:
+        array = self.array[f"a{leaf}"]
+        place = self._place(array, k)
+        if not array.batched:
+            fixed = "" if self.in_place else ", !invariant.load !0"
+            found = self._scalar(f"load {array.memory}, ptr {place}, align {array.bytes}{fixed}")
+            return self._to_all(found, array.dtype)
+        vector, aliasing = f"<{self.out.width} x {array.memory}>", self._aliasing(1, 2)
+        kind = kind_of_dtype(array.dtype)
+        found = self.out.operation(f"load {vector}, ptr {place}, align {array.bytes}{aliasing}", kind)
+        return self._from_memory(found, array.dtype)
+
+    def _from_memory(self, x: str, dtype: np.dtype) -> str:
+        return self.out.operation(f"icmp ne <{self.out.width} x i8> {x}, zeroinitializer", "p") if dtype == BOOL else x
+
+    def _to_all(self, x: str, dtype: np.dtype) -> str:
+        """A number as a vector."""
+        width, memory, kind = self.out.width, MEMORY[dtype.name], kind_of_dtype(dtype)
+        first = self._scalar(f"insertelement <{width} x {memory}> poison, {memory} {x}, i64 0")
+        vector = f"<{width} x {memory}>"
+        spread = f"shufflevector {vector} {first}, {vector} poison, <{width} x i32> zeroinitializer"
+        return self._from_memory(self.out.operation(spread, kind), dtype)
+
+    def _to_memory(self, x: Any, dtype: np.dtype) -> str:
+        """The type and the value that are stored."""
+        kind, vector = kind_of_dtype(dtype), f"<{self.out.width} x {MEMORY[dtype.name]}>"
+        if dtype == BOOL:
+            x = self.out.operation(f"zext {self.out.types['p']} {self.out.text(x, 'p')} to {vector}", "i")
+        return f"{vector} {self.out.text(x, kind)}"
+
+    def _store(self, n: int, k: int, value: Any) -> None:
+        array = self.array[f"r{n}"]
+        place, value = self._place(array, k), self._to_memory(value, array.dtype)
+        self.out.line(f"store {value}, ptr {place}, align {array.bytes}{self._aliasing(2, 1)}")
+
+    def _table(self, n: int, numbers: tuple) -> str:
+        scalar, entries = self._entries(numbers)
+        return f"@table{n} = internal constant [{len(numbers)} x {scalar}] [{entries}]"
+
+    def _entries(self, numbers: tuple) -> tuple[str, str]:
+        kind = kind_of(*numbers)
+        scalar = {"f": self.out.scalar, "i": "i32", "p": "i8"}[kind]
+        text = (lambda x: self.out.text(x)[len("splat (") : -1]) if kind == "f" else (lambda x: f"{scalar} {int(x)}")
+        return scalar, ", ".join(map(text, numbers))
+
+    # -- loops
+    def _begin(self, loop: Loop, number: int, start: list[Any]) -> Ran:
+        kinds = [kind_of_dtype(x) for x in loop.dtypes[: len(loop.carry)]]
+        carried = [self.out.register(kind) for kind in kinds]
+        turn, before, self.label = f"%turn{number}", self.label, f"loop{number}"
+        self.out.line(f"br label %{self.label}")
+        self.out.lines.append(f"{self.label}:")
+        self.out.line(f"{turn} = phi i64 [0, %{before}], [%next{number}, %last{number}]")
+        ran = Ran(loop, number, carried, turn, f"%stack{number}", self.out.width * self.out.bytes)
+        self.begun[number] = len(self.out.lines), before, start, kinds
+        self.out.lines += [""] * len(carried)  # what comes from the end of a turn is known there
+        return ran
+
+    def _end(self, ran: Ran, following: list[Any]) -> None:
+        place, before, start, kinds = self.begun.pop(ran.number)
+        number = ran.number
+        self.out.line(f"br label %last{number}")
+        self.out.lines.append(f"last{number}:")
+        for k, (x, first, then, kind) in enumerate(zip(ran.carried, start, following, kinds, strict=True)):
+            ways = f"[{self.out.text(first, kind)}, %{before}], [{self.out.text(then, kind)}, %last{number}]"
+            self.out.lines[place + k] = f"  {x} = phi {self.out.types[kind]} {ways}"
+        self.out.line(f"%next{number} = add i64 {ran.turn}, 1")
+        self.out.line(f"%again{number} = icmp slt i64 %next{number}, {ran.loop.count}")
+        self.label = f"after{number}"
+        self.out.line(f"br i1 %again{number}, label %loop{number}, label %{self.label}")
+        self.out.lines.append(f"{self.label}:")
+        ran.carried = following
+
+    def _entry(self, numbers: tuple, turn: str) -> str:
+        self.tables.append(numbers)
+        kind, number = kind_of(*numbers), len(self.tables) - 1
+        dtype = {"f": np.dtype("float64" if self.out.double else "float32"), "i": np.dtype("int32"), "p": BOOL}[kind]
+        place = self._scalar(f"getelementptr {MEMORY[dtype.name]}, ptr @table{number}, i64 {turn}")
+        return self._to_all(self._scalar(f"load {MEMORY[dtype.name]}, ptr {place}"), dtype)
+
+    # -- what a loop saves, in memory of the thread
+    def _at_turn(self, ran: Ran, turn: str, backwards: bool) -> str:
+        turn = self._scalar(f"sub i64 {ran.loop.count - 1}, {turn}") if backwards else turn
+        offset = self._scalar(f"mul i64 {turn}, {ran.bytes}")
+        return self._scalar(f"getelementptr i8, ptr {ran.stack}, i64 {offset}")
+
+    def _save(self, ran: Ran, k: int, address: str, value: Any) -> None:
+        place = self._scalar(f"getelementptr i8, ptr {address}, i64 {k * ran.width}")
+        self.out.line(f"store {self._to_memory(value, ran.saved[k])}, ptr {place}, align {BYTES[ran.saved[k].name]}")
+
+    def _load_saved(self, ran: Ran, k: int, address: str, turn: int = 0) -> str:
+        dtype = ran.saved[k]
+        place = self._scalar(f"getelementptr i8, ptr {address}, i64 {turn * ran.bytes + k * ran.width}")
+        vector = f"<{self.out.width} x {MEMORY[dtype.name]}>"
+        kind = kind_of_dtype(dtype)
+        return self._from_memory(self.out.operation(f"load {vector}, ptr {place}, align {BYTES[dtype.name]}", kind), dtype)

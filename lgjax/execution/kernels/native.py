@@ -1,0 +1,161 @@
+"""Programs of one system as functions of the processor: the seam between recursions and `llvm.py`.
+
+LLVM compiles them in this process; XLA calls them through its foreign function interface. The name under which XLA
+finds a function is a hash of its code, so that a program from JAX's compilation cache finds it too: lowering, which
+comes first in every process, registers it.
+
+Read first: `../call.py`, which asks for kernels; `llvm.py`, which writes them.
+"""
+
+import ctypes
+import hashlib
+import logging
+import re
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jaxlib
+import numpy as np
+
+from lgjax.execution.kernels.calling import NAME, Interface
+from lgjax.execution.kernels.llvm import kernel_text
+from lgjax.execution.kernels.translation import program_of_jaxpr
+
+logger = logging.getLogger("lgjax")
+
+LEVEL = 1  # of LLVM's code generator: higher ones are no faster, 0 is three times slower
+VECTORS = (("avx512f", 64), ("avx", 32))  # bytes of the registers of a processor with a feature; of others 16
+
+
+class Machine(NamedTuple):
+    """What LLVM compiles for. registers: bytes of a vector."""
+
+    name: str
+    features: str
+    registers: int
+
+
+@cache
+def machine() -> Machine:
+    """The processor at hand."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features()
+    registers = next((n for name, n in VECTORS if features.get(name)), 16)
+    return Machine(llvm.get_host_cpu_name(), features.flatten(), registers)
+
+
+@cache
+def interface() -> Interface:
+    """The interface that the installed XLA speaks, read from the header that jaxlib brings."""
+    header = (Path(jaxlib.__file__).parent / "include/xla/ffi/api/c_api.h").read_text()
+    minor = re.search(r"define XLA_FFI_API_MINOR (\d+)", header)
+    functions = re.findall(r"_XLA_FFI_API_STRUCT_FIELD\((\w+)\);", header)
+    if minor is None:
+        raise OSError("jaxlib's header of XLA's foreign function interface has no version")
+    return Interface(int(minor[1]), tuple(functions))
+
+
+@cache
+def usable() -> bool:
+    """Whether functions of the processor can be made and called here; where not, one warning says why."""
+    found: list[Any] = []
+
+    def attempt() -> None:
+        """In a thread of its own: the caller may be tracing."""
+        try:
+            with jax.default_device(jax.local_devices(backend="cpu")[0]):
+                jaxpr = jax.make_jaxpr(lambda x: 2 * x + 1)(jnp.float32(0)).jaxpr
+                shape = jax.ShapeDtypeStruct((17,), jnp.float32)
+                call = as_native(jaxpr, (True,), 17, [shape], {}, False)
+                x = np.arange(17, dtype=np.float32)
+                assert call is not None
+                assert np.array_equal(jax.jit(call)(x)[0], 2 * x + 1), "wrong numbers"
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    thread.join()
+    if found:
+        what = f"{type(found[0]).__name__}: {found[0]}"
+        warnings.warn(f"no native functions on this CPU, so all runs more slowly: {what}", stacklevel=2)
+    return not found
+
+
+@lru_cache(maxsize=1024)
+def target_of(jaxpr: Any, batched: tuple[bool, ...], batch: bool, in_place: bool, front: tuple[bool, ...]) -> str | None:
+    """The name of the function of a jaxpr of one system; None if there is none."""
+    try:
+        program = program_of_jaxpr(jaxpr)
+        text = kernel_text(program, batched, batch, machine().registers, interface(), in_place, front)
+    except NotImplementedError as error:
+        logger.info("without a kernel of its own: %s", error)
+        return None
+    return registered(text)
+
+
+@cache
+def registered(text: str) -> str:
+    """Compile a module and give its function to XLA, under the name that is returned."""
+    name = f"lgjax_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+    capsule = ctypes.pythonapi.PyCapsule_New
+    capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    jax.ffi.register_ffi_target(name, capsule(_compiled(text), None, None), platform="cpu")
+    return name
+
+
+_engines: list[Any] = []  # they own the code, which XLA may call until the process ends
+
+
+def _compiled(text: str) -> int:
+    """The address of a module's function."""
+    import llvmlite.binding as llvm
+
+    name, features, _ = machine()
+    made = llvm.Target.from_default_triple().create_target_machine(name, features, LEVEL, jit=True)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), made)
+    engine.finalize_object()
+    _engines.append(engine)
+    return engine.get_function_address(NAME)
+
+
+def as_native(
+    jaxpr: Any, batched: Sequence[bool], size: int | None, shapes: Sequence[Any], over: Mapping[int, int], front: bool
+) -> Callable | None:
+    """The jaxpr as a function of arrays that calls one function of the processor, or None.
+
+    shapes: of the results. over: of results, the argument that each is written over. front: the caller's arrays
+    have the batch first in memory.
+    """
+    marks = tuple(front and size is not None and b for b in (*batched, *[True] * len(shapes)))
+    given = [n for n, x in enumerate(jaxpr.invars) if x.aval.size]
+    asked = [k for k, x in enumerate(shapes) if x.size]
+    if not asked:
+        return lambda *_: [jnp.zeros(x.shape, x.dtype) for x in shapes]
+    target = target_of(jaxpr, tuple(batched), size is not None, bool(over), marks)
+    if target is None:
+        return None
+    replaced = {given.index(n): asked.index(k) for k, n in over.items() if k in asked}
+    ahead = marks[len(batched) :]
+    first = lambda shape: (shape[-1], *shape[:-1])
+    results = [
+        jax.ShapeDtypeStruct(first(shapes[k].shape) if ahead[k] else shapes[k].shape, shapes[k].dtype) for k in asked
+    ]
+    call = jax.ffi.ffi_call(target, results, input_output_aliases=replaced)
+
+    def run(*args) -> list[jax.Array]:
+        # The compiler finds that an array which was moved behind is moved in front again.
+        found = call(*(jnp.moveaxis(args[n], -1, 0) if marks[n] else args[n] for n in given))
+        outs = {k: jnp.moveaxis(x, 0, -1) if ahead[k] else x for k, x in zip(asked, found, strict=True)}
+        return [outs[k] if k in outs else jnp.zeros(x.shape, x.dtype) for k, x in enumerate(shapes)]
+
+    return run

@@ -1,0 +1,231 @@
+"""The walk through a scalar program that writes it down, instruction by instruction, for either machine.
+
+A product and its addition are one operation, with one rounding; sine and cosine of one angle are computed together,
+without a branch. Loops stay loops.
+
+Read first: `../program.py`, `writer.py`. Next: `ptx.py` and `llvm.py`, which say where numbers are in memory.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from lgjax.execution.graph import Ref, is_number
+from lgjax.execution.kernels.elementary import sine_and_cosine
+from lgjax.execution.kernels.functions import added, is_instruction, write
+from lgjax.execution.kernels.writer import Writer
+from lgjax.execution.program import Loop, Region, ScalarProgram, size_of
+
+LARGEST = 500_000  # `size_of` a program; forward dynamics of a humanoid has 44,000, and compiles in 3 s
+BOOL = np.dtype(bool)
+BYTES = {"float32": 4, "float64": 8, "int32": 4, "bool": 1}  # of a number in the arrays of a kernel
+
+
+@lru_cache(maxsize=1024)
+def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
+    """The program of a jaxpr; NotImplementedError if it has none, or one that would take minutes to compile."""
+    if size_of(jaxpr) > LARGEST:
+        raise NotImplementedError("a program of so many operations")
+    return ScalarProgram(jaxpr)
+
+
+def is_program(jaxpr: Any) -> bool:
+    """Whether a jaxpr can be a kernel, as far as its operations and its arrays tell."""
+    try:
+        program = program_of_jaxpr(jaxpr)
+        floating_dtype(program)
+        return all(map(is_instruction, program.operations))
+    except NotImplementedError:
+        return False
+
+
+def floating_dtype(program: ScalarProgram) -> str:
+    """The dtype of a writer for a program; NotImplementedError, naming it, for arrays that no kernel takes."""
+    arrays = {*program.dtypes, *program.out_dtypes}
+    if unknown := {x.name for x in arrays} - set(BYTES):
+        raise NotImplementedError(f"arrays of {', '.join(sorted(unknown))} in a kernel")
+    if {np.dtype("float32"), np.dtype("float64")} <= arrays:
+        raise NotImplementedError("float32 and float64 in one kernel")
+    return "f64" if np.dtype("float64") in arrays else "f32"
+
+
+def kind_of_dtype(dtype: np.dtype) -> str:
+    """The kind of the registers that hold numbers of a dtype."""
+    return "p" if dtype == BOOL else "f" if np.issubdtype(dtype, np.floating) else "i"
+
+
+@dataclass
+class Ran:
+    """A loop while it runs, and after. carried: the values that it carries. turn: the register that counts.
+
+    stack: the name of the memory in which it saves values, `width` bytes each.
+    """
+
+    loop: Loop
+    number: int
+    carried: list[Any]
+    turn: str
+    stack: str
+    width: int
+
+    @property
+    def saved(self) -> list[np.dtype]:
+        """The dtypes of the values that it saves in a turn."""
+        return self.loop.dtypes[len(self.loop.carry) :]
+
+    @property
+    def bytes(self) -> int:
+        """Of a turn."""
+        return self.width * len(self.saved)
+
+
+class Translation(ABC):
+    """Writes the operations of a program. Values of nodes are registers, or functions that load these when needed."""
+
+    def __init__(self, out: Writer, program: ScalarProgram, in_place: bool, which: int | None):
+        """in_place: results may overwrite arguments. which: of the orders of each region; None: the best."""
+        self.out, self.program, self.in_place, self.which = out, program, in_place, which
+        self.tables: list[tuple] = []
+        self.ran: list[Ran] = []
+
+    def write(self) -> None:
+        """The lines between the first and the last ones."""
+        program = self.program
+        values: dict[int, Any] = {
+            node.index: partial(self._load, leaf, k)
+            for leaf, nodes in enumerate(program.inputs)
+            for k, node in enumerate(nodes.flat)
+        }
+        goals: dict[Any, list[tuple]] = {}
+        for n, out in enumerate(program.outputs):
+            for k, x in enumerate(out.flat):
+                goals.setdefault(None if is_number(x) else x.index, []).append((n, k, x))
+        written = lambda index: [self._store(n, k, self._value(values, x)) for n, k, x in goals.get(index, ())]
+        self._region(program, values, None if self.in_place else written)
+        late = [index for index in goals if self.in_place or index is None or program.graph.ops[index][0] == "input"]
+        if self.in_place:  # everything is read before anything is written
+            for index in late:
+                values |= {} if index is None else {index: self._value(values, goals[index][0][2])}
+        for index in late:
+            written(index)
+
+    # -- what each machine has its own way for
+    @abstractmethod
+    def _load(self, leaf: int, k: int) -> str:
+        """Number k of an argument."""
+
+    @abstractmethod
+    def _store(self, n: int, k: int, value: Any) -> None:
+        """Number k of a result."""
+
+    @abstractmethod
+    def _begin(self, loop: Loop, number: int, start: list[Any]) -> Ran:
+        """Begin a loop."""
+
+    @abstractmethod
+    def _end(self, ran: Ran, following: list[Any]) -> None:
+        """The values that the next turn begins with; its carried values are what is left after the last turn."""
+
+    @abstractmethod
+    def _entry(self, numbers: tuple, turn: str) -> str:
+        """The number of this turn."""
+
+    @abstractmethod
+    def _at_turn(self, ran: Ran, turn: str, backwards: bool) -> str:
+        """The address of what a loop saved in a turn, or in the turn that is as far from its last."""
+
+    @abstractmethod
+    def _save(self, ran: Ran, k: int, address: str, value: Any) -> None: ...
+
+    @abstractmethod
+    def _load_saved(self, ran: Ran, k: int, address: str, turn: int = 0) -> str: ...
+
+    # -- values
+    def _value(self, values: dict[int, Any], x: Any) -> Any:
+        """The register of a node, or a number."""
+        if is_number(x):
+            return x
+        value = values[x.index]
+        if callable(value):
+            values[x.index] = value()
+        return values[x.index]
+
+    def _register(self, x: Any, dtype: np.dtype) -> str:
+        """A number in a register of its own."""
+        return self.out.constant(x, kind_of_dtype(dtype))
+
+    def _region(self, region: Region, values: dict[int, Any], written: Any = None) -> None:
+        """Compute what a region's results need; its inputs are among the values. written(node) is called after each."""
+        ops, pairs, sums = region.ops, {}, {}
+        for index in region.order if self.which is None else region.orders[self.which]:
+            name, what, args = ops[index]
+            if name == "input":
+                continue
+            if name == "loop":
+                self._loop(what, index, values, args)
+                continue
+            if name == "result":
+                values[index] = values[args[0].index].carried[what]
+            elif name == "saved":
+                ran, (k, turn) = values[args[0].index], what
+                values[index] = partial(self._load_saved, ran, k, ran.stack, turn)
+            elif name == "term":
+                root, sign, _ = what
+                sums[root] = added(self.out, sums.get(root), sign, [self._value(values, a) for a in args])
+            elif name == "sum":
+                values[index] = sums.pop(index)[0]
+            elif name in ("sin", "cos"):
+                angle = args[0].index
+                if angle not in pairs:
+                    pairs[angle] = sine_and_cosine(self.out, self._value(values, args[0]))
+                values[index] = pairs[angle][name == "cos"]
+            else:
+                values[index] = write(self.out, name, what, [self._value(values, a) for a in args])
+            if written is not None:
+                written(index)
+
+    # -- loops
+    def _loop(self, loop: Loop, index: int, values: dict[int, Any], args: tuple) -> None:
+        """A loop; its value is a `Ran`."""
+        count = len(loop.carry)
+        start = [self._value(values, a) for a in args[:count]]
+        values[index] = ran = self._begin(loop, len(self.ran), start)
+        self.ran.append(ran)
+        captured = zip(loop.captured, args[count:], strict=False)
+        inside: dict[int, Any] = dict(zip(loop.carry, ran.carried, strict=True))
+        inside |= {k: values[a.index] for k, a in captured}
+        inside |= {node: self._entry(numbers, ran.turn) for node, numbers in loop.tables.items()}
+        read = [values[a.index] for a in args[count + len(loop.captured) :]]
+        inside |= self._reads(loop, read, ran.turn)
+        self._region(loop, inside, self._saving(ran, inside))
+        self._end(ran, [self._value(inside, x) for x in loop.results[:count]])
+
+    def _saving(self, ran: Ran, inside: dict[int, Any]) -> Callable[[int], None] | None:
+        """Saves inputs and numbers now; a function that saves a node once it is computed."""
+        if not ran.saved:
+            return None
+        here, count, nodes = self._at_turn(ran, ran.turn, False), len(ran.loop.carry), {}
+        for k, x in enumerate(ran.loop.results[count:]):
+            if is_number(x) or ran.loop.graph.ops[x.index][0] == "input":
+                self._save(ran, k, here, self._value(inside, x))
+            else:
+                nodes.setdefault(x.index, []).append(k)
+
+        def save(index: int) -> None:
+            for k in nodes.get(index, ()):
+                self._save(ran, k, here, self._value(inside, Ref(index)))
+
+        return save
+
+    def _reads(self, loop: Loop, ran: list[Ran], turn: str) -> dict[int, Callable[[], str]]:
+        """Functions that load the values that a loop reads from others."""
+        ways = sorted({(n, backwards) for n, _, backwards in loop.reads.values()})
+        here = {(n, backwards): self._at_turn(ran[n], turn, backwards) for n, backwards in ways}
+        return {
+            node: partial(self._load_saved, ran[n], k, here[n, backwards])
+            for node, (n, k, backwards) in loop.reads.items()
+        }
