@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ import jax
 
 from lgjax.execution._jax import reset_cache
 
+OBJECT = "-object"  # ends the name of the code of one function, which JAX does not keep
 LIMIT = 2**30  # bytes in one folder of programs; the oldest go first
 
 
@@ -95,6 +97,38 @@ def _processor() -> str:
         return f"{platform.system()} {platform.processor()}"
 
 
+# ---- the code of functions that the library makes itself
+def kept_object(name: str) -> bytes | None:
+    """The code of a function, if it is among the programs that are kept."""
+    folder = _objects()
+    if folder is None:
+        return None
+    try:
+        found = (folder / f"{name}{OBJECT}").read_bytes()
+    except OSError:
+        return None
+    digest, code = found[:32], found[32:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+def keep_object(name: str, code: bytes) -> None:
+    """Keep the code of a function, if programs are kept; where that fails it is made again the next time."""
+    folder = _objects()
+    if folder is None:
+        return
+    own = folder / f"{name}.{os.getpid()}"
+    with suppress(OSError):
+        own.write_bytes(hashlib.sha256(code).digest() + code)
+        own.replace(folder / f"{name}{OBJECT}")
+
+
+def _objects() -> Path | None:
+    """The folder in which JAX keeps programs, if it is one of this machine and JAX uses it."""
+    told = jax.config.jax_compilation_cache_dir
+    used = told and jax.config.jax_enable_compilation_cache and "://" not in told
+    return Path(told) if used and Path(told).is_dir() else None
+
+
 # ---- what is there
 class Kept(NamedTuple):
     """Programs of one set of versions and one machine: their folder, how many and how many bytes."""
@@ -124,7 +158,7 @@ def clear_programs(folder: str | os.PathLike[str] | None = None) -> None:
 
 def _entries(place: Path) -> Iterator[tuple[float, int, Path]]:
     """(time of writing, bytes, path) of each program; others may remove them meanwhile."""
-    for path in place.glob("*-cache"):
+    for path in (*place.glob("*-cache"), *place.glob(f"*{OBJECT}")):
         try:
             known = path.stat()
         except FileNotFoundError:

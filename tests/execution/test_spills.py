@@ -11,8 +11,8 @@ import lgjax
 from lgjax import specialize
 from lgjax.execution.kernels import ptx, spills
 from lgjax.execution.kernels.ptx import _Body, kernel
-from lgjax.execution.kernels.spills import Line, most_waiting, spilled
 from lgjax.execution.kernels.ptx_writer import PtxWriter
+from lgjax.execution.kernels.spills import Line, most_waiting, spilled
 from lgjax.execution.program import program_of
 from tests.dynamics import trees
 from tests.execution.test_kernel import ALGORITHMS, FRONT, SIZE, launched

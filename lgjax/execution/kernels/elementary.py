@@ -9,7 +9,6 @@ from math import factorial, log, pi
 
 from lgjax.execution.kernels.writer import Writer
 
-
 # ---- sine and cosine
 HALF_PI = {  # in parts of the precision of each dtype: what a multiply-add leaves of an angle is exact
     "f32": (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),

@@ -213,4 +213,6 @@ class _Body(Translation):
         place = self._scalar(f"getelementptr i8, ptr {address}, i64 {turn * ran.bytes + k * ran.width}")
         vector = f"<{self.out.width} x {MEMORY[dtype.name]}>"
         kind = kind_of_dtype(dtype)
-        return self._from_memory(self.out.operation(f"load {vector}, ptr {place}, align {BYTES[dtype.name]}", kind), dtype)
+        return self._from_memory(
+            self.out.operation(f"load {vector}, ptr {place}, align {BYTES[dtype.name]}", kind), dtype
+        )

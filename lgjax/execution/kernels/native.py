@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
+from lgjax.execution.cache import keep_object, kept_object
 from lgjax.execution.kernels.calling import NAME, Interface
 from lgjax.execution.kernels.llvm import kernel_text
 from lgjax.execution.kernels.translation import program_of_jaxpr
@@ -92,7 +93,9 @@ def usable() -> bool:
 
 
 @lru_cache(maxsize=1024)
-def target_of(jaxpr: Any, batched: tuple[bool, ...], batch: bool, in_place: bool, front: tuple[bool, ...]) -> str | None:
+def target_of(
+    jaxpr: Any, batched: tuple[bool, ...], batch: bool, in_place: bool, front: tuple[bool, ...]
+) -> str | None:
     """The name of the function of a jaxpr of one system; None if there is none."""
     try:
         program = program_of_jaxpr(jaxpr)
@@ -106,26 +109,52 @@ def target_of(jaxpr: Any, batched: tuple[bool, ...], batch: bool, in_place: bool
 @cache
 def registered(text: str) -> str:
     """Compile a module and give its function to XLA, under the name that is returned."""
-    name = f"lgjax_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+    name = symbol(text)
     capsule = ctypes.pythonapi.PyCapsule_New
     capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    jax.ffi.register_ffi_target(name, capsule(_compiled(text), None, None), platform="cpu")
+    jax.ffi.register_ffi_target(name, capsule(address(name, text), None, None), platform="cpu")
     return name
 
 
-_engines: list[Any] = []  # they own the code, which XLA may call until the process ends
+def symbol(text: str) -> str:
+    """A name for the function of a module, made of all that its code depends on."""
+    import llvmlite
+
+    told = "\n".join(
+        (text, *machine()[:2], str(LEVEL), llvmlite.__version__, *map(str, llvmlite.binding.llvm_version_info))
+    )
+    return f"lgjax_{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
 
-def _compiled(text: str) -> int:
-    """The address of a module's function."""
+def address(name: str, text: str) -> int:
+    """Where the function of a module begins, of which the object is looked for among the programs on disk."""
+    import llvmlite.binding as llvm
+
+    found = kept_object(name)
+    if found is None:
+        module = llvm.parse_assembly(text.replace(f"@{NAME}(", f"@{name}("))
+        found = _target_machine().emit_object(module)
+        module.close()
+        keep_object(name, found)
+    engine = _engine()
+    engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(found))
+    engine.finalize_object()
+    return engine.get_function_address(name)
+
+
+def _target_machine() -> Any:
     import llvmlite.binding as llvm
 
     name, features, _ = machine()
-    made = llvm.Target.from_default_triple().create_target_machine(name, features, LEVEL, jit=True)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), made)
-    engine.finalize_object()
-    _engines.append(engine)
-    return engine.get_function_address(NAME)
+    return llvm.Target.from_default_triple().create_target_machine(name, features, LEVEL, jit=True)
+
+
+@cache
+def _engine() -> Any:
+    """What holds the code of all functions, which XLA may call until the process ends."""
+    import llvmlite.binding as llvm
+
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
 
 
 def as_native(
