@@ -30,6 +30,7 @@ from lgjax.execution._jax import (
     as_function,
     compiled_as_one,
     dce_jaxpr,
+    is_exported,
     is_high,
     is_undefined_primal,
     jaxprs_in,
@@ -40,6 +41,7 @@ from lgjax.execution._jax import (
 )
 from lgjax.execution.batch_last.evaluation import LARGEST, TURNS, Arrays, Behind, Slice, evaluate, traced, transposed
 from lgjax.execution.interpreter import ELEMENTWISE, known
+from lgjax.execution.kernels import native
 
 FEW = 8  # systems, for which a whole vector each would take longer
 BEHIND = 16  # systems in the last axis, the largest batch in which calls of kernels take longer than their work
@@ -90,6 +92,8 @@ def fits(jaxpr: Any, systems: int = 1) -> bool:
     if large(jaxpr.invars):
         return False
     for eqn in jaxpr.eqns:
+        if eqn.primitive.name in OF_ONE_SYSTEM and native.usable():
+            return False  # a function of its own already, which XLA's cannot call
         within = systems * (eqn.params.get("size") or 1) if eqn.primitive.name in OF_ONE_SYSTEM else systems
         if eqn.primitive.name not in _FITTING or not is_known(within):
             return False
@@ -136,11 +140,16 @@ def _run(*args, jaxpr, systems) -> Arrays:
 
 
 def _on_cpu(ctx) -> Callable:
-    return _as_one if on_one_device(ctx) else _run
+    return _as_one if on_one_device(ctx) and not is_exported(ctx) else _run
 
 
 def _as_one(*args, jaxpr, systems) -> Arrays:
-    """Sums and scatters are written so that one function can hold them."""
+    """A function of our own, or one of XLA's: sums and scatters are written so that it can hold them."""
+    if systems == 1 and native.usable():
+        shapes = [x.aval for x in jaxpr.outvars]
+        alone = native.as_native(jaxpr, (False,) * len(args), None, shapes, {}, False)
+        if alone is not None:
+            return alone(*args)
     run = lambda *args: Behind(None).outputs(jaxpr, {x: (y, False) for x, y in zip(jaxpr.invars, args, strict=True)})
     simpler, more = traced(run, *(x.aval for x in jaxpr.invars))
     if more or not fits(simpler):

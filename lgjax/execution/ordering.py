@@ -23,7 +23,7 @@ def orders_of(ops: Operations, wanted: Sequence[int]) -> tuple[list[int], ...]:
     """
     asked = asked_for(ops, wanted)
     at = lambda index: (ops[index][1][2], 0, index) if ops[index][0] == "term" else (index, 1, index)
-    return _frugal(ops, wanted, asked), sorted(asked, key=at), asked
+    return frugal(ops, wanted, asked), sorted(asked, key=at), asked
 
 
 def waiting(ops: Operations, order: Sequence[int], wanted: Sequence[int]) -> int:
@@ -34,7 +34,8 @@ def waiting(ops: Operations, order: Sequence[int], wanted: Sequence[int]) -> int
         value = _value(ops, index)
         first.setdefault(value, place)
         last[value] = place
-        last |= {_value(ops, a): place for a in _before(ops, index)}
+        for a in _before(ops, index):
+            last[_value(ops, a)] = place
     last |= dict.fromkeys(wanted, len(order))
     count = lambda places: np.cumsum(np.bincount(list(places.values()), minlength=len(order) + 1))[:-1]
     return int(np.max(count(first) - count(last), initial=0))
@@ -46,9 +47,11 @@ def _value(ops: Operations, index: int) -> int:
     return what[0] if name == "term" else index
 
 
-def _before(ops: Operations, index: int) -> tuple[int, ...]:
-    """The nodes that a node uses."""
-    return tuple(dict.fromkeys(a.index for a in ops[index][2] if isinstance(a, Ref)))
+def _before(ops: Operations, index: int) -> list[int]:
+    """The nodes that a node uses, each once."""
+    args = ops[index][2]
+    found = [a.index for a in args if type(a) is Ref]
+    return found if len(found) < 2 or (len(found) == 2 and found[0] != found[1]) else list(dict.fromkeys(found))
 
 
 def asked_for(ops: Operations, wanted: Sequence[int]) -> list[int]:
@@ -57,6 +60,9 @@ def asked_for(ops: Operations, wanted: Sequence[int]) -> list[int]:
     stack = list(reversed(wanted))
     while stack:
         index = stack[-1]
+        if index in order:
+            stack.pop()
+            continue
         missing = [a for a in _before(ops, index) if a not in order]
         if missing:
             stack.extend(reversed(missing))
@@ -66,7 +72,7 @@ def asked_for(ops: Operations, wanted: Sequence[int]) -> list[int]:
     return list(order)
 
 
-def _frugal(ops: Operations, wanted: Sequence[int], preferred: list[int]) -> list[int]:
+def frugal(ops: Operations, wanted: Sequence[int], preferred: list[int]) -> list[int]:
     """Greedily the node that adds fewest waiting values; among equals the first in the order `preferred`."""
     place = {index: k for k, index in enumerate(preferred)}
     before = {i: _before(ops, i) for i in preferred}

@@ -18,7 +18,7 @@ import numpy as np
 from lgjax.execution._jax import is_traced, jaxprs_in, scan_arguments
 from lgjax.execution.graph import Graph, Operations, Ref, Scalar, is_number
 from lgjax.execution.interpreter import Interpreter, map_objects, objects
-from lgjax.execution.ordering import asked_for, orders_of, waiting
+from lgjax.execution.ordering import asked_for, frugal, orders_of, waiting
 from lgjax.execution.scan import loop_p
 from lgjax.execution.step import emission, step_p
 from lgjax.execution.sums import with_sums
@@ -51,6 +51,11 @@ class Region:
     def orders(self) -> tuple[list[int], ...]:
         """Orders of the nodes that the results need."""
         return orders_of(self.ops, self.wanted)
+
+    @cached_property
+    def frugal(self) -> list[int]:
+        """The first of them."""
+        return frugal(self.ops, self.wanted, asked_for(self.ops, self.wanted))
 
     @cached_property
     def order(self) -> list[int]:
@@ -310,6 +315,9 @@ def size_of(jaxpr: Any) -> int:
     total = 0
     for eqn in jaxpr.eqns:
         entries = max((int(np.prod(x.aval.shape)) for x in eqn.outvars), default=1)
+        if eqn.primitive.name == "dot_general":
+            (contracted, _), _ = eqn.params["dimension_numbers"]
+            entries *= int(np.prod([eqn.invars[0].aval.shape[axis] for axis in contracted]))
         if eqn.primitive is step_p:
             total += entries * len(eqn.params["traced"].graph.ops)
         elif eqn.primitive is loop_p:
@@ -317,6 +325,12 @@ def size_of(jaxpr: Any) -> int:
         else:
             total += sum(map(size_of, jaxprs_in(eqn))) or entries
     return total
+
+
+def longest(jaxpr: Any) -> int:
+    """The levels of the longest recursion, which are written out one after the other."""
+    own = [eqn.params["loop"].length for eqn in jaxpr.eqns if eqn.primitive is loop_p]
+    return max([*own, *(longest(inner) for eqn in jaxpr.eqns for inner in jaxprs_in(eqn))], default=0)
 
 
 def _columns(f: Callable, stack: np.ndarray) -> np.ndarray:

@@ -151,7 +151,9 @@ class Machine:
             a, b, c = (x.astype(WIDE[DTYPES[kind]]) for x in values)
             return (a * b + c).astype(DTYPES[kind])
         if operation == "div":
-            return values[0] / values[1] if kind.startswith("f") else values[0] // values[1]
+            if kind.startswith("f"):
+                return values[0] / values[1]
+            return np.trunc(values[0].astype(float) / values[1]).astype(DTYPES[kind])  # towards zero
         found = (UNARY if len(values) == 1 else BINARY)[operation](*values)
         return found.astype(DTYPES[kind])
 

@@ -11,6 +11,7 @@ import pytest
 import lgjax
 from lgjax.cli import main
 from lgjax.execution import cache
+from lgjax.execution.kernels import native
 
 ROOT = Path(__file__).resolve().parents[2]
 # Forward dynamics, alone and with its gradient for a batch: the primitives of `scan.py` and `call.py` and their rules.
@@ -50,7 +51,9 @@ def test_a_second_process_compiles_nothing(tmp_path):
     assert name == cache.machine()
     assert misses > 3
     (kept,) = cache.kept_programs(tmp_path)
-    assert kept.programs == misses
+    objects = list(kept.folder.glob(f"*{cache.OBJECT}"))
+    assert kept.programs == misses + len(objects)
+    assert bool(objects) is native.usable()
     assert kept.size > 1000
     assert run(tmp_path) == (name, hits + misses, 0)
 

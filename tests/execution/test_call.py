@@ -8,6 +8,7 @@ from jax import jit, lax
 
 from lgjax.execution._jax import call_apart
 from lgjax.execution.call import batch_behind, call_p
+from lgjax.execution.kernels import native
 from lgjax.execution.one_function import one_call
 from lgjax.execution.scan import lane_scan
 
@@ -145,8 +146,9 @@ def test_what_a_function_closes_over_may_be_batched_and_moved(wrap):
     close(found(wrap), found(lambda f: f))
 
 
-def test_transposes_stand_at_the_ends():
+def test_transposes_stand_at_the_ends(monkeypatch):
     """Between the first and the last operation the batch is the last axis of everything."""
+    monkeypatch.setattr(native, "usable", lambda: False)
     f = batch_behind(lambda x, y: FUNCTIONS["gathered"](*FUNCTIONS["shapes"](x, y)[:2]))
     (eqn,) = (e for e in jax.make_jaxpr(jax.vmap(f))(X[0], Y[0]).eqns if e.primitive is call_p)
     text = jit(lambda *a: call_p.bind(*a, **eqn.params)).lower(*(x.aval for x in eqn.invars)).as_text()

@@ -10,6 +10,7 @@ import pytest
 from lgjax import configuration, forward_dynamics, models
 from lgjax.execution._jax import is_traced, runs_at_once
 from lgjax.execution.graph import as_layer
+from lgjax.execution.kernels import native
 
 ROOT = Path(__file__).resolve().parents[2] / "lgjax"
 HOME = ROOT / "execution" / "_jax.py"
@@ -59,7 +60,7 @@ def compiled(function, *args) -> str:
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="layers are calls on CPUs alone")
-def test_xla_keeps_layers_apart():
+def test_xla_keeps_layers_apart(monkeypatch):
     """One call in the compiled program for each layer in the program given to XLA; two calls are not fused into one.
 
     A jitted function within a layer, such as `jnp.where`, is no layer.
@@ -68,6 +69,7 @@ def test_xla_keeps_layers_apart():
         twice = as_layer(layer)
         assert compiled(lambda x, twice=twice: twice(*twice(x)), jnp.ones(8)).count(" call(") == 2
 
+    monkeypatch.setattr(native, "usable", lambda: False)
     model = models.chain(3)
     states = jnp.zeros((16, model.nv))
     q = jax.vmap(lambda x: configuration(model, joints=x))(states)

@@ -18,6 +18,7 @@ from lgjax.execution.kernels.writer import kind_of
 from lgjax.execution.program import Loop, ScalarProgram
 
 MEMORY = {"float32": "float", "float64": "double", "int32": "i32", "bool": "i8"}
+PIECE = 1000  # lines of a piece of code: what LLVM does to one takes a time that grows with its square
 STACK = 2**21  # bytes of the processor's stack that a kernel may use
 
 
@@ -58,6 +59,7 @@ class _Body(Translation):
     ):
         super().__init__(out, program, in_place, None)
         self.label = "begin"  # of the lines that are written now
+        self.pieces = self.divided = 0
         self.begun: dict[int, tuple] = {}  # of loops that are written now, what `_end` needs
         arguments = zip(program.inputs, program.dtypes, batched, front, strict=False)
         results = zip(program.outputs, program.out_dtypes, front[len(program.inputs) :], strict=True)
@@ -85,6 +87,8 @@ class _Body(Translation):
             "begin:",
             *stacks,
             *self.out.lines,
+            "  br label %out",
+            "out:",
             "  ret void",
             "}",
         ]
@@ -103,6 +107,16 @@ class _Body(Translation):
             "!4 = distinct !{!4, !5}",
             "!5 = distinct !{!5}",
         ]
+
+    def _divide(self) -> None:
+        """The next piece follows a jump that LLVM cannot know to be taken always."""
+        if len(self.out.lines) - self.divided < PIECE:
+            return
+        self.divided, self.pieces = len(self.out.lines), self.pieces + 1
+        self.out.line(f"%on{self.pieces} = icmp sgt i64 %n, 0")
+        self.label = f"piece{self.pieces}"
+        self.out.line(f"br i1 %on{self.pieces}, label %{self.label}, label %out")
+        self.out.lines.append(f"{self.label}:")
 
     # -- memory
     def _place(self, array: "Array", k: int) -> str:

@@ -88,15 +88,15 @@ class LlvmWriter(Writer):
     # -- integers and truth values
     def integer(self, name: str, *operands: Operand) -> str:
         if name in INTEGERS:
-            return self._integers(name, *operands)
+            return self._integers(name, operands[0], operands[1])
         if name == "mad":
-            return self._integers("add", self._integers("mul", *operands[:2]), operands[2])
+            return self._integers("add", self._integers("mul", operands[0], operands[1]), operands[2])
         if name == "neg":
-            return self._integers("sub", 0, *operands)
+            return self._integers("sub", 0, operands[0])
         if name == "not":
-            return self._integers("xor", *operands, -1)
+            return self._integers("xor", operands[0], -1)
         if name in ("div", "rem"):
-            return self._divided(name, *operands)
+            return self._divided(name, operands[0], operands[1])
         return self.call({"min": "smin", "max": "smax"}.get(name, name), *operands, kind="i")
 
     def _integers(self, name: str, a: Operand, b: Operand) -> str:
@@ -111,7 +111,7 @@ class LlvmWriter(Writer):
         return self.select(zero, -1 if name == "div" else a, found, "i")
 
     def logical(self, name: str, *operands: Operand) -> str:
-        a, b = (*operands, True) if name == "not" else operands
+        a, b = operands if len(operands) == 2 else (operands[0], True)
         name = "xor" if name == "not" else name
         return self.operation(f"{name} {self.types['p']} {self.text(a, 'p')}, {self.text(b, 'p')}", "p")
 

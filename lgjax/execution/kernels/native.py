@@ -10,6 +10,7 @@ Read first: `../call.py`, which asks for kernels; `llvm.py`, which writes them.
 import ctypes
 import hashlib
 import logging
+import platform
 import re
 import threading
 import warnings
@@ -20,7 +21,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jaxlib
 import numpy as np
 
 from lgjax.execution.cache import keep_object, kept_object
@@ -54,10 +54,14 @@ def machine() -> Machine:
     return Machine(llvm.get_host_cpu_name(), features.flatten(), registers)
 
 
+def is_x86() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64")
+
+
 @cache
 def interface() -> Interface:
     """The interface that the installed XLA speaks, read from the header that jaxlib brings."""
-    header = (Path(jaxlib.__file__).parent / "include/xla/ffi/api/c_api.h").read_text()
+    header = Path(jax.ffi.include_dir(), "xla/ffi/api/c_api.h").read_text()
     minor = re.search(r"define XLA_FFI_API_MINOR (\d+)", header)
     functions = re.findall(r"_XLA_FFI_API_STRUCT_FIELD\((\w+)\);", header)
     if minor is None:

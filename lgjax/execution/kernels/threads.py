@@ -15,19 +15,18 @@ STATE = 6
 
 
 def functions(pointers: str, names: Sequence[str], cost: int) -> str:
-    """`@task`, what a thread of the pool does; `@parts` and `@left`, which the caller's does too. cost: of a block."""
+    """What threads do with the state that they share. cost: of a block."""
     blocks = max(1, PART // max(cost, 1))
+    return _state(pointers, names, blocks) + _work(pointers, names, blocks)
+
+
+def _work(pointers: str, names: Sequence[str], blocks: int) -> str:
+    """`@task`, what a thread of the pool does; `@parts` and `@left`, which the caller's does too."""
     given = "\n".join(
         f"  %at_{name} = getelementptr i64, ptr %state, i64 {k}\n  %{name} = load ptr, ptr %at_{name}"
         for k, name in enumerate(names, start=STATE)
     )
-    stored = "\n".join(
-        f"  %at_{name} = getelementptr i64, ptr %state, i64 {k}\n  store ptr %{name}, ptr %at_{name}"
-        for k, name in enumerate(names, start=STATE)
-    )
     return f"""
-declare ptr @malloc(i64)
-declare void @free(ptr)
 
 define internal void @task(ptr %state) {{
   call void @parts(ptr %state)
@@ -73,7 +72,18 @@ end:
   br label %out
 out:
   ret void
-}}
+}}"""
+
+
+def _state(pointers: str, names: Sequence[str], blocks: int) -> str:
+    """`@parts_of` a number of blocks, and `@state_of` a batch, which makes what threads share."""
+    stored = "\n".join(
+        f"  %at_{name} = getelementptr i64, ptr %state, i64 {k}\n  store ptr %{name}, ptr %at_{name}"
+        for k, name in enumerate(names, start=STATE)
+    )
+    return f"""
+declare ptr @malloc(i64)
+declare void @free(ptr)
 
 define internal i64 @parts_of(i64 %blocks) {{
   %filled = add i64 %blocks, {blocks - 1}

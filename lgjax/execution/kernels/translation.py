@@ -18,18 +18,21 @@ from lgjax.execution.graph import Ref, is_number
 from lgjax.execution.kernels.elementary import sine_and_cosine
 from lgjax.execution.kernels.functions import added, is_instruction, write
 from lgjax.execution.kernels.writer import Writer
-from lgjax.execution.program import Loop, Region, ScalarProgram, size_of
+from lgjax.execution.program import Loop, Region, ScalarProgram, longest, size_of
 
-LARGEST = 500_000  # `size_of` a program; forward dynamics of a humanoid has 44,000, and compiles in 3 s
+LARGEST = 400_000  # `size_of` a program; forward dynamics of a humanoid has 44,000, and compiles in 3 s
+LONGEST = 48  # levels of a recursion: longer ones stay loops, which compile in a time that does not grow with them
 BOOL = np.dtype(bool)
 BYTES = {"float32": 4, "float64": 8, "int32": 4, "bool": 1}  # of a number in the arrays of a kernel
 
 
 @lru_cache(maxsize=1024)
 def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
-    """The program of a jaxpr; NotImplementedError if it has none, or one that would take minutes to compile."""
+    """The program of a jaxpr; NotImplementedError if it has none, or one that takes long to compile."""
     if size_of(jaxpr) > LARGEST:
-        raise NotImplementedError("a program of so many operations")
+        raise NotImplementedError("so many operations in one kernel")
+    if longest(jaxpr) > LONGEST:
+        raise NotImplementedError(f"a chain of more than {LONGEST} bodies in a kernel")
     return ScalarProgram(jaxpr)
 
 
@@ -87,7 +90,7 @@ class Translation(ABC):
     """Writes the operations of a program. Values of nodes are registers, or functions that load these when needed."""
 
     def __init__(self, out: Writer, program: ScalarProgram, in_place: bool, which: int | None):
-        """in_place: results may overwrite arguments. which: of the orders of each region; None: the best."""
+        """in_place: results may overwrite arguments. which: of the orders of each region; None: the first."""
         self.out, self.program, self.in_place, self.which = out, program, in_place, which
         self.tables: list[tuple] = []
         self.ran: list[Ran] = []
@@ -161,7 +164,7 @@ class Translation(ABC):
     def _region(self, region: Region, values: dict[int, Any], written: Any = None) -> None:
         """Compute what a region's results need; its inputs are among the values. written(node) is called after each."""
         ops, pairs, sums = region.ops, {}, {}
-        for index in region.order if self.which is None else region.orders[self.which]:
+        for index in region.frugal if self.which is None else region.orders[self.which]:
             name, what, args = ops[index]
             if name == "input":
                 continue
@@ -187,6 +190,10 @@ class Translation(ABC):
                 values[index] = write(self.out, name, what, [self._value(values, a) for a in args])
             if written is not None:
                 written(index)
+            self._divide()
+
+    def _divide(self) -> None:  # noqa: B027
+        """Where a machine wants its instructions in pieces, begin the next one."""
 
     # -- loops
     def _loop(self, loop: Loop, index: int, values: dict[int, Any], args: tuple) -> None:
