@@ -210,7 +210,7 @@ def test_the_gradient_of_the_regulator_is_that_of_the_whole_cost():
 
         _, states = jax.lax.scan(step, start, controls)
         states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states)
-        return problem.cost(states, controls)
+        return problem.cost_and_size(states, controls)[0]
 
     def by_adjoints(controls):
         expansion, last = expand(problem, problem.simulate(start, controls), controls)
@@ -238,7 +238,7 @@ def test_a_pendulum_swings_up_with_a_torque_that_cannot_lift_it_at_once():
 
     def whole(controls):
         problem = check_problem(system, start, steps, costs["running"], costs["terminal"], None, None, None)
-        return problem.cost(problem.simulate(start, controls), controls)
+        return problem.cost_and_size(problem.simulate(start, controls), controls)[0]
 
     gradient = np.asarray(jit(jax.vmap(jax.grad(whole)))(jnp.asarray(found.controls)))
     np.testing.assert_allclose(gradient[inside], 0, atol=2e-6)

@@ -299,11 +299,11 @@ class Problem(NamedTuple):
     def end(self, state: State) -> Array:
         return jnp.zeros((), self.dtype) if self.terminal is None else self.terminal(state)
 
-    def cost(self, states: State, controls: Array) -> Array:
-        """Cost () of a whole trajectory: states with a leading axis steps + 1, controls (steps, controls)."""
+    def cost_and_size(self, states: State, controls: Array) -> tuple[Array, Array]:
+        """Cost () of states (steps + 1, ...) and controls (steps, controls), and the scale of its round-off."""
         before, last = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[-1], states)
-        stages = jax.vmap(self.stage)(self.times(), before, controls)
-        return jnp.sum(stages) + self.end(last)
+        stages, end = jax.vmap(self.stage)(self.times(), before, controls), self.end(last)
+        return jnp.sum(stages) + end, jnp.sum(jnp.abs(stages)) + jnp.abs(end)
 
     def simulate(self, start: State, controls: Array) -> State:
         """All states from `start` on, itself first."""

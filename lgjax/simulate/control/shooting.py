@@ -176,7 +176,7 @@ class ShootingSearch(NamedTuple):
         problem, none = self.problem, jnp.zeros(0, controls.dtype)
         equal = none if problem.equality is None else problem.equality(states, controls)
         unequal = none if problem.inequality is None else problem.inequality(states, controls)
-        return problem.cost(states, controls), jnp.concatenate([gaps, equal]), unequal, states, controls
+        return problem.cost_and_size(states, controls)[0], jnp.concatenate([gaps, equal]), unequal, states, controls
 
     def merit(self, variables: Any, iterate: ShootingIterate) -> tuple[Array, Any]:
         """The augmented Lagrangian, and (cost, violation, states, controls)."""
