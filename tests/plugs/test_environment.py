@@ -8,6 +8,7 @@ import scipy.integrate
 
 import lgjax
 from lgjax.plugs import Environment, EnvironmentStatus
+from lgjax.plugs.environment import EnvironmentState
 
 STEPS, DT = 5, 0.05
 MODEL = lgjax.models.chain(1)
@@ -99,6 +100,41 @@ def test_failure_and_what_is_not_finite_end_an_episode():
         assert np.all(np.isfinite(observation))
         assert np.isfinite(reward)
         assert int(info["status"]) & int(flag or EnvironmentStatus.NOT_FINITE)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_a_step_that_blows_up_has_derivative_zero(dtype):
+    """Beside one that does not, in a batch and with a model that is traced, in both modes and to second order."""
+    env, huge = environment(MODEL.astype(dtype), bounds=None), float(jnp.finfo(dtype).max) ** 0.65
+    pair = jax.tree.map(lambda x: x.astype(dtype) if x.dtype == jnp.float64 else x, models(jnp.asarray([1.0, 1.3])))
+
+    def total(velocity, action, masses):
+        def one(v, model):
+            state = EnvironmentState(lgjax.configuration(model, joints=[0.3]), v[None], jnp.zeros((), jnp.int32))
+            _, after, reward, _, info = env.step(jax.random.key(0), state, action, model)
+            return reward + jnp.sum(after.v), info["status"]
+
+        rewards, status = jax.vmap(one)(velocity, scaled(pair, masses))
+        return jnp.sum(rewards), status
+
+    scaled = lambda model, by: jax.vmap(lambda m, f: m.replace(inertias=m.inertias.scaled(f * jnp.ones(1, dtype))))(
+        model, by
+    )
+    inputs = lambda *v: (jnp.asarray(v, dtype), jnp.asarray([0.2], dtype), jnp.ones(2, dtype))
+    by = (0, 1, 2)
+    derivatives = jax.jit(
+        lambda *x: (jax.grad(total, by, True)(*x), jax.jacfwd(total, by, True)(*x), jax.hessian(total, by, True)(*x))
+    )
+    fine, mixed = derivatives(*inputs(0.1, 0.1)), derivatives(*inputs(0.1, huge))
+    np.testing.assert_array_equal(mixed[0][1], [0, EnvironmentStatus.NOT_FINITE])
+    other = derivatives(*inputs(huge, 0.1))
+    for whole, first, second in zip(fine, mixed, other, strict=True):
+        for i in by:  # the sum of those with either of them broken: nothing else than what is broken is lost
+            for a, b, c in zip(*(jax.tree.leaves(x[0][i]) for x in (whole, first, second)), strict=True):
+                assert np.all(np.isfinite(b))
+                np.testing.assert_allclose(b + c, a, rtol=1e-4, atol=1e-4)
+    assert np.all(np.asarray(mixed[0][0][0])[1] == 0)
+    assert mixed[0][0][0][0] != 0
 
 
 def test_a_contact_that_is_not_solved_is_in_the_info_and_goes_on():

@@ -15,8 +15,9 @@ class ILQR(RegulatorMethod):
     """Iterative linear-quadratic regulator: a control per step; the states always follow from the controls.
 
     Every iteration expands dynamics and cost about the trajectory, solves Riccati's recursion backward and follows the
-    resulting feedback forward, with steps of several lengths. Without constraints the cost rises by round-off at most. Bounds hold at
-    every iteration; other constraints must be `Stagewise` and are enforced by an augmented Lagrangian.
+    resulting feedback forward, with steps of several lengths. Without constraints the cost never rises, but for
+    round-off. Bounds hold at every iteration; other constraints must be `Stagewise` and are enforced by an augmented
+    Lagrangian.
 
     line_search   "best": steps of ten lengths side by side, and the best is taken, as suits a GPU; "first": one after
                   the other, and the first that gains enough is taken, as suits a CPU.

@@ -27,7 +27,8 @@ Array = jax.Array
 
 SHRINK = tuple(2.0 ** -(i * (i + 1) / 4) for i in range(10))  # steps that are tried, 1 to 2^-22.5
 LEAST, LARGEST = 1e-8, 1e12  # regularization that is more than none, and that ends the search
-SHRUNK = 0.9  # of the least gradient, at which an iteration that gains nothing counts
+SHRUNK = 0.9  # share of the least gradient until now below which an iteration counts that gains nothing
+FEW, NEAR = 3, 1e-3  # such iterations at the end of a search, and relative change of the controls next to it
 BOLD, MEEK = 0.1, 1e-4  # share of the expected decrease that is asked for: of the first good step, of the best one
 
 
@@ -179,7 +180,7 @@ class RegulatorSearch(NamedTuple):
             cost=take(best.cost, old.cost), size=take(best.size, old.size),
             gap_weight=weight, regularization=regularization, factor=factor,
             violation=take(jnp.maximum(best.violation, best.widest), old.violation),
-            waited=jnp.where(much | ~step, 0, old.waited + 1),
+            waited=jnp.where(step & much, 0, old.waited + 1),
         )  # fmt: skip
 
     def _verdict(self, new: RegulatorIterate, finite: Array, good: Array, reprice: Array) -> Array:
@@ -260,10 +261,18 @@ class RegulatorSearch(NamedTuple):
         return self._measured(states, controls, iterate.prices, (1 - size) * move.gap if self.gapped else False)
 
     # ---- steps
-    def _round_off(self, here: Candidate, weight: Array) -> Array:
-        """Of the merit: a few last digits of its terms, and what a sum of as many terms loses at random."""
+    def _slack(self, iterate: RegulatorIterate, here: Candidate, move: Move, weight: Array) -> Array:
+        """The change of the merit that may be round-off.
+
+        A few last digits of its terms, and what a sum of as many loses at random. Next to the minimum, where the step
+        changes few digits of the controls, more: terms may cancel within, as 1 + cos(angle) does.
+        """
         terms = here.size + jnp.abs(here.charge) + (weight * here.gaps if self.gapped else 0)
-        return (8 + self.problem.steps**0.5) * jnp.finfo(terms.dtype).eps * terms
+        eps = float(jnp.finfo(terms.dtype).eps)
+        square = lambda x: jnp.sum(x * x)
+        near = square(move.push) <= NEAR**2 * square(iterate.controls)
+        few = (8 + self.problem.steps**0.5) * eps
+        return terms * jnp.where(near, max(few, eps ** (2 / 3)), few)
 
     def _drowned(self, iterate: RegulatorIterate, here: Candidate, move: Move, weight: Array, norm: Array) -> Array:
         """Whether no digit of the cost can tell the trajectory from the minimum, nor further iterations the gradient.
@@ -271,11 +280,11 @@ class RegulatorSearch(NamedTuple):
         What Newton's step would gain, -slope - curve / 2, is the distance to the minimum in units of the cost: unlike
         the norm of the gradient it depends on no scale of the controls, and where a motion is unstable the gradient is
         of round-off alone at the minimum. It counts where regularization is less than half of the curve, and, to reach
-        the accuracy that the dtype allows, once the gradient no longer halves.
+        the accuracy that the dtype allows, once the gradient has ceased to shrink.
         """
         firm = 2 * iterate.regularization * jnp.sum(move.push * move.push) <= move.curve
-        small = -(move.slope + move.curve / 2) <= self._round_off(here, weight)
-        return firm & small & (norm > iterate.gradient_norm / 2)
+        small = -(move.slope + move.curve / 2) <= self._slack(iterate, here, move, weight)
+        return firm & small & (iterate.waited >= FEW) & (norm >= SHRUNK * iterate.least_norm)
 
     def _merit(self, found: Candidate, weight: Array) -> Array:
         return found.cost + found.charge + (weight * found.gaps if self.gapped else 0)
@@ -294,7 +303,7 @@ class RegulatorSearch(NamedTuple):
         merit = self._merit(here, weight)
         solved = jnp.isfinite(move.slope) & jnp.isfinite(move.curve)
         share = BOLD if self.method.line_search == "first" else MEEK
-        slack = self._round_off(here, weight)
+        slack = self._slack(iterate, here, move, weight)
 
         def good(found: Candidate, size: Array) -> Array:
             expected = -(size * (move.slope + move.closing) + size * size / 2 * move.curve) + size * weight * here.gaps
