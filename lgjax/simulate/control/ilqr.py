@@ -27,7 +27,8 @@ class ILQR(RegulatorMethod):
     growth        factor by which this weight rises where the violation does not shrink fast enough.
     iterations    largest number of iterations from a guess.
     tolerance     norm of the gradient with respect to the controls at which a guess has converged.
-    patience      number of iterations in a row that may each gain less than `improvement` before a guess is STALLED.
+    patience      number of iterations in a row before a guess is STALLED that each gain less than `improvement` and do
+                  not shrink the gradient.
     improvement   gain of one iteration, as a fraction of the cost, below which it counts as none.
     every         iterations in a round. Between rounds the checkpoint is written and the progress bar moves.
 

@@ -18,7 +18,7 @@ from lgjax.numerics.loops import iterate_while
 from lgjax.simulate.control.directions import Directions, directions, directions_together, in_groups
 from lgjax.simulate.control.linear_quadratic import parallel_riccati, riccati
 from lgjax.simulate.control.linear_quadratic.algebra import times
-from lgjax.simulate.control.method import ControlMethod
+from lgjax.simulate.control.method import SHRUNK, ControlMethod
 from lgjax.simulate.control.problem import OptimizeStatus, Problem, within
 from lgjax.simulate.control.regulator_state import Candidate, Move, RegulatorIterate
 from lgjax.simulate.control.stagewise import Prices, Stagewise, charge, violation
@@ -27,7 +27,6 @@ Array = jax.Array
 
 SHRINK = tuple(2.0 ** -(i * (i + 1) / 4) for i in range(10))  # steps that are tried, 1 to 2^-22.5
 LEAST, LARGEST = 1e-8, 1e12  # regularization that is more than none, and that ends the search
-SHRUNK = 0.9  # share of the least gradient until now below which an iteration counts that gains nothing
 FEW, NEAR = 3, 1e-3  # such iterations at the end of a search, and relative change of the controls next to it
 BOLD, MEEK = 0.1, 1e-4  # share of the expected decrease that is asked for: of the first good step, of the best one
 
