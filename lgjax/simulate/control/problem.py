@@ -39,11 +39,11 @@ State = Any
 class OptimizeStatus(enum.IntFlag):
     """Outcome of the search from one guess; 0 means success, and of the others exactly one is set."""
 
-    CONVERGED = 0  # the gradient is below the tolerance and the constraints hold
+    CONVERGED = 0  # the gradient is below the tolerance, or all but round-off, and the constraints hold
     NOT_FINITE = NOT_FINITE  # cost or gradient left the finite numbers; the result is the last that did not
     RUNNING = 2  # interrupted before its end
     MAX_ITERATIONS = 4  # neither converged nor stalled after all iterations
-    STALLED = 8  # the cost no longer improves, though the gradient is not below the tolerance
+    STALLED = 8  # neither cost nor gradient improves, though the gradient is not below the tolerance
     INFEASIBLE = 16  # of ILQR and FDDP: however dear the violation of the constraints is made, it no longer shrinks
 
 
