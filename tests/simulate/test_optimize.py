@@ -232,7 +232,7 @@ def test_a_pendulum_swings_up_with_a_torque_that_cannot_lift_it_at_once():
     guesses = RNG.normal(size=(6, steps, 1))
     found = solve(system, start, guesses, steps=steps, method=ILQR(), bounds=(-lift / 2, lift / 2), **costs)
     assert np.all(np.cos(found.states[0].joints[:, -1, 0]) < -0.99)
-    assert np.all(np.diff(found.history.cost, axis=1) <= 0)
+    assert np.all(np.diff(found.history.cost, axis=1) <= 1e-10 * found.history.cost[:, 1:])
     assert np.all(found.status == OptimizeStatus.CONVERGED)
     inside = np.abs(found.controls) < lift / 2
 
