@@ -35,6 +35,7 @@ ALSO = {"simulate": {"optax"}}
 # Optional packages, imported where they are used and nowhere else.
 EXTRAS = {
     "saving": {"tqdm"},
+    "execution": {"llvmlite"},  # not optional, but slow to import, and of no use on a GPU
     "simulate": {"tqdm", "optimistix"},
     "plot": {"matplotlib"},
     "shapes": {"scipy"},

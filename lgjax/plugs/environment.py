@@ -20,6 +20,7 @@ from lgjax.multibody.configuration import Configuration, neutral
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
+from lgjax.numerics.tangents import moves_if_kept
 from lgjax.simulate.control.mechanism_step import contact_steps
 from lgjax.simulate.control.problem import ControlSystem, box, within
 
@@ -58,7 +59,7 @@ class Environment:
     `step` resets by itself: when an episode is done, it returns the first observation and state of the next one.
     Its info has "observation", the last of the episode, "status", an `EnvironmentStatus`, and "contact", the
     `ContactStatus` of the step, 0 without contacts; a contact that is not solved does not end the episode. A state that
-    is not finite ends it with reward 0. Gradients pass through the dynamics and stop at a reset.
+    is not finite ends it with reward 0 and derivative 0. Gradients pass through the dynamics and stop at a reset.
     Raises TypeError or ValueError naming the argument for wrong sizes, shapes and dtypes.
     """
 
@@ -163,18 +164,25 @@ class Environment:
         lower, upper = map(jnp.asarray, box(self.bounds, system.controls, model.dtype))
         action = within(checks.array("action", action, (system.controls,), model.dtype), lower, upper)
         checks.of_kind("state", state, EnvironmentState)
-        before, contact = self._state("state", state[:2], model), jnp.zeros((), jnp.int32)
-        if self.contacts is None:
-            q, v = system.step(before, action)
-        else:
-            steps = contact_steps(model, self.contacts, self.dt, self.method, self.substeps)
-            assert system.forces is not None
-            (q, v), contact = steps(before, *system.forces(action))
-        observation = self._observation(model, q, v)
-        reward = checked_result("reward", self.reward(model, q, v, action), (), model.dtype)
-        finite = jnp.isfinite(reward)
-        for x in (*jax.tree.leaves(q), v, observation):
-            finite = finite & jnp.all(jnp.isfinite(x))
+
+        def moved(before: tuple[Configuration, Array], action: Array) -> tuple[Array, Any]:
+            contact = jnp.zeros((), jnp.int32)
+            if self.contacts is None:
+                q, v = system.step(before, action)
+            else:
+                steps = contact_steps(model, self.contacts, self.dt, self.method, self.substeps)
+                assert system.forces is not None
+                (q, v), contact = steps(before, *system.forces(action))
+            observation = self._observation(model, q, v)
+            reward = checked_result("reward", self.reward(model, q, v, action), (), model.dtype)
+            finite = jnp.isfinite(reward)
+            for x in (*jax.tree.leaves(q), v, observation):
+                finite = finite & jnp.all(jnp.isfinite(x))
+            return finite, (q, v, contact, observation, reward)
+
+        finite, (q, v, contact, observation, reward) = moves_if_kept(
+            moved, self._state("state", state[:2], model), action
+        )
         count = checked_array("state.step", state.step, (), jnp.int32, "the count of steps") + 1
         status = flag(EnvironmentStatus.NOT_FINITE, ~finite) | flag(EnvironmentStatus.HORIZON, count >= self.steps)
         if self.failed is not None:

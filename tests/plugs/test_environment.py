@@ -8,6 +8,7 @@ import scipy.integrate
 
 import lgjax
 from lgjax.plugs import Environment, EnvironmentStatus
+from lgjax.plugs.environment import EnvironmentState
 
 STEPS, DT = 5, 0.05
 MODEL = lgjax.models.chain(1)
@@ -99,6 +100,40 @@ def test_failure_and_what_is_not_finite_end_an_episode():
         assert np.all(np.isfinite(observation))
         assert np.isfinite(reward)
         assert int(info["status"]) & int(flag or EnvironmentStatus.NOT_FINITE)
+
+
+@pytest.mark.parametrize(
+    "dtype", [jnp.float64, pytest.param(jnp.float32, marks=pytest.mark.slow)], ids=["float64", "float32"]
+)
+def test_a_step_that_blows_up_has_derivative_zero(dtype):
+    """Beside one that does not, in a batch, in both modes and to second order, of a model that is traced too."""
+    model, huge = MODEL.astype(dtype), float(jnp.finfo(dtype).max) ** 0.65
+    env = environment(model, bounds=None, method=lgjax.control.SemiImplicitEuler())
+
+    def total(x):
+        """The rewards of two episodes, with velocities x[:2] under the action x[2] and with a mass times x[3]."""
+        heavier = model.replace(inertias=model.inertias.scaled(x[3:]))
+
+        def one(v):
+            state = EnvironmentState(lgjax.configuration(model, joints=[0.3]), v[None], jnp.zeros((), jnp.int32))
+            _, after, reward, _, info = env.step(jax.random.key(0), state, x[2:3], heavier)
+            return reward + jnp.sum(after.v), info["status"]
+
+        rewards, status = jax.vmap(one)(x[:2])
+        return jnp.sum(rewards), status
+
+    value = lambda x: total(x)[0]
+    derivatives = jax.jit(lambda x: (jax.grad(value)(x), jax.jacfwd(value)(x), jax.hessian(value)(x), total(x)))
+    at = lambda *x: derivatives(jnp.asarray(x, dtype))
+    whole, first, second = at(0.1, 0.2, 0.3, 1.0), at(0.1, huge, 0.3, 1.0), at(huge, 0.2, 0.3, 1.0)
+    np.testing.assert_array_equal(first[3][1], [0, EnvironmentStatus.NOT_FINITE])
+    np.testing.assert_allclose(first[0], first[1], rtol=1e-4)
+    assert first[0][1] == second[0][0] == 0
+    assert np.all(first[0][jnp.array([0, 2, 3])] != 0)
+    for a, b, c in zip(whole, first, second, strict=True):  # nothing is lost but what is broken
+        np.testing.assert_allclose(
+            a[0] if isinstance(a, tuple) else a, jax.tree.leaves(b)[0] + jax.tree.leaves(c)[0], rtol=1e-4, atol=1e-5
+        )
 
 
 def test_a_contact_that_is_not_solved_is_in_the_info_and_goes_on():

@@ -64,28 +64,30 @@ def test_gaps_close_in_one_step_at_the_solution_of_riccatis_equation(method, dty
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, 1e-12), (jnp.float32, 2e-5)])
 def test_the_recursion_in_parallel_is_the_sequential_one_to_round_off(dtype, tolerance):
-    P, bounds = np.diag([4.0, 1.0, 2.0]), ((-0.5, -np.inf), (0.5, 0.1))
+    P = np.diag([4.0, 1.0, 2.0])
     costs_of = quadratic(P, dtype)
+    problem = check_problem(
+        linear(dtype), jnp.asarray(X0, dtype), N, costs_of["running"], costs_of["terminal"], None, None, None
+    )
 
     @jax.jit
     def both(states, controls):
-        found = []
-        for box in (None, bounds):
-            problem = check_problem(
-                linear(dtype), jnp.asarray(X0, dtype), N, costs_of["running"], costs_of["terminal"], None, None, box
-            )
-            inside = jnp.clip(controls, problem.lower, problem.upper)
-            e, last = expand(problem, states, inside)
-            weight = jnp.asarray(0.1, dtype)
-            found.append([backward(problem, e, last, inside, weight, how) for how in ("sequential", "parallel")])
-        return found
+        e, last = expand(problem, states, controls)
+        weight = jnp.asarray(0.1, dtype)
+        return [backward(problem, e, last, controls, weight, how) for how in ("sequential", "parallel")]
 
     states = jnp.asarray(np.concatenate([X0[None], NODES[0]]), dtype)
-    free, boxed = both(states, jnp.asarray(GUESSES[0], dtype))
-    for a, b in zip(*free, strict=True):
+    for a, b in zip(*both(states, jnp.asarray(GUESSES[0], dtype)), strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-    # with bounds the two hold controls by other rules
-    np.testing.assert_allclose(boxed[0].gradient, boxed[1].gradient, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("method", [ILQR, FDDP])
+def test_the_recursion_in_parallel_takes_no_bounds(method):
+    with pytest.raises(ValueError, match=r'\(riccati="parallel"\) takes no bounds: use riccati="sequential"'):
+        solve(
+            linear(), jnp.asarray(X0), GUESSES, steps=N, bounds=(-np.inf, 0.4),
+            method=method(riccati="parallel"), **quadratic(Q),
+        )  # fmt: skip
 
 
 def test_two_knots_are_a_small_linear_system():
@@ -121,7 +123,7 @@ def test_constraints_active_at_the_solution_are_those_of_slsqp():
         "equality": Stagewise(terminal=lambda x: x - goal),
         "inequality": Stagewise(running=lambda t, x, u: x[1:] - fastest, terminal=lambda x: x[1:] - fastest),
     }  # fmt: skip
-    for method, nodes in ((ILQR(), None), (FDDP(riccati="parallel"), np.ones((1, n, 2)))):
+    for method, nodes in ((ILQR(), None), (FDDP(), np.ones((1, n, 2)))):
         found = solve(system, jnp.zeros(2), np.ones((1, n, 1)), method=method, nodes=nodes, **options)
         np.testing.assert_allclose(found.controls[0, :, 0], other.x, atol=1e-4)
         np.testing.assert_allclose(found.cost[0], other.fun, rtol=1e-5)

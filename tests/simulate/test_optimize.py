@@ -210,7 +210,7 @@ def test_the_gradient_of_the_regulator_is_that_of_the_whole_cost():
 
         _, states = jax.lax.scan(step, start, controls)
         states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states)
-        return problem.cost(states, controls)
+        return problem.cost_and_size(states, controls)[0]
 
     def by_adjoints(controls):
         expansion, last = expand(problem, problem.simulate(start, controls), controls)
@@ -232,13 +232,13 @@ def test_a_pendulum_swings_up_with_a_torque_that_cannot_lift_it_at_once():
     guesses = RNG.normal(size=(6, steps, 1))
     found = solve(system, start, guesses, steps=steps, method=ILQR(), bounds=(-lift / 2, lift / 2), **costs)
     assert np.all(np.cos(found.states[0].joints[:, -1, 0]) < -0.99)
-    assert np.all(np.diff(found.history.cost, axis=1) <= 0)
+    assert np.all(np.diff(found.history.cost, axis=1) <= 1e-10 * found.history.cost[:, 1:])
     assert np.all(found.status == OptimizeStatus.CONVERGED)
     inside = np.abs(found.controls) < lift / 2
 
     def whole(controls):
         problem = check_problem(system, start, steps, costs["running"], costs["terminal"], None, None, None)
-        return problem.cost(problem.simulate(start, controls), controls)
+        return problem.cost_and_size(problem.simulate(start, controls), controls)[0]
 
     gradient = np.asarray(jit(jax.vmap(jax.grad(whole)))(jnp.asarray(found.controls)))
     np.testing.assert_allclose(gradient[inside], 0, atol=2e-6)

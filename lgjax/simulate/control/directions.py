@@ -79,10 +79,10 @@ def in_groups(
 def backward(
     problem: Problem, e: riccati.Expansion, last: Any, controls: Array, regularization: Array, how: str
 ) -> Any:
-    """The regulator for expansions about a trajectory, within the bounds of the problem."""
-    below, above = problem.lower - controls, problem.upper - controls
+    """The regulator for expansions about a trajectory, within the bounds of the problem, if it is sequential."""
     if how == "parallel":
-        return parallel_riccati.backward(e, last, below, above, regularization, problem.bounded)
+        return parallel_riccati.backward(e, last, regularization)
+    below, above = problem.lower - controls, problem.upper - controls
     parts = independent_parts(problem)
     return riccati.backward(e, last, below, above, regularization, problem.bounded, parts)
 

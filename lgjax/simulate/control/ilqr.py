@@ -15,18 +15,20 @@ class ILQR(RegulatorMethod):
     """Iterative linear-quadratic regulator: a control per step; the states always follow from the controls.
 
     Every iteration expands dynamics and cost about the trajectory, solves Riccati's recursion backward and follows the
-    resulting feedback forward, with steps of several lengths. Without constraints the cost never rises. Bounds hold at
-    every iteration; other constraints must be `Stagewise` and are enforced by an augmented Lagrangian.
+    resulting feedback forward, with steps of several lengths. Without constraints the cost never rises, but for
+    round-off. Bounds hold at every iteration; other constraints must be `Stagewise` and are enforced by an augmented
+    Lagrangian.
 
     line_search   "best": steps of ten lengths side by side, and the best is taken, as suits a GPU; "first": one after
                   the other, and the first that gains enough is taken, as suits a CPU.
-    riccati       "sequential", or "parallel": by associative scans over time.
+    riccati       "sequential", or "parallel": by associative scans over time, without bounds.
     feasibility   largest violation of a constraint with which a guess may converge.
     penalty       weight of the squared violations at first.
     growth        factor by which this weight rises where the violation does not shrink fast enough.
     iterations    largest number of iterations from a guess.
     tolerance     norm of the gradient with respect to the controls at which a guess has converged.
-    patience      number of iterations in a row that may each gain less than `improvement` before a guess is STALLED.
+    patience      number of iterations in a row before a guess is STALLED that each gain less than `improvement` and do
+                  not shrink the gradient.
     improvement   gain of one iteration, as a fraction of the cost, below which it counts as none.
     every         iterations in a round. Between rounds the checkpoint is written and the progress bar moves.
 

@@ -6,6 +6,8 @@ from typing import Any
 from lgjax.numerics import checks
 from lgjax.simulate.control.problem import Problem
 
+SHRUNK = 0.9  # share of the least gradient until now below which an iteration counts that gains nothing
+
 
 @dataclass(frozen=True, kw_only=True)
 class ControlMethod:
@@ -13,7 +15,8 @@ class ControlMethod:
 
     iterations    largest number of iterations from a guess.
     tolerance     norm of the gradient with respect to the decision variables at which a guess has converged.
-    patience      number of iterations in a row that may each gain less than `improvement` before a guess is STALLED.
+    patience      number of iterations in a row before a guess is STALLED that each gain less than `improvement` and do
+                  not shrink the gradient.
     improvement   gain of one iteration, as a fraction of the cost, below which it counts as none.
     every         iterations in a round. Between rounds the checkpoint is written and the progress bar moves.
 

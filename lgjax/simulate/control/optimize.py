@@ -85,8 +85,10 @@ def optimize_controls(
                 first; for `FDDP` (guesses, steps, ...), the states after every step. None takes those to which the
                 guessed controls lead.
 
-    A guess ends CONVERGED when the norm of its gradient is at most `method.tolerance` and the constraints hold, STALLED
-    when its cost no longer improves, and after `method.iterations` in any case. An interrupt (Ctrl-C) returns the best
+    A guess ends CONVERGED when the norm of its gradient is at most `method.tolerance` and the constraints hold. By
+    `ILQR` and `FDDP` it does so too at a larger gradient that shrinks no more, if the decrease that Newton's step would
+    bring is lost in the round-off of the cost. A guess ends STALLED when neither its cost nor its gradient improves,
+    and after `method.iterations` in any case. An interrupt (Ctrl-C) returns the best
     so far. With `checkpoint`, the name of a file, the search is saved after every round and goes on from there when it
     is called again, to the same bits; only shooting with constraints that is given more `iterations` than before ends a
     round elsewhere than if it had had them at once. A file of another problem is refused, as far as names of functions

@@ -38,11 +38,11 @@ State = Any
 class OptimizeStatus(Flags):
     """Outcome of the search from one guess; 0 means success, and of the others exactly one is set."""
 
-    CONVERGED = 0  # the gradient is below the tolerance and the constraints hold
+    CONVERGED = 0  # the gradient is below the tolerance, or all but round-off, and the constraints hold
     NOT_FINITE = NOT_FINITE  # cost or gradient left the finite numbers; the result is the last that did not
     RUNNING = 2  # interrupted before its end
     MAX_ITERATIONS = 4  # neither converged nor stalled after all iterations
-    STALLED = 8  # the cost no longer improves, though the gradient is not below the tolerance
+    STALLED = 8  # neither cost nor gradient improves, though the gradient is not below the tolerance
     INFEASIBLE = 16  # of ILQR and FDDP: however dear the violation of the constraints is made, it no longer shrinks
 
 
@@ -274,11 +274,11 @@ class Problem(NamedTuple):
     def end(self, state: State) -> Array:
         return jnp.zeros((), self.dtype) if self.terminal is None else self.terminal(state)
 
-    def cost(self, states: State, controls: Array) -> Array:
-        """Cost () of a whole trajectory: states with a leading axis steps + 1, controls (steps, controls)."""
+    def cost_and_size(self, states: State, controls: Array) -> tuple[Array, Array]:
+        """Cost () of states (steps + 1, ...) and controls (steps, controls), and the scale of its round-off."""
         before, last = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[-1], states)
-        stages = jax.vmap(self.stage)(self.times(), before, controls)
-        return jnp.sum(stages) + self.end(last)
+        stages, end = jax.vmap(self.stage)(self.times(), before, controls), self.end(last)
+        return jnp.sum(stages) + end, jnp.sum(jnp.abs(stages)) + jnp.abs(end)
 
     def simulate(self, start: State, controls: Array) -> State:
         """All states from `start` on, itself first."""

@@ -18,14 +18,16 @@ from lgjax.numerics.loops import iterate_while
 from lgjax.simulate.control.directions import Directions, directions, directions_together, in_groups
 from lgjax.simulate.control.linear_quadratic import parallel_riccati, riccati
 from lgjax.simulate.control.linear_quadratic.algebra import times
-from lgjax.simulate.control.method import ControlMethod
+from lgjax.simulate.control.method import SHRUNK, ControlMethod
 from lgjax.simulate.control.problem import OptimizeStatus, Problem, within
+from lgjax.simulate.control.regulator_state import Candidate, Move, RegulatorIterate
 from lgjax.simulate.control.stagewise import Prices, Stagewise, charge, violation
 
 Array = jax.Array
 
 SHRINK = tuple(2.0 ** -(i * (i + 1) / 4) for i in range(10))  # steps that are tried, 1 to 2^-22.5
 LEAST, LARGEST = 1e-8, 1e12  # regularization that is more than none, and that ends the search
+FEW, NEAR = 3, 1e-3  # such iterations at the end of a search, and relative change of the controls next to it
 BOLD, MEEK = 0.1, 1e-4  # share of the expected decrease that is asked for: of the first good step, of the best one
 
 
@@ -35,7 +37,7 @@ class RegulatorMethod(ControlMethod):
 
     line_search   "best": steps of ten lengths side by side, and the best is taken, as suits a GPU; "first": one after
                   the other, and the first that gains enough is taken, as suits a CPU.
-    riccati       "sequential", or "parallel": by associative scans over time.
+    riccati       "sequential", or "parallel": by associative scans over time, without bounds.
     feasibility   the largest violation with which a guess may converge; gaps are violations.
     penalty       weight of the squared violations of constraints at first.
     growth        factor by which the weight rises where the violation does not shrink fast enough.
@@ -64,49 +66,10 @@ class RegulatorMethod(ControlMethod):
                     f"{name} takes no {kind} constraint that may couple steps: give a control.Stagewise one; "
                     "Shooting and MultipleShooting take any"
                 )
+        if self.riccati == "parallel" and problem.bounded:
+            raise ValueError(f'{name}(riccati="parallel") takes no bounds: use riccati="sequential"')
         if knots != problem.steps:
             raise ValueError(f"{name} takes a knot per step, {problem.steps}, got {knots} knots")
-
-
-class RegulatorIterate(NamedTuple):
-    """One guess in progress. states (steps + 1), controls (steps, controls), regularization and its factor.
-
-    prices: of the constraints. gap_weight: of the gaps in the merit. last_violation: when the prices changed last.
-    """
-
-    states: Any
-    controls: Array
-    cost: Array
-    gradient_norm: Array
-    violation: Array
-    prices: Prices
-    gap_weight: Array
-    last_violation: Array
-    regularization: Array
-    factor: Array
-    waited: Array
-    iteration: Array
-    status: Array
-
-    @property
-    def best(self) -> "RegulatorIterate":
-        return self  # its merit never rises
-
-
-class Candidate(NamedTuple):
-    """A trajectory with what it costs: cost, what the prices add, sum of gaps, largest gap, violation of constraints.
-
-    unpaid: the same, and the largest slack of an inequality that still has a price.
-    """
-
-    states: Any
-    controls: Array
-    cost: Array
-    charge: Array
-    gaps: Array
-    widest: Array
-    violation: Array
-    unpaid: Array
 
 
 class RegulatorSearch(NamedTuple):
@@ -144,7 +107,8 @@ class RegulatorSearch(NamedTuple):
         finite = jnp.isfinite(found.cost) & jnp.isfinite(found.gaps) & jnp.isfinite(found.violation)
         status = jnp.where(finite, OptimizeStatus.RUNNING, OptimizeStatus.NOT_FINITE).astype(jnp.int32)
         return RegulatorIterate(
-            states, controls, found.cost, number(jnp.inf), jnp.maximum(found.violation, found.widest), prices,
+            states, controls, found.cost, found.size, number(jnp.inf), number(jnp.inf),
+            jnp.maximum(found.violation, found.widest), prices,
             number(0), number(jnp.inf), number(0), number(1), count, count, status,
         )  # fmt: skip
 
@@ -187,17 +151,20 @@ class RegulatorSearch(NamedTuple):
         norm = jnp.sqrt(jnp.sum(found.gradient * found.gradient))
         finite = jnp.isfinite(norm)
         unmet = jnp.maximum(iterate.violation, here.unpaid)
-        good = (norm <= self.method.tolerance) & (unmet <= self.method.feasibility)
-        reprice = self._settled(iterate, norm, unmet, taken) & ~good & finite
+        minimal = (norm <= self.method.tolerance) | self._drowned(iterate, here, move, weight, norm)
+        good = minimal & (unmet <= self.method.feasibility)
+        reprice = self._settled(iterate, minimal | (norm <= unmet), unmet, taken) & ~good & finite
         step = taken & finite & ~good & ~reprice
         stepped = self._stepped(iterate, best, here, weight, step)
-        status = self._verdict(stepped, finite, good, reprice)
+        shrunk = norm < SHRUNK * iterate.least_norm
         new = stepped._replace(
-            gradient_norm=jnp.where(finite, norm, iterate.gradient_norm), iteration=iterate.iteration + 1, status=status
+            waited=jnp.where(shrunk, 0, stepped.waited),
+            least_norm=jnp.where(shrunk, norm, iterate.least_norm),
+            gradient_norm=jnp.where(finite, norm, iterate.gradient_norm),
+            iteration=iterate.iteration + 1,
         )
-        return (
-            self._repriced(new, reprice, norm <= jnp.maximum(self.method.tolerance, unmet)) if self.constrained else new
-        )
+        new = new._replace(status=self._verdict(new, finite, good, reprice))
+        return self._repriced(new, reprice, minimal | (norm <= unmet)) if self.constrained else new
 
     def _stepped(self, old: RegulatorIterate, best: Candidate, here: Candidate, weight, step) -> RegulatorIterate:
         """With the step, and the regularization for the next one."""
@@ -209,9 +176,10 @@ class RegulatorSearch(NamedTuple):
         regularization = jnp.where(step & (regularization < LEAST), 0, regularization)
         return old._replace(
             states=jax.tree.map(take, best.states, old.states), controls=take(best.controls, old.controls),
-            cost=take(best.cost, old.cost), gap_weight=weight, regularization=regularization, factor=factor,
+            cost=take(best.cost, old.cost), size=take(best.size, old.size),
+            gap_weight=weight, regularization=regularization, factor=factor,
             violation=take(jnp.maximum(best.violation, best.widest), old.violation),
-            waited=jnp.where(much | ~step, 0, old.waited + 1),
+            waited=jnp.where(step & much, 0, old.waited + 1),
         )  # fmt: skip
 
     def _verdict(self, new: RegulatorIterate, finite: Array, good: Array, reprice: Array) -> Array:
@@ -230,7 +198,7 @@ class RegulatorSearch(NamedTuple):
 
     def _measured(self, states: Any, controls: Array, prices: Prices, gaps: Any) -> Candidate:
         """gaps: (steps, dim), True to compute them, False for none."""
-        cost = self.problem.cost(states, controls)
+        cost, size = self.problem.cost_and_size(states, controls)
         zero = jnp.zeros_like(cost)
         if gaps is True:
             before, after = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[1:], states)
@@ -238,7 +206,7 @@ class RegulatorSearch(NamedTuple):
             gaps = jax.vmap(self.problem.system.difference)(after, ends)
         total, widest = (zero, zero) if gaps is False else (jnp.sum(jnp.abs(gaps)), jnp.max(jnp.abs(gaps)))
         if not self.constrained:
-            return Candidate(states, controls, cost, zero, total, widest, zero, zero)
+            return Candidate(states, controls, cost, size, zero, total, widest, zero, zero)
         (equal, equal_end), (unequal, unequal_end) = self._constraints(states, controls)
         added = charge(equal, unequal, prices.equal, prices.unequal, prices.penalty)
         added = added + charge(equal_end, unequal_end, prices.equal_end, prices.unequal_end, prices.penalty)
@@ -246,7 +214,7 @@ class RegulatorSearch(NamedTuple):
         held = lambda value, by: jnp.maximum(value, -by / prices.penalty)
         slack = [held(unequal, prices.unequal), held(unequal_end, prices.unequal_end)]
         unpaid = jnp.max(jnp.abs(jnp.concatenate([x.reshape(-1) for x in slack])), initial=0)
-        return Candidate(states, controls, cost, added, total, widest, most, jnp.maximum(most, unpaid))
+        return Candidate(states, controls, cost, size, added, total, widest, most, jnp.maximum(most, unpaid))
 
     def _here(self, iterate: RegulatorIterate, gaps: Any) -> Candidate:
         gaps = gaps if self.gapped else False
@@ -254,9 +222,10 @@ class RegulatorSearch(NamedTuple):
             return self._measured(iterate.states, iterate.controls, iterate.prices, gaps)
         zero = jnp.zeros_like(iterate.cost)
         total, widest = (jnp.sum(jnp.abs(gaps)), jnp.max(jnp.abs(gaps))) if self.gapped else (zero, zero)
-        return Candidate(iterate.states, iterate.controls, iterate.cost, zero, total, widest, zero, zero)
+        cost, size = iterate.cost, iterate.size
+        return Candidate(iterate.states, iterate.controls, cost, size, zero, total, widest, zero, zero)
 
-    def _move(self, towards: Directions) -> "Move":
+    def _move(self, towards: Directions) -> Move:
         """Where the regulator leads, and what it is expected to gain."""
         found, x, u = towards.regulator, None, None
         if self.linear:
@@ -265,7 +234,7 @@ class RegulatorSearch(NamedTuple):
             x, u = module.linear_motion(A, B, towards.gap, found)
         return Move(found.push, found.feedback, found.slope, found.curve, found.closing, x, u, towards.gap)
 
-    def _tried(self, iterate: RegulatorIterate, move: "Move", size: Array) -> Candidate:
+    def _tried(self, iterate: RegulatorIterate, move: Move, size: Array) -> Candidate:
         """The trajectory for a step of this size."""
         problem, system = self.problem, self.problem.system
         if self.linear:
@@ -291,10 +260,35 @@ class RegulatorSearch(NamedTuple):
         return self._measured(states, controls, iterate.prices, (1 - size) * move.gap if self.gapped else False)
 
     # ---- steps
+    def _slack(self, iterate: RegulatorIterate, here: Candidate, move: Move, weight: Array) -> Array:
+        """The change of the merit that may be round-off.
+
+        A few last digits of its terms, and what a sum of as many loses at random. Next to the minimum, where the step
+        changes few digits of the controls, more: terms may cancel within, as 1 + cos(angle) does.
+        """
+        terms = here.size + jnp.abs(here.charge) + (weight * here.gaps if self.gapped else 0)
+        eps = float(jnp.finfo(terms.dtype).eps)
+        square = lambda x: jnp.sum(x * x)
+        near = square(move.push) <= NEAR**2 * square(iterate.controls)
+        few = (8 + self.problem.steps**0.5) * eps
+        return terms * jnp.where(near, max(few, eps ** (2 / 3)), few)
+
+    def _drowned(self, iterate: RegulatorIterate, here: Candidate, move: Move, weight: Array, norm: Array) -> Array:
+        """Whether no digit of the cost can tell the trajectory from the minimum, nor further iterations the gradient.
+
+        What Newton's step would gain, -slope - curve / 2, is the distance to the minimum in units of the cost: unlike
+        the norm of the gradient it depends on no scale of the controls, and where a motion is unstable the gradient is
+        of round-off alone at the minimum. It counts where regularization is less than half of the curve, and, to reach
+        the accuracy that the dtype allows, once the gradient has ceased to shrink.
+        """
+        firm = 2 * iterate.regularization * jnp.sum(move.push * move.push) <= move.curve
+        small = -(move.slope + move.curve / 2) <= self._slack(iterate, here, move, weight)
+        return firm & small & (iterate.waited >= FEW) & (norm >= SHRUNK * iterate.least_norm)
+
     def _merit(self, found: Candidate, weight: Array) -> Array:
         return found.cost + found.charge + (weight * found.gaps if self.gapped else 0)
 
-    def _gap_weight(self, iterate: RegulatorIterate, here: Candidate, move: "Move") -> Array:
+    def _gap_weight(self, iterate: RegulatorIterate, here: Candidate, move: Move) -> Array:
         """So large that the step lowers the merit by half of what it gains in gaps. Source: [nocedal2006] (18.36)."""
         if not self.gapped:
             return iterate.gap_weight
@@ -302,19 +296,18 @@ class RegulatorSearch(NamedTuple):
         needed = jnp.where(here.gaps > 0, 2 * model / jnp.where(here.gaps > 0, here.gaps, 1), 0)
         return jnp.where(jnp.isfinite(needed), jnp.maximum(iterate.gap_weight, needed), iterate.gap_weight)
 
-    def _looked(self, iterate, here: Candidate, move: "Move", weight: Array) -> tuple[Candidate, Array]:
+    def _looked(self, iterate, here: Candidate, move: Move, weight: Array) -> tuple[Candidate, Array]:
         """A step and whether it is good enough."""
         sizes = jnp.asarray(SHRINK, iterate.cost.dtype)
         merit = self._merit(here, weight)
         solved = jnp.isfinite(move.slope) & jnp.isfinite(move.curve)
         share = BOLD if self.method.line_search == "first" else MEEK
-        held = self.gapped or self.constrained
-        slack = 8 * jnp.finfo(merit.dtype).eps * jnp.abs(merit) if held else 0
+        slack = self._slack(iterate, here, move, weight)
 
         def good(found: Candidate, size: Array) -> Array:
             expected = -(size * (move.slope + move.closing) + size * size / 2 * move.curve) + size * weight * here.gaps
             after = self._merit(found, weight)
-            # near the end the decrease drowns in round-off
+            # near the end the decrease drowns in round-off, and the model tells more than the cost
             enough = (merit - after > share * jnp.maximum(expected, 0)) | (
                 (size == 1) & (jnp.abs(merit - after) <= slack) & (expected <= slack)
             )
@@ -323,7 +316,8 @@ class RegulatorSearch(NamedTuple):
         if self.method.line_search == "best":
             found = jax.vmap(lambda size: self._tried(iterate, move, size))(sizes)
             fine = jax.vmap(good)(found, sizes)
-            pick = jnp.argmin(jnp.where(fine, jax.vmap(self._merit, (0, None))(found, weight), jnp.inf))
+            merits = jnp.where(fine, jax.vmap(self._merit, (0, None))(found, weight), jnp.inf)
+            pick = jnp.where(merits[0] <= jnp.min(merits) + slack, 0, jnp.argmin(merits))
             return jax.tree.map(lambda x: x[pick], found), jnp.any(fine)
 
         def attempt(carry: Any) -> Any:
@@ -338,11 +332,10 @@ class RegulatorSearch(NamedTuple):
         return found, fine
 
     # ---- prices
-    def _settled(self, iterate: RegulatorIterate, norm: Array, unmet: Array, taken: Array) -> Array:
-        """Whether the prices are due: the gradient is no larger than what they have to mend, or no step is found."""
+    def _settled(self, iterate: RegulatorIterate, due: Array, unmet: Array, taken: Array) -> Array:
+        """Whether the prices are due: a minimum, or the gradient is no larger than what they mend, or no step helps."""
         if not self.constrained:
             return jnp.zeros((), bool)
-        due = norm <= jnp.maximum(self.method.tolerance, unmet)
         stuck = (~taken & (iterate.regularization > LARGEST / 4)) | (iterate.waited >= self.method.patience - 1)
         return due | (stuck & (unmet > self.method.feasibility))
 
@@ -368,16 +361,3 @@ class RegulatorSearch(NamedTuple):
             gap_weight=iterate.gap_weight if self.linear else jnp.zeros_like(weight),
         )  # fmt: skip
         return jax.tree.map(lambda a, b: jnp.where(reprice, a, b), changed, iterate)
-
-
-class Move(NamedTuple):
-    """A step: pushes and gains, slope, curve and closing of gaps, tangents x and u of the linear model, gaps."""
-
-    push: Array
-    feedback: Array
-    slope: Array
-    curve: Array
-    closing: Array
-    x: Any
-    u: Any
-    gap: Array

@@ -11,8 +11,8 @@ import numpy as np
 import optax
 
 from lgjax.numerics import checks
-from lgjax.simulate.control.bounds import bounded, unbounded
-from lgjax.simulate.control.method import ControlMethod
+from lgjax.simulate.control.bounds import bounded, unbounded, unflattened
+from lgjax.simulate.control.method import SHRUNK, ControlMethod
 from lgjax.simulate.control.problem import OptimizeStatus, Problem
 
 Array = jax.Array
@@ -34,7 +34,8 @@ class Shooting(ControlMethod):
     growth        factor by which this weight rises where the violation does not shrink fast enough.
     iterations    largest number of iterations from a guess.
     tolerance     norm of the gradient with respect to the free variables at which a guess has converged.
-    patience      number of iterations in a row that may each gain less than `improvement` before a guess is STALLED.
+    patience      number of iterations in a row before a guess is STALLED that each gain less than `improvement` and do
+                  not shrink the gradient.
     improvement   gain of one iteration, as a fraction of the cost, below which it counts as none.
     every         iterations in a round. Between rounds the checkpoint is written and the progress bar moves.
 
@@ -120,6 +121,7 @@ class ShootingIterate(NamedTuple):
     value: Array  # of the augmented Lagrangian
     gradient: tuple[Array, Array]
     gradient_norm: Array
+    least_norm: Array  # of the gradient until now
     cost: Array
     violation: Array
     last_violation: Array
@@ -178,7 +180,7 @@ class ShootingSearch(NamedTuple):
         problem, none = self.problem, jnp.zeros(0, controls.dtype)
         equal = none if problem.equality is None else problem.equality(states, controls)
         unequal = none if problem.inequality is None else problem.inequality(states, controls)
-        return problem.cost(states, controls), jnp.concatenate([gaps, equal]), unequal, states, controls
+        return problem.cost_and_size(states, controls)[0], jnp.concatenate([gaps, equal]), unequal, states, controls
 
     def merit(self, variables: Any, iterate: ShootingIterate) -> tuple[Array, Any]:
         """The augmented Lagrangian, and (cost, violation, states, controls)."""
@@ -204,7 +206,7 @@ class ShootingSearch(NamedTuple):
         infinite, count = number(jnp.inf), jnp.zeros((), jnp.int32)
         return ShootingIterate(
             variables, nodes, self.optimizer.init(variables), (0 * equal, 0 * unequal), number(self.method.penalty),
-            infinite, jax.tree.map(jnp.zeros_like, variables), infinite, infinite, infinite, infinite,
+            infinite, jax.tree.map(jnp.zeros_like, variables), infinite, infinite, infinite, infinite, infinite,
             Best(controls, states, infinite, infinite, infinite), count, count,
             jnp.asarray(OptimizeStatus.RUNNING, jnp.int32),
         )  # fmt: skip
@@ -288,18 +290,23 @@ class ShootingSearch(NamedTuple):
 
     def _arrive(self, old: ShootingIterate, variables, memory, value, gradient, found) -> ShootingIterate:
         cost, violation, states, controls = found
-        norm = optax.tree.norm(gradient)
+        free, lower, upper = variables[0], self.problem.lower, self.problem.upper
+        norm = optax.tree.norm((unflattened(free, gradient[0], lower, upper), gradient[1]))
         finite = jnp.isfinite(value) & jnp.isfinite(norm) & jnp.isfinite(cost)
         best = Best(controls, states, cost, norm, violation)
         least = self.method.improvement * jnp.abs(cost)
         if self.constrained:
             better, much = finite, (jnp.abs(old.cost - cost) > least) | (violation > self.method.feasibility)
         else:
-            better, much = cost < old.best.cost, ~(old.best.cost - cost <= least)
+            same = jnp.abs(cost - old.best.cost) <= 8 * jnp.finfo(cost.dtype).eps * jnp.abs(cost)
+            better = jnp.where(same, norm < old.best.gradient_norm, cost < old.best.cost)
+            much = ~(old.best.cost - cost <= least)
         best = jax.tree.map(lambda a, b: jnp.where(better & finite, a, b), best, old.best)
+        shrunk = norm < SHRUNK * old.least_norm
         new = old._replace(
-            variables=variables, memory=memory, value=value, gradient=gradient, gradient_norm=norm, cost=cost,
-            violation=violation, best=best, waited=jnp.where(much, 0, old.waited + 1), iteration=old.iteration + 1,
+            variables=variables, memory=memory, value=value, gradient=gradient, gradient_norm=norm,
+            least_norm=jnp.where(shrunk, norm, old.least_norm), cost=cost, violation=violation, best=best,
+            waited=jnp.where(much | shrunk, 0, old.waited + 1), iteration=old.iteration + 1,
         )  # fmt: skip
         lost = old._replace(status=jnp.asarray(OptimizeStatus.NOT_FINITE, jnp.int32), iteration=old.iteration + 1)
         return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, lost)

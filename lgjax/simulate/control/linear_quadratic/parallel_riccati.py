@@ -87,15 +87,11 @@ def _affine(first: tuple[Array, Array], then: tuple[Array, Array]) -> tuple[Arra
     return _product(then[0], first[0]), _applied(then[0], first[1]) + then[1]
 
 
-def backward(expansion: Expansion, last: Any, below: Array, above: Array, regularization: Array, boxed: bool) -> Any:
-    """As the function of that name in `riccati`, in parallel over time.
+def backward(e: Expansion, last: Any, regularization: Array) -> Any:
+    """As the function of that name in `riccati`, in parallel over time, without bounds.
 
-    The Hessian of every step with respect to its controls must be positive definite by itself. Controls at a bound that
-    the gradient pushes outward are held for this iteration, which is a projected Newton step.
+    The Hessian of every step with respect to its controls must be positive definite by itself.
     """
-    gradient = _gradient(expansion, last[0])
-    held = ((below >= 0) & (gradient > 0)) | ((above <= 0) & (gradient < 0))
-    e = _without(expansion, held) if boxed else expansion
     single = _passage(e, regularization)
     n = e.lx.shape[-1]
     zero = jnp.zeros((1, n, n), e.lx.dtype)
@@ -115,11 +111,9 @@ def backward(expansion: Expansion, last: Any, below: Array, above: Array, regula
     for transpose in (False, True):
         right = jax.lax.linalg.triangular_solve(factor, right, left_side=True, lower=True, transpose_a=transpose)
     gain, k = right[..., :n], right[..., n]
-    if boxed:
-        k = jnp.clip(k, below, above)
     slope, curve = jnp.sum(k * qu), jnp.sum(k * _applied(eased, k))
     closing = jnp.sum(e.gap * (vx - _applied(vxx, e.gap) / 2))
-    return Regulator(k, gain, slope, curve, closing, jnp.where(held, 0, gradient))
+    return Regulator(k, gain, slope, curve, closing, _gradient(e, last[0]))
 
 
 def _gradient(e: Expansion, end: Array) -> Array:
@@ -130,16 +124,6 @@ def _gradient(e: Expansion, end: Array) -> Array:
     chain = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), (turned, e.lx), start)
     adjoints = jax.lax.associative_scan(_affine, chain, reverse=True)[1]
     return e.lu + _applied(sm.transpose(e.B), adjoints[1:])
-
-
-def _without(e: Expansion, held: Array) -> Expansion:
-    """The problem in which held controls do not change."""
-    free = ~held
-    luu = jnp.where(free[..., :, None] & free[..., None, :], e.luu, jnp.eye(e.lu.shape[-1], dtype=e.lu.dtype))
-    return e._replace(
-        B=jnp.where(free[..., None, :], e.B, 0), lu=jnp.where(free, e.lu, 0), luu=luu,
-        lux=jnp.where(free[..., :, None], e.lux, 0),
-    )  # fmt: skip
 
 
 def linear_motion(A: Array, B: Array, gap: Array, regulator: Regulator) -> tuple[Array, Array]:
