@@ -144,8 +144,8 @@ class System:
         """The point h later and that of the embedded method."""
         return self.settings.method.embedded_step(self.space, partial(self.field, mode), t, y, h, ())[:2]
 
-    def settle(self, mode: Mode, m: Motion, y: Any) -> Any:
-        return settle(self.model, mode, m.now, *y[0]), y[1]
+    def settle(self, mode: Mode, line: Array, m: Motion, y: Any) -> Any:
+        return settle(self.model, mode, line, m.now, *y[0]), y[1]
 
     def struck(self, m: Motion, y: Any, x: Array) -> Any:
         """The state after an impact, whose impulses without and with restitution are x."""
@@ -236,7 +236,7 @@ class System:
         pick = lambda a, b: jax.tree.map(lambda x, y: jnp.where(seeks, x, y), a, b)
         new = s._replace(
             t=jnp.where(accept, end, s.t),
-            y=go(self.settle(s.mode, m, y), s.y),
+            y=go(self.settle(s.mode, m.line, m, y), s.y),
             h=jnp.where(arrived | seeks | (over & (h < s.h)), s.h, shorter),
             event=jnp.where(accept, event, s.event),
             choosing=arrived,
@@ -282,7 +282,7 @@ class System:
         mode = pick(s.mode, next_mode(chosen, s.mode, m, x[:, 0]))
         part = Part(s.t, kind, mode, jnp.zeros_like(s.event), hit, e, jnp.where(strikes, x, none))
         new = s._replace(
-            y=pick(self.struck(m, s.y, x), self.settle(mode, m, s.y)),
+            y=pick(self.struck(m, s.y, x), self.settle(mode, jnp.zeros_like(hit), m, s.y)),
             mode=mode,
             h=self.dt - s.t,
             event=pick(s.event, jnp.zeros_like(s.event)),
@@ -338,7 +338,7 @@ class System:
         late = self.delay(part, m)
         rate = (y[0][1], m.vdot), m.force
         y = self.space.move(jax.tree.map(lambda x: late * x, rate), y)
-        settled = self.settle(part.mode, m, y)
+        settled = self.settle(part.mode, m.line, m, y)
         e = self.contacts.restitution
         e = part.restitution if e is None else jnp.where(part.restitution > 0, e, jnp.zeros_like(e))
         law = law_of_impact(m.now, self.contacts, part.hit & (part.kind == STRIKE), e)
