@@ -355,8 +355,8 @@ def integrate_adaptive(
 
     method    MuntheKaas or CommutatorFree of an embedded pair; or Taylor, with a series as the field.
     rtol, atol   the distance between the two results of a step stays below atol + rtol size, part by part of the state:
-              rotations have size 1, vectors their length, positions their distance from the start; see `error_ratio`.
-              Traced, like t0, t1 and save_at: new values compile nothing.
+              rotations have size 1, vectors their length, positions their distance from the start. A few units of
+              round-off are always allowed. Traced, like t0, t1 and save_at: new values compile nothing.
     max_steps static bound on attempted steps; where it is reached before t1, the status says so.
     save_at   times (n,) between t0 and t1, ends included, at which to return states by dense output of the method's
               order; without it only the end is returned, with a leading axis of length 1.
