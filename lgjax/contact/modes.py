@@ -37,6 +37,7 @@ HIT, RELEASE, SLIP, STOP = range(4)  # the guards of a contact, see `Motion.guar
 REFINEMENTS = 4  # of the linear systems, whose matrices may be singular
 LESS = 1e-3  # of friction, by which a contact that begins to slip has to miss the forces of sticking
 STIFF = 3  # rad that friction turns a slow slip by in a step, from which explicit steps cannot follow
+BALANCE = 0.03  # of friction: where less than this accelerates a slip along its line, it stays slow for many steps
 NEAR = 0.01  # of a step: in the last of a slip its direction has no derivative
 FAST = 1e6  # of a sliding contact, as a multiple of accelerations: they do not change where it slides to
 
@@ -237,7 +238,8 @@ def _heading(contacts: Contacts, mode: Mode, now: Instant, v: Array, dt: Array) 
     gain = jnp.sum(a * d, 1)
     drag = contacts.friction * mode.force[::3] * tangents(jnp.diagonal(now.G))[:, 0]
     fast = drag * dt >= STIFF * along
-    line = mode.slides & straight & fast & (length(a - gain[:, None] * d) <= some.force * drag)
+    balanced = (jnp.abs(gain) <= BALANCE * drag) & (length(a - gain[:, None] * d) <= some.force * drag)
+    line = mode.slides & straight & fast & balanced
     followed = jnp.where(gain < 0, along > -NEAR * gain * dt, ~fast)[:, None]
     fixed = jax.lax.stop_gradient(true)
     held = d + jnp.where(followed, true - fixed, jnp.zeros_like(true))

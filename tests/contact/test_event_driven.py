@@ -159,6 +159,38 @@ def test_a_block_on_a_slope_sticks_or_slides_as_coulomb_says():
     assert not np.any(path.status)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_block_near_the_limit_of_friction_has_derivatives_and_single_precision(dtype):
+    angle, steps, dt = 0.3, 5, 1e-2
+    rail = lambda name, below, axis, mass: Body(
+        name, below, Joint(f"along {name}", "prismatic", axis), mass=mass, inertia=mass * np.eye(3)
+    )
+    x, y, z = np.eye(3)
+    bodies = [rail("x", None, x, 1e-9), rail("y", "x", y, 1e-9), rail("z", "y", z, 2.0)]
+    model = build(bodies, gravity=(G * np.sin(angle), 0.0, -G * np.cos(angle))).astype(dtype)
+    contacts = lgjax.Contacts(model, FLOOR, {"z": lgjax.shapes.sphere(0.05)})
+    q = lgjax.configuration(model, joints=jnp.array([0.0, 0.0, 0.05], dtype))
+    events = EVENTS if dtype == np.float64 else lgjax.contact.EventDriven(1e-5, 1e-6)
+
+    def end(friction):
+        here = contacts.replace(friction=friction)
+        path = lgjax.rollout(model, q, jnp.zeros(3, dtype), None, dt, steps, events, None, contacts=here)
+        return path.v[-1, 0], (path.v[-1], path.status)
+
+    ratios = np.array([0.5, 0.9, 0.99, 0.995, 0.999, 1.001, 1.01])
+    friction = jnp.asarray(ratios * np.tan(angle), dtype)
+    forward, (v, status) = jax.jit(jax.vmap(jax.jacfwd(end, has_aux=True)))(friction)
+    expected = G * np.sin(angle) * np.maximum(1 - ratios, 0) * dt * steps
+    exact = dtype == np.float64
+    assert not np.any(status)
+    np.testing.assert_allclose(v, expected[:, None] * [1, 0, 0], atol=1e-9 if exact else 1e-6)
+    slope = np.where(ratios < 1, -G * np.cos(angle) * dt * steps, 0)
+    np.testing.assert_allclose(forward, slope, rtol=1e-6 if exact else 1e-3)
+    if exact:
+        reverse = jax.jit(jax.vmap(lambda mu: jax.grad(end, has_aux=True)(mu)[0]))(friction)
+        np.testing.assert_allclose(reverse, slope, rtol=1e-6)
+
+
 def rod():
     """A slender rod of 1 kg and 1 m in a vertical plane, that touches the ground with its ends."""
     points = {"rod": [lgjax.shapes.sphere(1e-3, (s, 0.0, 0.0)) for s in (-0.5, 0.5)]}
