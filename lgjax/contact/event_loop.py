@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.contact.contacts import Contacts
+from lgjax.contact.event_search import Search
 from lgjax.contact.modes import (
     HIT,
     NEAR,
@@ -41,7 +42,7 @@ from lgjax.numerics.status import flag
 
 Array = jax.Array
 
-TURNS = 12  # of the loop for each part: rejected steps and the search for events
+TURNS = 36  # of the loop for each part: rejected steps and the search for events, see `Search.next`
 RESTS = 1e-4  # bounces that end within this part of a step are not followed
 FAILED = 1e-3  # relative residual from which a reset counts as not solved
 DEEP = {8: 1e-6, 4: 1e-4}  # m, penetration that is reported, by bytes of the dtype
@@ -86,49 +87,6 @@ class Part(NamedTuple):
     x: Array
 
 
-class Search(NamedTuple):
-    """An event is between `low` and `high`, s after the last part; the least guard is g_low > 0 and g_high < 0 there.
-    side: which of them moved last, -1 or 1.
-    """
-
-    active: Array
-    low: Array
-    high: Array
-    g_low: Array
-    g_high: Array
-    side: Array
-
-    def width(self) -> Array:
-        """Below this the bracket is round-off."""
-        return 4 * float(jnp.finfo(self.high.dtype).eps) * self.high
-
-    def next(self, turn: Array) -> Array:
-        """Where to look next: the secant, every third time the middle, the upper end once the bracket is narrow."""
-        gap, margin = self.high - self.low, 0.5 * self.width()
-        drop = self.g_low - self.g_high
-        share = jnp.where(turn % 3 == 2, 0.5, self.g_low / jnp.where(drop > 0, drop, jnp.ones_like(drop)))
-        inside = jnp.clip(self.low + share * gap, self.low + margin, self.high - margin)
-        return jnp.where(gap <= self.width(), self.high, inside)
-
-    def after(self, at: Array, g: Array) -> "Search":
-        """With the least guard g at a place; an end that stays put twice counts half (the Illinois rule)."""
-        below = g < 0
-        first = ~self.active
-        g_low = jnp.where(first, jnp.abs(g), jnp.where(below & (self.side == 1), 0.5 * self.g_low, self.g_low))
-        g_high = jnp.where(~below & (self.side == -1), 0.5 * self.g_high, self.g_high)
-        return Search(
-            self.active | below,
-            jnp.where(below, jnp.where(first, jnp.zeros_like(at), self.low), at),
-            jnp.where(below, at, self.high),
-            jnp.where(below, g_low, g),
-            jnp.where(below, g, g_high),
-            jnp.where(below, jnp.int32(1), jnp.int32(-1)),
-        )
-
-    def none(self) -> "Search":
-        return self._replace(active=jnp.zeros((), bool), side=jnp.zeros((), jnp.int32))
-
-
 class Run(NamedTuple):
     """Carry of the loop. t: () s. y: state ((q, v), impulse). mode, h: of the next attempt. event: what ended the last
     flow. choosing: whether a reset comes next. search: what brackets an event. record: parts so far, n of them.
@@ -165,6 +123,11 @@ class System:
     parameters: list
 
     @property
+    def width(self) -> Array:
+        """Times of events are found to this, s."""
+        return 4 * float(jnp.finfo(self.dt.dtype).eps) * self.dt
+
+    @property
     def space(self):
         return product_space(mechanical_space(self.model.tree), vector_space(3 * len(self.contacts)))
 
@@ -181,8 +144,8 @@ class System:
         """The point h later and that of the embedded method."""
         return self.settings.method.embedded_step(self.space, partial(self.field, mode), t, y, h, ())[:2]
 
-    def settle(self, mode: Mode, m: Motion, y: Any) -> Any:
-        return settle(self.model, mode, m.now, *y[0]), y[1]
+    def settle(self, mode: Mode, line: Array, m: Motion, y: Any) -> Any:
+        return settle(self.model, mode, line, m.now, *y[0]), y[1]
 
     def struck(self, m: Motion, y: Any, x: Array) -> Any:
         """The state after an impact, whose impulses without and with restitution are x."""
@@ -206,7 +169,7 @@ class System:
             h=self.dt,
             event=blank.event,
             choosing=jnp.ones((), bool),
-            search=Search(no, zero, zero, zero, zero, count),
+            search=Search.idle(dtype),
             gap=blank.restitution,
             rate=blank.restitution,
             record=jax.tree.map(lambda x: jnp.broadcast_to(x, (parts, *x.shape)), blank),
@@ -229,7 +192,7 @@ class System:
     def turn(self, s: Run) -> Run:
         """One attempt: to flow, to come closer to an event, or a reset at the state that was reached."""
         left = self.dt - s.t
-        ahead = jnp.where(s.search.active, s.search.next(s.turns), jnp.minimum(s.h, left))
+        ahead = jnp.where(s.search.active, s.search.next(self.width), jnp.minimum(s.h, left))
         # Behind a barrier, because all that is decided from these numbers has to see the same rounding of them.
         h = jax.lax.optimization_barrier(jnp.where(s.choosing, jnp.zeros_like(left), ahead))
         y, y_hat = jax.lax.optimization_barrier(self.flow(s.mode, s.t, s.y, h))
@@ -251,14 +214,16 @@ class System:
         factor = ELEMENTARY.factor(error, jnp.ones_like(error), self._error_order(), error <= 1)
         good = (error <= 1) | s.search.active & jnp.isfinite(error)
         least = jnp.min(m.guards)
-        dips = self.dip(s, h, m) & ~s.search.active & (least >= 0)
+        dips = self.dip(s, h, m) & ~s.search.active & (least > 0)
         search = s.search.after(h, least)
-        arrived = good & (least < 0) & (search.high - search.low <= search.width())
+        # At the end of the step nothing can happen any more; the next one begins with a reset.
+        end_reached = ~s.search.active & ((self.dt - s.t <= self.width) | (last & (least == 0)))
+        arrived = good & search.found(least, self.width) & ~end_reached
         places = jnp.arange(m.guards.size).reshape(m.guards.shape)
         event = arrived & (places == jnp.argmin(m.guards))
         early = jnp.any(event[:, STOP]) & (h > NEAR * self.dt)
-        over = good & (least >= 0) & ~s.search.active & ~dips
-        seeks = good & ~arrived & ((least < 0) | s.search.active)
+        over = good & ((least > 0) & ~s.search.active | end_reached) & ~dips
+        seeks = good & ~arrived & ((least < 0) & ~end_reached | s.search.active)
         arrived = arrived & ~early
         shorter = jnp.where(early, 0.75 * h, jnp.where(good & dips, 0.5 * h, h * factor))
         stuck = ~good & (s.t + h * factor == s.t)
@@ -271,11 +236,11 @@ class System:
         pick = lambda a, b: jax.tree.map(lambda x, y: jnp.where(seeks, x, y), a, b)
         new = s._replace(
             t=jnp.where(accept, end, s.t),
-            y=go(self.settle(s.mode, m, y), s.y),
+            y=go(self.settle(s.mode, m.line, m, y), s.y),
             h=jnp.where(arrived | seeks | (over & (h < s.h)), s.h, shorter),
             event=jnp.where(accept, event, s.event),
             choosing=arrived,
-            search=pick(search, s.search.none()),
+            search=pick(search, Search.idle(h.dtype)),
             gap=go(m.now.gap, s.gap),
             rate=go(m.now.u[::3], s.rate),
             done=over & last,
@@ -317,7 +282,7 @@ class System:
         mode = pick(s.mode, next_mode(chosen, s.mode, m, x[:, 0]))
         part = Part(s.t, kind, mode, jnp.zeros_like(s.event), hit, e, jnp.where(strikes, x, none))
         new = s._replace(
-            y=pick(self.struck(m, s.y, x), self.settle(mode, m, s.y)),
+            y=pick(self.struck(m, s.y, x), self.settle(mode, jnp.zeros_like(hit), m, s.y)),
             mode=mode,
             h=self.dt - s.t,
             event=pick(s.event, jnp.zeros_like(s.event)),
@@ -329,9 +294,10 @@ class System:
         return self.noted(new, jnp.ones((), bool), part)
 
     def rebound(self, s: Run, m: Motion) -> Array:
-        """Restitution (n,) at the contacts; zero where what follows would be countless bounces.
+        """Restitution (n,) at the contacts; zero where what follows would be countless bounces, or one without a gap.
 
-        Bounces from the speed e u under the acceleration a take 2 e u / a, times 1 + e + e^2 + ... for all of them.
+        Bounces from the speed e u under the acceleration a take 2 e u / a, times 1 + e + e^2 + ... for all of them. The
+        first one is (e u)^2 / 2 a high.
         """
         e = self.contacts.restitution
         if e is None:
@@ -339,7 +305,8 @@ class System:
         many = 2 * s.n >= self.settings.max_parts
         limit = jnp.where(many, self.dt, RESTS * self.dt)
         away, back = -e * m.now.u[::3], -m.now.a[::3]
-        return jnp.where(2 * away <= limit * back * (1 - e), jnp.zeros_like(away), e)
+        flat = away * away <= 2 * Tolerances.of(away.dtype).gap * back
+        return jnp.where(flat | (2 * away <= limit * back * (1 - e)), jnp.zeros_like(away), e)
 
     def noted(self, s: Run, accept: Array, part: Part) -> Run:
         """With a part recorded, if it is accepted."""
@@ -371,7 +338,7 @@ class System:
         late = self.delay(part, m)
         rate = (y[0][1], m.vdot), m.force
         y = self.space.move(jax.tree.map(lambda x: late * x, rate), y)
-        settled = self.settle(part.mode, m, y)
+        settled = self.settle(part.mode, m.line, m, y)
         e = self.contacts.restitution
         e = part.restitution if e is None else jnp.where(part.restitution > 0, e, jnp.zeros_like(e))
         law = law_of_impact(m.now, self.contacts, part.hit & (part.kind == STRIKE), e)

@@ -36,6 +36,8 @@ Array = jax.Array
 HIT, RELEASE, SLIP, STOP = range(4)  # the guards of a contact, see `Motion.guards`
 REFINEMENTS = 4  # of the linear systems, whose matrices may be singular
 LESS = 1e-3  # of friction, by which a contact that begins to slip has to miss the forces of sticking
+STIFF = 3  # rad that friction turns a slow slip by in a step, from which explicit steps cannot follow
+BALANCE = 0.03  # of friction: where less than this accelerates a slip along its line, it stays slow for many steps
 NEAR = 0.01  # of a step: in the last of a slip its direction has no derivative
 FAST = 1e6  # of a sliding contact, as a multiple of accelerations: they do not change where it slides to
 
@@ -82,11 +84,12 @@ class Instant(NamedTuple):
 
 
 class Motion(NamedTuple):
-    """How a state moves on in a mode. vdot: (nv,). force: (3 n,) N. a: (3 n,) m/s^2, accelerations of the contacts.
-    guards: (n, 4), see `_guards`.
+    """How a state moves on in a mode. line: (n,) bool, slow slips that friction keeps on a line, see `_heading`.
+    vdot: (nv,). force: (3 n,) N. a: (3 n,) m/s^2, accelerations of the contacts. guards: (n, 4), see `_guards`.
     """
 
     now: Instant
+    line: Array
     vdot: Array
     force: Array
     a: Array
@@ -134,33 +137,45 @@ def _rows(normal: Array, tangents: Array) -> Array:
     return jnp.stack([normal, tangents, tangents], 1).reshape(-1)
 
 
-def constrain(G: Array, b: Array, rows: Array, guess: Array, pull: Array | None = None) -> Array:
+def constrain(G: Array, b: Array, rows: Array, guess: Array, across: Array, pull: Array | None = None) -> Array:
     """Forces x (3 n, k) with (G x + b)_i = 0 for the rows (3 n,) that are true, and x_i = 0 for the others.
 
-    pull: (n, 2) friction per normal force. Where rows depend on one another, the solution next to the guess (3 n, k) is
-    found: the matrix is shifted by a little, and what the shift changes is removed by iteration.
+    across: (n, 2) the direction of the first tangential row of each contact. pull: (n, 2) friction per normal force.
+    Where rows depend on one another, the solution next to the guess (3 n, k) is found: the matrix is shifted by a
+    little, and what the shift changes is removed by iteration. The inverse shift enlarges round-off where the matrix
+    has no range; one more product removes that.
     """
     n, dtype = len(G), G.dtype
     eye = jnp.eye(n, dtype=dtype)
-    B = eye
+    aside = jnp.concatenate([jnp.zeros_like(across[:, :1]), across - jnp.asarray([1.0, 0.0], dtype)], 1)
+    B = eye + _columns(1, aside)
     if pull is not None:
-        column = jnp.concatenate([jnp.zeros_like(pull[:, :1]), pull], 1)  # (n, 3)
-        at_normals = jnp.arange(n) % 3 == 0
-        B = B + jnp.where(at_normals[None] & _same_contact(n), column.reshape(-1)[:, None], jnp.zeros((), dtype))
-    A = product(G, B)
+        B = B + _columns(0, jnp.concatenate([jnp.zeros_like(pull[:, :1]), pull], 1))
+    A, b, guess = _along(across, product(G, B)), _along(across, b), _along(across, guess)
     size = jnp.sum(jnp.diagonal(G)) / n
     shift = 0.1 * float(jnp.finfo(dtype).eps) ** 0.5 * size
     both = rows[:, None] & rows[None]
     inverse = regular_inverse(jnp.where(both, A, 0 * A) + jnp.where(rows, shift, size) * eye)
     x = jnp.where(rows[:, None], guess, jnp.zeros_like(b))
+    part = lambda x: jnp.where(rows[:, None], x, jnp.zeros_like(x))
     for _ in range(REFINEMENTS):
-        x = x - product(inverse, jnp.where(rows[:, None], product(A, x) + b, jnp.zeros_like(b)))
+        missed = part(product(A, x) + b)
+        x = x - product(inverse, part(product(A, product(inverse, missed))))
     return product(B, x)
 
 
-def _same_contact(n: int) -> Array:
-    owner = jnp.arange(n) // 3
-    return owner[:, None] == owner[None]
+def _columns(place: int, x: Array) -> Array:
+    """(3 n, 3 n) with x (n, 3) in the columns of each contact's normal, place 0, or first tangent, place 1."""
+    n = 3 * len(x)
+    here = (jnp.arange(n) % 3 == place)[None] & (jnp.arange(n)[:, None] // 3 == jnp.arange(n)[None] // 3)
+    return jnp.where(here, x.reshape(-1)[:, None], jnp.zeros((), x.dtype))
+
+
+def _along(across: Array, x: Array) -> Array:
+    """x (3 n, k) with the first tangential row of each contact replaced by that in a direction (n, 2)."""
+    normal, first, second = jnp.moveaxis(x.reshape(len(across), 3, -1), 1, 0)
+    first = across[:, :1] * first + across[:, 1:] * second
+    return jnp.stack([normal, first, second], 1).reshape(x.shape)
 
 
 def length(x: Array) -> Array:
@@ -183,20 +198,32 @@ def tangents(x: Array) -> Array:
 def motion(model: Model, contacts: Contacts, mode: Mode, q: Configuration, v: Array, tau, wrenches, dt) -> Motion:
     """Accelerations and contact forces in a mode, within a step of dt."""
     now = instant(model, contacts, q, v, tau, wrenches)
-    heading = _heading(contacts, mode, now, v, dt)
+    heading, line = _heading(contacts, mode, now, v, dt)
     pull = jnp.where(mode.slides[:, None], -contacts.friction[:, None] * heading, jnp.zeros_like(heading))
-    rows = _rows(mode.closed, mode.closed & ~mode.slides)
-    force = constrain(now.G, now.a[:, None], rows, mode.force[:, None], pull)[:, 0]
+    rows, across = _constraints(mode, line)
+    force = constrain(now.G, now.a[:, None], rows, mode.force[:, None], across, pull)[:, 0]
     vdot, a = now.vdot + sm.matvec(now.W.T, force), now.a + sm.matvec(now.G, force)
-    return Motion(now, vdot, force, a, _guards(contacts, mode, now, force))
+    return Motion(now, line, vdot, force, a, _guards(contacts, mode, now, force))
 
 
-def _heading(contacts: Contacts, mode: Mode, now: Instant, v: Array, dt: Array) -> Array:
-    """Unit vectors (n, 2) of the slip.
+def _constraints(mode: Mode, line: Array) -> tuple[Array, Array]:
+    """The rows (3 n,) bool that are constrained, and directions (n, 2) of the first tangential ones."""
+    sticks = mode.closed & ~mode.slides
+    rows = jnp.stack([mode.closed, sticks | line, sticks], 1).reshape(-1)
+    x, y = mode.direction.T
+    return rows, jnp.where(line[:, None], jnp.stack([-y, x], 1), jnp.asarray([1.0, 0.0], x.dtype))
+
+
+def _heading(contacts: Contacts, mode: Mode, now: Instant, v: Array, dt: Array) -> tuple[Array, Array]:
+    """Unit vectors (n, 2) of the slip, and whether (n,) friction keeps it on its line.
 
     Friction turns a slow slip fast into its direction, at the rate mu F G / |u|, which would force small steps where
     nothing turns. So a slip that keeps its direction to half of the digits is taken to keep it, also past its end,
     where the motion is then smooth. One that is round-off has the direction in which it began.
+
+    Where friction and load nearly balance, that rate is fast for long, and what is round-off across the slip grows by
+    it in each explicit step. So where it is too fast for them, and nothing but round-off pulls across the slip, the
+    contact is held across: the limit of an infinite rate.
 
     The derivative is that of the slip, but where a slip that becomes faster would turn more than an explicit step can
     follow, and at the end of a slip, where a small change turns it by any angle: what that leaves out is as small as
@@ -207,12 +234,16 @@ def _heading(contacts: Contacts, mode: Mode, now: Instant, v: Array, dt: Array) 
     straight = length(slip - along[:, None] * d) <= some.force * along
     moves = along > 0.1 * some.velocity * (1 + jnp.max(jnp.abs(v)))
     true = unit(jnp.where(moves[:, None], slip, jnp.zeros_like(slip)), d)
-    gain = jnp.sum(tangents(now.a + sm.matvec(now.G, mode.force)) * d, 1)
-    turning = contacts.friction * mode.force[::3] * tangents(jnp.diagonal(now.G))[:, 0] * dt
-    followed = jnp.where(gain < 0, along > -NEAR * gain * dt, turning < 3 * along)[:, None]
+    a = tangents(now.a + sm.matvec(now.G, mode.force))
+    gain = jnp.sum(a * d, 1)
+    drag = contacts.friction * mode.force[::3] * tangents(jnp.diagonal(now.G))[:, 0]
+    fast = drag * dt >= STIFF * along
+    balanced = (jnp.abs(gain) <= BALANCE * drag) & (length(a - gain[:, None] * d) <= some.force * drag)
+    line = mode.slides & straight & fast & balanced
+    followed = jnp.where(gain < 0, along > -NEAR * gain * dt, ~fast)[:, None]
     fixed = jax.lax.stop_gradient(true)
     held = d + jnp.where(followed, true - fixed, jnp.zeros_like(true))
-    return jnp.where(straight[:, None], held, jnp.where(followed | (gain >= 0)[:, None], true, fixed))
+    return jnp.where(straight[:, None], held, jnp.where(followed | (gain >= 0)[:, None], true, fixed)), line
 
 
 def _guards(contacts: Contacts, mode: Mode, now: Instant, force: Array) -> Array:
@@ -227,14 +258,18 @@ def _guards(contacts: Contacts, mode: Mode, now: Instant, force: Array) -> Array
     return jnp.stack([jnp.where(w, x, jnp.full_like(x, jnp.inf)) for w, x in zip(watched, values, strict=True)], 1)
 
 
-def settle(model: Model, mode: Mode, now: Instant, q: Configuration, v: Array) -> tuple[Configuration, Array]:
+def settle(
+    model: Model, mode: Mode, line: Array, now: Instant, q: Configuration, v: Array
+) -> tuple[Configuration, Array]:
     """The state moved onto the constraints of its mode: closed gaps are zero and do not change, what sticks is at rest.
+
+    line: (n,) as in `Motion`.
 
     First order in what is wrong, which is what a step of the integrator left: nearest in the metric of the masses.
     """
-    rows = _rows(mode.closed, mode.closed & ~mode.slides)
+    rows, across = _constraints(mode, line)
     wrong = jnp.stack([now.u, _rows(now.gap, jnp.zeros_like(now.gap))], 1)
-    dv, dq = product(now.W.T, constrain(now.G, wrong, rows, jnp.zeros_like(wrong))).T
+    dv, dq = product(now.W.T, constrain(now.G, wrong, rows, jnp.zeros_like(wrong), across)).T
     return retract(model, q, dq), v + dv
 
 
@@ -299,7 +334,8 @@ class Choice(NamedTuple):
 def choice(contacts: Contacts, mode: Mode, m: Motion, v: Array, event: Array) -> Choice:
     """event: (n, 4) bool, the guard that ended the mode before, if one did. Contacts that slide have friction against
     their slip, whatever the accelerations. Where friction was at its cone, a little less of it decides: either other
-    contacts can take the load, or the contact begins to slip.
+    contacts can take the load, or the contact begins to slip. Otherwise forces are half of the digits inside their
+    cones, so that round-off alone ends no rest.
     """
     slow, slip = Tolerances.of(v.dtype).velocity * (1 + jnp.max(jnp.abs(v))), tangents(m.now.u)
     can = touching(m.now) & (jnp.abs(m.now.u[::3]) <= slow) & ~event[:, RELEASE]
@@ -307,7 +343,8 @@ def choice(contacts: Contacts, mode: Mode, m: Motion, v: Array, event: Array) ->
     scale = 1 + jnp.max(jnp.abs(m.now.a))
     moving = jnp.where(rests[:, None], jnp.zeros_like(slip), FAST * scale * unit(slip, mode.direction))
     b = m.now.a + jnp.concatenate([jnp.zeros_like(moving[:, :1]), moving], 1).reshape(-1)
-    friction = contacts.friction * jnp.where(jnp.any(event[:, SLIP]), 1 - LESS, 1.0).astype(v.dtype)
+    less = jnp.where(jnp.any(event[:, SLIP]), LESS, 10 * Tolerances.of(v.dtype).force)
+    friction = contacts.friction * (1 - less).astype(v.dtype)
     return Choice(can, rests, Law(jnp.stack([b, b], 1), friction, can, scale))
 
 

@@ -60,7 +60,8 @@ class AdaptiveSolution(NamedTuple):
 class _State(NamedTuple):
     """Carry of the loop: the last accepted point, the next step, what is recorded.
 
-    bracket: once an event is found, the times since t between which it lies; it ends the loop.
+    bracket: once an event is found, the times since t between which it lies; it ends the loop. before: the sign of the
+    event at the first of them.
     """
 
     t: Array
@@ -74,6 +75,7 @@ class _State(NamedTuple):
     points: Any
     done: Array
     bracket: Array
+    before: Array
     stopped: Array
     status: Array
 
@@ -141,7 +143,7 @@ class _Problem:
         factor = self.controller.factor(error, s.error, k, accept)
         size = jnp.where(accept & last, jnp.maximum(jnp.abs(s.h), jnp.abs(h)) * jnp.sign(h), h * factor)
         end = jnp.where(last, t1, s.t + h)
-        bracket, hit = self.find_event(s, lambda part: y1, h, 1)
+        bracket, before, hit = self.find_event(s, lambda part: y1, h, 1)
         # A step too small to change the time will never do better; nor will NaN, at time zero too.
         now = jnp.where(accept, end, s.t)
         hopeless = ~jnp.isfinite(error) & (jnp.abs(size) <= jnp.finfo(size.dtype).eps * jnp.abs(t1 - s.t))
@@ -153,6 +155,7 @@ class _Problem:
             rejected=s.rejected + (~accept).astype(jnp.int32),
             done=(accept & (last | hit)) | stuck,
             bracket=bracket,
+            before=before,
             stopped=accept & hit,
             status=flag(Status.STEP_TOO_SMALL, stuck & jnp.isfinite(error))
             | flag(Status.NOT_FINITE, stuck & ~jnp.isfinite(error)),
@@ -167,7 +170,7 @@ class _Problem:
         at = lambda part: self.method.advance(self.space, expansion, s.y, part)
         y1 = at(h)
         finite = _finite(h, y1)
-        bracket, hit = self.find_event(s, at, h, self.method.substeps)
+        bracket, before, hit = self.find_event(s, at, h, self.method.substeps)
         stuck = finite & ~last & (s.t + h == s.t)
         s = self.after(s, finite & ~hit, jnp.where(last, t1, s.t + h), y1, s.carry)
         return s._replace(
@@ -175,6 +178,7 @@ class _Problem:
             rejected=s.rejected + (~finite).astype(jnp.int32),
             done=last | hit | ~finite | stuck,
             bracket=bracket,
+            before=before,
             stopped=finite & hit,
             status=flag(Status.NOT_FINITE, ~finite) | flag(Status.STEP_TOO_SMALL, stuck),
         )
@@ -192,32 +196,35 @@ class _Problem:
             points=jax.tree.map(record, s.points, y) if self.keep_points else (),
         )
 
-    def find_event(self, s: _State, at: Callable, h: Array, parts: int) -> tuple[Array, Array]:
-        """Times since s.t around the first change of the event's sign, seen at `parts` points, and if there is one."""
+    def find_event(self, s: _State, at: Callable, h: Array, parts: int) -> tuple[Array, Array, Array]:
+        """Times since s.t around the first change of the event's sign, seen at `parts` points; the sign at the first of
+        them; and if there is a change.
+        """
         event = self.event
         if event is None:
-            return s.bracket, jnp.zeros((), bool)
+            return s.bracket, s.before, jnp.zeros((), bool)
         ends = h * jnp.arange(1, parts + 1, dtype=h.dtype) / parts
         later = jax.vmap(lambda part: event(s.t + part, at(part)))(ends)
-        signs = jnp.sign(jnp.concatenate([event(s.t, s.y)[None], later]))
+        signs = jnp.sign(jnp.concatenate([event(s.t, s.y)[None], later])).astype(h.dtype)
         changes = (signs[:-1] != 0) & (signs[:-1] * signs[1:] <= 0)  # false for NaN
         if self.direction:
             changes = changes & (signs[:-1] == -self.direction)
         first = jnp.argmax(changes)
-        return jnp.stack([ends[first] - h / parts, ends[first]]), jnp.any(changes)
+        return jnp.stack([ends[first] - h / parts, ends[first]]), signs[first], jnp.any(changes)
 
     def locate(self, s: _State) -> _State:
-        """The state at the event in s.bracket, by bisection to round-off; s itself where there is none."""
+        """The state at the event in s.bracket, by bisection to round-off; s itself where there is none.
+
+        The sign before the event is the one that found it: computed here it may round to another one.
+        """
         event = self.event
         if event is None:
             return s
         step = self.step_from(s.t, s.y, s.carry)
-        start = jnp.sign(event(s.t + s.bracket[0], step(s.bracket[0])[0]))
-        start = jnp.where(s.bracket[0] == 0, jnp.sign(event(s.t, s.y)), start)
 
         def halve(_: int, bracket: Array) -> Array:
             middle = 0.5 * (bracket[0] + bracket[1])
-            before = jnp.sign(event(s.t + middle, step(middle)[0])) == start
+            before = jnp.sign(event(s.t + middle, step(middle)[0])).astype(middle.dtype) == s.before
             return jnp.where(before, jnp.stack([middle, bracket[1]]), jnp.stack([bracket[0], middle]))
 
         bracket = jax.lax.fori_loop(0, jnp.finfo(s.h.dtype).nmant + 8, halve, s.bracket)
@@ -243,6 +250,7 @@ class _Problem:
             points=jax.tree.map(recorded, y0) if self.keep_points else (),
             done=(t0 == t1) | (status != 0),
             bracket=jnp.zeros((2,), t0.dtype),
+            before=jnp.zeros_like(t0),
             stopped=jnp.zeros((), bool),
             status=status,
         )
@@ -349,8 +357,8 @@ def integrate_adaptive(
 
     method    MuntheKaas or CommutatorFree of an embedded pair; or Taylor, with a series as the field.
     rtol, atol   the distance between the two results of a step stays below atol + rtol size, part by part of the state:
-              rotations have size 1, vectors their length, positions their distance from the start; see `error_ratio`.
-              Traced, like t0, t1 and save_at: new values compile nothing.
+              rotations have size 1, vectors their length, positions their distance from the start. A few units of
+              round-off are always allowed. Traced, like t0, t1 and save_at: new values compile nothing.
     max_steps static bound on attempted steps; where it is reached before t1, the status says so.
     save_at   times (n,) between t0 and t1, ends included, at which to return states by dense output of the method's
               order; without it only the end is returned, with a leading axis of length 1.

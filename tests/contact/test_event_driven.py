@@ -137,7 +137,7 @@ def test_a_block_on_a_slope_sticks_or_slides_as_coulomb_says():
     model = free_body(2.0, np.diag([0.02, 0.03, 0.04]))
     turn = np.asarray(lgjax.so3.exp(jnp.array([0.0, angle, 0.0])))
     normal, downhill = turn[:, 2], turn[:, 0]
-    feet = [lgjax.shapes.sphere(0.01, (x, y, -0.04)) for x, y in ((0.1, 0.1), (0.1, -0.1), (-0.1, 0.0))]
+    feet = [lgjax.shapes.sphere(0.01, (x, y, -0.04)) for x in (0.1, -0.1) for y in (0.1, -0.1)]
     contacts = lgjax.Contacts(model, lgjax.shapes.Plane(normal), {"body": feet})
     q = lgjax.configuration(model, (turn, 0.05 * normal))
 
@@ -145,16 +145,50 @@ def test_a_block_on_a_slope_sticks_or_slides_as_coulomb_says():
         here = contacts.replace(friction=friction)
         return lgjax.rollout(model, q, jnp.zeros(6), None, 1e-2, steps, EVENTS, None, contacts=here)
 
-    friction = np.array([0.0, 0.1, 0.3, 0.31, 0.5, 1.0])  # tan(0.3) = 0.3093
+    limit = np.tan(angle)
+    friction = np.array([0.0, 0.1, 0.5, 1.0, *limit * np.array([0.9, 0.989, 0.99, 0.992, 0.995, 0.997, 0.999, 0.9999])])
+    friction = np.concatenate([friction, limit * np.array([1.0001, 1.001, 1.005, 1.01])])
     path = optimized.jit(jax.vmap(run))(friction)
     expected = G * np.maximum(np.sin(angle) - friction * np.cos(angle), 0) * 1e-2 * steps
     along = world_velocity(path.q, path.v)[:, 0] @ downhill
-    np.testing.assert_allclose(along, expected, atol=1e-8)
+    np.testing.assert_allclose(along, expected, atol=1e-12)
     places = path.q.free_poses.translation[:, 0, 0]
-    np.testing.assert_allclose(places @ downhill, expected * 1e-2 * steps / 2, atol=1e-8)
+    np.testing.assert_allclose(places @ downhill, expected * 1e-2 * steps / 2, atol=1e-12)
     np.testing.assert_allclose(places @ normal, 0.05, atol=1e-9)
     assert np.all(np.asarray(path.contacts.state)[:, 0].max(1) == np.where(friction < np.tan(angle), 2, 1))
     assert not np.any(path.status)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_block_near_the_limit_of_friction_has_derivatives_and_single_precision(dtype):
+    angle, steps, dt = 0.3, 5, 1e-2
+    rail = lambda name, below, axis, mass: Body(
+        name, below, Joint(f"along {name}", "prismatic", axis), mass=mass, inertia=mass * np.eye(3)
+    )
+    x, y, z = np.eye(3)
+    bodies = [rail("x", None, x, 1e-9), rail("y", "x", y, 1e-9), rail("z", "y", z, 2.0)]
+    model = build(bodies, gravity=(G * np.sin(angle), 0.0, -G * np.cos(angle))).astype(dtype)
+    contacts = lgjax.Contacts(model, FLOOR, {"z": lgjax.shapes.sphere(0.05)})
+    q = lgjax.configuration(model, joints=jnp.array([0.0, 0.0, 0.05], dtype))
+    events = EVENTS if dtype == np.float64 else lgjax.contact.EventDriven(1e-5, 1e-6)
+
+    def end(friction):
+        here = contacts.replace(friction=friction)
+        path = lgjax.rollout(model, q, jnp.zeros(3, dtype), None, dt, steps, events, None, contacts=here)
+        return path.v[-1, 0], (path.v[-1], path.status)
+
+    ratios = np.array([0.5, 0.9, 0.99, 0.995, 0.999, 1.001, 1.01])
+    friction = jnp.asarray(ratios * np.tan(angle), dtype)
+    forward, (v, status) = jax.jit(jax.vmap(jax.jacfwd(end, has_aux=True)))(friction)
+    expected = G * np.sin(angle) * np.maximum(1 - ratios, 0) * dt * steps
+    exact = dtype == np.float64
+    assert not np.any(status)
+    np.testing.assert_allclose(v, expected[:, None] * [1, 0, 0], atol=1e-9 if exact else 1e-6)
+    slope = np.where(ratios < 1, -G * np.cos(angle) * dt * steps, 0)
+    np.testing.assert_allclose(forward, slope, rtol=1e-6 if exact else 1e-3)
+    if exact:
+        reverse = jax.jit(jax.vmap(lambda mu: jax.grad(end, has_aux=True)(mu)[0]))(friction)
+        np.testing.assert_allclose(reverse, slope, rtol=1e-6)
 
 
 def rod():

@@ -234,6 +234,22 @@ def test_two_crossings_in_one_step_are_seen():
     np.testing.assert_allclose(s.ts[0], (6 - np.sqrt(36 - 2 * G)) / G, rtol=1e-13)
 
 
+def test_an_event_is_found_wherever_it_is_beside_a_place_that_was_looked_at():
+    """There the event is round-off, which differs between the programs that see it and that search for it."""
+    end, places = 0.7, 7
+    seen = jnp.asarray(end * np.arange(1, places) / places)
+
+    def run(shift, place):
+        level = lambda t, y: (seen[place] - t) + shift * 2.0**-54
+        y = (jnp.array([1.0]), jnp.array([0.0]))
+        method = Taylor(4, substeps=places)
+        return integrate_adaptive(FALL, fall, y, 0.0, end, method, 1e-9, 1e-9, 5, event=level).ts[0]
+
+    each = jax.vmap(jax.vmap(run, (None, 0)), (0, None))
+    times = jit(each)(jnp.linspace(-4, 4, 33), jnp.arange(places - 1))
+    np.testing.assert_allclose(times, np.broadcast_to(seen, times.shape), atol=1e-14)
+
+
 def test_a_run_that_starts_at_the_event_leaves_it():
     s = jit(lambda: land(jnp.array(0.0), jnp.array(4.0)))()
     np.testing.assert_allclose(s.ts[0], 8 / G, rtol=1e-13)
