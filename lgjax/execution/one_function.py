@@ -145,7 +145,7 @@ def _on_cpu(ctx) -> Callable:
 
 def _as_one(*args, jaxpr, systems) -> Arrays:
     """A function of our own, or one of XLA's: sums and scatters are written so that it can hold them."""
-    if systems == 1 and native.usable():
+    if systems == 1 and native.usable() and all(x.aval.size <= LARGEST for x in (*jaxpr.invars, *jaxpr.outvars)):
         shapes = [x.aval for x in jaxpr.outvars]
         alone = native.as_native(jaxpr, (False,) * len(args), None, shapes, {}, False)
         if alone is not None:
