@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from lgjax.contact.contacts import Contacts
+from lgjax.contact.contacts import Contacts, in_range
 from lgjax.contact.detection import ContactPoints, detect, sides
 from lgjax.contact.step import Settings, impact, move
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
@@ -37,7 +37,7 @@ class ContactStatus(enum.IntFlag):
 
     OK = 0
     NOT_FINITE = NOT_FINITE  # the state is infinite or NaN
-    NOT_SOLVED = 128  # in some step the law of contact is violated, see `TimeStepping`
+    NOT_SOLVED = 128  # in some step the law of contact is violated or a traced number has none, see `TimeStepping`
     TOO_MANY_PARTS = 256  # a step of `EventDriven` needed more than max_parts and stopped early
 
 
@@ -57,8 +57,9 @@ class TimeStepping(Method):
                   bodies and 0, the velocity before the step, for trees; the forces of a robot at rest are then exact.
 
     A step has the status NOT_SOLVED if its residual (m/s), divided by 1 plus the largest entry of v, is above 100 times
-    the tolerance and above the square root of round-off, or if dt is traced and not positive. Source: that of
-    `lgjax.contact.step`.
+    the tolerance and above the square root of round-off. So does a step in which a traced number is out of its range:
+    dt, friction, restitution or smoothing of the contacts, or the model's friction and limits of joints that act.
+    Source: that of `lgjax.contact.step`.
     """
 
     tolerance: float | None = None
@@ -143,7 +144,8 @@ def contact_step(
     settings = method.settings(model.dtype)
     found = impact(model, contacts, *halfway, tau, wrenches, h, contacts.smoothing, guess, settings)
     new, v = move(model, halfway[0], found.v, 0.5 * h * found.v + found.lift)
-    failed = ~((found.residual <= settings.limit * (1 + jnp.max(jnp.abs(found.v)))) & (h > 0))
+    close = found.residual <= settings.limit * (1 + jnp.max(jnp.abs(found.v)))
+    failed = ~(close & (h > 0) & in_range(contacts, model))
     bad = ~jnp.isfinite(jnp.sum(v) + found.residual)
     status = flag(ContactStatus.NOT_SOLVED, failed) | flag(ContactStatus.NOT_FINITE, bad)
     more = found.residual, found.sweeps, status, found.joint_impulse
