@@ -72,8 +72,8 @@ def solve_cones(
     last.
 
     A system stops when no velocity changes by more than tolerance times `scale` (B,) (more in later cycles, see
-    `EASIER`), or after max_sweeps. If it stalls, and after the first cycle, a change of `limit` (B,) m/s is enough. If max_sweeps is 0, the guess is taken as the solution; this serves to differentiate
-    a known solution.
+    `EASIER`), or after max_sweeps. If it stalls, and after the first cycle, a change of `limit` (B,) m/s is enough. If
+    max_sweeps is 0, the guess is taken as the solution; this serves to differentiate a known solution.
     """
     ridge = RIDGE * float(jnp.finfo(problem.G.dtype).eps) * _sizes(problem)
     problem = problem._replace(G=problem.G + ridge * jnp.eye(len(ridge), dtype=ridge.dtype)[..., None])

@@ -10,7 +10,7 @@ from lgjax.contact.cone_law import ConeProblem
 from lgjax.contact.cone_solver import CYCLE, solve_cones
 from lgjax.multibody.build import Body, Joint, build
 from tests import optimized
-from tests.contact.test_closed_forms import FLOOR, STEP, G
+from tests.contact.test_closed_forms import STEP, G
 from tests.oracles.pinocchio_contacts import violation
 
 DT = 2e-3
