@@ -9,8 +9,7 @@ core; `share` is the part of the wall time that it had it. A law of contact of a
 MuJoCo's contacts are soft.
 
 With --fallen, lgjax alone: quadrupeds with limp legs that lie on the corners of their trunks, after a fall of 0.8 s
-from random attitudes that is not timed. A batch waits in each step
-for its slowest system, so a batch of 1 counts too.
+from random attitudes that is not timed. A batch waits in each step for its slowest system: try a batch of 1, too.
 """
 
 import argparse
