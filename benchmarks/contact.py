@@ -1,12 +1,15 @@
 """Steps per second of quadrupeds standing and falling on a plane, on one core, beside MuJoCo C (and MJX if installed).
 
-    python benchmarks/contact.py [--batch 1024] [--steps 200] [--programs lgjax,MuJoCo,MJX] [--out FILE]
+    python benchmarks/contact.py [--batch 1024] [--steps 200] [--programs lgjax,MuJoCo,MJX] [--fallen] [--out FILE]
 
 The same model in all programs: the built-in quadruped with four spherical feet, time step, friction 0.8, springs and
 dampers at the joints; random initial states. lgjax and MJX advance all systems at once in float32, MuJoCo one after the
 other in float64, with elliptic cones and Newton's method. Time is the processor time of the process, which has one
 core; `share` is the part of the wall time that it had it. A law of contact of another kind is another result:
 MuJoCo's contacts are soft.
+
+With --fallen, lgjax alone: quadrupeds with limp legs that lie on the corners of their trunks, after a fall of 0.8 s
+from random attitudes that is not timed. A batch waits in each step for its slowest system: try a batch of 1, too.
 """
 
 import argparse
@@ -19,6 +22,7 @@ import harness
 
 STAND = [0.0, 0.8, -1.6] * 4
 STIFFNESS, DAMPING, FRICTION, DT, HEIGHT = 60.0, 2.0, 0.8, 2e-3, 0.33
+LIMP, FALL = 0.1, 400  # damping and steps of robots that fall
 LEGS = ("FL", "FR", "RL", "RR")
 COLUMNS = ["program", "dtype", "batch", "us", "steps/s", "compile s", "share", "sweeps", "upright"]
 
@@ -28,7 +32,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--programs", default="lgjax,MuJoCo,MJX")
-    parser.add_argument("--tolerance", type=float, default=1e-5, help="of lgjax's impulses, relative")
+    parser.add_argument("--tolerance", type=float, default=1e-5, help="of lgjax's impulses, relative; 0: the default")
+    parser.add_argument("--fallen", action="store_true", help="robots that lie on their trunks")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float64"), help="of lgjax")
     parser.add_argument("--out", help="JSON file for the rows")
     return parser.parse_args()
 
@@ -64,16 +70,19 @@ def ours(options: Any) -> dict[str, Any]:
 
     import lgjax
 
-    dtype = jnp.float32
+    jax.config.update("jax_enable_x64", options.dtype == "float64")
+    dtype = jnp.dtype(options.dtype)
     model = lgjax.models.quadruped().astype(dtype)
-    model = model.replace(damping=jnp.asarray([0.0] * 6 + [DAMPING] * 12, dtype))
-    ground = lgjax.shapes.Plane(np.array([0, 0, 1], np.float32))
-    contacts = lgjax.Contacts(model, ground, [f"{leg}_foot" for leg in LEGS], friction=FRICTION)
+    model = model.replace(damping=jnp.asarray([0.0] * 6 + [LIMP if options.fallen else DAMPING] * 12, dtype))
+    ground = lgjax.shapes.Plane(np.array([0, 0, 1], dtype))
+    links = [*(f"{leg}_foot" for leg in LEGS), *["trunk"] * options.fallen]
+    contacts = lgjax.Contacts(model, ground, links, friction=FRICTION)
     stand = jnp.asarray(STAND, dtype)
-    method = lgjax.contact.TimeStepping(options.tolerance, 50)
+    method = lgjax.contact.TimeStepping(options.tolerance or None, 600 if options.fallen else 50)
+    stiffness = 0.0 if options.fallen else STIFFNESS
 
     def tau(q, v):
-        return jnp.concatenate([jnp.zeros(6, dtype), STIFFNESS * (stand - q.joints)])
+        return jnp.concatenate([jnp.zeros(6, dtype), stiffness * (stand - q.joints)])
 
     def step(q, v, guess):
         found = lgjax.contact.contact_step(model, contacts, q, v, tau, jnp.asarray(DT, dtype), guess, method=method)
@@ -81,24 +90,26 @@ def ours(options: Any) -> dict[str, Any]:
 
     def run(q, v, guess):
         each = lambda state, _: jax.vmap(step)(*state)
-        (q, _, _), sweeps = jax.lax.scan(each, (q, v, guess), None, length=options.steps)
-        return q, jnp.mean(jnp.max(sweeps, 1).astype(dtype))
+        (q, v, guess), sweeps = jax.lax.scan(each, (q, v, guess), None, length=options.steps)
+        return q, jnp.mean(jnp.max(sweeps, 1).astype(dtype)), v, guess
 
     tilt, joints, v = (jnp.asarray(x, dtype) for x in starts(options.batch))
     place = jnp.tile(jnp.asarray([0, 0, HEIGHT], dtype), (options.batch, 1))
-    turn = lgjax.so3.exp(tilt)
+    turn = lgjax.so3.exp(10 * tilt if options.fallen else tilt)
     q = lgjax.Configuration(
         lgjax.Pose(turn[:, None], place[:, None]), joints, jnp.zeros((options.batch, 0, 3, 3), dtype)
     )
-    guess = jnp.zeros((options.batch, 4, 3), dtype)
+    guess = jnp.zeros((options.batch, len(contacts), 3), dtype)
     built: list[Any] = []
     compiling, _ = clock(lambda: built.append(jax.jit(run).lower(q, v, guess).compile()))
     jax.block_until_ready(built[0](q, v, guess))
+    for _ in range(-(-FALL // options.steps) if options.fallen else 0):
+        q, _, v, guess = built[0](q, v, guess)
     seconds, share = min(clock(lambda: jax.block_until_ready(built[0](q, v, guess))) for _ in range(3))
-    end, sweeps = built[0](q, v, guess)
+    end, sweeps, _, _ = built[0](q, v, guess)
     upright = float(jnp.mean(end.free_poses.rotation[:, 0, 2, 2] > 0.5))
     more = {"compile s": compiling, "sweeps": float(sweeps), "upright": upright}
-    return row("lgjax", "float32", options, seconds, share, **more)
+    return row("lgjax", options.dtype, options, seconds, share, **more)
 
 
 def mujoco_model() -> Any:
@@ -212,7 +223,7 @@ def main() -> None:
     programs = {"lgjax": ours, "MuJoCo": mujoco_c, "MJX": mjx}
 
     def rows() -> Any:
-        for name in options.programs.split(","):
+        for name in ["lgjax"] if options.fallen else options.programs.split(","):
             try:
                 yield programs[name](options)
             except ImportError as error:

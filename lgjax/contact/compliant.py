@@ -4,6 +4,7 @@ Read first: `dynamics/forces.py`, what a force is, and `contacts.py`.
 """
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import jax
@@ -52,7 +53,8 @@ class CompliantContact(Force):
     def energy(self, q):
         _, _, found = self._world(q)
         depth = jnp.maximum(-found.gap, jnp.zeros_like(found.gap))
-        return jnp.sum(self.stiffness * _power(depth, self.exponent + 1) / (self.exponent + 1))
+        energies = self.stiffness * _power(depth, self.exponent + 1) / (self.exponent + 1)
+        return jnp.sum(jnp.where(self._in_range(), energies, jnp.nan))
 
     def for_model(self, model):
         return replace(self, model=model)
@@ -68,7 +70,14 @@ class CompliantContact(Force):
         normal = spring * jnp.maximum(1 - self.damping * velocity[:, 0], none)
         slip = velocity[:, 1:]
         share = tanh_ratio(sm.dot(slip, slip) / self.slip_speed**2) / self.slip_speed
-        return sm.join(normal[:, None], -(self.contacts.friction * normal * share)[:, None] * slip)
+        force = sm.join(normal[:, None], -(self.contacts.friction * normal * share)[:, None] * slip)
+        return jnp.where(self._in_range()[:, None], force, jnp.nan)
+
+    def _in_range(self):
+        """(n,) bool. Traced numbers are not checked when the force is made, and NaN is the status of a force."""
+        least = (self.stiffness, 0), (self.damping, 0), (self.exponent, 1), (self.slip_speed, 0)
+        numbers = (*least, (self.contacts.friction, 0))
+        return reduce(jnp.logical_and, [(x >= low) & (x < jnp.inf) for x, low in numbers], self.slip_speed > 0)
 
 
 def _power(x, exponent):
@@ -94,8 +103,9 @@ def contact(
     stiffness: N/m^exponent. damping: s/m. exponent: >= 1, 1.5 for balls. slip_speed: m/s; well below it friction grows
     in proportion to the slip, so nothing sticks entirely. Each is one number or (n,), one for each candidate.
     `restitution`, `smoothing`, joint limits and joint friction of the contacts are ignored. `energy` is that of the
-    springs, J. Raises TypeError or ValueError naming what does not fit. Source: Hunt and Crossley, Coefficient of
-    restitution interpreted as damping in vibroimpact (1975).
+    springs, J. Forces and energy are NaN if a traced number, friction included, is out of its range. Raises TypeError
+    or ValueError naming what does not fit. Source: Hunt and Crossley, Coefficient of restitution interpreted as damping
+    in vibroimpact (1975).
     """
     checked_model(model)
     if not isinstance(contacts, Contacts):

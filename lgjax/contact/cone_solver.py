@@ -11,6 +11,10 @@ Read first: `cone_law.py`, the problem.
 3. At the end of a cycle, systems that have not converged try an interior-point method or Newton's (`cone_attempts.py`).
    The sweeps go on from the best point found if it is far better, or else from their own.
 
+4. A system that stalls is done if the law holds within a limit. Below a robot that lies, contacts share the load in
+   many ways. If their velocities contradict each other, be it by 1e-12 m/s, only a few of them can carry it all, and
+   each sweep shifts the load by no more than this contradiction.
+
 A sweep needs only products with rows of G, so arrays can keep the batch last. Only step 3 factors a matrix, and most
 systems never reach it. Each system of a batch stops when it has converged.
 
@@ -42,6 +46,7 @@ LOCAL_STEPS = 3  # at a contact in a sweep
 CYCLE = 60  # sweeps between attempts of other methods
 ACCELERATED = 40  # the first sweeps, which are accelerated
 EASIER = 1.0, 4.0, 16.0, 64.0  # factors on the tolerance in successive cycles: some systems have more round-off
+STALL_SWEEPS, STALL_PART = 5, 0.5  # a system stalls if so many sweeps leave more than this part of the least change
 SHORTENED = 0.5  # part of a sweep's change that is applied, in every other cycle after the first
 RIDGE = 4.0  # added to the diagonal of G, in units of its round-off: redundant contacts share their load
 
@@ -55,18 +60,25 @@ class ConeSolution(NamedTuple):
 
 
 def solve_cones(
-    problem: ConeProblem, guess: Array, active: Array, scale: Array, tolerance: float, max_sweeps: int
+    problem: ConeProblem,
+    guess: Array,
+    active: Array,
+    scale: Array,
+    tolerance: float,
+    max_sweeps: int,
+    limit: Array | float = 0.0,
 ) -> ConeSolution:
     """The impulses, from a guess (n, B), which stays as it is where `active` (B,) is false. All arrays have the batch
     last.
 
     A system stops when no velocity changes by more than tolerance times `scale` (B,) (more in later cycles, see
-    `EASIER`), or after max_sweeps. If max_sweeps is 0, the guess is taken as the solution; this serves to differentiate
-    a known solution.
+    `EASIER`), or after max_sweeps. If it stalls, and after the first cycle, a change of `limit` (B,) m/s is enough. If
+    max_sweeps is 0, the guess is taken as the solution; this serves to differentiate a known solution.
     """
     ridge = RIDGE * float(jnp.finfo(problem.G.dtype).eps) * _sizes(problem)
     problem = problem._replace(G=problem.G + ridge * jnp.eye(len(ridge), dtype=ridge.dtype)[..., None])
-    return _solution(tolerance, max_sweeps, problem, *jax.lax.stop_gradient((guess, active, scale)))
+    limit = jnp.broadcast_to(jnp.asarray(limit, scale.dtype), scale.shape)
+    return _solution(tolerance, max_sweeps, problem, *jax.lax.stop_gradient((guess, active, scale, limit)))
 
 
 def in_turn(solve: Callable, guess: Array, tasks: Sequence) -> list[ConeSolution]:
@@ -93,14 +105,14 @@ def _sizes(problem: ConeProblem) -> Array:
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _solution(tolerance: float, max_sweeps: int, problem: ConeProblem, guess, active, scale) -> ConeSolution:
-    return _iterate(tolerance, max_sweeps, problem, guess, active, scale)
+def _solution(tolerance: float, max_sweeps: int, problem: ConeProblem, guess, active, scale, limit) -> ConeSolution:
+    return _iterate(tolerance, max_sweeps, problem, guess, active, scale, limit)
 
 
 @_solution.defjvp
 def _rule(tolerance, max_sweeps, primals, tangents):
     """(1 - dF/dx) dx = dF/dproblem for the natural map F of the law, whose fixed point x is."""
-    problem, _, active, _ = primals
+    problem, _, active, _, _ = primals
     found = _solution(tolerance, max_sweeps, *primals)
     change = jax.jvp(lambda p: natural_map(p, found.x), (problem,), (tangents[0],))[1]
     moved = jnp.where(active, solve_linearized(problem, found.x, change, 0), jnp.zeros_like(change))
@@ -173,24 +185,25 @@ class _State(NamedTuple):
     least: Array
     best: Array
     least_of_all: Array
+    compared: Array
     going: Array
     sweeps: Array
     turn: Array
 
 
-def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess, active, scale) -> ConeSolution:
+def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess, active, scale, limit) -> ConeSolution:
     k = len(p.friction)
     steps, stiffness = steps_of_parts(p.G, k), 1 / step_of_rows(p.G, k)
     best, sweeps = guess, jnp.zeros(scale.shape, jnp.int32)
     if max_sweeps:
-        best, sweeps = _sweeps(p, steps, stiffness, guess, active, tolerance * scale, max_sweeps)
+        best, sweeps = _sweeps(p, steps, stiffness, guess, active, tolerance * scale, limit, max_sweeps)
     # Impulses without bound, which nothing satisfies, round what they leave to zero: it is not known better than they.
     unknown = float(jnp.finfo(best.dtype).eps) * jnp.abs(best)
     residual = reduce(jnp.maximum, jnp.maximum(jnp.abs(natural_map(p, best) - best), unknown) * stiffness)
     return ConeSolution(best, jnp.where(active, residual, jnp.zeros_like(residual)), sweeps)
 
 
-def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close: Array, max_sweeps: int):
+def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit: Array, max_sweeps: int):
     """The best impulses (n, B) and the sweeps (B,) done for them."""
 
     def turn(s: _State) -> _State:
@@ -208,19 +221,23 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess: Array, active: Array, close
             s.going & (largest <= s.least_of_all), image, largest, s.best, s.least_of_all
         )
         enough = close * jnp.asarray(EASIER, close.dtype)[jnp.minimum(cycle, len(EASIER) - 1)]
-        going = s.going & (largest > enough) & (s.sweeps + 1 < max_sweeps)
+        compares = s.turn % STALL_SWEEPS == STALL_SWEEPS - 1
+        stalls = compares & (least_of_all > STALL_PART * s.compared) | (cycle > 0)
+        going = s.going & (largest > enough) & ~(stalls & (least_of_all <= limit)) & (s.sweeps + 1 < max_sweeps)
+        compared = jnp.where(compares, least_of_all, s.compared)
         due = phase == CYCLE - 1
         # Under a plain vmap both branches are computed: then `due` ends the attempt at once.
         finish = lambda x: attempt(p, stiffness, x, going & due, enough, cycle)
         point = jax.lax.cond(due, finish, lambda x: x, point)
         least = jnp.where(anew, size, jnp.minimum(s.least, size))
         sweeps = s.sweeps + s.going.astype(jnp.int32)
-        return _State(point, image, weighted, images, residuals, least, best, least_of_all, going, sweeps, s.turn + 1)
+        known = image, weighted, images, residuals, least, best, least_of_all, compared
+        return _State(point, *known, going, sweeps, s.turn + 1)
 
     zeros, few = jnp.zeros_like(guess), jnp.zeros_like(guess, shape=(MEMORY, *guess.shape))
     far, none = jnp.full_like(close, jnp.inf), jnp.zeros(close.shape, jnp.int32)
     start = jnp.zeros((), jnp.int32)
-    first = _State(guess, zeros, zeros, few, few, far, guess, far, active, none, start)
+    first = _State(guess, zeros, zeros, few, few, far, guess, far, far, active, none, start)
     last = iterate_while(lambda s: jnp.any(s.going), turn, first)
     return last.best, last.sweeps
 

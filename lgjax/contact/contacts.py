@@ -175,6 +175,21 @@ def _law(name: str, value: Any, shape: tuple[int, ...], dtype) -> Any:
     return found
 
 
+def in_range(contacts: Contacts, model: Model) -> Array:
+    """Whether friction, restitution, smoothing and the numbers of the joints that act are in their ranges, () bool.
+
+    It is for the status of a step: traced numbers are not checked when contacts are made.
+    """
+    at = lambda values, starts, bodies: values[np.asarray([starts[body] for body in bodies], int)]
+    dry = at(model.friction, model.tree.v_start, contacts.dry)
+    lower, upper = (at(x, model.tree.q_start, contacts.limited) for x in (model.lower, model.upper))
+    good = [x >= 0 for x in (dry, contacts.friction, contacts.smoothing)]
+    good += [x < jnp.inf for x in (contacts.friction, contacts.smoothing)]
+    if contacts.restitution is not None:
+        good += [contacts.restitution >= 0, contacts.restitution <= 1]
+    return jnp.all(jnp.concatenate([jnp.ravel(x) for x in (*good, lower <= upper)]))
+
+
 def _scalar_joints(model: Model) -> dict[str, int]:
     """Bodies behind joints with one coordinate, by the names of the joints."""
     tree = model.tree

@@ -76,13 +76,16 @@ STANDARD_GRAVITY = 9.81
 # flight would bias the forces on a standing robot, by 2e-5 of its weight with steps of 2 ms, because contacts stop its
 # fall.
 TURNS_OF_BODIES, TURNS = 8, 0
+# Part of `Settings.limit` at which a solver that stalls is done. Its sweeps measure another change than the residual.
+ENOUGH = 0.1
 
 
 class Settings(NamedTuple):
-    """Static numbers of `TimeStepping`."""
+    """Static numbers of `TimeStepping`. limit: m/s, the residual above which a system at rest is not solved."""
 
     tolerance: float
     max_sweeps: int
+    limit: float
     execution: Any = "scalarized"
     turns: int | None = None
 
@@ -301,7 +304,8 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     def solve(allowed, guess, active):
         b = call_apart(partial(_shifted, n))(u, allowed)
         problem = ConeProblem(G, b, friction, low, high, barrier)
-        return solve_cones(problem, guess, active, fastest, settings.tolerance, settings.max_sweeps)
+        enough = ENOUGH * settings.limit
+        return solve_cones(problem, guess, active, fastest, settings.tolerance, settings.max_sweeps, enough)
 
     always = jnp.ones(h.shape, bool)
     bouncing, before = restitution is not None and n, u
@@ -324,7 +328,7 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
         residual, sweeps = found.residual, found.sweeps
     after = u + call_apart(times)(G, x)
     normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
-    lift, left = _lift(settings, G[normals][:, normals], gap + 0.5 * h * after[normals], start[2])
+    lift, left = _lift(settings, G[normals][:, normals], gap + 0.5 * h * after[normals], start[2], h)
     pushed = _spread(normals, lift, x)
     answer = call_apart(lambda y, f: response(acting.ways, y, f, nv))
     both = [answer(y, acting.spread(f)) for f in (x, pushed)]
@@ -377,7 +381,7 @@ def _rebound(before, u, opens, gap, restitution, h) -> tuple[Array, Array]:
     return jax.lax.stop_gradient(bounces), jnp.where(closing, jnp.maximum(demanded, opens), opens)
 
 
-def _lift(settings: Settings, G, gap, guess) -> tuple[Array, Array]:
+def _lift(settings: Settings, G, gap, guess, h) -> tuple[Array, Array]:
     """Displacement impulses (n, B) along normals and limits that leave no gap negative, and the error left (B,), m."""
     none = jnp.zeros_like(gap)
     if not len(gap):
@@ -385,5 +389,6 @@ def _lift(settings: Settings, G, gap, guess) -> tuple[Array, Array]:
     problem = ConeProblem(G, gap, none[:0], none, jnp.full_like(gap, jnp.inf), none[:0])
     deepest = -reduce(jnp.minimum, gap)
     inside = jax.lax.stop_gradient(deepest > 0)
-    found = solve_cones(problem, guess, inside, deepest, settings.tolerance, settings.max_sweeps)
+    enough = ENOUGH * settings.limit * h
+    found = solve_cones(problem, guess, inside, deepest, settings.tolerance, settings.max_sweeps, enough)
     return jnp.where(inside, found.x, none), found.residual

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from lgjax.contact.contacts import Contacts
+from lgjax.contact.contacts import Contacts, in_range
 from lgjax.contact.detection import ContactPoints, detect, sides
 from lgjax.contact.step import Settings, impact, move
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
@@ -36,7 +36,7 @@ class ContactStatus(Flags):
 
     OK = 0
     NOT_FINITE = NOT_FINITE  # the state is infinite or NaN
-    NOT_SOLVED = 128  # in some step the law of contact is violated, see `TimeStepping`
+    NOT_SOLVED = 128  # in some step the law of contact is violated or a traced number has none, see `TimeStepping`
     TOO_MANY_PARTS = 256  # a step of `EventDriven` needed more than max_parts and stopped early
 
 
@@ -49,14 +49,16 @@ class TimeStepping(Method):
 
     tolerance     change of a contact's velocity in a sweep, as a fraction of the fastest, at which the solver ends;
                   None takes 32 units of round-off. After 60, 120 and 180 sweeps it is 4, 16 and 64 times as much.
+                  A solver that stalls, and any after 60 sweeps, ends also below a tenth of the limit of NOT_SOLVED.
     max_sweeps    largest number of the solver's sweeps over the contacts.
     turns         evaluations of the forward dynamics that find the mean velocity of free flight, at which
                   velocity-dependent forces are taken. They keep the energy of fast rotations. None takes 8 for free
                   bodies and 0, the velocity before the step, for trees; the forces of a robot at rest are then exact.
 
     A step has the status NOT_SOLVED if its residual (m/s), divided by 1 plus the largest entry of v, is above 100 times
-    the tolerance and above the square root of round-off, or if dt is traced and not positive. Source: that of
-    `lgjax.contact.step`.
+    the tolerance and above the square root of round-off. So does a step in which a traced number is out of its range:
+    dt, friction, restitution or smoothing of the contacts, or the model's friction and limits of joints that act.
+    Source: that of `lgjax.contact.step`.
     """
 
     tolerance: float | None = None
@@ -81,7 +83,8 @@ class TimeStepping(Method):
     def settings(self, dtype: Any) -> Settings:
         """Its static numbers for a dtype."""
         tolerance = TOLERANCE_EPS * float(jnp.finfo(dtype).eps) if self.tolerance is None else self.tolerance
-        return Settings(tolerance, self.max_sweeps, turns=self.turns)
+        limit = max(UNSOLVED * tolerance, float(jnp.finfo(dtype).eps) ** 0.5)
+        return Settings(tolerance, self.max_sweeps, limit, turns=self.turns)
 
 
 class ContactStep(NamedTuple):
@@ -140,8 +143,8 @@ def contact_step(
     settings = method.settings(model.dtype)
     found = impact(model, contacts, *halfway, tau, wrenches, h, contacts.smoothing, guess, settings)
     new, v = move(model, halfway[0], found.v, 0.5 * h * found.v + found.lift)
-    close = max(UNSOLVED * settings.tolerance, float(jnp.finfo(model.dtype).eps) ** 0.5)
-    failed = ~((found.residual <= close * (1 + jnp.max(jnp.abs(found.v)))) & (h > 0))
+    close = found.residual <= settings.limit * (1 + jnp.max(jnp.abs(found.v)))
+    failed = ~(close & (h > 0) & in_range(contacts, model))
     bad = ~jnp.isfinite(jnp.sum(v) + found.residual)
     status = flag(ContactStatus.NOT_SOLVED, failed) | flag(ContactStatus.NOT_FINITE, bad)
     more = found.residual, found.sweeps, status, found.joint_impulse

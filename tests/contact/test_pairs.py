@@ -1,0 +1,109 @@
+"""Bodies that collide in pairs: what a step keeps, by how much it does not, and balls that touch in a row."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import lgjax
+from lgjax.multibody.build import Body, Joint, build
+
+STEP = lgjax.contact.TimeStepping()
+MASS, RADIUS = np.array([1.0, 2.0]), 0.1
+SPIN = 0.4 * RADIUS**2 * MASS
+
+
+def balls():
+    bodies = [
+        Body(name, None, Joint(f"{name}_free", "free"), mass=mass, inertia=spin * np.eye(3))
+        for name, mass, spin in zip("ab", MASS, SPIN, strict=True)
+    ]
+    model = build(bodies, gravity=(0, 0, 0))
+    return model, lgjax.Contacts(
+        model, (), {name: lgjax.shapes.sphere(RADIUS) for name in "ab"}, [("a", "b")], 0.5, 0.0
+    )
+
+
+def test_pairs_keep_momentum_and_turn_it_only_where_they_are_moved_apart():
+    """Moving two bodies apart by d along their normal n changes the angular momentum by m d n x (v_a - v_b), with m the
+    mass that the contact moves. Where the bounce itself parts them there is nothing to move, and all of it is kept.
+    """
+    model, contacts = balls()
+    places = jnp.array([[0.0, 0.0, 0.0], [0.5, 0.08, 0.03]])
+    q = lgjax.neutral(model)._replace(free_poses=lgjax.Pose(jnp.broadcast_to(jnp.eye(3), (2, 3, 3)), places))
+    v = jnp.array([0.3, 0.2, 5.0, 2.0, 0.1, 0.0, 0.0, 1.0, -3.0, -1.0, 0.0, 0.2])
+
+    def moments(q, v):
+        R, p = q.free_poses
+        w, u = (jnp.einsum("nij,nj->ni", R, part) for part in (v.reshape(2, 6)[:, :3], v.reshape(2, 6)[:, 3:]))
+        linear = MASS[:, None] * u
+        return jnp.sum(linear, 0), jnp.sum(jnp.cross(p, linear) + SPIN[:, None] * w, 0)
+
+    def run(restitution, friction, dt):
+        here = contacts.replace(friction=friction, restitution=restitution)
+
+        def step(state, _):
+            found = lgjax.contact.contact_step(model, here, *state, jnp.zeros(12), dt)
+            before, after = (q.free_poses.translation for q in (state[0], found.q))
+            flown = before + 0.5 * dt * (world(*state) + world(found.q, found.v))
+            lift = after - flown  # what neither velocity explains
+            expected = jnp.sum(jnp.cross(lift, MASS[:, None] * world(found.q, found.v)), 0)
+            return (found.q, found.v), (*moments(found.q, found.v), expected, found.impulse[0])
+
+        world = lambda q, v: jnp.einsum("nij,nj->ni", q.free_poses.rotation, v.reshape(2, 6)[:, 3:])
+        return jax.lax.scan(step, (q, v), None, length=200)[1]
+
+    e, mu = jnp.array([1.0, 0.5, 0.0, 0.0]), jnp.array([0.0, 0.5, 0.0, 0.5])
+    linear, angular, lifted, impulse = map(np.asarray, jax.jit(jax.vmap(lambda e, mu: run(e, mu, 2e-3)))(e, mu))
+    assert np.all(np.max(impulse[..., 0], 1) > 1)  # they meet
+    first = moments(q, v)
+    np.testing.assert_allclose(linear, np.broadcast_to(first[0], linear.shape), atol=1e-12)
+    change = angular - np.asarray(first[1])
+    assert np.max(np.abs(change[:2])) < 1e-12
+    np.testing.assert_allclose(change, np.cumsum(lifted, 1), atol=1e-12)
+    assert 1e-4 < np.max(np.abs(change[2:])) < 2e-3  # of 0.3 kg m^2/s; the page names it
+
+
+def test_balls_that_touch_in_a_row_bounce_by_newtons_law_at_once():
+    """Each normal velocity changes its sign, and where balls rest against each other none comes of it: the solution of
+    three equations, which keeps energy and momentum; one impact after the other would give (0, 0, 1).
+    """
+    bodies = [
+        Body(name, None, Joint(f"{name}_x", "prismatic", (1, 0, 0)), mass=1.0, inertia=np.eye(3)) for name in "abc"
+    ]
+    model = build(bodies, gravity=(0, 0, 0))
+    shapes = {name: lgjax.shapes.sphere(RADIUS) for name in "abc"}
+    contacts = lgjax.Contacts(model, (), shapes, [("a", "b"), ("b", "c")], 0.0, 1.0)
+
+    def end(gap):
+        q = lgjax.configuration(model, joints=jnp.stack([gap * 0, 0.2003 + gap * 0, 0.4003 + gap]))
+        path = lgjax.rollout(model, q, jnp.array([1.0, 0, 0]), None, 1e-3, 20, STEP, None, contacts=contacts)
+        return path.v[-1], path.status
+
+    v, status = jax.jit(jax.vmap(end))(jnp.array([0.0, 5e-3]))
+    assert not np.any(status)
+    np.testing.assert_allclose(v[0], [-1 / 3, 2 / 3, 2 / 3], atol=1e-9)
+    np.testing.assert_allclose(v[1], [0, 0, 1], atol=1e-9)
+
+
+def test_a_fast_turn_leaves_a_penetration_of_second_order_in_the_step():
+    """A rod falls over about a hinge at height 0, until its tip meets a floor at height z. A step stops the tip on the
+    tangent of its circle, and the circle is lower by up to z (w dt)^2 / 8. The next step moves it out."""
+    z, length, speed = 0.3, 0.5, 10.0
+    hinge = Joint("hinge", "revolute", axis=(0, 1, 0))
+    rod = build([Body("rod", None, hinge, mass=1.0, com=(0, 0, 0.25), inertia=0.01 * np.eye(3))], gravity=(0, 0, 0))
+    floor = lgjax.shapes.Plane((0.0, 0.0, 1.0), -z)
+    contacts = lgjax.Contacts(rod, floor, {"rod": lgjax.shapes.sphere(1e-3, (0, 0, length))}, (), 0.0)
+    meets = np.arccos((z + 1e-3) / length)
+
+    def run(early, dt):
+        q = lgjax.configuration(rod, joints=jnp.reshape(meets - early * speed * dt, (1,)))
+        path = lgjax.rollout(rod, q, jnp.array([speed]), None, dt, 8, STEP, contacts=contacts)
+        return path.contacts.gap[:, 0], path.status
+
+    run = jax.jit(jax.vmap(run, in_axes=(0, None)))
+    for dt in (2e-3, 1e-3):
+        gap, status = map(np.asarray, run(jnp.linspace(1.0, 3.0, 64), dt))
+        assert not np.any(status)
+        bound = z * (speed * dt) ** 2 / 8
+        assert 0.8 * bound < -np.min(gap) < 1.1 * bound
+        assert np.min(gap[:, -1]) > -1e-6 * bound
