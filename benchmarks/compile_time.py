@@ -67,7 +67,6 @@ def functions() -> dict[str, Callable]:
         "solve_mass_matrix": lambda m, q, v, x, w: lgjax.solve_mass_matrix(m, q, x),
         "forward_dynamics with wrenches": lambda m, q, v, x, w: lgjax.forward_dynamics(m, q, v, x, w),
         "hybrid_dynamics": lambda m, q, v, x, w: lgjax.hybrid_dynamics(m, q, v, x, x, prescribed=[m.nv - 1]),
-        "parallel.forward_dynamics": lambda m, q, v, x, w: lgjax.parallel.forward_dynamics(m, q, v, x),
         "forward_dynamics_time_derivatives": lambda m, q, v, x, w: lgjax.forward_dynamics_time_derivatives(
             m, q, v, two(x)
         ),
@@ -85,7 +84,7 @@ NAMES = (
     *("forward_kinematics", "center_of_mass", "mass_matrix", "centroidal_momentum_matrix", "gravity_forces"),
     *("body_twists", "total_energy", "momentum", "coriolis_matrix", "bias_forces", "forward_dynamics"),
     *("inverse_dynamics", "forward_dynamics_partials", "inverse_dynamics_partials", "jacobian", "solve_mass_matrix"),
-    *("forward_dynamics with wrenches", "hybrid_dynamics", "parallel.forward_dynamics"),
+    *("forward_dynamics with wrenches", "hybrid_dynamics"),
     *("forward_dynamics_time_derivatives", "inverse_dynamics_time_derivatives", "grad of forward_dynamics"),
     *("grad of inverse_dynamics", "rollout", "grad of rollout"),
 )

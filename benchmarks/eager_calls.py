@@ -90,8 +90,6 @@ def of_the_tree(dtype: str) -> dict[str, Call]:
         "centroidal.centroidal_momentum_matrix": call("centroidal_momentum_matrix", 1),
         "centroidal.centroidal_momentum_derivative": Call(lgjax.centroidal.centroidal_momentum_derivative, at(0, 1, 2)),
         "centroidal.center_of_mass_velocity": Call(lgjax.centroidal.center_of_mass_velocity, at(0, 1, 2)),
-        "parallel.forward_dynamics": Call(lgjax.parallel.forward_dynamics, at(0, 1, 2, 3)),
-        "parallel.inverse_dynamics": Call(lgjax.parallel.inverse_dynamics, at(0, 1, 2, 3)),
         "time_derivatives.closed_form": Call(lgjax.time_derivatives.closed_form, at(0, 1, 2, 3)),
     }
     ten = lambda k: (lgjax.identification.inertial_parameters(state(dtype, k)[0]),)

@@ -71,7 +71,7 @@ def plan(options: argparse.Namespace) -> list[dict]:
     rows += [row(r, "forward", p, n, dtype="float64") for r in robots for p, n in (("batch last", most), ("scan", few))]
     rows += [row(r, "steps", "lgjax", few) for r in ("heavy top", "pendulum", "bouncing", "slider-crank")]
     rows += [row("quadruped", "ensemble", "lgjax", most)]
-    plans = [f"plan of {k} knots, {how}" for how in ("sequential", "parallel") for k in (32, 64, 128)]
+    plans = [f"plan of {k} knots" for k in (32, 64, 128)]
     rows += [row(plan, "steps", "lgjax", n) for plan in plans for n in (1, 64, 512) if not options.tiny]
     for what in ("forward", "gradient", "rollout", "rollout gradient"):
         batch = few // 4 if "rollout" in what else few

@@ -75,7 +75,7 @@ def slider_crank(batch: int, dtype: str):
     return jax.vmap(run), (jnp.asarray([0.12, 0.5, 2.0], dtype) * scale,), steps
 
 
-def plan(knots: int, riccati: str, batch: int, dtype: str):
+def plan(knots: int, batch: int, dtype: str):
     """An iteration of predictive control: an arm of six joints reaches for a pose, from states of their own."""
     model = lgjax.specialize(lgjax.models.chain(6).astype(dtype))
     n, frame = model.nv, model.tree.body_names[-1]
@@ -88,7 +88,7 @@ def plan(knots: int, riccati: str, batch: int, dtype: str):
         running=control.costs.forces(model, lgjax.gravity_forces(model, q), 0.1),
         terminal=100 * control.costs.frame(model, frame, goal),
         iterations=1,
-        method=control.FDDP(riccati=riccati),
+        method=control.FDDP(),
     )
     noise = 0.1 * jax.random.normal(jax.random.key(0), (2, batch, n), dtype)
     states = jax.vmap(lambda a, b: (q._replace(joints=q.joints + a), v + b))(*noise)
@@ -96,11 +96,7 @@ def plan(knots: int, riccati: str, batch: int, dtype: str):
 
 
 SYSTEMS = {"heavy top": heavy_top, "pendulum": pendulum, "bouncing": bouncing, "slider-crank": slider_crank}
-SYSTEMS |= {
-    f"plan of {knots} knots, {riccati}": partial(plan, knots, riccati)
-    for knots in (32, 64, 128)
-    for riccati in ("sequential", "parallel")
-}
+SYSTEMS |= {f"plan of {knots} knots": partial(plan, knots) for knots in (32, 64, 128)}
 
 
 def ensemble(batch: int, dtype: str) -> Callable:

@@ -26,7 +26,6 @@ from lgjax import view as view
 from lgjax.contact.contacts import Contacts
 from lgjax.dynamics import centroidal as centroidal
 from lgjax.dynamics import loops as loops
-from lgjax.dynamics import parallel as parallel
 from lgjax.dynamics import time_derivatives as time_derivatives
 from lgjax.dynamics.centroidal import centroidal_momentum_matrix
 from lgjax.dynamics.energy import center_of_mass, kinetic_energy, momentum, potential_energy, total_energy

@@ -13,7 +13,7 @@ from lgjax.execution.compiled import compiled
 
 CALLS = calls("float64")
 ROOMS = ("lgjax.dynamics", "lgjax.maximal", "lgjax.collisions", "lgjax.shapes")
-NAMESPACES = ("centroidal", "forces", "loops", "parallel", "time_derivatives", "maximal", "collisions", "shapes")
+NAMESPACES = ("centroidal", "forces", "loops", "time_derivatives", "maximal", "collisions", "shapes")
 DRIVERS = {"rollout"}
 # They return functions, which compute nothing before they are called.
 NOT_PURE_ARRAYS = {"time_derivatives.motion_series", "maximal.unconstrained_problem"}

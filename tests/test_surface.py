@@ -11,7 +11,7 @@ import lgjax
 
 NAMESPACES = (
     *("centroidal", "collisions", "contact", "control", "conventions", "ensembles", "forces", "groups", "integrators"),
-    *("identification", "loops", "maximal", "models", "multibody", "parallel", "plot", "plugs", "saving", "shapes"),
+    *("identification", "loops", "maximal", "models", "multibody", "plot", "plugs", "saving", "shapes"),
     *("systems", "time_derivatives", "view"),
 )
 # The same word for the same idea in another setting: the namespace says which.
@@ -21,9 +21,7 @@ SHARED = {
     "Solution": {"integrators", "lgjax", "maximal"},
     "Status": {"integrators", "maximal"},
     "aerial_manipulator": {"models", "systems"},
-    "forward_dynamics": {"lgjax", "parallel"},
     "integrate": {"integrators", "lgjax", "maximal"},
-    "inverse_dynamics": {"lgjax", "parallel"},
     "kinetic_energy": {"collisions", "lgjax"},
     "potential_energy": {"collisions", "lgjax"},
     "total_energy": {"collisions", "lgjax"},

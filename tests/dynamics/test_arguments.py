@@ -40,7 +40,6 @@ PLACES = (
     ("", lgjax.centroidal),
     ("", lgjax.loops),
     ("", lgjax.time_derivatives),
-    ("parallel.", lgjax.parallel),
 )
 FUNCTIONS: dict[str, Any] = {
     prefix + name: f

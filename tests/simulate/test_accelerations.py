@@ -10,7 +10,7 @@ import pytest
 import lgjax
 from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs, directions
 from lgjax.simulate.control.expansion import _about
-from lgjax.simulate.control.linear_quadratic.riccati import Expansion, Regulator, linear_motion
+from lgjax.simulate.control.linear_quadratic.riccati import Regulator, _whole, linear_motion
 from lgjax.simulate.control.linear_quadratic.sparse import dense, of_other
 from lgjax.simulate.control.semi_implicit import force_slopes
 from tests.dynamics import trees
@@ -144,9 +144,9 @@ def test_factored_costs_are_their_quadratic_models(weights):
     found, roots = cost.factored(system, jnp.zeros(()), state, a, 0.3)
     whole = cost.expand(system, jnp.zeros(()), state, a).scaled(0.3)
     assert len(roots) == sum(weight >= 0 for weight in weights)
-    none = jnp.zeros((2 * n, 2 * n)), jnp.zeros((2 * n, n))
-    out = Expansion(*none, found.x, found.u, found.xx, found.ux, found.uu, found.x, roots).dense()
-    for one, other in zip((out.lx, out.lu, out.lxx, out.lux, out.luu), whole, strict=True):
+    x, u = slice(2 * n), slice(2 * n, None)
+    hessian = [_whole(*given) for given in ((found.xx, roots, x, x), (found.ux, roots, u, x), (found.uu, roots, u, u))]
+    for one, other in zip((found.x, found.u, *hessian), whole, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-11)
 
 

@@ -9,8 +9,6 @@ import scipy.optimize
 
 import lgjax
 from lgjax.simulate.control import FDDP, ILQR, OptimizeStatus, Stagewise, costs, directions, optimize
-from lgjax.simulate.control.directions import backward
-from lgjax.simulate.control.expansion import expand
 from lgjax.simulate.control.problem import check_problem
 from lgjax.simulate.control.stagewise import Prices
 
@@ -38,18 +36,15 @@ def solve(system, state, guesses, **options):
 
 
 # ---- linear and quadratic: closed forms
-@pytest.mark.parametrize("method", [FDDP(), FDDP(forward="linear", riccati="parallel")], ids=["nonlinear", "parallel"])
+@pytest.mark.parametrize("forward", ["nonlinear", "linear"])
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
-def test_gaps_close_in_one_step_at_the_solution_of_riccatis_equation(method, dtype):
+def test_gaps_close_in_one_step_at_the_solution_of_riccatis_equation(forward, dtype):
     tolerance = float(1e4 * jnp.finfo(dtype).eps)
     P = scipy.linalg.solve_discrete_are(A, B, Q, R)
     K = np.linalg.solve(R + B.T @ P @ B, B.T @ P @ A)
     found = solve(
         linear(dtype), jnp.asarray(X0, dtype), jnp.asarray(GUESSES, dtype), nodes=jnp.asarray(NODES, dtype), steps=N,
-        method=type(method)(
-            tolerance=tolerance, feasibility=tolerance, forward=method.forward, riccati=method.riccati
-        ),
-        **quadratic(P, dtype),
+        method=FDDP(tolerance=tolerance, feasibility=tolerance, forward=forward), **quadratic(P, dtype),
     )  # fmt: skip
     x, expected = X0, []
     for _ in range(N):
@@ -60,34 +55,6 @@ def test_gaps_close_in_one_step_at_the_solution_of_riccatis_equation(method, dty
     assert found.controls.dtype == found.cost.dtype == found.states.dtype == dtype
     assert np.all(found.status == OptimizeStatus.CONVERGED)
     assert np.all(found.iterations <= 3)
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, 1e-12), (jnp.float32, 2e-5)])
-def test_the_recursion_in_parallel_is_the_sequential_one_to_round_off(dtype, tolerance):
-    P = np.diag([4.0, 1.0, 2.0])
-    costs_of = quadratic(P, dtype)
-    problem = check_problem(
-        linear(dtype), jnp.asarray(X0, dtype), N, costs_of["running"], costs_of["terminal"], None, None, None
-    )
-
-    @jax.jit
-    def both(states, controls):
-        e, last = expand(problem, states, controls)
-        weight = jnp.asarray(0.1, dtype)
-        return [backward(problem, e, last, controls, weight, how) for how in ("sequential", "parallel")]
-
-    states = jnp.asarray(np.concatenate([X0[None], NODES[0]]), dtype)
-    for a, b in zip(*both(states, jnp.asarray(GUESSES[0], dtype)), strict=True):
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("method", [ILQR, FDDP])
-def test_the_recursion_in_parallel_takes_no_bounds(method):
-    with pytest.raises(ValueError, match=r'\(riccati="parallel"\) takes no bounds: use riccati="sequential"'):
-        solve(
-            linear(), jnp.asarray(X0), GUESSES, steps=N, bounds=(-np.inf, 0.4),
-            method=method(riccati="parallel"), **quadratic(Q),
-        )  # fmt: skip
 
 
 def test_two_knots_are_a_small_linear_system():
@@ -292,7 +259,7 @@ def test_each_guess_of_a_group_has_its_own_penalty(span, monkeypatch):
     draw = lambda *shape: jnp.asarray(random.normal(size=(4, *shape)))
     prices = Prices(draw(N, 1), jnp.abs(draw(N, 2)), draw(0), draw(0), jnp.asarray([0.1, 1.0, 10.0, 100.0]))
     states, controls, weight = draw(N + 1, NX), draw(N, NU), jnp.full(4, 0.1)
-    one = lambda *given: directions.directions(problem, "sequential", True, *given)
+    one = lambda *given: directions.directions(problem, True, *given)
     behind = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), (states, controls, prices, weight))
     group = jax.jit(lambda: directions.directions_together(problem, True, *behind))().regulator
     alone = jax.jit(jax.vmap(one))(states, controls, prices, weight).regulator

@@ -214,7 +214,7 @@ def test_the_gradient_of_the_regulator_is_that_of_the_whole_cost():
 
     def by_adjoints(controls):
         expansion, last = expand(problem, problem.simulate(start, controls), controls)
-        return backward(problem, expansion, last, controls, jnp.asarray(1e3), "sequential")[-1]
+        return backward(problem, expansion, last, controls, jnp.asarray(1e3))[-1]
 
     np.testing.assert_allclose(jit(by_adjoints)(controls), jit(jax.grad(whole))(controls), rtol=1e-10, atol=1e-12)
 

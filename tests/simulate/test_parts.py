@@ -88,9 +88,7 @@ def test_the_regulator_of_parts_is_that_of_the_whole(dtype, tolerance, bounds, m
     behind = lambda tree: jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), tree)
 
     def both():
-        one = lambda states, controls: directions.directions(
-            problem, "sequential", True, states, controls, None, weight
-        )
+        one = lambda states, controls: directions.directions(problem, True, states, controls, None, weight)
         group = directions.directions_together(
             problem, True, behind(states), behind(controls), None, jnp.full(size, weight)
         )
@@ -122,7 +120,7 @@ def test_a_part_without_a_minimum_stops_the_search():
         rest = jnp.zeros((STEPS, model.nv))
         e, last = expand(problem, states, rest, None)
         falling = e._replace(luu=jnp.zeros((STEPS, model.nv, model.nv)).at[:, 0, 0].set(-1e6))
-        return directions.backward(problem, falling, last, rest, jnp.zeros(()), "sequential")
+        return directions.backward(problem, falling, last, rest, jnp.zeros(()))
 
     found = regulator()
     assert not np.isfinite(found.curve)

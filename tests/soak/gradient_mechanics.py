@@ -157,7 +157,6 @@ DYNAMICS = {
 }
 HYBRID = {
     "hybrid_dynamics": lambda m, q, v, x: lgjax.hybrid_dynamics(m, q, v, x, x, prescribed=(0,)),
-    "parallel.forward_dynamics": lambda m, q, v, x: lgjax.parallel.forward_dynamics(m, q, v, x),
 }
 FURTHER = {
     "regressor": lambda m, q, v, x: lgjax.identification.regressor(m, q, v, x),

@@ -153,7 +153,6 @@ FURTHER: dict[str, Callable] = {
     "centroidal_momentum_derivative": lambda m, q, v, x: lgjax.centroidal.centroidal_momentum_derivative(m, q, v),
     "center_of_mass_velocity": lambda m, q, v, x: lgjax.centroidal.center_of_mass_velocity(m, q, v),
     "retract": lambda m, q, v, x: lgjax.retract(m, q, v),
-    "parallel.inverse_dynamics": lambda m, q, v, x: lgjax.parallel.inverse_dynamics(m, q, v, x),
     "to_mujoco": lambda m, q, v, x: conventions.to_mujoco(m, q, v),
     "to_pinocchio": lambda m, q, v, x: conventions.to_pinocchio(m, q, v),
     "sum of forces": lambda m, q, v, x: (forces.spring(m, 2.0) + forces.damper(m, 0.3))(0.0, q, v),

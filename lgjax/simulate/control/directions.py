@@ -14,7 +14,7 @@ from jax.custom_batching import custom_vmap
 
 from lgjax.simulate.control.couplings import independent_parts
 from lgjax.simulate.control.expansion import expand, expansion_of_end, expansion_of_step
-from lgjax.simulate.control.linear_quadratic import parallel_riccati, riccati
+from lgjax.simulate.control.linear_quadratic import riccati
 from lgjax.simulate.control.problem import Problem
 from lgjax.simulate.control.stagewise import Prices
 
@@ -38,17 +38,12 @@ class Directions(NamedTuple):
 
 
 def directions(
-    problem: Problem, how: str, gapped: bool, states: Any, controls: Array, prices: Prices | None, regularization: Array
+    problem: Problem, gapped: bool, states: Any, controls: Array, prices: Prices | None, regularization: Array
 ) -> Directions:
-    """Of one system, all steps side by side.
-
-    how: "sequential" or "parallel". gapped: False takes gaps, which are round-off then, for none.
-    """
+    """Of one system, all steps side by side. gapped: False takes gaps, which are round-off then, for none."""
     e, last = expand(problem, states, controls, prices)
     e = e if gapped else e._replace(gap=jnp.zeros_like(e.gap))
-    if how == "parallel":
-        e = jax.vmap(riccati.Expansion.dense)(e)
-    return Directions(backward(problem, e, last, controls, regularization, how), e.gap, (e.A, e.B))
+    return Directions(backward(problem, e, last, controls, regularization), e.gap, (e.A, e.B))
 
 
 def in_groups(
@@ -76,12 +71,8 @@ def in_groups(
     return run
 
 
-def backward(
-    problem: Problem, e: riccati.Expansion, last: Any, controls: Array, regularization: Array, how: str
-) -> Any:
-    """The regulator for expansions about a trajectory, within the bounds of the problem, if it is sequential."""
-    if how == "parallel":
-        return parallel_riccati.backward(e, last, regularization)
+def backward(problem: Problem, e: riccati.Expansion, last: Any, controls: Array, regularization: Array) -> Any:
+    """The regulator for expansions about a trajectory, within the bounds of the problem."""
     below, above = problem.lower - controls, problem.upper - controls
     parts = independent_parts(problem)
     return riccati.backward(e, last, below, above, regularization, problem.bounded, parts)

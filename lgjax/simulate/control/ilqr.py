@@ -21,7 +21,6 @@ class ILQR(RegulatorMethod):
 
     line_search   "best": steps of ten lengths side by side, and the best is taken, as suits a GPU; "first": one after
                   the other, and the first that gains enough is taken, as suits a CPU.
-    riccati       "sequential", or "parallel": by associative scans over time, without bounds.
     feasibility   largest violation of a constraint with which a guess may converge.
     penalty       weight of the squared violations at first.
     growth        factor by which this weight rises where the violation does not shrink fast enough.

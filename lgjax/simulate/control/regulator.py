@@ -16,7 +16,7 @@ from lgjax.execution.one_function import one_call
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.simulate.control.directions import Directions, directions, directions_together, in_groups
-from lgjax.simulate.control.linear_quadratic import parallel_riccati, riccati
+from lgjax.simulate.control.linear_quadratic import riccati
 from lgjax.simulate.control.linear_quadratic.algebra import times
 from lgjax.simulate.control.method import SHRUNK, ControlMethod
 from lgjax.simulate.control.problem import OptimizeStatus, Problem, within
@@ -37,14 +37,12 @@ class RegulatorMethod(ControlMethod):
 
     line_search   "best": steps of ten lengths side by side, and the best is taken, as suits a GPU; "first": one after
                   the other, and the first that gains enough is taken, as suits a CPU.
-    riccati       "sequential", or "parallel": by associative scans over time, without bounds.
     feasibility   the largest violation with which a guess may converge; gaps are violations.
     penalty       weight of the squared violations of constraints at first.
     growth        factor by which the weight rises where the violation does not shrink fast enough.
     """
 
     line_search: str = "best"
-    riccati: str = "sequential"
     feasibility: float = 1e-6
     penalty: float = 1.0
     growth: float = 10.0
@@ -52,7 +50,6 @@ class RegulatorMethod(ControlMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.choice("line_search", self.line_search, ("best", "first"))
-        checks.choice("riccati", self.riccati, ("sequential", "parallel"))
         checks.number("feasibility", self.feasibility, 0.0)
         checks.number("penalty", self.penalty, 0.0, inside=True)
         checks.number("growth", self.growth, 1.0)
@@ -66,8 +63,6 @@ class RegulatorMethod(ControlMethod):
                     f"{name} takes no {kind} constraint that may couple steps: give a control.Stagewise one; "
                     "Shooting and MultipleShooting take any"
                 )
-        if self.riccati == "parallel" and problem.bounded:
-            raise ValueError(f'{name}(riccati="parallel") takes no bounds: use riccati="sequential"')
         if knots != problem.steps:
             raise ValueError(f"{name} takes a knot per step, {problem.steps}, got {knots} knots")
 
@@ -127,20 +122,20 @@ class RegulatorSearch(NamedTuple):
         """Expand, solve backwards, try steps, and take one or regularize more; or change the prices."""
 
         def one(iterate: RegulatorIterate) -> RegulatorIterate:
-            return self._along(iterate, directions(*self._asked(iterate, self.method.riccati)))
+            return self._along(iterate, directions(*self._asked(iterate)))
 
         def together(iterate: RegulatorIterate) -> RegulatorIterate:
             along = jax.vmap(batch_behind(self._along, "scan"), -1, -1)
             return along(iterate, directions_together(*self._asked(iterate), linear=self.linear))
 
         # groups suit the caches of a CPU; a GPU wants all systems at once
-        grouped = self.grouped and self.method.riccati == "sequential" and jax.default_backend() != "gpu"
+        grouped = self.grouped and jax.default_backend() != "gpu"
         with jax.default_matmul_precision("highest"):
             return (in_groups(one, together, self.unfinished) if grouped else one)(iterate)
 
-    def _asked(self, iterate: RegulatorIterate, *how: str) -> tuple:
+    def _asked(self, iterate: RegulatorIterate) -> tuple:
         prices = iterate.prices if self.constrained else None
-        return self.problem, *how, self.gapped, iterate.states, iterate.controls, prices, iterate.regularization
+        return self.problem, self.gapped, iterate.states, iterate.controls, prices, iterate.regularization
 
     def _along(self, iterate: RegulatorIterate, towards: Directions) -> RegulatorIterate:
         """The iterate after looking for a step in these directions."""
@@ -229,9 +224,8 @@ class RegulatorSearch(NamedTuple):
         """Where the regulator leads, and what it is expected to gain."""
         found, x, u = towards.regulator, None, None
         if self.linear:
-            module = parallel_riccati if self.method.riccati == "parallel" else riccati
             A, B = towards.motion
-            x, u = module.linear_motion(A, B, towards.gap, found)
+            x, u = riccati.linear_motion(A, B, towards.gap, found)
         return Move(found.push, found.feedback, found.slope, found.curve, found.closing, x, u, towards.gap)
 
     def _tried(self, iterate: RegulatorIterate, move: Move, size: Array) -> Candidate:

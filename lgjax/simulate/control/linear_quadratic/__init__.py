@@ -1,4 +1,4 @@
 """Linear-quadratic problems: Riccati's recursion over the steps, and the algebra of its small matrices.
 
-Read first: `riccati.py`, the recursion; `parallel_riccati.py` is the same by associative scans.
+Read first: `riccati.py`, the recursion.
 """

@@ -1,10 +1,10 @@
-"""Riccati's recursion of a linear-quadratic problem with gaps: one step after the other, or by an associative scan.
+"""Riccati's recursion of a linear-quadratic problem with gaps, one step after the other.
 
     x' = A x + B u + gap,   cost  Σ lx x + lu u + (x lxx x + 2 u lux x + u luu u) / 2  + the same of the last state
 
 Batches come last: every array may have axes behind those that are named, and `jax.vmap` puts its axis there, so that a
 CPU works on systems side by side in registers whatever the sizes of the matrices.
-Source: [mayne1966], [tassa2014] for boxes; [sarkka2023] for the scan.
+Source: [mayne1966], [tassa2014] for boxes.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,6 @@ from lgjax.simulate.control.linear_quadratic.sparse import (
     before_both,
     dense,
     moved,
-    of_other,
 )
 
 Array = jax.Array
@@ -57,16 +56,6 @@ class Expansion(NamedTuple):
     luu: Any
     gap: Array
     roots: tuple[Array, ...] = ()
-
-    def dense(self) -> "Expansion":
-        """The same in arrays alone, with the whole Hessian; without axes behind."""
-        n, m, A = len(self.lx), len(self.lu), dense(self.A)
-        x, u = slice(n), slice(n, None)
-        whole = lambda cost, i, j, shape: jnp.zeros(shape, self.lx.dtype) + _whole(cost, self.roots, i, j)
-        return self._replace(
-            A=A, B=of_other(A, self.B), lxx=whole(self.lxx, x, x, (n, n)), lux=whole(self.lux, u, x, (m, n)),
-            luu=whole(self.luu, u, u, (m, m)), roots=(),
-        )  # fmt: skip
 
     def of(self, part: Part) -> "Expansion":
         """That of a part of the problem."""
@@ -102,7 +91,6 @@ class Regulator(NamedTuple):
     gradient: Array
 
 
-# ---- step by step
 def backward(
     expansion: Expansion,
     last: Any,
