@@ -122,11 +122,9 @@ def registered(text: str) -> str:
 
 def symbol(text: str) -> str:
     """A name for the function of a module, made of all that its code depends on."""
-    import llvmlite
+    import llvmlite.binding as llvm
 
-    told = "\n".join(
-        (text, *machine()[:2], str(LEVEL), llvmlite.__version__, *map(str, llvmlite.binding.llvm_version_info))
-    )
+    told = "\n".join((text, *machine()[:2], str(LEVEL), *map(str, llvm.llvm_version_info)))
     return f"lgjax_{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
 
