@@ -47,6 +47,7 @@ CYCLE = 60  # sweeps between attempts of other methods
 ACCELERATED = 40  # the first sweeps, which are accelerated
 EASIER = 1.0, 4.0, 16.0, 64.0  # factors on the tolerance in successive cycles: some systems have more round-off
 STALL_SWEEPS, STALL_PART = 5, 0.5  # a system stalls if so many sweeps leave more than this part of the least change
+LATER = 4.0  # factor on the limit from the third cycle on
 SHORTENED = 0.5  # part of a sweep's change that is applied, in every other cycle after the first
 RIDGE = 4.0  # added to the diagonal of G, in units of its round-off: redundant contacts share their load
 
@@ -72,8 +73,9 @@ def solve_cones(
     last.
 
     A system stops when no velocity changes by more than tolerance times `scale` (B,) (more in later cycles, see
-    `EASIER`), or after max_sweeps. If it stalls, and after the first cycle, a change of `limit` (B,) m/s is enough. If
-    max_sweeps is 0, the guess is taken as the solution; this serves to differentiate a known solution.
+    `EASIER`), or after max_sweeps. If it stalls, and after the first cycle, a change of `limit` (B,) m/s is enough,
+    from the third cycle on `LATER` times that. If max_sweeps is 0, the guess is taken as the solution; this serves to
+    differentiate a known solution.
     """
     ridge = RIDGE * float(jnp.finfo(problem.G.dtype).eps) * _sizes(problem)
     problem = problem._replace(G=problem.G + ridge * jnp.eye(len(ridge), dtype=ridge.dtype)[..., None])
@@ -223,7 +225,8 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit
         enough = close * jnp.asarray(EASIER, close.dtype)[jnp.minimum(cycle, len(EASIER) - 1)]
         compares = s.turn % STALL_SWEEPS == STALL_SWEEPS - 1
         stalls = compares & (least_of_all > STALL_PART * s.compared) | (cycle > 0)
-        going = s.going & (largest > enough) & ~(stalls & (least_of_all <= limit)) & (s.sweeps + 1 < max_sweeps)
+        solved = stalls & (least_of_all <= jnp.where(cycle > 1, LATER * limit, limit))
+        going = s.going & (largest > enough) & ~solved & (s.sweeps + 1 < max_sweeps)
         compared = jnp.where(compares, least_of_all, s.compared)
         due = phase == CYCLE - 1
         # Under a plain vmap both branches are computed: then `due` ends the attempt at once.

@@ -49,7 +49,8 @@ class TimeStepping(Method):
 
     tolerance     change of a contact's velocity in a sweep, as a fraction of the fastest, at which the solver ends;
                   None takes 32 units of round-off. After 60, 120 and 180 sweeps it is 4, 16 and 64 times as much.
-                  A solver that stalls, and any after 60 sweeps, ends also below a tenth of the limit of NOT_SOLVED.
+                  A solver that stalls, and any after 60 sweeps, ends also below a tenth of the limit of NOT_SOLVED,
+                  after 120 sweeps below four tenths.
     max_sweeps    largest number of the solver's sweeps over the contacts.
     turns         evaluations of the forward dynamics that find the mean velocity of free flight, at which
                   velocity-dependent forces are taken. They keep the energy of fast rotations. None takes 8 for free
