@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.contact.contacts import Contacts
+from lgjax.contact.contacts import Contacts, in_range
 from lgjax.contact.event_search import Search
 from lgjax.contact.modes import (
     HIT,
@@ -184,7 +184,8 @@ class System:
         (q, v), impulse = s.y
         deep = jnp.min(s.gap) < -DEEP[jnp.dtype(dtype).itemsize]
         bad = ~jnp.isfinite(jnp.sum(v) + jnp.sum(impulse))
-        status = flag(ContactStatus.NOT_SOLVED, s.failed | deep | (s.residual > FAILED) | (self.dt <= 0))
+        wrong = ~(in_range(self.contacts, self.model) & (self.dt > 0))
+        status = flag(ContactStatus.NOT_SOLVED, s.failed | deep | (s.residual > FAILED) | wrong)
         status = status | flag(ContactStatus.TOO_MANY_PARTS, ~s.done & ~s.failed)
         status = status | flag(ContactStatus.NOT_FINITE, bad)
         return EventStep(q, v, impulse.reshape(n, 3), s.residual, s.n, status), s.record

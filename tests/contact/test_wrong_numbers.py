@@ -44,6 +44,21 @@ def test_a_traced_number_without_a_law_gets_a_status():
     assert not np.any(np.asarray(status)[[not bad for bad, _ in cases]])
 
 
+def test_a_traced_number_without_a_law_gets_a_status_of_events_too():
+    contacts = on_floor(ball(), lgjax.shapes.sphere(0.1), 0.2, 0.5)
+    q = lgjax.configuration(ball(), (jnp.eye(3), jnp.array([0.0, 0.0, 0.2])))
+    v = jnp.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0])
+
+    def run(friction, restitution):
+        here = contacts.replace(friction=friction, restitution=restitution)
+        return lgjax.rollout(ball(), q, v, None, 1e-3, 1, lgjax.contact.EventDriven(), None, contacts=here).status
+
+    good, bad = [(0.2, 0.5)], [(-0.3, 0.5), (0.2, 1.2), (np.nan, 0.5), (0.2, np.nan)]
+    status = np.asarray(jax.jit(jax.vmap(run))(*jnp.array([*good, *bad]).T))
+    assert not status[0]
+    assert np.all(status[1:] & int(ContactStatus.NOT_SOLVED))
+
+
 def test_traced_limits_and_dry_friction_of_joints_get_a_status():
     contacts = lgjax.Contacts(pendulum(), joint_limits=True, joint_friction=True)
     names = "lower", "upper", "friction"
