@@ -1,27 +1,28 @@
-"""Blocks of a large batch for the threads of XLA's pool, in LLVM's language.
+"""Shares the blocks of a large batch among the threads of XLA's pool, in LLVM's language.
 
-They are shared out in parts. Each thread, the caller's too, takes the next part until none is left. So no thread waits
-for one that has not begun: a thread that comes late finds nothing to do.
+The blocks are divided into parts. Each thread, the caller's too, takes the next part until none is left. The caller
+then waits only for parts that a thread has taken: one that starts late finds nothing to do.
 
 Read first: `calling.py`.
 """
 
 from collections.abc import Sequence
 
-PART = 50_000  # instructions of a part, about: some 20 microseconds
-# What threads share, eight bytes each: the next part, parts that are done, threads that may still read it, parts,
-# systems, blocks; then pointers to arrays. The last thread to leave frees it.
+PART = 50_000  # instructions in a part, about 20 microseconds
+# Fields of the state that threads share, eight bytes each: the next part, the number of finished parts, of threads that
+# may still read the state, of all parts, of systems, of blocks; then pointers to arrays. The last thread to leave frees
+# the state.
 STATE = 6
 
 
 def functions(pointers: str, names: Sequence[str], cost: int) -> str:
-    """What threads do with the state that they share. cost: of a block."""
+    """The functions that threads run on their shared state. cost: about the instructions of a block."""
     blocks = max(1, PART // max(cost, 1))
     return _state(pointers, names, blocks) + _work(pointers, names, blocks)
 
 
 def _work(pointers: str, names: Sequence[str], blocks: int) -> str:
-    """`@task`, what a thread of the pool does; `@parts` and `@left`, which the caller's does too."""
+    """`@task`, which a thread of the pool runs: `@parts`, then `@left`. The caller runs these two as well."""
     given = "\n".join(
         f"  %at_{name} = getelementptr i64, ptr %state, i64 {k}\n  %{name} = load ptr, ptr %at_{name}"
         for k, name in enumerate(names, start=STATE)
@@ -76,7 +77,7 @@ out:
 
 
 def _state(pointers: str, names: Sequence[str], blocks: int) -> str:
-    """`@parts_of` a number of blocks, and `@state_of` a batch, which makes what threads share."""
+    """`@parts_of`, the number of parts, and `@state_of`, which allocates the shared state. blocks: in a part."""
     stored = "\n".join(
         f"  %at_{name} = getelementptr i64, ptr %state, i64 {k}\n  store ptr %{name}, ptr %at_{name}"
         for k, name in enumerate(names, start=STATE)
@@ -100,9 +101,9 @@ define internal ptr @state_of({pointers}, i64 %threads, i64 %parts, i64 %n, i64 
 
 
 def share(pointers: str, num_threads: int, schedule: int) -> str:
-    """`@share`: the whole batch, by several threads where it has several parts and the pool several threads.
+    """`@share` runs the whole batch, in several threads if it has several parts and the pool several threads.
 
-    num_threads, schedule: where XLA's functions of these names are, in bytes.
+    num_threads, schedule: offsets of these functions in XLA's table, in bytes.
     """
     return f"""
 define internal void @share({pointers}, i64 %n, i64 %blocks, ptr %api, ptr %context) {{
