@@ -1,14 +1,15 @@
 """Functions of one system as operations of their own, which each platform runs in its own way.
 
-`batch_behind`: an algorithm whose batch axis under `jax.vmap` comes behind all others. On a CPU it works on lanes with
-the batch behind them (`scan.py`), and arrays are transposed only when it begins and when it ends; on a GPU it is one
-kernel, one system per thread (`kernels/cuda.py`). Its tangent is a function of the same kind, computed from the
-arguments alone: nothing else is stored for a reverse pass.
+`batch_behind`: an algorithm whose batch axis under `jax.vmap` comes behind all others. On a CPU it is one native
+function (`kernels/native.py`), on a GPU one kernel, one system per thread (`kernels/cuda.py`). What neither can do
+works on lanes with the batch behind them (`scan.py`); arrays are transposed only when it begins and when it ends. Its
+tangent is a function of the same kind, computed from the arguments alone: nothing else is stored for a reverse pass.
 
 `with_derivatives`: functions with derivative rules of their own, whose derivatives are one kernel each on a GPU.
 
-`one_kernel`: larger pieces, such as a step of a rollout, which are one kernel on a GPU and one function on a CPU
-(`one_function.py`). On a CPU they are differentiated operation by operation; on a GPU a derivative is one kernel too.
+`one_kernel`: larger pieces, such as a step of a rollout, which are one kernel on a GPU and one native function on a
+CPU, and so are their derivatives. A piece without a native function is one function of XLA's for a few systems
+(`one_function.py`), and is differentiated operation by operation.
 """
 
 from collections.abc import Callable, Sequence
@@ -103,12 +104,12 @@ def _run(*args, jaxpr, batched, size, **_) -> Arrays:
 
 
 def has_kernels() -> bool:
-    """Whether programs for the default platform are kernels where they can be."""
+    """Whether the default platform runs programs as kernels, or native functions, where it can."""
     return jax.default_backend() == "gpu" or native.usable()
 
 
 def _on_cpu(ctx, otherwise: Callable, together: Callable) -> Callable:
-    """One function of the processor, or in parts that stay in the caches of a core, each of whole vectors.
+    """One native function; else `together`, XLA's operations in parts that stay in the caches of a core.
 
     A batch that the compiler divides among devices stays as it is: what is cut or appended would move its parts.
     """
@@ -300,7 +301,10 @@ def _loop(eqn, values: list) -> list:
 
 
 def _derivative(primals, directions, *, jaxpr, batched, size, **others):
-    """On a GPU one kernel, too: the way back repeats each turn of a loop, so only the values at its start are kept."""
+    """Where the function is one kernel, its derivative is one, too.
+
+    The way back repeats each turn of a loop, so only the values at its start are kept.
+    """
     if jax.default_backend() == "gpu" or (native.usable() and is_program(jaxpr)):
         outs = system_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, **others)
         turns, none = traced(lambda args: _turn_by_turn(jaxpr, args), [x.aval for x in jaxpr.invars])

@@ -8,7 +8,7 @@ side, which one function cannot (`LARGEST`), and the last bits of the numbers wo
 
 `one_call` is for pieces of code that may be anything, such as a step with a user's field: the piece, its derivative
 and the way back are functions of their own, also inside a batch whose axis is last, for up to `BEHIND` systems.
-`in_one_function` serves the operations of `call.py`.
+`in_one_function` serves the operations of `call.py` that have no native function (`kernels/native.py`).
 
 Read first: `_jax.py`, `compiled_as_one`.
 """

@@ -1,9 +1,9 @@
 """A whole function of small arrays as one straight line of operations on scalars, with loops where it has any.
 
 It does for everything that is computed for one system what `step.py` does for a body step: levels and bodies are
-unrolled, and known numbers are folded. Kernels are written from such programs (`kernels/ptx.py`).
+unrolled, and known numbers are folded. Kernels are written from such programs (`kernels/translation.py`).
 
-Read first: `interpreter.py`, whose rules this adds to. Next: `sums.py`, `ordering.py`, `kernels/ptx.py`.
+Read first: `interpreter.py`, whose rules this adds to. Next: `sums.py`, `ordering.py`, `kernels/translation.py`.
 """
 
 from collections.abc import Callable, Iterator, Sequence

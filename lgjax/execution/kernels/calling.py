@@ -1,9 +1,11 @@
-"""What calls a kernel's `@block` for a whole batch, in LLVM's language: `@kernel`, the function that XLA calls.
+"""The code around `@block` in LLVM's language: `@kernel`, which XLA calls, runs it for a whole batch.
 
-XLA hands it a pointer to its call frame. It goes through the batch a vector of systems at a time, or shares it among
-threads (`threads.py`). Arrays with the batch in front are copied to columns of one vector each before a block, and from
-columns behind it (`copies.py`). The rest of a batch, which fills no vector, is copied aside, filled up with its last
-system: so every system is computed by the same instructions, and no loop runs on numbers of no system.
+XLA passes a pointer to its call frame, in which `@kernel` finds the arrays and the size of the batch. `@range` calls
+`@block` for one vector of systems after the other. `@share` divides the blocks of a large batch among threads
+(`threads.py`), which call `@range`. Arrays with the batch in front are copied to columns of one vector each before a
+block, and results from columns after it (`copies.py`). The rest of a batch may be too small to fill a vector. It is
+copied aside and filled up with copies of its last system: so the same instructions compute every system, and no loop
+runs on arbitrary numbers.
 
 Read first: `llvm.py`. XLA's frame is described in `xla/ffi/api/c_api.h`, which jaxlib installs.
 """
@@ -18,29 +20,34 @@ from lgjax.execution.kernels import copies, threads
 
 NAME = "kernel"
 MEMORY = {"float32": "float", "float64": "double", "int32": "i32", "bool": "i8"}
-# Places in XLA's call frame, in bytes: its extensions, XLA's functions and what they ask for, buffers of arguments and
-# of results; within a buffer its data, its rank and its dimensions; within the extension that asks for it the version
-# of the interface that the kernel speaks; before XLA's functions what else is there.
+# Offsets in bytes. In XLA's call frame: its extension, the table of XLA's functions and the context that they take,
+# pointers to the buffers of arguments and of results.
 EXTENSION, API, CONTEXT, ARGUMENTS, RESULTS = 8, 16, 24, 72, 112
-DATA, RANK, DIMENSIONS = 24, 32, 40
+DATA, RANK, DIMENSIONS = 24, 32, 40  # in a buffer
+# In an extension, with which XLA asks for metadata instead of a call: the metadata. In these: the version of the
+# interface that the kernel speaks.
 METADATA, MAJOR, MINOR = 24, 24, 28
-FUNCTIONS = 48
+FUNCTIONS = 48  # in the table: the first function
 
 
 class Interface(NamedTuple):
-    """XLA's foreign function interface: the last part of its version, and the functions it offers, in their order."""
+    """XLA's foreign function interface: its minor version, and the names of the functions it offers, in order."""
 
     minor: int
     functions: tuple[str, ...]
 
     def offset(self, name: str) -> int:
-        """Where the pointer to a function is, in bytes."""
+        """The offset of the pointer to a function in XLA's table, in bytes."""
         return FUNCTIONS + 8 * self.functions.index(name)
 
 
 @dataclass(frozen=True)
 class Array:
-    """An argument or a result, for each system or, if it is not batched, the same for all. count: its numbers."""
+    """An argument or a result of a kernel.
+
+    count: its numbers for one system. given: an argument. batched: it has values for each system, else one for all.
+    front: its batch is the first axis, else the last.
+    """
 
     name: str
     count: int
@@ -60,12 +67,14 @@ class Array:
         return self.dtype.itemsize
 
     def columns(self, width: int) -> int:
-        """Bytes of columns of one vector each, a whole number of squares."""
+        """Bytes of columns of one vector each, whose number is rounded up to a multiple of `width`."""
         return -(-self.count // width) * width * width * self.bytes
 
 
 class Calling:
-    """The functions around `@block`. width: systems of a vector. batch: whether there is one. cost: of a block."""
+    """The functions around `@block`. width: systems in a vector. batch: whether there is one. cost: about the
+    instructions of a block.
+    """
 
     def __init__(self, arrays: Sequence[Array], width: int, batch: bool, interface: Interface, cost: int):
         self.arrays, self.width, self.batch, self.interface, self.cost = arrays, width, batch, interface, cost
@@ -206,5 +215,5 @@ end:
 
 
 def loaded(kind: str, name: str, pointer: str, offset: int) -> str:
-    """The value so many bytes behind a pointer."""
+    """Load the value at an offset in bytes from a pointer."""
     return f"  %to_{name} = getelementptr i8, ptr {pointer}, i64 {offset}\n  %{name} = load {kind}, ptr %to_{name}\n"

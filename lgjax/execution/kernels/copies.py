@@ -1,8 +1,8 @@
 """Copies between arrays of a batch and columns of one vector of systems each, in LLVM's language.
 
-Column k holds number k of each system of a vector, one behind the other. In an array with the batch behind, they lie
-side by side already, and only the rest of a batch is copied; in one with the batch in front, each system has a row of
-all its numbers, and squares of a vector of systems by as many numbers are transposed.
+Column k holds number k of each system of a vector, in contiguous memory. In an array with the batch last, these numbers
+are contiguous already, and only the rest of a batch is copied. In an array with the batch first, each system has a row
+of all its numbers. There, squares are transposed: `width` systems by `width` numbers.
 
 Read first: `calling.py`.
 """
@@ -14,7 +14,7 @@ SUFFIX = {"float": "f32", "double": "f64"}
 
 
 def columns(memory: str, width: int, given: bool) -> str:
-    """`@columns_in`: of an argument, then copies of the last system. `@columns_out`: of a result, what is valid."""
+    """`@columns_in` copies an argument, filled up with its last system; `@columns_out` valid systems of a result."""
     source, target = ("%there", "%here") if given else ("%here", "%there")
     return f"""
 define internal void @columns_{"in" if given else "out"}_{memory}(ptr %c, ptr %p, i64 %count, i64 %n, i64 %valid) {{
@@ -49,7 +49,7 @@ out:
 
 
 def rows_in(memory: str, width: int, _: bool) -> str:
-    """`@rows_in`: rows of an argument to columns; rows that are not valid are copies of the last."""
+    """`@rows_in` copies rows of an argument to columns, and the last row again for each that is missing."""
     vector, mask = f"<{width} x {memory}>", f"<{width} x i1>"
     load = f"call {vector} @{_masked(memory, width, True)}"
     read = [
@@ -62,7 +62,7 @@ def rows_in(memory: str, width: int, _: bool) -> str:
 
 
 def rows_out(memory: str, width: int, _: bool) -> str:
-    """`@rows_out`: columns of a result to its rows, as far as they are valid."""
+    """`@rows_out` copies columns of a result to its valid rows."""
     vector, mask = f"<{width} x {memory}>", f"<{width} x i1>"
     store = f"call void @{_masked(memory, width, False)}"
     read = [f"  %x0_{r} = load {vector}, ptr %c{r}, align {BYTES[memory]}" for r in range(width)]
@@ -76,7 +76,7 @@ def rows_out(memory: str, width: int, _: bool) -> str:
 
 
 def _squares(name: str, memory: str, width: int, square: Sequence[str]) -> str:
-    """A function that goes through the squares of a vector of systems. mask: the numbers that a row still has."""
+    """A loop over the squares of a vector of systems. %mask: which of the next `width` numbers a row has."""
     line, lanes = "\n".join, ", ".join(f"i64 {n}" for n in range(width))
     rows = line(
         f"  %in{r} = icmp slt i64 {r}, %valid\n"
@@ -115,7 +115,7 @@ out:
 
 
 def _transposition(vector: str, width: int) -> tuple[int, list[str]]:
-    """Perfect shuffles of rows x0 that transpose a square, and how many times; each turns the bits of (row, lane)."""
+    """Perfect shuffles that transpose rows x0 of a square, and their number; each rotates the bits of (row, lane)."""
     stages = width.bit_length() - 1
     lines = []
     for stage in range(stages):
@@ -132,7 +132,7 @@ def _masked(memory: str, width: int, load: bool) -> str:
 
 
 def declaration(memory: str, width: int, given: bool) -> str:
-    """Of the function of LLVM that rows are copied with."""
+    """The declaration of the LLVM intrinsic that copies rows."""
     vector, mask = f"<{width} x {memory}>", f"<{width} x i1>"
     if given:
         return f"declare {vector} @{_masked(memory, width, True)}(ptr, i32, {mask}, {vector})"

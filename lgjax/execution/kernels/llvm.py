@@ -1,7 +1,7 @@
-"""A scalar program as a function of the processor in LLVM's language, a vector of systems at a time.
+"""A scalar program as a native function in LLVM's language (LLVM IR, as text), for a vector of systems at a time.
 
-`@block` computes one vector of systems. The batch is the last axis of an array: for n systems, number k of it begins at
-n k. `calling.py` has what calls it for a whole batch, and for arrays with the batch in front.
+`@block` computes one vector of systems. The batch is the last axis of an array: for n systems, the values of number k
+begin at index n k. `calling.py` writes the code around it, for a whole batch and for arrays with the batch in front.
 
 Read first: `translation.py`, `llvm_writer.py`. Next: `calling.py`, and `native.py`, which compiles and runs it.
 """
@@ -18,7 +18,7 @@ from lgjax.execution.kernels.writer import kind_of
 from lgjax.execution.program import Loop, ScalarProgram
 
 MEMORY = {"float32": "float", "float64": "double", "int32": "i32", "bool": "i8"}
-PIECE = 1000  # lines of a piece of code: what LLVM does to one takes a time that grows with its square
+PIECE = 1000  # lines of a basic block: LLVM's time for one grows with the square of its length
 STACK = 2**21  # bytes of the processor's stack that a kernel may use
 
 
@@ -31,11 +31,11 @@ def kernel_text(
     in_place: bool = False,
     front: Sequence[bool] = (),
 ) -> str:
-    """The module of a program, as text.
+    """The LLVM module of a program, as text.
 
-    batched: which arguments have a value for each system. batch: whether there is one; else the program runs for one
-    system. registers: bytes of a vector. in_place: results may overwrite arguments. front: which arguments, then which
-    results, have the batch in front; () for none.
+    batched: which arguments have a value for each system. batch: whether there is a batch; else the program runs for
+    one system. registers: bytes of a vector register. in_place: results may overwrite arguments. front: which
+    arguments, then which results, have the batch in front; () for none.
     Raises NotImplementedError, naming it, for an operation or a dtype that has no instruction.
     """
     dtype = floating_dtype(program)
@@ -94,7 +94,7 @@ class _Body(Translation):
         ]
 
     def end(self) -> list[str]:
-        """What stands behind the functions."""
+        """What follows the functions: tables, declarations and metadata."""
         width = self.out.width * 8 * self.out.bytes
         return [
             *(self._table(n, numbers) for n, numbers in enumerate(self.tables)),
@@ -109,7 +109,7 @@ class _Body(Translation):
         ]
 
     def _divide(self) -> None:
-        """The next piece follows a jump that LLVM cannot know to be taken always."""
+        """Begin the next piece, behind a jump that is always taken, which LLVM cannot see."""
         if len(self.out.lines) - self.divided < PIECE:
             return
         self.divided, self.pieces = len(self.out.lines), self.pieces + 1
@@ -120,7 +120,7 @@ class _Body(Translation):
 
     # -- memory
     def _place(self, array: "Array", k: int) -> str:
-        """The address of number k of this vector of systems: rows have been copied to columns of one vector each."""
+        """The address of number k of this vector of systems; `@range` has copied rows to columns of one vector each."""
         at = str(k * self.out.width if array.batched and array.front else k)
         if array.batched and not array.front and k:
             at = self._scalar(f"mul i64 %n, {k}")
@@ -148,7 +148,7 @@ class _Body(Translation):
         return self.out.operation(f"icmp ne <{self.out.width} x i8> {x}, zeroinitializer", "p") if dtype == BOOL else x
 
     def _to_all(self, x: str, dtype: np.dtype) -> str:
-        """A number as a vector."""
+        """A number in all lanes of a vector."""
         width, memory, kind = self.out.width, MEMORY[dtype.name], kind_of_dtype(dtype)
         first = self._scalar(f"insertelement <{width} x {memory}> poison, {memory} {x}, i64 0")
         vector = f"<{width} x {memory}>"

@@ -1,4 +1,4 @@
-"""Instructions in LLVM's language: one register holds one number of each of `width` systems, a vector.
+"""Instructions in LLVM's language. A register is a vector: it holds one number of each of `width` systems.
 
 Read first: `writer.py`.
 """
@@ -19,7 +19,7 @@ LEAST = -(2**31)
 
 
 class LlvmWriter(Writer):
-    """Lines of a kernel in LLVM's language; values are named once. declared: functions that are called."""
+    """Lines of a kernel in LLVM's language, in which a name is assigned once. declared: intrinsics that are called."""
 
     def __init__(self, dtype: str, width: int):
         super().__init__(dtype)
@@ -37,7 +37,7 @@ class LlvmWriter(Writer):
         return found
 
     def text(self, x: Operand, kind: str = "f") -> str:
-        """An operand: floating numbers by their bits, as a double has them."""
+        """An operand as LLVM writes it: floating numbers by the bits of a double, also in float32."""
         if isinstance(x, str):
             return x
         if kind == "p":
@@ -49,7 +49,7 @@ class LlvmWriter(Writer):
         return f"splat ({self.scalar} 0x{struct.pack('>d', number).hex().upper()})"
 
     def call(self, name: str, *operands: Operand, kind: str = "f") -> str:
-        """A function of LLVM's own on vectors of one kind."""
+        """A call of an intrinsic of LLVM on vectors of one kind."""
         suffix = f"v{self.width}" + ({"f": "f64" if self.double else "f32", "i": "i32"}[kind])
         vector = self.types[kind]
         extra = ", i1 false" if name == "abs" else ""  # of integers: the least stays as it is
@@ -103,7 +103,7 @@ class LlvmWriter(Writer):
         return self.operation(f"{name} {self.types['i']} {self.text(a, 'i')}, {self.text(b, 'i')}", "i")
 
     def _divided(self, name: str, a: Operand, b: Operand) -> str:
-        """As XLA does it: by zero, -1 and a remainder of a; the least by -1, the least and 0."""
+        """As in XLA. By zero: the quotient -1, the remainder a. The least integer by -1: itself, the remainder 0."""
         zero = self.compare("eq", b, 0, "i")
         over = self.logical("and", self.compare("eq", a, LEAST, "i"), self.compare("eq", b, -1, "i"))
         safe = self.select(self.logical("or", zero, over), 1, b, "i")
@@ -154,14 +154,14 @@ class LlvmWriter(Writer):
         return self.operation(f"bitcast {self.bits} {found} to {self.types['f']}")
 
     def _high(self, word: str) -> str:
-        """An integer as the first 32 bits of a floating number."""
+        """An integer as the high 32 bits of a floating number."""
         if not self.double:
             return word
         wide = self.operation(f"zext {self.types['i']} {word} to {self.bits}", "i")
         return self.operation(f"shl {self.bits} {wide}, splat (i64 32)", "i")
 
     def power_of_two(self, k: str) -> str:
-        """From the bits of its exponent."""
+        """Set the bits of the exponent."""
         biased = self._integers("add", k, 1023 if self.double else 127)
         bits = self._high(self._integers("shl", biased, 20 if self.double else 23))
         return self.operation(f"bitcast {self.bits} {bits} to {self.types['f']}")

@@ -1,8 +1,8 @@
-"""Programs of one system as functions of the processor: the seam between recursions and `llvm.py`.
+"""Programs of one system as native functions of a CPU: the connection of `call.py`, `llvm.py`, LLVM and XLA.
 
-LLVM compiles them in this process; XLA calls them through its foreign function interface. The name under which XLA
-finds a function is a hash of its code, so that a program from JAX's compilation cache finds it too: lowering, which
-comes first in every process, registers it.
+`as_native` is called when JAX lowers a program. LLVM compiles the function in this process, or it is loaded from disk;
+XLA calls it through its foreign function interface. The name under which XLA finds a function is a hash of its code. So
+a program from JAX's compilation cache finds it too, since every process lowers a program before it looks there.
 
 Read first: `../call.py`, which asks for kernels; `llvm.py`, which writes them.
 """
@@ -30,12 +30,12 @@ from lgjax.execution.kernels.translation import program_of_jaxpr
 
 logger = logging.getLogger("lgjax")
 
-LEVEL = 1  # of LLVM's code generator: higher ones are no faster, 0 is three times slower
-VECTORS = (("avx512f", 64), ("avx", 32))  # bytes of the registers of a processor with a feature; of others 16
+LEVEL = 1  # of optimization, in LLVM's code generator: code of higher levels is no faster, of 0 three times slower
+VECTORS = (("avx512f", 64), ("avx", 32))  # feature of a processor, bytes of its vector registers; others have 16
 
 
 class Machine(NamedTuple):
-    """What LLVM compiles for. registers: bytes of a vector."""
+    """What LLVM compiles for. registers: bytes of a vector register."""
 
     name: str
     features: str
@@ -44,7 +44,7 @@ class Machine(NamedTuple):
 
 @cache
 def machine() -> Machine:
-    """The processor at hand."""
+    """The processor of this machine."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -60,7 +60,7 @@ def is_x86() -> bool:
 
 @cache
 def interface() -> Interface:
-    """The interface that the installed XLA speaks, read from the header that jaxlib brings."""
+    """The interface of the installed XLA, read from the header that jaxlib installs."""
     header = Path(jax.ffi.include_dir(), "xla/ffi/api/c_api.h").read_text()
     minor = re.search(r"define XLA_FFI_API_MINOR (\d+)", header)
     functions = re.findall(r"_XLA_FFI_API_STRUCT_FIELD\((\w+)\);", header)
@@ -71,7 +71,7 @@ def interface() -> Interface:
 
 @cache
 def usable() -> bool:
-    """Whether functions of the processor can be made and called here; where not, one warning says why."""
+    """Whether native functions can be compiled and called here; where not, one warning says why."""
     found: list[Any] = []
 
     def attempt() -> None:
@@ -100,7 +100,7 @@ def usable() -> bool:
 def target_of(
     jaxpr: Any, batched: tuple[bool, ...], batch: bool, in_place: bool, front: tuple[bool, ...]
 ) -> str | None:
-    """The name of the function of a jaxpr of one system; None if there is none."""
+    """The name under which XLA finds the native function of a jaxpr of one system; None if it can have none."""
     try:
         program = program_of_jaxpr(jaxpr)
         text = kernel_text(program, batched, batch, machine().registers, interface(), in_place, front)
@@ -121,7 +121,7 @@ def registered(text: str) -> str:
 
 
 def symbol(text: str) -> str:
-    """A name for the function of a module, made of all that its code depends on."""
+    """A name for the function of a module: a hash of all that its machine code depends on."""
     import llvmlite.binding as llvm
 
     told = "\n".join((text, *machine()[:2], str(LEVEL), *map(str, llvm.llvm_version_info)))
@@ -129,7 +129,7 @@ def symbol(text: str) -> str:
 
 
 def address(name: str, text: str) -> int:
-    """Where the function of a module begins, of which the object is looked for among the programs on disk."""
+    """The address of the function of a module. Its machine code comes from disk if `cache_programs` kept it there."""
     import llvmlite.binding as llvm
 
     found = kept_object(name)
@@ -153,7 +153,7 @@ def _target_machine() -> Any:
 
 @cache
 def _engine() -> Any:
-    """What holds the code of all functions, which XLA may call until the process ends."""
+    """The engine that holds the code of all functions; XLA may call them until the process ends."""
     import llvmlite.binding as llvm
 
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
@@ -162,10 +162,10 @@ def _engine() -> Any:
 def as_native(
     jaxpr: Any, batched: Sequence[bool], size: int | None, shapes: Sequence[Any], over: Mapping[int, int], front: bool
 ) -> Callable | None:
-    """The jaxpr as a function of arrays that calls one function of the processor, or None.
+    """The jaxpr as a function of arrays, with the batch last, that calls one native function; None if it has none.
 
-    shapes: of the results. over: of results, the argument that each is written over. front: the caller's arrays
-    have the batch first in memory.
+    batched: which arguments have a batch. size: of the batch; None: one system. shapes: of the results. over: the
+    argument that a result overwrites, by index. front: the caller's arrays have the batch first in memory.
     """
     marks = tuple(front and size is not None and b for b in (*batched, *[True] * len(shapes)))
     given = [n for n, x in enumerate(jaxpr.invars) if x.aval.size]
@@ -184,7 +184,7 @@ def as_native(
     call = jax.ffi.ffi_call(target, results, input_output_aliases=replaced)
 
     def run(*args) -> list[jax.Array]:
-        # The compiler finds that an array which was moved behind is moved in front again.
+        # The caller moved the batch of each array from the front to the back. XLA cancels that with the move here.
         found = call(*(jnp.moveaxis(args[n], -1, 0) if marks[n] else args[n] for n in given))
         outs = {k: jnp.moveaxis(x, 0, -1) if ahead[k] else x for k, x in zip(asked, found, strict=True)}
         return [outs[k] if k in outs else jnp.zeros(x.shape, x.dtype) for k, x in enumerate(shapes)]

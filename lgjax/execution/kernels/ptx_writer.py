@@ -115,7 +115,7 @@ class PtxWriter(Writer):
         return found
 
     def power_of_two(self, k: str) -> str:
-        """From the bits of its exponent."""
+        """Set the bits of the exponent."""
         biased = self.operation("add.s32", k, 1023 if self.double else 127, kind="i")
         bits = self.operation("shl.b32", biased, 20 if self.double else 23, kind="i")
         if not self.double:

@@ -1,27 +1,28 @@
-"""Blocks of a large batch for the threads of XLA's pool, in LLVM's language.
+"""Shares the blocks of a large batch among the threads of XLA's pool, in LLVM's language.
 
-They are shared out in parts. Each thread, the caller's too, takes the next part until none is left. So no thread waits
-for one that has not begun: a thread that comes late finds nothing to do.
+The blocks are divided into parts. Each thread, the caller's too, takes the next part until none is left. The caller
+then waits only for parts that a thread has taken: one that starts late finds nothing to do.
 
 Read first: `calling.py`.
 """
 
 from collections.abc import Sequence
 
-PART = 50_000  # instructions of a part, about: some 20 microseconds
-# What threads share, eight bytes each: the next part, parts that are done, threads that may still read it, parts,
-# systems, blocks; then pointers to arrays. The last thread to leave frees it.
+PART = 50_000  # instructions in a part, about 20 microseconds
+# Fields of the state that threads share, eight bytes each: the next part, the number of finished parts, of threads that
+# may still read the state, of all parts, of systems, of blocks; then pointers to arrays. The last thread to leave frees
+# the state.
 STATE = 6
 
 
 def functions(pointers: str, names: Sequence[str], cost: int) -> str:
-    """What threads do with the state that they share. cost: of a block."""
+    """The functions that threads run on their shared state. cost: about the instructions of a block."""
     blocks = max(1, PART // max(cost, 1))
     return _state(pointers, names, blocks) + _work(pointers, names, blocks)
 
 
 def _work(pointers: str, names: Sequence[str], blocks: int) -> str:
-    """`@task`, what a thread of the pool does; `@parts` and `@left`, which the caller's does too."""
+    """`@task`, which a thread of the pool runs: `@parts`, then `@left`. The caller runs these two as well."""
     given = "\n".join(
         f"  %at_{name} = getelementptr i64, ptr %state, i64 {k}\n  %{name} = load ptr, ptr %at_{name}"
         for k, name in enumerate(names, start=STATE)
@@ -76,7 +77,7 @@ out:
 
 
 def _state(pointers: str, names: Sequence[str], blocks: int) -> str:
-    """`@parts_of` a number of blocks, and `@state_of` a batch, which makes what threads share."""
+    """`@parts_of`, the number of parts, and `@state_of`, which allocates the shared state. blocks: in a part."""
     stored = "\n".join(
         f"  %at_{name} = getelementptr i64, ptr %state, i64 {k}\n  store ptr %{name}, ptr %at_{name}"
         for k, name in enumerate(names, start=STATE)
@@ -93,16 +94,21 @@ define internal i64 @parts_of(i64 %blocks) {{
 
 define internal ptr @state_of({pointers}, i64 %threads, i64 %parts, i64 %n, i64 %blocks) {{
   %state = call ptr @malloc(i64 {8 * (STATE + len(names))})
+  %missing = icmp eq ptr %state, null
+  br i1 %missing, label %out, label %fill
+fill:
 {_stored("state", ("i64 0", "i64 0", "i64 %threads", "i64 %parts", "i64 %n", "i64 %blocks"))}
 {stored}
+  br label %out
+out:
   ret ptr %state
 }}"""
 
 
 def share(pointers: str, num_threads: int, schedule: int) -> str:
-    """`@share`: the whole batch, by several threads where it has several parts and the pool several threads.
+    """`@share` runs the whole batch, in several threads if it has several parts and the pool several threads.
 
-    num_threads, schedule: where XLA's functions of these names are, in bytes.
+    num_threads, schedule: offsets of these functions in XLA's table, in bytes.
     """
     return f"""
 define internal void @share({pointers}, i64 %n, i64 %blocks, ptr %api, ptr %context) {{
@@ -125,13 +131,22 @@ ask:
   br i1 %many, label %together, label %alone
 together:
   %state = call ptr @state_of({pointers}, i64 %threads, i64 %parts, i64 %n, i64 %blocks)
+  %missing = icmp eq ptr %state, null
+  br i1 %missing, label %alone, label %given
+given:
 {_stored("question", ("i64 40", "ptr null", "ptr %context", "ptr @task", "ptr %state"), "t")}
   %to_schedule = getelementptr i8, ptr %api, i64 {schedule}
   %schedule = load ptr, ptr %to_schedule
   br label %give
 give:
-  %thread = phi i64 [1, %together], [%following, %give]
+  %thread = phi i64 [1, %given], [%following, %next]
   %error = call ptr %schedule(ptr %question)
+  %taken = icmp eq ptr %error, null
+  br i1 %taken, label %next, label %refuse
+refuse:
+  call void @left(ptr %state)
+  br label %next
+next:
   %following = add i64 %thread, 1
   %more = icmp slt i64 %following, %threads
   br i1 %more, label %give, label %work

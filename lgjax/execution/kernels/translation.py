@@ -1,7 +1,8 @@
-"""The walk through a scalar program that writes it down, instruction by instruction, for either machine.
+"""Walks through a scalar program and writes it, instruction by instruction, for a GPU or a CPU.
 
-A product and its addition are one operation, with one rounding; sine and cosine of one angle are computed together,
-without a branch. Loops stay loops.
+`program_of_jaxpr` makes the program. `Translation` visits its nodes in order and asks a writer for each instruction;
+subclasses for the two machines load and store numbers, and write loops. A product and its addition are one operation,
+with one rounding; sine and cosine of one angle are computed together, without a branch. Loops stay loops.
 
 Read first: `../program.py`, `writer.py`. Next: `ptx.py` and `llvm.py`, which say where numbers are in memory.
 """
@@ -63,8 +64,9 @@ def kind_of_dtype(dtype: np.dtype) -> str:
 
 @dataclass
 class Ran:
-    """A loop while it runs, and after. carried: the values that it carries. turn: the register that counts.
+    """A loop of the program, while it is written and after.
 
+    carried: the values that it carries from one iteration, a turn, to the next. turn: the register that counts turns.
     stack: the name of the memory in which it saves values, `width` bytes each.
     """
 
@@ -77,7 +79,7 @@ class Ran:
 
     @property
     def saved(self) -> list[np.dtype]:
-        """The dtypes of the values that it saves in a turn."""
+        """The dtypes of the values that it saves in an iteration."""
         return self.loop.dtypes[len(self.loop.carry) :]
 
     @property
@@ -90,13 +92,13 @@ class Translation(ABC):
     """Writes the operations of a program. Values of nodes are registers, or functions that load these when needed."""
 
     def __init__(self, out: Writer, program: ScalarProgram, in_place: bool, which: int | None):
-        """in_place: results may overwrite arguments. which: of the orders of each region; None: the first."""
+        """in_place: results may overwrite arguments. which: the index in each region's `orders`; None: `frugal`."""
         self.out, self.program, self.in_place, self.which = out, program, in_place, which
         self.tables: list[tuple] = []
         self.ran: list[Ran] = []
 
     def write(self) -> None:
-        """The lines between the first and the last ones."""
+        """Write the lines of the whole program: loads, operations and stores."""
         program = self.program
         values: dict[int, Any] = {
             node.index: partial(self._load, leaf, k)
@@ -131,15 +133,15 @@ class Translation(ABC):
 
     @abstractmethod
     def _end(self, ran: Ran, following: list[Any]) -> None:
-        """The values that the next turn begins with; its carried values are what is left after the last turn."""
+        """End a loop. following: the values that the next turn begins with; after the last, they are `ran.carried`."""
 
     @abstractmethod
     def _entry(self, numbers: tuple, turn: str) -> str:
-        """The number of this turn."""
+        """The entry of a table of known numbers, one for each turn."""
 
     @abstractmethod
     def _at_turn(self, ran: Ran, turn: str, backwards: bool) -> str:
-        """The address of what a loop saved in a turn, or in the turn that is as far from its last."""
+        """The address of what a loop saved in a turn; backwards: turns are counted from the last one."""
 
     @abstractmethod
     def _save(self, ran: Ran, k: int, address: str, value: Any) -> None: ...
@@ -162,7 +164,7 @@ class Translation(ABC):
         return self.out.constant(x, kind_of_dtype(dtype))
 
     def _region(self, region: Region, values: dict[int, Any], written: Any = None) -> None:
-        """Compute what a region's results need; its inputs are among the values. written(node) is called after each."""
+        """Write what a region's results need; its inputs are among the values. written(node) is called after each."""
         ops, pairs, sums = region.ops, {}, {}
         for index in region.frugal if self.which is None else region.orders[self.which]:
             name, what, args = ops[index]
@@ -193,7 +195,7 @@ class Translation(ABC):
             self._divide()
 
     def _divide(self) -> None:  # noqa: B027
-        """Where a machine wants its instructions in pieces, begin the next one."""
+        """Begin the next piece, on machines that want their instructions in pieces."""
 
     # -- loops
     def _loop(self, loop: Loop, index: int, values: dict[int, Any], args: tuple) -> None:
@@ -212,7 +214,7 @@ class Translation(ABC):
         self._end(ran, [self._value(inside, x) for x in loop.results[:count]])
 
     def _saving(self, ran: Ran, inside: dict[int, Any]) -> Callable[[int], None] | None:
-        """Saves inputs and numbers now; a function that saves a node once it is computed."""
+        """Save inputs and known numbers now; return a function that saves a node once it is computed."""
         if not ran.saved:
             return None
         here, count, nodes = self._at_turn(ran, ran.turn, False), len(ran.loop.carry), {}

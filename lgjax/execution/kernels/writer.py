@@ -1,10 +1,11 @@
-"""The instructions that kernels are made of, whatever the machine: a writer puts each down in the language of its own.
+"""The instructions that kernels are made of, for every machine. A writer has a method for each, which appends its text.
 
-An operand is a register or a known number. The first letter of a register is its kind: %f a number of the program's
-floating dtype, %i a 32-bit integer, %p a truth value.
+A method returns the register of the result. An operand is a register, as text, or a known number. The first letter of
+a register is its kind: %f a number of the program's floating dtype, %i a 32-bit integer, %p a truth value, %q an
+address or a 64-bit integer.
 
 Read first: `Writer`. Next: `functions.py` and `translation.py`, which write with it; `ptx_writer.py` and
-`llvm_writer.py`, the two machines.
+`llvm_writer.py`, its two implementations.
 """
 
 from abc import ABC, abstractmethod
@@ -16,8 +17,7 @@ Operand = Any  # a register, or a number
 class Writer(ABC):
     """Lines of a kernel, with a new register for each result. dtype: "f32" or "f64", that of floating numbers.
 
-    A sum and a product are rounded each, unless they are written as `fma`; a machine may make one of both where they
-    are not `exact`.
+    Sums and products are each rounded, except in `fma`. A machine may fuse a product and a sum that are not `exact`.
     """
 
     def __init__(self, dtype: str):
@@ -36,7 +36,7 @@ class Writer(ABC):
     # -- floating numbers
     @abstractmethod
     def floating(self, name: str, *operands: Operand, exact: bool = False) -> str:
-        """add, sub, mul, neg, abs, min, max of numbers; copysign: the sign of the first, the size of the second."""
+        """add, sub, mul, neg, abs, min, max; copysign: the sign of the first, the magnitude of the second."""
 
     @abstractmethod
     def fma(self, a: Operand, b: Operand, c: Operand) -> str:
@@ -53,7 +53,7 @@ class Writer(ABC):
 
     @abstractmethod
     def rounded(self, direction: str, x: str) -> str:
-        """To a whole number, "down" or "up"."""
+        """Round to a whole number, "down" or "up"."""
 
     # -- integers and truth values
     @abstractmethod
@@ -71,7 +71,7 @@ class Writer(ABC):
     # -- comparisons and choices
     @abstractmethod
     def compare(self, test: str, a: Operand, b: Operand, kind: str = "f") -> str:
-        """lt, le, gt, ge, eq, ne; of floating numbers also num: whether none is NaN. Of NaN only ne holds."""
+        """lt, le, gt, ge, eq, ne; of floating numbers also num: neither is NaN. With a NaN, only ne is true."""
 
     @abstractmethod
     def nonzero(self, x: str) -> str:
@@ -86,7 +86,7 @@ class Writer(ABC):
 
     @abstractmethod
     def to_integer(self, x: str) -> str:
-        """Towards zero."""
+        """Round towards zero."""
 
     @abstractmethod
     def low_word(self, x: str) -> str:
@@ -94,7 +94,7 @@ class Writer(ABC):
 
     @abstractmethod
     def sign_flipped(self, x: str, bit: str) -> str:
-        """-x where the first bit of an integer is 1, whose other bits are 0."""
+        """-x where the highest bit of the integer `bit` is 1; its other bits are 0."""
 
     @abstractmethod
     def power_of_two(self, k: str) -> str:
@@ -109,7 +109,7 @@ class Writer(ABC):
         return x if isinstance(x, str) else self.constant(float(x), "f")
 
     def polynomial(self, x: Operand, coefficients: tuple[float, ...]) -> Operand:
-        """Horner's scheme, the constant first."""
+        """A polynomial by Horner's scheme; the constant coefficient comes first."""
         total: Operand = coefficients[-1]
         for c in reversed(coefficients[:-1]):
             total = self.fma(total, x, c)
@@ -121,7 +121,7 @@ def is_float(x: Operand) -> bool:
 
 
 def kind_of(*operands: Operand) -> str:
-    """The kind of registers among operands that are alike, or that of numbers."""
+    """The kind that operands share: that of a register among them, or else of the numbers."""
     found = next((x[1] for x in operands if isinstance(x, str)), None)
     numbers = "f" if any(isinstance(x, float) for x in operands) else "p" if isinstance(operands[0], bool) else "i"
     return found or numbers
