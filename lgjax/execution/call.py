@@ -25,6 +25,7 @@ from lgjax.execution._jax import (
     Zero,
     alone,
     as_function,
+    dce_jaxpr,
     is_exported,
     is_undefined_primal,
     no_tangent,
@@ -79,6 +80,10 @@ def one_kernel(function: Callable, in_place: bool = False) -> Callable:
     """
 
     def bind(jaxpr, values, constants: int):
+        # What is not read, such as the time in many steps, would have to be kept for a reverse pass.
+        state = range(constants, constants + len(jaxpr.outvars)) if in_place else ()
+        jaxpr, read = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), [n in state for n in range(len(values))])
+        values, constants = [x for x, r in zip(values, read, strict=True) if r], sum(read[:constants])
         how = {"state": constants} if in_place else {"how": "behind"}
         return _bound(system_p, jaxpr, values, **how)
 
