@@ -124,9 +124,8 @@ def keep_object(name: str, code: bytes) -> None:
 
 def _objects() -> Path | None:
     """The folder in which JAX keeps programs, if it is one of this machine and JAX uses it."""
-    told = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    enabled = jax.config.jax_enable_compilation_cache  # type: ignore[attr-defined]
-    used = told and enabled and "://" not in told
+    told = jax.config.values["jax_compilation_cache_dir"]
+    used = told and jax.config.values["jax_enable_compilation_cache"] and "://" not in told
     return Path(told) if used and Path(told).is_dir() else None
 
 

@@ -1,6 +1,7 @@
 """Native functions give what the kernels' tests expect, for every size of a batch the same bits, on every processor."""
 
 import os
+import platform
 import warnings
 
 import jax
@@ -37,7 +38,11 @@ def vectors(request, monkeypatch):
     """Vectors of the processor's width and of less; the least as every processor of its kind has them."""
     name, features, registers = native.machine()
     whole = native.Machine(name, features, registers)
-    least = native.Machine("x86-64", "", 16) if native.is_x86() else native.Machine(name, features, 16)
+    least = (
+        native.Machine("x86-64", "", 16)
+        if platform.machine() in ("x86_64", "AMD64")
+        else native.Machine(name, features, 16)
+    )
     chosen = {"whole": whole, "half": native.Machine(name, features, 32), "least": least}[request.param]
     native.target_of.cache_clear()
     monkeypatch.setattr(native, "machine", lambda: chosen)

@@ -6,20 +6,21 @@ begin at index n k. `calling.py` writes the code around it, for a whole batch an
 Read first: `translation.py`, `llvm_writer.py`. Next: `calling.py`, and `native.py`, which compiles and runs it.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from lgjax.execution.kernels.calling import Array, Calling, Interface
+from lgjax.execution.kernels.calling import MEMORY, Array, Calling, Interface
 from lgjax.execution.kernels.llvm_writer import LlvmWriter
 from lgjax.execution.kernels.translation import BOOL, BYTES, Ran, Translation, floating_dtype, kind_of_dtype
 from lgjax.execution.kernels.writer import kind_of
 from lgjax.execution.program import Loop, ScalarProgram
 
-MEMORY = {"float32": "float", "float64": "double", "int32": "i32", "bool": "i8"}
 PIECE = 1000  # lines of a basic block: LLVM's time for one grows with the square of its length
-STACK = 2**21  # bytes of the processor's stack that a kernel may use
+# Bytes of the stack that a function may use. Threads have 8 MB under Linux, elsewhere as little as 512 kB.
+STACK = 2**21 if sys.platform == "linux" else 2**18
 
 
 def kernel_text(
@@ -119,7 +120,7 @@ class _Body(Translation):
         self.out.lines.append(f"{self.label}:")
 
     # -- memory
-    def _place(self, array: "Array", k: int) -> str:
+    def _place(self, array: Array, k: int) -> str:
         """The address of number k of this vector of systems; `@range` has copied rows to columns of one vector each."""
         at = str(k * self.out.width if array.batched and array.front else k)
         if array.batched and not array.front and k:

@@ -10,23 +10,21 @@ Read first: `../call.py`, which asks for kernels; `llvm.py`, which writes them.
 import ctypes
 import hashlib
 import logging
-import platform
 import re
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from lgjax.execution.cache import keep_object, kept_object
 from lgjax.execution.kernels.calling import NAME, Interface
 from lgjax.execution.kernels.llvm import kernel_text
-from lgjax.execution.kernels.translation import program_of_jaxpr
+from lgjax.execution.kernels.translation import program_of_jaxpr, remembered
 
 logger = logging.getLogger("lgjax")
 
@@ -54,10 +52,6 @@ def machine() -> Machine:
     return Machine(llvm.get_host_cpu_name(), features.flatten(), registers)
 
 
-def is_x86() -> bool:
-    return platform.machine().lower() in ("x86_64", "amd64")
-
-
 @cache
 def interface() -> Interface:
     """The interface of the installed XLA, read from the header that jaxlib installs."""
@@ -72,7 +66,7 @@ def interface() -> Interface:
 @cache
 def usable() -> bool:
     """Whether native functions can be compiled and called here; where not, one warning says why."""
-    found: list[Any] = []
+    found: list[Exception] = []
 
     def attempt() -> None:
         """In a thread of its own: the caller may be tracing."""
@@ -81,9 +75,11 @@ def usable() -> bool:
                 jaxpr = jax.make_jaxpr(lambda x: 2 * x + 1)(jnp.float32(0)).jaxpr
                 shape = jax.ShapeDtypeStruct((17,), jnp.float32)
                 call = as_native(jaxpr, (True,), 17, [shape], {}, False)
-                x = np.arange(17, dtype=np.float32)
-                assert call is not None
-                assert np.array_equal(jax.jit(call)(x)[0], 2 * x + 1), "wrong numbers"
+                if call is None:
+                    raise RuntimeError("there is no code for a sum")
+                run = jax.jit(lambda: call(jnp.arange(17, dtype=jnp.float32))[0])
+                if jax.device_get(run()).tolist() != list(range(1, 35, 2)):
+                    raise RuntimeError("wrong numbers")
         except Exception as error:
             found.append(error)
 
@@ -96,7 +92,7 @@ def usable() -> bool:
     return not found
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def target_of(
     jaxpr: Any, batched: tuple[bool, ...], batch: bool, in_place: bool, front: tuple[bool, ...]
 ) -> str | None:
@@ -110,13 +106,17 @@ def target_of(
     return registered(text)
 
 
-@cache
+_registered: set[str] = set()  # XLA may call these functions until the process ends
+
+
 def registered(text: str) -> str:
     """Compile a module and give its function to XLA, under the name that is returned."""
     name = symbol(text)
-    capsule = ctypes.pythonapi.PyCapsule_New
-    capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    jax.ffi.register_ffi_target(name, capsule(address(name, text), None, None), platform="cpu")
+    if name not in _registered:
+        capsule = ctypes.pythonapi.PyCapsule_New
+        capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        jax.ffi.register_ffi_target(name, capsule(address(name, text), None, None), platform="cpu")
+        _registered.add(name)
     return name
 
 

@@ -10,8 +10,9 @@ Read first: `../program.py`, `writer.py`. Next: `ptx.py` and `llvm.py`, which sa
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,7 +28,22 @@ BOOL = np.dtype(bool)
 BYTES = {"float32": 4, "float64": 8, "int32": 4, "bool": 1}  # of a number in the arrays of a kernel
 
 
-@lru_cache(maxsize=1024)
+def remembered(function: Callable) -> Callable:
+    """Keep the results of function(jaxpr, ...) while the jaxpr exists: a cache that holds jaxprs holds their memory."""
+    known: WeakKeyDictionary[Any, dict] = WeakKeyDictionary()
+
+    @wraps(function)
+    def call(jaxpr: Any, *others: Any) -> Any:
+        found = known.setdefault(jaxpr, {})
+        if others not in found:
+            found[others] = function(jaxpr, *others)
+        return found[others]
+
+    call.cache_clear = known.clear  # type: ignore[attr-defined]
+    return call
+
+
+@lru_cache(maxsize=4)  # a large one takes tens of megabytes
 def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
     """The program of a jaxpr; NotImplementedError if it has none, or one that takes long to compile."""
     if size_of(jaxpr) > LARGEST:
@@ -37,6 +53,7 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
     return ScalarProgram(jaxpr)
 
 
+@remembered
 def is_program(jaxpr: Any) -> bool:
     """Whether a jaxpr can be a kernel, as far as its operations and its arrays tell."""
     try:
