@@ -36,7 +36,13 @@ class Flow:
     start: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", tuple(tuple(checks.numbers("rows", row).tolist()) for row in self.rows))
+        if not isinstance(self.rows, tuple | list):
+            raise TypeError(f"rows must be a tuple of weights for each exponential, got {checks.shown(self.rows)}")
+        rows = [checks.numbers("rows", row) for row in self.rows]
+        if not all(row.ndim == 1 for row in rows):
+            raise ValueError(f"rows must hold a tuple of weights for each exponential, got {checks.shown(self.rows)}")
+        object.__setattr__(self, "rows", tuple(tuple(row.tolist()) for row in rows))
+        object.__setattr__(self, "start", checks.integer("start", self.start, 0))
 
 
 @cache

@@ -24,7 +24,7 @@ from tests.soak.door_drivers import Calls, model, states, touching
 # Calls that cannot be traced.
 EAGER = (
     *("ensemble", "monte_carlo", "load_", "optimize_controls", "plot.", "view.", "joint_kind", "saving."),
-    *("integrators.Tableau", "integrators.CommutatorFreeTable", "integrators.Composition"),
+    *("integrators.Tableau", "integrators.CommutatorFreeTable", "integrators.Flow", "integrators.Composition"),
 )
 MJCF = """<mujoco model="m"><worldbody><body name="a"><joint name="j" axis="0 1 0"/>
 <geom type="box" size="0.1 0.1 0.1"/></body></worldbody></mujoco>"""
@@ -191,6 +191,7 @@ def of_descriptions() -> Calls:
             "name": "Euler", "stages": (integrators.Flow(),), "update": integrators.Flow(((1.0,),)), "order": 1,
             "embedded": integrators.Flow(((1.0,),)), "order_hat": 1,
         }),
+        "integrators.Flow": (lambda **given: integrators.Flow(**given) and (), (), {"rows": ((1.0,),), "start": 1}),
         "integrators.Composition": (lambda **given: integrators.Composition(**given) and (), (), {
             "method": integrators.SymplecticLie(0.5), "weights": (1.0,), "order": 2,
         }),
