@@ -50,7 +50,7 @@ def objects(value) -> np.ndarray:
     return out
 
 
-def _boxed(x) -> np.ndarray:
+def boxed(x) -> np.ndarray:
     """NumPy turns 0-d object results into their entry; put it back."""
     if isinstance(x, np.ndarray) and x.dtype == object:
         return x
@@ -112,23 +112,23 @@ class Interpreter:
     def _apply(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
         name, params = eqn.primitive.name, eqn.params
         if name in self.elementwise:
-            return [_boxed(self.elementwise[name](*inputs))]
+            return [boxed(self.elementwise[name](*inputs))]
         if name == "convert_element_type" and (kinds := _change_of_kind(eqn)):
             return [map_objects(lambda a: self._converted(a, *kinds), inputs[0])]
         if name == "integer_pow" and params["y"] > 0:
-            return [_boxed(reduce(self.elementwise["mul"], [inputs[0]] * params["y"]))]
+            return [boxed(reduce(self.elementwise["mul"], [inputs[0]] * params["y"]))]
         if name in _MOVES and all(is_number(x) for i, a in enumerate(inputs) if i not in _MOVES[name] for x in a.flat):
             return _moved(eqn, inputs)
         if name in _REARRANGEMENTS:
-            return [_boxed(_REARRANGEMENTS[name](params, *inputs))]
+            return [boxed(_REARRANGEMENTS[name](params, *inputs))]
         if name == "unstack":
-            return [_boxed(x) for x in np.moveaxis(inputs[0], params["axis"], 0)]
+            return [boxed(x) for x in np.moveaxis(inputs[0], params["axis"], 0)]
         if name == "split":
             return np.split(inputs[0], np.cumsum(params["sizes"])[:-1], params["axis"])
         if name == "scatter-add" and all(is_number(x) for x in inputs[1].flat):
             return [self._scatter_add(eqn, *inputs)]
         if name in ("reduce_sum", "dot_general"):
-            return [_boxed(getattr(self, "_" + name)(params, *inputs))]
+            return [boxed(getattr(self, "_" + name)(params, *inputs))]
         for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
             if key in params and name not in ("scan", "while", "cond"):
                 inner = params[key]
@@ -137,7 +137,7 @@ class Interpreter:
         if all(is_number(x) for array in inputs for x in array.flat):
             return _constants(eqn, inputs)
         if name in _PER_ENTRY:
-            return [_boxed(self._per_entry(eqn)(*inputs))]
+            return [boxed(self._per_entry(eqn)(*inputs))]
         raise self._refusal(name)
 
     def _refusal(self, name: str) -> Exception:
@@ -154,7 +154,7 @@ class Interpreter:
             if key[0] == "select_n" and is_number(xs[0]):
                 return xs[1 + int(xs[0])]
             if all(map(is_number, xs)):
-                return _constants(eqn, [_boxed(x) for x in xs])[0].item()
+                return _constants(eqn, [boxed(x) for x in xs])[0].item()
             return self.graph.node(eqn.primitive.name, emit, *xs, key=key)
 
         return np.frompyfunc(call, len(emit.dtypes), 1)
@@ -226,7 +226,7 @@ def is_constant(x) -> bool:
 def _constants(eqn, inputs) -> list[np.ndarray]:
     """Evaluate an equation whose inputs are all known now."""
     if (rule := _ON_NUMBERS.get(eqn.primitive.name)) is not None:
-        numbers = [np.array(x.tolist(), atom.aval.dtype) for x, atom in zip(inputs, eqn.invars, strict=True)]
+        numbers = [np.array(x.tolist(), y.aval.dtype).reshape(x.shape) for x, y in zip(inputs, eqn.invars, strict=True)]
         return [objects(rule(eqn.params, *numbers))]
     with jax.ensure_compile_time_eval():
         values = [
@@ -257,7 +257,7 @@ def _moved(eqn, inputs) -> list[np.ndarray]:
             for i, (x, atom) in enumerate(zip(places, eqn.invars, strict=True))
         ]
         outs = eqn.primitive.bind(*values, **eqn.params)
-    return [_boxed(entries[np.asarray(x)]) for x in (outs if eqn.primitive.multiple_results else [outs])]
+    return [boxed(entries[np.asarray(x)]) for x in (outs if eqn.primitive.multiple_results else [outs])]
 
 
 def _gathered(params, x: np.ndarray, indices: np.ndarray) -> np.ndarray:

@@ -58,6 +58,7 @@ class Machine:
         self.writer = np.full(self.shared.shape, -1)  # the thread that wrote a byte since the last barrier
         self.parameters = re.findall(r"\.param \.u64 (\w+)", text)
         self.fetched = 0
+        self.apart: list[np.ndarray] = []  # who was alive where threads parted ways, to meet again behind the loop
 
     def run(self, buffers: list[np.ndarray]) -> None:
         """Results are written into the buffers, one for each parameter."""
@@ -70,6 +71,8 @@ class Machine:
         while at < len(self.code):
             if self.code[at] == "DONE:":
                 self.alive = np.ones(self.threads, bool)
+            if self.code[at].startswith("PAST"):
+                self.alive = self.apart.pop()
             jump = None if self.code[at].endswith(":") else self.step(self.code[at])
             at = at + 1 if jump is None else self.labels[jump]
 
@@ -84,7 +87,15 @@ class Machine:
             return None
         if line.startswith("@"):
             test, _, label = line[1:].split()
-            taken = self.registers[test]
+            taken = ~self.registers[test[1:]] if test.startswith("!") else self.registers[test]
+            if label.startswith("PAST"):
+                self.apart.append(self.alive)
+                self.alive = self.alive & ~taken
+                return None if self.alive.any() else label
+            if self.apart and label != "DONE":
+                again = self.alive & taken
+                self.alive = again if again.any() else self.alive
+                return label if again.any() else None
             assert taken.all() or not taken.any() or label == "DONE", "threads part ways"
             if label == "DONE" and not taken.all():
                 self.alive = ~np.broadcast_to(taken, (self.threads,))
@@ -117,7 +128,9 @@ class Machine:
             self.parts(*operands)
         else:
             with np.errstate(all="ignore"):
-                self.registers[operands[0]] = self.result(operation, kinds, operands[1:])
+                found, old = self.result(operation, kinds, operands[1:]), self.registers.get(operands[0])
+                waits = bool(self.apart) and old is not None and not self.alive.all()
+                self.registers[operands[0]] = np.where(self.alive, found, old) if waits else found
         return None
 
     def result(self, operation: str, kinds: list[str], operands: list[str]):

@@ -29,7 +29,18 @@ def jax_loop(body: Callable, start: list, count: int, dtype) -> tuple[list, list
     return jax.lax.scan(lambda carry, turn: body(carry, turn), start, jnp.arange(count, dtype=dtype))
 
 
+def numpy_repeat(going: Callable, body: Callable, start: list) -> list:
+    """`body(carry) -> carry` for each system as long as its `going(carry)` is true."""
+    while np.any(on := going(start)):
+        start = [np.where(on, new, old) for new, old in zip(body(start), start, strict=True)]
+    return start
+
+
 NUMPY = SimpleNamespace(
+    repeat=numpy_repeat,
+    entry=lambda some, k: np.choose(np.clip(k, 0, len(some) - 1), np.broadcast_arrays(*some)),
+    replaced=lambda some, k, x: [np.where(k == n, x, old) for n, old in enumerate(some)],
+    either=lambda test, yes, no, x: np.where(test, yes(x), no(x)),
     where=np.where, minimum=np.minimum, maximum=np.maximum, floor=np.floor, abs=np.abs, loop=numpy_loop,
     integer=lambda x: np.asarray(x).astype(np.int32), floating=lambda x: np.asarray(x).astype(np.float64),
     quotient=lambda a, b: np.trunc(a / b).astype(np.int32), remainder=lambda a, b: np.fmod(a, b).astype(np.int32),
@@ -40,6 +51,9 @@ def of_jax(dtype) -> SimpleNamespace:
     """What runs a program in JAX."""
     return SimpleNamespace(
         where=jnp.where, minimum=jnp.minimum, maximum=jnp.maximum, floor=jnp.floor, abs=jnp.abs,
+        repeat=jax.lax.while_loop, entry=lambda some, k: jax.lax.dynamic_index_in_dim(jnp.stack(some), k, 0, False),
+        replaced=lambda some, k, x: list(jnp.stack(some).at[k].set(x, mode="drop")),
+        either=jax.lax.cond,
         loop=lambda body, start, count: jax_loop(body, start, count, dtype),
         integer=lambda x: jnp.asarray(x).astype(jnp.int32), floating=lambda x: jnp.asarray(x).astype(dtype),
         quotient=jax.lax.div, remainder=jax.lax.rem,
@@ -59,8 +73,11 @@ class Program:
         names = ["add", "sub", "mul", "fma", "select", "min", "max", "floor", "abs", "half", "neg", "square"]
         names += ["int add", "int mul", "int div", "int rem", "int and", "int or", "int xor", "int min", "to int"]
         names += ["less", "equal", "both", "either", "not", "to float", "true to float"]
-        name = "loop" if loops and rng.random() < 0.04 else str(rng.choice(names))
-        inner = Program(rng, int(rng.integers(3, 8)), 3, 1, loops=rng.random() < 0.2) if name == "loop" else None
+        names += ["entry", "replaced"]
+        name = str(rng.choice(["loop", "repeat", "either"] if loops and rng.random() < 0.08 else names))
+        size = int(rng.integers(3, 8)) if name != "either" else int(rng.choice([4, 60]))  # of branches, long ones too
+        repeats = name in ("loop", "repeat", "either")
+        inner = Program(rng, size, 3, 1, loops=size < 8 and rng.random() < 0.2) if repeats else None
         return name, rng.random(4), int(rng.integers(1, 12)), inner
 
     def __call__(self, of: Any, floats: list, integers: list) -> list:
@@ -73,6 +90,15 @@ class Program:
             s, t = pick(p, r[2]), pick(p, r[3])
             if name == "loop":
                 self._loop(of, inner, f, i, p, (a, b, c, j), count)
+            elif name == "repeat":
+                self._repeat(of, inner, f, i, (a, b, c, j), count)
+            elif name == "either":
+                branch = lambda x, inner=inner, a=a, b=b, j=j: small(inner(of, [x, a, b], [j])[0] * 1.0)
+                f.append(of.either(s, branch, lambda x, a=a: small(x - a), c))
+            elif name == "entry":
+                f.append(of.entry(f[-5:], j - 2))
+            elif name == "replaced":
+                f += of.replaced([a, b, c], j & 3, f[-1])
             elif name in FLOATING:
                 f.append(small(FLOATING[name](of, a, b, c, s)))
             elif name in INTEGER:
@@ -97,6 +123,20 @@ class Program:
 
         (x, n), (saved,) = of.loop(body, [c, j], count)
         f += [x, saved[0], saved[-1]]
+        i.append(n)
+
+    @staticmethod
+    def _repeat(of: Any, inner: "Program", f: list, i: list, given: tuple, count: int) -> None:
+        a, b, c, j = given
+
+        def body(carry):
+            x, n, turn = carry
+            out = inner(of, [x, a, b + turn], [n])
+            return [of.where(out[-1], out[0], x), (n + out[4]) & 255, turn + 1.0]
+
+        going = lambda carry: (carry[2] < count) & ((carry[1] & 7) != 3) & (carry[0] < 60)
+        x, n, turns = of.repeat(going, body, [c, j & 255, a * 0.0])
+        f += [x, turns]
         i.append(n)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import lgjax
 from lgjax import specialize
-from lgjax.execution import program
+from lgjax.execution import unrolling
 from lgjax.execution.kernels.ptx import kernel
 from lgjax.execution.kernels.rows import COMMON, chosen
 from lgjax.execution.program import program_of
@@ -210,7 +210,7 @@ def test_the_way_back_through_steps(monkeypatch, dtype, written_out):
     expected = jax.jit(jax.vmap(derivatives("float64")))(*states)
     jax.clear_caches()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(program, "WRITTEN_OUT", written_out)
+    monkeypatch.setattr(unrolling, "WRITTEN_OUT", written_out)
     got = launched(derivatives(dtype), *jax.tree.map(lambda x: x.astype(dtype), states))
     close(got, expected, 4e3 * np.finfo(dtype).eps)
     jax.clear_caches()

@@ -14,9 +14,10 @@ import numpy as np
 
 from lgjax.execution.kernels.calling import MEMORY, Array, Calling, Interface
 from lgjax.execution.kernels.llvm_writer import LlvmWriter
-from lgjax.execution.kernels.translation import BOOL, BYTES, Ran, Translation, floating_dtype, kind_of_dtype
+from lgjax.execution.kernels.translation import BOOL, BYTES, Ran, Repeated, Translation, floating_dtype, kind_of_dtype
 from lgjax.execution.kernels.writer import kind_of
-from lgjax.execution.program import Loop, ScalarProgram
+from lgjax.execution.program import ScalarProgram
+from lgjax.execution.regions import Loop, While
 
 PIECE = 1000  # lines of a basic block: LLVM's time for one grows with the square of its length
 # Bytes of the stack that a function may use. Threads have 8 MB under Linux, elsewhere as little as 512 kB.
@@ -62,6 +63,8 @@ class _Body(Translation):
         self.label = "begin"  # of the lines that are written now
         self.pieces = self.divided = 0
         self.begun: dict[int, tuple] = {}  # of loops that are written now, what `_end` needs
+        self.opened: list[tuple] = []  # of those that end by what they compute, what `_close` needs
+        self.active: list[str] = []  # the registers that say which systems are still in them
         arguments = zip(program.inputs, program.dtypes, batched, front, strict=False)
         results = zip(program.outputs, program.out_dtypes, front[len(program.inputs) :], strict=True)
         named = [Array(f"a{n}", nodes.size, t, True, b, f) for n, (nodes, t, b, f) in enumerate(arguments)]
@@ -205,6 +208,43 @@ class _Body(Translation):
         self.out.line(f"br i1 %again{number}, label %loop{number}, label %{self.label}")
         self.out.lines.append(f"{self.label}:")
         ran.carried = following
+
+    def _open(self, loop: While, number: int, going: Any, start: list[Any]) -> Repeated:
+        """Systems that are done wait for the others of their vector: they keep what they carry."""
+        going = going if isinstance(going, str) else self.out.truth(going)
+        first = self.out.logical("and", going, self.active[-1]) if self.active else going
+        repeated = Repeated(loop, number, [], going=self.out.register("p"))
+        repeated.carried = [self.out.register(kind) for kind in repeated.kinds]
+        before, head = self.label, f"while{number}"
+        self.out.line(f"br label %{head}")
+        self.out.lines.append(f"{head}:")
+        place = len(self.out.lines)
+        self.out.lines += [""] * (1 + len(start))
+        some = self.out.some(repeated.going)
+        self.label = f"in{number}"
+        self.out.line(f"br i1 {some}, label %{self.label}, label %behind{number}")
+        self.out.lines.append(f"{self.label}:")
+        self.active.append(repeated.going)
+        self.opened.append((place, before, [first, *start]))
+        return repeated
+
+    def _close(self, repeated: Repeated, again: Any, following: list[Any]) -> None:
+        number, active = repeated.number, self.active.pop()
+        place, before, start = self.opened.pop()
+        carried = zip(following, repeated.carried, repeated.kinds, strict=True)
+        kept = [self.out.select(active, x, old, kind) for x, old, kind in carried]
+        again = again if isinstance(again, str) else self.out.truth(again)
+        again = self.out.logical("and", active, again)
+        last = f"end{number}"
+        self.out.line(f"br label %{last}")
+        self.out.lines.append(f"{last}:")
+        self.out.line(f"br label %while{number}")
+        registers, kinds = [repeated.going, *repeated.carried], ["p", *repeated.kinds]
+        for k, (x, a, b, kind) in enumerate(zip(registers, start, [again, *kept], kinds, strict=True)):
+            ways = f"[{self.out.text(a, kind)}, %{before}], [{self.out.text(b, kind)}, %{last}]"
+            self.out.lines[place + k] = f"  {x} = phi {self.out.types[kind]} {ways}"
+        self.label = f"behind{number}"
+        self.out.lines.append(f"{self.label}:")
 
     def _entry(self, numbers: tuple, turn: str) -> str:
         self.tables.append(numbers)

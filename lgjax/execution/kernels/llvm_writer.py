@@ -115,6 +115,12 @@ class LlvmWriter(Writer):
         name = "xor" if name == "not" else name
         return self.operation(f"{name} {self.types['p']} {self.text(a, 'p')}, {self.text(b, 'p')}", "p")
 
+    def some(self, x: Operand) -> str:
+        """Whether a truth value is true for any of the systems, as one bit."""
+        vector, name = self.types["p"], f"llvm.vector.reduce.or.v{self.width}i1"
+        self.declared[name] = f"i1 ({vector})"
+        return self.operation(f"call i1 @{name}({vector} {self.text(x, 'p')})", "q")
+
     def truth(self, x: bool) -> str:
         return self.constant(x, "p")
 

@@ -16,9 +16,10 @@ import numpy as np
 from lgjax.execution.kernels.ptx_writer import PtxWriter
 from lgjax.execution.kernels.rows import THREADS, Shared
 from lgjax.execution.kernels.spills import SHARED, spilled, time_of, with_fewer_blocks
-from lgjax.execution.kernels.translation import BOOL, Ran, Translation, floating_dtype
+from lgjax.execution.kernels.translation import BOOL, Ran, Repeated, Translation, floating_dtype
 from lgjax.execution.kernels.writer import kind_of
-from lgjax.execution.program import Loop, ScalarProgram
+from lgjax.execution.program import ScalarProgram
+from lgjax.execution.regions import Loop, While
 
 VERSION, TARGET = "7.4", "sm_80"  # what the driver compiles for the device at hand when a program is loaded
 NAME = "lgjax_kernel"
@@ -100,6 +101,8 @@ class _Body(Translation):
         common = [(f"a{n}", *rows[n], read(nodes)) for n, nodes in enumerate(program.inputs) if not batched[n]]
         self.shared.hold(common, block)
         self.pointers: dict[str, tuple[int, bool]] = {}
+        self.turns: dict[int, int] = {}  # of each label
+        self.labels: list[int] = []  # of the loops that are written now
 
     def write(self) -> None:
         """The lines between the first and the last ones."""
@@ -109,8 +112,8 @@ class _Body(Translation):
 
     @property
     def counts(self) -> list[int]:
-        """The turns of each loop."""
-        return [x.loop.count for x in self.ran]
+        """The turns of each loop, of those that end by what they compute as they are estimated."""
+        return [count for _, count in sorted(self.turns.items())]
 
     @property
     def waiting_bytes(self) -> int:
@@ -202,22 +205,48 @@ class _Body(Translation):
     def _begin(self, loop: Loop, number: int, start: list[Any]) -> Ran:
         carried = [self._copy(x, dtype) for x, dtype in zip(start, loop.dtypes, strict=False)]
         turn = self.out.operation("mov.u32", 0, kind="i")
-        self.out.lines.append(f"LOOP{number}:")
+        self.labels.append(self._label(loop.count))
         return Ran(loop, number, carried, turn, f"stack{number}", 8 if self.out.double else 4)
 
     def _end(self, ran: Ran, following: list[Any]) -> None:
-        # A value that is carried on in another place is copied first.
-        moved = [
-            self._copy(x, dtype) if x in ran.carried and x != old else x
-            for x, old, dtype in zip(following, ran.carried, ran.loop.dtypes, strict=False)
-        ]
-        for x, old in zip(moved, ran.carried, strict=True):
-            if x != old:
-                value = float(x) if old[1] == "f" and not isinstance(x, str) else x
-                self.out.line(f"mov.{self.out.types[old[1]]} {old}, {self.out.text(value)};")
+        self._follow(ran.carried, following, ran.loop.dtypes)
         self.out.line(f"add.u32 {ran.turn}, {ran.turn}, 1;")
         again = self.out.operation("setp.lt.u32", ran.turn, ran.loop.count, kind="p")
-        self.out.line(f"@{again} bra LOOP{ran.number};")
+        self.out.line(f"@{again} bra LOOP{self.labels.pop()};")
+
+    def _label(self, turns: int) -> int:
+        """The number of a new label, at which turns of a loop begin."""
+        number = len(self.turns)
+        self.turns[number] = turns
+        self.out.lines.append(f"LOOP{number}:")
+        return number
+
+    def _follow(self, carried: list[Any], following: list[Any], dtypes: Sequence[np.dtype]) -> None:
+        """What the next turn begins with, in the registers of this one."""
+        # A value that is carried on in another place is copied first.
+        moved = [
+            self._copy(x, dtype) if x in carried and x != old else x
+            for x, old, dtype in zip(following, carried, dtypes, strict=False)
+        ]
+        for x, old in zip(moved, carried, strict=True):
+            if x != old:
+                value = float(x) if old[1] == "f" and not isinstance(x, str) else x
+                if old[1] == "p":
+                    value = x if isinstance(x, str) else self.out.truth(x)
+                self.out.line(f"mov.{self.out.types[old[1]]} {old}, {self.out.text(value)};")
+
+    def _open(self, loop: While, number: int, going: Any, start: list[Any]) -> Repeated:
+        carried = [self._copy(x, dtype) for x, dtype in zip(start, loop.dtypes, strict=True)]
+        going = going if isinstance(going, str) else self.out.truth(going)
+        self.out.line(f"@!{going} bra PAST{number};")
+        self.labels.append(self._label(loop.count))
+        return Repeated(loop, number, carried)
+
+    def _close(self, repeated: Repeated, again: Any, following: list[Any]) -> None:
+        again = self._copy(again, BOOL)  # before what it may be is overwritten
+        self._follow(repeated.carried, following, repeated.loop.dtypes)
+        self.out.line(f"@{again} bra LOOP{self.labels.pop()};")
+        self.out.lines.append(f"PAST{repeated.number}:")
 
     # -- what a loop saves, in memory of the thread
     def _at_turn(self, ran: Ran, turn: str, backwards: bool) -> str:

@@ -28,6 +28,7 @@ SHARES = 4  # so many parts of what crosses blocks are tried in shared memory: n
 VECTOR = 16  # bytes that move at once
 NUMBER = re.compile(r"%f\d+")
 LOOP = re.compile(r"LOOP(\d+):")
+AGAIN = " bra LOOP"  # the end of a turn; other jumps lead past a loop
 UNCHANGING = re.compile(r"  ld\.(global\.nc|shared)\.f\d+ %f\d+, \[%(a\d+|common)\+\d+\];")
 
 
@@ -263,7 +264,7 @@ def time_of(lines: Sequence[str], counts: Sequence[int]) -> int:
             turns.append(turns[-1] * counts[int(found[1])])
         waits = OUTSIDE if "%own_waiting" in line else INSIDE if "%waiting" in line else 0
         total += turns[-1] * (not line.startswith("  neg.")) * (1 + waits)
-        if " bra " in line:
+        if AGAIN in line:
             turns.pop()
     return total
 
@@ -277,9 +278,9 @@ def most_waiting(lines: Sequence[Line]) -> int:
         for x in line.registers:
             first.setdefault(x, n)
             last[x] = n
-        if line.text.endswith(":"):
+        if LOOP.fullmatch(line.text):
             labels.append(n)
-        elif " bra " in line.text:
+        elif AGAIN in line.text:
             begun = labels.pop()
             last |= {x: n for x, end in last.items() if end > begun > first[x]}
     changes = np.zeros(len(lines) + 1, int)
@@ -295,10 +296,12 @@ def _blocks(lines: Sequence[Line], counts: Sequence[int]) -> list[tuple[list[Lin
     for line in lines:
         if found := LOOP.fullmatch(line.text):
             turns.append(turns[-1] * counts[int(found[1])])
+        if line.text.endswith(":"):
             blocks.append(([], turns[-1]))
         blocks[-1][0].append(line)
         if " bra " in line.text:
-            turns.pop()
+            if AGAIN in line.text:
+                turns.pop()
             blocks.append(([], turns[-1]))
     return blocks
 

@@ -20,7 +20,8 @@ from lgjax.execution.graph import Ref, is_number
 from lgjax.execution.kernels.elementary import sine_and_cosine
 from lgjax.execution.kernels.functions import added, is_instruction, write
 from lgjax.execution.kernels.writer import Writer
-from lgjax.execution.program import Loop, Region, ScalarProgram, longest, size_of
+from lgjax.execution.program import ScalarProgram, longest, size_of
+from lgjax.execution.regions import Loop, Region, While
 
 LARGEST = 400_000  # `size_of` a program; forward dynamics of a humanoid has 44,000, and compiles in 3 s
 LONGEST = 48  # levels of a recursion: longer ones stay loops, which compile in a time that does not grow with them
@@ -80,6 +81,20 @@ def kind_of_dtype(dtype: np.dtype) -> str:
 
 
 @dataclass
+class Repeated:
+    """A `While`, while it is written and after: what it carries, and the register that says which systems go on."""
+
+    loop: While
+    number: int
+    carried: list[Any]
+    going: Any = None
+
+    @property
+    def kinds(self) -> list[str]:
+        return [kind_of_dtype(x) for x in self.loop.dtypes]
+
+
+@dataclass
 class Ran:
     """A loop of the program, while it is written and after.
 
@@ -113,6 +128,7 @@ class Translation(ABC):
         self.out, self.program, self.in_place, self.which = out, program, in_place, which
         self.tables: list[tuple] = []
         self.ran: list[Ran] = []
+        self.repeated: list[Repeated] = []
 
     def write(self) -> None:
         """Write the lines of the whole program: loads, operations and stores."""
@@ -153,6 +169,14 @@ class Translation(ABC):
         """End a loop. following: the values that the next turn begins with; after the last, they are `ran.carried`."""
 
     @abstractmethod
+    def _open(self, loop: While, number: int, going: Any, start: list[Any]) -> Repeated:
+        """Begin a loop that runs while `going`, a truth value or its register."""
+
+    @abstractmethod
+    def _close(self, repeated: Repeated, again: Any, following: list[Any]) -> None:
+        """End it. again: whether to go on; following: as in `_end`."""
+
+    @abstractmethod
     def _entry(self, numbers: tuple, turn: str) -> str:
         """The entry of a table of known numbers, one for each turn."""
 
@@ -189,6 +213,9 @@ class Translation(ABC):
                 continue
             if name == "loop":
                 self._loop(what, index, values, args)
+                continue
+            if name == "while":
+                self._while(what, index, values, args)
                 continue
             if name == "result":
                 values[index] = values[args[0].index].carried[what]
@@ -229,6 +256,19 @@ class Translation(ABC):
         inside |= self._reads(loop, read, ran.turn)
         self._region(loop, inside, self._saving(ran, inside))
         self._end(ran, [self._value(inside, x) for x in loop.results[:count]])
+
+    def _while(self, loop: While, index: int, values: dict[int, Any], args: tuple) -> None:
+        """A loop that ends by what it computes; its value is a `Repeated`."""
+        count = 1 + len(loop.carry)
+        # What is loaded when it is first used is loaded now: inside, every turn would load it.
+        going, *others = [self._value(values, a) for a in args]
+        values[index] = repeated = self._open(loop, len(self.repeated), going, others[: count - 1])
+        self.repeated.append(repeated)
+        inside: dict[int, Any] = dict(zip(loop.carry, repeated.carried, strict=True))
+        inside |= dict(zip(loop.captured, others[count - 1 :], strict=True))
+        self._region(loop, inside)
+        again, *following = [self._value(inside, x) for x in loop.results]
+        self._close(repeated, again, following)
 
     def _saving(self, ran: Ran, inside: dict[int, Any]) -> Callable[[int], None] | None:
         """Save inputs and known numbers now; return a function that saves a node once it is computed."""

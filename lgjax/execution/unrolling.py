@@ -1,0 +1,370 @@
+"""Jaxprs of whole algorithms on scalars: recursions are written out, other loops stay loops if they can.
+
+Read first: `interpreter.py`, whose rules this adds to, and `regions.py`. Next: `program.py`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import inf
+from typing import Any
+
+import jax
+import numpy as np
+
+from lgjax.execution import indexing
+from lgjax.execution._jax import Literal, jaxprs_in, scan_arguments, while_parts
+from lgjax.execution.graph import Graph, Ref, Scalar, is_number
+from lgjax.execution.interpreter import Interpreter, boxed, map_objects, objects
+from lgjax.execution.regions import Loop, While
+from lgjax.execution.scan import loop_p
+from lgjax.execution.step import emission, step_p
+
+UNROLLED = 8  # turns of a loop that saves or reads something in every turn, which are written out
+WRITTEN_OUT = 4000  # operations, of which more stay a loop
+INDEXED = 20_000  # the same where turns choose entries by a number: a loop would look at all entries in every turn
+JUMPED = 300  # equations of a branch, of which larger ones are jumped over where nothing asks for them
+SAVED = 8192  # numbers that a loop may save: the memory of a thread ends at 512 kB
+REDUCTIONS = {"reduce_and": "and", "reduce_or": "or", "reduce_max": "max", "reduce_min": "min"}
+
+
+class Unrolling(Interpreter):
+    """Evaluates jaxprs on the scalars of one graph. choices: its nodes that choose entries by numbers not yet known."""
+
+    def __init__(self, graph: Graph):
+        super().__init__(graph)
+        self.choices = 0
+
+    def closed(self, jaxpr: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """`evaluate` for a jaxpr with its constants."""
+        return self.evaluate(jaxpr.jaxpr, list(map(objects, jaxpr.consts)), list(inputs))
+
+    def _apply(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        name, params = eqn.primitive.name, eqn.params
+        if eqn.primitive is loop_p:
+            return self._levels(params["loop"], inputs)
+        if eqn.primitive is step_p:
+            return self.closed(jax.make_jaxpr(emission(**params))(*(x.aval for x in eqn.invars)), inputs)
+        if name == "lane_call" and params["size"] is not None:
+            run = lambda values: self.evaluate(params["jaxpr"], [], values)
+            return _each(run, inputs, params["batched"], params["size"])
+        if name == "custom_vmap_call":
+            return self.closed(params["call"], inputs)
+        if name == "custom_linear_solve":
+            return self._solved(eqn, inputs)
+        if name == "optimization_barrier":
+            return inputs
+        if name == "scan":
+            return self._scan(eqn, inputs)
+        if name == "while":
+            return self._while(eqn, inputs)
+        if name == "cond":
+            return self._cond(eqn, inputs)
+        if name in REDUCTIONS:
+            return [self._reduced(REDUCTIONS[name], params["axes"], inputs[0])]
+        if name in indexing.MOVES and not indexing.is_known(name, inputs):
+            before = len(self.graph.ops)
+            found = indexing.MOVES[name](self.graph, eqn, *inputs)
+            self.choices += len(self.graph.ops) - before
+            return [boxed(found)]
+        return super()._apply(eqn, inputs)
+
+    def _refusal(self, name: str) -> Exception:
+        return NotImplementedError(f"{name!r} cannot be done scalar by scalar")
+
+    def _reduced(self, name: str, axes: tuple[int, ...], x: np.ndarray) -> np.ndarray:
+        """Pair by pair, of numbers at once."""
+        on_numbers, empty = {"and": (min, True), "or": (max, False), "max": (max, -inf), "min": (min, inf)}[name]
+
+        def pair(a: Scalar, b: Scalar) -> Scalar:
+            return on_numbers(a, b) if is_number(a) and is_number(b) else self.graph.node(name, None, a, b, key=name)
+
+        for axis in sorted(axes, reverse=True):
+            x = np.frompyfunc(pair, 2, 1, identity=empty).reduce(x, axis=axis)
+        return map_objects(lambda y: y, np.asarray(x, object))
+
+    def _levels(self, loop, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        """All levels of a recursion, one after the other."""
+        if loop.size is not None:
+            single = lambda values: self._unrolled(loop, values)
+            return _each(single, inputs, loop.batched, loop.size)
+        return self._unrolled(loop, inputs)
+
+    def _unrolled(self, loop, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        constants, carry, xs = loop.parts(inputs)
+        step = lambda carry, now: self.evaluate(loop.level, [], [*constants, *carry, *now])
+        return _turns(step, carry, xs, loop.length, loop.reverse, len(loop.level.outvars) - len(carry))
+
+    # -- loops of a known number of turns
+    def _scan(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        """A loop if it can be one, but few turns that save or read something are written out unless they are long."""
+        params, body = eqn.params, eqn.params["jaxpr"]
+        constants, carry = scan_arguments(eqn)
+        constants, carry, xs = inputs[:constants], inputs[constants : constants + carry], inputs[constants + carry :]
+        plain = len(body.jaxpr.outvars) == len(carry) and all(is_number(x) for array in xs for x in array.flat)
+        length, loop, args = params["length"], None, []
+        counted = _counted(eqn, carry)
+        try:
+            if length > 1:
+                loop, args, choices = self._loop(eqn, constants, carry, xs, counted)
+        except NotImplementedError:
+            if length > UNROLLED:
+                raise
+        if loop is not None:
+            size = sum(loop.operations.values())
+            short = length * (size - choices) <= INDEXED if choices else not plain and length <= UNROLLED
+            if not short or (not choices and length * size > WRITTEN_OUT):
+                return self._outside(eqn, loop, args, counted)
+        step = lambda carry, now: self.closed(body, [*constants, *carry, *now])
+        kept = len(body.jaxpr.outvars) - len(carry)
+        if not length:  # nothing is saved
+            return [*carry, *(np.empty((0, *x.aval.shape), object) for x in body.jaxpr.outvars[len(carry) :])]
+        return _turns(step, carry, xs, length, params["reverse"], kept)
+
+    def _loop(self, eqn, constants, carry, xs, counted: dict[int, range]) -> tuple[Loop, list[Scalar], int]:
+        """The body of a scan once, as a graph of its own, the arguments of the loop's node, and the nodes that choose.
+
+        counted: the numbers that are carried, by the index of what carries them; they are known.
+        """
+        params, body = eqn.params, eqn.params["jaxpr"]
+        inner = _Inner(type(self))
+        graph, capture = inner.graph, inner.capture
+        tables: dict[int, tuple] = {}
+        loops: list[int] = []
+        reads: dict[int, tuple[int, int, bool]] = {}
+
+        def number(table: Sequence) -> Ref:
+            node = graph.input()
+            tables[node.index] = tuple(table)
+            return node
+
+        def entry(column: np.ndarray) -> Scalar:
+            column = column[::-1] if params["reverse"] else column
+            if len({x.index if isinstance(x, Ref) else ("#", x) for x in column}) == 1:
+                return capture(column[0])
+            if all(map(is_number, column)):
+                return number(column)
+            if (saved := self._saved_by_one_loop(list(column))) is None:
+                before, turn = len(graph.ops), number(range(params["length"]))
+                found = indexing.entry(graph, list(map(capture, column)), turn)
+                inner.run.choices += len(graph.ops) - before
+                return found
+            node, (read, value, backwards) = graph.input(), saved
+            if read not in loops:
+                loops.append(read)
+            reads[node.index] = loops.index(read), value, backwards
+            return node
+
+        known = [map_objects(capture, x) for x in constants]
+        enter = lambda k, x: boxed(number(counted[k])) if k in counted else map_objects(lambda _: graph.input(), x)
+        start = [enter(k, x) for k, x in enumerate(carry)]
+        now = [_columns(entry, x) for x in xs]
+        outs = inner.run.closed(body, [*known, *start, *now])
+        others = lambda arrays: [x for k, x in enumerate(arrays) if k not in counted]
+        loop = Loop(
+            graph,
+            _flat(others(outs)),
+            count=params["length"],
+            dtypes=_dtypes(others(body.jaxpr.outvars)),
+            carry=[x.index for x in _flat(others(start))],
+            captured=inner.captured,
+            tables=tables,
+            reads=reads,
+        )
+        if loop.count * (len(loop.results) - len(loop.carry)) > SAVED:
+            raise NotImplementedError(f"a scan that saves more than {SAVED} numbers")
+        return loop, [*_flat(others(carry)), *inner.outside, *map(Ref, loops)], inner.run.choices
+
+    def _saved_by_one_loop(self, column: Sequence[Scalar]) -> tuple[int, int, bool] | None:
+        """The loop that saved the numbers, one in each turn, which of its values they are, and if the last is first.
+
+        None if no loop did.
+        """
+        ops = [self.graph.ops[x.index] for x in column if isinstance(x, Ref)]
+        saved: list[tuple] = [(args[0].index, *what) for name, what, args in ops if name == "saved"]
+        if len(saved) == len(column) and len({(loop, value) for loop, value, _ in saved}) == 1:
+            loop, value, first = saved[0]
+            turns, all_turns = [turn for *_, turn in saved], list(range(self.graph.ops[loop][1].count))
+            if turns in (all_turns, all_turns[::-1]):
+                return loop, value, first > 0
+        return None
+
+    def _outside(self, eqn, loop: Loop, args: list[Scalar], counted: dict[int, range]) -> list[np.ndarray]:
+        """The results of a loop, which becomes a node."""
+        node, first = self.graph.node("loop", loop, *args, key=id(loop)), len(loop.carry)
+        turns = range(loop.count)[::-1] if eqn.params["reverse"] else range(loop.count)
+        carried = lambda k: self.graph.node("result", k, node, key=k)
+        saved = lambda k, turn: self.graph.node("saved", (k - first, turn), node, key=(k - first, turn))
+        numbers = iter(range(len(loop.results)))
+        shapes = [x.aval.shape for x in eqn.params["jaxpr"].jaxpr.outvars]
+        places = [
+            map_objects(lambda _, k=k: None if k in counted else next(numbers), np.empty(shape, object))
+            for k, shape in enumerate(shapes)
+        ]
+        count = scan_arguments(eqn)[1]
+        last = lambda k: boxed(counted[k].stop)
+        stacks = [np.stack([map_objects(partial(saved, turn=n), x) for n in turns]) for x in places[count:]]
+        ends = [last(k) if k in counted else map_objects(carried, x) for k, x in enumerate(places[:count])]
+        return [*ends, *stacks]
+
+    # -- loops that end by what they compute, and branches
+    def _while(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        (first, condition), (second, body) = while_parts(eqn)
+        tested, used, start = inputs[:first], inputs[first : first + second], inputs[first + second :]
+        going = self.closed(condition, [*tested, *start])[0][()]
+        if is_number(going) and not going:
+            return start
+
+        def turn(inner: _Inner, carry: list[np.ndarray]) -> tuple[Scalar, list[np.ndarray]]:
+            outs = inner.run.closed(body, [*(map_objects(inner.capture, x) for x in used), *carry])
+            again = inner.run.closed(condition, [*(map_objects(inner.capture, x) for x in tested), *outs])
+            return again[0][()], outs
+
+        return self._repeated(going, start, turn, _dtypes(body.jaxpr.outvars))
+
+    def _repeated(self, going: Scalar, start: list[np.ndarray], turn: Callable, dtypes: list, **count: int):
+        """The results of turn(inner, carry) -> (whether to go on, carry), done from the start on, while `going`."""
+        inner = _Inner(type(self))
+        carry = [map_objects(lambda _: inner.graph.input(), x) for x in start]
+        again, outs = turn(inner, carry)
+        first, before, after = _flat(start), _flat(carry), _flat(outs)
+        # What no turn changes is not carried.
+        moves = [
+            is_number(x) or is_number(old) or x.index != new.index
+            for new, x, old in zip(before, after, first, strict=True)
+        ]
+        fixed = [k for k, m in enumerate(moves) if not m]
+        moving = [k for k, m in enumerate(moves) if m]
+        loop = While(
+            inner.graph,
+            [again, *(after[k] for k in moving)],
+            dtypes=[dtypes[k] for k in moving],
+            carry=[before[k].index for k in moving],
+            captured=[*inner.captured, *(before[k].index for k in fixed)],
+            **count,
+        )
+        args = [going, *(first[k] for k in moving), *inner.outside, *(first[k] for k in fixed)]
+        node = self.graph.node("while", loop, *args, key=id(loop))
+        found = dict(zip(fixed, (first[k] for k in fixed), strict=True))
+        found |= {k: self.graph.node("result", n, node, key=n) for n, k in enumerate(moving)}
+        entries = iter(found[k] for k in range(len(first)))
+        return [map_objects(lambda _: next(entries), x) for x in start]
+
+    def _cond(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        """The results of the branch that is asked for. All short branches are computed, of the long ones only that."""
+        (index, *values), branches = inputs, eqn.params["branches"]
+        which: Scalar = index[()]
+        if is_number(which):
+            return self.closed(branches[min(max(int(which), 0), len(branches) - 1)], values)
+        found = [objects(np.zeros(x.aval.shape, x.aval.dtype)) for x in eqn.outvars]
+        for k, branch in enumerate(branches):
+            test = self._asks_for(which, k, len(branches), eqn.invars[0].aval.dtype == bool)
+            if _count(branch.jaxpr) > JUMPED:
+
+                def once(inner: _Inner, _: list, branch=branch) -> tuple[Scalar, list[np.ndarray]]:
+                    return False, inner.run.closed(branch, [map_objects(inner.capture, x) for x in values])
+
+                found = self._repeated(test, found, once, _dtypes(eqn.outvars), count=1)
+                continue
+            outs = self.closed(branch, values)
+            select = np.frompyfunc(lambda a, b, test=test: indexing.selected(self.graph, test, a, b), 2, 1)
+            found = [boxed(select(a, b)) for a, b in zip(found, outs, strict=True)] if k else outs
+        return found
+
+    def _asks_for(self, which: Ref, k: int, count: int, boolean: bool) -> Scalar:
+        """Whether a switch takes branch k of `count`."""
+        if boolean:
+            return which if k else self.graph.node("not", None, which, key="not")
+        name = "le" if k == 0 else "ge" if k == count - 1 else "eq"
+        return self.graph.node(name, None, which, k, key=name)
+
+    def _solved(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        """What the given solver finds."""
+        lengths, solve = eqn.params["const_lengths"], eqn.params["jaxprs"].solve
+        first = lengths.matvec + lengths.vecmat
+        constants, right = inputs[first : first + lengths.solve], inputs[sum(lengths) :]
+        return self.evaluate(solve.jaxpr, list(map(objects, solve.consts)), [*constants, *right])
+
+
+class _Inner:
+    """A graph inside a loop, and what it takes from outside: by its input nodes, `captured`, what is `outside`."""
+
+    def __init__(self, interpreter: Callable[[Graph], Any]):
+        self.graph = Graph()
+        self.run = interpreter(self.graph)
+        self.inputs: dict[int, Ref] = {}
+
+    def capture(self, x: Scalar) -> Scalar:
+        if is_number(x):
+            return x
+        if x.index not in self.inputs:
+            self.inputs[x.index] = self.graph.input()
+        return self.inputs[x.index]
+
+    @property
+    def captured(self) -> list[int]:
+        return [x.index for x in self.inputs.values()]
+
+    @property
+    def outside(self) -> list[Ref]:
+        return list(map(Ref, self.inputs))
+
+
+def _counted(eqn: Any, carry: Sequence[np.ndarray]) -> dict[int, range]:
+    """The numbers that a scan carries if it adds a known one in each turn, by their place; and where they end."""
+    body, first, found = eqn.params["jaxpr"].jaxpr, scan_arguments(eqn)[0], {}
+    made = {out: x for x in body.eqns for out in x.outvars}
+    for k, start in enumerate(carry):
+        own, out = body.invars[first + k], body.outvars[k]
+        rule = None if isinstance(out, Literal) else made.get(out)
+        if rule is None or rule.primitive.name != "add" or own.aval.shape or own.aval.dtype.kind != "i":
+            continue
+        steps = [int(x.val) for x in rule.invars if isinstance(x, Literal)]
+        if len(steps) == 1 and steps[0] and any(x is own for x in rule.invars) and is_number(start[()]):
+            at = int(start[()])
+            found[k] = range(at, at + eqn.params["length"] * steps[0], steps[0])
+    return found
+
+
+def _count(jaxpr: Any) -> int:
+    """Entries of the results of all equations."""
+    inner = lambda eqn: sum(map(_count, jaxprs_in(eqn)))
+    return sum(inner(x) or sum(int(np.prod(y.aval.shape)) for y in x.outvars) for x in jaxpr.eqns)
+
+
+def _flat(arrays: Sequence[np.ndarray]) -> list[Scalar]:
+    return [x for array in arrays for x in array.flat]
+
+
+def _dtypes(variables: Sequence) -> list[np.dtype]:
+    """Of the numbers of these."""
+    return [np.dtype(x.aval.dtype) for x in variables for _ in range(int(np.prod(x.aval.shape)))]
+
+
+def _columns(f: Callable, stack: np.ndarray) -> np.ndarray:
+    """f of each entry over the first axis."""
+    out = np.empty(stack.shape[1:], object)
+    for index in np.ndindex(*out.shape):
+        out[index] = f(stack[(slice(None), *index)])
+    return out
+
+
+def _turns(step: Callable, carry: list, xs: list, length: int, reverse: bool, kept: int) -> list[np.ndarray]:
+    """A scan with all its turns written out."""
+    saved: list[list] = [[None] * length for _ in range(kept)]
+    for turn in reversed(range(length)) if reverse else range(length):
+        out = step(carry, [_at(x, turn) for x in xs])
+        carry = out[: len(carry)]
+        for place, value in zip(saved, out[len(carry) :], strict=True):
+            place[turn] = value
+    return [*carry, *(np.stack(place) for place in saved)]
+
+
+def _at(x: np.ndarray, k: int) -> np.ndarray:
+    return map_objects(lambda y: y, x[k : k + 1].reshape(x.shape[1:]))
+
+
+def _each(run: Callable, inputs: list[np.ndarray], batched: Sequence[bool], size: int) -> list[np.ndarray]:
+    """For each system of a batch that lies behind."""
+    one: Iterator = ([x[..., k] if b else x for x, b in zip(inputs, batched, strict=True)] for k in range(size))
+    boxed = lambda values: [map_objects(lambda y: y, np.asarray(x, object)) for x in values]
+    return [np.stack(outs, -1) for outs in zip(*(run(boxed(values)) for values in one), strict=True)]
