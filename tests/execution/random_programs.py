@@ -38,9 +38,9 @@ def numpy_repeat(going: Callable, body: Callable, start: list) -> list:
 
 NUMPY = SimpleNamespace(
     repeat=numpy_repeat,
-    entry=lambda some, k: np.choose(np.clip(k, 0, len(some) - 1), np.broadcast_arrays(*some)),
+    entry=lambda some, k: np.choose(np.clip(k + len(some) * (k < 0), 0, len(some) - 1), np.broadcast_arrays(*some)),
     replaced=lambda some, k, x: [np.where(k == n, x, old) for n, old in enumerate(some)],
-    either=lambda test, yes, no, x: np.where(test, yes(x), no(x)),
+    branch=lambda test, yes, no, x: np.where(test, yes(x), no(x)),
     where=np.where, minimum=np.minimum, maximum=np.maximum, floor=np.floor, abs=np.abs, loop=numpy_loop,
     integer=lambda x: np.asarray(x).astype(np.int32), floating=lambda x: np.asarray(x).astype(np.float64),
     quotient=lambda a, b: np.trunc(a / b).astype(np.int32), remainder=lambda a, b: np.fmod(a, b).astype(np.int32),
@@ -53,7 +53,7 @@ def of_jax(dtype) -> SimpleNamespace:
         where=jnp.where, minimum=jnp.minimum, maximum=jnp.maximum, floor=jnp.floor, abs=jnp.abs,
         repeat=jax.lax.while_loop, entry=lambda some, k: jax.lax.dynamic_index_in_dim(jnp.stack(some), k, 0, False),
         replaced=lambda some, k, x: list(jnp.stack(some).at[k].set(x, mode="drop")),
-        either=jax.lax.cond,
+        branch=jax.lax.cond,
         loop=lambda body, start, count: jax_loop(body, start, count, dtype),
         integer=lambda x: jnp.asarray(x).astype(jnp.int32), floating=lambda x: jnp.asarray(x).astype(dtype),
         quotient=jax.lax.div, remainder=jax.lax.rem,
@@ -74,9 +74,9 @@ class Program:
         names += ["int add", "int mul", "int div", "int rem", "int and", "int or", "int xor", "int min", "to int"]
         names += ["less", "equal", "both", "either", "not", "to float", "true to float"]
         names += ["entry", "replaced"]
-        name = str(rng.choice(["loop", "repeat", "either"] if loops and rng.random() < 0.08 else names))
-        size = int(rng.integers(3, 8)) if name != "either" else int(rng.choice([4, 60]))  # of branches, long ones too
-        repeats = name in ("loop", "repeat", "either")
+        name = str(rng.choice(["loop", "repeat", "branch"] if loops and rng.random() < 0.08 else names))
+        size = int(rng.integers(3, 8)) if name != "branch" else int(rng.choice([4, 60]))  # of branches, long ones too
+        repeats = name in ("loop", "repeat", "branch")
         inner = Program(rng, size, 3, 1, loops=size < 8 and rng.random() < 0.2) if repeats else None
         return name, rng.random(4), int(rng.integers(1, 12)), inner
 
@@ -92,9 +92,9 @@ class Program:
                 self._loop(of, inner, f, i, p, (a, b, c, j), count)
             elif name == "repeat":
                 self._repeat(of, inner, f, i, (a, b, c, j), count)
-            elif name == "either":
+            elif name == "branch":
                 branch = lambda x, inner=inner, a=a, b=b, j=j: small(inner(of, [x, a, b], [j])[0] * 1.0)
-                f.append(of.either(s, branch, lambda x, a=a: small(x - a), c))
+                f.append(of.branch(s, branch, lambda x, a=a: small(x - a), c))
             elif name == "entry":
                 f.append(of.entry(f[-5:], j - 2))
             elif name == "replaced":
