@@ -5,7 +5,7 @@ that stick on more corners than they need; Newton's method, robots with more con
 """
 
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from lgjax.contact.cone_interior import interior_steps
 from lgjax.contact.cone_law import ConeProblem, natural_map
 from lgjax.contact.cone_newton import newton_steps
-from lgjax.contact.responses import total
+from lgjax.contact.sums import largest, total
 from lgjax.execution._jax import call_apart
 from lgjax.numerics.loops import iterate_while
 
@@ -95,4 +95,4 @@ def _best(p: ConeProblem, stiffness, x, going, close, start: Any, step: Callable
 def _violation(image: Array, point: Array, stiffness: Array) -> tuple[Array, Array]:
     """Squared norm of a change in the metric of `cone_solver._change`, and its largest entry as a velocity."""
     change = jnp.abs(image - point)
-    return total(change * change * stiffness), reduce(jnp.maximum, change * stiffness)
+    return total(change * change * stiffness), largest(change * stiffness)

@@ -25,9 +25,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cone_law import ConeProblem, times
+from lgjax.contact.cone_law import ConeProblem
 from lgjax.contact.elimination import solve
-from lgjax.contact.responses import total
+from lgjax.contact.sums import diagonal, largest, times, total
 
 Array = jax.Array
 
@@ -73,9 +73,9 @@ def interior_steps(p: ConeProblem, coupling: Array) -> tuple[_Point, Callable, C
 
 def _scaled(p: ConeProblem) -> _Scaled:
     k, n, like = len(p.friction), len(p.G), jnp.ones_like(p.b[0])
-    fast = reduce(jnp.maximum, jnp.abs(p.b))
+    fast = largest(jnp.abs(p.b))
     fast = jnp.where(fast > 0, fast, like)
-    stiff = total(p.G[i, i] for i in range(n)) / n
+    stiff = total(diagonal(p.G)) / n
     size = fast / stiff
     friction = jnp.minimum(p.friction, MOST_FRICTION)
     normal, tangent = 1 / jnp.maximum(friction, like), jnp.minimum(friction, like)
@@ -113,7 +113,7 @@ def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
     own, force = z.lower / below + z.upper / above, jnp.where(has_lower, aim / below, none)
     rows = _rows(s, z, own, force - jnp.where(has_upper, aim / above, none))
     dx = solve(jnp.concatenate([matrix, rows[0]]), jnp.concatenate([right, rows[1]]))
-    dw, row = miss + total(rise[:, :, i] * dx[i] for i in range(len(dx))), dx[3 * k :]
+    dw, row = miss + times(rise, dx), dx[3 * k :]
     lower = jnp.where(has_lower, (aim - z.lower * row) / below - z.lower, none)
     upper = jnp.where(has_upper, (aim + z.upper * row) / above - z.upper, none)
 

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.responses import total
+from lgjax.contact.sums import diagonal, times, total
 from lgjax.execution._jax import call_apart
 
 Array = jax.Array
@@ -45,9 +45,9 @@ class ConeProblem(NamedTuple):
 
 def steps_of_parts(G: Array, k: int) -> tuple[Array, Array, Array]:
     """Step sizes, impulse per velocity: (k, B) of normals, (k, B) of tangents, (r, B) of further rows."""
-    diagonal = jnp.stack([G[i, i] for i in range(len(G))])
-    blocks = diagonal[: 3 * k].reshape(k, 3, G.shape[-1])
-    return 1 / blocks[:, 0], 2 / (blocks[:, 1] + blocks[:, 2]), 1 / diagonal[3 * k :]
+    sizes = diagonal(G)
+    blocks = sizes[: 3 * k].reshape(k, 3, G.shape[-1])
+    return 1 / blocks[:, 0], 2 / (blocks[:, 1] + blocks[:, 2]), 1 / sizes[3 * k :]
 
 
 def push(x: Array, barrier: Array) -> Array:
@@ -104,11 +104,6 @@ def project(p: ConeProblem, z: Array) -> Array:
     tangents = scaled_disc(Z[:, 1], Z[:, 2], p.friction * normal)
     rows = jnp.clip(z[3 * k :], p.low, p.high)
     return jnp.concatenate([jnp.stack([normal, *tangents], 1).reshape(3 * k, z.shape[-1]), rows])
-
-
-def times(G: Array, x: Array) -> Array:
-    """G x (n, B). XLA for CPUs vectorizes a sum of rows, but no reduction of an axis other than the last."""
-    return total(G[:, j] * x[j] for j in range(len(x)))
 
 
 def largest_part(G, u, x, step, islands: Sequence[Sequence[int]] = ()) -> Array:

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cone_law import ConeProblem, natural_map, project, step_of_rows, times
-from lgjax.contact.elimination import SMALL, solve
-from lgjax.contact.responses import total
+from lgjax.contact.cone_law import ConeProblem, natural_map, project, step_of_rows
+from lgjax.contact.elimination import solve
+from lgjax.contact.sums import diagonal, times, total
 
 Array = jax.Array
 
@@ -27,7 +27,7 @@ def newton_steps(p: ConeProblem, x: Array, damping: Array, steps: int) -> tuple[
     """The first impulses (n, B), the function of impulses and of the number of their step that gives the next, and the
     identity. damping: (2,), of the first and the last step, in units of the mean diagonal of G."""
     first, last = damping
-    mean = total(p.G[i, i] for i in range(len(p.G))) / len(p.G)
+    mean = total(diagonal(p.G)) / len(p.G)
 
     def step(x, number):
         now = first * (last / first) ** (number.astype(x.dtype) / (steps - 1))
@@ -36,8 +36,8 @@ def newton_steps(p: ConeProblem, x: Array, damping: Array, steps: int) -> tuple[
     return x, step, lambda x: x
 
 
-def solve_linearized(p: ConeProblem, x: Array, y: Array, small: int = SMALL, damping: Any = 0.0) -> Array:
-    """The dx (n, B) with (1 - dF/dx) dx = y for the natural map F at x; a library solves for more than `small` rows.
+def solve_linearized(p: ConeProblem, x: Array, y: Array, damping: Any = 0.0) -> Array:
+    """The dx (n, B) with (1 - dF/dx) dx = y for the natural map F at x.
 
     damping, () or (B,), is added to the diagonal of G.
     """
@@ -49,7 +49,7 @@ def solve_linearized(p: ConeProblem, x: Array, y: Array, small: int = SMALL, dam
     move = lambda c: jax.jvp(partial(project, p), (z,), (_every_third(c, k, z),))[1]
     part = lambda c: inner[np.asarray([3 * (i // 3) + c if i < 3 * k else i for i in range(n)], int)]
     slope = total(move(c)[:, None] * part(c) for c in range(3 if k else 1))
-    return solve(unit - slope, y, small)
+    return solve(unit - slope, y)
 
 
 def _every_third(c: int, k: int, like: Array) -> Array:

@@ -23,7 +23,7 @@ Source: Walker and Ni, Anderson acceleration for fixed-point iterations (2011).
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -32,9 +32,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact.cone_attempts import attempt
-from lgjax.contact.cone_law import ConeProblem, disc, natural_map, push, step_of_rows, steps_of_parts, times
+from lgjax.contact.cone_law import ConeProblem, disc, natural_map, push, step_of_rows, steps_of_parts
 from lgjax.contact.cone_newton import solve_linearized
-from lgjax.contact.responses import total
+from lgjax.contact.sums import diagonal, largest, products, times, total
 from lgjax.execution._jax import call_apart
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.fixed_point import GROWTH, MEMORY, REGULARIZATION
@@ -100,9 +100,10 @@ def in_turn(solve: Callable, guess: Array, tasks: Sequence) -> list[ConeSolution
 def _sizes(problem: ConeProblem) -> Array:
     """Of the rows of G (n, B), the same for the three of a contact; a light body's are not those of a heavy one."""
     k, n = len(problem.friction), len(problem.G)
-    own = [problem.G[i, i] for i in range(n)]
-    contacts = [total(own[3 * i : 3 * i + 3]) / 3 for i in range(k) for _ in range(3)]
-    sizes, mean = jnp.stack([*contacts, *own[3 * k :]]), total(own) / n
+    own = diagonal(problem.G)
+    contacts = own[: 3 * k].reshape(k, 3, own.shape[-1])
+    of_contacts = jnp.repeat((contacts[:, 0] + contacts[:, 1] + contacts[:, 2]) / 3, 3, 0)
+    sizes, mean = jnp.concatenate([of_contacts, own[3 * k :]]), total(own) / n
     return jnp.where(sizes > 0, sizes, jnp.where(mean > 0, mean, 1))  # of what the mechanism cannot move, any
 
 
@@ -117,7 +118,7 @@ def _rule(tolerance, max_sweeps, primals, tangents):
     problem, _, active, _, _ = primals
     found = _solution(tolerance, max_sweeps, *primals)
     change = jax.jvp(lambda p: natural_map(p, found.x), (problem,), (tangents[0],))[1]
-    moved = jnp.where(active, solve_linearized(problem, found.x, change, 0), jnp.zeros_like(change))
+    moved = jnp.where(active, solve_linearized(problem, found.x, change), jnp.zeros_like(change))
     still: Any = jnp.zeros_like(found.residual), np.zeros(found.sweeps.shape, jax.dtypes.float0)
     return found, ConeSolution(moved, *still)
 
@@ -201,7 +202,7 @@ def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess, active, s
         best, sweeps = _sweeps(p, steps, stiffness, guess, active, tolerance * scale, limit, max_sweeps)
     # Impulses without bound, which nothing satisfies, round what they leave to zero: it is not known better than they.
     unknown = float(jnp.finfo(best.dtype).eps) * jnp.abs(best)
-    residual = reduce(jnp.maximum, jnp.maximum(jnp.abs(natural_map(p, best) - best), unknown) * stiffness)
+    residual = largest(jnp.maximum(jnp.abs(natural_map(p, best) - best), unknown) * stiffness)
     return ConeSolution(best, jnp.where(active, residual, jnp.zeros_like(residual)), sweeps)
 
 
@@ -270,11 +271,11 @@ def _better(chosen, image, size, best, least) -> tuple[Array, Array]:
 def _weights(residuals: Array, change: Array) -> list[Array]:
     """Least-squares weights (B,) of the remembered changes of the residual."""
     m = MEMORY
-    inner = lambda i, j: total(residuals[max(i, j)] * residuals[min(i, j)])
-    gram = jnp.stack([jnp.stack([inner(i, j) for j in range(m)], -1) for i in range(m)], -1)
+    columns = jnp.swapaxes(residuals, 0, 1)
+    gram = jnp.moveaxis(products(columns, columns), -1, 0)
     info = jnp.finfo(change.dtype)
-    trace = total(gram[:, i, i] for i in range(m))
+    trace = jnp.trace(gram, axis1=1, axis2=2)
     floor = float(info.tiny) ** 0.5 + REGULARIZATION * float(info.eps) * trace
     gram = gram + floor[:, None, None] * jnp.eye(m, dtype=gram.dtype)
-    weights = sm.ldl_solve(sm.ldl(gram), jnp.stack([total(residuals[i] * change) for i in range(m)], -1))
+    weights = sm.ldl_solve(sm.ldl(gram), times(residuals, change).T)
     return [weights[:, i] for i in range(m)]

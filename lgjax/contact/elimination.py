@@ -1,22 +1,24 @@
-"""Linear systems side by side, the batch last: elementwise operations that XLA compiles with the code around them."""
+"""Linear systems side by side, the batch last: sums and products that become part of the code around them."""
 
-from functools import reduce
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
-from lgjax.contact.responses import total
+from lgjax.contact.sums import largest, least, times, total
 
 Array = jax.Array
 
-SMALL = 24  # up to this number of rows, systems are solved here, without calling a library
 
-
-def solve(matrix: Array, y: Array, small: int = SMALL) -> Array:
-    """The x (n, B) with matrix x = y, matrix (n, n, B); a library solves for more than `small` rows."""
-    if len(y) <= small:
-        return _eliminate(jnp.swapaxes(matrix, 0, 1), y)
-    return jnp.linalg.solve(jnp.moveaxis(matrix, 2, 0), y.T[..., None])[..., 0].T
+def solve(matrix: Array, y: Array) -> Array:
+    """The x (n, B) with matrix x = y, matrix (n, n, B)."""
+    transposed = jnp.swapaxes(matrix, 0, 1)
+    return jax.lax.custom_linear_solve(
+        partial(times, matrix),
+        y,
+        lambda _, y: _eliminate(transposed, y),
+        lambda _, y: _eliminate(matrix, y),
+    )
 
 
 def _eliminate(columns: Array, y: Array) -> Array:
@@ -34,8 +36,8 @@ def _eliminate(columns: Array, y: Array) -> Array:
         table, turn_of = carry
         own = jax.lax.dynamic_slice_in_dim(table, j, 1)[0]
         size = jnp.where(turn_of < n, -jnp.ones_like(own), jnp.abs(own))
-        largest = reduce(jnp.maximum, size)
-        best = reduce(jnp.minimum, jnp.where(size == largest, places, n))  # NaN: none
+        most = largest(size)
+        best = least(jnp.where(size == most, places, n))  # NaN: none
         # Without barriers, each entry of the table would compute this and the parts below again.
         best = jax.lax.optimization_barrier(best)
 

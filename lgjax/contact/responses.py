@@ -9,14 +9,14 @@ share, and M^-1 J^T follows by the outward pass. Nothing else of the mass matrix
 Source: [featherstone2008] section 7.3 read as a factorization; J M^-1 J^T is Delassus' operator.
 """
 
-from collections.abc import Iterable
-from functools import partial, reduce
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact.sums import products, times, total
 from lgjax.dynamics.articulated import NO_INERTIA
 from lgjax.dynamics.forward import Articulated, accelerate, articulate, move
 from lgjax.dynamics.kinematics import origin_of
@@ -203,7 +203,7 @@ def _side_by_side(x: Array, dofs: tuple[int, ...]) -> Array:
 def _felt(dofs, S: Array, P: Array) -> Array:
     """y (lanes, k, B) = S^T P."""
     S = _side_by_side(S, dofs)[:, None]
-    return total(P[:, :, c] * S[:, :, c] for c in range(6))
+    return total(jnp.moveaxis(P * S, 2, 0))
 
 
 def _handed_on(dofs, columns: Columns, P: Array, y: Array) -> Array:
@@ -229,14 +229,15 @@ def delassus(columns: Columns, ways: Ways, y: list[Array]) -> Array:
 
 def _product(common, inverse: Array, a: Array, b: Array) -> Array:
     """Sum of a^T D^-1 b over the velocities that two ways have in common, each with its rows in a and in b."""
-    return total((inverse[k] * a[i])[:, None] * b[j][None] for k, i, j in common)
+    dofs, first, second = map(np.asarray, zip(*common, strict=True))
+    return products(inverse[dofs][:, None] * a[first], b[second])
 
 
 def response(ways: Ways, y: list[Array], x: list[Array], nv: int) -> Array:
     """The y (nv, B) of forces x (k, B) on each body."""
     parts: list[list[Array]] = [[] for _ in range(nv)]
     for dofs, own, force in zip(ways.dofs, y, x, strict=True):
-        rows = total(own[:, i] * force[i] for i in range(len(force)))
+        rows = times(own, force)
         for level, k in enumerate(dofs):
             parts[k].append(rows[level])
     return jnp.stack([total(part) if part else jnp.zeros_like(x[0][0]) for part in parts])
@@ -244,9 +245,5 @@ def response(ways: Ways, y: list[Array], x: list[Array], nv: int) -> Array:
 
 def twists(columns: Columns, ways: Ways, v: Array, bodies: int) -> list[Array]:
     """Velocity (6, B) of each of the first bodies, world axes about the origin."""
-    return [total(columns.S[k] * v[k] for k in dofs) for dofs in ways.dofs[:bodies]]
-
-
-def total(terms: Iterable[Array]) -> Array:
-    """A sum of arrays, term by term: XLA for CPUs vectorizes this, but no reduction of an axis other than the last."""
-    return reduce(jnp.add, terms)
+    each = [np.asarray(dofs) for dofs in ways.dofs[:bodies]]
+    return [times(jnp.swapaxes(columns.S[dofs], 0, 1), v[dofs]) for dofs in each]

@@ -11,7 +11,8 @@ import numpy as np
 
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.detection import ContactPoints, sides
-from lgjax.contact.responses import Ways, total, way
+from lgjax.contact.responses import Ways, way
+from lgjax.contact.sums import times, total
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 
@@ -81,7 +82,7 @@ class Acting(NamedTuple):
 
     def rates(self, wrenches: list[Array], twists: list[Array], joints: Array) -> Array:
         """Velocities of all rows: (3 n, B) of the contacts, in their frames, then those of the joints."""
-        each = [total(P[:, c] * V[c] for c in range(6)) for P, V in zip(wrenches, twists, strict=True)]
+        each = [times(P, V) for P, V in zip(wrenches, twists, strict=True)]
         return self.gathered(jnp.concatenate([*each, joints]))
 
     def gathered(self, rows: Array) -> Array:

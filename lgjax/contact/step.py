@@ -41,7 +41,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 
-from lgjax.contact.cone_law import ConeProblem, largest_part, times
+from lgjax.contact.cone_law import ConeProblem, largest_part
 from lgjax.contact.cone_solver import in_turn, solve_cones
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.detection import detect
@@ -51,16 +51,17 @@ from lgjax.contact.responses import (
     impulses,
     joint_impulses,
     response,
-    total,
     twists,
 )
 from lgjax.contact.rows import Acting, joint_rows
+from lgjax.contact.sums import largest, least, times, total
 from lgjax.dynamics.energy import kinetic_energy
 from lgjax.dynamics.forward import articulated_body
 from lgjax.dynamics.inverse import inverse_dynamics
 from lgjax.dynamics.spatial import applied_wrenches
 from lgjax.execution._jax import call_apart
 from lgjax.execution.call import batch_behind
+from lgjax.execution.kept import keep
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.configuration import Configuration, join_velocity, split_velocity
@@ -226,16 +227,18 @@ class Coupled(NamedTuple):
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _coupled(settings: Settings, acting: Acting, data, start) -> Coupled:
-    return _together(settings, acting)(data, start)
+    found = _together(settings, acting)(data, start)
+    return found._replace(guesses=keep(found.guesses))
 
 
 @_coupled.defjvp
 def _(settings, acting, primals, tangents):
-    """The same operations, from the known solutions: no iteration is differentiated or repeated."""
+    """The same operations, from the known solutions: no iteration is differentiated or, for a way back, repeated."""
     found = _coupled(settings, acting, *primals)
-    known = settings._replace(max_sweeps=0)
-    single = lambda data: _alone(known, acting, data, jax.lax.stop_gradient(found.guesses))
-    return found, jax.jvp(single, (primals[0],), (tangents[0],))[1]
+    known, guesses = settings._replace(max_sweeps=0), keep(found.guesses)
+    single = lambda data: _alone(known, acting, data, guesses)
+    same, along = jax.jvp(single, (primals[0],), (tangents[0],))
+    return same._replace(sweeps=found.sweeps), along
 
 
 def _alone(settings: Settings, acting: Acting, data, start) -> Coupled:
@@ -294,7 +297,7 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     G = delassus(columns, acting.ways, y)
     G = acting.gathered(jnp.swapaxes(acting.gathered(G), 0, 1))
     u = rates(v_free)
-    fastest = reduce(jnp.maximum, jnp.abs(u))
+    fastest = largest(jnp.abs(u))
     gap = jnp.concatenate([points.gap, joints.gap])
     opens = -2 / h * jnp.maximum(gap, jnp.zeros_like(gap))
     barrier = jnp.broadcast_to(2 * STANDARD_GRAVITY * smoothing, points.gap.shape)
@@ -387,7 +390,7 @@ def _lift(settings: Settings, G, gap, guess, h) -> tuple[Array, Array]:
     if not len(gap):
         return none, jnp.zeros(gap.shape[1:], gap.dtype)
     problem = ConeProblem(G, gap, none[:0], none, jnp.full_like(gap, jnp.inf), none[:0])
-    deepest = -reduce(jnp.minimum, gap)
+    deepest = -least(gap)
     inside = jax.lax.stop_gradient(deepest > 0)
     enough = ENOUGH * settings.limit * h
     found = solve_cones(problem, guess, inside, deepest, settings.tolerance, settings.max_sweeps, enough)

@@ -4,6 +4,7 @@ Read first: `contacts.py`. Next: `step.py`, which has the scheme.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ from lgjax.contact.contacts import Contacts, in_range
 from lgjax.contact.detection import ContactPoints, detect, sides
 from lgjax.contact.step import Settings, impact, move
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
+from lgjax.execution.call import one_kernel
 from lgjax.integrators.method import Method
 from lgjax.multibody.arguments import checked_arguments, checked_array
 from lgjax.multibody.configuration import Configuration
@@ -142,8 +144,13 @@ def contact_step(
     shape = len(contacts), 3
     guess = jnp.zeros(shape, model.dtype) if guess is None else checked_array("guess", guess, shape, model.dtype)
     settings = method.settings(model.dtype)
-    found = impact(model, contacts, *halfway, tau, wrenches, h, contacts.smoothing, guess, settings)
-    new, v = move(model, halfway[0], found.v, 0.5 * h * found.v + found.lift)
+    return one_kernel(partial(_step, settings))(model, contacts, *halfway, tau, wrenches, h, guess)
+
+
+def _step(settings: Settings, model: Model, contacts: Contacts, q, v, tau, wrenches, h, guess) -> ContactStep:
+    """The second half of a step, from the state at its middle."""
+    found = impact(model, contacts, q, v, tau, wrenches, h, contacts.smoothing, guess, settings)
+    new, v = move(model, q, found.v, 0.5 * h * found.v + found.lift)
     close = found.residual <= settings.limit * (1 + jnp.max(jnp.abs(found.v)))
     failed = ~(close & (h > 0) & in_range(contacts, model))
     bad = ~jnp.isfinite(jnp.sum(v) + found.residual)

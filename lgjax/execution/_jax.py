@@ -61,6 +61,7 @@ __all__ = [
     "Primitive",
     "Zero",
     "alone",
+    "altered",
     "as_function",
     "call_apart",
     "compiled_as_one",
@@ -136,6 +137,11 @@ def with_constants(jaxpr: Any, known: dict[Any, Any]) -> Any:
         eqns=[eqn.replace(invars=put(eqn.invars)) for eqn in jaxpr.eqns],
         outvars=put(jaxpr.outvars),
     )
+
+
+def altered(jaxpr: Any, **parts: Any) -> Any:
+    """A jaxpr with other variables or equations, whose names are not known any more."""
+    return jaxpr.replace(debug_info=jaxpr.debug_info.with_unknown_names(), **parts)
 
 
 def alone(jaxpr: Any, eqn: Any) -> Callable[..., list]:

@@ -35,6 +35,7 @@ from lgjax.execution._jax import (
     scan_arguments,
 )
 from lgjax.execution.batch_last.evaluation import Arrays, Behind, evaluate, merged, tangents, traced, transposed
+from lgjax.execution.kept import keeps, linearized
 from lgjax.execution.kernels import native
 from lgjax.execution.kernels.cuda import as_kernel
 from lgjax.execution.kernels.translation import is_program
@@ -311,6 +312,8 @@ def _derivative(primals, directions, *, jaxpr, batched, size, **others):
     The way back repeats each turn of a loop, so only the values at its start are kept.
     """
     if jax.default_backend() == "gpu" or (native.usable() and is_program(jaxpr)):
+        if keeps(jaxpr):
+            return _with_kept(primals, directions, jaxpr=jaxpr, batched=batched, size=size, **others)
         outs = system_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, **others)
         turns, none = traced(lambda args: _turn_by_turn(jaxpr, args), [x.aval for x in jaxpr.invars])
         assert not none
@@ -324,6 +327,22 @@ def _derivative(primals, directions, *, jaxpr, batched, size, **others):
     outs, tangents = jax.jvp(of, [primals[n] for n in moving], [directions[n] for n in moving])
     floating = [jnp.issubdtype(x.dtype, jnp.floating) for x in outs]
     return outs, [t if f else no_tangent(x) for x, t, f in zip(outs, tangents, floating, strict=True)]
+
+
+def _with_kept(primals, directions, *, jaxpr, batched, size, state: int | None = None, **others):
+    """The kernel hands what is marked in it to that of its derivative."""
+    moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
+    moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
+    values, short, more, needed = linearized(jaxpr, moving, moved)
+    marks = (*[False] * len(more), *batched)
+    own = {} if state is None else {"state": state + len(more)}
+    found = system_p.bind(*more, *primals, jaxpr=values, batched=marks, size=size, **own, **others)
+    outs, stored = found[: len(moved)], found[len(moved) :]
+    args = [*more, *(x for x, k in zip(primals, needed, strict=True) if k), *stored, *(directions[n] for n in moving)]
+    marks = (*[False] * len(more), *(b for b, k in zip(batched, needed, strict=True) if k))
+    marks = (*marks, *[size is not None] * len(stored), *(batched[n] for n in moving))
+    along = iter(call_p.bind(*args, jaxpr=short, batched=marks, size=size, how="step"))
+    return outs, [next(along) if m else no_tangent(x) for x, m in zip(outs, moved, strict=True)]
 
 
 system_p = Primitive("system_call")

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from lgjax.execution.entries import boxed, map_objects
 from lgjax.execution.graph import Graph, Scalar, is_number
-from lgjax.execution.interpreter import boxed, map_objects
 
 
 def is_known(name: str, inputs: Sequence[np.ndarray]) -> bool:
@@ -73,6 +73,9 @@ def box(graph: Graph, x: np.ndarray, starts: Sequence[Scalar], sizes: Sequence[i
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         most = x.shape[axis] - size
         start, rows = within(graph, start, most), np.moveaxis(x, axis, 0)
+        if is_number(start):
+            x = np.moveaxis(rows[start : start + size], 0, axis)
+            continue
         found = np.empty((size, *rows.shape[1:]), object)
         for k, *place in np.ndindex(*found.shape):
             found[(k, *place)] = entry(graph, rows[(slice(k, k + most + 1), *place)], start)

@@ -17,7 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lgjax.execution import indexing
 from lgjax.execution._jax import ClosedJaxpr, Literal, is_traced
+from lgjax.execution.entries import boxed, map_objects, objects
 from lgjax.execution.graph import Graph, View, is_number
 
 
@@ -32,31 +34,6 @@ class Block:
 def is_known(entry) -> bool:
     """Whether an entry of a block is a number, or stands for something that no operation touches."""
     return not isinstance(entry, (jax.Array, View))
-
-
-def map_objects(f: Callable, array: np.ndarray) -> np.ndarray:
-    """f on every entry, in order; an object array also where there is one entry."""
-    out = np.empty(array.shape, object)
-    for index in np.ndindex(array.shape):
-        out[index] = f(array[index])
-    return out
-
-
-def objects(value) -> np.ndarray:
-    """A concrete array as an object array of Python numbers."""
-    array = np.asarray(value)
-    out = np.empty(array.shape, object)
-    out.flat[:] = array.ravel().tolist()
-    return out
-
-
-def boxed(x) -> np.ndarray:
-    """NumPy turns 0-d object results into their entry; put it back."""
-    if isinstance(x, np.ndarray) and x.dtype == object:
-        return x
-    out = np.empty((), object)
-    out[()] = x
-    return out
 
 
 @dataclass(frozen=True)
@@ -117,16 +94,16 @@ class Interpreter:
             return [map_objects(lambda a: self._converted(a, *kinds), inputs[0])]
         if name == "integer_pow" and params["y"] > 0:
             return [boxed(reduce(self.elementwise["mul"], [inputs[0]] * params["y"]))]
-        if name in _MOVES and all(is_number(x) for i, a in enumerate(inputs) if i not in _MOVES[name] for x in a.flat):
-            return _moved(eqn, inputs)
+        if name in indexing.MOVES and indexing.is_known(name, inputs):
+            return [boxed(indexing.MOVES[name](self.graph, eqn, *inputs))]
+        if name == "keep":
+            return inputs
         if name in _REARRANGEMENTS:
             return [boxed(_REARRANGEMENTS[name](params, *inputs))]
         if name == "unstack":
             return [boxed(x) for x in np.moveaxis(inputs[0], params["axis"], 0)]
         if name == "split":
             return np.split(inputs[0], np.cumsum(params["sizes"])[:-1], params["axis"])
-        if name == "scatter-add" and all(is_number(x) for x in inputs[1].flat):
-            return [self._scatter_add(eqn, *inputs)]
         if name in ("reduce_sum", "dot_general"):
             return [boxed(getattr(self, "_" + name)(params, *inputs))]
         for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
@@ -136,7 +113,7 @@ class Interpreter:
                 return self.evaluate(closed.jaxpr, list(map(objects, closed.consts)), inputs)
         if all(is_number(x) for array in inputs for x in array.flat):
             return _constants(eqn, inputs)
-        if name in _PER_ENTRY:
+        if name in PER_ENTRY:
             return [boxed(self._per_entry(eqn)(*inputs))]
         raise self._refusal(name)
 
@@ -175,18 +152,6 @@ class Interpreter:
             total = self.elementwise["add"](total, rows[..., k])
         return total
 
-    def _scatter_add(self, eqn, operand, indices, updates):
-        """Each update where it would go if it were the only one."""
-        dtypes = [atom.aval.dtype for atom in eqn.invars]
-        with jax.ensure_compile_time_eval():
-            index, zero = jnp.asarray(indices.tolist(), dtypes[1]), jnp.zeros(operand.shape, dtypes[0])
-            alone = jnp.eye(updates.size, dtype=dtypes[2]).reshape(-1, *updates.shape)
-            found = np.asarray(jax.vmap(lambda u: eqn.primitive.bind(zero, index, u, **eqn.params))(alone))
-        out = operand.copy()
-        for n, place in zip(*np.nonzero(found.reshape(updates.size, -1)), strict=True):
-            out.flat[place] = self.graph.add(out.flat[place], updates.flat[n])
-        return out
-
     def _dot_general(self, params, a, b):
         (ca, cb), (ba, bb) = params["dimension_numbers"]
         free_a = [i for i in range(a.ndim) if i not in (*ca, *ba)]
@@ -199,14 +164,20 @@ class Interpreter:
         return self._reduce_sum({"axes": (left.ndim - 1,)}, self.elementwise["mul"](left, right))
 
 
-_ON_NUMBERS: dict[str, Callable] = {  # identity matrices and indices are made of these; NumPy does not compile them
+_SAME = {  # NumPy's functions that do what primitives do
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "neg": np.negative,
+    "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "is_finite": np.isfinite,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
+}  # fmt: skip
+# Identity matrices and indices are made of these. JAX would compile each operation for each shape.
+_ON_NUMBERS: dict[str, Callable] = {
     "iota": lambda params: np.indices(params["shape"], params["dtype"])[params["dimension"]],
-    "eq": lambda params, a, b: np.equal(a, b),
-    "lt": lambda params, a, b: np.less(a, b),
-    "add": lambda params, a, b: np.add(a, b),
     "select_n": lambda params, which, *cases: np.choose(which, cases),
+    "clamp": lambda params, low, x, high: np.minimum(np.maximum(x, low), high),
+    "integer_pow": lambda params, a: a ** params["y"] if a.dtype.kind == "f" else np.power(a, max(params["y"], 0)),
     "convert_element_type": lambda params, a: np.asarray(a, params["new_dtype"]),
-}
+} | {name: lambda params, *xs, same=same: same(*xs) for name, same in _SAME.items()}
 
 
 def known(eqn, inputs: list) -> np.ndarray | None:
@@ -227,7 +198,8 @@ def _constants(eqn, inputs) -> list[np.ndarray]:
     """Evaluate an equation whose inputs are all known now."""
     if (rule := _ON_NUMBERS.get(eqn.primitive.name)) is not None:
         numbers = [np.array(x.tolist(), y.aval.dtype).reshape(x.shape) for x, y in zip(inputs, eqn.invars, strict=True)]
-        return [objects(rule(eqn.params, *numbers))]
+        with np.errstate(all="ignore"):
+            return [objects(rule(eqn.params, *numbers))]
     with jax.ensure_compile_time_eval():
         values = [
             jnp.asarray(np.array(array.tolist(), dtype=atom.aval.dtype).reshape(array.shape))
@@ -235,45 +207,6 @@ def _constants(eqn, inputs) -> list[np.ndarray]:
         ]
         outs = eqn.primitive.bind(*values, **eqn.params)
     return [objects(x) for x in (outs if eqn.primitive.multiple_results else [outs])]
-
-
-# Primitives that only move entries, and which of their operands; the others say where to and must be known.
-_MOVES = {"gather": (0,), "scatter": (0, 2), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1)}
-
-
-def _moved(eqn, inputs) -> list[np.ndarray]:
-    """The equation done on the places of the entries."""
-    if eqn.primitive.name == "gather" and not eqn.params["dimension_numbers"].operand_batching_dims:
-        return [_gathered(eqn.params, *inputs)]
-    places, start = list(inputs), 0
-    moved = _MOVES[eqn.primitive.name]
-    for i in moved:
-        places[i] = np.arange(start, start + inputs[i].size).reshape(inputs[i].shape)
-        start += inputs[i].size
-    entries = np.concatenate([inputs[i].ravel() for i in moved])
-    with jax.ensure_compile_time_eval():
-        values = [
-            jnp.asarray(np.array(x.tolist(), np.int32 if i in moved else atom.aval.dtype).reshape(x.shape))
-            for i, (x, atom) in enumerate(zip(places, eqn.invars, strict=True))
-        ]
-        outs = eqn.primitive.bind(*values, **eqn.params)
-    return [boxed(entries[np.asarray(x)]) for x in (outs if eqn.primitive.multiple_results else [outs])]
-
-
-def _gathered(params, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """A box of x for each index, moved inside where it is partly outside."""
-    numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
-    inside = np.array(x.shape) - sizes
-    kept = [axis for axis in range(x.ndim) if axis not in numbers.collapsed_slice_dims]
-    shape = [sizes[axis] for axis in kept]
-    out = np.empty((*indices.shape[:-1], *shape), object)
-    for index in np.ndindex(*indices.shape[:-1]):
-        start = np.zeros(x.ndim, int)
-        start[list(numbers.start_index_map)] = indices[index].astype(int)
-        box = tuple(slice(a, a + n) for a, n in zip(np.clip(start, 0, inside), sizes, strict=True))
-        out[index] = x[box].reshape(shape)[()]
-    batch = indices.ndim - 1
-    return np.moveaxis(out, range(batch, batch + len(kept)), numbers.offset_dims)
 
 
 def _change_of_kind(eqn) -> tuple | None:
@@ -286,9 +219,9 @@ def _change_of_kind(eqn) -> tuple | None:
 # Primitives without a folding rule of their own that act on every entry alone.
 _LISTED = """and or not xor gt lt ge le eq ne select_n max min clamp sign floor ceil round rem is_finite
     exp exp2 expm1 log log1p pow integer_pow cbrt tan asin acos atan atan2 sinh cosh tanh erf logistic"""
-_PER_ENTRY = frozenset(_LISTED.split())
+PER_ENTRY = frozenset(_LISTED.split())
 # All that act so in what a scalarized step becomes.
-ELEMENTWISE = _PER_ENTRY | {
+ELEMENTWISE = PER_ENTRY | {
     "add",
     "sub",
     "mul",
@@ -347,4 +280,9 @@ _REARRANGEMENTS: dict[str, Callable] = {
     "tile": lambda params, x: np.tile(x, params["reps"]),
     "transpose": lambda params, x: x.transpose(params["permutation"]),
 }
+# Other operations with a rule in this file. What has none is done where its operands are known numbers.
+HANDLED = frozenset({
+    "add", "add_any", "sub", "mul", "div", "neg", "square", "one_minus_square", "copy", "stop_gradient", "sin", "cos",
+    "sqrt", "rsqrt", "abs", "keep", "unstack", "split", "reduce_sum", "dot_general", *_REARRANGEMENTS,
+})  # fmt: skip
 _PLACED = {name: _REARRANGEMENTS[name] for name in ("broadcast_in_dim", "concatenate", "reshape", "slice", "squeeze")}

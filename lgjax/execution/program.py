@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 from lgjax.execution._jax import is_traced, jaxprs_in
+from lgjax.execution.entries import map_objects, objects
 from lgjax.execution.graph import Graph
-from lgjax.execution.interpreter import map_objects, objects
 from lgjax.execution.regions import Region
 from lgjax.execution.scan import loop_p
 from lgjax.execution.step import step_p

@@ -51,7 +51,13 @@ class Region:
         """The largest number of values that wait at one time: registers wanted. Loops inside are not looked into."""
         return waiting(self.ops, self.order, self.wanted)
 
-    @property
+    @cached_property
+    def lines(self) -> int:
+        """Number of operations as they are written; those of a loop count once."""
+        asked = [self.graph.ops[k] for k in asked_for(self.graph.ops, self.wanted)]
+        return sum(what.lines if name in ("loop", "while") else name not in NOT_COUNTED for name, what, _ in asked)
+
+    @cached_property
     def operations(self) -> dict[str, int]:
         """Number of operations of each name; those of a loop count once per iteration."""
         counts: dict[str, int] = {}

@@ -13,18 +13,28 @@ import numpy as np
 
 from lgjax.execution import indexing
 from lgjax.execution._jax import Literal, jaxprs_in, scan_arguments, while_parts
+from lgjax.execution.entries import boxed, map_objects, objects
 from lgjax.execution.graph import Graph, Ref, Scalar, is_number
-from lgjax.execution.interpreter import Interpreter, boxed, map_objects, objects
+from lgjax.execution.interpreter import Interpreter
 from lgjax.execution.regions import Loop, While
 from lgjax.execution.scan import loop_p
 from lgjax.execution.step import emission, step_p
 
 UNROLLED = 8  # turns of a loop that saves or reads something in every turn, which are written out
 WRITTEN_OUT = 4000  # operations, of which more stay a loop
-INDEXED = 20_000  # the same where turns choose entries by a number: a loop would look at all entries in every turn
+# The same where most of a turn is to choose entries by its number: written out, no turn looks at entries of others.
+INDEXED, CHOOSING = 20_000, 0.75
 JUMPED = 300  # equations of a branch, of which larger ones are jumped over where nothing asks for them
 SAVED = 8192  # numbers that a loop may save: the memory of a thread ends at 512 kB
-REDUCTIONS = {"reduce_and": "and", "reduce_or": "or", "reduce_max": "max", "reduce_min": "min"}
+REDUCTIONS = {
+    "reduce_and": "and", "reduce_or": "or", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "mul",
+}  # fmt: skip
+CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
+# Operations with a rule in this file, besides those of `indexing.MOVES` and of the interpreter.
+RULES = {
+    "lane_scan", "scalar_step", "lane_call", "custom_vmap_call", "custom_linear_solve", "optimization_barrier", "scan",
+    "while", "cond", "argmax", "argmin", *REDUCTIONS, *CUMULATIVE,
+}  # fmt: skip
 
 
 class Unrolling(Interpreter):
@@ -61,6 +71,10 @@ class Unrolling(Interpreter):
             return self._cond(eqn, inputs)
         if name in REDUCTIONS:
             return [self._reduced(REDUCTIONS[name], params["axes"], inputs[0])]
+        if name in CUMULATIVE:
+            return [self._accumulated(CUMULATIVE[name], params["axis"], params["reverse"], inputs[0])]
+        if name in ("argmax", "argmin"):
+            return [self._place(name == "argmax", params["axes"][0], inputs[0])]
         if name in indexing.MOVES and not indexing.is_known(name, inputs):
             before = len(self.graph.ops)
             found = indexing.MOVES[name](self.graph, eqn, *inputs)
@@ -71,16 +85,49 @@ class Unrolling(Interpreter):
     def _refusal(self, name: str) -> Exception:
         return NotImplementedError(f"{name!r} cannot be done scalar by scalar")
 
-    def _reduced(self, name: str, axes: tuple[int, ...], x: np.ndarray) -> np.ndarray:
-        """Pair by pair, of numbers at once."""
-        on_numbers, empty = {"and": (min, True), "or": (max, False), "max": (max, -inf), "min": (min, inf)}[name]
+    def _pair(self, name: str) -> Callable[[Scalar, Scalar], Scalar]:
+        """An operation on two scalars, done at once on numbers."""
+        if name in ("add", "mul"):
+            return getattr(self.graph, name)
+        on_numbers: Callable = {"and": min, "or": max, "max": np.maximum, "min": np.minimum}[name]
 
         def pair(a: Scalar, b: Scalar) -> Scalar:
-            return on_numbers(a, b) if is_number(a) and is_number(b) else self.graph.node(name, None, a, b, key=name)
+            if is_number(a) and is_number(b):
+                return np.asarray(on_numbers(a, b)).item()
+            return self.graph.node(name, None, a, b, key=name)
 
+        return pair
+
+    def _reduced(self, name: str, axes: tuple[int, ...], x: np.ndarray) -> np.ndarray:
+        """Pair by pair."""
+        empty = {"and": True, "or": False, "max": -inf, "min": inf, "mul": 1.0}[name]
         for axis in sorted(axes, reverse=True):
-            x = np.frompyfunc(pair, 2, 1, identity=empty).reduce(x, axis=axis)
-        return map_objects(lambda y: y, np.asarray(x, object))
+            x = np.frompyfunc(self._pair(name), 2, 1, identity=empty).reduce(x, axis=axis)
+        return boxed(x)
+
+    def _accumulated(self, name: str, axis: int, reverse: bool, x: np.ndarray) -> np.ndarray:
+        x = np.flip(x, axis) if reverse else x
+        found = np.frompyfunc(self._pair(name), 2, 1).accumulate(x, axis=axis)
+        return np.flip(found, axis) if reverse else found
+
+    def _place(self, largest: bool, axis: int, x: np.ndarray) -> np.ndarray:
+        """The index of the first largest or least entry along an axis, or of the first NaN."""
+        rows, node = np.moveaxis(x, axis, 0), self.graph.node
+
+        def one(column: np.ndarray) -> Scalar:
+            place: Scalar = 0
+            best = column[0]
+            for k, y in enumerate(column[1:], 1):
+                if is_number(best) and is_number(y):
+                    better: Scalar = bool(best == best and (y != y or (y > best if largest else y < best)))
+                else:
+                    name = "gt" if largest else "lt"
+                    first = node("and", None, node("ne", None, y, y, key="ne"), node("eq", None, best, best, key="eq"))
+                    better = node("or", None, node(name, None, y, best, key=name), first)
+                place, best = (indexing.selected(self.graph, better, *pair) for pair in ((place, k), (best, y)))
+            return place
+
+        return _columns(one, rows)
 
     def _levels(self, loop, inputs: list[np.ndarray]) -> list[np.ndarray]:
         """All levels of a recursion, one after the other."""
@@ -111,8 +158,9 @@ class Unrolling(Interpreter):
                 raise
         if loop is not None:
             size = sum(loop.operations.values())
-            short = length * (size - choices) <= INDEXED if choices else not plain and length <= UNROLLED
-            if not short or (not choices and length * size > WRITTEN_OUT):
+            most = INDEXED if choices > CHOOSING * size else WRITTEN_OUT
+            few = choices > 0 or (not plain and length <= UNROLLED)
+            if not few or length * (size - choices) > most:
                 return self._outside(eqn, loop, args, counted)
         step = lambda carry, now: self.closed(body, [*constants, *carry, *now])
         kept = len(body.jaxpr.outvars) - len(carry)

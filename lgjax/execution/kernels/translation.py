@@ -8,7 +8,7 @@ Read first: `../program.py`, `writer.py`. Next: `ptx.py` and `llvm.py`, which sa
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
 from typing import Any
@@ -16,15 +16,21 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from lgjax.execution._jax import Literal, jaxprs_in
 from lgjax.execution.graph import Ref, is_number
+from lgjax.execution.indexing import MOVES
+from lgjax.execution.interpreter import HANDLED
 from lgjax.execution.kernels.elementary import sine_and_cosine
 from lgjax.execution.kernels.functions import added, is_instruction, write
 from lgjax.execution.kernels.writer import Writer
 from lgjax.execution.program import ScalarProgram, longest, size_of
 from lgjax.execution.regions import Loop, Region, While
+from lgjax.execution.unrolling import RULES
 
-LARGEST = 400_000  # `size_of` a program; forward dynamics of a humanoid has 44,000, and compiles in 3 s
+LARGEST = 1_500_000  # `size_of` a program, an estimate that may be ten times too large
+MOST = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s
 LONGEST = 48  # levels of a recursion: longer ones stay loops, which compile in a time that does not grow with them
+MOVED = HANDLED | RULES | set(MOVES)  # operations that become others, or only move numbers
 BOOL = np.dtype(bool)
 BYTES = {"float32": 4, "float64": 8, "int32": 4, "bool": 1}  # of a number in the arrays of a kernel
 
@@ -51,23 +57,42 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
         raise NotImplementedError("so many operations in one kernel")
     if longest(jaxpr) > LONGEST:
         raise NotImplementedError(f"a chain of more than {LONGEST} bodies in a kernel")
-    return ScalarProgram(jaxpr)
+    program = ScalarProgram(jaxpr)
+    if program.lines > MOST:
+        raise NotImplementedError(f"{program.lines} operations in one kernel")
+    return program
 
 
 @remembered
 def is_program(jaxpr: Any) -> bool:
-    """Whether a jaxpr can be a kernel, as far as its operations and its arrays tell."""
+    """Whether a jaxpr can be a kernel, as far as its operations and its arrays tell, which is cheaper than to try."""
     try:
-        program = program_of_jaxpr(jaxpr)
-        floating_dtype(program)
-        return all(map(is_instruction, program.operations))
+        of_arrays([np.dtype(x.aval.dtype) for x in (*jaxpr.invars, *jaxpr.outvars)])
     except NotImplementedError:
         return False
+    return size_of(jaxpr) <= LARGEST and longest(jaxpr) <= LONGEST and _writable(jaxpr)
+
+
+def _writable(jaxpr: Any) -> bool:
+    """Whether there are instructions for all operations on what is not known."""
+    known = set(jaxpr.constvars)
+    for eqn in jaxpr.eqns:
+        name, inner = eqn.primitive.name, jaxprs_in(eqn)
+        if all(isinstance(x, Literal) or x in known for x in eqn.invars):
+            known.update(eqn.outvars)
+        elif not (all(map(_writable, inner)) if inner else is_instruction(name) or name in MOVED):
+            return False
+    return True
 
 
 def floating_dtype(program: ScalarProgram) -> str:
     """The dtype of a writer for a program; NotImplementedError, naming it, for arrays that no kernel takes."""
-    arrays = {*program.dtypes, *program.out_dtypes}
+    return of_arrays((*program.dtypes, *program.out_dtypes))
+
+
+def of_arrays(dtypes: Iterable[np.dtype]) -> str:
+    """`floating_dtype` of a program whose arguments and results have these dtypes."""
+    arrays = set(dtypes)
     if unknown := {x.name for x in arrays} - set(BYTES):
         raise NotImplementedError(f"arrays of {', '.join(sorted(unknown))} in a kernel")
     if {np.dtype("float32"), np.dtype("float64")} <= arrays:
