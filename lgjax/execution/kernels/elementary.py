@@ -1,8 +1,8 @@
 """Elementary functions as instructions: trigonometric, exponentials, logarithms, powers, and their inverses.
 
 None has a branch: special values are chosen at the end. Their errors, absolute and relative, in units of round-off are
-tested in `tests/execution/test_ptx.py` and `test_functions.py`; quotients and roots of a GPU in single precision, which
-are two units off themselves, make the most of some.
+tested in `tests/execution/test_ptx.py` and `test_functions.py`. In single precision a GPU's quotients and roots are up
+to two units off themselves: they cause most of the error of the inverse functions there.
 
 Read first: `writer.py`.
 """
@@ -70,7 +70,7 @@ EXPONENTIAL_TERMS = {"f32": 8, "f64": 14}
 
 
 def exponential(out: Writer, x: str, minus_one: bool = False, low: Operand = None, halved: bool = False) -> str:
-    """2^k e^r with |r| <= log(2) / 2. low: a little more, to be added to x; halved: of e^x, also where it overflows."""
+    """e^x as 2^k e^r with |r| <= log(2) / 2. low: a correction, added to x. halved: e^x / 2, also where e^x overflows."""
     bound = BOUND[out.dtype]
     small = out.floating("min", out.floating("max", x, -bound), bound)
     shifted = out.fma(small, 1 / log(2), ROUND[out.dtype])
