@@ -70,7 +70,7 @@ EXPONENTIAL_TERMS = {"f32": 8, "f64": 14}
 
 
 def exponential(out: Writer, x: str, minus_one: bool = False, low: Operand = None, halved: bool = False) -> str:
-    """e^x as 2^k e^r with |r| <= log(2) / 2. low: a correction, added to x. halved: e^x / 2, also where e^x overflows."""
+    """e^x as 2^k e^r, |r| <= log(2) / 2. low: a correction, added to x. halved: e^x / 2, also where e^x overflows."""
     bound = BOUND[out.dtype]
     small = out.floating("min", out.floating("max", x, -bound), bound)
     shifted = out.fma(small, 1 / log(2), ROUND[out.dtype])
