@@ -218,7 +218,8 @@ def _change_of_kind(eqn) -> tuple | None:
 
 # Primitives without a folding rule of their own that act on every entry alone.
 _LISTED = """and or not xor gt lt ge le eq ne select_n max min clamp sign floor ceil round rem is_finite
-    exp exp2 expm1 log log1p pow integer_pow cbrt tan asin acos atan atan2 sinh cosh tanh erf logistic"""
+    exp exp2 expm1 log log1p pow integer_pow cbrt tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf
+    logistic"""
 PER_ENTRY = frozenset(_LISTED.split())
 # All that act so in what a scalarized step becomes.
 ELEMENTWISE = PER_ENTRY | {

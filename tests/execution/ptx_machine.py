@@ -142,7 +142,7 @@ class Machine:
             return load(operands[0], kind)
         if operation == "cvt":
             x = self.value(operands[0], kind)
-            rounding = {"rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}.get(kinds[0], np.copy)
+            rounding = {"rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil, "rni": np.rint}.get(kinds[0], np.copy)
             return rounding(x).astype(DTYPES[kinds[1]])
         if operation == "mov" and operands[0] in self.names:
             return np.uint64(self.names[operands[0]])

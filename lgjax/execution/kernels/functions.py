@@ -19,6 +19,8 @@ def write(out: Writer, name: str, what: Any, operands: list[Operand]) -> str:
         return _converted(out, operands[0], np.dtype(what.keywords["new_dtype"]))
     if name == "integer_pow":
         return _power(out, operands[0], what.params["y"])
+    if name == "round":
+        return _nearest(out, operands[0], away=int(what.params["rounding_method"]) == 0)
     if name not in FUNCTIONS:
         raise NotImplementedError(f"{name!r} in a kernel")
     return FUNCTIONS[name](out, *operands)
@@ -26,7 +28,7 @@ def write(out: Writer, name: str, what: Any, operands: list[Operand]) -> str:
 
 def is_instruction(name: str) -> bool:
     """Whether `write`, or the walk through a program, has instructions for an operation of this name."""
-    return name in FUNCTIONS or name in ("convert", "integer_pow", "term", "sum", "sin", "cos")
+    return name in FUNCTIONS or name in ("convert", "integer_pow", "round", "term", "sum", "sin", "cos")
 
 
 # ---- arithmetic
@@ -159,6 +161,22 @@ def _rounded(direction: str) -> Callable:
     return lambda out, x: out.rounded(direction, x)
 
 
+def _nearest(out: Writer, x: str, away: bool) -> str:
+    """The nearest whole number; of two such the one away from zero, or the even one."""
+    if not away:
+        return out.rounded("even", x)
+    size = out.floating("abs", x)
+    whole = out.rounded("down", size)
+    up = out.compare("ge", out.difference(size, whole), 0.5)  # of infinity this is NaN, and no
+    return out.floating("copysign", x, out.select(up, out.sum(whole, 1.0), whole))
+
+
+def _raised(out: Writer, x: Operand, y: Operand) -> str:
+    """x^y; y may be an integer."""
+    y = out.to_floating(y) if isinstance(y, str) and kind_of(y) == "i" else y
+    return elementary.power(out, x, y)
+
+
 def _finite(out: Writer, x: str) -> str:
     return out.compare("lt", out.floating("abs", x), inf)
 
@@ -182,9 +200,23 @@ FUNCTIONS: dict[str, Callable] = {
     "is_finite": _finite,
     "select_n": _chosen,
     "tan": elementary.tangent,
+    "asin": elementary.arc_sine,
+    "acos": elementary.arc_cosine,
+    "atan": elementary.arc_tangent,
+    "atan2": elementary.arc_tangent_of_two,
     "exp": elementary.exponential,
     "expm1": lambda out, x: elementary.exponential(out, x, minus_one=True),
+    "exp2": elementary.exponential_of_two,
+    "log": elementary.logarithm,
+    "log1p": elementary.logarithm_of_more_than_one,
+    "pow": _raised,
+    "cbrt": elementary.cube_root,
+    "sinh": elementary.hyperbolic_sine,
+    "cosh": elementary.hyperbolic_cosine,
     "tanh": elementary.hyperbolic_tangent,
+    "asinh": elementary.inverse_hyperbolic_sine,
+    "acosh": elementary.inverse_hyperbolic_cosine,
+    "atanh": elementary.inverse_hyperbolic_tangent,
     "logistic": elementary.logistic,
 }
 FUNCTIONS |= {name: _comparison(name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}

@@ -12,8 +12,8 @@ from lgjax.execution.kernels.writer import Operand, Writer
 
 FLOATING = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 INTRINSICS = {"abs": "fabs", "min": "minnum", "max": "maxnum"}
-ROUNDED = {"down": "floor", "up": "ceil"}
-INTEGERS = {x: x for x in ("add", "sub", "mul", "and", "or", "xor", "shl")}
+ROUNDED = {"down": "floor", "up": "ceil", "even": "rint"}
+INTEGERS = {x: x for x in ("add", "sub", "mul", "and", "or", "xor", "shl")} | {"shr": "ashr"}
 COMPARED = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une", "num": "ord"}
 LEAST = -(2**31)
 
@@ -88,7 +88,7 @@ class LlvmWriter(Writer):
     # -- integers and truth values
     def integer(self, name: str, *operands: Operand) -> str:
         if name in INTEGERS:
-            return self._integers(name, operands[0], operands[1])
+            return self._integers(INTEGERS[name], operands[0], operands[1])
         if name == "mad":
             return self._integers("add", self._integers("mul", operands[0], operands[1]), operands[2])
         if name == "neg":
@@ -152,6 +152,21 @@ class LlvmWriter(Writer):
     def low_word(self, x: str) -> str:
         bits = self.operation(f"bitcast {self.types['f']} {x} to {self.bits}", "i")
         return self.operation(f"trunc {self.bits} {bits} to {self.types['i']}", "i") if self.double else bits
+
+    def high_word(self, x: str) -> str:
+        if not self.double:
+            return self.low_word(x)
+        bits = self.operation(f"bitcast {self.types['f']} {x} to {self.bits}", "i")
+        high = self.operation(f"lshr {self.bits} {bits}, splat (i64 32)", "i")
+        return self.operation(f"trunc {self.bits} {high} to {self.types['i']}", "i")
+
+    def with_high_word(self, x: str, word: str) -> str:
+        if not self.double:
+            return self.operation(f"bitcast {self.bits} {word} to {self.types['f']}")
+        bits = self.operation(f"bitcast {self.types['f']} {x} to {self.bits}", "i")
+        low = self.operation(f"and {self.bits} {bits}, splat (i64 {2**32 - 1})", "i")
+        both = self.operation(f"or {self.bits} {low}, {self._high(word)}", "i")
+        return self.operation(f"bitcast {self.bits} {both} to {self.types['f']}")
 
     def sign_flipped(self, x: str, bit: str) -> str:
         bits = self.operation(f"bitcast {self.types['f']} {x} to {self.bits}", "i")

@@ -12,7 +12,7 @@ from lgjax.execution.kernels.writer import Operand, Writer
 
 TYPES = {"i": "u32", "p": "pred", "q": "u64"}  # %q: an address
 INTEGERS = {"mul": "mul.lo.s32", "mad": "mad.lo.s32"} | {x: f"{x}.b32" for x in ("and", "or", "xor", "not", "shl")}
-ROUNDED = {"down": "rmi", "up": "rpi"}
+ROUNDED = {"down": "rmi", "up": "rpi", "even": "rni"}
 
 
 class PtxWriter(Writer):
@@ -103,6 +103,20 @@ class PtxWriter(Writer):
         low, unused = self.register("i"), self.register("i")
         self.line(f"mov.b64 {{{low}, {unused}}}, {x};")
         return low
+
+    def high_word(self, x: str) -> str:
+        if not self.double:
+            return self.low_word(x)
+        unused, high = self.register("i"), self.register("i")
+        self.line(f"mov.b64 {{{unused}, {high}}}, {x};")
+        return high
+
+    def with_high_word(self, x: str, word: str) -> str:
+        if not self.double:
+            return self.operation("mov.b32", word)
+        low, found = self.low_word(x), self.register("f")
+        self.line(f"mov.b64 {found}, {{{low}, {word}}};")
+        return found
 
     def sign_flipped(self, x: str, bit: str) -> str:
         if not self.double:

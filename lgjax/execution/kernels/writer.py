@@ -53,12 +53,12 @@ class Writer(ABC):
 
     @abstractmethod
     def rounded(self, direction: str, x: str) -> str:
-        """Round to a whole number, "down" or "up"."""
+        """Round to a whole number, "down", "up" or to the nearest, of two such the "even" one."""
 
     # -- integers and truth values
     @abstractmethod
     def integer(self, name: str, *operands: Operand) -> str:
-        """add, sub, mul, mad (a b + c), div, rem, min, max, neg, abs, and, or, xor, not, shl."""
+        """add, sub, mul, mad (a b + c), div, rem, min, max, neg, abs, and, or, xor, not, shl, shr (of the sign too)."""
 
     @abstractmethod
     def logical(self, name: str, *operands: str) -> str:
@@ -93,6 +93,14 @@ class Writer(ABC):
         """The last 32 bits of a floating number, as an integer."""
 
     @abstractmethod
+    def high_word(self, x: str) -> str:
+        """The first 32 bits of a floating number, as an integer: sign, exponent and the first bits behind the point."""
+
+    @abstractmethod
+    def with_high_word(self, x: str, word: str) -> str:
+        """A floating number with other first 32 bits."""
+
+    @abstractmethod
     def sign_flipped(self, x: str, bit: str) -> str:
         """-x where the highest bit of the integer `bit` is 1; its other bits are 0."""
 
@@ -107,6 +115,15 @@ class Writer(ABC):
     # -- often used
     def float_register(self, x: Operand) -> str:
         return x if isinstance(x, str) else self.constant(float(x), "f")
+
+    def sum(self, a: Operand, b: Operand) -> str:
+        return self.floating("add", a, b, exact=True)
+
+    def difference(self, a: Operand, b: Operand) -> str:
+        return self.floating("sub", a, b, exact=True)
+
+    def product(self, a: Operand, b: Operand) -> str:
+        return self.floating("mul", a, b, exact=True)
 
     def polynomial(self, x: Operand, coefficients: tuple[float, ...]) -> Operand:
         """A polynomial by Horner's scheme; the constant coefficient comes first."""
