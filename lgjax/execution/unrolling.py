@@ -112,22 +112,28 @@ class Unrolling(Interpreter):
 
     def _place(self, largest: bool, axis: int, x: np.ndarray) -> np.ndarray:
         """The index of the first largest or least entry along an axis, or of the first NaN."""
-        rows, node = np.moveaxis(x, axis, 0), self.graph.node
+        graph, name = self.graph, "gt" if largest else "lt"
+        is_nan = lambda y: y != y if is_number(y) else graph.node("ne", None, y, y, key="ne")
+        is_no_nan = lambda y: y == y if is_number(y) else graph.node("eq", None, y, y, key="eq")
+
+        def beyond(y: Scalar, best: Scalar) -> Scalar:
+            first = indexing.both(graph, is_nan(y), is_no_nan(best))
+            if is_number(y) and is_number(best):
+                return bool(first or (y > best if largest else y < best))
+            further = graph.node(name, None, y, best, key=name)
+            if is_number(first):
+                return True if first else further
+            return graph.node("or", None, further, first, key="or")
 
         def one(column: np.ndarray) -> Scalar:
             place: Scalar = 0
             best = column[0]
             for k, y in enumerate(column[1:], 1):
-                if is_number(best) and is_number(y):
-                    better: Scalar = bool(best == best and (y != y or (y > best if largest else y < best)))
-                else:
-                    name = "gt" if largest else "lt"
-                    first = node("and", None, node("ne", None, y, y, key="ne"), node("eq", None, best, best, key="eq"))
-                    better = node("or", None, node(name, None, y, best, key=name), first)
-                place, best = (indexing.selected(self.graph, better, *pair) for pair in ((place, k), (best, y)))
+                better = beyond(y, best)
+                place, best = (indexing.selected(graph, better, *pair) for pair in ((place, k), (best, y)))
             return place
 
-        return _columns(one, rows)
+        return _columns(one, np.moveaxis(x, axis, 0))
 
     def _levels(self, loop, inputs: list[np.ndarray]) -> list[np.ndarray]:
         """All levels of a recursion, one after the other."""

@@ -8,7 +8,7 @@ import pytest
 from lgjax.contact import cone_attempts
 from lgjax.contact.cone_attempts import attempt
 from lgjax.contact.cone_law import ConeProblem, step_of_rows
-from lgjax.contact.cone_solver import solve_cones
+from lgjax.contact.cone_solver import CYCLE, solve_cones
 from lgjax.contact.elimination import solve
 from tests.oracles.pinocchio_contacts import violation
 
@@ -87,7 +87,7 @@ def attempted(p, x, going, close, number):
     return np.asarray(jax.jit(attempt)(p, stiffness, x, jnp.asarray(going), every, number))
 
 
-# Contacts, attempt, largest friction; 25 rows are too many for `elimination.py`.
+# Contacts, attempt, largest friction.
 CASES = [(3, 0, 1.5), (3, 1, 1.5), (3, 2, 0.3), (3, 3, 1.5), (7, 0, 1.5)]
 
 
@@ -150,8 +150,12 @@ def test_a_plain_vmap_takes_steps_only_where_an_attempt_is_due(monkeypatch):
     jax.effects_barrier()
     turns = int(np.max(beside.sweeps))
     assert turns < len(calls) < 10 * turns  # with the steps of attempts that are not due there would be 160 per turn
-    np.testing.assert_array_equal(mapped.sweeps, beside.sweeps)
-    np.testing.assert_allclose(mapped.x, beside.x, atol=1e-9)
+    soon = np.asarray(beside.sweeps) < CYCLE  # later, round-off decides in which cycle an attempt succeeds
+    np.testing.assert_array_equal(mapped.sweeps[soon], beside.sweeps[soon])
+    assert 0 < soon.sum() < 8
+    velocity = lambda x: np.einsum("ijb,jb->ib", G, x)  # impulses of boxes that stick are not unique
+    np.testing.assert_allclose(velocity(mapped.x), velocity(beside.x), atol=1e-7)
+    assert np.max(law(problem[0], mapped.x)) < 1e-9
 
 
 def test_elimination_is_as_exact_as_a_library():
