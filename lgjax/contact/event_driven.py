@@ -27,6 +27,7 @@ from lgjax.contact.contacts import Contacts
 from lgjax.contact.event_loop import EventStep, Settings, System
 from lgjax.contact.time_stepping import TOLERANCE_EPS
 from lgjax.execution.first_order import first_order
+from lgjax.execution.kept import keep
 from lgjax.integrators import DORMAND_PRINCE54, Method, MuntheKaas
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -124,13 +125,13 @@ def event_step(
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _step(settings: Settings, forces: Callable, data) -> tuple[EventStep, Any]:
-    return System(settings, forces, *data).run()
+    return keep(System(settings, forces, *data).run())
 
 
 @_step.defjvp
 def _(settings, forces, primals, tangents):
     """Those of the recorded parts."""
-    found, record = _step(settings, forces, *primals)
+    found, record = keep(_step(settings, forces, *primals))
     primals = first_order(primals, "a step by contact.EventDriven")
     again = lambda data: System(settings, forces, *data).replay(*jax.lax.stop_gradient((record, found.parts)))
     (q, v), impulse = jax.jvp(again, primals, tangents)[1]

@@ -85,7 +85,7 @@ def one_kernel(function: Callable, in_place: bool = False) -> Callable:
         state = range(constants, constants + len(jaxpr.outvars)) if in_place else ()
         jaxpr, read = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), [n in state for n in range(len(values))])
         values, constants = [x for x, r in zip(values, read, strict=True) if r], sum(read[:constants])
-        how = {"state": constants} if in_place else {"how": "behind"}
+        how = {"state": range(constants, constants + len(jaxpr.outvars))} if in_place else {"how": "behind"}
         return _bound(system_p, jaxpr, values, **how)
 
     return as_operation(function, bind)
@@ -162,11 +162,11 @@ def _on_cuda(ctx, otherwise: Callable) -> Callable:
 
 
 def _launched(
-    kernel: Callable, otherwise: Callable, *args, jaxpr, batched, size, how: str = "behind", state: int | None = None
+    kernel: Callable, otherwise: Callable, *args, jaxpr, batched, size, how: str = "behind", state: range | None = None
 ) -> Arrays:
     shapes, over = _shapes(jaxpr=jaxpr, batched=batched, size=size), {}
     if state is not None:
-        over = {k: state + k for k in range(len(shapes)) if size is None or batched[state + k]}
+        over = {k: n for k, n in enumerate(state) if size is None or batched[n]}
     if how == "step":
         over = _directions(jaxpr, batched, size)
     one = how != "scan" and is_known(size)
@@ -329,13 +329,13 @@ def _derivative(primals, directions, *, jaxpr, batched, size, **others):
     return outs, [t if f else no_tangent(x) for x, t, f in zip(outs, tangents, floating, strict=True)]
 
 
-def _with_kept(primals, directions, *, jaxpr, batched, size, state: int | None = None, **others):
+def _with_kept(primals, directions, *, jaxpr, batched, size, state: range | None = None, **others):
     """The kernel hands what is marked in it to that of its derivative."""
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
     moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
     values, short, more, needed = linearized(jaxpr, moving, moved)
     marks = (*[False] * len(more), *batched)
-    own = {} if state is None else {"state": state + len(more)}
+    own = {} if state is None else {"state": range(state.start + len(more), state.stop + len(more))}
     found = system_p.bind(*more, *primals, jaxpr=values, batched=marks, size=size, **own, **others)
     outs, stored = found[: len(moved)], found[len(moved) :]
     args = [*more, *(x for x, k in zip(primals, needed, strict=True) if k), *stored, *(directions[n] for n in moving)]

@@ -96,7 +96,7 @@ class Interpreter:
             return [boxed(reduce(self.elementwise["mul"], [inputs[0]] * params["y"]))]
         if name in indexing.MOVES and indexing.is_known(name, inputs):
             return [boxed(indexing.MOVES[name](self.graph, eqn, *inputs))]
-        if name == "keep":
+        if name in ("keep", "first_order"):
             return inputs
         if name in _REARRANGEMENTS:
             return [boxed(_REARRANGEMENTS[name](params, *inputs))]
@@ -284,6 +284,6 @@ _REARRANGEMENTS: dict[str, Callable] = {
 # Other operations with a rule in this file. What has none is done where its operands are known numbers.
 HANDLED = frozenset({
     "add", "add_any", "sub", "mul", "div", "neg", "square", "one_minus_square", "copy", "stop_gradient", "sin", "cos",
-    "sqrt", "rsqrt", "abs", "keep", "unstack", "split", "reduce_sum", "dot_general", *_REARRANGEMENTS,
+    "sqrt", "rsqrt", "abs", "keep", "first_order", "unstack", "split", "reduce_sum", "dot_general", *_REARRANGEMENTS,
 })  # fmt: skip
 _PLACED = {name: _REARRANGEMENTS[name] for name in ("broadcast_in_dim", "concatenate", "reshape", "slice", "squeeze")}

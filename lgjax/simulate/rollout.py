@@ -182,6 +182,7 @@ def _contact_rollout(model, q, v, applied, dt, steps, method, save_every, remat,
     start, stepper = with_contacts(model, contacts, (q, v), method, *applied)
     space, field = mechanical_space(model.tree), lambda t, y: y  # the steps move the state themselves
     zero = jnp.zeros_like(dt)
+    stepper = StepInOneKernel(stepper)
     path = integrate(space, field, start, zero, steps * dt, steps, stepper, save_every, remat, checkpoint)
     (qs, vs), seen = path.ys
     record, status = contact_report(model, contacts, qs, vs, method, seen, dt)
