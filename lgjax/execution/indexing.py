@@ -78,7 +78,7 @@ def box(graph: Graph, x: np.ndarray, starts: Sequence[Scalar], sizes: Sequence[i
             continue
         found = np.empty((size, *rows.shape[1:]), object)
         for k, *place in np.ndindex(*found.shape):
-            found[(k, *place)] = entry(graph, rows[(slice(k, k + most + 1), *place)], start)
+            found[(k, *place)] = entry(graph, rows[(slice(k, k + most + 1), *place)].tolist(), start)
         x = np.moveaxis(found, 0, axis)
     return x
 

@@ -154,7 +154,7 @@ class Unrolling(Interpreter):
         constants, carry = scan_arguments(eqn)
         constants, carry, xs = inputs[:constants], inputs[constants : constants + carry], inputs[constants + carry :]
         plain = len(body.jaxpr.outvars) == len(carry) and all(is_number(x) for array in xs for x in array.flat)
-        length, loop, args = params["length"], None, []
+        length, loop, args, choices = params["length"], None, [], 0
         counted = _counted(eqn, carry)
         try:
             if length > 1:
@@ -196,7 +196,7 @@ class Unrolling(Interpreter):
             if len({x.index if isinstance(x, Ref) else ("#", x) for x in column}) == 1:
                 return capture(column[0])
             if all(map(is_number, column)):
-                return number(column)
+                return number(column.tolist())
             if (saved := self._saved_by_one_loop(list(column))) is None:
                 before, turn = len(graph.ops), number(range(params["length"]))
                 found = indexing.entry(graph, list(map(capture, column)), turn)
