@@ -58,8 +58,9 @@ class EventDriven(Method):
     It has first derivatives; a second one raises TypeError.
 
     The controller is evaluated in every stage of the method. The status says NOT_SOLVED also where a contact is deeper
-    than 1e-6 m, in float32 1e-4 m, at the end of a step, and where dt is traced and not positive. Raises ValueError for
-    numbers out of range and for a method without an embedded one. Source: that of `lgjax.contact.event_driven`.
+    than 1e-6 m, in float32 1e-4 m, at the end of a step, and where a traced number is out of its range: dt, rtol, atol,
+    or friction, restitution and smoothing of the contacts, the last of which has to be 0. Raises ValueError for numbers
+    out of range and for a method without an embedded one. Source: that of `lgjax.contact.event_driven`.
     """
 
     rtol: Any = 1e-10

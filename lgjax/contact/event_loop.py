@@ -184,11 +184,18 @@ class System:
         (q, v), impulse = s.y
         deep = jnp.min(s.gap) < -DEEP[jnp.dtype(dtype).itemsize]
         bad = ~jnp.isfinite(jnp.sum(v) + jnp.sum(impulse))
-        wrong = ~(in_range(self.contacts, self.model) & (self.dt > 0))
-        status = flag(ContactStatus.NOT_SOLVED, s.failed | deep | (s.residual > FAILED) | wrong)
+        failed = s.failed | deep | (s.residual > FAILED) | ~self.in_range()
+        status = flag(ContactStatus.NOT_SOLVED, failed)
         status = status | flag(ContactStatus.TOO_MANY_PARTS, ~s.done & ~s.failed)
         status = status | flag(ContactStatus.NOT_FINITE, bad)
         return EventStep(q, v, impulse.reshape(n, 3), s.residual, s.n, status), s.record
+
+    def in_range(self) -> Array:
+        """Whether traced numbers are those that known ones have to be, () bool."""
+        good = in_range(self.contacts, self.model) & (self.contacts.smoothing == 0)
+        for number in (self.dt, *self.tolerances):
+            good = good & (number > 0) & (number < jnp.inf)
+        return good
 
     def turn(self, s: Run) -> Run:
         """One attempt: to flow, to come closer to an event, or a reset at the state that was reached."""
