@@ -31,6 +31,7 @@ from lgjax.integrators import DORMAND_PRINCE54, Method, MuntheKaas
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.numerics.tangents import branches, pushed
 
 Array = jax.Array
 
@@ -130,11 +131,15 @@ def _step(settings: Settings, forces: Callable, data) -> tuple[EventStep, Any]:
 
 @_step.defjvp
 def _(settings, forces, primals, tangents):
-    """Those of the recorded parts."""
+    """Those of the recorded parts. Forces that branch are those of a user; our own branch is safe, see `replay`."""
     found, record = _step(settings, forces, *primals)
     primals = first_order(primals, "a step by contact.EventDriven")
     again = lambda data: System(settings, forces, *data).replay(*jax.lax.stop_gradient((record, found.parts)))
-    (q, v), impulse = jax.jvp(again, primals, tangents)[1]
+    _, _, state, dt, _, parameters = primals[0]
+    if branches(forces, dt, *state, *parameters):
+        (q, v), impulse = pushed(jax.linearize(again, *primals)[1], *tangents)
+    else:
+        (q, v), impulse = jax.jvp(again, primals, tangents)[1]
     change = jax.tree.map(_no_tangent, (found, record))
     return (found, record), (change[0]._replace(q=q, v=v, impulse=impulse.reshape(-1, 3)), change[1])
 

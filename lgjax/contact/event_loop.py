@@ -36,7 +36,7 @@ from lgjax.integrators.control import ELEMENTARY, error_ratio
 from lgjax.multibody.configuration import Configuration, mechanical_space
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
-from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.loops import in_any_system, iterate_while
 from lgjax.numerics.newton import only_if
 from lgjax.numerics.status import flag
 
@@ -327,13 +327,19 @@ class System:
 
         @jax.checkpoint
         def one(carry, x):
-            i, part = x
-            return jax.lax.cond(i < count, lambda c: self.again(c, part), lambda c: c, carry), None
+            wanted, mine, part = x
+            return jax.lax.cond(wanted, lambda c: self.again_if(mine, c, part), lambda c: c, carry), None
 
+        mine = jnp.arange(self.settings.max_parts, dtype=jnp.int32) < count
         zero = jnp.zeros_like(self.dt)
         first = (self.start, jnp.zeros((3 * len(self.contacts),), self.dt.dtype))
-        (y, _), _ = jax.lax.scan(one, (first, zero), (jnp.arange(self.settings.max_parts, dtype=jnp.int32), record))
+        (y, _), _ = jax.lax.scan(one, (first, zero), (in_any_system(mine), mine, record))
         return y
+
+    def again_if(self, wanted: Array, carry: tuple[Any, Array], part: Part) -> tuple[Any, Array]:
+        """`again`, of which nothing moves the result where it is not wanted: zero times infinity would be NaN."""
+        held = jax.tree.map(lambda x: jnp.where(wanted, x, jax.lax.stop_gradient(x)), carry)
+        return jax.tree.map(lambda a, b: jnp.where(wanted, a, b), self.again(held, part), carry)
 
     def again(self, carry: tuple[Any, Array], part: Part) -> tuple[Any, Array]:
         """One part, from a state and the time when it begins to those at its end."""
