@@ -32,6 +32,7 @@ from lgjax.integrators import DORMAND_PRINCE54, Method, MuntheKaas
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.numerics.tangents import branches, pushed
 
 Array = jax.Array
 
@@ -59,8 +60,9 @@ class EventDriven(Method):
     It has first derivatives; a second one raises TypeError.
 
     The controller is evaluated in every stage of the method. The status says NOT_SOLVED also where a contact is deeper
-    than 1e-6 m, in float32 1e-4 m, at the end of a step, and where dt is traced and not positive. Raises ValueError for
-    numbers out of range and for a method without an embedded one. Source: that of `lgjax.contact.event_driven`.
+    than 1e-6 m, in float32 1e-4 m, at the end of a step, and where a traced number is out of its range: dt, rtol, atol,
+    or friction, restitution and smoothing of the contacts, the last of which has to be 0. Raises ValueError for numbers
+    out of range and for a method without an embedded one. Source: that of `lgjax.contact.event_driven`.
     """
 
     rtol: Any = 1e-10
@@ -130,11 +132,15 @@ def _step(settings: Settings, forces: Callable, data) -> tuple[EventStep, Any]:
 
 @_step.defjvp
 def _(settings, forces, primals, tangents):
-    """Those of the recorded parts."""
+"""Those of the recorded parts. Forces that branch are those of a user; our own branch is safe, see `replay`."""
     found, record = keep(_step(settings, forces, *primals))
     primals = first_order(primals, "a step by contact.EventDriven")
     again = lambda data: System(settings, forces, *data).replay(*jax.lax.stop_gradient((record, found.parts)))
-    (q, v), impulse = jax.jvp(again, primals, tangents)[1]
+    _, _, state, dt, _, parameters = primals[0]
+    if branches(forces, dt, *state, *parameters):
+        (q, v), impulse = pushed(jax.linearize(again, *primals)[1], *tangents)
+    else:
+        (q, v), impulse = jax.jvp(again, primals, tangents)[1]
     change = jax.tree.map(_no_tangent, (found, record))
     return (found, record), (change[0]._replace(q=q, v=v, impulse=impulse.reshape(-1, 3)), change[1])
 

@@ -36,7 +36,7 @@ from lgjax.integrators.control import ELEMENTARY, error_ratio
 from lgjax.multibody.configuration import Configuration, mechanical_space
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
-from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.loops import in_any_system, iterate_while
 from lgjax.numerics.newton import only_if
 from lgjax.numerics.status import flag
 
@@ -184,11 +184,18 @@ class System:
         (q, v), impulse = s.y
         deep = jnp.min(s.gap) < -DEEP[jnp.dtype(dtype).itemsize]
         bad = ~jnp.isfinite(jnp.sum(v) + jnp.sum(impulse))
-        wrong = ~(in_range(self.contacts, self.model) & (self.dt > 0))
-        status = flag(ContactStatus.NOT_SOLVED, s.failed | deep | (s.residual > FAILED) | wrong)
+        failed = s.failed | deep | (s.residual > FAILED) | ~self.in_range()
+        status = flag(ContactStatus.NOT_SOLVED, failed)
         status = status | flag(ContactStatus.TOO_MANY_PARTS, ~s.done & ~s.failed)
         status = status | flag(ContactStatus.NOT_FINITE, bad)
         return EventStep(q, v, impulse.reshape(n, 3), s.residual, s.n, status), s.record
+
+    def in_range(self) -> Array:
+        """Whether traced numbers are those that known ones have to be, () bool."""
+        good = in_range(self.contacts, self.model) & (self.contacts.smoothing == 0)
+        for number in (self.dt, *self.tolerances):
+            good = good & (number > 0) & (number < jnp.inf)
+        return good
 
     def turn(self, s: Run) -> Run:
         """One attempt: to flow, to come closer to an event, or a reset at the state that was reached."""
@@ -320,13 +327,19 @@ class System:
 
         @jax.checkpoint
         def one(carry, x):
-            i, part = x
-            return jax.lax.cond(i < count, lambda c: self.again(c, part), lambda c: c, carry), None
+            wanted, mine, part = x
+            return jax.lax.cond(wanted, lambda c: self.again_if(mine, c, part), lambda c: c, carry), None
 
+        mine = jnp.arange(self.settings.max_parts, dtype=jnp.int32) < count
         zero = jnp.zeros_like(self.dt)
         first = (self.start, jnp.zeros((3 * len(self.contacts),), self.dt.dtype))
-        (y, _), _ = jax.lax.scan(one, (first, zero), (jnp.arange(self.settings.max_parts, dtype=jnp.int32), record))
+        (y, _), _ = jax.lax.scan(one, (first, zero), (in_any_system(mine), mine, record))
         return y
+
+    def again_if(self, wanted: Array, carry: tuple[Any, Array], part: Part) -> tuple[Any, Array]:
+        """`again`, of which nothing moves the result where it is not wanted: zero times infinity would be NaN."""
+        held = jax.tree.map(lambda x: jnp.where(wanted, x, jax.lax.stop_gradient(x)), carry)
+        return jax.tree.map(lambda a, b: jnp.where(wanted, a, b), self.again(held, part), carry)
 
     def again(self, carry: tuple[Any, Array], part: Part) -> tuple[Any, Array]:
         """One part, from a state and the time when it begins to those at its end."""

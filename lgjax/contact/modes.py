@@ -158,9 +158,10 @@ def constrain(G: Array, b: Array, rows: Array, guess: Array, across: Array, pull
     inverse = regular_inverse(jnp.where(both, A, 0 * A) + jnp.where(rows, shift, size) * eye)
     x = jnp.where(rows[:, None], guess, jnp.zeros_like(b))
     part = lambda x: jnp.where(rows[:, None], x, jnp.zeros_like(x))
+    times = lambda A, x: jnp.sum(A[:, :, None] * x[None], 1)  # few columns: a loop, where XLA would call a routine
     for _ in range(REFINEMENTS):
-        missed = part(product(A, x) + b)
-        x = x - product(inverse, part(product(A, product(inverse, missed))))
+        missed = part(times(A, x) + b)
+        x = x - times(inverse, part(times(A, times(inverse, missed))))
     return product(B, x)
 
 

@@ -4,9 +4,10 @@ A force is a value whose parameters are leaves: batched, differentiated, optimiz
 tau = force(t, q, v), (nv,), pass it to `rollout` as a controller, or add it to forces and to controllers:
 `forces.spring(model, 20.0) + forces.friction(model, 0.1) + controller`. force.energy(q) is the potential energy of its
 conservative part. Makers take the model for its topology, its dtype and what is not given, and raise ValueError naming
-what is out of range; force.for_model(other) is the same force on another model of the same tree. Parameters are numbers
-or arrays with an entry for each coordinate of the joints named, by default of all but free ones, in body order; N/m,
-N s/m, N for sliding coordinates and N m/rad, N m s/rad, N m for turning ones.
+what is out of range; a force with a traced number out of range is NaN. force.for_model(other) is the same force on
+another model of the same tree. Parameters are numbers or arrays with an entry for each coordinate of the joints named,
+by default of all but free ones, in body order; N/m, N s/m, N for sliding coordinates and N m/rad, N m s/rad, N m for
+turning ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -234,6 +235,8 @@ def limits(
         for name, a, b in zip(names, np.asarray(low).tolist(), np.asarray(high).tolist(), strict=True):
             if a > b:
                 raise ValueError(f"the lower limit of {name!r} is {a:g}, above the upper one, {b:g}")
+    else:
+        low = jnp.where(low > high, jnp.nan, low)
     return Limits(
         low,
         high,

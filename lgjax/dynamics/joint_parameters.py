@@ -43,7 +43,10 @@ def scalars_of(model: Model, joints: Sequence[str] | None) -> tuple[list[str], l
 
 
 def parameter(what: str, value, names, dtype, least=0.0, positive: bool = False, finite: bool = True) -> jax.Array:
-    """`value` for each of `names` (None: one number), checked where it is known."""
+    """`value` for each of `names` (None: one number), checked where it is known.
+
+    A traced one that is out of range becomes NaN. A force has no status, so the driver reports NOT_FINITE.
+    """
     shape = () if names is None else (len(names),)
     if not checks.known(value):
         value = checks.floats(what, value, shape, dtype)
@@ -51,12 +54,18 @@ def parameter(what: str, value, names, dtype, least=0.0, positive: bool = False,
         checks.real(what, value)
     if np.ndim(value) and np.shape(value) != shape:
         raise ValueError(f"{what} has shape {np.shape(value)}, expected a number or {shape}")
-    if checks.known(value):
-        known = np.broadcast_to(np.asarray(value, float), shape)
-        bad = np.isnan(known) | (known < least) | ((known <= 0) & positive) | (~np.isfinite(known) & finite)
-        if bad.any():
-            where = "" if names is None else f" of {names[int(np.argmax(bad))]!r}"
-            sign = "a number" if least < 0 else "positive" if positive else "at least 0"
-            expected = "a finite number" if least < 0 and finite else f"finite and {sign}" if finite else sign
-            raise ValueError(f"{what}{where} is {known.ravel()[np.argmax(bad)]:g}, expected {expected}")
+    if not checks.known(value):
+        found = jnp.broadcast_to(jnp.asarray(value, dtype), shape)
+        return jnp.where(_out_of_range(found, least, positive, finite), jnp.nan, found)
+    known = np.broadcast_to(np.asarray(value, float), shape)
+    bad = np.asarray(_out_of_range(known, least, positive, finite))
+    if bad.any():
+        where = "" if names is None else f" of {names[int(np.argmax(bad))]!r}"
+        sign = "a number" if least < 0 else "positive" if positive else "at least 0"
+        expected = "a finite number" if least < 0 and finite else f"finite and {sign}" if finite else sign
+        raise ValueError(f"{what}{where} is {known.ravel()[np.argmax(bad)]:g}, expected {expected}")
     return jnp.broadcast_to(jnp.asarray(value, dtype), shape)
+
+
+def _out_of_range(x, least: float, positive: bool, finite: bool):
+    return ~((x >= least) & ((x > 0) | (not positive)) & ((abs(x) < np.inf) | (not finite)))

@@ -88,7 +88,7 @@ class Model:
         return jax.tree.map(lambda x: x.astype(dtype), self)
 
     def replace(self, **changes) -> "Model":
-        """A copy with the given leaves replaced."""
+        """A copy with the given leaves replaced. Numbers are not checked: a negative damping drives its joint."""
         return replace(self, **changes)
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
 
 Array = jax.Array
 State = TypeVar("State")
@@ -21,3 +23,19 @@ def iterate_while(unfinished: Callable[[State], Array], iterate: Callable[[State
         return unfinished(state), state
 
     return jax.lax.while_loop(lambda carry: carry[0], turn, (unfinished(start), start))[1]
+
+
+@custom_vmap
+def in_any_system(wanted: Array) -> Array:
+    """Whether something of booleans is wanted; under vmap, by any of the batch: one answer for all.
+
+    For a `lax.cond` in a rule for derivatives. With an answer for each system vmap makes a selection of it, between
+    inputs that move and `stop_gradient` of them. In such a rule the inputs are tangents, of which reverse mode cannot
+    transpose that.
+    """
+    return wanted
+
+
+@in_any_system.def_vmap
+def _(size: int, batched: list[bool], wanted: Array) -> tuple[Array, bool]:
+    return in_any_system(jnp.any(wanted, 0) if batched[0] else wanted), False

@@ -5,7 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_derivatives import SymbolicZero
+
+from lgjax.execution._jax import jaxprs_in
 
 Array = jax.Array
 
@@ -61,7 +64,40 @@ def moves_if_kept(function: Callable[..., tuple[Array, Any]], *args: Any) -> tup
 
         found, linear = jax.linearize(of_moving, *(leaves[i] for i in moving))
         gate = lambda x: x if x.dtype == jax.dtypes.float0 else jnp.where(found[0], x, 0)
-        return found, jax.tree.map(gate, linear(*(gate(changes[i]) for i in moving)))
+        some = [gate(changes[i]) for i in moving]
+        changed = pushed(linear, *some) if branches(linear, *some) else linear(*some)
+        return found, jax.tree.map(gate, changed)
 
     run.defjvp(rule, symbolic_zeros=True)
     return run(*args, *numbers)
+
+
+def pushed(linear: Callable[..., Any], *changes: Array) -> Any:
+    """linear(*changes), for rules of `jax.custom_jvp` with a linear map that holds a `lax.cond`.
+
+    With a condition for each system, vmap makes a selection of it, between operands and `stop_gradient` of them. In a
+    rule these are tangents, of which reverse mode cannot transpose that. So y = L x is computed as the solution of
+    (x, y - L x) = (changes, 0), an operation with its transpose beside it.
+    """
+    shape = jax.eval_shape(linear, *changes)
+    moves = lambda x: x.dtype != jax.dtypes.float0
+    run = lambda x: [y for y in jax.tree.leaves(linear(*x)) if moves(y)]
+    back = lambda y: jax.linear_transpose(run, changes)(y)[0]
+    add = lambda a, b: jax.tree.map(jnp.add, a, b)
+    # Reverse mode wants all of the right-hand side to be tangents, also what is zero.
+    zero = jnp.where(jnp.zeros((), bool), sum(jnp.sum(x) for x in jax.tree.leaves(changes)), 0)
+    of_zero = lambda x: jnp.broadcast_to(zero, x.shape).astype(x.dtype)
+    _, found = jax.lax.custom_linear_solve(
+        lambda x: (x[0], jax.tree.map(jnp.subtract, x[1], run(x[0]))),
+        (add(changes, jax.tree.map(of_zero, changes)), [of_zero(y) for y in jax.tree.leaves(shape) if moves(y)]),
+        lambda _, b: (b[0], add(b[1], run(b[0]))),
+        lambda _, b: (add(b[0], back(b[1])), b[1]),
+    )
+    leaves = iter(found)
+    return jax.tree.map(lambda y: next(leaves) if moves(y) else np.zeros(y.shape, y.dtype), shape)
+
+
+def branches(function: Callable[..., Any], *args: Any) -> bool:
+    """Whether a function holds a `lax.cond`."""
+    held = lambda jaxpr: any(eqn.primitive.name == "cond" or any(map(held, jaxprs_in(eqn))) for eqn in jaxpr.eqns)
+    return held(jax.make_jaxpr(function)(*args).jaxpr)

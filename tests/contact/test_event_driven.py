@@ -132,13 +132,15 @@ def test_new_numbers_compile_nothing():
     assert balls()._cache_size() == 1
 
 
-def test_a_block_on_a_slope_sticks_or_slides_as_coulomb_says():
+@pytest.mark.parametrize("shape", ["feet", "box"])
+def test_a_block_on_a_slope_sticks_or_slides_as_coulomb_says(shape):
     angle, steps = 0.3, 20
     model = free_body(2.0, np.diag([0.02, 0.03, 0.04]))
     turn = np.asarray(lgjax.so3.exp(jnp.array([0.0, angle, 0.0])))
     normal, downhill = turn[:, 2], turn[:, 0]
     feet = [lgjax.shapes.sphere(0.01, (x, y, -0.04)) for x in (0.1, -0.1) for y in (0.1, -0.1)]
-    contacts = lgjax.Contacts(model, lgjax.shapes.Plane(normal), {"body": feet})
+    shapes = {"feet": feet, "box": lgjax.shapes.box((0.1, 0.1, 0.05))}
+    contacts = lgjax.Contacts(model, lgjax.shapes.Plane(normal), {"body": shapes[shape]})
     q = lgjax.configuration(model, (turn, 0.05 * normal))
 
     def run(friction):

@@ -13,6 +13,7 @@ import lgjax
 from lgjax.multibody.build import Body, Joint, build
 from tests import optimized
 from tests.contact.test_closed_forms import FLOOR, G, ball, on_floor
+from tests.contact.test_event_driven import bounced
 
 TRUNK, FOOT, STIFFNESS, LEG = 2.0, 0.5, 400.0, 0.5  # kg, kg, N/m, m
 DT, STEPS = 0.0125, 36
@@ -153,3 +154,48 @@ def test_gradients_equal_central_differences():
         if name != "rests":
             size = 1 + np.abs(slopes[k]).max()
             np.testing.assert_allclose(found[k, usable], slopes[k, usable], atol=1e-5 * size, err_msg=name)
+
+
+BALLS = np.array([[0.3, 0.5], [0.15, 0.8], [1.0, 0.5]])  # height, m, and restitution: one bounce, two, and none
+
+
+def batch_of_balls(force):
+    """Functions of (3, 2) numbers as in `BALLS`: heights over the floor after 0.3 s, and the gradient of their sum."""
+    rail = Joint("height", "prismatic", (0.0, 0.0, 1.0))
+    model = build([Body("ball", None, rail, mass=1.5, inertia=0.01 * np.eye(3))])
+    contacts = lgjax.Contacts(model, FLOOR, {"ball": lgjax.shapes.sphere(0.1)}, friction=0.0, restitution=0.5)
+
+    def end(x):
+        here, q = contacts.replace(restitution=x[1]), lgjax.configuration(model, joints=x[:1])
+        events = lgjax.contact.EventDriven(1e-11, 1e-13)
+        path = lgjax.rollout(model, q, jnp.zeros(1), force, 0.05, 6, events, None, contacts=here)
+        return path.q.joints[-1, 0] - 0.1
+
+    return jax.vmap(end), jax.grad(lambda x: jnp.sum(jax.vmap(end)(x)))
+
+
+def differences(heights):
+    """(3, 2) central differences of heights (2 n,) of n numbers at (2 n, 2) points about each of `BALLS`."""
+    step = 1e-6
+    sides = step * np.concatenate([np.eye(2), -np.eye(2)])
+    values = np.asarray(heights((BALLS[:, None] + sides).reshape(-1, 2))).reshape(3, 2, 2)
+    return (values[:, 0] - values[:, 1]) / (2 * step)
+
+
+def test_the_gradient_of_a_batch_is_that_of_its_members():
+    """Each has another number of parts, past which nothing moves it."""
+    found = jax.jit(batch_of_balls(None)[1])(BALLS)
+    np.testing.assert_allclose(
+        found, differences(lambda x: [bounced([0.3], h - 0.1, e)[0][0] for h, e in x]), atol=1e-7
+    )
+
+
+@pytest.mark.slow
+def test_forces_of_a_user_that_branch_have_gradients_of_batches():
+    def push(t, q, v):
+        high = q.joints - 0.2
+        return jax.lax.cond(high[0] > 0, lambda: -30 * high - v, lambda: -50 * high - v)
+
+    heights, gradient = batch_of_balls(push)
+    found, expected = jax.jit(gradient)(BALLS), differences(optimized.jit(heights))
+    np.testing.assert_allclose(found, expected, atol=1e-4)  # steps over the corner of the force are not smooth

@@ -49,14 +49,20 @@ def test_a_traced_number_without_a_law_gets_a_status_of_events_too():
     q = lgjax.configuration(ball(), (jnp.eye(3), jnp.array([0.0, 0.0, 0.2])))
     v = jnp.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0])
 
-    def run(friction, restitution):
-        here = contacts.replace(friction=friction, restitution=restitution)
-        return lgjax.rollout(ball(), q, v, None, 1e-3, 1, lgjax.contact.EventDriven(), None, contacts=here).status
+    def run(dt, friction, restitution, smoothing, rtol, atol):
+        here = contacts.replace(friction=friction, restitution=restitution, smoothing=smoothing)
+        events = lgjax.contact.EventDriven(rtol, atol)
+        return lgjax.rollout(ball(), q, v, None, dt, 1, events, None, contacts=here).status
 
-    good, bad = [(0.2, 0.5)], [(-0.3, 0.5), (0.2, 1.2), (np.nan, 0.5), (0.2, np.nan)]
-    status = np.asarray(jax.jit(jax.vmap(run))(*jnp.array([*good, *bad]).T))
+    usual = {"dt": 1e-3, "friction": 0.2, "restitution": 0.5, "smoothing": 0.0, "rtol": 1e-10, "atol": 1e-12}
+    bad = {**BAD, "smoothing": [1e-3, *BAD["smoothing"]]}  # known, EventDriven refuses it too
+    bad |= {"rtol": [0.0, -1e-10, *INFINITE], "atol": [0.0, -1e-12, *INFINITE]}
+    cases = [usual] + [{**usual, name: value} for name, values in bad.items() for value in values]
+    numbers = {name: jnp.array([case[name] for case in cases]) for name in usual}
+    status = jax.jit(jax.vmap(lambda numbers: run(**numbers)))(numbers).tolist()
     assert not status[0]
-    assert np.all(status[1:] & int(ContactStatus.NOT_SOLVED))
+    for case, flags in zip(cases[1:], status[1:], strict=True):
+        assert flags & int(ContactStatus.NOT_SOLVED), (case, flags)
 
 
 def test_traced_limits_and_dry_friction_of_joints_get_a_status():

@@ -236,6 +236,32 @@ def test_bad_parameters_are_refused(message):
         BAD[message](robot())
 
 
+LIFT = lambda t, q, v: jnp.ones_like(v[-2:])
+TRACED = {  # makers from one number, numbers in range, and numbers that a maker refuses where it knows them
+    "spring": (forces.spring, [0.0, 2.0], [-1.0, np.inf, np.nan]),
+    "damper": (forces.damper, [0.0, 2.0], [-1.0, np.inf, np.nan]),
+    "coulomb": (lambda m, x: forces.friction(m, 0.0, x), [0.0, 2.0], [-1.0, np.inf, np.nan]),
+    "smoothing": (lambda m, x: forces.friction(m, 0.0, 1.0, x), [0.1], [0.0, -1.0, np.inf, np.nan]),
+    "width": (lambda m, x: forces.limits(m, 1.0, width=x), [0.1], [0.0, -1.0, np.inf, np.nan]),
+    "lower": (lambda m, x: forces.limits(m, 1.0, lower=x), [-1.0, -np.inf], [1.0, np.inf, np.nan]),
+    "torque": (lambda m, x: forces.motors(m, LIFT, torque=x, speed=9.0), [0.0, 1.0, np.inf], [-1.0, np.nan]),
+    "gear": (lambda m, x: forces.motors(m, LIFT, x), [-2.0, 0.0], [np.inf, np.nan]),
+    "length": (lambda m, x: forces.point_spring(m, (0, POINT), (None, POINT), 1.0, x), [0.0, 2.0], [-1.0, np.nan]),
+}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_traced_numbers_out_of_range_are_nan_as_forces(name):
+    make, good, bad = TRACED[name]
+    q, v = one_state(robot())
+    for x in bad:
+        with pytest.raises(ValueError, match=r"expected|above the upper one"):
+            make(robot(), x)
+    tau = np.asarray(jit(jax.vmap(lambda x: make(robot(), x)(0.0, q, v)))(jnp.array([*good, *bad])))
+    np.testing.assert_allclose(tau[: len(good)], [make(robot(), x)(0.0, q, v) for x in good], rtol=1e-12)
+    assert np.all(np.isnan(tau[len(good) :]).any(1))
+
+
 def touching(model):
     floor = lgjax.shapes.Plane((0.0, 0.0, 1.0))
     contacts = lgjax.Contacts(model, floor, {"lower": lgjax.shapes.sphere(5.0)})

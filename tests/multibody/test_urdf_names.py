@@ -41,6 +41,9 @@ def test_what_is_written_as_the_format_says_is_read_as_by_pinocchio():
     np.testing.assert_array_equal(ours.effort, theirs.effortLimit)
 
 
+spelled = lambda right, wrong: urdf(collision=COLLISION.replace(right, wrong))
+shaped = lambda within: urdf(collision=f"<collision>{within}</collision>")
+
 # The place, and what is wrong there: all of these were read without what they say.
 LOST = {
     "damping as an element": (
@@ -119,31 +122,19 @@ LOST = {
     "an origin of a joint": (urdf(origin="", more=' origin="0 0 1"'), "an attribute 'origin': write it as an element"),
     "a mass of a link": (urdf(inertial="", link=' mass="1"'), "an attribute 'mass', which belongs in <inertial>"),
     "a mass in a link": (urdf(inertial="<mass value='1'/>"), "an element <mass>, which belongs in <inertial>"),
-    "a place of a shape": (
-        urdf(collision=COLLISION.replace("xyz", "xzy")),
-        "<collision>: <origin> in line 3 has the unknown attribute 'xzy'",
-    ),
+    "a place of a shape": (spelled("xyz", "xzy"), "<collision>: <origin> in line 3 has the unknown attribute 'xzy'"),
+    "a misspelt shape": (spelled("sphere", "spere"), "<spere>: write it as an element <sphere>"),
+    "a misspelt geometry": (spelled("geometry", "geometri"), "write it as an element <geometry>"),
+    "a misspelt collision": (spelled("collision", "colision"), "as an element <collision>"),
     "a radius as an element": (
-        urdf(collision="<collision><geometry><sphere><radius>1</radius></sphere></geometry></collision>"),
+        shaped("<geometry><sphere><radius>1</radius></sphere></geometry>"),
         "link 'arm': <collision>: <sphere> in line 3 has an element <radius>: write it as an attribute",
     ),
     "half of a size": (
-        urdf(collision='<collision><geometry><box size="0 1 1"/></geometry></collision>'),
+        shaped('<geometry><box size="0 1 1"/></geometry>'),
         "link 'arm': <collision> <box size='0 1 1'> is not positive",
     ),
-    "a misspelt shape": (
-        urdf(collision=COLLISION.replace("sphere", "spere")),
-        "<spere>: write it as an element <sphere>",
-    ),
-    "a shape without geometry": (
-        urdf(collision='<collision><box size="1 1 1"/></collision>'),
-        "an element <box>, which belongs in <geometry>",
-    ),
-    "a misspelt geometry": (
-        urdf(collision=COLLISION.replace("geometry", "geometri")),
-        "write it as an element <geometry>",
-    ),
-    "a misspelt collision": (urdf(collision=COLLISION.replace("collision", "colision")), "as an element <collision>"),
+    "a shape without geometry": (shaped('<box size="1 1 1"/>'), "an element <box>, which belongs in <geometry>"),
 }
 
 

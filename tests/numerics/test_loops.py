@@ -9,7 +9,7 @@ import pytest
 from jax import jit, lax, vmap
 
 import lgjax
-from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.loops import in_any_system, iterate_while
 
 SOURCES = Path(lgjax.__file__).parent
 TARGETS = [0.3, 0.9, 1.0, 4.0, 1e6]
@@ -61,3 +61,24 @@ def test_whether_to_go_on_is_computed_in_one_place(repeat):
 def test_all_loops_of_the_library_are_of_this_kind():
     users = {path.name for path in SOURCES.rglob("*.py") if "while_loop(" in path.read_text(encoding="utf-8")}
     assert users == {"loops.py"}
+
+
+def test_a_branch_for_any_system_of_a_batch_has_gradients_in_rules():
+    """vmap makes a selection of a branch with a condition for each system, which reverse mode refuses in a rule."""
+
+    def cubed(x, times):  # so often
+        def once(x, i):
+            wanted = i < times
+            turn = lambda x: jnp.where(wanted, x**3, x)
+            return lax.cond(in_any_system(wanted), turn, lambda x: x, x), wanted
+
+        return lax.scan(once, x, jnp.arange(4))[0]
+
+    rule = jax.custom_jvp(cubed)
+    rule.defjvp(lambda x, dx: (cubed(*x), jax.jvp(lambda y: cubed(y, x[1]), x[:1], dx[:1])[1]))
+    x, times = jnp.array([[0.9, 1.1], [1.05, 0.7]]), jnp.array([[0, 1], [3, 2]])
+    found = jit(jax.grad(lambda x: jnp.sum(vmap(vmap(rule))(x, times))))(x)
+    n = 3.0 ** np.asarray(times)
+    np.testing.assert_allclose(found, n * np.asarray(x) ** (n - 1), rtol=1e-12)
+    found = jit(jax.grad(lambda x: jnp.sum(vmap(lambda x: rule(x, 2))(x))))(x)
+    np.testing.assert_allclose(found, 9 * x**8, rtol=1e-12)

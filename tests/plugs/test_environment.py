@@ -196,3 +196,18 @@ def test_a_learner_can_ask_for_sizes_and_bad_settings_are_refused():
         environment(observe=lambda model, q, v: q.joints[0]).reset(jax.random.key(0))
     with pytest.raises(ValueError, match="number of controls"):
         environment(actuation=lambda u: u)
+
+
+def test_a_reward_that_branches_has_the_gradients_of_its_members():
+    def reward(model, q, v, u):
+        return jax.lax.cond(q.joints[0] > 0, lambda: -(q.joints[0] ** 2), lambda: -2 * q.joints[0] ** 2)
+
+    env, keys = environment(reward=reward), jax.random.split(jax.random.key(0), 3)
+    rewarded = lambda key, action: env.step(key, env.reset(key)[1], action)[2]
+    together = jax.jit(jax.grad(lambda actions: jnp.sum(jax.vmap(rewarded)(keys, actions))))
+    each = jax.jit(jax.vmap(jax.grad(rewarded, 1)))
+    actions = jnp.ones((3, 1))
+    found = together(actions)
+    np.testing.assert_allclose(found, each(keys, actions), rtol=1e-12)
+    assert np.any(np.asarray(found) > 0)
+    assert np.any(np.asarray(found) < 0)
