@@ -5,7 +5,8 @@
 A case is WHAT.ROBOT, with .general for parameters as inputs, or .randomized for all those that ensembles draw, and
 .float64; without cases, those of `sm90.json`. WHAT is
 forward, inverse, mass, hybrid, partials, time1 to time3 (time derivatives), kinematics, pullback (of cotangents of
-forward dynamics), gradient (of the sum of squares of its results), rollout (100 steps of RK4) or rollout_gradient;
+forward dynamics), gradient (of the sum of squares of its results), rollout (100 steps of RK4), rollout_gradient, contact
+(a step of the quadruped on its feet) or contact_pullback (of cotangents of the velocity after it);
 ROBOT is arm, quadruped, humanoid or talos. For example
 
     python benchmarks/sm90.py forward.quadruped rollout.humanoid.general
@@ -116,6 +117,16 @@ def function(what: str):
     def pullback(model, q, v, tau):
         return jax.vjp(partial(lgjax.forward_dynamics, model), q, v, tau)[1](v)
 
+    def contact(model, q, v, tau):
+        """A step on four spherical feet."""
+        feet = [f"{leg}_foot" for leg in ("FL", "FR", "RL", "RR")]
+        contacts = lgjax.Contacts(model, lgjax.shapes.Plane((0.0, 0.0, 1.0)), feet, friction=0.8)
+        found = lgjax.contact.contact_step(model, contacts, q, v, tau, 2e-3)
+        return found.q, found.v, found.impulse
+
+    def contact_pullback(model, q, v, tau):
+        return jax.vjp(lambda *state: contact(model, *state)[1], q, v, tau)[1](v)
+
     if what.startswith("time"):  # the force is constant in time
         order = int(what[4:])
         still = lambda tau: jnp.zeros((order + 1, *tau.shape), tau.dtype).at[0].set(tau)
@@ -131,6 +142,8 @@ def function(what: str):
         "gradient": partial(gradient, lgjax.forward_dynamics),
         "rollout": rollout,
         "rollout_gradient": partial(gradient, rollout),
+        "contact": contact,
+        "contact_pullback": contact_pullback,
     }[what]
 
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lgjax.contact.algebra import largest, total
 from lgjax.contact.cone_interior import interior_steps
 from lgjax.contact.cone_law import ConeProblem, natural_map
 from lgjax.contact.cone_newton import newton_steps
-from lgjax.contact.sums import largest, total
 from lgjax.execution._jax import call_apart
 from lgjax.numerics.loops import iterate_while
 

@@ -25,9 +25,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact.algebra import diagonal, largest, solve, times, total
 from lgjax.contact.cone_law import ConeProblem
-from lgjax.contact.elimination import solve
-from lgjax.contact.sums import diagonal, largest, times, total
 
 Array = jax.Array
 

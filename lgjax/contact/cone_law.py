@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.sums import diagonal, times, total
+from lgjax.contact.algebra import diagonal, times, total
 from lgjax.execution._jax import call_apart
 
 Array = jax.Array

@@ -16,9 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact.algebra import diagonal, solve, times, total
 from lgjax.contact.cone_law import ConeProblem, natural_map, project, step_of_rows
-from lgjax.contact.elimination import solve
-from lgjax.contact.sums import diagonal, times, total
 
 Array = jax.Array
 

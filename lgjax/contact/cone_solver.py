@@ -31,10 +31,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact.algebra import diagonal, largest, products, times, total
 from lgjax.contact.cone_attempts import attempt
 from lgjax.contact.cone_law import ConeProblem, disc, natural_map, push, step_of_rows, steps_of_parts
 from lgjax.contact.cone_newton import solve_linearized
-from lgjax.contact.sums import diagonal, largest, products, times, total
 from lgjax.execution._jax import call_apart
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.fixed_point import GROWTH, MEMORY, REGULARIZATION

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact.algebra import times, total
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.detection import ContactPoints, sides
 from lgjax.contact.responses import Ways, way
-from lgjax.contact.sums import times, total
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 

@@ -41,6 +41,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 
+from lgjax.contact.algebra import largest, least, times, total
 from lgjax.contact.cone_law import ConeProblem, largest_part
 from lgjax.contact.cone_solver import in_turn, solve_cones
 from lgjax.contact.contacts import Contacts
@@ -54,7 +55,6 @@ from lgjax.contact.responses import (
     twists,
 )
 from lgjax.contact.rows import Acting, joint_rows
-from lgjax.contact.sums import largest, least, times, total
 from lgjax.dynamics.energy import kinetic_energy
 from lgjax.dynamics.forward import articulated_body
 from lgjax.dynamics.inverse import inverse_dynamics

@@ -4,7 +4,7 @@ The rest of the library imports these names from here, and `tests/execution/test
 below is at the same place in JAX 0.4.34 to 0.12; what is older is marked.
 
 Literal, Jaxpr, ClosedJaxpr, jaxpr_as_fun (jax.extend.core, 0.4.30), the context manager of an equation (0.4.30) and
-    dce_jaxpr (0.4.30): programs are read and run again on scalars (`interpreter.py`), on series (`path_series.py`) and
+    dce_jaxpr (0.4.30): programs are read and run again on scalars (`scalars/`), on series (`path_series.py`) and
     with the batch axis last (`batch_last/`).  Without them only `execution="plain"` is left.
 Primitive (jax.extend.core, 0.4.30) and the tables of rules in jax.interpreters (0.4.30), in `register`: functions with
     rules of their own (`jax.custom_jvp`) are no substitute, see `scan.py`.  Without them only `execution="plain"` is

@@ -40,7 +40,7 @@ from lgjax.execution.kernels import native
 from lgjax.execution.kernels.cuda import as_kernel
 from lgjax.execution.kernels.translation import is_program
 from lgjax.execution.one_function import FEW, as_operation, few, fits, in_one_function, is_known
-from lgjax.execution.program import size_of
+from lgjax.execution.scalars.program import size_of
 
 VECTOR = 16  # numbers that a CPU works on at a time, at most
 MANY = 256  # systems whose arrays do not fit side by side into the nearest cache

@@ -1,6 +1,6 @@
 """What a kernel of a function does for each system: counted from its program, on any machine.
 
-Read first: `program.py`.
+Read first: `scalars/program.py`.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lgjax.execution.program import program_of
+from lgjax.execution.scalars.program import program_of
 
 MOVES = ("convert", "neg", "select_n")
 

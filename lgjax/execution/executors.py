@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lgjax.execution.graph import View
-from lgjax.execution.interpreter import Block, is_known
+from lgjax.execution.scalars.graph import View
+from lgjax.execution.scalars.interpreter import Block, is_known
 from lgjax.execution.scan import lane_scan
 from lgjax.execution.step import scalarized
 

@@ -40,8 +40,8 @@ from lgjax.execution._jax import (
     with_constants,
 )
 from lgjax.execution.batch_last.evaluation import LARGEST, TURNS, Arrays, Behind, Slice, evaluate, traced, transposed
-from lgjax.execution.interpreter import ELEMENTWISE, known
 from lgjax.execution.kernels import native
+from lgjax.execution.scalars.interpreter import ELEMENTWISE, known
 
 FEW = 8  # systems, for which a whole vector each would take longer
 BEHIND = 16  # systems in the last axis, the largest batch in which calls of kernels take longer than their work

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.execution._jax import Primitive, Zero, is_undefined_primal, no_tangent, prune, register, reshaped
-from lgjax.execution.entries import map_objects, objects
-from lgjax.execution.graph import Graph, Ref, View
-from lgjax.execution.interpreter import Block, Interpreter, is_known
+from lgjax.execution.scalars.entries import map_objects, objects
+from lgjax.execution.scalars.graph import Graph, Ref, View
+from lgjax.execution.scalars.interpreter import Block, Interpreter, is_known
 
 
 class Place(NamedTuple):

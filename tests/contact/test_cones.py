@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from lgjax.contact import cone_attempts
+from lgjax.contact.algebra import solve
 from lgjax.contact.cone_attempts import attempt
 from lgjax.contact.cone_law import ConeProblem, step_of_rows
 from lgjax.contact.cone_solver import CYCLE, solve_cones
-from lgjax.contact.elimination import solve
 from tests.oracles.pinocchio_contacts import violation
 
 H = 2e-3

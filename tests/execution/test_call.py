@@ -158,7 +158,7 @@ def test_transposes_stand_at_the_ends(monkeypatch):
 
 def test_what_a_cpu_takes_one_number_at_a_time_has_a_loop_of_its_own_in_batches():
     """Beside it nothing else would be vectorized, and what uses its result twice would compute it twice."""
-    both = batch_behind(lambda x: jnp.sin(x) * jnp.exp(x) + jnp.arctan2(jnp.cos(x), x))
+    both = batch_behind(lambda x: jnp.sin(x) * jnp.exp(x) + jnp.arctan2(jnp.cos(x), x), "scan")
     x = jax.random.normal(jax.random.key(3), (32, 5), float)
     computations = jit(jax.vmap(both)).lower(x).compile().as_text().split("\n\n")
     for name in ("sine", "cosine", "atan2"):

@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 from jax.extend import core
 
-from lgjax.execution.interpreter import Block
+from lgjax.execution.scalars.interpreter import Block
 from lgjax.execution.step import emission, scalarized, step_p
 
 LANES = 5

@@ -9,8 +9,8 @@ import pytest
 
 from lgjax import configuration, forward_dynamics, models
 from lgjax.execution._jax import is_traced, runs_at_once
-from lgjax.execution.graph import as_layer
 from lgjax.execution.kernels import native
+from lgjax.execution.scalars.graph import as_layer
 
 ROOT = Path(__file__).resolve().parents[2] / "lgjax"
 HOME = ROOT / "execution" / "_jax.py"

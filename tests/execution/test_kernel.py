@@ -10,10 +10,10 @@ import pytest
 
 import lgjax
 from lgjax import specialize
-from lgjax.execution import unrolling
 from lgjax.execution.kernels.ptx import kernel
 from lgjax.execution.kernels.rows import COMMON, chosen
-from lgjax.execution.program import program_of
+from lgjax.execution.scalars import unrolling
+from lgjax.execution.scalars.program import program_of
 from tests.dynamics import trees
 from tests.execution import ptx_machine
 

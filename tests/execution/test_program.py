@@ -8,7 +8,7 @@ import pytest
 import lgjax
 from lgjax import specialize
 from lgjax.execution.cost import kernel_cost
-from lgjax.execution.program import program_of
+from lgjax.execution.scalars.program import program_of
 from tests.dynamics import trees
 from tests.execution.test_kernel import close, launched
 

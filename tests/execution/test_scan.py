@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import jit, lax
 
-from lgjax.execution.graph import as_layer
+from lgjax.execution.scalars.graph import as_layer
 from lgjax.execution.scan import lane_scan
 
 LENGTH, LANES, ROWS = 5, 3, 2

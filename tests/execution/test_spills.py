@@ -13,7 +13,7 @@ from lgjax.execution.kernels import ptx, spills
 from lgjax.execution.kernels.ptx import _Body, kernel
 from lgjax.execution.kernels.ptx_writer import PtxWriter
 from lgjax.execution.kernels.spills import Line, most_waiting, spilled
-from lgjax.execution.program import program_of
+from lgjax.execution.scalars.program import program_of
 from tests.dynamics import trees
 from tests.execution.test_kernel import ALGORITHMS, FRONT, SIZE, launched
 from tests.execution.test_program import FUNCTIONS, X

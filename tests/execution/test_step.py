@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from jax import jit, lax
 
-from lgjax.execution.graph import View
-from lgjax.execution.interpreter import Block
+from lgjax.execution.scalars.graph import View
+from lgjax.execution.scalars.interpreter import Block
 from lgjax.execution.step import scalarized, step_p
 
 LANES = 4

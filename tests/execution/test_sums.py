@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lgjax.execution.kernels.ptx import kernel
-from lgjax.execution.program import program_of
+from lgjax.execution.scalars.program import program_of
 from tests.execution.test_kernel import close, launched
 
 X = np.random.default_rng(0).normal(size=(40, 12))

@@ -10,7 +10,7 @@ from jax import jit
 
 import lgjax
 from lgjax import models, specialize
-from lgjax.execution.program import program_of
+from lgjax.execution.scalars.program import program_of
 from tests.dynamics import trees
 
 FUNCTIONS = {

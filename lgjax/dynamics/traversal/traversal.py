@@ -30,7 +30,7 @@ from lgjax.execution.executors import (
     refill,
     side_by_side,
 )
-from lgjax.execution.interpreter import is_known
+from lgjax.execution.scalars.interpreter import is_known
 from lgjax.multibody.joints import JointKind
 from lgjax.multibody.tree import Tree
 from lgjax.numerics.messages import shown

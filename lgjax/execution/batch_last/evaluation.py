@@ -32,8 +32,8 @@ from lgjax.execution._jax import (
 )
 from lgjax.execution.batch_last.loops import repeated, scanned
 from lgjax.execution.batch_last.trailing import ALL, TRAILING
-from lgjax.execution.graph import layer_p
-from lgjax.execution.interpreter import ELEMENTWISE, is_constant, known
+from lgjax.execution.scalars.graph import layer_p
+from lgjax.execution.scalars.interpreter import ELEMENTWISE, is_constant, known
 from lgjax.execution.step import emission, step_p
 
 Arrays = list[jax.Array]

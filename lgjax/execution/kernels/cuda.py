@@ -4,7 +4,7 @@ XLA itself launches a kernel given as PTX (the custom call `__gpu$xla.gpu.ptx`);
 at hand when the program is loaded. Nothing but jaxlib is needed, and programs compile ahead of time on machines without
 a GPU. What cannot be written as a kernel runs as it does on other platforms, with a warning that says why.
 
-Read first: `../call.py`, which asks for kernels; `../program.py` and `ptx.py`, which make them.
+Read first: `../call.py`, which asks for kernels; `../scalars/program.py` and `ptx.py`, which make them.
 """
 
 import warnings
@@ -19,7 +19,7 @@ import numpy as np
 from lgjax.execution.kernels.ptx import Kernel, kernel
 from lgjax.execution.kernels.rows import BUDGET, chosen
 from lgjax.execution.kernels.spills import SHARED, block_memory
-from lgjax.execution.program import ScalarProgram
+from lgjax.execution.scalars.program import ScalarProgram
 
 TARGET = "__gpu$xla.gpu.ptx"
 # kB of shared memory of a multiprocessor, by compute capability, where it has less than an H100.

@@ -16,8 +16,8 @@ from lgjax.execution.kernels.calling import MEMORY, Array, Calling, Interface
 from lgjax.execution.kernels.llvm_writer import LlvmWriter
 from lgjax.execution.kernels.translation import BOOL, BYTES, Ran, Repeated, Translation, floating_dtype, kind_of_dtype
 from lgjax.execution.kernels.writer import kind_of
-from lgjax.execution.program import ScalarProgram
-from lgjax.execution.regions import Loop, While
+from lgjax.execution.scalars.program import ScalarProgram
+from lgjax.execution.scalars.regions import Loop, While
 
 PIECE = 1000  # lines of a basic block: LLVM's time for one grows with the square of its length
 # Bytes of the stack that a function may use. Threads have 8 MB under Linux, elsewhere as little as 512 kB.

@@ -18,8 +18,8 @@ from lgjax.execution.kernels.rows import THREADS, Shared
 from lgjax.execution.kernels.spills import SHARED, spilled, time_of, with_fewer_blocks
 from lgjax.execution.kernels.translation import BOOL, Ran, Repeated, Translation, floating_dtype
 from lgjax.execution.kernels.writer import kind_of
-from lgjax.execution.program import ScalarProgram
-from lgjax.execution.regions import Loop, While
+from lgjax.execution.scalars.program import ScalarProgram
+from lgjax.execution.scalars.regions import Loop, While
 
 VERSION, TARGET = "7.4", "sm_80"  # what the driver compiles for the device at hand when a program is loaded
 NAME = "lgjax_kernel"

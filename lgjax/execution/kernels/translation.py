@@ -4,7 +4,7 @@
 subclasses for the two machines load and store numbers, and write loops. A product and its addition are one operation,
 with one rounding; sine and cosine of one angle are computed together, without a branch. Loops stay loops.
 
-Read first: `../program.py`, `writer.py`. Next: `ptx.py` and `llvm.py`, which say where numbers are in memory.
+Read first: `../scalars/program.py`, `writer.py`. Next: `ptx.py` and `llvm.py`, which say where numbers are in memory.
 """
 
 from abc import ABC, abstractmethod
@@ -17,15 +17,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from lgjax.execution._jax import Literal, jaxprs_in
-from lgjax.execution.graph import Ref, is_number
-from lgjax.execution.indexing import MOVES
-from lgjax.execution.interpreter import HANDLED
 from lgjax.execution.kernels.elementary import sine_and_cosine
 from lgjax.execution.kernels.functions import added, is_instruction, write
 from lgjax.execution.kernels.writer import Writer
-from lgjax.execution.program import ScalarProgram, longest, size_of
-from lgjax.execution.regions import Loop, Region, While
-from lgjax.execution.unrolling import RULES
+from lgjax.execution.scalars.graph import Ref, is_number
+from lgjax.execution.scalars.indexing import MOVES
+from lgjax.execution.scalars.interpreter import HANDLED
+from lgjax.execution.scalars.program import ScalarProgram, longest, size_of
+from lgjax.execution.scalars.regions import Loop, Region, While
+from lgjax.execution.scalars.unrolling import RULES
 
 LARGEST = 1_500_000  # `size_of` a program, an estimate that may be ten times too large
 MOST = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lgjax.execution.graph import Operations, Ref
+from lgjax.execution.scalars.graph import Operations, Ref
 
 
 def orders_of(ops: Operations, wanted: Sequence[int]) -> tuple[list[int], ...]:

@@ -9,7 +9,7 @@ Read first: `graph.py`. Next: `ordering.py`.
 
 from collections.abc import Sequence
 
-from lgjax.execution.graph import Operations, Ref, is_number
+from lgjax.execution.scalars.graph import Operations, Ref, is_number
 
 ADDITIONS = ("add", "sub")
 

@@ -5,18 +5,17 @@ Read first: `interpreter.py`, whose rules this adds to, and `regions.py`. Next: 
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from math import inf
 from typing import Any
 
 import jax
 import numpy as np
 
-from lgjax.execution import indexing
 from lgjax.execution._jax import Literal, jaxprs_in, scan_arguments, while_parts
-from lgjax.execution.entries import boxed, map_objects, objects
-from lgjax.execution.graph import Graph, Ref, Scalar, is_number
-from lgjax.execution.interpreter import Interpreter
-from lgjax.execution.regions import Loop, While
+from lgjax.execution.scalars import indexing, reductions
+from lgjax.execution.scalars.entries import boxed, map_objects, objects
+from lgjax.execution.scalars.graph import Graph, Ref, Scalar, is_number
+from lgjax.execution.scalars.interpreter import Interpreter
+from lgjax.execution.scalars.regions import Loop, While
 from lgjax.execution.scan import loop_p
 from lgjax.execution.step import emission, step_p
 
@@ -26,14 +25,10 @@ WRITTEN_OUT = 4000  # operations, of which more stay a loop
 INDEXED, CHOOSING = 20_000, 0.75
 JUMPED = 300  # equations of a branch, of which larger ones are jumped over where nothing asks for them
 SAVED = 8192  # numbers that a loop may save: the memory of a thread ends at 512 kB
-REDUCTIONS = {
-    "reduce_and": "and", "reduce_or": "or", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "mul",
-}  # fmt: skip
-CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
 # Operations with a rule in this file, besides those of `indexing.MOVES` and of the interpreter.
 RULES = {
     "lane_scan", "scalar_step", "lane_call", "custom_vmap_call", "custom_linear_solve", "optimization_barrier", "scan",
-    "while", "cond", "argmax", "argmin", *REDUCTIONS, *CUMULATIVE,
+    "while", "cond", *reductions.RULES,
 }  # fmt: skip
 
 
@@ -69,12 +64,8 @@ class Unrolling(Interpreter):
             return self._while(eqn, inputs)
         if name == "cond":
             return self._cond(eqn, inputs)
-        if name in REDUCTIONS:
-            return [self._reduced(REDUCTIONS[name], params["axes"], inputs[0])]
-        if name in CUMULATIVE:
-            return [self._accumulated(CUMULATIVE[name], params["axis"], params["reverse"], inputs[0])]
-        if name in ("argmax", "argmin"):
-            return [self._place(name == "argmax", params["axes"][0], inputs[0])]
+        if name in reductions.RULES:
+            return [reductions.RULES[name](self.graph, params, inputs[0])]
         if name in indexing.MOVES and not indexing.is_known(name, inputs):
             before = len(self.graph.ops)
             found = indexing.MOVES[name](self.graph, eqn, *inputs)
@@ -84,56 +75,6 @@ class Unrolling(Interpreter):
 
     def _refusal(self, name: str) -> Exception:
         return NotImplementedError(f"{name!r} cannot be done scalar by scalar")
-
-    def _pair(self, name: str) -> Callable[[Scalar, Scalar], Scalar]:
-        """An operation on two scalars, done at once on numbers."""
-        if name in ("add", "mul"):
-            return getattr(self.graph, name)
-        on_numbers: Callable = {"and": min, "or": max, "max": np.maximum, "min": np.minimum}[name]
-
-        def pair(a: Scalar, b: Scalar) -> Scalar:
-            if is_number(a) and is_number(b):
-                return np.asarray(on_numbers(a, b)).item()
-            return self.graph.node(name, None, a, b, key=name)
-
-        return pair
-
-    def _reduced(self, name: str, axes: tuple[int, ...], x: np.ndarray) -> np.ndarray:
-        """Pair by pair."""
-        empty = {"and": True, "or": False, "max": -inf, "min": inf, "mul": 1.0}[name]
-        for axis in sorted(axes, reverse=True):
-            x = np.frompyfunc(self._pair(name), 2, 1, identity=empty).reduce(x, axis=axis)
-        return boxed(x)
-
-    def _accumulated(self, name: str, axis: int, reverse: bool, x: np.ndarray) -> np.ndarray:
-        x = np.flip(x, axis) if reverse else x
-        found = np.frompyfunc(self._pair(name), 2, 1).accumulate(x, axis=axis)
-        return np.flip(found, axis) if reverse else found
-
-    def _place(self, largest: bool, axis: int, x: np.ndarray) -> np.ndarray:
-        """The index of the first largest or least entry along an axis, or of the first NaN."""
-        graph, name = self.graph, "gt" if largest else "lt"
-        is_nan = lambda y: y != y if is_number(y) else graph.node("ne", None, y, y, key="ne")
-        is_no_nan = lambda y: y == y if is_number(y) else graph.node("eq", None, y, y, key="eq")
-
-        def beyond(y: Scalar, best: Scalar) -> Scalar:
-            first = indexing.both(graph, is_nan(y), is_no_nan(best))
-            if is_number(y) and is_number(best):
-                return bool(first or (y > best if largest else y < best))
-            further = graph.node(name, None, y, best, key=name)
-            if is_number(first):
-                return True if first else further
-            return graph.node("or", None, further, first, key="or")
-
-        def one(column: np.ndarray) -> Scalar:
-            place: Scalar = 0
-            best = column[0]
-            for k, y in enumerate(column[1:], 1):
-                better = beyond(y, best)
-                place, best = (indexing.selected(graph, better, *pair) for pair in ((place, k), (best, y)))
-            return place
-
-        return _columns(one, np.moveaxis(x, axis, 0))
 
     def _levels(self, loop, inputs: list[np.ndarray]) -> list[np.ndarray]:
         """All levels of a recursion, one after the other."""
@@ -264,14 +205,19 @@ class Unrolling(Interpreter):
     def _while(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
         (first, condition), (second, body) = while_parts(eqn)
         tested, used, start = inputs[:first], inputs[first : first + second], inputs[first + second :]
-        going = self.closed(condition, [*tested, *start])[0][()]
+        single = not condition.jaxpr.outvars[0].aval.shape
+        going = reductions.some(self.graph, self.closed(condition, [*tested, *start])[0])
         if is_number(going) and not going:
             return start
 
         def turn(inner: _Inner, carry: list[np.ndarray]) -> tuple[Scalar, list[np.ndarray]]:
-            outs = inner.run.closed(body, [*(map_objects(inner.capture, x) for x in used), *carry])
-            again = inner.run.closed(condition, [*(map_objects(inner.capture, x) for x in tested), *outs])
-            return again[0][()], outs
+            inside = lambda arrays: [map_objects(inner.capture, x) for x in arrays]
+            outs = inner.run.closed(body, [*inside(used), *carry])
+            if not single:  # one condition for each of several: what is done stays
+                on = inner.run.closed(condition, [*inside(tested), *carry])[0]
+                outs = [_chosen(inner.graph, on, old, new) for old, new in zip(carry, outs, strict=True)]
+            again = inner.run.closed(condition, [*inside(tested), *outs])[0]
+            return reductions.some(inner.graph, again), outs
 
         return self._repeated(going, start, turn, _dtypes(body.jaxpr.outvars))
 
@@ -361,6 +307,12 @@ class _Inner:
     @property
     def outside(self) -> list[Ref]:
         return list(map(Ref, self.inputs))
+
+
+def _chosen(graph: Graph, on: np.ndarray, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """`new` where truth values, of the first axes, are true."""
+    select = np.frompyfunc(lambda test, a, b: indexing.selected(graph, test, a, b), 3, 1)
+    return boxed(select(on.reshape(*on.shape, *[1] * (old.ndim - on.ndim)), old, new))
 
 
 def _counted(eqn: Any, carry: Sequence[np.ndarray]) -> dict[int, range]:

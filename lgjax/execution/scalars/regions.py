@@ -6,9 +6,9 @@ Read first: `graph.py`. Next: `sums.py`, `ordering.py`; `unrolling.py`, which ma
 from dataclasses import dataclass
 from functools import cached_property
 
-from lgjax.execution.graph import Graph, Operations, Ref, Scalar
-from lgjax.execution.ordering import asked_for, frugal, orders_of, waiting
-from lgjax.execution.sums import with_sums
+from lgjax.execution.scalars.graph import Graph, Operations, Ref, Scalar
+from lgjax.execution.scalars.ordering import asked_for, frugal, orders_of, waiting
+from lgjax.execution.scalars.sums import with_sums
 
 TURNS = 10  # of a loop that ends by what it computes, in estimates of time
 NOT_COUNTED = ("input", "loop", "while", "result", "saved")

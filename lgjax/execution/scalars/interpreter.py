@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lgjax.execution import indexing
 from lgjax.execution._jax import ClosedJaxpr, Literal, is_traced
-from lgjax.execution.entries import boxed, map_objects, objects
-from lgjax.execution.graph import Graph, View, is_number
+from lgjax.execution.scalars import indexing
+from lgjax.execution.scalars.entries import boxed, map_objects, objects
+from lgjax.execution.scalars.graph import Graph, View, is_number
 
 
 @dataclass(frozen=True, eq=False)

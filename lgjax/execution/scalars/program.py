@@ -14,12 +14,12 @@ import jax
 import numpy as np
 
 from lgjax.execution._jax import is_traced, jaxprs_in
-from lgjax.execution.entries import map_objects, objects
-from lgjax.execution.graph import Graph
-from lgjax.execution.regions import Region
+from lgjax.execution.scalars.entries import map_objects, objects
+from lgjax.execution.scalars.graph import Graph
+from lgjax.execution.scalars.regions import Region
+from lgjax.execution.scalars.unrolling import Unrolling
 from lgjax.execution.scan import loop_p
 from lgjax.execution.step import step_p
-from lgjax.execution.unrolling import Unrolling
 
 
 class ScalarProgram(Region):

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from lgjax.execution.entries import boxed, map_objects
-from lgjax.execution.graph import Graph, Scalar, is_number
+from lgjax.execution.scalars.entries import boxed, map_objects
+from lgjax.execution.scalars.graph import Graph, Scalar, is_number
 
 
 def is_known(name: str, inputs: Sequence[np.ndarray]) -> bool:

@@ -1,0 +1,4 @@
+"""Functions of small arrays as programs of scalars.
+
+Read first: `graph.py`, then `interpreter.py`; `program.py` ends with what kernels are written from.
+"""
