@@ -136,19 +136,24 @@ def contact_step(
     """
     _check_contacts(contacts)
     h = checks.scalar("dt", dt, model.dtype, positive=True)
-    halfway = move(model, q, v, 0.5 * h * v)
-    tau, wrenches = (f(*halfway) if callable(f) else f for f in (tau, wrenches))
-    tau = checked_array("tau", tau, (model.nv,), model.dtype, model=model)
-    if wrenches is not None:
-        wrenches = checked_array("wrenches", wrenches, (model.nbodies, 6), model.dtype)
     shape = len(contacts), 3
     guess = jnp.zeros(shape, model.dtype) if guess is None else checked_array("guess", guess, shape, model.dtype)
-    settings = method.settings(model.dtype)
-    return one_kernel(partial(_step, settings))(model, contacts, *halfway, tau, wrenches, h, guess)
+    second_half = one_kernel(partial(_second_half, method.settings(model.dtype)))
+
+    def step(model, contacts, q, v, h, guess) -> ContactStep:
+        halfway = move(model, q, v, 0.5 * h * v)
+        torque, pushes = (f(*halfway) if callable(f) else f for f in (tau, wrenches))
+        torque = checked_array("tau", torque, (model.nv,), model.dtype, model=model)
+        if pushes is not None:
+            pushes = checked_array("wrenches", pushes, (model.nbodies, 6), model.dtype)
+        return second_half(model, contacts, *halfway, torque, pushes, h, guess)
+
+    # The forces are in it; where they have no instructions, the second half alone is one kernel.
+    return one_kernel(step)(model, contacts, q, v, h, guess)
 
 
-def _step(settings: Settings, model: Model, contacts: Contacts, q, v, tau, wrenches, h, guess) -> ContactStep:
-    """The second half of a step, from the state at its middle."""
+def _second_half(settings: Settings, model: Model, contacts: Contacts, q, v, tau, wrenches, h, guess) -> ContactStep:
+    """From the state in the middle of the step."""
     found = impact(model, contacts, q, v, tau, wrenches, h, contacts.smoothing, guess, settings)
     new, v = move(model, q, found.v, 0.5 * h * found.v + found.lift)
     close = found.residual <= settings.limit * (1 + jnp.max(jnp.abs(found.v)))
