@@ -163,9 +163,8 @@ def _rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpo
         problem = with_memory(model, (q, v), controller, wrenches, problem[3], dt)
     elif closed:
         problem = keep_closed(model, closed, *problem, project, tolerance)
-    else:
-        problem = *problem[:3], StepInOneKernel(problem[3])
     space, field, start, method = problem
+    method = method if remembers else StepInOneKernel(method)
     path = integrate(space, field, start, jnp.zeros_like(dt), steps * dt, steps, method, save_every, remat, checkpoint)
     if remembers:
         (qs, vs), record = path.ys

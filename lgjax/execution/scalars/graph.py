@@ -61,7 +61,8 @@ class Graph:
         return Ref(len(self.ops) - 1)
 
     def node(self, name: str, emit: Any, *args: Scalar, key: Any = None) -> Ref:
-        ids = tuple(a.index if isinstance(a, Ref) else ("#", a) for a in args)
+        # Equal numbers of other types, and zeros of other signs, are others: 1 and 1.0 and True, 0.0 and -0.0.
+        ids = tuple(a.index if isinstance(a, Ref) else ("#", type(a), a or repr(a)) for a in args)
         if name in ("add", "mul"):
             ids = tuple(sorted(ids, key=str))
         found = self._known.get((name, key, ids))

@@ -126,8 +126,11 @@ class Interpreter:
         """Any other elementwise primitive, a node for each entry."""
         key = (eqn.primitive.name, str(eqn.params))
         emit = PerEntry(eqn.primitive, eqn.params, [atom.aval.dtype for atom in eqn.invars])
+        floating = [dtype.kind == "f" for dtype in emit.dtypes]
 
         def call(*xs):
+            # The zero of a floating array may be the integer 0, which says something else where all are numbers.
+            xs = tuple(float(x) if f and type(x) is int else x for x, f in zip(xs, floating, strict=True))
             if key[0] == "select_n" and is_number(xs[0]):
                 return xs[1 + int(xs[0])]
             if all(map(is_number, xs)):
