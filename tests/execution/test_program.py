@@ -112,6 +112,12 @@ FUNCTIONS = {
         jax.lax.cummax(x, 0, reverse=True),
         jnp.prod(x),
     ),
+    "equal numbers of other types": lambda x: (
+        jnp.where(x > 0, 1.0, 0.0) * x,
+        jnp.where(x > 0, 1, 0).astype(jnp.int32) + number(x),
+        jnp.where(x > 0, True, False),
+    ),
+    "zeros of both signs": lambda x: (1 / jnp.where(x > 0, 0.0, x), 1 / jnp.where(x > 0, -0.0, x)),
     "a derivative through a loop": jax.grad(
         lambda x: jnp.sum(jax.lax.fori_loop(0, 20, lambda i, y: 0.1 * jnp.sin(y @ x), x))
     ),
@@ -152,6 +158,8 @@ def test_every_operation_gives_what_it_gives_directly(name):
 def test_what_is_not_arithmetic_on_scalars_is_refused_by_name():
     with pytest.raises(NotImplementedError, match="sort"):
         program_of(jnp.sort, X[0])
+    with pytest.raises(NotImplementedError, match="entries at a number that is not known, each among 300"):
+        program_of(lambda x: jnp.tile(x, (100, 100))[number(x)], X[0])
     with pytest.raises(NotImplementedError, match="a scan that saves more than"):
         program_of(lambda x: jax.lax.scan(lambda y, i: (y, y), x, None, length=1000)[1], X[0])
     long = lambda x, a: jax.lax.scan(lambda y, i: (y * a, y), x, None, length=900)[1][-1]

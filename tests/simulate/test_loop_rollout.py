@@ -10,6 +10,7 @@ from jax import jit
 
 import lgjax
 from lgjax.dynamics.loops import LoopStatus
+from lgjax.execution.kernels import native
 from lgjax.systems.closed_loops import five_bar, four_bar, stewart_platform
 from tests import optimized
 from tests.oracles import linkages
@@ -231,3 +232,21 @@ def test_the_stewart_platform_on_springs_for_ten_seconds():
     assert int(status) == LoopStatus.OK
     assert drift < 1e-6
     assert np.abs(speed).max() > 1e-2
+
+
+def test_a_step_with_its_projection_is_one_native_function(monkeypatch):
+    found, real = [], native.as_native
+    monkeypatch.setattr(native, "as_native", lambda *args: found.append(real(*args)) or found[-1])
+    s, *_, v, _ = case("four_bar")
+
+    def end(v):
+        path = lgjax.rollout(s.model, s.q0, v, None, 1e-3, 3, save_every=None, loops=s.loops)
+        return path.v[-1], path.status
+
+    batch = v * jnp.linspace(0.5, 1.0, 11)[:, None]
+    together, status = jit(jax.vmap(end))(batch)
+    jax.jit(jax.vmap(jax.grad(lambda v: end(v)[0][0]))).lower(batch)
+    assert found
+    assert None not in found
+    np.testing.assert_array_equal(jit(jax.vmap(lambda v: end(v)))(batch[3:5])[0], together[3:5])
+    assert not np.any(status)

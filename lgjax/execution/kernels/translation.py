@@ -27,7 +27,7 @@ from lgjax.execution.scalars.program import ScalarProgram, longest, size_of
 from lgjax.execution.scalars.regions import Loop, Region, While
 from lgjax.execution.scalars.unrolling import RULES
 
-LARGEST = 1_500_000  # `size_of` a program, an estimate that may be ten times too large
+LARGEST = 500_000  # `size_of` a program, an estimate that may be ten times too large
 MOST = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s
 LONGEST = 48  # levels of a recursion: longer ones stay loops, which compile in a time that does not grow with them
 MOVED = HANDLED | RULES | set(MOVES)  # operations that become others, or only move numbers

@@ -15,6 +15,8 @@ import numpy as np
 from lgjax.execution.scalars.entries import boxed, map_objects
 from lgjax.execution.scalars.graph import Graph, Scalar, is_number
 
+CHOICES = 40_000  # between entries, in one operation: a grid of heights with 40,000 nodes stays an array
+
 
 def is_known(name: str, inputs: Sequence[np.ndarray]) -> bool:
     """Whether all numbers are known that say which entries an operation of `MOVES` moves."""
@@ -77,6 +79,8 @@ def box(graph: Graph, x: np.ndarray, starts: Sequence[Scalar], sizes: Sequence[i
             x = np.moveaxis(rows[start : start + size], 0, axis)
             continue
         found = np.empty((size, *rows.shape[1:]), object)
+        if found.size * (most + 1) > CHOICES:
+            raise NotImplementedError(f"{found.size} entries at a number that is not known, each among {most + 1}")
         for k, *place in np.ndindex(*found.shape):
             found[(k, *place)] = entry(graph, rows[(slice(k, k + most + 1), *place)].tolist(), start)
         x = np.moveaxis(found, 0, axis)
