@@ -246,7 +246,7 @@ def _vmap(primitive, args, axes, *, jaxpr, batched, size, **others):
         merged(x, size if b else None, size, axis, more) if t else x
         for x, b, axis, t in zip(args, batched, axes, together, strict=True)
     ]
-    outs = primitive.bind(*args, jaxpr=jaxpr, batched=together, size=more * (size or 1), **others)
+    outs = primitive.bind(*args, jaxpr=jaxpr, batched=together, size=more * (1 if size is None else size), **others)
     apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
     if others.get("how") == "front" and has_kernels():  # there it costs nothing, and others see it
         return [jnp.moveaxis(x, -1, 0) for x in apart], [0] * len(apart)

@@ -235,7 +235,7 @@ def _vmap(args, axes, *, loop: _Loop):
         merged(x, size if b else None, size, axis, more) if t else x
         for x, b, axis, t in zip(args, loop.batched, axes, together, strict=True)
     ]
-    outs = loop_p.bind(*args, loop=replace(loop, size=more * (size or 1), batched=tuple(together)))
+    outs = loop_p.bind(*args, loop=replace(loop, size=more * (1 if size is None else size), batched=tuple(together)))
     apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
     return apart, [x.ndim - 1 for x in apart]
 

@@ -117,7 +117,20 @@ FUNCTIONS = {
         jnp.where(x > 0, 1, 0).astype(jnp.int32) + number(x),
         jnp.where(x > 0, True, False),
     ),
-    "zeros of both signs": lambda x: (1 / jnp.where(x > 0, 0.0, x), 1 / jnp.where(x > 0, -0.0, x)),
+    "zeros of both signs": lambda x: [jnp.arctan2(jnp.where(x > 0, z, x), -1.0) for z in (0.0, -0.0)],
+    "truth values compared": lambda x: [
+        f((x > 0).astype(y), (x.T > 0.5).astype(y)).astype(jnp.int32)
+        for f in (jax.lax.lt, jax.lax.le, jax.lax.gt, jax.lax.ge, jax.lax.eq, jax.lax.ne, jax.lax.max, jax.lax.min)
+        for y in (bool, jnp.int32)
+    ],
+    "the first that is true": lambda x: jnp.argmax(x > 0, 0).astype(jnp.int32),
+    "known integers": lambda x: (
+        jnp.where(x[0] > 0, np.int32(3) * jnp.arange(3, dtype=jnp.int32), jnp.int32(5)),
+        jax.lax.div(jnp.arange(6, dtype=jnp.int32), jnp.int32(2)).astype(x.dtype) * x[0, 0],
+    ),
+    "a known division by zero": lambda x: jnp.where(np.arange(3) > 0, 1 / jnp.arange(3, dtype=x.dtype), 2.0) * x,
+    "signs": lambda x: jnp.nan_to_num(jnp.sign(jnp.where(x > 1, jnp.nan, jnp.where(x > 0.5, 0.0, x))), nan=7.0),
+    "remainders": lambda x: (x * 9 % 0.7, jnp.remainder(-3 * x, 2 * np.pi), jax.lax.rem(x, jnp.full_like(x, jnp.inf))),
     "a derivative through a loop": jax.grad(
         lambda x: jnp.sum(jax.lax.fori_loop(0, 20, lambda i, y: 0.1 * jnp.sin(y @ x), x))
     ),

@@ -67,9 +67,19 @@ def _quotient(out: Writer, a: Operand, b: Operand) -> str:
 
 
 def _remainder(out: Writer, a: Operand, b: Operand) -> str:
-    if kind_of(a, b) == "f":
-        raise NotImplementedError("the remainder of floating numbers in a kernel")
-    return out.integer("rem", a, b)
+    """With the sign of a. Of floating numbers exact as long as a / b has fewer digits than a number."""
+    if kind_of(a, b) != "f":
+        return out.integer("rem", a, b)
+    a, b = (out.float_register(like(x, "f")) for x in (a, b))
+    size, part = out.floating("abs", a), out.floating("abs", b)
+    turns = out.rounded("down", out.quotient(size, part))
+    rest = out.fma(out.floating("neg", turns), part, size)
+    # The quotient may be rounded to a neighbor.
+    rest = out.select(out.compare("lt", rest, 0.0), out.floating("add", rest, part), rest)
+    rest = out.select(out.compare("ge", rest, part), out.floating("sub", rest, part), rest)
+    whole = out.select(out.compare("eq", part, inf), size, rest)  # all of a finite number, and no number of infinity
+    finite = out.select(_finite(out, a), whole, rest)
+    return out.floating("copysign", a, finite)
 
 
 def _larger(sign: int) -> Callable:
@@ -78,6 +88,8 @@ def _larger(sign: int) -> Callable:
 
     def of(out: Writer, a: Operand, b: Operand) -> str:
         kind = kind_of(a, b)
+        if kind == "p":
+            return _logic("or" if sign > 0 else "and")(out, a, b)
         if kind != "f":
             return out.integer(name, a, b)
         a, b = like(a, kind), like(b, kind)
@@ -96,7 +108,8 @@ def _sign(out: Writer, x: str) -> str:
     if kind_of(x) == "i":
         return out.integer("max", out.integer("min", x, 1), -1)
     size = out.floating("copysign", x, 1.0)
-    return out.select(out.compare("eq", x, 0.0), x, size)
+    numbers = out.floating("abs", x)
+    return out.select(out.compare("gt", numbers, 0.0), size, x)  # zero and NaN are their own signs
 
 
 def _power(out: Writer, x: str, n: int) -> Operand:
@@ -117,13 +130,22 @@ def _comparison(name: str) -> Callable:
     def of(out: Writer, a: Operand, b: Operand) -> str:
         kind = kind_of(a, b)
         if kind == "p":
-            same = _logic("xor")(out, a, b)
-            return same if name == "ne" else out.logical("not", same)
+            return _truths_compared(out, name, *(x if isinstance(x, str) else out.truth(x) for x in (a, b)))
         if not isinstance(a, str):  # the first is a register
             return _comparison({"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}.get(name, name))(out, b, a)
         return out.compare(name, a, like(b, kind), kind)
 
     return of
+
+
+def _truths_compared(out: Writer, name: str, a: str, b: str) -> str:
+    """False is less than true."""
+    if name in ("eq", "ne"):
+        other = out.logical("xor", a, b)
+        return other if name == "ne" else out.logical("not", other)
+    if name in ("gt", "ge"):
+        a, b, name = b, a, {"gt": "lt", "ge": "le"}[name]
+    return out.logical("and" if name == "lt" else "or", out.logical("not", a), b)
 
 
 def _logic(name: str) -> Callable:

@@ -23,7 +23,7 @@ from lgjax.execution.kernels.writer import Writer
 from lgjax.execution.scalars.graph import Ref, is_number
 from lgjax.execution.scalars.indexing import MOVES
 from lgjax.execution.scalars.interpreter import HANDLED
-from lgjax.execution.scalars.program import ScalarProgram, longest, size_of
+from lgjax.execution.scalars.program import ScalarProgram, dtype_of, longest, size_of
 from lgjax.execution.scalars.regions import Loop, Region, While
 from lgjax.execution.scalars.unrolling import RULES
 
@@ -67,7 +67,7 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
 def is_program(jaxpr: Any) -> bool:
     """Whether a jaxpr can be a kernel, as far as its operations and its arrays tell, which is cheaper than to try."""
     try:
-        of_arrays([np.dtype(x.aval.dtype) for x in (*jaxpr.invars, *jaxpr.outvars)])
+        of_arrays(map(dtype_of, (*jaxpr.invars, *jaxpr.outvars)))
     except NotImplementedError:
         return False
     return size_of(jaxpr) <= LARGEST and longest(jaxpr) <= LONGEST and _writable(jaxpr)

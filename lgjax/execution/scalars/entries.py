@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import jax
 import numpy as np
 
 
@@ -15,6 +16,8 @@ def map_objects(f: Callable, array: np.ndarray) -> np.ndarray:
 
 def objects(value) -> np.ndarray:
     """A concrete array as an object array of Python numbers."""
+    if jax.dtypes.issubdtype(getattr(value, "dtype", float), jax.dtypes.extended):
+        raise NotImplementedError("keys of random numbers in a program of scalars")
     array = np.asarray(value)
     out = np.empty(array.shape, object)
     out.flat[:] = array.ravel().tolist()

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from lgjax.execution._jax import Primitive, as_function, call_apart, register, reshaped
@@ -107,7 +108,7 @@ class Graph:
             a, b = b, a
         if is_number(b):
             if b == 0:
-                return 0.0
+                return 0 if type(b) is int else 0.0
             if abs(b) == 1:
                 return a if b == 1 else self.neg(a)
             return self.node("mul", _operator("*"), a, b)
@@ -118,7 +119,7 @@ class Graph:
 
     def div(self, a: Scalar, b: Scalar) -> Scalar:
         if is_number(a) and (a == 0 or is_number(b)):
-            return a / b if is_number(b) else 0.0
+            return _quotient(a, b) if is_number(b) else 0.0
         if is_number(b) and b == 1:
             return a
         return self.node("div", _operator("/") if is_number(a) or is_number(b) else lax.div, a, b)
@@ -229,6 +230,12 @@ class Graph:
                     users[a] += 1
                     alive[a] = True
         return users
+
+
+def _quotient(a: float, b: float) -> float:
+    """As of floating arrays: a division by zero is infinite, or no number."""
+    with np.errstate(all="ignore"):
+        return float(np.divide(np.float64(a), np.float64(b)))
 
 
 def _stored(x: Any) -> jax.Array:

@@ -88,6 +88,8 @@ class Interpreter:
 
     def _apply(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
         name, params = eqn.primitive.name, eqn.params
+        if name == "div" and eqn.outvars[0].aval.dtype.kind != "f":
+            return [boxed(self._per_entry(eqn)(*inputs))]
         if name in self.elementwise:
             return [boxed(self.elementwise[name](*inputs))]
         if name == "convert_element_type" and (kinds := _change_of_kind(eqn)):
@@ -126,11 +128,11 @@ class Interpreter:
         """Any other elementwise primitive, a node for each entry."""
         key = (eqn.primitive.name, str(eqn.params))
         emit = PerEntry(eqn.primitive, eqn.params, [atom.aval.dtype for atom in eqn.invars])
-        floating = [dtype.kind == "f" for dtype in emit.dtypes]
+        types = [{"f": float, "b": bool}.get(dtype.kind, int) for dtype in emit.dtypes]
 
         def call(*xs):
-            # The zero of a floating array may be the integer 0, which says something else where all are numbers.
-            xs = tuple(float(x) if f and type(x) is int else x for x, f in zip(xs, floating, strict=True))
+            # A folded zero may be of another type, which says something else where all operands are numbers.
+            xs = tuple(t(x) if is_number(x) and type(x) is not t else x for x, t in zip(xs, types, strict=True))
             if key[0] == "select_n" and is_number(xs[0]):
                 return xs[1 + int(xs[0])]
             if all(map(is_number, xs)):

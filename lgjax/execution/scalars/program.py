@@ -32,10 +32,9 @@ class ScalarProgram(Region):
     def __init__(self, jaxpr: Any, constants: Sequence = ()):
         graph = Graph()
         enter = lambda aval: map_objects(lambda _: graph.input(), np.empty(aval.shape, object))
+        self.dtypes, self.out_dtypes = (list(map(dtype_of, x)) for x in (jaxpr.invars, jaxpr.outvars))
         self.inputs = [enter(x.aval) for x in jaxpr.invars]
         self.outputs = Unrolling(graph).evaluate(jaxpr, list(map(objects, constants)), self.inputs)
-        self.dtypes = [np.dtype(x.aval.dtype) for x in jaxpr.invars]
-        self.out_dtypes = [np.dtype(x.aval.dtype) for x in jaxpr.outvars]
         super().__init__(graph, [x for out in self.outputs for x in out.flat])
         graph.close()
 
@@ -43,6 +42,13 @@ class ScalarProgram(Region):
     def used(self) -> set[int]:
         """The nodes of inputs that are read."""
         return {index for index in self.orders[0] if self.ops[index][0] == "input"}
+
+
+def dtype_of(variable: Any) -> np.dtype:
+    """Of a variable of a jaxpr; NotImplementedError if NumPy has no such numbers."""
+    if jax.dtypes.issubdtype(variable.aval.dtype, jax.dtypes.extended):
+        raise NotImplementedError(f"arrays of {variable.aval.dtype} in a kernel")
+    return np.dtype(variable.aval.dtype)
 
 
 def program_of(function: Callable, *specs: Any) -> ScalarProgram:
