@@ -15,30 +15,30 @@ Array = jax.Array
 
 def total(terms: Iterable[Array]) -> Array:
     """The sum of arrays, or of the rows of one array."""
-    if isinstance(terms, jax.Array) and _single(terms):
+    if isinstance(terms, jax.Array) and single(terms):
         return jnp.sum(terms, 0)
     return reduce(jnp.add, terms)
 
 
 def largest(rows: Array) -> Array:
     """The largest entries over the first axis."""
-    return jnp.max(rows, 0) if _single(rows) else reduce(jnp.maximum, rows)
+    return jnp.max(rows, 0) if single(rows) else reduce(jnp.maximum, rows)
 
 
 def least(rows: Array) -> Array:
-    return jnp.min(rows, 0) if _single(rows) else reduce(jnp.minimum, rows)
+    return jnp.min(rows, 0) if single(rows) else reduce(jnp.minimum, rows)
 
 
 def times(matrix: Array, x: Array) -> Array:
     """matrix x: (..., i, B) of a matrix (..., i, j, B) and x (j, B)."""
-    if _single(matrix, x):
+    if single(matrix, x):
         return (matrix[..., 0] @ x[:, 0])[..., None]
     return total(matrix[..., j, :] * x[j] for j in range(len(x)))
 
 
 def products(a: Array, b: Array) -> Array:
     """a^T b: (i, j, B) of a (k, i, B) and b (k, j, B)."""
-    if _single(a, b):
+    if single(a, b):
         return (a[..., 0].T @ b[..., 0])[..., None]
     return total(a[k][:, None] * b[k][None] for k in range(len(a)))
 
@@ -46,22 +46,25 @@ def products(a: Array, b: Array) -> Array:
 def diagonal(G: Array) -> Array:
     """(n, B) of G (n, n, B)."""
     n, *_, size = G.shape
-    return G.reshape(n * n, size)[:: n + 1]
+    return G.reshape(n * n, size)[:: n + 1] if single(G) else jnp.stack([G[i, i] for i in range(n)])
 
 
-def _single(*arrays: Array) -> bool:
+def single(*arrays: Array) -> bool:
+    """Whether this is one system."""
     return all(x.shape[-1] == 1 for x in arrays)
 
 
 # ---- linear systems
+SMALL, SMALL_ALONE = 24, 36  # rows of a system of a batch, and of one alone, which are solved here
+
+
 def solve(matrix: Array, y: Array) -> Array:
-    """The x (n, B) with matrix x = y, matrix (n, n, B)."""
+    """The x (n, B) with matrix x = y, matrix (n, n, B); a library solves for many rows."""
+    if len(y) > (SMALL_ALONE if single(y) else SMALL):
+        return jnp.linalg.solve(jnp.moveaxis(matrix, 2, 0), y.T[..., None])[..., 0].T
     transposed = jnp.swapaxes(matrix, 0, 1)
     return jax.lax.custom_linear_solve(
-        partial(times, matrix),
-        y,
-        lambda _, y: _eliminate(transposed, y),
-        lambda _, y: _eliminate(matrix, y),
+        partial(times, matrix), y, lambda _, y: _eliminate(transposed, y), lambda _, y: _eliminate(matrix, y)
     )
 
 

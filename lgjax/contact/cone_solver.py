@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.algebra import diagonal, largest, products, times, total
+from lgjax.contact.algebra import diagonal, largest, products, single, times, total
 from lgjax.contact.cone_attempts import attempt
 from lgjax.contact.cone_law import ConeProblem, disc, natural_map, push, step_of_rows, steps_of_parts
 from lgjax.contact.cone_newton import solve_linearized
@@ -268,11 +268,19 @@ def _better(chosen, image, size, best, least) -> tuple[Array, Array]:
     return jnp.where(chosen, image, best), jnp.where(chosen, size, least)
 
 
+def _gram(rows: Array) -> Array:
+    """(m, m, B) of the inner products of rows (m, n, B)."""
+    if single(rows):
+        columns = jnp.swapaxes(rows, 0, 1)
+        return products(columns, columns)
+    inner = lambda i, j: total(rows[max(i, j)] * rows[min(i, j)])
+    return jnp.stack([jnp.stack([inner(i, j) for j in range(len(rows))]) for i in range(len(rows))])
+
+
 def _weights(residuals: Array, change: Array) -> list[Array]:
     """Least-squares weights (B,) of the remembered changes of the residual."""
     m = MEMORY
-    columns = jnp.swapaxes(residuals, 0, 1)
-    gram = jnp.moveaxis(products(columns, columns), -1, 0)
+    gram = jnp.moveaxis(_gram(residuals), -1, 0)
     info = jnp.finfo(change.dtype)
     trace = jnp.trace(gram, axis1=1, axis2=2)
     floor = float(info.tiny) ** 0.5 + REGULARIZATION * float(info.eps) * trace

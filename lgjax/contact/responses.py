@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.algebra import products, times, total
+from lgjax.contact.algebra import products, single, times, total
 from lgjax.dynamics.articulated import NO_INERTIA
 from lgjax.dynamics.forward import Articulated, accelerate, articulate, move
 from lgjax.dynamics.kinematics import origin_of
@@ -203,7 +203,7 @@ def _side_by_side(x: Array, dofs: tuple[int, ...]) -> Array:
 def _felt(dofs, S: Array, P: Array) -> Array:
     """y (lanes, k, B) = S^T P."""
     S = _side_by_side(S, dofs)[:, None]
-    return total(jnp.moveaxis(P * S, 2, 0))
+    return jnp.sum(P * S, 2) if single(P) else total(P[:, :, c] * S[:, :, c] for c in range(6))
 
 
 def _handed_on(dofs, columns: Columns, P: Array, y: Array) -> Array:
@@ -229,6 +229,8 @@ def delassus(columns: Columns, ways: Ways, y: list[Array]) -> Array:
 
 def _product(common, inverse: Array, a: Array, b: Array) -> Array:
     """Sum of a^T D^-1 b over the velocities that two ways have in common, each with its rows in a and in b."""
+    if not single(a, b):
+        return total((inverse[k] * a[i])[:, None] * b[j][None] for k, i, j in common)
     dofs, first, second = map(np.asarray, zip(*common, strict=True))
     return products(inverse[dofs][:, None] * a[first], b[second])
 
@@ -245,5 +247,7 @@ def response(ways: Ways, y: list[Array], x: list[Array], nv: int) -> Array:
 
 def twists(columns: Columns, ways: Ways, v: Array, bodies: int) -> list[Array]:
     """Velocity (6, B) of each of the first bodies, world axes about the origin."""
+    if not single(v):
+        return [total(columns.S[k] * v[k] for k in dofs) for dofs in ways.dofs[:bodies]]
     each = [np.asarray(dofs) for dofs in ways.dofs[:bodies]]
     return [times(jnp.swapaxes(columns.S[dofs], 0, 1), v[dofs]) for dofs in each]
