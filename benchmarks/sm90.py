@@ -5,9 +5,9 @@
 A case is WHAT.ROBOT, with .general for parameters as inputs, or .randomized for all those that ensembles draw, and
 .float64; without cases, those of `sm90.json`. WHAT is
 forward, inverse, mass, hybrid, partials, time1 to time3 (time derivatives), kinematics, pullback (of cotangents of
-forward dynamics), gradient (of the sum of squares of its results), rollout (100 steps of RK4), rollout_gradient, contact
-(a step of the quadruped on its feet) or contact_pullback (of cotangents of the velocity after it);
-ROBOT is arm, quadruped, humanoid or talos. For example
+forward dynamics), gradient (of the sum of squares of its results), rollout (100 steps of RK4), rollout_gradient,
+contact (a step of the quadruped on its feet) or contact_pullback (of cotangents of the velocity after it); ROBOT is
+arm, quadruped, humanoid or talos. For example
 
     python benchmarks/sm90.py forward.quadruped rollout.humanoid.general
 
