@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cone_law import ConeProblem, largest_part
-from lgjax.contact.cone_solver import solve_cones
+from lgjax.contact.cones.law import ConeProblem, largest_part
+from lgjax.contact.cones.solver import solve_cones
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.detection import detect
 from lgjax.contact.time_stepping import columns_at

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.algebra import products, single, times, total
+from lgjax.contact.cones.algebra import products, single, times, total
 from lgjax.dynamics.articulated import NO_INERTIA
 from lgjax.dynamics.forward import Articulated, accelerate, articulate, move
 from lgjax.dynamics.kinematics import origin_of

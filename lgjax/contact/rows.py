@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.algebra import times, total
+from lgjax.contact.cones.algebra import times, total
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.detection import ContactPoints, sides
 from lgjax.contact.responses import Ways, way

@@ -3,7 +3,7 @@
     q_m = q + h/2 v                            half a step with the old velocity
     w = v + h/2 vdot(q_m, w, tau)              mean velocity of free flight, by a few fixed-point iterations
     v_free = v + h vdot(q_m, w, tau)           without contacts; joint damping is implicit
-    x                                          impulses at contacts, limits and dry joints, `cone_solver.py`
+    x                                          impulses at contacts, limits and dry joints, `cones/solver.py`
     v' = v_free + M^-1 J^T x                   velocities jump as a whole
     q' = q_m + h/2 v' + dq                     half a step with the new velocity, out of the ground
 
@@ -41,9 +41,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 
-from lgjax.contact.algebra import largest, least, times, total
-from lgjax.contact.cone_law import ConeProblem, largest_part
-from lgjax.contact.cone_solver import in_turn, solve_cones
+from lgjax.contact.cones.algebra import largest, least, times, total
+from lgjax.contact.cones.law import ConeProblem, largest_part
+from lgjax.contact.cones.solver import in_turn, solve_cones
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.detection import detect
 from lgjax.contact.responses import (

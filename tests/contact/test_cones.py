@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lgjax.contact import cone_attempts
-from lgjax.contact.algebra import solve
-from lgjax.contact.cone_attempts import attempt
-from lgjax.contact.cone_law import ConeProblem, step_of_rows
-from lgjax.contact.cone_solver import CYCLE, solve_cones
+from lgjax.contact.cones import attempts
+from lgjax.contact.cones.algebra import solve
+from lgjax.contact.cones.attempts import attempt
+from lgjax.contact.cones.law import ConeProblem, step_of_rows
+from lgjax.contact.cones.solver import CYCLE, solve_cones
 from tests.oracles.pinocchio_contacts import violation
 
 H = 2e-3
@@ -127,13 +127,13 @@ def test_attempts_do_not_depend_on_the_rest_of_a_batch(number):
 
 def test_a_plain_vmap_takes_steps_only_where_an_attempt_is_due(monkeypatch):
     """There conditions become choices: both branches run in every sweep. Results are those of systems side by side."""
-    calls, real = [], cone_attempts.natural_map
+    calls, real = [], attempts.natural_map
 
     def counted(p, x):
         jax.debug.callback(lambda: calls.append(1))
         return real(p, x)
 
-    monkeypatch.setattr(cone_attempts, "natural_map", counted)
+    monkeypatch.setattr(attempts, "natural_map", counted)
     G, b, friction = (part[..., :8] for part in boxes(8))
     none, fastest = np.zeros((0, 8)), np.abs(b).max(0)
     problem = jax.tree.map(jnp.asarray, (ConeProblem(G, b, friction, none, none, 0 * friction), fastest))

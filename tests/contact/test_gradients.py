@@ -6,8 +6,8 @@ import numpy as np
 
 import lgjax
 from lgjax.contact import step
-from lgjax.contact.cone_law import ConeProblem, scaled_disc
-from lgjax.contact.cone_solver import solve_cones
+from lgjax.contact.cones.law import ConeProblem, scaled_disc
+from lgjax.contact.cones.solver import solve_cones
 from tests.contact.test_closed_forms import STEP, ball, on_floor
 
 # velocity (6,), friction, restitution, smoothing, height over the floor at the start

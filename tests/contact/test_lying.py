@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax.contact.cone_law import ConeProblem
-from lgjax.contact.cone_solver import CYCLE, solve_cones
+from lgjax.contact.cones.law import ConeProblem
+from lgjax.contact.cones.solver import CYCLE, solve_cones
 from lgjax.multibody.build import Body, Joint, build
 from tests import optimized
 from tests.contact.test_closed_forms import STEP, G

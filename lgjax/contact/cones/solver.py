@@ -1,6 +1,6 @@
 """Impulses at contacts by Coulomb's law with cones: block Gauss-Seidel, accelerated, with implicit derivatives.
 
-Read first: `cone_law.py`, the problem.
+Read first: `law.py`, the problem.
 
 1. A sweep visits one contact after the other, with the latest impulses of all others. At a contact it takes
    `LOCAL_STEPS` local steps. Each finds the normal impulse that the law asks for, then takes a gradient step of the
@@ -8,7 +8,7 @@ Read first: `cone_law.py`, the problem.
 2. Anderson acceleration extrapolates in the first `ACCELERATED` sweeps. It helps most systems and keeps a few from
    converging. Later sweeps go without it. Cycles of `CYCLE` full sweeps alternate with cycles of shortened ones,
    because full sweeps can repeat forever and shortened ones are slow.
-3. At the end of a cycle, systems that have not converged try an interior-point method or Newton's (`cone_attempts.py`).
+3. At the end of a cycle, systems that have not converged try an interior-point method or Newton's (`attempts.py`).
    The sweeps go on from the best point found if it is far better, or else from their own.
 
 4. A system that stalls is done if the law holds within a limit. Below a robot that lies, contacts share the load in
@@ -31,10 +31,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.algebra import diagonal, largest, products, single, times, total
-from lgjax.contact.cone_attempts import attempt
-from lgjax.contact.cone_law import ConeProblem, disc, natural_map, push, step_of_rows, steps_of_parts
-from lgjax.contact.cone_newton import solve_linearized
+from lgjax.contact.cones.algebra import diagonal, largest, products, single, times, total
+from lgjax.contact.cones.attempts import attempt
+from lgjax.contact.cones.law import ConeProblem, disc, natural_map, push, step_of_rows, steps_of_parts
+from lgjax.contact.cones.newton import solve_linearized
 from lgjax.execution._jax import call_apart
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.fixed_point import GROWTH, MEMORY, REGULARIZATION

@@ -1,6 +1,6 @@
-"""Attempts at impulses where the sweeps of `cone_solver.py` stall, by two methods that take turns.
+"""Attempts at impulses where the sweeps of `solver.py` stall, by two methods that take turns.
 
-Read first: `cone_interior.py` and `cone_newton.py`. They complement each other: the interior-point method solves boxes
+Read first: `interior.py` and `newton.py`. They complement each other: the interior-point method solves boxes
 that stick on more corners than they need; Newton's method, robots with more contacts than joints.
 """
 
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.contact.algebra import largest, total
-from lgjax.contact.cone_interior import interior_steps
-from lgjax.contact.cone_law import ConeProblem, natural_map
-from lgjax.contact.cone_newton import newton_steps
+from lgjax.contact.cones.algebra import largest, total
+from lgjax.contact.cones.interior import interior_steps
+from lgjax.contact.cones.law import ConeProblem, natural_map
+from lgjax.contact.cones.newton import newton_steps
 from lgjax.execution._jax import call_apart
 from lgjax.numerics.loops import iterate_while
 
@@ -93,6 +93,6 @@ def _best(p: ConeProblem, stiffness, x, going, close, start: Any, step: Callable
 
 
 def _violation(image: Array, point: Array, stiffness: Array) -> tuple[Array, Array]:
-    """Squared norm of a change in the metric of `cone_solver._change`, and its largest entry as a velocity."""
+    """Squared norm of a change in the metric of `solver._change`, and its largest entry as a velocity."""
     change = jnp.abs(image - point)
     return total(change * change * stiffness), largest(change * stiffness)

@@ -1,6 +1,6 @@
 """Coulomb's law by an interior-point method: it finds impulses where sweeps stall, as for a box that sticks.
 
-Read first: `cone_law.py`. A contact obeys the law if, with De Saxce's term |u_t|,
+Read first: `law.py`. A contact obeys the law if, with De Saxce's term |u_t|,
 
     X = (mu x_n, x_t)  and  W = (u_n / mu + |u_t|, u_t)  are in the cone of the (z, y) with |y| <= z,  and  X o W = 0
 
@@ -25,8 +25,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.algebra import diagonal, largest, solve, times, total
-from lgjax.contact.cone_law import ConeProblem
+from lgjax.contact.cones.algebra import diagonal, largest, solve, times, total
+from lgjax.contact.cones.law import ConeProblem
 
 Array = jax.Array
 

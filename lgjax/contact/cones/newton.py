@@ -1,6 +1,6 @@
 """Newton's method for Coulomb's law: it differentiates the natural map and finds impulses to round-off.
 
-Read first: `cone_law.py`. Where contacts share a load, the matrix of Newton's method is singular. So a fraction of the
+Read first: `law.py`. Where contacts share a load, the matrix of Newton's method is singular. So a fraction of the
 mean diagonal of G is added to its diagonal (Levenberg damping). If the fraction falls from step to step, the first
 steps are short and safe and the last ones nearly Newton's.
 
@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.algebra import diagonal, solve, times, total
-from lgjax.contact.cone_law import ConeProblem, natural_map, project, step_of_rows
+from lgjax.contact.cones.algebra import diagonal, solve, times, total
+from lgjax.contact.cones.law import ConeProblem, natural_map, project, step_of_rows
 
 Array = jax.Array
 

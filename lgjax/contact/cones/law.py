@@ -8,7 +8,7 @@ and for each further row  low <= x <= high  with u >= 0 at low, u <= 0 at high a
 
 This is the nonlinear complementarity problem of Coulomb friction (De Saxce's cone complementarity with his term
 mu |u_t|), not its convex relaxation, in which sliding contacts lift off.
-The last axis of all arrays is the batch: systems side by side. Next: `cone_solver.py`.
+The last axis of all arrays is the batch: systems side by side. Next: `solver.py`.
 
 Source: Acary and Brogliato, Numerical methods for nonsmooth dynamical systems (2008), chapter 13, for the problem and
 the projections.
@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.algebra import diagonal, times, total
+from lgjax.contact.cones.algebra import diagonal, times, total
 from lgjax.execution._jax import call_apart
 
 Array = jax.Array
