@@ -166,9 +166,12 @@ def friction(
     """
     names, index = coordinates_of(model, joints)
     dry = model.friction[np.asarray(index, int)] if coulomb is None else coulomb
+    if coulomb is not None or checks.known(dry):
+        dry = parameter("coulomb", dry, names, model.dtype)
+    # Else the model's as it is: negative friction drives the joint, and a search for it may pass through such numbers.
     return Friction(
         parameter("viscous", viscous, names, model.dtype),
-        parameter("coulomb", dry, names, model.dtype),
+        dry,
         parameter("smoothing", smoothing, names, model.dtype, positive=True),
         tuple(index),
         coulomb is None,

@@ -262,6 +262,16 @@ def test_traced_numbers_out_of_range_are_nan_as_forces(name):
     assert np.all(np.isnan(tau[len(good) :]).any(1))
 
 
+def test_friction_of_a_traced_model_is_taken_as_it_is():
+    """As damping: a search for the friction of a joint may pass through negative numbers."""
+    q, v = one_state(robot())
+    force = lambda x: forces.friction(robot().replace(friction=x * jnp.ones_like(robot().friction)))(0.0, q, v)
+    minus, plus = jit(jax.vmap(force))(jnp.array([-2.0, 2.0]))
+    np.testing.assert_array_equal(minus, -plus)
+    with pytest.raises(ValueError, match=r"coulomb of .* is -2, expected"):
+        force(-2.0)
+
+
 def touching(model):
     floor = lgjax.shapes.Plane((0.0, 0.0, 1.0))
     contacts = lgjax.Contacts(model, floor, {"lower": lgjax.shapes.sphere(5.0)})
