@@ -56,7 +56,7 @@ def single(*arrays: Array) -> bool:
 
 
 # ---- linear systems
-SMALL, SMALL_ALONE = 24, 36  # rows of a system of a batch, and of one alone, which are solved here
+SMALL, SMALL_ALONE = 24, 200  # rows of a system of a batch, and of one alone, which are solved here
 
 
 def solve(matrix: Array, y: Array) -> Array:

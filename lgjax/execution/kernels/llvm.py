@@ -14,13 +14,24 @@ import numpy as np
 
 from lgjax.execution.kernels.calling import MEMORY, Array, Calling, Interface
 from lgjax.execution.kernels.llvm_writer import LlvmWriter
-from lgjax.execution.kernels.translation import BOOL, BYTES, Ran, Repeated, Translation, floating_dtype, kind_of_dtype
+from lgjax.execution.kernels.translation import (
+    BOOL,
+    BYTES,
+    Memory,
+    Ran,
+    Repeated,
+    Translation,
+    Turns,
+    floating_dtype,
+    kind_of_dtype,
+)
 from lgjax.execution.kernels.writer import kind_of
 from lgjax.execution.scalars.program import ScalarProgram
-from lgjax.execution.scalars.regions import Loop, While
+from lgjax.execution.scalars.regions import While
 
 PIECE = 1000  # lines of a basic block: LLVM's time for one grows with the square of its length
 # Bytes of the stack that a function may use. Threads have 8 MB under Linux, elsewhere as little as 512 kB.
+ARRAYS, LEAST = 2**20, 4  # bytes of arrays with which a vector holds fewer systems, but so many
 STACK = 2**21 if sys.platform == "linux" else 2**18
 
 
@@ -41,11 +52,13 @@ def kernel_text(
     Raises NotImplementedError, naming it, for an operation or a dtype that has no instruction.
     """
     dtype = floating_dtype(program)
-    out = LlvmWriter(dtype, registers // (8 if dtype == "f64" else 4))
     front = front or (False,) * (len(program.inputs) + len(program.outputs))
-    body = _Body(out, program, batched, in_place, front)
-    body.write()
-    calling = Calling(body.arrays, out.width, batch, interface, body.cost)
+    for width in (registers // (8 if dtype == "f64" else 4) // part for part in (1, 2, 4)):
+        body = _Body(LlvmWriter(dtype, width), program, batched, in_place, front)
+        body.write()
+        if body.array_bytes <= ARRAYS or width <= LEAST:
+            break
+    calling = Calling(body.arrays, width, batch, interface, body.cost)
     if calling.scratch + body.saved > STACK:
         raise NotImplementedError(f"more than {STACK} bytes that wait in memory or are saved by loops")
     return "\n".join([*body.block(), *calling.text(), *body.end(), *calling.declarations()]) + "\n"
@@ -61,7 +74,7 @@ class _Body(Translation):
     ):
         super().__init__(out, program, in_place, None)
         self.label = "begin"  # of the lines that are written now
-        self.pieces = self.divided = 0
+        self.pieces = self.divided = self.loops = 0
         self.begun: dict[int, tuple] = {}  # of loops that are written now, what `_end` needs
         self.opened: list[tuple] = []  # of those that end by what they compute, what `_close` needs
         self.active: list[str] = []  # the registers that say which systems are still in them
@@ -79,13 +92,12 @@ class _Body(Translation):
 
     @property
     def saved(self) -> int:
-        """Bytes of what loops save."""
-        return sum(x.loop.count * x.bytes for x in self.ran)
+        """Bytes of what loops save, and of arrays."""
+        return sum(x.loop.count * x.bytes for x in self.ran) + self.array_bytes
 
     def block(self) -> list[str]:
-        stacks = [
-            f"  %stack{x.number} = alloca [{x.loop.count * x.bytes} x i8], align {x.width}" for x in self.ran if x.saved
-        ]
+        stacks = [f"  {x.stack} = alloca [{x.loop.count * x.bytes} x i8], align {x.width}" for x in self.ran if x.saved]
+        stacks += [f"  {x.place} = alloca [{x.length * self._width} x i8], align {self._width}" for x in self.memories]
         return [
             f"define internal void @block({', '.join(f'ptr %{x.name}' for x in self.arrays)}, i64 %n) #0 {{",
             "begin:",
@@ -101,7 +113,7 @@ class _Body(Translation):
         """What follows the functions: tables, declarations and metadata."""
         width = self.out.width * 8 * self.out.bytes
         return [
-            *(self._table(n, numbers) for n, numbers in enumerate(self.tables)),
+            *(self._table(n, numbers) for n, numbers in enumerate(self.numbers)),
             *self.out.declarations(),
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" }}',
             "!0 = !{}",
@@ -182,32 +194,34 @@ class _Body(Translation):
         return scalar, ", ".join(map(text, numbers))
 
     # -- loops
-    def _begin(self, loop: Loop, number: int, start: list[Any]) -> Ran:
-        kinds = [kind_of_dtype(x) for x in loop.dtypes[: len(loop.carry)]]
-        carried = [self.out.register(kind) for kind in kinds]
-        turn, before, self.label = f"%turn{number}", self.label, f"loop{number}"
+    def _turns(self, count: int, start: list[Any], dtypes: list[np.dtype]) -> Turns:
+        self.loops += 1
+        number, kinds = self.loops, [kind_of_dtype(x) for x in dtypes]
+        turns = Turns(count, f"%turn{number}", [self.out.register(kind) for kind in kinds], dtypes, number)
+        before, self.label = self.label, f"loop{number}"
         self.out.line(f"br label %{self.label}")
         self.out.lines.append(f"{self.label}:")
-        self.out.line(f"{turn} = phi i64 [0, %{before}], [%next{number}, %last{number}]")
-        ran = Ran(loop, number, carried, turn, f"%stack{number}", self.out.width * self.out.bytes)
+        self.out.line(f"{turns.turn} = phi i64 [0, %{before}], [%next{number}, %last{number}]")
         self.begun[number] = len(self.out.lines), before, start, kinds
-        self.out.lines += [""] * len(carried)  # what comes from the end of a turn is known there
-        return ran
+        self.out.lines += [""] * len(kinds)  # what comes from the end of a turn is known there
+        self.places.append({})
+        return turns
 
-    def _end(self, ran: Ran, following: list[Any]) -> None:
-        place, before, start, kinds = self.begun.pop(ran.number)
-        number = ran.number
+    def _again(self, turns: Turns, following: list[Any]) -> None:
+        self.places.pop()
+        number = turns.number
+        place, before, start, kinds = self.begun.pop(number)
         self.out.line(f"br label %last{number}")
         self.out.lines.append(f"last{number}:")
-        for k, (x, first, then, kind) in enumerate(zip(ran.carried, start, following, kinds, strict=True)):
+        for k, (x, first, then, kind) in enumerate(zip(turns.carried, start, following, kinds, strict=True)):
             ways = f"[{self.out.text(first, kind)}, %{before}], [{self.out.text(then, kind)}, %last{number}]"
             self.out.lines[place + k] = f"  {x} = phi {self.out.types[kind]} {ways}"
-        self.out.line(f"%next{number} = add i64 {ran.turn}, 1")
-        self.out.line(f"%again{number} = icmp slt i64 %next{number}, {ran.loop.count}")
+        self.out.line(f"%next{number} = add i64 {turns.turn}, 1")
+        self.out.line(f"%again{number} = icmp slt i64 %next{number}, {turns.count}")
         self.label = f"after{number}"
         self.out.line(f"br i1 %again{number}, label %loop{number}, label %{self.label}")
         self.out.lines.append(f"{self.label}:")
-        ran.carried = following
+        turns.carried = following
 
     def _open(self, loop: While, number: int, going: Any, start: list[Any]) -> Repeated:
         """Systems that are done wait for the others of their vector: they keep what they carry."""
@@ -225,11 +239,13 @@ class _Body(Translation):
         self.out.line(f"br i1 {some}, label %{self.label}, label %behind{number}")
         self.out.lines.append(f"{self.label}:")
         self.active.append(repeated.going)
+        self.places.append({})
         self.opened.append((place, before, [first, *start]))
         return repeated
 
     def _close(self, repeated: Repeated, again: Any, following: list[Any]) -> None:
         number, active = repeated.number, self.active.pop()
+        self.places.pop()
         place, before, start = self.opened.pop()
         carried = zip(following, repeated.carried, repeated.kinds, strict=True)
         kept = [self.out.select(active, x, old, kind) for x, old, kind in carried]
@@ -247,11 +263,58 @@ class _Body(Translation):
         self.out.lines.append(f"{self.label}:")
 
     def _entry(self, numbers: tuple, turn: str) -> str:
-        self.tables.append(numbers)
-        kind, number = kind_of(*numbers), len(self.tables) - 1
-        dtype = {"f": np.dtype("float64" if self.out.double else "float32"), "i": np.dtype("int32"), "p": BOOL}[kind]
-        place = self._scalar(f"getelementptr {MEMORY[dtype.name]}, ptr @table{number}, i64 {turn}")
-        return self._to_all(self._scalar(f"load {MEMORY[dtype.name]}, ptr {place}"), dtype)
+        dtype = self._dtype_of(numbers)
+        return self._to_all(self._known(self._table_of(numbers), turn, MEMORY[dtype.name]), dtype)
+
+    def _known(self, table: int, turn: str, memory: str) -> str:
+        place = self._scalar(f"getelementptr {memory}, ptr @table{table}, i64 {turn}")
+        return self._scalar(f"load {memory}, ptr {place}")
+
+    def _dtype_of(self, numbers: tuple) -> np.dtype:
+        return {"f": np.dtype(f"float{8 * self.out.bytes}"), "i": np.dtype("int32"), "p": BOOL}[kind_of(*numbers)]
+
+    # -- arrays in memory
+    @property
+    def _width(self) -> int:
+        return self.out.width * self.out.bytes
+
+    def _stack(self, number: int) -> str:
+        return f"%stack{number}"
+
+    def _place_of(self, number: int) -> str:
+        return f"%array{number}"
+
+    def _table_place(self, number: int) -> str:
+        return f"@table{number}"
+
+    def _element(self, memory: Memory) -> str:
+        return MEMORY[memory.dtype.name] if memory.known else f"[{self._width} x i8]"
+
+    def _address(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
+        address = memory.place
+        for step, turn in zip(steps, turns, strict=True):
+            if isinstance(step, tuple):
+                offset = self._scalar(f"sext i32 {self._known(self._table_of(step), turn, 'i32')} to i64")
+            else:
+                offset = turn if step == 1 else self._scalar(f"mul i64 {turn}, {step}")
+            address = self._scalar(f"getelementptr {self._element(memory)}, ptr {address}, i64 {offset}")
+        return address
+
+    def _read(self, memory: Memory, address: str, first: int) -> str:
+        place = self._scalar(f"getelementptr {self._element(memory)}, ptr {address}, i64 {first}") if first else address
+        name = MEMORY[memory.dtype.name]
+        if memory.known:
+            return self._to_all(self._scalar(f"load {name}, ptr {place}"), memory.dtype)
+        found = f"load <{self.out.width} x {name}>, ptr {place}, align {self.out.width * BYTES[memory.dtype.name]}"
+        return self._from_memory(self.out.operation(found, kind_of_dtype(memory.dtype)), memory.dtype)
+
+    def _write(self, memory: Memory, address: str, first: int, value: Any) -> None:
+        place = self._scalar(f"getelementptr {self._element(memory)}, ptr {address}, i64 {first}") if first else address
+        align = self.out.width * BYTES[memory.dtype.name]
+        self.out.line(f"store {self._to_memory(value, memory.dtype)}, ptr {place}, align {align}")
+
+    def _waiting(self, new: Any, old: Any, kind: str) -> Any:
+        return self.out.select(self.active[-1], new, old(), kind)
 
     # -- what a loop saves, in memory of the thread
     def _at_turn(self, ran: Ran, turn: str, backwards: bool) -> str:

@@ -16,10 +16,10 @@ import numpy as np
 from lgjax.execution.kernels.ptx_writer import PtxWriter
 from lgjax.execution.kernels.rows import THREADS, Shared
 from lgjax.execution.kernels.spills import SHARED, spilled, time_of, with_fewer_blocks
-from lgjax.execution.kernels.translation import BOOL, Ran, Repeated, Translation, floating_dtype
+from lgjax.execution.kernels.translation import BOOL, Memory, Ran, Repeated, Translation, Turns, floating_dtype
 from lgjax.execution.kernels.writer import kind_of
 from lgjax.execution.scalars.program import ScalarProgram
-from lgjax.execution.scalars.regions import Loop, While
+from lgjax.execution.scalars.regions import While
 
 VERSION, TARGET = "7.4", "sm_80"  # what the driver compiles for the device at hand when a program is loaded
 NAME = "lgjax_kernel"
@@ -117,8 +117,8 @@ class _Body(Translation):
 
     @property
     def waiting_bytes(self) -> int:
-        """Of local memory: what waits there, and what loops save."""
-        return self.memory.own_bytes + sum(x.loop.count * x.bytes for x in self.ran)
+        """Of local memory: what waits there, what loops save, and arrays."""
+        return self.memory.own_bytes + sum(x.loop.count * x.bytes for x in self.ran) + self.array_bytes
 
     @property
     def cost(self) -> float:
@@ -136,7 +136,7 @@ class _Body(Translation):
             f".version {VERSION}",
             f".target {TARGET}",
             ".address_size 64",
-            *(self._table(n, numbers) for n, numbers in enumerate(self.tables)),
+            *(self._table(n, numbers) for n, numbers in enumerate(self.numbers)),
             f".visible .entry {NAME}({', '.join(f'.param .u64 {p}' for p in pointers)})",
             f".reqntid {THREADS}",
             "{",
@@ -145,6 +145,7 @@ class _Body(Translation):
             *(f"  .reg .u64 %at{width};" for width in widths),
             *(f"  .reg .u64 %{p};" for p in self.pointers),
             *(f"  .local .align 8 .b8 {x.stack}[{x.loop.count * x.bytes}];" for x in self.ran if x.saved),
+            *(f"  .local .align 8 .b8 {x.place}[{x.length * self._width}];" for x in self.memories),
             *self.out.declarations(),
             *self.memory.declarations(),
             "  mov.u32 %block, %ctaid.x;",
@@ -202,16 +203,18 @@ class _Body(Translation):
         )
 
     # -- loops
-    def _begin(self, loop: Loop, number: int, start: list[Any]) -> Ran:
-        carried = [self._copy(x, dtype) for x, dtype in zip(start, loop.dtypes, strict=False)]
+    def _turns(self, count: int, start: list[Any], dtypes: list[np.dtype]) -> Turns:
+        carried = [self._copy(x, dtype) for x, dtype in zip(start, dtypes, strict=True)]
         turn = self.out.operation("mov.u32", 0, kind="i")
-        self.labels.append(self._label(loop.count))
-        return Ran(loop, number, carried, turn, f"stack{number}", 8 if self.out.double else 4)
+        self.labels.append(self._label(count))
+        self.places.append({})
+        return Turns(count, turn, carried, dtypes, self.labels[-1])
 
-    def _end(self, ran: Ran, following: list[Any]) -> None:
-        self._follow(ran.carried, following, ran.loop.dtypes)
-        self.out.line(f"add.u32 {ran.turn}, {ran.turn}, 1;")
-        again = self.out.operation("setp.lt.u32", ran.turn, ran.loop.count, kind="p")
+    def _again(self, turns: Turns, following: list[Any]) -> None:
+        self.places.pop()
+        self._follow(turns.carried, following, turns.dtypes)
+        self.out.line(f"add.u32 {turns.turn}, {turns.turn}, 1;")
+        again = self.out.operation("setp.lt.u32", turns.turn, turns.count, kind="p")
         self.out.line(f"@{again} bra LOOP{self.labels.pop()};")
 
     def _label(self, turns: int) -> int:
@@ -240,9 +243,11 @@ class _Body(Translation):
         going = going if isinstance(going, str) else self.out.truth(going)
         self.out.line(f"@!{going} bra PAST{number};")
         self.labels.append(self._label(loop.count))
+        self.places.append({})
         return Repeated(loop, number, carried)
 
     def _close(self, repeated: Repeated, again: Any, following: list[Any]) -> None:
+        self.places.pop()
         again = self._copy(again, BOOL)  # before what it may be is overwritten
         self._follow(repeated.carried, following, repeated.loop.dtypes)
         self.out.line(f"@{again} bra LOOP{self.labels.pop()};")
@@ -282,13 +287,49 @@ class _Body(Translation):
         return self.out.operation(f"mov.{self.out.types[x[1]]}", x, kind=x[1])
 
     def _entry(self, numbers: tuple, turn: str) -> str:
-        self.tables.append(numbers)
-        floating = kind_of(*numbers) == "f"
-        width = 8 if floating and self.out.double else 4
-        table = self.out.operation("mov.u64", f"table{len(self.tables) - 1}", kind="q")
-        offset = self.out.operation("mul.wide.u32", turn, width, kind="q")
-        address = self.out.operation("add.u64", table, offset, kind="q")
-        suffix = self.out.dtype if floating else "s32"
-        found = self.out.operation(f"ld.const.{suffix}", f"[{address}]", kind="f" if floating else "i")
-        boolean = isinstance(numbers[0], bool)
-        return self.out.operation("setp.ne.u32", found, 0, kind="p") if boolean else found
+        kind = kind_of(*numbers)
+        dtype = {"f": np.dtype("float64" if self.out.double else "float32"), "p": BOOL}.get(kind, np.dtype("int32"))
+        memory = Memory(self._table_place(self._table_of(numbers)), len(numbers), dtype, True)
+        return self._read(memory, self._address_of(memory, (1,), [turn]), 0)
+
+    # -- arrays in memory
+    @property
+    def _width(self) -> int:
+        return 8 if self.out.double else 4
+
+    def _stack(self, number: int) -> str:
+        return f"stack{number}"
+
+    def _place_of(self, number: int) -> str:
+        return f"array{number}"
+
+    def _table_place(self, number: int) -> str:
+        return f"table{number}"
+
+    def _bytes(self, memory: Memory) -> int:
+        return 4 if memory.known and not np.issubdtype(memory.dtype, np.floating) else self._width
+
+    def _address(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
+        address = self.out.operation("mov.u64", memory.place, kind="q")
+        for step, turn in zip(steps, turns, strict=True):
+            if isinstance(step, tuple):
+                step, turn = 1, self._entry(step, turn)
+            offset = self.out.operation("mul.wide.s32", turn, step * self._bytes(memory), kind="q")
+            address = self.out.operation("add.u64", address, offset, kind="q")
+        return address
+
+    def _read(self, memory: Memory, address: str, first: int) -> str:
+        floating, place = np.issubdtype(memory.dtype, np.floating), f"[{address}+{first * self._bytes(memory)}]"
+        suffix = self.out.dtype if floating else "s32" if memory.known else "u32"
+        space = "const" if memory.known else "local"
+        found = self.out.operation(f"ld.{space}.{suffix}", place, kind="f" if floating else "i")
+        return self.out.operation("setp.ne.u32", found, 0, kind="p") if memory.dtype == BOOL else found
+
+    def _write(self, memory: Memory, address: str, first: int, value: Any) -> None:
+        value = value if isinstance(value, str) else self._register(value, memory.dtype)
+        if memory.dtype == BOOL:
+            value = self.out.operation("selp.u32", 1, 0, value, kind="i")
+        self.out.line(f"st.local.{self._suffix(memory.dtype)} [{address}+{first * self._width}], {value};")
+
+    def _waiting(self, new: Any, old: Any, kind: str) -> Any:
+        return new

@@ -9,7 +9,7 @@ Read first: `../scalars/program.py`, `writer.py`. Next: `ptx.py` and `llvm.py`, 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial, wraps
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,10 +24,11 @@ from lgjax.execution.scalars.graph import Ref, is_number
 from lgjax.execution.scalars.indexing import MOVES
 from lgjax.execution.scalars.interpreter import HANDLED
 from lgjax.execution.scalars.program import ScalarProgram, dtype_of, longest, size_of
-from lgjax.execution.scalars.regions import Loop, Region, While
+from lgjax.execution.scalars.regions import Fill, Loop, Region, While
 from lgjax.execution.scalars.unrolling import RULES
 
-LARGEST = 500_000  # `size_of` a program, an estimate that may be ten times too large
+SCALARS = 150_000  # `size_of` a program, of which larger ones have arrays in memory
+LARGEST = 3_000_000  # `size_of` a program, an estimate that may be ten times too large
 MOST = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s
 LONGEST = 48  # levels of a recursion: longer ones stay loops, which compile in a time that does not grow with them
 MOVED = HANDLED | RULES | set(MOVES)  # operations that become others, or only move numbers
@@ -57,7 +58,7 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
         raise NotImplementedError("so many operations in one kernel")
     if longest(jaxpr) > LONGEST:
         raise NotImplementedError(f"a chain of more than {LONGEST} bodies in a kernel")
-    program = ScalarProgram(jaxpr)
+    program = ScalarProgram(jaxpr, memory=size_of(jaxpr) > SCALARS)
     if program.lines > MOST:
         raise NotImplementedError(f"{program.lines} operations in one kernel")
     return program
@@ -105,6 +106,31 @@ def kind_of_dtype(dtype: np.dtype) -> str:
     return "p" if dtype == BOOL else "f" if np.issubdtype(dtype, np.floating) else "i"
 
 
+@dataclass(eq=False)
+class Memory:
+    """An array in memory. place: its address. known: whether its numbers are the same for all systems.
+
+    owners: how many nodes that are still to be used have it as their value.
+    """
+
+    place: str
+    length: int
+    dtype: np.dtype
+    known: bool = False
+    owners: int = 0
+
+
+@dataclass
+class Turns:
+    """A loop of a known number of turns, while it is written and after: its turn, and what it carries."""
+
+    count: int
+    turn: str
+    carried: list[Any]
+    dtypes: list[np.dtype]
+    number: int
+
+
 @dataclass
 class Repeated:
     """A `While`, while it is written and after: what it carries, and the register that says which systems go on."""
@@ -113,6 +139,7 @@ class Repeated:
     number: int
     carried: list[Any]
     going: Any = None
+    arrays: list[Memory] = field(default_factory=list)
 
     @property
     def kinds(self) -> list[str]:
@@ -123,16 +150,18 @@ class Repeated:
 class Ran:
     """A loop of the program, while it is written and after.
 
-    carried: the values that it carries from one iteration, a turn, to the next. turn: the register that counts turns.
-    stack: the name of the memory in which it saves values, `width` bytes each.
+    stack: the name of the memory in which it saves values, `width` bytes each. arrays: that it carries.
     """
 
     loop: Loop
-    number: int
-    carried: list[Any]
-    turn: str
+    turns: Turns
     stack: str
     width: int
+    arrays: list[Memory]
+
+    @property
+    def carried(self) -> list[Any]:
+        return self.turns.carried
 
     @property
     def saved(self) -> list[np.dtype]:
@@ -145,13 +174,48 @@ class Ran:
         return self.width * len(self.saved)
 
 
+class _Holding:
+    """Which nodes of a region hold arrays in memory; what no node holds is free."""
+
+    def __init__(self, free: list[Memory], ops: Any, order: list[int], wanted: list[int]):
+        self.free, self.ops, self.of = free, ops, {}
+        self.last = {a.index: n for n, index in enumerate(order) for a in ops[index][2] if isinstance(a, Ref)}
+        self.last |= dict.fromkeys(wanted, len(order))
+
+    def done(self, place: int, index: int, values: dict[int, Any]) -> None:
+        """A node is written: it holds its arrays, and what it was the last to use is held no more."""
+        value = values.get(index)
+        arrays = value.arrays if isinstance(value, Ran | Repeated) else [value] if isinstance(value, Memory) else []
+        if arrays := [x for x in arrays if not x.known]:
+            self.of[index] = arrays
+            for x in arrays:
+                x.owners += 1
+        for a in {a.index for a in self.ops[index][2] if isinstance(a, Ref)} & self.of.keys():
+            if self.last[a] == place:
+                self._let_go(a)
+
+    def _let_go(self, index: int) -> None:
+        for x in self.of.pop(index):
+            x.owners -= 1
+            if not x.owners:
+                self.free.append(x)
+
+    def end(self) -> None:
+        for index in list(self.of):
+            self._let_go(index)
+
+
 class Translation(ABC):
     """Writes the operations of a program. Values of nodes are registers, or functions that load these when needed."""
 
     def __init__(self, out: Writer, program: ScalarProgram, in_place: bool, which: int | None):
         """in_place: results may overwrite arguments. which: the index in each region's `orders`; None: `frugal`."""
         self.out, self.program, self.in_place, self.which = out, program, in_place, which
-        self.tables: list[tuple] = []
+        self.tables: dict[str, int] = {}  # known numbers, by their text
+        self.numbers: list[tuple] = []  # of each table
+        self.memories: list[Memory] = []  # that have a place of their own
+        self.free: list[Memory] = []  # of these, those that nothing needs
+        self.places: list[dict[Any, str]] = [{}]  # known addresses, of each loop that is written now
         self.ran: list[Ran] = []
         self.repeated: list[Repeated] = []
 
@@ -186,24 +250,67 @@ class Translation(ABC):
         """Number k of a result."""
 
     @abstractmethod
-    def _begin(self, loop: Loop, number: int, start: list[Any]) -> Ran:
-        """Begin a loop."""
-
-    @abstractmethod
-    def _end(self, ran: Ran, following: list[Any]) -> None:
-        """End a loop. following: the values that the next turn begins with; after the last, they are `ran.carried`."""
-
-    @abstractmethod
     def _open(self, loop: While, number: int, going: Any, start: list[Any]) -> Repeated:
         """Begin a loop that runs while `going`, a truth value or its register."""
 
     @abstractmethod
     def _close(self, repeated: Repeated, again: Any, following: list[Any]) -> None:
-        """End it. again: whether to go on; following: as in `_end`."""
+        """End it. again: whether to go on; following: as in `_again`."""
 
     @abstractmethod
     def _entry(self, numbers: tuple, turn: str) -> str:
         """The entry of a table of known numbers, one for each turn."""
+
+    @abstractmethod
+    def _turns(self, count: int, start: list[Any], dtypes: list[np.dtype]) -> Turns:
+        """Begin a loop of a known number of turns."""
+
+    @abstractmethod
+    def _again(self, turns: Turns, following: list[Any]) -> None:
+        """End it. following: what the next turn begins with; after the last, it is `turns.carried`."""
+
+    @abstractmethod
+    def _address(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
+        """The address of number sum(steps turns) of an array; steps are numbers, or tables by turn."""
+
+    @abstractmethod
+    def _read(self, memory: Memory, address: str, first: int) -> str:
+        """The number `first` numbers behind an address."""
+
+    @abstractmethod
+    def _write(self, memory: Memory, address: str, first: int, value: Any) -> None: ...
+
+    @abstractmethod
+    def _waiting(self, new: Any, old: Callable[[], Any], kind: str) -> Any:
+        """`old` for systems that are done, `new` for all others."""
+
+    @abstractmethod
+    def _stack(self, number: int) -> str:
+        """The name of the memory of what a loop saves."""
+
+    @abstractmethod
+    def _place_of(self, number: int) -> str:
+        """The address of an array."""
+
+    @abstractmethod
+    def _table_place(self, number: int) -> str:
+        """The address of a table."""
+
+    @property
+    @abstractmethod
+    def _width(self) -> int:
+        """Bytes of a number in memory."""
+
+    @property
+    def array_bytes(self) -> int:
+        return sum(x.length for x in self.memories) * self._width
+
+    def _table_of(self, numbers: tuple) -> int:
+        """The number of a table."""
+        if (text := repr(numbers)) not in self.tables:
+            self.tables[text] = len(self.numbers)
+            self.numbers.append(numbers)
+        return self.tables[text]
 
     @abstractmethod
     def _at_turn(self, ran: Ran, turn: str, backwards: bool) -> str:
@@ -232,18 +339,17 @@ class Translation(ABC):
     def _region(self, region: Region, values: dict[int, Any], written: Any = None) -> None:
         """Write what a region's results need; its inputs are among the values. written(node) is called after each."""
         ops, pairs, sums = region.ops, {}, {}
-        for index in region.frugal if self.which is None else region.orders[self.which]:
+        order = region.frugal if self.which is None else region.orders[self.which]
+        holding = _Holding(self.free, ops, order, region.wanted)
+        for place, index in enumerate(order):
             name, what, args = ops[index]
             if name == "input":
                 continue
-            if name == "loop":
-                self._loop(what, index, values, args)
-                continue
-            if name == "while":
-                self._while(what, index, values, args)
-                continue
-            if name == "result":
-                values[index] = values[args[0].index].carried[what]
+            if name in ("loop", "while", "fill"):
+                {"loop": self._loop, "while": self._while, "fill": self._fill}[name](what, index, values, args)
+            elif name == "result":
+                source = values[args[0].index]
+                values[index] = source.arrays[what[1]] if isinstance(what, tuple) else source.carried[what]
             elif name == "saved":
                 ran, (k, turn) = values[args[0].index], what
                 values[index] = partial(self._load_saved, ran, k, ran.stack, turn)
@@ -257,11 +363,20 @@ class Translation(ABC):
                 if angle not in pairs:
                     pairs[angle] = sine_and_cosine(self.out, self._value(values, args[0]))
                 values[index] = pairs[angle][name == "cos"]
+            elif name in ("space", "store", "table"):
+                values[index] = self._array(name, what, [self._value(values, a) for a in args])
+            elif name == "entry":
+                values[index] = self._entry(what, values[args[0].index])
+            elif name == "load":
+                memory, *turns = (self._value(values, a) for a in args)
+                values[index] = self._read(memory, self._address_of(memory, what[1], turns), what[0])
             else:
                 values[index] = write(self.out, name, what, [self._value(values, a) for a in args])
-            if written is not None:
+            holding.done(place, index, values)
+            if written is not None and name not in ("loop", "while", "fill"):
                 written(index)
             self._divide()
+        holding.end()
 
     def _divide(self) -> None:  # noqa: B027
         """Begin the next piece, on machines that want their instructions in pieces."""
@@ -269,38 +384,120 @@ class Translation(ABC):
     # -- loops
     def _loop(self, loop: Loop, index: int, values: dict[int, Any], args: tuple) -> None:
         """A loop; its value is a `Ran`."""
-        count = len(loop.carry)
+        count, others = len(loop.carry), len(args) - len(loop.arrays)
         start = [self._value(values, a) for a in args[:count]]
-        values[index] = ran = self._begin(loop, len(self.ran), start)
+        arrays = [self._begun(values[a.index]) for a in args[others:]]
+        turns = self._turns(loop.count, start, loop.dtypes[:count])
+        values[index] = ran = Ran(loop, turns, self._stack(len(self.ran)), self._width, arrays)
         self.ran.append(ran)
         captured = zip(loop.captured, args[count:], strict=False)
         inside: dict[int, Any] = dict(zip(loop.carry, ran.carried, strict=True))
-        inside |= {k: values[a.index] for k, a in captured}
-        inside |= {node: self._entry(numbers, ran.turn) for node, numbers in loop.tables.items()}
-        read = [values[a.index] for a in args[count + len(loop.captured) :]]
-        inside |= self._reads(loop, read, ran.turn)
+        inside |= {k: values[a.index] for k, a in captured} | {loop.turn: turns.turn}
+        inside |= dict(zip(loop.arrays, arrays, strict=True))
+        read = [values[a.index] for a in args[count + len(loop.captured) : others]]
+        inside |= self._reads(loop, read, turns.turn)
         self._region(loop, inside, self._saving(ran, inside))
-        self._end(ran, [self._value(inside, x) for x in loop.results[:count]])
+        following = [self._value(inside, x) for x in loop.results[:count]]
+        self._follow_arrays(arrays, [inside[x.index] for x in loop.results[len(loop.dtypes) :]])
+        self._again(turns, following)
 
     def _while(self, loop: While, index: int, values: dict[int, Any], args: tuple) -> None:
         """A loop that ends by what it computes; its value is a `Repeated`."""
-        count = 1 + len(loop.carry)
+        count, last = 1 + len(loop.carry), len(args) - len(loop.arrays)
         # What is loaded when it is first used is loaded now: inside, every turn would load it.
-        going, *others = [self._value(values, a) for a in args]
+        going, *others = [self._value(values, a) for a in args[:last]]
+        arrays = [self._begun(values[a.index]) for a in args[last:]]
         values[index] = repeated = self._open(loop, len(self.repeated), going, others[: count - 1])
+        repeated.arrays = arrays
         self.repeated.append(repeated)
         inside: dict[int, Any] = dict(zip(loop.carry, repeated.carried, strict=True))
         inside |= dict(zip(loop.captured, others[count - 1 :], strict=True))
+        inside |= dict(zip(loop.arrays, arrays, strict=True))
         self._region(loop, inside)
-        again, *following = [self._value(inside, x) for x in loop.results]
+        again, *following = [self._value(inside, x) for x in loop.results[:count]]
+        self._follow_arrays(arrays, [inside[x.index] for x in loop.results[count:]], True)
         self._close(repeated, again, following)
+
+    def _fill(self, fill: Fill, index: int, values: dict[int, Any], args: tuple) -> None:
+        """An array whose entries are computed one after the other."""
+        outside = [self._value(values, a) for a in args]
+        memory = outside.pop() if fill.into else self._new(fill.length, fill.dtype)
+        inside: dict[int, Any] = dict(zip(fill.captured, outside, strict=True))
+        loops, carried = [], [] if fill.total is None else [fill.start]
+        for k, size in enumerate(fill.sizes):
+            found = self._turns(size, *([], []) if k < fill.outer else (carried, [fill.dtype]))
+            inside[fill.turns[k]], carried = found.turn, carried if k < fill.outer else found.carried
+            loops.append(found)
+        if fill.total is not None:
+            inside[fill.total] = carried[0]
+        self._region(fill, inside)
+        value = self._value(inside, fill.results[0])
+        for found in reversed(loops[fill.outer :]):
+            self._again(found, [value])
+            value = found.carried[0]
+        first, steps, turns = fill.place
+        self._write(memory, self._address_of(memory, steps, [inside[k] for k in turns]), first, value)
+        for found in reversed(loops[: fill.outer]):
+            self._again(found, [])
+        values[index] = memory
+
+    # -- arrays in memory
+    def _array(self, name: str, what: Any, numbers: list[Any]) -> Memory:
+        if name == "table":
+            dtype, known = what
+            return Memory(self._table_place(self._table_of(known)), len(known), dtype, True)
+        memory = self._new(*(what if name == "space" else (len(numbers), what)))
+        address = self._address_of(memory, (), []) if numbers else ""
+        for k, x in enumerate(numbers):
+            self._write(memory, address, k, x)
+        return memory
+
+    def _new(self, length: int, dtype: np.dtype) -> Memory:
+        """Memory for an array, where one was that nothing needs any more."""
+        found = next((x for x in self.free if x.length == length), None)
+        if found is None:
+            found = Memory(self._place_of(len(self.memories)), length, dtype)
+            self.memories.append(found)
+        else:
+            self.free.remove(found)
+        return Memory(found.place, length, dtype)
+
+    def _address_of(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
+        key = memory.place, steps, tuple(turns)
+        for known in self.places:
+            if key in known:
+                return known[key]
+        found = self.places[-1][key] = self._address(memory, steps, turns)
+        return found
+
+    def _begun(self, start: Memory) -> Memory:
+        """A copy with which a loop begins."""
+        memory = self._new(start.length, start.dtype)
+        self._copied(memory, start)
+        return memory
+
+    def _follow_arrays(self, arrays: list[Memory], following: list[Memory], waits: bool = False) -> None:
+        for to, source in zip(arrays, following, strict=True):
+            if source.place != to.place:
+                self._copied(to, source, waits)
+
+    def _copied(self, to: Memory, source: Memory, waits: bool = False) -> None:
+        """Copy an array. waits: systems that are done keep what they have."""
+        together = next(n for n in (4, 3, 2, 1) if to.length % n == 0)
+        turns = self._turns(to.length // together, [], [])
+        here, there = (self._address_of(x, (together,), [turns.turn]) for x in (to, source))
+        for k in range(together):
+            value = self._read(source, there, k)
+            old = partial(self._read, to, here, k)
+            self._write(to, here, k, self._waiting(value, old, kind_of_dtype(to.dtype)) if waits else value)
+        self._again(turns, [])
 
     def _saving(self, ran: Ran, inside: dict[int, Any]) -> Callable[[int], None] | None:
         """Save inputs and known numbers now; return a function that saves a node once it is computed."""
         if not ran.saved:
             return None
-        here, count, nodes = self._at_turn(ran, ran.turn, False), len(ran.loop.carry), {}
-        for k, x in enumerate(ran.loop.results[count:]):
+        here, count, nodes = self._at_turn(ran, ran.turns.turn, False), len(ran.loop.carry), {}
+        for k, x in enumerate(ran.loop.results[count : len(ran.loop.dtypes)]):
             if is_number(x) or ran.loop.graph.ops[x.index][0] == "input":
                 self._save(ran, k, here, self._value(inside, x))
             else:

@@ -100,8 +100,8 @@ class Interpreter:
             return [boxed(indexing.MOVES[name](self.graph, eqn, *inputs))]
         if name in ("keep", "first_order"):
             return inputs
-        if name in _REARRANGEMENTS:
-            return [boxed(_REARRANGEMENTS[name](params, *inputs))]
+        if name in REARRANGEMENTS:
+            return [boxed(REARRANGEMENTS[name](params, *inputs))]
         if name == "unstack":
             return [boxed(x) for x in np.moveaxis(inputs[0], params["axis"], 0)]
         if name == "split":
@@ -272,7 +272,7 @@ def _pad(params, x, value):
     return out
 
 
-_REARRANGEMENTS: dict[str, Callable] = {
+REARRANGEMENTS: dict[str, Callable] = {
     "broadcast_in_dim": _broadcast_in_dim,
     "concatenate": lambda params, *xs: np.concatenate(xs, axis=params["dimension"]),
     "convert_element_type": _convert,
@@ -289,6 +289,6 @@ _REARRANGEMENTS: dict[str, Callable] = {
 # Other operations with a rule in this file. What has none is done where its operands are known numbers.
 HANDLED = frozenset({
     "add", "add_any", "sub", "mul", "div", "neg", "square", "one_minus_square", "copy", "stop_gradient", "sin", "cos",
-    "sqrt", "rsqrt", "abs", "keep", "first_order", "unstack", "split", "reduce_sum", "dot_general", *_REARRANGEMENTS,
+    "sqrt", "rsqrt", "abs", "keep", "first_order", "unstack", "split", "reduce_sum", "dot_general", *REARRANGEMENTS,
 })  # fmt: skip
-_PLACED = {name: _REARRANGEMENTS[name] for name in ("broadcast_in_dim", "concatenate", "reshape", "slice", "squeeze")}
+_PLACED = {name: REARRANGEMENTS[name] for name in ("broadcast_in_dim", "concatenate", "reshape", "slice", "squeeze")}

@@ -29,12 +29,14 @@ class ScalarProgram(Region):
     Raises NotImplementedError, naming it, for an operation that cannot be done scalar by scalar.
     """
 
-    def __init__(self, jaxpr: Any, constants: Sequence = ()):
+    def __init__(self, jaxpr: Any, constants: Sequence = (), memory: bool = False):
+        """memory: whether large arrays stay arrays, see `arrays.py`."""
         graph = Graph()
         enter = lambda aval: map_objects(lambda _: graph.input(), np.empty(aval.shape, object))
         self.dtypes, self.out_dtypes = (list(map(dtype_of, x)) for x in (jaxpr.invars, jaxpr.outvars))
         self.inputs = [enter(x.aval) for x in jaxpr.invars]
-        self.outputs = Unrolling(graph).evaluate(jaxpr, list(map(objects, constants)), self.inputs)
+        run = Unrolling(graph, memory)
+        self.outputs = list(map(run.arrays.scalars, run.evaluate(jaxpr, list(map(objects, constants)), self.inputs)))
         super().__init__(graph, [x for out in self.outputs for x in out.flat])
         graph.close()
 

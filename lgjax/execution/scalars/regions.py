@@ -3,15 +3,19 @@
 Read first: `graph.py`. Next: `sums.py`, `ordering.py`; `unrolling.py`, which makes loops, and `program.py`.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+
+import numpy as np
 
 from lgjax.execution.scalars.graph import Graph, Operations, Ref, Scalar
 from lgjax.execution.scalars.ordering import asked_for, frugal, orders_of, waiting
 from lgjax.execution.scalars.sums import with_sums
 
 TURNS = 10  # of a loop that ends by what it computes, in estimates of time
-NOT_COUNTED = ("input", "loop", "while", "result", "saved")
+NOT_COUNTED = ("input", "loop", "while", "fill", "result", "saved", "table", "space")
+INSIDE = ("loop", "while", "fill")  # nodes with a region of their own
 
 
 @dataclass(eq=False)
@@ -55,7 +59,7 @@ class Region:
     def lines(self) -> int:
         """Number of operations as they are written; those of a loop count once."""
         asked = [self.graph.ops[k] for k in asked_for(self.graph.ops, self.wanted)]
-        return sum(what.lines if name in ("loop", "while") else name not in NOT_COUNTED for name, what, _ in asked)
+        return sum(what.lines if name in INSIDE else name not in NOT_COUNTED for name, what, _ in asked)
 
     @cached_property
     def operations(self) -> dict[str, int]:
@@ -63,8 +67,7 @@ class Region:
         counts: dict[str, int] = {}
         for index in asked_for(self.graph.ops, self.wanted):
             name, what, _ = self.graph.ops[index]
-            loops = name in ("loop", "while")
-            inside = {k: n * what.count for k, n in what.operations.items()} if loops else {name: 1}
+            inside = {k: n * what.count for k, n in what.operations.items()} if name in INSIDE else {name: 1}
             for k, n in inside.items():
                 counts[k] = counts.get(k, 0) + n
         return {k: n for k, n in counts.items() if k not in NOT_COUNTED}
@@ -74,34 +77,69 @@ class Region:
 class Loop(Region):
     """A region that runs `count` times; the next turn begins with the first of its results, the others are saved.
 
-    carry: its input nodes that carry. captured: input nodes for values from outside. tables: numbers of an input node,
-    one for each turn. reads: of an input node, which of the loops that it reads, which of the values that loop saved,
-    and whether from the last turn to the first.
+    carry: its input nodes that carry numbers, of these `dtypes`, which are also those of what is saved. captured: input
+    nodes for values from outside. turn: the input node that counts turns. reads: of an input node, which of the loops
+    that it reads, which of the values that loop saved, and whether from the last turn to the first. arrays: input nodes
+    that carry arrays; what they carry next stands last among the results.
 
-    Outside, the loop is a node "loop". Its arguments are the start, the captured values and the loops that it reads. It
-    is followed by nodes "result", and nodes "saved" for (which value, turn).
+    Outside, the loop is a node "loop". Its arguments are the start, the captured values, the loops that it reads and
+    the arrays that it starts with. It is followed by nodes "result", and nodes "saved" for (which value, turn). An
+    array is a result ("array", which).
     """
 
     count: int
     dtypes: list
     carry: list[int]
     captured: list[int]
-    tables: dict[int, tuple]
+    turn: int
     reads: dict[int, tuple[int, int, bool]]
+    arrays: list[int]
 
 
 @dataclass(eq=False)
 class While(Region):
     """A region that runs while a truth value says so.
 
-    Its results are the next truth value, then what the next turn begins with. carry, captured: as in `Loop`. dtypes: of
-    what it carries. count: turns, in estimates of time.
+    Its results are the next truth value, then what the next turn begins with: numbers and arrays. carry, captured,
+    arrays: as in `Loop`. dtypes: of the numbers that it carries. count: turns, in estimates of time.
 
-    Outside, the loop is a node "while". Its arguments are the first truth value, the start and the captured values. It
-    is followed by nodes "result".
+    Outside, the loop is a node "while". Its arguments are the first truth value, the start, the captured values and the
+    arrays that it starts with. It is followed by nodes "result", as a loop is.
     """
 
     dtypes: list
     carry: list[int]
     captured: list[int]
+    arrays: list[int]
     count: int = TURNS
+
+
+@dataclass(eq=False)
+class Fill(Region):
+    """A region that computes the entries of an array in memory, one after the other, each by one turn of nested loops.
+
+    Its result is an entry. sizes: turns of the loops, the `outer` ones over entries, inside them those that compute one
+    entry. turns: their input nodes. captured: as in `Loop`. total: None, or the input node of what the inner turns have
+    found so far, with which `start` begins. place: where an entry goes, as of a node "load". length, dtype: of the
+    array. into: whether the last argument of its node is the array that is filled; else it is a new one.
+
+    Nodes that have to do with arrays, whose values are addresses: "space", memory for (length, dtype); "store", numbers
+    that become an array; "table", a known one; "load", an entry: (first, steps) and arguments (array, turns) say that
+    it is number first + sum steps turns, where steps may also be tables by turn. "entry" chooses among known numbers by
+    turn.
+    """
+
+    sizes: list[int]
+    outer: int
+    turns: list[int]
+    captured: list[int]
+    total: int | None
+    start: Scalar
+    place: tuple
+    length: int
+    dtype: np.dtype
+    into: bool
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.sizes)

@@ -3,7 +3,8 @@
 Read first: `interpreter.py`, whose rules this adds to, and `regions.py`. Next: `program.py`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,10 +13,12 @@ import numpy as np
 
 from lgjax.execution._jax import Literal, jaxprs_in, scan_arguments, while_parts
 from lgjax.execution.scalars import indexing, reductions
+from lgjax.execution.scalars.arrays import KEPT, Arrays, Pull, View, in_rows, viewed
 from lgjax.execution.scalars.entries import boxed, map_objects, objects
 from lgjax.execution.scalars.graph import Graph, Ref, Scalar, is_number
 from lgjax.execution.scalars.interpreter import Interpreter
 from lgjax.execution.scalars.regions import Loop, While
+from lgjax.execution.scalars.turns import TurnGraph
 from lgjax.execution.scan import loop_p
 from lgjax.execution.step import emission, step_p
 
@@ -24,6 +27,7 @@ WRITTEN_OUT = 4000  # operations, of which more stay a loop
 # The same where most of a turn is to choose entries by its number: written out, no turn looks at entries of others.
 INDEXED, CHOOSING = 20_000, 0.75
 JUMPED = 300  # equations of a branch, of which larger ones are jumped over where nothing asks for them
+READ = 12  # entries of an array that a loop reads, of which larger ones are in memory
 SAVED = 8192  # numbers that a loop may save: the memory of a thread ends at 512 kB
 # Operations with a rule in this file, besides those of `indexing.MOVES` and of the interpreter.
 RULES = {
@@ -31,25 +35,64 @@ RULES = {
     "while", "cond", *reductions.RULES,
 }  # fmt: skip
 
+# Operations with functions inside, to which arrays are passed on.
+WHOLE = {
+    "scan", "while", "cond", "custom_linear_solve", "custom_vmap_call", "jit", "pjit", "closed_call", "remat", "checkpoint",
+    "custom_jvp_call", "custom_vjp_call", "custom_lin", "core_call", "lane_call", "system_call",
+}  # fmt: skip
+
 
 class Unrolling(Interpreter):
-    """Evaluates jaxprs on the scalars of one graph. choices: its nodes that choose entries by numbers not yet known."""
+    """Evaluates jaxprs on the scalars of one graph. choices: its nodes that choose entries by numbers not yet known.
 
-    def __init__(self, graph: Graph):
+    memory: whether large arrays stay arrays, in memory; `spaces` counts those that are put together from parts.
+    """
+
+    def __init__(self, graph: Graph, memory: bool = False):
         super().__init__(graph)
-        self.choices = 0
+        self.choices = self.spaces = 0
+        self.memory, self.arrays = memory, Arrays(self)
+
+    def inner(self) -> "_Inner":
+        """A graph inside a loop."""
+        return _Inner(self)
+
+    def evaluate(self, jaxpr, consts, args) -> list:
+        if not self.memory:
+            return super().evaluate(jaxpr, consts, args)
+        uses = Counter(x for eqn in jaxpr.eqns for x in eqn.invars if not isinstance(x, Literal))
+        uses.update(x for x in jaxpr.outvars if not isinstance(x, Literal))
+        env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
+        read = lambda atom: objects(atom.val) if isinstance(atom, Literal) else env[atom]
+        for eqn in jaxpr.eqns:
+            outs = self._apply(eqn, [read(atom) for atom in eqn.invars])
+            for x, out in zip(eqn.outvars, outs, strict=True):
+                env[x] = self.arrays.settled(out) if uses[x] > 1 else out
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def one(self, eqn, values: list[np.ndarray]) -> Scalar:
+        """An elementwise operation on scalars."""
+        return Interpreter._apply(self, eqn, values)[0][()]
 
     def closed(self, jaxpr: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """`evaluate` for a jaxpr with its constants."""
         return self.evaluate(jaxpr.jaxpr, list(map(objects, jaxpr.consts)), list(inputs))
 
-    def _apply(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    def _apply(self, eqn, inputs: list) -> list:
         name, params = eqn.primitive.name, eqn.params
+        if self.memory:
+            if (found := self.arrays.apply(eqn, inputs)) is not None:
+                return found
+            if name in ("keep", "first_order", "optimization_barrier"):
+                return inputs
+            if name not in WHOLE or eqn.primitive in (loop_p, step_p):
+                inputs = list(map(self.arrays.scalars, inputs))
         if eqn.primitive is loop_p:
             return self._levels(params["loop"], inputs)
         if eqn.primitive is step_p:
             return self.closed(jax.make_jaxpr(emission(**params))(*(x.aval for x in eqn.invars)), inputs)
         if name == "lane_call" and params["size"] is not None:
+            inputs = list(map(self.arrays.scalars, inputs))
             run = lambda values: self.evaluate(params["jaxpr"], [], values)
             return _each(run, inputs, params["batched"], params["size"])
         if name == "custom_vmap_call":
@@ -89,12 +132,17 @@ class Unrolling(Interpreter):
         return _turns(step, carry, xs, loop.length, loop.reverse, len(loop.level.outvars) - len(carry))
 
     # -- loops of a known number of turns
-    def _scan(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    def _scan(self, eqn, inputs: list) -> list:
         """A loop if it can be one, but few turns that save or read something are written out unless they are long."""
         params, body = eqn.params, eqn.params["jaxpr"]
-        constants, carry = scan_arguments(eqn)
-        constants, carry, xs = inputs[:constants], inputs[constants : constants + carry], inputs[constants + carry :]
-        plain = len(body.jaxpr.outvars) == len(carry) and all(is_number(x) for array in xs for x in array.flat)
+        first, count = scan_arguments(eqn)
+        if self.memory:
+            inputs = [
+                self._for_loop(x, v, KEPT if first <= k < first + count else READ, first <= k < first + count)
+                for k, (x, v) in enumerate(zip(inputs, eqn.invars, strict=True))
+            ]
+        constants, carry, xs = inputs[:first], inputs[first : first + count], inputs[first + count :]
+        plain = len(body.jaxpr.outvars) == len(carry) and all(map(_is_known, xs))
         length, loop, args, choices = params["length"], None, [], 0
         counted = _counted(eqn, carry)
         try:
@@ -107,13 +155,26 @@ class Unrolling(Interpreter):
             size = sum(loop.operations.values())
             most = INDEXED if choices > CHOOSING * size else WRITTEN_OUT
             few = choices > 0 or (not plain and length <= UNROLLED)
-            if not few or length * (size - choices) > most:
+            if not few or loop.arrays or length * (size - choices) > most:
                 return self._outside(eqn, loop, args, counted)
         step = lambda carry, now: self.closed(body, [*constants, *carry, *now])
         kept = len(body.jaxpr.outvars) - len(carry)
         if not length:  # nothing is saved
             return [*carry, *(np.empty((0, *x.aval.shape), object) for x in body.jaxpr.outvars[len(carry) :])]
-        return _turns(step, carry, xs, length, params["reverse"], kept)
+        scalars = lambda k, out: out if k < len(carry) else self.arrays.scalars(out)
+        saving = lambda carry, now: [scalars(k, x) for k, x in enumerate(step(carry, now))]
+        return _turns(saving, carry, xs, length, params["reverse"], kept)
+
+    def _for_loop(self, x: Any, atom: Any, least: int, carried: bool = False) -> Any:
+        """What a loop is given: arrays of `least` entries in memory, but for known ones that it does not carry."""
+        if x.size < least:
+            return self.arrays.scalars(x)
+        if not isinstance(x, Pull) and not carried and _is_known(x):
+            return x
+        return self.arrays.stored(x, np.dtype(atom.aval.dtype)) if carried else self._readable(x, atom)
+
+    def _readable(self, x: Any, atom: Any) -> Pull:
+        return self.arrays.settled(self.arrays.pulled(x, np.dtype(atom.aval.dtype)))
 
     def _loop(self, eqn, constants, carry, xs, counted: dict[int, range]) -> tuple[Loop, list[Scalar], int]:
         """The body of a scan once, as a graph of its own, the arguments of the loop's node, and the nodes that choose.
@@ -121,26 +182,22 @@ class Unrolling(Interpreter):
         counted: the numbers that are carried, by the index of what carries them; they are known.
         """
         params, body = eqn.params, eqn.params["jaxpr"]
-        inner = _Inner(type(self))
+        inner = self.inner()
         graph, capture = inner.graph, inner.capture
-        tables: dict[int, tuple] = {}
+        turn = graph.input()
         loops: list[int] = []
         reads: dict[int, tuple[int, int, bool]] = {}
-
-        def number(table: Sequence) -> Ref:
-            node = graph.input()
-            tables[node.index] = tuple(table)
-            return node
+        order = range(params["length"])[::-1] if params["reverse"] else range(params["length"])
 
         def entry(column: np.ndarray) -> Scalar:
             column = column[::-1] if params["reverse"] else column
             if len({x.index if isinstance(x, Ref) else ("#", x) for x in column}) == 1:
                 return capture(column[0])
             if all(map(is_number, column)):
-                return number(column.tolist())
+                return graph.entry(turn, column.tolist())
             if (saved := self._saved_by_one_loop(list(column))) is None:
-                before, turn = len(graph.ops), number(range(params["length"]))
-                found = indexing.entry(graph, list(map(capture, column)), turn)
+                before, number = len(graph.ops), graph.entry(turn, range(params["length"]))
+                found = indexing.entry(graph, list(map(capture, column)), number)
                 inner.run.choices += len(graph.ops) - before
                 return found
             node, (read, value, backwards) = graph.input(), saved
@@ -149,25 +206,39 @@ class Unrolling(Interpreter):
             reads[node.index] = loops.index(read), value, backwards
             return node
 
-        known = [map_objects(capture, x) for x in constants]
-        enter = lambda k, x: boxed(number(counted[k])) if k in counted else map_objects(lambda _: graph.input(), x)
+        def enter(k: int, x: Any) -> Any:
+            if k in counted:
+                return boxed(graph.entry(turn, counted[k]))
+            return inner.carried(x) if isinstance(x, Pull) else map_objects(lambda _: graph.input(), x)
+
+        def now(x: Any) -> Any:
+            if not isinstance(x, Pull):
+                return _columns(entry, x)
+            found = inner.run.arrays.at_turn(self.arrays.entered(x, inner), turn, order)
+            return inner.run.arrays.scalars(found) if found.size < KEPT else found
+
+        known = [inner.of(x) for x in constants]
         start = [enter(k, x) for k, x in enumerate(carry)]
-        now = [_columns(entry, x) for x in xs]
-        outs = inner.run.closed(body, [*known, *start, *now])
-        others = lambda arrays: [x for k, x in enumerate(arrays) if k not in counted]
+        outs = inner.run.closed(body, [*known, *start, *map(now, xs)])
+        arrays = [k for k, x in enumerate(carry) if isinstance(x, Pull)]
+        following = [inner.following(outs[k], start, k) for k in arrays]
+        others = lambda values: [x for k, x in enumerate(values) if k not in counted and k not in arrays]
+        results = _flat(map(inner.run.arrays.scalars, others(outs)))
         loop = Loop(
             graph,
-            _flat(others(outs)),
+            [*results, *following],
             count=params["length"],
             dtypes=_dtypes(others(body.jaxpr.outvars)),
             carry=[x.index for x in _flat(others(start))],
             captured=inner.captured,
-            tables=tables,
+            turn=turn.index,
             reads=reads,
+            arrays=[start[k].view.memory.index for k in arrays],
         )
-        if loop.count * (len(loop.results) - len(loop.carry)) > SAVED:
+        if loop.count * (len(results) - len(loop.carry)) > SAVED:
             raise NotImplementedError(f"a scan that saves more than {SAVED} numbers")
-        return loop, [*_flat(others(carry)), *inner.outside, *map(Ref, loops)], inner.run.choices
+        begun = [carry[k].view.memory for k in arrays]
+        return loop, [*_flat(others(carry)), *inner.outside, *map(Ref, loops), *begun], inner.run.choices
 
     def _saved_by_one_loop(self, column: Sequence[Scalar]) -> tuple[int, int, bool] | None:
         """The loop that saved the numbers, one in each turn, which of its values they are, and if the last is first.
@@ -183,50 +254,71 @@ class Unrolling(Interpreter):
                 return loop, value, first > 0
         return None
 
-    def _outside(self, eqn, loop: Loop, args: list[Scalar], counted: dict[int, range]) -> list[np.ndarray]:
+    def _outside(self, eqn, loop: Loop, args: list[Scalar], counted: dict[int, range]) -> list:
         """The results of a loop, which becomes a node."""
         node, first = self.graph.node("loop", loop, *args, key=id(loop)), len(loop.carry)
         turns = range(loop.count)[::-1] if eqn.params["reverse"] else range(loop.count)
         carried = lambda k: self.graph.node("result", k, node, key=k)
         saved = lambda k, turn: self.graph.node("saved", (k - first, turn), node, key=(k - first, turn))
-        numbers = iter(range(len(loop.results)))
-        shapes = [x.aval.shape for x in eqn.params["jaxpr"].jaxpr.outvars]
-        places = [
-            map_objects(lambda _, k=k: None if k in counted else next(numbers), np.empty(shape, object))
-            for k, shape in enumerate(shapes)
-        ]
-        count = scan_arguments(eqn)[1]
-        last = lambda k: boxed(counted[k].stop)
-        stacks = [np.stack([map_objects(partial(saved, turn=n), x) for n in turns]) for x in places[count:]]
-        ends = [last(k) if k in counted else map_objects(carried, x) for k, x in enumerate(places[:count])]
-        return [*ends, *stacks]
+        count, body = scan_arguments(eqn)[1], eqn.params["jaxpr"].jaxpr
+        numbers, arrays = iter(range(len(loop.results))), iter(range(len(loop.arrays)))
+        found: list = []
+        for k, x in enumerate(body.outvars):
+            if k in counted:
+                found.append(boxed(counted[k].stop))
+            elif k < count and loop.arrays and int(np.prod(x.aval.shape)) >= KEPT:
+                found.append(self._array(node, next(arrays), x.aval))
+            else:
+                places = map_objects(lambda _: next(numbers), np.empty(x.aval.shape, object))
+                one = lambda turn, places=places: map_objects(partial(saved, turn=turn), places)
+                found.append(map_objects(carried, places) if k < count else np.stack([one(n) for n in turns]))
+        return found
+
+    def _array(self, node: Ref, k: int, aval: Any) -> Pull:
+        """An array that a loop has carried."""
+        memory = self.graph.node("result", ("array", k), node, key=("array", k))
+        return viewed(View(memory, 0, in_rows(aval.shape)), np.dtype(aval.dtype))
 
     # -- loops that end by what they compute, and branches
-    def _while(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    def _while(self, eqn, inputs: list) -> list:
         (first, condition), (second, body) = while_parts(eqn)
+        if self.memory:
+            count = first + second
+            inputs = [
+                self._for_loop(x, v, KEPT, k >= count) for k, (x, v) in enumerate(zip(inputs, eqn.invars, strict=True))
+            ]
         tested, used, start = inputs[:first], inputs[first : first + second], inputs[first + second :]
         single = not condition.jaxpr.outvars[0].aval.shape
         going = reductions.some(self.graph, self.closed(condition, [*tested, *start])[0])
         if is_number(going) and not going:
             return start
 
-        def turn(inner: _Inner, carry: list[np.ndarray]) -> tuple[Scalar, list[np.ndarray]]:
-            inside = lambda arrays: [map_objects(inner.capture, x) for x in arrays]
+        def turn(inner: _Inner, carry: list) -> tuple[Scalar, list]:
+            inside = lambda arrays: list(map(inner.of, arrays))
             outs = inner.run.closed(body, [*inside(used), *carry])
             if not single:  # one condition for each of several: what is done stays
                 on = inner.run.closed(condition, [*inside(tested), *carry])[0]
-                outs = [_chosen(inner.graph, on, old, new) for old, new in zip(carry, outs, strict=True)]
+                outs, old = (list(map(inner.run.arrays.scalars, x)) for x in (outs, carry))
+                outs = [_chosen(inner.graph, on, a, b) for a, b in zip(old, outs, strict=True)]
             again = inner.run.closed(condition, [*inside(tested), *outs])[0]
             return reductions.some(inner.graph, again), outs
 
-        return self._repeated(going, start, turn, _dtypes(body.jaxpr.outvars))
+        return self._repeated(going, start, turn, body.jaxpr.outvars)
 
-    def _repeated(self, going: Scalar, start: list[np.ndarray], turn: Callable, dtypes: list, **count: int):
+    def _repeated(self, going: Scalar, start: list, turn: Callable, variables: Sequence, **count: int) -> list:
         """The results of turn(inner, carry) -> (whether to go on, carry), done from the start on, while `going`."""
-        inner = _Inner(type(self))
-        carry = [map_objects(lambda _: inner.graph.input(), x) for x in start]
+        inner = self.inner()
+        arrays = [k for k, x in enumerate(start) if isinstance(x, Pull)]
+        carry = [
+            inner.carried(x) if k in arrays else map_objects(lambda _: inner.graph.input(), x)
+            for k, x in enumerate(start)
+        ]
         again, outs = turn(inner, carry)
-        first, before, after = _flat(start), _flat(carry), _flat(outs)
+        own = [carry[k].view.memory for k in arrays]
+        following = [inner.following(outs[k], carry, k) for k in arrays]
+        others = lambda values: [x for k, x in enumerate(values) if k not in arrays]
+        first, before = _flat(others(start)), _flat(others(carry))
+        after, dtypes = _flat(map(inner.run.arrays.scalars, others(outs))), _dtypes(others(variables))
         # What no turn changes is not carried.
         moves = [
             is_number(x) or is_number(old) or x.index != new.index
@@ -234,41 +326,64 @@ class Unrolling(Interpreter):
         ]
         fixed = [k for k, m in enumerate(moves) if not m]
         moving = [k for k, m in enumerate(moves) if m]
+        still = [n for n, (x, y) in enumerate(zip(own, following, strict=True)) if x.index == y.index]
+        moved = [n for n in range(len(arrays)) if n not in still]
+        memory = [start[k].view.memory for k in arrays]
         loop = While(
             inner.graph,
-            [again, *(after[k] for k in moving)],
+            [again, *(after[k] for k in moving), *(following[n] for n in moved)],
             dtypes=[dtypes[k] for k in moving],
             carry=[before[k].index for k in moving],
-            captured=[*inner.captured, *(before[k].index for k in fixed)],
+            captured=[*inner.captured, *(before[k].index for k in fixed), *(own[n].index for n in still)],
+            arrays=[own[n].index for n in moved],
             **count,
         )
         args = [going, *(first[k] for k in moving), *inner.outside, *(first[k] for k in fixed)]
+        args += [*(memory[n] for n in still), *(memory[n] for n in moved)]
         node = self.graph.node("while", loop, *args, key=id(loop))
         found = dict(zip(fixed, (first[k] for k in fixed), strict=True))
         found |= {k: self.graph.node("result", n, node, key=n) for n, k in enumerate(moving)}
         entries = iter(found[k] for k in range(len(first)))
-        return [map_objects(lambda _: next(entries), x) for x in start]
+        result = lambda n, k: start[k] if n in still else self._array(node, moved.index(n), variables[k].aval)
+        whole = {k: result(n, k) for n, k in enumerate(arrays)}
+        return [whole[k] if k in arrays else map_objects(lambda _: next(entries), x) for k, x in enumerate(start)]
 
-    def _cond(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    def _cond(self, eqn, inputs: list) -> list:
         """The results of the branch that is asked for. All short branches are computed, of the long ones only that."""
         (index, *values), branches = inputs, eqn.params["branches"]
         which: Scalar = index[()]
         if is_number(which):
             return self.closed(branches[min(max(int(which), 0), len(branches) - 1)], values)
-        found = [objects(np.zeros(x.aval.shape, x.aval.dtype)) for x in eqn.outvars]
+        if self.memory:
+            values = [self._for_loop(x, v, KEPT) for x, v in zip(values, eqn.invars[1:], strict=True)]
+        found: list = [objects(np.zeros(x.aval.shape, x.aval.dtype)) for x in eqn.outvars]
         for k, branch in enumerate(branches):
             test = self._asks_for(which, k, len(branches), eqn.invars[0].aval.dtype == bool)
             if _count(branch.jaxpr) > JUMPED:
 
-                def once(inner: _Inner, _: list, branch=branch) -> tuple[Scalar, list[np.ndarray]]:
-                    return False, inner.run.closed(branch, [map_objects(inner.capture, x) for x in values])
+                def once(inner: _Inner, _: list, branch=branch) -> tuple[Scalar, list]:
+                    return False, inner.run.closed(branch, list(map(inner.of, values)))
 
-                found = self._repeated(test, found, once, _dtypes(eqn.outvars), count=1)
+                if self.memory:
+                    found = [self._for_loop(x, v, KEPT, True) for x, v in zip(found, eqn.outvars, strict=True)]
+                found = self._repeated(test, found, once, eqn.outvars, count=1)
                 continue
             outs = self.closed(branch, values)
-            select = np.frompyfunc(lambda a, b, test=test: indexing.selected(self.graph, test, a, b), 2, 1)
-            found = [boxed(select(a, b)) for a, b in zip(found, outs, strict=True)] if k else outs
+            found = (
+                [self._one_of(test, a, b, v) for a, b, v in zip(found, outs, eqn.outvars, strict=True)] if k else outs
+            )
         return found
+
+    def _one_of(self, test: Ref, no: Any, yes: Any, atom: Any) -> Any:
+        """`yes` where a truth value is true."""
+        if isinstance(no, Pull) or isinstance(yes, Pull):
+            a, b = (self.arrays.pulled(x, np.dtype(atom.aval.dtype)) for x in (no, yes))
+            at = lambda body, index: indexing.selected(
+                body.graph, body.capture(test), a.at(body, index), b.at(body, index)
+            )
+            return self.arrays.settled(Pull(a.shape, a.dtype, at))
+        select = np.frompyfunc(lambda a, b: indexing.selected(self.graph, test, a, b), 2, 1)
+        return boxed(select(no, yes))
 
     def _asks_for(self, which: Ref, k: int, count: int, boolean: bool) -> Scalar:
         """Whether a switch takes branch k of `count`."""
@@ -288,17 +403,40 @@ class Unrolling(Interpreter):
 class _Inner:
     """A graph inside a loop, and what it takes from outside: by its input nodes, `captured`, what is `outside`."""
 
-    def __init__(self, interpreter: Callable[[Graph], Any]):
-        self.graph = Graph()
-        self.run = interpreter(self.graph)
+    def __init__(self, run: Unrolling):
+        self.outer = run
+        self.graph = TurnGraph()
+        self.run = type(run)(self.graph, run.memory)
         self.inputs: dict[int, Ref] = {}
 
     def capture(self, x: Scalar) -> Scalar:
         if is_number(x):
             return x
+        name, what, args = self.outer.graph.ops[x.index]
+        if name == "entry":  # what is known by the turn of a loop outside stays so
+            return self.graph.entry(self.capture(args[0]), what)
+        if name == "table":
+            return self.graph.node("table", what, key=(str(what[0]), repr(what[1])))
         if x.index not in self.inputs:
             self.inputs[x.index] = self.graph.input()
         return self.inputs[x.index]
+
+    def of(self, x: Any) -> Any:
+        """An array from outside."""
+        return self.outer.arrays.entered(x, self) if isinstance(x, Pull) else map_objects(self.capture, x)
+
+    def carried(self, x: Pull) -> Pull:
+        """An array that the loop carries."""
+        return viewed(View(self.graph.input(), 0, in_rows(x.shape)), x.dtype)
+
+    def following(self, x: Any, carry: Sequence, k: int) -> Ref:
+        """What carry[k] is followed by: an array of this loop."""
+        own = carry[k]
+        found = self.run.arrays.stored(x, own.dtype)
+        others = [y.view.memory.index for n, y in enumerate(carry) if n != k and isinstance(y, Pull)]
+        if found.view.memory.index in others:  # which may be written before it is read
+            found = self.run.arrays.filled(found.shape, found.dtype, found.at)
+        return found.view.memory
 
     @property
     def captured(self) -> list[int]:
@@ -307,6 +445,11 @@ class _Inner:
     @property
     def outside(self) -> list[Ref]:
         return list(map(Ref, self.inputs))
+
+
+def _is_known(x: Any) -> bool:
+    """Whether all entries are numbers."""
+    return not isinstance(x, Pull) and all(map(is_number, x.flat))
 
 
 def _chosen(graph: Graph, on: np.ndarray, old: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -337,7 +480,7 @@ def _count(jaxpr: Any) -> int:
     return sum(inner(x) or sum(int(np.prod(y.aval.shape)) for y in x.outvars) for x in jaxpr.eqns)
 
 
-def _flat(arrays: Sequence[np.ndarray]) -> list[Scalar]:
+def _flat(arrays: Iterable[np.ndarray]) -> list[Scalar]:
     return [x for array in arrays for x in array.flat]
 
 
@@ -365,7 +508,10 @@ def _turns(step: Callable, carry: list, xs: list, length: int, reverse: bool, ke
     return [*carry, *(np.stack(place) for place in saved)]
 
 
-def _at(x: np.ndarray, k: int) -> np.ndarray:
+def _at(x: Any, k: int) -> Any:
+    if isinstance(x, Pull):
+        view = x.view
+        return viewed(View(view.memory, view.first + view.axes[0][k], view.axes[1:], view.terms), x.dtype)
     return map_objects(lambda y: y, x[k : k + 1].reshape(x.shape[1:]))
 
 

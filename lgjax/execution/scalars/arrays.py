@@ -1,0 +1,558 @@
+"""Arrays that are large enough to stay arrays in a program of scalars: in memory, filled and read by loops.
+
+A `Pull` is a function from indices to the scalar there. Elementwise operations compose such functions, so that what is
+computed on the way is never stored; operations that move entries change the indices; sums and products are loops inside
+the loop that fills their result. Where a Pull is used more than once, it is written to memory, and is then a `View`.
+
+An index is a number, or the number of a turn: (node, numbers by turn).
+
+Read first: `regions.py` (`Fill`), `interpreter.py`. Next: `unrolling.py`, which decides what is an array.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lgjax.execution.scalars import indexing
+from lgjax.execution.scalars.entries import boxed
+from lgjax.execution.scalars.graph import Ref, Scalar, is_number
+from lgjax.execution.scalars.interpreter import ELEMENTWISE, REARRANGEMENTS
+from lgjax.execution.scalars.regions import Fill
+
+Index = Any  # int | tuple[Ref, Sequence[int]]
+
+LARGE = 512  # entries of a result from which on it is computed by loops
+WORK = 2048  # products in a product of matrices, from which on it is
+KEPT = 24  # entries of a result of arrays, of which smaller ones become scalars
+MOST = 20_000  # scalars that one array may become
+ALONE = ELEMENTWISE | {"add_any", "square", "one_minus_square", "copy", "stop_gradient"}
+REDUCED = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min", "reduce_and": "and", "reduce_or": "or"}
+MOVED = {*REARRANGEMENTS, "gather", "dynamic_slice", "unstack", "split"} - {"concatenate", "pad", "stack"}
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Entries of an array in memory: number first + sum of axes[k][index k] + sum of numbers by turn (`terms`)."""
+
+    memory: Ref
+    first: int
+    axes: tuple[tuple[int, ...], ...]
+    terms: tuple[tuple[Ref, tuple[int, ...]], ...] = ()
+
+    def at(self, body: Any, index: Sequence[Index]) -> Scalar:
+        first, terms = self.first, [(body.capture(turn), numbers) for turn, numbers in self.terms]
+        for axis, k in zip(self.axes, index, strict=True):
+            if isinstance(k, tuple):
+                terms.append((k[0], tuple(axis[n] for n in k[1])))
+            else:
+                first += axis[k]
+        return loaded(body, self.memory, first, terms)
+
+
+def place(first: int, terms: Sequence[tuple[Ref, Sequence[int]]]) -> tuple[int, tuple, tuple[Ref, ...]]:
+    """first, steps and turns as of a node "load"."""
+    sums: dict[int, tuple[Ref, Sequence[int]]] = {}
+    for turn, numbers in terms:
+        _, old = sums.get(turn.index, (turn, [0] * len(numbers)))
+        sums[turn.index] = turn, [a + b for a, b in zip(old, numbers, strict=True)]
+    steps, turns = [], []
+    for turn, numbers in sums.values():
+        step = numbers[1] - numbers[0] if len(numbers) > 1 else 0
+        if all(n == numbers[0] + k * step for k, n in enumerate(numbers)):
+            first += numbers[0]
+            if not step:
+                continue
+            steps.append(step)
+        else:
+            steps.append(tuple(numbers))
+        turns.append(turn)
+    return first, tuple(steps), tuple(turns)
+
+
+def loaded(body: Any, memory: Ref, first: int, terms: Sequence) -> Ref:
+    first, steps, turns = place(first, terms)
+    return body.graph.node("load", (first, steps), body.capture(memory), *turns, key=(first, steps))
+
+
+@dataclass(frozen=True, eq=False)
+class Pull:
+    """An array (shape) of a dtype. at(body, index) is an entry, in the graph of `body`. view: where it is in memory."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    at: Callable[[Any, Sequence[Index]], Scalar]
+    view: View | None = None
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+def viewed(view: View, dtype: np.dtype) -> Pull:
+    return Pull(tuple(map(len, view.axes)), dtype, view.at, view)
+
+
+def in_rows(shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Axes of an array whose entries lie in the order of their indices."""
+    steps = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+    return tuple(tuple(range(0, n * step, step)) if step else (0,) * n for n, step in zip(shape, steps, strict=True))
+
+
+class Here:
+    """Where nothing has to be captured: the graph that is being built. As a loop's body is, elsewhere."""
+
+    def __init__(self, run: Any):
+        self.run, self.graph = run, run.graph
+
+    @staticmethod
+    def capture(x: Scalar) -> Scalar:
+        return x
+
+
+class Arrays:
+    """What an `Unrolling` does with arrays. run: the interpreter, whose graph gets the nodes."""
+
+    def __init__(self, run: Any):
+        self.run, self.graph, self.here = run, run.graph, Here(run)
+
+    # -- to memory and back
+    def filled(
+        self,
+        shape: Sequence[int],
+        dtype: np.dtype,
+        entry: Callable,
+        inside: Sequence[int] | None = None,
+        start: Scalar = 0,
+        into: tuple[View, int] | None = None,
+    ) -> Pull:
+        """The array of entry(body, index). With turns `inside`, of entry(body, total, index, index inside) at the end.
+
+        into: of an array in memory, of so many entries, the view that is filled.
+        """
+        body, turns, sizes = self.run.inner(), [], []
+
+        def index(n: int) -> Index:
+            if n == 1:
+                return 0
+            node = body.graph.input()
+            turns.append(node.index)
+            sizes.append(n)
+            return node, range(n)
+
+        outside = [index(n) for n in shape]
+        outer, total = len(turns), None
+        if inside is None:
+            value = entry(body, outside)
+        else:
+            within = [index(n) for n in inside]
+            total = body.graph.input() if len(turns) > outer else None
+            value = entry(body, start if total is None else total, outside, within)
+        view, length = into or (View(Ref(-1), 0, in_rows(shape)), math.prod(shape))
+        terms = [(body.capture(turn), numbers) for turn, numbers in view.terms]
+        first = view.first + sum(
+            axis[0] for axis, k in zip(view.axes, outside, strict=True) if not isinstance(k, tuple)
+        )
+        terms += [(k[0], axis) for axis, k in zip(view.axes, outside, strict=True) if isinstance(k, tuple)]
+        first, steps, of = place(first, terms)
+        fill = Fill(
+            body.graph,
+            [value],
+            sizes=sizes,
+            outer=outer,
+            turns=turns,
+            captured=body.captured,
+            total=None if total is None else total.index,
+            start=start,
+            place=(first, steps, tuple(x.index for x in of)),
+            length=length,
+            dtype=dtype,
+            into=into is not None,
+        )
+        args = [*body.outside, *([view.memory] if into else [])]
+        node = self.graph.node("fill", fill, *args, key=id(fill))
+        return viewed(View(node, 0, in_rows(shape)), dtype)
+
+    def stored(self, x: Any, dtype: np.dtype) -> Pull:
+        """An array in memory whose entries lie in the order of their indices, from the first number on."""
+        x = self.pulled(x, dtype)
+        view = x.view
+        if view is not None and not view.terms and not view.first and self._rows(view) and not self._known(view):
+            return x
+        return self.filled(x.shape, dtype, x.at)
+
+    @staticmethod
+    def _rows(view: View) -> bool:
+        return view.axes == in_rows(tuple(map(len, view.axes)))
+
+    def _known(self, view: View) -> bool:
+        return self.graph.ops[view.memory.index][0] == "table"
+
+    def settled(self, x: Any) -> Any:
+        """In memory, if it is an array."""
+        return self.filled(x.shape, x.dtype, x.at) if isinstance(x, Pull) and x.view is None else x
+
+    def pulled(self, x: Any, dtype: np.dtype) -> Pull:
+        """An array of scalars, in memory unless they are all the same."""
+        if isinstance(x, Pull):
+            return x
+        core = x[tuple(0 if n == 1 or step == 0 else slice(None) for n, step in zip(x.shape, x.strides, strict=True))]
+        flat = list(boxed(core).flat)
+        if len({a.index if isinstance(a, Ref) else (type(a), repr(a)) for a in flat}) == 1:
+            return Pull(x.shape, dtype, lambda body, _: body.capture(flat[0]))
+        if all(map(is_number, flat)):
+            numbers = tuple(np.asarray(flat, dtype).tolist())
+            memory = self.graph.node("table", (dtype, numbers), key=(str(dtype), repr(numbers)))
+        else:
+            memory = self.graph.node("store", dtype, *flat, key=str(dtype))
+        rows = iter(in_rows(core.shape))
+        fixed = [n == 1 or step == 0 for n, step in zip(x.shape, x.strides, strict=True)]
+        axes = [(0,) * n if f else next(rows) for n, f in zip(x.shape, fixed, strict=True)]
+        return viewed(View(memory, 0, tuple(axes)), dtype)
+
+    def scalars(self, x: Any) -> np.ndarray:
+        """The entries of an array as scalars."""
+        if not isinstance(x, Pull):
+            return x
+        if x.size > MOST:
+            raise NotImplementedError(f"{x.size} scalars of one array")
+        out = np.empty(x.shape, object)
+        for index in np.ndindex(*x.shape):
+            out[index] = x.at(self.here, index)
+        return out
+
+    def entered(self, x: Pull, body: Any) -> Pull:
+        """An array in memory, inside a loop."""
+        view = self.settled(x).view
+        terms = tuple((body.capture(turn), numbers) for turn, numbers in view.terms)
+        return viewed(View(body.capture(view.memory), view.first, view.axes, terms), x.dtype)
+
+    def at_turn(self, x: Pull, turn: Ref, numbers: Sequence[int]) -> Pull:
+        """Of an array in memory the part at an index of its first axis, by turn."""
+        view = x.view
+        assert view is not None
+        terms = *view.terms, (turn, tuple(view.axes[0][n] for n in numbers))
+        return viewed(View(view.memory, view.first, view.axes[1:], terms), x.dtype)
+
+    # -- operations
+    def apply(self, eqn: Any, inputs: list) -> list | None:
+        """The results of an equation on arrays; None if it is better done on scalars."""
+        name, outs = eqn.primitive.name, eqn.outvars
+        if (name in MOVED or name in _RULES) and not any(x.aval.size for x in outs):
+            return [np.empty(x.aval.shape, object) for x in outs]
+        some = any(isinstance(x, Pull) for x in inputs)
+        if not some and (not self._large(eqn, inputs) or all(is_number(a) for x in inputs for a in x.flat)):
+            return None
+        if name in ALONE:
+            if math.prod(outs[0].aval.shape) < KEPT:
+                return None
+            found = [self._alone(eqn, inputs)]
+        elif name in MOVED:
+            found = self._moved(eqn, inputs) if some else None
+        elif name in REDUCED:
+            found = [self._reduced(eqn, REDUCED[name], *inputs)]
+        elif name in _RULES:
+            found = _RULES[name](self, eqn, *inputs)
+            found = None if found is None else [found]
+        else:
+            return None
+        if found is None:
+            return None
+        return [self.scalars(x) if isinstance(x, Pull) and x.size < KEPT else x for x in found]
+
+    @staticmethod
+    def _large(eqn: Any, inputs: list) -> bool:
+        """Whether an equation on scalars is one for arrays."""
+        name = eqn.primitive.name
+        sizes = [math.prod(x.aval.shape) for x in (*eqn.invars, *eqn.outvars)]
+        if name == "dot_general":
+            (contracted, _), _ = eqn.params["dimension_numbers"]
+            count = sizes[-1] * math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
+            return count >= WORK and max(sizes) >= LARGE
+        return (name in ALONE and sizes[-1] >= LARGE) or (name in REDUCED and sizes[0] >= LARGE)
+
+    def _alone(self, eqn: Any, inputs: list) -> Pull:
+        """An operation on every entry alone."""
+        xs = [self.pulled(x, atom.aval.dtype) for x, atom in zip(inputs, eqn.invars, strict=True)]
+
+        def at(body: Any, index: Sequence[Index]) -> Scalar:
+            own = [[0 if n == 1 else k for k, n in zip(index, x.shape, strict=False)] for x in xs]
+            return body.run.one(eqn, [boxed(x.at(body, k)) for x, k in zip(xs, own, strict=True)])
+
+        return Pull(eqn.outvars[0].aval.shape, np.dtype(eqn.outvars[0].aval.dtype), at)
+
+    def _moved(self, eqn: Any, inputs: list) -> list | None:
+        name, x, others = eqn.primitive.name, inputs[0], inputs[1:]
+        if not isinstance(x, Pull):
+            return None
+        if name == "dynamic_slice" and not indexing.is_known(name, inputs):
+            found = self._slice(x, others, eqn.params["slice_sizes"])
+            return None if found is None else [found]
+        if name == "gather" and not indexing.is_known(name, inputs):
+            return None
+        if name == "convert_element_type":
+            return None
+        if x.view is None and len(eqn.outvars) == 1 and (found := self._renamed(eqn, x)) is not None:
+            return [found]
+        view = self.settled(x).view
+        if (
+            view.axes
+            and name == "reshape"
+            and not self._separable(np.reshape(self._offsets(view), eqn.params["new_sizes"]))
+        ):
+            view = self.filled(x.shape, x.dtype, x.at).view
+        offsets = self._offsets(view)
+        if name == "split":
+            moved = np.split(offsets, np.cumsum(eqn.params["sizes"])[:-1], eqn.params["axis"])
+        elif name == "unstack":
+            moved = list(np.moveaxis(offsets, eqn.params["axis"], 0))
+        elif name in REARRANGEMENTS:
+            moved = [REARRANGEMENTS[name](eqn.params, offsets)]
+        else:
+            moved = [np.asarray(indexing.MOVES[name](self.graph, eqn, offsets, *others))]
+            if any(not isinstance(n, int | np.integer) for n in moved[0].flat):
+                return None  # entries from outside are NaN
+        return [self._at_offsets(view, np.asarray(m, int), x.dtype) for m in moved]
+
+    @staticmethod
+    def _offsets(view: View) -> np.ndarray:
+        total = np.zeros((), int)
+        for k, axis in enumerate(view.axes):
+            total = total + np.asarray(axis).reshape([-1 if n == k else 1 for n in range(len(view.axes))])
+        return np.broadcast_to(total, tuple(map(len, view.axes)))
+
+    @staticmethod
+    def _separable(offsets: np.ndarray) -> list[tuple[int, ...]] | None:
+        """Axes of a view of these offsets, but for their first, if it has any."""
+        first, axes, total = offsets[(0,) * offsets.ndim], [], np.zeros((), int)
+        for k in range(offsets.ndim):
+            column = np.moveaxis(offsets, k, 0)[(slice(None), *[0] * (offsets.ndim - 1))] - first
+            axes.append(tuple(column.tolist()))
+            total = total + column.reshape([-1 if n == k else 1 for n in range(offsets.ndim)])
+        return axes if np.array_equal(total + first, offsets) else None
+
+    def _at_offsets(self, view: View, offsets: np.ndarray, dtype: np.dtype) -> Pull:
+        if (axes := self._separable(offsets)) is not None:
+            first = view.first + int(offsets[(0,) * offsets.ndim])
+            return viewed(View(view.memory, first, tuple(axes), view.terms), dtype)
+        flat = viewed(View(view.memory, view.first, (tuple(offsets.ravel().tolist()),), view.terms), dtype)
+        found = self.filled(flat.shape, dtype, flat.at).view
+        return viewed(View(found.memory, 0, in_rows(offsets.shape)), dtype)
+
+    @staticmethod
+    def _renamed(eqn: Any, x: Pull) -> Pull | None:
+        """What is computed, with axes of length one that come or go."""
+        shape = eqn.outvars[0].aval.shape
+        long = lambda shape: [k for k, n in enumerate(shape) if n != 1]
+        before, after = long(x.shape), long(shape)
+        named = eqn.primitive.name in ("broadcast_in_dim", "squeeze", "expand_dims", "reshape")
+        if not named or [x.shape[k] for k in before] != [shape[k] for k in after]:
+            return None
+
+        def at(body: Any, index: Sequence[Index]) -> Scalar:
+            old: list[Index] = [0] * x.ndim
+            for k, n in zip(before, after, strict=True):
+                old[k] = index[n]
+            return x.at(body, old)
+
+        return Pull(shape, x.dtype, at)
+
+    def _slice(self, x: Pull, starts: Sequence[np.ndarray], sizes: Sequence[int]) -> Pull | None:
+        """A slice that begins where a turn says, or where a number says that is not known."""
+        view = self.settled(x).view
+        for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+            where = indexing.within(self.graph, start[()], len(view.axes[axis]) - size)
+            if (found := self._part(view, axis, where, size)) is None:
+                found = self._looked_up(viewed(view, x.dtype), axis, where, size)
+            if found is None:
+                return None
+            view = found
+        return viewed(view, x.dtype)
+
+    def _part(self, view: View, axis: int, where: Scalar, size: int) -> View | None:
+        """Entries of an axis from a number on that is known, or known by turn."""
+        numbers = view.axes[axis]
+        with_axis = lambda new: (*view.axes[:axis], tuple(new), *view.axes[axis + 1 :])
+        if is_number(where):
+            part, more = numbers[where : where + size], ()
+        elif (by_turn := self._by_turn(where)) is not None and _even(numbers):
+            part, more = numbers[:size], ((by_turn[0], tuple(numbers[n] - numbers[0] for n in by_turn[1])),)
+        else:
+            return None
+        first = part[0] if part else 0
+        return View(view.memory, view.first + first, with_axis(n - first for n in part), (*view.terms, *more))
+
+    def _by_turn(self, x: Scalar) -> tuple[Ref, tuple] | None:
+        return self.graph.by_turn(x) if hasattr(self.graph, "by_turn") else None
+
+    def _looked_up(self, x: Pull, axis: int, where: Scalar, size: int) -> View | None:
+        """One entry of an axis, at a number that is not known: all are looked at."""
+        if size != 1:
+            return None
+        shape = [1 if k == axis else n for k, n in enumerate(x.shape)]
+
+        def entry(body: Any, total: Scalar, index: Sequence[Index], inside: Sequence[Index]) -> Scalar:
+            own = list(index)
+            own[axis] = inside[0]
+            here = _equal(body, inside[0], where)
+            return indexing.selected(body.graph, here, total, x.at(body, own))
+
+        zero = np.zeros((), x.dtype).item()
+        return self.filled(shape, x.dtype, entry, (x.shape[axis],), zero).view
+
+    def _updated(self, eqn: Any, x: Any, update: Any, *starts: np.ndarray) -> Pull | None:
+        dtype = np.dtype(eqn.outvars[0].aval.dtype)
+        shape, sizes = eqn.invars[0].aval.shape, eqn.invars[1].aval.shape
+        most = [n - size for n, size in zip(shape, sizes, strict=True)]
+        places = [indexing.within(self.graph, s[()], n) for s, n in zip(starts, most, strict=True)]
+        old, new = self.pulled(x, dtype), self.pulled(update, dtype)
+        if all(is_number(p) or self._by_turn(p) is not None for p in places):
+            view = self.filled(shape, dtype, old.at).view
+            for axis, (where, size) in enumerate(zip(places, sizes, strict=True)):
+                view = self._part(view, axis, where, size)
+                assert view is not None
+            found = self.filled(sizes, dtype, new.at, into=(view, math.prod(shape))).view
+            return viewed(View(found.memory, 0, in_rows(shape)), dtype)
+        if any(not is_number(p) and size != 1 for p, size in zip(places, sizes, strict=True)):
+            return None
+        if any(is_number(p) and n for p, n in zip(places, most, strict=True)):
+            return None
+
+        def at(body: Any, index: Sequence[Index]) -> Scalar:
+            here: Scalar = True
+            own = [0 if size == 1 else k for k, size in zip(index, sizes, strict=True)]
+            for k, where in zip(index, places, strict=True):
+                if not is_number(where):
+                    here = indexing.both(body.graph, here, _equal(body, k, where))
+            return indexing.selected(body.graph, here, old.at(body, index), new.at(body, own))
+
+        return Pull(shape, dtype, at)
+
+    def _reduced(self, eqn: Any, name: str, x: Any) -> Pull:
+        aval = eqn.invars[0].aval
+        x, axes = self.pulled(x, aval.dtype), list(eqn.params["axes"])
+        kept = [k for k in range(x.ndim) if k not in axes]
+
+        def entry(body: Any, total: Scalar, index: Sequence[Index], inside: Sequence[Index]) -> Scalar:
+            full: list[Index] = [0] * x.ndim
+            for k, n in zip([*kept, *axes], [*index, *inside], strict=True):
+                full[k] = n
+            value = x.at(body, full)
+            if name == "add":
+                return body.graph.add(value, total)
+            return body.graph.node(name, None, total, value, key=name)
+
+        shape, dtype = [x.shape[k] for k in kept], np.dtype(eqn.outvars[0].aval.dtype)
+        return self.filled(shape, dtype, entry, [x.shape[k] for k in axes], _first(name, dtype))
+
+    def _product(self, eqn: Any, a: Any, b: Any) -> Pull:
+        (ca, cb), (ba, bb) = eqn.params["dimension_numbers"]
+        a, b = (self.settled(self.pulled(x, atom.aval.dtype)) for x, atom in zip((a, b), eqn.invars, strict=True))
+        free_a = [k for k in range(a.ndim) if k not in (*ca, *ba)]
+        free_b = [k for k in range(b.ndim) if k not in (*cb, *bb)]
+        count = len(ba)
+
+        def placed(x: Pull, axes: Sequence[int], index: Sequence[Index]) -> list[Index]:
+            full: list[Index] = [0] * x.ndim
+            for k, n in zip(axes, index, strict=True):
+                full[k] = n
+            return full
+
+        def entry(body: Any, total: Scalar, index: Sequence[Index], inside: Sequence[Index]) -> Scalar:
+            batch, rows, columns = index[:count], index[count : count + len(free_a)], index[count + len(free_a) :]
+            left = a.at(body, placed(a, [*ba, *free_a, *ca], [*batch, *rows, *inside]))
+            right = b.at(body, placed(b, [*bb, *free_b, *cb], [*batch, *columns, *inside]))
+            return body.graph.add(body.graph.mul(left, right), total)
+
+        shape = [*(a.shape[k] for k in ba), *(a.shape[k] for k in free_a), *(b.shape[k] for k in free_b)]
+        dtype = np.dtype(eqn.outvars[0].aval.dtype)
+        return self.filled(shape, dtype, entry, [a.shape[k] for k in ca], _first("add", dtype))
+
+    def _joined(self, eqn: Any, *parts: Any, axis: int) -> Pull:
+        """Arrays one after the other."""
+        dtype, shape = np.dtype(eqn.outvars[0].aval.dtype), eqn.outvars[0].aval.shape
+        rows, memory, first = in_rows(shape), None, 0
+        for x, atom in zip(parts, eqn.invars, strict=True):
+            if not x.size:
+                continue
+            x = self.pulled(x, atom.aval.dtype)
+            if memory is None:
+                memory = self._space(math.prod(shape), dtype)
+            axes = tuple(r[:n] for r, n in zip(rows, x.shape, strict=True))
+            view = View(memory, first * rows[axis][1] if first else 0, axes)
+            memory = self.filled(x.shape, dtype, x.at, into=(view, math.prod(shape))).view.memory
+            first += x.shape[axis]
+        return viewed(View(memory, 0, rows), dtype)
+
+    def _space(self, length: int, dtype: np.dtype) -> Ref:
+        """An array without numbers."""
+        self.run.spaces += 1
+        return self.graph.node("space", (length, dtype), key=("space", self.run.spaces))
+
+    def _concatenated(self, eqn: Any, *parts: Any) -> Pull:
+        return self._joined(eqn, *parts, axis=eqn.params["dimension"])
+
+    def _stacked(self, eqn: Any, *parts: Any) -> Pull:
+        axis = eqn.params["axis"]
+        dtype, shape = np.dtype(eqn.outvars[0].aval.dtype), eqn.outvars[0].aval.shape
+        rows, memory = in_rows(shape), self._space(math.prod(shape), dtype)
+        for k, x in enumerate(parts):
+            axes = tuple(r for n, r in enumerate(rows) if n != axis)
+            x = self.pulled(x, dtype)
+            view = View(memory, rows[axis][k], axes)
+            memory = self.filled(x.shape, dtype, x.at, into=(view, math.prod(shape))).view.memory
+        return viewed(View(memory, 0, rows), dtype)
+
+    def _padded(self, eqn: Any, x: Any, value: np.ndarray) -> Pull | None:
+        config = eqn.params["padding_config"]
+        dtype, shape = np.dtype(eqn.outvars[0].aval.dtype), eqn.outvars[0].aval.shape
+        if any(low < 0 or high < 0 for low, high, _ in config):
+            return None
+        x, filler = self.pulled(x, dtype), value.item()
+        memory = self.filled(shape, dtype, lambda body, _: body.capture(filler)).view.memory
+        rows, first = in_rows(shape), 0
+        axes = []
+        for row, n, (low, _, gap) in zip(rows, x.shape, config, strict=True):
+            first += row[low] if n else 0
+            axes.append(tuple(row[low + k * (gap + 1)] - row[low] for k in range(n)))
+        memory = self.filled(
+            x.shape, dtype, x.at, into=(View(memory, first, tuple(axes)), math.prod(shape))
+        ).view.memory
+        return viewed(View(memory, 0, rows), dtype)
+
+
+def _even(numbers: Sequence[int]) -> bool:
+    return len(numbers) < 3 or all(n - numbers[0] == k * (numbers[1] - numbers[0]) for k, n in enumerate(numbers))
+
+
+def _equal(body: Any, index: Index, where: Scalar) -> Scalar:
+    """Whether an index is a number that is not known."""
+    own = body.graph.entry(*index) if isinstance(index, tuple) else index
+    return indexing.compared(body.graph, "eq", own, body.capture(where))
+
+
+def _first(name: str, dtype: np.dtype) -> Scalar:
+    """What reductions begin with."""
+    if name == "add":
+        return np.zeros((), dtype).item()
+    if name in ("and", "or"):
+        return name == "and"
+    if np.issubdtype(dtype, np.floating):
+        return -np.inf if name == "max" else np.inf
+    limits = np.iinfo(dtype)
+    return int(limits.min if name == "max" else limits.max)
+
+
+_RULES: dict[str, Callable] = {
+    "dot_general": Arrays._product,
+    "concatenate": Arrays._concatenated,
+    "stack": Arrays._stacked,
+    "pad": Arrays._padded,
+    "dynamic_update_slice": Arrays._updated,
+}

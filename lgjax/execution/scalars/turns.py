@@ -1,0 +1,60 @@
+"""Graphs inside loops, in which what depends on nothing but the number of the turn is known, as a table by turn.
+
+Indices of arrays are computed from such numbers (`arrays.py`). Read first: `graph.py`, `regions.py`.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lgjax.execution.scalars.graph import Graph, Ref, Scalar, is_number
+
+_RULES: dict[str, Callable] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "neg": operator.neg, "abs": abs,
+    "max": max, "min": min, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne, "and": operator.and_, "or": operator.or_,
+    "not": lambda x: not x if type(x) is bool else ~x,
+    "select_n": lambda which, *cases: cases[int(which)],
+    "rem": lambda a, b: int(np.fmod(a, b)) if b else a,
+    "div": lambda a, b: int(np.trunc(a / b)) if b else -1,
+}  # fmt: skip
+
+
+class TurnGraph(Graph):
+    """A graph in which operations on tables of whole numbers by the turn of one loop are tables."""
+
+    def entry(self, turn: Ref, numbers: Sequence) -> Scalar:
+        """One of known numbers, by turn; the number, if all are one."""
+        numbers = tuple(numbers)
+        if len({(type(x), repr(x)) for x in numbers}) == 1:
+            return numbers[0]
+        return super().node("entry", numbers, turn, key=repr(numbers))
+
+    def by_turn(self, x: Scalar) -> tuple[Ref, tuple] | None:
+        """The turn and the numbers of an entry of a table."""
+        if is_number(x) or self.ops[x.index][0] != "entry":
+            return None
+        return self.ops[x.index][2][0], self.ops[x.index][1]
+
+    def node(self, name: str, emit: Any, *args: Scalar, key: Any = None) -> Ref:
+        found = self._folded(name, args, key)
+        return super().node(name, emit, *args, key=key) if found is None else found
+
+    def _folded(self, name: str, args: Sequence[Scalar], key: Any) -> Any:
+        tables = [self.by_turn(a) for a in args]
+        turns = {t[0].index: t[0] for t in tables if t is not None}
+        rule = (lambda x: np.dtype(key).type(x).item()) if name == "convert" else _RULES.get(name)
+        if rule is None or not args or len(turns) > 1:
+            return None
+        if any(t is None and type(a) is not int and type(a) is not bool for a, t in zip(args, tables, strict=True)):
+            return None
+        if not turns:  # of a table that is one number
+            return rule(*args)
+        (turn,) = turns.values()
+        length = next(len(t[1]) for t in tables if t is not None)
+        columns = [[a] * length if t is None else t[1] for a, t in zip(args, tables, strict=True)]
+        if any(type(x) is float for column in columns for x in column):
+            return None
+        return self.entry(turn, [rule(*row) for row in zip(*columns, strict=True)])
