@@ -10,6 +10,7 @@ from functools import partial, reduce
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Array = jax.Array
 
@@ -48,6 +49,26 @@ def diagonal(G: Array) -> Array:
     """(n, B) of G (n, n, B)."""
     n, *_, size = G.shape
     return G.reshape(n * n, size)[:: n + 1] if single(G) else jnp.stack([G[i, i] for i in range(n)])
+
+
+def plus_diagonal(G: Array, d: Array) -> Array:
+    """G (m, n, B) + diag d (m, B)."""
+    m, n, size = G.shape
+    if single(G):
+        return G.reshape(m * n, size).at[np.arange(0, m * (n + 1), n + 1)].add(d, unique_indices=True).reshape(G.shape)
+    return G + d[:, None] * jnp.eye(m, n, dtype=G.dtype)[..., None]
+
+
+def plus_blocks(G: Array, blocks: Array) -> Array:
+    """G (m, n, B) + blocks (k, r, r, B) on the diagonal of its first k r rows."""
+    (k, r, *_, size), (m, n, _) = blocks.shape, G.shape
+    if single(G):
+        own, row, column = np.ogrid[:k, :r, :r]
+        places = (own * r + row) * n + own * r + column
+        return G.reshape(m * n, size).at[places].add(blocks, unique_indices=True).reshape(G.shape)
+    unit = jnp.eye(k, dtype=G.dtype)[:, None, :, None, None]
+    square = (blocks[:, :, None] * unit).reshape(k * r, k * r, size)
+    return G + jnp.pad(square, ((0, m - k * r), (0, n - k * r), (0, 0)))
 
 
 def single(*arrays: Array) -> bool:

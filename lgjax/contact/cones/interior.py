@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cones.algebra import diagonal, largest, solve, times, total
+from lgjax.contact.cones.algebra import diagonal, largest, plus_blocks, plus_diagonal, solve, times, total
 from lgjax.contact.cones.law import ConeProblem
 
 Array = jax.Array
@@ -136,16 +136,23 @@ def _contacts(s: _Scaled, z: _Point, aim: Array, coupling: Array) -> tuple[Array
     """
     k, n, size = len(s.barrier), *s.b.shape
     vectors = lambda a: a[: 3 * k].reshape(k, 3, *a.shape[1:])
-    x, u, unit = vectors(z.x), vectors(times(s.G, z.x) + s.b), vectors(_unit(s))
-    square = z.w[:, 1] * z.w[:, 1] + z.w[:, 2] * z.w[:, 2]
+    x, u, w = vectors(z.x), vectors(times(s.G, z.x) + s.b), z.w
+    square = w[:, 1] * w[:, 1] + w[:, 2] * w[:, 2]
     slide = jnp.sqrt(square)
-    slope = coupling * z.w.at[:, 0].set(0) / jnp.where(square > 0, slide, 1)[:, None]
+    slope = coupling * w.at[:, 0].set(0) / jnp.where(square > 0, slide, 1)[:, None]
     sliding = lambda a: a.at[:, 0].add(_product(slope, a)[:, 0])  # adds the derivative of |u_t|
-    rise = sliding(vectors(s.G)).at[:, 0].add((s.barrier / x[:, 0] ** 2)[:, None] * unit[:, 0])
-    miss = sliding((u - z.w).at[:, 0].add(slide - s.barrier / x[:, 0]))
-    matrix = _product(x, rise) + _product(z.w, unit)
-    right = (-_product(x, z.w + miss)).at[:, 0].add(aim)
-    return matrix.reshape(3 * k, n, size), right.reshape(3 * k, size), rise, miss
+    none = jnp.zeros_like(w)
+    soft = none.at[:, 0].set(s.barrier / x[:, 0] ** 2)
+    rise = sliding(vectors(s.G)).reshape(3 * k, n, size)
+    rise = vectors(plus_diagonal(rise, soft.reshape(3 * k, size)))
+    miss = sliding((u - w).at[:, 0].add(slide - s.barrier / x[:, 0]))
+    matrix = _product(x, rise).reshape(3 * k, n, size)
+    nothing = none[:, 0]
+    arrow = jnp.stack(
+        [jnp.stack(row, 1) for row in (w.swapaxes(0, 1), (w[:, 1], w[:, 0], nothing), (w[:, 2], nothing, w[:, 0]))], 1
+    )  # w o unit vectors
+    right = (-_product(x, w + miss)).at[:, 0].add(aim)
+    return plus_blocks(matrix, arrow), right.reshape(3 * k, size), rise, miss
 
 
 def _rows(s: _Scaled, z: _Point, own: Array, force: Array) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cones.algebra import diagonal, solve, times, total
+from lgjax.contact.cones.algebra import diagonal, plus_diagonal, solve, times, total
 from lgjax.contact.cones.law import ConeProblem, natural_map, project, step_of_rows
 
 Array = jax.Array
@@ -42,13 +42,12 @@ def solve_linearized(p: ConeProblem, x: Array, y: Array, damping: Any = 0.0) -> 
     """
     k, n, steps = len(p.friction), len(p.G), step_of_rows(p.G, len(p.friction))
     z = x - steps * (times(p.G, x) + p.b)
-    unit = jnp.eye(n, dtype=x.dtype)[..., None]
-    inner = unit - steps[:, None] * (p.G + damping * unit)  # dz/dx
+    inner = plus_diagonal(-steps[:, None] * p.G, 1 - steps * damping)  # dz/dx
     # A row of a contact depends on the three z of this contact: one of them at a time, in all contacts at once.
     move = lambda c: jax.jvp(partial(project, p), (z,), (_every_third(c, k, z),))[1]
     part = lambda c: inner[np.asarray([3 * (i // 3) + c if i < 3 * k else i for i in range(n)], int)]
     slope = total(move(c)[:, None] * part(c) for c in range(3 if k else 1))
-    return solve(unit - slope, y)
+    return solve(plus_diagonal(-slope, jnp.ones_like(x)), y)
 
 
 def _every_third(c: int, k: int, like: Array) -> Array:

@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cones.algebra import diagonal, largest, products, single, times, total
+from lgjax.contact.cones.algebra import diagonal, largest, plus_diagonal, products, single, times, total
 from lgjax.contact.cones.attempts import attempt
 from lgjax.contact.cones.law import ConeProblem, disc, natural_map, push, step_of_rows, steps_of_parts
 from lgjax.contact.cones.newton import solve_linearized
@@ -78,7 +78,7 @@ def solve_cones(
     differentiate a known solution.
     """
     ridge = RIDGE * float(jnp.finfo(problem.G.dtype).eps) * _sizes(problem)
-    problem = problem._replace(G=problem.G + ridge * jnp.eye(len(ridge), dtype=ridge.dtype)[..., None])
+    problem = problem._replace(G=plus_diagonal(problem.G, ridge))
     limit = jnp.broadcast_to(jnp.asarray(limit, scale.dtype), scale.shape)
     return _solution(tolerance, max_sweeps, problem, *jax.lax.stop_gradient((guess, active, scale, limit)))
 

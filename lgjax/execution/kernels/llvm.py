@@ -53,15 +53,22 @@ def kernel_text(
     """
     dtype = floating_dtype(program)
     front = front or (False,) * (len(program.inputs) + len(program.outputs))
-    for width in (registers // (8 if dtype == "f64" else 4) // part for part in (1, 2, 4)):
-        body = _Body(LlvmWriter(dtype, width), program, batched, in_place, front)
-        body.write()
-        if body.array_bytes <= ARRAYS or width <= LEAST:
-            break
+    width = registers // (8 if dtype == "f64" else 4)
+    body = _written(LlvmWriter(dtype, width), program, batched, in_place, front)
+    while body.array_bytes * width > ARRAYS * body.out.width and width > LEAST:
+        width //= 2
+    if width < body.out.width:
+        body = _written(LlvmWriter(dtype, width), program, batched, in_place, front)
     calling = Calling(body.arrays, width, batch, interface, body.cost)
     if calling.scratch + body.saved > STACK:
         raise NotImplementedError(f"more than {STACK} bytes that wait in memory or are saved by loops")
     return "\n".join([*body.block(), *calling.text(), *body.end(), *calling.declarations()]) + "\n"
+
+
+def _written(*args: Any) -> "_Body":
+    body = _Body(*args)
+    body.write()
+    return body
 
 
 class _Body(Translation):

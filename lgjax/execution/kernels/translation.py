@@ -8,7 +8,8 @@ Read first: `../scalars/program.py`, `writer.py`. Next: `ptx.py` and `llvm.py`, 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial, wraps
 from typing import Any
@@ -174,6 +175,44 @@ class Ran:
         return self.width * len(self.saved)
 
 
+def late_fills(loop: Loop | While, results: Sequence[Ref]) -> dict[int, list[int]]:
+    """Nodes that fill what a loop carries next, which may write it over what it carries now, when all else is done.
+
+    By the node of the result: it, and before it a copy of what is carried, of which it changes a part. It reads what is
+    carried only where it writes, and none of the other arrays that are written so.
+    """
+    found: dict[int, list[int]] = {}
+    ops = loop.ops
+    users = Counter(a.index for _, _, args in ops for a in args if isinstance(a, Ref))
+    users.update(x.index for x in loop.results if isinstance(x, Ref))
+    for carried, x in zip(loop.arrays, results, strict=True):
+        name, fill, args = ops[x.index]
+        if name != "fill" or users[x.index] > 1:
+            continue
+        nodes = [x.index]
+        if fill.into:
+            before, copy, from_ = ops[args[-1].index]
+            if before != "fill" or users[args[-1].index] > 1 or copy.into or copy.totals or len(from_) != 1:
+                continue
+            if not _copies(copy) or from_[0].index != carried:
+                continue
+            nodes.append(args[-1].index)
+            args = args[:-1]
+        reads = {a.index for a in args if isinstance(a, Ref)}
+        own = [node for node, a in zip(fill.captured, args, strict=True) if a.index == carried]
+        if reads & (set(loop.arrays) - {carried}) or any(fill.into or not fill.in_place_of(node) for node in own):
+            continue
+        found[x.index] = nodes
+    return found
+
+
+def _copies(fill: Fill) -> bool:
+    """Whether it copies an array as it is."""
+    loads = [fill.graph.ops[x.index] for x in fill.results if isinstance(x, Ref)]
+    same = [(*what, tuple(a.index for a in args[1:])) for name, what, args in loads if name == "load"]
+    return same == list(fill.places)
+
+
 class _Holding:
     """Which nodes of a region hold arrays in memory; what no node holds is free."""
 
@@ -336,17 +375,26 @@ class Translation(ABC):
         """A number in a register of its own."""
         return self.out.constant(x, kind_of_dtype(dtype))
 
-    def _region(self, region: Region, values: dict[int, Any], written: Any = None) -> None:
-        """Write what a region's results need; its inputs are among the values. written(node) is called after each."""
+    def _region(self, region: Region, values: dict[int, Any], written: Any = None, late: Sequence[int] = ()) -> None:
+        """Write what a region's results need, but for the `late` nodes; its inputs are among the values.
+
+        written(node) is called after each.
+        """
         ops, pairs, sums = region.ops, {}, {}
         order = region.frugal if self.which is None else region.orders[self.which]
-        holding = _Holding(self.free, ops, order, region.wanted)
+        holding = _Holding(
+            self.free, ops, order, [*region.wanted, *(a.index for k in late for a in ops[k][2] if isinstance(a, Ref))]
+        )
         for place, index in enumerate(order):
             name, what, args = ops[index]
             if name == "input":
                 continue
-            if name in ("loop", "while", "fill"):
-                {"loop": self._loop, "while": self._while, "fill": self._fill}[name](what, index, values, args)
+            if index in late:
+                continue
+            if name in ("loop", "while"):
+                (self._loop if name == "loop" else self._while)(what, index, values, args)
+            elif name == "fill":
+                values[index] = self._fill(what, values, args)
             elif name == "result":
                 source = values[args[0].index]
                 values[index] = source.arrays[what[1]] if isinstance(what, tuple) else source.carried[what]
@@ -396,9 +444,10 @@ class Translation(ABC):
         inside |= dict(zip(loop.arrays, arrays, strict=True))
         read = [values[a.index] for a in args[count + len(loop.captured) : others]]
         inside |= self._reads(loop, read, turns.turn)
-        self._region(loop, inside, self._saving(ran, inside))
+        late = late_fills(loop, loop.results[len(loop.dtypes) :])
+        self._region(loop, inside, self._saving(ran, inside), [k for nodes in late.values() for k in nodes])
         following = [self._value(inside, x) for x in loop.results[:count]]
-        self._follow_arrays(arrays, [inside[x.index] for x in loop.results[len(loop.dtypes) :]])
+        self._follow_arrays(loop, arrays, loop.results[len(loop.dtypes) :], inside, late)
         self._again(turns, following)
 
     def _while(self, loop: While, index: int, values: dict[int, Any], args: tuple) -> None:
@@ -413,33 +462,37 @@ class Translation(ABC):
         inside: dict[int, Any] = dict(zip(loop.carry, repeated.carried, strict=True))
         inside |= dict(zip(loop.captured, others[count - 1 :], strict=True))
         inside |= dict(zip(loop.arrays, arrays, strict=True))
-        self._region(loop, inside)
+        late = late_fills(loop, loop.results[count:])
+        self._region(loop, inside, late=[k for nodes in late.values() for k in nodes])
         again, *following = [self._value(inside, x) for x in loop.results[:count]]
-        self._follow_arrays(arrays, [inside[x.index] for x in loop.results[count:]], True)
+        self._follow_arrays(loop, arrays, loop.results[count:], inside, late, True)
         self._close(repeated, again, following)
 
-    def _fill(self, fill: Fill, index: int, values: dict[int, Any], args: tuple) -> None:
-        """An array whose entries are computed one after the other."""
+    def _fill(self, fill: Fill, values: dict[int, Any], args: tuple, over: Memory | None = None, waits: bool = False):
+        """An array whose entries are computed one after the other. over: the memory; waits: as in `_copied`."""
         outside = [self._value(values, a) for a in args]
-        memory = outside.pop() if fill.into else self._new(fill.length, fill.dtype)
-        inside: dict[int, Any] = dict(zip(fill.captured, outside, strict=True))
-        loops, carried = [], [] if fill.total is None else [fill.start]
+        memory = outside.pop() if fill.into and over is None else over or self._new(fill.length, fill.dtype)
+        inside: dict[int, Any] = dict(zip(fill.captured, outside, strict=False))
+        loops, carried = [], [fill.start for _ in fill.totals]
         for k, size in enumerate(fill.sizes):
-            found = self._turns(size, *([], []) if k < fill.outer else (carried, [fill.dtype]))
+            own = [] if k < fill.outer else carried
+            found = self._turns(size, own, [fill.dtype for _ in own])
             inside[fill.turns[k]], carried = found.turn, carried if k < fill.outer else found.carried
             loops.append(found)
-        if fill.total is not None:
-            inside[fill.total] = carried[0]
+        inside |= dict(zip(fill.totals, carried, strict=True))
         self._region(fill, inside)
-        value = self._value(inside, fill.results[0])
-        for found in reversed(loops[fill.outer :]):
-            self._again(found, [value])
-            value = found.carried[0]
-        first, steps, turns = fill.place
-        self._write(memory, self._address_of(memory, steps, [inside[k] for k in turns]), first, value)
-        for found in reversed(loops[: fill.outer]):
-            self._again(found, [])
-        values[index] = memory
+        found = [self._value(inside, x) for x in fill.results]
+        for turns in reversed(loops[fill.outer :]):
+            self._again(turns, found)
+            found = turns.carried
+        for (first, steps, turns), value in zip(fill.places, found, strict=True):
+            address = self._address_of(memory, steps, [inside[k] for k in turns])
+            if waits:
+                value = self._waiting(value, partial(self._read, memory, address, first), kind_of_dtype(fill.dtype))
+            self._write(memory, address, first, value)
+        for turns in reversed(loops[: fill.outer]):
+            self._again(turns, [])
+        return memory
 
     # -- arrays in memory
     def _array(self, name: str, what: Any, numbers: list[Any]) -> Memory:
@@ -476,10 +529,17 @@ class Translation(ABC):
         self._copied(memory, start)
         return memory
 
-    def _follow_arrays(self, arrays: list[Memory], following: list[Memory], waits: bool = False) -> None:
-        for to, source in zip(arrays, following, strict=True):
-            if source.place != to.place:
-                self._copied(to, source, waits)
+    def _follow_arrays(
+        self, loop: Region, arrays: list[Memory], results: list, values: dict, late: dict, waits: bool = False
+    ) -> None:
+        """What a loop carries next, where it is carried."""
+        for x, to in zip(results, arrays, strict=True):
+            if x.index not in late and values[x.index].place != to.place:
+                self._copied(to, values[x.index], waits)
+        for x, to in zip(results, arrays, strict=True):
+            if x.index in late:
+                _, what, args = loop.ops[x.index]
+                self._fill(what, values, args[:-1] if what.into else args, to, waits)
 
     def _copied(self, to: Memory, source: Memory, waits: bool = False) -> None:
         """Copy an array. waits: systems that are done keep what they have."""

@@ -17,16 +17,17 @@ from typing import Any
 import numpy as np
 
 from lgjax.execution.scalars import indexing
-from lgjax.execution.scalars.entries import boxed
+from lgjax.execution.scalars.entries import boxed, objects
 from lgjax.execution.scalars.graph import Ref, Scalar, is_number
 from lgjax.execution.scalars.interpreter import ELEMENTWISE, REARRANGEMENTS
 from lgjax.execution.scalars.regions import Fill
 
 Index = Any  # int | tuple[Ref, Sequence[int]]
 
-LARGE = 512  # entries of a result from which on it is computed by loops
-WORK = 2048  # products in a product of matrices, from which on it is
+LARGE = 128  # entries of a result from which on it is computed by loops
+WORK = 512  # products in a product of matrices, from which on it is
 KEPT = 24  # entries of a result of arrays, of which smaller ones become scalars
+TOGETHER = 4, 3, 2, 1  # neighboring entries that one turn computes
 MOST = 20_000  # scalars that one array may become
 ALONE = ELEMENTWISE | {"add_any", "square", "one_minus_square", "copy", "stop_gradient"}
 REDUCED = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min", "reduce_and": "and", "reduce_or": "or"}
@@ -77,14 +78,18 @@ def loaded(body: Any, memory: Ref, first: int, terms: Sequence) -> Ref:
     return body.graph.node("load", (first, steps), body.capture(memory), *turns, key=(first, steps))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Pull:
-    """An array (shape) of a dtype. at(body, index) is an entry, in the graph of `body`. view: where it is in memory."""
+    """An array (shape) of a dtype. entry(body, index) is an entry, in the graph of `body`. view: where it is in memory,
+    once it is."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    at: Callable[[Any, Sequence[Index]], Scalar]
+    entry: Callable[[Any, Sequence[Index]], Scalar]
     view: View | None = None
+
+    def at(self, body: Any, index: Sequence[Index]) -> Scalar:
+        return (self.entry if self.view is None else self.view.at)(body, index)
 
     @property
     def size(self) -> int:
@@ -137,40 +142,51 @@ class Arrays:
         into: of an array in memory, of so many entries, the view that is filled.
         """
         body, turns, sizes = self.run.inner(), [], []
+        long = [k for k, n in enumerate(shape) if n > 1]
+        together = next(n for n in TOGETHER if shape[long[-1]] % n == 0) if long else 1
 
-        def index(n: int) -> Index:
+        def index(n: int, step: int = 1) -> Index:
             if n == 1:
                 return 0
             node = body.graph.input()
             turns.append(node.index)
-            sizes.append(n)
-            return node, range(n)
+            sizes.append(n // step)
+            return node, range(0, n, step)
 
-        outside = [index(n) for n in shape]
-        outer, total = len(turns), None
-        if inside is None:
-            value = entry(body, outside)
-        else:
-            within = [index(n) for n in inside]
-            total = body.graph.input() if len(turns) > outer else None
-            value = entry(body, start if total is None else total, outside, within)
+        outside = [index(n, together if long and k == long[-1] else 1) for k, n in enumerate(shape)]
+        outer = len(turns)
+        within = [] if inside is None else [index(n) for n in inside]
         view, length = into or (View(Ref(-1), 0, in_rows(shape)), math.prod(shape))
-        terms = [(body.capture(turn), numbers) for turn, numbers in view.terms]
-        first = view.first + sum(
-            axis[0] for axis, k in zip(view.axes, outside, strict=True) if not isinstance(k, tuple)
-        )
-        terms += [(k[0], axis) for axis, k in zip(view.axes, outside, strict=True) if isinstance(k, tuple)]
-        first, steps, of = place(first, terms)
+        more = [(body.capture(turn), numbers) for turn, numbers in view.terms]
+        places, totals, values = [], [], []
+        for k in range(together):
+            at = list(outside)
+            if k:
+                node, numbers = outside[long[-1]]
+                at[long[-1]] = node, range(k, numbers.stop, together)
+            if inside is None:
+                values.append(entry(body, at))
+            else:
+                total = start
+                if len(turns) > outer:
+                    total = body.graph.input()
+                    totals.append(total.index)
+                values.append(entry(body, total, at, within))
+            pairs = list(zip(view.axes, at, strict=True))
+            first = view.first + sum(axis[n] for axis, n in pairs if not isinstance(n, tuple))
+            terms = [(n[0], tuple(axis[m] for m in n[1])) for axis, n in pairs if isinstance(n, tuple)]
+            first, steps, of = place(first, [*more, *terms])
+            places.append((first, steps, tuple(x.index for x in of)))
         fill = Fill(
             body.graph,
-            [value],
+            values,
             sizes=sizes,
             outer=outer,
             turns=turns,
             captured=body.captured,
-            total=None if total is None else total.index,
+            totals=totals,
             start=start,
-            place=(first, steps, tuple(x.index for x in of)),
+            places=places,
             length=length,
             dtype=dtype,
             into=into is not None,
@@ -185,7 +201,7 @@ class Arrays:
         view = x.view
         if view is not None and not view.terms and not view.first and self._rows(view) and not self._known(view):
             return x
-        return self.filled(x.shape, dtype, x.at)
+        return self.settled(x) if view is None else self.filled(x.shape, dtype, x.at)
 
     @staticmethod
     def _rows(view: View) -> bool:
@@ -196,7 +212,9 @@ class Arrays:
 
     def settled(self, x: Any) -> Any:
         """In memory, if it is an array."""
-        return self.filled(x.shape, x.dtype, x.at) if isinstance(x, Pull) and x.view is None else x
+        if isinstance(x, Pull) and x.view is None:
+            x.view = self.filled(x.shape, x.dtype, x.entry).view
+        return x
 
     def pulled(self, x: Any, dtype: np.dtype) -> Pull:
         """An array of scalars, in memory unless they are all the same."""
@@ -315,7 +333,7 @@ class Arrays:
         elif name in REARRANGEMENTS:
             moved = [REARRANGEMENTS[name](eqn.params, offsets)]
         else:
-            moved = [np.asarray(indexing.MOVES[name](self.graph, eqn, offsets, *others))]
+            moved = [boxed(indexing.MOVES[name](self.graph, eqn, offsets, *others))]
             if any(not isinstance(n, int | np.integer) for n in moved[0].flat):
                 return None  # entries from outside are NaN
         return [self._at_offsets(view, np.asarray(m, int), x.dtype) for m in moved]
@@ -352,7 +370,8 @@ class Arrays:
         long = lambda shape: [k for k, n in enumerate(shape) if n != 1]
         before, after = long(x.shape), long(shape)
         named = eqn.primitive.name in ("broadcast_in_dim", "squeeze", "expand_dims", "reshape")
-        if not named or [x.shape[k] for k in before] != [shape[k] for k in after]:
+        turned = eqn.primitive.name == "reshape" and eqn.params["dimensions"] is not None
+        if not named or turned or [x.shape[k] for k in before] != [shape[k] for k in after]:
             return None
 
         def at(body: Any, index: Sequence[Index]) -> Scalar:
@@ -433,6 +452,34 @@ class Arrays:
             return indexing.selected(body.graph, here, old.at(body, index), new.at(body, own))
 
         return Pull(shape, dtype, at)
+
+    def _scattered(self, eqn: Any, x: Any, indices: np.ndarray, updates: Any) -> Pull | None:
+        """Entries at known indices that are replaced, or added to."""
+        name, shape, dtype = eqn.primitive.name, eqn.outvars[0].aval.shape, np.dtype(eqn.outvars[0].aval.dtype)
+        if not indexing.is_known(name, [x, indices, updates]) or not eqn.invars[2].aval.size:
+            return None
+        count = math.prod(eqn.invars[2].aval.shape)
+        numbers = np.arange(1, count + 1).reshape(eqn.invars[2].aval.shape)
+        found = indexing.MOVES[name](self.graph, eqn, objects(np.zeros(shape, int)), indices, objects(numbers))
+        found = np.asarray(found, int).ravel()
+        places = np.flatnonzero(found)
+        if len(places) != count or not np.array_equal(np.sort(found[places]), numbers.ravel()):
+            return None  # some are left out, or meet
+        where = np.empty(count, int)
+        where[found[places] - 1] = places
+        axes = self._separable(where.reshape(numbers.shape))
+        if axes is None:
+            return None
+        old, new = self.pulled(x, dtype), self.pulled(updates, dtype)
+        memory = self.filled(shape, dtype, old.at).view.memory
+        view = View(memory, int(where[0]), tuple(axes))
+
+        def added(body: Any, index: Sequence[Index]) -> Scalar:
+            return body.graph.add(view.at(body, index), new.at(body, index))
+
+        entry = added if name in indexing.ADDING else new.at
+        memory = self.filled(numbers.shape, dtype, entry, into=(view, math.prod(shape))).view.memory
+        return viewed(View(memory, 0, in_rows(shape)), dtype)
 
     def _reduced(self, eqn: Any, name: str, x: Any) -> Pull:
         aval = eqn.invars[0].aval
@@ -555,4 +602,5 @@ _RULES: dict[str, Callable] = {
     "stack": Arrays._stacked,
     "pad": Arrays._padded,
     "dynamic_update_slice": Arrays._updated,
+    **dict.fromkeys(("scatter", *indexing.ADDING), Arrays._scattered),
 }

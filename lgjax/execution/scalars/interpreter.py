@@ -277,7 +277,7 @@ REARRANGEMENTS: dict[str, Callable] = {
     "concatenate": lambda params, *xs: np.concatenate(xs, axis=params["dimension"]),
     "convert_element_type": _convert,
     "expand_dims": lambda params, x: np.expand_dims(x, params["dimensions"]),
-    "reshape": lambda params, x: x.reshape(params["new_sizes"]),
+    "reshape": lambda params, x: x.transpose(params["dimensions"] or tuple(range(x.ndim))).reshape(params["new_sizes"]),
     "pad": _pad,
     "rev": lambda params, x: np.flip(x, params["dimensions"]),
     "slice": _slice,

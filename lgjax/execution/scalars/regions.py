@@ -118,10 +118,11 @@ class While(Region):
 class Fill(Region):
     """A region that computes the entries of an array in memory, one after the other, each by one turn of nested loops.
 
-    Its result is an entry. sizes: turns of the loops, the `outer` ones over entries, inside them those that compute one
-    entry. turns: their input nodes. captured: as in `Loop`. total: None, or the input node of what the inner turns have
-    found so far, with which `start` begins. place: where an entry goes, as of a node "load". length, dtype: of the
-    array. into: whether the last argument of its node is the array that is filled; else it is a new one.
+    Its results are neighboring entries, `places` where they go, as of a node "load". sizes: turns of the loops, the
+    `outer` ones over entries, inside them those that compute an entry. turns: their input nodes. captured: as in
+    `Loop`. totals: none, or the input nodes of what the inner turns have found so far, with which `start` begins.
+    length, dtype: of the array. into: whether the last argument of its node is the array that is filled; else it is a
+    new one.
 
     Nodes that have to do with arrays, whose values are addresses: "space", memory for (length, dtype); "store", numbers
     that become an array; "table", a known one; "load", an entry: (first, steps) and arguments (array, turns) say that
@@ -133,12 +134,22 @@ class Fill(Region):
     outer: int
     turns: list[int]
     captured: list[int]
-    total: int | None
+    totals: list[int]
     start: Scalar
-    place: tuple
+    places: list[tuple]
     length: int
     dtype: np.dtype
     into: bool
+
+    def in_place_of(self, node: int) -> bool:
+        """Whether an array, an input node, is read nowhere but where an entry is written."""
+        loads = [(what, args[1:]) for name, what, args in self.graph.ops if name == "load" and args[0].index == node]
+        others = any(
+            name != "load" and any(isinstance(a, Ref) and a.index == node for a in args)
+            for name, _, args in self.graph.ops
+        )
+        places = [(first, steps, turns) for first, steps, turns in self.places]
+        return not others and all((*what, tuple(t.index for t in turns)) in places for what, turns in loads)
 
     @property
     def count(self) -> int:
