@@ -49,7 +49,7 @@ class Machine:
         self.names = {name: n << 40 for n, (_, name, _) in enumerate(tables)}
         for name, size in re.findall(r"\.local \.align \d+ \.b8 (\w+)\[(\d+)\]", text):  # of each thread its own
             self.names[name] = len(self.buffers) << 40
-            self.buffers.append(np.full((threads, int(size)), 77, np.uint8))
+            self.buffers.append(np.full((threads, -(-int(size) // 8) * 8), 77, np.uint8))
         self.block = int(re.search(r"\.reqntid (\d+)", text)[1])
         end = 0
         for name, size in re.findall(r"\.shared \.align 16 \.b8 (\w+)\[(\d+)\]", text):
@@ -206,23 +206,24 @@ class Machine:
         start = self.registers[name] if name.startswith("%") else self.names[name]
         return np.asarray(start).astype(np.int64) + int(offset or 0)
 
-    def own(self, text: str, dtype) -> tuple[np.ndarray, slice]:
-        """Memory of every thread, and which of its bytes: all threads are at the same place."""
-        (where,) = np.unique(self.where(text))
-        place = int(where) & (2**40 - 1)
-        buffer, width = self.buffers[int(where) >> 40], np.dtype(dtype).itemsize
-        assert place % width == 0
-        assert place + width <= buffer.shape[1]
-        return buffer, slice(place, place + width)
+    def own(self, text: str, dtype) -> tuple[np.ndarray, np.ndarray]:
+        """Memory of every thread as numbers, and which of them each thread means."""
+        where = np.broadcast_to(self.where(text), (self.threads,))
+        (number,) = np.unique(where[self.alive] >> 40)
+        memory, place = self.buffers[int(number)].view(dtype), where & (2**40 - 1)
+        assert (place % memory.itemsize == 0)[self.alive].all()
+        place = place // memory.itemsize
+        assert (place < memory.shape[1])[self.alive].all(), "outside of an array"
+        return memory, np.where(self.alive, place, 0)
 
     def load_own(self, text: str, kind: str):
-        buffer, place = self.own(text, DTYPES[kind])
-        return np.ascontiguousarray(buffer[:, place]).view(DTYPES[kind])[:, 0]
+        memory, place = self.own(text, DTYPES[kind])
+        return memory[np.arange(self.threads), place]
 
     def store_own(self, text: str, value, kind: str) -> None:
-        buffer, place = self.own(text, DTYPES[kind])
-        value = np.ascontiguousarray(np.broadcast_to(np.asarray(value, DTYPES[kind]), (self.threads,)))
-        buffer[:, place] = value[:, None].view(np.uint8)
+        memory, place = self.own(text, DTYPES[kind])
+        value = np.broadcast_to(np.asarray(value, DTYPES[kind]), (self.threads,))
+        memory[np.flatnonzero(self.alive), place[self.alive]] = value[self.alive]
 
     def in_shared(self, text: str, kind: str, alive) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Memory of every block as numbers of a kind, and who wrote there last; block and place of each thread."""

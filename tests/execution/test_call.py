@@ -7,7 +7,7 @@ import pytest
 from jax import jit, lax
 
 from lgjax.execution._jax import call_apart
-from lgjax.execution.call import batch_behind, call_p
+from lgjax.execution.call import batch_behind, call_p, one_kernel
 from lgjax.execution.kernels import native
 from lgjax.execution.one_function import one_call
 from lgjax.execution.scan import lane_scan
@@ -179,3 +179,13 @@ def test_a_call_apart_stays_one_in_a_batch(size):
     assert text.count("call @lgjax_apart") == (0 if size is None else 2)
     expected = x[..., None] * x[..., None, :] * 2 * jnp.sum(y, -1)[..., None, None] ** 2
     np.testing.assert_allclose(jit(run)(x, y), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("call", [batch_behind, one_kernel])
+def test_a_kernel_holds_batches_of_what_would_be_one_alone(call, size):
+    inner = call(lambda x, a: jnp.outer(jnp.sin(x), x) * a)
+    outer = one_kernel(lambda x, a: jnp.sum(jax.vmap(inner, (0, None))(x, a), 0))
+    x, a = jax.random.normal(jax.random.key(0), (3, size, 2), float), jnp.asarray([0.5, 2.0, 3.0])
+    expected = jnp.sum(jnp.sin(x)[..., None] * x[:, :, None], 1) * a[:, None, None]
+    np.testing.assert_allclose(jit(jax.vmap(outer))(x, a), expected, rtol=1e-14)

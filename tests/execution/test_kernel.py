@@ -20,13 +20,14 @@ from tests.execution import ptx_machine
 SIZE = 35  # more than a block, and not a whole number of them
 
 
-def launched(function, *batched, shared=(), front=None):
+def launched(function, *batched, shared=(), front=None, memory=False):
     """The function through its kernel: batched arguments with a leading axis, shared ones without.
 
-    front: which of the arrays that a kernel takes with the batch in front it gets so; None: all behind.
+    front: which of the arrays that a kernel takes with the batch in front it gets so; None: all behind. memory: whether
+    large arrays stay in memory.
     """
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batched)
-    program = program_of(function, *shared, *one)
+    program = program_of(function, *shared, *one, memory=memory)
     flags = [False] * len(jax.tree.leaves(shared)) + [True] * len(jax.tree.leaves(batched))
     size = len(jax.tree.leaves(batched)[0])
     shapes = jax.eval_shape(function, *shared, *one)

@@ -32,6 +32,7 @@ FUNCTIONS = {
     "slices": lambda x: jax.lax.dynamic_update_slice(x, 2 * jax.lax.dynamic_slice(x, (1, 1), (2, 2)), (0, 1)),
     "split": lambda x: jnp.split(x, 3)[1] * x,
     "tiles": lambda x: jnp.tile(jax.lax.stop_gradient(x), (2, 3)),
+    "other orders of axes": lambda x: (jnp.stack(x[:2].T, 1), jax.lax.reshape(x[:2], (2, 3), (1, 0))),
     "powers": lambda x: x**3 + x**-2,
     "derivatives of tanh": jax.grad(lambda x: jnp.sum(jnp.tanh(x))),
     "comparisons as numbers": lambda x: (x > 0.3).astype(x.dtype) * x + (jnp.arange(3) < 2).astype(x.dtype),

@@ -297,7 +297,7 @@ class _Body(Translation):
     def _element(self, memory: Memory) -> str:
         return MEMORY[memory.dtype.name] if memory.known else f"[{self._width} x i8]"
 
-    def _address(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
+    def _place_at(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
         address = memory.place
         for step, turn in zip(steps, turns, strict=True):
             if isinstance(step, tuple):

@@ -309,7 +309,7 @@ class _Body(Translation):
     def _bytes(self, memory: Memory) -> int:
         return 4 if memory.known and not np.issubdtype(memory.dtype, np.floating) else self._width
 
-    def _address(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
+    def _place_at(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
         address = self.out.operation("mov.u64", memory.place, kind="q")
         for step, turn in zip(steps, turns, strict=True):
             if isinstance(step, tuple):

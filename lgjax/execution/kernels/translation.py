@@ -24,11 +24,12 @@ from lgjax.execution.kernels.writer import Writer
 from lgjax.execution.scalars.graph import Ref, is_number
 from lgjax.execution.scalars.indexing import MOVES
 from lgjax.execution.scalars.interpreter import HANDLED
-from lgjax.execution.scalars.program import ScalarProgram, dtype_of, longest, size_of
+from lgjax.execution.scalars.program import ScalarProgram, dtype_of, heaviest, longest, size_of
 from lgjax.execution.scalars.regions import Fill, Loop, Region, While
 from lgjax.execution.scalars.unrolling import RULES
 
 SCALARS = 150_000  # `size_of` a program, of which larger ones have arrays in memory
+HEAVIEST = 200_000  # products of a product of matrices: XLA has better ways for more
 LARGEST = 3_000_000  # `size_of` a program, an estimate that may be ten times too large
 MOST = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s
 LONGEST = 48  # levels of a recursion: longer ones stay loops, which compile in a time that does not grow with them
@@ -57,6 +58,8 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
     """The program of a jaxpr; NotImplementedError if it has none, or one that takes long to compile."""
     if size_of(jaxpr) > LARGEST:
         raise NotImplementedError("so many operations in one kernel")
+    if heaviest(jaxpr) > HEAVIEST:
+        raise NotImplementedError("an operation on so many numbers in a kernel")
     if longest(jaxpr) > LONGEST:
         raise NotImplementedError(f"a chain of more than {LONGEST} bodies in a kernel")
     program = ScalarProgram(jaxpr, memory=size_of(jaxpr) > SCALARS)
@@ -72,7 +75,8 @@ def is_program(jaxpr: Any) -> bool:
         of_arrays(map(dtype_of, (*jaxpr.invars, *jaxpr.outvars)))
     except NotImplementedError:
         return False
-    return size_of(jaxpr) <= LARGEST and longest(jaxpr) <= LONGEST and _writable(jaxpr)
+    small = size_of(jaxpr) <= LARGEST and heaviest(jaxpr) <= HEAVIEST and longest(jaxpr) <= LONGEST
+    return small and _writable(jaxpr)
 
 
 def _writable(jaxpr: Any) -> bool:
@@ -309,7 +313,7 @@ class Translation(ABC):
         """End it. following: what the next turn begins with; after the last, it is `turns.carried`."""
 
     @abstractmethod
-    def _address(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
+    def _place_at(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
         """The address of number sum(steps turns) of an array; steps are numbers, or tables by turn."""
 
     @abstractmethod
@@ -498,7 +502,7 @@ class Translation(ABC):
     def _array(self, name: str, what: Any, numbers: list[Any]) -> Memory:
         if name == "table":
             dtype, known = what
-            return Memory(self._table_place(self._table_of(known)), len(known), dtype, True)
+            return Memory(self._table_place(self._table_of(known)), len(known), self._own(dtype), True)
         memory = self._new(*(what if name == "space" else (len(numbers), what)))
         address = self._address_of(memory, (), []) if numbers else ""
         for k, x in enumerate(numbers):
@@ -507,6 +511,7 @@ class Translation(ABC):
 
     def _new(self, length: int, dtype: np.dtype) -> Memory:
         """Memory for an array, where one was that nothing needs any more."""
+        dtype = self._own(dtype)
         found = next((x for x in self.free if x.length == length), None)
         if found is None:
             found = Memory(self._place_of(len(self.memories)), length, dtype)
@@ -515,12 +520,18 @@ class Translation(ABC):
             self.free.remove(found)
         return Memory(found.place, length, dtype)
 
+    def _own(self, dtype: np.dtype) -> np.dtype:
+        """That of the numbers of this program."""
+        return {"f": np.dtype("float64" if self.out.double else "float32"), "i": np.dtype("int32"), "p": BOOL}[
+            kind_of_dtype(dtype)
+        ]
+
     def _address_of(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
         key = memory.place, steps, tuple(turns)
         for known in self.places:
             if key in known:
                 return known[key]
-        found = self.places[-1][key] = self._address(memory, steps, turns)
+        found = self.places[-1][key] = self._place_at(memory, steps, turns)
         return found
 
     def _begun(self, start: Memory) -> Memory:

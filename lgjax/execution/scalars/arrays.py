@@ -592,7 +592,7 @@ def _first(name: str, dtype: np.dtype) -> Scalar:
         return name == "and"
     if np.issubdtype(dtype, np.floating):
         return -np.inf if name == "max" else np.inf
-    limits = np.iinfo(dtype)
+    limits = np.iinfo(np.int32)  # as kernels have integers
     return int(limits.min if name == "max" else limits.max)
 
 

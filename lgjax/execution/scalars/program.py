@@ -53,32 +53,45 @@ def dtype_of(variable: Any) -> np.dtype:
     return np.dtype(variable.aval.dtype)
 
 
-def program_of(function: Callable, *specs: Any) -> ScalarProgram:
+def program_of(function: Callable, *specs: Any, memory: bool = False) -> ScalarProgram:
     """The program of `function(*args)`, traced on pytrees of anything with a shape and a dtype.
+
+    memory: as of a `ScalarProgram`.
 
     Traced arrays that the function closes over are refused with ValueError: pass them as arguments.
     """
     closed = jax.make_jaxpr(function)(*specs)
     if any(map(is_traced, closed.consts)):
         raise ValueError("the function closes over traced arrays; pass them as arguments")
-    return ScalarProgram(closed.jaxpr, closed.consts)
+    return ScalarProgram(closed.jaxpr, closed.consts, memory)
 
 
 def size_of(jaxpr: Any) -> int:
     """An estimate, about three times the number of operations of its program; bodies of scans count once."""
     total = 0
     for eqn in jaxpr.eqns:
-        entries = max((int(np.prod(x.aval.shape)) for x in eqn.outvars), default=1)
-        if eqn.primitive.name == "dot_general":
-            (contracted, _), _ = eqn.params["dimension_numbers"]
-            entries *= int(np.prod([eqn.invars[0].aval.shape[axis] for axis in contracted]))
         if eqn.primitive is step_p:
-            total += entries * len(eqn.params["traced"].graph.ops)
+            total += _work(eqn) * len(eqn.params["traced"].graph.ops)
         elif eqn.primitive is loop_p:
             total += eqn.params["loop"].length * size_of(eqn.params["loop"].level)
         else:
-            total += sum(map(size_of, jaxprs_in(eqn))) or entries
+            total += sum(map(size_of, jaxprs_in(eqn))) or _work(eqn)
     return total
+
+
+def _work(eqn: Any) -> int:
+    """Entries that an equation makes; products, for a product of matrices."""
+    entries = max((int(np.prod(x.aval.shape)) for x in eqn.outvars), default=1)
+    if eqn.primitive.name == "dot_general":
+        (contracted, _), _ = eqn.params["dimension_numbers"]
+        entries *= int(np.prod([eqn.invars[0].aval.shape[axis] for axis in contracted]))
+    return entries
+
+
+def heaviest(jaxpr: Any) -> int:
+    """The work of the largest operation."""
+    own = [_work(eqn) for eqn in jaxpr.eqns if not jaxprs_in(eqn)]
+    return max([*own, *(heaviest(inner) for eqn in jaxpr.eqns for inner in jaxprs_in(eqn))], default=0)
 
 
 def longest(jaxpr: Any) -> int:

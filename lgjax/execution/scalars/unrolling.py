@@ -37,8 +37,8 @@ RULES = {
 
 # Operations with functions inside, to which arrays are passed on.
 WHOLE = {
-    "scan", "while", "cond", "custom_linear_solve", "custom_vmap_call", "jit", "pjit", "closed_call", "remat", "checkpoint",
-    "custom_jvp_call", "custom_vjp_call", "custom_lin", "core_call", "lane_call", "system_call",
+    "scan", "while", "cond", "custom_linear_solve", "custom_vmap_call", "jit", "pjit", "closed_call", "remat",
+    "checkpoint", "custom_jvp_call", "custom_vjp_call", "custom_lin", "core_call", "lane_call", "system_call",
 }  # fmt: skip
 
 
@@ -91,7 +91,7 @@ class Unrolling(Interpreter):
             return self._levels(params["loop"], inputs)
         if eqn.primitive is step_p:
             return self.closed(jax.make_jaxpr(emission(**params))(*(x.aval for x in eqn.invars)), inputs)
-        if name == "lane_call" and params["size"] is not None:
+        if name in ("lane_call", "system_call") and params["size"] is not None:
             inputs = list(map(self.arrays.scalars, inputs))
             run = lambda values: self.evaluate(params["jaxpr"], [], values)
             return _each(run, inputs, params["batched"], params["size"])

@@ -1,0 +1,226 @@
+"""Arrays in memory: programs of loops over their entries give what XLA gives, on both machines, in any batch.
+
+What is an array is a matter of size, so the limits are lowered: small functions then have arrays of every kind.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lgjax.execution.call import one_kernel
+from lgjax.execution.kernels import native, translation
+from lgjax.execution.scalars import arrays, unrolling
+from lgjax.execution.scalars.program import program_of
+from tests.execution import test_kernel, test_program
+
+rng = np.random.default_rng(0)
+SIZES = (1, 3, 17)
+
+
+@pytest.fixture(params=["few", "all"])
+def small(request, monkeypatch):
+    """Arrays of a few entries, or of two, are arrays in memory."""
+    large, kept = {"few": (30, 6), "all": (2, 2)}[request.param]
+    monkeypatch.setattr(translation, "SCALARS", -1)
+    for where, name, value in (
+        (arrays, "LARGE", large), (arrays, "WORK", 2 * large), (arrays, "KEPT", kept), (unrolling, "KEPT", kept),
+        (unrolling, "READ", kept),
+    ):  # fmt: skip
+        monkeypatch.setattr(where, name, value)
+
+
+def matrices(*shape):
+    """One for each of 17 systems."""
+    return rng.normal(size=(17, *shape)) + (4 * np.eye(shape[0]) if len(set(shape)) == 1 == len(shape) - 1 else 0)
+
+
+M, N, x = matrices(8, 8), matrices(8, 6), matrices(8)
+
+
+def row(M, i, axis=0):
+    return jax.lax.dynamic_index_in_dim(M, i, axis, keepdims=False)
+
+
+def gauss_seidel(M, x):
+    def turn(i, x):
+        return jax.lax.dynamic_update_slice_in_dim(x, (x[i] - 0.1 * row(M, i) @ x)[None], i, 0)
+
+    return jax.lax.fori_loop(0, 8, turn, x)
+
+
+def eliminated(M, x):
+    """The matrix and the right side after elimination without pivots: both change in their places."""
+
+    def turn(j, carry):
+        M, x = carry
+        part = jnp.where(jnp.arange(8) > j, row(M, j, 1) / row(M, j)[j], 0)
+        return M - part[:, None] * row(M, j), x - part * x[j]
+
+    return jax.lax.fori_loop(0, 8, turn, (M, x))
+
+
+def repeated(M, x):
+    """A loop that ends by itself and remembers its last five changes."""
+
+    def turn(s):
+        k, x, memory = s
+        y = 0.5 * x + 0.02 * (M @ jnp.tanh(x))
+        memory = jax.lax.dynamic_update_slice_in_dim(memory, (y - x)[None], k % 5, 0)
+        return k + 1, y + 0.01 * row(memory, (k * k) % 5), memory
+
+    start = jnp.int32(0), x, jnp.zeros((5, 8), x.dtype)
+    return jax.lax.while_loop(lambda s: (s[0] < 12) & (jnp.max(jnp.abs(s[1])) > 0.4), turn, start)
+
+
+def long_branch(M, x):
+    for k in range(9):
+        x = jnp.sin(0.1 * M @ x + 0.1 * k) + jnp.concatenate([x[1:], x[:1]])
+    return x
+
+
+FUNCTIONS = {
+    "a matrix and a vector": lambda M, N, x: M @ x,
+    "matrices": lambda M, N, x: (M @ N, N.T @ M.T, jnp.einsum("ij,kj->ki", M, M), jnp.vdot(M, M)),
+    "a product with a batch": lambda M, N, x: jnp.einsum("bij,bj->bi", M.reshape(4, 2, 8), M[:4]),
+    "every entry": lambda M, N, x: jnp.where(x < M, jnp.sin(M) * 2 + x[:, None], jnp.sqrt(jnp.abs(M.T))).T,
+    "truth values and integers": lambda M, N, x: (
+        M > 0, jnp.sum(M > 0, 0, dtype=jnp.int32), (2 * M).astype(jnp.int32) // 3, jnp.any(M > 6, 1), jnp.all(M > -2),
+    ),
+    "known numbers": lambda M, N, x: M + 3 * jnp.eye(8, dtype=M.dtype) + jnp.arange(8, dtype=M.dtype),
+    "sums and bounds": lambda M, N, x: (
+        M.sum(0), M.max(1), (M * M).sum(), M.min(), jnp.max((M > 1).astype(jnp.int32), 0),
+    ),
+    "one after the other": lambda M, N, x: jnp.concatenate([M, x[None], M[::-1], jnp.ones((2, 8), M.dtype)], 0) * 2,
+    "side by side": lambda M, N, x: jnp.concatenate([M, N], 1)[:, 3:11] @ x,
+    "stacked": lambda M, N, x: jnp.stack([M @ x, x, M.T @ x, jnp.zeros_like(x)], 1),
+    "stacked rows": lambda M, N, x: (jnp.stack(N.swapaxes(0, 1), 1), jnp.stack(N.swapaxes(0, 1), 0)),
+    "padded": lambda M, N, x: jax.lax.pad(M * 2, jnp.asarray(1.5, M.dtype), ((1, 2, 0), (0, 1, 1))),
+    "rows in another order": lambda M, N, x: (
+        M[np.array([3, 1, 1, 7])] * 2, M[::-2, 1:5], M[np.array([0, 5]), np.array([2, 2])],
+    ),
+    "the diagonal": lambda M, N, x: M.reshape(64)[::9] * x,
+    "another shape": lambda M, N, x: (M * M).reshape(4, 2, 8).transpose(1, 0, 2).reshape(8, 8) @ x,
+    "other orders of axes": lambda M, N, x: jax.lax.reshape(N + 1, (4, 12), (1, 0)),
+    "entries of a list": lambda M, N, x: (
+        M.at[np.array([1, 3])].add(2 * x[None]), M.at[2, 3].set(x[0]), M.at[:, 1].set(x),
+    ),
+    "blocks on the diagonal": lambda M, N, x: M.reshape(64).at[np.arange(0, 64, 9)].add(x).reshape(8, 8),
+    "a loop over rows": lambda M, N, x: gauss_seidel(M, x),
+    "in its place": lambda M, N, x: eliminated(M, x),
+    "the same backwards": lambda M, N, x: jax.lax.scan(lambda c, r: (c + 0.1 * r * c[0], r @ c), x, M, reverse=True),
+    "a loop that saves arrays": lambda M, N, x: jax.lax.scan(lambda c, r: (0.9 * c + r, c), x, M),
+    "a loop that ends by itself": lambda M, N, x: repeated(M, x),
+    "a branch": lambda M, N, x: jax.lax.cond(x[0] > 0, lambda: M @ x + jnp.sin(M).sum(0), lambda: x * 2),
+    "a long branch": lambda M, N, x: jax.lax.cond(x[0] > 0, lambda: long_branch(M, x), lambda: x * 2),
+    "two that change places": lambda M, N, x: jax.lax.fori_loop(
+        0, 3, lambda i, c: (c[1], c[0] + M @ c[1] * 0.1), (x, 2 * x)
+    ),
+    "two that read one another": lambda M, N, x: jax.lax.fori_loop(
+        0, 3, lambda i, c: (0.5 * c[0] + c[1], 0.5 * c[1] - c[0]), (M, 2 * M)
+    ),
+    "one that reads itself elsewhere": lambda M, N, x: jax.lax.fori_loop(0, 3, lambda i, c: 0.5 * c + c.T, M),
+    "one that nothing changes": lambda M, N, x: jax.lax.while_loop(
+        lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1], 0.1 * s[1] @ s[2]), (0, M, x)
+    )[2],
+    "loops in a loop": lambda M, N, x: jax.lax.fori_loop(
+        0, 3, lambda i, y: jax.lax.fori_loop(0, 8, lambda j, z: z + 0.1 * M[j] * z[i], y), x
+    ),
+    "an entry that a loop outside counts": lambda M, N, x: jax.lax.fori_loop(
+        0, 4, lambda i, y: y + jax.lax.fori_loop(0, 2, lambda j, z: z + M[2 * i + j] + M[i, j], 0 * x), x
+    ),
+    "entries at numbers": lambda M, N, x: (
+        row(M, jnp.argmax(x).astype(jnp.int32)), row(M, jnp.int32(9 * x[0]), 1), jnp.argmin(M, 0).astype(jnp.int32),
+    ),
+    "a part replaced at a number": lambda M, N, x: jax.lax.dynamic_update_slice(
+        M, x[None], (jnp.int32(4 * x[0]), jnp.int32(0))
+    ),
+    "running sums": lambda M, N, x: (jnp.cumsum(M, 0), jnp.cumprod(x), jax.lax.cummax(M, 1)),
+    "a solver": lambda M, N, x: jax.lax.custom_linear_solve(
+        lambda y: M @ y, x, lambda _, b: eliminated(M, b)[1], lambda _, b: b / 4
+    ),
+    "a derivative": lambda M, N, x: jax.grad(lambda x: jnp.sum(jnp.sin(M @ x) ** 2))(x),
+    "a derivative through a loop": lambda M, N, x: jax.grad(
+        lambda M: jnp.sum(jax.lax.fori_loop(0, 3, lambda i, x: jnp.sin(0.1 * M @ x), x) ** 2)
+    )(M),
+    "nothing": lambda M, N, x: (M[:0] @ x, jnp.zeros((0, 8), M.dtype), M[:, :0].sum(1)),
+}  # fmt: skip
+
+
+def on_processor(function, *args):
+    """Through one native function."""
+    run = jax.jit(jax.vmap(one_kernel(function))).lower(*args)
+    assert "lgjax_" in run.as_text()
+    return jax.tree.leaves(run.compile()(*args))
+
+
+def expected(function, *args):
+    return jax.tree.leaves(jax.jit(jax.vmap(function))(*args))
+
+
+def agree(got, right, dtype):
+    for a, b in zip(got, right, strict=True):
+        assert a.shape == b.shape
+        tolerance = 100 * np.finfo(dtype).eps * (1 + np.max(np.abs(b), initial=0)) * np.issubdtype(b.dtype, np.floating)
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_on_a_processor(small, name):
+    for dtype in ("float32", "float64"):
+        args = [jnp.asarray(a, dtype) for a in (M, N, x)]
+        found = [on_processor(FUNCTIONS[name], *(a[:n] for a in args)) for n in SIZES]
+        agree(found[-1], expected(FUNCTIONS[name], *args), dtype)
+        for n, some in zip(SIZES, found, strict=True):  # to the last bit
+            jax.tree.map(lambda a, b, n=n: np.testing.assert_array_equal(a, b[:n]), some, found[-1])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_on_a_gpu(small, name):
+    args = [jnp.asarray(a, "float32") for a in (M, N, x)]
+    found = test_kernel.launched(FUNCTIONS[name], *args, memory=True)
+    agree(jax.tree.leaves(found), expected(FUNCTIONS[name], *args), "float32")
+
+
+OTHERS = {k: f for k, f in test_program.FUNCTIONS.items() if k not in ("entries at numbers", "a product with no rows")}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_operations_of_other_programs(small, name):
+    """What has no rule for arrays is done on scalars."""
+    args = [jnp.asarray(test_program.X, "float64")]
+    right = expected(OTHERS[name], *args)
+    agree(on_processor(OTHERS[name], *args), right, "float64")
+    agree(jax.tree.leaves(test_kernel.launched(OTHERS[name], *args, memory=True)), right, "float64")
+
+
+def test_large_arrays_stay_arrays():
+    """A program does not grow with them, nor with what is computed of them."""
+
+    def solved(M, x):
+        return jax.lax.fori_loop(0, len(x), lambda j, c: c - 0.01 * M[j] * c[j], jnp.sin(M @ x + jnp.cos(M) @ x))
+
+    def lines(n):
+        shapes = [jax.ShapeDtypeStruct(s, jnp.float32) for s in ((n, n), (n,))]
+        program = program_of(lambda M, x: solved(M, x)[0], *shapes, memory=True)
+        return program.lines - sum(name == "store" for name, *_ in program.ops)
+
+    assert lines(40) == lines(80) < 100
+
+
+def test_as_few_systems_in_a_vector_as_fit(monkeypatch):
+    """Many arrays leave the caches of a core: vectors of fewer systems give the same numbers."""
+    args = [jnp.asarray(a, "float32") for a in (M, N, x)]
+    texts = []
+    text = native.kernel_text
+    monkeypatch.setattr(translation, "SCALARS", -1)
+    monkeypatch.setattr(native, "kernel_text", lambda *a, **k: texts.append(text(*a, **k)) or texts[-1])
+    function = FUNCTIONS["in its place"]
+    monkeypatch.setattr(arrays, "LARGE", 30)
+    found = []
+    for most in (2**20, 1):
+        monkeypatch.setattr("lgjax.execution.kernels.llvm.ARRAYS", most)
+        found.append(on_processor(function, *args))
+    jax.tree.map(np.testing.assert_array_equal, *found)
+    assert "<4 x float>" in texts[1]
+    assert native.machine().registers == 16 or "<4 x float>" not in texts[0]
