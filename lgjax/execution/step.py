@@ -18,6 +18,7 @@ from lgjax.execution._jax import Primitive, Zero, is_undefined_primal, no_tangen
 from lgjax.execution.scalars.entries import map_objects, objects
 from lgjax.execution.scalars.graph import Graph, Ref, View
 from lgjax.execution.scalars.interpreter import Block, Interpreter, is_known
+from lgjax.execution.scalars.ordering import asked_for
 
 
 class Place(NamedTuple):
@@ -141,6 +142,10 @@ class Traced:
         """The arrays that some nodes need."""
         bits = reduce(or_, (self.sources[ref] for ref in refs))
         return tuple(i for i in range(bits.bit_length()) if bits >> i & 1)
+
+    def order(self, refs: Sequence[int]) -> list[int]:
+        """The nodes that some nodes need, each behind what it needs."""
+        return sorted(asked_for(self.graph.ops, refs))
 
     def emit(self, refs: Sequence[int], arrays: dict[int, Any]) -> list:
         view = lambda place: View(arrays[place.array], place.row) if place.row is not None else arrays[place.array]

@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cones.algebra import diagonal, largest, plus_diagonal, products, single, times, total
+from lgjax.contact.cones.algebra import diagonal, largest, plus_diagonal, times, total
 from lgjax.contact.cones.attempts import attempt
 from lgjax.contact.cones.law import ConeProblem, disc, natural_map, push, step_of_rows, steps_of_parts
 from lgjax.contact.cones.newton import solve_linearized
@@ -185,6 +185,7 @@ class _State(NamedTuple):
     residual: Array
     images: Array
     residuals: Array
+    gram: Array
     least: Array
     best: Array
     least_of_all: Array
@@ -217,7 +218,8 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit
         row = s.turn % MEMORY
         images = call_apart(_remember)(anew, row, s.images, image, s.image)
         residuals = call_apart(_remember)(anew, row, s.residuals, weighted, s.residual)
-        faster = call_apart(_extrapolate)(image, images, *call_apart(_weights)(residuals, weighted))
+        gram = call_apart(_gram)(anew, row, s.gram, residuals)
+        faster = call_apart(_extrapolate)(image, images, *call_apart(_weights)(gram, residuals, weighted))
         shortened = s.point + SHORTENED * (image - s.point)
         point = jnp.where(s.turn < ACCELERATED, faster, jnp.where((cycle > 0) & (cycle % 2 == 0), shortened, image))
         best, least_of_all = call_apart(_better)(
@@ -235,13 +237,14 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit
         point = jax.lax.cond(due, finish, lambda x: x, point)
         least = jnp.where(anew, size, jnp.minimum(s.least, size))
         sweeps = s.sweeps + s.going.astype(jnp.int32)
-        known = image, weighted, images, residuals, least, best, least_of_all, compared
+        known = image, weighted, images, residuals, gram, least, best, least_of_all, compared
         return _State(point, *known, going, sweeps, s.turn + 1)
 
     zeros, few = jnp.zeros_like(guess), jnp.zeros_like(guess, shape=(MEMORY, *guess.shape))
     far, none = jnp.full_like(close, jnp.inf), jnp.zeros(close.shape, jnp.int32)
     start = jnp.zeros((), jnp.int32)
-    first = _State(guess, zeros, zeros, few, few, far, guess, far, far, active, none, start)
+    square = jnp.zeros_like(guess, shape=(MEMORY, MEMORY, *guess.shape[1:]))
+    first = _State(guess, zeros, zeros, few, few, square, far, guess, far, far, active, none, start)
     last = iterate_while(lambda s: jnp.any(s.going), turn, first)
     return last.best, last.sweeps
 
@@ -268,19 +271,18 @@ def _better(chosen, image, size, best, least) -> tuple[Array, Array]:
     return jnp.where(chosen, image, best), jnp.where(chosen, size, least)
 
 
-def _gram(rows: Array) -> Array:
-    """(m, m, B) of the inner products of rows (m, n, B)."""
-    if single(rows):
-        columns = jnp.swapaxes(rows, 0, 1)
-        return products(columns, columns)
-    inner = lambda i, j: total(rows[max(i, j)] * rows[min(i, j)])
-    return jnp.stack([jnp.stack([inner(i, j) for j in range(len(rows))]) for i in range(len(rows))])
+def _gram(anew: Array, row: Array, gram: Array, rows: Array) -> Array:
+    """(m, m, B) of the inner products of rows (m, n, B), of which one is new."""
+    gram = jnp.where(anew, jnp.zeros_like(gram), gram)
+    new = times(rows, jax.lax.dynamic_index_in_dim(rows, row, keepdims=False))
+    here = (jnp.arange(MEMORY, dtype=jnp.int32) == row)[:, None]
+    return jnp.where(here[:, None], new, jnp.where(here, new[:, None], gram))
 
 
-def _weights(residuals: Array, change: Array) -> list[Array]:
+def _weights(gram: Array, residuals: Array, change: Array) -> list[Array]:
     """Least-squares weights (B,) of the remembered changes of the residual."""
     m = MEMORY
-    gram = jnp.moveaxis(_gram(residuals), -1, 0)
+    gram = jnp.moveaxis(gram, -1, 0)
     info = jnp.finfo(change.dtype)
     trace = jnp.trace(gram, axis1=1, axis2=2)
     floor = float(info.tiny) ** 0.5 + REGULARIZATION * float(info.eps) * trace

@@ -24,11 +24,13 @@ from lgjax.execution.kernels.writer import Writer
 from lgjax.execution.scalars.graph import Ref, is_number
 from lgjax.execution.scalars.indexing import MOVES
 from lgjax.execution.scalars.interpreter import HANDLED
-from lgjax.execution.scalars.program import ScalarProgram, dtype_of, heaviest, longest, size_of
+from lgjax.execution.scalars.program import ScalarProgram, dtype_of, heaviest, longest, repeats, size_of
 from lgjax.execution.scalars.regions import Fill, Loop, Region, While
 from lgjax.execution.scalars.unrolling import RULES
 
-SCALARS = 150_000  # `size_of` a program, of which larger ones have arrays in memory
+# `size_of` a program, of which larger ones have arrays in memory, and so have those with loops that end by what they
+# compute: what these carry would take a register each, and systems that are done keep them by a choice each.
+SCALARS = 150_000
 HEAVIEST = 200_000  # products of a product of matrices: XLA has better ways for more
 LARGEST = 3_000_000  # `size_of` a program, an estimate that may be ten times too large
 MOST = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s
@@ -62,7 +64,7 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
         raise NotImplementedError("an operation on so many numbers in a kernel")
     if longest(jaxpr) > LONGEST:
         raise NotImplementedError(f"a chain of more than {LONGEST} bodies in a kernel")
-    program = ScalarProgram(jaxpr, memory=size_of(jaxpr) > SCALARS)
+    program = ScalarProgram(jaxpr, memory=size_of(jaxpr) > SCALARS or repeats(jaxpr))
     if program.lines > MOST:
         raise NotImplementedError(f"{program.lines} operations in one kernel")
     return program

@@ -7,9 +7,9 @@ only, on one array per scalar with one value per body.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from jax import lax
 from lgjax.execution._jax import ClosedJaxpr, Literal, is_traced
 from lgjax.execution.scalars import indexing
 from lgjax.execution.scalars.entries import boxed, map_objects, objects
-from lgjax.execution.scalars.graph import Graph, View, is_number
+from lgjax.execution.scalars.graph import Graph, Scalar, View, is_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +43,15 @@ class PerEntry:
     primitive: Any
     params: dict
     dtypes: list
+
+    @cached_property
+    def key(self) -> tuple[str, str]:
+        return self.primitive.name, str(self.params)
+
+    @cached_property
+    def types(self) -> list[type]:
+        """Of numbers."""
+        return [{"f": float, "b": bool}.get(dtype.kind, int) for dtype in self.dtypes]
 
     def __call__(self, *xs):
         shape = next(jnp.shape(x) for x in xs if jnp.ndim(x))
@@ -74,6 +83,14 @@ class Interpreter:
     def _unary(self, name: str, on_number: Callable) -> Callable:
         return lambda a: float(on_number(a)) if is_number(a) else self.graph.node(name, getattr(lax, name), a)
 
+    def scalar(self, name: str, emit: Any, args: Sequence[Scalar]) -> Scalar:
+        """An operation of another graph."""
+        if isinstance(emit, PerEntry):
+            return self.per_entry(emit, *args)
+        if name == "convert":
+            return self._converted(args[0], None, emit.keywords["new_dtype"])
+        return self.elementwise[name](*args)
+
     def evaluate(self, jaxpr, consts, args) -> list[np.ndarray]:
         env: dict[Any, np.ndarray] = {}
 
@@ -89,7 +106,7 @@ class Interpreter:
     def _apply(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
         name, params = eqn.primitive.name, eqn.params
         if name == "div" and eqn.outvars[0].aval.dtype.kind != "f":
-            return [boxed(self._per_entry(eqn)(*inputs))]
+            return [boxed(np.frompyfunc(partial(self.per_entry, _emission(eqn)), len(inputs), 1)(*inputs))]
         if name in self.elementwise:
             return [boxed(self.elementwise[name](*inputs))]
         if name == "convert_element_type" and (kinds := _change_of_kind(eqn)):
@@ -114,9 +131,9 @@ class Interpreter:
                 closed = inner if hasattr(inner, "consts") else ClosedJaxpr(inner, ())
                 return self.evaluate(closed.jaxpr, list(map(objects, closed.consts)), inputs)
         if all(is_number(x) for array in inputs for x in array.flat):
-            return _constants(eqn, inputs)
+            return _constants(_emission(eqn), inputs)
         if name in PER_ENTRY:
-            return [boxed(self._per_entry(eqn)(*inputs))]
+            return [boxed(np.frompyfunc(partial(self.per_entry, _emission(eqn)), len(inputs), 1)(*inputs))]
         raise self._refusal(name)
 
     def _refusal(self, name: str) -> Exception:
@@ -124,22 +141,15 @@ class Interpreter:
             f"a body step uses {name!r}, which cannot be scalarized; run it with execution='plain'"
         )
 
-    def _per_entry(self, eqn) -> Callable:
+    def per_entry(self, emit: PerEntry, *xs: Scalar) -> Scalar:
         """Any other elementwise primitive, a node for each entry."""
-        key = (eqn.primitive.name, str(eqn.params))
-        emit = PerEntry(eqn.primitive, eqn.params, [atom.aval.dtype for atom in eqn.invars])
-        types = [{"f": float, "b": bool}.get(dtype.kind, int) for dtype in emit.dtypes]
-
-        def call(*xs):
-            # A folded zero may be of another type, which says something else where all operands are numbers.
-            xs = tuple(t(x) if is_number(x) and type(x) is not t else x for x, t in zip(xs, types, strict=True))
-            if key[0] == "select_n" and is_number(xs[0]):
-                return xs[1 + int(xs[0])]
-            if all(map(is_number, xs)):
-                return _constants(eqn, [boxed(x) for x in xs])[0].item()
-            return self.graph.node(eqn.primitive.name, emit, *xs, key=key)
-
-        return np.frompyfunc(call, len(emit.dtypes), 1)
+        # A folded zero may be of another type, which says something else where all operands are numbers.
+        xs = tuple(t(x) if is_number(x) and type(x) is not t else x for x, t in zip(xs, emit.types, strict=True))
+        if emit.key[0] == "select_n" and is_number(xs[0]):
+            return xs[1 + int(xs[0])]
+        if all(map(is_number, xs)):
+            return _constants(emit, [boxed(x) for x in xs])[0].item()
+        return self.graph.node(emit.key[0], emit, *xs, key=emit.key)
 
     def _converted(self, a, old, new):
         """A truth value or an integer as a number of another kind."""
@@ -199,19 +209,21 @@ def is_constant(x) -> bool:
     return not is_traced(x) and np.asarray(x).dtype.kind in "ib"
 
 
-def _constants(eqn, inputs) -> list[np.ndarray]:
+def _emission(eqn) -> PerEntry:
+    return PerEntry(eqn.primitive, eqn.params, [atom.aval.dtype for atom in eqn.invars])
+
+
+def _constants(emit: PerEntry, inputs) -> list[np.ndarray]:
     """Evaluate an equation whose inputs are all known now."""
-    if (rule := _ON_NUMBERS.get(eqn.primitive.name)) is not None:
-        numbers = [np.array(x.tolist(), y.aval.dtype).reshape(x.shape) for x, y in zip(inputs, eqn.invars, strict=True)]
+    pairs = list(zip(inputs, emit.dtypes, strict=True))
+    if (rule := _ON_NUMBERS.get(emit.primitive.name)) is not None:
+        numbers = [np.array(x.tolist(), dtype).reshape(x.shape) for x, dtype in pairs]
         with np.errstate(all="ignore"):
-            return [objects(rule(eqn.params, *numbers))]
+            return [objects(rule(emit.params, *numbers))]
     with jax.ensure_compile_time_eval():
-        values = [
-            jnp.asarray(np.array(array.tolist(), dtype=atom.aval.dtype).reshape(array.shape))
-            for array, atom in zip(inputs, eqn.invars, strict=True)
-        ]
-        outs = eqn.primitive.bind(*values, **eqn.params)
-    return [objects(x) for x in (outs if eqn.primitive.multiple_results else [outs])]
+        values = [jnp.asarray(np.array(x.tolist(), dtype=dtype).reshape(x.shape)) for x, dtype in pairs]
+        outs = emit.primitive.bind(*values, **emit.params)
+    return [objects(x) for x in (outs if emit.primitive.multiple_results else [outs])]
 
 
 def _change_of_kind(eqn) -> tuple | None:

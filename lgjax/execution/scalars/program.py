@@ -94,6 +94,11 @@ def heaviest(jaxpr: Any) -> int:
     return max([*own, *(heaviest(inner) for eqn in jaxpr.eqns for inner in jaxprs_in(eqn))], default=0)
 
 
+def repeats(jaxpr: Any) -> bool:
+    """Whether it has a loop that ends by what it computes."""
+    return any(eqn.primitive.name == "while" or any(map(repeats, jaxprs_in(eqn))) for eqn in jaxpr.eqns)
+
+
 def longest(jaxpr: Any) -> int:
     """The levels of the longest recursion, which are written out one after the other."""
     own = [eqn.params["loop"].length for eqn in jaxpr.eqns if eqn.primitive is loop_p]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 
 from lgjax.execution._jax import Literal, jaxprs_in, scan_arguments, while_parts
@@ -20,7 +19,7 @@ from lgjax.execution.scalars.interpreter import Interpreter
 from lgjax.execution.scalars.regions import Loop, While
 from lgjax.execution.scalars.turns import TurnGraph
 from lgjax.execution.scan import loop_p
-from lgjax.execution.step import emission, step_p
+from lgjax.execution.step import step_p
 
 UNROLLED = 8  # turns of a loop that saves or reads something in every turn, which are written out
 WRITTEN_OUT = 4000  # operations, of which more stay a loop
@@ -90,7 +89,7 @@ class Unrolling(Interpreter):
         if eqn.primitive is loop_p:
             return self._levels(params["loop"], inputs)
         if eqn.primitive is step_p:
-            return self.closed(jax.make_jaxpr(emission(**params))(*(x.aval for x in eqn.invars)), inputs)
+            return self._step(inputs, **params)
         if name in ("lane_call", "system_call") and params["size"] is not None:
             inputs = list(map(self.arrays.scalars, inputs))
             run = lambda values: self.evaluate(params["jaxpr"], [], values)
@@ -118,6 +117,29 @@ class Unrolling(Interpreter):
 
     def _refusal(self, name: str) -> Exception:
         return NotImplementedError(f"{name!r} cannot be done scalar by scalar")
+
+    def _step(self, inputs: list[np.ndarray], traced: Any, refs: Any, used: Any, batch: Any) -> list[np.ndarray]:
+        """A body step of several lanes: its graph, for each of them."""
+        arrays, levels, ops = dict(zip(used, inputs, strict=True)), batch[::-1], traced.graph.ops
+
+        def spread(place: Any) -> np.ndarray:
+            x = arrays[place.array] if place.row is None else arrays[place.array][..., place.row]
+            return x[(*(slice(None) if place.array in mapped else None for _, mapped in levels), ...)]
+
+        entered = {k: spread(place) for k, place in traced.place.items() if place.array in arrays}
+        lanes = np.broadcast_shapes(*(x.shape for x in entered.values()))[len(levels) :]
+        shape = (*(size for size, _ in levels), *lanes)
+        entered = {k: np.broadcast_to(x, shape) for k, x in entered.items()}
+        outs = [np.empty(shape, object) for _ in refs]
+        order = [k for k in traced.order(refs) if k not in entered]
+        for lane in np.ndindex(*shape):
+            values = {k: x[lane] for k, x in entered.items()}
+            for k in order:
+                name, emit, args = ops[k]
+                values[k] = self.scalar(name, emit, [values[a.index] if type(a) is Ref else a for a in args])
+            for out, ref in zip(outs, refs, strict=True):
+                out[lane] = values[ref]
+        return outs
 
     def _levels(self, loop, inputs: list[np.ndarray]) -> list[np.ndarray]:
         """All levels of a recursion, one after the other."""
