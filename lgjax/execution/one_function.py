@@ -6,15 +6,12 @@ one function instead, loops and all: forward dynamics of a quadruped compiles 2.
 system, jax 0.10.2).  It is for one system and for up to eight small ones: of large arrays XLA computes parts side by
 side, which one function cannot (`LARGEST`), and the last bits of the numbers would depend on the size of a batch.
 
-`one_call` is for pieces of code that may be anything, such as a step with a user's field: the piece, its derivative
-and the way back are functions of their own, also inside a batch whose axis is last, for up to `BEHIND` systems.
 `in_one_function` serves the operations of `call.py` that have no native function (`kernels/native.py`).
 
 Read first: `_jax.py`, `compiled_as_one`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -22,34 +19,20 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.execution._jax import (
-    ClosedJaxpr,
-    Literal,
-    Primitive,
-    Zero,
-    alone,
-    as_function,
     compiled_as_one,
-    dce_jaxpr,
-    is_exported,
     is_high,
-    is_undefined_primal,
     jaxprs_in,
-    no_tangent,
-    on_one_device,
-    register,
-    with_constants,
 )
-from lgjax.execution.batch_last.evaluation import LARGEST, TURNS, Arrays, Behind, Slice, evaluate, traced, transposed
+from lgjax.execution.batch_last.evaluation import LARGEST, evaluate, traced
 from lgjax.execution.kernels import native
-from lgjax.execution.scalars.interpreter import ELEMENTWISE, known
+from lgjax.execution.scalars.interpreter import ELEMENTWISE
 
 FEW = 8  # systems, for which a whole vector each would take longer
-BEHIND = 16  # systems in the last axis, the largest batch in which calls of kernels take longer than their work
 # Operations that one function can hold. It calls no library, to which XLA may leave sums and products of matrices, and
 # cannot scatter or sort.
 _LISTED = """add_any broadcast_in_dim concatenate cond copy custom_jvp_call custom_vjp_call
     custom_vmap_call dynamic_slice dynamic_update_slice expand_dims gather integer_pow iota jit lane_call lane_scan
-    layer one_minus_square optimization_barrier pad piece reduce_and reduce_or reshape rev scalar_step scan slice split
+    layer one_minus_square optimization_barrier pad reduce_and reduce_or reshape rev scalar_step scan slice split
     square squeeze stack stop_gradient system_call transpose unstack while"""
 _FITTING = frozenset(_LISTED.split()) | ELEMENTWISE
 OF_ONE_SYSTEM = ("lane_call", "system_call")  # their jaxprs have no axis for the batch
@@ -127,166 +110,3 @@ def as_operation(function: Callable, bind: Callable[[Any, list, int], list]) -> 
         return jax.tree.unflatten(trees[0], outs)
 
     return call
-
-
-def one_call(function: Callable) -> Callable:
-    """`function` of pytrees of arrays, for a few small systems on a CPU one function; elsewhere what it consists of."""
-
-    return as_operation(function, lambda jaxpr, values, _: piece_p.bind(*values, jaxpr=jaxpr, systems=1))
-
-
-def _run(*args, jaxpr, systems) -> Arrays:
-    return evaluate(jaxpr, args)
-
-
-def _on_cpu(ctx) -> Callable:
-    return _as_one if on_one_device(ctx) and not is_exported(ctx) else _run
-
-
-def _as_one(*args, jaxpr, systems) -> Arrays:
-    """A function of our own, or one of XLA's: sums and scatters are written so that it can hold them."""
-    if systems == 1 and native.usable() and all(x.aval.size <= LARGEST for x in (*jaxpr.invars, *jaxpr.outvars)):
-        shapes = [x.aval for x in jaxpr.outvars]
-        alone = native.as_native(jaxpr, (False,) * len(args), None, shapes, {}, False)
-        if alone is not None:
-            return alone(*args)
-    run = lambda *args: Behind(None).outputs(jaxpr, {x: (y, False) for x, y in zip(jaxpr.invars, args, strict=True)})
-    simpler, more = traced(run, *(x.aval for x in jaxpr.invars))
-    if more or not fits(simpler):
-        return evaluate(jaxpr, args)
-    return in_one_function(as_function(simpler))(*args)
-
-
-def _vmap(args, axes, *, jaxpr, systems):
-    """Of many systems the operations themselves; results that are the same for all of them are computed once."""
-    more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
-    places = [0 if d else None for d in _depend(jaxpr, [axis is not None for axis in axes])]
-    run = jax.vmap(as_function(jaxpr), axes, places, axis_size=more)
-    if not few(systems * more):
-        return run(*args), places
-    batched, none = traced(run, *args)
-    assert not none
-    return piece_p.bind(*args, jaxpr=batched, systems=systems * more), places
-
-
-def _behind(eqn, inputs: Sequence[tuple[Any, bool]], run: Callable, wide: Callable) -> list[tuple[Any, bool]]:
-    """A piece inside a batch whose axis is last: a piece for up to `BEHIND` systems, else operation by operation."""
-    inner, marks = ClosedJaxpr(eqn.params["jaxpr"], ()), [batched for _, batched in inputs]
-    arrays = [jnp.asarray(x.value() if isinstance(x, Slice) else x) for x, _ in inputs]
-    size = next(x.shape[-1] for x, batched in zip(arrays, marks, strict=True) if batched)
-    if not is_known(size) or size > BEHIND:
-        return run(inner, inputs)
-    together = lambda *arrays: [wide(*found) for found in run(inner, list(zip(arrays, marks, strict=True)))]
-    jaxpr, more = traced(together, *(jax.typeof(x) for x in arrays))
-    return [(x, True) for x in piece_p.bind(*more, *arrays, jaxpr=jaxpr, systems=size)]
-
-
-def _depend(jaxpr, marks: Sequence[bool]) -> list[bool]:
-    """Which results depend on the arguments that are marked."""
-    moving = {x for x, m in zip(jaxpr.invars, marks, strict=True) if m}
-    within = lambda atom: not isinstance(atom, Literal) and atom in moving
-    for eqn in jaxpr.eqns:
-        if any(map(within, eqn.invars)):
-            moving.update(eqn.outvars)
-    return [within(x) for x in jaxpr.outvars]
-
-
-def _derivative(primals, directions, *, jaxpr, systems) -> tuple[Arrays, list]:
-    """The results, and their tangents by a piece that needs what the first has kept for it."""
-    moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
-    parts, count = linearized(jaxpr, moving), len(jaxpr.outvars)
-    args = [*parts.more, *primals]
-    found = piece_p.bind(*args, jaxpr=parts.first, systems=systems)
-    values = [*(args[n] for n in parts.again), *found[count:], *(directions[n] for n in moving)]
-    along = iter(piece_p.bind(*values, jaxpr=parts.along, systems=systems))
-    outs = found[:count]
-    floating = [jnp.issubdtype(x.dtype, jnp.floating) for x in outs]
-    return outs, [next(along) if f else no_tangent(x) for x, f in zip(outs, floating, strict=True)]
-
-
-def _transpose(given, *args, jaxpr, systems) -> list:
-    linear = [n for n, x in enumerate(args) if is_undefined_primal(x)]
-    backwards, more = transposed(jaxpr, linear, [not isinstance(ct, Zero) for ct in given])
-    values = [x for x in (*args, *given) if not is_undefined_primal(x) and not isinstance(x, Zero)]
-    found = piece_p.bind(*more, *values, jaxpr=backwards, systems=systems)
-    cotangents = dict(zip(linear, found, strict=True))
-    return [cotangents.get(n) for n in range(len(args))]
-
-
-piece_p = Primitive("piece")
-register(
-    piece_p,
-    _run,
-    lambda *_, jaxpr, systems: [x.aval for x in jaxpr.outvars],
-    _vmap,
-    _derivative,
-    _transpose,
-    cpu=_on_cpu,
-)
-
-
-# ---- derivatives
-@dataclass(frozen=True)
-class Linearized:
-    """A jaxpr in two parts, for tangents of its floating results along some of its arguments.
-
-    first   jaxpr of the arrays `more`, which it closes over, and the arguments: the results and what `along` needs.
-    along   jaxpr of the arguments of `first` at the places `again`, of what was kept, and of the tangents.
-    """
-
-    first: Any
-    along: Any
-    more: list
-    again: list[int]
-
-
-def linearized(jaxpr, moving: Sequence[int]) -> Linearized:
-    """The two parts of a jaxpr for the arguments `moving`."""
-    avals, count = [x.aval for x in jaxpr.invars], len(jaxpr.outvars)
-    lines: list = []
-
-    def first(*args):
-        def of(*values):
-            merged = dict(enumerate(args)) | dict(zip(moving, values, strict=True))
-            outs = evaluate(jaxpr, merged.values())
-            return [y for y in outs if jnp.issubdtype(y.dtype, jnp.floating)], outs
-
-        _, line, outs = jax.linearize(of, *(args[n] for n in moving), has_aux=True)
-        lines.append(jax.make_jaxpr(line)(*(avals[n] for n in moving)))
-        return [*outs, *lines[-1].consts]
-
-    head, more = traced(first, *avals)
-    head, _ = traced(lambda *args: with_known_integers(head, args), *(x.aval for x in head.invars))
-    leaves = head.outvars[count:]
-    places = {x: n for n, x in reversed([*enumerate(leaves)]) if not isinstance(x, Literal)}
-    again = [n for n, x in enumerate(head.invars) if places.pop(x, None) is not None]
-    names = [*(head.invars[n] for n in again), *sorted(places, key=lambda x: places[x])]
-    head, _ = dce_jaxpr(head, [*[True] * count, *(n in places.values() for n in range(len(leaves)))], True)
-
-    def along(values, directions):
-        env = dict(zip(names, values, strict=True))
-        return as_function(lines[-1].jaxpr, [x.val if isinstance(x, Literal) else env[x] for x in leaves])(*directions)
-
-    tail, _ = traced(along, [x.aval for x in names], [avals[n] for n in moving])
-    return Linearized(head, tail, more, again)
-
-
-def with_known_integers(jaxpr, args: Sequence) -> Arrays:
-    """The results of a jaxpr; integers that are known, such as places in an array, are worked out."""
-    env = dict(zip(jaxpr.invars, args, strict=True))
-    read = lambda atom: atom.val if isinstance(atom, Literal) else env[atom]
-    for eqn in jaxpr.eqns:
-        values = [read(atom) for atom in eqn.invars]
-        if eqn.primitive.name == "jit":
-            inner = eqn.params["jaxpr"]
-            constants = dict(zip(inner.jaxpr.constvars, inner.consts, strict=True))
-            outs = with_known_integers(with_constants(inner.jaxpr, constants), values)
-        elif (numbers := known(eqn, values)) is not None:
-            outs = [numbers]
-        else:
-            outs = alone(jaxpr, eqn)(*values)
-        env.update(zip(eqn.outvars, outs, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
-
-
-TURNS[piece_p.name] = _behind

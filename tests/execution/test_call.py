@@ -9,7 +9,6 @@ from jax import jit, lax
 from lgjax.execution._jax import call_apart
 from lgjax.execution.call import batch_behind, call_p, one_kernel
 from lgjax.execution.kernels import native
-from lgjax.execution.one_function import one_call
 from lgjax.execution.scan import lane_scan
 
 INDEX = np.array([[2, 0], [1, 1]])
@@ -44,7 +43,7 @@ FUNCTIONS = {
     "integers": lambda x, y: (jnp.argmax(x, 1), x > y, x),
 }
 X, Y = jax.random.normal(jax.random.key(2), (2, 4, 5, 2, 3), float)
-WRAPS = pytest.mark.parametrize("wrap", [batch_behind, one_call], ids=lambda f: f.__name__)
+WRAPS = pytest.mark.parametrize("wrap", [batch_behind, one_kernel], ids=lambda f: f.__name__)
 AXES = [(0, None), (None, 0), (0, 0), (2, 1)]
 SLOW = pytest.mark.slow
 SIZES = [1, 8, 9, 17, 300, 1600, *(pytest.param(n, marks=SLOW) for n in (7, 16, 256, 521))]

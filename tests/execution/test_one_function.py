@@ -11,7 +11,7 @@ import pytest
 import lgjax
 from lgjax.execution import call
 from lgjax.execution.call import batch_behind, one_kernel
-from lgjax.execution.one_function import in_one_function, one_call
+from lgjax.execution.one_function import in_one_function
 
 PLACES = {"each once": (2, 0, 1), "twice": (1, 1, 3), "none": (), "all": (3, 2, 1, 0)}
 
@@ -90,29 +90,14 @@ def test_dynamics_and_steps_are_one_function():
     assert functions(slope) > 1
 
 
-@pytest.mark.parametrize(("n", "batch", "expected"), [(4, None, 1), (4, 8, 1), (4, 9, 0), (5000, None, 0)])
-def test_one_call_is_one_function_where_it_is_small(n, batch, expected):
-    f = one_call(scanned)
+@pytest.mark.parametrize(("n", "batch", "expected"), [(4, None, 1), (4, 9, 1), (5000, None, 0)])
+def test_a_step_is_one_function_where_it_is_small(n, batch, expected):
+    f = one_kernel(scanned)
     f = f if batch is None else jax.vmap(f)
     x = jnp.linspace(-1.0, 1.0, n * (batch or 1)).reshape((batch or 1), n)[slice(None) if batch else 0]
     compiled = jax.jit(f).lower(x).compile()
     assert functions(compiled.as_text()) == expected
     np.testing.assert_allclose(compiled(x), scanned(x), rtol=1e-14, atol=1e-14)
-
-
-@pytest.mark.parametrize("size", [9, 16, 17, 40])
-def test_a_piece_within_a_batch_is_one_function_where_the_batch_is_small(size):
-    """Of its systems, the last axis of all arrays; some arguments are the same for all of them."""
-    piece = lambda x, a: {"y": loops(x) * a, "a": 2 * a}
-    whole = lambda wrap: jax.jit(jax.vmap(batch_behind(lambda x, a: wrap(piece)(x[0] + x[1], a), "scan"), (0, None)))
-    x, a = jax.random.normal(jax.random.key(0), (size, 2, 4), float), jnp.asarray(0.7)
-    found, expected = whole(one_call)(x, a), whole(lambda f: f)(x, a)
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-14)
-    text = whole(one_call).lower(x, a).compile().as_text()
-    assert bool(calls(text)) == (size <= 16)
-    slopes = [jax.jacfwd(lambda x, wrap=wrap: whole(wrap)(x, a)["y"])(x) for wrap in (one_call, lambda f: f)]
-    np.testing.assert_allclose(*slopes, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("adaptive", [False, True], ids=["fixed", "adaptive"])
@@ -127,16 +112,15 @@ def test_steps_of_integrators_are_one_function(adaptive):
     assert calls(text)
 
 
-@pytest.mark.parametrize("wrap", [one_kernel, one_call], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("transform", [jax.jacfwd, jax.jacrev, jax.hessian], ids=lambda t: t.__name__)
-def test_derivatives_of_a_piece_are_those_of_its_operations(transform, wrap):
+def test_derivatives_of_a_kernel_are_those_of_its_operations(transform):
     x = jnp.array([0.5, -0.25, 0.75, 1.5])
-    found = jax.jit(transform(wrap(scanned)))(x)
+    found = jax.jit(transform(one_kernel(scanned)))(x)
     np.testing.assert_allclose(found, transform(scanned)(x), rtol=1e-14, atol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_piece_its_gradient_and_that_of_its_gradient_are_one_function_each(dtype):
+def test_a_kernel_its_gradient_and_that_of_its_gradient_are_one_function_each(dtype):
     """Additions at known places, reductions and products of matrices are written out, the latter within loops too."""
 
     def turn(y):
@@ -145,11 +129,11 @@ def test_a_piece_its_gradient_and_that_of_its_gradient_are_one_function_each(dty
 
     place = np.array([2, 0, 2])
     f = lambda x: jnp.sum(jax.lax.fori_loop(0, 3, lambda _, y: turn(y), x.at[place].add(0.1 * x[place])) ** 2)
-    piece, x = one_call(f), jnp.array([0.5, -0.25, 0.75, 1.5], dtype)
-    slope = jax.grad(lambda x: jnp.sum(jax.grad(piece)(x) ** 2))
+    kernel, x = one_kernel(f), jnp.array([0.5, -0.25, 0.75, 1.5], dtype)
+    slope = jax.grad(lambda x: jnp.sum(jax.grad(kernel)(x) ** 2))
     for program, expected, count in (
-        (piece, f, 1),
-        (jax.value_and_grad(piece), jax.value_and_grad(f), 2),
+        (kernel, f, 1),
+        (jax.value_and_grad(kernel), jax.value_and_grad(f), 2),
         (slope, jax.grad(lambda x: jnp.sum(jax.grad(f)(x) ** 2)), 4),
     ):
         compiled = jax.jit(program).lower(x).compile()
@@ -170,19 +154,13 @@ def test_reductions_and_products_of_nothing_and_of_much():
         x[:0] @ x[:0],
         x + 1.0,
     )
-    for ours, theirs in zip(jax.jit(one_call(f))(x), f(x), strict=True):
+    for ours, theirs in zip(jax.jit(one_kernel(f))(x), f(x), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     for n, library in ((3, False), (80, True)):
         a = jax.random.normal(jax.random.key(0), (n, n))
         product = jax.jit(batch_behind(lambda a: a @ a)).lower(a)
         assert ("dot_general" in product.as_text()) is library
         np.testing.assert_allclose(product.compile()(a), np.asarray(a) @ a, rtol=1e-12, atol=1e-13)
-
-
-def test_results_of_a_piece_that_are_the_same_for_a_batch_have_no_axis_for_it():
-    piece = one_call(lambda x, y: (x + y, jnp.sin(y)))
-    jaxpr = jax.make_jaxpr(jax.vmap(piece, (0, None), (0, None)))(jnp.ones((20, 3)), jnp.ones(3))
-    assert [x.shape for x in jaxpr.out_avals] == [(20, 3), (3,)]
 
 
 def scanned(x):
@@ -225,7 +203,7 @@ def test_a_root_within_a_call_has_its_value_and_derivatives():
         newton = lambda f, x: jax.lax.fori_loop(0, 8, lambda _, x: x - f(x) / (2 * x), x)
         return jax.lax.custom_root(lambda x: x * x - a, jnp.ones_like(a), newton, lambda g, y: y / g(jnp.ones_like(y)))
 
-    call, a = one_call(lambda a: jnp.sin(root(a))), jnp.asarray([0.5, 2.0])
+    call, a = one_kernel(lambda a: jnp.sin(root(a))), jnp.asarray([0.5, 2.0])
     np.testing.assert_allclose(jax.vmap(jax.jit(call))(a), np.sin(np.sqrt(a)), rtol=1e-14)
     slope = np.cos(np.sqrt(a)) / (2 * np.sqrt(a))
     np.testing.assert_allclose(jax.vmap(jax.grad(call))(a), slope, rtol=1e-14)
@@ -240,4 +218,4 @@ def test_a_loop_in_a_branch_within_a_loop_has_derivatives(derivative):
     function = lambda x: jax.lax.scan(jax.checkpoint(turn), x, length=4)[0]
     for x in (0.3, 0.7, 1.2):
         expected = derivative(function)(x)
-        np.testing.assert_allclose(jax.jit(derivative(one_call(function)))(x), expected, rtol=1e-14)
+        np.testing.assert_allclose(jax.jit(derivative(one_kernel(function)))(x), expected, rtol=1e-14)

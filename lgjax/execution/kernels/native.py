@@ -28,6 +28,7 @@ from lgjax.execution.kernels.translation import program_of_jaxpr, remembered
 
 logger = logging.getLogger("lgjax")
 
+LARGEST = 2048  # entries of the arrays of one system alone
 LEVEL = 1  # of optimization, in LLVM's code generator: code of higher levels is no faster, of 0 three times slower
 VECTORS = (("avx512f", 64), ("avx", 32))  # feature of a processor, bytes of its vector registers; others have 16
 
@@ -172,6 +173,8 @@ def as_native(
     asked = [k for k, x in enumerate(shapes) if x.size]
     if not asked:
         return lambda *_: [jnp.zeros(x.shape, x.dtype) for x in shapes]
+    if size is None and max(x.aval.size for x in (*jaxpr.invars, *jaxpr.outvars)) > LARGEST:
+        return None  # of one system, XLA computes the entries of a large array side by side
     target = target_of(jaxpr, tuple(batched), size is not None, bool(over), marks)
     if target is None:
         return None

@@ -31,6 +31,7 @@ from lgjax.execution.scalars.unrolling import RULES
 # `size_of` a program, of which larger ones have arrays in memory, and so have those with loops that end by what they
 # compute: what these carry would take a register each, and systems that are done keep them by a choice each.
 SCALARS = 150_000
+ENTRIES = 20_000  # of its arguments and results, each a load or a store
 HEAVIEST = 200_000  # products of a product of matrices: XLA has better ways for more
 LARGEST = 3_000_000  # `size_of` a program, an estimate that may be ten times too large
 MOST = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s
@@ -58,6 +59,8 @@ def remembered(function: Callable) -> Callable:
 @lru_cache(maxsize=4)  # a large one takes tens of megabytes
 def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
     """The program of a jaxpr; NotImplementedError if it has none, or one that takes long to compile."""
+    if entries_of(jaxpr) > ENTRIES:
+        raise NotImplementedError("so many numbers that go in or come out of a kernel")
     if size_of(jaxpr) > LARGEST:
         raise NotImplementedError("so many operations in one kernel")
     if heaviest(jaxpr) > HEAVIEST:
@@ -70,6 +73,11 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
     return program
 
 
+def entries_of(jaxpr: Any) -> int:
+    """Of the arguments and the results."""
+    return sum(x.aval.size for x in (*jaxpr.invars, *jaxpr.outvars))
+
+
 @remembered
 def is_program(jaxpr: Any) -> bool:
     """Whether a jaxpr can be a kernel, as far as its operations and its arrays tell, which is cheaper than to try."""
@@ -77,7 +85,12 @@ def is_program(jaxpr: Any) -> bool:
         of_arrays(map(dtype_of, (*jaxpr.invars, *jaxpr.outvars)))
     except NotImplementedError:
         return False
-    small = size_of(jaxpr) <= LARGEST and heaviest(jaxpr) <= HEAVIEST and longest(jaxpr) <= LONGEST
+    small = (
+        entries_of(jaxpr) <= ENTRIES
+        and size_of(jaxpr) <= LARGEST
+        and heaviest(jaxpr) <= HEAVIEST
+        and longest(jaxpr) <= LONGEST
+    )
     return small and _writable(jaxpr)
 
 

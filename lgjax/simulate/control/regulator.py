@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution.call import batch_behind
-from lgjax.execution.one_function import one_call
+from lgjax.execution.call import batch_behind, one_kernel
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.simulate.control.directions import Directions, directions, directions_together, in_groups
@@ -243,9 +242,9 @@ class RegulatorSearch(NamedTuple):
 
         def step(state: Any, inputs: Any) -> tuple[Any, Any]:
             nominal, control, k, gain, gap = inputs
-            error = one_call(system.difference)(nominal, state)
+            error = one_kernel(system.difference)(nominal, state)
             control = within(control + size * k + times(gain, error), problem.lower, problem.upper)
-            state = one_call(moved)(state, control, (size - 1) * gap)
+            state = one_kernel(moved)(state, control, (size - 1) * gap)
             return state, (state, control)
 
         inputs = (before, iterate.controls, move.push, move.feedback, move.gap)
