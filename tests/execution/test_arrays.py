@@ -143,6 +143,7 @@ FUNCTIONS = {
     "a derivative through a loop": lambda M, N, x: jax.grad(
         lambda M: jnp.sum(jax.lax.fori_loop(0, 3, lambda i, x: jnp.sin(0.1 * M @ x), x) ** 2)
     )(M),
+    "parts, of which one is empty": lambda M, N, x: [2 * y for y in jnp.split(M, [3, 3], 0)],
     "nothing": lambda M, N, x: (M[:0] @ x, jnp.zeros((0, 8), M.dtype), M[:, :0].sum(1)),
 }  # fmt: skip
 

@@ -77,6 +77,7 @@ def single(*arrays: Array) -> bool:
 
 
 # ---- linear systems
+SEGMENT = 16  # columns of one system alone that are eliminated by one loop
 SMALL, SMALL_ALONE = 24, 200  # rows of a system of a batch, and of one alone, which are solved here
 
 
@@ -100,23 +101,18 @@ def _eliminate(columns: Array, y: Array) -> Array:
     n = len(y)
     places = jnp.arange(n, dtype=jnp.int32)[:, None]
 
-    def forward(j, carry):
-        """One of the rows that are left becomes the pivot of column j."""
-        table, turn_of = carry
-        own = jax.lax.dynamic_slice_in_dim(table, j, 1)[0]
+    def forward(k, j, table, turn_of):
+        """One of the rows that are left becomes the pivot of column j, which is row k of the table."""
+        own = jax.lax.dynamic_slice_in_dim(table, k, 1)[0]
         size = jnp.where(turn_of < n, -jnp.ones_like(own), jnp.abs(own))
         most = largest(size)
         best = least(jnp.where(size == most, places, n))  # NaN: none
         # Without barriers, each entry of the table would compute this and the parts below again.
         best = jax.lax.optimization_barrier(best)
 
-        def more(i, found):
-            row = jax.lax.dynamic_slice_in_dim(table, i, 1, 1)[:, 0]
-            return jnp.where(best == i, row, found)
-
-        pivot = jax.lax.fori_loop(0, n, more, jnp.zeros_like(table[:, 0]))  # (n + 1, B)
+        pivot = _column(table, best)
         turn_of = jnp.where(places == best, j, turn_of)
-        parts = _quotient(own, jax.lax.dynamic_slice_in_dim(pivot, j, 1))
+        parts = _quotient(own, jax.lax.dynamic_slice_in_dim(pivot, k, 1))
         parts = jax.lax.optimization_barrier(jnp.where(turn_of < n, jnp.zeros_like(own), parts))
         return table - parts * pivot[:, None], turn_of
 
@@ -129,9 +125,26 @@ def _eliminate(columns: Array, y: Array) -> Array:
         found = jax.lax.optimization_barrier(_quotient(at_pivot(right), at_pivot(own)))
         return jax.lax.dynamic_update_slice_in_dim(x, found[None], j, 0), right - own * found
 
-    start = jnp.concatenate([columns, y[None]]), jnp.full(y.shape, n, jnp.int32)  # the table is (n + 1, n, B)
-    table, turn_of = jax.lax.fori_loop(0, n, forward, start)
-    return jax.lax.fori_loop(0, n, back, (jnp.zeros_like(y), table[n]))[0]
+    table, turn_of = jnp.concatenate([columns, y[None]]), jnp.full(y.shape, n, jnp.int32)  # the table is (n + 1, n, B)
+    done, size = [], SEGMENT if single(y) else n
+    for first in range(0, n, size):  # columns that are done are left out
+        count = min(size, n - first)
+        turn = lambda j, carry, first=first: forward(j, first + j, *carry)
+        table, turn_of = jax.lax.fori_loop(0, count, turn, (table, turn_of))
+        done, table = [*done, table[:count]], table[count:]
+    right, table = table[0], jnp.concatenate(done)
+    return jax.lax.fori_loop(0, n, back, (jnp.zeros_like(y), right))[0]
+
+
+def _column(table: Array, place: Array) -> Array:
+    """(m, B) of a table (m, n, B): of each system the column at its place (B,)."""
+    if single(table):
+        return jax.lax.dynamic_index_in_dim(table, place[0], 1, keepdims=False)
+
+    def more(i, found):
+        return jnp.where(place == i, jax.lax.dynamic_slice_in_dim(table, i, 1, 1)[:, 0], found)
+
+    return jax.lax.fori_loop(0, table.shape[1], more, jnp.zeros_like(table[:, 0]))
 
 
 def _quotient(a: Array, b: Array) -> Array:

@@ -31,7 +31,7 @@ from lgjax.execution.scalars.regions import While
 
 PIECE = 1000  # lines of a basic block: LLVM's time for one grows with the square of its length
 # Bytes of the stack that a function may use. Threads have 8 MB under Linux, elsewhere as little as 512 kB.
-ARRAYS, LEAST = 2**20, 4  # bytes of arrays with which a vector holds fewer systems, but so many
+ARRAYS, LEAST = 3 * 2**19, 4  # bytes of arrays with which a vector holds fewer systems, but so many
 STACK = 2**21 if sys.platform == "linux" else 2**18
 
 
@@ -314,6 +314,21 @@ class _Body(Translation):
             return self._to_all(self._scalar(f"load {name}, ptr {place}"), memory.dtype)
         found = f"load <{self.out.width} x {name}>, ptr {place}, align {self.out.width * BYTES[memory.dtype.name]}"
         return self._from_memory(self.out.operation(found, kind_of_dtype(memory.dtype)), memory.dtype)
+
+    def _pick(self, memory: Memory, address: str, first: int, number: str, step: int) -> str:
+        width, name = self.out.width, MEMORY[memory.dtype.name]
+        size, found = BYTES[memory.dtype.name], "poison"
+        for lane in range(width):
+            own = self._scalar(f"extractelement {self.out.types['i']} {number}, i64 {lane}")
+            entry = self._scalar(f"sext i32 {own} to i64")
+            offset = self._scalar(f"mul i64 {entry}, {step * self._width}")
+            place = self._scalar(f"getelementptr i8, ptr {address}, i64 {offset}")
+            place = self._scalar(f"getelementptr i8, ptr {place}, i64 {first * self._width + lane * size}")
+            own = self._scalar(f"load {name}, ptr {place}")
+            found = self._scalar(f"insertelement <{width} x {name}> {found}, {name} {own}, i64 {lane}")
+        vector = f"<{width} x {name}>"
+        kind = kind_of_dtype(memory.dtype)
+        return self._from_memory(self.out.operation(f"bitcast {vector} {found} to {vector}", kind), memory.dtype)
 
     def _write(self, memory: Memory, address: str, first: int, value: Any) -> None:
         place = self._scalar(f"getelementptr {self._element(memory)}, ptr {address}, i64 {first}") if first else address

@@ -325,6 +325,10 @@ class _Body(Translation):
         found = self.out.operation(f"ld.{space}.{suffix}", place, kind="f" if floating else "i")
         return self.out.operation("setp.ne.u32", found, 0, kind="p") if memory.dtype == BOOL else found
 
+    def _pick(self, memory: Memory, address: str, first: int, number: str, step: int) -> str:
+        offset = self.out.operation("mul.wide.s32", number, step * self._bytes(memory), kind="q")
+        return self._read(memory, self.out.operation("add.u64", address, offset, kind="q"), first)
+
     def _write(self, memory: Memory, address: str, first: int, value: Any) -> None:
         value = value if isinstance(value, str) else self._register(value, memory.dtype)
         if memory.dtype == BOOL:

@@ -44,13 +44,18 @@ class View:
     terms: tuple[tuple[Ref, tuple[int, ...]], ...] = ()
 
     def at(self, body: Any, index: Sequence[Index]) -> Scalar:
+        first, steps, turns = self.place(body, index)
+        return body.graph.node("load", (first, steps), body.capture(self.memory), *turns, key=(first, steps))
+
+    def place(self, body: Any, index: Sequence[Index]) -> tuple[int, tuple, tuple[Ref, ...]]:
+        """first, steps and turns as of a node "load"."""
         first, terms = self.first, [(body.capture(turn), numbers) for turn, numbers in self.terms]
         for axis, k in zip(self.axes, index, strict=True):
             if isinstance(k, tuple):
                 terms.append((k[0], tuple(axis[n] for n in k[1])))
             else:
                 first += axis[k]
-        return loaded(body, self.memory, first, terms)
+        return place(first, terms)
 
 
 def place(first: int, terms: Sequence[tuple[Ref, Sequence[int]]]) -> tuple[int, tuple, tuple[Ref, ...]]:
@@ -71,11 +76,6 @@ def place(first: int, terms: Sequence[tuple[Ref, Sequence[int]]]) -> tuple[int, 
             steps.append(tuple(numbers))
         turns.append(turn)
     return first, tuple(steps), tuple(turns)
-
-
-def loaded(body: Any, memory: Ref, first: int, terms: Sequence) -> Ref:
-    first, steps, turns = place(first, terms)
-    return body.graph.node("load", (first, steps), body.capture(memory), *turns, key=(first, steps))
 
 
 @dataclass(eq=False)
@@ -355,7 +355,9 @@ class Arrays:
             total = total + column.reshape([-1 if n == k else 1 for n in range(offsets.ndim)])
         return axes if np.array_equal(total + first, offsets) else None
 
-    def _at_offsets(self, view: View, offsets: np.ndarray, dtype: np.dtype) -> Pull:
+    def _at_offsets(self, view: View, offsets: np.ndarray, dtype: np.dtype) -> Any:
+        if not offsets.size:
+            return np.empty(offsets.shape, object)
         if (axes := self._separable(offsets)) is not None:
             first = view.first + int(offsets[(0,) * offsets.ndim])
             return viewed(View(view.memory, first, tuple(axes), view.terms), dtype)
@@ -387,8 +389,9 @@ class Arrays:
         view = self.settled(x).view
         for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
             where = indexing.within(self.graph, start[()], len(view.axes[axis]) - size)
-            if (found := self._part(view, axis, where, size)) is None:
-                found = self._looked_up(viewed(view, x.dtype), axis, where, size)
+            found = self._part(view, axis, where, size)
+            if found is None and size == 1:
+                found = self.settled(self._looked_up(viewed(view, x.dtype), axis, where)).view
             if found is None:
                 return None
             view = found
@@ -410,11 +413,24 @@ class Arrays:
     def _by_turn(self, x: Scalar) -> tuple[Ref, tuple] | None:
         return self.graph.by_turn(x) if hasattr(self.graph, "by_turn") else None
 
-    def _looked_up(self, x: Pull, axis: int, where: Scalar, size: int) -> View | None:
-        """One entry of an axis, at a number that is not known: all are looked at."""
-        if size != 1:
-            return None
-        shape = [1 if k == axis else n for k, n in enumerate(x.shape)]
+    def _looked_up(self, x: Pull, axis: int, where: Scalar) -> Pull:
+        """One entry of an axis, at a number that is not known."""
+        view = x.view
+        shape = tuple(1 if k == axis else n for k, n in enumerate(x.shape))
+        if not _even(view.axes[axis]) or self._known(view):
+            return self._searched(x, axis, where, shape)
+        own = View(view.memory, view.first, (*view.axes[:axis], (0,), *view.axes[axis + 1 :]), view.terms)
+        step = view.axes[axis][1]
+
+        def entry(body: Any, index: Sequence[Index]) -> Scalar:
+            first, steps, turns = own.place(body, index)
+            args = body.capture(view.memory), body.capture(where), *turns
+            return body.graph.node("pick", (first, steps, step), *args, key=(first, steps, step))
+
+        return Pull(shape, x.dtype, entry)
+
+    def _searched(self, x: Pull, axis: int, where: Scalar, shape: Sequence[int]) -> Pull:
+        """The same; all entries are looked at."""
 
         def entry(body: Any, total: Scalar, index: Sequence[Index], inside: Sequence[Index]) -> Scalar:
             own = list(index)
@@ -422,8 +438,7 @@ class Arrays:
             here = _equal(body, inside[0], where)
             return indexing.selected(body.graph, here, total, x.at(body, own))
 
-        zero = np.zeros((), x.dtype).item()
-        return self.filled(shape, x.dtype, entry, (x.shape[axis],), zero).view
+        return self.filled(shape, x.dtype, entry, (x.shape[axis],), np.zeros((), x.dtype).item())
 
     def _updated(self, eqn: Any, x: Any, update: Any, *starts: np.ndarray) -> Pull | None:
         dtype = np.dtype(eqn.outvars[0].aval.dtype)
