@@ -14,18 +14,9 @@ import numpy as np
 
 from lgjax.execution.kernels.calling import MEMORY, Array, Calling, Interface
 from lgjax.execution.kernels.llvm_writer import LlvmWriter
-from lgjax.execution.kernels.translation import (
-    BOOL,
-    BYTES,
-    Memory,
-    Ran,
-    Repeated,
-    Translation,
-    Turns,
-    floating_dtype,
-    kind_of_dtype,
-)
-from lgjax.execution.kernels.writer import kind_of
+from lgjax.execution.kernels.memory import Memory, Ran, Repeated, Turns
+from lgjax.execution.kernels.translation import BYTES, Translation, floating_dtype
+from lgjax.execution.kernels.writer import BOOL, kind_of, kind_of_dtype
 from lgjax.execution.scalars.program import ScalarProgram
 from lgjax.execution.scalars.regions import While
 

@@ -8,9 +8,7 @@ Read first: `../scalars/program.py`, `writer.py`. Next: `ptx.py` and `llvm.py`, 
 """
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache, partial, wraps
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,7 +18,8 @@ import numpy as np
 from lgjax.execution._jax import Literal, jaxprs_in
 from lgjax.execution.kernels.elementary import sine_and_cosine
 from lgjax.execution.kernels.functions import added, is_instruction, write
-from lgjax.execution.kernels.writer import Writer
+from lgjax.execution.kernels.memory import Holding, Memory, Ran, Repeated, Turns, late_fills
+from lgjax.execution.kernels.writer import BOOL, Writer, kind_of_dtype
 from lgjax.execution.scalars.graph import Ref, is_number
 from lgjax.execution.scalars.indexing import MOVES
 from lgjax.execution.scalars.interpreter import HANDLED
@@ -37,7 +36,6 @@ LARGEST = 3_000_000  # `size_of` a program, an estimate that may be ten times to
 MOST = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s
 LONGEST = 48  # levels of a recursion: longer ones stay loops, which compile in a time that does not grow with them
 MOVED = HANDLED | RULES | set(MOVES)  # operations that become others, or only move numbers
-BOOL = np.dtype(bool)
 BYTES = {"float32": 4, "float64": 8, "int32": 4, "bool": 1}  # of a number in the arrays of a kernel
 
 
@@ -119,148 +117,6 @@ def of_arrays(dtypes: Iterable[np.dtype]) -> str:
     if {np.dtype("float32"), np.dtype("float64")} <= arrays:
         raise NotImplementedError("float32 and float64 in one kernel")
     return "f64" if np.dtype("float64") in arrays else "f32"
-
-
-def kind_of_dtype(dtype: np.dtype) -> str:
-    """The kind of the registers that hold numbers of a dtype."""
-    return "p" if dtype == BOOL else "f" if np.issubdtype(dtype, np.floating) else "i"
-
-
-@dataclass(eq=False)
-class Memory:
-    """An array in memory. place: its address. known: whether its numbers are the same for all systems.
-
-    owners: how many nodes that are still to be used have it as their value.
-    """
-
-    place: str
-    length: int
-    dtype: np.dtype
-    known: bool = False
-    owners: int = 0
-
-
-@dataclass
-class Turns:
-    """A loop of a known number of turns, while it is written and after: its turn, and what it carries."""
-
-    count: int
-    turn: str
-    carried: list[Any]
-    dtypes: list[np.dtype]
-    number: int
-
-
-@dataclass
-class Repeated:
-    """A `While`, while it is written and after: what it carries, and the register that says which systems go on."""
-
-    loop: While
-    number: int
-    carried: list[Any]
-    going: Any = None
-    arrays: list[Memory] = field(default_factory=list)
-
-    @property
-    def kinds(self) -> list[str]:
-        return [kind_of_dtype(x) for x in self.loop.dtypes]
-
-
-@dataclass
-class Ran:
-    """A loop of the program, while it is written and after.
-
-    stack: the name of the memory in which it saves values, `width` bytes each. arrays: that it carries.
-    """
-
-    loop: Loop
-    turns: Turns
-    stack: str
-    width: int
-    arrays: list[Memory]
-
-    @property
-    def carried(self) -> list[Any]:
-        return self.turns.carried
-
-    @property
-    def saved(self) -> list[np.dtype]:
-        """The dtypes of the values that it saves in an iteration."""
-        return self.loop.dtypes[len(self.loop.carry) :]
-
-    @property
-    def bytes(self) -> int:
-        """Of a turn."""
-        return self.width * len(self.saved)
-
-
-def late_fills(loop: Loop | While, results: Sequence[Ref]) -> dict[int, list[int]]:
-    """Nodes that fill what a loop carries next, which may write it over what it carries now, when all else is done.
-
-    By the node of the result: it, and before it a copy of what is carried, of which it changes a part. It reads what is
-    carried only where it writes, and none of the other arrays that are written so.
-    """
-    found: dict[int, list[int]] = {}
-    ops = loop.ops
-    users = Counter(a.index for _, _, args in ops for a in args if isinstance(a, Ref))
-    users.update(x.index for x in loop.results if isinstance(x, Ref))
-    for carried, x in zip(loop.arrays, results, strict=True):
-        name, fill, args = ops[x.index]
-        if name != "fill" or users[x.index] > 1:
-            continue
-        nodes = [x.index]
-        if fill.into:
-            before, copy, from_ = ops[args[-1].index]
-            if before != "fill" or users[args[-1].index] > 1 or copy.into or copy.totals or len(from_) != 1:
-                continue
-            if not _copies(copy) or from_[0].index != carried:
-                continue
-            nodes.append(args[-1].index)
-            args = args[:-1]
-        reads = {a.index for a in args if isinstance(a, Ref)}
-        own = [node for node, a in zip(fill.captured, args, strict=True) if a.index == carried]
-        if reads & (set(loop.arrays) - {carried}) or any(fill.into or not fill.in_place_of(node) for node in own):
-            continue
-        found[x.index] = nodes
-    return found
-
-
-def _copies(fill: Fill) -> bool:
-    """Whether it copies an array as it is."""
-    loads = [fill.graph.ops[x.index] for x in fill.results if isinstance(x, Ref)]
-    same = [(*what, tuple(a.index for a in args[1:])) for name, what, args in loads if name == "load"]
-    return same == list(fill.places)
-
-
-class _Holding:
-    """Which nodes of a region hold arrays in memory; what no node holds is free."""
-
-    def __init__(self, free: list[Memory], ops: Any, order: list[int], wanted: list[int]):
-        self.free, self.ops, self.of = free, ops, {}
-        self.last = {a.index: n for n, index in enumerate(order) for a in ops[index][2] if isinstance(a, Ref)}
-        self.last |= dict.fromkeys(wanted, len(order))
-
-    def done(self, place: int, index: int, values: dict[int, Any]) -> None:
-        """A node is written: it holds its arrays, and what it was the last to use is held no more."""
-        value = values.get(index)
-        arrays = value.arrays if isinstance(value, Ran | Repeated) else [value] if isinstance(value, Memory) else []
-        if arrays := [x for x in arrays if not x.known]:
-            self.of[index] = arrays
-            for x in arrays:
-                x.owners += 1
-        for a in {a.index for a in self.ops[index][2] if isinstance(a, Ref)} & self.of.keys():
-            if self.last[a] == place:
-                self._let_go(a)
-
-    def _let_go(self, index: int) -> None:
-        for x in self.of.pop(index):
-            x.owners -= 1
-            if not x.owners:
-                self.free.append(x)
-
-    def end(self) -> None:
-        for index in list(self.of):
-            self._let_go(index)
 
 
 class Translation(ABC):
@@ -405,7 +261,7 @@ class Translation(ABC):
         """
         ops, pairs, sums = region.ops, {}, {}
         order = region.frugal if self.which is None else region.orders[self.which]
-        holding = _Holding(
+        holding = Holding(
             self.free, ops, order, [*region.wanted, *(a.index for k in late for a in ops[k][2] if isinstance(a, Ref))]
         )
         for place, index in enumerate(order):
@@ -525,7 +381,8 @@ class Translation(ABC):
         if name == "table":
             dtype, known = what
             return Memory(self._table_place(self._table_of(known)), len(known), self._own(dtype), True)
-        memory = self._new(*(what if name == "space" else (len(numbers), what)))
+        length, dtype = what if name == "space" else (len(numbers), what)
+        memory = self._new(length, dtype)
         address = self._address_of(memory, (), []) if numbers else ""
         for k, x in enumerate(numbers):
             self._write(memory, address, k, x)

@@ -11,7 +11,10 @@ Read first: `Writer`. Next: `functions.py` and `translation.py`, which write wit
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
+
 Operand = Any  # a register, or a number
+BOOL = np.dtype(bool)
 
 
 class Writer(ABC):
@@ -131,6 +134,11 @@ class Writer(ABC):
         for c in reversed(coefficients[:-1]):
             total = self.fma(total, x, c)
         return total
+
+
+def kind_of_dtype(dtype: np.dtype) -> str:
+    """The kind of the registers that hold numbers of a dtype."""
+    return "p" if dtype == BOOL else "f" if np.issubdtype(dtype, np.floating) else "i"
 
 
 def is_float(x: Operand) -> bool:

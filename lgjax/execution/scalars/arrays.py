@@ -136,8 +136,8 @@ class Arrays:
         inside: Sequence[int] | None = None,
         start: Scalar = 0,
         into: tuple[View, int] | None = None,
-    ) -> Pull:
-        """The array of entry(body, index). With turns `inside`, of entry(body, total, index, index inside) at the end.
+    ) -> View:
+        """In memory, the array of entry(body, index); with turns `inside`, of entry(body, total, index, index inside).
 
         into: of an array in memory, of so many entries, the view that is filled.
         """
@@ -193,7 +193,7 @@ class Arrays:
         )
         args = [*body.outside, *([view.memory] if into else [])]
         node = self.graph.node("fill", fill, *args, key=id(fill))
-        return viewed(View(node, 0, in_rows(shape)), dtype)
+        return View(node, 0, in_rows(shape))
 
     def stored(self, x: Any, dtype: np.dtype) -> Pull:
         """An array in memory whose entries lie in the order of their indices, from the first number on."""
@@ -201,7 +201,7 @@ class Arrays:
         view = x.view
         if view is not None and not view.terms and not view.first and self._rows(view) and not self._known(view):
             return x
-        return self.settled(x) if view is None else self.filled(x.shape, dtype, x.at)
+        return self.settled(x) if view is None else viewed(self.filled(x.shape, dtype, x.at), dtype)
 
     @staticmethod
     def _rows(view: View) -> bool:
@@ -213,8 +213,14 @@ class Arrays:
     def settled(self, x: Any) -> Any:
         """In memory, if it is an array."""
         if isinstance(x, Pull) and x.view is None:
-            x.view = self.filled(x.shape, x.dtype, x.entry).view
+            x.view = self.filled(x.shape, x.dtype, x.entry)
         return x
+
+    def in_memory(self, x: Pull) -> View:
+        """Where an array is; if it is nowhere yet, it is written."""
+        view = self.settled(x).view
+        assert view is not None
+        return view
 
     def pulled(self, x: Any, dtype: np.dtype) -> Pull:
         """An array of scalars, in memory unless they are all the same."""
@@ -247,14 +253,13 @@ class Arrays:
 
     def entered(self, x: Pull, body: Any) -> Pull:
         """An array in memory, inside a loop."""
-        view = self.settled(x).view
+        view = self.in_memory(x)
         terms = tuple((body.capture(turn), numbers) for turn, numbers in view.terms)
         return viewed(View(body.capture(view.memory), view.first, view.axes, terms), x.dtype)
 
     def at_turn(self, x: Pull, turn: Ref, numbers: Sequence[int]) -> Pull:
         """Of an array in memory the part at an index of its first axis, by turn."""
-        view = x.view
-        assert view is not None
+        view = self.in_memory(x)
         terms = *view.terms, (turn, tuple(view.axes[0][n] for n in numbers))
         return viewed(View(view.memory, view.first, view.axes[1:], terms), x.dtype)
 
@@ -318,13 +323,13 @@ class Arrays:
             return None
         if x.view is None and len(eqn.outvars) == 1 and (found := self._renamed(eqn, x)) is not None:
             return [found]
-        view = self.settled(x).view
+        view = self.in_memory(x)
         if (
             view.axes
             and name == "reshape"
             and not self._separable(np.reshape(self._offsets(view), eqn.params["new_sizes"]))
         ):
-            view = self.filled(x.shape, x.dtype, x.at).view
+            view = self.filled(x.shape, x.dtype, x.at)
         offsets = self._offsets(view)
         if name == "split":
             moved = np.split(offsets, np.cumsum(eqn.params["sizes"])[:-1], eqn.params["axis"])
@@ -362,7 +367,7 @@ class Arrays:
             first = view.first + int(offsets[(0,) * offsets.ndim])
             return viewed(View(view.memory, first, tuple(axes), view.terms), dtype)
         flat = viewed(View(view.memory, view.first, (tuple(offsets.ravel().tolist()),), view.terms), dtype)
-        found = self.filled(flat.shape, dtype, flat.at).view
+        found = self.filled(flat.shape, dtype, flat.at)
         return viewed(View(found.memory, 0, in_rows(offsets.shape)), dtype)
 
     @staticmethod
@@ -386,12 +391,12 @@ class Arrays:
 
     def _slice(self, x: Pull, starts: Sequence[np.ndarray], sizes: Sequence[int]) -> Pull | None:
         """A slice that begins where a turn says, or where a number says that is not known."""
-        view = self.settled(x).view
+        view = self.in_memory(x)
         for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
             where = indexing.within(self.graph, start[()], len(view.axes[axis]) - size)
             found = self._part(view, axis, where, size)
             if found is None and size == 1:
-                found = self.settled(self._looked_up(viewed(view, x.dtype), axis, where)).view
+                found = self.in_memory(self._looked_up(viewed(view, x.dtype), axis, where))
             if found is None:
                 return None
             view = found
@@ -415,7 +420,7 @@ class Arrays:
 
     def _looked_up(self, x: Pull, axis: int, where: Scalar) -> Pull:
         """One entry of an axis, at a number that is not known."""
-        view = x.view
+        view = self.in_memory(x)
         shape = tuple(1 if k == axis else n for k, n in enumerate(x.shape))
         if not _even(view.axes[axis]) or self._known(view):
             return self._searched(x, axis, where, shape)
@@ -438,7 +443,8 @@ class Arrays:
             here = _equal(body, inside[0], where)
             return indexing.selected(body.graph, here, total, x.at(body, own))
 
-        return self.filled(shape, x.dtype, entry, (x.shape[axis],), np.zeros((), x.dtype).item())
+        zero = np.zeros((), x.dtype).item()
+        return viewed(self.filled(shape, x.dtype, entry, (x.shape[axis],), zero), x.dtype)
 
     def _updated(self, eqn: Any, x: Any, update: Any, *starts: np.ndarray) -> Pull | None:
         dtype = np.dtype(eqn.outvars[0].aval.dtype)
@@ -447,11 +453,12 @@ class Arrays:
         places = [indexing.within(self.graph, s[()], n) for s, n in zip(starts, most, strict=True)]
         old, new = self.pulled(x, dtype), self.pulled(update, dtype)
         if all(is_number(p) or self._by_turn(p) is not None for p in places):
-            view = self.filled(shape, dtype, old.at).view
+            view = self.filled(shape, dtype, old.at)
             for axis, (where, size) in enumerate(zip(places, sizes, strict=True)):
-                view = self._part(view, axis, where, size)
-                assert view is not None
-            found = self.filled(sizes, dtype, new.at, into=(view, math.prod(shape))).view
+                part = self._part(view, axis, where, size)
+                assert part is not None  # its entries lie in rows
+                view = part
+            found = self.filled(sizes, dtype, new.at, into=(view, math.prod(shape)))
             return viewed(View(found.memory, 0, in_rows(shape)), dtype)
         if any(not is_number(p) and size != 1 for p, size in zip(places, sizes, strict=True)):
             return None
@@ -486,14 +493,14 @@ class Arrays:
         if axes is None:
             return None
         old, new = self.pulled(x, dtype), self.pulled(updates, dtype)
-        memory = self.filled(shape, dtype, old.at).view.memory
+        memory = self.filled(shape, dtype, old.at).memory
         view = View(memory, int(where[0]), tuple(axes))
 
         def added(body: Any, index: Sequence[Index]) -> Scalar:
             return body.graph.add(view.at(body, index), new.at(body, index))
 
         entry = added if name in indexing.ADDING else new.at
-        memory = self.filled(numbers.shape, dtype, entry, into=(view, math.prod(shape))).view.memory
+        memory = self.filled(numbers.shape, dtype, entry, into=(view, math.prod(shape))).memory
         return viewed(View(memory, 0, in_rows(shape)), dtype)
 
     def _reduced(self, eqn: Any, name: str, x: Any) -> Pull:
@@ -511,7 +518,7 @@ class Arrays:
             return body.graph.node(name, None, total, value, key=name)
 
         shape, dtype = [x.shape[k] for k in kept], np.dtype(eqn.outvars[0].aval.dtype)
-        return self.filled(shape, dtype, entry, [x.shape[k] for k in axes], _first(name, dtype))
+        return viewed(self.filled(shape, dtype, entry, [x.shape[k] for k in axes], _first(name, dtype)), dtype)
 
     def _product(self, eqn: Any, a: Any, b: Any) -> Pull:
         (ca, cb), (ba, bb) = eqn.params["dimension_numbers"]
@@ -534,21 +541,19 @@ class Arrays:
 
         shape = [*(a.shape[k] for k in ba), *(a.shape[k] for k in free_a), *(b.shape[k] for k in free_b)]
         dtype = np.dtype(eqn.outvars[0].aval.dtype)
-        return self.filled(shape, dtype, entry, [a.shape[k] for k in ca], _first("add", dtype))
+        return viewed(self.filled(shape, dtype, entry, [a.shape[k] for k in ca], _first("add", dtype)), dtype)
 
     def _joined(self, eqn: Any, *parts: Any, axis: int) -> Pull:
         """Arrays one after the other."""
         dtype, shape = np.dtype(eqn.outvars[0].aval.dtype), eqn.outvars[0].aval.shape
-        rows, memory, first = in_rows(shape), None, 0
+        rows, memory, first = in_rows(shape), self._space(math.prod(shape), dtype), 0
         for x, atom in zip(parts, eqn.invars, strict=True):
             if not x.size:
                 continue
             x = self.pulled(x, atom.aval.dtype)
-            if memory is None:
-                memory = self._space(math.prod(shape), dtype)
             axes = tuple(r[:n] for r, n in zip(rows, x.shape, strict=True))
             view = View(memory, first * rows[axis][1] if first else 0, axes)
-            memory = self.filled(x.shape, dtype, x.at, into=(view, math.prod(shape))).view.memory
+            memory = self.filled(x.shape, dtype, x.at, into=(view, math.prod(shape))).memory
             first += x.shape[axis]
         return viewed(View(memory, 0, rows), dtype)
 
@@ -568,7 +573,7 @@ class Arrays:
             axes = tuple(r for n, r in enumerate(rows) if n != axis)
             x = self.pulled(x, dtype)
             view = View(memory, rows[axis][k], axes)
-            memory = self.filled(x.shape, dtype, x.at, into=(view, math.prod(shape))).view.memory
+            memory = self.filled(x.shape, dtype, x.at, into=(view, math.prod(shape))).memory
         return viewed(View(memory, 0, rows), dtype)
 
     def _padded(self, eqn: Any, x: Any, value: np.ndarray) -> Pull | None:
@@ -577,15 +582,13 @@ class Arrays:
         if any(low < 0 or high < 0 for low, high, _ in config):
             return None
         x, filler = self.pulled(x, dtype), value.item()
-        memory = self.filled(shape, dtype, lambda body, _: body.capture(filler)).view.memory
+        memory = self.filled(shape, dtype, lambda body, _: body.capture(filler)).memory
         rows, first = in_rows(shape), 0
         axes = []
         for row, n, (low, _, gap) in zip(rows, x.shape, config, strict=True):
             first += row[low] if n else 0
             axes.append(tuple(row[low + k * (gap + 1)] - row[low] for k in range(n)))
-        memory = self.filled(
-            x.shape, dtype, x.at, into=(View(memory, first, tuple(axes)), math.prod(shape))
-        ).view.memory
+        memory = self.filled(x.shape, dtype, x.at, into=(View(memory, first, tuple(axes)), math.prod(shape))).memory
         return viewed(View(memory, 0, rows), dtype)
 
 

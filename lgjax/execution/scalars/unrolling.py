@@ -255,11 +255,11 @@ class Unrolling(Interpreter):
             captured=inner.captured,
             turn=turn.index,
             reads=reads,
-            arrays=[start[k].view.memory.index for k in arrays],
+            arrays=[place(start[k]).index for k in arrays],
         )
         if loop.count * (len(results) - len(loop.carry)) > SAVED:
             raise NotImplementedError(f"a scan that saves more than {SAVED} numbers")
-        begun = [carry[k].view.memory for k in arrays]
+        begun = [place(carry[k]) for k in arrays]
         return loop, [*_flat(others(carry)), *inner.outside, *map(Ref, loops), *begun], inner.run.choices
 
     def _saved_by_one_loop(self, column: Sequence[Scalar]) -> tuple[int, int, bool] | None:
@@ -336,7 +336,7 @@ class Unrolling(Interpreter):
             for k, x in enumerate(start)
         ]
         again, outs = turn(inner, carry)
-        own = [carry[k].view.memory for k in arrays]
+        own = [place(carry[k]) for k in arrays]
         following = [inner.following(outs[k], carry, k) for k in arrays]
         others = lambda values: [x for k, x in enumerate(values) if k not in arrays]
         first, before = _flat(others(start)), _flat(others(carry))
@@ -350,7 +350,7 @@ class Unrolling(Interpreter):
         moving = [k for k, m in enumerate(moves) if m]
         still = [n for n, (x, y) in enumerate(zip(own, following, strict=True)) if x.index == y.index]
         moved = [n for n in range(len(arrays)) if n not in still]
-        memory = [start[k].view.memory for k in arrays]
+        memory = [place(start[k]) for k in arrays]
         loop = While(
             inner.graph,
             [again, *(after[k] for k in moving), *(following[n] for n in moved)],
@@ -455,10 +455,10 @@ class _Inner:
         """What carry[k] is followed by: an array of this loop."""
         own = carry[k]
         found = self.run.arrays.stored(x, own.dtype)
-        others = [y.view.memory.index for n, y in enumerate(carry) if n != k and isinstance(y, Pull)]
-        if found.view.memory.index in others:  # which may be written before it is read
-            found = self.run.arrays.filled(found.shape, found.dtype, found.at)
-        return found.view.memory
+        others = [place(y).index for n, y in enumerate(carry) if n != k and isinstance(y, Pull)]
+        if place(found).index in others:  # which may be written before it is read
+            return self.run.arrays.filled(found.shape, found.dtype, found.at).memory
+        return place(found)
 
     @property
     def captured(self) -> list[int]:
@@ -467,6 +467,11 @@ class _Inner:
     @property
     def outside(self) -> list[Ref]:
         return list(map(Ref, self.inputs))
+
+
+def place(x: Any) -> Ref:
+    """The memory of an array."""
+    return x.view.memory
 
 
 def _is_known(x: Any) -> bool:
@@ -533,6 +538,7 @@ def _turns(step: Callable, carry: list, xs: list, length: int, reverse: bool, ke
 def _at(x: Any, k: int) -> Any:
     if isinstance(x, Pull):
         view = x.view
+        assert view is not None
         return viewed(View(view.memory, view.first + view.axes[0][k], view.axes[1:], view.terms), x.dtype)
     return map_objects(lambda y: y, x[k : k + 1].reshape(x.shape[1:]))
 

@@ -1,0 +1,152 @@
+"""Loops and arrays of a program while a kernel is written: what is in memory, and how long.
+
+Read first: `../scalars/regions.py`. Next: `translation.py`, which writes with them.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lgjax.execution.kernels.writer import kind_of_dtype
+from lgjax.execution.scalars.graph import Ref
+from lgjax.execution.scalars.regions import Fill, Loop, While
+
+
+@dataclass(eq=False)
+class Memory:
+    """An array in memory. place: its address. known: whether its numbers are the same for all systems.
+
+    owners: how many nodes that are still to be used have it as their value.
+    """
+
+    place: str
+    length: int
+    dtype: np.dtype
+    known: bool = False
+    owners: int = 0
+
+
+@dataclass
+class Turns:
+    """A loop of a known number of turns, while it is written and after: its turn, and what it carries."""
+
+    count: int
+    turn: str
+    carried: list[Any]
+    dtypes: list[np.dtype]
+    number: int
+
+
+@dataclass
+class Repeated:
+    """A `While`, while it is written and after: what it carries, and the register that says which systems go on."""
+
+    loop: While
+    number: int
+    carried: list[Any]
+    going: Any = None
+    arrays: list[Memory] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> list[str]:
+        return [kind_of_dtype(x) for x in self.loop.dtypes]
+
+
+@dataclass
+class Ran:
+    """A loop of the program, while it is written and after.
+
+    stack: the name of the memory in which it saves values, `width` bytes each. arrays: that it carries.
+    """
+
+    loop: Loop
+    turns: Turns
+    stack: str
+    width: int
+    arrays: list[Memory]
+
+    @property
+    def carried(self) -> list[Any]:
+        return self.turns.carried
+
+    @property
+    def saved(self) -> list[np.dtype]:
+        """The dtypes of the values that it saves in an iteration."""
+        return self.loop.dtypes[len(self.loop.carry) :]
+
+    @property
+    def bytes(self) -> int:
+        """Of a turn."""
+        return self.width * len(self.saved)
+
+
+def late_fills(loop: Loop | While, results: Sequence[Ref]) -> dict[int, list[int]]:
+    """Nodes that fill what a loop carries next, which may write it over what it carries now, when all else is done.
+
+    By the node of the result: it, and before it a copy of what is carried, of which it changes a part. It reads what is
+    carried only where it writes, and none of the other arrays that are written so.
+    """
+    found: dict[int, list[int]] = {}
+    ops = loop.ops
+    users = Counter(a.index for _, _, args in ops for a in args if isinstance(a, Ref))
+    users.update(x.index for x in loop.results if isinstance(x, Ref))
+    for carried, x in zip(loop.arrays, results, strict=True):
+        name, fill, args = ops[x.index]
+        if name != "fill" or users[x.index] > 1:
+            continue
+        nodes = [x.index]
+        if fill.into:
+            before, copy, from_ = ops[args[-1].index]
+            if before != "fill" or users[args[-1].index] > 1 or copy.into or copy.totals or len(from_) != 1:
+                continue
+            if not _copies(copy) or from_[0].index != carried:
+                continue
+            nodes.append(args[-1].index)
+            args = args[:-1]
+        reads = {a.index for a in args if isinstance(a, Ref)}
+        own = [node for node, a in zip(fill.captured, args, strict=True) if a.index == carried]
+        if reads & (set(loop.arrays) - {carried}) or any(fill.into or not fill.in_place_of(node) for node in own):
+            continue
+        found[x.index] = nodes
+    return found
+
+
+def _copies(fill: Fill) -> bool:
+    """Whether it copies an array as it is."""
+    loads = [fill.graph.ops[x.index] for x in fill.results if isinstance(x, Ref)]
+    same = [(*what, tuple(a.index for a in args[1:])) for name, what, args in loads if name == "load"]
+    return same == list(fill.places)
+
+
+class Holding:
+    """Which nodes of a region hold arrays in memory; what no node holds is free."""
+
+    def __init__(self, free: list[Memory], ops: Any, order: list[int], wanted: list[int]):
+        self.free, self.ops, self.of = free, ops, {}
+        self.last = {a.index: n for n, index in enumerate(order) for a in ops[index][2] if isinstance(a, Ref)}
+        self.last |= dict.fromkeys(wanted, len(order))
+
+    def done(self, place: int, index: int, values: dict[int, Any]) -> None:
+        """A node is written: it holds its arrays, and what it was the last to use is held no more."""
+        value = values.get(index)
+        arrays = value.arrays if isinstance(value, Ran | Repeated) else [value] if isinstance(value, Memory) else []
+        if arrays := [x for x in arrays if not x.known]:
+            self.of[index] = arrays
+            for x in arrays:
+                x.owners += 1
+        for a in {a.index for a in self.ops[index][2] if isinstance(a, Ref)} & self.of.keys():
+            if self.last[a] == place:
+                self._let_go(a)
+
+    def _let_go(self, index: int) -> None:
+        for x in self.of.pop(index):
+            x.owners -= 1
+            if not x.owners:
+                self.free.append(x)
+
+    def end(self) -> None:
+        for index in list(self.of):
+            self._let_go(index)
