@@ -38,7 +38,7 @@ from lgjax.execution.batch_last.evaluation import Arrays, Behind, evaluate, merg
 from lgjax.execution.kept import keeps, linearized
 from lgjax.execution.kernels import native
 from lgjax.execution.kernels.cuda import as_kernel
-from lgjax.execution.kernels.translation import is_program
+from lgjax.execution.kernels.programs import is_program
 from lgjax.execution.one_function import FEW, as_operation, few, fits, in_one_function, is_known
 from lgjax.execution.scalars.program import size_of
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from lgjax.execution.call import one_kernel
-from lgjax.execution.kernels import native, translation
-from lgjax.execution.scalars import arrays, unrolling
+from lgjax.execution.kernels import native, programs
+from lgjax.execution.scalars import arrays, loops
 from lgjax.execution.scalars.program import program_of
 from tests.execution import test_kernel, test_program
 
@@ -22,10 +22,10 @@ SIZES = (1, 3, 17)
 def small(request, monkeypatch):
     """Arrays of a few entries, or of two, are arrays in memory."""
     large, kept = {"few": (30, 6), "all": (2, 2)}[request.param]
-    monkeypatch.setattr(translation, "SCALARS", -1)
+    monkeypatch.setattr(programs, "SCALARS", -1)
     for where, name, value in (
-        (arrays, "LARGE", large), (arrays, "WORK", 2 * large), (arrays, "KEPT", kept), (unrolling, "KEPT", kept),
-        (unrolling, "READ", kept),
+        (arrays, "LARGE", large), (arrays, "WORK", 2 * large), (arrays, "KEPT", kept), (loops, "KEPT", kept),
+        (loops, "READ", kept),
     ):  # fmt: skip
         monkeypatch.setattr(where, name, value)
 
@@ -214,7 +214,7 @@ def test_as_few_systems_in_a_vector_as_fit(monkeypatch):
     args = [jnp.asarray(a, "float32") for a in (M, N, x)]
     texts = []
     text = native.kernel_text
-    monkeypatch.setattr(translation, "SCALARS", -1)
+    monkeypatch.setattr(programs, "SCALARS", -1)
     monkeypatch.setattr(native, "kernel_text", lambda *a, **k: texts.append(text(*a, **k)) or texts[-1])
     function = FUNCTIONS["in its place"]
     monkeypatch.setattr(arrays, "LARGE", 30)

@@ -15,7 +15,8 @@ import numpy as np
 from lgjax.execution.kernels.calling import MEMORY, Array, Calling, Interface
 from lgjax.execution.kernels.llvm_writer import LlvmWriter
 from lgjax.execution.kernels.memory import Memory, Ran, Repeated, Turns
-from lgjax.execution.kernels.translation import BYTES, Translation, floating_dtype
+from lgjax.execution.kernels.programs import BYTES, floating_dtype
+from lgjax.execution.kernels.translation import Translation
 from lgjax.execution.kernels.writer import BOOL, kind_of, kind_of_dtype
 from lgjax.execution.scalars.program import ScalarProgram
 from lgjax.execution.scalars.regions import While

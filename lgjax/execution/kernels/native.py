@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from lgjax.execution.cache import keep_object, kept_object
 from lgjax.execution.kernels.calling import NAME, Interface
 from lgjax.execution.kernels.llvm import kernel_text
-from lgjax.execution.kernels.translation import program_of_jaxpr, remembered
+from lgjax.execution.kernels.programs import program_of_jaxpr, remembered
 
 logger = logging.getLogger("lgjax")
 

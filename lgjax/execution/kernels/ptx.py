@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from lgjax.execution.kernels.memory import Memory, Ran, Repeated, Turns
+from lgjax.execution.kernels.programs import floating_dtype
 from lgjax.execution.kernels.ptx_writer import PtxWriter
 from lgjax.execution.kernels.rows import THREADS, Shared
 from lgjax.execution.kernels.spills import SHARED, spilled, time_of, with_fewer_blocks
-from lgjax.execution.kernels.translation import Translation, floating_dtype
+from lgjax.execution.kernels.translation import Translation
 from lgjax.execution.kernels.writer import BOOL, kind_of
 from lgjax.execution.scalars.program import ScalarProgram
 from lgjax.execution.scalars.regions import While

@@ -1,17 +1,14 @@
-"""Arrays that are large enough to stay arrays in a program of scalars: in memory, filled and read by loops.
+"""Operations on arrays that are large enough to stay arrays in a program of scalars.
 
 A `Pull` is a function from indices to the scalar there. Elementwise operations compose such functions, so that what is
 computed on the way is never stored; operations that move entries change the indices; sums and products are loops inside
 the loop that fills their result. Where a Pull is used more than once, it is written to memory, and is then a `View`.
 
-An index is a number, or the number of a turn: (node, numbers by turn).
-
-Read first: `regions.py` (`Fill`), `interpreter.py`. Next: `unrolling.py`, which decides what is an array.
+Read first: `storage.py`, `interpreter.py`. Next: `loops.py`, which decides what a loop gets as an array.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,250 +17,20 @@ from lgjax.execution.scalars import indexing
 from lgjax.execution.scalars.entries import boxed, objects
 from lgjax.execution.scalars.graph import Ref, Scalar, is_number
 from lgjax.execution.scalars.interpreter import ELEMENTWISE, REARRANGEMENTS
-from lgjax.execution.scalars.regions import Fill
-
-Index = Any  # int | tuple[Ref, Sequence[int]]
+from lgjax.execution.scalars.pulls import Index, Pull, View, even, in_rows, viewed
+from lgjax.execution.scalars.storage import Storage
 
 LARGE = 128  # entries of a result from which on it is computed by loops
 WORK = 512  # products in a product of matrices, from which on it is
 KEPT = 24  # entries of a result of arrays, of which smaller ones become scalars
-TOGETHER = 4, 3, 2, 1  # neighboring entries that one turn computes
-MOST = 20_000  # scalars that one array may become
 ALONE = ELEMENTWISE | {"add_any", "square", "one_minus_square", "copy", "stop_gradient"}
 REDUCED = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min", "reduce_and": "and", "reduce_or": "or"}
 MOVED = {*REARRANGEMENTS, "gather", "dynamic_slice", "unstack", "split"} - {"concatenate", "pad", "stack"}
 
 
-@dataclass(frozen=True, eq=False)
-class View:
-    """Entries of an array in memory: number first + sum of axes[k][index k] + sum of numbers by turn (`terms`)."""
+class Arrays(Storage):
+    """What an `Unrolling` does with arrays."""
 
-    memory: Ref
-    first: int
-    axes: tuple[tuple[int, ...], ...]
-    terms: tuple[tuple[Ref, tuple[int, ...]], ...] = ()
-
-    def at(self, body: Any, index: Sequence[Index]) -> Scalar:
-        first, steps, turns = self.place(body, index)
-        return body.graph.node("load", (first, steps), body.capture(self.memory), *turns, key=(first, steps))
-
-    def place(self, body: Any, index: Sequence[Index]) -> tuple[int, tuple, tuple[Ref, ...]]:
-        """first, steps and turns as of a node "load"."""
-        first, terms = self.first, [(body.capture(turn), numbers) for turn, numbers in self.terms]
-        for axis, k in zip(self.axes, index, strict=True):
-            if isinstance(k, tuple):
-                terms.append((k[0], tuple(axis[n] for n in k[1])))
-            else:
-                first += axis[k]
-        return place(first, terms)
-
-
-def place(first: int, terms: Sequence[tuple[Ref, Sequence[int]]]) -> tuple[int, tuple, tuple[Ref, ...]]:
-    """first, steps and turns as of a node "load"."""
-    sums: dict[int, tuple[Ref, Sequence[int]]] = {}
-    for turn, numbers in terms:
-        _, old = sums.get(turn.index, (turn, [0] * len(numbers)))
-        sums[turn.index] = turn, [a + b for a, b in zip(old, numbers, strict=True)]
-    steps, turns = [], []
-    for turn, numbers in sums.values():
-        step = numbers[1] - numbers[0] if len(numbers) > 1 else 0
-        if all(n == numbers[0] + k * step for k, n in enumerate(numbers)):
-            first += numbers[0]
-            if not step:
-                continue
-            steps.append(step)
-        else:
-            steps.append(tuple(numbers))
-        turns.append(turn)
-    return first, tuple(steps), tuple(turns)
-
-
-@dataclass(eq=False)
-class Pull:
-    """An array (shape) of a dtype. entry(body, index) is an entry, in the graph of `body`. view: where it is in memory,
-    once it is."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    entry: Callable[[Any, Sequence[Index]], Scalar]
-    view: View | None = None
-
-    def at(self, body: Any, index: Sequence[Index]) -> Scalar:
-        return (self.entry if self.view is None else self.view.at)(body, index)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-
-def viewed(view: View, dtype: np.dtype) -> Pull:
-    return Pull(tuple(map(len, view.axes)), dtype, view.at, view)
-
-
-def in_rows(shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Axes of an array whose entries lie in the order of their indices."""
-    steps = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
-    return tuple(tuple(range(0, n * step, step)) if step else (0,) * n for n, step in zip(shape, steps, strict=True))
-
-
-class Here:
-    """Where nothing has to be captured: the graph that is being built. As a loop's body is, elsewhere."""
-
-    def __init__(self, run: Any):
-        self.run, self.graph = run, run.graph
-
-    @staticmethod
-    def capture(x: Scalar) -> Scalar:
-        return x
-
-
-class Arrays:
-    """What an `Unrolling` does with arrays. run: the interpreter, whose graph gets the nodes."""
-
-    def __init__(self, run: Any):
-        self.run, self.graph, self.here = run, run.graph, Here(run)
-
-    # -- to memory and back
-    def filled(
-        self,
-        shape: Sequence[int],
-        dtype: np.dtype,
-        entry: Callable,
-        inside: Sequence[int] | None = None,
-        start: Scalar = 0,
-        into: tuple[View, int] | None = None,
-    ) -> View:
-        """In memory, the array of entry(body, index); with turns `inside`, of entry(body, total, index, index inside).
-
-        into: of an array in memory, of so many entries, the view that is filled.
-        """
-        body, turns, sizes = self.run.inner(), [], []
-        long = [k for k, n in enumerate(shape) if n > 1]
-        together = next(n for n in TOGETHER if shape[long[-1]] % n == 0) if long else 1
-
-        def index(n: int, step: int = 1) -> Index:
-            if n == 1:
-                return 0
-            node = body.graph.input()
-            turns.append(node.index)
-            sizes.append(n // step)
-            return node, range(0, n, step)
-
-        outside = [index(n, together if long and k == long[-1] else 1) for k, n in enumerate(shape)]
-        outer = len(turns)
-        within = [] if inside is None else [index(n) for n in inside]
-        view, length = into or (View(Ref(-1), 0, in_rows(shape)), math.prod(shape))
-        more = [(body.capture(turn), numbers) for turn, numbers in view.terms]
-        places, totals, values = [], [], []
-        for k in range(together):
-            at = list(outside)
-            if k:
-                node, numbers = outside[long[-1]]
-                at[long[-1]] = node, range(k, numbers.stop, together)
-            if inside is None:
-                values.append(entry(body, at))
-            else:
-                total = start
-                if len(turns) > outer:
-                    total = body.graph.input()
-                    totals.append(total.index)
-                values.append(entry(body, total, at, within))
-            pairs = list(zip(view.axes, at, strict=True))
-            first = view.first + sum(axis[n] for axis, n in pairs if not isinstance(n, tuple))
-            terms = [(n[0], tuple(axis[m] for m in n[1])) for axis, n in pairs if isinstance(n, tuple)]
-            first, steps, of = place(first, [*more, *terms])
-            places.append((first, steps, tuple(x.index for x in of)))
-        fill = Fill(
-            body.graph,
-            values,
-            sizes=sizes,
-            outer=outer,
-            turns=turns,
-            captured=body.captured,
-            totals=totals,
-            start=start,
-            places=places,
-            length=length,
-            dtype=dtype,
-            into=into is not None,
-        )
-        args = [*body.outside, *([view.memory] if into else [])]
-        node = self.graph.node("fill", fill, *args, key=id(fill))
-        return View(node, 0, in_rows(shape))
-
-    def stored(self, x: Any, dtype: np.dtype) -> Pull:
-        """An array in memory whose entries lie in the order of their indices, from the first number on."""
-        x = self.pulled(x, dtype)
-        view = x.view
-        if view is not None and not view.terms and not view.first and self._rows(view) and not self._known(view):
-            return x
-        return self.settled(x) if view is None else viewed(self.filled(x.shape, dtype, x.at), dtype)
-
-    @staticmethod
-    def _rows(view: View) -> bool:
-        return view.axes == in_rows(tuple(map(len, view.axes)))
-
-    def _known(self, view: View) -> bool:
-        return self.graph.ops[view.memory.index][0] == "table"
-
-    def settled(self, x: Any) -> Any:
-        """In memory, if it is an array."""
-        if isinstance(x, Pull) and x.view is None:
-            x.view = self.filled(x.shape, x.dtype, x.entry)
-        return x
-
-    def in_memory(self, x: Pull) -> View:
-        """Where an array is; if it is nowhere yet, it is written."""
-        view = self.settled(x).view
-        assert view is not None
-        return view
-
-    def pulled(self, x: Any, dtype: np.dtype) -> Pull:
-        """An array of scalars, in memory unless they are all the same."""
-        if isinstance(x, Pull):
-            return x
-        core = x[tuple(0 if n == 1 or step == 0 else slice(None) for n, step in zip(x.shape, x.strides, strict=True))]
-        flat = list(boxed(core).flat)
-        if len({a.index if isinstance(a, Ref) else (type(a), repr(a)) for a in flat}) == 1:
-            return Pull(x.shape, dtype, lambda body, _: body.capture(flat[0]))
-        if all(map(is_number, flat)):
-            numbers = tuple(np.asarray(flat, dtype).tolist())
-            memory = self.graph.node("table", (dtype, numbers), key=(str(dtype), repr(numbers)))
-        else:
-            memory = self.graph.node("store", dtype, *flat, key=str(dtype))
-        rows = iter(in_rows(core.shape))
-        fixed = [n == 1 or step == 0 for n, step in zip(x.shape, x.strides, strict=True)]
-        axes = [(0,) * n if f else next(rows) for n, f in zip(x.shape, fixed, strict=True)]
-        return viewed(View(memory, 0, tuple(axes)), dtype)
-
-    def scalars(self, x: Any) -> np.ndarray:
-        """The entries of an array as scalars."""
-        if not isinstance(x, Pull):
-            return x
-        if x.size > MOST:
-            raise NotImplementedError(f"{x.size} scalars of one array")
-        out = np.empty(x.shape, object)
-        for index in np.ndindex(*x.shape):
-            out[index] = x.at(self.here, index)
-        return out
-
-    def entered(self, x: Pull, body: Any) -> Pull:
-        """An array in memory, inside a loop."""
-        view = self.in_memory(x)
-        terms = tuple((body.capture(turn), numbers) for turn, numbers in view.terms)
-        return viewed(View(body.capture(view.memory), view.first, view.axes, terms), x.dtype)
-
-    def at_turn(self, x: Pull, turn: Ref, numbers: Sequence[int]) -> Pull:
-        """Of an array in memory the part at an index of its first axis, by turn."""
-        view = self.in_memory(x)
-        terms = *view.terms, (turn, tuple(view.axes[0][n] for n in numbers))
-        return viewed(View(view.memory, view.first, view.axes[1:], terms), x.dtype)
-
-    # -- operations
     def apply(self, eqn: Any, inputs: list) -> list | None:
         """The results of an equation on arrays; None if it is better done on scalars."""
         name, outs = eqn.primitive.name, eqn.outvars
@@ -408,7 +175,7 @@ class Arrays:
         with_axis = lambda new: (*view.axes[:axis], tuple(new), *view.axes[axis + 1 :])
         if is_number(where):
             part, more = numbers[where : where + size], ()
-        elif (by_turn := self._by_turn(where)) is not None and _even(numbers):
+        elif (by_turn := self._by_turn(where)) is not None and even(numbers):
             part, more = numbers[:size], ((by_turn[0], tuple(numbers[n] - numbers[0] for n in by_turn[1])),)
         else:
             return None
@@ -422,7 +189,7 @@ class Arrays:
         """One entry of an axis, at a number that is not known."""
         view = self.in_memory(x)
         shape = tuple(1 if k == axis else n for k, n in enumerate(x.shape))
-        if not _even(view.axes[axis]) or self._known(view):
+        if not even(view.axes[axis]) or self._known(view):
             return self._searched(x, axis, where, shape)
         own = View(view.memory, view.first, (*view.axes[:axis], (0,), *view.axes[axis + 1 :]), view.terms)
         step = view.axes[axis][1]
@@ -546,7 +313,7 @@ class Arrays:
     def _joined(self, eqn: Any, *parts: Any, axis: int) -> Pull:
         """Arrays one after the other."""
         dtype, shape = np.dtype(eqn.outvars[0].aval.dtype), eqn.outvars[0].aval.shape
-        rows, memory, first = in_rows(shape), self._space(math.prod(shape), dtype), 0
+        rows, memory, first = in_rows(shape), self.space(math.prod(shape), dtype), 0
         for x, atom in zip(parts, eqn.invars, strict=True):
             if not x.size:
                 continue
@@ -557,18 +324,13 @@ class Arrays:
             first += x.shape[axis]
         return viewed(View(memory, 0, rows), dtype)
 
-    def _space(self, length: int, dtype: np.dtype) -> Ref:
-        """An array without numbers."""
-        self.run.spaces += 1
-        return self.graph.node("space", (length, dtype), key=("space", self.run.spaces))
-
     def _concatenated(self, eqn: Any, *parts: Any) -> Pull:
         return self._joined(eqn, *parts, axis=eqn.params["dimension"])
 
     def _stacked(self, eqn: Any, *parts: Any) -> Pull:
         axis = eqn.params["axis"]
         dtype, shape = np.dtype(eqn.outvars[0].aval.dtype), eqn.outvars[0].aval.shape
-        rows, memory = in_rows(shape), self._space(math.prod(shape), dtype)
+        rows, memory = in_rows(shape), self.space(math.prod(shape), dtype)
         for k, x in enumerate(parts):
             axes = tuple(r for n, r in enumerate(rows) if n != axis)
             x = self.pulled(x, dtype)
@@ -590,10 +352,6 @@ class Arrays:
             axes.append(tuple(row[low + k * (gap + 1)] - row[low] for k in range(n)))
         memory = self.filled(x.shape, dtype, x.at, into=(View(memory, first, tuple(axes)), math.prod(shape))).memory
         return viewed(View(memory, 0, rows), dtype)
-
-
-def _even(numbers: Sequence[int]) -> bool:
-    return len(numbers) < 3 or all(n - numbers[0] == k * (numbers[1] - numbers[0]) for k, n in enumerate(numbers))
 
 
 def _equal(body: Any, index: Index, where: Scalar) -> Scalar:

@@ -1,6 +1,6 @@
 """Graphs inside loops, in which what depends on nothing but the number of the turn is known, as a table by turn.
 
-Indices of arrays are computed from such numbers (`arrays.py`). Read first: `graph.py`, `regions.py`.
+Indices of arrays are computed from such numbers (`arrays.py`). Read first: `graph.py`, `pulls.py`. Next: `loops.py`.
 """
 
 import operator
@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from lgjax.execution.scalars.entries import map_objects
 from lgjax.execution.scalars.graph import Graph, Ref, Scalar, is_number
+from lgjax.execution.scalars.pulls import Pull, View, in_rows, viewed
 
 _RULES: dict[str, Callable] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "neg": operator.neg, "abs": abs,
@@ -58,3 +60,55 @@ class TurnGraph(Graph):
         if any(type(x) is float for column in columns for x in column):
             return None
         return self.entry(turn, [rule(*row) for row in zip(*columns, strict=True)])
+
+
+class Inner:
+    """A graph inside a loop, and what it takes from outside: by its input nodes, `captured`, what is `outside`."""
+
+    def __init__(self, run: Any):
+        self.outer = run
+        self.graph = TurnGraph()
+        self.run = type(run)(self.graph, run.memory)
+        self.inputs: dict[int, Ref] = {}
+
+    def capture(self, x: Scalar) -> Scalar:
+        if is_number(x):
+            return x
+        name, what, args = self.outer.graph.ops[x.index]
+        if name == "entry":  # what is known by the turn of a loop outside stays so
+            return self.graph.entry(self.capture(args[0]), what)
+        if name == "table":
+            return self.graph.node("table", what, key=(str(what[0]), repr(what[1])))
+        if x.index not in self.inputs:
+            self.inputs[x.index] = self.graph.input()
+        return self.inputs[x.index]
+
+    def of(self, x: Any) -> Any:
+        """An array from outside."""
+        return self.outer.arrays.entered(x, self) if isinstance(x, Pull) else map_objects(self.capture, x)
+
+    def carried(self, x: Pull) -> Pull:
+        """An array that the loop carries."""
+        return viewed(View(self.graph.input(), 0, in_rows(x.shape)), x.dtype)
+
+    def following(self, x: Any, carry: Sequence, k: int) -> Ref:
+        """What carry[k] is followed by: an array of this loop."""
+        own = carry[k]
+        found = self.run.arrays.stored(x, own.dtype)
+        others = [place(y).index for n, y in enumerate(carry) if n != k and isinstance(y, Pull)]
+        if place(found).index in others:  # which may be written before it is read
+            return self.run.arrays.filled(found.shape, found.dtype, found.at).memory
+        return place(found)
+
+    @property
+    def captured(self) -> list[int]:
+        return [x.index for x in self.inputs.values()]
+
+    @property
+    def outside(self) -> list[Ref]:
+        return list(map(Ref, self.inputs))
+
+
+def place(x: Any) -> Ref:
+    """The memory of an array."""
+    return x.view.memory

@@ -1,0 +1,109 @@
+"""Which functions of one system become kernels, and the programs of these.
+
+Read first: `../scalars/program.py`. Next: `translation.py`.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache, wraps
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from lgjax.execution._jax import Literal, jaxprs_in
+from lgjax.execution.kernels.functions import is_instruction
+from lgjax.execution.scalars.indexing import MOVES
+from lgjax.execution.scalars.interpreter import HANDLED
+from lgjax.execution.scalars.program import ScalarProgram, dtype_of, heaviest, longest, repeats, size_of
+from lgjax.execution.scalars.unrolling import RULES
+
+# `size_of` a program, of which larger ones have arrays in memory, and so have those with loops that end by what they
+# compute: what these carry would take a register each, and systems that are done keep them by a choice each.
+SCALARS = 150_000
+ENTRIES = 20_000  # of its arguments and results, each a load or a store
+HEAVIEST = 200_000  # products of a product of matrices: XLA has better ways for more
+LARGEST = 3_000_000  # `size_of` a program, an estimate that may be ten times too large
+MOST = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s
+LONGEST = 48  # levels of a recursion: longer ones stay loops, which compile in a time that does not grow with them
+MOVED = HANDLED | RULES | set(MOVES)  # operations that become others, or only move numbers
+BYTES = {"float32": 4, "float64": 8, "int32": 4, "bool": 1}  # of a number in the arrays of a kernel
+
+
+def remembered(function: Callable) -> Callable:
+    """Keep the results of function(jaxpr, ...) while the jaxpr exists: a cache that holds jaxprs holds their memory."""
+    known: WeakKeyDictionary[Any, dict] = WeakKeyDictionary()
+
+    @wraps(function)
+    def call(jaxpr: Any, *others: Any) -> Any:
+        found = known.setdefault(jaxpr, {})
+        if others not in found:
+            found[others] = function(jaxpr, *others)
+        return found[others]
+
+    call.cache_clear = known.clear  # type: ignore[attr-defined]
+    return call
+
+
+@lru_cache(maxsize=4)  # a large one takes tens of megabytes
+def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
+    """The program of a jaxpr; NotImplementedError if it has none, or one that takes long to compile."""
+    if entries_of(jaxpr) > ENTRIES:
+        raise NotImplementedError("so many numbers that go in or come out of a kernel")
+    if size_of(jaxpr) > LARGEST:
+        raise NotImplementedError("so many operations in one kernel")
+    if heaviest(jaxpr) > HEAVIEST:
+        raise NotImplementedError("an operation on so many numbers in a kernel")
+    if longest(jaxpr) > LONGEST:
+        raise NotImplementedError(f"a chain of more than {LONGEST} bodies in a kernel")
+    program = ScalarProgram(jaxpr, memory=size_of(jaxpr) > SCALARS or repeats(jaxpr))
+    if program.lines > MOST:
+        raise NotImplementedError(f"{program.lines} operations in one kernel")
+    return program
+
+
+def entries_of(jaxpr: Any) -> int:
+    """Of the arguments and the results."""
+    return sum(x.aval.size for x in (*jaxpr.invars, *jaxpr.outvars))
+
+
+@remembered
+def is_program(jaxpr: Any) -> bool:
+    """Whether a jaxpr can be a kernel, as far as its operations and its arrays tell, which is cheaper than to try."""
+    try:
+        of_arrays(map(dtype_of, (*jaxpr.invars, *jaxpr.outvars)))
+    except NotImplementedError:
+        return False
+    small = (
+        entries_of(jaxpr) <= ENTRIES
+        and size_of(jaxpr) <= LARGEST
+        and heaviest(jaxpr) <= HEAVIEST
+        and longest(jaxpr) <= LONGEST
+    )
+    return small and _writable(jaxpr)
+
+
+def _writable(jaxpr: Any) -> bool:
+    """Whether there are instructions for all operations on what is not known."""
+    known = set(jaxpr.constvars)
+    for eqn in jaxpr.eqns:
+        name, inner = eqn.primitive.name, jaxprs_in(eqn)
+        if all(isinstance(x, Literal) or x in known for x in eqn.invars):
+            known.update(eqn.outvars)
+        elif not (all(map(_writable, inner)) if inner else is_instruction(name) or name in MOVED):
+            return False
+    return True
+
+
+def floating_dtype(program: ScalarProgram) -> str:
+    """The dtype of a writer for a program; NotImplementedError, naming it, for arrays that no kernel takes."""
+    return of_arrays((*program.dtypes, *program.out_dtypes))
+
+
+def of_arrays(dtypes: Iterable[np.dtype]) -> str:
+    """`floating_dtype` of a program whose arguments and results have these dtypes."""
+    arrays = set(dtypes)
+    if unknown := {x.name for x in arrays} - set(BYTES):
+        raise NotImplementedError(f"arrays of {', '.join(sorted(unknown))} in a kernel")
+    if {np.dtype("float32"), np.dtype("float64")} <= arrays:
+        raise NotImplementedError("float32 and float64 in one kernel")
+    return "f64" if np.dtype("float64") in arrays else "f32"

@@ -1,0 +1,151 @@
+"""Arrays of a program of scalars in memory: how they get there, and how their entries become scalars again.
+
+Read first: `pulls.py`, `regions.py` (`Fill`). Next: `arrays.py`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lgjax.execution.scalars.entries import boxed
+from lgjax.execution.scalars.graph import Ref, Scalar, is_number
+from lgjax.execution.scalars.pulls import Here, Index, Pull, View, in_rows, viewed
+from lgjax.execution.scalars.regions import Fill
+
+TOGETHER = 4, 3, 2, 1  # neighboring entries that one turn computes
+MOST = 20_000  # scalars that one array may become
+
+
+class Storage:
+    """Arrays of an `Unrolling`. run: the interpreter, whose graph gets the nodes."""
+
+    def __init__(self, run: Any):
+        self.run, self.graph, self.here = run, run.graph, Here(run)
+
+    # -- to memory and back
+    def filled(
+        self,
+        shape: Sequence[int],
+        dtype: np.dtype,
+        entry: Callable,
+        inside: Sequence[int] | None = None,
+        start: Scalar = 0,
+        into: tuple[View, int] | None = None,
+    ) -> View:
+        """In memory, the array of entry(body, index); with turns `inside`, of entry(body, total, index, index inside).
+
+        into: of an array in memory, of so many entries, the view that is filled.
+        """
+        body, turns, sizes = self.run.inner(), [], []
+        long = [k for k, n in enumerate(shape) if n > 1]
+        together = next(n for n in TOGETHER if shape[long[-1]] % n == 0) if long else 1
+
+        def index(n: int, step: int = 1) -> Index:
+            if n == 1:
+                return 0
+            node = body.graph.input()
+            turns.append(node.index)
+            sizes.append(n // step)
+            return node, range(0, n, step)
+
+        outside = [index(n, together if long and k == long[-1] else 1) for k, n in enumerate(shape)]
+        outer = len(turns)
+        within = [] if inside is None else [index(n) for n in inside]
+        view, length = into or (View(Ref(-1), 0, in_rows(shape)), math.prod(shape))
+        places, totals, values = [], [], []
+        for k in range(together):
+            at = list(outside)
+            if k:
+                node, numbers = outside[long[-1]]
+                at[long[-1]] = node, range(k, numbers.stop, together)
+            if inside is None:
+                values.append(entry(body, at))
+            else:
+                total = start
+                if len(turns) > outer:
+                    total = body.graph.input()
+                    totals.append(total.index)
+                values.append(entry(body, total, at, within))
+            first, steps, of = view.place(body, at)
+            places.append((first, steps, tuple(x.index for x in of)))
+        loops = {"sizes": sizes, "outer": outer, "turns": turns, "captured": body.captured}
+        found = {"totals": totals, "start": start, "places": places}
+        fill = Fill(body.graph, values, **loops, **found, length=length, dtype=dtype, into=into is not None)
+        args = [*body.outside, *([view.memory] if into else [])]
+        node = self.graph.node("fill", fill, *args, key=id(fill))
+        return View(node, 0, in_rows(shape))
+
+    def stored(self, x: Any, dtype: np.dtype) -> Pull:
+        """An array in memory whose entries lie in the order of their indices, from the first number on."""
+        x = self.pulled(x, dtype)
+        view = x.view
+        if view is not None and not view.terms and not view.first and self._rows(view) and not self._known(view):
+            return x
+        return self.settled(x) if view is None else viewed(self.filled(x.shape, dtype, x.at), dtype)
+
+    @staticmethod
+    def _rows(view: View) -> bool:
+        return view.axes == in_rows(tuple(map(len, view.axes)))
+
+    def _known(self, view: View) -> bool:
+        return self.graph.ops[view.memory.index][0] == "table"
+
+    def settled(self, x: Any) -> Any:
+        """In memory, if it is an array."""
+        if isinstance(x, Pull) and x.view is None:
+            x.view = self.filled(x.shape, x.dtype, x.entry)
+        return x
+
+    def in_memory(self, x: Pull) -> View:
+        """Where an array is; if it is nowhere yet, it is written."""
+        view = self.settled(x).view
+        assert view is not None
+        return view
+
+    def pulled(self, x: Any, dtype: np.dtype) -> Pull:
+        """An array of scalars, in memory unless they are all the same."""
+        if isinstance(x, Pull):
+            return x
+        core = x[tuple(0 if n == 1 or step == 0 else slice(None) for n, step in zip(x.shape, x.strides, strict=True))]
+        flat = list(boxed(core).flat)
+        if len({a.index if isinstance(a, Ref) else (type(a), repr(a)) for a in flat}) == 1:
+            return Pull(x.shape, dtype, lambda body, _: body.capture(flat[0]))
+        if all(map(is_number, flat)):
+            numbers = tuple(np.asarray(flat, dtype).tolist())
+            memory = self.graph.node("table", (dtype, numbers), key=(str(dtype), repr(numbers)))
+        else:
+            memory = self.graph.node("store", dtype, *flat, key=str(dtype))
+        rows = iter(in_rows(core.shape))
+        fixed = [n == 1 or step == 0 for n, step in zip(x.shape, x.strides, strict=True)]
+        axes = [(0,) * n if f else next(rows) for n, f in zip(x.shape, fixed, strict=True)]
+        return viewed(View(memory, 0, tuple(axes)), dtype)
+
+    def scalars(self, x: Any) -> np.ndarray:
+        """The entries of an array as scalars."""
+        if not isinstance(x, Pull):
+            return x
+        if x.size > MOST:
+            raise NotImplementedError(f"{x.size} scalars of one array")
+        out = np.empty(x.shape, object)
+        for index in np.ndindex(*x.shape):
+            out[index] = x.at(self.here, index)
+        return out
+
+    def entered(self, x: Pull, body: Any) -> Pull:
+        """An array in memory, inside a loop."""
+        view = self.in_memory(x)
+        terms = tuple((body.capture(turn), numbers) for turn, numbers in view.terms)
+        return viewed(View(body.capture(view.memory), view.first, view.axes, terms), x.dtype)
+
+    def at_turn(self, x: Pull, turn: Ref, numbers: Sequence[int]) -> Pull:
+        """Of an array in memory the part at an index of its first axis, by turn."""
+        view = self.in_memory(x)
+        terms = *view.terms, (turn, tuple(view.axes[0][n] for n in numbers))
+        return viewed(View(view.memory, view.first, view.axes[1:], terms), x.dtype)
+
+    def space(self, length: int, dtype: np.dtype) -> Ref:
+        """An array without numbers."""
+        self.run.spaces += 1
+        return self.graph.node("space", (length, dtype), key=("space", self.run.spaces))
