@@ -132,6 +132,9 @@ FUNCTIONS = {
     "entries at numbers": lambda M, N, x: (
         row(M, jnp.argmax(x).astype(jnp.int32)), row(M, jnp.int32(9 * x[0]), 1), jnp.argmin(M, 0).astype(jnp.int32),
     ),
+    "many entries at numbers": lambda M, N, x: (
+        x[jnp.argsort(np.arange(8)) * 0 + jnp.argmin(M, 0)], jnp.zeros(8, x.dtype).at[jnp.argmin(M, 1)].add(x),
+    ),
     "a part replaced at a number": lambda M, N, x: jax.lax.dynamic_update_slice(
         M, x[None], (jnp.int32(4 * x[0]), jnp.int32(0))
     ),

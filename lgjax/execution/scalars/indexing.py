@@ -20,7 +20,8 @@ CHOICES = 40_000  # between entries, in one operation: a grid of heights with 40
 
 def is_known(name: str, inputs: Sequence[np.ndarray]) -> bool:
     """Whether all numbers are known that say which entries an operation of `MOVES` moves."""
-    return all(is_number(x) for n in _NUMBERS[name](len(inputs)) for x in inputs[n].flat)
+    numbers = [inputs[n] for n in _NUMBERS[name](len(inputs))]  # what is in memory is not known
+    return all(isinstance(x, np.ndarray) and all(map(is_number, x.flat)) for x in numbers)
 
 
 # ---- scalars
