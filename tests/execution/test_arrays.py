@@ -120,6 +120,9 @@ FUNCTIONS = {
         0, 3, lambda i, c: (0.5 * c[0] + c[1], 0.5 * c[1] - c[0]), (M, 2 * M)
     ),
     "one that reads itself elsewhere": lambda M, N, x: jax.lax.fori_loop(0, 3, lambda i, c: 0.5 * c + c.T, M),
+    "loops that end by themselves side by side": lambda M, N, x: jax.vmap(
+        lambda row: jax.lax.while_loop(lambda y: y[0] < 3, lambda y: 0.5 * y + 2 + 0.1 * y[::-1], row)
+    )(jnp.concatenate([M] * 4)[:, :3]),
     "one that nothing changes": lambda M, N, x: jax.lax.while_loop(
         lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1], 0.1 * s[1] @ s[2]), (0, M, x)
     )[2],

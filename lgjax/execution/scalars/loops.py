@@ -185,7 +185,7 @@ class Loops(Interpreter):
             ]
         tested, used, start = inputs[:first], inputs[first : first + second], inputs[first + second :]
         single = not condition.jaxpr.outvars[0].aval.shape
-        going = reductions.some(self.graph, self.closed(condition, [*tested, *start])[0])
+        going = reductions.some(self.graph, self.arrays.scalars(self.closed(condition, [*tested, *start])[0]))
         if is_number(going) and not going:
             return start
 
@@ -193,11 +193,11 @@ class Loops(Interpreter):
             inside = lambda arrays: list(map(inner.of, arrays))
             outs = inner.run.closed(body, [*inside(used), *carry])
             if not single:  # one condition for each of several: what is done stays
-                on = inner.run.closed(condition, [*inside(tested), *carry])[0]
+                on = inner.run.arrays.scalars(inner.run.closed(condition, [*inside(tested), *carry])[0])
                 outs, old = (list(map(inner.run.arrays.scalars, x)) for x in (outs, carry))
                 outs = [_chosen(inner.graph, on, a, b) for a, b in zip(old, outs, strict=True)]
             again = inner.run.closed(condition, [*inside(tested), *outs])[0]
-            return reductions.some(inner.graph, again), outs
+            return reductions.some(inner.graph, inner.run.arrays.scalars(again)), outs
 
         return self._repeated(going, start, turn, body.jaxpr.outvars)
 
