@@ -12,7 +12,7 @@ import lgjax
 from lgjax import specialize
 from lgjax.execution.kernels.ptx import kernel
 from lgjax.execution.kernels.rows import COMMON, chosen
-from lgjax.execution.scalars import unrolling
+from lgjax.execution.scalars import loops
 from lgjax.execution.scalars.program import program_of
 from tests.dynamics import trees
 from tests.execution import ptx_machine
@@ -211,7 +211,7 @@ def test_the_way_back_through_steps(monkeypatch, dtype, written_out):
     expected = jax.jit(jax.vmap(derivatives("float64")))(*states)
     jax.clear_caches()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(unrolling, "WRITTEN_OUT", written_out)
+    monkeypatch.setattr(loops, "WRITTEN_OUT", written_out)
     got = launched(derivatives(dtype), *jax.tree.map(lambda x: x.astype(dtype), states))
     close(got, expected, 4e3 * np.finfo(dtype).eps)
     jax.clear_caches()

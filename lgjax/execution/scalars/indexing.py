@@ -1,7 +1,7 @@
 """Entries that are chosen by a number which is not known: slices, gathers and scatters, as choices between scalars.
 
 All entries that a number may mean are looked at, so a loop with few turns that counts them is better written out
-(`unrolling.py`). Read first: `interpreter.py`, which does the same for known numbers.
+(`loops.py`). Read first: `interpreter.py`, which does the same for known numbers.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """What scalar programs consist of: graphs with results, some of which run again and again.
 
-Read first: `graph.py`. Next: `sums.py`, `ordering.py`; `unrolling.py`, which makes loops, and `program.py`.
+Read first: `graph.py`. Next: `sums.py`, `ordering.py`; `loops.py`, which makes loops, and `program.py`.
 """
 
 import math
