@@ -67,6 +67,7 @@ class _Body(Translation):
     """The lines of `@block`: the program for one vector of systems."""
 
     out: LlvmWriter
+    LOCAL, GLOBAL = "%", "@"
 
     def __init__(
         self, out: LlvmWriter, program: ScalarProgram, batched: Sequence[bool], in_place: bool, front: Sequence[bool]
@@ -261,30 +262,10 @@ class _Body(Translation):
         self.label = f"behind{number}"
         self.out.lines.append(f"{self.label}:")
 
-    def _entry(self, numbers: tuple, turn: str) -> str:
-        dtype = self._dtype_of(numbers)
-        return self._to_all(self._known(self._table_of(numbers), turn, MEMORY[dtype.name]), dtype)
-
-    def _known(self, table: int, turn: str, memory: str) -> str:
-        place = self._scalar(f"getelementptr {memory}, ptr @table{table}, i64 {turn}")
-        return self._scalar(f"load {memory}, ptr {place}")
-
-    def _dtype_of(self, numbers: tuple) -> np.dtype:
-        return {"f": np.dtype(f"float{8 * self.out.bytes}"), "i": np.dtype("int32"), "p": BOOL}[kind_of(*numbers)]
-
     # -- arrays in memory
     @property
     def _width(self) -> int:
         return self.out.width * self.out.bytes
-
-    def _stack(self, number: int) -> str:
-        return f"%stack{number}"
-
-    def _place_of(self, number: int) -> str:
-        return f"%array{number}"
-
-    def _table_place(self, number: int) -> str:
-        return f"@table{number}"
 
     def _element(self, memory: Memory) -> str:
         return MEMORY[memory.dtype.name] if memory.known else f"[{self._width} x i8]"
@@ -293,7 +274,10 @@ class _Body(Translation):
         address = memory.place
         for step, turn in zip(steps, turns, strict=True):
             if isinstance(step, tuple):
-                offset = self._scalar(f"sext i32 {self._known(self._table_of(step), turn, 'i32')} to i64")
+                table = self._table_of(step, np.dtype("int32")).place
+                place = self._scalar(f"getelementptr i32, ptr {table}, i64 {turn}")
+                offset = self._scalar(f"load i32, ptr {place}")
+                offset = self._scalar(f"sext i32 {offset} to i64")
             else:
                 offset = turn if step == 1 else self._scalar(f"mul i64 {turn}, {step}")
             address = self._scalar(f"getelementptr {self._element(memory)}, ptr {address}, i64 {offset}")

@@ -148,5 +148,6 @@ class Holding:
                 self.free.append(x)
 
     def end(self) -> None:
+        """The region is written. What a loop carries on is copied before anything else is written there."""
         for index in list(self.of):
             self._let_go(index)

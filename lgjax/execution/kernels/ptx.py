@@ -288,25 +288,10 @@ class _Body(Translation):
             return self.out.nonzero(self.out.operation("selp.u32", 1, 0, x, kind="i"))
         return self.out.operation(f"mov.{self.out.types[x[1]]}", x, kind=x[1])
 
-    def _entry(self, numbers: tuple, turn: str) -> str:
-        kind = kind_of(*numbers)
-        dtype = {"f": np.dtype("float64" if self.out.double else "float32"), "p": BOOL}.get(kind, np.dtype("int32"))
-        memory = Memory(self._table_place(self._table_of(numbers)), len(numbers), dtype, True)
-        return self._read(memory, self._address_of(memory, (1,), [turn]), 0)
-
     # -- arrays in memory
     @property
     def _width(self) -> int:
         return 8 if self.out.double else 4
-
-    def _stack(self, number: int) -> str:
-        return f"stack{number}"
-
-    def _place_of(self, number: int) -> str:
-        return f"array{number}"
-
-    def _table_place(self, number: int) -> str:
-        return f"table{number}"
 
     def _bytes(self, memory: Memory) -> int:
         return 4 if memory.known and not np.issubdtype(memory.dtype, np.floating) else self._width

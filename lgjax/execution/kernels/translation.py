@@ -17,14 +17,19 @@ import numpy as np
 from lgjax.execution.kernels.elementary import sine_and_cosine
 from lgjax.execution.kernels.functions import added, write
 from lgjax.execution.kernels.memory import Holding, Memory, Ran, Repeated, Turns, late_fills
-from lgjax.execution.kernels.writer import BOOL, Writer, kind_of_dtype
+from lgjax.execution.kernels.writer import BOOL, Writer, kind_of, kind_of_dtype
 from lgjax.execution.scalars.graph import Ref, is_number
 from lgjax.execution.scalars.program import ScalarProgram
 from lgjax.execution.scalars.regions import Fill, Loop, Region, While
 
 
 class Translation(ABC):
-    """Writes the operations of a program. Values of nodes are registers, or functions that load these when needed."""
+    """Writes the operations of a program. Values of nodes are registers, or functions that load these when needed.
+
+    LOCAL, GLOBAL: what the names of memory begin with, of a thread's own and of tables.
+    """
+
+    LOCAL = GLOBAL = ""
 
     def __init__(self, out: Writer, program: ScalarProgram, in_place: bool, which: int | None):
         """in_place: results may overwrite arguments. which: the index in each region's `orders`; None: `frugal`."""
@@ -76,10 +81,6 @@ class Translation(ABC):
         """End it. again: whether to go on; following: as in `_again`."""
 
     @abstractmethod
-    def _entry(self, numbers: tuple, turn: str) -> str:
-        """The entry of a table of known numbers, one for each turn."""
-
-    @abstractmethod
     def _turns(self, count: int, start: list[Any], dtypes: list[np.dtype]) -> Turns:
         """Begin a loop of a known number of turns."""
 
@@ -106,18 +107,6 @@ class Translation(ABC):
     def _waiting(self, new: Any, old: Callable[[], Any], kind: str) -> Any:
         """`old` for systems that are done, `new` for all others."""
 
-    @abstractmethod
-    def _stack(self, number: int) -> str:
-        """The name of the memory of what a loop saves."""
-
-    @abstractmethod
-    def _place_of(self, number: int) -> str:
-        """The address of an array."""
-
-    @abstractmethod
-    def _table_place(self, number: int) -> str:
-        """The address of a table."""
-
     @property
     @abstractmethod
     def _width(self) -> int:
@@ -127,12 +116,17 @@ class Translation(ABC):
     def array_bytes(self) -> int:
         return sum(x.length for x in self.memories) * self._width
 
-    def _table_of(self, numbers: tuple) -> int:
-        """The number of a table."""
+    def _table_of(self, numbers: tuple, dtype: np.dtype) -> Memory:
+        """Known numbers as an array."""
         if (text := repr(numbers)) not in self.tables:
             self.tables[text] = len(self.numbers)
             self.numbers.append(numbers)
-        return self.tables[text]
+        return Memory(f"{self.GLOBAL}table{self.tables[text]}", len(numbers), dtype, True)
+
+    def _entry(self, numbers: tuple, turn: str) -> str:
+        """One of known numbers, by turn."""
+        memory = self._table_of(numbers, self._own_of(kind_of(*numbers)))
+        return self._read(memory, self._address_of(memory, (1,), [turn]), 0)
 
     @abstractmethod
     def _at_turn(self, ran: Ran, turn: str, backwards: bool) -> str:
@@ -222,7 +216,7 @@ class Translation(ABC):
         start = [self._value(values, a) for a in args[:count]]
         arrays = [self._begun(values[a.index]) for a in args[others:]]
         turns = self._turns(loop.count, start, loop.dtypes[:count])
-        values[index] = ran = Ran(loop, turns, self._stack(len(self.ran)), self._width, arrays)
+        values[index] = ran = Ran(loop, turns, f"{self.LOCAL}stack{len(self.ran)}", self._width, arrays)
         self.ran.append(ran)
         captured = zip(loop.captured, args[count:], strict=False)
         inside: dict[int, Any] = dict(zip(loop.carry, ran.carried, strict=True))
@@ -284,7 +278,7 @@ class Translation(ABC):
     def _array(self, name: str, what: Any, numbers: list[Any]) -> Memory:
         if name == "table":
             dtype, known = what
-            return Memory(self._table_place(self._table_of(known)), len(known), self._own(dtype), True)
+            return self._table_of(known, self._own(dtype))
         length, dtype = what if name == "space" else (len(numbers), what)
         memory = self._new(length, dtype)
         address = self._address_of(memory, (), []) if numbers else ""
@@ -297,7 +291,7 @@ class Translation(ABC):
         dtype = self._own(dtype)
         found = next((x for x in self.free if x.length == length), None)
         if found is None:
-            found = Memory(self._place_of(len(self.memories)), length, dtype)
+            found = Memory(f"{self.LOCAL}array{len(self.memories)}", length, dtype)
             self.memories.append(found)
         else:
             self.free.remove(found)
@@ -305,9 +299,10 @@ class Translation(ABC):
 
     def _own(self, dtype: np.dtype) -> np.dtype:
         """That of the numbers of this program."""
-        return {"f": np.dtype("float64" if self.out.double else "float32"), "i": np.dtype("int32"), "p": BOOL}[
-            kind_of_dtype(dtype)
-        ]
+        return self._own_of(kind_of_dtype(dtype))
+
+    def _own_of(self, kind: str) -> np.dtype:
+        return {"f": np.dtype("float64" if self.out.double else "float32"), "i": np.dtype("int32"), "p": BOOL}[kind]
 
     def _address_of(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
         key = memory.place, steps, tuple(turns)

@@ -91,11 +91,7 @@ class Arrays(Storage):
         if x.view is None and len(eqn.outvars) == 1 and (found := self._renamed(eqn, x)) is not None:
             return [found]
         view = self.in_memory(x)
-        if (
-            view.axes
-            and name == "reshape"
-            and not self._separable(np.reshape(self._offsets(view), eqn.params["new_sizes"]))
-        ):
+        if name == "reshape" and not self._separable(REARRANGEMENTS[name](eqn.params, self._offsets(view))):
             view = self.filled(x.shape, x.dtype, x.at)
         offsets = self._offsets(view)
         if name == "split":
@@ -276,10 +272,7 @@ class Arrays(Storage):
         kept = [k for k in range(x.ndim) if k not in axes]
 
         def entry(body: Any, total: Scalar, index: Sequence[Index], inside: Sequence[Index]) -> Scalar:
-            full: list[Index] = [0] * x.ndim
-            for k, n in zip([*kept, *axes], [*index, *inside], strict=True):
-                full[k] = n
-            value = x.at(body, full)
+            value = x.at(body, _arranged([*kept, *axes], [*index, *inside]))
             if name == "add":
                 return body.graph.add(value, total)
             return body.graph.node(name, None, total, value, key=name)
@@ -294,16 +287,10 @@ class Arrays(Storage):
         free_b = [k for k in range(b.ndim) if k not in (*cb, *bb)]
         count = len(ba)
 
-        def placed(x: Pull, axes: Sequence[int], index: Sequence[Index]) -> list[Index]:
-            full: list[Index] = [0] * x.ndim
-            for k, n in zip(axes, index, strict=True):
-                full[k] = n
-            return full
-
         def entry(body: Any, total: Scalar, index: Sequence[Index], inside: Sequence[Index]) -> Scalar:
             batch, rows, columns = index[:count], index[count : count + len(free_a)], index[count + len(free_a) :]
-            left = a.at(body, placed(a, [*ba, *free_a, *ca], [*batch, *rows, *inside]))
-            right = b.at(body, placed(b, [*bb, *free_b, *cb], [*batch, *columns, *inside]))
+            left = a.at(body, _arranged([*ba, *free_a, *ca], [*batch, *rows, *inside]))
+            right = b.at(body, _arranged([*bb, *free_b, *cb], [*batch, *columns, *inside]))
             return body.graph.add(body.graph.mul(left, right), total)
 
         shape = [*(a.shape[k] for k in ba), *(a.shape[k] for k in free_a), *(b.shape[k] for k in free_b)]
@@ -352,6 +339,11 @@ class Arrays(Storage):
             axes.append(tuple(row[low + k * (gap + 1)] - row[low] for k in range(n)))
         memory = self.filled(x.shape, dtype, x.at, into=(View(memory, first, tuple(axes)), math.prod(shape))).memory
         return viewed(View(memory, 0, rows), dtype)
+
+
+def _arranged(axes: Sequence[int], index: Sequence[Index]) -> list[Index]:
+    """The index of an array, from that of each of its axes."""
+    return [n for _, n in sorted(zip(axes, index, strict=True), key=lambda pair: pair[0])]
 
 
 def _equal(body: Any, index: Index, where: Scalar) -> Scalar:

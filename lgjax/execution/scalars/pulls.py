@@ -63,8 +63,10 @@ def place(first: int, terms: Sequence[tuple[Ref, Sequence[int]]]) -> tuple[int, 
 
 @dataclass(eq=False)
 class Pull:
-    """An array (shape) of a dtype. entry(body, index) is an entry, in the graph of `body`. view: where it is in memory,
-    once it is."""
+    """An array (shape) of a dtype. entry(body, index) is an entry, in the graph of `body`.
+
+    view: where it is in memory, once it is.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -105,4 +107,5 @@ class Here:
 
 
 def even(numbers: Sequence[int]) -> bool:
+    """Whether neighbors are equally far apart."""
     return len(numbers) < 3 or all(n - numbers[0] == k * (numbers[1] - numbers[0]) for k, n in enumerate(numbers))
