@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from lgjax.contact.cones import attempts
-from lgjax.contact.cones.algebra import solve
+from lgjax.contact.cones.algebra import plus_blocks, plus_diagonal, solve
 from lgjax.contact.cones.attempts import attempt
 from lgjax.contact.cones.law import ConeProblem, step_of_rows
 from lgjax.contact.cones.solver import CYCLE, solve_cones
+from lgjax.execution.call import one_kernel
 from tests.oracles.pinocchio_contacts import violation
 
 H = 2e-3
@@ -158,14 +159,29 @@ def test_a_plain_vmap_takes_steps_only_where_an_attempt_is_due(monkeypatch):
     assert np.max(law(problem[0], mapped.x)) < 1e-9
 
 
-def test_elimination_is_as_exact_as_a_library():
-    """Of badly conditioned matrices, and of those whose rows have to change places."""
+@pytest.mark.parametrize(("n", "alone"), [(24, False), (1, True), (5, True), (16, True), (17, True), (48, True)])
+def test_elimination_is_as_exact_as_a_library(n, alone):
+    """Of badly conditioned matrices, and of those whose rows have to change places; in a batch, and in a kernel."""
     random = np.random.default_rng(2)
-    left, _, right = np.linalg.svd(random.normal(size=(50, 24, 24)))
-    A = np.moveaxis(left * np.logspace(0, -10, 24) @ right, 0, -1)
-    A[:12, :12, :20] *= 1e-14
-    y = random.normal(size=(24, 50))
-    x = np.asarray(jax.jit(solve)(A, y))
+    left, _, right = np.linalg.svd(random.normal(size=(50, n, n)))
+    A = np.moveaxis(left * np.logspace(0, -10, n) @ right, 0, -1)
+    A[: n // 2, : n // 2, :20] *= 1e-14
+    y = random.normal(size=(n, 50))
+    single = one_kernel(lambda A, y: solve(A[..., None], y[:, None])[:, 0])
+    x = np.asarray(jax.jit(jax.vmap(single, -1, -1) if alone else solve)(A, y))
     expected = np.linalg.solve(np.moveaxis(A, 2, 0), y.T[..., None])[..., 0].T
     miss = lambda x: np.abs(np.einsum("ijb,jb->ib", A, x) - y) / np.einsum("ijb,jb->ib", np.abs(A), np.abs(x))
-    assert np.max(miss(x)) < 3 * np.max(miss(expected))
+    assert np.max(miss(x)) < 3 * np.max(miss(expected)) + np.finfo(float).eps
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_diagonals_and_blocks_are_added(batch):
+    random = np.random.default_rng(0)
+    G, d, blocks = (random.normal(size=(*shape, batch)) for shape in ((6, 8), (6,), (2, 3, 3)))
+    diagonal, whole = np.zeros_like(G), np.zeros_like(G)
+    for k in range(6):
+        diagonal[k, k] = d[k]
+    for k in range(2):
+        whole[3 * k : 3 * k + 3, 3 * k : 3 * k + 3] = blocks[k]
+    np.testing.assert_array_equal(jax.jit(plus_diagonal)(G, d), G + diagonal)
+    np.testing.assert_array_equal(jax.jit(plus_blocks)(G, blocks), G + whole)

@@ -28,6 +28,7 @@ def small(request, monkeypatch):
         (loops, "READ", kept),
     ):  # fmt: skip
         monkeypatch.setattr(where, name, value)
+    return request.param
 
 
 def matrices(*shape):
@@ -79,6 +80,18 @@ def long_branch(M, x):
     return x
 
 
+def places(i):
+    """Indices that the number of a turn says, by every operation on whole numbers."""
+    sign = jnp.where(i > 3, 1, -1)
+    known = 7 - i, jnp.minimum(2 * i, 7), jnp.maximum(i - 2, 0), i // 2, i % 3, abs(i - 4), -i + 7, (i & 5) | 2
+    return *known, 4 + sign * (i % 4), (i >= 2).astype(jnp.int32), ((i < 5) & ~(i == 3)).astype(jnp.int32) + 1
+
+
+def passed_through(y, part):
+    """Its rows one after the other, in a loop that reads the whole of it."""
+    return jax.lax.fori_loop(0, 4, lambda j, y: 0.5 * y + part[j] * jnp.sum(part), y)
+
+
 FUNCTIONS = {
     "a matrix and a vector": lambda M, N, x: M @ x,
     "matrices": lambda M, N, x: (M @ N, N.T @ M.T, jnp.einsum("ij,kj->ki", M, M), jnp.vdot(M, M)),
@@ -105,6 +118,7 @@ FUNCTIONS = {
     "entries of a list": lambda M, N, x: (
         M.at[np.array([1, 3])].add(2 * x[None]), M.at[2, 3].set(x[0]), M.at[:, 1].set(x),
     ),
+    "entries that meet": lambda M, N, x: (M.at[np.array([1, 3, 1])].add(x), M.at[np.array([1, 1])].set(2 * x)[:1]),
     "blocks on the diagonal": lambda M, N, x: M.reshape(64).at[np.arange(0, 64, 9)].add(x).reshape(8, 8),
     "a loop over rows": lambda M, N, x: gauss_seidel(M, x),
     "in its place": lambda M, N, x: eliminated(M, x),
@@ -115,6 +129,9 @@ FUNCTIONS = {
     "a long branch": lambda M, N, x: jax.lax.cond(x[0] > 0, lambda: long_branch(M, x), lambda: x * 2),
     "two that change places": lambda M, N, x: jax.lax.fori_loop(
         0, 3, lambda i, c: (c[1], c[0] + M @ c[1] * 0.1), (x, 2 * x)
+    ),
+    "one that follows the other": lambda M, N, x: jax.lax.fori_loop(
+        0, 4, lambda i, c: (0.1 * M @ c[0] + c[1], c[0]), (x, 2 * x)
     ),
     "two that read one another": lambda M, N, x: jax.lax.fori_loop(
         0, 3, lambda i, c: (0.5 * c[0] + c[1], 0.5 * c[1] - c[0]), (M, 2 * M)
@@ -128,6 +145,12 @@ FUNCTIONS = {
     )[2],
     "loops in a loop": lambda M, N, x: jax.lax.fori_loop(
         0, 3, lambda i, y: jax.lax.fori_loop(0, 8, lambda j, z: z + 0.1 * M[j] * z[i], y), x
+    ),
+    "numbers of a turn": lambda M, N, x: jax.lax.fori_loop(
+        0, 8, lambda i, y: y + sum(k * M[place] for k, place in enumerate(places(i), 1)), x
+    ),
+    "a part by turn, in a loop": lambda M, N, x: jax.lax.fori_loop(
+        0, 2, lambda i, y: passed_through(y, jax.lax.dynamic_slice_in_dim(jnp.sin(M), 3 * i, 4)), x
     ),
     "an entry that a loop outside counts": lambda M, N, x: jax.lax.fori_loop(
         0, 4, lambda i, y: y + jax.lax.fori_loop(0, 2, lambda j, z: z + M[2 * i + j] + M[i, j], 0 * x), x
@@ -154,6 +177,11 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+def written(function, small):
+    """Of arrays that are in memory, where few entries make one; elsewhere what is given are scalars."""
+    return (lambda M, N, x: function(1.5 * M, 1.5 * N, 1.5 * x)) if small == "few" else function
+
+
 def on_processor(function, *args):
     """Through one native function."""
     run = jax.jit(jax.vmap(one_kernel(function))).lower(*args)
@@ -174,19 +202,20 @@ def agree(got, right, dtype):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_on_a_processor(small, name):
+    function = written(FUNCTIONS[name], small)
     for dtype in ("float32", "float64"):
         args = [jnp.asarray(a, dtype) for a in (M, N, x)]
-        found = [on_processor(FUNCTIONS[name], *(a[:n] for a in args)) for n in SIZES]
-        agree(found[-1], expected(FUNCTIONS[name], *args), dtype)
+        found = [on_processor(function, *(a[:n] for a in args)) for n in SIZES]
+        agree(found[-1], expected(function, *args), dtype)
         for n, some in zip(SIZES, found, strict=True):  # to the last bit
             jax.tree.map(lambda a, b, n=n: np.testing.assert_array_equal(a, b[:n]), some, found[-1])
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_on_a_gpu(small, name):
-    args = [jnp.asarray(a, "float32") for a in (M, N, x)]
-    found = test_kernel.launched(FUNCTIONS[name], *args, memory=True)
-    agree(jax.tree.leaves(found), expected(FUNCTIONS[name], *args), "float32")
+    function, args = written(FUNCTIONS[name], small), [jnp.asarray(a, "float32") for a in (M, N, x)]
+    found = test_kernel.launched(function, *args, memory=True)
+    agree(jax.tree.leaves(found), expected(function, *args), "float32")
 
 
 OTHERS = {k: f for k, f in test_program.FUNCTIONS.items() if k not in ("entries at numbers", "a product with no rows")}
