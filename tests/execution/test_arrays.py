@@ -133,6 +133,9 @@ FUNCTIONS = {
     "one that follows the other": lambda M, N, x: jax.lax.fori_loop(
         0, 4, lambda i, c: (0.1 * M @ c[0] + c[1], c[0]), (x, 2 * x)
     ),
+    "a part of one that changes": lambda M, N, x: jax.lax.fori_loop(
+        0, 8, lambda i, c: jax.lax.dynamic_update_slice_in_dim(0.5 * c, x[:1], i, 0), x
+    ),
     "two that read one another": lambda M, N, x: jax.lax.fori_loop(
         0, 3, lambda i, c: (0.5 * c[0] + c[1], 0.5 * c[1] - c[0]), (M, 2 * M)
     ),
