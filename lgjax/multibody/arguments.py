@@ -17,7 +17,7 @@ import numpy as np
 
 from lgjax.execution.compiled import compiled
 from lgjax.groups.se3 import Pose
-from lgjax.multibody.model import Configuration, Model
+from lgjax.multibody.model import Configuration, Mechanism, Model
 from lgjax.numerics.checks import described as described
 
 P = ParamSpec("P")
@@ -50,7 +50,7 @@ def checked_arguments(*others: str, compiles: bool = True) -> Callable[[Callable
             given = dict(zip(parameters, args, strict=False)) | kwargs
             if "model" not in given or len(args) > len(parameters):
                 return function(*args, **kwargs)  # which raises Python's own error
-            model = checked_model(given["model"], leaves=True)
+            model = given["model"] = checked_model(given["model"], leaves=True)
             for name in names:
                 if name in given and not (given[name] is None and name in optional):
                     given[name] = _checked(name, given[name], model)
@@ -119,7 +119,8 @@ def checked_configuration(name: str, q: Any, model: Model) -> Configuration:
 
 
 def checked_model(model: Any, leaves: bool = False, argument: str = "model") -> Model:
-    """`model`, a Model; with `leaves` one mechanism, not a batch of them. argument: its name in errors."""
+    """`model`, a Model, or that of a `Mechanism`; with `leaves` one, not a batch of them. argument: its name in errors."""
+    model = model.model if isinstance(model, Mechanism) else model
     if not isinstance(model, Model):
         raise TypeError(f"{argument} is {described(model)}, expected a Model")
     if leaves:

@@ -14,6 +14,12 @@ from lgjax.multibody.tree import Tree
 SHOWN = 12  # joints in a model's repr
 
 
+class Mechanism:
+    """A record that has a Model, such as `lgjax.Robot`: pass it anywhere a Model is expected."""
+
+    model: "Model"
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Model:
