@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 
 from lgjax.multibody.build import Body, Joint, build
-from lgjax.multibody.importers.collision import collision_geometry
 from lgjax.multibody.importers.source import Source, from_file, numbers, one_line, read, require
-from lgjax.multibody.importers.urdf_names import NUMBERS, REFERENCES, check_parts, check_values
+from lgjax.multibody.importers.urdf.collision import collision_geometry
+from lgjax.multibody.importers.urdf.names import NUMBERS, REFERENCES, check_parts, check_values
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from lgjax.multibody.geometry import Geometry, geometry
 from lgjax.multibody.importers.source import numbers
-from lgjax.multibody.importers.urdf_names import SHAPES, check_parts, check_values
+from lgjax.multibody.importers.urdf.names import SHAPES, check_parts, check_values
 
 
 def collision_geometry(robot: Any) -> list[Geometry]:

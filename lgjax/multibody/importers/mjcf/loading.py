@@ -11,8 +11,8 @@ import numpy as np
 
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.geometry import SIZES, Geometry, geometry
-from lgjax.multibody.importers.mjcf_files import Allowed, check_files, is_inside
-from lgjax.multibody.importers.mjcf_parser import asked, located, parsed
+from lgjax.multibody.importers.mjcf.files import Allowed, check_files, is_inside
+from lgjax.multibody.importers.mjcf.parser import asked, located, parsed
 from lgjax.multibody.importers.source import Source, from_file, one_line, read, require
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
