@@ -79,6 +79,17 @@ class Contacts:
         self.smoothing = _law("smoothing", smoothing, (), dtype)
         self.restitution = _law("restitution", restitution, count, dtype)
 
+    @classmethod
+    def none(cls, model: Model) -> "Contacts":
+        """The contacts of a mechanism that touches nothing."""
+        found = object.__new__(cls)
+        found.grounds, found.corners, found.solids, found.segments = (), None, (), None
+        found.names, found.links, found.corner_links, found.solid_links = (), (), (), ()
+        found.limited, found.dry = (), ()
+        found.friction, found.smoothing = jnp.zeros(0, model.dtype), jnp.zeros((), model.dtype)
+        found.restitution = None
+        return found
+
     # grounds: planes and height fields.  corners: Corners (k,), links of each in `corner_links`.  solids: shapes
     # without corners, their links in `solid_links`.  segments: two Corners with axes (pairs, 2) and (pairs, 1). links:
     # for each candidate the link that touches and the other one, None for the ground.

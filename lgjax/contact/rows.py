@@ -3,6 +3,7 @@
 Read first: `responses.py`. Next: `step.py`, where the rows come together.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -59,7 +60,7 @@ class Acting(NamedTuple):
     islands: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
     @classmethod
-    def of(cls, contacts: Contacts, model: Model) -> "Acting":
+    def of(cls, contacts: Contacts, model: Model, joined: Sequence[tuple[int, ...]] = ()) -> "Acting":
         on: dict[int, list] = {}
         for bodies, sign in zip(sides(contacts, model), (1, -1), strict=True):
             for contact, body in enumerate(bodies.tolist()):
@@ -70,7 +71,9 @@ class Acting(NamedTuple):
         every = (tuple(sorted({k for dofs in joints for k in dofs})),) if joints else ()
         own = tuple(dofs[0] for dofs in joints)
         lanes = tuple(map(tuple, on.values()))
-        return cls(Ways((*bodies, *every), joints), lanes, own, len(contacts.limited), _islands(contacts, model))
+        return cls(
+            Ways((*bodies, *every), joints), lanes, own, len(contacts.limited), _islands(contacts, model, joined)
+        )
 
     def wrenches(self, points: ContactPoints) -> list[Array]:
         """(3 k, 6, B) for each body: wrenches of unit forces along the axes of its k contact frames."""
@@ -103,14 +106,17 @@ class Acting(NamedTuple):
         return [*bodies, forces[len(forces) - len(self.joints) :]] if self.joints else bodies
 
 
-def _islands(contacts: Contacts, model: Model) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """`Acting.islands`: trees that grow from the world, those together that touch one another in pairs."""
+def _islands(
+    contacts: Contacts, model: Model, joined: Sequence[tuple[int, ...]]
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """`Acting.islands`: trees that grow from the world, those together that touch in pairs or that loops hold."""
     tree, label = model.tree, []
     for body, parent in enumerate(model.tree.parents):
         label.append(body if parent < 0 else label[parent])
     ends = list(zip(*(bodies.tolist() for bodies in sides(contacts, model)), strict=True))
-    for one, other in ends:
-        if min(one, other) >= 0:
+    touching = [pair for pair in ends if min(pair) >= 0]
+    for one, *others in (*touching, *joined):
+        for other in others:
             old, new = label[other], label[one]
             label = [new if x == old else x for x in label]
     rows: dict[int, list[int]] = {}

@@ -3,6 +3,7 @@
 Read first: `contacts.py`. Next: `step.py`, which has the scheme.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,10 +12,15 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from lgjax.contact.bilateral import Implicit
 from lgjax.contact.contacts import Contacts, in_range
+from lgjax.contact.coupled import Settings
 from lgjax.contact.detection import ContactPoints, detect, sides
-from lgjax.contact.step import Settings, impact, move
+from lgjax.contact.step import Forces, Impact, impact, move
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
+from lgjax.dynamics.loops import Loop, loop_constraint, loop_residual
+from lgjax.dynamics.loops.loop import as_loops
+from lgjax.dynamics.loops.status import LoopStatus
 from lgjax.execution.call import one_kernel
 from lgjax.integrators.method import Method
 from lgjax.multibody.arguments import checked_arguments, checked_array
@@ -22,6 +28,7 @@ from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import norm
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
 
 Array = jax.Array
@@ -31,6 +38,9 @@ TOLERANCE_EPS = 32.0
 # A residual this many times the tolerance, and above the root of round-off, relative to 1 m/s and the fastest velocity,
 # is reported.
 UNSOLVED = 100.0
+# Iterations that close the loops at the end of a step. Each divides what is open by the inverse of the angle by which
+# the mechanism turns in half a step.
+CLOSING_STEPS = 3
 
 
 class ContactStatus(Flags):
@@ -68,7 +78,7 @@ class TimeStepping(Method):
     max_sweeps: int = 600
     turns: int | None = None
 
-    driver = "rollout with contacts="
+    driver = "rollout"
 
     def __post_init__(self) -> None:
         if self.tolerance is not None:
@@ -78,10 +88,10 @@ class TimeStepping(Method):
             object.__setattr__(self, "turns", checks.integer("turns", self.turns, 0))
 
     def init(self, space, field, t, y):
-        raise TypeError("TimeStepping needs contacts: rollout takes them as contacts=")
+        raise TypeError("TimeStepping steps mechanisms: it is a method of rollout and of ControlSystem.of_model")
 
     def step(self, space, field, t, y, h, carry):
-        raise TypeError("TimeStepping needs contacts: rollout takes them as contacts=")
+        raise TypeError("TimeStepping steps mechanisms: it is a method of rollout and of ControlSystem.of_model")
 
     def settings(self, dtype: Any) -> Settings:
         """Its static numbers for a dtype."""
@@ -95,8 +105,9 @@ class ContactStep(NamedTuple):
 
     q, v: the state after the step. impulse: (n, 3) N s, in the contact frames: normal, two tangents. velocity: (n, 3)
     m/s of the contacts after the step, in the same frames. gap: (n,) m, halfway through the step. residual: () m/s, the
-    largest violation of the law of contact. sweeps: () int32, of the solver. status: () int32, `ContactStatus`.
-    joint_impulse: (nv,) N m s or N s, of joint limits and dry joint friction.
+    largest violation of the law of contact. sweeps: () int32, of the solver. status: () int32, `ContactStatus` and
+    `LoopStatus`. joint_impulse: (nv,) N m s or N s, of joint limits and dry joint friction. open: (), length of what is
+    left of the loops' residual. slip: (), of its rate.
     """
 
     q: Configuration
@@ -108,60 +119,86 @@ class ContactStep(NamedTuple):
     sweeps: Array
     status: Array
     joint_impulse: Array
+    open: Array
+    slip: Array
 
 
 @checked_arguments("tau", "wrenches", compiles=False)
 def contact_step(
     model: Model,
-    contacts: Contacts,
+    contacts: Contacts | None,
     q: Configuration,
     v: Array,
     tau: Any,
     dt: ArrayLike,
     guess: Array | None = None,
     wrenches: Any = None,
+    loops: Loop | Sequence[Loop] | None = None,
+    implicit: Implicit | Callable[[Configuration, Array], Implicit] | None = None,
     *,
     method: TimeStepping = TimeStepping(),
 ) -> ContactStep:
-    """The state dt seconds after (q, v), v (nv,), and the impulses at the contacts.
+    """The state dt seconds after (q, v), v (nv,), and the impulses at the contacts; contacts None for none.
 
     tau: (nv,), or a function (q, v) -> (nv,) of the state halfway through the step. wrenches: (nbodies, 6), body frame,
     or such a function; None for none. guess: (n, 3) N s, impulses from which the solver starts; None for zero. They
     change the result within the tolerance. Where several sets of impulses obey the law (contacts that share a load, or
-    much friction), they may also decide which of them is found.
+    much friction), they may also decide which of them is found. loops: closed loops, which the step keeps closed.
+    implicit: stiffness and damping of the forces in tau, an `Implicit` or a function (q, v) of the state halfway: the
+    part of them that changes during the step acts at its end, so that stiff servos and springs stay stable.
 
     Derivatives are those of the implicit function. Contacts that are not closed yet have a part in them only with
     `Contacts(smoothing=)`. Raises ValueError for a dt that is known and not positive. Inside `jit` nothing is raised
     for numbers: the status tells. Source: that of `lgjax.contact.step`.
     """
+    contacts = Contacts.none(model) if contacts is None else contacts
     _check_contacts(contacts)
+    closed = () if loops is None else as_loops(model, loops)
     h = checks.scalar("dt", dt, model.dtype, positive=True)
     shape = len(contacts), 3
     guess = jnp.zeros(shape, model.dtype) if guess is None else checked_array("guess", guess, shape, model.dtype)
     second_half = one_kernel(partial(_second_half, method.settings(model.dtype)))
 
-    def step(model, contacts, q, v, h, guess) -> ContactStep:
+    def step(model, contacts, closed, q, v, h, guess) -> ContactStep:
         halfway = move(model, q, v, 0.5 * h * v)
-        torque, pushes = (f(*halfway) if callable(f) else f for f in (tau, wrenches))
+        torque, pushes, gives = (f(*halfway) if callable(f) else f for f in (tau, wrenches, implicit))
         torque = checked_array("tau", torque, (model.nv,), model.dtype, model=model)
         if pushes is not None:
             pushes = checked_array("wrenches", pushes, (model.nbodies, 6), model.dtype)
-        return second_half(model, contacts, *halfway, torque, pushes, h, guess)
+        forces = Forces(torque, pushes, closed, Implicit() if gives is None else gives)
+        return second_half(model, contacts, *halfway, forces, h, guess)
 
     # The forces are in it; where they have no instructions, the second half alone is one kernel.
-    return one_kernel(step)(model, contacts, q, v, h, guess)
+    return one_kernel(step)(model, contacts, closed, q, v, h, guess)
 
 
-def _second_half(settings: Settings, model: Model, contacts: Contacts, q, v, tau, wrenches, h, guess) -> ContactStep:
+def _second_half(settings: Settings, model: Model, contacts: Contacts, q, v, forces: Forces, h, guess) -> ContactStep:
     """From the state in the middle of the step."""
-    found = impact(model, contacts, q, v, tau, wrenches, h, contacts.smoothing, guess, settings)
-    new, v = move(model, q, found.v, 0.5 * h * found.v + found.lift)
+    found = impact(model, contacts, q, v, forces, h, guess, settings)
+    displacement = 0.5 * h * found.v + found.lift
+    if forces.loops:
+        displacement = _closed(model, forces.loops, q, found, displacement)
+    new, v = move(model, q, found.v, displacement)
     close = found.residual <= settings.limit * (1 + jnp.max(jnp.abs(found.v)))
     failed = ~(close & (h > 0) & in_range(contacts, model))
     bad = ~jnp.isfinite(jnp.sum(v) + found.residual)
     status = flag(ContactStatus.NOT_SOLVED, failed) | flag(ContactStatus.NOT_FINITE, bad)
-    more = found.residual, found.sweeps, status, found.joint_impulse
+    gap = slip = jnp.zeros((), v.dtype)
+    if forces.loops:
+        left = loop_constraint(model, forces.loops, new, v)
+        gap, slip = norm(left.residual), norm(left.rate)
+        status = status | flag(LoopStatus.OPEN, gap > float(jnp.finfo(v.dtype).eps) ** 0.5)
+    more = found.residual, found.sweeps, status, found.joint_impulse, gap, slip
     return ContactStep(new, v, found.impulse, found.velocity, found.gap, *more)
+
+
+def _closed(model: Model, loops: tuple[Loop, ...], q: Configuration, found: Impact, displacement: Array) -> Array:
+    """The displacement from the middle of the step at whose end the loops are closed, by a few chord iterations."""
+    assert found.held is not None
+    for _ in range(CLOSING_STEPS):
+        there, _ = move(model, q, found.v, displacement)
+        displacement = displacement + found.held.closing(loop_residual(model, loops, there))
+    return displacement
 
 
 # ---- geometry of the contacts
