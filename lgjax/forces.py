@@ -2,6 +2,7 @@
 
 from lgjax.contact.compliant import CompliantContact, contact
 from lgjax.dynamics.forces import (
+    Damper,
     Force,
     Friction,
     JointSpring,
@@ -19,6 +20,7 @@ from lgjax.dynamics.forces import (
 
 __all__ = [
     "CompliantContact",
+    "Damper",
     "Force",
     "Friction",
     "JointSpring",

@@ -12,18 +12,22 @@ from lgjax.numerics import checks
 from lgjax.numerics.messages import listed
 
 
-def coordinates_of(model: Model, joints: Sequence[str] | None) -> tuple[list[str], list[int]]:
-    """The joint's name of each velocity coordinate of the joints, and its index."""
-    checked_model(model)
-    chosen = model.joint_names if joints is None else checks.names("joints", joints)
-    for name in chosen:
-        if name not in model.joint_names:
-            raise ValueError(f"no joint {name!r} in {model.name!r}; joints: {listed(model.joint_names)}")
+def coordinates_of(model: Model, joints: Sequence[str] | None, free: bool = False) -> tuple[list[str], list[int]]:
+    """The joint's name of each velocity coordinate of the joints, and its index.
+
+    joints: None for all but free ones. free: whether these may be named.
+    """
+    model = checked_model(model)
     tree = model.tree
+    known = tree.joint_names if free and joints is not None else model.joint_names
+    chosen = known if joints is None else checks.names("joints", joints)
+    for name in chosen:
+        if name not in known:
+            raise ValueError(f"no joint {name!r} in {model.name!r}; joints: {listed(known)}")
     rows = [
         (tree.joint_names[body], i)
         for i, body in enumerate(tree.v_body)
-        if tree.joint_names[body] in chosen and tree.kinds[body].coordinates != "free_poses"
+        if tree.joint_names[body] in chosen and (free or tree.kinds[body].coordinates != "free_poses")
     ]
     return [name for name, _ in rows], [i for _, i in rows]
 

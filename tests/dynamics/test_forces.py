@@ -216,7 +216,7 @@ BAD = {
     r"stiffness of 'upper_joint' is -1, expected finite and at least 0": lambda m: forces.spring(m, -1.0),
     r"stiffness has shape \(2,\), expected a number or \(5,\)": lambda m: forces.spring(m, [1.0, 2.0]),
     r"stiffness of the ball 'upper_joint' is one number": lambda m: forces.spring(m, [1.0, 2, 1, 1, 1]),
-    r"no joint 'knee' in 'robot'; joints: upper_joint, lower_joint": lambda m: forces.damper(m, 1.0, ["knee"]),
+    r"no joint 'knee' in 'robot'; joints: base_joint, upper_joint": lambda m: forces.damper(m, 1.0, ["knee"]),
     r"coulomb of 'lid_joint' is nan": lambda m: forces.friction(m, 0.0, [0.0, 0, 0, 0, np.nan]),
     r"smoothing of 'upper_joint' is 0, expected finite and positive": lambda m: forces.friction(m, 1.0, 1.0, 0.0),
     r"the lower limit of 'lower_joint' is 1, above the upper one, 0.3": lambda m: forces.limits(m, 1.0, lower=1.0),

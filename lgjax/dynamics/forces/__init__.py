@@ -1,0 +1,37 @@
+"""Generalized forces to be added up: springs, dampers, joint limits, friction, springs between points, motors.
+
+A force is a value whose parameters are leaves: batched, differentiated, optimized like those of a Model. Call it as
+tau = force(t, q, v), (nv,), pass it to `rollout` as a controller, or add it to forces and to controllers:
+`forces.spring(model, 20.0) + forces.friction(model, 0.1) + controller`. force.energy(q) is the potential energy of its
+conservative part. Makers take the model for its topology, its dtype and what is not given, and raise ValueError naming
+what is out of range; a force with a traced number out of range is NaN. force.for_model(other) is the same force on
+another model of the same tree; force.slopes(t, q, v) says how stiff it is, for implicit steps. Parameters are numbers
+or arrays with an entry for each coordinate of the joints named, by default of all but free ones, in body order; N/m,
+N s/m, N for sliding coordinates and N m/rad, N m s/rad, N m for turning ones.
+
+Read first: `force.py`; then one file for each kind.
+"""
+
+from lgjax.dynamics.forces.force import Force, Sum
+from lgjax.dynamics.forces.friction import Damper, Friction, damper, friction
+from lgjax.dynamics.forces.limits import Limits, limits
+from lgjax.dynamics.forces.motors import Motors, motors
+from lgjax.dynamics.forces.point_springs import PointSpring, point_spring
+from lgjax.dynamics.forces.springs import JointSpring, spring
+
+__all__ = [
+    "Damper",
+    "Force",
+    "Friction",
+    "JointSpring",
+    "Limits",
+    "Motors",
+    "PointSpring",
+    "Sum",
+    "damper",
+    "friction",
+    "limits",
+    "motors",
+    "point_spring",
+    "spring",
+]
