@@ -1,0 +1,201 @@
+"""Transmissions: n scalar lengths of a configuration, how velocities change them and how forces on them act on joints.
+
+Read `Transmissions` first, then `coordinates.py` for those that read coordinates (joints, fixed tendons) and
+`lines.py` for those that pull on bodies (spatial tendons, sites, slider-cranks). `makers.py` makes them from names.
+
+Every kind gives its moments as a list of entries at places (row, column) that the tree alone decides. A joint or a
+fixed tendon has as many as it has coefficients, so nothing multiplies by zeros, and all sums are the same few lines.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.dynamics.kinematics import World, world_kinematics
+from lgjax.execution.compiled import compiled
+from lgjax.multibody.arguments import checked_array, checked_configuration, checked_model
+from lgjax.multibody.configuration import Configuration
+from lgjax.multibody.model import Model
+from lgjax.multibody.tree import Tree
+from lgjax.numerics import checks
+from lgjax.numerics.messages import listed
+
+STATIC = {"static": True}
+
+
+class Kind:
+    """Several transmissions of one kind. Lengths (n,) and entries (m,) of the moments at places (row, column)."""
+
+    @property
+    def bodies(self) -> bool:
+        """Whether it reads the model and the kinematics in world axes; else both may be None."""
+        return False
+
+    @property
+    def constant(self) -> bool:
+        """Whether the entries are the same for all q."""
+        return True
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def places(self, tree: Tree) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (m,) and columns (m,) of the entries."""
+        raise NotImplementedError
+
+    def lengths(self, q: Configuration, model: Any, world: Any) -> jax.Array:
+        raise NotImplementedError
+
+    def entries(self, q: Configuration, model: Any, world: Any) -> jax.Array:
+        raise NotImplementedError
+
+    def take(self, rows: np.ndarray) -> "Kind":
+        """Those with these indices, in this order."""
+        raise NotImplementedError
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Transmissions:
+    """n lengths of a configuration (rad or m): transmissions of actuators, tendons, coordinates that are measured.
+
+    Makers: `joints`, `balls`, `frees`, `fixed_tendons`, `spatial_tendons`, `sites`, `slider_cranks`. `a + b` has those
+    of a, then those of b. Numbers (gears, coefficients, places, the model's own) are leaves. For one system; use
+    jax.vmap over a batch. `world` in the methods is what `kinematics` returns, for callers that use several of them.
+
+    moments are d lengths / dq in the sense d(length)/dt = moments @ v, except where MuJoCo drives what is no rate of a
+    length: balls beyond small angles, free joints, sites.
+    Source: the definitions of MuJoCo's actuator transmissions and tendons.
+    """
+
+    kinds: tuple[Kind, ...]
+    model: Model | None  # only where a kind needs the poses of bodies
+    tree: Tree = field(metadata=STATIC)
+
+    def __repr__(self) -> str:
+        names = [f"{len(kind)} {type(kind).__name__}" for kind in self.kinds]
+        return f"<Transmissions of {self.tree.name!r}: {listed(names)}>"
+
+    def __len__(self) -> int:
+        return sum(map(len, self.kinds))
+
+    def __add__(self, other: Any) -> "Transmissions":
+        if not isinstance(other, Transmissions):
+            raise TypeError(f"transmissions add to transmissions, not to {checks.shown(other)}")
+        if other.tree != self.tree or other.dtype != self.dtype:
+            raise ValueError(f"transmissions of two models: {self.tree.name!r} and {other.tree.name!r}")
+        model = other.model if self.model is None else self.model
+        return Transmissions(self.kinds + other.kinds, model, self.tree)
+
+    @property
+    def nv(self) -> int:
+        return self.tree.nv
+
+    @property
+    def dtype(self) -> Any:
+        return jax.tree.leaves(self.kinds)[0].dtype
+
+    @property
+    def constant(self) -> bool:
+        """Whether the moments are the same in all configurations."""
+        return all(kind.constant for kind in self.kinds)
+
+    @cached_property
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and columns (m,) of the entries of the moments, which the tree decides."""
+        first, rows, columns = 0, [np.zeros(0, int)], [np.zeros(0, int)]
+        for kind in self.kinds:
+            row, column = kind.places(self.tree)
+            rows.append(row + first)
+            columns.append(column)
+            first += len(kind)
+        return np.concatenate(rows), np.concatenate(columns)
+
+    def take(self, rows: Any) -> "Transmissions":
+        """Those with these increasing indices."""
+        rows = checks.indices("rows", rows, len(self), "transmission", "n")
+        if list(rows) != sorted(rows):
+            raise ValueError(f"rows must increase, got {rows}")
+        if len(rows) == len(self):
+            return self
+        first, kinds = 0, []
+        for kind in self.kinds:
+            own = np.asarray([r - first for r in rows if first <= r < first + len(kind)], int)
+            kinds += [kind.take(own)] if own.size else []
+            first += len(kind)
+        return Transmissions(tuple(kinds), self.model if any(k.bodies for k in kinds) else None, self.tree)
+
+    def astype(self, dtype: Any) -> "Transmissions":
+        """The same transmissions with every array in `dtype`."""
+        return jax.tree.map(lambda x: x.astype(dtype), self)
+
+    def replace(self, **changes: Any) -> "Transmissions":
+        return replace(self, **changes)
+
+    def for_model(self, model: Model) -> "Transmissions":
+        """The same transmissions on another model of the same tree, whose bodies then move."""
+        model = checked_model(model)
+        if model.tree != self.tree:
+            raise ValueError(f"transmissions of {self.tree.name!r} need a model with its tree, not {model.name!r}")
+        return self if self.model is None else replace(self, model=model)
+
+    # ---- what they do
+    def kinematics(self, q: Configuration, v: Any = None) -> World | None:
+        """Kinematics that the other methods take as `world`; None where only coordinates are read."""
+        return None if self.model is None else world_kinematics(self.model, q, v)
+
+    @compiled
+    def lengths(self, q: Configuration, world: World | None = None) -> jax.Array:
+        """Lengths (n,), rad or m; 0 for free joints and for sites without a reference."""
+        q = self._checked(q)
+        world = self.kinematics(q) if world is None else world
+        return _joined([kind.lengths(q, self.model, world) for kind in self.kinds], self.dtype)
+
+    @compiled
+    def entries(self, q: Configuration, world: World | None = None) -> jax.Array:
+        """Entries (m,) of the moments at `places`; several at one place add up."""
+        q = self._checked(q)
+        world = self.kinematics(q) if world is None else world
+        return _joined([kind.entries(q, self.model, world) for kind in self.kinds], self.dtype)
+
+    @compiled
+    def moments(self, q: Configuration, world: World | None = None) -> jax.Array:
+        """Moments (n, nv): rates = moments @ v and torque = moments^T forces, each without this matrix."""
+        return jnp.zeros((len(self), self.nv), self.dtype).at[self.places].add(self.entries(q, world))
+
+    @compiled
+    def rates(self, q: Configuration, v: jax.Array, world: World | None = None) -> jax.Array:
+        """moments @ v (n,), rad/s or m/s, from v (nv,)."""
+        v = checked_array("v", v, (self.nv,), self.dtype, "the transmission", self)  # type: ignore[arg-type]
+        rows, columns = self.places
+        return _added(len(self), rows, self.entries(q, world) * _taken(v, columns))
+
+    @compiled
+    def torque(self, q: Configuration, forces: jax.Array, world: World | None = None) -> jax.Array:
+        """Generalized forces moments^T forces (nv,) from forces (n,) along the lengths, N m or N."""
+        forces = checked_array("forces", forces, (len(self),), self.dtype, "the transmission")
+        rows, columns = self.places
+        return _added(self.nv, columns, self.entries(q, world) * _taken(forces, rows))
+
+    def _checked(self, q: Any) -> Configuration:
+        return checked_configuration("q", q, self)  # type: ignore[arg-type]
+
+
+def _joined(parts: list, dtype: Any) -> jax.Array:
+    return parts[0] if len(parts) == 1 else jnp.concatenate([jnp.zeros(0, dtype), *parts])
+
+
+def _taken(x, index: np.ndarray):
+    """x[index], without an operation where that is x."""
+    return x if np.array_equal(index, np.arange(len(x))) else x[index]
+
+
+def _added(n: int, index: np.ndarray, values):
+    """Vector (n,) of the sums of the values with each index."""
+    if np.array_equal(index, np.arange(n)):
+        return values
+    return jnp.zeros(n, values.dtype).at[index].add(values)
