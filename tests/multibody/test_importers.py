@@ -284,7 +284,8 @@ MECHANISM = """<mujoco model="mechanism"><compiler angle="degree"/><option gravi
 
 
 def test_mjcf_agrees_with_mujoco():
-    model = load_mjcf(MECHANISM)
+    with pytest.warns(UserWarning, match="leaves out 1 actuator, 1 sensor, 1 keyframe, which lgjax.load_robot reads"):
+        model = load_mjcf(MECHANISM)
     without_files = MECHANISM.replace('<geom class="visual" mesh="shell"/>', "").replace(' material="steel"', "")
     asset = without_files[without_files.index("<asset>") : without_files.index("</asset>") + 8]
     theirs = mujoco.MjModel.from_xml_string(without_files.replace(asset, ""))
@@ -373,25 +374,25 @@ BAD_MJCF = {
     "a URDF": (urdf(joints=joint()), "MJCF text: no <mujoco>: the root element is <robot>"),
     "NaN": (mjcf("<joint name='j' pos='0 nan 0'/>"), "<joint name='j' pos='0 nan 0'> is not finite"),
     "schema": (mjcf("<joint name='j' color='red'/>"), "unrecognized attribute: 'color'"),
-    "spring": (mjcf("<joint stiffness='2'/>"), r"joint 'a_joint' of body 'a': springs \(stiffness\) are not supported"),
-    "equality": (mjcf(after="<equality><joint name='e' joint1='j'/></equality>"), "equality 'e': joint constraints"),
+    "spring": (mjcf("<joint stiffness='2'/>"), r"joint 'a_joint' of body 'a' in line 1: springs \(stiffness\) are not supported"),
+    "equality": (mjcf(after="<equality><joint name='e' joint1='j'/></equality>"), "equality 'e' in line 1: joint constraints"),
     "weld": (mjcf(after="<equality><weld body1='a'/></equality>"), "equality in line 1: weld constraints are not"),
-    "tendon spring": (mjcf(after=TENDON.format("stiffness='1'")), "tendon 't': stiffness is not supported"),
-    "tendon damping": (mjcf(after=TENDON.format("damping='1'")), "tendon 't': damping is not supported"),
-    "tendon limit": (mjcf(after=TENDON.format("range='0 1'")), "tendon 't': limits are not supported"),
+    "tendon spring": (mjcf(after=TENDON.format("stiffness='1'")), "tendon 't' in line 1: stiffness is not supported"),
+    "tendon damping": (mjcf(after=TENDON.format("damping='1'")), "tendon 't' in line 1: damping is not supported"),
+    "tendon limit": (mjcf(after=TENDON.format("range='0 1'")), "tendon 't' in line 1: limits are not supported"),
     "fluid": (mjcf(option="<option density='1'/>"), "fluid forces are not supported"),
-    "gravcomp": (mjcf().replace("name='a'", "name='a' gravcomp='1'"), "body 'a': gravity compensation"),
+    "gravcomp": (mjcf().replace("name='a'", "name='a' gravcomp='1'"), "body 'a' in line 1: gravity compensation"),
     "massless": (
         mjcf().replace("size='.1'", "size='.1' mass='0'"),
         "mass and inertia of moving bodies .*; Element name 'a'",
     ),
     "free armature": (
         mjcf("<joint type='free' armature='1'/>"),
-        "joint 'a_joint' of body 'a': armature of a free joint",
+        "joint 'a_joint' of body 'a' in line 1: armature of a free joint",
     ),
     "mesh": (
         mjcf(option=MESH, inside="<geom type='mesh' mesh='shell'/>"),
-        "body 'a' has no <inertial> and needs the mesh 'shell'",
+        "body 'a' in line 1 has no <inertial> and needs the mesh 'shell'",
     ),
     "nothing moves": (mjcf(""), "has no moving body"),
 }  # fmt: skip

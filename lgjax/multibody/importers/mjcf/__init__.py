@@ -1,4 +1,4 @@
-"""MJCF. Read first: `loading.py`, the order of the steps; `files.py` checks what a file names before MuJoCo reads it."""
+"""MJCF. Read first: `loading.py`, the order of the steps, then `prune.py` and `compiled.py`."""
 
 from lgjax.multibody.importers.mjcf.loading import load_mjcf
 
