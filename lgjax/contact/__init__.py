@@ -4,6 +4,7 @@ Read first: `contacts.py`; then `step.py` for the rigid law in time steps, `mode
 law event by event, `compliant.py` for the soft one.
 """
 
+from lgjax.contact.bilateral import Implicit
 from lgjax.contact.detection import ContactPoints
 from lgjax.contact.event_driven import EventDriven
 from lgjax.contact.height_field import HeightField
@@ -23,6 +24,7 @@ __all__ = [
     "ContactStep",
     "EventDriven",
     "HeightField",
+    "Implicit",
     "TimeStepping",
     "contact_points",
     "contact_step",

@@ -39,7 +39,7 @@ Array = jax.Array
 
 @jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True)
-class EventDriven(Method):
+class EventDriven:
     """Rigid contacts with every event at its own time, for `rollout(..., contacts=)`, `ensemble` and
     `ControlSystem.of_model`.
 
@@ -84,12 +84,6 @@ class EventDriven(Method):
             raise ValueError(
                 f"EventDriven needs a method with an embedded one, such as the default; got {checks.shown(self.method)}"
             )
-
-    def init(self, space, field, t, y):
-        raise TypeError("EventDriven needs contacts: rollout takes them as contacts=")
-
-    def step(self, space, field, t, y, h, carry):
-        raise TypeError("EventDriven needs contacts: rollout takes them as contacts=")
 
     def tree_flatten(self):
         return (self.rtol, self.atol), (self.max_parts, self.method, self.max_sweeps)

@@ -1,4 +1,4 @@
-"""Rigid contact of trees by time stepping: the method, one step, and what can be asked of contacts.
+"""Time stepping of trees with rigid contacts and closed loops: the method, one step, and contacts at a state.
 
 Read first: `contacts.py`. Next: `step.py`, which has the scheme.
 """
@@ -22,7 +22,6 @@ from lgjax.dynamics.loops import Loop, loop_constraint, loop_residual
 from lgjax.dynamics.loops.loop import as_loops
 from lgjax.dynamics.loops.status import LoopStatus
 from lgjax.execution.call import one_kernel
-from lgjax.integrators.method import Method
 from lgjax.multibody.arguments import checked_arguments, checked_array
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -53,11 +52,12 @@ class ContactStatus(Flags):
 
 
 @dataclass(frozen=True)
-class TimeStepping(Method):
-    """Time stepping with rigid contacts, for `rollout(..., contacts=)`, `ensemble` and `ControlSystem.of_model`.
+class TimeStepping:
+    """Time stepping with rigid contacts, for `rollout`, `ensemble` and `ControlSystem.of_model`; or without contacts.
 
     It suits many contacts, learning and large batches; see `EventDriven` for impacts at their own times. Its order is 1
-    in time, and 2 where contacts neither open nor close.
+    in time, and 2 where contacts neither open nor close. Damping acts at the end of a step, so stiff joints stay
+    stable. Closed loops and contacts are one problem.
 
     tolerance     change of a contact's velocity in a sweep, as a fraction of the fastest, at which the solver ends;
                   None takes 32 units of round-off. After 60, 120 and 180 sweeps it is 4, 16 and 64 times as much.
@@ -66,7 +66,8 @@ class TimeStepping(Method):
     max_sweeps    largest number of the solver's sweeps over the contacts.
     turns         evaluations of the forward dynamics that find the mean velocity of free flight, at which
                   velocity-dependent forces are taken. They keep the energy of fast rotations. None takes 8 for free
-                  bodies and 0, the velocity before the step, for trees; the forces of a robot at rest are then exact.
+                  bodies; for trees 0, the velocity before the step, so that the forces of a robot at rest are exact,
+                  and 1 where there are neither contacts nor joint limits.
 
     A step has the status NOT_SOLVED if its residual (m/s), divided by 1 plus the largest entry of v, is above 100 times
     the tolerance and above the square root of round-off. So does a step in which a traced number is out of its range:
@@ -86,12 +87,6 @@ class TimeStepping(Method):
         object.__setattr__(self, "max_sweeps", checks.integer("max_sweeps", self.max_sweeps))
         if self.turns is not None:
             object.__setattr__(self, "turns", checks.integer("turns", self.turns, 0))
-
-    def init(self, space, field, t, y):
-        raise TypeError("TimeStepping steps mechanisms: it is a method of rollout and of ControlSystem.of_model")
-
-    def step(self, space, field, t, y, h, carry):
-        raise TypeError("TimeStepping steps mechanisms: it is a method of rollout and of ControlSystem.of_model")
 
     def settings(self, dtype: Any) -> Settings:
         """Its static numbers for a dtype."""

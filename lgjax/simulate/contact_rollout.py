@@ -1,6 +1,5 @@
 """Rigid contacts in `rollout`: steps of `contact_step` or of `event_step`, and the record of what happens."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,13 +18,12 @@ from lgjax.contact import (
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.event_driven import event_step
 from lgjax.contact.modes import Tolerances
-from lgjax.dynamics.time_derivatives.taylor_series import checked_result
-from lgjax.integrators.method import Method
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import flag
-from lgjax.simulate.mechanism_field import check_functions
+from lgjax.simulate.loop_rollout import loop_report, watched
+from lgjax.simulate.steppers import Stepper
 
 Array = jax.Array
 
@@ -59,39 +57,42 @@ class _Seen(NamedTuple):
     failed: Array
     joint_impulse: Array
     early: Array
+    loops: Any = ()  # the record of closed loops, see `loop_rollout`
 
 
 @dataclass(frozen=True)
-class _OfMechanism(Method):
-    """A method for rigid contacts of one mechanism, on states ((q, v), seen)."""
+class _ContactSteps(Stepper):
+    """What steps with rigid contacts have in common. loops: closed loops, which `TimeStepping` keeps closed."""
 
     model: Model
     contacts: Contacts
     method: Any
-    controller: Callable | None
-    wrenches: Callable | None
+    loops: tuple = ()
 
-    def init(self, space, field, t, y):
-        return ()
+    def first_seen(self, q, v):
+        none, zero = jnp.zeros((len(self.contacts), 3), v.dtype), jnp.zeros((), v.dtype)
+        return _Seen(none, none, zero, zero, jnp.zeros_like(v), zero, self._loops_seen(q, v))
 
-    def tau(self, t: Array, q: Configuration, v: Array) -> Array:
-        if self.controller is None:
-            return jnp.zeros_like(v)
-        return checked_result("controller", self.controller(t, q, v), v.shape, v.dtype)
+    def _loops_seen(self, q, v):
+        return watched(self.model, self.loops, q, v) if self.loops else ()
 
-    def applied(self, t: Array, q: Configuration, v: Array) -> Array | None:
-        if self.wrenches is None:
-            return None
-        return checked_result("wrenches", self.wrenches(t, q, v), (self.model.nbodies, 6), v.dtype)
+    def report(self, qs, vs, seen, h):
+        found = {}
+        status = jnp.zeros((), jnp.int32)
+        if self.loops:
+            found["residual"], found["rate"], status = loop_report(seen.loops)
+        if len(self.contacts) or self.contacts.limited or self.contacts.dry:
+            found["contacts"], more = contact_report(self.model, self.contacts, qs, vs, self.method, seen, h)
+            status = status | more
+        return {**found, "status": status}
 
 
-class _Events(_OfMechanism):
+class EventSteps(_ContactSteps):
     """`EventDriven`."""
 
-    def step(self, space, field, t, y, h, carry):
-        (q, v), seen = y
-        forces = lambda s, q, v: (self.tau(t + s, q, v), self.applied(t + s, q, v))
-        found = event_step(self.model, self.contacts, q, v, forces, h, self.method)
+    def step(self, forces, t, q, v, h, seen, carry):
+        acting = lambda s, q, v: (self.tau(forces, t + s, q, v), self.applied(forces, t + s, q, v))
+        found = event_step(self.model, self.contacts, q, v, acting, h, self.method)
         had = lambda which: (found.status & int(which) > 0).astype(v.dtype)
         new = seen._replace(
             impulse=found.impulse,
@@ -99,37 +100,31 @@ class _Events(_OfMechanism):
             failed=jnp.maximum(seen.failed, had(ContactStatus.NOT_SOLVED)),
             early=jnp.maximum(seen.early, had(ContactStatus.TOO_MANY_PARTS)),
         )
-        return ((found.q, found.v), new), ()
+        return found.q, found.v, new, ()
 
 
-class _Steps(_OfMechanism):
-    """`TimeStepping`."""
+class TimeSteps(_ContactSteps):
+    """`TimeStepping`, with contacts and loops or without."""
 
-    def step(self, space, field, t, y, h, carry):
-        (q, v), seen = y
+    def step(self, forces, t, q, v, h, seen, carry):
         half = t + 0.5 * h
-        applied = None if self.wrenches is None else partial(self.applied, half)
-        tau, guess = partial(self.tau, half), seen.impulse
-        found = contact_step(self.model, self.contacts, q, v, tau, h, guess, applied, method=self.method)
+        applied = None if forces.wrenches is None else partial(self.applied, forces, half)
+        gives = None if forces.implicit is None else partial(forces.implicit, half)
+        tau, loops = partial(self.tau, forces, half), self.loops or None
+        found = contact_step(
+            self.model, self.contacts, q, v, tau, h, seen.impulse, applied, loops, gives, method=self.method
+        )
         failed = (found.status & int(ContactStatus.NOT_SOLVED) > 0).astype(v.dtype)
+        closed = watched(self.model, self.loops, found.q, found.v) if self.loops else ()
         new = seen._replace(
             impulse=found.impulse,
             velocity=found.velocity,
             residual=jnp.maximum(seen.residual, found.residual),
             failed=jnp.maximum(seen.failed, failed),
             joint_impulse=found.joint_impulse,
+            loops=jnp.maximum(seen.loops, closed) if self.loops else (),
         )
-        return ((found.q, found.v), new), ()
-
-
-def with_contacts(model: Model, contacts: Contacts, start, method: TimeStepping | EventDriven, controller, wrenches):
-    """Start and method for states ((q, v), seen) from the start (q, v)."""
-    check_functions(controller, wrenches)
-    none = jnp.zeros((len(contacts), 3), model.dtype)
-    zero = jnp.zeros((), model.dtype)
-    start = start, _Seen(none, none, zero, zero, jnp.zeros(model.nv, model.dtype), zero)
-    stepper = _Events if isinstance(method, EventDriven) else _Steps
-    return start, stepper(model, contacts, method, controller, wrenches)
+        return found.q, found.v, new, ()
 
 
 def contact_report(model: Model, contacts: Contacts, qs: Configuration, vs: Array, method, seen: Any, h: Array):
@@ -162,6 +157,8 @@ def _states(gap: Array, velocity: Array, v: Array) -> Array:
 
 def check_contacts(contacts: Any, method: Any, closed: Any, checkpoint: Any = None) -> None:
     """Raise TypeError or ValueError for contacts and a method that do not go together."""
+    if contacts is None and isinstance(method, EventDriven):
+        raise ValueError("EventDriven needs contacts; without any, take a method of lgjax.integrators")
     if contacts is None:
         return
     if not isinstance(contacts, Contacts):
@@ -175,5 +172,5 @@ def check_contacts(contacts: Any, method: Any, closed: Any, checkpoint: Any = No
         raise ValueError(f"EventDriven takes contacts without smoothing, got {float(contacts.smoothing):g} m")
     if isinstance(method, EventDriven) and (len(contacts.limited) or len(contacts.dry)):
         raise ValueError("EventDriven takes contacts without joint_limits and joint_friction; TimeStepping has both")
-    if closed:
-        raise ValueError("contacts and closed loops are not solved together")
+    if closed and isinstance(method, EventDriven):
+        raise ValueError("EventDriven takes no closed loops; contact.TimeStepping solves them together with contacts")

@@ -1,8 +1,6 @@
 """Closed loops in `rollout`: every step ends with a projection onto the constraints, whose errors are recorded."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,13 +9,12 @@ import numpy as np
 
 from lgjax.dynamics.loops import loop_constraint, project_positions
 from lgjax.dynamics.loops.loop import Loop
-from lgjax.dynamics.loops.project import Metric, check_metric, velocity_projection
+from lgjax.dynamics.loops.project import Metric, velocity_projection
 from lgjax.dynamics.loops.status import flags
-from lgjax.groups.homogeneous_space import HomogeneousSpace, product_space, vector_space
-from lgjax.integrators import Method
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.small_angle import norm
+from lgjax.simulate.steppers import SmoothSteps, Stepper
 
 
 class _Seen(NamedTuple):
@@ -30,23 +27,41 @@ class _Seen(NamedTuple):
     redundant: jax.Array
 
 
-def keep_closed(
-    model: Model, loops: tuple[Loop, ...], space, field, start, method: Method, project: Metric | None, tolerance
-) -> tuple[HomogeneousSpace, Callable, tuple, Method]:
-    """Space, field, start and method for states ((q, v), seen) from those for (q, v), with steps that end closed.
+@dataclass(frozen=True)
+class ClosedSteps(Stepper):
+    """Steps of another stepper, each of which ends with a projection onto the loops.
 
-    `seen` is the record of the loops so far, see `loop_report`. project and tolerance: as in `rollout`.
-    Raises ValueError for an unknown metric.
+    project and tolerance: as in `rollout`.
     """
-    if project is not None:
-        check_metric(project)
 
-    def watched(t, state):
-        return field(t, state[0]), 0 * state[1]
+    inner: SmoothSteps
+    loops: tuple[Loop, ...]
+    project: Metric | None
+    tolerance: Any = None
 
-    settled = _Settled(method, partial(_settle, model, loops, project, tolerance))
-    space = product_space(space, vector_space(len(_Seen._fields)))
-    return space, watched, (start, _watch(model, loops, *start)), settled
+    @property
+    def model(self) -> Model:  # type: ignore[override]
+        return self.inner.model
+
+    def first_seen(self, q, v):
+        return watched(self.model, self.loops, q, v)
+
+    def first_carry(self, forces, t, q, v):
+        return self.inner.first_carry(forces, t, q, v)
+
+    def step(self, forces, t, q, v, h, seen, carry):
+        q, v, _, carry = self.inner.step(forces, t, q, v, h, (), carry)
+        if self.project is None:
+            return q, v, jnp.maximum(seen, watched(self.model, self.loops, q, v)), carry
+        found = project_positions(self.model, self.loops, q, metric=self.project, tolerance=self.tolerance)
+        v, rate, rank = velocity_projection(self.model, self.loops, found.q, v, self.project)
+        rows = sum(loop.rows(self.model, q) for loop in self.loops)
+        now = _seen(found.residual, rate, v, ~found.converged, rank, rows)
+        return found.q, v, jnp.maximum(seen, now), carry
+
+    def report(self, qs, vs, seen, h):
+        residual, rate, status = loop_report(seen)
+        return {"residual": residual, "rate": rate, "status": status}
 
 
 def loop_report(seen: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -54,33 +69,6 @@ def loop_report(seen: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     worst = _Seen(*jnp.moveaxis(seen, -1, 0))
     status = flags(OPEN=worst.open[-1] > 0, SLIPPING=worst.slipping[-1] > 0, REDUNDANT=worst.redundant[-1] > 0)
     return worst.residual, worst.rate, status
-
-
-def _settle(model: Model, loops, project: Metric | None, tolerance, state):
-    """The state ((q, v), seen) moved onto the constraints, with its record brought up to date."""
-    (q, v), seen = state
-    if project is None:
-        return (q, v), jnp.maximum(seen, _watch(model, loops, q, v))
-    found = project_positions(model, loops, q, metric=project, tolerance=tolerance)
-    v, rate, rank = velocity_projection(model, loops, found.q, v, project)
-    rows = sum(loop.rows(model, q) for loop in loops)
-    now = _seen(found.residual, rate, v, ~found.converged, rank, rows)
-    return (found.q, v), jnp.maximum(seen, now)
-
-
-@dataclass(frozen=True)
-class _Settled(Method):
-    """A method whose steps end with `settle`, state -> state."""
-
-    method: Any
-    settle: Any
-
-    def init(self, space, field, t, y):
-        return self.method.init(space, field, t, y)
-
-    def step(self, space, field, t, y, h, carry):
-        y, carry = self.method.step(space, field, t, y, h, carry)
-        return self.settle(y), carry
 
 
 def _small(dtype) -> float:
@@ -95,7 +83,8 @@ def _seen(residual, rate, v, failed, rank, rows: int) -> jax.Array:
     return jnp.stack([residual, rate, *marks])
 
 
-def _watch(model: Model, loops, q, v) -> jax.Array:
+def watched(model: Model, loops, q, v) -> jax.Array:
+    """The record of the loops at a state."""
     c = loop_constraint(model, loops, q, v)
     rows = jnp.int32(len(c.residual))
     return _seen(norm(c.residual), norm(c.rate), v, jnp.zeros((), bool), rows, len(c.residual))

@@ -1,32 +1,33 @@
 """Time stepping of one mechanism in one scan, to be mapped over a batch."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from lgjax.contact import EventDriven, TimeStepping
 from lgjax.contact.contacts import Contacts
 from lgjax.dynamics.loops.loop import Loop, as_loops
-from lgjax.dynamics.loops.project import Metric
+from lgjax.dynamics.loops.project import Metric, check_metric
 from lgjax.dynamics.loops.status import LoopStatus
-from lgjax.dynamics.time_derivatives.taylor_series import motion_series
 from lgjax.execution.call import one_kernel
 from lgjax.execution.compiled import compiled
-from lgjax.groups.homogeneous_space import HomogeneousSpace
-from lgjax.integrators import RK4, Method, MuntheKaas, integrate
-from lgjax.integrators.integrate import check_method
+from lgjax.integrators import RK4, Method, MuntheKaas
+from lgjax.integrators.field import strong
+from lgjax.integrators.integrate import check_method, finite_status
+from lgjax.integrators.scan_saved import saved_steps, scan_saved
 from lgjax.multibody.arguments import checked_arguments
-from lgjax.multibody.configuration import Configuration, mechanical_space
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.saving.checkpoint import Checkpoint
-from lgjax.simulate.contact_rollout import ContactRecord, check_contacts, contact_report, with_contacts
-from lgjax.simulate.held_control import ControllerWithMemory, ControlRecord, with_memory
-from lgjax.simulate.loop_rollout import check_start, keep_closed, loop_report
-from lgjax.simulate.mechanism_field import Controller, mechanism_field
+from lgjax.simulate.contact_rollout import ContactRecord, EventSteps, TimeSteps, check_contacts
+from lgjax.simulate.drives import ControllerWithMemory, ControlRecord, check_period, drive_of
+from lgjax.simulate.loop_rollout import ClosedSteps, check_start
+from lgjax.simulate.mechanism_field import Controller, check_functions
+from lgjax.simulate.steppers import SmoothSteps, Stepper
 
 
 class Trajectory(NamedTuple):
@@ -53,27 +54,6 @@ class Trajectory(NamedTuple):
     def success(self) -> jax.Array:
         """() bool, whether the motion can be used: no flag is set, or only REDUNDANT."""
         return (self.status & ~int(LoopStatus.REDUNDANT)) == 0
-
-
-@dataclass(frozen=True)
-class StepInOneKernel(Method):
-    """A method whose step is one kernel on a GPU, with the field in it; elsewhere it is the method itself."""
-
-    method: Method
-
-    @property
-    def one_step_is_one_call(self) -> bool:
-        """True: `step` does it."""
-        return True
-
-    def init(self, space: HomogeneousSpace, field: Callable[..., Any], t: jax.Array, y: Any) -> Any:
-        return self.method.init(space, field, t, y)
-
-    def step(
-        self, space: HomogeneousSpace, field: Callable[..., Any], t: jax.Array, y: Any, h: jax.Array, carry: Any
-    ) -> tuple[Any, Any]:
-        following = lambda state, t, h: self.method.step(space, field, t, state[0], h, state[1])
-        return one_kernel(following, in_place=True)((y, carry), t, h)
 
 
 @checked_arguments("wrenches", compiles=False)
@@ -115,9 +95,11 @@ def rollout(
 
     contacts: rigid contacts with the ground and among links; dt > 0. method=contact.TimeStepping() evaluates the
     controller once a step, half way; or contact.EventDriven(). Compliant ones are a controller, `forces.contact`.
+    TimeStepping also runs without contacts, and with closed loops: they and the contacts are one problem. Damping of
+    joints and the stiffness and damping of a `forces.Force` act at the end of its step, so stiff ones stay stable.
 
     A controller with memory, such as `control.PredictiveController`, acts at every step, or at one of `every` steps,
-    and its controls, in `Trajectory.control`, are held in between. It takes neither loops nor contacts.
+    and its controls, in `Trajectory.control`, are held in between.
 
     Outside jit a call compiles once for each structure of its arguments. A controller belongs to it by its code and by
     the numbers and JAX arrays that it closes over and names. Pass numbers that change as leaves, for law(gain, t, q, v)
@@ -125,64 +107,62 @@ def rollout(
     objects), and with `checkpoint`, every call compiles; a `forces.Force` never does. Source: that of the method.
     """
     check_contacts(contacts, method, loops)
-    remembers = _remembers(controller, method, loops, contacts)
+    check_functions(None if isinstance(controller, ControllerWithMemory) else controller, wrenches)
+    if not isinstance(method, TimeStepping | EventDriven):
+        check_method("rollout", method)
     dt, v, steps = checks.array("dt", dt, (), model.dtype), jnp.asarray(v), checks.integer("steps", steps)
     closed = () if loops is None else as_loops(model, loops)
     if closed:
         check_start(model, closed, q, v)
+    if isinstance(method, TimeStepping | EventDriven):
+        checks.positive("dt", dt)  # back in time, contacts would pull
+    remembers = isinstance(controller, ControllerWithMemory)
+    if remembers:
+        check_period(controller, dt)
     run = compiled(_rollout) if checkpoint is None and not remembers else _rollout
     closing = closed, project, (alpha, beta), tolerance
-    if contacts is not None:
-        checks.positive("dt", dt)  # back in time, contacts would pull
-        run = compiled(_contact_rollout) if checkpoint is None else _contact_rollout
-        return run(model, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, contacts)
-    return run(model, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, closing)
+    return run(
+        model, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, (closing, contacts)
+    )
 
 
-def _remembers(controller: Any, method: Any, loops: Any, contacts: Any) -> bool:
-    """Whether it is a controller with memory; raises an error for a method or what else does not fit."""
-    if contacts is None:
-        check_method("rollout", method)
-    remembers = isinstance(controller, ControllerWithMemory)
-    if remembers and (loops is not None or contacts is not None or method.needs_series):
-        raise ValueError("a controller with memory takes neither loops nor contacts nor the method Taylor")
-    return remembers
-
-
-def _rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpoint, closing) -> Trajectory:
-    (controller, wrenches), (closed, project, (alpha, beta), tolerance) = applied, closing
-    remembers = isinstance(controller, ControllerWithMemory)
-    field = mechanism_field(model, None if remembers else controller, wrenches, closed, alpha=alpha, beta=beta)
-    if method.needs_series:
-        if controller is not None or wrenches is not None or closed:
-            raise ValueError("rollout takes Taylor for a passive motion alone; for forces see motion_series")
-        field = motion_series(model)
+def stepper_of(model: Model, method: Any, contacts: Contacts | None, closing: Any, forced: bool) -> Stepper:
+    """The stepper of a method; ValueError for what does not go together. forced: whether anything acts."""
+    closed, project, gains, tolerance = closing
+    if isinstance(method, TimeStepping | EventDriven):
+        steps = EventSteps if isinstance(method, EventDriven) else TimeSteps
+        return steps(model, Contacts.none(model) if contacts is None else contacts, method, closed)
+    if project is not None:
+        check_metric(project)
+    if method.needs_series and (forced or closed):
+        raise ValueError("rollout takes Taylor for a passive motion alone; for forces see motion_series")
     # A mechanism compiles slowly: trace it once per step.
-    problem = mechanical_space(model.tree), field, (q, v), method.with_scanned_stages()
-    if remembers:
-        problem = with_memory(model, (q, v), controller, wrenches, problem[3], dt)
-    elif closed:
-        problem = keep_closed(model, closed, *problem, project, tolerance)
-    space, field, start, method = problem
-    method = method if remembers else StepInOneKernel(method)
-    path = integrate(space, field, start, jnp.zeros_like(dt), steps * dt, steps, method, save_every, remat, checkpoint)
-    if remembers:
-        (qs, vs), record = path.ys
-        return Trajectory(path.ts, qs, vs, path.status, control=record)
-    if not closed:
-        qs, vs = path.ys
-        return Trajectory(path.ts, qs, vs, path.status)
-    (qs, vs), seen = path.ys
-    residual, rate, status = loop_report(seen)
-    return Trajectory(path.ts, qs, vs, status | path.status, residual, rate)
+    smooth = SmoothSteps(model, method.with_scanned_stages(), closed, gains)
+    return ClosedSteps(smooth, closed, project, tolerance) if closed else smooth
 
 
-def _contact_rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpoint, contacts) -> Trajectory:
-    start, stepper = with_contacts(model, contacts, (q, v), method, *applied)
-    space, field = mechanical_space(model.tree), lambda t, y: y  # the steps move the state themselves
-    zero = jnp.zeros_like(dt)
-    stepper = StepInOneKernel(stepper)
-    path = integrate(space, field, start, zero, steps * dt, steps, stepper, save_every, remat, checkpoint)
-    (qs, vs), seen = path.ys
-    record, status = contact_report(model, contacts, qs, vs, method, seen, dt)
-    return Trajectory(path.ts, qs, vs, status | path.status, contacts=record)
+def _rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpoint, more) -> Trajectory:
+    controller, wrenches = applied
+    forced = controller is not None or wrenches is not None
+    stepper, drive = stepper_of(model, method, more[1], more[0], forced), drive_of(model, controller, wrenches)
+    saves = saved_steps(steps, save_every, checkpoint)
+    time = lambda i: dt * i.astype(dt.dtype)  # not a running sum, which would lose a digit every ten steps in float32
+    record, memory = drive.start(q, v)
+    forces, _, _ = drive.act(time(jnp.int32(0)), q, v, dt, record, memory) if not drive.remembers else (None, (), ())
+    carry = () if drive.remembers else stepper.first_carry(forces, time(jnp.int32(0)), q, v)
+    start = strong(((q, v, stepper.first_seen(q, v), record), (carry, memory)))
+
+    def following(state, t, h):
+        (q, v, seen, record), (carry, memory) = state
+        forces, record, memory = drive.act(t, q, v, h, record, memory)
+        carry = stepper.first_carry(forces, t, q, v) if drive.remembers else carry
+        q, v, seen, carry = stepper.step(forces, t, q, v, h, seen, carry)
+        return (q, v, seen, record), (() if drive.remembers else carry, memory)
+
+    one = one_kernel(following, in_place=True) if drive.in_kernel else following
+    step = lambda state, i: one(state, time(i), dt)
+    _, kept = scan_saved(step, start, saves, lambda state: state[0], remat=remat, checkpoint=checkpoint)
+    qs, vs, seen, record = saves.with_start(start[0], kept)
+    found = stepper.report(qs, vs, seen, dt) | drive.report(record)
+    status = found.pop("status", jnp.zeros((), jnp.int32)) | finite_status((qs, vs, seen))
+    return Trajectory(time(saves.counts()), qs, vs, status, **found)

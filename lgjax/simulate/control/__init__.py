@@ -13,7 +13,7 @@ from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus
 from lgjax.simulate.control.semi_implicit import SemiImplicitEuler
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 from lgjax.simulate.control.stagewise import Stagewise
-from lgjax.simulate.held_control import ControllerWithMemory, ControlRecord
+from lgjax.simulate.drives import ControllerWithMemory, ControlRecord
 from lgjax.simulate.memory import rollout_memory
 
 __all__ = [

@@ -22,10 +22,10 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.status import NOT_FINITE
+from lgjax.simulate.drives import ControllerWithMemory
 from lgjax.simulate.ensemble.monte_carlo import MonteCarlo, Sample, monte_carlo
 from lgjax.simulate.ensemble.statistics import Statistics
 from lgjax.simulate.ensemble.storage import load_run
-from lgjax.simulate.held_control import ControllerWithMemory
 from lgjax.simulate.rollout import Trajectory, rollout
 
 STORES = ("all", "final", "none")
