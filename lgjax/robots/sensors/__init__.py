@@ -1,0 +1,94 @@
+"""Sensors of a robot: functions of its state, its accelerations and its contacts, with noise, bias and drift.
+
+    imu = sensors.gyro(model, "torso", noise=1e-3) + sensors.accelerometer(model, "torso", bias=0.05)
+    values = imu(sensors.instant(model, t, q, v, tau))   # (6,)
+    imu.split(values)["torso_gyro"]                      # (3,) rad/s
+    state = imu.start(key)                               # biases
+    values, state = imu.noisy(key, state, values, dt)
+
+A record of sensors is a pytree: its noise, biases and offsets can be batched and differentiated, and `+` adds records.
+Where a state is enough, `imu(t, q, v)` reads it, so records go to `ensemble` and `Environment` as `observe=`.
+
+Read first: `record.py`; then `instant.py`, what is read, `scene.py`, the one pass over the tree, and `frames.py`.
+"""
+
+from lgjax.robots.sensors.instant import ContactForces, Instant, after_step, contact_forces, instant
+from lgjax.robots.sensors.makers import (
+    accelerometer,
+    force,
+    frame_angular_acceleration,
+    frame_angular_velocity,
+    frame_axis,
+    frame_linear_acceleration,
+    frame_linear_velocity,
+    frame_orientation,
+    frame_position,
+    gyro,
+    magnetometer,
+    subtree_angular_momentum,
+    subtree_center_of_mass,
+    subtree_linear_velocity,
+    torque,
+    touch,
+    velocimeter,
+)
+from lgjax.robots.sensors.record import Sensors, SensorState
+from lgjax.robots.sensors.scalar_makers import (
+    actuator_force,
+    ball_orientation,
+    ball_velocity,
+    clock,
+    joint_actuator_force,
+    joint_limit_force,
+    joint_limit_position,
+    joint_limit_velocity,
+    joint_position,
+    joint_velocity,
+    kinetic_energy,
+    length,
+    length_rate,
+    potential_energy,
+)
+from lgjax.robots.sensors.subtrees import Beyond
+
+__all__ = [
+    "Beyond",
+    "ContactForces",
+    "Instant",
+    "SensorState",
+    "Sensors",
+    "accelerometer",
+    "actuator_force",
+    "after_step",
+    "ball_orientation",
+    "ball_velocity",
+    "clock",
+    "contact_forces",
+    "force",
+    "frame_angular_acceleration",
+    "frame_angular_velocity",
+    "frame_axis",
+    "frame_linear_acceleration",
+    "frame_linear_velocity",
+    "frame_orientation",
+    "frame_position",
+    "gyro",
+    "instant",
+    "joint_actuator_force",
+    "joint_limit_force",
+    "joint_limit_position",
+    "joint_limit_velocity",
+    "joint_position",
+    "joint_velocity",
+    "kinetic_energy",
+    "length",
+    "length_rate",
+    "magnetometer",
+    "potential_energy",
+    "subtree_angular_momentum",
+    "subtree_center_of_mass",
+    "subtree_linear_velocity",
+    "torque",
+    "touch",
+    "velocimeter",
+]

@@ -1,0 +1,224 @@
+"""Makers of sensors of frames, bodies and contacts. `scalar_makers.py` has those of joints, lengths and energies.
+
+A frame is the name of a body or frame of the model, or a pair (name, Pose) of one and a pose in it. Every maker takes
+`Options`. All readings are SI units. Read first: `record.py`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypedDict, Unpack
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.multibody.arguments import checked_model
+from lgjax.multibody.model import Model
+from lgjax.numerics import checks
+from lgjax.robots.sensors import frames, subtrees
+from lgjax.robots.sensors.frames import Frames, Magnetometers
+from lgjax.robots.sensors.group import Group, Kind
+from lgjax.robots.sensors.record import LEVELS, Sensors, level
+from lgjax.robots.sensors.scene import label, located
+from lgjax.robots.sensors.subtrees import Beyond, Subtrees
+from lgjax.robots.sensors.touching import EVERYWHERE, SIZES, TOUCH, Touch
+
+
+class Options(TypedDict, total=False):
+    """Options of every maker, for all of its sensors. name: of the sensor, or names of several; None for its own.
+
+    noise: standard deviation of white noise of one reading. bias: that of a constant error, drawn at the start. drift:
+    that of the walk of the bias in one second. cutoff: the largest reading, inf for none. See `Sensors.noisy`. Numbers,
+    or arrays with an entry for each sensor, 0 by default.
+    """
+
+    name: str | Sequence[str] | None
+    noise: Any
+    bias: Any
+    drift: Any
+    cutoff: Any
+
+
+def made(model: Model, group: Group, names: Sequence[str], options: Options) -> Sensors:
+    """A record of the sensors of one group, called `names` unless the options name them."""
+    given = dict(options)
+    name = given.pop("name", None)
+    chosen = tuple(names) if name is None else (name,) if isinstance(name, str) else checks.names("name", name)
+    if len(chosen) != len(group):
+        raise ValueError(f"name has {len(chosen)} names, expected {len(group)}")
+    if unknown := set(given) - set(LEVELS):
+        raise TypeError(f"unknown option {sorted(unknown)[0]!r} of a sensor; there are name, {', '.join(LEVELS)}")
+    levels = {
+        what: level(what, given.get(what, np.inf if what == "cutoff" else 0.0), chosen, model.dtype) for what in LEVELS
+    }
+    return Sensors(model, chosen, (group,), tuple((0, row) for row in range(len(group))), **levels)
+
+
+def _one(pose: Any) -> Any:
+    """A pytree of arrays as that of one sensor."""
+    return jax.tree.map(lambda x: x[None], pose)
+
+
+def _frame(model: Model, kind: Kind, frame: Any, reference: Any, suffix: str, options: Options) -> Sensors:
+    model = checked_model(model, leaves=True)
+    body, offset = located(model, frame)
+    other, reference_offset = located(model, reference, "reference")
+    group = Frames(kind, (body,), (other,), *_one((offset, reference_offset)))
+    return made(model, group, [f"{label(frame)}_{suffix}"], options)
+
+
+# ---- inertial units
+def accelerometer(model: Model, frame: Any, **options: Unpack[Options]) -> Sensors:
+    """Acceleration (3,) of the frame's origin less gravity, in the frame, m/s^2: at rest it is 9.81 upwards."""
+    return _frame(model, frames.ACCELEROMETER, frame, None, "accelerometer", options)
+
+
+def gyro(model: Model, frame: Any, **options: Unpack[Options]) -> Sensors:
+    """Angular velocity (3,) of the frame, in the frame, rad/s."""
+    return _frame(model, frames.GYRO, frame, None, "gyro", options)
+
+
+def velocimeter(model: Model, frame: Any, **options: Unpack[Options]) -> Sensors:
+    """Velocity (3,) of the frame's origin, in the frame, m/s."""
+    return _frame(model, frames.VELOCIMETER, frame, None, "velocimeter", options)
+
+
+def magnetometer(model: Model, frame: Any, field: Any, **options: Unpack[Options]) -> Sensors:
+    """A field (3,) of the world, such as the magnetic one, in the frame and in the unit of the field."""
+    model = checked_model(model, leaves=True)
+    body, offset = located(model, frame)
+    field = checks.array("field of the magnetometer", field, (3,), model.dtype, exact=True)
+    group = Magnetometers(frames.MAGNETOMETER, (body,), _one(offset), field[None])
+    return made(model, group, [f"{label(frame)}_magnetometer"], options)
+
+
+# ---- frames
+def frame_position(model: Model, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
+    """Position (3,) of the frame's origin in the reference frame, None for the world, m."""
+    return _frame(model, frames.POSITION, frame, reference, "position", options)
+
+
+def frame_orientation(model: Model, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
+    """Orientation of the frame in the reference frame: unit quaternion wxyz (4,), w >= 0."""
+    return _frame(model, frames.ORIENTATION, frame, reference, "orientation", options)
+
+
+def frame_axis(model: Model, frame: Any, axis: str, reference: Any = None, **options: Unpack[Options]) -> Sensors:
+    """The axis "x", "y" or "z" of the frame, a unit vector (3,) in the reference frame."""
+    kind = frames.AXES[checks.choice("axis", axis, ("x", "y", "z"))]
+    return _frame(model, kind, frame, reference, f"{axis}_axis", options)
+
+
+def frame_linear_velocity(model: Model, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
+    """Velocity (3,) of the frame's origin as the reference frame sees it, in its axes, m/s."""
+    return _frame(model, frames.LINEAR_VELOCITY, frame, reference, "linear_velocity", options)
+
+
+def frame_angular_velocity(model: Model, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
+    """Angular velocity (3,) of the frame as the reference frame sees it, in its axes, rad/s."""
+    return _frame(model, frames.ANGULAR_VELOCITY, frame, reference, "angular_velocity", options)
+
+
+def frame_linear_acceleration(
+    model: Model, frame: Any, reference: Any = None, proper: bool = False, **options: Unpack[Options]
+) -> Sensors:
+    """Acceleration (3,) of the frame's origin as the reference frame sees it, in its axes, m/s^2.
+
+    It is the derivative of `frame_linear_velocity`. proper: what an accelerometer feels instead, in the axes of the
+    reference frame, whose own motion does not count; MuJoCo's framelinacc.
+    """
+    kind = frames.PROPER_ACCELERATION if checks.truth("proper", proper) else frames.LINEAR_ACCELERATION
+    return _frame(model, kind, frame, reference, "linear_acceleration", options)
+
+
+def frame_angular_acceleration(model: Model, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
+    """Derivative (3,) of `frame_angular_velocity`, in the axes of the reference frame, rad/s^2."""
+    return _frame(model, frames.ANGULAR_ACCELERATION, frame, reference, "angular_acceleration", options)
+
+
+# ---- what is beyond a frame
+def _subtree(model: Model, kind: Kind, frame: Any, beyond: Beyond | None, suffix: str, options: Options) -> Sensors:
+    model = checked_model(model, leaves=True)
+    body, offset = located(model, frame)
+    if body < 0 and beyond is None:
+        raise ValueError(f"frame {label(frame)!r} is fixed to the world: say with beyond= what the sensor carries")
+    roots, links, inertia = subtrees.hanging(model, body, beyond)
+    group = Subtrees(kind, (body,), (roots,), (links,), *_one((offset, inertia)))
+    return made(model, group, [f"{label(frame)}_{suffix}"], options)
+
+
+def force(model: Model, frame: Any, beyond: Beyond | None = None, **options: Unpack[Options]) -> Sensors:
+    """Force (3,) that a joint transmits to what it carries, in the axes of the frame, N.
+
+    It is the force that the parent exerts on the child, as MuJoCo's force sensor reads it: upwards at rest. Without
+    `beyond` the joint is that of the body which carries the frame. A frame of a link on a fixed joint, which the model
+    has merged into that body, measures the fixed joint if `beyond` says what is behind it. The mass of the rigid part
+    is then the sensor's own. Contact forces count where their links are; `Instant.wrenches` on a body act before its
+    fixed joints. Forces between two bodies that joints do not transmit, such as those of springs between points and of
+    closed loops, are in it.
+    """
+    return _subtree(model, subtrees.FORCE, frame, beyond, "force", options)
+
+
+def torque(model: Model, frame: Any, beyond: Beyond | None = None, **options: Unpack[Options]) -> Sensors:
+    """Moment (3,) about the frame's origin that a joint transmits to what it carries, in the frame, N m; see `force`.
+
+    The component along a joint's axis is the torque of its actuator, damping and armature.
+    """
+    return _subtree(model, subtrees.TORQUE, frame, beyond, "torque", options)
+
+
+def subtree_center_of_mass(
+    model: Model, body: Any, beyond: Beyond | None = None, **options: Unpack[Options]
+) -> Sensors:
+    """Center of mass (3,) of a body and all that it carries, world, m; `beyond` as in `force`."""
+    return _subtree(model, subtrees.CENTER_OF_MASS, body, beyond, "center_of_mass", options)
+
+
+def subtree_linear_velocity(
+    model: Model, body: Any, beyond: Beyond | None = None, **options: Unpack[Options]
+) -> Sensors:
+    """Velocity (3,) of the center of mass of a body and all that it carries, world, m/s."""
+    return _subtree(model, subtrees.LINEAR_VELOCITY, body, beyond, "subtree_velocity", options)
+
+
+def subtree_angular_momentum(
+    model: Model, body: Any, beyond: Beyond | None = None, **options: Unpack[Options]
+) -> Sensors:
+    """Angular momentum (3,) of a body and all that it carries about their center of mass, world axes, kg m^2/s."""
+    return _subtree(model, subtrees.ANGULAR_MOMENTUM, body, beyond, "angular_momentum", options)
+
+
+# ---- contact
+def touch(
+    model: Model,
+    frame: Any,
+    links: str | Sequence[str] | None = None,
+    zone: tuple[str, Any] | None = None,
+    **options: Unpack[Options],
+) -> Sensors:
+    """Sum () of the normal forces at the contacts of some links, N.
+
+    links: names as in `ContactForces.links`; None for all that are fixed to the body of the frame. zone: kind and size,
+    m, of a shape around the frame's origin, in which contacts count: ("sphere", radius), ("capsule" or "cylinder",
+    (radius, half length along z)), ("box" or "ellipsoid", half extents (3,)). A contact is in it if its point is, or if
+    the half line from it away from the link, along the normal, meets the zone; None takes all.
+    """
+    model = checked_model(model, leaves=True)
+    body, offset = located(model, frame)
+    if links is None:
+        fixed = [name for name, on in model.tree.frames if on == body]
+        chosen = (*([model.body_names[body]] if body >= 0 else []), *fixed)
+    else:
+        chosen = checks.names("links", [links] if isinstance(links, str) else links)
+    kind, size = (EVERYWHERE, ()) if zone is None else _zone(zone)
+    size = checks.array("size of the zone", size, (SIZES[kind],), model.dtype)
+    size = checks.positive("size of the zone", size)
+    whole = jnp.concatenate([size, jnp.ones(3 - len(size), model.dtype)])
+    group = Touch(TOUCH, (body,), (chosen,), (kind,), *_one((offset, whole)))
+    return made(model, group, [f"{label(frame)}_touch"], options)
+
+
+def _zone(zone: Any) -> tuple[str, Any]:
+    if not isinstance(zone, tuple) or len(zone) != 2:
+        raise TypeError(f"zone is a pair of a kind and a size, got {checks.shown(zone)}")
+    return checks.choice("kind of the zone", zone[0], tuple(SIZES)[1:]), zone[1]
