@@ -74,4 +74,6 @@ def require(module: str, extra: str, function: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(f"{function} needs the package {module}: pip install 'lgjax[{extra}]'") from error
+        raise ImportError(
+            f"{function} needs the package {module.partition('.')[0]}: pip install 'lgjax[{extra}]'"
+        ) from error
