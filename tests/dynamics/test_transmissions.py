@@ -123,7 +123,8 @@ def made(model):
 
 @cache
 def models():
-    return lgjax.load_mjcf(XML), mujoco.MjModel.from_xml_string(XML)
+    bodies, _ = XML.split("<tendon>")
+    return lgjax.load_mjcf(bodies + "</mujoco>"), mujoco.MjModel.from_xml_string(XML)
 
 
 @cache

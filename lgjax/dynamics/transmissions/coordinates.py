@@ -9,6 +9,7 @@ import numpy as np
 from lgjax.dynamics.transmissions.transmissions import Kind
 from lgjax.groups import so3
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import norm
 
 STATIC = {"static": True}
 Indices = tuple[int, ...]
@@ -89,6 +90,13 @@ class Balls(Kind):
     @property
     def constant(self) -> bool:
         return not self.in_parent
+
+    @property
+    def periodic(self):
+        return (True,) * len(self)
+
+    def periods(self):
+        return 2 * np.pi * norm(self.axis)
 
     def __len__(self) -> int:
         return len(self.columns)

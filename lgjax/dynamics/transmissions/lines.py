@@ -19,7 +19,7 @@ from lgjax.groups.se3 import Pose
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
-from lgjax.numerics.small_angle import length_and_direction
+from lgjax.numerics.small_angle import length_and_direction, norm
 
 STATIC = {"static": True}
 
@@ -248,9 +248,18 @@ class RelativeSites(Lines):
     wrench: jax.Array
     at: Places
     reference: Places
+    turns: tuple[bool, ...] = field(metadata=STATIC)  # whether the wrench is known to have no force
 
     def __len__(self) -> int:
         return len(self.at)
+
+    @property
+    def periodic(self):
+        return self.turns
+
+    def periods(self):
+        turns = 2 * np.pi * norm(self.wrench[:, :3])
+        return jnp.where(np.asarray(self.turns), turns, jnp.ones_like(turns))
 
     def given(self, tree):
         n, pairs = len(self), enumerate(zip(self.at.bodies(tree), self.reference.bodies(tree), strict=True))
@@ -273,7 +282,8 @@ class RelativeSites(Lines):
         return jnp.concatenate([at_point(x.translation, force, torque) for x in (a, b)])
 
     def take(self, rows):
-        return RelativeSites(self.wrench[rows], self.at.take(rows), self.reference.take(rows))
+        at, reference = self.at.take(rows), self.reference.take(rows)
+        return RelativeSites(self.wrench[rows], at, reference, tuple(self.turns[i] for i in rows))
 
 
 @jax.tree_util.register_dataclass

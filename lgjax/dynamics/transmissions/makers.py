@@ -134,12 +134,15 @@ def sites(
     """
     model = checked_model(model)
     at = _placed(model, _some(places))
-    wrench = _vectors("wrench", wrench, len(at), 6, model)
+    vectors = _vectors("wrench", wrench, len(at), 6, model)
     if reference is None:
-        return _made(model, Sites(wrench, at))
+        return _made(model, Sites(vectors, at))
     if len(reference) != len(at):
         raise ValueError(f"reference has {len(reference)} places for {len(at)}")
-    return _made(model, RelativeSites(wrench, at, _placed(model, reference)))
+    turns = (False,) * len(at)
+    if checks.known(wrench):
+        turns = tuple(not any(x[3:]) for x in np.broadcast_to(np.asarray(wrench), (len(at), 6)).tolist())
+    return _made(model, RelativeSites(vectors, at, _placed(model, reference), turns))
 
 
 def slider_cranks(

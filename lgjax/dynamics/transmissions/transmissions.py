@@ -19,7 +19,7 @@ from lgjax.dynamics.kinematics import World, world_kinematics
 from lgjax.execution.compiled import compiled
 from lgjax.multibody.arguments import checked_array, checked_configuration, checked_model
 from lgjax.multibody.configuration import Configuration
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
 from lgjax.numerics.messages import listed
@@ -39,6 +39,15 @@ class Kind:
     def constant(self) -> bool:
         """Whether the entries are the same for all q."""
         return True
+
+    @property
+    def periodic(self) -> tuple[bool, ...]:
+        """Which lengths (n,) are angles of a rotation, which come back after a `periods`."""
+        return (False,) * len(self)
+
+    def periods(self) -> jax.Array:
+        """Change (n,) of each length in a whole turn, 1 where there is none."""
+        raise NotImplementedError
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -104,6 +113,18 @@ class Transmissions:
         """Whether the moments are the same in all configurations."""
         return all(kind.constant for kind in self.kinds)
 
+    @property
+    def periodic(self) -> tuple[bool, ...]:
+        """Which lengths (n,) are angles of balls or of sites in a reference, of which only the rest of turns counts."""
+        return tuple(flag for kind in self.kinds for flag in kind.periodic)
+
+    def periods(self) -> jax.Array:
+        """Change (n,) of the lengths that are `periodic` in a whole turn; 1 elsewhere."""
+        ones = [jnp.ones(len(kind), self.dtype) for kind in self.kinds]
+        return _joined(
+            [k.periods() if any(k.periodic) else x for k, x in zip(self.kinds, ones, strict=True)], self.dtype
+        )
+
     @cached_property
     def places(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows and columns (m,) of the entries of the moments, which the tree decides."""
@@ -136,7 +157,7 @@ class Transmissions:
     def replace(self, **changes: Any) -> "Transmissions":
         return replace(self, **changes)
 
-    def for_model(self, model: Model) -> "Transmissions":
+    def for_model(self, model: Model | Mechanism) -> "Transmissions":
         """The same transmissions on another model of the same tree, whose bodies then move."""
         model = checked_model(model)
         if model.tree != self.tree:

@@ -1,0 +1,309 @@
+"""Actuators: the record of n actuators and what they do. Read next: `law.py`, `delays.py`,
+`makers.py`.
+
+The path of a control u: it is delayed, clipped to `control_range`, and is the input of the force itself, or drives an
+activation a that is. The force along the length l of the transmission is
+
+    f = clip((g0 + g1 l + g2 dl/dt) a + b0 + b1 l + b2 dl/dt, force_range),
+
+and on the joints it is tau = moments^T f, clipped to the ranges of joints that have one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.contact import Implicit
+from lgjax.dynamics.joint_parameters import scalars_of
+from lgjax.dynamics.transmissions import Transmissions
+from lgjax.execution.compiled import compiled
+from lgjax.multibody.arguments import checked_array, checked_model
+from lgjax.multibody.configuration import Configuration
+from lgjax.multibody.model import Mechanism, Model
+from lgjax.numerics import checks
+from lgjax.numerics.messages import listed
+from lgjax.robots.actuators import delays, law
+from lgjax.robots.actuators.force import ActuatorForce
+
+STATIC = {"static": True}
+Dynamics = Literal["none", "integrator", "filter", "filterexact"]
+
+
+class ActuatorState(NamedTuple):
+    """What actuators remember: activation (na,), and history (samples, n) of controls, the newest first."""
+
+    activation: jax.Array
+    history: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Actuators:
+    """n actuators, each with one control; na of them have an activation. a + b has those of a, then those of b.
+
+    gain, bias: (n, 3), constant and per unit of length and of its rate. control_range, force_range, activation_range:
+    (n, 2), infinite where there is none. time_constant: (n,) s, of filters. delay: (n,) s. no_load_speed: (n,) of the
+    length, rad/s or m/s, at which what force_range allows has fallen to nothing in the direction of motion; infinite
+    where it does not fall. joint_range: (m, 2) N m or N, ranges of the sums at the velocities `joint_columns`.
+
+    Static: names; dynamics of each; early, whether the activation at the end of a step acts in it; reads_length and
+    reads_velocity, whether forces depend on them, so that nothing is computed which does not matter; wraps, whether
+    the input less the length is an angle of a ball, brought to within half a turn; samples, how many controls the
+    history holds (0: not decided, see `sampled`).
+
+    For one system; use jax.vmap over a batch, of any of the arrays too. Source: MuJoCo's actuation model.
+    """
+
+    transmission: Transmissions
+    gain: jax.Array
+    bias: jax.Array
+    control_range: jax.Array
+    force_range: jax.Array
+    activation_range: jax.Array
+    time_constant: jax.Array
+    delay: jax.Array
+    no_load_speed: jax.Array
+    joint_range: jax.Array
+    names: tuple[str, ...] = field(metadata=STATIC)
+    dynamics: tuple[Dynamics, ...] = field(metadata=STATIC)
+    early: tuple[bool, ...] = field(metadata=STATIC)
+    reads_length: tuple[bool, ...] = field(metadata=STATIC)
+    reads_velocity: tuple[bool, ...] = field(metadata=STATIC)
+    wraps: tuple[bool, ...] = field(metadata=STATIC)
+    joint_columns: tuple[int, ...] = field(default=(), metadata=STATIC)
+    samples: int = field(default=1, metadata=STATIC)
+
+    def __repr__(self) -> str:
+        model = self.transmission.tree.name
+        return f"<Actuators of {model!r}: {len(self)}, {self.na} with activation: {listed(self.names)}>"
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __add__(self, other: Any) -> "Actuators":
+        if not isinstance(other, Actuators):
+            raise TypeError(f"actuators add to actuators, not to {checks.shown(other)}")
+        if twice := sorted(set(self.names) & set(other.names)):
+            raise ValueError(f"both have an actuator {twice[0]!r}; names= of their makers gives others")
+        if twice := sorted(set(self.joint_columns) & set(other.joint_columns)):
+            raise ValueError(f"both have a range of the forces at velocity {twice[0]}")
+        joined = {}
+        for name in ("transmission", "names", "dynamics", "early", "joint_columns", *FLAGS):
+            joined[name] = getattr(self, name) + getattr(other, name)
+        for name in LEAVES:
+            joined[name] = jnp.concatenate([getattr(self, name), getattr(other, name)])
+        undecided = 0 in (self.samples, other.samples)
+        return Actuators(**joined, samples=0 if undecided else max(self.samples, other.samples))
+
+    @property
+    def na(self) -> int:
+        """Number of activations."""
+        return len(self.active)
+
+    @cached_property
+    def active(self) -> np.ndarray:
+        """Indices (na,) of the actuators that have an activation."""
+        return np.flatnonzero([kind != "none" for kind in self.dynamics])
+
+    @property
+    def dtype(self) -> Any:
+        return self.gain.dtype
+
+    def astype(self, dtype: Any) -> "Actuators":
+        """The same actuators with every array in `dtype`."""
+        return jax.tree.map(lambda x: x.astype(dtype), self)
+
+    def replace(self, **changes: Any) -> "Actuators":
+        """A copy with other leaves. Numbers are not checked; with another delay, give samples or call `sampled`."""
+        if "delay" in changes and "samples" not in changes and self.samples == 1:
+            changes["samples"] = 0
+        return replace(self, **changes)
+
+    def for_model(self, model: Model | Mechanism) -> "Actuators":
+        """The same actuators on another model of the same tree."""
+        return replace(self, transmission=self.transmission.for_model(model))
+
+    def within(self, model: Model | Mechanism, joints: Sequence[str] | None = None, ranges: Any = None) -> "Actuators":
+        """The same with the sum of their forces clipped at joints, by name or all scalar ones: to +-`Model.effort`.
+
+        ranges: (low, high) or (m, 2) instead. A joint that has a range already gets the new one.
+        """
+        model = checked_model(model)
+        names, columns, _ = scalars_of(model, joints)
+        at = np.asarray(columns, int)
+        if ranges is None:
+            given = jnp.stack([-model.effort[at], model.effort[at]], 1)
+        else:
+            given = law.ranged("ranges", ranges, names, self.dtype)
+        kept = [k for k, column in enumerate(self.joint_columns) if column not in columns]
+        joint_range = jnp.concatenate([self.joint_range[np.asarray(kept, int)], given])
+        columns = tuple(self.joint_columns[k] for k in kept) + tuple(columns)
+        return replace(self, joint_range=joint_range, joint_columns=columns)
+
+    # ---- forces
+    @compiled
+    def lengths(self, q: Configuration) -> jax.Array:
+        """Lengths (n,) of the transmissions, rad or m."""
+        return self.transmission.lengths(q)
+
+    @compiled
+    def moments(self, q: Configuration) -> jax.Array:
+        """Moments (n, nv) of the transmissions."""
+        return self.transmission.moments(q)
+
+    @compiled
+    def forces(self, q: Configuration, v: jax.Array, control: jax.Array, activation: Any = None, dt: Any = None):
+        """Forces (n,) along the lengths, N m or N, of controls (n,) that act now, after `force_range`.
+
+        activation: (na,), none where there is none. dt: the step, for actuators that are early; without it their
+        present activation acts.
+        """
+        return law.forces(self, q, v, self._inputs(control, activation, dt), self.transmission.kinematics(q, v))
+
+    @compiled
+    def torque(self, q: Configuration, v: jax.Array, control: jax.Array, activation: Any = None, dt: Any = None):
+        """Generalized forces (nv,), N m or N; arguments as of `forces`."""
+        world = self.transmission.kinematics(q, v)
+        forces = law.forces(self, q, v, self._inputs(control, activation, dt), world)
+        return self._clipped(self.transmission.torque(q, forces, world))
+
+    @compiled
+    def slopes(self, q: Configuration, v: jax.Array, control: jax.Array, activation: Any = None, dt: Any = None):
+        """(df/dlength (n,), df/dvelocity (n,)) of `forces`, zero where they are at a limit that does not move."""
+        world = self.transmission.kinematics(q, v)
+        return law.slopes(self, q, v, self._inputs(control, activation, dt), world)
+
+    @compiled
+    def implicit(self, q: Configuration, v: jax.Array, control: jax.Array, activation: Any = None, dt: Any = None):
+        """Stiffness and damping by which `torque` resists motion, none at joints whose range is reached: `Implicit`."""
+        world, inputs = self.transmission.kinematics(q, v), self._inputs(control, activation, dt)
+        resisting = [jnp.maximum(-slope, 0) for slope in law.slopes(self, q, v, inputs, world)]
+        rows, columns = self.transmission.places
+        entries = self.transmission.entries(q, world)
+        single = np.bincount(rows, minlength=len(self)) == 1
+        own, others = np.flatnonzero(single[rows]), np.flatnonzero(~single & np.isin(range(len(self)), rows))
+        squares = entries[own] * entries[own]
+        free = self._free(q, v, inputs, world)
+        nowhere = jnp.zeros(self.transmission.nv, self.dtype)
+        diagonals = [free * nowhere.at[columns[own]].add(squares * x[rows[own]]) for x in resisting]
+        A = self.transmission.take(others).moments(q, world) if others.size else jnp.zeros((0, len(v)), self.dtype)
+        stiffness, damping = diagonals
+        return Implicit(stiffness, damping, A * free, resisting[0][others], resisting[1][others])
+
+    def as_force(self, control: Any, activation: Any = None) -> ActuatorForce:
+        """The `lgjax.forces.Force` of a constant control (n,), which acts at once, and constant activation (na,)."""
+        control = checks.array("control", control, (len(self),), self.dtype)
+        if activation is None and self.na:
+            activation = jnp.zeros(self.na, self.dtype)
+        return ActuatorForce(self, control, activation)
+
+    # ---- activations
+    @compiled
+    def rates(self, q: Configuration, v: jax.Array, control: jax.Array, activation: jax.Array) -> jax.Array:
+        """d activation/dt (na,) of controls (n,) that act now."""
+        return law.rates(self, self._control(control), self._activation(activation))
+
+    @compiled
+    def advance(self, activation: jax.Array, rates: jax.Array, dt: Any) -> jax.Array:
+        """Activation (na,) a step dt later, within its range: a + rates dt, for `filterexact` the exact solution."""
+        activation, rates = self._activation(activation), checked_array("rates", rates, (self.na,), self.dtype, OWNER)
+        exact = np.asarray([self.dynamics[i] == "filterexact" for i in self.active], bool)
+        time = jnp.broadcast_to(jnp.asarray(dt, self.dtype), (self.na,))
+        if exact.any():
+            constant = jnp.where(exact, self.time_constant[self.active], jnp.ones_like(time))
+            time = jnp.where(exact, -constant * jnp.expm1(-time / constant), time)
+        return law.clipped(activation + rates * time, self.activation_range[self.active])
+
+    # ---- memory
+    def start(self, control: Any = None, activation: Any = None) -> ActuatorState:
+        """State before the first step: activations (na,), zeros by default, and a control (n,) that never changed.
+
+        Raises ValueError if the number of samples is not decided: give samples= to the maker, or call `sampled`.
+        """
+        if not self.samples:
+            raise ValueError("a delay needs memory: actuators.sampled(dt) has it, or give samples= to their maker")
+        control = jnp.zeros(len(self), self.dtype) if control is None else control
+        activation = jnp.zeros(self.na, self.dtype) if activation is None else activation
+        return ActuatorState(self._activation(activation), delays.filled(self._given(control), self.samples))
+
+    def sampled(self, dt: Any) -> "Actuators":
+        """The same actuators with a history that is long enough for their delays in steps of dt, both known."""
+        if not checks.known(self.delay, dt):
+            raise ValueError("the delay is traced: give samples=, the longest delay in steps and one more")
+        steps = float(np.max(np.asarray(self.delay, float) / checks.number("dt", dt, 0, inside=False), initial=0.0))
+        if not np.isfinite(steps):
+            raise ValueError(f"delay {float(np.max(np.asarray(self.delay))):g} s is no number of steps of {dt:g} s")
+        return replace(self, samples=1 + int(np.ceil(steps - delays.MARGIN)))
+
+    @compiled
+    def pushed(self, state: ActuatorState, control: jax.Array) -> ActuatorState:
+        """The state at the beginning of a step with this control (n,): call it before `delayed`, once a step."""
+        return state._replace(history=delays.pushed(state.history, self._given(control)))
+
+    @compiled
+    def delayed(self, state: ActuatorState, dt: Any) -> jax.Array:
+        """Controls (n,) that act during the step dt: the mean of those that were given `delay` earlier.
+
+        Each control holds for a step, so a delay between two whole numbers of steps makes a weighted mean, and
+        derivatives by it exist. NaN for a delay beyond (samples - 1) dt.
+        """
+        return delays.delayed(state.history, self.delay, jnp.asarray(dt, self.dtype))
+
+    # ---- parts
+    def _given(self, control: Any) -> jax.Array:
+        return checked_array("control", control, (len(self),), self.dtype, OWNER)
+
+    def _control(self, control: Any) -> jax.Array:
+        return law.clipped(self._given(control), self.control_range)
+
+    def _activation(self, activation: Any) -> jax.Array:
+        if activation is None and self.na:
+            raise ValueError(f"activation is missing: {self.names[self.active[0]]!r} has one; start() has all at zero")
+        activation = jnp.zeros(0, self.dtype) if activation is None else activation
+        return checked_array("activation", activation, (self.na,), self.dtype, OWNER)
+
+    def _inputs(self, control: Any, activation: Any, dt: Any) -> jax.Array:
+        """What the gains multiply (n,): controls, and activations where there are any."""
+        control, activation = self._control(control), self._activation(activation)
+        if not self.na:
+            return control
+        early = np.asarray(self.early)[self.active]
+        if dt is not None and early.any():
+            ahead = self.advance(activation, law.rates(self, control, activation), dt)
+            activation = jnp.where(early, ahead, activation)
+        return activation if self.na == len(self) else control.at[self.active].set(activation)
+
+    def _clipped(self, tau):
+        if not self.joint_columns:
+            return tau
+        at = np.asarray(self.joint_columns, int)
+        return tau.at[at].set(law.clipped(tau[at], self.joint_range))
+
+    def _free(self, q, v, inputs, world):
+        """1 for velocities (nv,) whose sum is within the range of the joint, else 0; the number 1 without ranges."""
+        if not self.joint_columns:
+            return 1.0
+        at = np.asarray(self.joint_columns, int)
+        sums = self.transmission.torque(q, law.forces(self, q, v, inputs, world), world)
+        inside = (sums[at] > self.joint_range[:, 0]) & (sums[at] < self.joint_range[:, 1])
+        return jnp.ones_like(sums).at[at].set(inside.astype(sums.dtype))
+
+
+OWNER = "the actuators"
+FLAGS = ("reads_length", "reads_velocity", "wraps")
+LEAVES = (
+    "gain",
+    "bias",
+    "control_range",
+    "force_range",
+    "activation_range",
+    "time_constant",
+    "delay",
+    "no_load_speed",
+    "joint_range",
+)
