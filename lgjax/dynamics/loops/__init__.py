@@ -1,6 +1,7 @@
 """Mechanisms with closed loops: a tree whose joints are cut open, and the constraints that close them."""
 
 from lgjax.dynamics.loops.constraint import Constraint, loop_constraint, loop_residual
+from lgjax.dynamics.loops.couple import couple_joints, couple_lengths
 from lgjax.dynamics.loops.forward import (
     ConstrainedDynamics,
     constrained_forward_dynamics,
@@ -20,6 +21,8 @@ __all__ = [
     "constrained_forward_dynamics",
     "constrained_hybrid_dynamics",
     "constrained_inverse_dynamics",
+    "couple_joints",
+    "couple_lengths",
     "loop_constraint",
     "loop_residual",
     "project_positions",

@@ -9,6 +9,7 @@ import numpy as np
 
 from lgjax.dynamics.kinematics import World, ancestor_mask, world_kinematics
 from lgjax.dynamics.loops.closures import CLOSURES
+from lgjax.dynamics.loops.couplings import Coupling, JointCoupling, LengthCoupling, Rows, joint_rows
 from lgjax.dynamics.loops.cut_joint import cut_joint
 from lgjax.dynamics.loops.loop import Loop, as_loops, carrier
 from lgjax.groups import se3
@@ -51,19 +52,22 @@ def loop_constraint(
         world = world_kinematics(model, here, speed)
         parts, slopes = ends.relative(world)
         pulled = [_pushed(lambda dv, f=value: f(retract(model, here, dv)), speed) for value in ends.values]
-        residual, rate = (ends.ordered(*x) for x in zip(*parts, *pulled, strict=True))
+        residual, rate = (jnp.concatenate(x) for x in zip(*parts, *pulled, strict=True))
         return (residual, rate), (world, slopes)
 
-    zero = jnp.zeros((), model.dtype)
-    if v is None:
-        (residual, rate), (world, slopes) = along(zero)
-        bias = rate
-    else:
-        (residual, rate), (_, bias), (world, slopes) = jax.jvp(along, (zero,), (zero + 1,), has_aux=True)
-    jacobians = [product(G, ends.columns(i, world)).reshape(-1, model.nv) for i, G in enumerate(slopes)]
-    for value in ends.values:
-        jacobians.append(jax.jacfwd(lambda dv, f=value: f(retract(model, q, dv)))(0 * speed))
-    return Constraint(residual, ends.ordered(*jacobians), rate, bias)
+    found = ends.coupled(q, v)
+    if ends.closures or ends.values:
+        zero = jnp.zeros((), model.dtype)
+        if v is None:
+            (residual, rate), (world, slopes) = along(zero)
+            bias = rate
+        else:
+            (residual, rate), (_, bias), (world, slopes) = jax.jvp(along, (zero,), (zero + 1,), has_aux=True)
+        jacobians = [product(G, ends.columns(i, world)).reshape(-1, model.nv) for i, G in enumerate(slopes)]
+        for value in ends.values:
+            jacobians.append(jax.jacfwd(lambda dv, f=value: f(retract(model, q, dv)))(0 * speed))
+        found = [Rows(residual, jnp.concatenate(jacobians), rate, bias), *found]
+    return Constraint(*(ends.ordered(*parts) for parts in zip(*found, strict=True)))
 
 
 @checked_arguments()
@@ -76,13 +80,16 @@ def loop_residual(model: Model, loops: Loop | Sequence[Loop], q: Configuration) 
 
 
 class _Ends:
-    """Loops between frames gathered by kind, so that the number of loops does not matter; then those of functions."""
+    """Loops between frames gathered by kind, so that the number of loops does not matter; then functions, couplings."""
 
     def __init__(self, model: Model, loops: tuple[Loop, ...]):
         self.model = model
         kinds = dict.fromkeys(loop.kind for loop in loops if not callable(loop.kind))
         members = [[i for i, loop in enumerate(loops) if loop.kind == kind] for kind in kinds]
-        functions = [i for i, loop in enumerate(loops) if callable(loop.kind)]
+        coupled = [i for i, loop in enumerate(loops) if isinstance(loop.kind, Coupling)]
+        coupled.sort(key=lambda i: not isinstance(loops[i].kind, JointCoupling))
+        functions = [i for i, loop in enumerate(loops) if callable(loop.kind) and i not in coupled]
+        self.couplings = [(loops[i].kind, loops[i].parameters) for i in coupled]
         self.closures = [CLOSURES[kind][0] if isinstance(kind, str) else cut_joint(kind) for kind in kinds]
         self.values = [lambda q, loop=loops[i]: loop.value(model, q, loop.parameters) for i in functions]
         self.bodies, self.frames, self.numbers, self.moves = [], [], [], []
@@ -98,9 +105,9 @@ class _Ends:
             numbers = [(loops[i].distance, loops[i].pitch, loops[i].start, model.gravity[0]) for i in group]
             self.numbers.append(jnp.stack([next(x for x in some if x is not None) for some in numbers]))
             self.moves.append(mask[index_b] - mask[index_a])
-        sizes = [loops[i].rows(model, neutral(model)) for group in (*members, functions) for i in group]
+        sizes = [loops[i].rows(model, neutral(model)) for group in (*members, functions, coupled) for i in group]
         self.size = sum(sizes)
-        order = [i for group in (*members, functions) for i in group]
+        order = [i for group in (*members, functions, coupled) for i in group]
         starts = np.cumsum([0, *sizes])[:-1]
         self.order = np.concatenate(
             [np.arange(sizes[k]) + starts[k] for k in np.argsort(np.asarray(order), kind="stable")]
@@ -109,6 +116,13 @@ class _Ends:
     def ordered(self, *parts) -> jax.Array:
         """Rows gathered by kind, (loops, rows, ...) or (rows, ...), in the order of the loops."""
         return jnp.concatenate(parts)[self.order]
+
+    def coupled(self, q: Configuration, v) -> list[Rows]:
+        """Rows of the couplings: those of joints together, then each of the others."""
+        joints = [(kind, numbers) for kind, numbers in self.couplings if isinstance(kind, JointCoupling)]
+        others = [(kind, numbers) for kind, numbers in self.couplings if isinstance(kind, LengthCoupling)]
+        found = [joint_rows(self.model, joints, q, v)] if joints else []
+        return [*found, *(kind.rows(self.model, q, v, numbers) for kind, numbers in others)]
 
     def poses(self, i: int, world: World) -> tuple[Pose, Pose]:
         """Poses of the frames of the loops of one kind, about the origin of `world`."""

@@ -121,7 +121,7 @@ def constrained_hybrid_dynamics(
         multipliers = relieve(multipliers, free, c.jacobian[:, given], tau_0[given], limit)
     forces = product(c.jacobian.T, multipliers)
     tau = jnp.where(given, tau_0 - forces, tau)
-    return _report(c, wanted, vdot, tau, multipliers, forces, chosen.rank, given, tolerance)
+    return _report(c, wanted, vdot_0, vdot, tau, multipliers, forces, chosen.rank, given, tolerance)
 
 
 def responses(model: Model, q, v, vdot, tau, wrenches, columns, prescribed=()):
@@ -166,11 +166,13 @@ def finite(*values) -> jax.Array:
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in values]))
 
 
-def _report(c: Constraint, wanted, vdot, tau, multipliers, forces, rank, given: np.ndarray, tolerance):
+def _report(c: Constraint, wanted, vdot_0, vdot, tau, multipliers, forces, rank, given: np.ndarray, tolerance):
     left = product(c.jacobian, vdot) - wanted
     residual = jnp.max(jnp.abs(left))
     # What roundoff and dependent constraints that close no better than their tolerance may leave.
-    size = jnp.max(jnp.abs(wanted)) + jnp.max(product(jnp.abs(c.jacobian), jnp.abs(vdot)))
+    # A joint that is held has no acceleration: what is left is a difference of those that it would have.
+    moving = jnp.abs(vdot) + jnp.abs(vdot_0)
+    size = jnp.max(jnp.abs(wanted)) + jnp.max(product(jnp.abs(c.jacobian), moving))
     full = independent_rows(c.jacobian, tolerance * longest_row(c.jacobian)).rank if given.any() else rank
     status = flags(
         REDUNDANT=full < len(left),

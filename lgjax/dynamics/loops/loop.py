@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.loops.closures import ALIASES, CLOSURES
+from lgjax.dynamics.loops.couplings import Coupling
 from lgjax.groups.se3 import Pose
 from lgjax.multibody import joints
 from lgjax.multibody.joints import JointKind
@@ -31,7 +32,7 @@ class Loop:
     residual is the 6 - nv entries of the twist from the joint's nearest pose that the joint cannot make. "point": the
     origins coincide; "point_on_line": that of b stays on z of a; "point_on_plane": on xy of a; "distance": the origins
     keep a distance. Or a function f(model, q) -> (m,), f(model, q, parameters) if parameters are given, that is to be
-    zero; it has no bodies.
+    zero; it has no bodies. Joints that follow others have a kind of their own, which `couple_joints` makes.
 
     body_a, body_b: name or index of a body, name of a frame that is fixed to one; None or "world" is the ground.
     frame_a, frame_b: Pose, homogeneous matrix or point (3,) in the body frame; by default the body frame itself.
@@ -96,6 +97,8 @@ class Loop:
         """The name, or what the loop joins, for messages."""
         if self.name is not None:
             return repr(self.name)
+        if isinstance(self.kind, Coupling):
+            return self.kind.label
         if isinstance(self.kind, JointKind):
             kind = self.kind.name
         else:
@@ -106,6 +109,8 @@ class Loop:
 
     def rows(self, model: Model, q) -> int:
         """Number of scalar constraints."""
+        if isinstance(self.kind, Coupling):
+            return 1
         if not callable(self.kind):
             return CLOSURES[self.kind][1] if isinstance(self.kind, str) else 6 - self.kind.nv
         shape = jax.eval_shape(lambda m, x, p: self.value(m, x, p), model, q, self.parameters)
