@@ -47,7 +47,8 @@ class Bilateral(NamedTuple):
     """The rows of a step at its middle.
 
     rows: (m, nv) A. answers: (m, nv), M^-1 A^T transposed. inverse: (m, m), D (E + S D)^-1. target: (m,) of A v'.
-    combine: (loop rows, loop rows), independent combinations of the loops' rows, which come first in A.
+    combine: (loop rows, loop rows), independent combinations of the loops' rows, which come first in A. redundant: ()
+    bool, whether some of the loops' rows depend on others.
     """
 
     rows: Array
@@ -55,6 +56,7 @@ class Bilateral(NamedTuple):
     inverse: Array
     target: Array
     combine: Array
+    redundant: Array
 
     def held(self, v: Array) -> Array:
         """A velocity (nv,) of free flight after the impulses of the rows."""
@@ -80,11 +82,11 @@ def bilateral(model: Model, loops: Sequence[Loop], q: Configuration, v, turning,
     A loop is to be at rest at the end of the step: A(q') v' = 0, which is A(q) v' = -h/2 dA/dt v to second order.
     """
     parts, ends, given, gives = [], [], [], []
-    combine = jnp.zeros((0, 0), model.dtype)
+    combine, redundant = jnp.zeros((0, 0), model.dtype), jnp.zeros((), bool)
     if loops:
         found = loop_constraint(model, loops, q, v)
         chosen = independent_rows(found.jacobian, rank_tolerance(model, None) * longest_row(found.jacobian))
-        combine = chosen.combine
+        combine, redundant = chosen.combine, chosen.rank < len(found.residual)
         parts.append(product(combine, found.jacobian))
         ends.append(product(combine, -0.5 * h * (found.bias + product(found.jacobian, turning))))
         given.append(jnp.ones_like(found.residual))
@@ -101,7 +103,7 @@ def bilateral(model: Model, loops: Sequence[Loop], q: Configuration, v, turning,
     answers = jax.vmap(lambda row: forward_dynamics(still, q, jnp.zeros_like(v), row))(rows)
     S = product(rows, answers.T)
     inverse = D[:, None] * regular_inverse(jnp.diag(jnp.concatenate(gives)) + S * D)
-    return Bilateral(rows, answers, inverse, jnp.concatenate(ends), combine)
+    return Bilateral(rows, answers, inverse, jnp.concatenate(ends), combine, redundant)
 
 
 def joined(model: Model, loops: Sequence[Loop]) -> tuple[tuple[int, ...], ...]:

@@ -59,9 +59,9 @@ from lgjax.numerics import small_matrix as sm
 
 Array = jax.Array
 
-# Iterations for the mean velocity: for free bodies alone, and for other trees in contact. In trees, the mean velocity of
-# free flight would bias the forces on a standing robot, by 2e-5 of its weight with steps of 2 ms, because contacts stop
-# its fall. Without contacts one iteration gives order 2.
+# Iterations for the mean velocity: for free bodies alone, and for other trees in contact. In trees, the mean velocity
+# of free flight would bias the forces on a standing robot, by 2e-5 of its weight with steps of 2 ms, because contacts
+# stop its fall. Without contacts one iteration gives order 2.
 TURNS_OF_BODIES, TURNS = 8, 0
 
 

@@ -182,7 +182,9 @@ def _second_half(settings: Settings, model: Model, contacts: Contacts, q, v, for
     if forces.loops:
         left = loop_constraint(model, forces.loops, new, v)
         gap, slip = norm(left.residual), norm(left.rate)
+        assert found.held is not None
         status = status | flag(LoopStatus.OPEN, gap > float(jnp.finfo(v.dtype).eps) ** 0.5)
+        status = status | flag(LoopStatus.REDUNDANT, found.held.redundant)
     more = found.residual, found.sweeps, status, found.joint_impulse, gap, slip
     return ContactStep(new, v, found.impulse, found.velocity, found.gap, *more)
 

@@ -30,13 +30,14 @@ BASE = {
 }
 
 
-def checked_arguments(*others: str, compiles: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def checked_arguments(*others: str, compiles: bool = True, whole: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function to check arguments by name: model, q, v, vdot, tau, f, dv and wrenches, for one system.
 
     others: names that mean something else in this function, which checks them itself. None is accepted where it is the
     default. Raises TypeError for what is not a Model, a Configuration or an array, ValueError for shapes and dtypes.
     compiles: outside jit the function is compiled once for each structure of its arguments (`execution.compiled`); not
-    for those that return something else than arrays or check values themselves.
+    for those that return something else than arrays or check values themselves. whole: a `Mechanism` is passed on as it
+    is, instead of its model.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -50,7 +51,8 @@ def checked_arguments(*others: str, compiles: bool = True) -> Callable[[Callable
             given = dict(zip(parameters, args, strict=False)) | kwargs
             if "model" not in given or len(args) > len(parameters):
                 return function(*args, **kwargs)  # which raises Python's own error
-            model = given["model"] = checked_model(given["model"], leaves=True)
+            model = checked_model(given["model"], leaves=True)
+            given["model"] = given["model"] if whole else model
             for name in names:
                 if name in given and not (given[name] is None and name in optional):
                     given[name] = _checked(name, given[name], model)

@@ -18,11 +18,12 @@ from lgjax.contact import (
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.event_driven import event_step
 from lgjax.contact.modes import Tolerances
+from lgjax.dynamics.loops.status import LoopStatus
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import flag
-from lgjax.simulate.loop_rollout import loop_report, watched
+from lgjax.simulate.loop_rollout import loop_report, loops_seen, watched
 from lgjax.simulate.steppers import Stepper
 
 Array = jax.Array
@@ -115,7 +116,8 @@ class TimeSteps(_ContactSteps):
             self.model, self.contacts, q, v, tau, h, seen.impulse, applied, loops, gives, method=self.method
         )
         failed = (found.status & int(ContactStatus.NOT_SOLVED) > 0).astype(v.dtype)
-        closed = watched(self.model, self.loops, found.q, found.v) if self.loops else ()
+        redundant = found.status & int(LoopStatus.REDUNDANT) > 0
+        closed = loops_seen(found.open, found.slip, found.v, jnp.zeros((), bool), redundant)
         new = seen._replace(
             impulse=found.impulse,
             velocity=found.velocity,

@@ -56,7 +56,7 @@ class ClosedSteps(Stepper):
         found = project_positions(self.model, self.loops, q, metric=self.project, tolerance=self.tolerance)
         v, rate, rank = velocity_projection(self.model, self.loops, found.q, v, self.project)
         rows = sum(loop.rows(self.model, q) for loop in self.loops)
-        now = _seen(found.residual, rate, v, ~found.converged, rank, rows)
+        now = loops_seen(found.residual, rate, v, ~found.converged, rank < rows)
         return found.q, v, jnp.maximum(seen, now), carry
 
     def report(self, qs, vs, seen, h):
@@ -75,19 +75,20 @@ def _small(dtype) -> float:
     return float(jnp.finfo(dtype).eps) ** 0.5
 
 
-def _seen(residual, rate, v, failed, rank, rows: int) -> jax.Array:
+def loops_seen(residual, rate, v, failed, redundant) -> jax.Array:
+    """The record of one step: lengths of residual and rate, and what the flags () bool say."""
     small = _small(residual.dtype)
     slipping = rate > small * (1 + jnp.max(jnp.abs(v)))
     finite = jnp.isfinite(residual + rate)  # of what is not, nothing can be said
-    marks = [(finite & x).astype(residual.dtype) for x in (failed | (residual > small), slipping, rank < rows)]
+    marks = [(finite & x).astype(residual.dtype) for x in (failed | (residual > small), slipping, redundant)]
     return jnp.stack([residual, rate, *marks])
 
 
 def watched(model: Model, loops, q, v) -> jax.Array:
     """The record of the loops at a state."""
     c = loop_constraint(model, loops, q, v)
-    rows = jnp.int32(len(c.residual))
-    return _seen(norm(c.residual), norm(c.rate), v, jnp.zeros((), bool), rows, len(c.residual))
+    none = jnp.zeros((), bool)
+    return loops_seen(norm(c.residual), norm(c.rate), v, none, none)
 
 
 _gaps = jax.jit(lambda model, loops, q, v: loop_constraint(model, loops, q, v)[::2])

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from lgjax.contact import EventDriven, TimeStepping
 from lgjax.contact.contacts import Contacts
-from lgjax.dynamics.loops.loop import Loop, as_loops
+from lgjax.dynamics.loops.loop import Loop
 from lgjax.dynamics.loops.project import Metric, check_metric
 from lgjax.dynamics.loops.status import LoopStatus
 from lgjax.execution.call import one_kernel
@@ -22,11 +22,13 @@ from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.robots.robot import Robot
 from lgjax.saving.checkpoint import Checkpoint
 from lgjax.simulate.contact_rollout import ContactRecord, EventSteps, TimeSteps, check_contacts
 from lgjax.simulate.drives import ControllerWithMemory, ControlRecord, check_period, drive_of
 from lgjax.simulate.loop_rollout import ClosedSteps, check_start
 from lgjax.simulate.mechanism_field import Controller, check_functions
+from lgjax.simulate.robots import ActuatorRecord, RobotParts, as_controller, robot_drive, robot_parts, with_history
 from lgjax.simulate.steppers import SmoothSteps, Stepper
 
 
@@ -38,7 +40,7 @@ class Trajectory(NamedTuple):
     of the loops after any step so far; None without loops. With loops the status covers all steps: OPEN if a projection
     did not converge or the residual exceeded the square root of eps; SLIPPING if the rate did, relative to 1 + the
     largest entry of v. contacts: what happened at rigid contacts, and in the status `contact.ContactStatus`.
-    control: what a controller with memory did.
+    control: what a controller with memory did. actuators: the same of a robot's actuators with activations or delays.
     """
 
     ts: jax.Array
@@ -49,6 +51,7 @@ class Trajectory(NamedTuple):
     rate: jax.Array | None = None
     contacts: ContactRecord | None = None
     control: ControlRecord | None = None
+    actuators: ActuatorRecord | None = None
 
     @property
     def success(self) -> jax.Array:
@@ -56,12 +59,12 @@ class Trajectory(NamedTuple):
         return (self.status & ~int(LoopStatus.REDUNDANT)) == 0
 
 
-@checked_arguments("wrenches", compiles=False)
+@checked_arguments("wrenches", compiles=False, whole=True)
 def rollout(
-    model: Model,
+    model: Model | Robot,
     q: Configuration,
     v: jax.Array,
-    controller: Controller | ControllerWithMemory | None,
+    controller: Controller | ControllerWithMemory | ArrayLike | None,
     dt: ArrayLike,
     steps: int,
     method: Method = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
@@ -101,34 +104,42 @@ def rollout(
     A controller with memory, such as `control.PredictiveController`, acts at every step, or at one of `every` steps,
     and its controls, in `Trajectory.control`, are held in between.
 
+    A `Robot` brings its loops, forces and actuators: controller(t, q, v) -> controls (n,) of its actuators, or an array
+    of constant ones; None is zero. With activations or delays controls are taken once a step and held, and
+    `Trajectory.actuators` has what they did. With `TimeStepping` the gains of servos act at the end of a step, and the
+    contacts with the file's ground are the robot's own, unless contacts= says otherwise; loops=() and contacts=() leave
+    them out.
+
     Outside jit a call compiles once for each structure of its arguments. A controller belongs to it by its code and by
     the numbers and JAX arrays that it closes over and names. Pass numbers that change as leaves, for law(gain, t, q, v)
     as `jax.tree_util.Partial(law, gain)`. With a controller that reads what can change in place (lists, NumPy arrays,
     objects), and with `checkpoint`, every call compiles; a `forces.Force` never does. Source: that of the method.
     """
-    check_contacts(contacts, method, loops)
-    check_functions(None if isinstance(controller, ControllerWithMemory) else controller, wrenches)
+    parts = robot_parts(model, loops, contacts, method)
+    check_contacts(parts.contacts, method, parts.loops)
+    remembers = isinstance(controller, ControllerWithMemory)
+    if remembers and (parts.actuators is not None or parts.forces is not None):
+        raise ValueError("a controller with memory drives joints: give rollout the robot's model, or a function")
+    controller = as_controller(controller, parts.actuators)
+    check_functions(None if remembers else controller, wrenches)
     if not isinstance(method, TimeStepping | EventDriven):
         check_method("rollout", method)
-    dt, v, steps = checks.array("dt", dt, (), model.dtype), jnp.asarray(v), checks.integer("steps", steps)
-    closed = () if loops is None else as_loops(model, loops)
-    if closed:
-        check_start(model, closed, q, v)
+    dt, v, steps = checks.array("dt", dt, (), parts.model.dtype), jnp.asarray(v), checks.integer("steps", steps)
+    parts = parts._replace(actuators=with_history(parts.actuators, dt))
+    if parts.loops:
+        check_start(parts.model, parts.loops, q, v)
     if isinstance(method, TimeStepping | EventDriven):
         checks.positive("dt", dt)  # back in time, contacts would pull
-    remembers = isinstance(controller, ControllerWithMemory)
     if remembers:
         check_period(controller, dt)
     run = compiled(_rollout) if checkpoint is None and not remembers else _rollout
-    closing = closed, project, (alpha, beta), tolerance
-    return run(
-        model, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, (closing, contacts)
-    )
+    closing = project, (alpha, beta), tolerance
+    return run(parts, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, closing)
 
 
-def stepper_of(model: Model, method: Any, contacts: Contacts | None, closing: Any, forced: bool) -> Stepper:
+def stepper_of(parts: RobotParts, method: Any, closing: Any, forced: bool) -> Stepper:
     """The stepper of a method; ValueError for what does not go together. forced: whether anything acts."""
-    closed, project, gains, tolerance = closing
+    (model, closed, contacts, *_), (project, gains, tolerance) = parts, closing
     if isinstance(method, TimeStepping | EventDriven):
         steps = EventSteps if isinstance(method, EventDriven) else TimeSteps
         return steps(model, Contacts.none(model) if contacts is None else contacts, method, closed)
@@ -141,10 +152,11 @@ def stepper_of(model: Model, method: Any, contacts: Contacts | None, closing: An
     return ClosedSteps(smooth, closed, project, tolerance) if closed else smooth
 
 
-def _rollout(model, q, v, applied, dt, steps, method, save_every, remat, checkpoint, more) -> Trajectory:
-    controller, wrenches = applied
-    forced = controller is not None or wrenches is not None
-    stepper, drive = stepper_of(model, method, more[1], more[0], forced), drive_of(model, controller, wrenches)
+def _rollout(parts, q, v, applied, dt, steps, method, save_every, remat, checkpoint, closing) -> Trajectory:
+    forced = any(given is not None for given in (*applied, parts.forces))
+    of_robot = parts.forces is not None or parts.actuators is not None
+    drive = robot_drive(parts, *applied) if of_robot else drive_of(parts.model, *applied)
+    stepper = stepper_of(parts, method, closing, forced)
     saves = saved_steps(steps, save_every, checkpoint)
     time = lambda i: dt * i.astype(dt.dtype)  # not a running sum, which would lose a digit every ten steps in float32
     record, memory = drive.start(q, v)
