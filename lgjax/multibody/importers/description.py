@@ -22,11 +22,10 @@ class Place(NamedTuple):
 
 
 class Spring(NamedTuple):
-    """A spring at a joint. stiffness: k, and the coefficients of |x| and x^2 that add to it. rest: flat coordinates."""
+    """A spring at a joint. stiffness: k, and the coefficients of |x| and x^2 that add to it."""
 
     joint: str
     stiffness: tuple[float, ...]
-    rest: tuple[float, ...]
     where: str
 
 
@@ -191,27 +190,30 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Surface:
-    """How a shape touches others: MuJoCo's filters and friction.
+    """How a shape touches others, beyond what `Geometry` says.
 
-    Two shapes touch if a's `group` shares a bit with b's `mask`, or b's with a's. friction: sliding, torsional (m),
-    rolling (m); of two shapes the larger counts, or that of higher priority. dimension 1 is without friction.
+    friction: sliding, torsional (m), rolling (m); of two shapes the larger counts, or that of higher priority.
+    dimension 1 is without friction, 3 has sliding, 4 torsional, 6 rolling friction.
     """
 
     name: str = ""
-    group: int = 1
-    mask: int = 1
     friction: tuple[float, ...] = (1.0, 0.005, 0.0001)
     dimension: int = 3
     priority: int = 0
-    margin: float = 0.0
 
 
 @dataclass(frozen=True)
 class Ground:
-    """A plane that is fixed to the world: normal (3,) towards the bodies, offset m with normal . x + offset = 0."""
+    """A plane that is fixed to the world: normal (3,) towards the bodies, offset m with normal . x + offset = 0.
+
+    friction, group and mask as of `Geometry`.
+    """
 
     normal: tuple[float, ...]
     offset: float
+    friction: float
+    group: int = 1
+    mask: int = 1
     surface: Surface = Surface()
 
 
@@ -228,6 +230,7 @@ class Touching:
     pairs: tuple[tuple[int, int, tuple[float, ...]], ...] = ()
     grounds: tuple[Ground, ...] = ()
     fixed: tuple[tuple[Geometry, Surface], ...] = ()
+    parents: bool = False  # whether a body may touch its parent
 
 
 @dataclass(frozen=True)
@@ -239,8 +242,11 @@ class Description:
     gravity: np.ndarray
     geometry: tuple[Geometry, ...] = ()
     order: tuple[str, ...] = ()  # names of the joints in flat vectors of the file
+    start: np.ndarray | None = None  # the configuration that the file shows, in flat coordinates of the file
     springs: tuple[Spring, ...] = ()
+    rest: np.ndarray | None = None  # the configuration in which springs are at rest
     dampers: tuple[Damper, ...] = ()
+    joint_ranges: tuple[tuple[str, tuple[float, float]], ...] = ()  # of the sum of the forces of actuators at a joint
     free_armature: tuple[tuple[str, float], ...] = ()
     compensated: tuple[Heavy, ...] = ()
     fluid: Fluid | None = None
@@ -250,6 +256,7 @@ class Description:
     mocap: tuple[str, ...] = ()
     drives: tuple[Drive, ...] = ()
     measures: tuple[Measure, ...] = ()
+    magnetic: np.ndarray = field(default_factory=lambda: np.zeros(3))  # the field in the world
     keys: tuple[Key, ...] = ()
     touching: Touching = field(default_factory=Touching)
     loud: tuple[str, ...] = ()  # what was left out, and a user should hear of

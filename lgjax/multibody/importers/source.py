@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
+from xml.parsers import expat
 
 from lgjax.multibody.model import Model
 from lgjax.numerics.messages import why
@@ -46,6 +47,20 @@ def read(path_or_text: str | os.PathLike, what: str) -> Source:
     if not content.strip():
         raise ValueError(f"{label}: the file is empty")
     return Source(content, label, path)
+
+
+def root_element(source: Source) -> str:
+    """Name of the root element, without a prefix; ValueError where no element is."""
+
+    found: list[str] = []
+    parser = expat.ParserCreate("utf-8" if source.path is None else None)
+    parser.StartElementHandler = lambda tag, _: found or found.append(tag.rpartition(":")[2])
+    try:
+        parser.Parse(source.content, True)
+    except (expat.ExpatError, ValueError) as error:
+        if not found:
+            raise ValueError(one_line(f"{source.label}: not well-formed XML: {error}")) from error
+    return found[0]
 
 
 def numbers(text: str) -> list[float] | None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lgjax.multibody.importers.description import Drive, Key, Place
-from lgjax.multibody.importers.mjcf.compiled import Compiled, floats, limited
+from lgjax.multibody.importers.mjcf.compiled import Compiled, floats, interval, limited
 
 TRANSMISSIONS = {
     "JOINT": "joint",
@@ -89,3 +89,9 @@ def keys(file: Compiled) -> tuple[Key, ...]:
         )
         for k in range(m.nkey)
     )
+
+
+def joint_ranges(file: Compiled) -> tuple[tuple[str, tuple[float, float]], ...]:
+    """Ranges of the sum of the forces of all actuators at joints that have one."""
+    m = file.m
+    return tuple((file.joint(j), interval(m.jnt_actfrcrange[j])) for j in range(m.njnt) if m.jnt_actfrclimited[j])

@@ -13,7 +13,7 @@ from lgjax.multibody.build import build
 from lgjax.multibody.importers.description import Description, Touching
 from lgjax.multibody.importers.mjcf.bodies import bodies, taken_inertias
 from lgjax.multibody.importers.mjcf.compiled import Compiled
-from lgjax.multibody.importers.mjcf.drives import drives, keys
+from lgjax.multibody.importers.mjcf.drives import drives, joint_ranges, keys
 from lgjax.multibody.importers.mjcf.equalities import equalities
 from lgjax.multibody.importers.mjcf.files import Allowed, check_files
 from lgjax.multibody.importers.mjcf.parser import asked, located, parsed
@@ -59,7 +59,8 @@ def load_mjcf(
     stiffness, damping, friction, armature or limits, fluid forces, gravity compensation, nonlinear damping, armature of
     free joints and of actuators), and for what `build` refuses.
     """
-    source = mjcf_source(path_or_text, "load_mjcf")
+    require("mujoco", "mjcf", "load_mjcf")
+    source = read(path_or_text, "MJCF")
     left_out: list[str] = []
 
     def model_alone(mujoco: Any, spec: Any, allowed: Allowed) -> Description:
@@ -83,21 +84,18 @@ def load_mjcf(
 
 
 def describe_mjcf(
-    path_or_text: str | os.PathLike, check_inertia: str, folder: Any, ignore: frozenset[str], hulls: bool
-) -> tuple[Description, Source]:
-    """All that is read of an MJCF, without the kinds of elements in `ignore`; errors are those of `load_mjcf`."""
-    source = mjcf_source(path_or_text, "load_robot")
+    source: Source, check_inertia: str, folder: Any, ignore: frozenset[str], hulls: int | None
+) -> Description:
+    """All that is read of an MJCF, without the kinds of elements in `ignore`; errors are those of `load_mjcf`.
+
+    hulls: at most that many vertices of the hull of a collision mesh, 0 to open none, None for all.
+    """
 
     def whole(mujoco: Any, spec: Any, allowed: Allowed) -> Description:
-        kept = Kept(True, hulls and "contact" not in ignore)
-        return robot_of(*compiled(mujoco, spec, allowed, kept, check_inertia == "warn"), ignore)
+        kept = Kept(True, hulls != 0 and "contact" not in ignore)
+        return robot_of(*compiled(mujoco, spec, allowed, kept, check_inertia == "warn"), ignore, hulls)
 
-    return described(source, folder, "load_robot", whole), source
-
-
-def mjcf_source(path_or_text: str | os.PathLike, function: str) -> Source:
-    require("mujoco", "mjcf", function)
-    return read(path_or_text, "MJCF")
+    return described(source, folder, "load_robot", whole)
 
 
 def described(
@@ -146,13 +144,17 @@ def gravity(file: Compiled) -> np.ndarray:
 
 
 def robot_of(
-    file: Compiled, given: dict[int, tuple[bool, np.ndarray]], left_out: LeftOut, ignore: frozenset[str]
+    file: Compiled,
+    given: dict[int, tuple[bool, np.ndarray]],
+    left_out: LeftOut,
+    ignore: frozenset[str],
+    hulls: int | None,
 ) -> Description:
     def unless(kind: str, found: Callable[[], T], none: T) -> T:
         return none if kind in ignore else found()
 
     m = file.m
-    shapes, touch = touching(file)
+    shapes, touch = touching(file, hulls, left_out.loud)
     couplings, closures = unless("equality", lambda: equalities(file), ((), ()))
     return Description(
         file.spec.modelname,
@@ -160,8 +162,11 @@ def robot_of(
         gravity(file),
         shapes if "contact" not in ignore else (),
         order=tuple(file.joint(j) for j in range(m.njnt)),
+        start=m.qpos0.copy(),
+        rest=m.qpos_spring.copy(),
         springs=unless("spring", lambda: springs(file), ()),
         dampers=unless("damping", lambda: dampers(file), ()),
+        joint_ranges=joint_ranges(file),
         free_armature=free_armature(file),
         compensated=unless("gravcomp", lambda: compensated(file), ()),
         fluid=unless("fluid", lambda: fluid(file), None),
@@ -171,6 +176,7 @@ def robot_of(
         mocap=tuple(file.body(i) for i in range(m.nbody) if m.body_mocapid[i] >= 0),
         drives=unless("actuator", lambda: drives(file), ()),
         measures=unless("sensor", lambda: measures(file), ()),
+        magnetic=m.opt.magnetic.copy(),
         keys=unless("keyframe", lambda: keys(file), ()),
         touching=touch if "contact" not in ignore else Touching(),
         loud=tuple(left_out.loud),

@@ -35,13 +35,11 @@ def springs(file: Compiled) -> tuple[Spring, ...]:
     m, found = file.m, []
     for j in range(m.njnt):
         stiffness = (float(m.jnt_stiffness[j]), *polynomial(m, "jnt_stiffness", j))
-        where = f"{file.where('joints', j)}"
+        where = file.where("joints", j)
         if any(stiffness):
             if getattr(m, "jnt_springyield", np.zeros(m.njnt))[j]:
                 raise ValueError(f"joint {where}: springs that yield are not supported")
-            start = m.jnt_qposadr[j]
-            size = {"free": 7, "ball": 4}.get(file.joint_kind(j), 1)
-            found.append(Spring(file.joint(j), stiffness, floats(m.qpos_spring[start : start + size]), where))
+            found.append(Spring(file.joint(j), stiffness, where))
     return tuple(found)
 
 

@@ -31,19 +31,18 @@ def couplings(robot: Parsed) -> tuple[Coupling, ...]:
     return tuple(found)
 
 
-def drives(robot: Parsed, root: Any, transmissions: bool) -> tuple[tuple[Drive, ...], list[str]]:
-    """Motors, in the order of their joints, and what is left out.
+def drives(robot: Parsed, root: Any, transmissions: bool, left_out: list[str]) -> tuple[Drive, ...]:
+    """Motors, in the order of their joints; what is not read is added to `left_out`.
 
     Joints that follow others have none. If the file has transmissions, the joints in them are driven, else all.
     """
-    left_out: list[str] = []
     gears = _gears(robot, root, left_out) if transmissions else {}
     found = []
     for joint in robot.joints:
         if joint.kind in DRIVEN and joint.mimic is None and (joint.name in gears or not gears):
             name, gear, where = gears.get(joint.name, (joint.name, 1.0, f"in line {joint.line}"))
             found.append(_motor(joint, name, gear, where))
-    return tuple(found), left_out
+    return tuple(found)
 
 
 def _motor(joint: JointElement, name: str, gear: float, where: str) -> Drive:

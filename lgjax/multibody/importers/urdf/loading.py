@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from lgjax.multibody.build import build
 from lgjax.multibody.importers.description import Description, Surface, Touching
 from lgjax.multibody.importers.source import Source, from_file, one_line, read
 from lgjax.multibody.importers.urdf.bodies import WORLD, bodies, is_world, root_of
-from lgjax.multibody.importers.urdf.collision import collision_geometry
+from lgjax.multibody.importers.urdf.collision import Meshes, collision_geometry
 from lgjax.multibody.importers.urdf.document import etree, parse
 from lgjax.multibody.importers.urdf.drives import couplings, drives
 from lgjax.multibody.importers.urdf.elements import elements
@@ -76,30 +76,28 @@ def load_urdf(
 
 
 def describe_urdf(
-    path_or_text: str | os.PathLike, floating_base: bool | None, ignore: frozenset[str]
-) -> tuple[Description, Source, Any]:
-    """All that is read of a URDF, without the kinds of elements in `ignore`, and its XML; errors as in `load_urdf`."""
-    etree("load_robot")
-    source = read(path_or_text, "URDF")
+    source: Source, floating_base: bool | None, ignore: frozenset[str], meshes: Meshes | None
+) -> Description:
+    """All that is read of a URDF, without the kinds of elements in `ignore`; errors as in `load_urdf`.
+
+    floating_base: None decides by the root link. meshes: None to take note of collision meshes only.
+    """
     try:
         root = parse(source, "load_robot")
         robot = elements(root)
         floats = not is_world(robot) if floating_base is None else floating_base
-        motors, left_out = ((), []) if "actuator" in ignore else drives(robot, root, "transmission" not in ignore)
-        shapes = () if "contact" in ignore else tuple(collision_geometry(root))
-        return (
-            Description(
-                robot.name,
-                bodies(robot, floats),
-                np.array((0.0, 0.0, -9.81)),
-                shapes,
-                couplings=() if "mimic" in ignore else couplings(robot),
-                drives=motors,
-                touching=Touching((Surface(),) * len(shapes)),
-                loud=tuple(left_out),
-            ),
-            source,
-            root,
+        left_out: list[str] = []
+        motors = () if "actuator" in ignore else drives(robot, root, "transmission" not in ignore, left_out)
+        shapes = () if "contact" in ignore else tuple(collision_geometry(root, meshes, left_out))
+        return Description(
+            robot.name,
+            bodies(robot, floats),
+            np.array((0.0, 0.0, -9.81)),
+            shapes,
+            couplings=() if "mimic" in ignore else couplings(robot),
+            drives=motors,
+            touching=Touching((Surface(),) * len(shapes)),
+            loud=tuple(left_out),
         )
     except ValueError as error:
         raise ValueError(one_line(f"{source.label}: {error}")) from error

@@ -1,0 +1,192 @@
+"""load_robot: a robot file as a Robot. Read first: `robot.py`; the importers describe the file in plain numbers."""
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.multibody.conventions import from_mujoco
+from lgjax.multibody.importers.description import Description, Key
+from lgjax.multibody.importers.mjcf.loading import describe_mjcf, model_of
+from lgjax.multibody.importers.source import Source, one_line, read, root_element
+from lgjax.multibody.importers.urdf.collision import Meshes
+from lgjax.multibody.importers.urdf.loading import describe_urdf
+from lgjax.multibody.model import Model
+from lgjax.numerics import checks
+from lgjax.numerics.messages import listed
+from lgjax.robots.actuators import Actuators
+from lgjax.robots.assembly.actuators import actuators, check_drives
+from lgjax.robots.assembly.forces import forces
+from lgjax.robots.assembly.loops import loops
+from lgjax.robots.assembly.sensors import Parts, sensors
+from lgjax.robots.assembly.transmissions import is_straight, tendon_lengths
+from lgjax.robots.robot import ContactGeometry, Keyframe, Robot
+
+IGNORABLE = (
+    "actuator",
+    "armature",
+    "contact",
+    "damping",
+    "equality",
+    "fluid",
+    "gravcomp",
+    "keyframe",
+    "mimic",
+    "sensor",
+    "spring",
+    "tendon",
+    "transmission",
+)
+FORMS = {"robot": "URDF", "mujoco": "MJCF"}
+INITIAL = "initial"  # name of the state that a file shows
+
+
+def load_robot(
+    path_or_text: str | os.PathLike,
+    floating_base: bool | None = None,
+    check_inertia: Literal["error", "warn"] = "error",
+    folder: str | os.PathLike | None = None,
+    ignore: Sequence[str] = (),
+    packages: Mapping[str, str | os.PathLike] | None = None,
+    meshes: Literal["hull", "ignore"] = "hull",
+    mesh_vertices: int | None = 64,
+) -> Robot:
+    """Load all of a URDF or an MJCF, told by its root element, from a file or its text (a string that starts with '<').
+
+    Bodies, joints, names and frames are those of `load_urdf` and `load_mjcf`. Besides, of a URDF: mimic joints as
+    loops, exact; a motor for each joint that is driven, behind the reduction of its <transmission> (all joints if
+    there are no transmissions), whose joint gets at most its effort; collision meshes as convex hulls. Of an MJCF:
+    connect, weld, joint and tendon equalities as loops, exact where MuJoCo's are soft; springs, dampers, tendons,
+    gravity compensation, fluid, armature; actuators, sensors, keyframes, contact filters and friction, planes of the
+    world as grounds. Actuators take MuJoCo's controls.
+
+    floating_base: of a URDF; None fixes a root link that is called "world", or that has no mass, nor has anything that
+    is fixed to it, and lets any other one float. check_inertia: as in `load_urdf`. folder: files may be read from it,
+    and below, by default from that of the file (MJCF). packages: folders of packages by name, for package:// (URDF);
+    others are found by walking up from the file. meshes: "hull" makes hulls of at most `mesh_vertices` vertices of
+    collision meshes, "ignore" opens none.
+    ignore: kinds of elements that are left out: "actuator", "armature" (of free joints), "contact", "damping" (of
+    higher order), "equality", "fluid", "gravcomp", "keyframe", "mimic" (frees the joints), "sensor", "spring", "tendon"
+    (forces of tendons), "transmission".
+
+    What is left out is listed in `Robot.ignored`, and what of it changes motion or contact is named in one warning.
+    Raises ImportError without the extra `urdf` or `mjcf`; ValueError in one line, naming file, element, line and the
+    way out, for what would change the motion and is not supported (muscles, tendons that wrap around geoms, flexible
+    bodies, plugins, ...), and for all that `load_urdf` and `load_mjcf` refuse but what is read here.
+    """
+    left_out = checked_ignore(ignore)
+    checks.choice("meshes", meshes, ("hull", "ignore"))
+    if mesh_vertices is not None:
+        checks.integer("mesh_vertices", mesh_vertices, 4)
+    source = read(path_or_text, "robot")
+    form = FORMS.get(root_element(source))
+    if form is None:
+        raise ValueError(f"{source.label}: neither URDF nor MJCF: the root element is <{root_element(source)}>")
+    if source.path is None:
+        source = source._replace(label=f"{form} text")
+    if form == "MJCF":
+        if floating_base is not None:
+            raise ValueError("floating_base is for URDF: an MJCF says with its own joints what floats")
+        hulls = mesh_vertices if meshes == "hull" else 0
+        description = describe_mjcf(source, check_inertia, folder, left_out, hulls)
+    else:
+        floats = None if floating_base is None else checks.truth("floating_base", floating_base)
+        beside = Path.cwd() if source.path is None else source.path.parent
+        hulls = Meshes(beside, packages or {}, mesh_vertices) if meshes == "hull" else None
+        description = describe_urdf(source, floats, left_out, hulls)
+    robot, loud = assembled(description, source, check_inertia, left_out)
+    if loud:
+        warnings.warn(one_line(f"{source.label}: left out: {listed(loud)} (see Robot.ignored)"), stacklevel=2)
+    return robot
+
+
+def assembled(
+    description: Description, source: Source, check_inertia: Any, ignore: frozenset[str]
+) -> tuple[Robot, list[str]]:
+    """The robot of a description, and what of it a user should hear is left out."""
+    model = model_of(description, source, check_inertia)
+    try:
+        return _assembled(model, _without(description, ignore), ignore)
+    except ValueError as error:
+        raise ValueError(one_line(f"{source.label}: {error}")) from error
+
+
+def _assembled(model: Model, description: Description, ignore: frozenset[str]) -> tuple[Robot, list[str]]:
+    check_drives(description.drives)
+    tendons = tendon_lengths(model, description.tendons)
+    passive = forces(model, description, tendons)
+    driven = actuators(model, description)
+    measured, unknown = sensors(Parts(model, description, tendons, driven, passive))
+    loud = [*description.loud, *unknown]
+    touch = description.touching
+    contacts = ContactGeometry(
+        model.geometry, touch.surfaces, touch.excludes, touch.pairs, touch.grounds, touch.fixed, touch.parents
+    )
+    robot = Robot(
+        model,
+        loops(model, description, tendons),
+        passive,
+        driven,
+        measured,
+        keyframes(model, description, driven),
+        contacts,
+        tuple(name for name, _ in model.tree.frames),
+        (*loud, *description.quiet, *(f"{kind} (ignore=)" for kind in sorted(ignore))),
+        tuple((name, _members(model, description, name)) for name in description.mocap),
+    )
+    return robot, loud
+
+
+def _without(description: Description, ignore: frozenset[str]) -> Description:
+    """The description without what is to be ignored of it, and without tendons that do nothing."""
+    tendons = description.tendons
+    if "tendon" in ignore:
+        none = {"stiffness": (), "damping": (), "friction": 0.0, "armature": 0.0, "limits": None}
+        tendons = tuple(replace(tendon, **none) for tendon in tendons)
+    used = {end for drive in description.drives for end in drive.targets if isinstance(end, str)}
+    used |= {end for coupling in description.couplings for end in (coupling.first, coupling.second) if end}
+    measured = {measure.target for measure in description.measures if isinstance(measure.target, str)}
+    needed = lambda x: x.acts or x.armature or x.name in used or (x.name in measured and is_straight(x))
+    return replace(
+        description,
+        tendons=tuple(tendon for tendon in tendons if needed(tendon)),
+        free_armature=() if "armature" in ignore else description.free_armature,
+    )
+
+
+def keyframes(model: Model, description: Description, driven: Actuators | None) -> dict[str, Keyframe]:
+    """The states that a file names; the one that it shows is the first, unless another one has its name."""
+    count, active = (0, 0) if driven is None else (len(driven), driven.na)
+    given = list(description.keys)
+    if description.start is not None and all(key.name != INITIAL for key in given):
+        q = description.start
+        given.insert(0, Key(INITIAL, q, np.zeros(model.nv), np.zeros(count), np.zeros(active)))
+    return {key.name: _keyframe(model, description, key) for key in given}
+
+
+def _keyframe(model: Model, description: Description, key: Key) -> Keyframe:
+    array = lambda x: jnp.asarray(x, model.dtype)
+    state = from_mujoco(model, array(key.q), array(key.v), order=description.order)
+    return Keyframe(state.q, state.v, array(key.control), array(key.activation))
+
+
+def _members(model: Model, description: Description, name: str) -> tuple[int, ...]:
+    """Numbers of the frames of a mocap body and of all that is fixed to it, its own first."""
+    links = [name]
+    for body in description.bodies:  # parents come first
+        if body.parent in links:
+            links.append(body.name)
+    numbers = {frame: i for i, (frame, _) in enumerate(model.tree.frames)}
+    return tuple(numbers[link] for link in links)
+
+
+def checked_ignore(ignore: Any) -> frozenset[str]:
+    names = checks.names("ignore", [ignore] if isinstance(ignore, str) else list(ignore))
+    if unknown := [name for name in names if name not in IGNORABLE]:
+        raise ValueError(f"ignore has the unknown kind {unknown[0]!r}; known: {', '.join(IGNORABLE)}")
+    return frozenset(names)

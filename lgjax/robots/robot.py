@@ -1,0 +1,155 @@
+"""Robot: everything that a robot's file says, in one record. Read next: `load.py`, which makes it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.dynamics.forces import Force, Sum
+from lgjax.dynamics.loops import Loop
+from lgjax.groups import se3
+from lgjax.groups.se3 import Pose
+from lgjax.multibody.geometry import Geometry
+from lgjax.multibody.importers.description import Ground, Surface
+from lgjax.multibody.model import Configuration, Mechanism, Model
+from lgjax.numerics import checks
+from lgjax.numerics.messages import listed
+from lgjax.robots.actuators import Actuators
+from lgjax.robots.sensors import Sensors
+
+STATIC = {"static": True}
+
+
+class Keyframe(NamedTuple):
+    """A state that the file gives a name: q, v (nv,), control (nu,) and activation (na,) of the actuators."""
+
+    q: Configuration
+    v: jax.Array
+    control: jax.Array
+    activation: jax.Array
+
+
+@dataclass(frozen=True)
+class ContactGeometry:
+    """What of a robot can touch, and what it touches; static, as numbers.
+
+    shapes: those of `model.geometry`, with their groups, masks and friction. surfaces: of each, its name, MuJoCo's
+    filters and friction, contact dimension and priority. excludes: pairs of bodies that never touch. pairs: two indices
+    among shapes and the friction of the two, which touch whatever their masks say; -1 - k is the k-th of `fixed`.
+    grounds: planes of the world. fixed: other shapes of the world. parents: whether a body may touch its parent.
+    """
+
+    shapes: tuple[Geometry, ...] = ()
+    surfaces: tuple[Surface, ...] = ()
+    excludes: tuple[tuple[str, str], ...] = ()
+    pairs: tuple[tuple[int, int, tuple[float, ...]], ...] = ()
+    grounds: tuple[Ground, ...] = ()
+    fixed: tuple[tuple[Geometry, Surface], ...] = ()
+    parents: bool = False
+
+    def __repr__(self) -> str:
+        kinds = [shape.kind for shape in self.shapes]
+        counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "nothing"
+        return f"<ContactGeometry: {counts}; {len(self.grounds)} ground(s), {len(self.fixed)} fixed>"
+
+    def excluded(self, first: str, second: str) -> bool:
+        """Whether the file says that two bodies never touch."""
+        return (first, second) in self.excludes or (second, first) in self.excludes
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Robot(Mechanism):
+    """All that a robot's file says; pass it anywhere a Model is expected. `lgjax.load_robot` makes it.
+
+    model: bodies, joints, inertias, limits. loops: constraints: mimic joints, equalities of joints and tendons, connect
+    and weld; exact. forces: passive forces beyond those of the model, such as springs, tendons, gravity compensation
+    and fluid; None if there are none. actuators, sensors: None if there are none. keyframes: states by name; "initial"
+    is the one that an MJCF shows. contacts: what can touch. frames: names of the frames of the model, such as sites.
+    ignored: what the file has and was left out, one entry each. mocap: bodies that are moved from outside, each with
+    the numbers of the frames that move with it, see `with_mocap`.
+
+    A pytree: every number can be batched and differentiated. Robots with the same names and topology share what is
+    compiled.
+    """
+
+    model: Model
+    loops: tuple[Loop, ...] = ()
+    forces: Force | None = None
+    actuators: Actuators | None = None
+    sensors: Sensors | None = None
+    keyframes: Mapping[str, Keyframe] = field(default_factory=dict)
+    contacts: ContactGeometry = field(default=ContactGeometry(), metadata=STATIC)
+    frames: tuple[str, ...] = field(default=(), metadata=STATIC)
+    ignored: tuple[str, ...] = field(default=(), metadata=STATIC)
+    mocap: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=STATIC)
+
+    def __repr__(self) -> str:
+        return f"<Robot {self.model.name!r}: {', '.join(_parts(self))}>"
+
+    def astype(self, dtype: Any) -> "Robot":
+        """The same robot with every array of floating numbers in `dtype`."""
+        cast = lambda x: x.astype(dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
+        return jax.tree.map(cast, self)
+
+    def replace(self, **changes: Any) -> "Robot":
+        """A copy with other parts. With another model of the same tree, the parts that stay are on that one.
+
+        Raises TypeError for the name of a part that there is not.
+        """
+        if unknown := sorted(set(changes) - {part.name for part in fields(self)}):
+            raise TypeError(f"a robot has no {unknown[0]!r}; it has {', '.join(part.name for part in fields(self))}")
+        if "model" in changes:
+            for name in ("forces", "actuators", "sensors"):
+                part = getattr(self, name)
+                if part is not None:
+                    changes.setdefault(name, part.for_model(changes["model"]))
+        return replace(self, **changes)
+
+    def with_mocap(self, name: str, pose: Pose) -> "Robot":
+        """A copy in which a mocap body of the file is somewhere else, with all that is fixed to it.
+
+        pose: Pose in the world, which may be traced; loops that weld bodies to it then hold them there. To move it
+        during a motion, roll out piece by piece, or batch over poses. Raises ValueError for any other body.
+        """
+        members = dict(self.mocap)
+        if name not in members:
+            raise ValueError(f"{name!r} is no mocap body of {self.model.name!r}; mocap bodies: {listed(members)}")
+        dtype, frames = self.model.dtype, self.model.frames
+        parts = [
+            checks.array(f"{what} of {name!r}", x, shape, dtype, exact=True)
+            for what, x, shape in (("rotation", pose[0], (3, 3)), ("translation", pose[1], (3,)))
+        ]
+        at = np.asarray(members[name], int)
+        first = jax.tree.map(lambda x: x[at[0]], frames)
+        there = se3.compose(se3.compose(Pose(*parts), se3.inverse(first)), jax.tree.map(lambda x: x[at], frames))
+        moved = jax.tree.map(lambda x, y: x.at[at].set(y), frames, there)
+        return self.replace(model=self.model.replace(frames=Pose(*moved)))
+
+
+def _parts(robot: Robot) -> list[str]:
+    """What a robot has, in words."""
+    model = robot.model
+    found = [f"{model.nbodies} bodies", f"nv {model.nv}"]
+    count = lambda n, what: f"{n} {what}{'s' * (n != 1)}"
+    if robot.loops:
+        found.append(count(len(robot.loops), "loop"))
+    if robot.forces is not None:
+        parts = robot.forces.forces if isinstance(robot.forces, Sum) else (robot.forces,)
+        found.append(f"forces {' + '.join(type(part).__name__ for part in parts)}")
+    for what in ("actuator", "sensor"):
+        part = getattr(robot, f"{what}s")
+        if part is not None:
+            found.append(count(len(part), what))
+    if robot.contacts.shapes:
+        found.append(count(len(robot.contacts.shapes), "shape"))
+    if robot.contacts.grounds:
+        found.append(count(len(robot.contacts.grounds), "ground"))
+    if robot.keyframes:
+        found.append(f"keyframes {listed(robot.keyframes)}")
+    if robot.ignored:
+        found.append(f"{len(robot.ignored)} ignored")
+    return found
