@@ -15,6 +15,7 @@ Read first: `record.py`; then `instant.py`, what is read, `scene.py`, the one pa
 from lgjax.robots.sensors.instant import ContactForces, Instant, after_step, contact_forces, instant
 from lgjax.robots.sensors.makers import (
     accelerometer,
+    contact_count,
     force,
     frame_angular_acceleration,
     frame_angular_velocity,
@@ -63,6 +64,7 @@ __all__ = [
     "ball_orientation",
     "ball_velocity",
     "clock",
+    "contact_count",
     "contact_forces",
     "force",
     "frame_angular_acceleration",

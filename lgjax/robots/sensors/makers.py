@@ -20,7 +20,7 @@ from lgjax.robots.sensors.group import Group, Kind
 from lgjax.robots.sensors.record import LEVELS, Sensors, level
 from lgjax.robots.sensors.scene import label, located
 from lgjax.robots.sensors.subtrees import Beyond, Subtrees
-from lgjax.robots.sensors.touching import EVERYWHERE, SIZES, TOUCH, Touch
+from lgjax.robots.sensors.touching import COUNT, EVERYWHERE, SIZES, TOUCH, ContactCounts, Touch
 
 
 class Options(TypedDict, total=False):
@@ -216,6 +216,27 @@ def touch(
     whole = jnp.concatenate([size, jnp.ones(3 - len(size), model.dtype)])
     group = Touch(TOUCH, (body,), (chosen,), (kind,), *_one((offset, whole)))
     return made(model, group, [f"{label(frame)}_touch"], options)
+
+
+def contact_count(
+    model: Model,
+    links: str | Sequence[str],
+    others: str | Sequence[str | None] | None = None,
+    **options: Unpack[Options],
+) -> Sensors:
+    """Number () of contacts at which some links are pushed by others: names, None in the list for the ground.
+
+    Without `others` they may touch anything. It is MuJoCo's contact sensor for `found`; links are those of
+    `ContactForces`. Its derivative is zero.
+    """
+    model = checked_model(model, leaves=True)
+    own = checks.names("links", [links] if isinstance(links, str) else links)
+    if isinstance(others, str):
+        others = (others,)
+    if others is not None:
+        checks.names("others", [name for name in others if name is not None])
+    group = ContactCounts(COUNT, (own,), (None if others is None else tuple(others),))
+    return made(model, group, [f"{'_'.join(own)}_contacts"], options)
 
 
 def _zone(zone: Any) -> tuple[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from lgjax.dynamics.joint_parameters import parameter
+from lgjax.execution.call import batch_behind
 from lgjax.execution.compiled import compiled
 from lgjax.groups import s3, so3
 from lgjax.multibody.arguments import checked_array, checked_model
@@ -130,6 +131,15 @@ class Sensors:
             raise ValueError(f"the sensors are of {self.model.name!r}, not of a model with the tree of {model.name!r}")
         return replace(self, model=model, groups=tuple(group.for_model(model) for group in self.groups))
 
+    def named(self, *names: str) -> "Sensors":
+        """The same sensors with other names, one for each."""
+        found = checks.names("names", names)
+        if len(found) != len(self):
+            raise ValueError(f"names has {len(found)} names, expected {len(self)}")
+        if len(set(found)) < len(found):
+            raise ValueError(f"names has one twice: {listed(found)}")
+        return replace(self, names=found)
+
     def replace(self, **changes: Any) -> "Sensors":
         """A copy with other noise, bias, drift or cutoff: numbers, or arrays with an entry for each sensor."""
         if unknown := set(changes) - set(LEVELS):
@@ -203,6 +213,11 @@ class Sensors:
 
 @compiled
 def _readings(sensors: Sensors, instant: Instant) -> Array:
+    """Readings of one system: under `jax.vmap` one function of all that is read."""
+    return batch_behind(_values)(sensors, instant)
+
+
+def _values(sensors: Sensors, instant: Instant) -> Array:
     scene = Scene(sensors.model, instant, sensors.needs)
     found = [group.read(scene).reshape(-1) for group in sensors.groups]
     starts = np.cumsum([0, *(len(group) * group.kind.size for group in sensors.groups)])
@@ -226,6 +241,10 @@ def _clipped(sensors: Sensors, values: Array) -> Array:
 
 @compiled
 def _with_errors(sensors: Sensors, values: Array, error: Array) -> Array:
+    return batch_behind(_erroneous)(sensors, values, error)
+
+
+def _erroneous(sensors: Sensors, values: Array, error: Array) -> Array:
     kinds, slices = sensors.kinds, list(sensors.slices.values())
     starts = np.cumsum([0, *(kind.errors for kind in kinds)])
     rows = {form: [k for k, kind in enumerate(kinds) if kind.form == form] for form in ("real", "positive")}

@@ -7,6 +7,8 @@ Read first: `makers.py`.
 from collections.abc import Sequence
 from typing import Any, Unpack
 
+import jax.numpy as jnp
+
 from lgjax.dynamics.forces import Force
 from lgjax.dynamics.joint_parameters import scalars_of
 from lgjax.dynamics.transmissions import Transmissions
@@ -151,15 +153,22 @@ def clock(model: Model, **options: Unpack[Options]) -> Sensors:
     return made(checked_model(model, leaves=True), Entries(scalars.CLOCK, ((),)), ["clock"], options)
 
 
-def potential_energy(model: Model, forces: Force | None = None, **options: Unpack[Options]) -> Sensors:
-    """Potential energy () of gravity, and of forces such as springs, J."""
+def potential_energy(
+    model: Model, forces: Force | None = None, offset: Any = 0.0, **options: Unpack[Options]
+) -> Sensors:
+    """Potential energy () of gravity, and of forces such as springs, J, plus `offset`.
+
+    Links that are fixed to the world are not in the model: MuJoCo counts them, which `offset` can make up for.
+    """
     model = checked_model(model, leaves=True)
     if forces is not None:
         checks.of_kind("forces", forces, Force)
-    return made(model, Energies(scalars.POTENTIAL_ENERGY, (forces,)), ["potential_energy"], options)
+    offset = checks.array("offset", offset, (1,), model.dtype)
+    return made(model, Energies(scalars.POTENTIAL_ENERGY, offset, (forces,)), ["potential_energy"], options)
 
 
 def kinetic_energy(model: Model, **options: Unpack[Options]) -> Sensors:
     """Kinetic energy (), J, that of the armature included."""
     model = checked_model(model, leaves=True)
-    return made(model, Energies(scalars.KINETIC_ENERGY, (None,)), ["kinetic_energy"], options)
+    none = jnp.zeros(1, model.dtype)
+    return made(model, Energies(scalars.KINETIC_ENERGY, none, (None,)), ["kinetic_energy"], options)

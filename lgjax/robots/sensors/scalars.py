@@ -87,9 +87,10 @@ class Lengths(Group):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Energies(Group):
-    """Potential energies of gravity and of forces, or kinetic energies."""
+    """Potential energies of gravity and of forces, or kinetic energies, and numbers added to them."""
 
     kind: Kind = field(metadata=STATIC)
+    offsets: Array
     forces: tuple[Force | None, ...]
 
     def __len__(self) -> int:
@@ -106,14 +107,14 @@ class Energies(Group):
             moment = jnp.sum(sm.matvec(R, inertia.moment) + inertia.mass[:, None] * p, 0)
             whole = -sm.dot(model.gravity, moment + jnp.sum(inertia.mass) * scene.moving.origin)
         own = [whole if force is None else whole + force.energy(scene.instant.q) for force in self.forces]
-        return jnp.stack(own)[:, None]
+        return (jnp.stack(own) + self.offsets)[:, None]
 
     def for_model(self, model: Model) -> "Energies":
         return replace(self, forces=tuple(force and force.for_model(model) for force in self.forces))
 
     def joined(self, other: Group) -> Group | None:
         if isinstance(other, Energies) and other.kind == self.kind:
-            return replace(self, forces=self.forces + other.forces)
+            return replace(self, offsets=sm.join(self.offsets, other.offsets), forces=self.forces + other.forces)
         return None
 
 

@@ -1,4 +1,4 @@
-"""Sensors of touch: normal forces at contacts of some links, within a zone around a frame.
+"""Sensors of touch: normal forces at contacts of some links, within a zone around a frame, and their number.
 
 A contact is in the zone if the half line from its point along the normal, away from the link, meets the zone: always
 where the point is inside. Every zone is convex, so a line is in it between two parameters. Read first: `group.py`.
@@ -21,6 +21,7 @@ Array = jax.Array
 Span = tuple[Array, Array]  # first and last parameter of a line in a zone; the first is larger where it misses
 
 TOUCH = Kind("touch", 1, ("contact",), "positive")
+COUNT = Kind("contact count", 1, ("contact",))
 EVERYWHERE = "everywhere"
 # Numbers that give the size of a zone, m: radius; radius and half length along z; half extents.
 SIZES = {EVERYWHERE: 0, "sphere": 1, "capsule": 2, "cylinder": 2, "box": 3, "ellipsoid": 3}
@@ -55,6 +56,31 @@ class Touch(Group):
             first, last = ZONES[zone](*jax.lax.stop_gradient((at, ray, self.sizes[k])))
             rows.append(jnp.sum(jnp.where((last >= first) & (last >= 0) & (side != 0), push, 0)))
         return jnp.stack(rows)[:, None]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ContactCounts(Group):
+    """Links, and for each what they may touch: names, None for the ground; None in place of names is anything."""
+
+    kind: Kind = field(metadata=STATIC)
+    links: tuple[tuple[str, ...], ...] = field(metadata=STATIC)
+    others: tuple[tuple[str | None, ...] | None, ...] = field(metadata=STATIC)
+
+    def __len__(self) -> int:
+        return len(self.links)
+
+    def read(self, scene: Scene) -> Array:
+        contact = scene.instant.contact
+        assert contact is not None
+        pushes = sm.dot(contact.force, contact.normal) > 0
+        between = lambda a, b, links, others: a in links and (others is None or b in others)
+        mask = [
+            [between(a, b, *pair) or between(b, a, *pair) for a, b in contact.links]
+            for pair in zip(self.links, self.others, strict=True)
+        ]
+        counted = pushes & np.asarray(mask, bool).reshape(len(self), len(contact.links))
+        return jnp.sum(counted.astype(scene.model.dtype), 1)[:, None]
 
 
 def _sides(contact: ContactForces, links: tuple[str, ...]) -> Any:
