@@ -6,7 +6,7 @@ Read first: `contacts.py`. Next: `step.py`, which has the scheme.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -156,7 +156,7 @@ def contact_step(
 
     def step(model, contacts, closed, q, v, h, guess) -> ContactStep:
         halfway = move(model, q, v, 0.5 * h * v)
-        torque, pushes, gives = (f(*halfway) if callable(f) else f for f in (tau, wrenches, implicit))
+        torque, pushes, gives = (cast(Any, f(*halfway) if callable(f) else f) for f in (tau, wrenches, implicit))
         torque = checked_array("tau", torque, (model.nv,), model.dtype, model=model)
         if pushes is not None:
             pushes = checked_array("wrenches", pushes, (model.nbodies, 6), model.dtype)

@@ -21,8 +21,11 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.numerics.tangents import moves_if_kept
+from lgjax.robots.robot import Robot
 from lgjax.simulate.control.mechanism_step import contact_steps
 from lgjax.simulate.control.problem import ControlSystem, box, within
+from lgjax.simulate.robot_step import robot_steps
+from lgjax.simulate.robots import robot_parts
 
 Array = jax.Array
 
@@ -36,18 +39,23 @@ class EnvironmentStatus(Flags):
 
 
 class EnvironmentState(NamedTuple):
-    """State of an episode: the configuration q, the velocity v (nv,), and step () int32, the number of steps taken."""
+    """State of an episode: the configuration q, the velocity v (nv,), and step () int32, the number of steps taken.
+
+    activation: (na,) of a robot's actuators, () without any.
+    """
 
     q: Configuration
     v: Array
     step: Array
+    activation: Any = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Environment:
     """Episodes of a mechanism that starts at random, takes actions and earns rewards.
 
-    model       the mechanism. An episode may have another one with the same tree, its parameters `params`.
+    model       the mechanism, or a `Robot`, whose actions are the controls of its actuators and whose loops, forces and
+                contacts act. An episode may have another model with the same tree, its parameters `params`.
     dt          length of a step, s; the action is held during it. steps: in an episode, the horizon.
     start       (key, model) -> (q, v), drawn at random. observe: (model, q, v) -> vector (observation_size,).
     reward      (model, q, v, action) -> number, from the state after a step and the action that led to it.
@@ -63,7 +71,7 @@ class Environment:
     Raises TypeError or ValueError naming the argument for wrong sizes, shapes and dtypes.
     """
 
-    model: Model
+    model: Any
     dt: float
     steps: int
     start: Callable[[Array, Model], tuple[Configuration, Array]]
@@ -85,24 +93,34 @@ class Environment:
         checks.functions(failed=self.failed)
         checks.integer("steps", self.steps)
         checks.number("dt", self.dt, 0.0, inside=True)
-        box(self.bounds, self.num_actions, self.model.dtype)
+        box(self.bounds, self.num_actions, self.mechanism.dtype)
+
+    @property
+    def mechanism(self) -> Model:
+        """The model, also of a robot."""
+        return checked_model(self.model)
+
+    @property
+    def robot(self) -> Robot | None:
+        """The robot, None for a model alone."""
+        return self.model if isinstance(self.model, Robot) else None
 
     # ---- what learners ask for
     @property
     def default_params(self) -> Model:
-        """The mechanism itself."""
-        return self.model
+        """The model of the mechanism itself."""
+        return self.mechanism
 
     @property
     def num_actions(self) -> int:
         """Number of entries of an action."""
-        return self.system(self.model).controls
+        return self.system(self.mechanism).controls
 
     @property
     def observation_size(self) -> int:
         """Number of entries of an observation."""
-        v = jnp.zeros(self.model.nv, self.model.dtype)
-        return jax.eval_shape(self._observation, self.model, neutral(self.model), v).shape[0]
+        v = jnp.zeros(self.mechanism.nv, self.mechanism.dtype)
+        return jax.eval_shape(self._observation, self.mechanism, neutral(self.mechanism), v).shape[0]
 
     # ---- an episode
     def reset(self, key: Array, params: Model | None = None) -> tuple[Array, EnvironmentState]:
@@ -110,7 +128,7 @@ class Environment:
         model = self._mechanism(params)
         checks.random_key("key", key)
         q, v = self._state("start", strong(self.start(key, model), "start"), model)
-        return self._observation(model, q, v), EnvironmentState(q, v, jnp.zeros((), jnp.int32))
+        return self._observation(model, q, v), EnvironmentState(q, v, jnp.zeros((), jnp.int32), self._at_rest())
 
     def step(
         self, key: Array, state: EnvironmentState, action: Array, params: Model | None = None
@@ -134,16 +152,19 @@ class Environment:
 
     def system(self, model: Model) -> ControlSystem:
         """The mechanism as the `ControlSystem` that `PredictiveController` and `optimize_controls` take."""
+        mechanism = model if self.robot is None else self.robot.replace(model=model)
         return ControlSystem.of_model(
-            model, self.dt, self.actions, self.actuation, self.wrenches, self.method, self.substeps, self.contacts
+            mechanism, self.dt, self.actions, self.actuation, self.wrenches, self.method, self.substeps, self.contacts
         )
 
     # ---- its parts
     def _mechanism(self, params: Model | None) -> Model:
         if params is None:
-            return self.model
-        if not isinstance(params, Model) or params.tree != self.model.tree:
-            raise TypeError(f"params must be a Model with the tree of {self.model.name!r}, got {checks.shown(params)}")
+            return self.mechanism
+        if not isinstance(params, Model) or params.tree != self.mechanism.tree:
+            raise TypeError(
+                f"params must be a Model with the tree of {self.mechanism.name!r}, got {checks.shown(params)}"
+            )
         return checked_model(params, leaves=True, argument="params")
 
     def _state(self, name: str, state: Any, model: Model) -> tuple[Configuration, Array]:
@@ -165,24 +186,17 @@ class Environment:
         action = within(checks.array("action", action, (system.controls,), model.dtype), lower, upper)
         checks.of_kind("state", state, EnvironmentState)
 
-        def moved(before: tuple[Configuration, Array], action: Array) -> tuple[Array, Any]:
-            contact = jnp.zeros((), jnp.int32)
-            if self.contacts is None:
-                q, v = system.step(before, action)
-            else:
-                steps = contact_steps(model, self.contacts, self.dt, self.method, self.substeps)
-                assert system.forces is not None
-                (q, v), contact = steps(before, *system.forces(action))
+        def moved(before: Any, action: Array) -> tuple[Array, Any]:
+            (q, v, *activation), contact = self._moved(model, system, before, action)
             observation = self._observation(model, q, v)
             reward = checked_result("reward", self.reward(model, q, v, action), (), model.dtype)
             finite = jnp.isfinite(reward)
-            for x in (*jax.tree.leaves(q), v, observation):
+            for x in (*jax.tree.leaves(q), v, *activation, observation):
                 finite = finite & jnp.all(jnp.isfinite(x))
-            return finite, (q, v, contact, observation, reward)
+            return finite, (q, v, activation, contact, observation, reward)
 
-        finite, (q, v, contact, observation, reward) = moves_if_kept(
-            moved, self._state("state", state[:2], model), action
-        )
+        before = *self._state("state", state[:2], model), *([state.activation] if jnp.size(self._at_rest()) else [])
+        finite, (q, v, activation, contact, observation, reward) = moves_if_kept(moved, before, action)
         count = checked_array("state.step", state.step, (), jnp.int32, "the count of steps") + 1
         status = flag(EnvironmentStatus.NOT_FINITE, ~finite) | flag(EnvironmentStatus.HORIZON, count >= self.steps)
         if self.failed is not None:
@@ -190,4 +204,22 @@ class Environment:
             if failed.shape != () or failed.dtype != bool:
                 raise ValueError(f"failed must return one bool, got {failed.dtype}{list(failed.shape)}")
             status = status | flag(EnvironmentStatus.FAILED, failed)
-        return observation, EnvironmentState(q, v, count), jnp.where(finite, reward, 0), status, contact
+        after = EnvironmentState(q, v, count, *activation)
+        return observation, after, jnp.where(finite, reward, 0), status, contact
+
+    def _at_rest(self) -> Any:
+        """Activations at the start of an episode."""
+        actuators = None if self.robot is None or self.actuation is not None else self.robot.actuators
+        return () if actuators is None or not actuators.na else jnp.zeros(actuators.na, self.mechanism.dtype)
+
+    def _moved(self, model: Model, system: ControlSystem, before: Any, action: Array) -> tuple[Any, Array]:
+        """State after a step, and the `ContactStatus` of it."""
+        robot = None if self.robot is None else self.robot.replace(model=model)
+        if robot is not None and system.forces is None:
+            parts = robot_parts(robot, None, self.contacts, self.method)
+            return robot_steps(parts, self.method, self.substeps)(before, action, self.dt)
+        if self.contacts is None:
+            return system.step(before, action), jnp.zeros((), jnp.int32)
+        steps = contact_steps(model, self.contacts, self.dt, self.method, self.substeps)
+        assert system.forces is not None
+        return steps(before, *system.forces(action))

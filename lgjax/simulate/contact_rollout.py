@@ -23,7 +23,7 @@ from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import flag
-from lgjax.simulate.loop_rollout import loop_report, loops_seen, watched
+from lgjax.simulate.loop_rollout import loop_report, loop_status, loops_seen, watched
 from lgjax.simulate.steppers import Stepper
 
 Array = jax.Array
@@ -77,15 +77,15 @@ class _ContactSteps(Stepper):
     def _loops_seen(self, q, v):
         return watched(self.model, self.loops, q, v) if self.loops else ()
 
+    def status(self, seen):
+        found = flag(ContactStatus.NOT_SOLVED, seen.failed > 0) | flag(ContactStatus.TOO_MANY_PARTS, seen.early > 0)
+        return found | loop_status(seen.loops) if self.loops else found
+
     def report(self, qs, vs, seen, h):
-        found = {}
-        status = jnp.zeros((), jnp.int32)
-        if self.loops:
-            found["residual"], found["rate"], status = loop_report(seen.loops)
+        found: dict[str, Any] = loop_report(seen.loops) if self.loops else {}
         if len(self.contacts) or self.contacts.limited or self.contacts.dry:
-            found["contacts"], more = contact_report(self.model, self.contacts, qs, vs, self.method, seen, h)
-            status = status | more
-        return {**found, "status": status}
+            found["contacts"] = contact_record(self.model, self.contacts, qs, vs, self.method, seen, h)
+        return found
 
 
 class EventSteps(_ContactSteps):
@@ -129,23 +129,21 @@ class TimeSteps(_ContactSteps):
         return found.q, found.v, new, ()
 
 
-def contact_report(model: Model, contacts: Contacts, qs: Configuration, vs: Array, method, seen: Any, h: Array):
-    """The record of the saved states and the status () of all steps."""
+def contact_record(model: Model, contacts: Contacts, qs: Configuration, vs: Array, method, seen: Any, h: Array):
+    """The record of the saved states."""
     gap = jax.vmap(lambda q: contact_points(model, contacts, q).gap)(qs)
     force = seen.impulse / h
-    status = flag(ContactStatus.NOT_SOLVED, seen.failed[-1] > 0)
     if isinstance(method, EventDriven):
         velocity = jax.vmap(lambda q, v: contact_velocities(model, contacts, q, v))(qs, vs)
-        record = ContactRecord(force, velocity, gap, _states(gap, velocity, vs), seen.residual, seen.joint_impulse / h)
-        return record, status | flag(ContactStatus.TOO_MANY_PARTS, seen.early[-1] > 0)
+        state = _states(gap, velocity, vs)
+        return ContactRecord(force, velocity, gap, state, seen.residual, seen.joint_impulse / h)
     size = jnp.sqrt(jnp.sum(force[..., 1:] ** 2, -1))
     slip = jnp.sqrt(jnp.sum(seen.velocity[..., 1:] ** 2, -1))
     # Where contacts share a load in many ways, one may be at its cone though nothing moves.
     moves = slip > float(jnp.finfo(slip.dtype).eps) ** 0.5
     pushes, slides = force[..., 0] > 0, moves & (size >= (1 - STICKS) * contacts.friction * force[..., 0])
     state = jnp.where(pushes, jnp.where(slides, jnp.int32(2), jnp.int32(1)), jnp.int32(0))
-    record = ContactRecord(force, seen.velocity, gap, state, seen.residual, seen.joint_impulse / h)
-    return record, status
+    return ContactRecord(force, seen.velocity, gap, state, seen.residual, seen.joint_impulse / h)
 
 
 def _states(gap: Array, velocity: Array, v: Array) -> Array:

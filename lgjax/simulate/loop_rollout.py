@@ -59,16 +59,23 @@ class ClosedSteps(Stepper):
         now = loops_seen(found.residual, rate, v, ~found.converged, rank < rows)
         return found.q, v, jnp.maximum(seen, now), carry
 
+    def status(self, seen):
+        return loop_status(seen)
+
     def report(self, qs, vs, seen, h):
-        residual, rate, status = loop_report(seen)
-        return {"residual": residual, "rate": rate, "status": status}
+        return loop_report(seen)
 
 
-def loop_report(seen: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Residual and rate (T,) so far and the status () of all steps, from the record `seen` of the loops (T, ...)."""
+def loop_status(seen: jax.Array) -> jax.Array:
+    """The status () of all steps up to a record of the loops."""
     worst = _Seen(*jnp.moveaxis(seen, -1, 0))
-    status = flags(OPEN=worst.open[-1] > 0, SLIPPING=worst.slipping[-1] > 0, REDUNDANT=worst.redundant[-1] > 0)
-    return worst.residual, worst.rate, status
+    return flags(OPEN=worst.open > 0, SLIPPING=worst.slipping > 0, REDUNDANT=worst.redundant > 0)
+
+
+def loop_report(seen: jax.Array) -> dict[str, jax.Array]:
+    """Residual and rate (T,) so far, from records of the loops (T, ...)."""
+    worst = _Seen(*jnp.moveaxis(seen, -1, 0))
+    return {"residual": worst.residual, "rate": worst.rate}
 
 
 def _small(dtype) -> float:

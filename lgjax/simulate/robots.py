@@ -46,6 +46,11 @@ class RobotParts(NamedTuple):
     forces: Force | None = None
     actuators: Actuators | None = None
 
+    @property
+    def acts(self) -> bool:
+        """Whether there is more than a model and its contacts."""
+        return bool(self.loops) or self.forces is not None or self.actuators is not None
+
 
 def robot_parts(mechanism: Any, loops: Any, contacts: Any, method: Any) -> RobotParts:
     """The parts of a Model or a Robot, where loops and contacts are given instead of None: these; () is none.
@@ -62,12 +67,23 @@ def robot_parts(mechanism: Any, loops: Any, contacts: Any, method: Any) -> Robot
     if empty(contacts):
         touching = None
     elif contacts is None and robot is not None and robot.contacts.grounds:
-        touching = Contacts(robot) if isinstance(method, TimeStepping | EventDriven) else None
+        contacts: Any = Contacts  # of a Robot too
+        touching = contacts(robot) if isinstance(method, TimeStepping | EventDriven) else None
     else:
         touching = contacts
     if robot is None:
         return RobotParts(model, closed, touching)
     return RobotParts(model, closed, touching, robot.forces, robot.actuators)
+
+
+def driven_velocities(model: Model) -> list[int]:
+    """Places in v of all joints but the free ones."""
+    return [
+        i
+        for kind, start in zip(model.tree.kinds, model.tree.v_start, strict=True)
+        if kind.coordinates != "free_poses"
+        for i in range(start, start + kind.nv)
+    ]
 
 
 def constant_control(control: Any, t: Array, q: Any, v: Array) -> Array:
@@ -93,10 +109,10 @@ class Passive(Drive):
     forces: Any = None
 
     def act(self, t, q, v, h, record, memory):
-        own, record, memory = Drive(self.controller, self.wrenches).act(t, q, v, h, record, memory)
         if self.controller is None:
             return Drive(self.forces, self.wrenches).act(t, q, v, h, record, memory)
-        both = lambda t, q, v: checked_result("controller", own.tau(t, q, v), v.shape, v.dtype) + self.forces(t, q, v)
+        own = lambda t, q, v: checked_result("controller", self.controller(t, q, v), v.shape, v.dtype)
+        both = lambda t, q, v: own(t, q, v) + self.forces(t, q, v)
         gives = lambda t, q, v: _added(*(force.slopes(t, q, v) for force in (self.controller, self.forces)))
         alone = lambda t, q, v: Implicit(*self.forces.slopes(t, q, v))
         implicit = gives if isinstance(self.controller, Force) else alone

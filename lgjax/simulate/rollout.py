@@ -160,8 +160,10 @@ def _rollout(parts, q, v, applied, dt, steps, method, save_every, remat, checkpo
     saves = saved_steps(steps, save_every, checkpoint)
     time = lambda i: dt * i.astype(dt.dtype)  # not a running sum, which would lose a digit every ten steps in float32
     record, memory = drive.start(q, v)
-    forces, _, _ = drive.act(time(jnp.int32(0)), q, v, dt, record, memory) if not drive.remembers else (None, (), ())
-    carry = () if drive.remembers else stepper.first_carry(forces, time(jnp.int32(0)), q, v)
+    carry = ()
+    if not drive.remembers:
+        forces, _, _ = drive.act(jnp.zeros_like(dt), q, v, dt, record, memory)
+        carry = stepper.first_carry(forces, jnp.zeros_like(dt), q, v)
     start = strong(((q, v, stepper.first_seen(q, v), record), (carry, memory)))
 
     def following(state, t, h):
@@ -175,6 +177,6 @@ def _rollout(parts, q, v, applied, dt, steps, method, save_every, remat, checkpo
     step = lambda state, i: one(state, time(i), dt)
     _, kept = scan_saved(step, start, saves, lambda state: state[0], remat=remat, checkpoint=checkpoint)
     qs, vs, seen, record = saves.with_start(start[0], kept)
+    status = stepper.status(jax.tree.map(lambda x: x[-1], seen)) | finite_status((qs, vs, seen))
     found = stepper.report(qs, vs, seen, dt) | drive.report(record)
-    status = found.pop("status", jnp.zeros((), jnp.int32)) | finite_status((qs, vs, seen))
     return Trajectory(time(saves.counts()), qs, vs, status, **found)

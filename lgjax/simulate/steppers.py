@@ -52,8 +52,12 @@ class Stepper:
         """(q, v), the record and the carry after a step of h."""
         raise NotImplementedError
 
+    def status(self, seen: Any) -> Array:
+        """Flags () int32 of all steps up to a record."""
+        return jnp.zeros((), jnp.int32)
+
     def report(self, qs: Configuration, vs: Array, seen: Any, h: Array) -> dict[str, Any]:
-        """Fields of `Trajectory` from the saved states (T,) and records; "status" () int32 of all steps."""
+        """Fields of `Trajectory` from the saved states (T,) and records, but for the status."""
         return {}
 
     # ---- what acts, checked

@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from lgjax.contact import EventDriven, contact_step
+from lgjax.contact import TimeStepping
 from lgjax.contact.contacts import Contacts
-from lgjax.contact.event_driven import event_step
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.dynamics.partials import forward_dynamics_partials
 from lgjax.dynamics.time_derivatives.taylor_series import checked_result
@@ -24,6 +23,9 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.simulate.contact_rollout import check_contacts
 from lgjax.simulate.control.semi_implicit import SemiImplicitEuler, semi_implicit_step
 from lgjax.simulate.mechanism_field import mechanism_field
+from lgjax.simulate.robots import RobotParts
+from lgjax.simulate.rollout import stepper_of
+from lgjax.simulate.steppers import Forces
 
 Array = jax.Array
 
@@ -42,7 +44,7 @@ def mechanism_step(
             raise ValueError("SemiImplicitEuler knows no contacts: take contact.TimeStepping or contact.EventDriven")
         return semi_implicit_step(model, dt, substeps)
     check_contacts(contacts, method, None)
-    if contacts is not None:
+    if contacts is not None or isinstance(method, TimeStepping):
         steps = contact_steps(model, contacts, dt, method, substeps)
         return lambda state, tau, wrenches: steps(state, tau, wrenches)[0]
     check_method("ControlSystem.of_model", method)
@@ -57,16 +59,6 @@ def mechanism_step(
         return jax.tree.map(lambda x: x[0], path.ys)
 
     return step
-
-
-def driven_velocities(model: Model) -> list[int]:
-    """Places in v of all joints but the free ones."""
-    return [
-        i
-        for kind, start in zip(model.tree.kinds, model.tree.v_start, strict=True)
-        if kind.coordinates != "free_poses"
-        for i in range(start, start + kind.nv)
-    ]
 
 
 def forces_of_controls(
@@ -87,24 +79,23 @@ def forces_of_controls(
     return forces
 
 
-def contact_steps(model: Model, contacts: Contacts, dt: float, method: Any, substeps: int) -> Callable[..., Any]:
+def contact_steps(model: Model, contacts: Contacts | None, dt: float, method: Any, substeps: int) -> Callable[..., Any]:
     """The function step((q, v), tau, wrenches) -> (q, v) after `substeps` steps with rigid contacts, and their
     `ContactStatus` () int32.
     """
     h = jnp.asarray(dt / substeps, model.dtype)
+    stepper = stepper_of(RobotParts(model, (), contacts), method, ("mass", (0.0, 0.0), None), True)
 
     def step(state: Any, tau: Array, wrenches: Array | None) -> Any:
-        def once(carry: Any, _: None) -> Any:
-            q, v, guess, status = carry
-            if isinstance(method, EventDriven):
-                found = event_step(model, contacts, q, v, lambda s, q, v: (tau, wrenches), h, method)
-                return (found.q, found.v, guess, status | found.status), None
-            found = contact_step(model, contacts, q, v, tau, h, guess, wrenches, method=method)
-            return (found.q, found.v, found.impulse, status | found.status), None
+        pushed = None if wrenches is None else lambda t, q, v: wrenches
+        forces = Forces(lambda t, q, v: tau, pushed)
 
-        start = (*state, jnp.zeros((len(contacts), 3), model.dtype), jnp.zeros((), jnp.int32))
-        q, v, _, status = jax.lax.scan(once, start, None, length=substeps)[0]
-        return (q, v), status
+        def once(now: Any, _: None) -> Any:
+            q, v, seen = now
+            return stepper.step(forces, jnp.zeros_like(h), q, v, h, seen, ())[:3], None
+
+        (q, v, seen), _ = jax.lax.scan(once, (*state, stepper.first_seen(*state)), None, length=substeps)
+        return (q, v), stepper.status(seen)
 
     return step
 

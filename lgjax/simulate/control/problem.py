@@ -18,8 +18,9 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.records import Made, makes
 from lgjax.numerics.status import NOT_FINITE, Flags
+from lgjax.robots.robot import Robot
 from lgjax.simulate.control.linear_quadratic.sparse import Columns, Matrix, dense, of_other
-from lgjax.simulate.control.mechanism_step import driven_velocities, forces_of_controls, mechanism_step
+from lgjax.simulate.control.mechanism_step import forces_of_controls, mechanism_step
 from lgjax.simulate.control.semi_implicit import (
     SemiImplicitEuler,
     acceleration_step_slopes,
@@ -30,6 +31,8 @@ from lgjax.simulate.control.semi_implicit import (
     tangents_of_states,
 )
 from lgjax.simulate.control.stagewise import Stagewise
+from lgjax.simulate.robot_step import robot_steps
+from lgjax.simulate.robots import RobotParts, driven_velocities, robot_parts
 
 Array = jax.Array
 State = Any
@@ -79,7 +82,7 @@ class ControlSystem(Made):
     @makes
     def of_model(
         cls,
-        model: Model,
+        model: Model | Robot,
         dt: float,
         controls: int | None = None,
         actuation: Callable[[Array], Array] | None = None,
@@ -93,13 +96,18 @@ class ControlSystem(Made):
 
         actuation(control) -> tau (nv,), wrenches(control) -> (nbodies, 6) as `rollout` takes them, for drives that are
         not joint torques. contacts: rigid ones, with method=contact.TimeStepping() or contact.EventDriven(). By default
-        the controls are the forces of all joints but the free ones, in body order. free_time: one more control, the
+        the controls are the forces of all joints but the free ones, in body order; of a `Robot` with actuators theirs,
+        and its passive forces, loops and contacts act, unless actuation or wrenches are given. States of actuators with
+        activations are (q, v, activation). free_time: one more control, the
         last, is the length of a step over dt, so that the duration of a motion is found too; bound it from below.
         """
-        checked_model(model, leaves=True)
+        mechanism, model = model, checked_model(model, leaves=True)
         dt = checks.number("dt", dt)
         checks.functions(actuation=actuation, wrenches=wrenches)
         free_time = checks.truth("free_time", free_time)
+        parts = robot_parts(mechanism, None, contacts, method)
+        if parts.acts and actuation is None and wrenches is None:
+            return _of_robot(parts, dt, controls, method, checks.integer("substeps", substeps), free_time)
         controls = None if controls is None else checks.integer("controls", controls)
         if (actuation is not None or wrenches is not None) and controls is None:
             raise ValueError("a system with actuation or wrenches of its own needs the number of controls")
@@ -221,6 +229,26 @@ class ControlSystem(Made):
             checks.integer("controls", controls),
             dt,
         )
+
+
+def _of_robot(parts: RobotParts, dt: float, controls: Any, method: Any, substeps: int, free_time: bool):
+    """The system of a robot whose actuators, passive forces and loops act."""
+    model, actuators = parts.model, parts.actuators
+    count = len(driven_velocities(model) if actuators is None else actuators)
+    if controls not in (None, count):
+        raise ValueError(f"the robot {model.name!r} has {count} controls, got controls={controls}")
+    steps = robot_steps(parts, method, substeps)
+
+    def step(state: State, control: Array) -> State:
+        return steps(state, control[:count], dt * control[-1] if free_time else dt)[0]
+
+    moved, apart = tangents_of_states(model)
+    if actuators is None or not actuators.na:
+        return ControlSystem(step, moved, apart, count + free_time, dt, flat=flat_states(model), free_time=free_time)
+    dim = 2 * model.nv
+    retract = lambda state, x: (*moved(state[:2], x[:dim]), state[2] + x[dim:])
+    difference = lambda a, b: jnp.concatenate([apart(a[:2], b[:2]), b[2] - a[2]])
+    return ControlSystem(step, retract, difference, count + free_time, dt, free_time=free_time)
 
 
 def _zero(space: HomogeneousSpace) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from lgjax.dynamics.energy import total_energy
 from lgjax.dynamics.forces import Force, Friction, Sum
+from lgjax.dynamics.loops import project_positions, project_velocity
 from lgjax.execution.callbacks import reads
 from lgjax.groups.se3 import Pose
 from lgjax.integrators import RK4, MuntheKaas
@@ -22,6 +23,7 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.status import NOT_FINITE
+from lgjax.robots.robot import Robot
 from lgjax.simulate.drives import ControllerWithMemory
 from lgjax.simulate.ensemble.monte_carlo import MonteCarlo, Sample, monte_carlo
 from lgjax.simulate.ensemble.statistics import Statistics
@@ -140,8 +142,8 @@ def _drawn(model: Model) -> tuple[tuple[int, ...], ...]:
 
 
 def ensemble(
-    model: Model,
-    controller: Callable | ControllerWithMemory | None = None,
+    model: Model | Robot,
+    controller: Callable | ControllerWithMemory | jax.Array | None = None,
     *,
     batch: int,
     steps: int,
@@ -160,22 +162,23 @@ def ensemble(
     wrenches: Callable | None = None,
     **options: Any,
 ) -> Ensemble:
-    """`batch` rollouts of randomized copies of a model, in chunks, on all devices.
+    """`batch` rollouts of randomized copies of a model or a `Robot`, in chunks, on all devices.
 
     Trajectory i is made of `key` and i alone: of sample(key_i) -> `Draw`, or of (q, v), neutral and zero by default,
     and the model, all randomized by `spread`. controller(t, q, v) -> tau (nv,), or controller(t, q, v, parameters) for
     draws that have parameters, or one with memory, such as `control.PredictiveController`, or a `forces.Force`, which
-    acts with each copy's own numbers; wrenches: as in `rollout`, with the parameters too where there are any; contacts:
-    as there, or a function of the parameters. Statistics are taken of observe(t, q, v) -> (d,) at every saved time; by
-    default positions of free bodies, scalar joints and velocities in one vector. events(t, q, v) -> (e,) bool:
-    statistics.events counts the trajectories in which they occur at a saved time. store: "all" saved states, "final"
-    ones or "none".
+    acts with each copy's own numbers; of a robot with actuators their controls, as `rollout` takes them. wrenches: as
+    there, with the parameters too where there are any; contacts: as there, or a function of the parameters. Statistics
+    are taken of observe(t, q, v) -> (d,) at every saved time, such as a robot's `sensors`; by default positions of free
+    bodies, scalar joints and velocities in one vector. events(t, q, v) -> (e,) bool: statistics.events counts the
+    trajectories in which they occur at a saved time. store: "all" saved states, "final" ones or "none". A robot with
+    loops starts at the nearest state that closes them.
 
     `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
     Ctrl-C raises KeyboardInterrupt, whose attribute `result` is the `Ensemble` of what was computed.
     """
-    checked_model(model, leaves=True)
+    mechanism, model = model, checked_model(model, leaves=True)
     checks.functions(sample=sample, observe=observe, events=events)
     _check_sizes(batch, store)
     steps, every, _ = saved_steps(steps, save_every)
@@ -185,7 +188,8 @@ def ensemble(
     def simulate(key, start, spread, dt):
         draw = randomized(start, spread, key) if sample is None else sample(key)
         control, pushed, found = _law(controller, draw), _law(wrenches, draw), _contacts(contacts, draw)
-        path = rollout(draw.model, draw.q, draw.v, control, dt, steps, method, save_every, pushed, contacts=found)
+        drawn, q, v = _drawn_mechanism(mechanism, draw, sample is None)
+        path = rollout(drawn, q, v, control, dt, steps, method, save_every, pushed, contacts=found)
         return _sample(start.model, draw, path, observe or observation, events, store)
 
     spread = _checked_spread(spread, model)
@@ -219,6 +223,20 @@ def _check_sizes(batch: Any, store: Any) -> None:
         raise ValueError(f"store must be one of {', '.join(STORES)}, got {checks.shown(store)}")
 
 
+def _drawn_mechanism(mechanism: Any, draw: Draw, near: bool) -> tuple[Any, Configuration, jax.Array]:
+    """The mechanism with the model of a draw, and the state; of a robot with loops the nearest one that closes them.
+
+    near: whether the state of the draw may leave the loops open.
+    """
+    if not isinstance(mechanism, Robot):
+        return draw.model, draw.q, draw.v
+    robot = mechanism.replace(model=draw.model)
+    if not (near and robot.loops):
+        return robot, draw.q, draw.v
+    q = project_positions(draw.model, robot.loops, draw.q).q
+    return robot, q, project_velocity(draw.model, robot.loops, q, draw.v)
+
+
 def _start(model: Model, q: Any, v: Any) -> Draw:
     """The model at (q, v), neutral and at rest where they are None."""
     q = neutral(model) if q is None else checked_configuration("q", q, model)
@@ -230,7 +248,7 @@ def _law(law: Any, draw: Draw) -> Any:
     """A controller or wrenches, given the parameters of a draw; forces are those of its model."""
     if isinstance(law, Force):
         return law.for_model(draw.model)
-    if law is None or draw.parameters is None or isinstance(law, ControllerWithMemory):
+    if not callable(law) or draw.parameters is None or isinstance(law, ControllerWithMemory):
         return law
     return lambda t, q, v: law(t, q, v, draw.parameters)
 
