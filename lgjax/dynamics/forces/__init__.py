@@ -13,25 +13,45 @@ Read first: `force.py`; then one file for each kind.
 """
 
 from lgjax.dynamics.forces.force import Force, Sum
+from lgjax.dynamics.forces.free_armature import FreeArmature, free_armature
 from lgjax.dynamics.forces.friction import Damper, Friction, damper, friction
+from lgjax.dynamics.forces.gravity_compensation import GravityCompensation, gravity_compensation
 from lgjax.dynamics.forces.limits import Limits, limits
 from lgjax.dynamics.forces.motors import Motors, motors
 from lgjax.dynamics.forces.point_springs import PointSpring, point_spring
 from lgjax.dynamics.forces.springs import JointSpring, spring
+from lgjax.dynamics.forces.tendons import (
+    TendonFriction,
+    TendonLimits,
+    TendonSpring,
+    tendon_friction,
+    tendon_limits,
+    tendon_spring,
+)
 
 __all__ = [
     "Damper",
     "Force",
+    "FreeArmature",
     "Friction",
+    "GravityCompensation",
     "JointSpring",
     "Limits",
     "Motors",
     "PointSpring",
     "Sum",
+    "TendonFriction",
+    "TendonLimits",
+    "TendonSpring",
     "damper",
+    "free_armature",
     "friction",
+    "gravity_compensation",
     "limits",
     "motors",
     "point_spring",
     "spring",
+    "tendon_friction",
+    "tendon_limits",
+    "tendon_spring",
 ]

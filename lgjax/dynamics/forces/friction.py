@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.forces.force import STATIC, Force, check_velocity, spread, vectors_of
+from lgjax.dynamics.forces.laws import drag, drag_slope, dry_friction, dry_friction_slope
 from lgjax.dynamics.joint_parameters import coordinates_of, parameter
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
@@ -32,11 +33,10 @@ class Friction(Force):
 
     def __call__(self, t, q, v):
         speed = v[np.asarray(self.index, int)]
-        return spread(v, self.index, -self.viscous * speed - self.coulomb * jnp.tanh(speed / self.smoothing))
+        return spread(v, self.index, -self.viscous * speed - dry_friction(speed, self.coulomb, self.smoothing))
 
     def slopes(self, t, q, v):
-        share = jnp.tanh(v[np.asarray(self.index, int)] / self.smoothing)
-        damping = self.viscous + self.coulomb / self.smoothing * (1 - share * share)
+        damping = self.viscous + dry_friction_slope(v[np.asarray(self.index, int)], self.coulomb, self.smoothing)
         return jnp.zeros_like(v), spread(v, self.index, jnp.maximum(damping, 0))
 
     def for_model(self, model):
@@ -79,26 +79,21 @@ class Damper(Force):
     free: tuple[tuple[int, int], ...] = field(metadata=STATIC)  # numbers of poses, where displacements begin
 
     def __call__(self, t, q, v):
-        speed = self._speeds(q, v)
-        force = -self.damping * speed
-        if self.quadratic is not None:
-            force = force - self.quadratic * jnp.abs(speed) * speed
-        if self.cubic is not None:
-            force = force - self.cubic * speed * speed * speed
+        force = -drag(self._speeds(q, v), self._coefficients)
         for number, k in self.free:
             force = force.at[k : k + 3].set(sm.tmatvec(q.free_poses.rotation[number], force[k : k + 3]))
         return spread(v, self.index, force)
 
     def slopes(self, t, q, v):
-        speed, found = self._speeds(q, v), self.damping
-        if self.quadratic is not None:
-            found = found + 2 * self.quadratic * jnp.abs(speed)
-        if self.cubic is not None:
-            found = found + 3 * self.cubic * speed * speed
+        found = drag_slope(self._speeds(q, v), self._coefficients)
         for number, k in self.free:
             R = q.free_poses.rotation[number]
             found = found.at[k : k + 3].set(sm.tmatvec(R * R, found[k : k + 3]))
         return jnp.zeros_like(v), spread(v, self.index, jnp.maximum(found, 0))
+
+    @property
+    def _coefficients(self):
+        return self.damping, self.quadratic, self.cubic
 
     def _speeds(self, q, v):
         check_velocity(v, 1 + max(self.index, default=-1))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.forces.force import STATIC, Force, spread
+from lgjax.dynamics.forces.laws import stop_energy, stop_slopes, stops
 from lgjax.dynamics.joint_parameters import parameter, scalars_of
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
@@ -33,36 +34,26 @@ class Limits(Force):
     of_model: tuple[str, ...] = field(default=(), metadata=STATIC)  # which of lower and upper are the model's
 
     def __call__(self, t, q, v):
-        speed, tau = v[np.asarray(self.index, int)], 0
-        for side, depth in self._depths(q):
-            inside = jnp.clip(depth, 0, self.width)  # where the parabola is, and one with it beyond
-            push = self.stiffness * (inside * inside / (2 * self.width) + jnp.maximum(depth - self.width, 0))
-            tau = tau - side * push - self.damping * inside / self.width * speed
-        return spread(v, self.index, tau)
+        return spread(v, self.index, -stops(*self._state(q, v), self.stiffness, self.damping, self.width))
 
     def energy(self, q):
-        total = 0
-        for _, depth in self._depths(q):
-            inside, beyond = jnp.clip(depth, 0, self.width), jnp.maximum(depth - self.width, 0)
-            total = total + inside**3 / (6 * self.width) + beyond * (beyond + self.width) / 2
-        return jnp.sum(self.stiffness * total)
+        sides = self._depths(q.joints[np.asarray(self.start, int)])
+        return sum(jnp.sum(stop_energy(depth, self.stiffness, self.width)) for _, depth in sides)
 
     def slopes(self, t, q, v):
-        speed, of_q, of_v = v[np.asarray(self.index, int)], 0, 0
-        for side, depth in self._depths(q):
-            inside = jnp.clip(depth, 0, self.width) / self.width
-            bent = (depth > 0) & (depth < self.width)
-            of_q = of_q + self.stiffness * inside + jnp.where(bent, side * self.damping * speed / self.width, 0)
-            of_v = of_v + self.damping * inside
-        return tuple(spread(v, self.index, jnp.maximum(x, 0)) for x in (of_q, of_v))
+        found = stop_slopes(*self._state(q, v), self.stiffness, self.damping, self.width)
+        of_q, of_v = (spread(v, self.index, jnp.maximum(x, 0)) for x in found)
+        return of_q, of_v
 
     def for_model(self, model):
         model = checked_model(model)
         return replace(self, **{name: getattr(model, name)[np.asarray(self.start, int)] for name in self.of_model})
 
-    def _depths(self, q):
+    def _state(self, q, v):
+        return self._depths(q.joints[np.asarray(self.start, int)]), v[np.asarray(self.index, int)]
+
+    def _depths(self, x):
         """Signs of, and depths (n,) beyond, the upper and the lower limits."""
-        x = q.joints[np.asarray(self.start, int)]
         return (1, x - self.upper), (-1, self.lower - x)
 
 

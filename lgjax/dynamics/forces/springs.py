@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.forces.force import STATIC, Force, spread, vectors_of
+from lgjax.dynamics.forces.laws import power_sum, spring_energy, spring_pull, spring_slope
 from lgjax.dynamics.joint_parameters import coordinates_of, parameter
 from lgjax.groups import so3
 from lgjax.multibody.arguments import checked_configuration, checked_model
@@ -43,40 +44,36 @@ class JointSpring(Force):
 
     def __call__(self, t, q, v):
         x = self._displacement(q)
-        return spread(v, self.index, -self._polynomial(1, 1, 1, self._lengths(x)[0]) * x)
+        return spread(v, self.index, -spring_pull(x, self._lengths(x)[0], self._coefficients))
 
     def energy(self, q):
         x = self._displacement(q)
-        return jnp.sum(self._polynomial(1 / 2, 1 / 3, 1 / 4, self._lengths(x)[0]) * x * x)
+        return jnp.sum(spring_energy(x, self._lengths(x)[0], self._coefficients))
 
     def slopes(self, t, q, v):
         x = self._displacement(q)
         r, direction = self._lengths(x)
-        found = self._polynomial(1, 1, 1, r) * self._turns(x)
-        if self.quadratic is not None:
-            found = found + self.quadratic * x * direction
-        if self.cubic is not None:
-            found = found + 2 * self.cubic * x * x
+        gain = power_sum(r, *self._coefficients) * self._turns(x)
+        found = gain + spring_slope(x, direction, self._coefficients)
         return spread(v, self.index, jnp.maximum(found, 0)), jnp.zeros_like(v)
+
+    @property
+    def _coefficients(self):
+        return self.stiffness, self.quadratic, self.cubic
 
     def _displacement(self, q):
         """(n,): that of a free body in its own axes, so that the force does the work of its velocity [w, v]."""
         poses, rest = q.free_poses, self.rest.free_poses
-        turned = so3.log(sm.tmatmul(rest.rotation, poses.rotation))
-        moved = sm.tmatvec(poses.rotation, poses.translation - rest.translation)
-        balls = so3.log(sm.tmatmul(self.rest.ball_rotations, q.ball_rotations))
-        frees = jnp.concatenate([turned, moved], -1)
+        frees = jnp.zeros((self.tree.n_free, 6), q.joints.dtype)
+        if self.translations:
+            turned = so3.log(sm.tmatmul(rest.rotation, poses.rotation))
+            moved = sm.tmatvec(poses.rotation, poses.translation - rest.translation)
+            frees = jnp.concatenate([turned, moved], -1)
+        balls = jnp.zeros((self.tree.n_ball, 3), q.joints.dtype)
+        if len(self.rotations) > len(self.translations):
+            balls = so3.log(sm.tmatmul(self.rest.ball_rotations, q.ball_rotations))
         x = join_velocity(self.tree, frees, q.joints - self.rest.joints, balls)
         return x[np.asarray(self.index, int)]
-
-    def _polynomial(self, first, second, third, r):
-        """The number that multiplies x in the force, with factors for its three terms."""
-        total = first * self.stiffness
-        if self.quadratic is not None:
-            total = total + second * self.quadratic * r
-        if self.cubic is not None:
-            total = total + third * self.cubic * (r * r)
-        return total
 
     def _lengths(self, x):
         """(r, its derivative by each entry of x); where no power of r is needed, r is anything."""
