@@ -109,7 +109,7 @@ class Sensors:
         if other.model.tree != self.model.tree:
             raise ValueError(f"sensors of {self.model.name!r} and of {other.model.name!r} cannot be added")
         if twice := sorted(set(self.names) & set(other.names)):
-            raise ValueError(f"two sensors are called {listed(twice)}: give name=")
+            raise ValueError(f"two sensors are called {twice[0]!r}: give name=")
         groups, places = list(self.groups), []
         for group in other.groups:
             for k, mine in enumerate(groups):

@@ -32,7 +32,11 @@ def _several(what: str, given: Any) -> tuple[str, ...] | None:
 def _scalars(model: Model, kind: Kind, joints: Joints, suffix: str, read: str, options: Options) -> Sensors:
     """read: whether the entries are coordinates "q", velocities "v", or both."""
     model = checked_model(model, leaves=True)
-    names, v_index, q_index = scalars_of(model, _several("joints", joints))
+    chosen = _several("joints", joints)
+    found = list(zip(*scalars_of(model, chosen), strict=True))
+    if chosen is not None:
+        found.sort(key=lambda row: chosen.index(row[0]))
+    names, v_index, q_index = ([row[k] for row in found] for k in range(3))
     rows = {"q": zip(q_index), "v": zip(v_index), "qv": zip(q_index, v_index, strict=True)}
     called = [name if names.count(name) == 1 else f"{name}[{names[:k].count(name)}]" for k, name in enumerate(names)]
     return made(model, Entries(kind, tuple(rows[read])), [f"{name}_{suffix}" for name in called], options)
