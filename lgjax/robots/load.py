@@ -3,7 +3,6 @@
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,11 +19,11 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.messages import listed
 from lgjax.robots.actuators import Actuators
-from lgjax.robots.assembly.actuators import actuators, check_drives
+from lgjax.robots.assembly.actuators import actuators
 from lgjax.robots.assembly.forces import forces
 from lgjax.robots.assembly.loops import loops
 from lgjax.robots.assembly.sensors import Parts, sensors
-from lgjax.robots.assembly.transmissions import is_straight, tendon_lengths
+from lgjax.robots.assembly.transmissions import tendon_lengths
 from lgjax.robots.robot import ContactGeometry, Keyframe, Robot
 
 IGNORABLE = (
@@ -111,13 +110,12 @@ def assembled(
     """The robot of a description, and what of it a user should hear is left out."""
     model = model_of(description, source, check_inertia)
     try:
-        return _assembled(model, _without(description, ignore), ignore)
+        return _assembled(model, description, ignore)
     except ValueError as error:
         raise ValueError(one_line(f"{source.label}: {error}")) from error
 
 
 def _assembled(model: Model, description: Description, ignore: frozenset[str]) -> tuple[Robot, list[str]]:
-    check_drives(description.drives)
     tendons = tendon_lengths(model, description.tendons)
     passive = forces(model, description, tendons)
     driven = actuators(model, description)
@@ -140,23 +138,6 @@ def _assembled(model: Model, description: Description, ignore: frozenset[str]) -
         tuple((name, _members(model, description, name)) for name in description.mocap),
     )
     return robot, loud
-
-
-def _without(description: Description, ignore: frozenset[str]) -> Description:
-    """The description without what is to be ignored of it, and without tendons that do nothing."""
-    tendons = description.tendons
-    if "tendon" in ignore:
-        none = {"stiffness": (), "damping": (), "friction": 0.0, "armature": 0.0, "limits": None}
-        tendons = tuple(replace(tendon, **none) for tendon in tendons)
-    used = {end for drive in description.drives for end in drive.targets if isinstance(end, str)}
-    used |= {end for coupling in description.couplings for end in (coupling.first, coupling.second) if end}
-    measured = {measure.target for measure in description.measures if isinstance(measure.target, str)}
-    needed = lambda x: x.acts or x.armature or x.name in used or (x.name in measured and is_straight(x))
-    return replace(
-        description,
-        tendons=tuple(tendon for tendon in tendons if needed(tendon)),
-        free_armature=() if "armature" in ignore else description.free_armature,
-    )
 
 
 def keyframes(model: Model, description: Description, driven: Actuators | None) -> dict[str, Keyframe]:

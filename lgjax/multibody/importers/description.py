@@ -86,7 +86,8 @@ class Tendon:
     """A length of a configuration and its passive forces.
 
     rest: the range of lengths without spring force. stiffness and damping: linear coefficient, then those of the first
-    and second power. limits None where it has none. length0: at the configuration that the file shows.
+    and second power. limits None where it has none. stop: stiffness, damping and width (m) of soft stops that are as
+    stiff as MuJoCo's. length0: at the configuration that the file shows.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Tendon:
     friction: float
     armature: float
     limits: tuple[float, float] | None
+    stop: tuple[float, float, float]
     length0: float
     where: str
 

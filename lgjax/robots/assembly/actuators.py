@@ -14,20 +14,6 @@ from lgjax.robots.assembly.transmissions import drive_lengths
 
 EVERYWHERE = (-np.inf, np.inf)
 SHORT = 1e-15  # s, MuJoCo's shortest time constant
-WAY_OUT = "(ignore=('actuator',) loads the file without actuators)"
-
-
-def check_drives(drives: tuple[Drive, ...]) -> None:
-    """ValueError for an actuator whose law is not affine, or whose activation is none that is known."""
-    for drive in drives:
-        known = (
-            (drive.gain[0], ("fixed", "affine"), "gain"),
-            (drive.bias[0], ("none", "affine"), "bias"),
-            (drive.dynamics[0], ("none", "integrator", "filter", "filterexact"), "dynamics"),
-        )
-        for name, some, what in known:
-            if name not in some:
-                raise ValueError(f"actuator {drive.where}: {what} of type {name!r} is not supported {WAY_OUT}")
 
 
 def actuators(model: Model, description: Description) -> Actuators | None:

@@ -1,6 +1,6 @@
 """Passive forces of a robot that are not in its model: springs, dampers, tendons, gravity compensation, fluid."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import add
 from typing import Any
@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.forces import Force, damper, spring
+from lgjax.dynamics import forces as made
+from lgjax.dynamics.forces import Force
 from lgjax.dynamics.transmissions import Transmissions
 from lgjax.multibody.conventions import from_mujoco
-from lgjax.multibody.importers.description import Description
+from lgjax.multibody.importers.description import Description, Tendon
 from lgjax.multibody.model import Configuration, Model
 
 
@@ -23,6 +24,12 @@ def forces(model: Model, description: Description, tendons: Transmissions | None
         found.append(_springs(model, description))
     if description.dampers:
         found.append(_dampers(model, description))
+    if description.free_armature:
+        found.append(made.free_armature(model))
+    if description.compensated:
+        found.append(_compensated(model, description))
+    if tendons is not None:
+        found += _along(tendons, description.tendons)
     return reduce(add, found) if found else None
 
 
@@ -30,13 +37,51 @@ def _springs(model: Model, description: Description) -> Force:
     names = tuple(spring.joint for spring in description.springs)
     columns = _columns(model, names, [spring.stiffness for spring in description.springs], 3)
     rest = None if description.rest is None else flat_configuration(model, description, description.rest)
-    return spring(model, columns[0], rest, names, *_higher(columns))
+    return made.spring(model, columns[0], rest, names, *_higher(columns))
 
 
 def _dampers(model: Model, description: Description) -> Force:
     names = tuple(part.joint for part in description.dampers)
     columns = _columns(model, names, [(0.0, *part.coefficients) for part in description.dampers], 3)
-    return damper(model, columns[0], names, *_higher(columns))
+    return made.damper(model, columns[0], names, *_higher(columns))
+
+
+def _compensated(model: Model, description: Description) -> Force:
+    """Links that fixed joints have merged into one body are carried each by itself."""
+    some = description.compensated
+    links: list[str] = [str(heavy.com.link) for heavy in some]
+    com = np.array([heavy.com.position for heavy in some])
+    return made.gravity_compensation(
+        model, links, np.array([heavy.factor for heavy in some]), np.array([heavy.mass for heavy in some]), com
+    )
+
+
+def _along(lengths: Transmissions, tendons: Sequence[Tendon]) -> list[Force]:
+    """Springs, friction and soft stops of the tendons that have them."""
+    found: list[Force] = []
+    some = [i for i, tendon in enumerate(tendons) if any(tendon.stiffness)]
+    if some:
+        first, second, third = _padded(tendons[i].stiffness for i in some)
+        rest = np.array([tendons[i].rest for i in some]).T
+        found.append(made.tendon_spring(lengths.take(some), first, (rest[0], rest[1]), second, third))
+    some = [i for i, tendon in enumerate(tendons) if any(tendon.damping) or tendon.friction]
+    if some:
+        first, second, third = _padded(tendons[i].damping for i in some)
+        dry = np.array([tendons[i].friction for i in some])
+        more = {} if not dry.any() else {"coulomb": dry}
+        found.append(made.tendon_friction(lengths.take(some), first, quadratic=second, cubic=third, **more))
+    some = [i for i, tendon in enumerate(tendons) if tendon.limits is not None]
+    if some:
+        low, high = np.array([tendons[i].limits for i in some]).T
+        stiffness, damping, width = np.array([tendons[i].stop for i in some]).T
+        found.append(made.tendon_limits(lengths.take(some), stiffness, low, high, damping, width))
+    return found
+
+
+def _padded(values: Iterable[Sequence[float]]) -> Any:
+    """Three columns of coefficients; those of higher order None where all are zero."""
+    columns = np.array([([*row] + [0.0] * 3)[:3] for row in values]).T
+    return columns[0], *_higher(columns)
 
 
 def _higher(columns: np.ndarray) -> list[np.ndarray | None]:

@@ -59,23 +59,14 @@ def _tendons(model: Model, kind: str, some: list[Tendon], gear: Any) -> Transmis
     return made.spatial_tendons(model, [_path(model, tendon) for tendon in some], gear)
 
 
-def is_straight(tendon: Tendon) -> bool:
-    """Whether a tendon wraps around nothing."""
-    return all(piece.kind in ("joint", "site", "pulley") for piece in tendon.path)
-
-
 def _path(model: Model, tendon: Tendon) -> list[Any]:
     found: list[Any] = []
     for piece in tendon.path:
         if piece.kind == "pulley":
             found.append(made.Pulley(piece.number))
-        elif piece.kind == "site" and piece.place is not None:
-            found.append((piece.place.link, piece.place.position))
         else:
-            raise ValueError(
-                f"tendon {tendon.where}: it wraps around a {piece.kind}, which is not supported "
-                "(ignore=('tendon', 'actuator') loads the file without its tendons and actuators)"
-            )
+            assert piece.place is not None  # the importer refuses what is not straight
+            found.append((piece.place.link, piece.place.position))
     return found
 
 

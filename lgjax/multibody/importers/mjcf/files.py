@@ -86,6 +86,12 @@ def is_inside(path: str | os.PathLike, folder: Path) -> bool:
     return all(Path(os.path.realpath(p)).is_relative_to(folder) for p in (path, os.path.normpath(path)))
 
 
+def outside(path: str | os.PathLike, folder: Path) -> str:
+    """The end of a message: that a file is outside a folder, and which one would do."""
+    wider = os.path.commonpath([folder, os.path.realpath(os.path.dirname(path))])
+    return f"is outside the folder {str(folder)!r} (folder= names another one, such as {wider!r})"
+
+
 class _Elements:
     """What a file names: other files and models, all of them inside, meshes, and folders of meshes."""
 
@@ -141,7 +147,7 @@ class _Elements:
 
 def _check_inside(path: Path, allowed: Path, what: str) -> None:
     if not is_inside(path, allowed):
-        raise _RefusedError(f"{what} is outside the folder {str(allowed)!r} (folder= names another one)")
+        raise _RefusedError(f"{what} {outside(path, allowed)}")
 
 
 def _refuse_entity(name: str, *_: Any) -> None:

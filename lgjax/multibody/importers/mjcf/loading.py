@@ -19,7 +19,12 @@ from lgjax.multibody.importers.mjcf.files import Allowed, check_files
 from lgjax.multibody.importers.mjcf.parser import asked, located, parsed
 from lgjax.multibody.importers.mjcf.passive import compensated, dampers, fluid, free_armature, springs, tendons
 from lgjax.multibody.importers.mjcf.prune import Kept, LeftOut, prune
-from lgjax.multibody.importers.mjcf.refusals import refuse_always, refuse_beyond_model, refuse_passive_beyond_model
+from lgjax.multibody.importers.mjcf.refusals import (
+    judged,
+    refuse_always,
+    refuse_beyond_model,
+    refuse_passive_beyond_model,
+)
 from lgjax.multibody.importers.mjcf.sensors import measures
 from lgjax.multibody.importers.mjcf.touching import touching
 from lgjax.multibody.importers.source import Source, from_file, one_line, read, require
@@ -93,15 +98,16 @@ def describe_mjcf(
 
     def whole(mujoco: Any, spec: Any, allowed: Allowed) -> Description:
         kept = Kept(True, hulls != 0 and "contact" not in ignore)
-        return robot_of(*compiled(mujoco, spec, allowed, kept, check_inertia == "warn"), ignore, hulls)
+        found = robot_of(*compiled(mujoco, spec, allowed, kept, check_inertia == "warn"), ignore, hulls)
+        return judged(found, ignore)
 
     return described(source, folder, "load_robot", whole)
 
 
 def described(
-    source: Source, folder: Any, function: str, judged: Callable[[Any, Any, Allowed], Description]
+    source: Source, folder: Any, function: str, describe: Callable[[Any, Any, Allowed], Description]
 ) -> Description:
-    """What `judged(mujoco, spec, allowed)` makes of a file; its errors name file and line."""
+    """What `describe(mujoco, spec, allowed)` makes of a file; its errors name file and line."""
     folder = None if folder is None else checks.path("folder", folder)
     if folder is not None and not folder.is_dir():
         raise ValueError(f"folder={str(folder)!r} is not a folder")
@@ -118,7 +124,7 @@ def described(
 
         def judge(spec: Any) -> Description:
             refuse_always(spec)
-            return judged(mujoco, spec, allowed)
+            return describe(mujoco, spec, allowed)
 
         try:
             return judge(spec)

@@ -15,6 +15,7 @@ from lgjax.multibody.importers.description import (
 )
 from lgjax.multibody.importers.mjcf.compiled import Compiled, floats, interval, limited
 
+NARROW = 1e-6  # m, the least width of a stop
 LIGHT = 1e-15  # kg, below which MuJoCo leaves a body out of a fluid
 
 
@@ -140,9 +141,23 @@ def _tendon(file: Compiled, i: int) -> Tendon:
         friction,
         float(getattr(m, "tendon_armature", np.zeros(m.ntendon))[i]),
         limited(m.tendon_limited[i] and not no_limit, m.tendon_range[i]),
+        _stop(m, i),
         float(m.tendon_length0[i]),
         where,
     )
+
+
+def _stop(m: Any, i: int) -> tuple[float, float, float]:
+    """Stiffness, damping and width of a tendon's soft stop.
+
+    MuJoCo's solref gives the time constant T and damping ratio z of the mass 1/w that a tendon moves where the file
+    shows it: stiffness 1/(T z)^2 / w and damping 2/T / w; negative numbers are these without w.
+    """
+    first, second = floats(m.tendon_solref_lim[i])
+    weight = max(float(m.tendon_invweight0[i]), LIGHT)
+    low = min(first, second)
+    rates = (-first, -second) if low <= 0 else (1 / (first * second) ** 2, 2 / first)
+    return rates[0] / weight, rates[1] / weight, max(float(m.tendon_solimp_lim[i, 2]), NARROW)
 
 
 def _wrap(file: Compiled, k: int) -> Wrap:

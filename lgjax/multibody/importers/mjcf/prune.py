@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from lgjax.multibody.importers.mjcf.bodies import moves
 from lgjax.multibody.importers.mjcf.compiled import called
-from lgjax.multibody.importers.mjcf.files import Allowed, is_inside
+from lgjax.multibody.importers.mjcf.files import Allowed, is_inside, outside
 from lgjax.multibody.importers.mjcf.sensors import READ, kind_of
 from lgjax.multibody.importers.mjcf.touching import PRIMITIVES
 
@@ -158,7 +158,7 @@ class _Geoms(NamedTuple):
         path = Path(spec.modelfiledir) / spec.meshdir.replace("\\", "/") / (Path(file).name if spec.strippath else file)
         the_mesh = f"the mesh {geom.meshname!r}, whose file {str(path)!r}"
         if not is_inside(path, self.allowed.folder):
-            return f"{the_mesh} is outside the folder {str(self.allowed.folder)!r} (folder= names another one)"
+            return f"{the_mesh} {outside(path, self.allowed.folder)}"
         if not self.allowed.attached and not os.path.isfile(path):
             return f"{the_mesh} does not exist"
         return None

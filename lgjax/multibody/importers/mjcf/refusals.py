@@ -1,9 +1,11 @@
 """What of an MJCF is refused, by name and line, because it would change the motion if it were left out."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from lgjax.multibody.importers.description import Description, Drive, Tendon
 from lgjax.multibody.importers.mjcf.compiled import Compiled, called, disabled
 
 WHOLE = "lgjax.load_robot reads it"
@@ -77,3 +79,49 @@ def refuse_passive_beyond_model(file: Compiled) -> None:
 
 def _line(where: str) -> str:
     return where[where.rindex("in ") :]
+
+
+# ---- of a whole robot
+def judged(description: Description, ignore: frozenset[str]) -> Description:
+    """The description without what is to be ignored of it, and without tendons that do nothing.
+
+    ValueError for laws of actuators that are not affine, and for tendons that are not straight, or have an armature.
+    """
+    tendons = description.tendons
+    if "tendon" in ignore:
+        none = {"stiffness": (), "damping": (), "friction": 0.0, "armature": 0.0, "limits": None}
+        tendons = tuple(replace(tendon, **none) for tendon in tendons)
+    used = {end for drive in description.drives for end in drive.targets if isinstance(end, str)}
+    used |= {end for coupling in description.couplings for end in (coupling.first, coupling.second) if end}
+    measured = {measure.target for measure in description.measures if isinstance(measure.target, str)}
+    needed = lambda x: x.acts or x.armature or x.name in used or (x.name in measured and _around(x) is None)
+    kept = tuple(tendon for tendon in tendons if needed(tendon))
+    for tendon in kept:
+        out = "(ignore=('tendon', 'equality', 'actuator') loads the file without its tendons and what acts on them)"
+        if around := _around(tendon):
+            raise ValueError(f"tendon {tendon.where}: it wraps around a {around}, which is not supported {out}")
+        if tendon.armature:
+            raise ValueError(f"tendon {tendon.where}: armature of a tendon is not supported {out}")
+    for drive in description.drives:
+        _refuse_law(drive)
+    if "armature" not in ignore:
+        return replace(description, tendons=kept)
+    none = lambda body: replace(body, joint=replace(body.joint, armature=0.0)) if body.joint.kind == "free" else body
+    return replace(description, tendons=kept, bodies=tuple(map(none, description.bodies)), free_armature=())
+
+
+def _around(tendon: Tendon) -> str | None:
+    """The kind of the first geom that a tendon wraps around."""
+    return next((piece.kind for piece in tendon.path if piece.kind in ("sphere", "cylinder")), None)
+
+
+def _refuse_law(drive: Drive) -> None:
+    known = (
+        (drive.gain[0], ("fixed", "affine"), "gain"),
+        (drive.bias[0], ("none", "affine"), "bias"),
+        (drive.dynamics[0], ("none", "integrator", "filter", "filterexact"), "dynamics"),
+    )
+    for name, some, what in known:
+        if name not in some:
+            out = "(ignore=('actuator',) loads the file without actuators)"
+            raise ValueError(f"actuator {drive.where}: {what} of type {name!r} is not supported {out}")
