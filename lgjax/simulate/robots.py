@@ -67,8 +67,8 @@ def robot_parts(mechanism: Any, loops: Any, contacts: Any, method: Any) -> Robot
     if empty(contacts):
         touching = None
     elif contacts is None and robot is not None and robot.contacts.grounds:
-        contacts: Any = Contacts  # of a Robot too
-        touching = contacts(robot) if isinstance(method, TimeStepping | EventDriven) else None
+        of_robot: Any = Contacts  # it takes a Robot too
+        touching = of_robot(robot) if isinstance(method, TimeStepping | EventDriven) else None
     else:
         touching = contacts
     if robot is None:

@@ -19,6 +19,7 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.implicit import by_columns, implicit
 from lgjax.numerics.rank import default_tolerance
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
+from lgjax.robots.robot import Robot
 from lgjax.simulate.identification.record_checks import check_record
 from lgjax.simulate.identification.records import Record
 from lgjax.simulate.identification.unknowns import Plant, Unknowns, plant_of
@@ -90,7 +91,7 @@ class Identified(NamedTuple):
 
 
 def identify(
-    model: Model,
+    model: Model | Robot,
     records: Record | Sequence[Record],
     unknowns: Unknowns,
     *,
@@ -102,7 +103,8 @@ def identify(
 ) -> Identified:
     """The parameters under which the records are most likely, by Levenberg and Marquardt's method.
 
-    model: the guess, with `gear` that of the drives, see `Plant`. records: one or several, see `TorqueRecord`,
+    model: the guess, with `gear` that of the drives, see `Plant`; or a `Robot`, whose actuators can be unknown too:
+    `control_gains`, `velocity_gains`, `time_constants`, `delays`. records: one or several, see `TorqueRecord`,
     `MotionRecord`, `PoseRecord`. unknowns: a sum of `masses`, `inertias`, `viscous`, ... prior: (p,) or a number,
     standard deviations of x about the guess; None knows nothing. tolerance: relative change of x and of the residuals
     at which the search ends; None is half of the digits. rank_tolerance: singular values of the derivative, each
@@ -115,12 +117,12 @@ def identify(
     Source: [more1978] for the method; [rucker2022] for inertias; [sola2018] for residuals on groups.
     """
     _optimistix()
-    model = checked_model(model, leaves=True)
+    mechanism, model = model, checked_model(model, leaves=True)
     iterations = checks.integer("iterations", iterations)
     half = default_tolerance(model.dtype)
     tolerance = half if tolerance is None else checks.number("tolerance", tolerance, 0.0)
     rank_tolerance = half if rank_tolerance is None else checks.number("rank_tolerance", rank_tolerance, 0.0)
-    problem = _checked(model, records, unknowns, gear, prior)
+    problem = _checked(mechanism, records, unknowns, gear, prior)
     leaves, treedef = jax.tree.flatten(problem)
     arrays = {i: x for i, x in enumerate(leaves) if isinstance(x, jax.Array)}
 
@@ -164,7 +166,7 @@ def _search(problem: "_Problem", unknowns: Unknowns, iterations: int, tolerance:
 
 
 def log_likelihood(
-    model: Model,
+    model: Model | Robot,
     records: Record | Sequence[Record],
     unknowns: Unknowns,
     *,
@@ -177,7 +179,7 @@ def log_likelihood(
     its Hessian, up to second derivatives of the residuals. Minus infinity where the motion is not finite. Source:
     Gaussian errors, independent, with the standard deviations of the records.
     """
-    problem = _checked(checked_model(model, leaves=True), records, unknowns, gear, prior)
+    problem = _checked(model, records, unknowns, gear, prior)
     return partial(_log_likelihood, problem, unknowns)
 
 
@@ -262,17 +264,19 @@ class _Problem(NamedTuple):
     prior: Array | None
 
 
-def _checked(model: Model, records: Any, unknowns: Unknowns, gear: ArrayLike, prior: ArrayLike | None) -> _Problem:
+def _checked(mechanism: Any, records: Any, unknowns: Unknowns, gear: ArrayLike, prior: ArrayLike | None) -> _Problem:
+    model = checked_model(mechanism, leaves=True)
     if not isinstance(unknowns, Unknowns) or not len(unknowns):
         raise TypeError(
             f"unknowns are a sum of masses(...), inertias(...), viscous(...), ...; got {checks.shown(unknowns)}"
         )
     if prior is not None:
         prior = checks.positive("prior", checks.array("prior", prior, (len(unknowns),), model.dtype))
-    listed = _listed(records)
+    listed, plant = _listed(records), plant_of(mechanism, gear)
+    commands = model.nv if plant.robot is None else len(plant.robot.actuators)  # type: ignore[arg-type]
     for record in listed:
-        check_record(record, model)
-    return _Problem(plant_of(model, gear), listed, prior)
+        check_record(record, model, commands)
+    return _Problem(plant, listed, prior)
 
 
 def _residual(problem: _Problem, unknowns: Unknowns, x: Array) -> Array:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact import TimeStepping
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.integrate import check_method
 from lgjax.multibody.model import Configuration, Model
@@ -13,10 +14,11 @@ from lgjax.numerics import checks
 from lgjax.simulate.identification.records import BatchedRecord, MotionRecord, PoseRecord, TorqueRecord
 
 
-def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None:
+def check_record(record: Any, model: Model, commands: int | None = None, batch: tuple[int, ...] = ()) -> None:
     """TypeError or ValueError, naming the record and its part, unless the shapes are those of the model.
 
-    batch: the leading axes that all arrays of the record have besides that of its samples. Records of other kinds pass.
+    commands: entries of a command of a `MotionRecord`, None for nv. batch: the leading axes that all arrays of the
+    record have besides that of its samples. Records of other kinds pass.
     """
     if isinstance(record, BatchedRecord):
         inner = record.record
@@ -24,11 +26,12 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
             want = "one record with a further leading axis of its arrays"
             raise TypeError(f"BatchedRecord.record is {checks.described(inner)}, expected {want}")
         size = _samples(inner, batch)
-        check_record(inner, model, (*batch, size))
+        check_record(inner, model, commands, (*batch, size))
     if not isinstance(record, TorqueRecord | MotionRecord | PoseRecord):
         return
     kind, nv = type(record).__name__, model.nv
-    vectors = {"v": (nv,), "vdot": (nv,), "command": (nv,)}
+    given = commands if isinstance(record, MotionRecord) and commands is not None else nv
+    vectors = {"v": (nv,), "vdot": (nv,), "command": (given,)}
     samples = (*batch, _samples(record, batch))
     _configuration(f"{kind}.q", record.q, model, samples)
     if not samples[-1]:
@@ -57,7 +60,8 @@ def check_record(record: Any, model: Model, batch: tuple[int, ...] = ()) -> None
         _array(f"{kind}.dt", record.dt, batch, ())
         checks.positive(f"{kind}.dt", checks.finite(f"{kind}.dt", record.dt))
         checks.integer(f"{kind}.substeps", record.substeps)
-        check_method(kind, record.method)
+        if not isinstance(record.method, TimeStepping):
+            check_method(kind, record.method)
         _array(f"{kind}.sigma_v", record.sigma_v, batch, (*batch, nv), ())
         checks.positive(f"{kind}.sigma_v", checks.finite(f"{kind}.sigma_v", record.sigma_v))
     _array(f"{kind}.sigma", record.sigma, batch, (*batch, width), ())

@@ -7,7 +7,7 @@ groups. Read next: `identify.py`.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,14 @@ from lgjax.dynamics.kinematics import frame_pose
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.integrators import RK4, Method, MuntheKaas
+from lgjax.integrators.field import strong
 from lgjax.multibody.configuration import Configuration, difference, mechanical_space
 from lgjax.multibody.model import Model
+from lgjax.robots.robot import Robot
 from lgjax.simulate.identification.unknowns import Plant
-from lgjax.simulate.mechanism_field import mechanism_field
+from lgjax.simulate.mechanism_field import Controller, mechanism_field
+from lgjax.simulate.robots import RobotParts, constant_control, robot_drive, with_history
+from lgjax.simulate.rollout import stepper_of
 
 Array = jax.Array
 STATIC: dict[str, Any] = {"static": True}
@@ -79,7 +83,8 @@ class TorqueRecord:
 class MotionRecord:
     """Configurations after steps of dt seconds from a known state, each with a command that is held.
 
-    start: (q, v) at the beginning. command: (T, nv). q: Configuration (T,), measured after each step. sigma: (nv,) or a
+    start: (q, v) at the beginning. command: (T, nv), of a robot (T, n), controls of its actuators, which begin with
+    activations and earlier controls of zero. q: Configuration (T,), measured after each step. sigma: (nv,) or a
     number, standard deviation of the body-frame displacement of q, rad and m. v: (T, nv), measured too, or None;
     sigma_v: of v. method: its steps, `substeps` for each command.
     """
@@ -97,6 +102,8 @@ class MotionRecord:
 
     def predicted(self, plant: Plant) -> tuple[Configuration, Array]:
         """The motion (q, v) of the plant after each step, leaves (T, ...)."""
+        if plant.robot is not None:
+            return self._driven(plant.robot.replace(model=plant.model))
         model, method = plant.model, self.method.with_scanned_stages()
         space, dry = mechanical_space(model.tree), dry_friction(model, self.smoothing)
         h = jnp.asarray(self.dt, model.dtype) / float(self.substeps)
@@ -111,6 +118,29 @@ class MotionRecord:
 
         return jax.lax.scan(step, self.start, self.command)[1]
 
+    def _driven(self, robot: Robot) -> tuple[Configuration, Array]:
+        """The motion of a robot under controls of its actuators."""
+        actuators = with_history(robot.actuators, self.dt)
+        parts = RobotParts(robot.model, robot.loops, None, robot.forces, actuators)
+        stepper = stepper_of(parts, self.method, ("mass", (0.0, 0.0), None), True)
+        zero, period = jnp.zeros((), robot.model.dtype), jnp.asarray(self.dt, robot.model.dtype)
+        h, dry = period / float(self.substeps), dry_friction(robot.model, self.smoothing)
+
+        def step(state: Any, command: Array) -> tuple[Any, Any]:
+            q, v, seen, record, memory = state
+            drive = robot_drive(parts, jax.tree_util.Partial(constant_control, command), None)
+            forces, record, memory = drive.act(zero, q, v, period, record, memory)
+            acting = cast(Controller, forces.tau)
+            rubbed = forces._replace(tau=lambda t, q, v: acting(t, q, v) + dry(t, q, v))
+            carry = stepper.first_carry(rubbed, zero, q, v)
+            for k in range(self.substeps):
+                q, v, seen, carry = stepper.step(rubbed, k * h, q, v, h, seen, carry)
+            return (q, v, seen, record, memory), (q, v)
+
+        first = robot_drive(parts, None, None).start(*self.start)
+        state = strong((*self.start, stepper.first_seen(*self.start), *first))
+        return jax.lax.scan(step, state, self.command)[1]
+
     def residual(self, plant: Plant) -> Array:
         q, v = self.predicted(plant)
         gap = jax.vmap(lambda a, b: difference(plant.model, a, b))(q, self.q) / self.sigma
@@ -118,7 +148,8 @@ class MotionRecord:
         return jnp.concatenate(gaps, -1).reshape(-1)
 
     def log_scale(self) -> Array:
-        log = lambda sigma: jnp.sum(jnp.log(jnp.broadcast_to(sigma, self.command.shape)))
+        steps, nv = len(self.command), self.start[1].shape[-1]
+        log = lambda sigma: jnp.sum(jnp.log(jnp.broadcast_to(sigma, (steps, nv))))
         return log(self.sigma) if self.v is None else log(self.sigma) + log(self.sigma_v)
 
 

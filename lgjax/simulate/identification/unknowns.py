@@ -4,7 +4,7 @@ Unknowns add up: inertias(model, ["hand"]) + viscous(model) + gear(model). Read 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,6 +26,8 @@ from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.messages import listed
+from lgjax.robots.actuators import Actuators
+from lgjax.robots.robot import Robot
 
 Array = jax.Array
 TWIST = ("wx", "wy", "wz", "vx", "vy", "vz")
@@ -34,17 +36,21 @@ TWIST = ("wx", "wy", "wz", "vx", "vy", "vz")
 class Plant(NamedTuple):
     """A mechanism and its drives: the forces of the joints are gear * command less the friction of the model.
 
-    gear: (nv,) force per unit of command. `Model.damping`, `Model.friction` and `Model.armature` all act.
+    gear: (nv,) force per unit of command. `Model.damping`, `Model.friction` and `Model.armature` all act. robot: a
+    `Robot` on this model, whose commands are controls of its actuators; its loops and passive forces act, the gear does
+    not. None for a model alone.
     """
 
     model: Model
     gear: Array
+    robot: Robot | None = None
 
 
-def plant_of(model: Model, gear: ArrayLike = 1.0) -> Plant:
-    """The plant of a model, whose commands are forces unless gears (a number or (nv,)) say otherwise."""
-    checked_model(model)
-    return Plant(model, checks.array("gear", gear, (model.nv,), model.dtype))
+def plant_of(model: Model | Robot, gear: ArrayLike = 1.0) -> Plant:
+    """The plant of a model, whose commands are forces unless gears (a number or (nv,)) say otherwise, or of a robot."""
+    robot, model = model if isinstance(model, Robot) else None, checked_model(model)
+    driven = robot is not None and robot.actuators is not None
+    return Plant(model, checks.array("gear", gear, (model.nv,), model.dtype), robot if driven else None)
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,67 @@ def _of_joints(model: Model, joints: Sequence[str] | None, leaf: str) -> Unknown
 def _other_joints(leaf: str, index: np.ndarray, plant: Plant, x: Array) -> Plant:
     changed = getattr(plant.model, leaf).at[index].add(x)
     return plant._replace(model=plant.model.replace(**{leaf: changed}))
+
+
+# ---- actuators of a robot
+def control_gains(robot: Robot, names: Sequence[str] | None = None) -> Unknowns:
+    """Logarithms of factors on what actuators do per unit of control and of length, such as kp of a servo."""
+    return _of_actuators(robot, names, "control gain", _stiffer)
+
+
+def velocity_gains(robot: Robot, names: Sequence[str] | None = None) -> Unknowns:
+    """Logarithms of factors on the part of the forces of actuators that is proportional to speed, such as kv."""
+    return _of_actuators(robot, names, "velocity gain", _more_damped)
+
+
+def time_constants(robot: Robot, names: Sequence[str] | None = None) -> Unknowns:
+    """Logarithms of factors on the time constants of activations."""
+    return _of_actuators(robot, names, "time constant", _slower)
+
+
+def delays(robot: Robot, names: Sequence[str] | None = None) -> Unknowns:
+    """Changes of the delays of actuators, s. The actuators need memory for all delays that the search may try: samples=
+    of their makers, or `Actuators.replace(samples=)`. A delay is kept between zero and what the memory holds.
+    """
+    return _of_actuators(robot, names, "delay", _later)
+
+
+def _of_actuators(robot: Robot, names: Sequence[str] | None, what: str, change: Callable) -> Unknowns:
+    if not isinstance(robot, Robot) or robot.actuators is None:
+        raise TypeError(f"the {what} belongs to actuators of a Robot, got {checks.shown(robot)}")
+    known = robot.actuators.names
+    chosen = known if names is None else checks.names("names", names)
+    for name in chosen:
+        if name not in known:
+            raise ValueError(f"no actuator {name!r} in {robot.model.name!r}; actuators: {listed(known)}")
+    index = np.asarray([known.index(name) for name in chosen], int)
+    return Unknowns(tuple(f"{what} of {name}" for name in chosen), partial(_other_actuators, index, change))
+
+
+def _other_actuators(index: np.ndarray, change: Callable, plant: Plant, x: Array) -> Plant:
+    robot = plant.robot
+    if robot is None or robot.actuators is None:
+        raise TypeError("unknowns of actuators need a plant of a Robot: pass the robot to identify")
+    moved = jnp.zeros(len(robot.actuators), x.dtype).at[index].set(x)
+    return plant._replace(robot=replace(robot, actuators=replace(robot.actuators, **change(robot.actuators, moved))))
+
+
+def _stiffer(actuators: Actuators, x: Array) -> dict[str, Array]:
+    factor = jnp.exp(x)
+    bias = actuators.bias.at[:, 1].multiply(factor)
+    return {"gain": actuators.gain * factor[:, None], "bias": bias}
+
+
+def _more_damped(actuators: Actuators, x: Array) -> dict[str, Array]:
+    return {"bias": actuators.bias.at[:, 2].multiply(jnp.exp(x))}
+
+
+def _slower(actuators: Actuators, x: Array) -> dict[str, Array]:
+    return {"time_constant": actuators.time_constant * jnp.exp(x)}
+
+
+def _later(actuators: Actuators, x: Array) -> dict[str, Array]:
+    return {"delay": jnp.maximum(actuators.delay + x, 0)}
 
 
 # ---- frames
