@@ -193,25 +193,28 @@ def test_torque_and_rates_are_products_with_the_moments(dtype):
 
 @cache
 def gradients():
-    """Derivatives of all lengths along coordinates, forward and reverse, of the moments, and of both at rest."""
+    """Derivatives of all lengths along coordinates, forward, and at the identity those of lengths and moments."""
     model, _ = models()
     given = made(model)
     zero = jnp.zeros(model.nv)
+    along = lambda q: lambda d: given.lengths(lgjax.retract(model, q, d))
+    some = given.take([3, 4, 9, 14, 16, 17])
+    q = lgjax.neutral(model)
+    bend = lambda d: jnp.sum(some.moments(lgjax.retract(model, q, d)) ** 2)
 
-    def derivatives(q):
-        along = lambda d: given.lengths(lgjax.retract(model, q, d))
-        second = jax.grad(lambda d: jnp.sum(given.moments(lgjax.retract(model, q, d)) ** 2))
-        return jax.jacfwd(along)(zero), jax.jacrev(along)(zero), second(zero)
+    def at_identity():
+        return jax.jacrev(along(q))(zero), jax.grad(bend)(zero)
 
-    return jax.jit(jax.vmap(derivatives))(states()[0]), jax.jit(derivatives)(lgjax.neutral(model))
+    return jax.jit(jax.vmap(lambda q: jax.jacfwd(along(q))(zero)))(states()[0]), jax.jit(at_identity)()
 
 
 def test_moments_are_derivatives_of_lengths():
-    (forward, reverse, _), _ = gradients()
-    np.testing.assert_allclose(forward, reverse, atol=1e-12)
+    forward, (reverse, _) = gradients()
+    at_identity = made(models()[0]).moments(lgjax.neutral(models()[0]))
     for kind in EXACT:
         rows = KINDS[kind]
         np.testing.assert_allclose(forward[:, rows], ours(jnp.float64)[0][2][:, rows], atol=1e-12, err_msg=kind)
+        np.testing.assert_allclose(reverse[rows], at_identity[rows], atol=1e-12, err_msg=kind)
 
 
 def test_derivatives_at_the_identity_are_finite():
@@ -235,6 +238,8 @@ def test_places_may_be_points_of_bodies_and_of_the_world():
     given = transmissions.spatial_tendons(model, [[(None, at("hook")), ("arm", at("hand")), ("boom", at("tip"))]])
     np.testing.assert_allclose(named.lengths(q), given.lengths(q), atol=1e-14)
     np.testing.assert_allclose(named.rates(q, v), given.rates(q, v), atol=1e-14)
+    both = transmissions.join([named, given, named])  # with and without points
+    np.testing.assert_allclose(both.lengths(q), [named.lengths(q)[0]] * 3, atol=1e-14)
     moved = model.replace(frames=model.frames._replace(translation=model.frames.translation + 0.1))
     other = transmissions.spatial_tendons(moved, [["hook", "hand", "tip"]])
     np.testing.assert_array_equal(named.for_model(moved).lengths(q), other.lengths(q))
@@ -248,8 +253,12 @@ def test_some_of_the_transmissions():
     some = given.take(rows)
     assert len(some) == len(rows)
     assert given.take(range(len(given))) is given
-    np.testing.assert_array_equal(some.lengths(q), given.lengths(q)[np.asarray(rows)])
-    np.testing.assert_allclose(some.moments(q), given.moments(q)[np.asarray(rows)], atol=1e-15)
+    both = jax.jit(lambda *x: [(t.lengths(q), t.moments(q)) for t in x])(some, given)
+    for mine, their in zip(*both, strict=True):
+        np.testing.assert_allclose(mine, their[np.asarray(rows)], atol=1e-15)
+    one_by_one = transmissions.join([given.take([i]) for i in range(len(given))])
+    assert jax.tree.structure(one_by_one) == jax.tree.structure(given)
+    jax.tree.map(np.testing.assert_array_equal, one_by_one, given)
     assert given.take((0, 7)).model is None
     assert given.take((0, 7)).constant
     assert not given.take((0, 4)).constant
@@ -277,13 +286,13 @@ def test_numbers_are_batched_and_differentiated():
         given = given + t.spatial_tendons(model, [[Pulley(divisor), "hook", "tip"]])
         return jnp.sum((given + t.slider_cranks(model, ["hand"], ["jet"], rod)).rates(q, v))
 
-    at = (2.0, 0.5, 3.0, 2.0)
+    at, rates = (2.0, 0.5, 3.0, 2.0), jax.jit(jax.vmap(rate))
     slopes = jax.jit(jax.grad(rate, (0, 1, 2, 3)))(*map(jnp.asarray, at))
     for k, slope in enumerate(slopes):
-        ends = [rate(*(x + h * (i == k) for i, x in enumerate(at))) for h in (1e-6, -1e-6)]
+        ends = rates(*(jnp.asarray([x + h * (i == k) for h in (1e-6, -1e-6)]) for i, x in enumerate(at)))
         np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-7, err_msg=str(k))
-    assert jax.vmap(rate)(*(jnp.full(3, x) for x in at)).shape == (3,)
-    assert jnp.isnan(jax.jit(rate)(2.0, 0.5, -3.0, 2.0))  # a traced number out of range
+    bad = rates(*(jnp.full(2, x) for x in (2.0, 0.5)), jnp.asarray([-3.0, 3.0]), jnp.asarray([2.0, 2.0]))
+    np.testing.assert_array_equal(np.isnan(bad), [True, False])  # a traced number out of range
 
 
 def test_moments_of_joints_need_few_operations():

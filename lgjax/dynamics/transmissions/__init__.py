@@ -10,7 +10,7 @@ from lgjax.dynamics.transmissions.makers import (
     slider_cranks,
     spatial_tendons,
 )
-from lgjax.dynamics.transmissions.transmissions import Transmissions
+from lgjax.dynamics.transmissions.transmissions import Transmissions, join
 
 __all__ = [
     "Pulley",
@@ -18,6 +18,7 @@ __all__ = [
     "balls",
     "fixed_tendons",
     "frees",
+    "join",
     "joints",
     "sites",
     "slider_cranks",

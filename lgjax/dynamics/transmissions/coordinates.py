@@ -88,6 +88,10 @@ class Balls(Kind):
     in_parent: bool = field(metadata=STATIC)
 
     @property
+    def alike(self):
+        return self.in_parent
+
+    @property
     def constant(self) -> bool:
         return not self.in_parent
 
@@ -128,6 +132,10 @@ class Frees(Kind):
     coordinates: Indices = field(metadata=STATIC)
     columns: Indices = field(metadata=STATIC)  # the first of six
     in_parent: bool = field(metadata=STATIC)
+
+    @property
+    def alike(self):
+        return self.in_parent
 
     @property
     def constant(self) -> bool:

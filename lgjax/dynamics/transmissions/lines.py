@@ -3,6 +3,7 @@
 Read first: `Pulls`, which turns unit wrenches on bodies into entries of the moments.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -38,6 +39,17 @@ class Places:
     def take(self, rows) -> "Places":
         offset = None if self.offset is None else jax.tree.map(lambda x: x[rows], self.offset)
         return Places(offset, tuple(self.names[i] for i in rows))
+
+    @staticmethod
+    def joined(parts: "Sequence[Places]") -> "Places":
+        """Those of all parts, in their order."""
+        names = tuple(name for part in parts for name in part.names)
+        known = [part.offset for part in parts if part.offset is not None]
+        if not known:
+            return Places(None, names)
+        one = lambda n: Pose(sm.identity(3, known[0].rotation.dtype, (n,)), jnp.zeros((n, 3), known[0].rotation.dtype))
+        offsets = [one(len(part)) if part.offset is None else part.offset for part in parts]
+        return Places(jax.tree.map(lambda *x: jnp.concatenate(x), *offsets), names)
 
     def bodies(self, tree: Tree) -> tuple[int, ...]:
         """The body that carries each, -1 for the world."""

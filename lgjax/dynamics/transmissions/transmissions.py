@@ -7,8 +7,10 @@ Every kind gives its moments as a list of entries at places (row, column) that t
 fixed tendon has as many as it has coefficients, so nothing multiplies by zeros, and all sums are the same few lines.
 """
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import jax
@@ -39,6 +41,11 @@ class Kind:
     def constant(self) -> bool:
         """Whether the entries are the same for all q."""
         return True
+
+    @property
+    def alike(self) -> Any:
+        """What is the same in all of those that can be one record."""
+        return None
 
     @property
     def periodic(self) -> tuple[bool, ...]:
@@ -93,12 +100,7 @@ class Transmissions:
         return sum(map(len, self.kinds))
 
     def __add__(self, other: Any) -> "Transmissions":
-        if not isinstance(other, Transmissions):
-            raise TypeError(f"transmissions add to transmissions, not to {checks.shown(other)}")
-        if other.tree != self.tree or other.dtype != self.dtype:
-            raise ValueError(f"transmissions of two models: {self.tree.name!r} and {other.tree.name!r}")
-        model = other.model if self.model is None else self.model
-        return Transmissions(self.kinds + other.kinds, model, self.tree)
+        return join([self, other])
 
     @property
     def nv(self) -> int:
@@ -204,6 +206,42 @@ class Transmissions:
 
     def _checked(self, q: Any) -> Configuration:
         return checked_configuration("q", q, self)  # type: ignore[arg-type]
+
+
+def join(parts: Sequence[Transmissions]) -> Transmissions:
+    """All of several transmissions of one model, in their order; neighbours of one kind are computed together."""
+    for part in parts:
+        if not isinstance(part, Transmissions):
+            raise TypeError(f"transmissions add to transmissions, not to {checks.shown(part)}")
+        if part.tree != parts[0].tree or part.dtype != parts[0].dtype:
+            raise ValueError(f"transmissions of two models: {parts[0].tree.name!r} and {part.tree.name!r}")
+    if not parts:
+        raise ValueError("no transmission: the list is empty")
+    models = [part.model for part in parts if part.model is not None]
+    found = groupby((kind for part in parts for kind in part.kinds), key=lambda kind: (type(kind), kind.alike))
+    kinds = tuple(_merged(list(group)) for _, group in found)
+    return Transmissions(kinds, models[0] if models else None, parts[0].tree)
+
+
+def _merged(same: list) -> Any:
+    """One record of several of its kind: arrays, tuples and counts one after the other, rows counted on."""
+    if len(same) == 1:
+        return same[0]
+    firsts = np.cumsum([0, *map(len, same)])
+    changes = {}
+    for name in (x.name for x in fields(same[0])):
+        values = [getattr(kind, name) for kind in same]
+        if name == "rows":
+            changes[name] = tuple(int(i + first) for rows, first in zip(values, firsts, strict=False) for i in rows)
+        elif isinstance(values[0], tuple):
+            changes[name] = tuple(x for value in values for x in value)
+        elif isinstance(values[0], bool):
+            changes[name] = values[0]
+        elif isinstance(values[0], int):
+            changes[name] = sum(values)
+        else:
+            changes[name] = values[0].joined(values) if hasattr(values[0], "joined") else jnp.concatenate(values)
+    return replace(same[0], **changes)
 
 
 def _joined(parts: list, dtype: Any) -> jax.Array:

@@ -9,7 +9,7 @@ remembered, for a delay that is traced or not known yet (`Actuators.sampled` cou
 default those of the joints.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -149,7 +149,7 @@ def damper(
     """Active dampers: force = -kv control d(length)/dt, with controls that are not negative unless given a range."""
     new = _New(model, target, names)
     kv = new.at_least_zero("kv", kv)
-    return new.actuators([0, 0, -kv], [0, 0, 0], control_range, force_range, None, delay, samples, "v")
+    return new.actuators([0, 0, -kv], [0, 0, 0], control_range, force_range, None, delay, samples, "V")
 
 
 def dc_motor(
@@ -159,6 +159,7 @@ def dc_motor(
     no_load_speed: Any = 1.0,
     voltage: Any = 1.0,
     *,
+    time_constant: Any = None,
     control_range: Any = "voltage",
     force_range: Any = None,
     delay: Any = 0.0,
@@ -170,7 +171,8 @@ def dc_motor(
     stall_torque and no_load_speed: N m and rad/s (N and m/s) at the joint, at that voltage. Controls are clipped to
     +-voltage unless given a range. In terms of the torque constant K and the resistance R of a motor on the joint,
     stall_torque = K voltage / R and no_load_speed = voltage / K; behind a gear N multiply the first by N and divide the
-    second by N. The current follows without delay; `general` with a filter gives a motor in which it lags.
+    second by N. time_constant: s, inductance / resistance, by which the current lags: the activation is the torque, and
+    the one at the end of a step acts in it.
     """
     new = _New(model, target, names)
     stall = new.at_least_zero("stall_torque", stall_torque)
@@ -178,8 +180,9 @@ def dc_motor(
     if isinstance(control_range, str):
         checks.choice("control_range", control_range, ("voltage",))
         control_range = jnp.stack([-volts, volts], 1)
+    lag = {} if time_constant is None else {"dynamics": "lag", "time_constant": time_constant, "early": True}
     return new.actuators(
-        [stall / volts, 0, 0], [0, 0, -stall / speed], control_range, force_range, None, delay, samples, "v"
+        [stall / volts, 0, 0], [0, 0, -stall / speed], control_range, force_range, None, delay, samples, "v", **lag
     )
 
 
@@ -189,9 +192,9 @@ def general(
     gain: Any = (1.0, 0.0, 0.0),
     bias: Any = (0.0, 0.0, 0.0),
     *,
-    dynamics: Dynamics = "none",
+    dynamics: Dynamics | Sequence[Dynamics] = "none",
     time_constant: Any = 1.0,
-    early: bool = False,
+    early: bool | Sequence[bool] = False,
     activation_range: Any = None,
     control_range: Any = None,
     force_range: Any = None,
@@ -204,27 +207,25 @@ def general(
 
     gain, bias: (3,) or (n, 3). dynamics: "none", the input is the control; "integrator", it is an activation with
     da/dt = control; "filter", with da/dt = (control - a) / time_constant, of which a step is one of Euler;
-    "filterexact", the same with exact steps. early: the activation at the end of a step acts in it, where the step is
-    given.
+    "filterexact", the same with exact steps; "lag", the activation is the force, which follows that of the control with
+    the time constant. early: the activation at the end of a step acts in it, where the step is
+    given. Both may be a list with an entry for each actuator.
     """
     new = _New(model, target, names)
-    servo = _is_servo(gain, bias)
-    reads = "".join(letter for k, letter in ((1, "l"), (2, "v")) if not _zero(gain, bias, column=k))
-    gain, bias = new.triples("gain", gain), new.triples("bias", bias)
+    triples = new.triples("gain", gain), new.triples("bias", bias)
     return new.actuators(
-        gain,
-        bias,
+        *triples,
         control_range,
         force_range,
         no_load_speed,
         delay,
         samples,
-        reads,
-        dynamics=checks.choice("dynamics", dynamics, DYNAMICS),
+        [x + y for x, y in zip(_terms("LV", gain, 1, new.n), _terms("clv", bias, 0, new.n), strict=True)],
+        dynamics=dynamics,
         time_constant=time_constant,
         activation_range=activation_range,
-        early=checks.truth("early", early),
-        servo=servo,
+        early=early,
+        servo=_is_servo(gain, bias),
     )
 
 
@@ -243,7 +244,8 @@ class _New:
             kind: Any = self.transmission.kinds[0]
             default = [self.model.tree.coordinate_names[i] for i in kind.coordinates]
         self.names = tuple(default) if names is None else checks.names("names", names)
-        if len(self.names) != len(self.transmission):
+        self.n = len(self.names)
+        if self.n != len(self.transmission):
             raise ValueError(f"{len(self.names)} names for {len(self.transmission)} actuators")
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
@@ -262,7 +264,7 @@ class _New:
         return self._number(what, value, positive=True, finite=finite)
 
     def triples(self, what: str, value: Any):
-        n = len(self.names)
+        n = self.n
         value = checks.floats(what, value, (n, 3), self.model.dtype)
         if value.shape not in ((3,), (n, 3)):
             raise ValueError(f"{what} has shape {value.shape}, expected (3,) or ({n}, 3)")
@@ -280,14 +282,15 @@ class _New:
         no_load_speed: Any,
         delay: Any,
         samples: int | None,
-        reads: str = "",
+        terms: str | list[str] = "",
         dynamics: Any = "none",
         time_constant: Any = 1.0,
         activation_range: Any = None,
-        early: bool = False,
+        early: Any = False,
         servo: Any = False,
     ) -> Actuators:
-        n = len(self.names)
+        n = self.n
+        ranges = ("u", control_range), ("f", force_range), ("a", activation_range), ("s", no_load_speed)
         if samples is not None:
             samples = checks.integer("samples", samples)
         if no_load_speed is not None and force_range is None:
@@ -304,15 +307,21 @@ class _New:
             self.positive("no_load_speed", np.inf if no_load_speed is None else no_load_speed, finite=False),
             jnp.zeros((0, 2), self.model.dtype),
             names=self.names,
-            dynamics=(dynamics,) * n,
-            early=(early,) * n,
-            reads_length=("l" in reads,) * n,
-            reads_velocity=("v" in reads or no_load_speed is not None,) * n,
+            dynamics=self._each("dynamics", dynamics, lambda x: checks.choice("dynamics", x, DYNAMICS)),
+            early=self._each("early", early, lambda x: checks.truth("early", x)),
+            terms=self._each("terms", terms, lambda x: x + "".join(y for y, value in ranges if value is not None)),
             wraps=tuple(
                 bool(x) and y for x, y in zip(np.broadcast_to(servo, n), self.transmission.periodic, strict=True)
             ),
-            samples=int(_zero(delay)) if samples is None else samples,
+            samples=int(checks.known(delay) and not np.any(np.asarray(delay))) if samples is None else samples,
         )
+
+    def _each(self, what: str, value: Any, checked: Callable[[Any], Any]) -> tuple:
+        """A setting of each actuator, from one or as many."""
+        found = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * self.n
+        if len(found) != self.n:
+            raise ValueError(f"{len(found)} values of {what} for {self.n} actuators")
+        return tuple(map(checked, found))
 
     def _columns(self, values: Any):
         """(n, 3) from three columns, each a number or (n,)."""
@@ -330,9 +339,9 @@ def _is_servo(gain: Any, bias: Any) -> Any:
     return (g[..., 0] == -b[..., 1]) & (g[..., 0] != 0) & ~g[..., 1:].any(-1)
 
 
-def _zero(*values: Any, column: int | None = None) -> bool:
-    """Whether all numbers, or those in a column, are known to be zero."""
-    if not checks.known(*values):
-        return False
-    arrays = [np.asarray(x) for x in values]
-    return not any(np.any(x if column is None else x[..., column : column + 1]) for x in arrays)
+def _terms(letters: str, values: Any, first: int, n: int) -> list[str]:
+    """For each actuator the letters of the columns, from `first` on, that are not known to be zero."""
+    if not checks.known(values):
+        return [letters] * n
+    rows = np.broadcast_to(np.asarray(values), (n, 3))
+    return ["".join(letter for k, letter in enumerate(letters, first) if row[k]) for row in rows.tolist()]

@@ -1,12 +1,13 @@
 """Actuators: the record of n actuators and what they do. Read next: `law.py`, `delays.py`,
 `makers.py`.
 
-The path of a control u: it is delayed, clipped to `control_range`, and is the input of the force itself, or drives an
-activation a that is. The force along the length l of the transmission is
+The path of a control u: it is delayed, clipped to `control_range`, and is the input a of the force itself, or drives an
+activation that is. The force along the length l of the transmission is
 
     f = clip((g0 + g1 l + g2 dl/dt) a + b0 + b1 l + b2 dl/dt, force_range),
 
-and on the joints it is tau = moments^T f, clipped to the ranges of joints that have one.
+and on the joints it is tau = moments^T f, clipped to the ranges of joints that have one. Of an actuator that lags the
+activation is the force itself, before it is clipped, which follows the law with a time constant.
 """
 
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ from lgjax.robots.actuators import delays, law
 from lgjax.robots.actuators.force import ActuatorForce
 
 STATIC = {"static": True}
-Dynamics = Literal["none", "integrator", "filter", "filterexact"]
+Dynamics = Literal["none", "integrator", "filter", "filterexact", "lag"]
 
 
 class ActuatorState(NamedTuple):
@@ -51,10 +52,11 @@ class Actuators:
     length, rad/s or m/s, at which what force_range allows has fallen to nothing in the direction of motion; infinite
     where it does not fall. joint_range: (m, 2) N m or N, ranges of the sums at the velocities `joint_columns`.
 
-    Static: names; dynamics of each; early, whether the activation at the end of a step acts in it; reads_length and
-    reads_velocity, whether forces depend on them, so that nothing is computed which does not matter; wraps, whether
-    the input less the length is an angle of a ball, brought to within half a turn; samples, how many controls the
-    history holds (0: not decided, see `sampled`).
+    Static: names; dynamics of each; early, whether the activation at the end of a step acts in it; terms, letters of
+    what the law of each has, all else is not computed: L V gain and l v bias by length and by velocity, c constant
+    bias, u f a ranges of control, force and activation, s a force_range that falls with speed; wraps, whether input
+    less length is an angle of a ball, brought to within half a turn; samples, how many controls the history holds (0:
+    not decided, see `sampled`).
 
     For one system; use jax.vmap over a batch, of any of the arrays too. Source: MuJoCo's actuation model.
     """
@@ -72,8 +74,7 @@ class Actuators:
     names: tuple[str, ...] = field(metadata=STATIC)
     dynamics: tuple[Dynamics, ...] = field(metadata=STATIC)
     early: tuple[bool, ...] = field(metadata=STATIC)
-    reads_length: tuple[bool, ...] = field(metadata=STATIC)
-    reads_velocity: tuple[bool, ...] = field(metadata=STATIC)
+    terms: tuple[str, ...] = field(metadata=STATIC)
     wraps: tuple[bool, ...] = field(metadata=STATIC)
     joint_columns: tuple[int, ...] = field(default=(), metadata=STATIC)
     samples: int = field(default=1, metadata=STATIC)
@@ -93,7 +94,7 @@ class Actuators:
         if twice := sorted(set(self.joint_columns) & set(other.joint_columns)):
             raise ValueError(f"both have a range of the forces at velocity {twice[0]}")
         joined = {}
-        for name in ("transmission", "names", "dynamics", "early", "joint_columns", *FLAGS):
+        for name in ("transmission", "names", "dynamics", "early", "terms", "wraps", "joint_columns"):
             joined[name] = getattr(self, name) + getattr(other, name)
         for name in LEAVES:
             joined[name] = jnp.concatenate([getattr(self, name), getattr(other, name)])
@@ -163,36 +164,38 @@ class Actuators:
         activation: (na,), none where there is none. dt: the step, for actuators that are early; without it their
         present activation acts.
         """
-        return law.forces(self, q, v, self._inputs(control, activation, dt), self.transmission.kinematics(q, v))
+        return law.forces(self, self._instant(q, v, control, activation, dt))
 
     @compiled
     def torque(self, q: Configuration, v: jax.Array, control: jax.Array, activation: Any = None, dt: Any = None):
         """Generalized forces (nv,), N m or N; arguments as of `forces`."""
-        world = self.transmission.kinematics(q, v)
-        forces = law.forces(self, q, v, self._inputs(control, activation, dt), world)
-        return self._clipped(self.transmission.torque(q, forces, world))
+        at = self._instant(q, v, control, activation, dt)
+        tau = self.transmission.torque(q, law.forces(self, at), at.world)
+        if not self.joint_columns:
+            return tau
+        columns = np.asarray(self.joint_columns, int)
+        return tau.at[columns].set(law.clipped(tau[columns], self.joint_range))
 
     @compiled
     def slopes(self, q: Configuration, v: jax.Array, control: jax.Array, activation: Any = None, dt: Any = None):
         """(df/dlength (n,), df/dvelocity (n,)) of `forces`, zero where they are at a limit that does not move."""
-        world = self.transmission.kinematics(q, v)
-        return law.slopes(self, q, v, self._inputs(control, activation, dt), world)
+        return law.slopes(self, self._instant(q, v, control, activation, dt))
 
     @compiled
     def implicit(self, q: Configuration, v: jax.Array, control: jax.Array, activation: Any = None, dt: Any = None):
         """Stiffness and damping by which `torque` resists motion, none at joints whose range is reached: `Implicit`."""
-        world, inputs = self.transmission.kinematics(q, v), self._inputs(control, activation, dt)
-        resisting = [jnp.maximum(-slope, 0) for slope in law.slopes(self, q, v, inputs, world)]
+        at = self._instant(q, v, control, activation, dt)
+        resisting = [jnp.maximum(-slope, 0) for slope in law.slopes(self, at)]
         rows, columns = self.transmission.places
-        entries = self.transmission.entries(q, world)
+        entries = self.transmission.entries(q, at.world)
         single = np.bincount(rows, minlength=len(self)) == 1
         own, others = np.flatnonzero(single[rows]), np.flatnonzero(~single & np.isin(range(len(self)), rows))
+        others = others[[any(letter in "LVlvs" for letter in self.terms[i]) for i in others]]
         squares = entries[own] * entries[own]
-        free = self._free(q, v, inputs, world)
+        free = self._free(at)
         nowhere = jnp.zeros(self.transmission.nv, self.dtype)
-        diagonals = [free * nowhere.at[columns[own]].add(squares * x[rows[own]]) for x in resisting]
-        A = self.transmission.take(others).moments(q, world) if others.size else jnp.zeros((0, len(v)), self.dtype)
-        stiffness, damping = diagonals
+        stiffness, damping = (free * nowhere.at[columns[own]].add(squares * x[rows[own]]) for x in resisting)
+        A = self.transmission.take(others).moments(q, at.world) if others.size else jnp.zeros((0, len(v)), self.dtype)
         return Implicit(stiffness, damping, A * free, resisting[0][others], resisting[1][others])
 
     def as_force(self, control: Any, activation: Any = None) -> ActuatorForce:
@@ -206,18 +209,13 @@ class Actuators:
     @compiled
     def rates(self, q: Configuration, v: jax.Array, control: jax.Array, activation: jax.Array) -> jax.Array:
         """d activation/dt (na,) of controls (n,) that act now."""
-        return law.rates(self, self._control(control), self._activation(activation))
+        return law.rates(self, self._instant(q, v, control, activation, None))
 
     @compiled
     def advance(self, activation: jax.Array, rates: jax.Array, dt: Any) -> jax.Array:
-        """Activation (na,) a step dt later, within its range: a + rates dt, for `filterexact` the exact solution."""
-        activation, rates = self._activation(activation), checked_array("rates", rates, (self.na,), self.dtype, OWNER)
-        exact = np.asarray([self.dynamics[i] == "filterexact" for i in self.active], bool)
-        time = jnp.broadcast_to(jnp.asarray(dt, self.dtype), (self.na,))
-        if exact.any():
-            constant = jnp.where(exact, self.time_constant[self.active], jnp.ones_like(time))
-            time = jnp.where(exact, -constant * jnp.expm1(-time / constant), time)
-        return law.clipped(activation + rates * time, self.activation_range[self.active])
+        """Activation (na,) a step dt later, within its range: a + rates dt, exact for `filterexact`, `lag`."""
+        rates = checked_array("rates", rates, (self.na,), self.dtype, OWNER)
+        return law.advance(self, self._activation(activation), rates, dt)
 
     # ---- memory
     def start(self, control: Any = None, activation: Any = None) -> ActuatorState:
@@ -258,44 +256,28 @@ class Actuators:
     def _given(self, control: Any) -> jax.Array:
         return checked_array("control", control, (len(self),), self.dtype, OWNER)
 
-    def _control(self, control: Any) -> jax.Array:
-        return law.clipped(self._given(control), self.control_range)
-
     def _activation(self, activation: Any) -> jax.Array:
         if activation is None and self.na:
             raise ValueError(f"activation is missing: {self.names[self.active[0]]!r} has one; start() has all at zero")
         activation = jnp.zeros(0, self.dtype) if activation is None else activation
         return checked_array("activation", activation, (self.na,), self.dtype, OWNER)
 
-    def _inputs(self, control: Any, activation: Any, dt: Any) -> jax.Array:
-        """What the gains multiply (n,): controls, and activations where there are any."""
-        control, activation = self._control(control), self._activation(activation)
-        if not self.na:
-            return control
-        early = np.asarray(self.early)[self.active]
-        if dt is not None and early.any():
-            ahead = self.advance(activation, law.rates(self, control, activation), dt)
-            activation = jnp.where(early, ahead, activation)
-        return activation if self.na == len(self) else control.at[self.active].set(activation)
+    def _instant(self, q: Configuration, v: jax.Array, control: Any, activation: Any, dt: Any) -> law.Instant:
+        control = self._given(control)
+        control = law.clipped(control, self.control_range) if law.has(self, "u") else control
+        return law.Instant(q, v, control, self._activation(activation), self.transmission.kinematics(q, v), dt)
 
-    def _clipped(self, tau):
-        if not self.joint_columns:
-            return tau
-        at = np.asarray(self.joint_columns, int)
-        return tau.at[at].set(law.clipped(tau[at], self.joint_range))
-
-    def _free(self, q, v, inputs, world):
+    def _free(self, at: law.Instant):
         """1 for velocities (nv,) whose sum is within the range of the joint, else 0; the number 1 without ranges."""
         if not self.joint_columns:
             return 1.0
-        at = np.asarray(self.joint_columns, int)
-        sums = self.transmission.torque(q, law.forces(self, q, v, inputs, world), world)
-        inside = (sums[at] > self.joint_range[:, 0]) & (sums[at] < self.joint_range[:, 1])
-        return jnp.ones_like(sums).at[at].set(inside.astype(sums.dtype))
+        columns = np.asarray(self.joint_columns, int)
+        sums = self.transmission.torque(at.q, law.forces(self, at), at.world)
+        inside = (sums[columns] > self.joint_range[:, 0]) & (sums[columns] < self.joint_range[:, 1])
+        return jnp.ones_like(sums).at[columns].set(inside.astype(sums.dtype))
 
 
 OWNER = "the actuators"
-FLAGS = ("reads_length", "reads_velocity", "wraps")
 LEAVES = (
     "gain",
     "bias",
