@@ -12,6 +12,8 @@ N s/m, N for sliding coordinates and N m/rad, N m s/rad, N m for turning ones.
 Read first: `force.py`; then one file for each kind.
 """
 
+from lgjax.dynamics.forces.fluid import FluidBoxes, Medium, fluid_boxes, inertia_box
+from lgjax.dynamics.forces.fluid_ellipsoids import FluidEllipsoids, fluid_ellipsoids
 from lgjax.dynamics.forces.force import Force, Sum
 from lgjax.dynamics.forces.free_armature import FreeArmature, free_armature
 from lgjax.dynamics.forces.friction import Damper, Friction, damper, friction
@@ -31,12 +33,15 @@ from lgjax.dynamics.forces.tendons import (
 
 __all__ = [
     "Damper",
+    "FluidBoxes",
+    "FluidEllipsoids",
     "Force",
     "FreeArmature",
     "Friction",
     "GravityCompensation",
     "JointSpring",
     "Limits",
+    "Medium",
     "Motors",
     "PointSpring",
     "Sum",
@@ -44,9 +49,12 @@ __all__ = [
     "TendonLimits",
     "TendonSpring",
     "damper",
+    "fluid_boxes",
+    "fluid_ellipsoids",
     "free_armature",
     "friction",
     "gravity_compensation",
+    "inertia_box",
     "limits",
     "motors",
     "point_spring",
