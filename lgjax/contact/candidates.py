@@ -1,9 +1,11 @@
 """Where a shape can touch: rounded corners, which do not depend on the direction, or points that do.
 
 A sphere is one rounded corner, a capsule two, a box eight: centers and radii, all treated alike and at once. The other
-shapes give their support point, a cylinder three points of each rim. Read first: `lgjax/shapes/contact.py`.
+shapes give their support point, a cylinder three points of each rim. Of a polyhedron with many corners a few are
+chosen in each step, see `Patch`. Read first: `lgjax/shapes/contact.py`.
 """
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -13,10 +15,17 @@ import numpy as np
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
 from lgjax.shapes.combined import Union
-from lgjax.shapes.contact import Shape, unit
+from lgjax.shapes.contact import Contact, Shape, farthest, tie, unit
 from lgjax.shapes.convex import Box, Capsule, Cylinder, Placed, Polyhedron, Rounded, Sphere, cuboid_vertices
 
 Array = jax.Array
+
+FEW = 8  # corners of a polyhedron that are all candidates
+# A corner that is higher than another by this part of their distance may take its place, for more spread: a turn by
+# this angle brings it down. Facets that meet at smaller angles count as one.
+SLOPE = 1 / 32
+# Along which one of two corners that spread equally wide is preferred; no direction of a usual shape.
+ASIDE = np.array([0.61, 0.35, 0.71])
 
 
 class Corners(NamedTuple):
@@ -64,6 +73,9 @@ def points_towards(shape: Shape, direction: Array) -> Array:
         return shape.pose.act(points_towards(shape.shape, sm.tmatvec(shape.pose.rotation, direction)))
     if isinstance(shape, Cylinder):
         return _rims(shape, unit(direction))
+    if isinstance(shape, Patch):
+        down = unit(direction)
+        return shape.lowest(sm.matvec(shape.vertices, down), down) + shape.radius * down
     return shape.support(direction).point[None]
 
 
@@ -82,6 +94,81 @@ def _rims(shape: Cylinder, d: Array) -> Array:
         for end in (jnp.ones_like(length), -jnp.ones_like(length))
     ]
     return shape.center + jnp.concatenate(rims)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Patch(Shape):
+    """Polyhedron with many corners (n, 3), rounded by a radius (), of which `count` touch in a step."""
+
+    vertices: Array
+    radius: Array
+    count: int = field(metadata={"static": True})
+
+    def support(self, direction: Array) -> Contact:
+        point, flat = farthest(self.vertices, unit(direction))
+        return Contact(point + self.radius * unit(direction), flat)
+
+    def middle(self) -> Array:
+        return jnp.mean(self.vertices, axis=0)
+
+    def lowest(self, depths: Array, down: Array) -> Array:
+        """The corners (count, 3) that touch, from the depths (n,) of all and the unit direction down (3,)."""
+        numbers = _spread(*jax.lax.stop_gradient((self.vertices, depths, down)), self.count)
+        return jnp.stack([self.vertices[n] for n in numbers])
+
+
+def patch_of(shape: Shape, points: int) -> Patch | None:
+    """A polyhedron with more than a few corners, also placed or rounded, as a patch; None for other shapes."""
+    inner, corners = shape, corners_of(shape)
+    while isinstance(inner, Placed | Rounded):
+        inner = inner.shape
+    if corners is None or not isinstance(inner, Polyhedron) or len(corners.radii) <= max(FEW, points):
+        return None
+    return Patch(corners.centers, corners.radii[0], points)
+
+
+def _spread(vertices: Array, depths: Array, down: Array, count: int) -> list[Array]:
+    """Numbers () of corners: the deepest and those that a body with this side down stands on.
+
+    First, of the low ones, the farthest in a fixed direction, then the one farthest from it, the one farthest from
+    their line, the one farthest outside their triangle, and those farthest from all so far. This is a choice by
+    `SLOPE`, so that round-off does not change it. Then, if none of them is the deepest, it replaces the nearest.
+    """
+    taken: list[Array] = []
+    places: list[Array] = []
+    aside = sm.matvec(vertices, jnp.asarray(ASIDE, vertices.dtype))
+    numbers = np.arange(len(vertices), dtype=np.int32)
+    length = lambda x: jnp.sqrt(sm.dot(x, x))
+
+    def beside(a: Array, b: Array) -> Array:
+        """Signed distances (n,) from a line between two corners."""
+        across = sm.cross(down, b - a)
+        size = jnp.maximum(length(across), float(jnp.finfo(across.dtype).tiny))
+        return sm.matvec(vertices - a, across / size)
+
+    for k in range(count):
+        if k == 0:
+            wide = aside
+        elif k == 2:
+            wide = jnp.abs(beside(*places))
+        elif k == 3:
+            a, b, c = places
+            side = -jnp.sign(sm.dot(sm.cross(down, b - a), c - a))
+            wide = jnp.maximum(jnp.maximum(side * beside(a, b), side * beside(b, c)), side * beside(c, a))
+        else:
+            away = jnp.stack([length(vertices - place) for place in places])
+            wide = jnp.min(away, axis=0)
+        score = depths + SLOPE * (wide + 0.01 * aside)
+        for number in taken:
+            score = jnp.where(numbers == number, jnp.full_like(score, -jnp.inf), score)
+        taken.append(jnp.argmax(score).astype(jnp.int32))
+        places.append(vertices[taken[-1]])
+    lowest = jnp.argmax(depths).astype(jnp.int32)
+    deep = jnp.max(jnp.stack([depths[number] for number in taken]))
+    missed = depths[lowest] > deep + tie(depths.dtype) * jnp.max(jnp.abs(vertices))
+    nearest = jnp.argmin(jnp.stack([length(place - vertices[lowest]) for place in places]))
+    return [jnp.where(missed & (nearest == k), lowest, number) for k, number in enumerate(taken)]
 
 
 def segment_of(shape: Shape) -> Corners | None:

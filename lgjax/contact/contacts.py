@@ -4,13 +4,13 @@ Read first: `candidates.py`, what of a shape can touch. Next: `detection.py`, wh
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.candidates import Corners, corners_of, parts_of, points_towards, segment_of
+from lgjax.contact.candidates import Corners, corners_of, parts_of, patch_of, points_towards, segment_of
 from lgjax.contact.height_field import HeightField
 from lgjax.dynamics.jacobians import carrier
 from lgjax.multibody.arguments import checked_model
@@ -30,12 +30,19 @@ class Contacts:
 
     model: for its links and dtype. ground: planes, height fields, or several of them, world frame. shapes: {link: shape
     or shapes}, where links are names of bodies or frames and shapes are of `lgjax.shapes` in the link's frame, m. None
-    takes the collision geometry that came with the model (`Model.geometry`, without its meshes); a list of links takes
-    only theirs. pairs: (link, link), whose spheres and capsules can touch each other.
+    takes the collision geometry that came with the model (`Model.geometry`, without meshes that were not read and
+    without what touches nothing by its group and mask); a list of links takes only theirs. pairs: (link, link), whose
+    spheres and capsules can touch each other.
 
     A candidate is a point of a shape that may touch a ground: each corner of a shape (one of a sphere, two of a
-    capsule, eight of a box), six points of a cylinder, and the support point of any other shape. `names` lists the n
-    candidates. friction >= 0 and restitution in 0..1: one number or (n,), without unit. restitution None means none,
+    capsule, eight of a box), six points of a cylinder, and the support point of any other shape. points: of a
+    polyhedron with more than eight corners, and more than so many, this number of corners: the deepest, and those that
+    spread widest among the next to touch. As the body turns they jump from corner to corner, which `TimeStepping`
+    takes; with `EventDriven` and `forces.contact` give as many points as there are corners. `names` lists the n
+    candidates.
+
+    friction >= 0 and restitution in 0..1: one number or (n,), without unit. friction None takes that of the model's
+    geometry where it has one and is used, otherwise 1; of a pair the larger, as in MuJoCo. restitution None means none,
     and saves time. smoothing >= 0: distance, m, at which a rigid contact acts before it closes, so that gradients see
     it. At this distance it carries the weight of the mass that it moves. 0 is the rigid law itself. Only `TimeStepping`
     has it.
@@ -58,24 +65,26 @@ class Contacts:
         ground: Ground | Sequence[Ground] = (),
         shapes: Mapping[str, Shape | Sequence[Shape]] | Sequence[str] | None = None,
         pairs: Sequence[tuple[str, str]] = (),
-        friction: Any = 1.0,
+        friction: Any = None,
         restitution: Any = None,
         smoothing: Any = 0.0,
         joint_limits: bool | Sequence[str] = False,
         joint_friction: bool | Sequence[str] = False,
+        points: int = 4,
     ):
         dtype = checked_model(model, leaves=True).dtype
         self.grounds = _grounds(ground, dtype)
         alone = not self.grounds and not pairs  # joints alone
-        fixed = [] if alone and shapes is None else _fixed_shapes(model, shapes)
-        self.names, self.links = _candidates(self.grounds, fixed, dtype, self)
-        self._add_pairs(model, fixed, pairs, dtype)
+        points = checks.integer("points", points)
+        fixed = [] if alone and shapes is None else _fixed_shapes(model, shapes, points)
+        self.names, self.links, usual = _candidates(self.grounds, fixed, dtype, self)
+        usual += self._add_pairs(model, fixed, pairs, dtype)
         self.limited = _limited(model, joint_limits)
         self.dry = _dry(model, joint_friction)
         if not (self.names or self.limited or self.dry):
             raise ValueError("nothing can touch: give a ground or pairs, and shapes")
         count = (len(self.names),)
-        self.friction = _law("friction", friction, count, dtype)
+        self.friction = _law("friction", np.asarray(usual, float) if friction is None else friction, count, dtype)
         self.smoothing = _law("smoothing", smoothing, (), dtype)
         self.restitution = _law("restitution", restitution, count, dtype)
 
@@ -102,7 +111,9 @@ class Contacts:
     limited: tuple[int, ...]
     dry: tuple[int, ...]
 
-    def _add_pairs(self, model: Model, fixed: list, pairs: Sequence[tuple[str, str]], dtype) -> None:
+    def _add_pairs(self, model: Model, fixed: list, pairs: Sequence[tuple[str, str]], dtype) -> list[float]:
+        """Add the candidates of pairs; returns their usual friction."""
+        usual: list[float] = []
         ends: list[tuple[Corners, Corners]] = []
         seen: set[tuple[str, str]] = set()
         if not isinstance(pairs, list | tuple):
@@ -119,11 +130,13 @@ class Contacts:
             seen.add((first, second))
             for a in parts[0]:
                 for b in parts[1]:
-                    ends.append((a, b))
+                    ends.append((a[0], b[0]))
+                    usual.append(max(a[1], b[1]))
                     self.names = (*self.names, f"{first} on {second}")
                     self.links = (*self.links, (first, second))
         stack = lambda side: jax.tree.map(lambda *x: jnp.stack(x).astype(dtype), *(pair[side] for pair in ends))
         self.segments = (stack(0), stack(1)) if ends else None
+        return usual
 
     def __len__(self) -> int:
         """Number of candidates."""
@@ -256,16 +269,26 @@ def _grounds(ground: Any, dtype) -> tuple[Ground, ...]:
     return tuple(one.astype(dtype) for one in grounds)
 
 
-def _fixed_shapes(model: Model, shapes: Mapping | Sequence[str] | None) -> list[tuple[str, Shape]]:
-    """(link, shape) of all shapes, unions taken apart; checked."""
+class _Fixed(NamedTuple):
+    """A shape on a link, and its friction where nothing else is said."""
+
+    link: str
+    shape: Shape
+    friction: float = 1.0
+
+
+def _fixed_shapes(model: Model, shapes: Mapping | Sequence[str] | None, points: int) -> list[_Fixed]:
+    """All shapes, unions taken apart; checked."""
     if isinstance(shapes, Mapping):
         given = [
-            (link, one) for link, some in shapes.items() for one in (some if isinstance(some, list | tuple) else [some])
+            _Fixed(link, one)
+            for link, some in shapes.items()
+            for one in (some if isinstance(some, list | tuple) else [some])
         ]
     else:
         given = _of_model(model, None if shapes is None else checks.names("shapes", shapes))
     found = []
-    for link, shape in given:
+    for link, shape, friction in given:
         if not isinstance(shape, Shape):
             raise TypeError(f"shapes of link {link!r} are of lgjax.shapes, not {checks.shown(shape)}")
         if carrier(model, link)[0] < 0:
@@ -276,44 +299,48 @@ def _fixed_shapes(model: Model, shapes: Mapping | Sequence[str] | None) -> list[
                     jax.eval_shape(lambda part=part: part.support(jnp.ones(3, model.dtype)))
                 except (ValueError, NotImplementedError) as error:
                     raise ValueError(f"a shape of link {link!r} has no support function: {error}") from None
-            found.append((link, part))
+            found.append(_Fixed(link, patch_of(part, points) or part, friction))
     return found
 
 
-def _of_model(model: Model, links: Sequence[str] | None) -> list[tuple[str, Shape]]:
-    """The shapes that came with the model; of some links, or of all that move."""
+def _of_model(model: Model, links: Sequence[str] | None) -> list[_Fixed]:
+    """The shapes that came with the model; of some links, or of all that move and can touch."""
     if links is None:
-        moving = [one for one in model.geometry if one.kind != "mesh" and carrier(model, one.link)[0] >= 0]
-        if not moving:
+        taken = [one for one in model.geometry if one.kind != "mesh" and (one.group or one.mask)]
+        taken = [one for one in taken if carrier(model, one.link)[0] >= 0]
+        if not taken:
             what = "meshes alone, which are not read" if model.geometry else "no collision geometry"
             raise ValueError(f"{model.name!r} has {what}: give shapes={{link: shape}}")
-        return [(one.link, one.shape(model.dtype)) for one in moving]
-    for link in links:
-        if link not in {one.link for one in model.geometry}:
-            carrier(model, link)  # which knows the names
-            raise ValueError(f"link {link!r} of {model.name!r} came with no collision geometry: give it a shape")
-    return [(one.link, one.shape(model.dtype)) for one in model.geometry if one.link in set(links)]
+    else:
+        for link in links:
+            if link not in {one.link for one in model.geometry}:
+                carrier(model, link)  # which knows the names
+                raise ValueError(f"link {link!r} of {model.name!r} came with no collision geometry: give it a shape")
+        taken = [one for one in model.geometry if one.link in set(links)]
+    usual = lambda one: 1.0 if one.friction is None else float(one.friction)
+    return [_Fixed(one.link, one.shape(model.dtype), usual(one)) for one in taken]
 
 
-def _candidates(grounds: tuple, fixed: list, dtype, into: Contacts):
-    """Names and links of all candidates on the grounds; corners and solids are put into the contacts."""
-    corners, corner_links, solids, solid_links, labels = [], [], [], [], []
-    for link, shape in fixed:
+def _candidates(grounds: tuple, fixed: list[_Fixed], dtype, into: Contacts):
+    """Names, links and usual friction of all candidates on grounds; corners and solids are put into the contacts."""
+    corners, corner_links, solids, solid_links, usual, labels = [], [], [], [], [], []
+    for link, shape, friction in fixed:
         found = corners_of(shape)
-        if found is None:
+        if found is not None:
+            corners.append(found)
+            corner_links += [link] * len(found.radii)
+            usual += [friction] * len(found.radii)
+    labels += corner_links
+    for link, shape, friction in fixed:
+        if corners_of(shape) is None:
             solids.append(shape)
             solid_links.append(link)
-            continue
-        corners.append(found)
-        corner_links += [link] * len(found.radii)
-    labels += corner_links
-    for link, shape in zip(solid_links, solids, strict=True):
-        down = jax.eval_shape(points_towards, shape, jnp.ones(3, dtype))
-        labels += [link] * len(down)
-    numbers = dict.fromkeys(labels, 0)
+            down = jax.eval_shape(points_towards, shape, jnp.ones(3, dtype))
+            labels += [link] * len(down)
+            usual += [friction] * len(down)
     names, links = [], []
     for k in range(len(grounds)):
-        numbers = dict.fromkeys(numbers, 0)
+        numbers = dict.fromkeys(labels, 0)
         for link in labels:
             number = f"[{numbers[link]}]" if labels.count(link) > 1 else ""
             numbers[link] += 1
@@ -321,14 +348,15 @@ def _candidates(grounds: tuple, fixed: list, dtype, into: Contacts):
             links.append((link, None))
     into.corners = jax.tree.map(lambda *x: jnp.concatenate(x).astype(dtype), *corners) if corners else None
     into.solids, into.corner_links, into.solid_links = tuple(solids), tuple(corner_links), tuple(solid_links)
-    return tuple(names), tuple(links)
+    return tuple(names), tuple(links), usual * len(grounds)
 
 
-def _segments(fixed: list, link: str) -> list[Corners]:
-    own = [shape for name, shape in fixed if name == link]
+def _segments(fixed: list[_Fixed], link: str) -> list[tuple[Corners, float]]:
+    """Segments of the shapes of a link, and their usual friction."""
+    own = [one for one in fixed if one.link == link]
     if not own:
         raise ValueError(f"a pair names link {link!r}, which has no shape")
-    found = [segment_of(shape) for shape in own]
-    if any(one is None for one in found):
+    found = [(segment_of(one.shape), one.friction) for one in own]
+    if any(segment is None for segment, _ in found):
         raise ValueError(f"pairs are of spheres and capsules; link {link!r} has other shapes, or concave ones")
-    return [one for one in found if one is not None]
+    return [(segment, friction) for segment, friction in found if segment is not None]

@@ -2,10 +2,11 @@
 
 The gap of a ball or a corner on the ground is its signed distance from it, and its normal is along the line from the
 nearest point of the ground, `nearest.py`. Where a height field has an edge or a vertex that points up, so the normal
-turns with the ball. Other shapes have the distance of the point that lies farthest against their normal, which on an
-edge of a height field is between those of the two faces. There a gap that is not 0, a normal where more than two faces
-meet, and a point that touches the second face of a valley are not exact; points of a shape that are no candidates,
-such as the edges of a box, are not seen. The derivative of a gap is right on edges; that of such a normal is not.
+turns with the ball. Of a polyhedron with many corners the deepest are taken, see `Patch`. Other shapes have the
+distance of the point that lies farthest against their normal, which on an edge of a height field is between those of
+the two faces. There a gap that is not 0, a normal where more than two faces meet, and a point that touches the second
+face of a valley are not exact; points of a shape that are no candidates, such as the edges of a box, are not seen. The
+derivative of a gap is right on edges; that of such a normal is not.
 
 Normals point from the ground, or from the second link of a pair, to the link that touches. Read first: `contacts.py`.
 """
@@ -16,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.candidates import Corners, points_towards
+from lgjax.contact.candidates import Corners, Patch, points_towards
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.height_field import HeightField
 from lgjax.contact.nearest import nearest
@@ -98,6 +99,8 @@ def _on_ground(ground, balls: Corners, origin: Array) -> tuple[Array, Array, Arr
 
 def _solid_on_ground(ground, shape, place: Pose, origin: Array) -> tuple[Array, Array, Array]:
     """Gaps, points and normals of a shape without corners, at the pose of its link."""
+    if isinstance(shape, Patch):
+        return _patch_on_ground(ground, shape, place, origin)
     towards = lambda n: place.act(points_towards(shape, -sm.tmatvec(place.rotation, n)))
     if not isinstance(ground, HeightField):
         points = towards(ground.normal)
@@ -113,6 +116,21 @@ def _solid_on_ground(ground, shape, place: Pose, origin: Array) -> tuple[Array, 
     if len(points) > 1:  # of a rim, which are treated as corners
         return distance, points, normals
     return distance * sm.dot(normals, normal), points, normal[None]
+
+
+def _patch_on_ground(ground, patch: Patch, place: Pose, origin: Array) -> tuple[Array, Array, Array]:
+    """The same of a polyhedron's corners that are deepest, by their height above a height field."""
+    if isinstance(ground, HeightField):
+        points = place.act(patch.vertices) + origin
+        heights, normals = ground(points)
+        depths = (heights - points[:, 2]) * normals[:, 2]
+        normal = ground((place.act(patch.middle()) + origin)[None])[1][0]
+        down = -sm.tmatvec(place.rotation, normal)
+    else:
+        down = -sm.tmatvec(place.rotation, ground.normal)
+        depths = sm.matvec(patch.vertices, down)
+    centers = place.act(patch.lowest(depths, down))
+    return _on_ground(ground, Corners(centers, jnp.broadcast_to(patch.radius, centers.shape[:1])), origin)
 
 
 def _below(ground: HeightField, points: Array, origin: Array) -> Array:
