@@ -90,6 +90,10 @@ from lgjax.multibody.joints import joint_kind
 from lgjax.multibody.model import Configuration, Model
 from lgjax.multibody.specialized import specialize
 from lgjax.multibody.tree import Tree
+from lgjax.robots import actuators as actuators
+from lgjax.robots import sensors as sensors
+from lgjax.robots.load import load_robot
+from lgjax.robots.robot import Robot
 from lgjax.simulate import control as control
 from lgjax.simulate import ensemble as ensembles
 from lgjax.simulate import identification as identification
@@ -129,6 +133,7 @@ __all__ = [
     "Pose",
     "R3xSO3",
     "Rn",
+    "Robot",
     "Solution",
     "Spread",
     "SymplecticLie",
@@ -168,6 +173,7 @@ __all__ = [
     "linearize",
     "load_ensemble",
     "load_mjcf",
+    "load_robot",
     "load_urdf",
     "mass_matrix",
     "momentum",

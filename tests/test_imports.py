@@ -23,7 +23,8 @@ ROOMS["maximal"] = {"numerics", "groups", "execution", "saving", "integrators"}
 ROOMS["collisions"] = {*ROOMS["dynamics"], "saving", "dynamics"}
 ROOMS["contact"] = {*ROOMS["dynamics"], "dynamics"}
 ROOMS["forces"] = {"contact", "dynamics"}
-ROOMS["simulate"] = {*ROOMS["collisions"], "collisions", "maximal", "contact", "forces"}
+ROOMS["robots"] = {*ROOMS["contact"], "contact", "forces"}
+ROOMS["simulate"] = {*ROOMS["collisions"], "collisions", "maximal", "contact", "forces", "robots"}
 ROOMS["plugs"] = {*ROOMS["simulate"], "simulate"}
 ROOMS["systems"] = set(ROOMS["simulate"])
 ROOMS["plot"] = {*ROOMS["systems"], "simulate", "systems"}
@@ -140,7 +141,7 @@ def test_the_core_needs_no_extra():
         "        print(error)\n"
     )
     assert out.splitlines() == [
-        "load_urdf needs the package yourdfpy: pip install 'lgjax[urdf]'",
+        "load_urdf needs the package lxml: pip install 'lgjax[urdf]'",
         "load_mjcf needs the package mujoco: pip install 'lgjax[mjcf]'",
         "figures need the package matplotlib: pip install 'lgjax[plot]'",
         "the viewer needs the package viser: pip install 'lgjax[view]'",

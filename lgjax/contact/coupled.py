@@ -128,12 +128,10 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     gap = jnp.concatenate([points.gap, joints.gap])
     opens = -2 / h * jnp.maximum(gap, jnp.zeros_like(gap))
     barrier = jnp.broadcast_to(2 * STANDARD_GRAVITY * smoothing, points.gap.shape)
-    high = jnp.concatenate([jnp.full_like(joints.gap, jnp.inf), joints.dry])
-    low = jnp.concatenate([jnp.zeros_like(joints.gap), -joints.dry])
 
     def solve(allowed, guess, active):
         b = call_apart(partial(_shifted, n))(u, allowed)
-        problem = ConeProblem(G, b, friction, low, high, barrier)
+        problem = ConeProblem(G, b, friction, *_joint_bounds(joints), barrier)
         enough = ENOUGH * settings.limit
         return solve_cones(problem, guess, active, fastest, settings.tolerance, settings.max_sweeps, enough)
 
@@ -170,6 +168,12 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     if bouncing:
         excess = _excess(acting.islands, restitution, u, before, after, x, pushed, h)
     return Coupled(jnp.stack(both, 1), cube(x), cube(after), at_joints, residual, sweeps, solutions, excess)
+
+
+def _joint_bounds(joints):
+    """Least and largest impulses of limits and of dry friction."""
+    high = jnp.concatenate([jnp.full_like(joints.gap, jnp.inf), joints.dry])
+    return jnp.concatenate([jnp.zeros_like(joints.gap), -joints.dry]), high
 
 
 def _held_fast(G, W, inverse):

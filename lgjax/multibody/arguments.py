@@ -30,7 +30,9 @@ BASE = {
 }
 
 
-def checked_arguments(*others: str, compiles: bool = True, whole: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def checked_arguments(
+    *others: str, compiles: bool = True, whole: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function to check arguments by name: model, q, v, vdot, tau, f, dv and wrenches, for one system.
 
     others: names that mean something else in this function, which checks them itself. None is accepted where it is the
@@ -121,7 +123,7 @@ def checked_configuration(name: str, q: Any, model: Model) -> Configuration:
 
 
 def checked_model(model: Any, leaves: bool = False, argument: str = "model") -> Model:
-    """`model`, a Model, or that of a `Mechanism`; with `leaves` one, not a batch of them. argument: its name in errors."""
+    """`model`, a Model, or that of a `Mechanism`; with `leaves` one, not a batch. argument: its name in errors."""
     model = model.model if isinstance(model, Mechanism) else model
     if not isinstance(model, Model):
         raise TypeError(f"{argument} is {described(model)}, expected a Model")

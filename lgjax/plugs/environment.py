@@ -195,7 +195,7 @@ class Environment:
                 finite = finite & jnp.all(jnp.isfinite(x))
             return finite, (q, v, activation, contact, observation, reward)
 
-        before = *self._state("state", state[:2], model), *([state.activation] if jnp.size(self._at_rest()) else [])
+        before = *self._state("state", state[:2], model), *([state.activation] if self._activations() else [])
         finite, (q, v, activation, contact, observation, reward) = moves_if_kept(moved, before, action)
         count = checked_array("state.step", state.step, (), jnp.int32, "the count of steps") + 1
         status = flag(EnvironmentStatus.NOT_FINITE, ~finite) | flag(EnvironmentStatus.HORIZON, count >= self.steps)
@@ -207,10 +207,14 @@ class Environment:
         after = EnvironmentState(q, v, count, *activation)
         return observation, after, jnp.where(finite, reward, 0), status, contact
 
+    def _activations(self) -> int:
+        """Number of activations of a robot's actuators."""
+        actuators = None if self.robot is None or self.actuation is not None else self.robot.actuators
+        return 0 if actuators is None else actuators.na
+
     def _at_rest(self) -> Any:
         """Activations at the start of an episode."""
-        actuators = None if self.robot is None or self.actuation is not None else self.robot.actuators
-        return () if actuators is None or not actuators.na else jnp.zeros(actuators.na, self.mechanism.dtype)
+        return jnp.zeros(self._activations(), self.mechanism.dtype) if self._activations() else ()
 
     def _moved(self, model: Model, system: ControlSystem, before: Any, action: Array) -> tuple[Any, Array]:
         """State after a step, and the `ContactStatus` of it."""

@@ -82,59 +82,58 @@ def rollout(
 ) -> Trajectory:
     """Motion from (q, v) over `steps` steps of dt seconds; v: (nv,) body-frame velocities.
 
-    controller(t, q, v) -> tau (nv,), evaluated at every stage of the method, not sampled and held; None applies no
-    force. wrenches(t, q, v) -> (nbodies, 6), body frame, at the body origin. dt may be traced; steps, method and
-    save_every (a divisor of steps, or None for the final state alone) are static. Differentiable in everything that is
-    traced, in both modes. Forward mode (`jax.jacfwd`) suits few parameters. With `remat` reverse mode takes the memory
-    of √steps steps only, see `integrate`; `rollout_memory` predicts it. `checkpoint`, a `lgjax.saving.Checkpoint`,
-    writes a long run to a folder part by part, from which it can be resumed. Raises ValueError for a controller that
-    returns the wrong shape.
+    controller(t, q, v) -> tau (nv,), evaluated at every stage of the method; None is no force. wrenches(t, q, v) ->
+    (nbodies, 6), body frame, at the body origin. dt may be traced; steps, method and save_every (a divisor of steps, or
+    None for the final state alone) are static. Differentiable in everything that is traced, in both modes. remat:
+    reverse mode takes the memory of √steps steps only, see `integrate`, `rollout_memory`. checkpoint: a
+    `lgjax.saving.Checkpoint`, which writes a long run to a folder part by part, from which it can be resumed.
 
-    loops: closed loops of the mechanism. After every step positions and velocities are moved to the nearest ones that
-    keep the loops closed, in the kinetic-energy metric (project="mass") or the plain one ("plain"); project=None relies
-    on alpha and beta, 1/s, of `constrained_forward_dynamics`. tolerance: of the positions, see `project_positions`.
-    Raises ValueError, where q and v are known, for a start at which loops are open or move apart: `project_positions`
-    and `project_velocity` make a consistent start. Within jit the status reports it.
+    loops: closed loops. After every step positions and velocities are moved to the nearest ones that keep them closed,
+    in the kinetic-energy metric (project="mass") or the plain one ("plain"); None relies on alpha and beta, 1/s, of
+    `constrained_forward_dynamics`. tolerance: of the positions, see `project_positions`, which makes a closed start.
 
-    contacts: rigid contacts with the ground and among links; dt > 0. method=contact.TimeStepping() evaluates the
-    controller once a step, half way; or contact.EventDriven(). Compliant ones are a controller, `forces.contact`.
-    TimeStepping also runs without contacts, and with closed loops: they and the contacts are one problem. Damping of
-    joints and the stiffness and damping of a `forces.Force` act at the end of its step, so stiff ones stay stable.
+    contacts: rigid contacts; dt > 0. method=contact.TimeStepping() evaluates the controller once a step, half way; or
+    contact.EventDriven(). Compliant ones are a controller, `forces.contact`. TimeStepping also runs without contacts,
+    and solves loops and contacts together. Damping of joints and the stiffness and damping of a `forces.Force` act at
+    the end of its step, so stiff ones stay stable.
 
-    A controller with memory, such as `control.PredictiveController`, acts at every step, or at one of `every` steps,
-    and its controls, in `Trajectory.control`, are held in between.
+    A controller with memory, such as `control.PredictiveController`, acts at every step, or at one of `every` steps. A
+    `Robot` brings its loops, forces and actuators: controller(t, q, v) -> controls (n,) of its actuators, or an array
+    of constant ones; None is zero. With activations or delays controls are taken once a step and held. TimeStepping and
+    EventDriven take the contacts with the ground of its file. loops=() and contacts=() leave them out.
 
-    A `Robot` brings its loops, forces and actuators: controller(t, q, v) -> controls (n,) of its actuators, or an array
-    of constant ones; None is zero. With activations or delays controls are taken once a step and held, and
-    `Trajectory.actuators` has what they did. With `TimeStepping` the gains of servos act at the end of a step, and the
-    contacts with the file's ground are the robot's own, unless contacts= says otherwise; loops=() and contacts=() leave
-    them out.
-
-    Outside jit a call compiles once for each structure of its arguments. A controller belongs to it by its code and by
-    the numbers and JAX arrays that it closes over and names. Pass numbers that change as leaves, for law(gain, t, q, v)
-    as `jax.tree_util.Partial(law, gain)`. With a controller that reads what can change in place (lists, NumPy arrays,
-    objects), and with `checkpoint`, every call compiles; a `forces.Force` never does. Source: that of the method.
+    Outside jit a call compiles once for each structure of its arguments. A controller belongs to it by its code and the
+    numbers and JAX arrays that it reads: pass numbers that change as leaves, `jax.tree_util.Partial(law, gain)`. If it
+    reads what can change in place (lists, NumPy arrays, objects), and with checkpoint, every call compiles.
+    Raises ValueError for results of the wrong shape and for a known start at which loops are open.
+    Source: that of the method.
     """
     parts = robot_parts(model, loops, contacts, method)
+    dt, v, steps = checks.array("dt", dt, (), parts.model.dtype), jnp.asarray(v), checks.integer("steps", steps)
+    parts = parts._replace(actuators=with_history(parts.actuators, dt))
+    controller = as_controller(controller, parts.actuators)
+    _check(parts, (q, v), controller, wrenches, dt, method)
+    remembers = isinstance(controller, ControllerWithMemory)
+    run = compiled(_rollout) if checkpoint is None and not remembers else _rollout
+    closing = project, (alpha, beta), tolerance
+    return run(parts, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, closing)
+
+
+def _check(parts: RobotParts, start: Any, controller: Any, wrenches: Any, dt: Any, method: Any) -> None:
+    """Raise TypeError or ValueError for what does not go together."""
     check_contacts(parts.contacts, method, parts.loops)
     remembers = isinstance(controller, ControllerWithMemory)
     if remembers and (parts.actuators is not None or parts.forces is not None):
         raise ValueError("a controller with memory drives joints: give rollout the robot's model, or a function")
-    controller = as_controller(controller, parts.actuators)
     check_functions(None if remembers else controller, wrenches)
-    if not isinstance(method, TimeStepping | EventDriven):
-        check_method("rollout", method)
-    dt, v, steps = checks.array("dt", dt, (), parts.model.dtype), jnp.asarray(v), checks.integer("steps", steps)
-    parts = parts._replace(actuators=with_history(parts.actuators, dt))
-    if parts.loops:
-        check_start(parts.model, parts.loops, q, v)
     if isinstance(method, TimeStepping | EventDriven):
         checks.positive("dt", dt)  # back in time, contacts would pull
+    else:
+        check_method("rollout", method)
+    if parts.loops:
+        check_start(parts.model, parts.loops, *start)
     if remembers:
         check_period(controller, dt)
-    run = compiled(_rollout) if checkpoint is None and not remembers else _rollout
-    closing = project, (alpha, beta), tolerance
-    return run(parts, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, closing)
 
 
 def stepper_of(parts: RobotParts, method: Any, closing: Any, forced: bool) -> Stepper:

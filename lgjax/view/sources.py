@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax import maximal
+from lgjax.contact.contacts import Contacts
 from lgjax.dynamics.energy import kinetic_energy, potential_energy
 from lgjax.dynamics.kinematics import forward_kinematics
 from lgjax.dynamics.loops.loop import as_loops
@@ -18,6 +19,7 @@ from lgjax.groups.ts2 import TangentPoint
 from lgjax.multibody.configuration import neutral
 from lgjax.multibody.model import Configuration, Model
 from lgjax.numerics import checks
+from lgjax.robots.robot import Robot
 from lgjax.shapes import Shape
 from lgjax.systems.closed_loops import LoopProblem
 from lgjax.systems.maximal_problem import MaximalProblem
@@ -52,6 +54,12 @@ def scene_of(
         loops, thing, motion = thing.loops, thing.model, thing.q0 if motion is None else motion
     if isinstance(thing, MaximalProblem):
         thing, motion = thing.system, thing.q0 if motion is None else motion
+    if isinstance(thing, Robot):
+        loops = thing.loops or None if loops is None else loops
+        if contacts is None and getattr(motion, "contacts", None) is not None and thing.contacts.grounds:
+            of_robot: Any = Contacts  # it takes a Robot too
+            contacts = of_robot(thing)
+        thing = thing.model
     if isinstance(thing, Model):
         return tree_scene(thing, motion, loops, wrenches, contacts, visuals, highlight, limits)
     for name, value in (("loops", loops), ("wrenches", wrenches), ("contacts", contacts), ("visuals", visuals)):
@@ -67,8 +75,8 @@ def scene_of(
             raise TypeError(f"a spherical pendulum moves by the result of integrate, not by a {type(motion).__name__}")
         return pendulum_scene(thing, getattr(motion, "ts", None), states, limits)
     raise TypeError(
-        f"cannot draw a {type(thing).__name__}: pass a Model, a LoopProblem, a Shape with the result of bounce, "
-        "a maximal.System, or the spherical pendulum with the result of integrate"
+        f"cannot draw a {type(thing).__name__}: pass a Model, a Robot, a LoopProblem, a Shape with the result of "
+        "bounce, a maximal.System, or the spherical pendulum with the result of integrate"
     )
 
 

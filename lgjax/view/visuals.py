@@ -4,7 +4,6 @@ Meshes that cannot be read are named in a warning; bodies without any geometry g
 Read first: `visual_parts`.
 """
 
-import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lgjax.multibody.importers.meshes import resolve, unit_of
 from lgjax.multibody.importers.source import require
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
@@ -140,7 +140,7 @@ def _urdf_geometry(element: Any, path: Path) -> list[tuple[Mesh, tuple[float, ..
     shape = element[0]
     if shape.tag == "mesh":
         scale = _numbers(shape, "scale", [1, 1, 1])
-        return [(mesh.scaled(scale), color) for mesh, color in load_meshes(_resolved(shape.get("filename"), path))]
+        return [(mesh.scaled(scale), color) for mesh, color in load_meshes(resolve(shape.get("filename"), path.parent))]
     sizes: dict[str, Callable[[], Mesh]] = {
         "box": lambda: geometry.box(_numbers(shape, "size", None) / 2),
         "sphere": lambda: geometry.ellipsoid(np.full(3, float(shape.get("radius")))),
@@ -152,32 +152,18 @@ def _urdf_geometry(element: Any, path: Path) -> list[tuple[Mesh, tuple[float, ..
     return [(sizes[shape.tag](), None)]
 
 
-def _resolved(name: str, urdf: Path) -> Path:
-    """The file of a mesh; that of package://name/rest beside one of the folders above, or in ROS_PACKAGE_PATH."""
-    folders = [urdf.parent, *urdf.resolve().parents]
-    if name.startswith("package://"):
-        package, _, rest = name.removeprefix("package://").partition("/")
-        roots = [*folders, *map(Path, filter(None, os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep)))]
-        places = [root / package / rest for root in roots] + [root / rest for root in roots if root.name == package]
-    else:
-        places = [urdf.parent / name.removeprefix("file://")]
-    for place in places:
-        if place.is_file():
-            return place
-    raise ValueError(f"{name} is not there")
-
-
 def load_meshes(path: Path) -> list[tuple[Mesh, tuple[float, ...] | None]]:
     """The meshes of a file with their colors, placed as the file says; needs trimesh, which the extra `view` brings."""
     trimesh = require("trimesh", "view", "reading meshes")
     scene = trimesh.load_scene(path, process=False)
+    unit = unit_of(path.read_bytes()) if path.suffix.lower() == ".dae" else 1.0
     found = []
     for node in scene.graph.nodes_geometry:
         place, name = scene.graph[node]
         solid = scene.geometry[name]
         if len(getattr(solid, "faces", ())):
             mesh = Mesh(np.asarray(solid.vertices, float), np.asarray(solid.faces, np.int64))
-            found.append((mesh.moved(place[:3, :3], place[:3, 3]), _color_of(solid)))
+            found.append((mesh.moved(place[:3, :3], place[:3, 3]).scaled(unit), _color_of(solid)))
     if not found:
         raise ValueError(f"{path.name} holds no triangles")
     return found

@@ -229,14 +229,14 @@ FOLLOWER = f"""<robot name="r"><link name="base"/>{LINK.format("a")}{LINK.format
 <joint name="k" type="continuous"><parent link="a"/><child link="b"/><mimic joint="j"/></joint></robot>"""
 # What a file needs, and how the command line and a problem of `lgjax optimize` spell it.
 NEEDS = {
-    "r.urdf": (FOLLOWER, "(--mimic independent frees them)", '(mimic = "independent" frees them)'),
+    "r.urdf": (FOLLOWER, "(--mimic independent frees them", '(mimic = "independent" frees them'),
     "s.urdf": (
         FOLLOWER.replace('ixx="1"', 'ixx="5"').replace('<mimic joint="j"/>', ""),
         "(--check-inertia warn accepts it)",
         '(check_inertia = "warn" accepts it)',
     ),
     "r.xml": (
-        "<mujoco><include file='../x.xml'/></mujoco>", "(--folder names another one)", "(folder names another one)",
+        "<mujoco><include file='../x.xml'/></mujoco>", "(--folder names another one", "(folder names another one",
     ),
 }  # fmt: skip
 

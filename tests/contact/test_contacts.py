@@ -195,10 +195,9 @@ def test_bad_input_is_named(message):
         BAD[message](lgjax.models.quadruped())
 
 
-def test_time_stepping_needs_contacts_and_numbers_in_range():
-    model = lgjax.models.quadruped()
-    with pytest.raises(TypeError, match="contacts="):
-        lgjax.rollout(model, lgjax.neutral(model), jnp.zeros(18), None, 1e-3, 1, TimeStepping())
+def test_time_stepping_needs_numbers_in_range_and_drivers_of_mechanisms():
+    with pytest.raises(TypeError, match="rollout takes that one"):
+        lgjax.integrate(lgjax.right_translation(lgjax.Rn(1)), lambda t, y: y, jnp.zeros(1), 0.0, 1.0, 2, TimeStepping())
     with pytest.raises(ValueError, match="max_sweeps"):
         TimeStepping(max_sweeps=0)
     turning = Body("b", "a", Joint("j", "revolute"), mass=1.0, inertia=np.eye(3))

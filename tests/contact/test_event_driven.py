@@ -271,8 +271,10 @@ BAD = {
     "without joint_limits and joint_friction": lambda: lgjax.rollout(
         ARM, lgjax.neutral(ARM), jnp.zeros(7), None, DT, 1, EVENTS, contacts=lgjax.Contacts(ARM, joint_limits=True)
     ),
-    "needs contacts: rollout takes them": lambda: EVENTS.init(None, None, 0.0, None),
-    "rollout takes a method": lambda: lgjax.rollout(ball(), lgjax.neutral(ball()), jnp.zeros(6), None, DT, 1, EVENTS),
+    "integrate takes a method": lambda: lgjax.integrate(
+        lgjax.right_translation(lgjax.Rn(1)), lambda t, y: y, jnp.zeros(1), 0.0, 1.0, 2, EVENTS
+    ),
+    "needs contacts": lambda: lgjax.rollout(ball(), lgjax.neutral(ball()), jnp.zeros(6), None, DT, 1, EVENTS),
 }  # fmt: skip
 
 

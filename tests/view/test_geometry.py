@@ -5,13 +5,16 @@ import warnings
 import jax
 import numpy as np
 import pytest
+import trimesh
+from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
 import lgjax
 from lgjax import shapes
 from lgjax.view import geometry
+from lgjax.view.contacts import ball_parts, balls_of
 from lgjax.view.geometry import Mesh
-from lgjax.view.visuals import visual_parts
+from lgjax.view.visuals import load_meshes, visual_parts
 
 BALL = 4 / 3 * np.pi
 
@@ -136,6 +139,31 @@ def test_urdf_geometry_is_where_pinocchio_puts_it(floating, tmp_path):
     np.testing.assert_allclose(sorted(map(tuple, found)), sorted(map(tuple, expected)), atol=1e-9)
     colors = {tuple(np.round(part.color, 2)) for part in visual_parts(model)}
     assert (1.0, 0.5, 0.5) in colors
+
+
+def test_a_hull_that_touches_is_drawn_where_its_corners_touch():
+    points = np.random.default_rng(0).normal(size=(200, 3)) * [0.1, 0.2, 0.3]
+    model = lgjax.models.quadruped()
+    q = lgjax.random_configuration(jax.random.key(6), model)
+    floor = lgjax.shapes.Plane((0.0, 0.0, 1.0))
+    contacts = lgjax.Contacts(model, floor, {"RR_calf": lgjax.shapes.polyhedron(points)})
+    (part,) = ball_parts(model, balls_of(model, contacts))
+    assert is_closed(part.mesh)
+    assert volume(part.mesh) == pytest.approx(ConvexHull(points).volume, rel=1e-9)
+    (found,) = in_world(model, [part], q)
+    assert found[:, 2].min() == pytest.approx(
+        float(lgjax.contact.contact_points(model, contacts, q).gap.min()), abs=1e-9
+    )
+
+
+def test_visual_meshes_have_the_unit_of_their_file(tmp_path):
+    path = tmp_path / "a.dae"
+    solid = trimesh.creation.box((1.0, 2.0, 3.0))
+    for unit, scale in (("1", 1.0), ("0.0254", 0.0254)):
+        text = trimesh.exchange.dae.export_collada(solid).decode()
+        path.write_text(text.replace("<up_axis>", f'<unit meter="{unit}"/><up_axis>'))
+        ((mesh, _),) = load_meshes(path)
+        assert volume(mesh) == pytest.approx(6 * scale**3, rel=1e-6)
 
 
 MJCF = """<mujoco><worldbody><geom type="plane" size="1 1 1"/>

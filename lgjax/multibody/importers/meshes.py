@@ -192,7 +192,7 @@ def _points(content: bytes, suffix: str) -> Array:
     if not found:
         raise ValueError("the mesh has no triangles")
     points = np.concatenate(found)
-    return points * _unit(content) if kind == "dae" else points
+    return points * unit_of(content) if kind == "dae" else points
 
 
 def _content(path_or_bytes: str | os.PathLike | bytes) -> tuple[bytes, str]:
@@ -238,8 +238,8 @@ def _placed(scene: Any) -> Iterator[Array]:
             yield np.asarray(solid.vertices, float)[used] @ place[:3, :3].T + place[:3, 3]
 
 
-def _unit(content: bytes) -> float:
-    """The unit of a DAE, m."""
+def unit_of(content: bytes) -> float:
+    """The unit of lengths of a DAE, m."""
     text = content.replace(b"\0", b"")
     found = re.search(rb"""<(?:\w+:)?unit\b[^>]*?\bmeter\s*=\s*["']([^"']*)["']""", text.split(b"</asset>")[0])
     value = 1.0 if found is None else float(found[1])
@@ -267,20 +267,20 @@ def resolve(uri: str, folder: str | os.PathLike, packages: Mapping[str, str | os
     if not mark or scheme == "file":
         rest = name if not mark else rest
         places = [folder / x for x in dict.fromkeys((rest, unquote(rest) if mark else rest))]
-        where = "it does not exist"
+        where = f"looked in {folder}"
     elif scheme in ("package", "model"):
         package, _, rest = rest.partition("/")
         given = {} if packages is None else packages
         roots = [Path(given[package])] if package in given else _roots(package, folder)
         places = [root / x for root in roots for x in dict.fromkeys((rest, unquote(rest)))]
         listed = ", ".join(map(str, roots)) or f"no folder {package!r} in {folder} or above"
-        where = f"looked in {listed}; packages={{{package!r}: folder}} names the folder of the package"
+        where = f"looked in {listed}; give the folder by packages={{{package!r}: folder}} or in ROS_PACKAGE_PATH"
     else:
         raise ValueError(f"{uri!r} is not at a place that is read: package://, file:// or a path")
     for place in places:
         if place.is_file():
             return place
-    raise ValueError(f"no file {uri!r}: {where}")
+    raise ValueError(f"{uri} is not there: {where}")
 
 
 def _roots(package: str, folder: Path) -> list[Path]:

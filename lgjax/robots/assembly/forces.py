@@ -12,8 +12,9 @@ import numpy as np
 from lgjax.dynamics import forces as made
 from lgjax.dynamics.forces import Force
 from lgjax.dynamics.transmissions import Transmissions
+from lgjax.groups.se3 import Pose
 from lgjax.multibody.conventions import from_mujoco
-from lgjax.multibody.importers.description import Description, Tendon
+from lgjax.multibody.importers.description import Description, Fluid, Place, Tendon
 from lgjax.multibody.model import Configuration, Model
 
 
@@ -30,6 +31,8 @@ def forces(model: Model, description: Description, tendons: Transmissions | None
         found.append(_compensated(model, description))
     if tendons is not None:
         found += _along(tendons, description.tendons)
+    if description.fluid is not None:
+        found += _fluid(model, description.fluid)
     return reduce(add, found) if found else None
 
 
@@ -76,6 +79,36 @@ def _along(lengths: Transmissions, tendons: Sequence[Tendon]) -> list[Force]:
         stiffness, damping, width = np.array([tendons[i].stop for i in some]).T
         found.append(made.tendon_limits(lengths.take(some), stiffness, low, high, damping, width))
     return found
+
+
+def _fluid(model: Model, fluid: Fluid) -> list[Force]:
+    """On the boxes of bodies, and on the ellipsoids of geoms."""
+    found: list[Force] = []
+    medium = fluid.density, fluid.viscosity, fluid.wind
+    if fluid.bodies:
+        links, frames = _frames(model, [heavy.com for heavy in fluid.bodies])
+        mass, inertia = (np.array([getattr(heavy, name) for heavy in fluid.bodies]) for name in ("mass", "inertia"))
+        found.append(made.fluid_boxes(model, links, _half_sizes(model, mass, inertia), *medium, frames))
+    if fluid.ellipsoids:
+        links, frames = _frames(model, [ellipsoid.place for ellipsoid in fluid.ellipsoids])
+        axes, numbers = (
+            np.array([getattr(one, name) for one in fluid.ellipsoids]) for name in ("axes", "coefficients")
+        )
+        virtual = np.concatenate([numbers[:, 9:12], numbers[:, 6:9]], 1)  # MuJoCo has the masses first
+        found.append(made.fluid_ellipsoids(model, links, axes, *medium, frames, numbers[:, 1:6], virtual))
+    return found
+
+
+def _half_sizes(model: Model, mass: np.ndarray, inertia: np.ndarray) -> jax.Array:
+    return made.inertia_box(jnp.asarray(mass, model.dtype), jnp.asarray(inertia, model.dtype))
+
+
+def _frames(model: Model, places: Sequence[Place]) -> tuple[list[str], Pose]:
+    """Links of places, and their poses in them, stacked."""
+    return [str(place.link) for place in places], Pose(
+        jnp.asarray(np.array([place.rotation for place in places]), model.dtype),
+        jnp.asarray(np.array([place.position for place in places]), model.dtype),
+    )
 
 
 def _padded(values: Iterable[Sequence[float]]) -> Any:

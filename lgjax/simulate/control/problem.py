@@ -29,6 +29,7 @@ from lgjax.simulate.control.semi_implicit import (
     relative_states,
     semi_implicit_slopes,
     tangents_of_states,
+    tangents_with_activations,
 )
 from lgjax.simulate.control.stagewise import Stagewise
 from lgjax.simulate.robot_step import robot_steps
@@ -97,14 +98,12 @@ class ControlSystem(Made):
         actuation(control) -> tau (nv,), wrenches(control) -> (nbodies, 6) as `rollout` takes them, for drives that are
         not joint torques. contacts: rigid ones, with method=contact.TimeStepping() or contact.EventDriven(). By default
         the controls are the forces of all joints but the free ones, in body order; of a `Robot` with actuators theirs,
-        and its passive forces, loops and contacts act, unless actuation or wrenches are given. States of actuators with
-        activations are (q, v, activation). free_time: one more control, the
-        last, is the length of a step over dt, so that the duration of a motion is found too; bound it from below.
+        and its passive forces, loops and contacts act, unless actuation or wrenches are given; with activations states
+        are (q, v, activation). free_time: one more control, the last, is the length of a step over dt; bound it.
         """
         mechanism, model = model, checked_model(model, leaves=True)
-        dt = checks.number("dt", dt)
+        dt, free_time = checks.number("dt", dt), checks.truth("free_time", free_time)
         checks.functions(actuation=actuation, wrenches=wrenches)
-        free_time = checks.truth("free_time", free_time)
         parts = robot_parts(mechanism, None, contacts, method)
         if parts.acts and actuation is None and wrenches is None:
             return _of_robot(parts, dt, controls, method, checks.integer("substeps", substeps), free_time)
@@ -124,9 +123,8 @@ class ControlSystem(Made):
         forces = forces_of_controls(model, actuation, wrenches, controls)
 
         def step(state: State, control: Array) -> State:
-            if free_time:
-                return lasting(dt * control[-1])(state, *forces(control))
-            return advance(state, *forces(control))
+            taken = lasting(dt * control[-1]) if free_time else advance
+            return taken(state, *forces(control))
 
         known = None
         plain = isinstance(method, SemiImplicitEuler) and substeps == 1 and not free_time
@@ -141,10 +139,8 @@ class ControlSystem(Made):
 
             known = by_partials
 
-        flat, moves = flat_states(model), tangents_of_states(model)
-        return cls(
-            step, *moves, controls + free_time, dt, known, flat, forces, free_time, relative=relative_states(model)
-        )
+        known_too = known, flat_states(model), forces, free_time, relative_states(model)
+        return cls(step, *tangents_of_states(model), controls + free_time, dt, *known_too)
 
     @classmethod
     @makes
@@ -238,17 +234,11 @@ def _of_robot(parts: RobotParts, dt: float, controls: Any, method: Any, substeps
     if controls not in (None, count):
         raise ValueError(f"the robot {model.name!r} has {count} controls, got controls={controls}")
     steps = robot_steps(parts, method, substeps)
-
-    def step(state: State, control: Array) -> State:
-        return steps(state, control[:count], dt * control[-1] if free_time else dt)[0]
-
-    moved, apart = tangents_of_states(model)
-    if actuators is None or not actuators.na:
-        return ControlSystem(step, moved, apart, count + free_time, dt, flat=flat_states(model), free_time=free_time)
-    dim = 2 * model.nv
-    retract = lambda state, x: (*moved(state[:2], x[:dim]), state[2] + x[dim:])
-    difference = lambda a, b: jnp.concatenate([apart(a[:2], b[:2]), b[2] - a[2]])
-    return ControlSystem(step, retract, difference, count + free_time, dt, free_time=free_time)
+    step = lambda state, control: steps(state, control[:count], dt * control[-1] if free_time else dt)[0]
+    moves, flat = tangents_of_states(model), flat_states(model)
+    if actuators is not None and actuators.na:
+        moves, flat = tangents_with_activations(model), False
+    return ControlSystem(step, *moves, count + free_time, dt, flat=flat, free_time=free_time)
 
 
 def _zero(space: HomogeneousSpace) -> Any:

@@ -184,6 +184,15 @@ def tangents_of_states(model: Model) -> tuple[Callable, Callable]:
     return moved, apart
 
 
+def tangents_with_activations(model: Model) -> tuple[Callable, Callable]:
+    """The same of the states (q, v, activation (na,)) of a robot."""
+    moved, apart = tangents_of_states(model)
+    dim = 2 * model.nv
+    retract = lambda state, x: (*moved(state[:2], x[:dim]), state[2] + x[dim:])
+    difference = lambda a, b: jnp.concatenate([apart(a[:2], b[:2]), b[2] - a[2]])
+    return retract, difference
+
+
 def displacement(tree: Tree, q0: Configuration, q1: Configuration) -> Array:
     """`difference` without checks, with logarithms on scalars: XLA would compute each anew for all of its entries."""
     frees = logarithms(se3, q0.free_poses, q1.free_poses)

@@ -167,12 +167,11 @@ def ensemble(
     Trajectory i is made of `key` and i alone: of sample(key_i) -> `Draw`, or of (q, v), neutral and zero by default,
     and the model, all randomized by `spread`. controller(t, q, v) -> tau (nv,), or controller(t, q, v, parameters) for
     draws that have parameters, or one with memory, such as `control.PredictiveController`, or a `forces.Force`, which
-    acts with each copy's own numbers; of a robot with actuators their controls, as `rollout` takes them. wrenches: as
-    there, with the parameters too where there are any; contacts: as there, or a function of the parameters. Statistics
-    are taken of observe(t, q, v) -> (d,) at every saved time, such as a robot's `sensors`; by default positions of free
-    bodies, scalar joints and velocities in one vector. events(t, q, v) -> (e,) bool: statistics.events counts the
-    trajectories in which they occur at a saved time. store: "all" saved states, "final" ones or "none". A robot with
-    loops starts at the nearest state that closes them.
+    acts with each copy's own numbers; of a robot controls, as `rollout` takes them. wrenches: as there, with the
+    parameters too; contacts: as there, or a function of the parameters. Statistics are taken of observe(t, q, v) ->
+    (d,) at every saved time, such as a robot's `sensors`; by default positions of free bodies, scalar joints and
+    velocities. events(t, q, v) -> (e,) bool: statistics.events counts the trajectories in which they occur at a saved
+    time. store: "all" saved states, "final" ones or "none". A robot with loops starts at the nearest closed state.
 
     `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.

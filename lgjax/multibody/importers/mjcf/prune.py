@@ -17,6 +17,10 @@ OF_MODEL = ("keys", "sensors", "actuators", "tendons", "equalities", "pairs", "t
 OF_ROBOT = ("tuples", "skins", "lights")
 
 
+# Sensors that feel the weight of bodies which are fixed to the world.
+FELT = ("force", "torque", "subtreecom", "subtreelinvel", "subtreeangmom")
+
+
 class Kept(NamedTuple):
     """What of a file is read.
 
@@ -103,17 +107,22 @@ class _Geoms(NamedTuple):
         always = compiler.inertiafromgeom == inertia.mjINERTIAFROMGEOM_TRUE
         never = compiler.inertiafromgeom == inertia.mjINERTIAFROMGEOM_FALSE
         low, high = compiler.inertiagrouprange
+        # The mass of a fixed body matters only where the file sets the total, or where a sensor feels its weight.
+        total = compiler.settotalmass > 0
+        felt = any(kind_of(self.mujoco, int(sensor.type)) in FELT for sensor in self.spec.sensors)
         for body in self.spec.bodies:
             moving = moves(body)
-            # The mass of a fixed body matters only where the file sets the total.
-            weighed = moving or (body.name != "world" and compiler.settotalmass > 0)
+            weighed = moving or (body.name != "world" and (total or felt))
             needed = weighed and (always or not (never or body.explicitinertial))
             for geom in list(body.geoms):
                 weightless = geom.mass == 0 or (math.isnan(geom.mass) and geom.density == 0)
                 if needed and not weightless and low <= geom.group <= high:
                     geom.material = ""
                     if problem := self._problem(geom):
-                        raise ValueError(f"body {called(body)} has no <inertial> and needs {problem}")
+                        if moving or total:
+                            raise ValueError(f"body {called(body)} has no <inertial> and needs {problem}")
+                        self.left_out.loud.append(f"mass of body {called(body)}, which needs {problem}")
+                        self._delete(geom)
                 elif self._is_kept(geom, moving):
                     geom.mass, geom.material = 0, ""
                 else:
