@@ -28,7 +28,8 @@ STATIC = ("names", "links", "corner_links", "solid_links", "limited", "dry")
 class Contacts:
     """Places where links of a model can touch the ground and one another, with friction and restitution.
 
-    model: for its links and dtype. ground: planes, height fields, or several of them, world frame. shapes: {link: shape
+    model: for its links and dtype; a `Robot` alone touches the grounds of its file, with the larger of the frictions.
+    ground: planes, height fields, or several of them, world frame. shapes: {link: shape
     or shapes}, where links are names of bodies or frames and shapes are of `lgjax.shapes` in the link's frame, m. None
     takes the collision geometry that came with the model (`Model.geometry`, without meshes that were not read and
     without what touches nothing by its group and mask); a list of links takes only theirs. pairs: (link, link), whose
@@ -72,7 +73,9 @@ class Contacts:
         joint_friction: bool | Sequence[str] = False,
         points: int = 4,
     ):
-        dtype = checked_model(model, leaves=True).dtype
+        robot, model = model, checked_model(model, leaves=True)
+        dtype = model.dtype
+        ground, rough = _of_robot(robot) if ground == () and not pairs and shapes is None else (ground, 0.0)
         self.grounds = _grounds(ground, dtype)
         alone = not self.grounds and not pairs  # joints alone
         points = checks.integer("points", points)
@@ -84,7 +87,8 @@ class Contacts:
         if not (self.names or self.limited or self.dry):
             raise ValueError("nothing can touch: give a ground or pairs, and shapes")
         count = (len(self.names),)
-        self.friction = _law("friction", np.asarray(usual, float) if friction is None else friction, count, dtype)
+        usual = np.maximum(np.asarray(usual, float), rough)
+        self.friction = _law("friction", usual if friction is None else friction, count, dtype)
         self.smoothing = _law("smoothing", smoothing, (), dtype)
         self.restitution = _law("restitution", restitution, count, dtype)
 
@@ -257,6 +261,13 @@ def _dry(model: Model, joints: bool | Sequence[str]) -> tuple[int, ...]:
     if not checks.known(model.friction):
         return taken
     return tuple(b for b in taken if np.asarray(model.friction)[model.tree.v_start[b]] > 0)
+
+
+def _of_robot(mechanism: Any) -> tuple[tuple[Plane, ...], float]:
+    """The grounds in the file of a robot, and the largest friction of them; none of a model."""
+    found = getattr(getattr(mechanism, "contacts", None), "grounds", ())
+    planes = tuple(Plane(np.asarray(one.normal, float), one.offset) for one in found)
+    return planes, max((one.friction for one in found), default=0.0)
 
 
 def _grounds(ground: Any, dtype) -> tuple[Ground, ...]:
