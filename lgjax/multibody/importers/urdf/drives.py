@@ -9,6 +9,7 @@ from lgjax.multibody.importers.urdf.elements import JointElement, Parsed, at
 
 DRIVEN = ("revolute", "continuous", "prismatic")
 UNIT = (1.0,)
+OUT = "(ignore=('mimic',) frees all followers)"
 
 
 def couplings(robot: Parsed) -> tuple[Coupling, ...]:
@@ -21,10 +22,10 @@ def couplings(robot: Parsed) -> tuple[Coupling, ...]:
         leader, line = joint.mimic.leader, f"in line {joint.line}"
         where = f"joint {joint.name!r} {line}: <mimic joint={leader!r}>"
         if leader not in names:
-            raise ValueError(f"{where}: there is no such joint")
+            raise ValueError(f"{where}: there is no such joint {OUT}")
         for end in (joint, names[leader]):
             if end.kind not in (*DRIVEN, "fixed"):
-                raise ValueError(f"{where}: {end.name!r} is {end.kind}, which has no scalar coordinate")
+                raise ValueError(f"{where}: {end.name!r} is {end.kind}, which has no scalar coordinate {OUT}")
         moves = names[leader].kind != "fixed"
         polynomial = (joint.mimic.offset, *([joint.mimic.multiplier] if moves else []))
         found.append(Coupling(joint.name, "joint", joint.name, leader if moves else None, polynomial, (0.0, 0.0), line))
