@@ -17,6 +17,10 @@ NAMESPACES = ("centroidal", "forces", "loops", "time_derivatives", "maximal", "c
 DRIVERS = {"rollout"}
 # They return functions, which compute nothing before they are called.
 NOT_PURE_ARRAYS = {"time_derivatives.motion_series", "maximal.unconstrained_problem"}
+# Makers of parts of robots, which are built once: a second call of theirs is not free of programs.
+NOT_PURE_ARRAYS |= {f"forces.{name}" for name in ("fluid_boxes", "fluid_ellipsoids", "free_armature", "inertia_box")}
+NOT_PURE_ARRAYS |= {f"forces.{name}" for name in ("gravity_compensation", "tendon_friction", "tendon_limits")}
+NOT_PURE_ARRAYS |= {"forces.tendon_spring", "loops.couple_joints", "loops.couple_lengths"}
 
 
 class Programs:

@@ -18,10 +18,12 @@ import lgjax
 from lgjax import SE3, SO3, Rn, contact, control, forces, groups, integrators, maximal, models, shapes, systems
 from lgjax.control import costs
 from lgjax.identification import armature, coulomb, frames, gear, inertias, masses, placements, viscous
+from tests.robots.whole import TEXT
 from tests.test_site import public
 
 ROOT = Path(__file__).parent.parent
 # Bases and protocols, of which there are no values; a viewer is a running server.
+
 ABSTRACT = {
     "lgjax.control.ControllerWithMemory", "lgjax.forces.Force", "lgjax.identification.Record",
     "lgjax.integrators.Method", "lgjax.shapes.Shape", "lgjax.view.Viewer",
@@ -185,7 +187,17 @@ def searches():
     return [*goals, sum(goals[:2]), *made, *unknown, *records, *rest]
 
 
-MAKERS = (spaces, steppers, mechanisms, absolute, searches, expensive)
+@cache
+def robots():
+    robot = lgjax.load_robot(TEXT)
+    drives, place = robot.actuators, (0.0, 0.0, 1.0)
+    parts = [*robot.forces.forces, robot, drives, drives.transmission, robot.sensors, lgjax.actuators.Pulley(2.0)]
+    parts += [drives.as_force(jnp.zeros(3)), forces.Medium(*jnp.ones((2, 1)), jnp.zeros(3))]
+    parts += [forces.damper(chain(), 0.1), lgjax.sensors.ContactForces(*jnp.asarray([[place]] * 3), (("a", None),))]
+    return parts
+
+
+MAKERS = (spaces, steppers, mechanisms, absolute, searches, robots, expensive)
 
 
 def unchanged(x, y) -> bool:

@@ -385,7 +385,7 @@ BAD_MJCF = {
     "a URDF": (urdf(joints=joint()), "MJCF text: no <mujoco>: the root element is <robot>"),
     "NaN": (mjcf("<joint name='j' pos='0 nan 0'/>"), "<joint name='j' pos='0 nan 0'> is not finite"),
     "schema": (mjcf("<joint name='j' color='red'/>"), "unrecognized attribute: 'color'"),
-    "spring": (mjcf("<joint stiffness='2'/>"), r"joint 'a_joint' of body 'a' in line 1: springs .* load_robot"),
+    "spring": (mjcf("<joint stiffness='2'/>"), r"joint 'a_joint' of body 'a' in line 1: springs .*load_robot"),
     "equality": (mjcf(after="<equality><joint name='e' joint1='j'/></equality>"), "'e' in line 1: joint constraints"),
     "weld": (mjcf(after="<equality><weld body1='a'/></equality>"), "equality in line 1: weld constraints are not"),
     "tendon spring": (mjcf(after=TENDON.format("stiffness='1'")), "tendon 't' in line 1: stiffness is not supported"),

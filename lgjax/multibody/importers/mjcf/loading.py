@@ -65,6 +65,7 @@ def load_mjcf(
     free joints and of actuators), and for what `build` refuses.
     """
     require("mujoco", "mjcf", "load_mjcf")
+    check_folder(folder)
     source = read(path_or_text, "MJCF")
     left_out: list[str] = []
 
@@ -104,13 +105,19 @@ def describe_mjcf(
     return described(source, folder, "load_robot", whole)
 
 
+def check_folder(folder: Any) -> Any:
+    """The path of a folder that exists, or None; ValueError for another."""
+    folder = None if folder is None else checks.path("folder", folder)
+    if folder is not None and not folder.is_dir():
+        raise ValueError(f"folder={str(folder)!r} is not a folder")
+    return folder
+
+
 def described(
     source: Source, folder: Any, function: str, describe: Callable[[Any, Any, Allowed], Description]
 ) -> Description:
     """What `describe(mujoco, spec, allowed)` makes of a file; its errors name file and line."""
-    folder = None if folder is None else checks.path("folder", folder)
-    if folder is not None and not folder.is_dir():
-        raise ValueError(f"folder={str(folder)!r} is not a folder")
+    folder = check_folder(folder)
     mujoco = require("mujoco", "mjcf", function)
     try:
         allowed = check_files(source, folder)

@@ -1,0 +1,63 @@
+"""A robot file as a whole against MuJoCo, and in a rollout."""
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax.contact import TimeStepping
+from lgjax.forces import TendonLimits
+from tests.robots.whole import TEXT
+
+
+def test_accelerations_and_actuators_are_those_of_mujoco():
+    """Without constraints, at twenty states: springs, tendon, gravity compensation, fluid, armature, actuators."""
+    text = TEXT.replace('frictionloss="0.1"', "")
+    robot, theirs = lgjax.load_robot(text), mujoco.MjModel.from_xml_string(text)
+    theirs.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+    # Limits of tendons are constraints there.
+    smooth = [force for force in robot.forces.forces if not isinstance(force, TendonLimits)]
+    assert len(smooth) == 7
+    draw, data = np.random.default_rng(0), mujoco.MjData(theirs)
+
+    @jax.jit
+    def ours(q, v, control, activation):
+        force = robot.actuators.forces(q, v, control, activation)
+        tau = robot.actuators.torque(q, v, control, activation) + sum(part(0.0, q, v) for part in smooth)
+        return force, lgjax.forward_dynamics(robot.model, q, v, tau)
+
+    for _ in range(20):
+        data.qpos[:], data.qvel[:] = draw.normal(size=theirs.nq) / 2, draw.normal(size=theirs.nv)
+        data.qpos[3:7] /= np.linalg.norm(data.qpos[3:7])
+        data.ctrl[:], data.act[:] = draw.normal(size=theirs.nu), draw.normal(size=theirs.na)
+        mujoco.mj_forward(theirs, data)
+        state = lgjax.conventions.from_mujoco(robot.model, data.qpos.copy(), data.qvel.copy())
+        force, vdot = ours(state.q, state.v, jnp.array(data.ctrl), jnp.array(data.act))
+        np.testing.assert_allclose(force, data.actuator_force, rtol=1e-10, atol=1e-10)
+        found = lgjax.conventions.to_mujoco(robot.model, state.q, state.v, vdot)
+        np.testing.assert_allclose(found.vdot, data.qacc, rtol=1e-9, atol=1e-9 * np.max(np.abs(data.qacc)))
+
+
+def test_a_robot_moves_and_keeps_its_loop_on_its_ground():
+    robot = lgjax.load_robot(TEXT)
+    assert robot.ignored == ()
+    key = robot.keyframes["up"]
+    np.testing.assert_allclose(key.control, [0.1, 0.2, 0.3])
+    q = lgjax.project_positions(robot.model, robot.loops, key.q).q
+    path = lgjax.rollout(robot, q, key.v, key.control, 2e-3, 50, TimeStepping())
+    assert path.success
+    hip, knee = path.q.joints[-1][0], path.q.joints[-1][1]
+    np.testing.assert_allclose(knee, 0.1 - 1.5 * hip + 0.2 * hip**2, atol=1e-10)
+    assert path.contacts.force.shape[0] == 51
+    assert len(lgjax.Contacts(robot)) == path.contacts.force.shape[1]
+
+
+def test_parts_can_be_left_out():
+    robot = lgjax.load_robot(TEXT, ignore=("equality", "sensor", "actuator"))
+    assert robot.loops == ()
+    assert robot.sensors is None
+    assert robot.actuators is None
+    with pytest.raises(ValueError, match="ignore"):
+        lgjax.load_robot(TEXT, ignore=("nonsense",))
