@@ -55,7 +55,8 @@ class GravityCompensation(Force):
         else:
             mass = self.fraction * self.mass
             offsets = jax.tree.map(lambda *x: jnp.stack(x), *(offset for _, offset in places))
-            moment = mass[:, None] * (sm.matvec(offsets.rotation, self.com) + offsets.translation)
+            com = jnp.asarray(self.com)
+            moment = mass[:, None] * (sm.matvec(offsets.rotation, com) + offsets.translation)
         carried = Inertia(
             none(inertias.mass).at[index].add(mass),
             none(inertias.moment).at[index].add(moment),

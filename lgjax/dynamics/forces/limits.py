@@ -38,7 +38,8 @@ class Limits(Force):
 
     def energy(self, q):
         sides = self._depths(q.joints[np.asarray(self.start, int)])
-        return sum(jnp.sum(stop_energy(depth, self.stiffness, self.width)) for _, depth in sides)
+        parts = [jnp.sum(stop_energy(depth, self.stiffness, self.width)) for _, depth in sides]
+        return parts[0] + parts[1]
 
     def slopes(self, t, q, v):
         found = stop_slopes(*self._state(q, v), self.stiffness, self.damping, self.width)

@@ -146,7 +146,8 @@ class TendonLimits(Along):
         return stop_slopes(self._depths(length), rate, self.stiffness, self.damping, self.width)
 
     def stored(self, length):
-        return sum(stop_energy(depth, self.stiffness, self.width) for _, depth in self._depths(length))
+        above, below = (stop_energy(depth, self.stiffness, self.width) for _, depth in self._depths(length))
+        return above + below
 
     def _depths(self, length):
         return (1, length - self.upper), (-1, self.lower - length)
