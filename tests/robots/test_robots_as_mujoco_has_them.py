@@ -1,61 +1,34 @@
-"""Robots from MJCF texts beside MuJoCo's own reading of them: forces, actuators, sensors, constraints, keyframes."""
-
-from functools import cache
-from typing import NamedTuple
+"""Robots from MJCF texts beside MuJoCo's own reading of them: forces, actuators, sensors, keyframes."""
 
 import jax
 import jax.numpy as jnp
-import mujoco
 import numpy as np
 import pytest
 
 import lgjax
-from lgjax.conventions import from_mujoco, to_mujoco
+from lgjax.conventions import to_mujoco
+from tests.robots.beside_mujoco import (
+    CABLES,
+    PLAIN,
+    TREE,
+    States,
+    batched,
+    loaded,
+    readings,
+    same,
+    states,
+    text,
+    total,
+    tree,
+)  # fmt: skip
 
-STATES = 100
-# No contacts and no constraints: what is left is smooth.
-OFF = '<option gravity="0.3 -0.2 -9" {more}><flag contact="disable" constraint="disable"/></option>'
-
-
-def text(bodies: str, after: str = "", more: str = "") -> str:
-    return f"<mujoco><compiler angle='radian'/>{OFF.format(more=more)}<worldbody>{bodies}</worldbody>{after}</mujoco>"
-
-
-# Free, ball, hinge and slide joints, a body with two of them, links on fixed joints, turned inertial frames.
-TREE = """
-<site name="wall" pos=".1 .2 1.5" euler=".3 .2 .1"/><camera name="eye" pos="1 0 1" xyaxes="1 0 0 0 .6 .8"/>
-<body name="trunk" pos="0 .1 1" gravcomp=".5"><joint name="root" type="free" {free}/>
- <inertial mass="3" pos=".01 .02 .03" fullinertia=".05 .06 .07 .001 .002 .003"/>
- <site name="belly" pos=".1 0 -.1" euler=".2 .1 .3"/>
- <body name="thigh" pos=".1 0 -.1" euler=".3 .2 .1">
-  <joint name="swing" axis="1 0 0" pos="0 .01 0" armature=".01" ref=".3" {swing}/>
-  <joint name="reach" type="slide" axis="0 1 .5" damping=".2" ref=".1" {reach}/>
-  <inertial mass="1" pos="0 .05 -.2" fullinertia=".02 .03 .04 .001 .002 .003"/>
-  <geom name="shell" type="box" size=".05 .04 .2" pos="0 .05 -.2" euler=".1 0 .2" mass="0" contype="0" conaffinity="0"
-   {shell}/>
-  <body name="pad" pos=".02 .03 -.1" euler="0 .4 0" gravcomp="1.2">
-   <inertial mass=".4" pos="0 .01 .02" diaginertia=".002 .003 .004"/><site name="tip" pos="0 .02 .1" euler=".5 0 0"/>
-  </body>
-  <body name="shin" pos="0 0 -.4" quat=".8 0 .6 0"><joint name="ankle" type="ball" pos="0 0 .05" {ankle}/>
-   <inertial mass=".5" pos="0 .02 -.2" diaginertia=".02 .03 .04"/><site name="sole" pos="0 .1 -.3"/></body>
- </body>
- <body name="arm" pos="0 .3 0"><joint name="elbow" axis="0 1 0" {elbow}/>
-  <inertial mass=".7" pos=".1 0 0" diaginertia=".01 .02 .02"/><site name="hand" pos=".3 0 0" euler="0 .2 0"/></body>
-</body>"""
-PLAIN = dict.fromkeys(("free", "swing", "reach", "ankle", "elbow", "shell"), "")
-
-
-def tree(**attributes: str) -> str:
-    return TREE.format(**(PLAIN | attributes)).replace('gravcomp=".5"', "").replace('gravcomp="1.2"', "")
-
-
-CABLES = """<tendon>
- <fixed name="cable" {cable}><joint joint="swing" coef=".5"/><joint joint="elbow" coef="-.3"/></fixed>
- <spatial name="rope" {rope}><site site="wall"/><site site="belly"/><pulley divisor="2"/><site site="hand"/>
-  <site site="sole"/></spatial></tendon>"""
 PASSIVE = {
     "springs": text(
-        tree(swing='stiffness="3" springref=".7"', reach='stiffness="20" springref="-.2"', ankle='stiffness="2"'),
+        tree(
+            swing='stiffness="3" springref=".7"',
+            reach='damping=".2" stiffness="20" springref="-.2"',
+            ankle='stiffness="2"',
+        ),
     ),
     "springs and dampers with powers": text(
         tree(
@@ -89,67 +62,6 @@ PASSIVE = {
 }
 
 
-class States(NamedTuple):
-    """Flat states of MuJoCo, controls and activations, (STATES, ...)."""
-
-    q: np.ndarray
-    v: np.ndarray
-    control: np.ndarray
-    activation: np.ndarray
-
-
-@cache
-def loaded(of: str):
-    return lgjax.load_robot(of), mujoco.MjModel.from_xml_string(of)
-
-
-def states(theirs, count=STATES) -> States:
-    draw = np.random.default_rng(1)
-    q, data = np.zeros((count, theirs.nq)), mujoco.MjData(theirs)
-    for row in q:  # turned by any rotation, not only by small ones
-        mujoco.mj_resetData(theirs, data)
-        mujoco.mj_integratePos(theirs, data.qpos, draw.normal(size=theirs.nv), 1.0)
-        row[:] = data.qpos
-    return States(q, *(draw.normal(size=(count, n)) for n in (theirs.nv, theirs.nu, theirs.na)))
-
-
-def readings(theirs, given: States, read):
-    """read(data) at each state, after everything is computed, stacked."""
-    data, found = mujoco.MjData(theirs), []
-    for q, v, control, activation in zip(*given, strict=True):
-        data.qpos[:], data.qvel[:], data.ctrl[:], data.act[:] = q, v, control, activation
-        mujoco.mj_forward(theirs, data)
-        found.append(jax.tree.map(np.array, read(data)))
-    return jax.tree.map(lambda *x: np.stack(x), *found)
-
-
-def batched(robot, given: States, f):
-    """f(q, v, control, activation) at each state; q and v in lgjax's form."""
-
-    def one(q, v, *rest):
-        state = from_mujoco(robot.model, q, v)
-        return f(state.q, state.v, *rest)
-
-    return jax.jit(jax.vmap(one))(*map(jnp.asarray, given))
-
-
-def same(ours, theirs, tolerance=1e-10):
-    np.testing.assert_allclose(ours, theirs, atol=tolerance * np.abs(theirs).max(initial=1e-3), rtol=tolerance)
-
-
-def total(robot):
-    """Generalized forces of all that acts, and accelerations under them in MuJoCo's form."""
-
-    def f(q, v, control, activation):
-        tau = jnp.zeros_like(v) if robot.forces is None else robot.forces(0.0, q, v)
-        if robot.actuators is not None:
-            tau = tau + robot.actuators.torque(q, v, control, activation)
-        vdot = lgjax.forward_dynamics(robot.model, q, v, tau)
-        return to_mujoco(robot.model, q, v, vdot, tau).vdot
-
-    return f
-
-
 @pytest.mark.parametrize("name", PASSIVE)
 def test_accelerations_under_passive_forces_are_those_of_mujoco(name):
     robot, theirs = loaded(PASSIVE[name])
@@ -168,7 +80,8 @@ DRIVES = """<actuator>
  <general name="slow" joint="swing" dyntype="filter" dynprm=".2" gainprm="3"/>
  <general name="exact" joint="swing" dyntype="filterexact" dynprm=".2" gainprm="3" actearly="true"/>
  <motor name="ball" joint="ankle" gear="1 2 -.5"/><motor name="ball in parent" jointinparent="ankle" gear="1 2 -.5"/>
- <motor name="free" joint="root" gear="1 2 3 -1 .5 2"/><motor name="free in parent" jointinparent="root" gear="1 2 3 4 5 6"/>
+ <motor name="free" joint="root" gear="1 2 3 -1 .5 2"/>
+ <motor name="free in parent" jointinparent="root" gear="1 2 3 4 5 6"/>
  <position name="cable" tendon="cable" kp="5" gear="2"/><motor name="rope" tendon="rope" gear="-.5"/>
  <motor name="jet" site="tip" gear="1 2 3 4 5 6"/>
  <position name="pointing" site="hand" refsite="belly" kp="2" gear="1 .3 0 0 0 0"/>
@@ -214,7 +127,7 @@ SENSED = text(
  <accelerometer site="tip"/><gyro site="tip"/><velocimeter site="hand"/><magnetometer site="hand"/>
  <force site="tip"/><torque site="hand"/><jointpos joint="reach"/><jointvel joint="elbow"/>
  <tendonpos tendon="rope"/><tendonvel tendon="cable"/><actuatorpos actuator="cable"/><actuatorvel actuator="rope"/>
- <actuatorfrc actuator="position"/><jointactfrc joint="elbow"/><tendonactfrc tendon="cable"/>
+ <actuatorfrc actuator="position"/><jointactuatorfrc joint="elbow"/><tendonactuatorfrc tendon="cable"/>
  <ballangvel joint="ankle"/><framepos objtype="site" objname="tip" reftype="site" refname="hand"/>
  <framepos objtype="body" objname="thigh"/><framepos objtype="xbody" objname="thigh"/>
  <framepos objtype="geom" objname="shell"/><framexaxis objtype="camera" objname="eye" reftype="body" refname="pad"/>
@@ -242,64 +155,6 @@ def test_sensors_are_those_of_mujoco():
     assert robot.ignored == ("sensor in line 12 (rangefinder)",)
     assert (len(sensors), sensors.size) == (30, theirs.nsensordata - 1)
     same(batched(robot, given, ours), expected, 1e-9)
-
-
-HELD = """<mujoco><compiler angle="radian"/><option><flag contact="disable"/></option><worldbody>
- <body name="a" pos="0 0 1"><freejoint/><geom size=".1"/><site name="sa" pos=".1 .2 .3" euler=".1 .2 .3"/>
-  <body name="b" pos=".2 0 .1" euler=".3 0 .2"><joint name="j" axis="0 1 0" ref=".4"/><geom size=".1" pos=".1 0 0"/>
-   <body name="fixed" pos=".1 .1 0" euler="0 .2 0"><geom size=".05"/></body></body></body>
- <body name="c" pos=".5 .1 1" euler="0 .4 .1"><freejoint/><geom size=".1"/><site name="sc" pos="-.1 0 .1"/>
-  <body name="d" pos=".1 .1 .1"><joint name="k" axis="1 1 0" ref="-.2"/><geom size=".1" pos="0 .1 0"/></body></body>
- <body name="e" pos="0 0 .3"><joint name="l" axis="1 0 0"/><joint name="m" type="slide"/><geom size=".1"/></body>
-</worldbody><tendon><fixed name="s"><joint joint="j" coef="2"/><joint joint="l" coef="-1"/></fixed>
- <fixed name="t"><joint joint="k" coef="1.5"/></fixed></tendon><equality>{}</equality></mujoco>"""
-CONSTRAINTS = {
-    "connect": '<connect body1="fixed" body2="c" anchor=".1 .2 .3"/>',
-    "connect to the world": '<connect body1="b" anchor=".1 .2 .3"/>',
-    "connect of sites": '<connect site1="sa" site2="sc"/>',
-    "weld": '<weld body1="fixed" body2="c" anchor=".1 .2 .3"/>',
-    "weld with a pose": '<weld body1="b" body2="d" relpose=".1 .2 .3 .8 .6 0 0"/>',
-    "weld to the world": '<weld body1="d"/>',
-    "weld of sites": '<weld site1="sa" site2="sc"/>',
-    "weld without torque": '<weld body1="fixed" body2="c" anchor=".1 .2 .3" torquescale="0"/>',
-    "joint": '<joint joint1="j" joint2="k" polycoef=".1 .5 -.3 .2 .1"/>',
-    "joint held": '<joint joint1="k" polycoef=".3 9 9 9 9"/>',
-    "slide and hinge": '<joint joint1="m" joint2="l" polycoef="0 .1"/>',
-    "tendons": '<tendon tendon1="s" tendon2="t" polycoef=".1 .5 -.3 .2 .1"/>',
-    "tendon held": '<tendon tendon1="s" polycoef=".3"/>',
-}
-
-
-@pytest.mark.parametrize("name", CONSTRAINTS)
-def test_what_loops_hold_is_what_mujoco_holds(name):
-    """Positions on our constraints leave no error in MuJoCo's, which they had before; the rows span the same space."""
-    of = HELD.format(CONSTRAINTS[name])
-    robot, theirs = loaded(of)
-    (loop,) = robot.loops
-    start = states(theirs, 3)
-    to_ours = lambda q: from_mujoco(robot.model, jnp.asarray(q)).q
-    projected = jax.jit(jax.vmap(lambda q: lgjax.project_positions(robot.model, robot.loops, to_ours(q))))(start.q)
-    assert np.all(np.asarray(projected.status) == 0)
-    flat = jax.vmap(lambda q: to_mujoco(robot.model, q).q)(projected.q)
-    residual = lambda q: readings(theirs, start._replace(q=np.asarray(q)), lambda data: (data.efc_pos, data.nefc))
-    before, after = residual(start.q)[0], residual(flat)[0]
-    assert np.abs(before).max() > 0.05
-    assert np.abs(after).max() < 1e-9
-    # A weld of MuJoCo without torque has three rows that hold nothing.
-    count = before.shape[1] - 3 * ("without torque" in name)
-    assert loop.rows(robot.model, lgjax.configuration(robot.model)) == count
-    rows = readings(theirs, start._replace(q=np.asarray(flat)), lambda data: data.efc_J.reshape(-1, theirs.nv))
-    q = jax.tree.map(lambda x: x[0], projected.q)
-    for u in np.random.default_rng(3).normal(size=(3, robot.model.nv)):
-        v = lgjax.project_velocity(robot.model, robot.loops, q, jnp.asarray(u)).v
-        assert np.abs(rows[0] @ np.asarray(to_mujoco(robot.model, q, v).v)).max() < 1e-9
-
-
-def test_inactive_equalities_and_flags():
-    of = HELD.format('<joint joint1="j" active="false"/><joint joint1="k"/>')
-    assert [loop.kind.follower for loop in lgjax.load_robot(of).loops] == ["k"]
-    for flag in ("equality", "constraint"):
-        assert lgjax.load_robot(of.replace("<flag ", f'<flag {flag}="disable" ')).loops == ()
 
 
 def test_keyframes_are_those_of_the_file():
