@@ -167,7 +167,7 @@ def _members(model: Model, description: Description, name: str) -> tuple[int, ..
 
 
 def checked_ignore(ignore: Any) -> frozenset[str]:
-    names = checks.names("ignore", [ignore] if isinstance(ignore, str) else list(ignore))
+    names = checks.names("ignore", [ignore] if isinstance(ignore, str) else ignore)
     if unknown := [name for name in names if name not in IGNORABLE]:
         raise ValueError(f"ignore has the unknown kind {unknown[0]!r}; known: {', '.join(IGNORABLE)}")
     return frozenset(names)

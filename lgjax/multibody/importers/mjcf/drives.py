@@ -39,7 +39,7 @@ def _drive(file: Compiled, i: int) -> Drive:
     controls = int(getattr(m, "actuator_ctrlnum", np.ones(i + 1))[i])
     if getattr(m, "actuator_plugin", np.full(i + 1, -1))[i] >= 0 or controls != 1 or m.actuator_actnum[i] > 1:
         raise ValueError(f"actuator {where}: actuators with several controls or activations are not supported")
-    transmission, targets = _transmission(file, i, where)
+    transmission, targets = _transmission(file, i)
     history = getattr(m, "actuator_history", np.zeros((i + 1, 2)))[i]
     clamped = m.actuator_ctrllimited[i] and not file.disabled("CLAMPCTRL")
     return Drive(
@@ -62,11 +62,9 @@ def _drive(file: Compiled, i: int) -> Drive:
     )
 
 
-def _transmission(file: Compiled, i: int, where: str) -> tuple[str, tuple[str | Place, ...]]:
+def _transmission(file: Compiled, i: int) -> tuple[str, tuple[str | Place, ...]]:
     kind = file.mujoco.mjtTrn(file.m.actuator_trntype[i]).name.removeprefix("mjTRN_")
     first, second = map(int, file.m.actuator_trnid[i])
-    if kind not in TRANSMISSIONS:
-        raise ValueError(f"actuator {where}: transmission to a {kind.lower()} is not supported")
     if kind in ("JOINT", "JOINTINPARENT"):
         return TRANSMISSIONS[kind], (file.joint(first),)
     if kind == "TENDON":

@@ -23,6 +23,7 @@ from lgjax.multibody.importers.mjcf.refusals import (
     judged,
     refuse_always,
     refuse_beyond_model,
+    refuse_laws,
     refuse_passive_beyond_model,
 )
 from lgjax.multibody.importers.mjcf.sensors import measures
@@ -98,7 +99,9 @@ def describe_mjcf(
     """
 
     def whole(mujoco: Any, spec: Any, allowed: Allowed) -> Description:
-        kept = Kept(True, hulls != 0 and "contact" not in ignore)
+        kept = Kept(True, hulls != 0 and "contact" not in ignore, "actuator" not in ignore)
+        if kept.actuators:
+            refuse_laws(spec)
         found = robot_of(*compiled(mujoco, spec, allowed, kept, check_inertia == "warn"), ignore, hulls)
         return judged(found, ignore)
 

@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lgjax.multibody.importers.mjcf.bodies import moves
 from lgjax.multibody.importers.mjcf.compiled import called
 from lgjax.multibody.importers.mjcf.files import Allowed, is_inside, outside
@@ -24,11 +26,13 @@ FELT = ("force", "torque", "subtreecom", "subtreelinvel", "subtreeangmom")
 class Kept(NamedTuple):
     """What of a file is read.
 
-    whole: all of a robot, or the model alone. hulls: meshes that collide, if their files are there.
+    whole: all of a robot, or the model alone. hulls: meshes that collide, if their files are there. actuators: of a
+    whole robot.
     """
 
     whole: bool = False
     hulls: bool = False
+    actuators: bool = True
 
 
 class LeftOut(NamedTuple):
@@ -50,6 +54,8 @@ def prune(mujoco: Any, spec: Any, allowed: Allowed, kept: Kept) -> LeftOut:
             spec.delete(element)
     for element in (*spec.sites, *spec.tendons):
         element.material = ""
+    if not kept.actuators:
+        _prune_actuators(mujoco, spec)
     named = _prune_sensors(mujoco, spec, left_out.quiet) | _wrapped(spec) if kept.whole else set()
     files = {mesh.name or Path(mesh.file).stem: mesh for mesh in spec.meshes}
     _Geoms(mujoco, spec, allowed, kept, named | _paired(spec), files, left_out).prune()
@@ -63,6 +69,17 @@ def prune(mujoco: Any, spec: Any, allowed: Allowed, kept: Kept) -> LeftOut:
         for element in list(getattr(spec, collection)):
             spec.delete(element)
     return left_out
+
+
+def _prune_actuators(mujoco: Any, spec: Any) -> None:
+    """Delete actuators, sensors of them, and what keyframes say of them."""
+    for sensor in list(spec.sensors):
+        if sensor.objtype == mujoco.mjtObj.mjOBJ_ACTUATOR:
+            spec.delete(sensor)
+    for key in spec.keys:
+        key.ctrl, key.act = np.zeros(0), np.zeros(0)
+    for actuator in list(spec.actuators):
+        spec.delete(actuator)
 
 
 def _prune_sensors(mujoco: Any, spec: Any, quiet: list[str]) -> set[str]:

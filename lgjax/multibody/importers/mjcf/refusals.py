@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lgjax.multibody.importers.description import Description, Drive, Tendon
+from lgjax.multibody.importers.description import Description, Tendon
 from lgjax.multibody.importers.mjcf.compiled import Compiled, called, disabled
 
 WHOLE = "lgjax.load_robot reads it"
@@ -82,10 +82,33 @@ def _line(where: str) -> str:
 
 
 # ---- of a whole robot
+LAWS = {
+    "gaintype": ("FIXED", "AFFINE"),
+    "biastype": ("NONE", "AFFINE"),
+    "dyntype": ("NONE", "INTEGRATOR", "FILTER", "FILTEREXACT"),
+    "trntype": ("JOINT", "JOINTINPARENT", "TENDON", "SITE", "SLIDERCRANK", "UNDEFINED"),
+}
+
+
+def refuse_laws(spec: Any) -> None:
+    """Actuators whose law is not affine, or that act on something else than joints, tendons and sites.
+
+    They are refused before they are compiled, which fails for some muscles.
+    """
+    for actuator in spec.actuators:
+        for attribute, known in LAWS.items():
+            found = getattr(actuator, attribute).name.rpartition("_")[2]
+            if found not in known:
+                raise ValueError(
+                    f"actuator {called(actuator)}: {attribute} {found.lower()!r} is not supported "
+                    "(ignore=('actuator',) loads the file without actuators)"
+                )
+
+
 def judged(description: Description, ignore: frozenset[str]) -> Description:
     """The description without what is to be ignored of it, and without tendons that do nothing.
 
-    ValueError for laws of actuators that are not affine, and for tendons that are not straight, or have an armature.
+    ValueError for tendons that are not straight, or have an armature.
     """
     tendons = description.tendons
     if "tendon" in ignore:
@@ -102,8 +125,6 @@ def judged(description: Description, ignore: frozenset[str]) -> Description:
             raise ValueError(f"tendon {tendon.where}: it wraps around a {around}, which is not supported {out}")
         if tendon.armature:
             raise ValueError(f"tendon {tendon.where}: armature of a tendon is not supported {out}")
-    for drive in description.drives:
-        _refuse_law(drive)
     if "armature" not in ignore:
         return replace(description, tendons=kept)
     none = lambda body: replace(body, joint=replace(body.joint, armature=0.0)) if body.joint.kind == "free" else body
@@ -113,15 +134,3 @@ def judged(description: Description, ignore: frozenset[str]) -> Description:
 def _around(tendon: Tendon) -> str | None:
     """The kind of the first geom that a tendon wraps around."""
     return next((piece.kind for piece in tendon.path if piece.kind in ("sphere", "cylinder")), None)
-
-
-def _refuse_law(drive: Drive) -> None:
-    known = (
-        (drive.gain[0], ("fixed", "affine"), "gain"),
-        (drive.bias[0], ("none", "affine"), "bias"),
-        (drive.dynamics[0], ("none", "integrator", "filter", "filterexact"), "dynamics"),
-    )
-    for name, some, what in known:
-        if name not in some:
-            out = "(ignore=('actuator',) loads the file without actuators)"
-            raise ValueError(f"actuator {drive.where}: {what} of type {name!r} is not supported {out}")
