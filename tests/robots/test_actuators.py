@@ -375,6 +375,12 @@ def test_records():
     half = actuators.position(model).astype(jnp.float32)
     assert {x.dtype for x in jax.tree.leaves(half)} == {jnp.dtype(jnp.float32)}
     assert half.start().history.dtype == jnp.float32
+    bare = actuators.motor(model, force_range=[(-np.inf, np.inf), (-2, 2)])
+    assert bare.terms == ("", "f")
+    q, v = lgjax.neutral(model), jnp.ones(model.nv)
+    held = bare.replace(force_range=jnp.asarray([[-1.0, 1.0]] * 2), bias=jnp.asarray([[0.3, 0, 0], [0, 0, -0.5]]))
+    np.testing.assert_allclose(held.forces(q, v, jnp.asarray([0.2, 0.1])), [0.5, -0.4])  # new terms count
+    np.testing.assert_allclose(held.forces(q, v, jnp.asarray([5.0, 0.1])), [1.0, -0.4])
     again = given.within(model, ["extend"], (-1, 1)).within(model, ["yaw"], (-2, 2))
     assert dict(zip(again.joint_columns, again.joint_range.tolist(), strict=True)) == {7: [-1, 1], 6: [-2, 2]}
     effort = model.replace(effort=model.effort.at[6].set(3.0))

@@ -101,6 +101,22 @@ def _affine(a, inputs, length, velocity) -> Force:
     return Force(sum(terms, start=gain * inputs), by_length, by_velocity, velocity)
 
 
+LETTERS = {"gain": " LV", "bias": "clv", "control_range": "uu", "force_range": "ff", "activation_range": "aa"}
+
+
+def letters_of(what: str, values: Any, n: int) -> list[str]:
+    """For each of n actuators the terms that its numbers `what` make count: those not known to be 0, or infinite."""
+    if what == "no_load_speed":
+        values = np.asarray(values)[..., None] if checks.known(values) else values
+    letters = LETTERS.get(what, "s")
+    counts = np.ones((n, len(letters)), bool)
+    if checks.known(values):
+        known = np.broadcast_to(np.asarray(values), counts.shape)
+        counts = known != 0 if what in ("gain", "bias") else np.isfinite(known)
+    rows = ({letter for letter, yes in zip(letters, row, strict=True) if yes} for row in counts.tolist())
+    return ["".join(sorted(row - {" "})) for row in rows]
+
+
 def has(a, letters: str) -> bool:
     """Whether the law of some actuator has one of these terms."""
     return any(letter in terms for terms in a.terms for letter in letters)

@@ -21,7 +21,7 @@ from lgjax.dynamics.transmissions import Transmissions
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
-from lgjax.robots.actuators.law import FILTERS, ranged
+from lgjax.robots.actuators.law import FILTERS, letters_of, ranged
 from lgjax.robots.actuators.record import Actuators, Dynamics
 
 Target = Sequence[str] | Transmissions | None
@@ -220,7 +220,10 @@ def general(
         no_load_speed,
         delay,
         samples,
-        [x + y for x, y in zip(_terms("LV", gain, 1, new.n), _terms("clv", bias, 0, new.n), strict=True)],
+        [
+            x + y
+            for x, y in zip(*(letters_of(*given, new.n) for given in (("gain", gain), ("bias", bias))), strict=True)
+        ],
         dynamics=dynamics,
         time_constant=time_constant,
         activation_range=activation_range,
@@ -270,9 +273,6 @@ class _New:
             raise ValueError(f"{what} has shape {value.shape}, expected (3,) or ({n}, 3)")
         return jnp.broadcast_to(checks.finite(what, value), (n, 3))
 
-    def ranges(self, what: str, value: Any):
-        return ranged(what, value, self.names, self.model.dtype)
-
     def actuators(
         self,
         gain: Any,
@@ -290,7 +290,11 @@ class _New:
         servo: Any = False,
     ) -> Actuators:
         n = self.n
-        ranges = ("u", control_range), ("f", force_range), ("a", activation_range), ("s", no_load_speed)
+        given = {"control_range": control_range, "force_range": force_range, "activation_range": activation_range}
+        ranges = {what: ranged(what, value, self.names, self.model.dtype) for what, value in given.items()}
+        speed = self.positive("no_load_speed", np.inf if no_load_speed is None else no_load_speed, finite=False)
+        given["no_load_speed"] = no_load_speed
+        limits = [letters_of(what, value, n) for what, value in given.items() if value is not None]
         if samples is not None:
             samples = checks.integer("samples", samples)
         if no_load_speed is not None and force_range is None:
@@ -299,17 +303,17 @@ class _New:
             self.transmission,
             self._columns(gain),
             self._columns(bias),
-            self.ranges("control_range", control_range),
-            self.ranges("force_range", force_range),
-            self.ranges("activation_range", activation_range),
+            ranges["control_range"],
+            ranges["force_range"],
+            ranges["activation_range"],
             self.positive("time_constant", time_constant),
             self.at_least_zero("delay", delay),
-            self.positive("no_load_speed", np.inf if no_load_speed is None else no_load_speed, finite=False),
+            speed,
             jnp.zeros((0, 2), self.model.dtype),
             names=self.names,
             dynamics=self._each("dynamics", dynamics, lambda x: checks.choice("dynamics", x, DYNAMICS)),
             early=self._each("early", early, lambda x: checks.truth("early", x)),
-            terms=self._each("terms", terms, lambda x: x + "".join(y for y, value in ranges if value is not None)),
+            terms=tuple(map("".join, zip(self._each("terms", terms, str), *limits, strict=True))),
             wraps=tuple(
                 bool(x) and y for x, y in zip(np.broadcast_to(servo, n), self.transmission.periodic, strict=True)
             ),
@@ -337,11 +341,3 @@ def _is_servo(gain: Any, bias: Any) -> Any:
         return False
     g, b = np.asarray(gain), np.asarray(bias)
     return (g[..., 0] == -b[..., 1]) & (g[..., 0] != 0) & ~g[..., 1:].any(-1)
-
-
-def _terms(letters: str, values: Any, first: int, n: int) -> list[str]:
-    """For each actuator the letters of the columns, from `first` on, that are not known to be zero."""
-    if not checks.known(values):
-        return [letters] * n
-    rows = np.broadcast_to(np.asarray(values), (n, 3))
-    return ["".join(letter for k, letter in enumerate(letters, first) if row[k]) for row in rows.tolist()]

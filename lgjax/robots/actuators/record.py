@@ -123,7 +123,11 @@ class Actuators:
         """A copy with other leaves. Numbers are not checked; with another delay, give samples or call `sampled`."""
         if "delay" in changes and "samples" not in changes and self.samples == 1:
             changes["samples"] = 0
-        return replace(self, **changes)
+        terms = [set(x) for x in changes.get("terms", self.terms)]
+        for what in {*law.LETTERS, "no_load_speed"} & set(changes):
+            for own, new in zip(terms, law.letters_of(what, changes[what], len(self)), strict=True):
+                own |= set(new)
+        return replace(self, **changes | {"terms": tuple("".join(sorted(x)) for x in terms)})
 
     def for_model(self, model: Model | Mechanism) -> "Actuators":
         """The same actuators on another model of the same tree."""
