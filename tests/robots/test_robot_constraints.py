@@ -78,6 +78,26 @@ def test_inactive_equalities_and_flags():
         assert lgjax.load_robot(of.replace("<flag ", f'<flag {flag}="disable" ')).loops == ()
 
 
+STOP = """<mujoco><option timestep="1e-3"/><worldbody><body><joint name="j" type="slide" axis="0 0 -1"/>
+ <geom size=".1" mass="2"/></body></worldbody><tendon><fixed range="-1 .1" limited="true" solreflimit="{}">
+ <joint joint="j" coef="2"/></fixed></tendon></mujoco>"""
+
+
+@pytest.mark.parametrize("solref", ["0.1 1", ".06 .5", "-200 -10"])
+def test_a_weight_on_the_limit_of_a_tendon_rests_where_it_does_in_mujoco(solref):
+    """To the width in which stops set in."""
+    robot, theirs = loaded(STOP.format(solref))
+    data = mujoco.MjData(theirs)
+    data.qpos[0] = 0.05
+    mujoco.mj_step(theirs, data, 20000)
+    assert np.abs(data.qvel[0]) < 1e-6
+    places = jnp.linspace(0.05, 0.1, 2001)
+    still = jnp.zeros(1)
+    push = jax.vmap(lambda x: robot.forces(0.0, lgjax.configuration(robot.model, joints=x[None]), still)[0])(places)
+    ours = places[jnp.argmin(jnp.abs(push + 2 * 9.81))]
+    assert abs(2 * ours - 2 * data.qpos[0]) < 1e-3
+
+
 # ---- mocap bodies
 PUPPET = """<mujoco><option gravity="0 0 0"><flag contact="disable"/></option><worldbody>
  <body name="hand" mocap="true" pos=".1 .2 .3" euler="10 20 30"><site name="finger" pos="0 0 .1"/>

@@ -15,6 +15,7 @@ from lgjax.multibody.importers.description import (
 )
 from lgjax.multibody.importers.mjcf.compiled import Compiled, floats, interval, limited
 
+HARD = 0.9999  # MuJoCo's largest impedance
 NARROW = 1e-6  # m, the least width of a stop
 LIGHT = 1e-15  # kg, below which MuJoCo leaves a body out of a fluid
 
@@ -151,13 +152,14 @@ def _stop(m: Any, i: int) -> tuple[float, float, float]:
     """Stiffness, damping and width of a tendon's soft stop.
 
     MuJoCo's solref gives the time constant T and damping ratio z of the mass 1/w that a tendon moves where the file
-    shows it: stiffness 1/(T z)^2 / w and damping 2/T / w; negative numbers are these without w.
+    shows it, or negative numbers: 1/(T z)^2 and 2/T without signs. Its impedance d lets the constraint bear all but
+    the share 1 - d, so that at rest it gives way as a spring of 1/(T z)^2 / (1 - d) / w; damping likewise.
     """
     first, second = floats(m.tendon_solref_lim[i])
-    weight = max(float(m.tendon_invweight0[i]), LIGHT)
-    low = min(first, second)
-    rates = (-first, -second) if low <= 0 else (1 / (first * second) ** 2, 2 / first)
-    return rates[0] / weight, rates[1] / weight, max(float(m.tendon_solimp_lim[i, 2]), NARROW)
+    soft = 1 - min(float(m.tendon_solimp_lim[i, 1]), HARD)
+    moved = max(float(m.tendon_invweight0[i]), LIGHT) * soft
+    rates = (-first, -second) if min(first, second) <= 0 else (1 / (first * second) ** 2, 2 / first)
+    return rates[0] / moved, rates[1] / moved, max(float(m.tendon_solimp_lim[i, 2]), NARROW)
 
 
 def _wrap(file: Compiled, k: int) -> Wrap:
