@@ -48,11 +48,13 @@ def read_hull(
     """
     label = "mesh" if isinstance(path_or_bytes, bytes) else str(path_or_bytes)
     try:
-        factors = np.asarray(checks.array("scale", scale, (3,), np.dtype(float)), float)
-        content, suffix = _content(path_or_bytes)
-        key = hashlib.sha256(content).digest(), suffix, factors.tobytes(), vertices
+        factors = np.array(scale, float)
+        if factors.shape != (3,) or not np.isfinite(factors).all():
+            raise ValueError(f"scale must be three finite numbers, got {checks.shown(scale)}")
+        content, kind = _content(path_or_bytes)
+        key = hashlib.sha256(content).digest(), kind, factors.tobytes(), vertices
         if key not in _found:
-            hull = simplified(_points(content, suffix) * factors, vertices)[0]
+            hull = simplified(_points(content, kind) * factors, vertices)[0]
             hull.setflags(write=False)
             _found[key] = hull
             while len(_found) > KEPT:
@@ -180,9 +182,8 @@ class _Hull:
 
 
 # ---- files
-def _points(content: bytes, suffix: str) -> Array:
+def _points(content: bytes, kind: str) -> Array:
     trimesh = require("trimesh", EXTRA, "read_hull")
-    kind = _kind(content, suffix)
     more = {"skip_materials": True} if kind == "obj" else {}
     try:
         scene = trimesh.load_scene(io.BytesIO(content), file_type=kind, process=False, **more)
@@ -196,14 +197,25 @@ def _points(content: bytes, suffix: str) -> Array:
 
 
 def _content(path_or_bytes: str | os.PathLike | bytes) -> tuple[bytes, str]:
-    """The content of a file, and the ending of its name."""
+    """The content of a file, and its format."""
     if isinstance(path_or_bytes, bytes):
-        return path_or_bytes, ""
-    path = checks.path("mesh", path_or_bytes)
-    try:
-        return path.read_bytes(), path.suffix.lower().removeprefix(".")
-    except OSError as error:
-        raise ValueError(f"cannot read the mesh: {why(error)}") from error
+        content, suffix = path_or_bytes, ""
+    else:
+        path = checks.path("mesh", path_or_bytes)
+        suffix = path.suffix.lower().removeprefix(".")
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ValueError(f"cannot read the mesh: {why(error)}") from error
+    kind = _kind(content, suffix)
+    if kind == "stl" and not (content.lstrip().lower().startswith(b"solid") and b"facet" in content):
+        triangles = int.from_bytes(content[80:84], "little")
+        if len(content) < 84 + 50 * triangles:
+            raise ValueError(
+                f"not a readable STL mesh: of {triangles} triangles it has {max(len(content) - 84, 0) // 50}"
+            )
+        content = content[: 84 + 50 * triangles]  # some programs write more
+    return content, kind
 
 
 def _kind(content: bytes, suffix: str) -> str:
