@@ -283,6 +283,18 @@ def test_a_dc_motor_is_its_circuit():
         np.testing.assert_allclose(activation, gear * K * i, atol=1e-12)
 
 
+def test_slopes_of_a_force_that_lags():
+    """Of a e^(-dt / tau) + f (1 - e^(-dt / tau)) at the end of a step, none at its beginning."""
+    model, _ = models()
+    given = actuators.general(
+        model, ["yaw"], (2, -1, 0.5), (0.3, -2, -0.7), dynamics="lag", time_constant=0.2, early=True
+    )
+    q, v, u, a = lgjax.neutral(model), jnp.ones(model.nv), jnp.asarray([1.7]), jnp.asarray([0.4])
+    share = 1 - np.exp(-DT / 0.2)
+    np.testing.assert_allclose(np.ravel(given.slopes(q, v, u, a, DT)), [share * (-1.7 - 2), share * (0.85 - 0.7)])
+    np.testing.assert_array_equal(np.ravel(given.slopes(q, v, u, a)), 0)
+
+
 def test_step_responses_of_activations():
     model, _ = models()
     a = actuators
