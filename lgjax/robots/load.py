@@ -62,7 +62,9 @@ def load_robot(
     there are no transmissions), whose joint gets at most its effort; collision meshes as convex hulls. Of an MJCF:
     connect, weld, joint and tendon equalities as loops, exact where MuJoCo's are soft; springs, dampers, tendons,
     gravity compensation, fluid, armature; actuators, sensors, keyframes, contact filters and friction, planes of the
-    world as grounds. Actuators take MuJoCo's controls.
+    world as grounds. Actuators take MuJoCo's controls. Limits and dry friction of joints are data of the model, as in
+    `load_mjcf`; those of tendons are forces: soft stops that give way as MuJoCo's do at rest, and friction smoothed
+    near zero speed.
 
     floating_base: of a URDF; None fixes a root link that is called "world", or that has no mass, nor has anything that
     is fixed to it, and lets any other one float. check_inertia: as in `load_urdf`. folder: files may be read from it,

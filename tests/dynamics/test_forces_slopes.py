@@ -25,7 +25,7 @@ FORCES = {
     "bent dampers": lambda m: forces.damper(m, np.arange(11.0), EVERY, np.arange(11.0) - 4, np.arange(11.0)),
     "friction": lambda m: forces.friction(m, 0.3, [0.1, 0.2, 0.3, 0.4, 0.5], 0.8),
     "limits": lambda m: forces.limits(m, 40.0, [3.0, 90.0], width=0.2),
-    "motors": lambda m: forces.motors(m, PUSH, [2.0, -3.0], 0.0, 2.0, 9.0, SCALARS),
+    "motors": lambda m: forces.motors(m, PUSH, [2.0, -3.0], 0.0, 2.0, 4.0, SCALARS),
     "motors without limits": lambda m: forces.motors(m, PUSH, 2.0),
     "a sum": lambda m: forces.spring(m, 2.0) + forces.friction(m, 0.1) + forces.limits(m, 9.0) + (lambda t, q, v: -v),
 }
