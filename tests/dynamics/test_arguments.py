@@ -34,7 +34,7 @@ def of_a_mechanism(function) -> bool:
 
 
 # All that take a model; those that make a value from parts of their own check these elsewhere.
-PARTS = ("configuration", "neutral")
+PARTS = ("configuration", "neutral", "couple_joints")
 PLACES = (
     ("", lgjax),
     ("", lgjax.centroidal),
