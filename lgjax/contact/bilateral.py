@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.dynamics.forward import forward_dynamics
 from lgjax.dynamics.jacobians import carrier
 from lgjax.dynamics.loops import Loop, loop_constraint
 from lgjax.dynamics.loops.forward import rank_tolerance
 from lgjax.dynamics.loops.loop import WORLD
+from lgjax.dynamics.mass_solve import solve_mass_matrix
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics.rank import independent_rows, longest_row, product, regular_inverse
@@ -99,8 +99,7 @@ def bilateral(model: Model, loops: Sequence[Loop], q: Configuration, v, turning,
     if not parts:
         return None
     rows, D = jnp.concatenate(parts), jnp.concatenate(given)
-    still = model.replace(gravity=jnp.zeros_like(model.gravity), damping=jnp.zeros_like(model.damping))
-    answers = jax.vmap(lambda row: forward_dynamics(still, q, jnp.zeros_like(v), row))(rows)
+    answers = jax.vmap(lambda row: solve_mass_matrix(model, q, row))(rows)
     S = product(rows, answers.T)
     inverse = D[:, None] * regular_inverse(jnp.diag(jnp.concatenate(gives)) + S * D)
     return Bilateral(rows, answers, inverse, jnp.concatenate(ends), combine, redundant)

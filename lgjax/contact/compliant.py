@@ -107,7 +107,7 @@ def contact(
     or ValueError naming what does not fit. Source: Hunt and Crossley, Coefficient of restitution interpreted as damping
     in vibroimpact (1975).
     """
-    checked_model(model)
+    model = checked_model(model)
     if not isinstance(contacts, Contacts):
         raise TypeError(f"contacts must be Contacts, got {checks.shown(contacts)}")
     values = []

@@ -28,12 +28,12 @@ STATIC = ("names", "links", "corner_links", "solid_links", "limited", "dry")
 class Contacts:
     """Places where links of a model can touch the ground and one another, with friction and restitution.
 
-    model: for its links and dtype; a `Robot` alone touches the grounds of its file, with the larger of the frictions.
-    ground: planes, height fields, or several of them, world frame. shapes: {link: shape
-    or shapes}, where links are names of bodies or frames and shapes are of `lgjax.shapes` in the link's frame, m. None
-    takes the collision geometry that came with the model (`Model.geometry`, without meshes that were not read and
-    without what touches nothing by its group and mask); a list of links takes only theirs. pairs: (link, link), whose
-    spheres and capsules can touch each other.
+    model: for its links and dtype; a `Robot` alone touches the planes of its file, with the larger of two frictions.
+    ground: planes, height fields, or several of them, world frame. shapes: {link: shape or shapes}, where links are
+    names of bodies or frames and shapes are of `lgjax.shapes` in the link's frame, m. None takes the collision geometry
+    that came with the model (`Model.geometry`, without meshes that were not read and without what touches nothing by
+    its group and mask); a list of links takes only theirs. pairs: (link, link), whose spheres and capsules can touch
+    each other.
 
     A candidate is a point of a shape that may touch a ground: each corner of a shape (one of a sphere, two of a
     capsule, eight of a box), six points of a cylinder, and the support point of any other shape. points: of a
@@ -73,13 +73,13 @@ class Contacts:
         joint_friction: bool | Sequence[str] = False,
         points: int = 4,
     ):
-        robot, model = model, checked_model(model, leaves=True)
+        mechanism, model = model, checked_model(model, leaves=True)
         dtype = model.dtype
-        ground, rough = _of_robot(robot) if ground == () and not pairs and shapes is None else (ground, 0.0)
-        self.grounds = _grounds(ground, dtype)
+        own = () if ground or pairs or shapes is not None else grounds_of(mechanism)
+        self.grounds = _grounds([Plane(np.asarray(one.normal, float), one.offset) for one in own] or ground, dtype)
         alone = not self.grounds and not pairs  # joints alone
         points = checks.integer("points", points)
-        fixed = [] if alone and shapes is None else _fixed_shapes(model, shapes, points)
+        fixed = [] if alone and shapes is None else _fixed_shapes(model, shapes, points, own)
         self.names, self.links, usual = _candidates(self.grounds, fixed, dtype, self)
         usual += self._add_pairs(model, fixed, pairs, dtype)
         self.limited = _limited(model, joint_limits)
@@ -87,8 +87,9 @@ class Contacts:
         if not (self.names or self.limited or self.dry):
             raise ValueError("nothing can touch: give a ground or pairs, and shapes")
         count = (len(self.names),)
-        usual = np.maximum(np.asarray(usual, float), rough)
-        self.friction = _law("friction", usual if friction is None else friction, count, dtype)
+        if own:
+            usual = np.maximum(usual, np.repeat([one.friction for one in own], len(usual) // len(own)))
+        self.friction = _law("friction", np.asarray(usual, float) if friction is None else friction, count, dtype)
         self.smoothing = _law("smoothing", smoothing, (), dtype)
         self.restitution = _law("restitution", restitution, count, dtype)
 
@@ -263,11 +264,21 @@ def _dry(model: Model, joints: bool | Sequence[str]) -> tuple[int, ...]:
     return tuple(b for b in taken if np.asarray(model.friction)[model.tree.v_start[b]] > 0)
 
 
-def _of_robot(mechanism: Any) -> tuple[tuple[Plane, ...], float]:
-    """The grounds in the file of a robot, and the largest friction of them; none of a model."""
-    found = getattr(getattr(mechanism, "contacts", None), "grounds", ())
-    planes = tuple(Plane(np.asarray(one.normal, float), one.offset) for one in found)
-    return planes, max((one.friction for one in found), default=0.0)
+def grounds_of(mechanism: Any) -> tuple[Any, ...]:
+    """The planes in the file of a robot, if something of it may touch one of them; none of a model."""
+    grounds = getattr(getattr(mechanism, "contacts", None), "grounds", ())
+    return grounds if _touching(checked_model(mechanism), grounds) else ()
+
+
+def _touching(model: Model, grounds: Sequence[Any] = ()) -> list[Any]:
+    """The shapes that came with the model, move and can touch something: of grounds with filters one of these."""
+    meets = lambda one, ground: one.group & ground.mask or one.mask & ground.group
+    moving = [one for one in model.geometry if one.kind != "mesh" and carrier(model, one.link)[0] >= 0]
+    return [
+        one
+        for one in moving
+        if (one.group or one.mask) and (not grounds or any(meets(one, ground) for ground in grounds))
+    ]
 
 
 def _grounds(ground: Any, dtype) -> tuple[Ground, ...]:
@@ -288,8 +299,10 @@ class _Fixed(NamedTuple):
     friction: float = 1.0
 
 
-def _fixed_shapes(model: Model, shapes: Mapping | Sequence[str] | None, points: int) -> list[_Fixed]:
-    """All shapes, unions taken apart; checked."""
+def _fixed_shapes(
+    model: Model, shapes: Mapping | Sequence[str] | None, points: int, grounds: Sequence[Any]
+) -> list[_Fixed]:
+    """All shapes, unions taken apart; checked. grounds: those of the robot's file, with their filters."""
     if isinstance(shapes, Mapping):
         given = [
             _Fixed(link, one)
@@ -297,7 +310,7 @@ def _fixed_shapes(model: Model, shapes: Mapping | Sequence[str] | None, points: 
             for one in (some if isinstance(some, list | tuple) else [some])
         ]
     else:
-        given = _of_model(model, None if shapes is None else checks.names("shapes", shapes))
+        given = _of_model(model, None if shapes is None else checks.names("shapes", shapes), grounds)
     found = []
     for link, shape, friction in given:
         if not isinstance(shape, Shape):
@@ -314,13 +327,14 @@ def _fixed_shapes(model: Model, shapes: Mapping | Sequence[str] | None, points: 
     return found
 
 
-def _of_model(model: Model, links: Sequence[str] | None) -> list[_Fixed]:
+def _of_model(model: Model, links: Sequence[str] | None, grounds: Sequence[Any]) -> list[_Fixed]:
     """The shapes that came with the model; of some links, or of all that move and can touch."""
     if links is None:
-        taken = [one for one in model.geometry if one.kind != "mesh" and (one.group or one.mask)]
-        taken = [one for one in taken if carrier(model, one.link)[0] >= 0]
+        taken = _touching(model, grounds)
         if not taken:
-            what = "meshes alone, which are not read" if model.geometry else "no collision geometry"
+            meshes = model.geometry and all(one.kind == "mesh" for one in model.geometry)
+            what = "nothing that can touch" if model.geometry else "no collision geometry"
+            what = "meshes alone, which are not read" if meshes else what
             raise ValueError(f"{model.name!r} has {what}: give shapes={{link: shape}}")
     else:
         for link in links:

@@ -27,6 +27,7 @@ from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.rank import product
 from lgjax.numerics.small_angle import norm
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
 
@@ -174,14 +175,14 @@ def _second_half(settings: Settings, model: Model, contacts: Contacts, q, v, for
     if forces.loops:
         displacement = _closed(model, forces.loops, q, found, displacement)
     new, v = move(model, q, found.v, displacement)
+    gap = slip = jnp.zeros((), v.dtype)
+    if forces.loops:
+        v, gap, slip = _at_rest(model, forces.loops, found, new, v)
     close = found.residual <= settings.limit * (1 + jnp.max(jnp.abs(found.v)))
     failed = ~(close & (h > 0) & in_range(contacts, model))
     bad = ~jnp.isfinite(jnp.sum(v) + found.residual)
     status = flag(ContactStatus.NOT_SOLVED, failed) | flag(ContactStatus.NOT_FINITE, bad)
-    gap = slip = jnp.zeros((), v.dtype)
     if forces.loops:
-        left = loop_constraint(model, forces.loops, new, v)
-        gap, slip = norm(left.residual), norm(left.rate)
         assert found.held is not None
         status = status | flag(LoopStatus.OPEN, gap > float(jnp.finfo(v.dtype).eps) ** 0.5)
         status = status | flag(LoopStatus.REDUNDANT, found.held.redundant)
@@ -189,13 +190,28 @@ def _second_half(settings: Settings, model: Model, contacts: Contacts, q, v, for
     return ContactStep(new, v, found.impulse, found.velocity, found.gap, *more)
 
 
+def _at_rest(model: Model, loops: tuple[Loop, ...], found: Impact, q: Configuration, v: Array):
+    """The velocity at the end of the step without what is left of the loops' rates, which is of the order of h^2.
+
+    And the lengths of their residual and rate. Contacts change by as little.
+    """
+    assert found.held is not None
+    left = loop_constraint(model, loops, q)
+    for _ in range(CLOSING_STEPS):
+        v = v + found.held.closing(product(left.jacobian, v))
+    return v, norm(left.residual), norm(product(left.jacobian, v))
+
+
 def _closed(model: Model, loops: tuple[Loop, ...], q: Configuration, found: Impact, displacement: Array) -> Array:
     """The displacement from the middle of the step at whose end the loops are closed, by a few chord iterations."""
     assert found.held is not None
-    for _ in range(CLOSING_STEPS):
+    held = found.held
+
+    def closer(_, displacement: Array) -> Array:
         there, _ = move(model, q, found.v, displacement)
-        displacement = displacement + found.held.closing(loop_residual(model, loops, there))
-    return displacement
+        return displacement + held.closing(loop_residual(model, loops, there))
+
+    return jax.lax.fori_loop(0, CLOSING_STEPS, closer, displacement)
 
 
 # ---- geometry of the contacts

@@ -100,7 +100,7 @@ def flat_field(
     leading axes. Its quaternions need not have length 1; the field does not change their length. Raises ValueError for
     results of the wrong shape.
     """
-    checked_model(model, leaves=True)
+    model = checked_model(model, leaves=True)
     check_functions(controller, wrenches)
     return partial(_field, model, controller, wrenches)
 

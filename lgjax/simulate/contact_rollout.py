@@ -117,7 +117,7 @@ class TimeSteps(_ContactSteps):
         )
         failed = (found.status & int(ContactStatus.NOT_SOLVED) > 0).astype(v.dtype)
         redundant = found.status & int(LoopStatus.REDUNDANT) > 0
-        closed = loops_seen(found.open, found.slip, found.v, jnp.zeros((), bool), redundant, judged=False)
+        closed = loops_seen(found.open, found.slip, found.v, jnp.zeros((), bool), redundant)
         new = seen._replace(
             impulse=found.impulse,
             velocity=found.velocity,

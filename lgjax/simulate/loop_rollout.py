@@ -82,13 +82,10 @@ def _small(dtype) -> float:
     return float(jnp.finfo(dtype).eps) ** 0.5
 
 
-def loops_seen(residual, rate, v, failed, redundant, judged: bool = True) -> jax.Array:
-    """The record of one step: lengths of residual and rate, and what the flags () bool say.
-
-    judged: whether a rate is SLIPPING. That of `TimeStepping` is of the order of dt^2.
-    """
+def loops_seen(residual, rate, v, failed, redundant) -> jax.Array:
+    """The record of one step: lengths of residual and rate, and what the flags () bool say."""
     small = _small(residual.dtype)
-    slipping = jnp.asarray(judged) & (rate > small * (1 + jnp.max(jnp.abs(v))))
+    slipping = rate > small * (1 + jnp.max(jnp.abs(v)))
     finite = jnp.isfinite(residual + rate)  # of what is not, nothing can be said
     marks = [(finite & x).astype(residual.dtype) for x in (failed | (residual > small), slipping, redundant)]
     return jnp.stack([residual, rate, *marks])

@@ -36,6 +36,8 @@ def rollout_memory(
     step.
     """
 
+    checked = checked_model(model)
+
     def kept(steps: int, save_every: int | None, remat: bool | int) -> int:
         def run(model: Model, state: Any) -> Any:
             path = rollout(model, state[0], state[1], controller, dt, steps, method, save_every, wrenches, remat)
@@ -46,9 +48,8 @@ def rollout_memory(
         saved = 0 if save_every is None else _bytes(jax.eval_shape(free, *inputs))
         return saved + _bytes(jax.eval_shape(lambda *inputs: jax.vjp(free, *inputs)[1], *inputs))
 
-    checked_model(model)
     batch, steps = checks.integer("batch", batch), checks.integer("steps", steps)
-    dt, state = jnp.asarray(1e-3, model.dtype), (neutral(model), jnp.zeros(model.nv, model.dtype))
+    dt, state = jnp.asarray(1e-3, checked.dtype), (neutral(checked), jnp.zeros(checked.nv, checked.dtype))
     segment = segment_length(steps, remat)
     within = kept(segment, None, False) if 0 < segment < steps else 0
     return batch * (within + kept(steps, save_every, remat))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact import EventDriven, Implicit, TimeStepping
-from lgjax.contact.contacts import Contacts
+from lgjax.contact.contacts import Contacts, grounds_of
 from lgjax.dynamics.forces import Force
 from lgjax.dynamics.loops.loop import Loop, as_loops
 from lgjax.dynamics.time_derivatives.taylor_series import checked_result
@@ -66,9 +66,9 @@ def robot_parts(mechanism: Any, loops: Any, contacts: Any, method: Any) -> Robot
         closed = () if robot is not None and empty(loops) else as_loops(model, loops)
     if empty(contacts):
         touching = None
-    elif contacts is None and robot is not None and robot.contacts.grounds:
+    elif contacts is None and robot is not None and isinstance(method, TimeStepping | EventDriven):
         of_robot: Any = Contacts  # it takes a Robot too
-        touching = of_robot(robot) if isinstance(method, TimeStepping | EventDriven) else None
+        touching = of_robot(robot) if grounds_of(robot) else None
     else:
         touching = contacts
     if robot is None:

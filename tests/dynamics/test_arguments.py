@@ -13,6 +13,7 @@ import pytest
 import lgjax
 from lgjax import Configuration
 from lgjax.dynamics.forward import forward_dynamics
+from lgjax.robots.robot import Robot
 from tests.dynamics import trees
 from tests.test_surface import names as public_names
 
@@ -164,6 +165,15 @@ def test_right_arguments_pass(name):
     rest = {k: x for k, x in given.items() if k not in arrays}
     call = lambda arrays: [x for x in jax.tree.leaves(f(**arrays, **rest)) if hasattr(x, "dtype")]
     assert {x.dtype.name for x in jax.eval_shape(call, arrays)} <= {"float64", "int32", "bool"}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_robot_is_taken_for_its_model(name):
+    """Shapes and dtypes are those for the model; a robot of nothing else has the same numbers."""
+    given = right(name)
+    f = lambda model: [x for x in jax.tree.leaves(FUNCTIONS[name](**given | {"model": model})) if hasattr(x, "dtype")]
+    one, other = (jax.make_jaxpr(f)(model) for model in (given["model"], Robot(given["model"])))
+    assert str(one) == str(other)
 
 
 def test_arrays_of_numpy_and_weakly_typed_ones_are_taken():

@@ -153,7 +153,7 @@ class ControlSystem(Made):
         no system of equations is solved for derivatives. What a mechanism cannot drive is held by a constraint or by a
         weight on its force. Source: [katayama2021].
         """
-        checked_model(model, leaves=True)
+        model = checked_model(model, leaves=True)
         dt = checks.number("dt", dt)
 
         def step(state: State, control: Array) -> State:

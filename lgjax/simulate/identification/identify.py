@@ -21,7 +21,7 @@ from lgjax.numerics.rank import default_tolerance
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.robots.robot import Robot
 from lgjax.simulate.identification.record_checks import check_record
-from lgjax.simulate.identification.records import Record
+from lgjax.simulate.identification.records import BatchedRecord, Record, TorqueRecord
 from lgjax.simulate.identification.unknowns import Plant, Unknowns, plant_of
 
 Array = jax.Array
@@ -273,10 +273,23 @@ def _checked(mechanism: Any, records: Any, unknowns: Unknowns, gear: ArrayLike, 
     if prior is not None:
         prior = checks.positive("prior", checks.array("prior", prior, (len(unknowns),), model.dtype))
     listed, plant = _listed(records), plant_of(mechanism, gear)
-    commands = model.nv if plant.robot is None else len(plant.robot.actuators)  # type: ignore[arg-type]
+    actuators = None if plant.robot is None else plant.robot.actuators
+    commands = model.nv if actuators is None else len(actuators)
+    held = plant.robot is not None and (actuators is not None or plant.robot.loops)
     for record in listed:
+        if held and isinstance(record, TorqueRecord | BatchedRecord) and _torques(record):
+            raise ValueError(
+                "a TorqueRecord takes a robot without actuators and loops: pass its model, or a MotionRecord"
+            )
         check_record(record, model, commands)
     return _Problem(plant, listed, prior)
+
+
+def _torques(record: Any) -> bool:
+    """Whether a record, perhaps of a batch, is one of torques."""
+    while isinstance(record, BatchedRecord):
+        record = record.record
+    return isinstance(record, TorqueRecord)
 
 
 def _residual(problem: _Problem, unknowns: Unknowns, x: Array) -> Array:

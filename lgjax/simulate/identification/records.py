@@ -52,7 +52,8 @@ class TorqueRecord:
 
     q: Configuration. v, vdot: (T, nv). command: (T, nv); gear * command is the force of the joints. sigma: (nv,) or a
     number, standard deviation of the command, in its unit; of the force, N m or N, where the gear is 0 or 1. The motion
-    counts as known.
+    counts as known. A robot's passive forces act; actuators and loops, whose forces the motion alone does not tell, are
+    not taken.
     smoothing: speed of dry friction, see `forces.friction`.
     """
 
@@ -65,6 +66,8 @@ class TorqueRecord:
 
     def residual(self, plant: Plant) -> Array:
         dry, driven = dry_friction(plant.model, self.smoothing), plant.gear != 0
+        if plant.robot is not None and plant.robot.forces is not None:
+            dry = dry + plant.robot.forces.for_model(plant.model)
         gear = jnp.where(driven, plant.gear, 1)
 
         def one(q: Configuration, v: Array, vdot: Array, command: Array) -> Array:
@@ -103,7 +106,7 @@ class MotionRecord:
     def predicted(self, plant: Plant) -> tuple[Configuration, Array]:
         """The motion (q, v) of the plant after each step, leaves (T, ...)."""
         if plant.robot is not None:
-            return self._driven(plant.robot.replace(model=plant.model))
+            return self._driven(plant.robot.replace(model=plant.model), plant.gear)
         model, method = plant.model, self.method.with_scanned_stages()
         space, dry = mechanical_space(model.tree), dry_friction(model, self.smoothing)
         h = jnp.asarray(self.dt, model.dtype) / float(self.substeps)
@@ -118,8 +121,8 @@ class MotionRecord:
 
         return jax.lax.scan(step, self.start, self.command)[1]
 
-    def _driven(self, robot: Robot) -> tuple[Configuration, Array]:
-        """The motion of a robot under controls of its actuators."""
+    def _driven(self, robot: Robot, gear: Array) -> tuple[Configuration, Array]:
+        """The motion of a robot under controls of its actuators, or under forces gear * command without any."""
         actuators = with_history(robot.actuators, self.dt)
         parts = RobotParts(robot.model, robot.loops, None, robot.forces, actuators)
         stepper = stepper_of(parts, self.method, ("mass", (0.0, 0.0), None), True)
@@ -128,7 +131,8 @@ class MotionRecord:
 
         def step(state: Any, command: Array) -> tuple[Any, Any]:
             q, v, seen, record, memory = state
-            drive = robot_drive(parts, jax.tree_util.Partial(constant_control, command), None)
+            given = command if actuators is not None else gear * command
+            drive = robot_drive(parts, jax.tree_util.Partial(constant_control, given), None)
             forces, record, memory = drive.act(zero, q, v, period, record, memory)
             acting = cast(Controller, forces.tau)
             rubbed = forces._replace(tau=lambda t, q, v: acting(t, q, v) + dry(t, q, v))

@@ -37,8 +37,8 @@ class Plant(NamedTuple):
     """A mechanism and its drives: the forces of the joints are gear * command less the friction of the model.
 
     gear: (nv,) force per unit of command. `Model.damping`, `Model.friction` and `Model.armature` all act. robot: a
-    `Robot` on this model, whose commands are controls of its actuators; its loops and passive forces act, the gear does
-    not. None for a model alone.
+    `Robot` on this model, whose loops and passive forces act too, and whose commands are controls of its actuators, if
+    it has any, which the gear does not change. None for a model alone.
     """
 
     model: Model
@@ -49,8 +49,7 @@ class Plant(NamedTuple):
 def plant_of(model: Model | Robot, gear: ArrayLike = 1.0) -> Plant:
     """The plant of a model, whose commands are forces unless gears (a number or (nv,)) say otherwise, or of a robot."""
     robot, model = model if isinstance(model, Robot) else None, checked_model(model)
-    driven = robot is not None and robot.actuators is not None
-    return Plant(model, checks.array("gear", gear, (model.nv,), model.dtype), robot if driven else None)
+    return Plant(model, checks.array("gear", gear, (model.nv,), model.dtype), robot)
 
 
 @dataclass(frozen=True)
@@ -230,7 +229,7 @@ def _other_places(leaf: str, index: np.ndarray, plant: Plant, x: Array) -> Plant
 
 
 def _bodies(model: Model, bodies: Sequence[Any] | None) -> np.ndarray:
-    checked_model(model)
+    model = checked_model(model)
     if isinstance(bodies, str) or not isinstance(bodies, Sequence | None):
         raise TypeError(f"bodies must be a list of names, got {checks.shown(bodies)}")
     chosen = range(model.nbodies) if bodies is None else [model.tree.body(name) for name in bodies]
