@@ -71,6 +71,14 @@ class Bilateral(NamedTuple):
         gaps = jnp.zeros_like(self.target).at[: len(residual)].set(product(self.combine, residual))
         return self._without(jnp.zeros_like(self.rows[0]), gaps)
 
+    def still(self, jacobian: Array, v: Array) -> Array:
+        """A velocity (nv,) at another configuration, with the loops' Jacobian there, after impulses of the loops."""
+        n = len(self.combine)
+        rows, answers = product(self.combine, jacobian), self.answers[:n]
+        unused = jnp.where(jnp.sum(jnp.abs(self.combine), 1) > 0, jnp.zeros_like(v[0]), jnp.ones_like(v[0]))
+        inverse = regular_inverse(product(rows, answers.T) + jnp.diag(unused))
+        return v - product(answers.T, product(inverse, product(rows, v)))
+
     def _without(self, v: Array, excess: Array) -> Array:
         return v - product(self.answers.T, product(self.inverse, excess))
 

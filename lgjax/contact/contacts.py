@@ -36,11 +36,11 @@ class Contacts:
     each other.
 
     A candidate is a point of a shape that may touch a ground: each corner of a shape (one of a sphere, two of a
-    capsule, eight of a box), six points of a cylinder, and the support point of any other shape. points: of a
-    polyhedron with more than eight corners, and more than so many, this number of corners: the deepest, and those that
-    spread widest among the next to touch. As the body turns they jump from corner to corner, which `TimeStepping`
-    takes; with `EventDriven` and `forces.contact` give as many points as there are corners. `names` lists the n
-    candidates.
+    capsule, eight of a box), six points of a cylinder, and the support point of any other shape. `names` lists the n
+    candidates. points: a polyhedron with more corners than this, and than eight, has so many candidates: its deepest
+    corner, and those that spread widest among the next to touch. They jump from corner to corner as the body turns,
+    which `TimeStepping` takes; a corner that was not among them may sink in for one step, by a part of its speed times
+    dt. For `EventDriven` and `forces.contact` give as many points as there are corners.
 
     friction >= 0 and restitution in 0..1: one number or (n,), without unit. friction None takes that of the model's
     geometry where it has one and is used, otherwise 1; of a pair the larger, as in MuJoCo. restitution None means none,

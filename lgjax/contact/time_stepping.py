@@ -40,7 +40,7 @@ TOLERANCE_EPS = 32.0
 UNSOLVED = 100.0
 # Iterations that close the loops at the end of a step. Each divides what is open by the inverse of the angle by which
 # the mechanism turns in half a step.
-CLOSING_STEPS = 3
+CLOSING_STEPS = 5
 
 
 class ContactStatus(Flags):
@@ -197,8 +197,7 @@ def _at_rest(model: Model, loops: tuple[Loop, ...], found: Impact, q: Configurat
     """
     assert found.held is not None
     left = loop_constraint(model, loops, q)
-    for _ in range(CLOSING_STEPS):
-        v = v + found.held.closing(product(left.jacobian, v))
+    v = found.held.still(left.jacobian, v)
     return v, norm(left.residual), norm(product(left.jacobian, v))
 
 

@@ -22,12 +22,12 @@ def bar(name, parent, position):
 
 
 def four_bar(dtype=jnp.float64):
-    """Three bars on the ground and the loop that closes them; the start is closed, with a velocity of the linkage."""
-    bars = [bar("a", None, (0, 0, 0)), bar("b", "a", (0.5, 0, 0)), bar("c", "b", (0.5, 0, 0))]
+    """Bars of 0.3, 0.7 and 0.5 m on pivots 0.6 m apart: the joints are no linear functions of one another."""
+    bars = [bar("a", None, (0, 0, 0)), bar("b", "a", (0.3, 0, 0)), bar("c", "b", (0.7, 0, 0))]
     model = build(bars, "four bar", dtype=dtype)
-    end = np.block([[AXIS_Y, np.array([[0.5], [0], [0]])], [0, 0, 0, 1]])
-    loop = Loop("revolute", None, "c", end, end)
-    q = lgjax.configuration(model, joints=jnp.array([-1.7, 1.6, 1.6], dtype))
+    pivot = lambda x: np.block([[AXIS_Y, np.array([[x], [0], [0]])], [0, 0, 0, 1]])
+    loop = Loop("revolute", None, "c", pivot(0.6), pivot(0.5))
+    q = lgjax.configuration(model, joints=jnp.array([-1.7, 1.3, 1.6], dtype))
     q = lgjax.project_positions(model, loop, q).q
     v = lgjax.project_velocity(model, loop, q, jnp.array([3.0, 0, 0], dtype))
     return model, loop, q, v
@@ -40,7 +40,7 @@ def test_a_linkage_moves_with_order_two_and_stays_closed():
     for steps in (50, 100):
         found = lgjax.rollout(model, q, v, None, 0.5 / steps, steps, TimeStepping(), loops=loop)
         assert found.status == LoopStatus.REDUNDANT  # five rows hold a plane linkage, of which two would do
-        assert found.residual[-1] < 1e-11
+        assert found.residual[-1] < 1e-10
         assert found.rate[-1] < 1e-12
         errors.append(float(jnp.max(jnp.abs(found.v[-1] - end.v[-1]))))
     assert 3.5 < errors[0] / errors[1] < 4.5

@@ -61,3 +61,26 @@ def test_parts_can_be_left_out():
     assert robot.actuators is None
     with pytest.raises(ValueError, match="ignore"):
         lgjax.load_robot(TEXT, ignore=("nonsense",))
+
+
+def test_contacts_of_a_robot_have_the_larger_friction_and_keep_the_filters():
+    """A plane with 0.6, shapes with 0.3 and 0.9, and one that the plane does not meet; of two planes each its own."""
+    shape = '<body name="{0}" pos="0 0 1"><freejoint/><geom type="sphere" size=".1" friction="{1}" {2}/></body>'
+    bodies = shape.format("smooth", 0.3, "") + shape.format("rough", 0.9, "")
+    bodies += shape.format("other", 0.5, 'contype="2" conaffinity="2"')
+    plane = '<geom type="plane" size="1 1 1" friction="{}"/>'
+    robot = lgjax.load_robot(f"<mujoco><worldbody>{plane.format(0.6)}{bodies}</worldbody></mujoco>")
+    contacts = lgjax.Contacts(robot)
+    assert contacts.names == ("smooth", "rough")
+    np.testing.assert_allclose(contacts.friction, [0.6, 0.9])
+    two = lgjax.load_robot(f"<mujoco><worldbody>{plane.format(0.6)}{plane.format(0.2)}{bodies}</worldbody></mujoco>")
+    np.testing.assert_allclose(lgjax.Contacts(two).friction, [0.6, 0.9, 0.3, 0.9])
+
+
+def test_a_robot_that_can_touch_nothing_moves_without_contacts():
+    body = '<body pos="0 0 1"><freejoint/><geom type="sphere" size=".1" contype="0" conaffinity="0"/></body>'
+    robot = lgjax.load_robot(f'<mujoco><worldbody><geom type="plane" size="1 1 1"/>{body}</worldbody></mujoco>')
+    key = robot.keyframes["initial"]
+    path = lgjax.rollout(robot, key.q, key.v, None, 1e-2, 100, TimeStepping())
+    assert path.contacts is None
+    np.testing.assert_allclose(path.q.free_poses.translation[-1, 0, 2], 1 - 9.81 / 2, rtol=1e-10)

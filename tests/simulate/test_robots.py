@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax import identification
+from lgjax import forces, identification
 from lgjax.contact import TimeStepping
 from lgjax.dynamics.loops import couple_joints
 from lgjax.robots import actuators
@@ -170,3 +170,70 @@ def test_an_ensemble_of_a_robot_with_a_coupling_starts_closed():
     leader, follower = np.moveaxis(found.q.joints, -1, 0)
     np.testing.assert_allclose(follower, 0.1 - 2 * leader, atol=1e-12)
     assert np.std(leader[:, 0]) > 0.01
+
+
+@pytest.mark.parametrize("method", [lgjax.MuntheKaas(lgjax.RK4), TimeStepping()])
+@pytest.mark.parametrize("driven", [True, False])
+def test_passive_forces_of_a_robot_act_beside_its_drives(method, driven):
+    """The same motion as that of the model under all forces together."""
+    robot = pendulum()
+    spring = forces.spring(robot.model, 3.0) + forces.damper(robot.model, 0.2)
+    servo = robot.actuators.as_force(jnp.ones(1))
+    whole = spring + servo if driven else spring + forces.friction(robot.model, 0.1)
+    expected = lgjax.rollout(robot.model, *start(robot)[:1], jnp.ones(1), whole, 2e-3, 50, method)
+    robot = robot.replace(forces=spring, actuators=robot.actuators if driven else None)
+    control = jnp.ones(1) if driven else forces.friction(robot.model, 0.1)
+    found = lgjax.rollout(robot, *start(robot)[:1], jnp.ones(1), control, 2e-3, 50, method)
+    np.testing.assert_allclose(found.q.joints, expected.q.joints, rtol=1e-12)
+    if not driven:
+        alone = lgjax.rollout(robot, *start(robot)[:1], jnp.ones(1), None, 2e-3, 50, method)
+        only = lgjax.rollout(robot.model, *start(robot)[:1], jnp.ones(1), spring, 2e-3, 50, method)
+        np.testing.assert_allclose(alone.q.joints, only.q.joints, rtol=1e-12)
+
+
+def test_another_control_or_gain_compiles_nothing():
+    robot, programs = pendulum(delay=0.004, samples=4), []
+    note = lambda event, seconds, **_: programs.append(event) if event.endswith("compile_duration") else None
+    run = lambda robot, control: lgjax.rollout(robot, *start(robot), control, 1e-3, 10, save_every=None).q.joints
+    first = run(robot, jnp.ones(1))
+    other = robot.replace(actuators=robot.actuators.replace(gain=2 * robot.actuators.gain))
+    targets = jnp.array([0.5]), jnp.array([0.25])
+    run(other, targets[0])  # products with 2 are compiled
+    jax.monitoring.register_event_duration_secs_listener(note)
+    second = run(other, targets[1])
+    assert programs == []
+    assert first != second
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_gradients_of_a_robot_at_rest_are_finite_and_batches_do_not_matter(dtype):
+    """At the equilibrium of a servo: the derivative by the target, and rows of a batch alone, to the last bit."""
+    robot = pendulum(delay=0.002, samples=3, dtype=dtype)
+    end = lambda target: lgjax.rollout(robot, *start(robot), target[None], 1e-3, 20, TimeStepping()).q.joints[-1, 0]
+    slope = jax.grad(end)(jnp.zeros((), dtype))
+    assert jnp.isfinite(slope)
+    assert slope > 0
+    targets = jnp.linspace(-1, 1, 5, dtype=dtype)
+    together = jax.jit(jax.vmap(end))(targets)
+    np.testing.assert_array_equal(together[1:3], jax.jit(jax.vmap(end))(targets[1:3]))
+    np.testing.assert_allclose(together, targets * slope, rtol=20 * float(jnp.finfo(dtype).eps), atol=1e-7)
+
+
+def test_passive_forces_and_torques_of_a_robot_are_identified_with_their_spring():
+    """A record of a mass on a known spring tells its damping; without the spring it would not fit."""
+    robot = pendulum().replace(actuators=None)
+    robot = robot.replace(forces=forces.spring(robot.model, 5.0))
+    damped_robot = robot.replace(model=robot.model.replace(damping=jnp.array([0.3])))
+    command, dt = jnp.sin(jnp.arange(100.0) / 9)[:, None], 5e-3
+    record = identification.MotionRecord(start(robot), command, None, dt, 1e-3)
+    q, v = record.predicted(identification.plant_of(damped_robot))
+    record = identification.MotionRecord(start(robot), command, q, dt, 1e-3)
+    found = identification.identify(robot, record, identification.viscous(robot))
+    np.testing.assert_allclose(found.x, 0.3, atol=1e-6)
+    speed = jnp.concatenate([v, v])[: len(v)]
+    tau = jax.vmap(lambda q, v: lgjax.inverse_dynamics(damped_robot.model, q, v, 0 * v) + 5.0 * q.joints)(q, speed)
+    torques = identification.TorqueRecord(q, speed, 0 * speed, tau, 1e-3)
+    found = identification.identify(robot, torques, identification.viscous(robot))
+    np.testing.assert_allclose(found.x, 0.3, atol=1e-6)
+    with pytest.raises(ValueError, match="TorqueRecord"):
+        identification.identify(pendulum(), torques, identification.viscous(robot))
