@@ -38,6 +38,11 @@ SPREADS = {
     "geometry": "spread of the log of the distances between joints",
     "friction": "spread of the log of the joints' damping",
     "gravity": "spread of each component of gravity in m/s^2",
+    "gain": "spread of the log of what actuators do per unit of control and of length",
+    "velocity_gain": "spread of the log of what actuators do per unit of speed",
+    "gear": "spread of the log of the gears of actuators",
+    "time_constant": "spread of the log of the time constants of actuators",
+    "delay": "spread of the delays of actuators in s",
 }
 
 
@@ -63,7 +68,9 @@ def add(commands: Any) -> None:
         help="keep every K-th step; if not given, the largest divisor of their number that keeps 101 states or more",
     )  # fmt: skip
     for name, default in Spread()._asdict().items():
-        parser.add_argument(f"--{name}-spread", type=not_negative, default=default, help=SPREADS[name])
+        parser.add_argument(
+            f"--{name.replace('_', '-')}-spread", type=not_negative, default=default, help=SPREADS[name]
+        )
     parser.add_argument("--chunk", type=positive_int, help="copies at a time and device; what fits if not given")
     parser.add_argument("--devices", type=positive_int, help="how many devices; all if not given")
     parser.add_argument("--store", choices=STORES, default="all", help="which of the saved states to keep")

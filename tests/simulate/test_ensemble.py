@@ -14,6 +14,7 @@ import lgjax
 from lgjax import Spread, models
 from lgjax.saving import progress
 from lgjax.simulate.ensemble.ensemble import Draw, randomized
+from lgjax.simulate.ensemble.spread import OF_MODEL
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 
@@ -268,7 +269,7 @@ def test_every_spread_moves_its_own_parameters_and_leaves_bodies_physical():
     keys = jax.random.split(jax.random.key(3), 400)
     draw = jax.jit(jax.vmap(lambda key, spread: randomized(start, spread, key), (0, None)))
     nothing = Spread(*jnp.zeros(len(Spread._fields)))
-    draws = {name: draw(keys, nothing._replace(**{name: jnp.asarray(0.2)})) for name in Spread._fields}
+    draws = {name: draw(keys, nothing._replace(**{name: jnp.asarray(0.2)})) for name in OF_MODEL}
     deviation = lambda x: np.std(np.asarray(x).reshape(400, -1), axis=0)
     close = lambda x: np.testing.assert_allclose(deviation(x), 0.2, rtol=0.15)
     moved = jax.jit(jax.vmap(lambda q: lgjax.difference(base, start.q, q)))

@@ -102,6 +102,10 @@ class Balls(Kind):
     def periods(self):
         return 2 * np.pi * norm(self.axis)
 
+    @property
+    def scales(self) -> str:
+        return "axis"
+
     def __len__(self) -> int:
         return len(self.columns)
 
@@ -140,6 +144,10 @@ class Frees(Kind):
     @property
     def constant(self) -> bool:
         return False
+
+    @property
+    def scales(self) -> str:
+        return "wrench"
 
     def __len__(self) -> int:
         return len(self.columns)

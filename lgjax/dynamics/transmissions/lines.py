@@ -215,6 +215,10 @@ class Sites(Kind):
     def constant(self) -> bool:
         return False
 
+    @property
+    def scales(self) -> str:
+        return "wrench"
+
     def __len__(self) -> int:
         return len(self.at)
 
@@ -261,6 +265,10 @@ class RelativeSites(Lines):
     at: Places
     reference: Places
     turns: tuple[bool, ...] = field(metadata=STATIC)  # whether the wrench is known to have no force
+
+    @property
+    def scales(self) -> str:
+        return "wrench"
 
     def __len__(self) -> int:
         return len(self.at)

@@ -73,6 +73,11 @@ class Kind:
         """Those with these indices, in this order."""
         raise NotImplementedError
 
+    @property
+    def scales(self) -> str:
+        """The leaf whose n rows lengths and moments are proportional to."""
+        return "gear"
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -151,6 +156,17 @@ class Transmissions:
             kinds += [kind.take(own)] if own.size else []
             first += len(kind)
         return Transmissions(tuple(kinds), self.model if any(k.bodies for k in kinds) else None, self.tree)
+
+    def geared(self, factors: jax.Array) -> "Transmissions":
+        """The same with lengths and moments times factors (n,), as behind other gears."""
+        factors = checked_array("factors", factors, (len(self),), self.dtype, "the transmission")
+        first, kinds = 0, []
+        for kind in self.kinds:
+            own, leaf = factors[first : first + len(kind)], getattr(kind, kind.scales)
+            scaled = leaf * (own if leaf.ndim == 1 else own[:, None])
+            kinds.append(replace(kind, **{kind.scales: scaled}))  # type: ignore[type-var]
+            first += len(kind)
+        return replace(self, kinds=tuple(kinds))
 
     def astype(self, dtype: Any) -> "Transmissions":
         """The same transmissions with every array in `dtype`."""

@@ -17,49 +17,19 @@ from lgjax.integrators.field import strong
 from lgjax.integrators.method import Method
 from lgjax.integrators.scan_saved import saved_steps
 from lgjax.multibody.arguments import checked_array, checked_configuration, checked_model
-from lgjax.multibody.configuration import Configuration, neutral, retract
-from lgjax.multibody.inertia import Inertia
+from lgjax.multibody.configuration import Configuration, neutral
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
-from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.status import NOT_FINITE
 from lgjax.robots.robot import Robot
 from lgjax.simulate.drives import ControllerWithMemory
 from lgjax.simulate.ensemble.monte_carlo import MonteCarlo, Sample, monte_carlo
+from lgjax.simulate.ensemble.spread import Draw, Spread, checked_spread, randomized, with_memory, with_model
 from lgjax.simulate.ensemble.statistics import Statistics
 from lgjax.simulate.ensemble.storage import load_run
 from lgjax.simulate.rollout import Trajectory, rollout
 
 STORES = ("all", "final", "none")
-
-
-class Draw(NamedTuple):
-    """Model and initial state of one trajectory, and parameters (any pytree) for its controller."""
-
-    model: Model
-    q: Configuration
-    v: jax.Array
-    parameters: Any = None
-
-
-class Spread(NamedTuple):
-    """Standard deviations of what is random, as numbers or traced; all normal and independent.
-
-    position, velocity: of the initial state, each of the nv directions of tangent space (rad, m, rad/s, m/s).
-    mass: of the logarithm of each body's density. inertia: of the logarithms of its stretch along the three axes of its
-    joint frame, which moves its mass and so its center. geometry: of the logarithm of the distance of its joint from
-    its parent's. friction: of the logarithms of damping and dry friction of each joint coordinate, of which the latter
-    acts through `forces.friction(model)` or `Contacts(joint_friction=True)`. gravity: of each component, m/s^2. All
-    bodies stay physical.
-    """
-
-    position: Any = 0.1
-    velocity: Any = 0.1
-    mass: Any = 0.0
-    inertia: Any = 0.0
-    geometry: Any = 0.0
-    friction: Any = 0.0
-    gravity: Any = 0.0
 
 
 class _Fields(NamedTuple):
@@ -122,25 +92,6 @@ class Ensemble(_Fields):
         return self.status == 0
 
 
-def _checked_spread(spread: Any, model: Model) -> Spread:
-    """Numbers in the model's dtype; arrays pass that spread over what they scale."""
-    if not isinstance(spread, tuple):
-        raise TypeError(f"spread must be a Spread, got {checks.shown(spread)}")
-    found = []
-    for (name, value), shape in zip(Spread(*spread)._asdict().items(), _drawn(model)):
-        deviation = checks.floats(f"spread.{name}", value, (), model.dtype)
-        if any(k not in (1, n) for k, n in zip(deviation.shape[::-1], shape[::-1])) or deviation.ndim > len(shape):
-            raise ValueError(f"spread.{name} has shape {deviation.shape}, expected () or {shape}")
-        found.append(deviation)
-    return Spread(*found)
-
-
-def _drawn(model: Model) -> tuple[tuple[int, ...], ...]:
-    """Shapes of what is drawn for each entry of a spread."""
-    bodies = model.nbodies
-    return (model.nv,), (model.nv,), (bodies,), (bodies, 3), (bodies,), (model.nv,), (3,)
-
-
 def ensemble(
     model: Model | Robot,
     controller: Callable | ControllerWithMemory | jax.Array | None = None,
@@ -182,16 +133,16 @@ def ensemble(
     _check_sizes(batch, store)
     steps, every, _ = saved_steps(steps, save_every)
     dt = checks.number("dt", dt)
-    start = _start(model, q, v)
+    start, spread = _start(model, q, v), checked_spread(spread, mechanism)
+    mechanism = with_memory(mechanism, spread if sample is None else Spread(), dt)
 
     def simulate(key, start, spread, dt):
-        draw = randomized(start, spread, key) if sample is None else sample(key)
+        draw = _near(mechanism, start, spread, key) if sample is None else sample(key)
         control, pushed, found = _law(controller, draw), _law(wrenches, draw), _contacts(contacts, draw)
         drawn, q, v = _drawn_mechanism(mechanism, draw, sample is None)
         path = rollout(drawn, q, v, control, dt, steps, method, save_every, pushed, contacts=found)
         return _sample(start.model, draw, path, observe or observation, events, store)
 
-    spread = _checked_spread(spread, model)
     if sample is None:
         _check_friction(model, spread, controller, contacts)
     times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)
@@ -222,18 +173,21 @@ def _check_sizes(batch: Any, store: Any) -> None:
         raise ValueError(f"store must be one of {', '.join(STORES)}, got {checks.shown(store)}")
 
 
+def _near(mechanism: Any, start: Draw, spread: Spread, key: jax.Array) -> Draw:
+    """A random copy of the mechanism, whose model is that of `start`, near the state there."""
+    return randomized(start._replace(model=with_model(mechanism, checked_model(start.model))), spread, key)
+
+
 def _drawn_mechanism(mechanism: Any, draw: Draw, near: bool) -> tuple[Any, Configuration, jax.Array]:
     """The mechanism with the model of a draw, and the state; of a robot with loops the nearest one that closes them.
 
     near: whether the state of the draw may leave the loops open.
     """
-    if not isinstance(mechanism, Robot):
-        return draw.model, draw.q, draw.v
-    robot = mechanism.replace(model=draw.model)
-    if not (near and robot.loops):
-        return robot, draw.q, draw.v
-    q = project_positions(draw.model, robot.loops, draw.q).q
-    return robot, q, project_velocity(draw.model, robot.loops, q, draw.v)
+    found = draw.model if isinstance(draw.model, Robot) else with_model(mechanism, draw.model)
+    if not (isinstance(found, Robot) and near and found.loops):
+        return found, draw.q, draw.v
+    q = project_positions(found.model, found.loops, draw.q).q
+    return found, q, project_velocity(found.model, found.loops, q, draw.v)
 
 
 def _start(model: Model, q: Any, v: Any) -> Draw:
@@ -246,7 +200,7 @@ def _start(model: Model, q: Any, v: Any) -> Draw:
 def _law(law: Any, draw: Draw) -> Any:
     """A controller or wrenches, given the parameters of a draw; forces are those of its model."""
     if isinstance(law, Force):
-        return law.for_model(draw.model)
+        return law.for_model(checked_model(draw.model))
     if not callable(law) or draw.parameters is None or isinstance(law, ControllerWithMemory):
         return law
     return lambda t, q, v: law(t, q, v, draw.parameters)
@@ -327,12 +281,12 @@ def _sample(model: Model, draw: Draw, path: Trajectory, observe: Callable, event
     if store == "none":
         return Sample(values, path.success, happened, status=path.status)
     q, v = (path.q, path.v) if store == "all" else jax.tree.map(lambda x: x[-1:], (path.q, path.v))
-    mass = model.inertias.mass
+    mass, own = model.inertias.mass, checked_model(draw.model)
     record = {
         "q": q,
         "v": v,
-        "energy": jax.lax.map(lambda state: total_energy(draw.model, *state), (q, v)),
-        "mass_factors": jnp.where(mass > 0, draw.model.inertias.mass / jnp.where(mass > 0, mass, 1), 1),
+        "energy": jax.lax.map(lambda state: total_energy(own, *state), (q, v)),
+        "mass_factors": jnp.where(mass > 0, own.inertias.mass / jnp.where(mass > 0, mass, 1), 1),
     }
     record |= {} if draw.parameters is None else {"parameters": draw.parameters}
     return Sample(values, path.success, happened, record, path.status)
@@ -350,32 +304,3 @@ def _occurred(events: Any) -> jax.Array:
     if found.ndim != 1 or found.dtype != bool:
         raise ValueError(f"events must return (e,) bool, got {found.dtype}{found.shape}")
     return found
-
-
-def randomized(start: Draw, spread: Spread, key: jax.Array) -> Draw:
-    """A random copy of a model in a random initial state near the given one."""
-    model, dtype = start.model, start.model.dtype
-    keys = jax.random.split(key, len(spread))
-    drawn = [jax.random.normal(k, shape, dtype) for k, shape in zip(keys, _drawn(model))]
-    turned, pushed, mass, shape, distance, rough, pull = (s * x for s, x in zip(spread, drawn))
-    q, v = retract(model, start.q, turned), start.v + pushed
-    denser = model.inertias.scaled(jnp.exp(mass))
-    stretch, longer = jnp.exp(shape), jnp.exp(distance)
-    places = model.placements._replace(translation=longer[:, None] * model.placements.translation)
-    rougher, gravity = jnp.exp(rough), model.gravity + pull
-    copy = model.replace(
-        inertias=stretched(denser, stretch),
-        placements=places,
-        damping=rougher * model.damping,
-        friction=rougher * model.friction,
-        gravity=gravity,
-    )
-    return start._replace(model=copy, q=q, v=v)
-
-
-def stretched(inertia: Inertia, factors: jax.Array) -> Inertia:
-    """The inertia of bodies whose mass is moved from (x, y, z) to (f₁ x, f₂ y, f₃ z); factors (..., 3)."""
-    identity = sm.identity(3, factors.dtype)
-    spread = 0.5 * sm.trace(inertia.rotational)[..., None, None] * identity - inertia.rotational  # ∫ x xᵀ dm
-    moved = factors[..., :, None] * spread * factors[..., None, :]
-    return Inertia(inertia.mass, factors * inertia.moment, sm.trace(moved)[..., None, None] * identity - moved)
