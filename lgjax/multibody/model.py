@@ -1,7 +1,7 @@
 """Model and Configuration of a mechanism: a static tree and arrays that can be batched and differentiated."""
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,15 @@ class Mechanism:
     """A record that has a Model, such as `lgjax.Robot`: pass it anywhere a Model is expected."""
 
     model: "Model"
+    loops: Any = ()
+
+    def constant_parts(self) -> dict[str, Any]:
+        """Parts beside the model whose numbers `lgjax.specialize` makes constants."""
+        return {}
+
+    def replace(self, **changes: Any) -> Any:
+        """A copy with other parts, which are on its model."""
+        raise NotImplementedError
 
 
 @jax.tree_util.register_dataclass

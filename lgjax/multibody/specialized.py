@@ -2,34 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from functools import cached_property
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Model
+from lgjax.multibody.constant_parts import Constants, SpecializedPart, frozen, named, specialized_part
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
-
-
-class Constants:
-    """The known arrays of a model, None for each that is an input, and its structure: one hashable value."""
-
-    def __init__(self, arrays: tuple[np.ndarray | None, ...], structure: Any):
-        self.arrays, self.structure = arrays, structure
-
-    @cached_property
-    def _content(self) -> tuple:
-        known = (x if x is None else (x.shape, x.dtype.name, x.tobytes()) for x in self.arrays)
-        return self.structure, tuple(known)
-
-    def __hash__(self) -> int:
-        return hash(self._content)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Constants) and self._content == other._content)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,18 +60,48 @@ class SpecializedModel(Model):
         return self.constants == other.constants
 
 
-def specialize(model: Model, inputs: tuple[str, ...] = ()) -> SpecializedModel:
+M = TypeVar("M", bound=Mechanism)
+
+
+@overload
+def specialize(model: Model, inputs: tuple[str, ...] = ()) -> SpecializedModel: ...
+@overload
+def specialize(model: M, inputs: tuple[str, ...] = ()) -> M: ...
+def specialize(model: Any, inputs: tuple[str, ...] = ()) -> Any:
     """Make a model's parameters constants: zeros, ones and repeated values fold into the programs.
 
     Pass the result anywhere a `Model` is expected; the numbers are the same to round-off. A program is compiled for
     each such model, and derivatives and batches are over states and inputs only. inputs: names of parameters that stay
-    arguments of the programs, such as `inertias`, `inertias.mass` or `damping`. Raises ValueError for other parameters
-    that are traced or batched, naming the first, and for inputs that are no parameters.
+    arguments of the programs, such as `inertias`, `inertias.mass` or `damping`. Of a `Robot` the model, the actuators
+    and the passive forces become constants; inputs may be `actuators`, `actuators.gain`, `actuators.delay` and so on,
+    too, and what replaces a constant of actuators or forces is an input. Raises ValueError for other parameters that
+    are traced or batched, naming the first, and for inputs that are no parameters.
     """
     if isinstance(model, SpecializedModel) and not inputs and not jax.tree.leaves(model):
         return model
-    found = _named(checked_model(model))
-    belongs = lambda name, group: name == group or name.startswith(f"{group}.")
+    alone = checked_model(model)
+    parts = model.constant_parts() if isinstance(model, Mechanism) else {}
+    general = {part: x.general if isinstance(x, SpecializedPart) else x for part, x in parts.items()}
+    of_parts = [(_in_part(part, name), leaf) for part, x in general.items() for name, leaf in named(x)]
+    of_parts = [(name, leaf) for name, leaf in of_parts if ".model" not in name]  # which are the model's own again
+    chosen = _chosen([*_named(alone), *of_parts], inputs)
+    special = _specialized(checked_model(model, leaves=True), lambda name, leaf: name in chosen)
+    if not isinstance(model, Mechanism):
+        return special
+    whole = model.replace(**general).replace(model=special)
+    is_input = lambda part, name: _in_part(part, name) in chosen
+    made = {part: specialized_part(x, partial(is_input, part)) for part, x in whole.constant_parts().items()}
+    return whole.replace(**made)
+
+
+def _in_part(part: str, name: str) -> str:
+    """Name of a parameter of a part among those of the whole."""
+    return f"{part}{name}" if name.startswith("[") else f"{part}.{name}"
+
+
+def _chosen(found: list[tuple[str, Any]], inputs: tuple[str, ...]) -> set[str]:
+    """Names of the inputs among all parameters; ValueError for what cannot be specialized."""
+    belongs = lambda name, group: name == group or name.startswith((f"{group}.", f"{group}["))
     for group in checks.names("inputs", inputs):
         if not any(belongs(name, group) for name, _ in found):
             raise ValueError(f"inputs names {group!r}, the parameters are {', '.join(name for name, _ in found)}")
@@ -98,31 +111,24 @@ def specialize(model: Model, inputs: tuple[str, ...] = ()) -> SpecializedModel:
             raise ValueError(f"specialize takes a model whose parameters are known, {name} is traced")
         if name == "inertias.mass" and np.ndim(leaf) != 1:
             raise ValueError(f"specialize takes one model, {name} has shape {np.shape(leaf)}")
-    return _specialized(checked_model(model, leaves=True), lambda name, leaf: name in chosen)
+    return chosen
 
 
 def _specialized(model: Model, is_input: Callable[[str, Any], bool]) -> SpecializedModel:
     """The model with constants in place of all leaves that are no inputs: is_input(name, leaf)."""
     leaves, structure = jax.tree.flatten(_ordinary(model))
     marks = [is_input(name, leaf) for name, leaf in _named(model)]
-    arrays = tuple(None if mark else _frozen(leaf) for leaf, mark in zip(leaves, marks, strict=True))
+    arrays = tuple(None if mark else frozen(leaf) for leaf, mark in zip(leaves, marks, strict=True))
     return _joined(Constants(arrays, structure), [leaf for leaf, mark in zip(leaves, marks, strict=True) if mark])
 
 
 def _named(model: Model) -> list[tuple[str, Any]]:
     """Name and value of each parameter."""
-    pairs = jax.tree_util.tree_leaves_with_path(_ordinary(model))
-    return [(jax.tree_util.keystr(path).lstrip("."), leaf) for path, leaf in pairs]
+    return named(_ordinary(model))
 
 
 def _ordinary(model: Model) -> Model:
     return Model(**{field.name: getattr(model, field.name) for field in fields(Model)})
-
-
-def _frozen(leaf) -> np.ndarray:
-    array = np.array(leaf)
-    array.setflags(write=False)
-    return array
 
 
 # ---- as a pytree

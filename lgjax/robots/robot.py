@@ -12,9 +12,11 @@ from lgjax.dynamics.forces import Force, Sum
 from lgjax.dynamics.loops import Loop
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.constant_parts import SpecializedPart
 from lgjax.multibody.geometry import Geometry
 from lgjax.multibody.importers.description import Ground, Surface
 from lgjax.multibody.model import Configuration, Mechanism, Model
+from lgjax.multibody.specialized import SpecializedModel
 from lgjax.numerics import checks
 from lgjax.numerics.messages import listed
 from lgjax.robots.actuators import Actuators
@@ -92,8 +94,14 @@ class Robot(Mechanism):
 
     def astype(self, dtype: Any) -> "Robot":
         """The same robot with every array of floating numbers in `dtype`."""
-        cast = lambda x: x.astype(dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
-        return jax.tree.map(cast, self)
+        special = lambda x: isinstance(x, SpecializedModel | SpecializedPart)
+        floats = lambda x: special(x) or jnp.issubdtype(jnp.result_type(x), jnp.floating)
+        return jax.tree.map(lambda x: x.astype(dtype) if floats(x) else x, self, is_leaf=special)
+
+    def constant_parts(self) -> dict[str, Any]:
+        """Parts beside the model whose numbers `lgjax.specialize` makes constants."""
+        parts = {"forces": self.forces, "actuators": self.actuators}
+        return {name: part for name, part in parts.items() if part is not None}
 
     def replace(self, **changes: Any) -> "Robot":
         """A copy with other parts. With another model of the same tree, the parts that stay are on that one.

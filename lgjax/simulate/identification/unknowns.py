@@ -183,12 +183,12 @@ def _other_actuators(index: np.ndarray, change: Callable, plant: Plant, x: Array
 
 def _stiffer(actuators: Actuators, x: Array) -> dict[str, Array]:
     factor = jnp.exp(x)
-    bias = actuators.bias.at[:, 1].multiply(factor)
+    bias = jnp.asarray(actuators.bias).at[:, 1].multiply(factor)
     return {"gain": actuators.gain * factor[:, None], "bias": bias}
 
 
 def _more_damped(actuators: Actuators, x: Array) -> dict[str, Array]:
-    return {"bias": actuators.bias.at[:, 2].multiply(jnp.exp(x))}
+    return {"bias": jnp.asarray(actuators.bias).at[:, 2].multiply(jnp.exp(x))}
 
 
 def _slower(actuators: Actuators, x: Array) -> dict[str, Array]:
