@@ -197,3 +197,26 @@ def test_a_robot_in_another_dtype_is_the_same_robot(dtype):
     found = of(cast)
     assert found.dtype == dtype
     same(found, np.asarray(of(robot)), 3e-4 if dtype == jnp.float32 else 1e-12)
+
+
+HULL = """<body name="hull" euler=".3 .2 .1"><freejoint/><inertial mass="1" pos=".1 .2 .3" {inertia}/>
+  <site name="bow"/></body>"""
+INERTIAS = {
+    "principal": 'diaginertia="1.1 .9 1" euler=".2 .3 .1"',
+    "full": 'fullinertia="1.1 .9 1 .1 -.05 .2"',
+}
+ROPE = """<tendon><spatial limited="true" range="0 .1"><site site="wall"/><site site="bow"/></spatial></tendon>
+  <sensor><framequat objtype="body" objname="hull"/></sensor>"""
+
+
+@pytest.mark.parametrize("name", INERTIAS)
+def test_inertias_that_are_taken_as_they_are_act_in_fluids_sensors_and_tendons(name):
+    """check_inertia="warn" hides them from MuJoCo's compiler, and from nothing else."""
+    of = text(
+        '<site name="wall"/>' + HULL.format(inertia=INERTIAS[name]), ROPE, 'density="1.2" viscosity=".15"'
+    ).replace(' constraint="disable"', "")
+    strict, warned = lgjax.load_robot(of), lgjax.load_robot(of, check_inertia="warn")
+    a, b = (dict(jax.tree_util.tree_leaves_with_path(robot)) for robot in (strict, warned))
+    assert a.keys() == b.keys()
+    for path, leaf in a.items():
+        np.testing.assert_allclose(b[path], leaf, rtol=1e-12, atol=1e-14, err_msg=jax.tree_util.keystr(path))

@@ -42,6 +42,18 @@ def taken_inertias(mujoco: Any, spec: Any) -> dict[Any, tuple[bool, np.ndarray]]
     return taken
 
 
+def put_back(file: Compiled, given: dict[int, tuple[bool, np.ndarray]]) -> None:
+    """The inertias that were replaced, in the compiled file too, where fluids, sensors and tendons read them."""
+    for body, (full, inertia) in given.items():
+        moments, turn = inertia, file.m.body_iquat[body].copy()
+        if full:
+            moments = np.zeros(3)
+            file.mujoco.mju_eig3(moments, np.zeros(9), turn, inertia.ravel())
+        file.m.body_inertia[body], file.m.body_iquat[body] = moments, turn
+    if given:  # what the file's own state makes of them, such as the mass that a tendon moves
+        file.mujoco.mj_setConst(file.m, file.mujoco.MjData(file.m))
+
+
 def bodies(file: Compiled, given: dict[int, tuple[bool, np.ndarray]]) -> tuple[Body, ...]:
     """All bodies but the world, and after them named sites, as links without mass; given: inertias by number."""
     with np.errstate(all="ignore"):  # `build` finds and names what overflows

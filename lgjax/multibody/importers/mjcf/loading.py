@@ -11,7 +11,7 @@ import numpy as np
 
 from lgjax.multibody.build import build
 from lgjax.multibody.importers.description import Description, Touching
-from lgjax.multibody.importers.mjcf.bodies import bodies, taken_inertias
+from lgjax.multibody.importers.mjcf.bodies import bodies, put_back, taken_inertias
 from lgjax.multibody.importers.mjcf.compiled import Compiled
 from lgjax.multibody.importers.mjcf.drives import drives, joint_ranges, keys
 from lgjax.multibody.importers.mjcf.equalities import equalities
@@ -152,7 +152,9 @@ def compiled(
     given = taken_inertias(mujoco, spec) if warn else {}
     left_out = prune(mujoco, spec, allowed, kept)
     file = Compiled(mujoco, spec, asked(mujoco, spec.compile))
-    return file, {body.id: inertia for body, inertia in given.items()}, left_out
+    numbered = {body.id: inertia for body, inertia in given.items()}
+    asked(mujoco, put_back, file, numbered)
+    return file, numbered, left_out
 
 
 def gravity(file: Compiled) -> np.ndarray:
