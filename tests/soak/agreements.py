@@ -1,0 +1,122 @@
+"""`python -m tests.soak.agreements`: what `lgjax.load_robot` makes of robot files beside MuJoCo and Pinocchio.
+
+Of all files in installed packages that the reader of their form reads: which load, and how far mass matrices, forces,
+actuators, tendons and sensors are from the reader's at random states. With `--driven`: motions, see `driven.py`. What
+is found is kept in a file, line by line, so that a run that was ended goes on where it was. Read first:
+`beside_mujoco.py`, `beside_pinocchio.py`, `agreement_records.py`.
+"""
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mujoco
+
+import lgjax
+from tests import conftest
+from tests.soak import packages
+from tests.soak.agreement_records import Records, fingerprint, silently_dropped, summary
+from tests.soak.answers import Answer
+from tests.soak.beside_mujoco import beside_mujoco, described
+from tests.soak.beside_pinocchio import beside_pinocchio
+from tests.soak.robots import _quiet
+from tests.soak.second_readers import by_pinocchio, without_looks
+
+MEMORY = 5e9  # bytes of this process after which it forgets what it compiled
+# Ways to load a file, of which the first counts that works: what a message of the ones before names as the way out.
+WAYS: tuple[dict[str, Any], ...] = ({}, {"check_inertia": "warn"}, {"check_inertia": "warn", "meshes": "ignore"})
+
+
+def loaded(form: str, path: Path) -> tuple[lgjax.Robot | None, list[str]]:
+    """The robot, None where all ways refuse; the messages of those that do."""
+    refusals = []
+    for way in WAYS:
+        folder = packages.folder_of(path) if form == "mjcf" else None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                return lgjax.load_robot(path, folder=folder, **way), refusals
+        except ValueError as error:
+            refusals.append(str(error).replace(str(path), path.name))
+    return None, refusals
+
+
+def read_by_other(form: str, path: Path, floats: bool = False) -> Any:
+    """What the second reader of the form reads; ValueError if it does not."""
+    if form == "urdf":
+        return by_pinocchio(without_looks(path.read_bytes()), floats)
+    with _quiet():
+        return mujoco.MjModel.from_xml_path(str(path))
+
+
+def compared(form: str, path: Path, robot: lgjax.Robot, theirs: Any, seed: int, count: int) -> list[Answer] | None:
+    if form == "mjcf":
+        return beside_mujoco(robot, described(path, packages.folder_of(path)), theirs, seed, count)
+    floats = "free" in {kind.name for kind in robot.model.tree.kinds}
+    return beside_pinocchio(robot, read_by_other(form, path, floats), seed, count)
+
+
+def judge(form: str, path: Path, records: Records, seed: int, count: int) -> dict[str, Any]:
+    """The record of a file."""
+    try:
+        theirs = read_by_other(form, path)
+    except ValueError as error:
+        return {"unreadable": str(error)[:200]}
+    found: dict[str, Any] = {"moves": theirs.nv > 0}
+    robot, refusals = loaded(form, path)
+    found["refusals"] = refusals
+    if robot is None:
+        return found
+    found |= {"loaded": True, "dropped": silently_dropped(robot, theirs) if form == "mjcf" else []}
+    found["print"] = fingerprint(form, path, theirs)
+    if twin := records.with_print(found["print"]):
+        return found | {key: twin[key] for key in ("errors", "raised", "incomparable") if key in twin}
+    try:
+        answers = compared(form, path, robot, theirs, seed, count)
+    except Exception as error:  # of any kind: the next files are judged all the same
+        return found | {"raised": f"{type(error).__name__}: {error}"[:500]}
+    if answers is None:
+        return found | {"incomparable": True}
+    return found | {"errors": {answer.name: answer.error for answer in answers}}
+
+
+def judge_all(forms: list[str], pattern: str, keep: Records, seed: int, count: int) -> None:
+    for form in forms:
+        for path in packages.files(form):
+            if pattern not in str(path) or keep.begun(form, path):
+                continue
+            begun = time.monotonic()
+            record = judge(form, path, keep, seed, count)
+            keep.add(form, path, record | {"seconds": round(time.monotonic() - begun, 2)})
+            if conftest.resident() > MEMORY:
+                conftest.forget()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.agreements", description=__doc__)
+    parser.add_argument("--form", action="append", choices=("urdf", "mjcf"), help="this form alone")
+    parser.add_argument("--states", type=int, default=100, help="random states of each robot")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--match", default="", help="only files with this in their path")
+    parser.add_argument("--keep", type=Path, help="a file of what was found; a run goes on with it")
+    parser.add_argument("--driven", action="store_true", help="motions of driven robots instead")
+    arguments = parser.parse_args()
+    say: Callable[[str], None] = lambda line: print(line, flush=True)  # noqa: T201
+    forms = arguments.form or ["urdf", "mjcf"]
+    keep = Records(arguments.keep, say)
+    if arguments.driven:
+        from tests.soak.driven import drive_all
+
+        return drive_all(arguments.match, keep, say)
+    judge_all(forms, arguments.match, keep, arguments.seed, arguments.states)
+    for form in forms:
+        for line in summary(form, keep):
+            say(line)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,148 @@
+"""Motions of driven robots of the installed packages beside MuJoCo's, over a second without contact.
+
+The controls are constant, as MuJoCo holds them for a step. Ours is a motion of small steps of fourth order; MuJoCo's is
+that of the integrator of the file, and of its RK4, with the step h and h / 2: the difference between the two has to
+fall with h as the order of MuJoCo's integrator says. What MuJoCo has as constraints (limits of joints, dry friction) is
+off on both sides, and robots with equalities are not among these. Read first: `beside_mujoco.py`.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+import lgjax
+from lgjax.conventions import from_mujoco, to_mujoco
+from tests import conftest
+from tests.soak import packages
+from tests.soak.agreement_records import Records
+from tests.soak.beside_mujoco import smooth
+
+ROBOTS, SECONDS, SAVED = 20, 1.0, 10
+LARGEST_STEP, FINER = 1 / 512, (8, 32, 128)  # s; how much finer our steps are, the first with which nothing is lost
+MOST, FROM_ONE_FOLDER = 60, 1  # velocities of a robot; robots
+ORDERS = {"EULER": 1, "RK4": 4, "IMPLICIT": 1, "IMPLICITFAST": 1}
+EXACT = 1e-9  # differences below have no order: they are rounding, and what our steps leave
+
+
+class Start(NamedTuple):
+    """State of MuJoCo and constant controls."""
+
+    q: np.ndarray
+    control: np.ndarray
+
+
+def drive_all(match: str, keep: Records, say: Callable[[str], None]) -> int:
+    """Print a line for each robot and what they come to; 1 if the order is missed by one of them."""
+    for path, robot, theirs in driven_robots(match):
+        if not keep.begun("driven", path):
+            try:
+                said = motion(robot, theirs)
+            except Exception as error:  # of any kind: the next ones move all the same
+                said = f"{type(error).__name__}: {error}"[:500]
+            keep.add("driven", path, {"said": said})
+            conftest.forget()
+    said = [one.get("said", one.get("raised")) for _, one in keep.of("driven")]
+    missed = [line for line in said if not line.endswith("; as its order says")]
+    say(f"driven: {len(said) - len(missed)} of {len(said)} motions agree with MuJoCo's to the order of its integrator")
+    return 1 if missed else 0
+
+
+def driven_robots(match: str) -> Iterator[tuple[Path, lgjax.Robot, Any]]:
+    """Different robots that load and have actuators, from different folders."""
+    from tests.soak.agreements import loaded, read_by_other
+
+    folders: dict[Path, int] = {}
+    shapes, count = set(), 0
+    for path in packages.files("mjcf"):
+        if match not in str(path) or count == ROBOTS or folders.get(path.parent, 0) >= FROM_ONE_FOLDER:
+            continue
+        try:
+            theirs = read_by_other("mjcf", path)
+        except ValueError:
+            continue
+        shape = theirs.nv, theirs.nu, theirs.body_mass.sum().round(6)
+        if not theirs.nu or theirs.nv > MOST or theirs.neq or shape in shapes:
+            continue
+        robot, _ = loaded("mjcf", path)
+        if robot is None or robot.actuators is None or len(robot.actuators) != theirs.nu:
+            continue
+        folders[path.parent] = folders.get(path.parent, 0) + 1
+        shapes.add(shape)
+        count += 1
+        yield path, robot, theirs
+
+
+def motion(robot: lgjax.Robot, theirs: Any) -> str:
+    """How far the motions are apart, with which steps, and whether that is as MuJoCo's order says."""
+    theirs.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT.value)
+    start = _start(theirs)
+    integrators = dict.fromkeys((mujoco.mjtIntegrator(theirs.opt.integrator).name.rpartition("_")[2], "RK4"))
+    if theirs.na:
+        integrators.pop("RK4")  # our activations are exact for a step, or of first order
+    steps = round(SECONDS / min(theirs.opt.timestep, LARGEST_STEP) / SAVED) * SAVED
+    finest = next((q for finer in FINER if np.isfinite(q := ours(robot, start, steps * finer)).all()), None)
+    if finest is None:
+        return "our motion has no numbers"
+    lines = [f"nv {theirs.nv}, nu {theirs.nu}, na {theirs.na}, moved {np.abs(finest - start.q).max():.2g}"]
+    good = True
+    for name in integrators:
+        apart = [_apart(theirs, finest, its_motion(theirs, start, name, steps * k)) for k in (1, 2, 4)]
+        order = np.log2(apart[1] / max(apart[2], 1e-300))
+        good &= bool(apart[2] < EXACT or order > 0.8 * ORDERS[name])
+        parts = ", ".join(f"{x:.1e}" for x in apart)
+        lines.append(f"{name} with h = 1/{steps} s, h/2, h/4: {parts} (order {order:.1f})")
+    return "; ".join(lines) + ("; as its order says" if good else "; NOT as its order says")
+
+
+def _start(theirs: Any) -> Start:
+    """The first keyframe, or what the file shows; controls within half of their range, of any size within 0.3."""
+    q = theirs.key_qpos[0] if theirs.nkey else theirs.qpos0
+    draw = np.random.default_rng(0).uniform(-1, 1, theirs.nu)
+    low, high = theirs.actuator_ctrlrange.T
+    within = (low + high) / 2 + draw * (high - low) / 4
+    return Start(q.copy(), np.where(theirs.actuator_ctrllimited.astype(bool), within, 0.3 * draw))
+
+
+def ours(robot: lgjax.Robot, start: Start, steps: int) -> np.ndarray:
+    """Positions (SAVED, nq) in MuJoCo's form."""
+    model = robot.model
+    state = from_mujoco(model, jnp.asarray(start.q), jnp.zeros(model.nv))
+    smoothed = robot.replace(forces=smooth(robot.forces))
+    control = jnp.asarray(start.control)
+    found = lgjax.rollout(
+        smoothed, state.q, state.v, control, SECONDS / steps, steps, save_every=steps // SAVED, loops=(), contacts=()
+    )
+    flat = jax.vmap(lambda q, v: to_mujoco(model, q, v).q)(found.q, found.v)
+    return np.asarray(flat)[1:]
+
+
+def its_motion(theirs: Any, start: Start, integrator: str, steps: int) -> np.ndarray:
+    """Positions (SAVED, nq) of MuJoCo."""
+    before = theirs.opt.timestep, theirs.opt.integrator
+    theirs.opt.timestep = SECONDS / steps
+    theirs.opt.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{integrator}").value
+    data, found = mujoco.MjData(theirs), []
+    data.qpos[:], data.ctrl[:] = start.q, start.control
+    for i in range(steps):
+        mujoco.mj_step(theirs, data)
+        if (i + 1) % (steps // SAVED) == 0:
+            found.append(data.qpos.copy())
+    theirs.opt.timestep, theirs.opt.integrator = before
+    return np.array(found)
+
+
+def _apart(theirs: Any, ours: np.ndarray, found: np.ndarray) -> float:
+    """The largest difference of a position, in parts of the largest way; of quaternions with our sign."""
+    if not np.isfinite(found).all():
+        return np.inf
+    alike = found.copy()
+    for kind, at in zip(theirs.jnt_type, theirs.jnt_qposadr, strict=True):
+        if kind <= 1:  # free and ball joints
+            turn = slice(at + 3, at + 7) if kind == 0 else slice(at, at + 4)
+            alike[:, turn] *= np.sign(np.sum(found[:, turn] * ours[:, turn], axis=1, keepdims=True))
+    return float(np.abs(ours - alike).max() / max(1.0, np.abs(ours).max()))
