@@ -21,7 +21,7 @@ READERS = {"urdf": "Pinocchio", "mjcf": "MuJoCo"}
 
 
 class Records:
-    """Records of files, in memory and in a file of one JSON a line. A file that was begun and has none ended a run."""
+    """Records of files, in memory and in a file of one JSON a line. What was begun and has none was cut off."""
 
     def __init__(self, path: Path | None, say: Callable[[str], None]):
         self.path, self.say = path, say
@@ -31,12 +31,12 @@ class Records:
             self.found[record["key"]] = record
 
     def begun(self, form: str, path: Path) -> bool:
-        """Whether there is something on a file; from now on there is."""
+        """Whether a file needs no further try: it has a record, or has been begun twice; from now on it is begun."""
         key = f"{form} {path}"
-        if key in self.found:
-            return True
-        self._write({"key": key, "raised": "the process ended"})
-        return False
+        tries = self.found.get(key, {"begun": 0}).get("begun", 2)
+        if tries < 2:
+            self._write({"key": key, "raised": "the process ended", "begun": tries + 1})
+        return tries == 2
 
     def add(self, form: str, path: Path, record: dict[str, Any]) -> None:
         self._write({"key": f"{form} {path}"} | record)
@@ -140,10 +140,13 @@ def summary(form: str, records: Records) -> Iterator[str]:
     readable = [(name, one) for name, one in every if "unreadable" not in one]
     movers = [(name, one) for name, one in readable if one.get("moves", True)]
     loaded = [(name, one) for name, one in movers if one.get("loaded")]
-    share = 100 * len(loaded) / max(len(movers), 1)
-    yield f"{form}: {len(every)} files; {READERS[form]} reads {len(readable)}, in {len(movers)} something moves"
-    plainly = sum(not one["refusals"] for _, one in loaded)
-    yield f"  loaded {len(loaded)} ({share:.1f} %), {plainly} of them with default arguments"
+    how = Counter(one["loaded"] for _, one in loaded)
+    share = lambda count: f"{count} ({100 * count / max(len(movers), 1):.1f} %)"
+    yield f"{form}: {len(every)} files; {READERS[form]} reads {len(readable)}, {len(movers)} of them move"
+    yield f"  whole load {share(len(loaded) - how['in part'])}: {how['by default']} by default, {how['as published']}"
+    yield f"    with inertias as published; {how['in part']} more without a part that the message lets one leave out"
+    single = [(name, one) for name, one in readable if not one.get("moves", True) and one.get("loaded")]
+    yield f"  of the other {len(readable) - len(movers)} load {len(single)}, as bodies that float"
     for what, some in (("refused", movers), ("refused by default", loaded)):
         kinds = Counter(
             _kind_of(one["refusals"][-1 if what == "refused" else 0], name.split("/")[-1])
@@ -151,7 +154,8 @@ def summary(form: str, records: Records) -> Iterator[str]:
             if one.get("refusals") and (what != "refused" or not one.get("loaded"))
         )
         for kind, count in kinds.most_common():
-            yield f"  {what} {count}: {kind}"
+            yield f"  {what}: {count} times {kind}"
+    loaded += single
     dropped = [(name, one["dropped"]) for name, one in loaded if one["dropped"]]
     yield f"  silently dropped something: {len(dropped)}"
     yield from (f"    {name}: {', '.join(what)}" for name, what in dropped)

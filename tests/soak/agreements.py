@@ -7,6 +7,7 @@ is found is kept in a file, line by line, so that a run that was ended goes on w
 """
 
 import argparse
+import re
 import time
 import warnings
 from collections.abc import Callable
@@ -25,23 +26,32 @@ from tests.soak.beside_pinocchio import beside_pinocchio
 from tests.soak.robots import _quiet
 from tests.soak.second_readers import by_pinocchio, without_looks
 
+OUT = r"ignore=\(([^)]*)\)"  # in a message: what may be left out
 MEMORY = 5e9  # bytes of this process after which it forgets what it compiled
-# Ways to load a file, of which the first counts that works: what a message of the ones before names as the way out.
-WAYS: tuple[dict[str, Any], ...] = ({}, {"check_inertia": "warn"}, {"check_inertia": "warn", "meshes": "ignore"})
 
 
-def loaded(form: str, path: Path) -> tuple[lgjax.Robot | None, list[str]]:
-    """The robot, None where all ways refuse; the messages of those that do."""
-    refusals = []
-    for way in WAYS:
-        folder = packages.folder_of(path) if form == "mjcf" else None
+def loaded(form: str, path: Path) -> tuple[lgjax.Robot | None, dict[str, Any], list[str]]:
+    """The robot, None where it is refused; the arguments that it took beside the path; the messages of refusals.
+
+    Each further try does what the message before it names as the way out. An MJCF may take files from all of its
+    package.
+    """
+    way: dict[str, Any] = {"folder": packages.folder_of(path)} if form == "mjcf" else {}
+    refusals: list[str] = []
+    while True:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
-                return lgjax.load_robot(path, folder=folder, **way), refusals
+                return lgjax.load_robot(path, **way), way, refusals
         except ValueError as error:
-            refusals.append(str(error).replace(str(path), path.name))
-    return None, refusals
+            message = str(error)
+        refusals.append(message.replace(str(path), path.name))
+        left_out = way.get("ignore", ()) + tuple(re.findall(r"'(\w+)'", "".join(re.findall(OUT, message))))
+        further = way | ({"ignore": left_out} if left_out else {})
+        further |= {"check_inertia": "warn"} if "check_inertia='warn'" in message else {}
+        if further == way:
+            return None, way, refusals
+        way = further
 
 
 def read_by_other(form: str, path: Path, floats: bool = False) -> Any:
@@ -52,9 +62,12 @@ def read_by_other(form: str, path: Path, floats: bool = False) -> Any:
         return mujoco.MjModel.from_xml_path(str(path))
 
 
-def compared(form: str, path: Path, robot: lgjax.Robot, theirs: Any, seed: int, count: int) -> list[Answer] | None:
+def compared(
+    form: str, path: Path, robot: lgjax.Robot, theirs: Any, ignore: tuple[str, ...], seed: int, count: int
+) -> list[Answer] | None:
     if form == "mjcf":
-        return beside_mujoco(robot, described(path, packages.folder_of(path)), theirs, seed, count)
+        description = described(path, packages.folder_of(path), frozenset(ignore))
+        return beside_mujoco(robot, description, theirs, seed, count)
     floats = "free" in {kind.name for kind in robot.model.tree.kinds}
     return beside_pinocchio(robot, read_by_other(form, path, floats), seed, count)
 
@@ -66,16 +79,18 @@ def judge(form: str, path: Path, records: Records, seed: int, count: int) -> dic
     except ValueError as error:
         return {"unreadable": str(error)[:200]}
     found: dict[str, Any] = {"moves": theirs.nv > 0}
-    robot, refusals = loaded(form, path)
+    robot, way, refusals = loaded(form, path)
     found["refusals"] = refusals
     if robot is None:
         return found
-    found |= {"loaded": True, "dropped": silently_dropped(robot, theirs) if form == "mjcf" else []}
+    ignored = way.get("ignore", ())
+    found |= {"loaded": "in part" if ignored else "as published" if refusals else "by default"}
+    found |= {"dropped": silently_dropped(robot, theirs) if form == "mjcf" else []}
     found["print"] = fingerprint(form, path, theirs)
     if twin := records.with_print(found["print"]):
         return found | {key: twin[key] for key in ("errors", "raised", "incomparable") if key in twin}
     try:
-        answers = compared(form, path, robot, theirs, seed, count)
+        answers = compared(form, path, robot, theirs, ignored, seed, count)
     except Exception as error:  # of any kind: the next files are judged all the same
         return found | {"raised": f"{type(error).__name__}: {error}"[:500]}
     if answers is None:

@@ -37,9 +37,9 @@ class Given(NamedTuple):
     turns: np.ndarray
 
 
-def described(path: Path, folder: Path) -> Description:
+def described(path: Path, folder: Path, ignore: frozenset[str]) -> Description:
     """What the importer reads of an MJCF: names of tendons, and which sensors there are."""
-    return describe_mjcf(read(path, "robot"), "warn", folder, frozenset(), 64)
+    return describe_mjcf(read(path, "robot"), "warn", folder, ignore, 64)
 
 
 def beside_mujoco(robot: Any, description: Description, theirs: Any, seed: int, count: int) -> list[Answer]:

@@ -44,15 +44,14 @@ def beside_pinocchio(robot: lgjax.Robot, theirs: Any, seed: int, count: int) -> 
     expected = [np.array(y) for y in zip(*found, strict=True)]
     names = ("mass matrix", "inverse dynamics", "gravity")
     answers = [Answer(*one) for one in zip(names, ours, expected, strict=True)]
-    return [*answers, *_numbers(model, theirs), *_motors(robot, theirs, (q, v), T, seed)]
+    return [*answers, *_numbers(model, theirs), *_motors(robot, theirs, (q, v), seed)]
 
 
 def _numbers(model: lgjax.Model, theirs: Any) -> list[Answer]:
     """Damping, friction and limits of joints with one coordinate."""
     ours, other = [], []
     clip = lambda x: float(np.clip(x, -UNBOUNDED, UNBOUNDED))
-    for k, i in enumerate(i for i, kind in enumerate(model.tree.kinds) if kind.coordinates == "joints"):
-        number, mine = theirs.getJointId(model.tree.joint_names[i]), model.tree.v_start[i]
+    for k, (number, mine) in enumerate(_scalars(model, theirs)):
         at, dof = theirs.idx_qs[number], theirs.idx_vs[number]
         limits = (theirs.lowerPositionLimit[at], theirs.upperPositionLimit[at])
         if theirs.nqs[number] != 1:
@@ -64,7 +63,14 @@ def _numbers(model: lgjax.Model, theirs: Any) -> list[Answer]:
     return [Answer(name, a[..., k], b[..., k]) for k, name in enumerate(names)]
 
 
-def _motors(robot: lgjax.Robot, theirs: Any, at: tuple[Any, np.ndarray], T: np.ndarray, seed: int) -> list[Answer]:
+def _scalars(model: lgjax.Model, theirs: Any) -> list[tuple[int, int]]:
+    """Joints with one coordinate: Pinocchio's number, and where they are in our velocities."""
+    tree = model.tree
+    joints = zip(tree.kinds, tree.joint_names, tree.v_start, strict=True)
+    return [(theirs.getJointId(name), start) for kind, name, start in joints if kind.coordinates == "joints"]
+
+
+def _motors(robot: lgjax.Robot, theirs: Any, at: tuple[Any, np.ndarray], seed: int) -> list[Answer]:
     """Forces of motors at their joints, under controls that are often beyond the efforts."""
     drives = robot.actuators
     if drives is None:
@@ -74,6 +80,7 @@ def _motors(robot: lgjax.Robot, theirs: Any, at: tuple[Any, np.ndarray], T: np.n
     torque = jax.jit(jax.vmap(drives.torque))(q, jnp.asarray(v), jnp.asarray(control))
     moments = np.asarray(drives.moments(jax.tree.map(lambda x: x[0], q)))
     efforts = theirs.upperEffortLimit if hasattr(theirs, "upperEffortLimit") else theirs.effortLimit
-    most = np.abs(T.T @ np.asarray(efforts))
-    most = np.where(np.isnan(most) | (most == 0), np.inf, most)
+    most = np.full(v.shape[1], np.inf)
+    for number, mine in _scalars(robot.model, theirs):
+        most[mine] = efforts[theirs.idx_vs[number]]
     return [Answer("motors within their efforts", np.asarray(torque), np.clip(control @ moments, -most, most))]

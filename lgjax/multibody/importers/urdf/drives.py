@@ -84,5 +84,7 @@ def _reduction(transmission: Any, where: str) -> float:
         return 1.0
     values = numbers(element.text or "")
     if not values or len(values) != 1 or values[0] == 0 or not math.isfinite(values[0]):
-        raise ValueError(f"{where}: <mechanicalReduction> {element.text!r} is not a finite number but 0{at(element)}")
+        out = "(ignore=('transmission',) drives all joints without gears)"
+        what = f"<mechanicalReduction> {element.text!r}"
+        raise ValueError(f"{where}: {what} is not a finite number other than 0{at(element)} {out}")
     return values[0]
