@@ -105,3 +105,72 @@ def test_spreads_of_actuators_that_are_not_there_are_refused():
             lgjax.ensemble(mechanism, spread=Spread(gain=0.1), **RUN)
     with pytest.raises(ValueError, match=r"spread.gear has shape \(3,\), expected \(\) or \(1,\)"):
         lgjax.ensemble(pendulum(), spread=Spread(gear=jnp.ones(3)), **RUN)
+
+
+# ---- sensors of a file
+SEEN = """<mujoco><worldbody>
+  <body pos="0 0 1"><joint name="hip" axis="0 1 0" damping=".1"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -.3" size=".02" mass="1"/>
+    <body pos="0 0 -.3"><joint name="knee" axis="0 1 0"/>
+      <geom type="capsule" fromto="0 0 0 0 0 -.3" size=".02" mass=".5"/><site name="tip" pos="0 0 -.3"/></body></body>
+</worldbody>
+<actuator><position joint="hip" kp="20" kv="1"/></actuator>
+<sensor><framepos objtype="site" objname="tip" noise="0.01"/><gyro name="turn" site="tip" noise="0.1"/>
+  <jointvel name="fast" joint="knee" noise="0.2" cutoff="0.5"/>
+  <e_kinetic name="energy"/></sensor>
+<keyframe><key name="bent" qpos=".4 -.9" qvel="0 1" ctrl=".2"/></keyframe></mujoco>"""
+
+
+@pytest.fixture(scope="module")
+def seen():
+    return lgjax.load_robot(SEEN)
+
+
+def test_sensors_of_a_file_are_observed_of_each_copy(seen):
+    """Their mean and covariance are those of the sensors at the states, of robots with the drawn numbers."""
+    key, spread = seen.keyframes["bent"], Spread(0.1, 0.1, 0.3, 0.2, 0.2)
+    found = lgjax.ensemble(seen, key.control, q=key.q, v=key.v, spread=spread, observe=seen.sensors, **RUN)
+    read = jax.jit(lambda copy, *state: jax.vmap(copy.sensors)(*state))
+    states = [jax.tree.map(lambda x, i=i: jnp.asarray(x[i]), (found.q, found.v)) for i in range(RUN["batch"])]
+    values = np.array(
+        [read(copy, jnp.asarray(found.ts), *state) for copy, state in zip(copies(seen, spread), states, strict=True)]
+    )
+    assert values.shape == (6, 5, 3 + 3 + 1 + 1)
+    np.testing.assert_allclose(found.statistics.mean, values.mean(0), rtol=1e-10, atol=1e-12)
+    left = values - values.mean(0)
+    covariance = np.einsum("sti,stj->tij", left, left) / (len(values) - 1)
+    np.testing.assert_allclose(found.statistics.covariance, covariance, rtol=1e-9, atol=1e-11)
+    nominal = np.array([jax.vmap(seen.sensors)(jnp.asarray(found.ts), *state) for state in states])
+    assert np.abs(nominal - values).max() > 1e-2
+    assert np.abs(values[..., 6]).max() == 0.5  # the cutoff
+
+
+def test_an_environment_observes_the_sensors_of_a_file(seen):
+    """At the states, of the robot and of a heavier one; their noise is that of the file, drawn by the caller."""
+    key = seen.keyframes["bent"]
+    environment = lgjax.plugs.Environment(
+        model=seen, dt=0.01, steps=10, start=lambda k, model: (key.q, key.v), observe=seen.sensors,
+        reward=lambda model, q, v, action: -v[0] ** 2, substeps=2,
+    )  # fmt: skip
+    assert environment.observation_size == seen.sensors.size
+    heavier = seen.model.replace(inertias=seen.model.inertias.scaled(2.0))
+    for model in (None, heavier):
+        robot = seen if model is None else seen.replace(model=model)
+        observation, state = environment.reset(jax.random.key(0), model)
+        np.testing.assert_allclose(observation, robot.sensors(0.0, key.q, key.v), rtol=1e-12)
+        observation, state, *_ = environment.step(jax.random.key(1), state, key.control, model)
+        np.testing.assert_allclose(observation, robot.sensors(0.0, state.q, state.v), rtol=1e-12)
+        path = lgjax.rollout(robot, key.q, key.v, key.control, 5e-3, 2)
+        np.testing.assert_allclose(state.q.joints, path.q.joints[-1], rtol=1e-12)
+    noisy = jax.vmap(lambda k: seen.sensors.noisy(k, seen.sensors.start(k), observation, 0.01)[0])
+    errors = noisy(jax.random.split(jax.random.key(2), 4000)) - observation
+    np.testing.assert_allclose(np.std(errors[:, :6], axis=0), [0.01] * 3 + [0.1] * 3, rtol=0.06)
+
+
+def test_sensors_that_a_state_does_not_have_are_refused_before_any_work(seen):
+    robot = lgjax.load_robot(
+        SEEN.replace('<gyro name="turn"', '<accelerometer name="push" site="tip"/><gyro name="turn"')
+    )
+    with pytest.raises(ValueError, match=r"the sensor 'push' \(accelerometer\) needs accelerations: read ") as error:
+        lgjax.ensemble(robot, observe=robot.sensors, **RUN)
+    assert "\n" not in str(error.value)

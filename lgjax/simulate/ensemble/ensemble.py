@@ -22,6 +22,7 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE
 from lgjax.robots.robot import Robot
+from lgjax.robots.sensors import Sensors
 from lgjax.simulate.drives import ControllerWithMemory
 from lgjax.simulate.ensemble.monte_carlo import MonteCarlo, Sample, monte_carlo
 from lgjax.simulate.ensemble.spread import Draw, Spread, checked_spread, randomized, with_memory, with_model
@@ -120,9 +121,10 @@ def ensemble(
     draws that have parameters, or one with memory, such as `control.PredictiveController`, or a `forces.Force`, which
     acts with each copy's own numbers; of a robot controls, as `rollout` takes them. wrenches: as there, with the
     parameters too; contacts: as there, or a function of the parameters. Statistics are taken of observe(t, q, v) ->
-    (d,) at every saved time, such as a robot's `sensors`; by default positions of free bodies, scalar joints and
-    velocities. events(t, q, v) -> (e,) bool: statistics.events counts the trajectories in which they occur at a saved
-    time. store: "all" saved states, "final" ones or "none". A robot with loops starts at the nearest closed state.
+    (d,) at every saved time, by default of positions of free bodies, scalar joints and velocities; of a robot's
+    `sensors`, without errors, with each copy's own numbers. events(t, q, v) -> (e,) bool: statistics.events counts the
+    trajectories in which they occur at a saved time. store: "all" saved states, "final" ones or "none". A robot with
+    loops starts at the nearest closed state.
 
     `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
     compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
@@ -141,12 +143,11 @@ def ensemble(
         control, pushed, found = _law(controller, draw), _law(wrenches, draw), _contacts(contacts, draw)
         drawn, q, v = _drawn_mechanism(mechanism, draw, sample is None)
         path = rollout(drawn, q, v, control, dt, steps, method, save_every, pushed, contacts=found)
-        return _sample(start.model, draw, path, observe or observation, events, store)
+        return _sample(start.model, draw, path, _observer(observe, draw), events, store)
 
     if sample is None:
         _check_friction(model, spread, controller, contacts)
-    times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)
-    times = times[-1:] if save_every is None else times
+    times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)[-1 if save_every is None else 0 :]
     arguments = strong(start), spread, jnp.asarray(dt, model.dtype)
     checks.on_host("ensemble", arguments, key)
     checks.holds_nothing_traced("ensemble", simulate, key, *arguments)
@@ -204,6 +205,13 @@ def _law(law: Any, draw: Draw) -> Any:
     if not callable(law) or draw.parameters is None or isinstance(law, ControllerWithMemory):
         return law
     return lambda t, q, v: law(t, q, v, draw.parameters)
+
+
+def _observer(observe: Callable | None, draw: Draw) -> Callable:
+    """What is observed of a draw; sensors are those of its model."""
+    if isinstance(observe, Sensors):
+        return observe.for_model(checked_model(draw.model))
+    return observe or observation
 
 
 def _check_friction(model: Model, spread: Spread, controller: Any, contacts: Any) -> None:
