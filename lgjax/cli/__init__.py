@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NoReturn
@@ -57,14 +58,17 @@ def _leave(code: int) -> NoReturn:
 
 @contextmanager
 def _messages(args: argparse.Namespace) -> Iterator[None]:
-    """What the library says about its work goes to stderr, unless --quiet."""
+    """What the library says about its work goes to stderr, unless --quiet; a warning in one line, always."""
     logger, shown = logging.getLogger("lgjax"), logging.StreamHandler(sys.stderr)
+    said = lambda message, *_, **__: logger.warning("warning: %s", " ".join(str(message).split()))
     shown.setFormatter(logging.Formatter("lgjax: %(message)s"))
     level = logger.level
     logger.setLevel(logging.WARNING if getattr(args, "quiet", False) else logging.INFO)
     logger.addHandler(shown)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = said
+            yield
     finally:
         logger.removeHandler(shown)
         logger.setLevel(level)

@@ -1,25 +1,30 @@
 """Arguments that several commands share, and the numbers that they take."""
 
 import argparse
-import inspect
+import json
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lgjax import plot
+from lgjax.execution.compiled import logger
 from lgjax.multibody import models
 from lgjax.multibody.importers import LOADERS
+from lgjax.multibody.model import Model
 from lgjax.numerics.messages import why
+from lgjax.robots.load import IGNORABLE, load_robot
+from lgjax.robots.robot import Robot
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter):
     """Shows what an option is if it is not given, but not for those that are off or nothing then."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        if action.default in (None, False) or isinstance(action, argparse._StoreFalseAction):
+        if action.default in (None, False, []) or isinstance(action, argparse._StoreFalseAction):
             return action.help
         return super()._get_help_string(action)
 
@@ -50,18 +55,24 @@ def add_model(parser: argparse.ArgumentParser, **options: Any) -> None:
     )
     base.add_argument("--fixed-base", dest="floating", action="store_false", help="fix the root to the world")
     parser.add_argument(
-        "--mimic",
-        choices=("error", "independent"),
-        default="error",
-        help="mimic joints of a URDF (default: %(default)s)",
-    )
-    parser.add_argument(
         "--check-inertia", choices=("error", "warn"), default="error",
         help="what to do about impossible inertias in a file (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--folder", help="where an MJCF may include files and read meshes from (default: its own folder)"
     )
+    parser.add_argument(
+        "--packages", action="append", type=package, metavar="NAME=FOLDER", default=[],
+        help="folder of a package that a URDF names; may be given several times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ignore", action="append", metavar="KIND", choices=IGNORABLE, default=[],
+        help=f"leave out elements of this kind; may be given several times: {', '.join(IGNORABLE)}",
+    )  # fmt: skip
+
+
+def add_keyframe(parser: argparse.ArgumentParser, help: str = "start at this keyframe of a file, by its name") -> None:
+    parser.add_argument("--keyframe", metavar="NAME", help=help)
 
 
 def add_compiling(parser: argparse.ArgumentParser) -> None:
@@ -70,51 +81,107 @@ def add_compiling(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-cache", dest="cache", action="store_false", help="keep no compiled programs, use none")
 
 
-# Options of some files: what they are if they are not given, and which files those are.
-OF_FILES = {"mimic": ("error", "URDF files"), "check_inertia": ("error", "files"), "folder": (None, "MJCF files")}
+class OfFiles(NamedTuple):
+    """An option of some files: what it is if it is not given, and which files those are, by name and ending."""
+
+    default: Any
+    kind: str
+    endings: tuple[str, ...]
+    value: type = str
+
+
+URDF, MJCF = (".urdf",), (".xml", ".mjcf")
+OF_FILES = {
+    "check_inertia": OfFiles("error", "files", URDF + MJCF),
+    "folder": OfFiles(None, "MJCF files", MJCF),
+    "packages": OfFiles({}, "URDF files", URDF, dict),
+    "ignore": OfFiles([], "files", URDF + MJCF, list),
+}
 # Options that errors of the library name as Python spells them.
-NAMED = (*OF_FILES, "devices", "chunk", "save_every", "steps")
+NAMED = (*OF_FILES, "floating_base", "devices", "chunk", "save_every", "steps")
+VALUE = r"""'[^']*'|"[^"]*"|\([^)]*\)|\{[^}]*\}|[\w.-]*"""
 
 
-def load_model(args: argparse.Namespace) -> Any:
-    """The model that the arguments ask for: a file by its ending, or a built-in one."""
-    return load(args.model, args.model, args.floating, {name: getattr(args, name) for name in OF_FILES})
+def load_model(args: argparse.Namespace) -> Model | Robot:
+    """The mechanism that the arguments ask for: a file as a Robot, or a built-in model."""
+    given = {name: getattr(args, name) for name in OF_FILES}
+    return load(args.model, args.model, args.floating, given | {"packages": dict(args.packages)})
 
 
-def load(name: str, path: str | Path, floating: bool | None, given: dict[str, Any]) -> Any:
-    """A model by its name: a file, whose path is given too, or a built-in one. given: options of `OF_FILES`."""
-    loader = LOADERS.get(Path(path).suffix.lower())
-    if loader is None and Path(path).is_file():
+def load(
+    name: str, path: str | Path, floating: bool | None, given: dict[str, Any], spell: "Spelling | None" = None
+) -> Model | Robot:
+    """A file, whose path is given too, as a Robot, or a built-in model by its name. given: options of `OF_FILES`.
+
+    Warnings are said in one line, with options as `spell` has them, on the command line if that is None.
+    """
+    ending = Path(path).suffix.lower()
+    is_file = ending in LOADERS
+    if not is_file and Path(path).is_file():
         raise ValueError(f"{path}: unknown kind of file; known: {', '.join(LOADERS)}")
-    known = inspect.signature(loader).parameters if loader else ()
     for option, value in given.items():
-        default, kind = OF_FILES[option]
-        if option not in known and value != default:
-            raise ValueError(f"{name}: {option}= is for {kind}")
-    if loader is None:
+        of = OF_FILES[option]
+        if ending not in of.endings and value != of.default:
+            raise ValueError(f"{name}: {option}= is for {of.kind}")
+    if not is_file:
         return models.by_name(name, floating)
-    options = {option: value for option, value in given.items() if option in known}
-    if "floating_base" in known:
-        options["floating_base"] = floating is not False
-    elif floating is not None:
+    if floating is not None and ending in MJCF:
         raise ValueError(f"{name}: an MJCF file says itself whether the base floats")
-    return loader(path, **options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        robot = load_robot(path, floating, **given)
+    said = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
+    if said:
+        message = "; ".join(said).replace("(see Robot.ignored)", "(`lgjax info` lists all)")
+        logger.warning("warning: %s", spelled(message, spell or as_option))
+    return robot
 
 
-def spelled(message: str, spell: Callable[[str, str], str]) -> str:
-    """A message in which options that Python spells mimic='independent' are spelled by spell(name, value)."""
-    pattern = rf"\b({'|'.join(NAMED)})=(?:'([^']*)'|\"([^\"]*)\"|([\w.-]*))"
-    return re.sub(pattern, lambda found: spell(found[1], found[2] or found[3] or found[4]), message)
+Spelling = Callable[[str, list[str]], str]
 
 
-def as_option(name: str, value: str) -> str:
+def spelled(message: str, spell: Spelling) -> str:
+    """A message in which options that Python spells ignore=('mimic',) are spelled by spell(name, values)."""
+    message = re.sub(r"\bspread\.(\w+)", lambda found: f"--{found[1].replace('_', '-')}-spread", message)
+    pattern = rf"\b({'|'.join(NAMED)})=({VALUE})"
+    return re.sub(pattern, lambda found: spell(found[1], _values(found[2])), message)
+
+
+def _values(text: str) -> list[str]:
+    """The values of an option in a message: of a tuple, of a dictionary as name=value, or one."""
+    if text.startswith("("):
+        return re.findall("'([^']*)'", text)
+    if text.startswith("{"):
+        return ["=".join(part.strip(" '") for part in pair.split(":", 1)) for pair in text[1:-1].split(",")]
+    return [text.strip("'\"")] if text else []
+
+
+def as_option(name: str, values: list[str]) -> str:
     """An option as the command line spells it."""
-    return f"--{name.replace('_', '-')} {value}".strip()
+    if name == "floating_base" and values:
+        return "--floating-base" if values[0] == "True" else "--fixed-base"
+    option = f"--{name.replace('_', '-')}"
+    return " ".join(f"{option} {value}" for value in values) or option
 
 
-def as_key(name: str, value: str) -> str:
+def as_key(name: str, values: list[str]) -> str:
     """An option as a TOML file spells it."""
-    return f'{name} = "{value}"' if value else name
+    if name == "floating_base" and values:
+        return f"{name} = {values[0].lower()}"
+    if name == "packages" and values:
+        pairs = ", ".join("{} = {}".format(*value.split("=", 1)) for value in values)
+        return f"{name} = {{ {pairs} }}"
+    if name == "ignore" and values:
+        return f"{name} = {json.dumps(values)}"
+    return f'{name} = "{values[0]}"' if values else name
+
+
+def package(text: str) -> tuple[str, str]:
+    """The name of a package and its folder."""
+    name, mark, folder = text.partition("=")
+    if not (name and mark and folder):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FOLDER")
+    return name, folder
 
 
 def _number(text: str, good, expected: str):

@@ -1,4 +1,4 @@
-"""`lgjax optimize`: controls of a mechanism for a problem that a small file describes."""
+"""`lgjax optimize`: controls of a model or a robot for a problem that a small file describes."""
 
 import argparse
 import tomllib
@@ -11,13 +11,19 @@ import numpy as np
 
 from lgjax import plot
 from lgjax.cli.arguments import OF_FILES, add_compiling, as_key, check_figure, check_output, fail, load, spelled
+from lgjax.cli.robots import METHODS as INTEGRATORS
+from lgjax.cli.robots import Start, method_of, start_of
 from lgjax.dynamics.kinematics import frame_pose
+from lgjax.dynamics.loops import project_positions, project_velocity
 from lgjax.execution.compiled import logger
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
+from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.configuration import Configuration, configuration
+from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.messages import why
+from lgjax.robots.robot import Robot
 from lgjax.saving.arrays import write_arrays
 from lgjax.simulate import control
 from lgjax.simulate.control import ControlSystem, OptimizedControls, OptimizeStatus, optimize_controls
@@ -29,8 +35,10 @@ METHODS = {
     "ilqr": control.ILQR,
     "fddp": control.FDDP,
 }
+DTYPES = ("float32", "float64")
 EXAMPLE = """
-model = "arm"               # built in, or a file beside this one; of files also floating_base, mimic, check_inertia
+model = "arm"               # built in, or a file beside this one; of files also floating_base, check_inertia,
+                            # folder = "..", packages = { name = "folder" }, ignore = ["equality"], keyframe = "home"
 method = "ilqr"             # or fddp, shooting, multiple_shooting
 dt = 0.02                   # s, a control each
 steps = 50
@@ -38,7 +46,8 @@ iterations = 100
 guesses = 4                 # random ones about zero
 spread = 0.1                # of the guesses, N m or N
 seed = 0
-bounds = [-150.0, 150.0]    # of the joint forces: of all, or lists of them
+bounds = [-150.0, 150.0]    # of the controls, joint forces or those of actuators: of all, or lists of them
+integrator = "RK4"          # or another one of `lgjax rollout --method`; TIME_STEPPING touches the ground of a file
 dtype = "float64"
 
 [start]                     # joints in order or by name, base = [x, y, z], turn = rotation vector; zero if left out
@@ -56,7 +65,8 @@ effort = 1e-4
 TOP = {
     "model": str, "floating_base": bool, "method": str, "dt": float, "steps": int, "substeps": int, "iterations": int,
     "guesses": int, "spread": float, "seed": int, "bounds": list, "dtype": str, "tolerance": float, "start": dict,
-    "goal": dict, "weights": dict, **dict.fromkeys(OF_FILES, str),
+    "goal": dict, "weights": dict, "keyframe": str, "integrator": str,
+    **{name: of.value for name, of in OF_FILES.items()},
 }  # fmt: skip
 STATE = {"joints": (list, dict), "base": list, "turn": list}
 GOAL = {**STATE, "frame": str, "position": list}
@@ -79,11 +89,11 @@ def add(commands: Any) -> None:
 
 
 class Task(NamedTuple):
-    """A problem as read: what `optimize_controls` takes, and the model."""
+    """A problem as read: what `optimize_controls` takes, and the model. start: (q, v), or (q, v, activation)."""
 
-    model: Any
+    model: Model
     system: ControlSystem
-    start: tuple[Configuration, jax.Array]
+    start: tuple
     guesses: jax.Array
     method: str
     options: dict[str, Any]
@@ -123,26 +133,29 @@ def read(table: dict[str, Any], folder: Path) -> Task:
     for name, default in {"dt": 0.0, "tolerance": 1e-6}.items():
         if not 0 < values.setdefault(name, default) < float("inf"):
             raise ValueError(f"{name} must be positive and finite, got {values[name]}")
-    for name, default, allowed in (("method", "ilqr", tuple(METHODS)), ("dtype", "float64", ("float32", "float64"))):
+    choices = ("method", "ilqr", tuple(METHODS)), ("dtype", "float64", DTYPES), ("integrator", "RK4", INTEGRATORS)
+    for name, default, allowed in choices:
         checks.choice(name, values.setdefault(name, default), allowed)
     if values["dtype"] == "float64":
         jax.config.update("jax_enable_x64", True)
-    model = _model(values, folder).astype(values["dtype"])
-    system = ControlSystem.of_model(model, values["dt"], substeps=values["substeps"])
-    start = _configuration(model, values.get("start", {}), "start")
+    mechanism = _mechanism(values, folder).astype(values["dtype"])
+    model, method = checked_model(mechanism), method_of(values["integrator"], mechanism)
+    system = ControlSystem.of_model(mechanism, values["dt"], method=method, substeps=values["substeps"])
+    start = _start(mechanism, values)
     seed, spread = values.get("seed", 0), checks.number("spread", values.get("spread", 0.1), 0.0)
     if abs(seed) >= 2**63:
         raise ValueError(f"seed must have at most 63 bits, got {seed}")
     noise = jax.random.normal(jax.random.key(seed), (values["guesses"], values["steps"], system.controls))
     running, terminal = _costs(model, values)
-    method = METHODS[values["method"]](iterations=values["iterations"], tolerance=values["tolerance"])
-    bounds = values.get("bounds")
+    search = METHODS[values["method"]](iterations=values["iterations"], tolerance=values["tolerance"])
+    bounds = values.get("bounds", _ranges(mechanism))
     if bounds is not None and len(bounds) != 2:
         raise ValueError(f"bounds must be [lower, upper], got {bounds}")
     box(bounds, system.controls, model.dtype)
-    options = {"method": method, "steps": values["steps"], "running": running, "terminal": terminal, "bounds": bounds}
-    state = (start, jnp.zeros(model.nv, model.dtype))
-    return Task(model, system, state, (spread * noise).astype(model.dtype), values["method"], options)
+    options = {"method": search, "steps": values["steps"], "running": running, "terminal": terminal, "bounds": bounds}
+    state = (*start[:2], *(x for x in start[3:] if x is not None and x.size))
+    guesses = (spread * noise).astype(model.dtype) + (0 if start.control is None else start.control)
+    return Task(model, system, state, guesses, values["method"], options)
 
 
 def _typed(table: dict[str, Any], known: dict[str, Any], where: str) -> dict[str, Any]:
@@ -156,11 +169,41 @@ def _typed(table: dict[str, Any], known: dict[str, Any], where: str) -> dict[str
     return dict(table)
 
 
-def _model(values: dict[str, Any], folder: Path) -> Any:
+def _mechanism(values: dict[str, Any], folder: Path) -> Model | Robot:
     given = {option: values[option] for option in OF_FILES if option in values}
     if "folder" in given:
         given["folder"] = folder / given["folder"]
-    return load(values["model"], folder / values["model"], values.get("floating_base"), given)
+    if "packages" in given:
+        packages = _typed(given["packages"], dict.fromkeys(given["packages"], str), "packages.")
+        given["packages"] = {name: folder / place for name, place in packages.items()}
+    found = load(values["model"], folder / values["model"], values.get("floating_base"), given, as_key)
+    actuators = found.actuators if isinstance(found, Robot) else None
+    if actuators is not None and np.any(np.asarray(actuators.delay)):
+        way = "ignore=('actuator',) searches for joint forces"
+        raise ValueError(f"{values['model']}: controls of actuators with delays are not searched for ({way})")
+    return found
+
+
+def _start(mechanism: Model | Robot, values: dict[str, Any]) -> Start:
+    """The keyframe, or the state in the table `start`, or that of the file; closed, if there are loops."""
+    table, keyframe = values.get("start"), values.get("keyframe")
+    if table and keyframe is not None:
+        raise ValueError("start stands beside keyframe; give one of them")
+    start, model = start_of(mechanism, keyframe), checked_model(mechanism)
+    if table:
+        start = start._replace(q=_configuration(model, table, "start"), v=jnp.zeros_like(start.v))
+    if isinstance(mechanism, Robot) and mechanism.loops:
+        q = project_positions(model, mechanism.loops, start.q).q
+        start = start._replace(q=q, v=project_velocity(model, mechanism.loops, q, start.v))
+    return start
+
+
+def _ranges(mechanism: Model | Robot) -> list[list[float]] | None:
+    """Ranges of controls of actuators, None where none is limited."""
+    if not isinstance(mechanism, Robot) or mechanism.actuators is None:
+        return None
+    ranges = np.asarray(mechanism.actuators.control_range, float)
+    return ranges.T.tolist() if np.isfinite(ranges).any() else None
 
 
 def _vector(table: dict[str, Any], key: str, where: str, default: Any = (0.0, 0.0, 0.0)) -> np.ndarray:
@@ -209,7 +252,7 @@ def _costs(model: Any, values: dict[str, Any]) -> tuple[Any, Any]:
         return weights["effort"] * jnp.sum(u * u)
 
     def terminal(state: Any) -> jax.Array:
-        q, v = state
+        q, v, *_ = state
         missed = jnp.sum(jnp.where(asked, q.joints - wanted.joints, 0) ** 2)
         if "base" in goal:
             missed = missed + jnp.sum((q.free_poses.translation - wanted.free_poses.translation) ** 2)
@@ -241,7 +284,7 @@ def _asked(model: Any, goal: dict[str, Any]) -> np.ndarray:
 
 # ---- reporting
 def _report(args: argparse.Namespace, task: Task, found: OptimizedControls) -> int:
-    q, v = found.states
+    q, v, *_ = found.states
     ts = task.system.dt * np.arange(found.controls.shape[1] + 1)
     if args.out:
         arrays = {

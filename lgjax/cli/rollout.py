@@ -1,4 +1,4 @@
-"""`lgjax rollout`: a batch of randomized copies of a model, without controls."""
+"""`lgjax rollout`: a batch of randomized copies of a model or a robot, under controls that stay the same."""
 
 import argparse
 import math
@@ -8,11 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from lgjax import integrators, plot
+from lgjax import plot
 from lgjax.cli import view
 from lgjax.cli.arguments import (
     Help,
     add_compiling,
+    add_keyframe,
     add_model,
     check_figure,
     check_output,
@@ -24,12 +25,15 @@ from lgjax.cli.arguments import (
     reason,
     seed,
 )
+from lgjax.cli.robots import METHODS, check_method, conserves, contacts_of, method_of, start_of
 from lgjax.execution.compiled import logger
+from lgjax.multibody.arguments import checked_model
+from lgjax.multibody.model import Model
+from lgjax.robots.robot import Robot
 from lgjax.saving.arrays import write_arrays
 from lgjax.simulate.ensemble.ensemble import STORES, Spread, ensemble, load_ensemble
 from lgjax.view import html as draw_page
 
-TABLEAUX = {name: value for name, value in vars(integrators).items() if isinstance(value, integrators.Tableau)}
 SPREADS = {
     "position": "spread of the initial configuration in rad and m",
     "velocity": "spread of the initial velocity in rad/s and m/s",
@@ -50,8 +54,9 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "rollout",
         help="integrate a batch of randomized copies of a model",
-        description="Integrate a batch of copies of a model without controls, from randomized states, and report "
-        "speed and energy error.",
+        description="Integrate a batch of copies of a model from randomized states, and report speed and energy error. "
+        "Of a file its loops, passive forces and actuators act, under the controls of the keyframe or zero ones; with "
+        "TIME_STEPPING it touches its ground, too.",
         formatter_class=Help,
     )
     add_model(parser, nargs="?", default="quadruped")
@@ -60,7 +65,8 @@ def add(commands: Any) -> None:
     length.add_argument("--steps", type=positive_int, help="number of time steps")
     length.add_argument("--duration", type=positive, default=1.0, help="simulated time in s, instead of --steps")
     parser.add_argument("--dt", type=positive, default=1e-3, help="time step in s")
-    parser.add_argument("--method", default="RK4", help=f"Munthe-Kaas method: {', '.join(TABLEAUX)}")
+    parser.add_argument("--method", default="RK4", help=f"one of {', '.join(METHODS)}")
+    add_keyframe(parser)
     parser.add_argument("--seed", type=seed, default=0, help="seed of the initial states and masses")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument(
@@ -88,8 +94,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.method.upper() not in TABLEAUX:
-        raise ValueError(f"unknown method {args.method!r}; known: {', '.join(TABLEAUX)}")
+    check_method(args.method)
     if args.steps is None and not args.duration / args.dt < 2**31 - 1:
         raise ValueError(f"a duration of {args.duration:g} s is too many steps of {args.dt:g} s")
     steps = args.steps or round(args.duration / args.dt)
@@ -112,15 +117,21 @@ def run(args: argparse.Namespace) -> int:
     if args.dtype == "float64":
         jax.config.update("jax_enable_x64", True)
     logger.info("%s, batch %d, %d steps", args.model, args.batch, steps)
-    model = load_model(args).astype(args.dtype)
+    mechanism = load_model(args).astype(args.dtype)
+    start, method = start_of(mechanism, args.keyframe), method_of(args.method, mechanism)
+    if start.activation is not None and np.any(np.asarray(start.activation)):
+        logger.warning("warning: activations start at zero, not at those of the keyframe %r", args.keyframe)
     try:
         result = ensemble(
-            model,
+            mechanism,
+            start.control,
             batch=args.batch,
             steps=steps,
             dt=args.dt,
             key=jax.random.key(args.seed),
-            method=integrators.MuntheKaas(TABLEAUX[args.method.upper()]),
+            method=method,
+            q=start.q,
+            v=start.v,
             spread=Spread(*(getattr(args, f"{name}_spread") for name in Spread._fields)),
             save_every=save_every,
             store=args.store,
@@ -139,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
     except Exception as error:  # whatever stops it, the user gets one line
         kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
         return fail(1, f"the run failed: {kind}{reason(error)}")
-    return _report(args, model, result, steps)
+    return _report(args, mechanism, result, steps, conserves(mechanism, start.control, method))
 
 
 def _divisor(n: int, limit: int) -> int:
@@ -152,7 +163,8 @@ def _files(args: argparse.Namespace) -> list[Path]:
     return [path for path in (args.out, args.plot, args.view_html, args.statistics) if path]
 
 
-def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> int:
+def _report(args: argparse.Namespace, mechanism: Model | Robot, result: Any, steps: int, conserved: bool) -> int:
+    model = checked_model(mechanism)
     if (args.out or args.plot or args.view or args.view_html) and result.folder is not None:
         stored, count = load_ensemble(result.folder), len(result.status)  # an interrupted run may have written one more
         q, v, energy = jax.tree.map(lambda x: x[:count], (stored.q, stored.v, stored.energy))
@@ -165,7 +177,7 @@ def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> in
     if args.plot:
         plot.save(plot.rollout_figure(model, result), args.plot)
     if args.view_html:
-        draw_page(model, result, args.view_html, follow=args.follow)
+        draw_page(mechanism, result, args.view_html, follow=args.follow, contacts=contacts_of(mechanism))
     good = result.success
     print(f"{model.name}: {model.nbodies} bodies, nv {model.nv}, batch {good.size}, {steps} steps of {args.dt:g} s")
     print(f"compiled in {result.compile_seconds:.1f} s, computed in {result.seconds:.2f} s:", end=" ")
@@ -173,11 +185,11 @@ def _report(args: argparse.Namespace, model: Any, result: Any, steps: int) -> in
     if args.store == "all" and hasattr(result, "energy"):
         energy = np.asarray(result.energy, float)[good]
         drift = f"{np.max(np.abs(energy - energy[:, :1])):.3g} J" if energy.size else "not known"
-        print(f"largest energy error {drift}")
+        print(f"largest {'energy error' if conserved else 'change of mechanical energy'} {drift}")
     for path in _files(args):
         print(f"wrote {path}")
     if args.view:
-        view.present(model, result, args, None)
+        view.present(mechanism, result, args, None)
     if not result.complete:
         return fail(130, f"interrupted after {good.size} of {args.batch} samples")
     if not good.all():

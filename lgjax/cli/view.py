@@ -9,13 +9,14 @@ import jax
 import numpy as np
 
 from lgjax import view
-from lgjax.cli.arguments import add_model, check_output, load_model, positive, positive_int
+from lgjax.cli.arguments import add_keyframe, add_model, check_output, load_model, positive, positive_int
+from lgjax.cli.robots import contacts_of, start_of
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.importers.source import require
 from lgjax.multibody.model import Configuration
 from lgjax.saving.arrays import read_arrays
 
-REMEMBERED = ("model", "floating", "mimic", "check_inertia", "folder")
+REMEMBERED = ("model", "floating", "check_inertia", "folder", "packages", "ignore")
 
 
 class Stored(NamedTuple):
@@ -36,6 +37,7 @@ def add(commands: Any) -> None:
     )
     add_model(parser)
     parser.add_argument("--robot", metavar="MODEL", help="the model of a motion, if not the one that the file names")
+    add_keyframe(parser, "show a model at this keyframe of its file, by its name")
     add_options(parser)
     parser.add_argument("--html", type=Path, metavar="FILE.html", help="write one page that needs no network, and end")
     parser.add_argument("--speed", type=positive, default=1.0, help="of the motion in the page (default: 1)")
@@ -66,8 +68,13 @@ def run(args: argparse.Namespace) -> int:
             jax.config.update("jax_enable_x64", True)
     elif args.robot is not None:
         raise ValueError("--robot names the model of a motion: give a file .npz first")
-    model = load_model(args)
-    return present(model if motion is None else model.astype(motion.q.joints.dtype), motion, args, args.html)
+    if motion is not None and args.keyframe is not None:
+        raise ValueError("--keyframe is for a model: a file .npz has states of its own")
+    mechanism = load_model(args)
+    if motion is not None:
+        return present(mechanism.astype(motion.q.joints.dtype), motion, args, args.html)
+    still = args.html is not None or args.keyframe is not None  # else the panel of the viewer moves the joints
+    return present(mechanism, start_of(mechanism, args.keyframe).q if still else None, args, args.html)
 
 
 def check() -> None:
@@ -75,13 +82,14 @@ def check() -> None:
     require("viser", "view", "the viewer")
 
 
-def present(model: Any, motion: Any, args: argparse.Namespace, page: Path | None) -> int:
+def present(mechanism: Any, motion: Any, args: argparse.Namespace, page: Path | None) -> int:
     """Write a page, or show a viewer until it is interrupted."""
+    options = {"follow": args.follow, "contacts": contacts_of(mechanism)}
     if page is not None:
         speed = getattr(args, "speed", 1.0)
-        print(f"wrote {view.html(model, motion, page, speed=speed, follow=args.follow)}")
+        print(f"wrote {view.html(mechanism, motion, page, speed=speed, **options)}")
         return 0
-    viewer = view.show(model, motion, port=args.port, follow=args.follow)
+    viewer = view.show(mechanism, motion, port=args.port, **options)
     print(f"open {viewer.url} in a browser; Ctrl-C ends", flush=True)
     try:
         viewer.wait()
@@ -96,6 +104,7 @@ def remembered(args: argparse.Namespace) -> str:
     if Path(args.model).is_file():
         kept["model"] = str(Path(args.model).resolve())
         kept["folder"] = args.folder and str(Path(args.folder).resolve())
+        kept["packages"] = [(name, str(Path(folder).resolve())) for name, folder in args.packages]
     return json.dumps(kept)
 
 

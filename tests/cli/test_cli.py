@@ -168,20 +168,28 @@ def test_info_shows_tree_joints_and_masses(capsys, tmp_path):
     assert main(["info", str(tmp_path / "arm.urdf"), "--fixed-base"]) == 0
     fixed = capsys.readouterr().out
     assert main(["info", "arm"]) == 0
-    assert capsys.readouterr().out == fixed
+    assert fixed.startswith(capsys.readouterr().out)
+    assert "\nactuators\n  name    kind   acts on  control range\n  joint1  motor  joint1   unlimited\n" in fixed
     assert main(["info", str(tmp_path / "arm.urdf")]) == 0
-    assert "8 bodies, 7 joints, nv 13" in capsys.readouterr().out
+    floating = capsys.readouterr().out
+    assert "8 bodies, 7 joints, nv 13" in floating  # the root has mass
+    assert main(["info", str(tmp_path / "arm.urdf"), "--floating-base"]) == 0
+    assert capsys.readouterr().out == floating
 
 
 BAD_INPUT = {
     "model": (["rollout", "horse"], "lgjax: error: unknown model 'horse'; built in: quadruped, arm, chain:N"),
     "method": (["rollout", "--method", "RK5"], "unknown method 'RK5'; known: "),
-    "file": (["info", "absent.urdf"], "cannot read URDF 'absent.urdf': No such file or directory"),
+    "file": (["info", "absent.urdf"], "cannot read robot 'absent.urdf': No such file or directory"),
     "base": (["info", "quadruped", "--fixed-base"], "model 'quadruped' has a base of its own"),
-    "mimic": (["info", "arm", "--mimic", "independent"], "arm: --mimic is for URDF files"),
+    "ignore": (["info", "arm", "--ignore", "mimic"], "arm: --ignore is for files"),
+    "no kind": (["info", "arm", "--ignore", "wheels"], "argument --ignore: invalid choice: 'wheels' (choose from "),
+    "packages": (["info", "a.xml", "--packages", "a=b"], "a.xml: --packages is for URDF files"),
+    "no package": (["info", "a.urdf", "--packages", "a"], "argument --packages: 'a' is not NAME=FOLDER"),
+    "keyframe": (["rollout", "arm", "--keyframe", "home"], "arm has no keyframe 'home'; keyframes: none"),
+    "no drives": (["rollout", "arm", "--gain-spread", "1"], "--gain-spread is of actuators, and 'arm' has none"),
     "inertia": (["info", "arm", "--check-inertia", "warn"], "arm: --check-inertia is for files"),
     "includes": (["rollout", "arm", "--folder", "/tmp"], "arm: --folder is for MJCF files"),
-    "mimic of MJCF": (["info", "a.xml", "--mimic", "independent"], "a.xml: --mimic is for URDF files"),
     "folder of URDF": (["info", "a.urdf", "--folder", "/tmp"], "a.urdf: --folder is for MJCF files"),
     "batch": (["rollout", "--batch", "0"], "lgjax rollout: error: argument --batch: '0' is not a positive integer"),
     "nan": (["rollout", "--dt", "nan"], "argument --dt: 'nan' is not a positive number"),
@@ -208,7 +216,6 @@ BAD_INPUT = {
     "view": (["view", "chain:1", "--html", "/proc/x.html"], "cannot open '/proc/x.html': No such file or directory"),
     "times": (["bench", "chain:1", "--json", "/proc"], "cannot write '/proc': it is a folder"),
     "spelling": (["rollout", "chain:1", "--devices", "99"], "error: --devices 99 asked for"),
-    "no such folder": (["info", "a.xml", "--folder", "no/such"], "lgjax: error: --folder no/such is not a folder"),
     "command": (["fly"], "invalid choice: 'fly'"),
     "none": ([], "the following arguments are required: COMMAND"),
 }  # fmt: skip
@@ -229,7 +236,11 @@ FOLLOWER = f"""<robot name="r"><link name="base"/>{LINK.format("a")}{LINK.format
 <joint name="k" type="continuous"><parent link="a"/><child link="b"/><mimic joint="j"/></joint></robot>"""
 # What a file needs, and how the command line and a problem of `lgjax optimize` spell it.
 NEEDS = {
-    "r.urdf": (FOLLOWER, "(--mimic independent frees them", '(mimic = "independent" frees them'),
+    "r.urdf": (
+        FOLLOWER.replace('<mimic joint="j"/>', '<mimic joint="x"/>'),
+        "(--ignore mimic frees all followers)",
+        '(ignore = ["mimic"] frees all followers)',
+    ),
     "s.urdf": (
         FOLLOWER.replace('ixx="1"', 'ixx="5"').replace('<mimic joint="j"/>', ""),
         "(--check-inertia warn accepts it)",
@@ -251,17 +262,22 @@ def test_the_way_out_is_spelled_as_it_is_written_there(command, name, tmp_path, 
     code, line = failing(capsys, command, str(problem if command == "optimize" else tmp_path / name))
     assert code == 2
     assert (as_key if command == "optimize" else as_option) in line
-    assert "='" not in line.replace("file='", "")
+    assert "='" not in line.replace("file='", "").replace("joint='", "")
 
 
 def test_the_way_out_works(tmp_path, capsys):
-    """Of mimic joints: the model has both, on the command line and in a problem."""
+    """Of mimic joints: none follows, on the command line and in a problem."""
     (tmp_path / "r.urdf").write_text(FOLLOWER)
-    assert main(["info", str(tmp_path / "r.urdf"), "--fixed-base", "--mimic", "independent"]) == 0
-    assert "2 bodies, 2 joints, nv 2" in capsys.readouterr().out
-    table = {"model": "r.urdf", "floating_base": False, "mimic": "independent", "steps": 2, "dt": 0.1}
-    assert optimize.read({**table, "goal": {"joints": [0.1, 0.1]}}, tmp_path).model.joint_names == ("j", "k")
-    with pytest.raises(ValueError, match="arm: mimic= is for URDF files"):
+    assert main(["info", str(tmp_path / "r.urdf")]) == 0
+    assert "2 bodies, 2 joints, nv 2" in (shown := capsys.readouterr().out)
+    assert "coupling k-j" in shown
+    assert main(["info", str(tmp_path / "r.urdf"), "--fixed-base", "--ignore", "mimic"]) == 0
+    assert "coupling" not in (shown := capsys.readouterr().out)
+    assert shown.endswith("\nignored\n  mimic (--ignore)\n")
+    table = {"model": "r.urdf", "floating_base": False, "ignore": ["mimic"], "steps": 2, "dt": 0.1}
+    task = optimize.read({**table, "goal": {"joints": [0.1, 0.1]}}, tmp_path)
+    assert task.model.joint_names == ("j", "k")
+    with pytest.raises(ValueError, match="arm: ignore= is for files"):
         optimize.read({**table, "model": "arm", "goal": {"joints": [0.1, 0.1]}}, tmp_path)
 
 
@@ -281,11 +297,16 @@ def test_a_pipe_is_not_replaced_by_a_file(tmp_path, capsys):
 
 def test_bad_files_are_refused(capsys, tmp_path):
     (tmp_path / "a.xml").write_text(
-        "<mujoco><worldbody><body><joint stiffness='1'/><geom size='1'/></body></worldbody></mujoco>"
+        "<mujoco><worldbody><body><joint name='j'/><geom size='1'/></body></worldbody>"
+        "<actuator><muscle joint='j'/></actuator></mujoco>"
     )
     code, line = failing(capsys, "info", str(tmp_path / "a.xml"))
     assert code == 2
-    assert "springs (stiffness) are not supported" in line
+    assert "is not supported (--ignore actuator loads the file without actuators)" in line
+    assert "in line 1" in line
+    assert failing(capsys, "info", str(tmp_path / "a.xml"), "--folder", "no/such") == (
+        2, "lgjax: error: --folder no/such is not a folder\n",
+    )  # fmt: skip
     code, line = failing(capsys, "info", str(tmp_path / "a.xml"), "--fixed-base")
     assert (code, "an MJCF file says itself whether the base floats" in line) == (2, True)
     (tmp_path / "a.txt").write_text("")

@@ -16,6 +16,10 @@ from lgjax.cli.bench import peers, roofline, timing
 from lgjax.dynamics.partials import forward_dynamics_partials, inverse_dynamics_partials
 from lgjax.execution.compiled import logger
 from lgjax.execution.cost import kernel_cost
+from lgjax.multibody.arguments import checked_model
+from lgjax.multibody.model import Model
+from lgjax.robots.robot import Robot
+from lgjax.simulate.ensemble.spread import Spread, with_memory
 
 STEPS = 10  # of a rollout
 DT = 1e-3  # s
@@ -23,8 +27,11 @@ COLUMNS = ["function", "program", "dtype", "batch", "us", "low", "high", "per se
 ROOFS = ["memory", "arithmetic"]
 
 
-def _rollout(model, q, v, tau):
-    path = lgjax.rollout(model, q, v, lambda t, q, v: tau, DT, STEPS, save_every=None)
+def _rollout(mechanism, q, v, tau):
+    """The forces tau act at the joints; of a robot with actuators its numbers are the controls, repeated if need be."""
+    actuators = mechanism.actuators if isinstance(mechanism, Robot) else None
+    control = tau if actuators is None else jnp.resize(tau, (len(actuators),))
+    path = lgjax.rollout(mechanism, q, v, lambda t, q, v: control, DT, STEPS, save_every=None)
     return jax.tree.map(lambda x: x[0], (path.q.joints, path.v))
 
 
@@ -77,14 +84,15 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         check_output(args.json)
     jax.config.update("jax_enable_x64", True)  # for the reference, too
-    model = load_model(args)
+    mechanism = with_memory(load_model(args), Spread(), DT)
+    model = checked_model(mechanism)
     if args.quick:
         dtypes, args.repeats = dtypes[:1], min(args.repeats, 3)
     args.block = 0.02 if args.quick else 0.2  # s
     where, rows, code = timing.environment(lgjax=lgjax.__version__), [], 0
     print(f"{model.name}: {model.nbodies} bodies, nv {model.nv}; {timing.headline(where)}\n", flush=True)
     try:
-        for row in measure(model, names, dtypes, batches, args):
+        for row in measure(mechanism, names, dtypes, batches, args):
             rows.append(row)
             print(
                 f"{row['program']}, {row['function']}, {row['dtype']}, batch {row['batch']}: {row['us']:.3g} us",
@@ -117,11 +125,15 @@ def positive_batch(text: str) -> int:
         raise ValueError(f"batch: {error}") from None
 
 
-def states(model: Any, batch: int) -> tuple:
-    """Random (q, v, tau) of a batch, the same for every dtype."""
+def states(mechanism: Model | Robot, batch: int) -> tuple:
+    """Random (q, v, tau) of a batch, the same for every dtype; of a robot with loops the nearest closed q."""
+    model = checked_model(mechanism)
     keys = jax.random.split(jax.random.key(0), batch)
     q = jax.vmap(lambda key: lgjax.random_configuration(key, model))(keys)
     v, tau = jax.random.normal(jax.random.key(1), (2, batch, model.nv), model.dtype)
+    if isinstance(mechanism, Robot) and mechanism.loops:
+        q = jax.vmap(lambda q: lgjax.project_positions(model, mechanism.loops, q).q)(q)
+        v = jax.vmap(lambda q, v: lgjax.project_velocity(model, mechanism.loops, q, v))(q, v)
     return q, v, tau
 
 
@@ -145,9 +157,12 @@ def measure(model: Any, names: list[str], dtypes: list[str], batches: list[int],
                 times, _ = timing.compiled(program, chosen, *state, repeats=args.repeats, block_seconds=args.block)
                 row = row_of(name, "lgjax", dtype, batch, count, times) | {"error": error}
                 yield row | (roofs_used(name, chosen, state, row) if jax.default_backend() == "gpu" else {})
-        if args.peers:
+        whole = isinstance(exact, Robot) and bool(exact.loops or exact.forces or exact.actuators)
+        if args.peers and not (whole and name.startswith("rollout")):  # which would move without these parts
             for batch in batches:
-                for program, dtype, times in peers.measure(name, exact, states(exact, batch), args.repeats):
+                for program, dtype, times in peers.measure(
+                    name, checked_model(exact), states(exact, batch), args.repeats
+                ):
                     yield row_of(name, program, dtype, batch, count, times)
 
 
@@ -165,7 +180,7 @@ def float32_error(function: Callable, model: Any, samples: int = 64) -> float:
     """The largest difference of float32 to float64 over random states, relative to the largest entry of each array."""
     state = states(model, samples)
     run = jax.jit(jax.vmap(function, (None, 0, 0, 0)))
-    exact, rough = run(model, *state), run(*cast((model, *state), "float32"))
+    exact, rough = run(model, *state), run(model.astype("float32"), *cast(state, "float32"))
     worst = lambda a, e: np.abs(np.asarray(a, float) - e).max(initial=0) / np.abs(e).max(initial=1e-300)
     return float(max(jax.tree.leaves(jax.tree.map(worst, rough, exact)), default=0.0))
 
