@@ -96,7 +96,7 @@ def silently_dropped(robot: lgjax.Robot, theirs: Any) -> list[str]:
     return [
         f"{there - here} of {there} {kind}s, {listed[kind]} listed"
         for kind, (there, here) in counts.items()
-        if there > here + listed[kind]
+        if there > here + listed[kind] and f"{kind} (ignore=)" not in robot.ignored
     ]
 
 
@@ -164,6 +164,7 @@ def summary(form: str, records: Records) -> Iterator[str]:
 
 def _agreeing(loaded: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
     judged = [(name, one["errors"]) for name, one in loaded if "errors" in one]
+    reasons = {name: f"; {one['reason']}" for name, one in loaded if one.get("reason")}
     good = [max(errors.values(), default=0) < TOLERANCE for _, errors in judged]
     yield f"  compared {len(judged)}, of which {sum(good)} agree to {TOLERANCE:g}"
     for kind in dict.fromkeys(kind for _, errors in judged for kind in errors):
@@ -173,6 +174,6 @@ def _agreeing(loaded: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
     for (name, errors), fine in zip(judged, good, strict=True):
         if not fine:
             bad = ", ".join(f"{kind} {error:.1e}" for kind, error in errors.items() if not error < TOLERANCE)
-            yield f"  differs: {name}: {bad}"
+            yield f"  differs: {name}: {bad}{reasons.get(name, '')}"
     yield from (f"  not compared: {name}" for name, one in loaded if one.get("incomparable"))
     yield from (f"  raised: {name}: {one['raised']}" for name, one in loaded if "raised" in one)

@@ -95,15 +95,15 @@ def _states(model: lgjax.Model, theirs: Any, seed: int, count: int) -> Given:
 
 
 def _alike(sensors: Any, ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Readings of both in parts of the largest of the sensor, and the scale 1.
+    """Readings of both in parts of the largest of the sensor, and the scale 1; what is rounding beside others is none.
 
     Quaternions of MuJoCo get our sign: both are the same rotation.
     """
-    found = np.stack([ours, theirs])
+    found, least = np.stack([ours, theirs]), 1e-6 * np.abs(theirs).max(initial=0)
     for kind, part in zip(sensors.kinds, sensors.slices.values(), strict=True):
         if kind.form == "rotation":
             found[1, :, part] *= np.sign(np.sum(ours[:, part] * theirs[:, part], axis=1, keepdims=True))
-        found[:, :, part] /= np.abs(theirs[:, part]).max(initial=0) or 1.0
+        found[:, :, part] /= max(np.abs(theirs[:, part]).max(initial=0), least) or 1.0
     return found[0], found[1], np.ones(len(ours))
 
 
