@@ -139,6 +139,17 @@ def test_what_cannot_be_is_refused_with_its_line(name):
         lgjax.load_robot(text)
 
 
+def test_a_file_may_begin_with_blank_lines_as_a_text_may(tmp_path):
+    """Before its XML declaration, which other readers pass over; lines keep their numbers."""
+    head, body = '\n \n<?xml version="1.0"?>', urdf(LINKS, *CHAIN)
+    path = tmp_path / "robot.urdf"
+    path.write_text(head + body)
+    assert lgjax.load_robot(path).model.nv == lgjax.load_robot(head + body).model.nv == 10
+    path.write_text(head + body.replace('joint="j" multiplier', 'joint="z" multiplier'))
+    with pytest.raises(ValueError, match=r"joint 'k' in line 7: .*no such joint"):
+        lgjax.load_robot(path)
+
+
 # ---- what floats
 ARM = joint("j", "base", "a")
 FLOATING = {

@@ -46,7 +46,14 @@ def read(path_or_text: str | os.PathLike, what: str) -> Source:
         raise ValueError(f"cannot read {what} {label!r}: {why(error)}") from error
     if not content.strip():
         raise ValueError(f"{label}: the file is empty")
-    return Source(content, label, path)
+    return Source(_declared_first(content), label, path)
+
+
+def _declared_first(content: bytes) -> bytes:
+    """The content with white space before an XML declaration moved behind it, so that lines keep their numbers."""
+    start = content.lstrip()
+    space, (declaration, end, rest) = content[: len(content) - len(start)], start.partition(b"?>")
+    return declaration + end + space + rest if space and start.startswith(b"<?xml") else content
 
 
 def root_element(source: Source) -> str:
