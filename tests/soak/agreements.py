@@ -70,8 +70,10 @@ def compared(
         description = described(path, packages.folder_of(path), frozenset(ignore))
         answers = beside_mujoco(robot, description, theirs, seed, count)
         return [answer for answer in answers if not ignore or answer.name == "mass matrix"]
-    floats = "free" in {kind.name for kind in robot.model.tree.kinds}
-    return beside_pinocchio(robot, read_by_other(form, path, floats), seed, count)
+    free = [kind.name for kind in robot.model.tree.kinds].count("free")
+    if free > sum(joint.shortname() == "JointModelFreeFlyer" for joint in theirs.joints):
+        theirs = read_by_other(form, path, floats=True)
+    return beside_pinocchio(robot, theirs, seed, count)
 
 
 def judge(form: str, path: Path, records: Records, seed: int, count: int) -> dict[str, Any]:

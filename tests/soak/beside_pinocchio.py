@@ -22,7 +22,7 @@ def beside_pinocchio(robot: lgjax.Robot, theirs: Any, seed: int, count: int) -> 
     model = robot.model
     kinds = [kind.name for kind in model.tree.kinds]
     floats = sum(joint.shortname() == "JointModelFreeFlyer" for joint in theirs.joints)
-    if floats != kinds.count("free") or floats > 1 or {"planar", "spherical"} & set(kinds):
+    if floats != kinds.count("free") or floats > 1 or "spherical" in kinds:
         return None
     q, v, vdot = states(model, seed, count)
     ours = jax.tree.map(np.asarray, mechanics(unnamed(model), q, v, vdot))
@@ -33,11 +33,12 @@ def beside_pinocchio(robot: lgjax.Robot, theirs: Any, seed: int, count: int) -> 
     @jax.jit
     def convert(q, v, vdot):
         to = lambda *state: to_pinocchio(model, *state, order=order, continuous=pairs)
-        return to(q, v, vdot), to(first(q, model.nv), jnp.eye(model.nv)).v.T
+        one = lambda q: to(first(jax.tree.map(lambda y: y[None], q), model.nv), jnp.eye(model.nv)).v.T
+        return to(q, v, vdot), jax.vmap(one)(q)
 
-    x, T = jax.tree.map(np.asarray, convert(q, v, vdot))
+    x, turns = jax.tree.map(np.asarray, convert(q, v, vdot))
     data, damping, found = theirs.createData(), np.asarray(model.damping), []
-    for a, b, c, w in zip(x.q, x.v, x.vdot, v, strict=True):
+    for a, b, c, w, T in zip(x.q, x.v, x.vdot, v, turns, strict=True):
         M = np.triu(pinocchio.crba(theirs, data, a))
         tau = T.T @ pinocchio.rnea(theirs, data, a, b, c) + damping * w
         found.append((T.T @ (M + np.triu(M, 1).T) @ T, tau, T.T @ pinocchio.computeGeneralizedGravity(theirs, data, a)))
@@ -51,7 +52,7 @@ def _numbers(model: lgjax.Model, theirs: Any) -> list[Answer]:
     """Damping, friction and limits of joints with one coordinate."""
     ours, other = [], []
     clip = lambda x: float(np.clip(x, -UNBOUNDED, UNBOUNDED))
-    for k, (number, mine) in enumerate(_scalars(model, theirs)):
+    for number, mine, k in _scalars(model, theirs):
         at, dof = theirs.idx_qs[number], theirs.idx_vs[number]
         limits = (theirs.lowerPositionLimit[at], theirs.upperPositionLimit[at])
         if theirs.nqs[number] != 1:
@@ -63,11 +64,14 @@ def _numbers(model: lgjax.Model, theirs: Any) -> list[Answer]:
     return [Answer(name, a[..., k], b[..., k]) for k, name in enumerate(names)]
 
 
-def _scalars(model: lgjax.Model, theirs: Any) -> list[tuple[int, int]]:
-    """Joints with one coordinate: Pinocchio's number, and where they are in our velocities."""
-    tree = model.tree
-    joints = zip(tree.kinds, tree.joint_names, tree.v_start, strict=True)
-    return [(theirs.getJointId(name), start) for kind, name, start in joints if kind.coordinates == "joints"]
+def _scalars(model: lgjax.Model, theirs: Any) -> list[tuple[int, int, int]]:
+    """Joints with one velocity: Pinocchio's number, and where they are in our velocities and coordinates."""
+    tree, found, place = model.tree, [], 0
+    for kind, name, start in zip(tree.kinds, tree.joint_names, tree.v_start, strict=True):
+        if kind.coordinates == "joints":
+            found += [(theirs.getJointId(name), start, place)] if kind.nv == 1 else []
+            place += kind.nv
+    return found
 
 
 def _motors(robot: lgjax.Robot, theirs: Any, at: tuple[Any, np.ndarray], seed: int) -> list[Answer]:
@@ -81,6 +85,6 @@ def _motors(robot: lgjax.Robot, theirs: Any, at: tuple[Any, np.ndarray], seed: i
     moments = np.asarray(drives.moments(jax.tree.map(lambda x: x[0], q)))
     efforts = theirs.upperEffortLimit if hasattr(theirs, "upperEffortLimit") else theirs.effortLimit
     most = np.full(v.shape[1], np.inf)
-    for number, mine in _scalars(robot.model, theirs):
+    for number, mine, _ in _scalars(robot.model, theirs):
         most[mine] = efforts[theirs.idx_vs[number]]
     return [Answer("motors within their efforts", np.asarray(torque), np.clip(control @ moments, -most, most))]

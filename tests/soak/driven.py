@@ -121,11 +121,11 @@ def _without_limits(robot: lgjax.Robot, theirs: Any) -> tuple[lgjax.Robot, Any]:
 
 
 def _start(theirs: Any) -> Start:
-    """The first keyframe, or what the file shows; controls within half of their range, of any size within 0.3."""
+    """The first keyframe, or what the file shows; controls within a tenth of their range, or 0.3."""
     q = theirs.key_qpos[0] if theirs.nkey else theirs.qpos0
     draw = np.random.default_rng(0).uniform(-1, 1, theirs.nu)
     low, high = theirs.actuator_ctrlrange.T
-    within = (low + high) / 2 + draw * (high - low) / 4
+    within = (low + high) / 2 + draw * (high - low) / 20
     return Start(q.copy(), np.where(theirs.actuator_ctrllimited.astype(bool), within, 0.3 * draw))
 
 
