@@ -131,6 +131,8 @@ def of_the_tree(dtype: str) -> dict[str, Call]:
         lgjax.time_derivatives.twist_derivatives,
         lambda k: (lgjax.time_derivatives.pose_derivatives(pose(k), twists(k)),),
     )
+    reached = lambda k: (state(dtype, k)[0], {"FL_foot": jnp.array([0.2, 0.1, -0.3]) + 0.01 * k}, state(dtype, k)[1])
+    found["inverse_kinematics"] = Call(lambda *args: lgjax.inverse_kinematics(*args).q, reached)
     controlled = lambda k: (*state(dtype, k)[:3], passive, 1e-3 * (k + 1), STEPS)
     found["rollout"] = Call(lgjax.rollout, controlled)
     return found

@@ -32,6 +32,7 @@ from lgjax.dynamics.energy import center_of_mass, kinetic_energy, momentum, pote
 from lgjax.dynamics.forward import forward_dynamics
 from lgjax.dynamics.hybrid import hybrid_dynamics
 from lgjax.dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics
+from lgjax.dynamics.inverse_kinematics import IKStatus, InverseKinematics, inverse_kinematics
 from lgjax.dynamics.jacobians import jacobian, jacobian_derivative
 from lgjax.dynamics.kinematics import body_twists, forward_kinematics, frame_pose
 from lgjax.dynamics.loops import (
@@ -126,6 +127,8 @@ __all__ = [
     "Configuration",
     "Contacts",
     "GeneralizedAlpha",
+    "IKStatus",
+    "InverseKinematics",
     "Joint",
     "Loop",
     "Model",
@@ -165,6 +168,7 @@ __all__ = [
     "inverse_dynamics",
     "inverse_dynamics_partials",
     "inverse_dynamics_time_derivatives",
+    "inverse_kinematics",
     "jacobian",
     "jacobian_derivative",
     "joint_kind",

@@ -68,6 +68,7 @@ def right(name: str) -> dict[str, Any]:
         "forward_dynamics_time_derivative_partials": stacks,
         "motion_series": {"tau": None, "wrenches": None},
         "rollout": {"wrenches": None},
+        "inverse_kinematics": {"targets": {"arm": jnp.array([0.3, 0.2, 0.1])}, "rest": q, "loops": ()},
     }
     values |= special.get(name, {})
     parameters = inspect.signature(FUNCTIONS[name]).parameters.values()

@@ -10,6 +10,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
+from lxml import etree
 
 import lgjax
 
@@ -72,6 +73,24 @@ def fingerprint(form: str, path: Path, theirs: Any) -> str:
     return found.hexdigest()
 
 
+def dropped_of_urdf(robot: lgjax.Robot, content: bytes) -> list[str]:
+    """Elements of a URDF that the robot has not, and does not list in `ignored`, by count of their kind."""
+    root = etree.fromstring(content.lstrip(), etree.XMLParser(recover=True, resolve_entities=False))
+    moving = [joint for joint in root.findall("joint") if joint.get("type") != "fixed"]
+    shapes = [shape for shape in root.findall("link/collision/geometry/*") if isinstance(shape.tag, str)]
+    geared = [name for name in root.xpath("transmission/joint/@name") if name in {x.get("name") for x in moving}]
+    driven = [x for x in moving if x.get("type") in ("revolute", "continuous", "prismatic") and x.find("mimic") is None]
+    motors = [x for x in driven if not geared or x.get("name") in geared]
+    touch = robot.contacts
+    counts = {
+        "joint": (len(moving), sum(name in {x.get("name") for x in moving} for name in robot.model.tree.joint_names)),
+        "mimic": (sum(joint.find("mimic") is not None for joint in moving), _rows(robot)),
+        "motor": (len(motors), 0 if robot.actuators is None else len(robot.actuators)),
+        "collision": (len(shapes), len(touch.shapes) + len(touch.fixed) + len(touch.grounds)),
+    }
+    return _missing(robot, counts, Counter("collision" for entry in robot.ignored if "<collision>" in entry))
+
+
 def silently_dropped(robot: lgjax.Robot, theirs: Any) -> list[str]:
     """Parts of MuJoCo's model that the robot has not, and does not list in `ignored`, by count of their kind."""
     off = lambda flag: bool(theirs.opt.disableflags & getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}").value)
@@ -93,6 +112,10 @@ def silently_dropped(robot: lgjax.Robot, theirs: Any) -> list[str]:
         "exclude": (theirs.nexclude, len(touch.excludes)),
         "mocap": (theirs.nmocap, len(robot.mocap)),
     }
+    return _missing(robot, counts, listed)
+
+
+def _missing(robot: lgjax.Robot, counts: dict[str, tuple[int, int]], listed: Counter[str]) -> list[str]:
     return [
         f"{there - here} of {there} {kind}s, {listed[kind]} listed"
         for kind, (there, here) in counts.items()

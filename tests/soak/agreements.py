@@ -20,7 +20,7 @@ import numpy as np
 import lgjax
 from tests import conftest
 from tests.soak import packages
-from tests.soak.agreement_records import Records, fingerprint, silently_dropped, summary
+from tests.soak.agreement_records import Records, dropped_of_urdf, fingerprint, silently_dropped, summary
 from tests.soak.answers import Answer
 from tests.soak.beside_mujoco import beside_mujoco, described
 from tests.soak.beside_pinocchio import beside_pinocchio
@@ -89,7 +89,8 @@ def judge(form: str, path: Path, records: Records, seed: int, count: int) -> dic
         return found
     ignored = way.get("ignore", ())
     found |= {"loaded": "in part" if ignored else "as published" if refusals else "by default"}
-    found |= {"dropped": silently_dropped(robot, theirs) if form == "mjcf" else []}
+    urdf = form == "urdf"
+    found |= {"dropped": dropped_of_urdf(robot, path.read_bytes()) if urdf else silently_dropped(robot, theirs)}
     found["print"] = fingerprint(form, path, theirs)
     if twin := records.with_print(found["print"]):
         return found | {key: twin[key] for key in ("errors", "raised", "reason", "incomparable") if key in twin}

@@ -1,0 +1,186 @@
+"""Inverse kinematics: the entry, its status, and derivatives by the implicit function."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.dynamics.inverse_kinematics.rest import SMALL, nearest_to_rest, to_rest
+from lgjax.dynamics.inverse_kinematics.search import full, ranges, room, search
+from lgjax.dynamics.inverse_kinematics.steps import bounded_step
+from lgjax.dynamics.inverse_kinematics.targets import Target, checked_targets, moving, rows
+from lgjax.dynamics.loops.loop import Loop, as_loops
+from lgjax.execution.call import one_kernel
+from lgjax.execution.compiled import compiled
+from lgjax.multibody.arguments import checked_arguments, checked_configuration
+from lgjax.multibody.configuration import Configuration, join_velocity, retract
+from lgjax.multibody.model import Mechanism, Model
+from lgjax.numerics import checks
+from lgjax.numerics.implicit import implicit
+from lgjax.numerics.status import NOT_FINITE, Flags, flag
+
+Array = jax.Array
+
+SOFT = 1e-6  # weight of the distance to what was found, where targets are out of reach
+
+
+class IKStatus(Flags):
+    """Flags of `inverse_kinematics`; 0 means success. Arrays of them are int32."""
+
+    OK = 0
+    NOT_FINITE = NOT_FINITE  # the errors became infinite or NaN
+    NOT_REACHED = 2  # no guess led to the targets; what is returned comes closest
+    NOT_NEAREST = 4  # the targets are reached, but more iterations would come nearer to the rest pose
+
+
+class InverseKinematics(NamedTuple):
+    """Result of `inverse_kinematics`: q; status () int32, flags of `IKStatus`; error (), the largest of the distances
+    (m), of the angles (rad) and of the residual of the loops; iterations and guesses that were used, () int32.
+    """
+
+    q: Configuration
+    status: Array
+    error: Array
+    iterations: Array
+    guesses: Array
+
+    @property
+    def success(self) -> Array:
+        return self.status == 0
+
+
+class _Problem(NamedTuple):
+    """Everything that derivatives are taken with respect to; rest is None where there is none."""
+
+    model: Model
+    targets: dict[str, Target]
+    loops: tuple[Loop, ...]
+    q0: Configuration
+    rest: Configuration | None
+    tolerance: Array
+
+
+class _Settings(NamedTuple):
+    active: tuple[int, ...]
+    guesses: int
+    max_iterations: int
+
+
+@checked_arguments("targets", "rest", compiles=False, whole=True)
+def inverse_kinematics(
+    model: Model,
+    targets: Mapping[str, Any],
+    q0: Configuration,
+    *,
+    rest: Configuration | None = None,
+    weights: Mapping[str, Any] | None = None,
+    joints: Sequence[str] | None = None,
+    loops: Loop | Sequence[Loop] | None = None,
+    guesses: int = 8,
+    tolerance: Any = None,
+    max_iterations: int = 40,
+) -> InverseKinematics:
+    """A configuration within the limits of the joints that puts frames where they are wanted.
+
+    targets: for each frame, or body, its pose in the world as a Pose or 4x4 matrix, its position (3,) alone, in meters,
+    or its rotation (3, 3) alone. q0: the first of the guesses; where it leads to the targets, others are not tried. The
+    others spread the joints over their ranges and leave free bases and ball joints as in q0. Where no guess leads
+    there, the result is the configuration with the smallest sum of squares of weighted errors that was found.
+
+    rest: where several configurations reach the targets, the one nearest to this one is found, from the first solution
+    on (a local minimum). weights: for each frame (per radian, per meter), by default 1 and one over half the length of
+    its chain; they matter where targets are out of reach. joints: names of those that may move, by default all that
+    frames and loops depend on; the others stay as in q0. loops: closed in the result, by default those of a Robot;
+    `()` for none. tolerance: of the error, by default 1e-8, in float32 1e-5. max_iterations: from each guess. To leave
+    limits out, replace `lower` and `upper` of the model.
+
+    For a batch of targets or guesses use jax.vmap. Derivatives, of any order and in both modes, are those of the
+    implicit function and cost no iterations: with respect to targets, rest, limits and parameters of the model; of the
+    nearest solution to `rest`, and without one the shortest change. They are zero with respect to q0.
+    Raises TypeError and ValueError for targets, names and numbers that make no sense.
+    Source: Levenberg-Marquardt with projection onto the limits, see `search.py`.
+    """
+    given = loops if loops is not None else getattr(model, "loops", ())
+    whole: Any = model
+    model = whole.model if isinstance(whole, Mechanism) else whole
+    several = as_loops(model, given) if isinstance(given, Loop) or len(given) else ()
+    wanted = checked_targets(model, targets, weights)
+    rest = None if rest is None else checked_configuration("rest", rest, model)
+    default = 1e-8 if model.dtype == jnp.float64 else 1e-5
+    tolerance = checks.scalar("tolerance", default if tolerance is None else tolerance, model.dtype, positive=True)
+    active = tuple(int(n) for n in moving(model, list(wanted), several, joints))
+    settings = _Settings(active, checks.integer("guesses", guesses), checks.integer("max_iterations", max_iterations))
+    return compiled(_solve)(settings, _Problem(model, wanted, several, q0, rest, tolerance))
+
+
+@partial(jax.jit, static_argnums=0)  # so that derivatives outside of jit are programs, too
+def _solve(settings: _Settings, p: _Problem) -> InverseKinematics:
+    active = np.asarray(settings.active)
+    outcome = one_kernel(partial(_found, settings))(jax.lax.stop_gradient(p))
+    q, status, multipliers, reached = outcome.q, outcome.status, outcome.multipliers, outcome.reached
+    n = len(active)
+    held_low, held_high = outcome.held
+
+    def residual(z):
+        d, force = z[:n], z[n:]
+        here = retract(p.model, q, full(p.model, active, d))
+        at = rows(p.model, p.targets, p.loops, active, here)
+        away = -to_rest(here, q if p.rest is None else p.rest, p.model)[active]
+        low, high = (x[active] for x in _limits(p.model, here))
+        slope = jnp.where(reached, 1, SOFT) * away + force @ at.jacobian
+        stiff = jnp.where(reached, 1e-3 * jnp.finfo(p.model.dtype).eps, 1)
+        first = jnp.where(held_low, low, jnp.where(held_high, high, slope))
+        return jnp.concatenate([first, at.error - stiff * force])
+
+    start = jnp.concatenate([jnp.zeros(n, p.model.dtype), multipliers])
+    z, _ = implicit(residual, lambda z: (z, None), start)
+    moved = retract(p.model, q, full(p.model, active, z[:n]))
+    return InverseKinematics(moved, status, outcome.error, outcome.iterations, outcome.guesses)
+
+
+class _Outcome(NamedTuple):
+    q: Configuration
+    status: Array
+    error: Array
+    iterations: Array
+    guesses: Array
+    reached: Array
+    multipliers: Array
+    held: tuple[Array, Array]
+
+
+def _found(settings: _Settings, p: _Problem) -> _Outcome:
+    """The search, with what its derivatives need: multipliers of the rows and joints that are held at their limits."""
+    active = np.asarray(settings.active)
+    evaluate = partial(rows, p.model, p.targets, p.loops, active)
+    found = search(p.model, evaluate, active, p.q0, p.tolerance, settings.guesses, settings.max_iterations)
+    nearest = jnp.ones((), bool)
+    pull = jnp.zeros(len(active), p.model.dtype)
+    if p.rest is not None:
+        found, nearest = nearest_to_rest(
+            p.model, evaluate, active, found, p.rest, p.tolerance, 5 * settings.max_iterations
+        )
+        pull = to_rest(found.q, p.rest, p.model)[active]
+    low, high = (x[active] for x in room(p.model, ranges(p.model), found.q))
+    damping = float(jnp.finfo(p.model.dtype).eps) * jnp.sum(found.at.jacobian**2)
+    _, forces = bounded_step(0 * found.at.error, found.at.jacobian, pull, damping, low, high, 4)
+    forces = jnp.where(found.reached, forces, found.at.error)
+    slope = forces @ found.at.jacobian - jnp.where(found.reached, pull, 0)
+    close = jnp.where(found.reached, float(jnp.finfo(p.model.dtype).eps) ** SMALL, 0)  # where the way to rest ends
+    held = (low >= -close) & (slope > 0), (high <= close) & (slope < 0)
+    finite = jnp.isfinite(found.at.size)
+    status = flag(IKStatus.NOT_FINITE, ~finite) | flag(IKStatus.NOT_REACHED, finite & ~found.reached)
+    status = status | flag(IKStatus.NOT_NEAREST, found.reached & ~nearest)
+    return _Outcome(
+        found.q, status, found.at.size, found.iterations, found.starts, found.reached, forces, held
+    )  # fmt: skip
+
+
+def _limits(model: Model, q: Configuration) -> tuple[Array, Array]:
+    """How far q is from the limits, with derivatives with respect to them; (nv,)."""
+    frees, balls = jnp.zeros((model.tree.n_free, 6), model.dtype), jnp.zeros((model.tree.n_ball, 3), model.dtype)
+    low, high = (join_velocity(model.tree, frees, x - q.joints, balls) for x in (model.lower, model.upper))
+    return low, high
