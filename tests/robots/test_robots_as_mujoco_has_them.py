@@ -199,11 +199,13 @@ def test_a_robot_in_another_dtype_is_the_same_robot(dtype):
     same(found, np.asarray(of(robot)), 3e-4 if dtype == jnp.float32 else 1e-12)
 
 
-HULL = """<body name="hull" euler=".3 .2 .1"><freejoint/><inertial mass="1" pos=".1 .2 .3" {inertia}/>
+HULL = """<body name="hull" euler=".3 .2 .1"><freejoint/><inertial mass="1" {inertia}/>
   <site name="bow"/></body>"""
 INERTIAS = {
-    "principal": 'diaginertia="1.1 .9 1" euler=".2 .3 .1"',
-    "full": 'fullinertia="1.1 .9 1 .1 -.05 .2"',
+    "principal": 'pos=".1 .2 .3" diaginertia="1.1 .9 1" euler=".2 .3 .1"',
+    "full": 'pos=".1 .2 .3" fullinertia="1.1 .9 1 .1 -.05 .2"',
+    "full, in axes that MuJoCo changes": 'pos="0 0 0" fullinertia=".9 1 1.1 0 0 0"',
+    "full, in axes that MuJoCo keeps": 'pos="0 0 0" fullinertia="1.1 1 .9 0 0 0"',
 }
 ROPE = """<tendon><spatial limited="true" range="0 .1"><site site="wall"/><site site="bow"/></spatial></tendon>
   <sensor><framequat objtype="body" objname="hull"/></sensor>"""

@@ -38,18 +38,22 @@ def taken_inertias(mujoco: Any, spec: Any) -> dict[Any, tuple[bool, np.ndarray]]
         else:
             taken[body] = True, full[MATRIX]
             body.fullinertia = [math.nan, 0, 0, 0, 0, 0]
+            body.iquat = _principal(mujoco, full[MATRIX])[1]  # the compiler keeps note of axes that are the body's own
         body.inertia = [max(body.mass, 1e-3)] * 3
     return taken
 
 
+def _principal(mujoco: Any, inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Principal moments (3,) and a quaternion of their axes, in MuJoCo's order."""
+    moments, turn = np.zeros(3), np.zeros(4)
+    mujoco.mju_eig3(moments, np.zeros(9), turn, inertia.ravel())
+    return moments, turn
+
+
 def put_back(file: Compiled, given: dict[int, tuple[bool, np.ndarray]]) -> None:
-    """The inertias that were replaced, in the compiled file too, where fluids, sensors and tendons read them."""
+    """The moments that were replaced, in the compiled file too, where fluids, sensors and tendons read them."""
     for body, (full, inertia) in given.items():
-        moments, turn = inertia, file.m.body_iquat[body].copy()
-        if full:
-            moments = np.zeros(3)
-            file.mujoco.mju_eig3(moments, np.zeros(9), turn, inertia.ravel())
-        file.m.body_inertia[body], file.m.body_iquat[body] = moments, turn
+        file.m.body_inertia[body] = _principal(file.mujoco, inertia)[0] if full else inertia
     if given:  # what the file's own state makes of them, such as the mass that a tendon moves
         file.mujoco.mj_setConst(file.m, file.mujoco.MjData(file.m))
 
