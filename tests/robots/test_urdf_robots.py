@@ -139,10 +139,13 @@ def test_what_cannot_be_is_refused_with_its_line(name):
         lgjax.load_robot(text)
 
 
-def test_a_file_may_begin_with_blank_lines_as_a_text_may(tmp_path):
-    """Before its XML declaration, which other readers pass over; lines keep their numbers."""
-    head, body = '\n \n<?xml version="1.0"?>', urdf(LINKS, *CHAIN)
-    path = tmp_path / "robot.urdf"
+HEADS = ('\n \n<?xml version="1.0"?>', '<!-- by hand -->\n\n<?xml version="1.0"?>', '\n\n<?xml version="0.0"?>')
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_declaration_that_is_not_at_the_start_does_no_harm(tmp_path, head):
+    """In a file as in a text, as in `load_urdf`; lines keep their numbers."""
+    path, body = tmp_path / "robot.urdf", urdf(LINKS, *CHAIN)
     path.write_text(head + body)
     assert lgjax.load_robot(path).model.nv == lgjax.load_robot(head + body).model.nv == 10
     path.write_text(head + body.replace('joint="j" multiplier', 'joint="z" multiplier'))

@@ -4,6 +4,7 @@ import importlib
 import math
 import os
 import re
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -46,27 +47,32 @@ def read(path_or_text: str | os.PathLike, what: str) -> Source:
         raise ValueError(f"cannot read {what} {label!r}: {why(error)}") from error
     if not content.strip():
         raise ValueError(f"{label}: the file is empty")
-    return Source(_declared_first(content), label, path)
-
-
-def _declared_first(content: bytes) -> bytes:
-    """The content with white space before an XML declaration moved behind it, so that lines keep their numbers."""
-    start = content.lstrip()
-    space, (declaration, end, rest) = content[: len(content) - len(start)], start.partition(b"?>")
-    return declaration + end + space + rest if space and start.startswith(b"<?xml") else content
+    return Source(content, label, path)
 
 
 def root_element(source: Source) -> str:
-    """Name of the root element, without a prefix; ValueError where no element is."""
+    """Name of the root element, without a prefix; ValueError where no element is.
 
+    XML declarations that are not at the start, or of a version that does not exist, do no harm, as in the parsers.
+    """
+    try:
+        return _first_element(source.content, "utf-8" if source.path is None else None)
+    except (expat.ExpatError, ValueError) as error:
+        with suppress(expat.ExpatError, ValueError):
+            return _first_element(re.sub(rb"<\?xml\s.*?\?>", b"", source.content, flags=re.DOTALL), None)
+        raise ValueError(one_line(f"{source.label}: not well-formed XML: {error}")) from error
+
+
+def _first_element(content: bytes, encoding: str | None) -> str:
+    """An error behind it is left to the parsers."""
     found: list[str] = []
-    parser = expat.ParserCreate("utf-8" if source.path is None else None)
+    parser = expat.ParserCreate(encoding)
     parser.StartElementHandler = lambda tag, _: found or found.append(tag.rpartition(":")[2])
     try:
-        parser.Parse(source.content, True)
-    except (expat.ExpatError, ValueError) as error:
+        parser.Parse(content, True)
+    except (expat.ExpatError, ValueError):
         if not found:
-            raise ValueError(one_line(f"{source.label}: not well-formed XML: {error}")) from error
+            raise
     return found[0]
 
 
