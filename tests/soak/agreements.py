@@ -1,9 +1,9 @@
 """`python -m tests.soak.agreements`: what `lgjax.load_robot` makes of robot files beside MuJoCo and Pinocchio.
 
 Of all files in installed packages that the reader of their form reads: which load, and how far mass matrices, forces,
-actuators, tendons and sensors are from the reader's at random states. With `--driven`: motions, see `driven.py`. What
-is found is kept in a file, line by line, so that a run that was ended goes on where it was. Read first:
-`beside_mujoco.py`, `beside_pinocchio.py`, `agreement_records.py`.
+actuators, tendons and sensors are from the reader's at random states. With `--driven`: motions, see `driven.py`; with
+`--held`: equalities, see `held.py`. What is found is kept in a file, line by line, so that a run that was ended goes on
+where it was. Read first: `beside_mujoco.py`, `beside_pinocchio.py`, `agreement_records.py`.
 """
 
 import argparse
@@ -132,6 +132,7 @@ def main() -> int:
     parser.add_argument("--match", default="", help="only files with this in their path")
     parser.add_argument("--keep", type=Path, help="a file of what was found; a run goes on with it")
     parser.add_argument("--driven", action="store_true", help="motions of driven robots instead")
+    parser.add_argument("--held", action="store_true", help="robots with equalities in the stiff limit instead")
     arguments = parser.parse_args()
     say: Callable[[str], None] = lambda line: print(line, flush=True)  # noqa: T201
     forms = arguments.form or ["urdf", "mjcf"]
@@ -140,6 +141,10 @@ def main() -> int:
         from tests.soak.driven import drive_all
 
         return drive_all(arguments.match, keep, say)
+    if arguments.held:
+        from tests.soak.held import hold_all
+
+        return hold_all(arguments.match, keep, say)
     judge_all(forms, arguments.match, keep, arguments.seed, arguments.states)
     for form in forms:
         for line in summary(form, keep):
