@@ -2,12 +2,13 @@
 
 import collections
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests import soak
 from tests.soak import __main__ as command
-from tests.soak import broken_files, packages
+from tests.soak import agreement_records, agreements, broken_files, packages
 from tests.soak.mutations import mutate
 
 LINK = b"<link name='a'><inertial><mass value='1'/></inertial></link>"
@@ -67,6 +68,32 @@ def test_errors_that_are_none_of_ours_fail(name, tmp_path):
 def test_files_of_packages_are_found():
     names = {path.name for path in packages.files("urdf", ("example-robot-data",))}
     assert {"panda.urdf", "talos_reduced.urdf"} <= names
+
+
+def test_a_robot_that_differs_from_its_reader_is_seen():
+    path = packages.OWN / "mechanism.xml"
+    robot, way, refusals = agreements.loaded("mjcf", path)
+    assert refusals == []
+    assert "ignore" not in way
+    theirs = agreements.read_by_other("mjcf", path)
+    errors = lambda: {x.name: x.error for x in agreements.compared("mjcf", path, robot, theirs, (), 0, 3)}
+    assert max(errors().values()) < agreement_records.TOLERANCE
+    assert agreement_records.silently_dropped(robot, theirs) == []
+    theirs.body_mass[-1] *= 1 + 1e-6
+    assert errors()["mass matrix"] > agreement_records.TOLERANCE
+    assert agreement_records.silently_dropped(robot.replace(actuators=None), theirs) == ["1 of 1 actuators, 0 listed"]
+
+
+def test_a_run_of_agreements_goes_on_where_it_was(tmp_path):
+    """A file that ends the process is tried once more."""
+    path, one, two = tmp_path / "kept", Path("one.xml"), Path("two.xml")
+    again = lambda: agreement_records.Records(path, lambda line: None)
+    records = again()
+    assert not records.begun("mjcf", one)
+    records.add("mjcf", one, {"unreadable": "no"})
+    assert [again().begun("mjcf", one), again().begun("mjcf", two), again().begun("mjcf", two)] == [True, False, False]
+    assert again().begun("mjcf", two)
+    assert dict(again().of("mjcf"))["two.xml"]["raised"] == "the process ended"
 
 
 @pytest.mark.slow
