@@ -1,7 +1,8 @@
 """Robots with equalities beside MuJoCo in the limit in which its constraints are stiff.
 
 At rest, in configurations in which all equalities hold, the accelerations of both are the same but for what MuJoCo's
-constraints give way: a share 1 - d of them, whose impedance d comes near 1. The difference has to fall with 1 - d.
+constraints give way, a share 1 - d of them. MuJoCo takes impedances d up to 0.9999, at which the difference is still
+large where constraints hardly reach some directions; in the limit d = 1 of its own equations it has to vanish.
 Limits, dry friction and contact are off on both sides. Read first: `driven.py`.
 """
 
@@ -24,7 +25,7 @@ from tests.soak.beside_mujoco import smooth
 ROBOTS, STATES, MOST = 20, 5, 60
 IMPEDANCES = (0.99, 0.999, 0.9999)  # MuJoCo takes no more than the last
 SPREAD = 0.05  # rad and m from the configuration that the file shows, before the equalities are closed
-EXACT = 1e-9
+EXACT = 1e-6  # of the largest acceleration; Jacobians are near singular in some configurations
 
 
 def hold_all(match: str, keep: Records, say: Callable[[str], None]) -> int:
@@ -79,17 +80,32 @@ def stiff_limit(robot: lgjax.Robot, theirs: Any) -> str:
         found = np.array([_acceleration(theirs, x) for x in q[held]])
         scale = np.abs(ours[held]).max(1).clip(1e-3)
         apart.append(float((np.abs(found - ours[held]).max(1) / scale).max()))
-    good = apart[2] < EXACT or (apart[1] < apart[0] and apart[2] < 0.2 * apart[1])
+    limit = np.array([_acceleration(theirs, x, True) for x in q[held]])
+    apart.append(float((np.abs(limit - ours[held]).max(1) / scale).max()))
+    good = apart[-1] < EXACT
     parts = ", ".join(f"{x:.1e}" for x in apart)
-    said = f"nv {theirs.nv}, {theirs.neq} equalities, {int(held.sum())} states, with 1 - d = .01, .001, .0001: {parts}"
+    said = (
+        f"nv {theirs.nv}, {theirs.neq} equalities, {int(held.sum())} states, with 1 - d = .01, .001, .0001, 0: {parts}"
+    )
     return said + ("; as it should" if good else "; NOT as it should")
 
 
-def _acceleration(theirs: Any, q: np.ndarray) -> np.ndarray:
-    data = mujoco.MjData(theirs)
+def _acceleration(theirs: Any, q: np.ndarray, limit: bool = False) -> np.ndarray:
+    """MuJoCo's answer at rest; limit: of its own equations, in which nothing gives way."""
+    data, nv = mujoco.MjData(theirs), theirs.nv
     data.qpos[:] = q
     mujoco.mj_forward(theirs, data)
-    return data.qacc.copy()
+    if not limit:
+        return data.qacc.copy()
+    M, J = np.zeros((nv, nv)), np.zeros((data.nefc, nv))
+    mujoco.mj_fullM(theirs, data, M)
+    if mujoco.mj_isSparse(theirs):
+        mujoco.mju_sparse2dense(J, data.efc_J, data.efc_J_rownnz, data.efc_J_rowadr, data.efc_J_colind)
+    else:
+        J = data.efc_J.reshape(-1, nv)[: data.nefc]
+    free = np.linalg.solve(M, data.qfrc_smooth)
+    half = np.linalg.inv(np.linalg.cholesky(M)).T  # M^-1 = half half'
+    return free - half @ np.linalg.pinv(J @ half, rcond=1e-10) @ (J @ free)
 
 
 def _ours(robot: lgjax.Robot, theirs: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
