@@ -156,8 +156,11 @@ def pyroki(given):
         started = time.perf_counter()
         jax.block_until_ready(program(poses))
         times.append(time.perf_counter() - started)
-    columns = [names.index(name) for name in given["names"]]
-    return np.asarray(q)[:, columns], first, sorted(times)[1]
+    found = np.tile(given["guess"], (len(poses), 1))  # followers, which the frame does not depend on, stay
+    for column, name in enumerate(given["names"]):
+        if name in names:
+            found[:, column] = np.asarray(q)[:, names.index(name)]
+    return found, first, sorted(times)[1]
 
 
 def one_by_one(solve, poses):

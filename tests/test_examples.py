@@ -43,6 +43,7 @@ SMALL = {
     "24_policy_by_gradients": {"iterations": 2, "batch": 2, "steps": 3, "tests": 2},
     "25_predictive_ensemble": {"batch": 2, "duration": 0.08},
     "26_throw_to_rest": {"guesses": 2, "iterations": 2, "frames": 20},
+    "28_inverse_kinematics": {"points": 4, "frames": 8},
 }
 
 

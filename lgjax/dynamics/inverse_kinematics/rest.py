@@ -2,7 +2,7 @@
 
 From the last solution a step towards the rest pose, along the targets to first order; then steps back to the targets.
 What comes back nearer to the rest pose is the next solution, otherwise a shorter step is tried.
-Source: gradient projection with restoration, J. Rosen, J. SIAM 9 (1961).
+Source: gradient projection with restoration, [rosen1961].
 """
 
 from collections.abc import Callable

@@ -1,10 +1,10 @@
 """Descent to the targets from one guess after the other, until one reaches them.
 
 Levenberg-Marquardt with a damping that follows the cost, between the limits of the joints. A descent that has come to
-rest at limits goes on with these joints on the other side of their range, twice at most; then the next guess follows:
-points of an even sequence over the ranges of the joints, from their middles outwards. If none reaches the targets, the
-best is descended to the end. Every turn of the loop evaluates the rows once.
-Source: [levenberg1944], [marquardt1963]; R-sequence of M. Roberts (2018).
+rest at limits goes on with these joints on the other side of their range, three times at most. Then the next guess
+follows: points of an even sequence over the ranges of the joints, at first around their middles. If none reaches the
+targets, the best is descended to the end. Every turn of the loop evaluates the rows once.
+Source: [more1978]; damping by the squared error as in [sugihara2011]; R-sequence of M. Roberts (2018).
 """
 
 from collections.abc import Callable
@@ -25,11 +25,11 @@ Array = jax.Array
 LONGEST = 1.0  # entry of a step, rad or m
 DAMPING = 0.1  # of the squared error, at first
 LESS, MORE = 0.2, 4.0  # changes of the damping after a good and after a bad step
-FLAT = 0.01  # of the error: the slope at which a descent has come to rest
+FLAT = 0.03  # of the error: the slope at which a descent has come to rest
 NEAR, FLATTER, FURTHER = 1e-2, 1e-3, 30  # an error, from which on the slope is to be so much flatter, in more turns
-TURNS = 2  # of joints at their limits to the other side, of one guess
+TURNS = 3  # of joints at their limits to the other side, of one guess
 CLOSE = 1e-9  # to a limit, rad or m
-SPREAD, WIDER = 0.3, 0.1  # of the range of a joint in which guesses are: at first, and by which it grows
+SPREAD, WIDER = 0.4, 0.3  # of the range of a joint in which guesses are: at first, and by which it grows
 
 
 class Found(NamedTuple):

@@ -101,7 +101,7 @@ def inverse_kinematics(
     implicit function and cost no iterations: with respect to targets, rest, limits and parameters of the model; of the
     nearest solution to `rest`, and without one the shortest change. They are zero with respect to q0.
     Raises TypeError and ValueError for targets, names and numbers that make no sense.
-    Source: Levenberg-Marquardt with projection onto the limits, see `search.py`.
+    Source: [more1978], [sugihara2011], [rosen1961]; limits by projection.
     """
     given = loops if loops is not None else getattr(model, "loops", ())
     whole: Any = model
@@ -136,7 +136,7 @@ def _solve(settings: _Settings, p: _Problem) -> InverseKinematics:
         return jnp.concatenate([first, at.error - stiff * force])
 
     start = jnp.concatenate([jnp.zeros(n, p.model.dtype), multipliers])
-    z, _ = implicit(residual, lambda z: (z, None), start)
+    z, _ = implicit(one_kernel(residual), lambda z: (z, None), start)
     moved = retract(p.model, q, full(p.model, active, z[:n]))
     return InverseKinematics(moved, status, outcome.error, outcome.iterations, outcome.guesses)
 
