@@ -157,6 +157,20 @@ def test_what_is_left_out_is_warned_of_once():
     assert "absent" not in str(found[0].message)
 
 
+def test_a_geom_without_a_name_in_an_included_file_is_told_by_its_mesh_and_body(tmp_path):
+    """MuJoCo calls every line of such a file 0."""
+    (tmp_path / "part.xml").write_text(
+        "<mujoco><asset><mesh name='m' vertex='0 0 0 1 0 0 0 1 0 0 0 1'/></asset><worldbody>"
+        "<body name='base'><geom type='mesh' mesh='m'/><body><joint/><geom size='.1'/></body></body>"
+        "</worldbody></mujoco>"
+    )
+    (tmp_path / "main.xml").write_text("<mujoco><include file='part.xml'/></mujoco>")
+    told = "geom of mesh 'm' on body 'base' in an included file (mesh, fixed to the world)"
+    with pytest.warns(UserWarning, match="left out: geom of mesh 'm' on body 'base' in an included file"):
+        robot = lgjax.load_robot(tmp_path / "main.xml")
+    assert robot.ignored == (told,)
+
+
 # ---- contacts
 FLOOR = """<mujoco><worldbody>
  <body pos="0 0 1" euler="0 30 0"><geom name="slope" type="plane" size="1 1 1" pos="0 0 .5" euler="0 15 0"

@@ -171,6 +171,10 @@ def robot_of(
     def unless(kind: str, found: Callable[[], T], none: T) -> T:
         return none if kind in ignore else found()
 
+    def told(entries: list[str]) -> tuple[str, ...]:
+        """MuJoCo counts the lines of the main file only and calls all others line 0."""
+        return tuple(entry.replace(" in line 0", " in an included file") for entry in entries)
+
     m = file.m
     shapes, touch = touching(file, hulls, left_out.loud)
     couplings, closures = unless("equality", lambda: equalities(file), ((), ()))
@@ -197,8 +201,8 @@ def robot_of(
         magnetic=m.opt.magnetic.copy(),
         keys=unless("keyframe", lambda: keys(file), ()),
         touching=touch if "contact" not in ignore else Touching(),
-        loud=tuple(left_out.loud),
-        quiet=tuple(left_out.quiet),
+        loud=told(left_out.loud),
+        quiet=told(left_out.quiet),
     )
 
 

@@ -106,6 +106,13 @@ def _paired(spec: Any) -> set[str]:
     return {name for pair in spec.pairs for name in (pair.geomname1, pair.geomname2)}
 
 
+def _shape(geom: Any) -> str:
+    """A geom in a message: without a name by its mesh and its body, since a line alone says little of many alike."""
+    if geom.name or not geom.meshname:
+        return called(geom)
+    return f"of mesh {geom.meshname!r} on body {geom.parent.name!r} {called(geom)}"
+
+
 class _Geoms(NamedTuple):
     """Deletion of geoms. named: those that something refers to. meshes: by name."""
 
@@ -162,11 +169,11 @@ class _Geoms(NamedTuple):
         if geom.meshname and self.kept.hulls and moving:
             problem = self._problem(geom)
             if problem:
-                self.left_out.loud.append(f"geom {called(geom)}: {problem}")
+                self.left_out.loud.append(f"geom {_shape(geom)}: {problem}")
             return not problem
         if not geom.meshname or self.kept.hulls:
             kind = geom.type.name.removeprefix("mjGEOM_").lower()
-            self.left_out.loud.append(f"geom {called(geom)} ({kind}{'' if moving else ', fixed to the world'})")
+            self.left_out.loud.append(f"geom {_shape(geom)} ({kind}{'' if moving else ', fixed to the world'})")
         return False
 
     def _delete(self, geom: Any) -> None:
