@@ -365,6 +365,8 @@ WRONG = {
     "guesses": {"guesses": 0},
     "tolerance must be positive": {"tolerance": 0.0},
     "rest is": {"rest": np.zeros(2)},
+    "nothing is to be reached": {"targets": {}},
+    "center_of_mass has shape": {"center_of_mass": np.zeros(2)},
 }
 
 
@@ -374,3 +376,42 @@ def test_what_makes_no_sense_is_refused(message):
     given = {"targets": {"tip": np.array([0.5, 0.2, 0.0])}} | WRONG[message]
     with pytest.raises((ValueError, TypeError), match=message):
         lgjax.inverse_kinematics(model, q0=bent(model, [0.3, 0.4]), **given)
+
+
+# ---- the center of mass
+def crouching():
+    """A quadruped on bent legs, and its feet."""
+    model = lgjax.models.quadruped()
+    q = lgjax.configuration(model, joints=jnp.tile(jnp.array([0.1, 0.8, -1.5]), 4))
+    return model, q, {f"{leg}_foot": lgjax.frame_pose(model, q, f"{leg}_foot").translation for leg in LEGS}
+
+
+LEGS = ("FL", "FR", "RL", "RR")
+
+
+def test_the_center_of_mass_is_put_above_a_foot():
+    """With feet that stay and a trunk that is level; Newton's few steps show that its Jacobian is right."""
+    model, q, feet = crouching()
+    wanted = lgjax.center_of_mass(model, q) + jnp.array([0.03, -0.04, -0.02])
+    targets = feet | {"trunk": jnp.eye(3)}
+    found = lgjax.inverse_kinematics(model, targets, q, center_of_mass=wanted)
+    assert found.success
+    assert found.iterations < 10
+    np.testing.assert_allclose(lgjax.center_of_mass(model, found.q), wanted, atol=2e-8)
+    alone = lgjax.inverse_kinematics(model, {}, q, center_of_mass=wanted)
+    assert alone.success
+
+
+def test_derivatives_with_a_center_of_mass_are_those_of_differences():
+    model, q, feet = crouching()
+    start = lgjax.center_of_mass(model, q)
+    solve = jax.jit(
+        lambda x: (
+            lgjax.inverse_kinematics(
+                model, feet | {"trunk": jnp.eye(3)}, q, center_of_mass=start + x, tolerance=1e-12
+            ).q.joints
+        )
+    )
+    h = 1e-5
+    differences = [(solve(h * e) - solve(-h * e)) / (2 * h) for e in np.eye(3)]
+    np.testing.assert_allclose(jax.jit(jax.jacrev(solve))(jnp.zeros(3)), np.stack(differences, 1), atol=1e-6)

@@ -28,7 +28,11 @@ SOFT = 1e-6  # weight of the distance to what was found, where targets are out o
 
 
 class IKStatus(Flags):
-    """Flags of `inverse_kinematics`; 0 means success. Arrays of them are int32."""
+    """Flags of `inverse_kinematics`; 0 means success. Arrays of them are int32.
+
+    NOT_FINITE: the errors became infinite or NaN. NOT_REACHED: no guess led to the targets; q is the best configuration
+    that was found. NOT_NEAREST: q reaches the targets, but more iterations would bring it nearer to `rest`.
+    """
 
     OK = 0
     NOT_FINITE = NOT_FINITE  # the errors became infinite or NaN
@@ -37,8 +41,10 @@ class IKStatus(Flags):
 
 
 class InverseKinematics(NamedTuple):
-    """Result of `inverse_kinematics`: q; status () int32, flags of `IKStatus`; error (), the largest of the distances
-    (m), of the angles (rad) and of the residual of the loops; iterations and guesses that were used, () int32.
+    """Result of `inverse_kinematics`.
+
+    q: the configuration. status: () int32, flags of `IKStatus`. error: (), the largest of the distances (m) and angles
+    (rad) to the targets and of the residuals of the loops. iterations, guesses: () int32, how many were used.
     """
 
     q: Configuration
@@ -49,14 +55,16 @@ class InverseKinematics(NamedTuple):
 
     @property
     def success(self) -> Array:
+        """() bool, whether no flag is set."""
         return self.status == 0
 
 
 class _Problem(NamedTuple):
-    """Everything that derivatives are taken with respect to; rest is None where there is none."""
+    """Everything that derivatives are taken with respect to; center and rest are None where there is none."""
 
     model: Model
     targets: dict[str, Target]
+    center: Array | None
     loops: tuple[Loop, ...]
     q0: Configuration
     rest: Configuration | None
@@ -75,6 +83,7 @@ def inverse_kinematics(
     targets: Mapping[str, Any],
     q0: Configuration,
     *,
+    center_of_mass: Any = None,
     rest: Configuration | None = None,
     weights: Mapping[str, Any] | None = None,
     joints: Sequence[str] | None = None,
@@ -83,37 +92,44 @@ def inverse_kinematics(
     tolerance: Any = None,
     max_iterations: int = 40,
 ) -> InverseKinematics:
-    """A configuration within the limits of the joints that puts frames where they are wanted.
+    """Configuration within the joint limits that puts frames at target poses. Returns an `InverseKinematics`.
 
-    targets: for each frame, or body, its pose in the world as a Pose or 4x4 matrix, its position (3,) alone, in meters,
-    or its rotation (3, 3) alone. q0: the first of the guesses; where it leads to the targets, others are not tried. The
-    others spread the joints over their ranges and leave free bases and ball joints as in q0. Where no guess leads
-    there, the result is the configuration with the smallest sum of squares of weighted errors that was found.
+    model: a `Model` or a `Robot`. targets: {name of a frame or body: target} in the world: a Pose or a 4x4 matrix, a
+    position (3,) in meters alone, or a rotation (3, 3) alone. q0: first guess of the search. If it does not lead to
+    the targets, the search starts again from other guesses, which spread the joints over their ranges and leave free
+    bases and ball joints as in q0; `guesses` counts q0. If no guess leads to the targets, the result is the
+    configuration with the smallest sum of squares of weighted errors that was found.
 
-    rest: where several configurations reach the targets, the one nearest to this one is found, from the first solution
-    on (a local minimum). weights: for each frame (per radian, per meter), by default 1 and one over half the length of
-    its chain; they matter where targets are out of reach. joints: names of those that may move, by default all that
-    frames and loops depend on; the others stay as in q0. loops: closed in the result, by default those of a Robot;
-    `()` for none. tolerance: of the error, by default 1e-8, in float32 1e-5. max_iterations: from each guess. To leave
-    limits out, replace `lower` and `upper` of the model.
+    center_of_mass: target (3,) of the whole mechanism in the world, m. rest: of the configurations that reach the
+    targets, return the one nearest to this one: a local minimum of the distance, found by descent from the first
+    solution. weights: {frame: (per radian, per meter)}, by default 1 and the inverse of half the length of the chain to
+    the frame, and 1 per meter of the center of mass; they matter if targets are out of reach. joints: names of the
+    joints that may move, by default all that targets and loops depend on, free bases included; the others stay as in
+    q0. loops: closed in the result, by default those of a Robot; `()` for none. tolerance: of `error`, rad and m; 1e-8
+    by default, 1e-5 in float32. max_iterations: of each descent. To ignore limits, replace `lower` and `upper` of the
+    model.
 
-    For a batch of targets or guesses use jax.vmap. Derivatives, of any order and in both modes, are those of the
-    implicit function and cost no iterations: with respect to targets, rest, limits and parameters of the model; of the
-    nearest solution to `rest`, and without one the shortest change. They are zero with respect to q0.
-    Raises TypeError and ValueError for targets, names and numbers that make no sense.
-    Source: [more1978], [sugihara2011], [rosen1961]; limits by projection.
+    For a batch of targets or guesses use jax.vmap. Derivatives with respect to targets, rest, limits and parameters of
+    the model are those of the implicit function, of any order and in both modes, and take no iterations. With `rest`
+    they follow the nearest solution, without it the smallest change of q. Derivatives with respect to q0 are zero.
+    Raises TypeError for targets that are not a dict, ValueError for unknown names and for numbers of the wrong shape or
+    out of range. Source: [more1978], [sugihara2011], [rosen1961]; limits by projection.
     """
     given = loops if loops is not None else getattr(model, "loops", ())
     whole: Any = model
     model = whole.model if isinstance(whole, Mechanism) else whole
     several = as_loops(model, given) if isinstance(given, Loop) or len(given) else ()
     wanted = checked_targets(model, targets, weights)
+    if not wanted and center_of_mass is None:
+        raise ValueError("targets is empty and there is no center_of_mass: nothing is to be reached")
+    if center_of_mass is not None:
+        center_of_mass = checks.array("center_of_mass", center_of_mass, (3,), model.dtype)
     rest = None if rest is None else checked_configuration("rest", rest, model)
     default = 1e-8 if model.dtype == jnp.float64 else 1e-5
     tolerance = checks.scalar("tolerance", default if tolerance is None else tolerance, model.dtype, positive=True)
-    active = tuple(int(n) for n in moving(model, list(wanted), several, joints))
+    active = tuple(int(n) for n in moving(model, list(wanted), center_of_mass is not None, several, joints))
     settings = _Settings(active, checks.integer("guesses", guesses), checks.integer("max_iterations", max_iterations))
-    return compiled(_solve)(settings, _Problem(model, wanted, several, q0, rest, tolerance))
+    return compiled(_solve)(settings, _Problem(model, wanted, center_of_mass, several, q0, rest, tolerance))
 
 
 @partial(jax.jit, static_argnums=0)  # so that derivatives outside of jit are programs, too
@@ -127,7 +143,7 @@ def _solve(settings: _Settings, p: _Problem) -> InverseKinematics:
     def residual(z):
         d, force = z[:n], z[n:]
         here = retract(p.model, q, full(p.model, active, d))
-        at = rows(p.model, p.targets, p.loops, active, here)
+        at = rows(p.model, p.targets, p.center, p.loops, active, here)
         away = -to_rest(here, q if p.rest is None else p.rest, p.model)[active]
         low, high = (x[active] for x in _limits(p.model, here))
         slope = jnp.where(reached, 1, SOFT) * away + force @ at.jacobian
@@ -155,7 +171,7 @@ class _Outcome(NamedTuple):
 def _found(settings: _Settings, p: _Problem) -> _Outcome:
     """The search, with what its derivatives need: multipliers of the rows and joints that are held at their limits."""
     active = np.asarray(settings.active)
-    evaluate = partial(rows, p.model, p.targets, p.loops, active)
+    evaluate = partial(rows, p.model, p.targets, p.center, p.loops, active)
     found = search(p.model, evaluate, active, p.q0, p.tolerance, settings.guesses, settings.max_iterations)
     nearest = jnp.ones((), bool)
     pull = jnp.zeros(len(active), p.model.dtype)

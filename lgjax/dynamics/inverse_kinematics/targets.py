@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.jacobians import carrier
-from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
+from lgjax.dynamics.kinematics import World, ancestor_mask, world_kinematics
 from lgjax.dynamics.loops import Loop, loop_constraint
 from lgjax.dynamics.loops.loop import WORLD
 from lgjax.groups import se3, so3
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
 
 def checked_targets(model: Model, targets: Any, weights: Any) -> dict[str, Target]:
     """The targets by frame, checked, with their weights."""
-    if not isinstance(targets, Mapping) or not targets:
+    if not isinstance(targets, Mapping):
         raise TypeError(f"targets is {checks.described(targets)}, expected {{name of a frame: Pose or position}}")
     weights = {} if weights is None else dict(checks.of_kind("weights", weights, Mapping))
     if unknown := sorted(set(weights) - set(targets), key=str):
@@ -97,8 +97,10 @@ def _reach(model: Model, body: int, offset: Pose) -> Array:
     return jnp.where(length > 0, length, 1)
 
 
-def moving(model: Model, frames: Sequence[str], loops: Sequence[Loop], joints: Sequence[str] | None) -> np.ndarray:
-    """Indices, static, of the velocities that the frames and loops depend on, or of those of the named joints."""
+def moving(
+    model: Model, frames: Sequence[str], all_bodies: bool, loops: Sequence[Loop], joints: Sequence[str] | None
+) -> np.ndarray:
+    """Indices, static, of the velocities that frames, or all bodies, and loops depend on, or of the named joints."""
     tree = model.tree
     if joints is not None:
         names = checks.names("joints", joints)
@@ -106,7 +108,7 @@ def moving(model: Model, frames: Sequence[str], loops: Sequence[Loop], joints: S
             raise ValueError(f"no joint {unknown[0]!r} in {model.name!r}; joints: {', '.join(tree.joint_names)}")
         bodies = {tree.joint_names.index(name) for name in names}
     else:
-        ends = [carrier(model, frame)[0] for frame in frames]
+        ends = list(range(tree.nbodies)) if all_bodies else [carrier(model, frame)[0] for frame in frames]
         for loop in loops:
             if callable(loop.kind):
                 ends = list(range(tree.nbodies))
@@ -121,9 +123,17 @@ def moving(model: Model, frames: Sequence[str], loops: Sequence[Loop], joints: S
 
 
 def rows(
-    model: Model, targets: Mapping[str, Target], loops: Sequence[Loop], active: np.ndarray, q: Configuration
+    model: Model,
+    targets: Mapping[str, Target],
+    center: Array | None,
+    loops: Sequence[Loop],
+    active: np.ndarray,
+    q: Configuration,
 ) -> Rows:
-    """Errors of the targets at q, then the residuals of the loops; columns for the velocities `active`."""
+    """Errors of the targets at q, that of the center of mass, then the residuals of the loops.
+
+    The columns are those of the velocities `active`.
+    """
     world = world_kinematics(model, q)
     errors, jacobians, sizes = [], [], []
 
@@ -145,8 +155,24 @@ def rows(
         if target.translation is not None:
             error = sm.tmatvec(pose.rotation, target.translation - world.origin - pose.translation)
             add(error, -(slips + sm.cross(turns, error)).T, target.place_weight)
+    if center is not None:
+        place, slope = _center_of_mass(model, world)
+        add(center - place, -slope[:, active], 1.0)
     if loops:
         found = loop_constraint(model, loops, q)
         add(found.residual, found.jacobian[:, active], 1.0)
     size = jnp.sqrt(jnp.max(jnp.stack(sizes)))
     return Rows(jnp.concatenate(errors), jnp.concatenate(jacobians), size)
+
+
+def _center_of_mass(model: Model, world: World) -> tuple[Array, Array]:
+    """Center of mass (3,) in the world, and its Jacobian (3, nv): each joint moves that of the bodies beyond it."""
+    R, p = world.poses
+    mass = model.inertias.mass
+    moment = sm.matvec(R, model.inertias.moment) + mass[:, None] * p
+    beyond = ancestor_mask(model.tree).T[np.asarray(model.tree.v_body)]  # (nv, nbodies)
+    moved = jnp.sum(jnp.where(beyond[:, :, None], moment, 0), 1)
+    carried = jnp.sum(jnp.where(beyond, mass, 0), 1)
+    total = jnp.sum(mass)
+    slope = sm.cross(world.S[:, :3], moved) + carried[:, None] * world.S[:, 3:]
+    return jnp.sum(moment, 0) / total + world.origin, slope.T / total
