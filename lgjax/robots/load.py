@@ -55,30 +55,31 @@ def load_robot(
     meshes: Literal["hull", "ignore"] = "hull",
     mesh_vertices: int | None = 64,
 ) -> Robot:
-    """Load all of a URDF or an MJCF, told by its root element, from a file or its text (a string that starts with '<').
+    """Load everything in a URDF or an MJCF as a `Robot`, from a file or its text (a string that starts with '<').
 
-    Bodies, joints, names and frames are those of `load_urdf` and `load_mjcf`. Besides, of a URDF: mimic joints as
-    loops, exact; a motor for each joint that is driven, behind the reduction of its <transmission> (all joints if
-    there are no transmissions), whose joint gets at most its effort; collision meshes as convex hulls. Of an MJCF:
-    connect, weld, joint and tendon equalities as loops, exact where MuJoCo's are soft; springs, dampers, tendons,
-    gravity compensation, fluid, armature; actuators, sensors, keyframes, contact filters and friction, planes of the
-    world as grounds. Actuators take MuJoCo's controls. Limits and dry friction of joints are data of the model, as in
-    `load_mjcf`; those of tendons are forces: soft stops that give way as MuJoCo's do at rest, and friction smoothed
-    near zero speed.
+    The root element decides the format. Bodies, joints, names and frames are those of `load_urdf` and `load_mjcf`.
+    From a URDF it also reads mimic joints as exact loops, collision meshes as convex hulls, and one motor for each
+    driven joint, with the reduction of its <transmission>, and limited to the effort of the joint. Without
+    transmissions all joints are driven but those that mimic others. From an MJCF it also reads connect, weld, joint and
+    tendon equalities as loops, exact where MuJoCo's are soft; springs, dampers, tendons, gravity compensation, fluid,
+    armature; actuators, which take MuJoCo's controls; sensors, keyframes, contact filters and friction, and planes of
+    the world as grounds. Limits and dry friction of joints are data of the model, as in `load_mjcf`. Those of tendons
+    are forces: soft stops, which yield at rest as MuJoCo's do, and friction smoothed near zero speed.
 
-    floating_base: of a URDF; None fixes a root link that is called "world", or that has no mass, nor has anything that
-    is fixed to it, and lets any other one float. check_inertia: as in `load_urdf`. folder: files may be read from it,
-    and below, by default from that of the file (MJCF). packages: folders of packages by name, for package:// (URDF);
-    others are found by walking up from the file. meshes: "hull" makes hulls of at most `mesh_vertices` vertices of
-    collision meshes, "ignore" opens none.
-    ignore: kinds of elements that are left out: "actuator", "armature" (of free joints), "contact", "damping" (of
-    higher order), "equality", "fluid", "gravcomp", "keyframe", "mimic" (frees the joints), "sensor", "spring", "tendon"
+    floating_base: True puts the root link of a URDF on a free joint, False fixes it to the world. None fixes a root
+    link that is called "world" or that has no mass, counting all links fixed to it, and lets any other float.
+    check_inertia: as in `load_urdf`. folder: an MJCF may read files in it and below; the folder of the file by default.
+    packages: {name: folder} for package://name/... in a URDF; other packages are searched for in the folder of the file
+    and above it, then in ROS_PACKAGE_PATH and AMENT_PREFIX_PATH. meshes: "hull" turns collision meshes into convex
+    hulls of at most `mesh_vertices` vertices, "ignore" opens no mesh.
+    ignore: kinds of elements to leave out: "actuator", "armature" (of free joints), "contact", "damping" (of higher
+    order), "equality", "fluid", "gravcomp", "keyframe", "mimic" (frees the joints), "sensor", "spring", "tendon"
     (forces of tendons), "transmission".
 
-    What is left out is listed in `Robot.ignored`, and what of it changes motion or contact is named in one warning.
-    Raises ImportError without the extra `urdf` or `mjcf`; ValueError in one line, naming file, element, line and the
-    way out, for what would change the motion and is not supported (muscles, tendons that wrap around geoms, flexible
-    bodies, plugins, ...), and for all that `load_urdf` and `load_mjcf` refuse but what is read here.
+    `Robot.ignored` lists what is left out; one warning names the entries that change motion or contact.
+    Raises ImportError without the extra `urdf` or `mjcf`. Raises ValueError, in one line that names file, element, line
+    and a remedy, for what would change the motion and is not supported (muscles, tendons that wrap around geoms,
+    flexible bodies, plugins, ...), and for broken files, as `load_urdf` and `load_mjcf` do.
     """
     left_out = checked_ignore(ignore)
     checks.choice("meshes", meshes, ("hull", "ignore"))

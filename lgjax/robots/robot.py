@@ -26,7 +26,7 @@ STATIC = {"static": True}
 
 
 class Keyframe(NamedTuple):
-    """A state that the file gives a name: q, v (nv,), control (nu,) and activation (na,) of the actuators."""
+    """Named state of a file: q, v (nv,), and control (n,) and activation (na,) of the actuators."""
 
     q: Configuration
     v: jax.Array
@@ -65,17 +65,18 @@ class ContactGeometry:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Robot(Mechanism):
-    """All that a robot's file says; pass it anywhere a Model is expected. `lgjax.load_robot` makes it.
+    """Everything in a robot's file; pass it anywhere a `Model` is expected. `lgjax.load_robot` returns it.
 
-    model: bodies, joints, inertias, limits. loops: constraints: mimic joints, equalities of joints and tendons, connect
-    and weld; exact. forces: passive forces beyond those of the model, such as springs, tendons, gravity compensation
-    and fluid; None if there are none. actuators, sensors: None if there are none. keyframes: states by name; "initial"
-    is the one that an MJCF shows. contacts: what can touch. frames: names of the frames of the model, such as sites.
-    ignored: what the file has and was left out, one entry each. mocap: bodies that are moved from outside, each with
-    the numbers of the frames that move with it, see `with_mocap`.
+    model: bodies, joints, inertias, limits. loops: mimic joints, equalities of joints and tendons, connect and weld, as
+    exact constraints. forces: passive forces beyond those of the model, such as springs, tendons, gravity compensation
+    and fluid; None if there are none. actuators, sensors: records, or None if there are none. keyframes: {name: state},
+    each with q, v, control and activation; "initial" is the state that an MJCF shows, and a URDF has none. contacts:
+    shapes that can touch. frames: names of the frames of the model, such as sites. ignored: one entry for each thing
+    in the file that was left out. mocap: bodies that are moved from outside, each with the indices of the frames that
+    move with it; see `with_mocap`.
 
-    A pytree: every number can be batched and differentiated. Robots with the same names and topology share what is
-    compiled.
+    A pytree: every number can be batched and differentiated. Robots with the same names and topology share compiled
+    programs.
     """
 
     model: Model
@@ -93,20 +94,21 @@ class Robot(Mechanism):
         return f"<Robot {self.model.name!r}: {', '.join(_parts(self))}>"
 
     def astype(self, dtype: Any) -> "Robot":
-        """The same robot with every array of floating numbers in `dtype`."""
+        """The same robot with all floating-point arrays in `dtype`."""
         special = lambda x: isinstance(x, SpecializedModel | SpecializedPart)
         floats = lambda x: special(x) or jnp.issubdtype(jnp.result_type(x), jnp.floating)
         return jax.tree.map(lambda x: x.astype(dtype) if floats(x) else x, self, is_leaf=special)
 
     def constant_parts(self) -> dict[str, Any]:
-        """Parts beside the model whose numbers `lgjax.specialize` makes constants."""
+        """Parts besides the model whose numbers `lgjax.specialize` makes constants."""
         parts = {"forces": self.forces, "actuators": self.actuators}
         return {name: part for name, part in parts.items() if part is not None}
 
     def replace(self, **changes: Any) -> "Robot":
-        """A copy with other parts. With another model of the same tree, the parts that stay are on that one.
+        """A copy with other parts, such as `actuators=`.
 
-        Raises TypeError for the name of a part that there is not.
+        With `model=`, another model of the same tree, forces, actuators and sensors that are not replaced use the new
+        model. Raises TypeError for an unknown part.
         """
         if unknown := sorted(set(changes) - {part.name for part in fields(self)}):
             raise TypeError(f"a robot has no {unknown[0]!r}; it has {', '.join(part.name for part in fields(self))}")
@@ -118,10 +120,11 @@ class Robot(Mechanism):
         return replace(self, **changes)
 
     def with_mocap(self, name: str, pose: Pose) -> "Robot":
-        """A copy in which a mocap body of the file is somewhere else, with all that is fixed to it.
+        """A copy with a mocap body of the file, and everything fixed to it, at another pose.
 
-        pose: Pose in the world, which may be traced; loops that weld bodies to it then hold them there. To move it
-        during a motion, roll out piece by piece, or batch over poses. Raises ValueError for any other body.
+        pose: Pose in the world, which may be traced. Loops that weld bodies to the mocap body hold them there. To move
+        it during a motion, roll out piece by piece, or batch over poses. Raises ValueError if no mocap body has that
+        name.
         """
         members = dict(self.mocap)
         if name not in members:

@@ -29,7 +29,7 @@ from lgjax.numerics import small_matrix as sm
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Medium:
-    """density () kg/m^3, viscosity () Pa s, wind (3,) m/s: its velocity in the world."""
+    """Fluid: density () kg/m^3, viscosity () Pa s, and wind (3,) m/s, its velocity in the world."""
 
     density: jax.Array
     viscosity: jax.Array
@@ -121,14 +121,18 @@ def fluid_boxes(
     wind: Any = (0.0, 0.0, 0.0),
     frames: Pose | None = None,
 ) -> FluidBoxes:
-    """Forces of a fluid on bodies as boxes: MuJoCo's inertia model.
+    """Fluid forces on bodies as boxes, MuJoCo's inertia model: drag and viscous resistance.
 
-    With half sizes r, f_i = -2 rho r_j r_k |v_i| v_i - 6 pi beta r_m v_i, n_i = -rho/2 r_i (r_j^4 + r_k^4) |w_i| w_i
-    - 8 pi beta r_m^3 w_i about the center of the box, with the mean r_m, in its axes. v and w are its velocity against
-    the fluid, which moves with `wind` (3,) m/s in the world.
-    bodies: n names of bodies or of frames, or indices of bodies. half_sizes: (n, 3) m, see `inertia_box`. frames: poses
-    (n) of the boxes in the frames of the bodies. density rho: kg/m^3. viscosity beta: Pa s.
-    Raises ValueError for unknown names, frames fixed to the world, and numbers that do not fit.
+    A box with half sizes r and their mean r_m, with the linear velocity v and angular velocity w of its center relative
+    to the fluid, in the axes of the box, has the force and the torque about its center
+
+        f_i = -2 rho r_j r_k |v_i| v_i - 6 pi beta r_m v_i
+        n_i = -rho/2 r_i (r_j^4 + r_k^4) |w_i| w_i - 8 pi beta r_m^3 w_i.
+
+    bodies: n names of bodies or frames, or indices of bodies. half_sizes: (n, 3) m, see `inertia_box`. density: rho,
+    kg/m^3. viscosity: beta, Pa s. wind: (3,) m/s, velocity of the fluid in the world. frames: Pose with a leading axis
+    n, of the boxes in the frames of the bodies; those frames by default.
+    Raises ValueError for unknown names, frames fixed to the world, and numbers of the wrong shape or out of range.
     Source: MuJoCo's page on fluid forces, inertia model.
     """
     model = checked_model(model)
@@ -139,7 +143,7 @@ def fluid_boxes(
 
 
 def inertia_box(mass: Any, moments: Any) -> jax.Array:
-    """Half sizes (..., 3) m of the box that has the mass (...) kg and the principal moments (..., 3) kg m^2.
+    """Half sizes (..., 3) m of the homogeneous box with mass (...) kg and principal moments (..., 3) kg m^2.
 
     Source: MuJoCo's page on fluid forces: r_i^2 = 3/2 (I_j + I_k - I_i) / mass.
     """

@@ -90,12 +90,12 @@ def fluid_ellipsoids(
     coefficients: Any = (0.5, 0.25, 1.5, 1.0, 1.0),
     virtual: Any = None,
 ) -> FluidEllipsoids:
-    """Forces of a fluid on bodies as ellipsoids: added mass, drag, lift: MuJoCo's ellipsoid model.
+    """Fluid forces on bodies as ellipsoids, MuJoCo's ellipsoid model: added mass, drag, viscous resistance, lift.
 
-    Of the added mass its turning acts, not its inertia, as in MuJoCo. half_axes: (n, 3) m. coefficients: (5,) or (n, 5)
-    of blunt drag, slender drag, angular drag, Kutta lift and Magnus lift. virtual: (n, 6), inertia and mass of the
-    fluid that moves with an ellipsoid, for a density of 1; from the half axes if not given. Everything else as in
-    `fluid_boxes`. Source: MuJoCo's page on fluid forces, ellipsoid model.
+    As in MuJoCo, the added mass acts by its velocity-dependent (gyroscopic) terms only, not as inertia. half_axes:
+    (n, 3) m. coefficients: (5,) or (n, 5), of blunt drag, slender drag, angular drag, Kutta lift and Magnus lift.
+    virtual: (n, 6), added inertia (m^5) and added mass (m^3) at a density of 1, from the half axes by default. Other
+    arguments and errors: as in `fluid_boxes`. Source: MuJoCo's page on fluid forces, ellipsoid model.
     """
     model = checked_model(model)
     names, frames = places_of(model, bodies, frames)

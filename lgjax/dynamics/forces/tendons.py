@@ -37,11 +37,11 @@ class Along(Force):
     lengths: Transmissions
 
     def pull(self, length, rate) -> jax.Array:
-        """Pull (n,), N or N m."""
+        """Pull (n,) that shortens the lengths, N or N m, at lengths (n,) and their rates (n,)."""
         raise NotImplementedError
 
     def pull_slopes(self, length, rate) -> tuple[jax.Array, jax.Array]:
-        """Derivatives of the pull by the length and by the rate, (n,) each."""
+        """Derivatives of the pull with respect to length and rate, (n,) each."""
         raise NotImplementedError
 
     def stored(self, length) -> jax.Array:
@@ -69,7 +69,7 @@ class Along(Force):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TendonSpring(Along):
-    """(stiffness + quadratic x + cubic x^2) x of the distance x of a length from the band from `low` to `high`."""
+    """Springs (stiffness + quadratic x + cubic x^2) x with the distance x of a length from the band [low, high]."""
 
     lengths: Transmissions
     stiffness: jax.Array
@@ -103,7 +103,7 @@ class TendonSpring(Along):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TendonFriction(Along):
-    """(damping + quadratic |v| + cubic v^2) v + coulomb tanh(v / smoothing) of the rate v of a length."""
+    """Friction (damping + quadratic |v| + cubic v^2) v + coulomb tanh(v / smoothing) at the rate v of a length."""
 
     lengths: Transmissions
     damping: jax.Array
@@ -130,7 +130,7 @@ class TendonFriction(Along):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TendonLimits(Along):
-    """A one-sided spring and damper behind each limit, which begins as a parabola of length `width`."""
+    """One-sided springs and dampers behind the limits of lengths; see `tendon_limits`."""
 
     lengths: Transmissions
     lower: jax.Array
@@ -157,12 +157,14 @@ class TendonLimits(Along):
 def tendon_spring(
     tendons: Transmissions, stiffness: Any, rest: Any, quadratic: Any = None, cubic: Any = None
 ) -> TendonSpring:
-    """Springs along n lengths, as of tendons: pull = stiffness x + quadratic x^2 + cubic x^3.
+    """Springs along n lengths, such as tendons: pull = stiffness x + quadratic x^2 + cubic x^3.
 
-    rest: lengths (n,) at which x is zero, or one number, or a tuple (low, high) of these, a band in which a spring is
-    loose; x is how far the length is above or, negative, below it. quadratic and cubic may be negative.
-    N/m or N m/rad, as the lengths are. Raises ValueError naming the tendon for what is out of range.
-    Source: MuJoCo's passive forces of tendons.
+    A positive pull shortens the length; the force on the joints is -moments^T pull (nv,). tendons: `Transmissions`,
+    such as `lgjax.actuators.spatial_tendons`. rest: lengths at which x is zero, m or rad, one number or (n,), or a
+    tuple (low, high) of these: in this band a spring is loose, and x is the length above (positive) or below (negative)
+    it. stiffness: N/m or N m/rad, one number or (n,). quadratic, cubic: N/m^2, N/m^3 or N m/rad^2, N m/rad^3; they may
+    be negative.
+    Raises ValueError naming the tendon for numbers out of range. Source: MuJoCo's passive forces of tendons.
     """
     names = _names(tendons)
     dtype = tendons.dtype
@@ -182,10 +184,11 @@ def tendon_friction(
 ) -> TendonFriction:
     """Friction along n lengths: pull = damping v + quadratic |v| v + cubic v^3 + coulomb tanh(v / smoothing).
 
-    v is the rate of a length. quadratic and cubic may be negative. coulomb: N or N m, none if not given; smoothing:
-    the speed (m/s or rad/s) at which three quarters of it act. Raises ValueError naming the tendon for what is out of
-    range.
-    Source: MuJoCo's passive forces of tendons; dry friction as in `friction`.
+    v is the rate of a length, m/s or rad/s; the force on the joints is -moments^T pull (nv,). damping: N s/m or N m
+    s/rad. quadratic and cubic may be negative. coulomb: N or N m, none by default. smoothing: speed, m/s or rad/s, at
+    which three quarters of coulomb act. Each is one number or (n,).
+    Raises ValueError naming the tendon for numbers out of range. Source: MuJoCo's passive forces of tendons; dry
+    friction as in `friction`.
     """
     names, dtype = _names(tendons), tendons.dtype
     dry = coulomb is not None
@@ -208,10 +211,11 @@ def tendon_limits(
     damping: Any = 0.0,
     width: Any = 1e-3,
 ) -> TendonLimits:
-    """Soft stops at limits of n lengths, everything as in `limits`: a parabola of length `width`, then a line.
+    """Soft stops at limits of n lengths, by the law of `limits`.
 
-    lower, upper: (n,) or one number, m or rad; infinite ones never act.
-    Raises ValueError naming the tendon for what is out of range.
+    Beyond a limit the force grows as stiffness depth^2 / (2 width) up to `width` (m or rad), then with slope
+    `stiffness` (N/m or N m/rad); damping (N s/m or N m s/rad) fades in over the same length. lower, upper: m or rad;
+    infinite ones never act. Each is one number or (n,). Raises ValueError naming the tendon for numbers out of range.
     """
     names, dtype = _names(tendons), tendons.dtype
     ends = _interval("limits", ("lower", lower), ("upper", upper), names, dtype)

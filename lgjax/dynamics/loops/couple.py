@@ -23,12 +23,13 @@ def couple_joints(
     references: Any = (0.0, 0.0),
     name: str | None = None,
 ) -> Loop:
-    """A joint that follows another: y - y0 = c0 + c1 (x - x0) + ... + c4 (x - x0)^4, exactly.
+    """Loop that makes a joint follow another: y - y0 = c0 + c1 (x - x0) + ... + c4 (x - x0)^4, exactly.
 
-    follower, leader: names of scalar joints, or of coordinates of joints with several; without a leader y - y0 = c0.
-    coefficients: (k,), at most five, rad or m per power of rad or m. references: (y0, x0). Both may be traced.
-    MuJoCo's references are the positions in the configuration that the file shows.
-    Raises ValueError for joints that are not there or have no scalar coordinate, and for a leader that follows itself.
+    follower, leader: names of the joints with the coordinates y and x (rad or m): scalar joints, or coordinates of
+    joints with several. Without a leader, y - y0 = c0. coefficients: (k,), at most five, constant first; the default is
+    y = x. references: (y0, x0), rad or m; MuJoCo's are the positions in the configuration that the file shows.
+    Coefficients and references may be traced. Pass the result as `loops=`.
+    Raises ValueError for unknown joints, joints without a scalar coordinate, and a joint that follows itself.
     Source: MuJoCo's joint equality, URDF's mimic joints.
     """
     model = checked_model(model)
@@ -48,10 +49,11 @@ def couple_lengths(
     references: Any = (0.0, 0.0),
     name: str | None = None,
 ) -> Loop:
-    """A length, such as that of a tendon, that follows another one; everything else as in `couple_joints`.
+    """Loop that makes a length, such as that of a tendon, follow another; the equation is that of `couple_joints`.
 
-    follower, leader: indices of `lengths`. Their moments are to be the derivatives of the lengths.
-    Raises ValueError for indices out of range. Source: MuJoCo's tendon equality.
+    lengths: `Transmissions`, such as those of `lgjax.actuators.fixed_tendons`, whose moments are the derivatives of the
+    lengths. follower, leader: indices of `lengths`. Other arguments: as in `couple_joints`.
+    Raises TypeError for other lengths, ValueError for indices out of range. Source: MuJoCo's tendon equality.
     """
     if not isinstance(lengths, Transmissions):
         raise TypeError(f"lengths are Transmissions, got {checks.described(lengths)}")

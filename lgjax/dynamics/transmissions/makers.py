@@ -28,17 +28,17 @@ Place = Any  # name of a body or frame, index of a body, (name, point or Pose in
 
 @dataclass(frozen=True)
 class Pulley:
-    """Element of a path of `spatial_tendons`: a new branch, whose length counts 1 / divisor."""
+    """Element of a path of `spatial_tendons`: begins a new branch, whose length is divided by `divisor`."""
 
     divisor: Any = 1.0
 
 
 # ---- coordinates
 def joints(model: Model | Mechanism, names: Sequence[str] | None = None, gear: Any = 1.0) -> Transmissions:
-    """Scalar joints: length = gear x (rad or m), torque = gear force.
+    """Scalar joints: length = gear x with the coordinate x (rad or m), torque = gear force. Returns `Transmissions`.
 
-    names: joints, by default all that have one coordinate; a coordinate of a joint with several is called as in
-    `tree.coordinate_names`. A name may occur several times.
+    names: joints, by default all that have one coordinate. `tree.coordinate_names` has the names of the coordinates of
+    joints with several. A name may occur several times. gear: one number or (n,).
     """
     model = checked_model(model)
     every = [name for name in model.tree.coordinate_names if name in model.tree.joint_names]
@@ -50,7 +50,10 @@ def joints(model: Model | Mechanism, names: Sequence[str] | None = None, gear: A
 def fixed_tendons(
     model: Model | Mechanism, coefficients: Sequence[Mapping[str, Any]], gear: Any = 1.0
 ) -> Transmissions:
-    """Fixed tendons: length = gear sum of coefficient x, from {joint: coefficient} for each."""
+    """Fixed tendons: length = gear sum(coefficient x) over the coordinates x of scalar joints (rad or m).
+
+    coefficients: one {joint: coefficient} for each of n tendons. gear: one number or (n,). Returns `Transmissions`.
+    """
     model = checked_model(model)
     rows, coordinates, columns, values = [], [], [], []
     for row, tendon in enumerate(_some(coefficients)):
@@ -71,8 +74,8 @@ def fixed_tendons(
 def balls(model: Model | Mechanism, names: Sequence[str], axis: Any, in_parent: bool = False) -> Transmissions:
     """Ball joints: length = axis . log R, rad, and torque = axis force, as MuJoCo's `joint` and `jointinparent`.
 
-    axis: (3,) or (n, 3), of any length, in the axes of the child or of the parent. The torque is not the gradient of
-    the length but for rotations about the axis.
+    names: n ball joints. axis: (3,) or (n, 3), of any length, in the axes of the child, or of the parent with
+    in_parent. The torque is the gradient of the length only for rotations about the axis. Returns `Transmissions`.
     """
     model = checked_model(model)
     coordinates, columns = _of_kind(model.tree, names, "ball_rotations", "a ball joint")
@@ -81,10 +84,11 @@ def balls(model: Model | Mechanism, names: Sequence[str], axis: Any, in_parent: 
 
 
 def frees(model: Model | Mechanism, names: Sequence[str], wrench: Any, in_parent: bool = False) -> Transmissions:
-    """Free joints: wrench [n, f] per unit of force, (6,) or (n, 6), and no length: MuJoCo's `joint`, `jointinparent`.
+    """Free joints: a wrench per unit of force, and no length, as MuJoCo's `joint` and `jointinparent`.
 
-    The force f acts at the origin of the body along axes of the world, the torque n along those of the body, or of the
-    world with in_parent. MuJoCo's gear has the force first.
+    names: n free joints. wrench: [n, f] (6,) or (n, 6). The force f acts at the origin of the body along axes of the
+    world, the torque n along those of the body, or of the world with in_parent. MuJoCo's gear has the force first.
+    Returns `Transmissions`.
     """
     model = checked_model(model)
     coordinates, columns = _of_kind(model.tree, names, "free_poses", "a free joint")
@@ -98,9 +102,9 @@ def spatial_tendons(
 ) -> Transmissions:
     """Spatial tendons: length = gear sum of |segment| / divisor, m, of straight segments between places.
 
-    A path lists places and, between branches, `Pulley(divisor)`, which counts from there on. A place is the name of a
-    body or frame, or (name, point in it); (None, point) is fixed to the world. At length zero a segment has no
-    direction and pulls nothing.
+    paths: for each tendon a list of places and, between branches, of `Pulley(divisor)`, which divides the lengths that
+    follow. A place is the name of a body or frame, or (name, point in it (3,), m); (None, point) is fixed to the world.
+    A segment of length zero has no direction and exerts no force. Returns `Transmissions`.
     """
     model = checked_model(model)
     starts, ends, rows, divisors = [], [], [], []
@@ -126,11 +130,11 @@ def spatial_tendons(
 def sites(
     model: Model | Mechanism, places: Sequence[Place], wrench: Any, reference: Sequence[Place] | None = None
 ) -> Transmissions:
-    """Wrenches [n, f] (6,) or (n, 6) per unit of force, at places and in their axes; MuJoCo's gear has f first.
+    """Sites: wrenches [n, f] per unit of force, (6,) or (n, 6), at places and in their axes; MuJoCo's gear has f first.
 
-    Without a reference there is no length, as of a jet. With references, one for each, the wrench is in their axes, and
-    length = n . log R + f . p with the pose (R, p) of the place in its reference. As in MuJoCo the torque leaves out
-    that axes of the reference turn about joints of its own.
+    Without references there is no length, as for a jet. With references, one for each place, the wrench is in their
+    axes, and length = n . log R + f . p with the pose (R, p) of the place in its reference. As in MuJoCo, the torque
+    does not include the turning of the axes of the reference by its own joints. Returns `Transmissions`.
     """
     model = checked_model(model)
     at = _placed(model, _some(places))
@@ -148,10 +152,11 @@ def sites(
 def slider_cranks(
     model: Model | Mechanism, cranks: Sequence[Place], sliders: Sequence[Place], rod: Any, gear: Any = 1.0
 ) -> Transmissions:
-    """Slider-cranks without a slider in the tree: length = gear s, of pins at `cranks` and guides at `sliders`.
+    """Slider-cranks without a slider in the tree: length = gear s, m, with pins at `cranks` and guides at `sliders`.
 
-    s is the coordinate along the z axis of the guide from which a rod of length `rod` (m) reaches the pin; the foot of
-    the pin on the axis where it is too short.
+    cranks, sliders: n places each. s is the coordinate of the slider along the z axis of the guide, from which a rod of
+    length `rod` (m) reaches the pin. If the rod is too short, s is that of the point of the axis nearest to the pin.
+    Returns `Transmissions`.
     """
     model = checked_model(model)
     pins, guides = (_placed(model, _some(x)) for x in (cranks, sliders))

@@ -82,14 +82,15 @@ class Kind:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Transmissions:
-    """n lengths of a configuration (rad or m): transmissions of actuators, tendons, coordinates that are measured.
+    """n lengths that depend on the configuration, rad or m: transmissions of actuators, or tendons.
 
-    Makers: `joints`, `balls`, `frees`, `fixed_tendons`, `spatial_tendons`, `sites`, `slider_cranks`. `a + b` has those
-    of a, then those of b. Numbers (gears, coefficients, places, the model's own) are leaves. For one system; use
-    jax.vmap over a batch. `world` in the methods is what `kinematics` returns, for callers that use several of them.
+    Makers: `joints`, `balls`, `frees`, `fixed_tendons`, `spatial_tendons`, `sites`, `slider_cranks`. `a + b` joins two
+    records, those of a first. Gears, coefficients, places and the numbers of the model are leaves. The methods are for
+    one system; use jax.vmap over a batch. Pass the result of `kinematics` as `world` to several methods, and it is
+    computed once.
 
-    moments are d lengths / dq in the sense d(length)/dt = moments @ v, except where MuJoCo drives what is no rate of a
-    length: balls beyond small angles, free joints, sites.
+    The moments are the derivatives of the lengths, d(length)/dt = moments @ v, except where MuJoCo's force does not act
+    along the rate of a length: balls beyond small angles, free joints, sites.
     Source: the definitions of MuJoCo's actuator transmissions and tendons.
     """
 
@@ -122,11 +123,11 @@ class Transmissions:
 
     @property
     def periodic(self) -> tuple[bool, ...]:
-        """Which lengths (n,) are angles of balls or of sites in a reference, of which only the rest of turns counts."""
+        """Which lengths (n,) are angles of balls, or of sites in a reference, and count modulo a whole turn."""
         return tuple(flag for kind in self.kinds for flag in kind.periodic)
 
     def periods(self) -> jax.Array:
-        """Change (n,) of the lengths that are `periodic` in a whole turn; 1 elsewhere."""
+        """Change (n,) of each `periodic` length in a whole turn; 1 for the others."""
         ones = [jnp.ones(len(kind), self.dtype) for kind in self.kinds]
         return _joined(
             [k.periods() if any(k.periodic) else x for k, x in zip(self.kinds, ones, strict=True)], self.dtype
@@ -144,7 +145,7 @@ class Transmissions:
         return np.concatenate(rows), np.concatenate(columns)
 
     def take(self, rows: Any) -> "Transmissions":
-        """Those with these increasing indices."""
+        """The transmissions with these indices, which must increase."""
         rows = checks.indices("rows", rows, len(self), "transmission", "n")
         if list(rows) != sorted(rows):
             raise ValueError(f"rows must increase, got {rows}")
@@ -158,7 +159,7 @@ class Transmissions:
         return Transmissions(tuple(kinds), self.model if any(k.bodies for k in kinds) else None, self.tree)
 
     def geared(self, factors: jax.Array) -> "Transmissions":
-        """The same with lengths and moments times factors (n,), as behind other gears."""
+        """The same transmissions with lengths and moments multiplied by factors (n,), as by gears."""
         factors = checked_array("factors", factors, (len(self),), self.dtype, "the transmission")
         first, kinds = 0, []
         for kind in self.kinds:
@@ -225,7 +226,7 @@ class Transmissions:
 
 
 def join(parts: Sequence[Transmissions]) -> Transmissions:
-    """All of several transmissions of one model, in their order; neighbours of one kind are computed together."""
+    """One record of several transmissions of one model, in order; neighbours of one kind are computed together."""
     for part in parts:
         if not isinstance(part, Transmissions):
             raise TypeError(f"transmissions add to transmissions, not to {checks.shown(part)}")

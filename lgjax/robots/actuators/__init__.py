@@ -1,8 +1,8 @@
-"""Actuators: what turns controls into forces on joints, tendons and sites, with delays, activations and limits.
+"""Actuators: controls become forces on joints, tendons and sites, with delays, activations and limits.
 
-`motor`, `position`, `velocity`, `intvelocity`, `damper`, `dc_motor` and `general` make `Actuators`; a + b has those of
-both. They act on joints by name, or on a transmission: `joints` with gears, `balls`, `frees`, `fixed_tendons`,
-`spatial_tendons`, `sites`, `slider_cranks`.
+`motor`, `position`, `velocity`, `intvelocity`, `damper`, `dc_motor` and `general` return `Actuators`; a + b joins two
+records. `motor` documents the arguments that all share. They act on joints by name, or on a transmission: `joints` with
+gears, `balls`, `frees`, `fixed_tendons`, `spatial_tendons`, `sites`, `slider_cranks`.
 
 Read first: `record.py`, then `delays.py` for the memory of controls that act later.
 """

@@ -11,7 +11,7 @@ from lgjax.dynamics.forces import Force
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ActuatorForce(Force):
-    """tau = actuators.torque of a control (n,) that acts at once, and of an activation (na,) that stays."""
+    """Generalized forces (nv,) of actuators under a constant control (n,), without delay, and activation (na,)."""
 
     actuators: Any  # an `Actuators`, which makes this
     control: jax.Array

@@ -2,11 +2,8 @@
 
 All take the model (or a Robot), then what they act on: names of scalar joints, None for all of them, or a
 `Transmissions`. Numbers are one number, or an array with an entry for each actuator, traced ones too; a traced one out
-of range gives NaN. control_range, force_range, activation_range: (low, high), or (n, 2); None where there is none.
-no_load_speed: where the force that force_range allows has fallen to nothing in the direction of motion, on a straight
-line from rest: a torque-speed line. delay: s, by which controls act later; samples: how many controls are
-remembered, for a delay that is traced or not known yet (`Actuators.sampled` counts those that are known). names: by
-default those of the joints.
+of range gives NaN. `motor` documents the arguments that all share. no_load_speed with force_range is a torque-speed
+line. `Actuators.sampled` counts the samples of a delay that is known.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +37,19 @@ def motor(
     samples: int | None = None,
     names: Sequence[str] | None = None,
 ) -> Actuators:
-    """Direct drives: force = gain control."""
+    """Direct drives: force = gain control. Returns `Actuators`, as all makers do.
+
+    model: a `Model` or a `Robot`. target: names of scalar joints, None for all of them, or a `Transmissions`, such as
+    `joints` with gears. gain: N m or N per unit of control. control_range, force_range: (low, high) or (n, 2), to which
+    control and force are clipped; None for no range. no_load_speed: rad/s or m/s, to which the force that force_range
+    allows falls linearly in the direction of motion. delay: s, by which controls act later. samples: how many controls
+    are remembered, for a delay that is traced; otherwise it follows from dt. names: of the actuators, by default those
+    of the joints.
+
+    All numbers are one for all actuators, or arrays with an entry for each, and may be traced; a traced one out of
+    range gives NaN. Raises ValueError for unknown joints and for numbers out of range.
+    Source: MuJoCo's actuation model.
+    """
     new = _New(model, target, names)
     return new.actuators(
         [new.signed("gain", gain), 0, 0], [0, 0, 0], control_range, force_range, no_load_speed, delay, samples
@@ -63,10 +72,11 @@ def position(
 ) -> Actuators:
     """Position servos: force = kp (control - length) - kv d(length)/dt.
 
-    Of a ball, or a site that only turns in its reference, control - length counts within half a turn, as in MuJoCo.
+    kp: N m/rad or N/m. kv: N m s/rad or N s/m. time_constant: s; the servo then follows an activation, the control
+    behind a first-order filter, which is stepped exactly. Other arguments: as in `motor`.
 
-    kp: N m/rad or N/m. kv: N m s/rad or N s/m. time_constant: s, of a filter of the control, which is then an
-    activation and is stepped exactly.
+    For a ball joint, or a site that only turns in its reference, control - length is taken within half a turn, as in
+    MuJoCo.
     """
     new = _New(model, target, names)
     kp, kv = new.at_least_zero("kp", kp), new.at_least_zero("kv", kv)
@@ -97,7 +107,10 @@ def velocity(
     samples: int | None = None,
     names: Sequence[str] | None = None,
 ) -> Actuators:
-    """Velocity servos: force = kv (control - d(length)/dt)."""
+    """Velocity servos: force = kv (control - d(length)/dt).
+
+    kv: N m s/rad or N s/m. Other arguments: as in `motor`.
+    """
     new = _New(model, target, names)
     kv = new.at_least_zero("kv", kv)
     return new.actuators([kv, 0, 0], [0, 0, -kv], control_range, force_range, no_load_speed, delay, samples, "v")
@@ -117,7 +130,11 @@ def intvelocity(
     samples: int | None = None,
     names: Sequence[str] | None = None,
 ) -> Actuators:
-    """Integrated-velocity servos: a position servo whose target is an activation, da/dt = control."""
+    """Integrated-velocity servos: position servos whose target is an activation a, with da/dt = control.
+
+    kp, kv: as in `position`. activation_range: (low, high) or (n, 2), rad or m, to which the target is clipped. Other
+    arguments: as in `motor`.
+    """
     new = _New(model, target, names)
     kp, kv = new.at_least_zero("kp", kp), new.at_least_zero("kv", kv)
     return new.actuators(
@@ -146,7 +163,10 @@ def damper(
     samples: int | None = None,
     names: Sequence[str] | None = None,
 ) -> Actuators:
-    """Active dampers: force = -kv control d(length)/dt, with controls that are not negative unless given a range."""
+    """Active dampers: force = -kv control d(length)/dt.
+
+    kv: N m s/rad or N s/m per unit of control. control_range: at least 0 by default. Other arguments: as in `motor`.
+    """
     new = _New(model, target, names)
     kv = new.at_least_zero("kv", kv)
     return new.actuators([0, 0, -kv], [0, 0, 0], control_range, force_range, None, delay, samples, "V")
@@ -168,11 +188,11 @@ def dc_motor(
 ) -> Actuators:
     """DC motors driven by a voltage: force = stall_torque (control / voltage - d(length)/dt / no_load_speed).
 
-    stall_torque and no_load_speed: N m and rad/s (N and m/s) at the joint, at that voltage. Controls are clipped to
-    +-voltage unless given a range. In terms of the torque constant K and the resistance R of a motor on the joint,
-    stall_torque = K voltage / R and no_load_speed = voltage / K; behind a gear N multiply the first by N and divide the
-    second by N. time_constant: s, inductance / resistance, by which the current lags: the activation is the torque, and
-    the one at the end of a step acts in it.
+    stall_torque, no_load_speed: N m and rad/s (N and m/s) at the joint, at the voltage `voltage` (V). control_range:
+    +-voltage by default. For a motor with torque constant K and resistance R on the joint, stall_torque = K voltage / R
+    and no_load_speed = voltage / K; behind a gear N, multiply the first by N and divide the second by N. time_constant:
+    s, inductance / resistance, by which the current lags: the activation is then the torque, and its value at the end
+    of a step acts during the step. Other arguments: as in `motor`.
     """
     new = _New(model, target, names)
     stall = new.at_least_zero("stall_torque", stall_torque)
@@ -205,11 +225,12 @@ def general(
 ) -> Actuators:
     """Affine actuators: force = (g0 + g1 l + g2 dl/dt) input + b0 + b1 l + b2 dl/dt of the length l.
 
-    gain, bias: (3,) or (n, 3). dynamics: "none", the input is the control; "integrator", it is an activation with
-    da/dt = control; "filter", with da/dt = (control - a) / time_constant, of which a step is one of Euler;
-    "filterexact", the same with exact steps; "lag", the activation is the force, which follows that of the control with
-    the time constant. early: the activation at the end of a step acts in it, where the step is
-    given. Both may be a list with an entry for each actuator.
+    gain, bias: (3,) or (n, 3). dynamics: "none", the input is the control; "integrator", the input is an activation a
+    with da/dt = control; "filter", one with da/dt = (control - a) / time_constant, in Euler steps; "filterexact", the
+    same in exact steps; "lag", the activation is the force itself, which follows the law with the time constant (s).
+    early: whether the activation at the end of a step acts during the step. dynamics and early may be lists with an
+    entry for each actuator. activation_range: (low, high) or (n, 2). Other arguments: as in `motor`.
+    Source: MuJoCo's actuation model.
     """
     new = _New(model, target, names)
     triples = new.triples("gain", gain), new.triples("bias", bias)

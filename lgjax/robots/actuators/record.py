@@ -36,7 +36,7 @@ Dynamics = Literal["none", "integrator", "filter", "filterexact", "lag"]
 
 
 class ActuatorState(NamedTuple):
-    """What actuators remember: activation (na,), and history (samples, n) of controls, the newest first."""
+    """Memory of actuators: activation (na,), and history (samples, n) of controls, newest first."""
 
     activation: jax.Array
     history: jax.Array
@@ -45,20 +45,24 @@ class ActuatorState(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Actuators:
-    """n actuators, each with one control; na of them have an activation. a + b has those of a, then those of b.
+    """n actuators, each with one control; na of them have an activation. a + b joins two records, those of a first.
 
-    gain, bias: (n, 3), constant and per unit of length and of its rate. control_range, force_range, activation_range:
-    (n, 2), infinite where there is none. time_constant: (n,) s, of filters. delay: (n,) s. no_load_speed: (n,) of the
-    length, rad/s or m/s, at which what force_range allows has fallen to nothing in the direction of motion; infinite
-    where it does not fall. joint_range: (m, 2) N m or N, ranges of the sums at the velocities `joint_columns`.
+    force = clip((g0 + g1 l + g2 dl/dt) input + b0 + b1 l + b2 dl/dt, force_range) along the length l of the
+    transmission, with gain g and bias b; the input is the control within control_range, or the activation.
 
-    Static: names; dynamics of each; early, whether the activation at the end of a step acts in it; terms, letters of
-    what the law of each has, all else is not computed: L V gain and l v bias by length and by velocity, c constant
-    bias, u f a ranges of control, force and activation, s a force_range that falls with speed; wraps, whether input
-    less length is an angle of a ball, brought to within half a turn; samples, how many controls the history holds (0:
-    not decided, see `sampled`).
+    gain, bias: (n, 3). control_range, force_range, activation_range: (n, 2), infinite for no range. time_constant: (n,)
+    s, of filters. delay: (n,) s. no_load_speed: (n,) rad/s or m/s of the length, at which the force that force_range
+    allows has fallen linearly to zero in the direction of motion; infinite if it does not fall. joint_range: (m, 2) N m
+    or N, ranges of the sums of forces at the velocities `joint_columns`, see `within`.
 
-    For one system; use jax.vmap over a batch, of any of the arrays too. Source: MuJoCo's actuation model.
+    Static: names; dynamics of each; early, whether the activation at the end of a step acts during the step; samples,
+    how many controls the history holds (0: not decided, see `sampled`); wraps, whether input less length is the angle
+    of a ball, taken within half a turn; terms, letters for the parts of each law that are computed: L V gain and l v
+    bias by length and by velocity, c constant bias, u f a ranges of control, force and activation, s a force_range that
+    falls with speed.
+
+    The methods are for one system; use jax.vmap over a batch, also of the arrays above. Source: MuJoCo's actuation
+    model.
     """
 
     transmission: Transmissions
@@ -103,7 +107,7 @@ class Actuators:
 
     @property
     def na(self) -> int:
-        """Number of activations."""
+        """Number of actuators with an activation."""
         return len(self.active)
 
     @cached_property
@@ -120,7 +124,7 @@ class Actuators:
         return jax.tree.map(lambda x: x.astype(dtype), self)
 
     def replace(self, **changes: Any) -> "Actuators":
-        """A copy with other leaves. Numbers are not checked; with another delay, give samples or call `sampled`."""
+        """A copy with other arrays, unchecked. After a change of delay give `samples=` or call `sampled`."""
         if "delay" in changes and "samples" not in changes and self.samples == 1:
             changes["samples"] = 0
         terms = [set(x) for x in changes.get("terms", self.terms)]
@@ -134,9 +138,10 @@ class Actuators:
         return replace(self, transmission=self.transmission.for_model(model))
 
     def within(self, model: Model | Mechanism, joints: Sequence[str] | None = None, ranges: Any = None) -> "Actuators":
-        """The same with the sum of their forces clipped at joints, by name or all scalar ones: to +-`Model.effort`.
+        """The same actuators with the sum of their forces at each joint clipped to +-`Model.effort`.
 
-        ranges: (low, high) or (m, 2) instead. A joint that has a range already gets the new one.
+        joints: names, by default all scalar joints. ranges: (low, high) or (m, 2), N m or N, in place of the effort. A
+        new range replaces an earlier one.
         """
         model = checked_model(model)
         names, columns, _ = scalars_of(model, joints)
@@ -163,16 +168,16 @@ class Actuators:
 
     @compiled
     def forces(self, q: Configuration, v: jax.Array, control: jax.Array, activation: Any = None, dt: Any = None):
-        """Forces (n,) along the lengths, N m or N, of controls (n,) that act now, after `force_range`.
+        """Forces (n,) along the lengths, N m or N, clipped to `force_range`, of controls (n,) that act now.
 
-        activation: (na,), none where there is none. dt: the step, for actuators that are early; without it their
-        present activation acts.
+        activation: (na,), may be left out if na is 0. dt: the step, s, for actuators that are early; without it their
+        present activation acts. Delays do not count here, see `delayed`.
         """
         return law.forces(self, self._instant(q, v, control, activation, dt))
 
     @compiled
     def torque(self, q: Configuration, v: jax.Array, control: jax.Array, activation: Any = None, dt: Any = None):
-        """Generalized forces (nv,), N m or N; arguments as of `forces`."""
+        """Generalized forces (nv,), N m or N, clipped to `joint_range`; arguments as in `forces`."""
         at = self._instant(q, v, control, activation, dt)
         tau = self.transmission.torque(q, law.forces(self, at), at.world)
         if not self.joint_columns:
@@ -182,12 +187,12 @@ class Actuators:
 
     @compiled
     def slopes(self, q: Configuration, v: jax.Array, control: jax.Array, activation: Any = None, dt: Any = None):
-        """(df/dlength (n,), df/dvelocity (n,)) of `forces`, zero where they are at a limit that does not move."""
+        """Derivatives of `forces` by length (n,) and by its rate (n,); zero at a constant limit of the force."""
         return law.slopes(self, self._instant(q, v, control, activation, dt))
 
     @compiled
     def implicit(self, q: Configuration, v: jax.Array, control: jax.Array, activation: Any = None, dt: Any = None):
-        """Stiffness and damping by which `torque` resists motion, none at joints whose range is reached: `Implicit`."""
+        """Stiffness and damping of `torque` as an `Implicit`; zero at joints that have reached their range."""
         at = self._instant(q, v, control, activation, dt)
         resisting = [jnp.maximum(-slope, 0) for slope in law.slopes(self, at)]
         rows, columns = self.transmission.places
@@ -203,7 +208,7 @@ class Actuators:
         return Implicit(stiffness, damping, A * free, resisting[0][others], resisting[1][others])
 
     def as_force(self, control: Any, activation: Any = None) -> ActuatorForce:
-        """The `lgjax.forces.Force` of a constant control (n,), which acts at once, and constant activation (na,)."""
+        """Force under a constant control (n,), without delay, and a constant activation (na,), zeros by default."""
         control = checks.array("control", control, (len(self),), self.dtype)
         if activation is None and self.na:
             activation = jnp.zeros(self.na, self.dtype)
@@ -212,18 +217,18 @@ class Actuators:
     # ---- activations
     @compiled
     def rates(self, q: Configuration, v: jax.Array, control: jax.Array, activation: jax.Array) -> jax.Array:
-        """d activation/dt (na,) of controls (n,) that act now."""
+        """Time derivatives (na,) of the activations, under controls (n,) that act now."""
         return law.rates(self, self._instant(q, v, control, activation, None))
 
     @compiled
     def advance(self, activation: jax.Array, rates: jax.Array, dt: Any) -> jax.Array:
-        """Activation (na,) a step dt later, within its range: a + rates dt, exact for `filterexact`, `lag`."""
+        """Activation (na,) a step dt later, within its range: a + rates dt; exact for "filterexact" and "lag"."""
         rates = checked_array("rates", rates, (self.na,), self.dtype, OWNER)
         return law.advance(self, self._activation(activation), rates, dt)
 
     # ---- memory
     def start(self, control: Any = None, activation: Any = None) -> ActuatorState:
-        """State before the first step: activations (na,), zeros by default, and a control (n,) that never changed.
+        """State before the first step, as if `control` (n,) had been held; zeros by default, as `activation` (na,).
 
         Raises ValueError if the number of samples is not decided: give samples= to the maker, or call `sampled`.
         """
@@ -234,7 +239,7 @@ class Actuators:
         return ActuatorState(self._activation(activation), delays.filled(self._given(control), self.samples))
 
     def sampled(self, dt: Any) -> "Actuators":
-        """The same actuators with a history that is long enough for their delays in steps of dt, both known."""
+        """The same actuators with a history long enough for their delays in steps of dt, s; neither may be traced."""
         if not checks.known(self.delay, dt):
             raise ValueError("the delay is traced: give samples=, the longest delay in steps and one more")
         steps = float(np.max(np.asarray(self.delay, float) / checks.number("dt", dt, 0, inside=False), initial=0.0))
@@ -244,15 +249,15 @@ class Actuators:
 
     @compiled
     def pushed(self, state: ActuatorState, control: jax.Array) -> ActuatorState:
-        """The state at the beginning of a step with this control (n,): call it before `delayed`, once a step."""
+        """The state with this control (n,) added to its history: call it once at the start of a step."""
         return state._replace(history=delays.pushed(state.history, self._given(control)))
 
     @compiled
     def delayed(self, state: ActuatorState, dt: Any) -> jax.Array:
-        """Controls (n,) that act during the step dt: the mean of those that were given `delay` earlier.
+        """Controls (n,) that act during the step dt: those given `delay` earlier; call `pushed` first.
 
-        Each control holds for a step, so a delay between two whole numbers of steps makes a weighted mean, and
-        derivatives by it exist. NaN for a delay beyond (samples - 1) dt.
+        Each control is held for a step. A delay that is not a whole number of steps gives the weighted mean of two
+        controls, so derivatives by the delay exist. NaN for a delay beyond (samples - 1) dt.
         """
         return delays.delayed(state.history, self.delay, jnp.asarray(dt, self.dtype))
 

@@ -6,8 +6,14 @@
     state = imu.start(key)                               # biases
     values, state = imu.noisy(key, state, values, dt)
 
-A record of sensors is a pytree: its noise, biases and offsets can be batched and differentiated, and `+` adds records.
-Where a state is enough, `imu(t, q, v)` reads it, so records go to `ensemble` and `Environment` as `observe=`.
+A record of sensors is a pytree: its noise, biases and offsets can be batched and differentiated; `+` joins records. If
+all sensors need the state only, `imu(t, q, v)` reads them, and the record may be `observe=` of `ensemble` and
+`Environment`.
+
+All makers return `Sensors`. A frame is the name of a body or frame, or (name, Pose) for a pose in it; a reference frame
+of None is the world. Joints are a name, several names, or None for all. All makers take the keyword arguments name (or
+names, if there are several sensors), noise, bias, drift and cutoff: numbers, or arrays with an entry for each sensor,
+see `Sensors.noisy`. Readings are in SI units. Makers raise ValueError for unknown names and numbers out of range.
 
 Read first: `record.py`; then `instant.py`, what is read, `scene.py`, the one pass over the tree, and `frames.py`.
 """

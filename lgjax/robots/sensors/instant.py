@@ -28,10 +28,10 @@ Array = jax.Array
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ContactForces:
-    """Forces at n contacts, world frame. `contact_forces` makes them of rigid contacts.
+    """Forces at n contacts, world frame. `contact_forces` returns those of rigid contacts.
 
     point: (n, 3) m. force: (n, 3) N, on the first link of each pair. normal: (n, 3), unit vectors towards that link.
-    links: for each contact the link that touches and the other one, None for the ground; names of bodies or frames.
+    links: for each contact the two links, names of bodies or frames; the second is None for the ground.
     """
 
     point: Array
@@ -41,11 +41,11 @@ class ContactForces:
 
 
 class Instant(NamedTuple):
-    """State of a mechanism at one time, and what acts on it then; None for what is not known.
+    """State of a mechanism at one time, with accelerations and forces; None for those that are not known.
 
-    t: () s. q, v (nv,): its state. vdot: (nv,) accelerations. wrenches: (nbodies, 6), [n, f] that act on the bodies
-    from outside, contacts left out, body frames; None for none. contact: `ContactForces`, None for none.
-    actuator_force: (n,) forces of actuators, N or N m, as `Actuators.forces` gives them. actuator_torque: (nv,)
+    t: () s. q, v (nv,): its state. vdot: (nv,) accelerations. wrenches: (nbodies, 6), external wrenches [n, f] on the
+    bodies without those of contacts, body frames; None for none. contact: `ContactForces`, None for none.
+    actuator_force: (n,) forces of actuators, N or N m, as `Actuators.forces` returns them. actuator_torque: (nv,)
     generalized forces of all actuators. limit_force: (nv,) generalized forces of joint limits.
     """
 
@@ -79,9 +79,10 @@ def checked_instant(model: Model, given: Any) -> Instant:
 
 @checked_arguments("forces", compiles=False)
 def contact_forces(model: Model, contacts: Contacts, q: Configuration, forces: Array) -> ContactForces:
-    """Forces (n, 3) N in the contact frames (normal, two tangents) of all candidates, as `ContactForces`.
+    """Contact forces of all n candidates in the world frame, as `ContactForces`.
 
-    forces: impulses of `contact_step` over dt, or `ContactRecord.force`. Raises ValueError for another number of them.
+    forces: (n, 3) N in the contact frames (normal, two tangents): `ContactRecord.force`, or the impulses of
+    `contact_step` divided by dt. Raises ValueError for forces of another shape.
     """
     forces = checks.array("forces", forces, (len(contacts), 3), model.dtype, exact=True)
     found = contact_points(model, contacts, q)
@@ -101,9 +102,13 @@ def instant(
     actuator_torque: Array | None = None,
     limit_force: Array | None = None,
 ) -> Instant:
-    """The state (q, v) at the time t, with the accelerations of `forward_dynamics` under all that is given.
+    """Instant of the state (q, v) at time t, with the accelerations of `forward_dynamics` under the given forces.
 
-    tau: (nv,), all generalized forces together: actuators, springs, limits; None for none. The others: as in `Instant`.
+    tau: (nv,) N m or N, sum of the generalized forces of actuators, springs and limits; None for none. For a Robot it
+    is robot.actuators.torque(q, v, control, activation) plus robot.forces(t, q, v), where it has them. wrenches,
+    contact: they act as well. actuator_force, actuator_torque, limit_force: only for sensors that read them, they do
+    not act. See `Instant`. Closed loops do not act either: read robots with loops by `after_step`. Raises ValueError
+    for wrong shapes.
     """
     model = checked_model(model, leaves=True)
     found = Instant(t, q, v, None, wrenches, contact, actuator_force, actuator_torque, limit_force)
@@ -131,12 +136,13 @@ def after_step(
     actuator_torque: Array | None = None,
     limit_force: Array | None = None,
 ) -> Instant:
-    """The state (q, v) behind a step of dt seconds from the velocity v_before, with mean accelerations over the step.
+    """Instant of the state (q, v) after a step of dt seconds, with the mean accelerations (v - v_before) / dt.
 
-    With rigid contacts accelerations are impulses in places; what an accelerometer reads is then a mean. force: (n, 3)
-    N, mean forces of the contacts over the step in their frames, such as `ContactRecord.force` or the impulse of
-    `contact_step` over dt. The others, as in `Instant`, are means as well. Poses and velocities are those of (q, v), so
-    the readings of forces are off by the order of dt where the mechanism moves, and exact where it rests.
+    Use it with rigid contacts, where velocities jump: an accelerometer then reads the mean over the step. v_before:
+    (nv,) velocities before the step. contacts, force: give both or neither; force (n, 3) N are the mean forces in the
+    contact frames, `ContactRecord.force` or the impulses of `contact_step` divided by dt. Other arguments are means
+    over the step, as in `Instant`. Poses and velocities are those of (q, v): readings of forces have errors of order dt
+    in motion, and none at rest. Raises ValueError for wrong shapes.
     """
     model = checked_model(model, leaves=True)
     if (contacts is None) != (force is None):

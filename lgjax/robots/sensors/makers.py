@@ -24,11 +24,11 @@ from lgjax.robots.sensors.touching import COUNT, EVERYWHERE, SIZES, TOUCH, Conta
 
 
 class Options(TypedDict, total=False):
-    """Options of every maker, for all of its sensors. name: of the sensor, or names of several; None for its own.
+    """Options of every maker, for all of its sensors. name: of the sensor, or names of several; None for the default.
 
-    noise: standard deviation of white noise of one reading. bias: that of a constant error, drawn at the start. drift:
-    that of the walk of the bias in one second. cutoff: the largest reading, inf for none. See `Sensors.noisy`. Numbers,
-    or arrays with an entry for each sensor, 0 by default.
+    noise: standard deviation of the white noise of one reading. bias: that of a constant error, drawn at the start.
+    drift: that of the walk of the bias in one second. cutoff: the largest reading, inf by default. See `Sensors.noisy`.
+    Numbers, or arrays with an entry for each sensor, 0 by default.
     """
 
     name: str | Sequence[str] | None
@@ -68,7 +68,7 @@ def _frame(model: Model, kind: Kind, frame: Any, reference: Any, suffix: str, op
 
 # ---- inertial units
 def accelerometer(model: Model, frame: Any, **options: Unpack[Options]) -> Sensors:
-    """Acceleration (3,) of the frame's origin less gravity, in the frame, m/s^2: at rest it is 9.81 upwards."""
+    """Acceleration minus gravity (3,) of the frame's origin, in the frame, m/s^2: 9.81 upwards at rest."""
     return _frame(model, frames.ACCELEROMETER, frame, None, "accelerometer", options)
 
 
@@ -83,7 +83,7 @@ def velocimeter(model: Model, frame: Any, **options: Unpack[Options]) -> Sensors
 
 
 def magnetometer(model: Model, frame: Any, field: Any, **options: Unpack[Options]) -> Sensors:
-    """A field (3,) of the world, such as the magnetic one, in the frame and in the unit of the field."""
+    """Uniform field (3,) in the axes of the frame, such as the magnetic one. field: (3,) in the world, any unit."""
     model = checked_model(model, leaves=True)
     body, offset = located(model, frame)
     field = checks.array("field of the magnetometer", field, (3,), model.dtype, exact=True)
@@ -93,7 +93,7 @@ def magnetometer(model: Model, frame: Any, field: Any, **options: Unpack[Options
 
 # ---- frames
 def frame_position(model: Model, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
-    """Position (3,) of the frame's origin in the reference frame, None for the world, m."""
+    """Position (3,) of the frame's origin in the reference frame, m. reference: None is the world."""
     return _frame(model, frames.POSITION, frame, reference, "position", options)
 
 
@@ -103,28 +103,28 @@ def frame_orientation(model: Model, frame: Any, reference: Any = None, **options
 
 
 def frame_axis(model: Model, frame: Any, axis: str, reference: Any = None, **options: Unpack[Options]) -> Sensors:
-    """The axis "x", "y" or "z" of the frame, a unit vector (3,) in the reference frame."""
+    """Axis "x", "y" or "z" of the frame, a unit vector (3,) in the reference frame."""
     kind = frames.AXES[checks.choice("axis", axis, ("x", "y", "z"))]
     return _frame(model, kind, frame, reference, f"{axis}_axis", options)
 
 
 def frame_linear_velocity(model: Model, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
-    """Velocity (3,) of the frame's origin as the reference frame sees it, in its axes, m/s."""
+    """Velocity (3,) of the frame's origin relative to the reference frame, in its axes, m/s."""
     return _frame(model, frames.LINEAR_VELOCITY, frame, reference, "linear_velocity", options)
 
 
 def frame_angular_velocity(model: Model, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
-    """Angular velocity (3,) of the frame as the reference frame sees it, in its axes, rad/s."""
+    """Angular velocity (3,) of the frame relative to the reference frame, in its axes, rad/s."""
     return _frame(model, frames.ANGULAR_VELOCITY, frame, reference, "angular_velocity", options)
 
 
 def frame_linear_acceleration(
     model: Model, frame: Any, reference: Any = None, proper: bool = False, **options: Unpack[Options]
 ) -> Sensors:
-    """Acceleration (3,) of the frame's origin as the reference frame sees it, in its axes, m/s^2.
+    """Acceleration (3,) of the frame's origin relative to the reference frame, in its axes, m/s^2.
 
-    It is the derivative of `frame_linear_velocity`. proper: what an accelerometer feels instead, in the axes of the
-    reference frame, whose own motion does not count; MuJoCo's framelinacc.
+    It is the derivative of `frame_linear_velocity`. proper: instead the acceleration minus gravity in the world, as
+    for `accelerometer`, in the axes of the reference frame, whose motion does not count; it is MuJoCo's framelinacc.
     """
     kind = frames.PROPER_ACCELERATION if checks.truth("proper", proper) else frames.LINEAR_ACCELERATION
     return _frame(model, kind, frame, reference, "linear_acceleration", options)
@@ -147,22 +147,21 @@ def _subtree(model: Model, kind: Kind, frame: Any, beyond: Beyond | None, suffix
 
 
 def force(model: Model, frame: Any, beyond: Beyond | None = None, **options: Unpack[Options]) -> Sensors:
-    """Force (3,) that a joint transmits to what it carries, in the axes of the frame, N.
+    """Force (3,) that a joint transmits to the bodies beyond it, in the axes of the frame, N.
 
-    It is the force that the parent exerts on the child, as MuJoCo's force sensor reads it: upwards at rest. Without
-    `beyond` the joint is that of the body which carries the frame. A frame of a link on a fixed joint, which the model
-    has merged into that body, measures the fixed joint if `beyond` says what is behind it. The mass of the rigid part
-    is then the sensor's own. Contact forces count where their links are; `Instant.wrenches` on a body act before its
-    fixed joints. Forces between two bodies that joints do not transmit, such as those of springs between points and of
-    closed loops, are in it.
+    It is the force of the parent on the child, as in MuJoCo's force sensor: upwards at rest. Without `beyond` the joint
+    is that of the body that carries the frame. The model merges links on fixed joints into one body; `beyond` describes
+    the links beyond a fixed joint, and the sensor then measures that joint, with the mass of `beyond.inertia`. Contact
+    forces count at their links; `Instant.wrenches` on a body act on the parent's side of its fixed joints. The reading
+    includes forces between bodies that no joint transmits, such as those of springs between points and closed loops.
     """
     return _subtree(model, subtrees.FORCE, frame, beyond, "force", options)
 
 
 def torque(model: Model, frame: Any, beyond: Beyond | None = None, **options: Unpack[Options]) -> Sensors:
-    """Moment (3,) about the frame's origin that a joint transmits to what it carries, in the frame, N m; see `force`.
+    """Torque (3,) about the frame's origin that a joint transmits to the bodies beyond it, in the frame, N m.
 
-    The component along a joint's axis is the torque of its actuator, damping and armature.
+    See `force`. The component along the axis of the joint is the torque of its actuator, damping and armature.
     """
     return _subtree(model, subtrees.TORQUE, frame, beyond, "torque", options)
 
@@ -170,21 +169,24 @@ def torque(model: Model, frame: Any, beyond: Beyond | None = None, **options: Un
 def subtree_center_of_mass(
     model: Model, body: Any, beyond: Beyond | None = None, **options: Unpack[Options]
 ) -> Sensors:
-    """Center of mass (3,) of a body and all that it carries, world, m; `beyond` as in `force`."""
+    """Center of mass (3,) of a body and all bodies beyond it, world, m. beyond: as in `force`."""
     return _subtree(model, subtrees.CENTER_OF_MASS, body, beyond, "center_of_mass", options)
 
 
 def subtree_linear_velocity(
     model: Model, body: Any, beyond: Beyond | None = None, **options: Unpack[Options]
 ) -> Sensors:
-    """Velocity (3,) of the center of mass of a body and all that it carries, world, m/s."""
+    """Velocity (3,) of the center of mass of a body and all bodies beyond it, world, m/s. beyond: as in `force`."""
     return _subtree(model, subtrees.LINEAR_VELOCITY, body, beyond, "subtree_velocity", options)
 
 
 def subtree_angular_momentum(
     model: Model, body: Any, beyond: Beyond | None = None, **options: Unpack[Options]
 ) -> Sensors:
-    """Angular momentum (3,) of a body and all that it carries about their center of mass, world axes, kg m^2/s."""
+    """Angular momentum (3,) of a body and all bodies beyond it about their center of mass, world axes, kg m^2/s.
+
+    beyond: as in `force`.
+    """
     return _subtree(model, subtrees.ANGULAR_MOMENTUM, body, beyond, "angular_momentum", options)
 
 
@@ -198,10 +200,10 @@ def touch(
 ) -> Sensors:
     """Sum () of the normal forces at the contacts of some links, N.
 
-    links: names as in `ContactForces.links`; None for all that are fixed to the body of the frame. zone: kind and size,
-    m, of a shape around the frame's origin, in which contacts count: ("sphere", radius), ("capsule" or "cylinder",
-    (radius, half length along z)), ("box" or "ellipsoid", half extents (3,)). A contact is in it if its point is, or if
-    the half line from it away from the link, along the normal, meets the zone; None takes all.
+    links: names as in `ContactForces.links`; None for all links fixed to the body of the frame. zone: shape around the
+    frame's origin in which contacts count, with its size in m: ("sphere", radius), ("capsule" or "cylinder", (radius,
+    half length along z)), ("box" or "ellipsoid", half extents (3,)); None counts all contacts. A contact is in the zone
+    if its point is, or if the ray from its point along the normal, away from the link, meets the zone.
     """
     model = checked_model(model, leaves=True)
     body, offset = located(model, frame)
@@ -224,10 +226,10 @@ def contact_count(
     others: str | Sequence[str | None] | None = None,
     **options: Unpack[Options],
 ) -> Sensors:
-    """Number () of contacts at which some links are pushed by others: names, None in the list for the ground.
+    """Number () of contacts with a positive normal force between some links and others.
 
-    Without `others` they may touch anything. It is MuJoCo's contact sensor for `found`; links are those of
-    `ContactForces`. Its derivative is zero.
+    links, others: names as in `ContactForces.links`; None in the list of others is the ground. Without `others` all
+    contacts of the links count. The derivative is zero. Source: MuJoCo's contact sensor with data "found".
     """
     model = checked_model(model, leaves=True)
     own = checks.names("links", [links] if isinstance(links, str) else links)

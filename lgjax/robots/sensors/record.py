@@ -40,7 +40,7 @@ GIVEN = {
 
 
 class SensorState(NamedTuple):
-    """Slow errors of sensors. bias: (sensors.errors,), in the units of the readings; rad for directions, rotations."""
+    """Biases of sensors: bias (sensors.errors,), in the units of the readings, rad for directions and rotations."""
 
     bias: Array
 
@@ -48,15 +48,15 @@ class SensorState(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Sensors:
-    """m sensors of a mechanism, in order: make them with the functions of `lgjax.sensors`, and add them with `+`.
+    """m sensors of a mechanism, in order: make them with the functions of `lgjax.sensors`, and join them with `+`.
 
-    sensors(instant) gives the readings (size,), one sensor after the other, of an `Instant`; sensors(t, q, v) those of
-    a state, and sensors(model, q, v) those of a state of another model with the same tree: so a record can be passed as
-    `observe=` of `ensemble` and of an `Environment`. A sensor of accelerations or forces, which a state does not have,
-    then raises ValueError, as does a clock without a time. `split` names the readings, `noisy` adds errors.
+    sensors(instant) returns the readings (size,) of all sensors, in order, at an `Instant`; sensors(t, q, v) those at a
+    state; sensors(model, q, v) those at a state of another model with the same tree, so that a record can be `observe=`
+    of an `ensemble` or an `Environment`. At a state, a sensor of accelerations or forces raises ValueError, and so does
+    a clock without a time. `split` returns the readings by name, `noisy` adds errors.
 
-    model: the mechanism, see `for_model`. names: (m,). noise, bias, drift, cutoff: (m,) leaves, see `noisy`; inf is no
-    cutoff. Readings are clipped to +-cutoff (forces of touch to cutoff), directions and rotations are not.
+    model: the mechanism, see `for_model`. names: (m,). noise, bias, drift, cutoff: (m,), see `noisy`; a cutoff of inf
+    is none. Readings are clipped to +-cutoff (forces of touch sensors to cutoff); directions and rotations are not.
     """
 
     model: Model
@@ -79,28 +79,28 @@ class Sensors:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """What each sensor measures."""
+        """Kinds (m,) of the sensors: what each one measures."""
         return tuple(self.groups[group].kind for group, _ in self.order)
 
     @property
     def slices(self) -> dict[str, slice]:
-        """Where the reading of each sensor stands among all."""
+        """Slice of the readings (size,) that belongs to each sensor, by name."""
         ends = np.cumsum([0, *(kind.size for kind in self.kinds)]).tolist()
         return {name: slice(a, b) for name, a, b in zip(self.names, ends, ends[1:], strict=False)}
 
     @property
     def size(self) -> int:
-        """Number of entries of all readings."""
+        """Number of entries of all readings together."""
         return sum(kind.size for kind in self.kinds)
 
     @property
     def errors(self) -> int:
-        """Number of entries of all errors: three for an orientation."""
+        """Number of entries of all errors together; an orientation has three."""
         return sum(kind.errors for kind in self.kinds)
 
     @property
     def needs(self) -> frozenset[str]:
-        """Fields of an `Instant` that are read besides q."""
+        """Fields of an `Instant` that the sensors read besides q."""
         return frozenset(name for group in self.groups for name in group.kind.needs)
 
     def __add__(self, other: "Sensors") -> "Sensors":
@@ -125,7 +125,7 @@ class Sensors:
         return Sensors(self.model, self.names + other.names, tuple(groups), order, **levels)
 
     def for_model(self, model: Model) -> "Sensors":
-        """The same sensors on another model with the same tree, whose masses and lengths then count."""
+        """The same sensors on another model with the same tree; they use its masses and lengths."""
         model = checked_model(model, leaves=True)
         if model.tree != self.model.tree:
             raise ValueError(f"the sensors are of {self.model.name!r}, not of a model with the tree of {model.name!r}")
@@ -172,26 +172,29 @@ class Sensors:
         return _readings(self, instant)
 
     def split(self, values: Array) -> dict[str, Array]:
-        """Readings (..., size) by name, (...) for a sensor that reads one number and (..., its size) for others."""
+        """Readings by name, of values (..., size): (...) for a sensor with one number, (..., its size) for others."""
         self._checked_last("values", values, self.size)
         found = {name: values[..., part] for name, part in self.slices.items()}
         return {name: x[..., 0] if x.shape[-1] == 1 else x for name, x in found.items()}
 
     # ---- their errors
     def start(self, key: Array) -> SensorState:
-        """Errors at the start of a run: each entry of the bias is normal with the standard deviation `bias`."""
+        """Errors at the start of a run: biases drawn from normal distributions with standard deviations `bias`."""
         drawn = jax.random.normal(checks.random_key("key", key), (self.errors,), self.model.dtype)
         return SensorState(self._each(self.bias) * drawn)
 
     def noisy(self, key: Array, state: SensorState, values: Array, dt: ArrayLike) -> tuple[Array, SensorState]:
         """Readings (size,) with errors, and the state for the next reading, dt seconds later.
 
-        An error is the bias of the state and white noise, normal with the standard deviation `noise` of one reading, in
-        the units of the reading, whatever dt is; it is MuJoCo's attribute. Of a sensor that is given by the density d
-        of its noise (unit/sqrt(Hz)) it is d/sqrt(dt). From one reading to the next the bias walks by normal steps with
-        the standard deviation drift sqrt(dt); drift is in unit/sqrt(s). Errors add up, but directions and rotations are
-        turned by them, as rotation vectors in rad: rotations in their own frame, directions in that of the reference.
-        Forces of touch have errors where they are positive, and stay so. Readings are clipped again.
+        key: of jax.random, a new one for each reading. state: from `start`, then from the last reading. values: (size,)
+        readings without errors.
+
+        The error is the bias in `state` plus white noise. The noise is normal with standard deviation `noise`, in the
+        units of the reading and independent of dt, as MuJoCo's attribute; for a noise density d (unit/sqrt(Hz)), give
+        d/sqrt(dt). Between readings the bias makes a normal step with standard deviation drift sqrt(dt); drift is in
+        unit/sqrt(s). Errors are added to readings, but turn directions and rotations, as rotation vectors in rad:
+        rotations in their own frame, directions in the reference frame. Forces of touch sensors get errors only where
+        they are positive, and never become negative. Readings are clipped again.
         """
         checks.random_key("key", key)
         self._checked_last("values", checked_array("values", values, (self.size,), self.model.dtype), self.size)

@@ -59,17 +59,17 @@ def joint_actuator_force(model: Model, joints: Joints = None, **options: Unpack[
 
 
 def joint_limit_position(model: Model, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
-    """How far joints are beyond their limits, as negative numbers (), rad or m; 0 inside."""
+    """Distances () to the limit that a joint has passed, rad or m, negative; 0 within the limits."""
     return _scalars(model, scalars.LIMIT_POSITION, joints, "limit_position", "q", options)
 
 
 def joint_limit_velocity(model: Model, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
-    """Velocities () away from the limits that joints are beyond, rad/s or m/s; 0 inside."""
+    """Rates () of `joint_limit_position`, rad/s or m/s: positive on the way back; 0 within the limits."""
     return _scalars(model, scalars.LIMIT_VELOCITY, joints, "limit_velocity", "qv", options)
 
 
 def joint_limit_force(model: Model, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
-    """Sizes () of the generalized forces of limits at joints, N m or N: entries of `Instant.limit_force`."""
+    """Magnitudes () of the generalized forces of joint limits, N m or N: entries of `Instant.limit_force`."""
     return _scalars(model, scalars.LIMIT_FORCE, joints, "limit_force", "v", options)
 
 
@@ -79,7 +79,7 @@ def ball_orientation(model: Model, joints: Joints = None, **options: Unpack[Opti
 
 
 def ball_velocity(model: Model, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
-    """Angular velocities (3,) of spherical joints, in the child, rad/s."""
+    """Angular velocities (3,) of spherical joints, in the frame of the child, rad/s."""
     return _balls(model, scalars.BALL_VELOCITY, joints, "velocity", options)
 
 
@@ -100,10 +100,10 @@ def _balls(model: Model, kind: Kind, joints: Joints, suffix: str, options: Optio
 
 # ---- tendons and actuators
 def length(model: Model, transmissions: Any, which: Any = None, **options: Unpack[Options]) -> Sensors:
-    """Lengths () of tendons or actuators, as their transmissions have them, m or rad.
+    """Lengths () of tendons or of the transmissions of actuators, m or rad.
 
-    transmissions: `lgjax.dynamics.transmissions.Transmissions`, or `Actuators` for those of actuators. which: indices
-    of some, of actuators their names too; None for all.
+    transmissions: `lgjax.actuators.Transmissions`, or `Actuators` for theirs. which: indices, or names of actuators;
+    None for all. One sensor for each.
     """
     return _lengths(model, scalars.LENGTH, transmissions, which, "position", options)
 
@@ -128,8 +128,8 @@ def actuator_force(
 ) -> Sensors:
     """Forces () of actuators, N or N m: entries of `Instant.actuator_force`.
 
-    actuators: `Actuators`, or the names of all actuators in the order of the forces. which: names or indices of some,
-    None for all. total: one sensor of their sum, such as that of all which pull on one tendon.
+    actuators: `Actuators`, or the names of all actuators in the order of the forces. which: names or indices, None for
+    all. total: one sensor for the sum, such as of all actuators that pull on one tendon.
     """
     model = checked_model(model, leaves=True)
     names = checks.names("actuators", getattr(actuators, "names", actuators))
@@ -153,16 +153,16 @@ def _chosen(what: str, given: Any, names: tuple[str, ...]) -> tuple[int, ...]:
 
 # ---- the whole
 def clock(model: Model, **options: Unpack[Options]) -> Sensors:
-    """The time (), s."""
+    """Time (), s."""
     return made(checked_model(model, leaves=True), Entries(scalars.CLOCK, ((),)), ["clock"], options)
 
 
 def potential_energy(
     model: Model, forces: Force | None = None, offset: Any = 0.0, **options: Unpack[Options]
 ) -> Sensors:
-    """Potential energy () of gravity, and of forces such as springs, J, plus `offset`.
+    """Potential energy () of gravity and of `forces` such as springs, J, plus `offset`.
 
-    Links that are fixed to the world are not in the model: MuJoCo counts them, which `offset` can make up for.
+    MuJoCo also counts links that are fixed to the world, which are not in the model; `offset` (J) can add them.
     """
     model = checked_model(model, leaves=True)
     if forces is not None:
@@ -172,7 +172,7 @@ def potential_energy(
 
 
 def kinetic_energy(model: Model, **options: Unpack[Options]) -> Sensors:
-    """Kinetic energy (), J, that of the armature included."""
+    """Kinetic energy (), J, including that of the armature."""
     model = checked_model(model, leaves=True)
     none = jnp.zeros(1, model.dtype)
     return made(model, Energies(scalars.KINETIC_ENERGY, none, (None,)), ["kinetic_energy"], options)

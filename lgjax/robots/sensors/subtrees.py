@@ -29,11 +29,11 @@ Array = jax.Array
 
 
 class Beyond(NamedTuple):
-    """What a sensor at a fixed joint carries: links that the model has merged into one body, and what moves on them.
+    """Load of a sensor at a fixed joint: links that the model has merged into one body, and bodies that they carry.
 
-    link: the name of a frame fixed to that body (or to the world). inertia: of the rigid part that is beyond the joint,
-    in the frame `link`. bodies: names of the bodies whose joints are on that part. links: names of the frames that
-    belong to it, whose contacts the sensor feels.
+    link: name of a frame fixed to that body (or to the world). inertia: of the rigid part beyond the joint, in the
+    frame `link`. bodies: names of the bodies whose joints are on that part. links: names of the frames that belong to
+    it; contacts of these links count.
     """
 
     link: str
