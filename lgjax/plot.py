@@ -53,7 +53,8 @@ def rollout_figure(model: Model, result: Any, samples: int = 16) -> Any:
     `lgjax.ensemble` returns. At most `samples` paths are drawn. A mechanism without a free base shows the path of its
     last body. The energy error is |E - E(0)|, its largest value and median over the batch.
     """
-    result, samples = _checked_rollouts(checked_model(model, leaves=True), result), checks.integer("samples", samples)
+    model = checked_model(model, leaves=True)
+    result, samples = _checked_rollouts(model, result), checks.integer("samples", samples)
     made = figure(15, 4.5)
     _draw_path(made.add_subplot(1, 3, 1, projection="3d"), model, result, samples)
     _draw_joints(made.add_subplot(1, 3, 2), model, result)

@@ -21,7 +21,8 @@ from lgjax.numerics.small_angle import norm
 
 def neutral(model: Model) -> Configuration:
     """Configuration with every joint at zero and free bodies at the world origin."""
-    tree, dtype = checked_model(model).tree, model.dtype
+    model = checked_model(model)
+    tree, dtype = model.tree, model.dtype
     eye = jnp.eye(3, dtype=dtype)
     frees = Pose(jnp.broadcast_to(eye, (tree.n_free, 3, 3)), jnp.zeros((tree.n_free, 3), dtype))
     return Configuration(frees, jnp.zeros(tree.n_joint, dtype), jnp.broadcast_to(eye, (tree.n_ball, 3, 3)))
@@ -69,6 +70,7 @@ def configuration(
     ball_rotations: (n_ball, 3, 3). Raises ValueError naming the part, for a wrong shape, a non-finite value, an unknown
     joint or a matrix that is not a rotation.
     """
+    model = checked_model(model)
     q, dtype = neutral(model), model.dtype
     if base is not None:
         rotation, translation = base if isinstance(base, tuple) and len(base) == 2 else _split_homogeneous(base)

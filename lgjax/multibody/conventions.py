@@ -64,7 +64,8 @@ def to_mujoco(
     v, vdot, tau: (nv,) each or None; vdot needs v. order: names of all joints as the other program lists them, or of
     all but the free ones, which then come first; None for body order. Raises ValueError for names that do not match.
     """
-    index = _layout(checked_model(model).tree, _names(order), ())
+    model = checked_model(model)
+    index = _layout(model.tree, _names(order), ())
     q, v, vdot, tau = _checked(model, q, _configuration_form(model.tree), v, vdot, tau)
     _needs_velocity(v, vdot)
     R = q.free_poses.rotation
@@ -85,7 +86,8 @@ def from_mujoco(
     order: Sequence[str] | None = None,
 ) -> MotionState:
     """The inverse of `to_mujoco`: MotionState(Configuration, v, vdot, tau) from MuJoCo's flat vectors."""
-    index = _layout(checked_model(model).tree, _names(order), ())
+    model = checked_model(model)
+    index = _layout(model.tree, _names(order), ())
     q, v, vdot, tau = _checked(model, q, (sum(map(len, index.q)),), v, vdot, tau)
     _needs_velocity(v, vdot)
     configuration = _configuration(index, q, s3.to_rotation)
@@ -113,7 +115,8 @@ def to_pinocchio(
     order: as in `to_mujoco`; Pinocchio sorts the children of a body by name, `model.names[1:]` is its order.
     continuous: names of the joints that it keeps as (cos, sin), those with two entries in its q.
     """
-    index = _layout(checked_model(model).tree, _names(order), checks.names("continuous", continuous), planar_pairs=True)
+    model = checked_model(model)
+    index = _layout(model.tree, _names(order), checks.names("continuous", continuous), planar_pairs=True)
     q, v, vdot, tau = _checked(model, q, _configuration_form(model.tree), v, vdot, tau)
     if index.planar.size:
         _needs_velocity(v, vdot, "Pinocchio's accelerations of planar joints depend")
@@ -135,7 +138,8 @@ def from_pinocchio(
     continuous: Sequence[str] = (),
 ) -> MotionState:
     """The inverse of `to_pinocchio`: MotionState(Configuration, v, vdot, tau); continuous joints within +-pi."""
-    index = _layout(checked_model(model).tree, _names(order), checks.names("continuous", continuous), planar_pairs=True)
+    model = checked_model(model)
+    index = _layout(model.tree, _names(order), checks.names("continuous", continuous), planar_pairs=True)
     q, v, vdot, tau = _checked(model, q, (sum(map(len, index.q)),), v, vdot, tau)
     configuration = _configuration(index, q, lambda x: s3.to_rotation(x[..., WXYZ]))
     swap = lambda a, b: (b, a)

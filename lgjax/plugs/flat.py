@@ -70,7 +70,8 @@ def from_flat_state(model: Model, y: Array) -> tuple[Configuration, Array]:
 
     Broadcasts over leading axes. Raises ValueError for a vector of another size.
     """
-    places = _places(checked_model(model).tree)
+    model = checked_model(model)
+    places = _places(model.tree)
     nq = places.quaternions.size + places.others.size
     if np.shape(y)[-1:] != (nq + model.nv,):
         raise ValueError(f"y has shape {np.shape(y)}, states of {model.name!r} have nq + nv = {nq + model.nv} entries")

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 from lgjax.plugs.flat import flat_field
 
@@ -35,7 +35,7 @@ def openscvx_dynamics(
     The dynamics have the dtype of OpenSCvx's vectors, which its argument `Problem(float_dtype=)` sets. Written for
     OpenSCvx 0.5. Raises ValueError for a state of the wrong size, when the problem is made.
     """
-    if not (isinstance(model, Model) or callable(model)):
+    if not (isinstance(model, Model | Mechanism) or callable(model)):
         raise TypeError(f"model must be a Model or a function of the parameters, got {checks.shown(model)}")
     checks.functions(actuation=actuation, wrenches=wrenches)
     for role, variable in (("qpos", qpos), ("qvel", qvel), ("control", control)):
@@ -62,7 +62,8 @@ def _rates(
     for role, given in (("x", x), ("u", u)):
         if getattr(given, "ndim", None) != 1 or not jnp.issubdtype(given.dtype, jnp.floating):
             raise TypeError(f"{role} must be a vector of floating numbers, got {checks.shown(given)}")
-    mechanism = checked_model(model if isinstance(model, Model) else model(params), leaves=True).astype(x.dtype)
+    given = model if isinstance(model, Model | Mechanism) else model(params)
+    mechanism = checked_model(given, leaves=True).astype(x.dtype)
     qpos, qvel, control = variables
     positions, velocities, command = x[qpos.slice], x[qvel.slice], u[control.slice].astype(x.dtype)
     tree = mechanism.tree

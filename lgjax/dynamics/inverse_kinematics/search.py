@@ -70,7 +70,7 @@ class Ranges(NamedTuple):
 
 
 def ranges(model: Model) -> Ranges:
-    """The limits, and those within half a turn or a meter of zero, or of the limit that is nearest to it."""
+    """The limits, and those within pi (rad or m) of zero, or of the limit that is nearest to it."""
     far = jnp.asarray(np.pi, model.dtype)
     lower, upper = jax.lax.stop_gradient((model.lower, model.upper))
     low = jnp.where(upper < -far, jnp.maximum(lower, upper - far), jnp.maximum(lower, -far))

@@ -73,6 +73,7 @@ def _both(first: Unknowns, second: Unknowns, plant: Plant, x: Array) -> Plant:
 # ---- inertias
 def masses(model: Model, bodies: Sequence[str] | None = None) -> Unknowns:
     """Logarithms of the factors by which bodies are denser than guessed; bodies None takes all."""
+    model = checked_model(model)
     index = _bodies(model, bodies)
     return Unknowns(tuple(f"log mass factor of {model.body_names[i]}" for i in index), partial(_denser, index))
 
@@ -87,6 +88,7 @@ def inertias(model: Model, bodies: Sequence[str] | None = None, physical: bool =
 
     physical=False: changes of `inertial_parameters` themselves, in which torques are linear.
     """
+    model = checked_model(model)
     index = _bodies(model, bodies)
     rows = (10 * index[:, None] + np.arange(10)).ravel()
     names = ("a", "d1", "d2", "d3", "s12", "s23", "s13", "t1", "t2", "t3") if physical else NAMES
@@ -202,13 +204,15 @@ def _later(actuators: Actuators, x: Array) -> dict[str, Array]:
 # ---- frames
 def placements(model: Model, bodies: Sequence[str] | None = None) -> Unknowns:
     """Small displacements of joints on their parents, as twists (6,) in the joint frame, rad and m."""
+    model = checked_model(model)
     index = _bodies(model, bodies)
     return _displaced("placements", model.body_names, index)
 
 
 def frames(model: Model, names: Sequence[str]) -> Unknowns:
     """Small displacements of named frames, of sensors for instance, as twists (6,) in the frame, rad and m."""
-    known = [name for name, _ in checked_model(model).tree.frames]
+    model = checked_model(model)
+    known = [name for name, _ in model.tree.frames]
     names = checks.names("names", names)
     for name in names:
         if name not in known:
