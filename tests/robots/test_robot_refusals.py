@@ -186,7 +186,12 @@ FLOOR = """<mujoco><worldbody>
 
 
 def test_contact_geometry_is_that_of_the_file():
-    contacts = lgjax.load_robot(FLOOR).contacts
+    with pytest.warns(
+        UserWarning, match=r"geom 'curb' in line \d+ \(box, fixed to the world\): only planes hold bodies up"
+    ):
+        robot = lgjax.load_robot(FLOOR)
+    assert len(robot.ignored) == 1
+    contacts = robot.contacts
     assert [(shape.link, shape.kind) for shape in contacts.shapes] == [("a", "sphere"), ("a", "capsule"), ("b", "box")]
     assert [shape.friction for shape in contacts.shapes] == [0.7, 0, 1]
     assert [(shape.group, shape.mask) for shape in contacts.shapes] == [(2, 5), (1, 1), (0, 0)]

@@ -20,7 +20,7 @@ def touching(
     """Shapes on moving bodies, and what else there is to touching.
 
     hulls: at most that many vertices of the hull of a mesh; None for all, 0 to take note of meshes only. A mesh without
-    a hull is named in `left_out`.
+    a hull is named in `left_out`, as are shapes that are fixed to the world, which hold nothing up.
     """
     m = file.m
     shapes: list[tuple[int, Geometry]] = []
@@ -34,6 +34,8 @@ def touching(
             grounds.append(_ground(file, i))
         elif kind in (*PRIMITIVES, "mjGEOM_MESH"):
             (shapes if m.body_weldid[body] else fixed).append((i, _shape(file, i, kind, hulls, left_out)))
+    if left_out is not None:
+        left_out.extend(_holding_nothing(file, fixed, shapes))
     place = {i: k for k, (i, _) in enumerate(shapes)} | {i: -1 - k for k, (i, _) in enumerate(fixed)}
     pairs = ((int(m.pair_geom1[i]), int(m.pair_geom2[i]), floats(m.pair_friction[i])) for i in range(m.npair))
     return tuple(shape for _, shape in shapes), Touching(
@@ -44,6 +46,18 @@ def touching(
         tuple((shape, _surface(file, i)) for i, shape in fixed),
         file.disabled("FILTERPARENT"),
     )
+
+
+def _holding_nothing(
+    file: Compiled, fixed: list[tuple[int, Geometry]], shapes: list[tuple[int, Geometry]]
+) -> list[str]:
+    """Shapes fixed to the world that moving ones may touch: contacts of a file are with its planes."""
+    meets = lambda one, other: one.group & other.mask or one.mask & other.group
+    found = [(i, one) for i, one in fixed if any(meets(one, moving) for _, moving in shapes)]
+    return [
+        f"geom {file.where('geoms', i)} ({one.kind}, fixed to the world): only planes hold bodies up"
+        for i, one in found
+    ]
 
 
 def _paired(file: Compiled, i: int) -> bool:
