@@ -132,8 +132,9 @@ def interval(low: float, high: float) -> str:
 def _drives(robot: Robot) -> list[tuple[str, str, str, str]]:
     actuators, places = robot.actuators, _targets(robot)
     assert actuators is not None
-    ranges = np.asarray(actuators.control_range, float)
-    limits = [interval(*ends) for ends in ranges]
+    controls, forces = np.asarray(actuators.control_range, float), np.asarray(actuators.force_range, float)
+    force = lambda ends: f", force {interval(*ends)}" if np.isfinite(ends).any() else ""
+    limits = [interval(*given) + force(made) for given, made in zip(controls, forces, strict=True)]
     kinds = [kind_of(actuators, i) for i in range(len(actuators))]
     return list(zip(actuators.names, kinds, places, limits, strict=True))
 

@@ -1,6 +1,7 @@
 """Robots on the command line: what `info` shows, where they start, how they move."""
 
 import logging
+import re
 
 import jax
 import jax.numpy as jnp
@@ -67,6 +68,13 @@ def test_info_shows_every_part_of_a_robot(pair, capsys):
     ):
         assert f"\n\n{part}" in out
     assert out.endswith("\n\ncan touch: 2 capsule, 1 sphere\n")
+
+
+def test_info_shows_the_effort_of_a_urdf(tmp_path, capsys):
+    limit = '<limit lower="-1" upper="1" effort="12" velocity="3"/></joint></robot>'
+    text = re.sub("<collision>.*</collision>", "", MESHES, flags=re.DOTALL).replace("continuous", "revolute")
+    (tmp_path / "arm.urdf").write_text(text.replace("</joint></robot>", limit))
+    assert "  j     motor  j        unlimited, force [-12, 12]\n" in shown(capsys, "info", str(tmp_path / "arm.urdf"))
 
 
 def test_info_shows_a_keyframe_and_what_is_ignored(pair, capsys):
