@@ -21,6 +21,8 @@ if JAXLIB < (0, 11):  # an XLA ends its process at a flag that it lacks
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 if JAXLIB >= (0, 10, 2):
     FLAGS.append("--xla_cpu_opt_preset=FAST_COMPILE")
+if (0, 10, 2) <= JAXLIB < (0, 12):  # its sums of arrays with seven axes and more end the process (jax-ml/jax#39257)
+    FLAGS.append("--xla_cpu_experimental_ynn_fusion_type=")
 # glibc gives memory back after each pass of the compiler, and fetches it again for the next: a tenth of its time.
 MEMORY = {"MALLOC_TOP_PAD_": 2**27, "MALLOC_TRIM_THRESHOLD_": 2**30, "MALLOC_MMAP_THRESHOLD_": 2**30}
 
