@@ -49,12 +49,11 @@ def save(made: Any, path: str | os.PathLike) -> None:
 def rollout_figure(model: Model, result: Any, samples: int = 16) -> Any:
     """Figure of an ensemble in three panels: path of the base, joint coordinates of one sample, energy error.
 
-    result has ts (T,) in s, q a Configuration with leading axes (batch, T), and energy (batch, T) in J, such as
-    `lgjax.ensemble` returns. At most `samples` paths are drawn. A mechanism without a free base shows the path of its
-    last body. The energy error is |E - E(0)|, its largest value and median over the batch.
+    result: ts (T,) in s, q with leading axes (batch, T), energy (batch, T) in J, as of `lgjax.ensemble`. Draws at most
+    `samples` paths, of the last body if no base is free, and the largest and the median |E - E(0)| of the batch.
     """
-    model = checked_model(model, leaves=True)
-    result, samples = _checked_rollouts(model, result), checks.integer("samples", samples)
+    model, samples = checked_model(model, leaves=True), checks.integer("samples", samples)
+    result = _checked_rollouts(model, result)
     made = figure(15, 4.5)
     _draw_path(made.add_subplot(1, 3, 1, projection="3d"), model, result, samples)
     _draw_joints(made.add_subplot(1, 3, 2), model, result)
