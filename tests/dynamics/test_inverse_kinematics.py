@@ -11,6 +11,7 @@ from scipy import optimize
 import lgjax
 from lgjax import Body, Joint, Loop, Pose, build, se3, so3
 from lgjax.dynamics.inverse_kinematics import IKStatus
+from lgjax.dynamics.inverse_kinematics.targets import checked_targets, rows
 from tests.dynamics import trees
 
 DTYPES = (jnp.float64, jnp.float32)
@@ -254,6 +255,34 @@ def test_derivatives_are_those_of_the_closed_form(place):
     step = 1e-6
     differences = (longer(0.5 + step) - longer(0.5 - step)) / (2 * step)
     np.testing.assert_allclose(jax.jacfwd(longer)(0.5), differences, rtol=1e-4, atol=1e-4)
+
+
+def test_derivatives_in_single_precision():
+    model = planar(0.0, 3.0).astype(jnp.float32)
+    model = model.replace(lower=model.lower.at[0].set(-4), upper=model.upper.at[0].set(4))
+    place = jnp.array([0.6, 0.3])
+    q0, p = bent(model, elbow(place) + 0.1), place.astype(jnp.float32)
+    solve = lambda p: lgjax.inverse_kinematics(model, {"tip": jnp.append(p, jnp.float32(0))}, q0).q.joints
+    found = jax.jit(jax.vmap(jax.jacrev(solve)))(jnp.stack([p, p]))
+    np.testing.assert_allclose(found[1], jax.jacfwd(elbow)(place), atol=2e-4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_jacobian_of_the_rows_is_their_derivative(dtype):
+    """Far from the targets too, for rotations, positions, the center of mass and joints of all kinds."""
+    model, frame = ROBOTS["mixed"]()
+    model = model.astype(dtype)
+    q, other = (lgjax.random_configuration(key, model) for key in jax.random.split(jax.random.key(5)))
+    targets = checked_targets(model, {frame: lgjax.frame_pose(model, other, frame)}, {frame: (0.7, 1.3)})
+    center = lgjax.center_of_mass(model, other)
+    at = lambda d: rows(model, targets, center, (), np.arange(model.nv), lgjax.retract(model, q, d))
+    zero = jnp.zeros(model.nv, dtype)
+    found = at(zero)
+    scale = jnp.max(jnp.abs(found.jacobian))
+    bound = 1e-12 if dtype == jnp.float64 else 2e-5
+    assert jnp.max(jnp.abs(found.jacobian - jax.jacfwd(lambda d: at(d).error)(zero))) < bound * scale
+    away = lgjax.center_of_mass(model, other) - lgjax.center_of_mass(model, q)
+    np.testing.assert_allclose(found.error[6:], away, atol=1e-5 if dtype == jnp.float32 else 1e-13)
 
 
 def test_derivatives_of_the_nearest_to_rest_are_those_of_differences():
