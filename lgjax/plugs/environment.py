@@ -33,6 +33,7 @@ Array = jax.Array
 class EnvironmentStatus(Flags):
     """Why an episode ended; 0 means that it goes on. Flags add up."""
 
+    OK = 0  # it goes on
     NOT_FINITE = NOT_FINITE  # the next state, its observation or its reward was infinite or NaN
     FAILED = 2  # the environment's function `failed` returned True
     HORIZON = 4  # the episode has taken all its steps

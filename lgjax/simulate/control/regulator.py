@@ -149,7 +149,7 @@ class RegulatorSearch(NamedTuple):
         good = minimal & (unmet <= self.method.feasibility)
         reprice = self._settled(iterate, minimal | (norm <= unmet), unmet, taken) & ~good & finite
         step = taken & finite & ~good & ~reprice
-        stepped = self._stepped(iterate, best, here, weight, step)
+        stepped = self._stepped(iterate, best, here, weight, step, self._slack(iterate, here, move, weight))
         shrunk = norm < SHRUNK * iterate.least_norm
         new = stepped._replace(
             waited=jnp.where(shrunk, 0, stepped.waited),
@@ -160,11 +160,12 @@ class RegulatorSearch(NamedTuple):
         new = new._replace(status=self._verdict(new, finite, good, reprice))
         return self._repriced(new, reprice, minimal | (norm <= unmet)) if self.constrained else new
 
-    def _stepped(self, old: RegulatorIterate, best: Candidate, here: Candidate, weight, step) -> RegulatorIterate:
-        """With the step, and the regularization for the next one."""
+    def _stepped(self, old: RegulatorIterate, best: Candidate, here: Candidate, weight, step, slack) -> RegulatorIterate:
+        """With the step, and the regularization for the next one. A gain within `slack`, which may be that of gaps
+        that are round-off, is none."""
         take = lambda new, old: jnp.where(step, new, old)
         gain = self._merit(here, weight) - self._merit(best, weight)
-        much = gain > self.method.improvement * jnp.abs(old.cost)
+        much = gain > jnp.maximum(self.method.improvement * jnp.abs(old.cost), slack)
         factor = jnp.where(step, jnp.minimum(old.factor / 2, 0.5), jnp.maximum(old.factor * 2, 2.0))
         regularization = jnp.maximum(old.regularization, LEAST) * factor
         regularization = jnp.where(step & (regularization < LEAST), 0, regularization)
