@@ -1,24 +1,22 @@
 """All rows of a step at once: the impulses at contacts, limits and dry joints, and the displacements out of the ground.
 
-Read first: `step.py`, the scheme, and `rows.py`. Arrays have the batch as their last axis.
+Read first: `step.py`, the scheme, and `rows.py`.
 """
 
-import math
-from functools import partial, reduce
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.custom_batching import custom_vmap
 
-from lgjax.contact.cones.algebra import diagonal, largest, least, plus_diagonal, products, times, total
+from lgjax.contact.cones.algebra import diagonal, plus_diagonal
 from lgjax.contact.cones.law import ConeProblem, largest_part
 from lgjax.contact.cones.solver import in_turn, solve_cones
 from lgjax.contact.responses import delassus, impulses, joint_impulses, response, twists
 from lgjax.contact.rows import Acting
-from lgjax.execution._jax import call_apart
 from lgjax.execution.kept import keep
+from lgjax.numerics.rank import product
 
 Array = jax.Array
 
@@ -63,7 +61,7 @@ class Coupled(NamedTuple):
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def coupled(settings: Settings, acting: Acting, data, start) -> Coupled:
-    found = _together(settings, acting)(data, start)
+    found = _contact_problem(settings, acting, data, start)
     return found._replace(guesses=keep(found.guesses))
 
 
@@ -72,70 +70,38 @@ def _(settings, acting, primals, tangents):
     """The same operations, from the known solutions: no iteration is differentiated or, for a way back, repeated."""
     found = coupled(settings, acting, *primals)
     known, guesses = settings._replace(max_sweeps=0), keep(found.guesses)
-    single = lambda data: _alone(known, acting, data, guesses)
-    same, along = jax.jvp(single, (primals[0],), (tangents[0],))
+    again = lambda data: _contact_problem(known, acting, data, guesses)
+    same, along = jax.jvp(again, (primals[0],), (tangents[0],))
     return same._replace(sweeps=found.sweeps), along
 
 
-def _alone(settings: Settings, acting: Acting, data, start) -> Coupled:
-    """For one system: a batch of one."""
-    data, start = jax.tree.map(lambda x: x[..., None], (data, start))
-    return jax.tree.map(lambda x: x[..., 0], _contact_problem(settings, acting, data, start))
-
-
-def _together(settings: Settings, acting: Acting):
-    """The function of (data, start) that puts the batch axis last, however often `jax.vmap` is applied to it."""
-
-    def at(depth: int):
-        @custom_vmap
-        def solve(data, start):
-            if not depth:
-                return _alone(settings, acting, data, start)
-            shape = start[2].shape[1:]
-            flat = lambda x: x.reshape(*x.shape[: x.ndim - depth], math.prod(shape))
-            found = _contact_problem(settings, acting, *jax.tree.map(flat, (data, start)))
-            return jax.tree.map(lambda x: x.reshape(*x.shape[:-1], *shape), found)
-
-        @solve.def_vmap
-        def _(size, batched, data, start):
-            widen = lambda x, b: jnp.moveaxis(x, 0, -1) if b else jnp.broadcast_to(x[..., None], (*x.shape, size))
-            out = at(depth + 1)(*jax.tree.map(widen, (data, start), tuple(batched)))
-            return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), out), jax.tree.map(lambda _: True, out)
-
-        return solve
-
-    return at(0)
-
-
-# ---- all rows of a batch of systems: arrays with the batch as their last axis
 def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled:
     columns, turned, v_free, points, joints, (friction, restitution, h, smoothing), held = data
     n, nv, limited = len(points.gap), len(v_free), acting.limited
-    wrenches = call_apart(acting.wrenches)(points) if n else []
+    wrenches = acting.wrenches(points) if n else []
     signs = jnp.concatenate([joints.side, jnp.ones_like(joints.dry)])
-    moving = lambda v: call_apart(lambda columns, v: twists(columns, acting.ways, v, len(acting.sides)))(columns, v)
+    moving = lambda v: twists(columns, acting.ways, v, len(acting.sides))
     turning = lambda v: signs * v[np.asarray(acting.joints, int)]
-    rates = lambda v: call_apart(acting.rates)(wrenches, moving(v) if n else [], turning(v))
+    rates = lambda v: acting.rates(wrenches, moving(v) if n else [], turning(v))
     y = impulses(columns, acting.ways, wrenches)
     if acting.joints:
         y = [*y, joint_impulses(columns, acting.ways, signs)]
     G = delassus(columns, acting.ways, y)
-    G = acting.gathered(jnp.swapaxes(acting.gathered(G), 0, 1))
+    G = acting.gathered(acting.gathered(G).T)
     if held is not None:
         G = _held_fast(G, jnp.stack([rates(answer) for answer in held[0]]), held[1])
     u = rates(v_free)
-    fastest = largest(jnp.abs(u))
+    fastest = jnp.max(jnp.abs(u))
     gap = jnp.concatenate([points.gap, joints.gap])
     opens = -2 / h * jnp.maximum(gap, jnp.zeros_like(gap))
     barrier = jnp.broadcast_to(2 * STANDARD_GRAVITY * smoothing, points.gap.shape)
 
     def solve(allowed, guess, active):
-        b = call_apart(partial(_shifted, n))(u, allowed)
-        problem = ConeProblem(G, b, friction, *_joint_bounds(joints), barrier)
+        problem = ConeProblem(G, _shifted(n, u, allowed), friction, *_joint_bounds(joints), barrier)
         enough = ENOUGH * settings.limit
         return solve_cones(problem, guess, active, fastest, settings.tolerance, settings.max_sweeps, enough)
 
-    always = jnp.ones(h.shape, bool)
+    always = jnp.ones((), bool)
     bouncing, before = restitution is not None and n, u
     if bouncing:
         before = rates(turned)
@@ -154,14 +120,13 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
         found = solve(opens, start[0], always)
         plain = further = x = found.x
         residual, sweeps = found.residual, found.sweeps
-    after = u + call_apart(times)(G, x)
+    after = u + product(G, x)
     normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
     lift, left = _lift(settings, G[normals][:, normals], gap + 0.5 * h * after[normals], start[2], h)
     pushed = _spread(normals, lift, x)
-    answer = call_apart(lambda y, f: response(acting.ways, y, f, nv))
-    both = [answer(y, acting.spread(f)) for f in (x, pushed)]
+    both = [response(acting.ways, y, acting.spread(f), nv) for f in (x, pushed)]
     at_joints = jnp.zeros_like(v_free).at[np.asarray(acting.joints, int)].add(signs * x[3 * n :])
-    cube = lambda x: x[: 3 * n].reshape(n, 3, x.shape[-1])
+    cube = lambda x: x[: 3 * n].reshape(n, 3)
     residual = jnp.maximum(residual, left / h)
     solutions = plain, further, lift
     excess = jnp.zeros_like(residual)[None]
@@ -177,59 +142,58 @@ def _joint_bounds(joints):
 
 
 def _held_fast(G, W, inverse):
-    """Delassus' matrix (n, n, B) of a mechanism with bilateral rows; W (m, n, B) = A M^-1 J^T, inverse (m, m, B).
+    """Delassus' matrix (n, n) of a mechanism with bilateral rows; W (m, n) = A M^-1 J^T, inverse (m, m).
 
     What they hold entirely keeps a trace of its own response, so that the solver can divide by it.
     """
-    return plus_diagonal(G - products(W, products(inverse, W)), TRACE_EPS * float(jnp.finfo(G.dtype).eps) * diagonal(G))
+    trace = TRACE_EPS * float(jnp.finfo(G.dtype).eps) * diagonal(G)
+    return plus_diagonal(G - product(W.T, product(inverse.T, W)), trace)
 
 
 def _excess(islands, restitution, u, before, after, x, pushed, h) -> Array:
-    """Work, J, of the displacements beyond the energy that the impulses x have lost; (islands, B).
+    """Work, J, of the displacements beyond the energy that the impulses x have lost; (islands,).
 
-    0 without restitution (n, B). pushed: impulses of the displacements, as x. Gravity and motors change the velocities
+    0 without restitution (n,). pushed: impulses of the displacements, as x. Gravity and motors change the velocities
     from `before` to u.
     """
 
     def one(rows) -> Array:
-        gained = 0.5 * total(x[k] * (before[k] + after[k]) for k in rows)
-        work = total(pushed[k] * (before[k] - u[k]) for k in rows) / h
+        own = np.asarray(rows, int)
+        gained = 0.5 * jnp.sum(x[own] * (before[own] + after[own]))
+        work = jnp.sum(pushed[own] * (before[own] - u[own])) / h
         excess = jnp.maximum(work + jnp.minimum(gained, jnp.zeros_like(work)), jnp.zeros_like(work))
-        bouncing = [restitution[k // 3] > 0 for k in rows[::3] if k < 3 * len(restitution)]
-        return jnp.where(reduce(jnp.logical_or, bouncing), excess, 0 * excess) if bouncing else 0 * excess
+        contacts = np.unique(own[own < 3 * len(restitution)] // 3)
+        return jnp.where(jnp.any(restitution[contacts] > 0), excess, 0 * excess)
 
     return jnp.stack([one(rows) for rows, _ in islands])
 
 
 def _spread(rows, values, like):
     """Values in some rows, zeros in the others."""
-    place = {k: i for i, k in enumerate(rows.tolist())}
-    none = jnp.zeros_like(like[0])
-    return jnp.stack([values[place[k]] if k in place else none for k in range(len(like))])
+    return jnp.zeros_like(like).at[rows].set(values, unique_indices=True)
 
 
 def _shifted(n: int, u, allowed):
     """Velocities minus the least ones that are allowed, along the normals of n contacts and at the limits."""
-    normals = jnp.stack([allowed[:n], *jnp.zeros((2, n, *u.shape[1:]), u.dtype)], 1).reshape(3 * n, *u.shape[1:])
-    rest = jnp.zeros((len(u) - 3 * n - len(allowed) + n, *u.shape[1:]), u.dtype)
-    return u - jnp.concatenate([normals, allowed[n:], rest])
+    rows = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 2 * n + len(allowed))], int)
+    return u.at[rows].add(-allowed, unique_indices=True)
 
 
 def _rebound(before, u, opens, gap, restitution, h) -> tuple[Array, Array]:
-    """Whether any contact bounces (B,), and the least normal velocities (n, B) that restitution demands."""
+    """Whether any contact bounces (), and the least normal velocities (n,) that restitution demands."""
     closing = (gap + 0.5 * h * u < 0) & (before < 0)
     demanded = -restitution * before
-    bounces = reduce(jnp.logical_or, closing & (demanded > 0))
+    bounces = jnp.any(closing & (demanded > 0))
     return jax.lax.stop_gradient(bounces), jnp.where(closing, jnp.maximum(demanded, opens), opens)
 
 
 def _lift(settings: Settings, G, gap, guess, h) -> tuple[Array, Array]:
-    """Displacement impulses (n, B) along normals and limits that leave no gap negative, and the error left (B,), m."""
+    """Displacement impulses (n,) along normals and limits that leave no gap negative, and the error left (), m."""
     none = jnp.zeros_like(gap)
     if not len(gap):
-        return none, jnp.zeros(gap.shape[1:], gap.dtype)
+        return none, jnp.zeros((), gap.dtype)
     problem = ConeProblem(G, gap, none[:0], none, jnp.full_like(gap, jnp.inf), none[:0])
-    deepest = -least(gap)
+    deepest = -jnp.min(gap)
     inside = jax.lax.stop_gradient(deepest > 0)
     enough = ENOUGH * settings.limit * h
     found = solve_cones(problem, guess, inside, deepest, settings.tolerance, settings.max_sweeps, enough)

@@ -297,11 +297,13 @@ class Law(NamedTuple):
         G = jnp.where(on[:, None] & on[None], G, 0 * G) + jnp.where(on, 0 * size, size) * eye
         above = _rows(jnp.ones_like(self.friction), jnp.zeros_like(self.friction))[:, None]
         b = jnp.where(on[:, None], self.b, above)
-        many = lambda x: jnp.broadcast_to(x[..., None], (*x.shape, b.shape[1]))
-        mu = many(jnp.where(self.touching, self.friction, jnp.zeros_like(self.friction)))
-        problem = ConeProblem(many(G), b, mu, b[:0], b[:0], jnp.zeros_like(mu))
-        going, scales = jnp.ones(b.shape[1:], bool), jnp.broadcast_to(self.scale, b.shape[1:])
-        found = solve_cones(problem, guess, going, scales, settings.tolerance, max_sweeps)
+        mu = jnp.where(self.touching, self.friction, jnp.zeros_like(self.friction))
+
+        def one(b: Array, guess: Array):
+            problem = ConeProblem(G, b, mu, b[:0], b[:0], jnp.zeros_like(mu))
+            return solve_cones(problem, guess, jnp.ones((), bool), self.scale, settings.tolerance, max_sweeps)
+
+        found = jax.vmap(one, 1, 1)(b, guess)
         return found.x, jnp.max(found.residual) / self.scale
 
 
@@ -318,8 +320,8 @@ def impulses(now: Instant, x: Array) -> Array:
 
     Where restitution would add energy, they are taken back towards those without, which never do.
     """
-    plain, change = x[:, :1], x[:, 1:] - x[:, :1]
-    return (plain + largest_part(now.G[..., None], now.u[:, None], plain, change) * change)[:, 0]
+    plain, change = x[:, 0], x[:, 1] - x[:, 0]
+    return plain + largest_part(now.G, now.u, plain, change) * change
 
 
 class Choice(NamedTuple):

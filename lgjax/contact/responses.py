@@ -9,14 +9,12 @@ share, and M^-1 J^T follows by the outward pass. Nothing else of the mass matrix
 Source: [featherstone2008] section 7.3 read as a factorization; J M^-1 J^T is Delassus' operator.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cones.algebra import products, single, times, total
 from lgjax.dynamics.articulated import NO_INERTIA
 from lgjax.dynamics.forward import Articulated, accelerate, articulate, move
 from lgjax.dynamics.kinematics import origin_of
@@ -34,13 +32,13 @@ from lgjax.dynamics.spatial import (
     to_child,
 )
 from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
-from lgjax.execution._jax import call_apart
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.rank import product
 
 Array = jax.Array
 
@@ -144,7 +142,7 @@ def _half_solve(factor, y):
     return sm.stack(*x)
 
 
-# ---- forces on their ways to the world: arrays with the batch behind all other axes
+# ---- forces on their ways to the world
 class Ways(NamedTuple):
     """On what forces act, static: bodies with contacts, then, if any, all joints with limits or friction together.
 
@@ -162,7 +160,7 @@ def way(tree: Tree, body: int) -> tuple[int, ...]:
 
 
 def impulses(columns: Columns, ways: Ways, wrenches: list[Array]) -> list[Array]:
-    """For each body y (way, k, B) of wrenches (k, 6, B) on it, world axes about the origin; see the head of the file.
+    """For each body y (way, k) of wrenches (k, 6) on it, world axes about the origin; see the head of the file.
 
     The y of several forces add up, and `FactoredDynamics.respond` takes the sum.
     """
@@ -172,82 +170,74 @@ def impulses(columns: Columns, ways: Ways, wrenches: list[Array]) -> list[Array]
         chosen = [i for i, other in enumerate(shapes) if other == shape]
         P, rows = jnp.stack([wrenches[i] for i in chosen]), []
         for dofs in zip(*(ways.dofs[i] for i in chosen), strict=True):
-            rows.append(call_apart(partial(_felt, dofs))(columns.S_free, P))
-            P = call_apart(partial(_handed_on, dofs))(columns, P, rows[-1])
+            rows.append(_felt(columns, dofs, P))
+            P = _handed_on(columns, dofs, P, rows[-1])
         for n, i in enumerate(chosen):
             found[i] = jnp.stack([row[n] for row in rows])
     return found
 
 
 def joint_impulses(columns: Columns, ways: Ways, signs: Array) -> Array:
-    """y (way, joints, B) of forces of `signs` (joints, B) at the joints, each of which has one velocity."""
+    """y (way, joints) of forces of `signs` (joints,) at the joints, each of which has one velocity."""
     rows = {k: level for level, k in enumerate(ways.dofs[-1])}
-    found = jnp.zeros((len(rows), *signs.shape), signs.dtype)
+    found = jnp.zeros((len(rows), len(signs)), signs.dtype)
     for length in sorted({len(dofs) for dofs in ways.joints}):  # joints whose ways are equally long side by side
         chosen = np.asarray([i for i, dofs in enumerate(ways.joints) if len(dofs) == length])
-        y = signs[chosen][:, None]
-        P = jnp.zeros((len(chosen), 1, 6, *signs.shape[1:]), signs.dtype)
+        y, P = signs[chosen][:, None], jnp.zeros((len(chosen), 1, 6), signs.dtype)
         for level, dofs in enumerate(zip(*(ways.joints[i] for i in chosen), strict=True)):
             if level:
-                y = call_apart(partial(_felt, dofs))(columns.S_free, P)
-            P = call_apart(partial(_handed_on, dofs))(columns, P, y)
+                y = _felt(columns, dofs, P)
+            P = _handed_on(columns, dofs, P, y)
             found = found.at[np.asarray([rows[k] for k in dofs]), chosen].set(y[:, 0])
     return found
 
 
 def _side_by_side(x: Array, dofs: tuple[int, ...]) -> Array:
     """Rows `dofs` of x; one alone where they are the same."""
-    return x[dofs[0]][None] if len(set(dofs)) == 1 else jnp.stack([x[k] for k in dofs])
+    return x[np.asarray(dofs[:1] if len(set(dofs)) == 1 else dofs)]
 
 
-def _felt(dofs, S: Array, P: Array) -> Array:
-    """y (lanes, k, B) = S^T P."""
-    S = _side_by_side(S, dofs)[:, None]
-    return jnp.sum(P * S, 2) if single(P) else total(P[:, :, c] * S[:, :, c] for c in range(6))
+def _felt(columns: Columns, dofs, P: Array) -> Array:
+    """y (lanes, k) = S^T P."""
+    return jnp.sum(P * _side_by_side(columns.S_free, dofs)[:, None], 2)
 
 
-def _handed_on(dofs, columns: Columns, P: Array, y: Array) -> Array:
+def _handed_on(columns: Columns, dofs, P: Array, y: Array) -> Array:
     """P - U D^-1 y."""
     U, inverse = (_side_by_side(x, dofs)[:, None] for x in (columns.U, columns.inverse))
     return P - (y * inverse)[:, :, None] * U
 
 
 def delassus(columns: Columns, ways: Ways, y: list[Array]) -> Array:
-    """J M^-1 J^T (n, n, B) of forces on all bodies, one body after the other, from their y."""
+    """J M^-1 J^T (n, n) of forces on all bodies, one body after the other, from their y."""
     count = len(y)
     blocks: list = [[None] * count for _ in y]
     for i in range(count):
         for j in range(i, count):
             first, second = ({k: level for level, k in enumerate(ways.dofs[b])} for b in (i, j))
-            if common := [(k, first[k], second[k]) for k in first if k in second]:
-                blocks[i][j] = call_apart(partial(_product, common))(columns.inverse, y[i], y[j])
-            else:
-                blocks[i][j] = jnp.zeros((y[i].shape[1], *y[j].shape[1:]), y[i].dtype)
-            blocks[j][i] = jnp.swapaxes(blocks[i][j], 0, 1)
+            common = [(k, first[k], second[k]) for k in first if k in second]
+            blocks[i][j] = _product(common, columns.inverse, y[i], y[j])
+            blocks[j][i] = blocks[i][j].T
     return jnp.concatenate([jnp.concatenate(row, 1) for row in blocks])
 
 
 def _product(common, inverse: Array, a: Array, b: Array) -> Array:
     """Sum of a^T D^-1 b over the velocities that two ways have in common, each with its rows in a and in b."""
-    if not single(a, b):
-        return total((inverse[k] * a[i])[:, None] * b[j][None] for k, i, j in common)
+    if not common:
+        return jnp.zeros((a.shape[1], b.shape[1]), a.dtype)
     dofs, first, second = map(np.asarray, zip(*common, strict=True))
-    return products(inverse[dofs][:, None] * a[first], b[second])
+    return product((inverse[dofs][:, None] * a[first]).T, b[second])
 
 
 def response(ways: Ways, y: list[Array], x: list[Array], nv: int) -> Array:
-    """The y (nv, B) of forces x (k, B) on each body."""
-    parts: list[list[Array]] = [[] for _ in range(nv)]
+    """The y (nv,) of forces x (k,) on each body."""
+    found = jnp.zeros(nv, x[0].dtype)
     for dofs, own, force in zip(ways.dofs, y, x, strict=True):
-        rows = times(own, force)
-        for level, k in enumerate(dofs):
-            parts[k].append(rows[level])
-    return jnp.stack([total(part) if part else jnp.zeros_like(x[0][0]) for part in parts])
+        found = found.at[np.asarray(dofs, int)].add(product(own, force), unique_indices=True)
+    return found
 
 
 def twists(columns: Columns, ways: Ways, v: Array, bodies: int) -> list[Array]:
-    """Velocity (6, B) of each of the first bodies, world axes about the origin."""
-    if not single(v):
-        return [total(columns.S[k] * v[k] for k in dofs) for dofs in ways.dofs[:bodies]]
-    each = [np.asarray(dofs) for dofs in ways.dofs[:bodies]]
-    return [times(jnp.swapaxes(columns.S[dofs], 0, 1), v[dofs]) for dofs in each]
+    """Velocity (6,) of each of the first bodies, world axes about the origin."""
+    each = [np.asarray(dofs, int) for dofs in ways.dofs[:bodies]]
+    return [product(columns.S[dofs].T, v[dofs]) for dofs in each]

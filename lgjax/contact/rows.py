@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cones.algebra import times, total
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.detection import ContactPoints, sides
 from lgjax.contact.responses import Ways, way
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
+from lgjax.numerics.rank import product
 
 Array = jax.Array
 
@@ -76,7 +76,7 @@ class Acting(NamedTuple):
         )
 
     def wrenches(self, points: ContactPoints) -> list[Array]:
-        """(3 k, 6, B) for each body: wrenches of unit forces along the axes of its k contact frames."""
+        """(3 k, 6) for each body: wrenches of unit forces along the axes of its k contact frames."""
         point, frame = points.point[:, None], points.frame
         lever = lambda i, j: point[:, :, i] * frame[:, :, j] - point[:, :, j] * frame[:, :, i]
         moment = jnp.stack([lever(1, 2), lever(2, 0), lever(0, 1)], 2)
@@ -84,8 +84,8 @@ class Acting(NamedTuple):
         return [jnp.concatenate([P[c] if sign > 0 else -P[c] for c, sign in own]) for own in self.sides]
 
     def rates(self, wrenches: list[Array], twists: list[Array], joints: Array) -> Array:
-        """Velocities of all rows: (3 n, B) of the contacts, in their frames, then those of the joints."""
-        each = [times(P, V) for P, V in zip(wrenches, twists, strict=True)]
+        """Velocities of all rows: (3 n,) of the contacts, in their frames, then those of the joints."""
+        each = [product(P, V) for P, V in zip(wrenches, twists, strict=True)]
         return self.gathered(jnp.concatenate([*each, joints]))
 
     def gathered(self, rows: Array) -> Array:
@@ -97,11 +97,11 @@ class Acting(NamedTuple):
         for lane, contact in enumerate(order):
             lanes.setdefault(contact, []).append(lane)
         of = lambda lane: rows[3 * lane : 3 * lane + 3]
-        contacts = [total(of(lane) for lane in some) for _, some in sorted(lanes.items())]
+        contacts = [sum(map(of, some)) for _, some in sorted(lanes.items())]
         return jnp.concatenate([*contacts, rows[3 * len(order) :]])
 
     def spread(self, forces: Array) -> list[Array]:
-        """Forces (3 k, B) at the contacts of each body, and (joints, B) at the joints, from those of all rows."""
+        """Forces (3 k,) at the contacts of each body, and (joints,) at the joints, from those of all rows."""
         bodies = [jnp.concatenate([forces[3 * c : 3 * c + 3] for c, _ in own]) for own in self.sides]
         return [*bodies, forces[len(forces) - len(self.joints) :]] if self.joints else bodies
 

@@ -75,13 +75,12 @@ def test_what_is_kept_of_a_speed_that_hardly_is_one():
 def test_second_derivatives_of_contacts_that_hardly_move_in_float32():
     """Impulses are proportional to speeds, so their second derivatives are to the inverse of these."""
     draw, dtype = np.random.default_rng(0).normal(size=(3, 5)), jnp.float32
-    G = jnp.asarray(draw @ draw.T / 5 + np.eye(3), dtype)[..., None]
+    G = jnp.asarray(draw @ draw.T / 5 + np.eye(3), dtype)
 
     def impulses(b):
-        none = jnp.zeros((0, 1), dtype)
-        problem = ConeProblem(G, b[:, None], jnp.full((1, 1), 0.5, dtype), none, none, jnp.zeros((1, 1), dtype))
-        found = solve_cones(problem, jnp.zeros((3, 1), dtype), jnp.ones(1, bool), jnp.abs(b).max()[None], 1e-6, 200)
-        return found.x[:, 0]
+        none = jnp.zeros(0, dtype)
+        problem = ConeProblem(G, b, jnp.full(1, 0.5, dtype), none, none, jnp.zeros(1, dtype))
+        return solve_cones(problem, jnp.zeros(3, dtype), jnp.asarray(True), jnp.abs(b).max(), 1e-6, 200).x
 
     b = jnp.asarray([-1.0, 0.8, -0.3], dtype)  # it slides
     second = jax.jit(jax.hessian(lambda b: impulses(b) @ jnp.asarray([0.3, -0.7, 1.1], dtype)))

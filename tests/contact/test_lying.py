@@ -29,7 +29,8 @@ def test_contradictions_of_round_off_do_not_keep_the_solver_busy():
     problem = ConeProblem(np.repeat(G_one[..., None], count, -1), b, k, none, none, 0 * k)
     problem, scale = jax.tree.map(jnp.asarray, (problem, np.abs(b).max(0)))
     limit = 1.5e-9
-    solver = jax.jit(lambda limit: solve_cones(problem, 0 * problem.b, scale > 0, scale, 7e-15, 600, limit))
+    one = lambda p, scale, limit: solve_cones(p, 0 * p.b, scale > 0, scale, 7e-15, 600, limit)
+    solver = jax.jit(lambda limit: jax.vmap(one, (-1, -1, None), -1)(problem, scale, limit))
     found, before = jax.tree.map(np.asarray, (solver(limit), solver(0.0)))
     assert np.mean(before.sweeps > CYCLE) > 0.5
     assert np.max(found.sweeps) < CYCLE / 2

@@ -8,7 +8,7 @@ and for each further row  low <= x <= high  with u >= 0 at low, u <= 0 at high a
 
 This is the nonlinear complementarity problem of Coulomb friction (De Saxce's cone complementarity with his term
 mu |u_t|), not its convex relaxation, in which sliding contacts lift off.
-The last axis of all arrays is the batch: systems side by side. Next: `solver.py`.
+Next: `solver.py`.
 
 Source: Acary and Brogliato, Numerical methods for nonsmooth dynamical systems (2008), chapter 13, for the problem and
 the projections.
@@ -21,14 +21,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cones.algebra import diagonal, times, total
-from lgjax.execution._jax import call_apart
+from lgjax.contact.cones.algebra import diagonal
+from lgjax.numerics.rank import product
 
 Array = jax.Array
 
 
 class ConeProblem(NamedTuple):
-    """Problems with k contacts and r further rows, n = 3 k + r, side by side: the last axis of every array is B.
+    """A problem with k contacts and r further rows, n = 3 k + r.
 
     G: (n, n) symmetric, positive semidefinite with positive diagonal. b: (n,). friction: (k,), finite. low, high: (r,),
     may be infinite, and equal only if both are 0. barrier: (k,) >= 0: 0 is the law itself; otherwise
@@ -44,9 +44,9 @@ class ConeProblem(NamedTuple):
 
 
 def steps_of_parts(G: Array, k: int) -> tuple[Array, Array, Array]:
-    """Step sizes, impulse per velocity: (k, B) of normals, (k, B) of tangents, (r, B) of further rows."""
+    """Step sizes, impulse per velocity: (k,) of normals, (k,) of tangents, (r,) of further rows."""
     sizes = diagonal(G)
-    blocks = sizes[: 3 * k].reshape(k, 3, G.shape[-1])
+    blocks = sizes[: 3 * k].reshape(k, 3)
     return 1 / blocks[:, 0], 2 / (blocks[:, 1] + blocks[:, 2]), 1 / sizes[3 * k :]
 
 
@@ -85,36 +85,36 @@ def scaled_disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
 
 
 def natural_map(p: ConeProblem, x: Array) -> Array:
-    """One projected step of impulses (n, B), all contacts at once; impulses obey the law if they are a fixed point."""
-    return project(p, x - step_of_rows(p.G, len(p.friction)) * (times(p.G, x) + p.b))
+    """One projected step of impulses (n,), all contacts at once; impulses obey the law if they are a fixed point."""
+    return project(p, x - step_of_rows(p.G, len(p.friction)) * (product(p.G, x) + p.b))
 
 
 def step_of_rows(G: Array, k: int) -> Array:
-    """Step sizes, impulse per velocity, of all rows (n, B)."""
+    """Step sizes, impulse per velocity, of all rows (n,)."""
     normal, tangent, rows = steps_of_parts(G, k)
-    return jnp.concatenate([jnp.stack([normal, tangent, tangent], 1).reshape(3 * k, G.shape[-1]), rows])
+    return jnp.concatenate([jnp.stack([normal, tangent, tangent], 1).reshape(3 * k), rows])
 
 
 def project(p: ConeProblem, z: Array) -> Array:
-    """The impulses (n, B) that the law allows, projected from z = x - step (G x + b)."""
+    """The impulses (n,) that the law allows, projected from z = x - step (G x + b)."""
     k = len(p.friction)
     normals = steps_of_parts(p.G, k)[0]
-    Z = z[: 3 * k].reshape(k, 3, z.shape[-1])
+    Z = z[: 3 * k].reshape(k, 3)
     normal = push(Z[:, 0], p.barrier * normals * normals)
     tangents = scaled_disc(Z[:, 1], Z[:, 2], p.friction * normal)
     rows = jnp.clip(z[3 * k :], p.low, p.high)
-    return jnp.concatenate([jnp.stack([normal, *tangents], 1).reshape(3 * k, z.shape[-1]), rows])
+    return jnp.concatenate([jnp.stack([normal, *tangents], 1).reshape(3 * k), rows])
 
 
 def largest_part(G, u, x, step, islands: Sequence[Sequence[int]] = ()) -> Array:
-    """The largest part s, at most 1, of a change `step` (n, B) of impulses x (n, B) that adds no energy.
+    """The largest part s, at most 1, of a change `step` (n,) of impulses x (n,) that adds no energy.
 
-    (B,), or with several islands of rows (n, B): each takes as much as it can, since nothing couples them.
+    (), or with several islands of rows (n,): each takes as much as it can, since nothing couples them.
 
-    u (n, B): velocities before the impulses; where other forces act in a step, the mean of those with and without them.
+    u (n,): velocities before the impulses; where other forces act in a step, the mean of those with and without them.
     The energy that impulses add is x·(u + G x / 2), convex in s and not positive at s = 0.
     """
-    bend, pull = call_apart(times)(G, step), call_apart(times)(G, x)
+    bend, pull = product(G, step), product(G, x)
     if len(islands) > 1:
         parts = [[a[np.asarray(rows, int)] for a in (u, x, step, bend, pull)] for rows in islands]
         found = {k: s for rows, part in zip(islands, parts, strict=True) for s in [_largest_part(*part)] for k in rows}
@@ -123,7 +123,7 @@ def largest_part(G, u, x, step, islands: Sequence[Sequence[int]] = ()) -> Array:
 
 
 def _largest_part(u, x, step, bend, pull) -> Array:
-    dot = lambda a, b: total(a * b)
+    dot = lambda a, b: jnp.sum(a * b)
     start = jnp.minimum(dot(x, u + 0.5 * pull), 0)
     slope, curve = dot(step, u + pull), 0.5 * dot(step, bend)
     gains = (start + slope + curve > 0) & (curve > 0)

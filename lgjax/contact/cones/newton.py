@@ -16,17 +16,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cones.algebra import diagonal, plus_diagonal, solve, times, total
+from lgjax.contact.cones.algebra import diagonal, plus_diagonal, solve
 from lgjax.contact.cones.law import ConeProblem, natural_map, project, step_of_rows
+from lgjax.numerics.rank import product
 
 Array = jax.Array
 
 
 def newton_steps(p: ConeProblem, x: Array, damping: Array, steps: int) -> tuple[Array, Callable, Callable]:
-    """The first impulses (n, B), the function of impulses and of the number of their step that gives the next, and the
+    """The first impulses (n,), the function of impulses and of the number of their step that gives the next, and the
     identity. damping: (2,), of the first and the last step, in units of the mean diagonal of G."""
     first, last = damping
-    mean = total(diagonal(p.G)) / len(p.G)
+    mean = jnp.mean(diagonal(p.G))
 
     def step(x, number):
         now = first * (last / first) ** (number.astype(x.dtype) / (steps - 1))
@@ -36,21 +37,21 @@ def newton_steps(p: ConeProblem, x: Array, damping: Array, steps: int) -> tuple[
 
 
 def solve_linearized(p: ConeProblem, x: Array, y: Array, damping: Any = 0.0) -> Array:
-    """The dx (n, B) with (1 - dF/dx) dx = y for the natural map F at x.
+    """The dx (n,) with (1 - dF/dx) dx = y for the natural map F at x.
 
-    damping, () or (B,), is added to the diagonal of G.
+    damping, (), is added to the diagonal of G.
     """
     k, n, steps = len(p.friction), len(p.G), step_of_rows(p.G, len(p.friction))
-    z = x - steps * (times(p.G, x) + p.b)
+    z = x - steps * (product(p.G, x) + p.b)
     inner = plus_diagonal(-steps[:, None] * p.G, 1 - steps * damping)  # dz/dx
     # A row of a contact depends on the three z of this contact: one of them at a time, in all contacts at once.
     move = lambda c: jax.jvp(partial(project, p), (z,), (_every_third(c, k, z),))[1]
     part = lambda c: inner[np.asarray([3 * (i // 3) + c if i < 3 * k else i for i in range(n)], int)]
-    slope = total(move(c)[:, None] * part(c) for c in range(3 if k else 1))
+    slope = sum(move(c)[:, None] * part(c) for c in range(3 if k else 1))
     return solve(plus_diagonal(-slope, jnp.ones_like(x)), y)
 
 
 def _every_third(c: int, k: int, like: Array) -> Array:
     """Ones at row c of each of k contacts and, if c is 0, at all further rows; zeros elsewhere."""
     chosen = [i % 3 == c if i < 3 * k else c == 0 for i in range(len(like))]
-    return jnp.broadcast_to(jnp.asarray(chosen, like.dtype)[:, None], like.shape)
+    return jnp.asarray(chosen, like.dtype)

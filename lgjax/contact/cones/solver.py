@@ -15,8 +15,7 @@ Read first: `law.py`, the problem.
    many ways. If their velocities contradict each other, be it by 1e-12 m/s, only a few of them can carry it all, and
    each sweep shifts the load by no more than this contradiction.
 
-A sweep needs only products with rows of G, so arrays can keep the batch last. Only step 3 factors a matrix, and most
-systems never reach it. Each system of a batch stops when it has converged.
+A sweep needs only products with rows of G. Only step 3 factors a matrix, and most systems never reach it.
 
 Derivatives are those of the natural map's fixed point (implicit function theorem).
 Source: Walker and Ni, Anderson acceleration for fixed-point iterations (2011).
@@ -31,14 +30,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cones.algebra import diagonal, largest, plus_diagonal, times, total
+from lgjax.contact.cones.algebra import diagonal, plus_diagonal
 from lgjax.contact.cones.attempts import attempt
 from lgjax.contact.cones.law import ConeProblem, disc, natural_map, push, step_of_rows, steps_of_parts
 from lgjax.contact.cones.newton import solve_linearized
-from lgjax.execution._jax import call_apart
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.fixed_point import GROWTH, MEMORY, REGULARIZATION
 from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.rank import product
 
 Array = jax.Array
 
@@ -53,7 +52,7 @@ RIDGE = 4.0  # added to the diagonal of G, in units of its round-off: redundant 
 
 
 class ConeSolution(NamedTuple):
-    """x: (n, B) impulses. residual: (B,) m/s, the largest violation of the law. sweeps: (B,) int32."""
+    """x: (n,) impulses. residual: () m/s, the largest violation of the law. sweeps: () int32."""
 
     x: Array
     residual: Array
@@ -69,17 +68,16 @@ def solve_cones(
     max_sweeps: int,
     limit: Array | float = 0.0,
 ) -> ConeSolution:
-    """The impulses, from a guess (n, B), which stays as it is where `active` (B,) is false. All arrays have the batch
-    last.
+    """The impulses, from a guess (n,), which stays as it is where `active` () is false.
 
-    A system stops when no velocity changes by more than tolerance times `scale` (B,) (more in later cycles, see
-    `EASIER`), or after max_sweeps. If it stalls, and after the first cycle, a change of `limit` (B,) m/s is enough,
-    from the third cycle on `LATER` times that. If max_sweeps is 0, the guess is taken as the solution; this serves to
+    The iteration stops when no velocity changes by more than tolerance times `scale` () (more in later cycles, see
+    `EASIER`), or after max_sweeps. If it stalls, and after the first cycle, a change of `limit` () m/s is enough, from
+    the third cycle on `LATER` times that. If max_sweeps is 0, the guess is taken as the solution; this serves to
     differentiate a known solution.
     """
     ridge = RIDGE * float(jnp.finfo(problem.G.dtype).eps) * _sizes(problem)
     problem = problem._replace(G=plus_diagonal(problem.G, ridge))
-    limit = jnp.broadcast_to(jnp.asarray(limit, scale.dtype), scale.shape)
+    limit = jnp.asarray(limit, scale.dtype)
     return _solution(tolerance, max_sweeps, problem, *jax.lax.stop_gradient((guess, active, scale, limit)))
 
 
@@ -98,12 +96,11 @@ def in_turn(solve: Callable, guess: Array, tasks: Sequence) -> list[ConeSolution
 
 
 def _sizes(problem: ConeProblem) -> Array:
-    """Of the rows of G (n, B), the same for the three of a contact; a light body's are not those of a heavy one."""
-    k, n = len(problem.friction), len(problem.G)
-    own = diagonal(problem.G)
-    contacts = own[: 3 * k].reshape(k, 3, own.shape[-1])
+    """Of the rows of G (n,), the same for the three of a contact; a light body's are not those of a heavy one."""
+    k, own = len(problem.friction), diagonal(problem.G)
+    contacts = own[: 3 * k].reshape(k, 3)
     of_contacts = jnp.repeat((contacts[:, 0] + contacts[:, 1] + contacts[:, 2]) / 3, 3, 0)
-    sizes, mean = jnp.concatenate([of_contacts, own[3 * k :]]), total(own) / n
+    sizes, mean = jnp.concatenate([of_contacts, own[3 * k :]]), jnp.mean(own)
     return jnp.where(sizes > 0, sizes, jnp.where(mean > 0, mean, 1))  # of what the mechanism cannot move, any
 
 
@@ -124,7 +121,7 @@ def _rule(tolerance, max_sweeps, primals, tangents):
 
 
 def _sweep(p: ConeProblem, steps: tuple, x: Array) -> tuple[Array, Array]:
-    """Impulses (n, B), one contact after the other, each with the latest of the others; and their change (B,), m/s.
+    """Impulses (n,), one contact after the other, each with the latest of the others; and their change (), m/s.
 
     The change is that of the first local step at each contact: several steps may go in a circle, and then end with the
     impulses that they began with, although these break the law.
@@ -139,12 +136,12 @@ def _sweep(p: ConeProblem, steps: tuple, x: Array) -> tuple[Array, Array]:
     def contact(i, state):
         own = slices((p.G, p.b, state[0]), 3 * i, 3) + slices((*steps[:2], p.friction, p.barrier), i, 1)
         block = jax.lax.dynamic_slice_in_dim(own[0], 3 * i, 3, 1)
-        return take(call_apart(_contact)(state[0], block, *own), 3 * i, *state)
+        return take(_contact(state[0], block, *own), 3 * i, *state)
 
     def row(j, state):
         i = 3 * k + j
         own = slices((p.G, p.b, state[0]), i, 1) + slices((steps[2], p.low, p.high), j, 1)
-        return take(call_apart(_row)(state[0], *own), i, *state)
+        return take(_row(state[0], *own), i, *state)
 
     state = x, jnp.zeros_like(x[0])
     state = jax.lax.fori_loop(0, k, contact, state) if k else state
@@ -152,11 +149,11 @@ def _sweep(p: ConeProblem, steps: tuple, x: Array) -> tuple[Array, Array]:
 
 
 def _contact(x, block, G, b, own, step_n, step_t, friction, barrier) -> Array:
-    """Impulses (3, B) of one contact and, as a last row, the change in the first local step, m/s.
+    """Impulses (3,) of one contact and, as a last entry, the change in the first local step, m/s.
 
-    block (3, 3, B): its diagonal block of G. G (3, n, B), b (3, B), own (3, B): its rows of G, b and x.
+    block (3, 3): its diagonal block of G. G (3, n), b (3,), own (3,): its rows of G, b and x.
     """
-    u = times(G, x) + b
+    u = product(G, x) + b
     change = jnp.zeros_like(own[:1])
     for turn in range(LOCAL_STEPS):
         normal = push(own[:1] - step_n * u[:1], barrier * step_n * step_n)
@@ -172,13 +169,13 @@ def _contact(x, block, G, b, own, step_n, step_t, friction, barrier) -> Array:
 
 
 def _row(x, G, b, own, step, low, high) -> Array:
-    """Impulse of one further row and its change, m/s (2, B)."""
-    found = jnp.clip(own - step * (times(G, x) + b), low, high)
+    """Impulse of one further row and its change, m/s (2,)."""
+    found = jnp.clip(own - step * (product(G, x) + b), low, high)
     return jnp.concatenate([found, jnp.abs(found - own) / step])
 
 
 class _State(NamedTuple):
-    """State of the iteration, with Anderson's arrays as in `numerics/fixed_point.py`, but with the batch last."""
+    """State of the iteration, with Anderson's arrays as in `numerics/fixed_point.py`."""
 
     point: Array
     image: Array
@@ -198,33 +195,32 @@ class _State(NamedTuple):
 def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess, active, scale, limit) -> ConeSolution:
     k = len(p.friction)
     steps, stiffness = steps_of_parts(p.G, k), 1 / step_of_rows(p.G, k)
-    best, sweeps = guess, jnp.zeros(scale.shape, jnp.int32)
+    best, sweeps = guess, jnp.zeros((), jnp.int32)
     if max_sweeps:
         best, sweeps = _sweeps(p, steps, stiffness, guess, active, tolerance * scale, limit, max_sweeps)
     # Impulses without bound, which nothing satisfies, round what they leave to zero: it is not known better than they.
     unknown = float(jnp.finfo(best.dtype).eps) * jnp.abs(best)
-    residual = largest(jnp.maximum(jnp.abs(natural_map(p, best) - best), unknown) * stiffness)
+    residual = jnp.max(jnp.maximum(jnp.abs(natural_map(p, best) - best), unknown) * stiffness)
     return ConeSolution(best, jnp.where(active, residual, jnp.zeros_like(residual)), sweeps)
 
 
 def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit: Array, max_sweeps: int):
-    """The best impulses (n, B) and the sweeps (B,) done for them."""
+    """The best impulses (n,) and the sweeps () done for them."""
 
     def turn(s: _State) -> _State:
         image, largest = _sweep(p, steps, s.point)
-        weighted, size = call_apart(_change)(image, s.point, stiffness)
+        weighted, size = _change(image, s.point, stiffness)
         cycle, phase = s.turn // CYCLE, s.turn % CYCLE
         anew = (size > GROWTH**2 * s.least) | (s.turn == 0)
         row = s.turn % MEMORY
-        images = call_apart(_remember)(anew, row, s.images, image, s.image)
-        residuals = call_apart(_remember)(anew, row, s.residuals, weighted, s.residual)
-        gram = call_apart(_gram)(anew, row, s.gram, residuals)
-        faster = call_apart(_extrapolate)(image, images, *call_apart(_weights)(gram, residuals, weighted))
+        images = _remember(anew, row, s.images, image, s.image)
+        residuals = _remember(anew, row, s.residuals, weighted, s.residual)
+        gram = _gram(anew, row, s.gram, residuals)
+        faster = image - product(_weights(gram, residuals, weighted), images)
         shortened = s.point + SHORTENED * (image - s.point)
         point = jnp.where(s.turn < ACCELERATED, faster, jnp.where((cycle > 0) & (cycle % 2 == 0), shortened, image))
-        best, least_of_all = call_apart(_better)(
-            s.going & (largest <= s.least_of_all), image, largest, s.best, s.least_of_all
-        )
+        better = s.going & (largest <= s.least_of_all)
+        best, least_of_all = jnp.where(better, image, s.best), jnp.where(better, largest, s.least_of_all)
         enough = close * jnp.asarray(EASIER, close.dtype)[jnp.minimum(cycle, len(EASIER) - 1)]
         compares = s.turn % STALL_SWEEPS == STALL_SWEEPS - 1
         stalls = compares & (least_of_all > STALL_PART * s.compared) | (cycle > 0)
@@ -240,52 +236,39 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit
         known = image, weighted, images, residuals, gram, least, best, least_of_all, compared
         return _State(point, *known, going, sweeps, s.turn + 1)
 
-    zeros, few = jnp.zeros_like(guess), jnp.zeros_like(guess, shape=(MEMORY, *guess.shape))
-    far, none = jnp.full_like(close, jnp.inf), jnp.zeros(close.shape, jnp.int32)
-    start = jnp.zeros((), jnp.int32)
-    square = jnp.zeros_like(guess, shape=(MEMORY, MEMORY, *guess.shape[1:]))
-    first = _State(guess, zeros, zeros, few, few, square, far, guess, far, far, active, none, start)
-    last = iterate_while(lambda s: jnp.any(s.going), turn, first)
+    zeros, few = jnp.zeros_like(guess), jnp.zeros_like(guess, shape=(MEMORY, len(guess)))
+    far, none = jnp.full_like(close, jnp.inf), jnp.zeros((), jnp.int32)
+    square = jnp.zeros_like(guess, shape=(MEMORY, MEMORY))
+    first = _State(guess, zeros, zeros, few, few, square, far, guess, far, far, active, none, none)
+    last = iterate_while(lambda s: s.going, turn, first)
     return last.best, last.sweeps
 
 
-# ---- what follows a sweep, each compiled apart: if fused, every number would be computed again where it is used
+# ---- what follows a sweep
 def _change(image: Array, point: Array, stiffness: Array) -> tuple[Array, Array]:
     """The change, in a metric in which contacts of light and heavy bodies are comparable, and its squared norm."""
     weighted = (image - point) * jnp.sqrt(stiffness)
-    return weighted, total(weighted * weighted)
+    return weighted, jnp.sum(weighted * weighted)
 
 
 def _remember(anew: Array, row: Array, memory: Array, new: Array, old: Array) -> Array:
-    """The memory (MEMORY, n, B) with the latest change, new - old, in one of its rows; emptied to start anew."""
+    """The memory (MEMORY, n) with the latest change, new - old, in one of its rows; emptied to start anew."""
     memory = jnp.where(anew, jnp.zeros_like(memory), memory)
     change = jnp.where(anew, jnp.zeros_like(new), new - old)
     return jax.lax.dynamic_update_slice_in_dim(memory, change[None], row, 0)
 
 
-def _extrapolate(image: Array, images: Array, *weights: Array) -> Array:
-    return image - total(map(jnp.multiply, weights, images))
-
-
-def _better(chosen, image, size, best, least) -> tuple[Array, Array]:
-    return jnp.where(chosen, image, best), jnp.where(chosen, size, least)
-
-
 def _gram(anew: Array, row: Array, gram: Array, rows: Array) -> Array:
-    """(m, m, B) of the inner products of rows (m, n, B), of which one is new."""
+    """(m, m) of the inner products of rows (m, n), of which one is new."""
     gram = jnp.where(anew, jnp.zeros_like(gram), gram)
-    new = times(rows, jax.lax.dynamic_index_in_dim(rows, row, keepdims=False))
-    here = (jnp.arange(MEMORY, dtype=jnp.int32) == row)[:, None]
+    new = product(rows, jax.lax.dynamic_index_in_dim(rows, row, keepdims=False))
+    here = jnp.arange(MEMORY, dtype=jnp.int32) == row
     return jnp.where(here[:, None], new, jnp.where(here, new[:, None], gram))
 
 
-def _weights(gram: Array, residuals: Array, change: Array) -> list[Array]:
-    """Least-squares weights (B,) of the remembered changes of the residual."""
-    m = MEMORY
-    gram = jnp.moveaxis(gram, -1, 0)
+def _weights(gram: Array, residuals: Array, change: Array) -> Array:
+    """Least-squares weights (MEMORY,) of the remembered changes of the residual."""
     info = jnp.finfo(change.dtype)
-    trace = jnp.trace(gram, axis1=1, axis2=2)
-    floor = float(info.tiny) ** 0.5 + REGULARIZATION * float(info.eps) * trace
-    gram = gram + floor[:, None, None] * jnp.eye(m, dtype=gram.dtype)
-    weights = sm.ldl_solve(sm.ldl(gram), times(residuals, change).T)
-    return [weights[:, i] for i in range(m)]
+    floor = float(info.tiny) ** 0.5 + REGULARIZATION * float(info.eps) * jnp.trace(gram)
+    gram = gram + floor * jnp.eye(MEMORY, dtype=gram.dtype)
+    return sm.ldl_solve(sm.ldl(gram), product(residuals, change))

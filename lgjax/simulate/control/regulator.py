@@ -160,9 +160,11 @@ class RegulatorSearch(NamedTuple):
         new = new._replace(status=self._verdict(new, finite, good, reprice))
         return self._repriced(new, reprice, minimal | (norm <= unmet)) if self.constrained else new
 
-    def _stepped(self, old: RegulatorIterate, best: Candidate, here: Candidate, weight, step, slack) -> RegulatorIterate:
-        """With the step, and the regularization for the next one. A gain within `slack`, which may be that of gaps
-        that are round-off, is none."""
+    def _stepped(self, old: RegulatorIterate, best: Candidate, here: Candidate, weight, step, slack) -> Any:
+        """The iterate with the step, and the regularization for the next one.
+
+        A gain within `slack` counts as none: gaps that are round-off seem to shrink in each step.
+        """
         take = lambda new, old: jnp.where(step, new, old)
         gain = self._merit(here, weight) - self._merit(best, weight)
         much = gain > jnp.maximum(self.method.improvement * jnp.abs(old.cost), slack)
