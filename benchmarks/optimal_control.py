@@ -145,7 +145,7 @@ def problem_of(form: str, given: dict[str, Any]) -> tuple[Any, Any]:
         None,
     )  # fmt: skip
     method = control.FDDP(iterations=ITERATIONS, tolerance=TOLERANCE)
-    return method.search(problem, given["steps"])._replace(grouped=True), guesses
+    return method.search(problem, given["steps"]), guesses
 
 
 def accelerations(system: Any, start: Any, forces: Any) -> Any:

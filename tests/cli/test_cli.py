@@ -169,7 +169,10 @@ def test_info_shows_tree_joints_and_masses(capsys, tmp_path):
     fixed = capsys.readouterr().out
     assert main(["info", "arm"]) == 0
     assert fixed.startswith(capsys.readouterr().out)
-    assert "\nactuators\n  name    kind   acts on  control range\n  joint1  motor  joint1   unlimited, force [-180, 180]\n" in fixed
+    assert (
+        "\nactuators\n  name    kind   acts on  control range\n  joint1  motor  joint1   unlimited, force [-180, 180]\n"
+        in fixed
+    )
     assert main(["info", str(tmp_path / "arm.urdf")]) == 0
     floating = capsys.readouterr().out
     assert "8 bodies, 7 joints, nv 13" in floating  # the root has mass

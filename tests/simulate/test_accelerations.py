@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs, directions
+from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs
 from lgjax.simulate.control.expansion import _about
 from lgjax.simulate.control.linear_quadratic.riccati import Regulator, _whole, linear_motion
 from lgjax.simulate.control.linear_quadratic.sparse import dense, of_other
@@ -54,8 +54,8 @@ def test_where_no_rule_relates_the_states_forward_mode_does():
         np.testing.assert_allclose(one, other, atol=1e-12)
 
 
-def test_a_group_goes_on_until_its_last_guess_has_ended(monkeypatch):
-    """Guesses of one group end after different numbers of iterations, each where it ends alone.
+def test_a_batch_goes_on_until_its_last_guess_has_ended():
+    """Guesses end after different numbers of iterations, each where it ends alone.
 
     The tolerance is met while steps still gain more than round-off, which would decide which of them are taken.
     """
@@ -63,18 +63,19 @@ def test_a_group_goes_on_until_its_last_guess_has_ended(monkeypatch):
     system = ControlSystem.on_space(lgjax.groups.vector_space(2), lambda x, u: A @ x + B @ u + 0.1 * jnp.sin(x), 1)
     guesses = np.geomspace(1e-3, 30, 9)[:, None, None] * RNG.normal(size=(9, 6, 1))
 
-    def solve(few):
-        monkeypatch.setattr(directions, "FEW", few)
+    def solve(guesses):
         return lgjax.optimize_controls(
             system, jnp.ones(2), guesses, steps=6, method=ILQR(iterations=50, tolerance=1e-4),
             running=lambda t, x, u: jnp.sum(x**4) + u @ u, terminal=lambda x: 3 * x @ x, progress=False,
         )  # fmt: skip
 
-    grouped, side_by_side = solve(8), solve(100)
-    assert np.all(grouped.status == OptimizeStatus.CONVERGED)
-    assert len(set(grouped.iterations)) > 1
-    np.testing.assert_array_equal(grouped.iterations, side_by_side.iterations)
-    np.testing.assert_allclose(grouped.controls, side_by_side.controls, rtol=1e-9, atol=1e-9)
+    together = solve(guesses)
+    assert np.all(together.status == OptimizeStatus.CONVERGED)
+    assert len(set(together.iterations)) > 1
+    for k in (np.argmin(together.iterations), np.argmax(together.iterations)):
+        alone = solve(guesses[k : k + 1])
+        assert alone.iterations[0] == together.iterations[k]
+        np.testing.assert_allclose(alone.controls[0], together.controls[k], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["floating tree", "fixed tree", "shoulder", "forest", "every joint"])
@@ -194,26 +195,6 @@ def test_linear_motions_by_known_numbers_are_those_by_arrays():
         strict=True,
     ):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("most", [1, 3, 4])
-def test_steps_in_parts_make_the_regulator_of_steps_side_by_side(most, monkeypatch):
-    """Eight steps in parts of four, and of at most three, where the first part is filled up."""
-    A, B = np.eye(2) + 0.1 * RNG.normal(size=(2, 2)), RNG.normal(size=(2, 1))
-    system = ControlSystem.on_space(lgjax.groups.vector_space(2), lambda x, u: A @ x + B @ u + 0.1 * jnp.sin(x), 1)
-    guesses, nodes = RNG.normal(size=(9, 7 if most == 3 else 8, 1)), RNG.normal(size=(9, 7 if most == 3 else 8, 2))
-    monkeypatch.setattr(directions, "LANES", 9 * most)
-
-    def solve(few):
-        monkeypatch.setattr(directions, "FEW", few)
-        return lgjax.optimize_controls(
-            system, jnp.ones(2), guesses, nodes=nodes, steps=guesses.shape[1], method=FDDP(iterations=3, every=3),
-            running=lambda t, x, u: x @ x + u @ u, terminal=lambda x: 3 * x @ x, progress=False,
-        )  # fmt: skip
-
-    parts, whole = solve(8), solve(100)
-    np.testing.assert_allclose(parts.controls, whole.controls, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(parts.cost, whole.cost, rtol=1e-12)
 
 
 def test_costs_of_forces_name_what_is_wrong():

@@ -8,9 +8,7 @@ import scipy.linalg
 import scipy.optimize
 
 import lgjax
-from lgjax.simulate.control import FDDP, ILQR, OptimizeStatus, Stagewise, costs, directions, optimize
-from lgjax.simulate.control.problem import check_problem
-from lgjax.simulate.control.stagewise import Prices
+from lgjax.simulate.control import FDDP, ILQR, OptimizeStatus, Stagewise, costs, optimize
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 N, NX, NU = 8, 3, 2
@@ -226,45 +224,23 @@ def test_the_matrices_of_a_semi_implicit_step_are_its_derivatives(floating):
         np.testing.assert_allclose(x, y, atol=1e-14)
 
 
-@pytest.mark.parametrize(("steps", "forward"), [(7, "nonlinear"), (8, "nonlinear"), (7, "linear")])
-def test_constrained_guesses_in_a_group_are_searched_for_as_each_alone(steps, forward, monkeypatch):
-    """Nine guesses, each with prices and a penalty of its own; in parts of three steps, of which one is filled up."""
-    monkeypatch.setattr(directions, "LANES", 27)
+@pytest.mark.parametrize("forward", ["nonlinear", "linear"])
+def test_constrained_guesses_are_searched_for_as_each_alone(forward):
+    """Nine guesses, each with prices and a penalty of its own."""
     options = {
-        "steps": steps, "method": FDDP(forward=forward, iterations=6, every=6, growth=10.0, penalty=0.1),
+        "steps": 7, "method": FDDP(forward=forward, iterations=6, every=6, growth=10.0, penalty=0.1),
         **quadratic(np.eye(NX)),
         "equality": Stagewise(running=lambda t, x, u: u[:1] - 0.1 * x[:1]),
         "inequality": Stagewise(running=lambda t, x, u: x[1:] - 0.2, terminal=lambda x: x[:1] - 0.1),
     }  # fmt: skip
     random = np.random.default_rng(3)
-    guesses, nodes = random.normal(size=(9, steps, NU)), random.normal(size=(9, steps, NX))
-    found = {}
-    for few in (8, 100):
-        monkeypatch.setattr(directions, "FEW", few)
-        found[few] = solve(linear(), jnp.asarray(X0), guesses, nodes=nodes, **options)
-    np.testing.assert_allclose(found[8].controls, found[100].controls, rtol=1e-7, atol=1e-7)
-    np.testing.assert_array_equal(found[8].status, found[100].status)
-    assert np.ptp(found[8].violation) > 0
-
-
-@pytest.mark.parametrize("span", [N, 3])
-def test_each_guess_of_a_group_has_its_own_penalty(span, monkeypatch):
-    """Four systems with other prices, in a group and each alone; steps side by side, all or three, one filled up."""
-    monkeypatch.setattr(directions, "_span", lambda steps, most: span)
-    problem = check_problem(
-        linear(), jnp.asarray(X0), N, *quadratic(np.eye(NX)).values(),
-        Stagewise(running=lambda t, x, u: u[:1] - 0.1 * x[:1]), Stagewise(running=lambda t, x, u: x[1:] - 0.2), None,
-    )  # fmt: skip
-    random = np.random.default_rng(5)
-    draw = lambda *shape: jnp.asarray(random.normal(size=(4, *shape)))
-    prices = Prices(draw(N, 1), jnp.abs(draw(N, 2)), draw(0), draw(0), jnp.asarray([0.1, 1.0, 10.0, 100.0]))
-    states, controls, weight = draw(N + 1, NX), draw(N, NU), jnp.full(4, 0.1)
-    one = lambda *given: directions.directions(problem, True, *given)
-    behind = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), (states, controls, prices, weight))
-    group = jax.jit(lambda: directions.directions_together(problem, True, *behind))().regulator
-    alone = jax.jit(jax.vmap(one))(states, controls, prices, weight).regulator
-    for a, b in zip(group, alone, strict=True):
-        np.testing.assert_allclose(np.moveaxis(a, -1, 0), b, rtol=1e-9, atol=1e-9)
+    guesses, nodes = random.normal(size=(9, 7, NU)), random.normal(size=(9, 7, NX))
+    found = solve(linear(), jnp.asarray(X0), guesses, nodes=nodes, **options)
+    for k in (0, 5):
+        alone = solve(linear(), jnp.asarray(X0), guesses[k : k + 1], nodes=nodes[k : k + 1], **options)
+        np.testing.assert_allclose(alone.controls[0], found.controls[k], rtol=1e-7, atol=1e-7)
+        assert alone.status[0] == found.status[k]
+    assert np.ptp(found.violation) > 0
 
 
 @pytest.mark.parametrize("goal", [0.9, 0.8, 0.5])

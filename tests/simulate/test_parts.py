@@ -79,30 +79,23 @@ def test_trees_are_apart_unless_a_cost_joins_them():
     [("float64", 1e-11, None), ("float64", 1e-11, (-0.5, 0.5)), ("float32", 1e-4, None)],
 )
 def test_the_regulator_of_parts_is_that_of_the_whole(dtype, tolerance, bounds, monkeypatch):
-    """Of one system, and of a group of them."""
     problem = usual(crowd().astype(dtype), bounds=bounds)
     n, system, size = problem.dim // 2, problem.system, 3
     draw = lambda *shape: jnp.asarray(0.3 * RNG.normal(size=shape), dtype)
     states = jax.vmap(jax.vmap(lambda x: system.retract(problem.start, x)))(draw(size, STEPS + 1, 2 * n))
     controls, weight = jnp.clip(draw(size, STEPS, n), problem.lower, problem.upper), jnp.asarray(0.1, dtype)
-    behind = lambda tree: jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), tree)
 
-    def both():
+    def found():
         one = lambda states, controls: directions.directions(problem, True, states, controls, None, weight)
-        group = directions.directions_together(
-            problem, True, behind(states), behind(controls), None, jnp.full(size, weight)
-        )
-        return jax.vmap(one)(states, controls).regulator, group.regulator
+        return jax.vmap(one)(states, controls).regulator
 
-    alone, group = jax.jit(lambda: both())()
+    alone = jax.jit(lambda: found())()
     asked = []
     monkeypatch.setattr(directions, "independent_parts", lambda problem: asked.append(problem) or ())
-    whole, _ = jax.jit(lambda: both())()
+    whole = jax.jit(lambda: found())()
     assert asked
-    for a, b, expected in zip(alone, group, whole, strict=True):
-        scale = np.abs(expected).max()
-        np.testing.assert_allclose(a, expected, atol=tolerance * scale)
-        np.testing.assert_allclose(np.moveaxis(b, -1, 0), expected, atol=tolerance * scale)
+    for a, expected in zip(alone, whole, strict=True):
+        np.testing.assert_allclose(a, expected, atol=tolerance * np.abs(expected).max())
     for part in independent_parts(problem):
         others = np.delete(alone.feedback, part.states, -1)[..., list(part.controls), :]
         np.testing.assert_array_equal(others, 0)

@@ -23,6 +23,7 @@ from lgjax.execution.scalars.regions import While
 
 PIECE = 1000  # lines of a basic block: LLVM's time for one grows with the square of its length
 # Bytes of the stack that a function may use. Threads have 8 MB under Linux, elsewhere as little as 512 kB.
+ALONE = "; one system, with arrays"  # first line of its module
 ARRAYS, LEAST = 3 * 2**19, 4  # bytes of arrays with which a vector holds fewer systems, but so many
 STACK = 2**21 if sys.platform == "linux" else 2**18
 
@@ -54,7 +55,8 @@ def kernel_text(
     calling = Calling(body.arrays, width, batch, interface, body.cost)
     if calling.scratch + body.saved > STACK:
         raise NotImplementedError(f"more than {STACK} bytes that wait in memory or are saved by loops")
-    return "\n".join([*body.block(), *calling.text(), *body.end(), *calling.declarations()]) + "\n"
+    head = [ALONE] if body.memories and not batch else []
+    return "\n".join([*head, *body.block(), *calling.text(), *body.end(), *calling.declarations()]) + "\n"
 
 
 def _written(*args: Any) -> "_Body":

@@ -28,8 +28,8 @@ from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.rank import product
 from lgjax.simulate.control.cost import Cost, Groups, QuadraticModel
-from lgjax.simulate.control.linear_quadratic.algebra import WRITTEN_OUT, layer, times
 from lgjax.simulate.control.linear_quadratic.sparse import Diagonal
 from lgjax.simulate.control.semi_implicit import displacement, force_slopes, logarithms, matrices, turning
 
@@ -81,14 +81,12 @@ def _value_and_slopes(function: Callable, zero: Array) -> tuple[Array, Array]:
 
 def _pulled(slopes: Array, r: Array) -> Array:
     """J^T r."""
-    return layer(lambda slopes, r: times(slopes.T, r))(slopes, r)
+    return product(slopes.T, r)
 
 
 def _squared(slopes: Array) -> Array:
     """J^T J."""
-    if len(slopes) <= WRITTEN_OUT:
-        return sm.tmatmul(slopes, slopes)
-    return jnp.matmul(slopes.T, slopes, precision="highest")
+    return product(slopes.T, slopes)
 
 
 # ---- terms whose derivatives are known
@@ -253,7 +251,7 @@ def _pose_miss(model: Model, name: str, target: Pose, state: Any) -> Array:
 def _pose_slopes(model: Model, name: str, target: Pose, system: Any, state: Any) -> tuple[Array, Array]:
     r = _pose_miss(model, name, target, state)
     (bent,) = matrices((se3.dexpinv,), -r)
-    return r, times(bent, jacobian(model, state[0], name))
+    return r, product(bent, jacobian(model, state[0], name))
 
 
 def frame_position(model: Model, name: str, target: ArrayLike, weights: ArrayLike = 1.0) -> Cost:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution.call import batch_behind
+from lgjax.execution.call import one_kernel
 from lgjax.numerics import small_matrix as sm
 from lgjax.simulate.control.cost import Cost, QuadraticModel
 from lgjax.simulate.control.costs import _value_and_slopes
@@ -20,26 +20,18 @@ Array = jax.Array
 
 
 def expand(problem: Problem, states: Any, controls: Array, prices: Prices | None = None) -> tuple[Expansion, Any]:
-    """Expansions of all steps, side by side, and gradient and Hessian of what the last state costs.
+    """Expansions of all steps, side by side, each a kernel, and gradient and Hessian of what the last state costs.
 
     Hessians are exact, but of a `Cost` and of constraints those of Gauss and Newton; dynamics are linear.
     prices: of the constraints of the problem, if it has any.
     """
     before, after = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[1:], states)
     last = jax.tree.map(lambda x: x[-1], states)
-    one, by_step = expansion_of_step(problem, prices)
-    return jax.vmap(one)(problem.times(), before, after, controls, *by_step), expansion_of_end(problem, prices, last)
-
-
-def expansion_of_step(problem: Problem, prices: Prices | None) -> tuple[Callable, tuple]:
-    """The function (t, state, next state, control, prices ...) -> Expansion, and the prices by step."""
-    one, by_step = partial(_one, problem), ()
+    by_step: tuple = ()
     if prices is not None:
-        penalty = jnp.broadcast_to(prices.penalty, (problem.steps, *prices.penalty.shape))
-        by_step = penalty, prices.equal, prices.unequal
-    if problem.system.slopes is not None and isinstance(problem.running, Cost | None) and prices is None:
-        one = batch_behind(one, "scan")  # all of it is written for that
-    return one, by_step
+        by_step = jnp.broadcast_to(prices.penalty, problem.steps), prices.equal, prices.unequal
+    steps = jax.vmap(one_kernel(partial(_one, problem)))(problem.times(), before, after, controls, *by_step)
+    return steps, one_kernel(partial(_end, problem))(prices, last)
 
 
 def _one(problem: Problem, t: Array, state: Any, after: Any, control: Array, *by: Array) -> Expansion:
@@ -88,7 +80,7 @@ def _stage(problem: Problem, t: Array, state: Any, control: Array, zero: Array) 
     return QuadraticModel(first[:nx], first[nx:], second[:nx, :nx], second[nx:, :nx], second[nx:, nx:]), ()
 
 
-def expansion_of_end(problem: Problem, prices: Prices | None, last: Any) -> tuple[Array, Array]:
+def _end(problem: Problem, prices: Prices | None, last: Any) -> tuple[Array, Array]:
     """Gradient and Hessian of what the last state costs."""
     system = problem.system
     zero = jnp.zeros(problem.dim, problem.dtype)

@@ -19,7 +19,6 @@ from lgjax.saving.progress import shown_bar, uninterrupted
 from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.method import ControlMethod
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, check_problem
-from lgjax.simulate.control.regulator import RegulatorSearch
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 
 Array = jax.Array
@@ -104,8 +103,6 @@ def optimize_controls(
     problem = check_problem(system, state, steps, running, terminal, equality, inequality, bounds)
     guesses = _checked_guesses(problem, guesses)
     search = method.search(problem, guesses.shape[1])
-    if isinstance(search, RegulatorSearch):
-        search = search._replace(grouped=checks.known(jax.tree.leaves(problem.start)))
     if nodes is not None:
         between = isinstance(method, MultipleShooting)
         several = ("segments - 1", method.parts(problem.steps) - 1) if between else ("steps", problem.steps)

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution.call import batch_behind, one_kernel
+from lgjax.execution.call import one_kernel
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
-from lgjax.simulate.control.directions import Directions, directions, directions_together, in_groups
+from lgjax.numerics.rank import product
+from lgjax.simulate.control.directions import Directions, directions
 from lgjax.simulate.control.linear_quadratic import riccati
-from lgjax.simulate.control.linear_quadratic.algebra import times
 from lgjax.simulate.control.method import SHRUNK, ControlMethod
 from lgjax.simulate.control.problem import OptimizeStatus, Problem, within
 from lgjax.simulate.control.regulator_state import Candidate, Move, RegulatorIterate
@@ -67,16 +67,12 @@ class RegulatorMethod(ControlMethod):
 
 
 class RegulatorSearch(NamedTuple):
-    """A method applied to a problem. gapped: whether there may be gaps. linear: states follow the linear model.
-
-    grouped: whether batches are taken in groups; the problem must then close over no traced arrays.
-    """
+    """A method applied to a problem. gapped: whether there may be gaps. linear: states follow the linear model."""
 
     problem: Problem
     method: RegulatorMethod
     gapped: bool = False
     linear: bool = False
-    grouped: bool = False
 
     @property
     def constrained(self) -> bool:
@@ -119,22 +115,12 @@ class RegulatorSearch(NamedTuple):
     # ---- one iteration
     def advance(self, iterate: RegulatorIterate) -> RegulatorIterate:
         """Expand, solve backwards, try steps, and take one or regularize more; or change the prices."""
-
-        def one(iterate: RegulatorIterate) -> RegulatorIterate:
-            return self._along(iterate, directions(*self._asked(iterate)))
-
-        def together(iterate: RegulatorIterate) -> RegulatorIterate:
-            along = jax.vmap(batch_behind(self._along, "scan"), -1, -1)
-            return along(iterate, directions_together(*self._asked(iterate), linear=self.linear))
-
-        # groups suit the caches of a CPU; a GPU wants all systems at once
-        grouped = self.grouped and jax.default_backend() != "gpu"
-        with jax.default_matmul_precision("highest"):
-            return (in_groups(one, together, self.unfinished) if grouped else one)(iterate)
-
-    def _asked(self, iterate: RegulatorIterate) -> tuple:
         prices = iterate.prices if self.constrained else None
-        return self.problem, self.gapped, iterate.states, iterate.controls, prices, iterate.regularization
+        with jax.default_matmul_precision("highest"):
+            towards = directions(
+                self.problem, self.gapped, iterate.states, iterate.controls, prices, iterate.regularization
+            )
+            return self._along(iterate, towards)
 
     def _along(self, iterate: RegulatorIterate, towards: Directions) -> RegulatorIterate:
         """The iterate after looking for a step in these directions."""
@@ -246,7 +232,7 @@ class RegulatorSearch(NamedTuple):
         def step(state: Any, inputs: Any) -> tuple[Any, Any]:
             nominal, control, k, gain, gap = inputs
             error = one_kernel(system.difference)(nominal, state)
-            control = within(control + size * k + times(gain, error), problem.lower, problem.upper)
+            control = within(control + size * k + product(gain, error), problem.lower, problem.upper)
             state = one_kernel(moved)(state, control, (size - 1) * gap)
             return state, (state, control)
 

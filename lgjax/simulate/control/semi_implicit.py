@@ -30,7 +30,8 @@ from lgjax.multibody.configuration import Configuration, displaced, join_velocit
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
-from lgjax.simulate.control.linear_quadratic.algebra import layer, solved, times
+from lgjax.numerics.rank import product
+from lgjax.simulate.control.linear_quadratic.algebra import solved
 from lgjax.simulate.control.linear_quadratic.sparse import Columns, Pattern, Sparse
 
 Array = jax.Array
@@ -124,8 +125,7 @@ def _with_configuration(model: Model, h: Array, after: Any, by_v: Array) -> Any:
 def _acceleration_slopes(model: Model, q: Any, v: Array, vdot: Array, tau: Array, tau_by: Array) -> Array:
     """Derivatives (nv, 2 nv + k) of vdot with respect to q, v and the controls.
 
-    For few joints all products are sums, and one elimination solves for the accelerations, so that a batch may stay in
-    the last axis throughout. Source: [kim2012] section 4.
+    For few joints one elimination solves for the accelerations. Source: [kim2012] section 4.
     """
     if model.nv > FEW:
         slopes = forward_dynamics_partials(model, q, v, tau)
@@ -139,8 +139,7 @@ def force_slopes(model: Model, q: Any, v: Array, vdot: Array) -> tuple[Array, In
     if model.nv > FEW_FORCES:
         return inverse_dynamics(model, q, v, vdot), inverse_dynamics_partials(model, q, v, vdot)
     (rows, forces), bent = rows_and_forces("scalarized", model, q, v, vdot)
-    products: InversePartials = layer(lambda rows: row_products(model, rows, rows, sm.matmul))(rows)
-    by_q, by_v, M = products
+    by_q, by_v, M = row_products(model, rows, rows, sm.matmul)
     tau = forces + model.damping * v + model.armature * vdot
     return tau, InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M + sm.diagonal(model.armature))
 
@@ -225,7 +224,7 @@ def relative_to(tree: Tree, away: Array, changes: Array) -> Array:
     pieces, done = [], 0
     for start, stop, group in turning(tree):
         (bent,) = matrices((group.dexpinv,), -away[start:stop])
-        pieces += [changes[done:start], times(bent, changes[start:stop])]
+        pieces += [changes[done:start], product(bent, changes[start:stop])]
         done = stop
     return jnp.concatenate([*pieces, changes[done:]]) if pieces else changes
 

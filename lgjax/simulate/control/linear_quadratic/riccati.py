@@ -2,8 +2,7 @@
 
     x' = A x + B u + gap,   cost  Σ lx x + lu u + (x lxx x + 2 u lux x + u luu u) / 2  + the same of the last state
 
-Batches come last: every array may have axes behind those that are named, and `jax.vmap` puts its axis there, so that a
-CPU works on systems side by side in registers whatever the sizes of the matrices.
+Each step is one kernel.
 Source: [mayne1966], [tassa2014] for boxes.
 """
 
@@ -14,16 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.execution.call import one_kernel
 from lgjax.numerics.loops import iterate_while
-from lgjax.simulate.control.linear_quadratic.algebra import (
-    apart,
-    batch_last,
-    factor,
-    layer,
-    solved,
-    times,
-    transposed,
-)
+from lgjax.numerics.rank import product
+from lgjax.simulate.control.linear_quadratic.algebra import definite, solved
 from lgjax.simulate.control.linear_quadratic.parts import Part, block, columns_of, cut, spread, together
 from lgjax.simulate.control.linear_quadratic.sparse import (
     Columns,
@@ -72,7 +65,7 @@ class Expansion(NamedTuple):
 
 def _whole(cost: Any, roots: Sequence[Array], rows: slice, columns: slice) -> Any:
     """A part of the Hessian, from what is kept of it and from the roots."""
-    products = [times(transposed(root[:, rows]), root[:, columns]) for root in roots]
+    products = [product(root[:, rows].T, root[:, columns]) for root in roots]
     return sum(products, 0 if cost is None else dense(cost))
 
 
@@ -106,16 +99,10 @@ def backward(
     parts: those that nothing couples, all of them or none. Where the Hessian of a step is not positive definite, push,
     feedback, slope and curve of its part are NaN, at that step and all earlier ones.
     """
-    run = batch_last(lambda *args: _recursion(*args, boxed=boxed, parts=parts))
-    return run(expansion, last, below, above, regularization)
-
-
-def _recursion(e: Expansion, last: Any, below, above, regularization, boxed: bool, parts: Sequence[Part]) -> Regulator:
-    def step(values: Values, inputs: tuple[Expansion, Array, Array]) -> tuple[Values, Any]:
-        return one_step(values, *inputs, regularization, boxed, parts)
-
-    values, found = jax.lax.scan(step, first_values(last, parts), (e, below, above), reverse=True)
-    return regulator(values, found)
+    step = one_kernel(lambda *given: _step(*given, boxed, parts))
+    before = lambda values, inputs: step(values, *inputs, regularization)
+    values, found = jax.lax.scan(before, _first_values(last, parts), (expansion, below, above), reverse=True)
+    return _regulator(values, found)
 
 
 class Value(NamedTuple):
@@ -132,14 +119,14 @@ class Value(NamedTuple):
 Values = tuple[Value, ...]  # of the parts of a problem
 
 
-def first_values(last: tuple[Array, Array], parts: Sequence[Part]) -> Values:
+def _first_values(last: tuple[Array, Array], parts: Sequence[Part]) -> Values:
     """From gradient and Hessian of what the last state costs."""
     zero = jnp.zeros_like(last[0][0])
     of = lambda x, xx: Value(x, xx, x, zero, zero, zero)
     return tuple(of(cut(last[0], 0, x), block(last[1], x, x)) for x, _ in parts) or (of(*last),)
 
 
-def one_step(
+def _step(
     values: Values,
     e: Expansion,
     below: Array,
@@ -150,10 +137,10 @@ def one_step(
 ) -> tuple[Values, tuple[Array, Array, Array]]:
     """The values one step earlier, and push, feedback and gradient of the step."""
     if not parts:
-        value, found = _one_step(values[0], e, below, above, regularization, boxed)
+        value, found = _step_of_part(values[0], e, below, above, regularization, boxed)
         return (value,), found
     done = [
-        _one_step(value, e.of(part), cut(below, 0, part.controls), cut(above, 0, part.controls), regularization, boxed)
+        _step_of_part(value, e.of(part), *(cut(x, 0, part.controls) for x in (below, above)), regularization, boxed)
         for value, part in zip(values, parts, strict=True)
     ]
     new, found = zip(*done, strict=True)
@@ -163,7 +150,7 @@ def one_step(
     return new, (rows(push), rows(feedback), rows(gradient))
 
 
-def regulator(values: Values, found: tuple[Array, Array, Array]) -> Regulator:
+def _regulator(values: Values, found: tuple[Array, Array, Array]) -> Regulator:
     """From the values of the first state, and push, feedback and gradient of all steps."""
     push, feedback, gradient = found
     total = lambda numbers: jnp.sum(jnp.stack(numbers), 0)
@@ -171,66 +158,38 @@ def regulator(values: Values, found: tuple[Array, Array, Array]) -> Regulator:
     return Regulator(push, feedback, slope, curve, total([value.closing for value in values]), gradient)
 
 
-def _one_step(
+def _step_of_part(
     value: Value, e: Expansion, below: Array, above: Array, regularization: Array, boxed: bool
 ) -> tuple[Value, tuple[Array, Array, Array]]:
     x = slice(len(e.lx))
-    # one layer: the next Hessian then needs whatever reads this one, and takes its place without a copy
-    across, by_x = layer(lambda xx, gap, A: (times(xx, gap), after(xx, A)))(value.xx, e.gap, e.A)
-    closing = value.closing + jnp.sum(e.gap * (value.x + across / 2), 0)
+    across, by_x = product(value.xx, e.gap), after(value.xx, e.A)
+    closing = value.closing + jnp.sum(e.gap * (value.x + across / 2))
     slopes = jnp.stack([value.x + across, value.adjoint], 1)
     of_x, of_u = before_both(e.A, e.B, slopes)
     qx, qu = e.lx + of_x[:, 0], e.lu + of_u[:, 0]
     xx, qux, quu = _hessian(value.xx, by_x, e, regularization)
     if boxed:
-        k, gain = apart(*_boxed(quu, qu, qux, below, above))
-        moved, turned = times(quu, k), times(quu, gain)
-        vx = qx + times(transposed(gain), moved + qu) + times(transposed(qux), k)
-        cross = times(transposed(gain), turned / 2 + qux)
-        of = lambda lxx, roots, xx, cross: _whole(lxx, roots, x, x) + _symmetric(xx) + cross + transposed(cross)
-        vxx = layer(of)(e.lxx, e.roots, xx, cross)
-        curve = jnp.sum(k * moved, 0)
+        k, gain = _boxed(quu, qu, qux, below, above)
+        moved, turned = product(quu, k), product(quu, gain)
+        vx = qx + product(gain.T, moved + qu) + product(qux.T, k)
+        cross = product(gain.T, turned / 2 + qux)
+        vxx = _whole(e.lxx, e.roots, x, x) + _symmetric(xx) + cross + cross.T
+        curve = jnp.sum(k * moved)
     else:
         (gain, by_x), (k, by_one) = solved(quu, qux, qu[:, None])
         k, gain = -k[:, 0], -gain
-        vxx = _less_squares(e.lxx, e.roots, xx, by_x)
-        vx = qx - sum(times(transposed(a), b[:, 0]) for a, b in zip(by_x, by_one, strict=True))
-        curve = sum(jnp.sum(half[:, 0] ** 2, 0) for half in by_one)
+        vxx = _whole(e.lxx, e.roots, x, x) + _symmetric(xx - product(by_x.T, by_x))
+        vx = qx - product(by_x.T, by_one[:, 0])
+        curve = jnp.sum(by_one * by_one)
     gradient = e.lu + of_u[:, 1]
     held = ((below >= 0) & (gradient > 0)) | ((above <= 0) & (gradient < 0))
-    slope = value.slope + jnp.sum(k * qu, 0)
+    slope = value.slope + jnp.sum(k * qu)
     new = Value(vx, vxx, e.lx + of_x[:, 1], slope, value.curve + curve, closing)
-    return Value(*apart(*new)), (k, gain, jnp.where(held, 0, gradient))
-
-
-def _less_squares(lxx: Any, roots: Sequence[Array], xx: Array, halves: Sequence[Array]) -> Array:
-    """lxx and the squares of the roots, plus the symmetric part of xx, less H^T H of every half H.
-
-    Of the four blocks of the symmetric result three are computed: these sums are the longest of a step.
-    """
-    n = len(xx)
-    first, rest = slice(0, n // 2), slice(n // 2, n)
-
-    def part(rows: slice, columns: slice) -> Array:
-        def of(lxx: Any, roots: Sequence[Array], xx: Array, halves: Sequence[Array]) -> Array:
-            cost = None if lxx is None else dense(lxx)[rows, columns]
-            both = (xx[rows, columns] + transposed(xx[columns, rows])) / 2
-            squares = sum(times(transposed(half[:, rows]), half[:, columns]) for half in halves)
-            return _whole(cost, roots, rows, columns) + both - squares
-
-        return layer(of)(lxx, roots, xx, halves)
-
-    return layer(_joined)(part(first, first), part(first, rest), part(rest, rest))
-
-
-def _joined(above: Array, beside: Array, below: Array) -> Array:
-    """The symmetric matrix [[above, beside], [beside^T, below]]."""
-    rows = jnp.concatenate([above, beside], 1), jnp.concatenate([transposed(beside), below], 1)
-    return jnp.concatenate(rows)
+    return new, (k, gain, jnp.where(held, 0, gradient))
 
 
 def _symmetric(a: Array) -> Array:
-    return (a + transposed(a)) / 2
+    return (a + a.T) / 2
 
 
 def _hessian(vxx: Array, by_x: Array, e: Expansion, regularization: Array) -> tuple[Array, Array, Array]:
@@ -240,21 +199,14 @@ def _hessian(vxx: Array, by_x: Array, e: Expansion, regularization: Array) -> tu
     regularization: as if it were a cost of changes of the controls.
     """
     x, u = slice(len(e.lx)), slice(len(e.lx), None)
-    xx = layer(before)(e.A, by_x)
-    identity = np.eye(len(e.lu), dtype=e.lx.dtype).reshape(len(e.lu), len(e.lu), *[1] * (e.lx.ndim - 1))
-    regularized = lambda quu, weight: quu + weight * identity
+    xx = before(e.A, by_x)
     if isinstance(e.B, Columns):
-        ux, uu = (lambda xx: e.B.of(xx, 0)), (lambda xx: e.B.of(e.B.of(xx, 0), 1))
-        qux = layer(lambda cost, roots, xx: _whole(cost, roots, u, x) + ux(xx))(e.lux, e.roots, xx)
-        of = lambda cost, roots, xx, weight: regularized(_whole(cost, roots, u, u) + uu(xx), weight)
-        quu = layer(of)(e.luu, e.roots, xx, regularization)
+        ux = e.B.of(xx, 0)
+        uu = e.B.of(ux, 1)
     else:
-        added = lambda rows, columns: layer(
-            lambda cost, roots, matrix, x: _whole(cost, roots, rows, columns) + before(matrix, x)
-        )
-        qux = added(u, x)(e.lux, e.roots, e.B, by_x)
-        quu = regularized(added(u, u)(e.luu, e.roots, e.B, layer(after)(vxx, e.B)), regularization)
-    return xx, qux, quu
+        ux, uu = before(e.B, by_x), before(e.B, after(vxx, e.B))
+    qux, quu = _whole(e.lux, e.roots, u, x) + ux, _whole(e.luu, e.roots, u, u) + uu
+    return xx, qux, quu + regularization * np.eye(len(e.lu), dtype=e.lx.dtype)
 
 
 def _boxed(quu: Array, qu: Array, qux: Array, below: Array, above: Array) -> tuple[Array, Array]:
@@ -262,9 +214,7 @@ def _boxed(quu: Array, qu: Array, qux: Array, below: Array, above: Array) -> tup
 
     NaN where quu is not positive definite. Source: [tassa2014] section III.
     """
-    m = len(qu)
-    definite = factor(quu)[1]
-    identity = np.eye(m, dtype=quu.dtype).reshape(m, m, *[1] * (quu.ndim - 2))
+    good, identity = definite(quu), np.eye(len(qu), dtype=quu.dtype)
 
     def solve(fixed: Array, right: Array) -> Array:
         free = ~fixed
@@ -272,8 +222,8 @@ def _boxed(quu: Array, qu: Array, qux: Array, below: Array, above: Array) -> tup
         return solved(inner, jnp.where(free[:, None], right, 0))[0].x
 
     k = within_box(quu, qu, below, above, lambda fixed, right: solve(fixed, right[:, None])[:, 0])
-    gain = solve(_held(k, qu + times(quu, k), below, above), -qux)
-    return jnp.where(definite, k, jnp.nan), jnp.where(definite, gain, jnp.nan)
+    gain = solve(_held(k, qu + product(quu, k), below, above), -qux)
+    return jnp.where(good, k, jnp.nan), jnp.where(good, gain, jnp.nan)
 
 
 def _held(k: Array, slope: Array, below: Array, above: Array) -> Array:
@@ -293,46 +243,44 @@ def within_box(quu: Array, qu: Array, below: Array, above: Array, solve: Callabl
     """
 
     def sweep(state: Any) -> Any:
-        count, k, fixed, going = state
-        slope = qu + times(quu, k)
+        count, k, fixed, _ = state
+        slope = qu + product(quu, k)
         step = jnp.where(fixed, 0, solve(fixed, -slope))
-        gain = -jnp.sum(slope * step, 0) / 2
+        gain = -jnp.sum(slope * step) / 2
         best, least = k, jnp.zeros_like(gain)
         for length in BOX_LENGTHS:
             there = jnp.clip(k + length * step, below, above)
-            value = jnp.sum((there - k) * (slope + times(quu, there - k) / 2), 0)
+            value = jnp.sum((there - k) * (slope + product(quu, there - k) / 2))
             best, least = jnp.where(value < least, there, best), jnp.minimum(value, least)
         good = least < -gain / 10
         bound = jnp.where(step > 0, above, below)
         room = jnp.where(step == 0, jnp.inf, (bound - k) / jnp.where(step == 0, 1, step))
-        length = jnp.minimum(jnp.min(room, 0), 1)
+        length = jnp.minimum(jnp.min(room), 1)
         met = (room <= length) & (length < 1)
         new = jnp.where(good, best, jnp.where(met, bound, jnp.clip(k + length * step, below, above)))
-        slope = qu + times(quu, new)
+        slope = qu + product(quu, new)
         held = _held(new, slope, below, above)
         leaving = jnp.where(fixed & ~held, jnp.abs(slope), 0)
-        freed = fixed & ~((leaving > 0) & (leaving == jnp.max(leaving, 0)))
+        freed = fixed & ~((leaving > 0) & (leaving == jnp.max(leaving)))
         then = jnp.where(good, held, jnp.where(length < 1, fixed | met, freed))
-        ended = jnp.all(new == k + step, 0) & jnp.all(then == fixed, 0)
-        keep = lambda a, b: jnp.where(going, a, b)
-        return count + 1, keep(new, k), keep(then, fixed), going & ~ended & jnp.isfinite(gain)
+        ended = jnp.all(new == k + step) & jnp.all(then == fixed)
+        return count + 1, new, then, ~ended & jnp.isfinite(gain)
 
     k = jnp.clip(jnp.zeros_like(qu), below, above)
-    fixed = _held(k, qu + times(quu, k), below, above)
-    start = jnp.zeros((), jnp.int32), k, fixed, jnp.ones_like(qu[0], bool)
-    return iterate_while(lambda state: (state[0] < BOX_SWEEPS) & jnp.any(state[3]), sweep, start)[1]
+    fixed = _held(k, qu + product(quu, k), below, above)
+    start = jnp.zeros((), jnp.int32), k, fixed, jnp.ones((), bool)
+    return iterate_while(lambda state: (state[0] < BOX_SWEEPS) & state[3], sweep, start)[1]
 
 
 def linear_motion(A: Matrix, B: Matrix | Columns, gap: Array, regulator: Regulator) -> tuple[Array, Array]:
     """Tangents (steps + 1, states) and changes (steps, controls) under the regulator, from the start's zero."""
-    return batch_last(_linear_motion)(A, B, gap, regulator.push, regulator.feedback)
 
-
-def _linear_motion(A: Matrix, B: Matrix | Columns, gap: Array, push: Array, feedback: Array) -> tuple[Array, Array]:
+    @one_kernel
     def step(x: Array, inputs: Any) -> tuple[Array, Any]:
         A, B, gap, k, gain = inputs
-        u = k + times(gain, x)
+        u = k + product(gain, x)
         return moved(A, B, x, u) + gap, (x, u)
 
-    end, (x, u) = jax.lax.scan(step, jnp.zeros_like(gap[0]), (A, B, gap, push, feedback))
+    steps = A, B, gap, regulator.push, regulator.feedback
+    end, (x, u) = jax.lax.scan(step, jnp.zeros_like(gap[0]), steps)
     return jnp.concatenate([x, end[None]]), u

@@ -1,9 +1,9 @@
 """Matrices of which most entries are known numbers, as those of a step from accelerations are, and products with them.
 
-Read first: `algebra.py`. Arrays may have any axes behind those that are named.
+Read first: `algebra.py`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import jax
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from lgjax.simulate.control.linear_quadratic.algebra import layer, times, transposed
+from lgjax.numerics.rank import product
 
 Array = jax.Array
 
@@ -27,7 +27,7 @@ class Pattern:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Sparse:
-    """A matrix (rows, columns): known numbers and dense boxes (its rows, its columns, ...)."""
+    """A matrix (rows, columns): known numbers and dense boxes (its rows, its columns)."""
 
     boxes: list[Array]
     pattern: Pattern = field(metadata={"static": True})
@@ -46,24 +46,22 @@ class Sparse:
         found = [whole[k : k + len(x), i : i + x.shape[1]] for x, (k, _), i in zip(self.boxes, corners, columns)]
         return Sparse(found, self.pattern)
 
-    def dense(self, shape: Sequence[int] = ()) -> Array:
-        """The array; shape: of the axes behind."""
-        known = self.pattern.known
-        out = jnp.asarray(known).reshape(*known.shape, *[1] * len(shape))
-        out = jnp.broadcast_to(out, (*known.shape, *shape))
+    def dense(self) -> Array:
+        """The array."""
+        out = jnp.asarray(self.pattern.known)
         for box, (row, column) in zip(self.boxes, self.pattern.corners, strict=True):
             out = out.at[row : row + len(box), column : column + box.shape[1]].set(box)
         return out
 
     def transposed(self) -> "Sparse":
         pattern = Pattern(self.pattern.known.T, tuple((column, row) for row, column in self.pattern.corners))
-        return Sparse([transposed(box) for box in self.boxes], pattern)
+        return Sparse([box.T for box in self.boxes], pattern)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Diagonal:
-    """A symmetric matrix: a diagonal (n, ...), to which dense boxes along it are added."""
+    """A symmetric matrix: a diagonal (n,), to which dense boxes along it are added."""
 
     __array_ufunc__ = None  # sums with NumPy arrays are those below
     numbers: Array
@@ -82,11 +80,11 @@ class Diagonal:
 
     def dense(self) -> Array:
         """The array."""
-        n, behind = len(self.numbers), self.numbers.ndim - 1
-        out = jnp.where(np.eye(n, dtype=bool).reshape(n, n, *[1] * behind), self.numbers, 0)
+        n = len(self.numbers)
+        out = jnp.where(np.eye(n, dtype=bool), self.numbers, 0)
         for box, start in zip(self.boxes, self.starts, strict=True):
-            around = (start, n - start - len(box), 0)
-            out = out + jax.lax.pad(box, jnp.zeros((), box.dtype), (around, around, *[(0, 0, 0)] * behind))
+            around = (start, n - start - len(box))
+            out = out + jnp.pad(box, (around, around))
         return out
 
 
@@ -107,11 +105,9 @@ class Columns:
         return jnp.asarray(self.factor, x.dtype) * jax.lax.slice_in_dim(x, self.start, self.stop, axis=axis)
 
 
-def dense(matrix: Matrix | Diagonal, shape: Sequence[int] = ()) -> Array:
-    """The array; shape: of the axes behind those of a `Sparse` one."""
-    if isinstance(matrix, Diagonal):
-        return matrix.dense()
-    return matrix.dense(shape) if isinstance(matrix, Sparse) else matrix
+def dense(matrix: Matrix | Diagonal) -> Array:
+    """The array."""
+    return matrix.dense() if isinstance(matrix, Diagonal | Sparse) else matrix
 
 
 def of_other(A: Array, B: Matrix | Columns) -> Array:
@@ -122,26 +118,26 @@ def of_other(A: Array, B: Matrix | Columns) -> Array:
 def after(x: Array, matrix: Matrix) -> Array:
     """x matrix."""
     if not isinstance(matrix, Sparse):
-        return times(x, matrix)
-    return _summed(matrix, x, 1, lambda rows, box: times(rows, box))
+        return product(x, matrix)
+    return _summed(matrix, x, 1, product)
 
 
 def before(matrix: Matrix, x: Array) -> Array:
     """matrix^T x."""
     if not isinstance(matrix, Sparse):
-        return times(transposed(matrix), x)
-    return _summed(matrix, x, 0, lambda rows, box: times(transposed(box), rows))
+        return product(matrix.T, x)
+    return _summed(matrix, x, 0, lambda rows, box: product(box.T, rows))
 
 
 def applied(matrix: Matrix, x: Array) -> Array:
-    """matrix x, for x (columns, ...)."""
-    return before(matrix.transposed(), x) if isinstance(matrix, Sparse) else times(matrix, x)
+    """matrix x."""
+    return before(matrix.transposed(), x) if isinstance(matrix, Sparse) else product(matrix, x)
 
 
 def before_both(A: Matrix, B: Matrix | Columns, x: Array) -> tuple[Array, Array]:
     """A^T x and B^T x; Columns are those of A."""
-    first = layer(before)(A, x)
-    return first, B.of(first, 0) if isinstance(B, Columns) else layer(before)(B, x)
+    first = before(A, x)
+    return first, B.of(first, 0) if isinstance(B, Columns) else before(B, x)
 
 
 def moved(A: Matrix, B: Matrix | Columns, x: Array, u: Array) -> Array:
@@ -152,7 +148,7 @@ def moved(A: Matrix, B: Matrix | Columns, x: Array, u: Array) -> Array:
     return applied(A, x.at[there].add(jnp.asarray(B.factor, u.dtype) * u))
 
 
-def _summed(matrix: Sparse, x: Array, axis: int, product: Callable[[Array, Array], Array]) -> Array:
+def _summed(matrix: Sparse, x: Array, axis: int, multiplied: Callable[[Array, Array], Array]) -> Array:
     """Columns of the matrix side by side along an axis of the result, each a sum of slices of x and products."""
     cut = lambda start, stop: jax.lax.slice_in_dim(x, start, stop, axis=axis)
     parts = []
@@ -160,7 +156,7 @@ def _summed(matrix: Sparse, x: Array, axis: int, product: Callable[[Array, Array
         summands = [cut(k, k + stop - start) * jnp.asarray(number, x.dtype) for k, number in terms]
         for box, (row, column) in zip(matrix.boxes, matrix.pattern.corners, strict=True):
             if column <= start < column + box.shape[1]:
-                summands.append(product(cut(row, row + len(box)), box[:, start - column : stop - column]))
+                summands.append(multiplied(cut(row, row + len(box)), box[:, start - column : stop - column]))
         zero = jnp.zeros((*x.shape[:axis], stop - start, *x.shape[axis + 1 :]), x.dtype)
         parts.append(sum(summands[1:], summands[0]) if summands else zero)
     return jnp.concatenate(parts, axis)
