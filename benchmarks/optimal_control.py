@@ -29,6 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,16 +165,21 @@ def compiled(form: str, given: dict[str, Any], batch: int, iterations: int | Non
     import jax
     import numpy as np
 
+    from lgjax.numerics.loops import iterate_while
+    from lgjax.simulate.control.optimize import _in_groups
+
     search, guesses = problem_of(form, given)
     guesses = guesses[:batch]
     started = time.process_time()
 
-    def turn(iterate: Any) -> Any:
-        moved, going = search.advance(iterate), search.unfinished(iterate)
-        return jax.tree.map(lambda a, b: jax.numpy.where(going, a, b), moved, iterate)
+    def turn(iterate: Any, most: Any) -> Any:
+        more = lambda carry: (carry[1] < most) & search.unfinished(carry[0])
+        return iterate_while(more, lambda carry: (search.advance(carry[0]), carry[1] + 1), (iterate, 0 * most))
 
     first = jax.block_until_ready(jax.jit(jax.vmap(search.init))(guesses))
-    program = jax.jit(jax.vmap(turn)).lower(first).compile()
+    one = jax.numpy.ones((), jax.numpy.int32)
+    ready = jax.jit(partial(_in_groups, turn)).lower(first, one).compile()
+    program = lambda iterate: ready(iterate, one)[0]
     compiling = time.process_time() - started
     jax.block_until_ready(program(first))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs
+from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs, optimize
 from lgjax.simulate.control.expansion import _about
 from lgjax.simulate.control.linear_quadratic.riccati import Regulator, _whole, linear_motion
 from lgjax.simulate.control.linear_quadratic.sparse import dense, of_other
@@ -54,24 +54,30 @@ def test_where_no_rule_relates_the_states_forward_mode_does():
         np.testing.assert_allclose(one, other, atol=1e-12)
 
 
-def test_a_batch_goes_on_until_its_last_guess_has_ended():
-    """Guesses end after different numbers of iterations, each where it ends alone.
+def test_a_batch_goes_on_until_its_last_guess_has_ended(monkeypatch):
+    """Guesses end after different numbers of iterations, each where it ends alone; also in groups, the last filled up.
 
     The tolerance is met while steps still gain more than round-off, which would decide which of them are taken.
     """
     A, B = np.eye(2) + 0.1 * RNG.normal(size=(2, 2)), RNG.normal(size=(2, 1))
     system = ControlSystem.on_space(lgjax.groups.vector_space(2), lambda x, u: A @ x + B @ u + 0.1 * jnp.sin(x), 1)
     guesses = np.geomspace(1e-3, 30, 9)[:, None, None] * RNG.normal(size=(9, 6, 1))
+    monkeypatch.setattr(optimize.os, "cpu_count", lambda: 1)
 
-    def solve(guesses):
+    def solve(guesses, group=9):
+        monkeypatch.setattr(optimize, "GROUP", group)
         return lgjax.optimize_controls(
             system, jnp.ones(2), guesses, steps=6, method=ILQR(iterations=50, tolerance=1e-4),
             running=lambda t, x, u: jnp.sum(x**4) + u @ u, terminal=lambda x: 3 * x @ x, progress=False,
         )  # fmt: skip
 
-    together = solve(guesses)
+    together, grouped = solve(guesses), solve(guesses, 4)
     assert np.all(together.status == OptimizeStatus.CONVERGED)
     assert len(set(together.iterations)) > 1
+    np.testing.assert_array_equal(grouped.iterations, together.iterations)
+    np.testing.assert_allclose(grouped.controls, together.controls, rtol=1e-9, atol=1e-9)
+    for x, y in zip(grouped.history, together.history, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-9)
     for k in (np.argmin(together.iterations), np.argmax(together.iterations)):
         alone = solve(guesses[k : k + 1])
         assert alone.iterations[0] == together.iterations[k]

@@ -2,8 +2,10 @@
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +24,8 @@ from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Proble
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 
 Array = jax.Array
+
+GROUP = 32  # guesses that one core of a CPU searches from side by side
 
 
 class SearchRecord(NamedTuple):
@@ -165,7 +169,7 @@ def _drive(search: Any, guesses: Array, nodes: Any, progress, checkpoint) -> Opt
     saved = _Checkpoint(checkpoint, search, first)
     iterate, records = saved.load(first, iterations)
     limit = jnp.asarray(iterations, jnp.int32)
-    several = jax.jit(jax.vmap(chunk, in_axes=(0, None)))
+    several = jax.jit(partial(_in_groups, chunk))
     checks.holds_nothing_traced("optimize_controls", several, first, limit)  # nor do the system and the costs
     program = compile_ahead(several, first, limit)[1]
     compile_seconds = time.perf_counter() - started
@@ -193,6 +197,21 @@ def _drive(search: Any, guesses: Array, nodes: Any, progress, checkpoint) -> Opt
         seconds=seconds,
         compile_seconds=compile_seconds,
     )
+
+
+def _in_groups(chunk: Callable, iterates: Any, iterations: Array) -> tuple[Any, Array]:
+    """`chunk` of all guesses side by side; on a CPU of one group after the other, each until its own have ended.
+
+    The last group is filled up with copies of the last guess.
+    """
+    size, count = GROUP * max(1, os.cpu_count() or 1), len(jax.tree.leaves(iterates)[0])
+    several = jax.vmap(chunk, in_axes=(0, None))
+    if count <= size or jax.default_backend() == "gpu":
+        return several(iterates, iterations)
+    groups = -(-count // size)
+    places = np.minimum(np.arange(groups * size), count - 1).reshape(groups, size)
+    found = jax.lax.map(lambda group: several(group, iterations), jax.tree.map(lambda x: x[places], iterates))
+    return jax.tree.map(lambda x: x.reshape(groups * size, *x.shape[2:])[:count], found)
 
 
 def _numbers(iterate: Any) -> Array:
