@@ -27,6 +27,8 @@ STANDARD_GRAVITY = 9.81
 ENOUGH = 0.1
 # Units of round-off of its own response that a row keeps which loops hold entirely.
 TRACE_EPS = 8
+# Of what the forces of a step change velocities by, what contacts at rest may drive one another together by.
+MANY_TIMES = 10
 
 
 class Settings(NamedTuple):
@@ -46,7 +48,7 @@ class Coupled(NamedTuple):
     after the impulses. joint_impulse: (nv,). residual, sweeps: as in `Impact`. guesses: the solutions, from which
     derivatives start: impulses of all rows without and with restitution, and displacements of normals and limits.
     excess: of each island, J, the work of the displacements minus the energy that the impulses have lost, where bodies
-    bounce.
+    bounce. passed_on: () bool, see `_passed_on`.
     """
 
     y: Array
@@ -57,6 +59,7 @@ class Coupled(NamedTuple):
     sweeps: Array
     guesses: Any
     excess: Array
+    passed_on: Array
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -129,10 +132,11 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     cube = lambda x: x[: 3 * n].reshape(n, 3)
     residual = jnp.maximum(residual, left / h)
     solutions = plain, further, lift
-    excess = jnp.zeros_like(residual)[None]
+    excess, passed_on = jnp.zeros_like(residual)[None], jnp.zeros((), bool)
     if bouncing:
         excess = _excess(acting.islands, restitution, u, before, after, x, pushed, h)
-    return Coupled(jnp.stack(both, 1), cube(x), cube(after), at_joints, residual, sweeps, solutions, excess)
+        passed_on = _passed_on(G, plain, before[: 3 * n : 3], u[: 3 * n : 3], restitution)
+    return Coupled(jnp.stack(both, 1), cube(x), cube(after), at_joints, residual, sweeps, solutions, excess, passed_on)
 
 
 def _joint_bounds(joints):
@@ -166,6 +170,20 @@ def _excess(islands, restitution, u, before, after, x, pushed, h) -> Array:
         return jnp.where(jnp.any(restitution[contacts] > 0), excess, 0 * excess)
 
     return jnp.stack([one(rows) for rows, _ in islands])
+
+
+def _passed_on(G, x, before, u, restitution) -> Array:
+    """Whether a contact that bounces meets because of other impacts of the same step, more than by its own motion.
+
+    One impact after the other would let it bounce as fast as they drive it together. `before` (n,) is its own velocity,
+    u (n,) that with the forces of the step; what these change by, a few contacts pass on to each other at rest.
+    """
+    n = len(before)
+    blocks = G[: 3 * n, : 3 * n].reshape(n, 3, n, 3)[np.arange(n), 0, np.arange(n)]
+    impulse = x[: 3 * n].reshape(n, 3)
+    driven = -(product(G, x)[: 3 * n : 3] - jnp.sum(blocks * impulse, 1))
+    noise = MANY_TIMES * jnp.max(jnp.abs(u - before)) + TRACE_EPS * float(jnp.finfo(u.dtype).eps) * jnp.max(jnp.abs(u))
+    return jnp.any((restitution > 0) & (impulse[:, 0] > 0) & (driven > jnp.maximum(noise, -before)))
 
 
 def _spread(rows, values, like):

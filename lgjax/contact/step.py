@@ -71,7 +71,7 @@ class Impact(NamedTuple):
     v: (nv,) after the step. lift: (nv,) displacement out of the ground. impulse: (n, 3) N s and velocity: (n, 3) m/s
     after the impulses, both in the contact frames. gap: (n,) m, at q_m. joint_impulse: (nv,) N m s or N s, of joint
     limits and dry friction. residual: () m/s, the violation of the law. sweeps: () of the solver. held: the rows of
-    loops and implicit forces, None without any.
+    loops and implicit forces, None without any. passed_on: () bool, `coupled._passed_on`.
     """
 
     v: Array
@@ -83,6 +83,7 @@ class Impact(NamedTuple):
     residual: Array
     sweeps: Array
     held: Bilateral | None
+    passed_on: Array
 
 
 def move(model: Model, q: Configuration, v: Array, displacement: Array) -> tuple[Configuration, Array]:
@@ -177,13 +178,14 @@ def _impact(
         kept = _kept(acting.islands, model, q, after, found.excess)
         after, lift = kept * after, dq + 0.5 * h * (1 - kept) * after
     more = found.joint_impulse, found.residual, found.sweeps
-    return Impact(after, lift, found.impulse, found.velocity, points.gap, *more, held)
+    return Impact(after, lift, found.impulse, found.velocity, points.gap, *more, held, found.passed_on)
 
 
 def _untouched(v, gap, held) -> Impact:
     """Free flight: neither contacts nor joints have rows."""
     none, zero = jnp.zeros((0, 3), v.dtype), jnp.zeros_like(jnp.sum(v))
-    return Impact(v, jnp.zeros_like(v), none, none, gap, jnp.zeros_like(v), zero, jnp.zeros((), jnp.int32), held)
+    still, never = jnp.zeros_like(v), jnp.zeros((), bool)
+    return Impact(v, still, none, none, gap, still, zero, jnp.zeros((), jnp.int32), held, never)
 
 
 def _kept(islands, model: Model, q, v, excess) -> Array:

@@ -50,6 +50,7 @@ class ContactStatus(Flags):
     NOT_FINITE = NOT_FINITE  # the state is infinite or NaN
     NOT_SOLVED = 128  # in some step the law of contact is violated or a traced number has none, see `TimeStepping`
     TOO_MANY_PARTS = 256  # a step of `EventDriven` needed more than max_parts and stopped early
+    AT_ONCE = 512  # no failure: bodies that bounce passed an impact on within a step of `TimeStepping`, as one at once
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,7 @@ def _second_half(settings: Settings, model: Model, contacts: Contacts, q, v, for
     failed = ~(close & (h > 0) & in_range(contacts, model))
     bad = ~jnp.isfinite(jnp.sum(v) + found.residual)
     status = flag(ContactStatus.NOT_SOLVED, failed) | flag(ContactStatus.NOT_FINITE, bad)
+    status = status | flag(ContactStatus.AT_ONCE, found.passed_on)
     if forces.loops:
         assert found.held is not None
         status = status | flag(LoopStatus.OPEN, gap > float(jnp.finfo(v.dtype).eps) ** 0.5)

@@ -50,7 +50,8 @@ class ContactRecord(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Of the last step, the worst residual so far, and whether any step was not solved or ended early (1.0 or 0.0)."""
+    """Of the last step, the worst residual so far, and whether any step was not solved, ended early or had impacts
+    at once that one passes on (1.0 or 0.0)."""
 
     impulse: Array
     velocity: Array
@@ -58,6 +59,7 @@ class _Seen(NamedTuple):
     failed: Array
     joint_impulse: Array
     early: Array
+    at_once: Array
     loops: Any = ()  # the record of closed loops, see `loop_rollout`
 
 
@@ -72,13 +74,14 @@ class _ContactSteps(Stepper):
 
     def first_seen(self, q, v):
         none, zero = jnp.zeros((len(self.contacts), 3), v.dtype), jnp.zeros((), v.dtype)
-        return _Seen(none, none, zero, zero, jnp.zeros_like(v), zero, self._loops_seen(q, v))
+        return _Seen(none, none, zero, zero, jnp.zeros_like(v), zero, zero, self._loops_seen(q, v))
 
     def _loops_seen(self, q, v):
         return watched(self.model, self.loops, q, v) if self.loops else ()
 
     def status(self, seen):
         found = flag(ContactStatus.NOT_SOLVED, seen.failed > 0) | flag(ContactStatus.TOO_MANY_PARTS, seen.early > 0)
+        found = found | flag(ContactStatus.AT_ONCE, seen.at_once > 0)
         return found | loop_status(seen.loops) if self.loops else found
 
     def report(self, qs, vs, seen, h):
@@ -115,14 +118,15 @@ class TimeSteps(_ContactSteps):
         found = contact_step(
             self.model, self.contacts, q, v, tau, h, seen.impulse, applied, loops, gives, method=self.method
         )
-        failed = (found.status & int(ContactStatus.NOT_SOLVED) > 0).astype(v.dtype)
+        had = lambda which: (found.status & int(which) > 0).astype(v.dtype)
         redundant = found.status & int(LoopStatus.REDUNDANT) > 0
         closed = loops_seen(found.open, found.slip, found.v, jnp.zeros((), bool), redundant)
         new = seen._replace(
             impulse=found.impulse,
             velocity=found.velocity,
             residual=jnp.maximum(seen.residual, found.residual),
-            failed=jnp.maximum(seen.failed, failed),
+            failed=jnp.maximum(seen.failed, had(ContactStatus.NOT_SOLVED)),
+            at_once=jnp.maximum(seen.at_once, had(ContactStatus.AT_ONCE)),
             joint_impulse=found.joint_impulse,
             loops=jnp.maximum(seen.loops, closed) if self.loops else (),
         )

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from lgjax.contact import EventDriven, TimeStepping
+from lgjax.contact import ContactStatus, EventDriven, TimeStepping
 from lgjax.contact.contacts import Contacts
 from lgjax.dynamics.loops.loop import Loop
 from lgjax.dynamics.loops.project import Metric, check_metric
@@ -55,8 +55,8 @@ class Trajectory(NamedTuple):
 
     @property
     def success(self) -> jax.Array:
-        """() bool, whether the motion can be used: no flag is set, or only REDUNDANT."""
-        return (self.status & ~int(LoopStatus.REDUNDANT)) == 0
+        """() bool, whether the motion can be used: no flag is set, or only REDUNDANT or AT_ONCE."""
+        return (self.status & ~(int(LoopStatus.REDUNDANT) | int(ContactStatus.AT_ONCE))) == 0
 
 
 @checked_arguments("wrenches", compiles=False, whole=True)

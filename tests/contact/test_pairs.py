@@ -107,3 +107,35 @@ def test_a_fast_turn_leaves_a_penetration_of_second_order_in_the_step():
         bound = z * (speed * dt) ** 2 / 8
         assert 0.8 * bound < -np.min(gap) < 1.1 * bound
         assert np.min(gap[:, -1]) > -1e-6 * bound
+
+
+def test_a_step_says_when_impacts_at_once_stand_for_one_after_the_other():
+    """A light ball above a heavy one falls on the floor: one after the other, it flies off at (3 M - m) / (M + m) of
+    the speed of the fall, also where the step finds both impacts. Balls at rest, and those that do not bounce, pass
+    on nothing that counts.
+    """
+    mass, speed = (100.0, 0.1), np.sqrt(2 * 9.81)
+    rail = lambda name, mass: Body(
+        name, None, Joint(f"{name}_rail", "prismatic", (0, 0, 1.0)), mass=mass, inertia=np.eye(3)
+    )
+    model = build([rail("big", mass[0]), rail("small", mass[1])])
+    shapes = {"big": lgjax.shapes.sphere(0.1), "small": lgjax.shapes.sphere(0.02)}
+    floor = lgjax.shapes.Plane((0.0, 0.0, 1.0))
+    contacts = lgjax.Contacts(model, floor, shapes, [("big", "small")], 0.0, 1.0)
+
+    @jax.jit
+    @jax.vmap
+    def run(height, gap, restitution):
+        q = lgjax.configuration(model, joints=jnp.stack([0.1 + height, 0.22 + height + gap]))
+        here = contacts.replace(restitution=restitution)
+        path = lgjax.rollout(model, q, jnp.zeros(2), None, 2e-4, 2500, STEP, save_every=50, contacts=here)
+        return jnp.max(path.v[:, 1]), path.status, path.success
+
+    height, gap = np.array([1.0, 1, 1, 1, 0, 0, 0]), np.array([5e-3, 1e-4, 0, 1e-4, 0, 0, 1e-9])
+    fastest, status, success = run(height, gap, np.array([1.0, 1, 1, 0, 1, 0.5, 0.9]))
+    at_once = int(lgjax.contact.ContactStatus.AT_ONCE)
+    np.testing.assert_array_equal(status, [0, at_once, at_once, 0, 0, 0, 0])
+    assert np.all(success)
+    exact = (3 * mass[0] - mass[1]) / (mass[0] + mass[1]) * speed
+    np.testing.assert_allclose(fastest[0], exact, rtol=0.02)  # the last save before is 10 ms later
+    assert np.all(fastest[1:3] < 0.8 * exact)

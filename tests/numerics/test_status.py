@@ -58,5 +58,7 @@ def test_dependent_constraints_are_no_failure_of_a_rollout():
     told = lambda status: bool(Trajectory(None, None, None, jnp.int32(status)).success)
     assert told(0)
     assert told(LoopStatus.REDUNDANT)
+    assert told(ContactStatus.AT_ONCE)
+    assert not told(ContactStatus.AT_ONCE | ContactStatus.NOT_SOLVED)
     assert not told(LoopStatus.NOT_FINITE)
     assert not told(LoopStatus.REDUNDANT | LoopStatus.OPEN)
