@@ -154,12 +154,38 @@ def test_values_decide_only_where_they_may():
     np.testing.assert_allclose(known(jnp.ones(5), [2, 5]), [2.0, 5.0])
 
 
-def test_within_transformations_the_function_is_itself():
+TRANSFORMED = {
+    "grad": lambda v: jax.grad(lambda v: lgjax.kinetic_energy(MODEL, Q, v))(v),
+    "hessian": lambda v: jax.hessian(lambda v: lgjax.kinetic_energy(MODEL, Q, v))(v),
+    "jacfwd": lambda v: jax.jacfwd(lambda v: lgjax.forward_dynamics(MODEL, Q, v, v))(v),
+    "vmap": lambda v: jax.vmap(lambda v: lgjax.inverse_dynamics(MODEL, Q, v, v))(jnp.stack([v, 2 * v])),
+    "vmap of grad": lambda v: jax.vmap(jax.grad(lambda v: lgjax.kinetic_energy(MODEL, Q, v)))(jnp.stack([v, 2 * v])),
+    "rollout": lambda v: jax.grad(lambda v: jnp.sum(lgjax.rollout(MODEL, Q, v, damped, 1e-3, 3).v ** 2))(v),
+}
+
+
+def damped(t, q, v):
+    return -0.3 * v
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_what_is_transformed_outside_jit_is_compiled_once(name, programs):
+    f, v = TRANSFORMED[name], jnp.linspace(0.1, 1.0, MODEL.nv)
+    expected = jax.jit(f)(v)
+    np.testing.assert_allclose(f(v), expected, rtol=1e-9, atol=1e-12)
+    assert programs.of(f, 3 * v) == []
+
+
+def test_a_function_that_reads_what_is_traced_is_differentiated():
+    speed = lambda gain: jnp.sum(lgjax.rollout(MODEL, Q, V + 1, lambda t, q, v: -gain * v, 1e-3, 3).v ** 2)
+    for gain in (0.3, 0.7):
+        np.testing.assert_allclose(jax.grad(speed)(gain), jax.jit(jax.grad(speed))(gain), rtol=1e-9)
+
+
+def test_inside_jit_the_function_is_itself():
     x = jnp.ones(MODEL.nv)
     inside = jax.make_jaxpr(lambda x: lgjax.mass_matrix(MODEL, Q) @ x)(x)
     assert not any("mass_matrix" in str(eqn.params.get("name")) for eqn in inside.eqns)
-    slope = jax.grad(lambda v: lgjax.kinetic_energy(MODEL, Q, v))(x)
-    np.testing.assert_allclose(slope, lgjax.mass_matrix(MODEL, Q) @ x, rtol=1e-12)
 
 
 def test_errors_are_those_of_plain_calls():

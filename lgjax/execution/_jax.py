@@ -34,8 +34,9 @@ reset_cache (jax.experimental.compilation_cache, 0.4.30): a folder of programs c
     (`cache.py`).  Without it `cache_programs` must come before anything is compiled.
 is_high of a jaxpr (JAX 0.12), in `is_high`: whether it holds an operation that has to be lowered first, such as
     `lax.custom_root`, which JAX does not do within operations that it does not know.
-trace_state_clean (jax._src.core, 0.4.30), in `runs_at_once`: whether a call is made outside of all transformations, so
-    that it may run a compiled program (`compiled.py`).  Without it calls outside jit are traced each time.
+trace_state_clean (jax._src.core, 0.4.30), in `runs_at_once`: whether a call is made outside of all transformations.
+unsafe_am_i_under_a_jit (jax._src.core, 0.4.36), in `is_inside_jit`: whether a call is traced for a program, so that
+    what is called within need be none of its own (`compiled.py`).  Without it calls outside jit are traced each time.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +45,7 @@ from typing import Any
 
 import jax
 from jax import lax
-from jax._src.core import trace_state_clean
+from jax._src.core import trace_state_clean, unsafe_am_i_under_a_jit
 from jax.core import Tracer
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 from jax.experimental.xla_metadata import set_xla_metadata
@@ -73,6 +74,7 @@ __all__ = [
     "is_apart",
     "is_exported",
     "is_high",
+    "is_inside_jit",
     "is_traced",
     "is_undefined_primal",
     "jaxprs_in",
@@ -99,6 +101,11 @@ def is_traced(x: Any) -> bool:
 def runs_at_once() -> bool:
     """Whether operations called here run at once, outside of all transformations."""
     return trace_state_clean()
+
+
+def is_inside_jit() -> bool:
+    """Whether operations called here become part of a program, and do not run at once, transformed or not."""
+    return not trace_state_clean() and unsafe_am_i_under_a_jit()
 
 
 def reshaped(aval: Any, shape: Sequence[int], dtype: Any = None) -> Any:

@@ -28,6 +28,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from lgjax.execution._jax import is_traced
+
 EXACT = (int, float, complex, str, bytes, bool, type(None))  # classes of users that are based on these can change
 NUMBERS = (*EXACT, np.generic, np.dtype, enum.Enum)
 FIXED = (type, ModuleType, BuiltinFunctionType)
@@ -72,6 +74,8 @@ def contents(function: Any) -> tuple[Hashable, ...] | None:
 
 
 def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
+    if is_traced(value):
+        raise ChangingError
     if type(value) in EXACT or isinstance(value, np.generic | np.dtype | enum.Enum):
         # By their digits: -0.0 == 0.0, but what is computed from them differs.
         found.append((type(value), repr(value) if isinstance(value, float | complex | np.generic) else value))

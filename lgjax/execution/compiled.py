@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 import numpy as np
 
-from lgjax.execution._jax import is_traced, runs_at_once
+from lgjax.execution._jax import is_inside_jit, is_traced
 from lgjax.execution.callbacks import Same, contents, functions_in, members
 
 P = ParamSpec("P")
@@ -31,7 +31,9 @@ ARRAY = Same("array")  # stands for a leaf that may change from call to call
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a pure function that returns arrays, to run as one compiled program outside of jit, vmap and grad.
+    """Decorate a pure function that returns arrays, to run as one compiled program outside of jit.
+
+    Under vmap and derivatives outside of jit, the program is transformed as a whole.
 
     Floating arrays and numbers among the leaves of its arguments may change from call to call; everything else belongs
     to the structure, by value: integers (arrays of them too), text, methods, None.  Users' functions belong to it by
@@ -39,12 +41,12 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     counts as the same one.  Where something that a function reads can change in place, and for values that cannot be
     compared, each call is traced, as it is without this decorator.
 
-    Within a transformation, and if an argument is traced, this is `function` itself.
+    Inside jit, and where a function reads what is traced, this is `function` itself.
     """
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not runs_at_once():
+        if is_inside_jit():
             return function(*args, **kwargs)
         leaves, treedef = jax.tree.flatten((args, kwargs))
         arrays, static = [], []
@@ -89,8 +91,9 @@ def _function(leaf: Any) -> Hashable:
     return None if found is None else _Known(found, leaf)
 
 
-def _nothing(leaf: Any) -> None:
-    return None
+def _tracer(leaf: Any) -> Hashable:
+    """Integers that are not known can be no part of a structure."""
+    return ARRAY if leaf.dtype.kind not in "iub" else None
 
 
 class _Known:
@@ -114,7 +117,7 @@ SORTS: dict[type, Callable[[Any], Any]] = {float: float, complex: float, int: _v
 def _sort(leaf: Any) -> Callable[[Any], Any]:
     """The function that marks leaves of this type; remembered for types of arrays, of which there are few."""
     if is_traced(leaf):
-        return SORTS.setdefault(type(leaf), _nothing)
+        return SORTS.setdefault(type(leaf), _tracer)
     if isinstance(leaf, jax.Array | np.ndarray | np.generic):
         return SORTS.setdefault(type(leaf), _array)
     if isinstance(leaf, type) or (type(leaf).__hash__ not in (None, object.__hash__) and not callable(leaf)):

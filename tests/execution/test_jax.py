@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from lgjax import configuration, forward_dynamics, models
-from lgjax.execution._jax import is_traced, runs_at_once
+from lgjax.execution._jax import is_inside_jit, is_traced, runs_at_once
 from lgjax.execution.kernels import native
 from lgjax.execution.scalars.graph import as_layer
 
@@ -82,10 +82,13 @@ def test_xla_keeps_layers_apart(monkeypatch):
 
 def test_the_tracer_tests():
     seen = []
-    note = lambda x: seen.append((is_traced(x), runs_at_once())) or x
+    note = lambda x: seen.append((is_traced(x), runs_at_once(), is_inside_jit())) or x
     note(jnp.ones(2))
     jax.jit(lambda: note(1.0))()
     jax.vmap(note)(jnp.ones(2))
     with jax.ensure_compile_time_eval():
         note(jnp.ones(2))
-    assert seen == [(False, True), (False, False), (True, False), (False, True)]
+    jax.jit(jax.vmap(note))(jnp.ones(2))
+    jax.grad(jax.jit(lambda x: note(x)))(1.0)
+    outside, inside = (False, True, False), (True, False, True)
+    assert seen == [outside, (False, False, True), (True, False, False), outside, inside, inside]

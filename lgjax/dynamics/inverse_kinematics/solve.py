@@ -132,7 +132,6 @@ def inverse_kinematics(
     return compiled(_solve)(settings, _Problem(model, wanted, center_of_mass, several, q0, rest, tolerance))
 
 
-@partial(jax.jit, static_argnums=0)  # so that derivatives outside of jit are programs, too
 def _solve(settings: _Settings, p: _Problem) -> InverseKinematics:
     active = np.asarray(settings.active)
     outcome = one_kernel(partial(_found, settings))(jax.lax.stop_gradient(p))
