@@ -155,6 +155,13 @@ def holds_nothing_traced(name: str, function: Any, *args: Any) -> None:
         on_host(name, jax.make_jaxpr(function)(*args).consts)
 
 
+def fixed(x: np.ndarray) -> np.ndarray:
+    """A copy that cannot be written to, so that programs may hold it."""
+    x = np.array(x)
+    x.setflags(write=False)
+    return x
+
+
 def function(name: str, value: T) -> T:
     """`value`, or TypeError if it cannot be called."""
     if not callable(value):

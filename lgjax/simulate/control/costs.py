@@ -316,10 +316,8 @@ def control(target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
     (controls,). With `ControlSystem.with_rates()`, whose controls are the rates of torques, this is the cost of the
     torque rate. Raises ValueError where it is used as a terminal cost.
     """
-    return _Effort(
-        checks.finite("target", checks.real("target", target)),
-        checks.finite("weights", checks.real("weights", weights)),
-    )
+    fixed = lambda name, value: checks.fixed(checks.finite(name, checks.real(name, value)))
+    return _Effort(fixed("target", target), fixed("weights", weights))
 
 
 def forces(model: Model, target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:

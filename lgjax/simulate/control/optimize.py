@@ -5,14 +5,12 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.execution.compiled import compile_ahead
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.saving.arrays import read_arrays, write_arrays
@@ -21,6 +19,7 @@ from lgjax.saving.progress import shown_bar, uninterrupted
 from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.method import ControlMethod
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, check_problem
+from lgjax.simulate.control.programs import programs_of
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 
 Array = jax.Array
@@ -96,7 +95,9 @@ def optimize_controls(
     is called again, to the same bits; only shooting with constraints that is given more `iterations` than before ends a
     round elsewhere than if it had had them at once. A file of another problem is refused, as far as names of functions
     and the values that they captured tell. progress None shows a bar if tqdm is installed and there is a terminal, True
-    insists. Compiles at every call. Raises ValueError or TypeError naming what is wrong, before anything is computed.
+    insists. It compiles once for another start, other guesses and nodes: as long as system, costs and constraints do
+    the same and read nothing that can change in place, such as a NumPy array, and bounds, method and shapes are equal.
+    Raises ValueError or TypeError naming what is wrong, before anything is computed.
     """
     if not isinstance(method, ControlMethod):
         raise TypeError(
@@ -144,40 +145,18 @@ def _checked_nodes(problem: Problem, nodes: Any, guesses: int, what: str, count:
 # ---- running a search
 def _drive(search: Any, guesses: Array, nodes: Any, progress, checkpoint) -> OptimizedControls:
     """A round of `every` iterations after the other, all guesses side by side, until all have ended."""
-    iterations, every = search.method.iterations, search.method.every
-
-    def chunk(iterate: Any, iterations: Array) -> tuple[Any, Array]:
-        left = jnp.minimum(every, iterations - iterate.iteration)
-
-        def more(carry: Any) -> Array:
-            return (carry[2] < left) & search.unfinished(carry[0])
-
-        def body(carry: Any) -> Any:
-            iterate, record, i = carry
-            iterate = search.advance(iterate)
-            return iterate, record.at[i].set(_numbers(iterate)), i + 1
-
-        running = iterate.status == OptimizeStatus.RUNNING
-        ready = jax.tree.map(lambda a, b: jnp.where(running, a, b), search.begin(iterate), iterate)
-        record = jnp.full((every, 3), jnp.nan, iterate.cost.dtype)
-        ready, record, _ = iterate_while(more, body, (ready, record, jnp.zeros((), jnp.int32)))
-        return search.settle(ready, iterations), record
-
-    started = time.perf_counter()
-    first = jax.jit(jax.vmap(search.init, in_axes=(0, None if nodes is None else 0)))(guesses, nodes)
-    checks.on_host("optimize_controls", first)
+    iterations, started = search.method.iterations, time.perf_counter()
+    programs, start, limit = programs_of(search), search.problem.start, jnp.asarray(iterations, jnp.int32)
+    first = programs.compiled("begin", _begun, search, guesses, nodes)(start, guesses, nodes)
     saved = _Checkpoint(checkpoint, search, first)
     iterate, records = saved.load(first, iterations)
-    limit = jnp.asarray(iterations, jnp.int32)
-    several = jax.jit(partial(_in_groups, chunk))
-    checks.holds_nothing_traced("optimize_controls", several, first, limit)  # nor do the system and the costs
-    program = compile_ahead(several, first, limit)[1]
+    program = programs.compiled("round", _round, search, first, limit)
     compile_seconds = time.perf_counter() - started
     started = time.perf_counter()
     try:
         with _bar(progress, iterations) as bar:
             while np.any(np.asarray(iterate.status) == OptimizeStatus.RUNNING):
-                iterate, record = jax.block_until_ready(program(iterate, limit))
+                iterate, record = jax.block_until_ready(program(start, iterate, limit))
                 records.append(np.asarray(record))
                 saved.save(iterate, records)
                 _show(bar, iterate)
@@ -197,6 +176,35 @@ def _drive(search: Any, guesses: Array, nodes: Any, progress, checkpoint) -> Opt
         seconds=seconds,
         compile_seconds=compile_seconds,
     )
+
+
+def _begun(search: Any, guesses: Array, nodes: Any) -> Any:
+    """The first iterate of every guess."""
+    return jax.vmap(search.init, in_axes=(0, None if nodes is None else 0))(guesses, nodes)
+
+
+def _round(search: Any, iterates: Any, iterations: Array) -> tuple[Any, Array]:
+    """A round of `every` iterations of every guess, and the numbers of each iteration."""
+    every = search.method.every
+
+    def one(iterate: Any, iterations: Array) -> tuple[Any, Array]:
+        left = jnp.minimum(every, iterations - iterate.iteration)
+
+        def more(carry: Any) -> Array:
+            return (carry[2] < left) & search.unfinished(carry[0])
+
+        def body(carry: Any) -> Any:
+            iterate, record, i = carry
+            iterate = search.advance(iterate)
+            return iterate, record.at[i].set(_numbers(iterate)), i + 1
+
+        running = iterate.status == OptimizeStatus.RUNNING
+        ready = jax.tree.map(lambda a, b: jnp.where(running, a, b), search.begin(iterate), iterate)
+        record = jnp.full((every, 3), jnp.nan, iterate.cost.dtype)
+        ready, record, _ = iterate_while(more, body, (ready, record, jnp.zeros((), jnp.int32)))
+        return search.settle(ready, iterations), record
+
+    return _in_groups(one, iterates, iterations)
 
 
 def _in_groups(chunk: Callable, iterates: Any, iterations: Array) -> tuple[Any, Array]:

@@ -111,7 +111,7 @@ class ControlSystem(Made):
         controls = None if controls is None else checks.integer("controls", controls)
         if (actuation is not None or wrenches is not None) and controls is None:
             raise ValueError("a system with actuation or wrenches of its own needs the number of controls")
-        driven = driven_velocities(model) if actuation is None and wrenches is None else None
+        driven = tuple(driven_velocities(model)) if actuation is None and wrenches is None else None
         if driven is not None:
             if controls not in (None, len(driven)) or not driven:
                 raise ValueError(f"{len(driven)} joints can be driven; other controls need actuation= or wrenches=")
