@@ -13,6 +13,7 @@ from lgjax.collisions.impact import STOPPED, ContactPoint, Laws, approach_rate
 from lgjax.collisions.replay import replay
 from lgjax.collisions.resting import Scene, Touching, choose, window
 from lgjax.collisions.variational import BODY, CHARTS, STATE, RigidBody, RigidState
+from lgjax.execution.call import one_kernel
 from lgjax.execution.compiled import compiled
 from lgjax.groups.arguments import checked
 from lgjax.groups.se3 import Pose
@@ -322,9 +323,10 @@ def _touching(shape: Shape, planes: tuple[Plane, ...], pose: Pose) -> Touching:
 def _fly(settings: _Settings, p: _Problem, checkpoint: Checkpoint | None = None) -> tuple[Any, Array, Array, Flight]:
     """States, counts of impacts and of cuts at the saved times, and the machine at the end."""
     scene, saves, none = _scene(settings, p), settings.saves, jnp.zeros((), jnp.int32)
+    until = one_kernel(lambda flight, p, done: fly(flight, _scene(settings, p), done))
 
     def advance(flight: Flight, done: Array) -> Flight:
-        return fly(flight, scene, done + saves.every)
+        return until(flight, p, done + saves.every)
 
     def keep(flight: Flight) -> tuple[RigidState, Array, Array]:
         return flight.base.state, flight.total, flight.cuts
@@ -354,7 +356,7 @@ def _run_jvp(settings: _Settings, primals: Any, tangents: Any) -> Any:
     record = end.record
 
     def again(p: _Problem) -> Any:
-        full = replay(_scene(settings, p), p.state, settings.saves.steps, end.step, record, end.asleep)
+        full = replay(partial(_scene, settings), p, p.state, settings.saves.steps, end.step, record, end.asleep)
         # Segments so far: steps, and cuts within them.
         at = jnp.minimum(settings.saves.counts(), end.step) + jnp.minimum(cuts, settings.record)
         path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest])[at], p.state, full.states)

@@ -4,6 +4,7 @@ Impact times follow from the vanishing of the gap, so that first and second deri
 implicit function (saltation).  Source: [tran2024] section 5.5.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ from lgjax.collisions.flight import Record, bounces_end, next_part
 from lgjax.collisions.impact import approach_rate, impact
 from lgjax.collisions.resting import Scene, at_rest, choose, rest_step
 from lgjax.collisions.variational import RigidState, variational_step
+from lgjax.execution.call import one_kernel
 from lgjax.numerics.implicit import implicit_number
 
 Array = jax.Array
@@ -52,16 +54,25 @@ def _time_of_impact(scene: Scene, state: RigidState, hit: Array, recorded: Array
     return implicit_number(gap, recorded)
 
 
-def replay(scene: Scene, state: RigidState, steps: int, finished: Array, record: Record, asleep: Array) -> Replayed:
-    """The flight of `fly` again, of steps + record segments, each one part of a step and perhaps one impact.
+def replay(
+    scene_of: Callable[[Any], Scene],
+    problem: Any,
+    state: RigidState,
+    steps: int,
+    finished: Array,
+    record: Record,
+    asleep: Array,
+) -> Replayed:
+    """The flight of `fly` again, of steps + record segments, each one part of a step and perhaps one impact: a kernel.
 
     Past `finished` steps nothing moves, nor from segment `asleep` on.
     """
-    body = scene.body
-    size = record.segments.shape[0]
+    size, h = record.segments.shape[0], scene_of(problem).h
 
-    def segment(place: _Place, number: Array) -> Any:
-        state = place.state
+    @one_kernel
+    def segment(problem: Any, record: Record, finished: Array, asleep: Array, place: _Place, number: Array) -> Any:
+        scene = scene_of(problem)
+        body, state = scene.body, place.state
         k = jnp.minimum(place.total, size - 1)
         hit = (place.total < size) & (record.segments[k] == number)
         part = next_part(body, state, place.left)
@@ -92,10 +103,11 @@ def replay(scene: Scene, state: RigidState, steps: int, finished: Array, record:
         return there, (after, time, rate, impulse)
 
     none = jnp.zeros((), jnp.int32)
-    start = _Place(state, rate=jnp.zeros_like(scene.h), step=none, left=scene.h, hits=none, total=none)
+    start = _Place(state, rate=jnp.zeros_like(h), step=none, left=h, hits=none, total=none)
     numbers = jnp.arange(steps + size, dtype=jnp.int32)
+    along = lambda place, number: segment(problem, record, finished, asleep, place, number)
     # Only the states between segments are kept for reverse mode.
-    _, (states, times, rates, impulses) = jax.lax.scan(jax.checkpoint(segment), start, numbers)
+    _, (states, times, rates, impulses) = jax.lax.scan(jax.checkpoint(along), start, numbers)
     at = jnp.clip(record.segments, 0, steps + size - 1)
     keep = lambda values: jnp.where(record.segments >= 0, values[at], jnp.zeros_like(record.taus))
     return Replayed(states, keep(times), keep(rates), keep(impulses))

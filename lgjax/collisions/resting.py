@@ -152,7 +152,14 @@ def _nearest(scene: Scene, pose: Pose) -> Array:
     """Rows of `scene.touching` of the points nearest to the obstacles: as many as one obstacle has, or `MANY`."""
     gaps = scene.touching(pose).gaps
     count = min(gaps.shape[0], max(MANY, gaps.shape[0] // max(1, scene.normals.shape[0])))
-    return jax.lax.top_k(-jax.lax.stop_gradient(gaps), count)[1]
+    numbers = jnp.arange(gaps.shape[0], dtype=jnp.int32)
+    if count == gaps.shape[0]:
+        return numbers
+    left, rows = jax.lax.stop_gradient(gaps), []
+    for _ in range(count):
+        rows.append(jnp.argmin(left).astype(jnp.int32))
+        left = jnp.where(numbers == rows[-1], jnp.inf, left)
+    return jnp.stack(rows)
 
 
 def _touching(scene: Scene, pose: Pose, rows: Array) -> Touching:
