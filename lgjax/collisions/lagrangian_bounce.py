@@ -1,5 +1,6 @@
 """Rigid bodies that bounce on planes, from two poses to the next: the driver of the Lagrangian form."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +10,7 @@ from lgjax.collisions.bounce import _check, _problem, closest_contact
 from lgjax.collisions.impact import ContactPoint
 from lgjax.collisions.lagrangian import STOPPED_HERE, Course, LagrangianImpacts, Problem, Settings, depart, step
 from lgjax.collisions.variational import CHARTS, POSE, RigidBody, RigidState, arrival, between, step_energy
+from lgjax.execution.call import one_kernel
 from lgjax.execution.compiled import compiled
 from lgjax.groups.arguments import checked
 from lgjax.groups.se3 import Pose
@@ -105,7 +107,8 @@ def _run(
     def keep(course: Course) -> tuple[Array, RigidState, Array, Array]:
         return course.step.astype(h.dtype) * h + course.delay, course.state, course.energy, course.impacts
 
-    end, kept = scan_saved(lambda course, _: step(settings, problem, course), start, saves, keep)
+    turn = one_kernel(partial(step, settings))
+    end, kept = scan_saved(lambda course, _: turn(problem, course), start, saves, keep)
     ts, states, energies, impacts = saves.with_start(keep(start), kept)
     return LagrangianSolution(ts, states, energies, impacts, end.status, end.record)
 
