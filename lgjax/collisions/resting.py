@@ -38,12 +38,10 @@ MAX_ITERATIONS = 150
 MAX_TRIES = 60
 # The iteration for the impulses ends when velocities change by less than this fraction of the largest.
 CONVERGED = 1e-13
-# Points that may touch at once: as many as those of a box in a corner of a room.
-MANY = 12
+MANY = 12  # points that may touch at once: as many as those of a box in a corner of a room
 # At the end of a step, gaps below this fraction of the depth that the free step reaches count as contact.
 TOUCHES = 1e-3
-# Tries end when the cones leave no more than this fraction of a gradient step.
-STUCK = 1e-3
+STUCK = 1e-3  # tries end when the cones leave no more than this fraction of a gradient step
 # Contact holds a body when its speed after a step is at most this fraction of what forces alone would give it.
 HOLDS = 1e-4
 # No contact brings a body to rest in one step that is faster than this multiple of that speed, and nothing is tried.
@@ -152,14 +150,11 @@ def _nearest(scene: Scene, pose: Pose) -> Array:
     """Rows of `scene.touching` of the points nearest to the obstacles: as many as one obstacle has, or `MANY`."""
     gaps = scene.touching(pose).gaps
     count = min(gaps.shape[0], max(MANY, gaps.shape[0] // max(1, scene.normals.shape[0])))
-    numbers = jnp.arange(gaps.shape[0], dtype=jnp.int32)
-    if count == gaps.shape[0]:
-        return numbers
-    left, rows = jax.lax.stop_gradient(gaps), []
-    for _ in range(count):
+    left, numbers, rows = jax.lax.stop_gradient(gaps), jnp.arange(len(gaps), dtype=jnp.int32), []
+    for _ in range(0 if count == len(gaps) else count):
         rows.append(jnp.argmin(left).astype(jnp.int32))
         left = jnp.where(numbers == rows[-1], jnp.inf, left)
-    return jnp.stack(rows)
+    return jnp.stack(rows) if rows else numbers
 
 
 def _touching(scene: Scene, pose: Pose, rows: Array) -> Touching:

@@ -221,13 +221,6 @@ def joint_rows(execution: Execution, model: Model, q: Configuration, v, vdot, wr
     return _rows(_read, execution, model, q, v, vdot, wrenches)
 
 
-def rows_and_forces(
-    execution: Execution, model: Model, q: Configuration, v, vdot
-) -> tuple[tuple[JointRows, jax.Array], tuple]:
-    """The same beside the forces (nv,) of inverse dynamics, without those of armature and damping."""
-    return _rows(_read_with_force, execution, model, q, v, vdot, None)
-
-
 def _rows(read: Callable, execution: Execution, model: Model, q: Configuration, v, vdot, wrenches) -> tuple:
     subtrees = Subtrees(model, q, v, vdot, execution=execution)
     applied = [] if wrenches is None else [subtrees.walk.bodies(applied_wrenches(model.links, wrenches))]
@@ -270,10 +263,6 @@ def _read(joint: JointTerms, total: _Sum, velocity: Any = None, acceleration: An
     S, X, Y, Z = map(joint.twist, (S, X, Y, Z))
     momentum, rated, load_q, load_v = map(joint.wrench, wrenches)
     return JointRows(S, X[:3], Y, Z, momentum, rated[:3], load_q, load_v)
-
-
-def _read_with_force(joint: JointTerms, total: _Sum, *motions: Any) -> tuple[JointRows, jax.Array]:
-    return _read(joint, total, *motions), sm.dot(joint.S, sm.join(*total.wrench))
 
 
 def _bent(model: Model, walk: TreeTraversal, sums: list, q: Configuration, v, vdot) -> tuple:

@@ -20,8 +20,6 @@ from lgjax.dynamics.partials import (
     InversePartials,
     forward_dynamics_partials,
     inverse_dynamics_partials,
-    row_products,
-    rows_and_forces,
 )
 from lgjax.execution.call import batch_behind
 from lgjax.execution.executors import EXECUTORS, side_by_side
@@ -36,7 +34,7 @@ from lgjax.simulate.control.linear_quadratic.sparse import Columns, Pattern, Spa
 
 Array = jax.Array
 
-FEW, FEW_FORCES = 16, 40  # velocities, up to which products are sums, in derivatives of accelerations and of forces
+FEW = 16  # velocities, up to which one elimination solves for the derivatives of accelerations
 
 
 @dataclass(frozen=True)
@@ -135,13 +133,8 @@ def _acceleration_slopes(model: Model, q: Any, v: Array, vdot: Array, tau: Array
 
 
 def force_slopes(model: Model, q: Any, v: Array, vdot: Array) -> tuple[Array, InversePartials]:
-    """`inverse_dynamics` and `inverse_dynamics_partials`, for few joints from one pass, with all products as sums."""
-    if model.nv > FEW_FORCES:
-        return inverse_dynamics(model, q, v, vdot), inverse_dynamics_partials(model, q, v, vdot)
-    (rows, forces), bent = rows_and_forces("scalarized", model, q, v, vdot)
-    by_q, by_v, M = row_products(model, rows, rows, sm.matmul)
-    tau = forces + model.damping * v + model.armature * vdot
-    return tau, InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M + sm.diagonal(model.armature))
+    """`inverse_dynamics` and `inverse_dynamics_partials`."""
+    return inverse_dynamics(model, q, v, vdot), inverse_dynamics_partials(model, q, v, vdot)
 
 
 def _moved(model: Model, step: Array, dq: Array, dstep: Array) -> Array:
