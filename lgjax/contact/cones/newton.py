@@ -47,7 +47,7 @@ def solve_linearized(p: ConeProblem, x: Array, y: Array, damping: Any = 0.0) -> 
     # A row of a contact depends on the three z of this contact: one of them at a time, in all contacts at once.
     move = lambda c: jax.jvp(partial(project, p), (z,), (_every_third(c, k, z),))[1]
     part = lambda c: inner[np.asarray([3 * (i // 3) + c if i < 3 * k else i for i in range(n)], int)]
-    slope = sum(move(c)[:, None] * part(c) for c in range(3 if k else 1))
+    slope: Any = sum(move(c)[:, None] * part(c) for c in range(3 if k else 1))
     return solve(plus_diagonal(-slope, jnp.ones_like(x)), y)
 
 

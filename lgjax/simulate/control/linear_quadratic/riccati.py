@@ -7,6 +7,7 @@ Source: [mayne1966], [tassa2014] for boxes.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -99,7 +100,7 @@ def backward(
     parts: those that nothing couples, all of them or none. Where the Hessian of a step is not positive definite, push,
     feedback, slope and curve of its part are NaN, at that step and all earlier ones.
     """
-    step = one_kernel(lambda *given: _step(*given, boxed, parts))
+    step = one_kernel(partial(_step, boxed=boxed, parts=parts))
     before = lambda values, inputs: step(values, *inputs, regularization)
     values, found = jax.lax.scan(before, _first_values(last, parts), (expansion, below, above), reverse=True)
     return _regulator(values, found)
@@ -139,8 +140,9 @@ def _step(
     if not parts:
         value, found = _step_of_part(values[0], e, below, above, regularization, boxed)
         return (value,), found
+    own = lambda x, part: cut(x, 0, part.controls)
     done = [
-        _step_of_part(value, e.of(part), *(cut(x, 0, part.controls) for x in (below, above)), regularization, boxed)
+        _step_of_part(value, e.of(part), own(below, part), own(above, part), regularization, boxed)
         for value, part in zip(values, parts, strict=True)
     ]
     new, found = zip(*done, strict=True)
