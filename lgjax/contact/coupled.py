@@ -27,7 +27,7 @@ STANDARD_GRAVITY = 9.81
 ENOUGH = 0.1
 # Units of round-off of its own response that a row keeps which loops hold entirely.
 TRACE_EPS = 8
-# Of what the forces of a step change velocities by, what contacts at rest may drive one another together by.
+# Contacts at rest push each other by up to this many times the velocity change from a step's forces: no impact.
 MANY_TIMES = 10
 
 
@@ -176,7 +176,7 @@ def _passed_on(G, x, before, u, restitution) -> Array:
     """Whether a contact that bounces meets because of other impacts of the same step, more than by its own motion.
 
     One impact after the other would let it bounce as fast as they drive it together. `before` (n,) is its own velocity,
-    u (n,) that with the forces of the step; what these change by, a few contacts pass on to each other at rest.
+    u (n,) that with the forces of the step. Contacts at rest pass on a few times that change; it does not count.
     """
     n = len(before)
     blocks = G[: 3 * n, : 3 * n].reshape(n, 3, n, 3)[np.arange(n), 0, np.arange(n)]

@@ -44,13 +44,13 @@ CLOSING_STEPS = 5
 
 
 class ContactStatus(Flags):
-    """Flags of a run with rigid contacts; 0 means success."""
+    """Flags of a run with rigid contacts; 0: nothing to report. AT_ONCE alone is a success, too."""
 
     OK = 0
     NOT_FINITE = NOT_FINITE  # the state is infinite or NaN
     NOT_SOLVED = 128  # in some step the law of contact is violated or a traced number has none, see `TimeStepping`
     TOO_MANY_PARTS = 256  # a step of `EventDriven` needed more than max_parts and stopped early
-    AT_ONCE = 512  # no failure: bodies that bounce passed an impact on within a step of `TimeStepping`, as one at once
+    AT_ONCE = 512  # impacts that would follow each other were simultaneous in a step of `TimeStepping`
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class Directions(NamedTuple):
 def directions(
     problem: Problem, gapped: bool, states: Any, controls: Array, prices: Prices | None, regularization: Array
 ) -> Directions:
-    """gapped: False takes gaps, which are round-off then, for none."""
+    """gapped: False ignores gaps, which are then only round-off."""
     e, last = expand(problem, states, controls, prices)
     e = e if gapped else e._replace(gap=jnp.zeros_like(e.gap))
     return Directions(backward(problem, e, last, controls, regularization), e.gap, (e.A, e.B))

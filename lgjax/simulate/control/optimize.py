@@ -95,8 +95,9 @@ def optimize_controls(
     is called again, to the same bits; only shooting with constraints that is given more `iterations` than before ends a
     round elsewhere than if it had had them at once. A file of another problem is refused, as far as names of functions
     and the values that they captured tell. progress None shows a bar if tqdm is installed and there is a terminal, True
-    insists. It compiles once for another start, other guesses and nodes: as long as system, costs and constraints do
-    the same and read nothing that can change in place, such as a NumPy array, and bounds, method and shapes are equal.
+    insists. It compiles once and reuses the program for another start, other guesses and other nodes of the same
+    shapes. For this, system, costs, constraints, bounds and method must be the same, and the functions must read
+    nothing that can change in place, such as a NumPy array.
     Raises ValueError or TypeError naming what is wrong, before anything is computed.
     """
     if not isinstance(method, ControlMethod):
