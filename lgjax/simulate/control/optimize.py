@@ -209,13 +209,13 @@ def _round(search: Any, iterates: Any, iterations: Array) -> tuple[Any, Array]:
 
 
 def _in_groups(chunk: Callable, iterates: Any, iterations: Array) -> tuple[Any, Array]:
-    """`chunk` of all guesses side by side; on a CPU of one group after the other, each until its own have ended.
+    """`chunk` of all guesses side by side; on one CPU of one group after the other, each until its own have ended.
 
     The last group is filled up with copies of the last guess.
     """
     size, count = GROUP * max(1, os.cpu_count() or 1), len(jax.tree.leaves(iterates)[0])
     several = jax.vmap(chunk, in_axes=(0, None))
-    if count <= size or jax.default_backend() == "gpu":
+    if count <= size or jax.default_backend() == "gpu" or jax.local_device_count() > 1:
         return several(iterates, iterations)
     groups = -(-count // size)
     places = np.minimum(np.arange(groups * size), count - 1).reshape(groups, size)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from lgjax.execution.callbacks import contents
@@ -20,7 +21,7 @@ _kept: dict[Hashable, "Programs"] = {}
 
 
 class Programs:
-    """The programs of the functions of a search: each of (search, *arrays), compiled for each kind of arrays.
+    """The programs of the functions of a search, each of (search, *arrays), by kind and devices of the arrays.
 
     The start of the problem is one of the arrays.
     """
@@ -32,7 +33,7 @@ class Programs:
         """The program of `function(search, *args)`: it takes the start of the problem, then args."""
         start = search.problem.start
         leaves, treedef = jax.tree.flatten((start, args))
-        key = name, treedef, tuple((x.shape, x.dtype) for x in leaves)
+        key = name, treedef, tuple((x.shape, x.dtype, x.sharding) for x in map(jnp.asarray, leaves))
         if key not in self.known:
             run = jax.jit(lambda start, *args: function(started(search, start), *args))
             checks.holds_nothing_traced("optimize_controls", run, start, *args)  # nor do the system and the costs
