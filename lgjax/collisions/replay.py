@@ -67,7 +67,7 @@ def replay(
 
     Past `finished` steps nothing moves, nor from segment `asleep` on.
     """
-    size, h = record.segments.shape[0], scene_of(problem).h
+    size, h = record.segments.shape[0], problem.h
 
     @one_kernel
     def segment(problem: Any, record: Record, finished: Array, asleep: Array, place: _Place, number: Array) -> Any:

@@ -299,12 +299,12 @@ class Law(NamedTuple):
         b = jnp.where(on[:, None], self.b, above)
         mu = jnp.where(self.touching, self.friction, jnp.zeros_like(self.friction))
 
-        def one(b: Array, guess: Array):
-            problem = ConeProblem(G, b, mu, b[:0], b[:0], jnp.zeros_like(mu))
-            return solve_cones(problem, guess, jnp.ones((), bool), self.scale, settings.tolerance, max_sweeps)
+        def one(task: tuple[Array, Array]):
+            problem = ConeProblem(G, task[0], mu, b[:0, 0], b[:0, 0], jnp.zeros_like(mu))
+            return solve_cones(problem, task[1], jnp.ones((), bool), self.scale, settings.tolerance, max_sweeps)
 
-        found = jax.vmap(one, 1, 1)(b, guess)
-        return found.x, jnp.max(found.residual) / self.scale
+        found = jax.lax.map(one, (b.T, guess.T))  # one after the other: under vmap all attempts would be computed
+        return found.x.T, jnp.max(found.residual) / self.scale
 
 
 def law_of_impact(now: Instant, contacts: Contacts, touching: Array, restitution: Array) -> Law:

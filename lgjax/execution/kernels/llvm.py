@@ -22,8 +22,8 @@ from lgjax.execution.scalars.program import ScalarProgram
 from lgjax.execution.scalars.regions import While
 
 PIECE = 1000  # lines of a basic block: LLVM's time for one grows with the square of its length
-# Bytes of the stack that a function may use. Threads have 8 MB under Linux, elsewhere as little as 512 kB.
 ALONE = "; one system, with arrays"  # first line of its module
+# Bytes of the stack that a function may use. Threads have 8 MB under Linux, elsewhere as little as 512 kB.
 ARRAYS, LEAST = 3 * 2**19, 4  # bytes of arrays with which a vector holds fewer systems, but so many
 STACK = 2**21 if sys.platform == "linux" else 2**18
 
