@@ -165,8 +165,8 @@ def compiled(form: str, given: dict[str, Any], batch: int, iterations: int | Non
     import jax
     import numpy as np
 
+    from lgjax.execution.lasting import in_groups
     from lgjax.numerics.loops import iterate_while
-    from lgjax.simulate.control.optimize import _in_groups
 
     search, guesses = problem_of(form, given)
     guesses = guesses[:batch]
@@ -178,7 +178,7 @@ def compiled(form: str, given: dict[str, Any], batch: int, iterations: int | Non
 
     first = jax.block_until_ready(jax.jit(jax.vmap(search.init))(guesses))
     one = jax.numpy.ones((), jax.numpy.int32)
-    ready = jax.jit(partial(_in_groups, turn)).lower(first, one).compile()
+    ready = jax.jit(partial(in_groups, turn)).lower(first, one).compile()
     program = lambda iterate: ready(iterate, one)[0]
     compiling = time.process_time() - started
     jax.block_until_ready(program(first))

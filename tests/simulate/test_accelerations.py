@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs, optimize
+from lgjax.execution import lasting
+from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs
 from lgjax.simulate.control.expansion import _about
 from lgjax.simulate.control.linear_quadratic.riccati import Regulator, _whole, linear_motion
 from lgjax.simulate.control.linear_quadratic.sparse import dense, of_other
@@ -62,10 +63,10 @@ def test_a_batch_goes_on_until_its_last_guess_has_ended(monkeypatch):
     A, B = np.eye(2) + 0.1 * RNG.normal(size=(2, 2)), RNG.normal(size=(2, 1))
     system = ControlSystem.on_space(lgjax.groups.vector_space(2), lambda x, u: A @ x + B @ u + 0.1 * jnp.sin(x), 1)
     guesses = np.geomspace(1e-3, 30, 9)[:, None, None] * RNG.normal(size=(9, 6, 1))
-    monkeypatch.setattr(optimize.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(lasting.os, "cpu_count", lambda: 1)
 
     def solve(guesses, group=9):
-        monkeypatch.setattr(optimize, "GROUP", group)
+        monkeypatch.setattr(lasting, "GROUP", group)
         return lgjax.optimize_controls(
             system, jnp.ones(2), guesses, steps=6, method=ILQR(iterations=50, tolerance=1e-4),
             running=lambda t, x, u: jnp.sum(x**4) + u @ u, terminal=lambda x: 3 * x @ x, progress=False,

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from lgjax.simulate.control import FDDP, ILQR, ControlSystem, SemiImplicitEuler, costs, programs
+from lgjax.execution import lasting
+from lgjax.simulate.control import FDDP, ILQR, ControlSystem, SemiImplicitEuler, costs
 
 METHOD = FDDP()
 
@@ -28,7 +29,7 @@ def test_another_start_and_other_guesses_take_the_programs_that_are_there():
         )  # fmt: skip
 
     def fresh(*given, **options):
-        programs._kept.clear()
+        lasting._kept.clear()
         return found(*given, **options)
 
     first = found(0.1, 0.3, 0.0)
@@ -48,8 +49,8 @@ def test_another_start_and_other_guesses_take_the_programs_that_are_there():
 
 
 def test_searches_that_are_kept_are_few_and_read_nothing_that_can_change(monkeypatch):
-    monkeypatch.setattr(programs, "KEPT", 3)
-    programs._kept.clear()
+    monkeypatch.setattr(lasting, "KEPT", 3)
+    lasting._kept.clear()
     space = lgjax.groups.vector_space(1)
     system = ControlSystem.on_space(space, lambda x, u: x + 0.1 * u, 1)
     goal = np.array([2.0])
@@ -65,4 +66,4 @@ def test_searches_that_are_kept_are_few_and_read_nothing_that_can_change(monkeyp
             system, jnp.zeros(1), guesses, terminal=lambda x: x @ x, bounds=(-bound, bound),
             **{**fixed, "method": ILQR(iterations=1)},
         )  # fmt: skip
-        assert len(programs._kept) == min(bound, 3)
+        assert len(lasting._kept) == min(bound, 3)

@@ -5,12 +5,14 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.execution.lasting import in_groups, programs_of
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.saving.arrays import read_arrays, write_arrays
@@ -19,12 +21,9 @@ from lgjax.saving.progress import shown_bar, uninterrupted
 from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.method import ControlMethod
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, check_problem
-from lgjax.simulate.control.programs import programs_of
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 
 Array = jax.Array
-
-GROUP = 32  # guesses that one core of a CPU searches from side by side
 
 
 class SearchRecord(NamedTuple):
@@ -147,11 +146,16 @@ def _checked_nodes(problem: Problem, nodes: Any, guesses: int, what: str, count:
 def _drive(search: Any, guesses: Array, nodes: Any, progress, checkpoint) -> OptimizedControls:
     """A round of `every` iterations after the other, all guesses side by side, until all have ended."""
     iterations, started = search.method.iterations, time.perf_counter()
-    programs, start, limit = programs_of(search), search.problem.start, jnp.asarray(iterations, jnp.int32)
-    first = programs.compiled("begin", _begun, search, guesses, nodes)(start, guesses, nodes)
+    problem, limit = search.problem, jnp.asarray(iterations, jnp.int32)
+    start, bounds = problem.start, tuple(np.asarray(x).tobytes() for x in (problem.lower, problem.upper))
+    read = search._replace(problem=problem._replace(start=None, lower=None, upper=None))
+    programs, of = programs_of(read, *bounds, str(problem.dtype)), partial(_from, search)
+    checks.holds_nothing_traced("optimize_controls", of(_begun), start, guesses, nodes)  # nor do system and costs
+    first = programs.compiled("begin", of(_begun), start, guesses, nodes)(start, guesses, nodes)
     saved = _Checkpoint(checkpoint, search, first)
     iterate, records = saved.load(first, iterations)
-    program = programs.compiled("round", _round, search, first, limit)
+    checks.holds_nothing_traced("optimize_controls", of(_round), start, first, limit)
+    program = programs.compiled("round", of(_round), start, first, limit)
     compile_seconds = time.perf_counter() - started
     started = time.perf_counter()
     try:
@@ -177,6 +181,12 @@ def _drive(search: Any, guesses: Array, nodes: Any, progress, checkpoint) -> Opt
         seconds=seconds,
         compile_seconds=compile_seconds,
     )
+
+
+def _from(search: Any, function: Callable) -> Callable:
+    """`function` of a search and arrays, as one of the start and these arrays."""
+    at = lambda start: search._replace(problem=search.problem._replace(start=start))
+    return lambda start, *args: function(at(start), *args)
 
 
 def _begun(search: Any, guesses: Array, nodes: Any) -> Any:
@@ -205,22 +215,7 @@ def _round(search: Any, iterates: Any, iterations: Array) -> tuple[Any, Array]:
         ready, record, _ = iterate_while(more, body, (ready, record, jnp.zeros((), jnp.int32)))
         return search.settle(ready, iterations), record
 
-    return _in_groups(one, iterates, iterations)
-
-
-def _in_groups(chunk: Callable, iterates: Any, iterations: Array) -> tuple[Any, Array]:
-    """`chunk` of all guesses side by side; on one CPU of one group after the other, each until its own have ended.
-
-    The last group is filled up with copies of the last guess.
-    """
-    size, count = GROUP * max(1, os.cpu_count() or 1), len(jax.tree.leaves(iterates)[0])
-    several = jax.vmap(chunk, in_axes=(0, None))
-    if count <= size or jax.default_backend() == "gpu" or jax.local_device_count() > 1:
-        return several(iterates, iterations)
-    groups = -(-count // size)
-    places = np.minimum(np.arange(groups * size), count - 1).reshape(groups, size)
-    found = jax.lax.map(lambda group: several(group, iterations), jax.tree.map(lambda x: x[places], iterates))
-    return jax.tree.map(lambda x: x.reshape(groups * size, *x.shape[2:])[:count], found)
+    return in_groups(one, iterates, iterations)
 
 
 def _numbers(iterate: Any) -> Array:
