@@ -213,3 +213,15 @@ def test_the_time_of_an_impact_that_hardly_is_one_has_finite_derivatives(form):
     # 2 m/s downwards: later by half a second for each meter.
     moving = at_rest.at[5].set(-2.0).at[2].set(0.05)
     np.testing.assert_allclose(jax.grad(time)(moving, 0.025)[np.array([2, 6])], [0.5, -0.5])
+
+
+@pytest.mark.parametrize(("count", "obstacles", "kept"), [(9, 1, 9), (24, 3, 12), (60, 3, 20), (13, 2, 12)])
+def test_the_points_that_may_touch_are_the_nearest(count, obstacles, kept):
+    gaps = np.random.default_rng(count).normal(size=count)
+    gaps[-1] = gaps[0]  # equal ones are different points
+    scene = SimpleNamespace(
+        touching=lambda pose: SimpleNamespace(gaps=jnp.asarray(gaps)), normals=np.eye(3)[:obstacles]
+    )
+    rows = np.asarray(resting._nearest(scene, None))
+    assert len(set(rows)) == kept
+    np.testing.assert_array_equal(np.sort(gaps[rows]), np.sort(gaps)[:kept])

@@ -109,19 +109,36 @@ def test_a_fast_turn_leaves_a_penetration_of_second_order_in_the_step():
         assert np.min(gap[:, -1]) > -1e-6 * bound
 
 
+def balls_on_a_rail(masses):
+    """A model of a ball of 0.1 m above the floor and one of 0.02 m above it, and their contacts."""
+    rail = lambda name, mass: Body(
+        name, None, Joint(f"{name}_rail", "prismatic", (0, 0, 1.0)), mass=mass, inertia=np.eye(3)
+    )
+    model = build([rail("big", masses[0]), rail("small", masses[1])])
+    shapes = {"big": lgjax.shapes.sphere(0.1), "small": lgjax.shapes.sphere(0.02)}
+    floor = lgjax.shapes.Plane((0.0, 0.0, 1.0))
+    return model, lgjax.Contacts(model, floor, shapes, [("big", "small")], 0.0, 1.0)
+
+
+def test_an_impact_counts_as_passed_on_where_it_outweighs_the_own_motion():
+    """The floor stops the heavy ball and drives it against the light one at 1 m/s; that comes by itself, too."""
+    model, contacts = balls_on_a_rail((100.0, 0.1))
+    q = lgjax.configuration(model, joints=jnp.array([0.1, 0.22]))
+    step = lambda closing: lgjax.rollout(
+        model, q, jnp.stack([-1.0, -1.0 - closing]), None, 1e-3, 1, STEP, contacts=contacts
+    )
+    closing = jnp.array([0.1, 0.9, 1.1, 3.0])
+    at_once = int(lgjax.contact.ContactStatus.AT_ONCE)
+    np.testing.assert_array_equal(jax.vmap(step)(closing).status, [at_once, at_once, 0, 0])
+
+
 def test_a_step_says_when_impacts_at_once_stand_for_one_after_the_other():
     """A light ball above a heavy one falls on the floor: one after the other, it flies off at (3 M - m) / (M + m) of
     the speed of the fall, also where the step finds both impacts. Balls at rest, and those that do not bounce, pass
     on nothing that counts.
     """
     mass, speed = (100.0, 0.1), np.sqrt(2 * 9.81)
-    rail = lambda name, mass: Body(
-        name, None, Joint(f"{name}_rail", "prismatic", (0, 0, 1.0)), mass=mass, inertia=np.eye(3)
-    )
-    model = build([rail("big", mass[0]), rail("small", mass[1])])
-    shapes = {"big": lgjax.shapes.sphere(0.1), "small": lgjax.shapes.sphere(0.02)}
-    floor = lgjax.shapes.Plane((0.0, 0.0, 1.0))
-    contacts = lgjax.Contacts(model, floor, shapes, [("big", "small")], 0.0, 1.0)
+    model, contacts = balls_on_a_rail(mass)
 
     @jax.jit
     @jax.vmap

@@ -7,6 +7,7 @@ import sys
 import types
 from typing import NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -183,3 +184,17 @@ def test_objects_in_forces_and_loops_may_change_between_calls():
         found.append((force(0.0, q, v), motor(0.0, q, v), last, lgjax.loops.loop_residual(model, loop, q)))
     for first, second in zip(*found, strict=True):
         assert np.all(np.abs(second) > 3 * np.abs(first))
+
+
+def test_a_function_that_reads_what_is_traced_has_no_contents():
+    """A tracer ends with its trace; a program that holds one would keep it."""
+    read = []
+
+    def of(gain):
+        read.append(contents(lambda v: gain * v))
+        return gain
+
+    jax.grad(of)(1.0)
+    jax.vmap(of)(jnp.ones(2))
+    assert read == [None, None]
+    assert contents(lambda v: 2.0 * v) is not None
