@@ -221,8 +221,8 @@ def thrown(count, dtype, seed=0):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["shoe", "dodecahedron"])
 def test_few_points_move_as_all_corners_do(name):
-    """A fall, impacts, tumbling and, at the end, rest. Not step by step where a corner touches in one and is missed in
-    the other, which the next step mends."""
+    """A fall, impacts, tumbling and, at the end, rest: to round-off until a corner that touches in one is missed in the
+    other, which the next step mends; close to it from then on."""
     model, points = body_of(BODIES[name])
     shape = lgjax.shapes.polyhedron(points)
     turns, speeds = thrown(4, jnp.float64)
@@ -232,9 +232,14 @@ def test_few_points_move_as_all_corners_do(name):
     )
     assert not few[4].any()
     assert few[3].shape[2] == 4
-    np.testing.assert_allclose(few[0].translation, every[0].translation, atol=2e-6)
-    np.testing.assert_allclose(few[0].rotation, every[0].rotation, atol=1e-4)
-    np.testing.assert_allclose(few[3].sum(2), every[3].sum(2), atol=0.05 * float(model.inertias.mass[0]) * G)
+    forces = np.abs(few[3].sum(2) - every[3].sum(2)).max(-1)  # (throws, times)
+    missed = np.cumsum(forces > 0.05 * float(model.inertias.mass[0]) * G, 1) > 0
+    assert np.mean(missed) < 0.1
+    for name, found in few[0]._asdict().items():
+        gap = np.abs(found - getattr(every[0], name)).reshape(*missed.shape, -1).max(-1)
+        together, later = {"translation": (2e-6, 2e-3), "rotation": (1e-4, 0.05)}[name]
+        assert gap[~missed].max() < together
+        assert gap.max() < later
 
 
 @pytest.mark.parametrize("name", ["dodecahedron", pytest.param("ball", marks=pytest.mark.slow)])

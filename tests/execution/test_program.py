@@ -213,3 +213,11 @@ def test_arrays_of_a_trace_must_be_arguments():
         return y
 
     jax.make_jaxpr(outer)(jnp.ones(3, jnp.float32))
+
+
+def test_known_quotients_are_those_of_the_kernel():
+    """0 / 0 is no number, and 1 / 0 is infinite, without a warning of NumPy's."""
+    x = np.array([0.0, -0.0, 1.0, -2.0])
+    program = program_of(lambda y: jnp.asarray(x) / jnp.zeros(4) + 0 * y, jax.ShapeDtypeStruct((), "float64"))
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(np.asarray(program.outputs[0], float), x / np.zeros(4))

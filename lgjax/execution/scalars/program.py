@@ -36,7 +36,9 @@ class ScalarProgram(Region):
         self.dtypes, self.out_dtypes = (list(map(dtype_of, x)) for x in (jaxpr.invars, jaxpr.outvars))
         self.inputs = [enter(x.aval) for x in jaxpr.invars]
         run = Unrolling(graph, memory)
-        self.outputs = list(map(run.arrays.scalars, run.evaluate(jaxpr, list(map(objects, constants)), self.inputs)))
+        with np.errstate(all="ignore"):  # of known numbers, 0 / 0 is no number, as in the kernel
+            found = run.evaluate(jaxpr, list(map(objects, constants)), self.inputs)
+        self.outputs = list(map(run.arrays.scalars, found))
         super().__init__(graph, [x for out in self.outputs for x in out.flat])
         graph.close()
 
