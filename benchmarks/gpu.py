@@ -4,7 +4,7 @@
 
 Forward and inverse dynamics, mass matrix, gradients, RK4 rollouts and their gradients of an arm, a quadruped, a
 humanoid and a chain of 100, over batch sizes up to a million: as kernels, for this model, for all parameters that an
-ensemble may draw ("randomized") and for any ("general"), and as the scan over levels; the latency of one system;
+ensemble may draw ("randomized") and for any ("general"); the latency of one system;
 integrators, an ensemble, and iterations of predictive control; MJX and frax where they are installed; seconds to trace
 and to compile, errors against float64, and the fractions of the memory and arithmetic roofs, which are measured first.
 "batch last": the caller's arrays have the batch as their last axis, so that nothing is transposed.
@@ -63,12 +63,11 @@ def plan(options: argparse.Namespace) -> list[dict]:
     kernels = ("specialized", "batch last", "randomized", "general")
     for what, batch in (("forward", most), ("rollout", many), ("gradient", most)):
         rows += [row(r, what, p, batch) for r in robots for p in kernels]
-    rows += [row(r, what, "scan", few) for r in robots for what in ("forward", "gradient")]
     rows += [row(r, "rollout gradient", "specialized", n) for r in robots for n in (sizes[1], few, many)]
     rows += [row(r, w, "specialized", most) for r in robots for w in ("inverse", "mass matrix")]
     rows += [row("arm", w, "batch last", most) for w in ("forward", "rollout", "gradient") if not options.tiny]
-    rows += [row("chain", "forward", p, few) for p in ("specialized", "scan") if not options.tiny]
-    rows += [row(r, "forward", p, n, dtype="float64") for r in robots for p, n in (("batch last", most), ("scan", few))]
+    rows += [row("chain", "forward", p, few) for p in ("specialized", "general") if not options.tiny]
+    rows += [row(r, "forward", "batch last", most, dtype="float64") for r in robots]
     rows += [row(r, "steps", "lgjax", few) for r in ("heavy top", "pendulum", "bouncing", "slider-crank")]
     rows += [row("quadruped", "ensemble", "lgjax", most)]
     plans = [f"plan of {k} knots" for k in (32, 64, 128)]
@@ -104,16 +103,15 @@ def programs(row: dict, options: argparse.Namespace):
     model, steps = model_of(row["robot"], row["dtype"]), 4 if options.tiny else options.steps
     if row["program"] == "randomized":
         model = lgjax.specialize(model, DRAWN)
-    elif row["program"] not in ("general", "scan"):
+    elif row["program"] != "general":
         model = lgjax.specialize(model)
-    how = {"execution": "scan" if row["program"] == "scan" else "scalarized"}
-    forward = partial(lgjax.forward_dynamics, model, **how)
+    forward = partial(lgjax.forward_dynamics, model)
     path = lambda q, v, x: lgjax.rollout(model, q, v, None, 1e-3, steps, save_every=None)
     last = lambda t: (t.q.joints[0], t.v[0])
     one = {
         "forward": forward,
-        "inverse": partial(lgjax.inverse_dynamics, model, **how),
-        "mass matrix": lambda q, v, x: lgjax.mass_matrix(model, q, **how),
+        "inverse": partial(lgjax.inverse_dynamics, model),
+        "mass matrix": lambda q, v, x: lgjax.mass_matrix(model, q),
         "gradient": jax.grad(lambda q, v, x: jnp.sum(forward(q, v, x)), (0, 1, 2)),
         "rollout": lambda q, v, x: last(path(q, v, x)),
         "rollout gradient": jax.grad(lambda q, v, x: jnp.sum(path(q, v, x).v ** 2), (0, 1)),

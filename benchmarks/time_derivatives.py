@@ -21,6 +21,8 @@ from functools import partial
 import casadi_dynamics
 import harness
 
+from lgjax.execution import plain
+
 COLUMNS = ["part", "what", "how", "dtype", "bodies", "order", "batch", "us", "low", "high", "x pinocchio", "trace s",
            "compile s", "disturbed"]  # fmt: skip
 
@@ -135,7 +137,7 @@ def nested(order: int, what: str):
 
         def force(q, t):
             slope = polynomial(v[1:], t)
-            return lgjax.inverse_dynamics(model, q, rate(q, t), slope, execution="plain")
+            return plain()(lgjax.inverse_dynamics)(model, q, rate(q, t), slope)
 
         def along(f):
             return lambda q, t: jax.jvp(lambda s: f(lgjax.retract(model, q, s * rate(q, t)), t + s), (0.0,), (1.0,))[1]
@@ -144,7 +146,7 @@ def nested(order: int, what: str):
 
     def forward(model, q, v, tau):
         def acceleration(q, v, t):
-            return lgjax.forward_dynamics(model, q, v, polynomial(tau, t), execution="plain")
+            return plain()(lgjax.forward_dynamics)(model, q, v, polynomial(tau, t))
 
         def along(f):
             def derivative(q, v, t):

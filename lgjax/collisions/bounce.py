@@ -13,7 +13,7 @@ from lgjax.collisions.impact import STOPPED, ContactPoint, Laws, approach_rate
 from lgjax.collisions.replay import replay
 from lgjax.collisions.resting import Scene, Touching, choose, window
 from lgjax.collisions.variational import BODY, CHARTS, STATE, RigidBody, RigidState
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.execution.compiled import compiled
 from lgjax.groups.arguments import checked
 from lgjax.groups.se3 import Pose
@@ -323,7 +323,7 @@ def _touching(shape: Shape, planes: tuple[Plane, ...], pose: Pose) -> Touching:
 def _fly(settings: _Settings, p: _Problem, checkpoint: Checkpoint | None = None) -> tuple[Any, Array, Array, Flight]:
     """States, counts of impacts and of cuts at the saved times, and the machine at the end."""
     scene, saves, none = _scene(settings, p), settings.saves, jnp.zeros((), jnp.int32)
-    until = one_kernel(lambda flight, p, done: fly(flight, _scene(settings, p), done))
+    until = batched(lambda flight, p, done: fly(flight, _scene(settings, p), done))
 
     def advance(flight: Flight, done: Array) -> Flight:
         return until(flight, p, done + saves.every)

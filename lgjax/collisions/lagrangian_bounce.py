@@ -10,7 +10,7 @@ from lgjax.collisions.bounce import _check, _problem, closest_contact
 from lgjax.collisions.impact import ContactPoint
 from lgjax.collisions.lagrangian import STOPPED_HERE, Course, LagrangianImpacts, Problem, Settings, depart, step
 from lgjax.collisions.variational import CHARTS, POSE, RigidBody, RigidState, arrival, between, step_energy
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.execution.compiled import compiled
 from lgjax.groups.arguments import checked
 from lgjax.groups.se3 import Pose
@@ -107,7 +107,7 @@ def _run(
     def keep(course: Course) -> tuple[Array, RigidState, Array, Array]:
         return course.step.astype(h.dtype) * h + course.delay, course.state, course.energy, course.impacts
 
-    turn = one_kernel(partial(step, settings))
+    turn = batched(partial(step, settings))
     end, kept = scan_saved(lambda course, _: turn(problem, course), start, saves, keep)
     ts, states, energies, impacts = saves.with_start(keep(start), kept)
     return LagrangianSolution(ts, states, energies, impacts, end.status, end.record)

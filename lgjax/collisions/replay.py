@@ -14,7 +14,7 @@ from lgjax.collisions.flight import Record, bounces_end, next_part
 from lgjax.collisions.impact import approach_rate, impact
 from lgjax.collisions.resting import Scene, at_rest, choose, rest_step
 from lgjax.collisions.variational import RigidState, variational_step
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.numerics.implicit import implicit_number
 
 Array = jax.Array
@@ -69,7 +69,7 @@ def replay(
     """
     size, h = record.segments.shape[0], problem.h
 
-    @one_kernel
+    @batched
     def segment(problem: Any, record: Record, finished: Array, asleep: Array, place: _Place, number: Array) -> Any:
         scene = scene_of(problem)
         body, state = scene.body, place.state

@@ -37,7 +37,6 @@ class Settings(NamedTuple):
     tolerance: float
     max_sweeps: int
     limit: float
-    execution: Any = "scalarized"
     turns: int | None = None
 
 

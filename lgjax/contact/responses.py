@@ -31,7 +31,7 @@ from lgjax.dynamics.spatial import (
     project,
     to_child,
 )
-from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
+from lgjax.dynamics.traversal.traversal import TreeTraversal
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.configuration import Configuration
@@ -63,10 +63,10 @@ class FactoredDynamics:
     armature is added to the diagonal of the mass matrix.
     """
 
-    def __init__(self, model: Model, q: Configuration, v, tau, applied: Wrench | None, armature, execution: Execution):
+    def __init__(self, model: Model, q: Configuration, v, tau, applied: Wrench | None, armature):
         self.tree = model.tree
         self.origin = origin_of(model, q)
-        self.walk = walk = tree_traversal(model.tree, model.dtype, execution)
+        self.walk = walk = TreeTraversal(model.tree, model.dtype)
         drives = list(zip(*map(walk.velocities, (armature, model.damping, v, tau)), strict=True))
         bodies, outside = walk.bodies(body_data(model)), walk.bodies(applied)
         above = NO_MOTION, Pose(EYE3, -self.origin)

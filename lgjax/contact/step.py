@@ -50,7 +50,7 @@ from lgjax.dynamics.forward import articulated_body
 from lgjax.dynamics.inverse import inverse_dynamics
 from lgjax.dynamics.loops.loop import Loop
 from lgjax.dynamics.spatial import applied_wrenches
-from lgjax.execution.call import batch_behind
+from lgjax.execution import batched
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.configuration import Configuration, join_velocity, split_velocity
@@ -91,7 +91,7 @@ def move(model: Model, q: Configuration, v: Array, displacement: Array) -> tuple
 
     A free body keeps the velocity of its origin in the world frame, and its angular velocity in the body frame.
     """
-    return batch_behind(partial(_move, model.tree))(q, v, displacement)
+    return batched(partial(_move, model.tree))(q, v, displacement)
 
 
 def _move(tree, q: Configuration, v, displacement):
@@ -128,16 +128,16 @@ def impact(
     model = model.replace(armature=inertia, damping=jnp.zeros_like(model.damping))
     rest = None
     if contacts.restitution is not None:
-        rest = articulated_body(settings.execution, model, q, jnp.zeros_like(v), tau, applied)
+        rest = articulated_body(model, q, jnp.zeros_like(v), tau, applied)
     turning = -_without_turning(model, v, jnp.zeros_like(v))
     held = bilateral(model, forces.loops, q, v, turning, h, forces.implicit)
     turns = settings.turns
     if turns is None:
         bodies = model.nv == 6 * model.nbodies and held is None
         turns = TURNS_OF_BODIES if bodies else TURNS if len(contacts) or contacts.limited or contacts.dry else 1
-    half = lambda w: _without_turning(model, w, articulated_body(settings.execution, model, q, w, tau, applied))
+    half = lambda w: _without_turning(model, w, articulated_body(model, q, w, tau, applied))
     mean = _mean_velocity(half, v, h, held, turns)
-    step = batch_behind(partial(_impact, settings, joined(model, forces.loops)), settings.execution)
+    step = batched(partial(_impact, settings, joined(model, forces.loops)))
     return step(model, contacts, q, v, mean, rest, tau, applied, h, guess, held)
 
 
@@ -155,7 +155,7 @@ def _mean_velocity(half, v, h, held: Bilateral | None, turns: int) -> Array:
 def _impact(
     settings: Settings, together, model: Model, contacts: Contacts, q, v, mean, rest, tau, applied, h, guess, held
 ) -> Impact:
-    free = FactoredDynamics(model, q, mean, tau, applied, model.armature, settings.execution)
+    free = FactoredDynamics(model, q, mean, tau, applied, model.armature)
     v_free = v + h * _without_turning(model, mean, free.vdot)
     turned = v if rest is None else v_free - h * rest
     if held is not None:

@@ -21,7 +21,7 @@ from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
 from lgjax.dynamics.loops import Loop, loop_constraint, loop_residual
 from lgjax.dynamics.loops.loop import as_loops
 from lgjax.dynamics.loops.status import LoopStatus
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.multibody.arguments import checked_arguments, checked_array
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -154,7 +154,7 @@ def contact_step(
     h = checks.scalar("dt", dt, model.dtype, positive=True)
     shape = len(contacts), 3
     guess = jnp.zeros(shape, model.dtype) if guess is None else checked_array("guess", guess, shape, model.dtype)
-    second_half = one_kernel(partial(_second_half, method.settings(model.dtype)))
+    second_half = batched(partial(_second_half, method.settings(model.dtype)))
 
     def step(model, contacts, closed, q, v, h, guess) -> ContactStep:
         halfway = move(model, q, v, 0.5 * h * v)
@@ -166,7 +166,7 @@ def contact_step(
         return second_half(model, contacts, *halfway, forces, h, guess)
 
     # The forces are in it; where they have no instructions, the second half alone is one kernel.
-    return one_kernel(step)(model, contacts, closed, q, v, h, guess)
+    return batched(step)(model, contacts, closed, q, v, h, guess)
 
 
 def _second_half(settings: Settings, model: Model, contacts: Contacts, q, v, forces: Forces, h, guess) -> ContactStep:

@@ -7,7 +7,7 @@ from lgjax.dynamics.kinematics import world_kinematics
 from lgjax.dynamics.mass_matrix import world_inertia
 from lgjax.dynamics.spatial import NO_MASS
 from lgjax.dynamics.subtree_sums import Subtrees, inertia_to_parent, momenta
-from lgjax.execution.call import batch_behind
+from lgjax.execution import batched
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
@@ -23,7 +23,7 @@ def centroidal_momentum_matrix(model: Model, q: Configuration) -> jax.Array:
 
     Source: composite rigid bodies as in [featherstone2008] section 6.2.
     """
-    return batch_behind(_matrix)(model, q)
+    return batched(_matrix)(model, q)
 
 
 def _matrix(model: Model, q: Configuration) -> jax.Array:
@@ -39,7 +39,7 @@ def centroidal_momentum_derivative(model: Model, q: Configuration, v: jax.Array)
 
     The momentum changes at the rate A vdot + dA/dt v.
     """
-    return batch_behind(_derivative)(model, q, v)
+    return batched(_derivative)(model, q, v)
 
 
 def _derivative(model: Model, q: Configuration, v) -> jax.Array:

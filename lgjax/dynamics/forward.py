@@ -15,7 +15,6 @@ Read first: `spatial.py` and `articulated.py`; `traversal/` does the walking. Ne
 Source: [featherstone2008] section 7.3; [kim2012] section 2.2.
 """
 
-from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -52,8 +51,8 @@ from lgjax.dynamics.spatial import (
     twist_of_child,
     velocity_product,
 )
-from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal, tree_traversal
-from lgjax.execution.call import batch_behind, with_derivatives
+from lgjax.dynamics.traversal.traversal import TreeTraversal
+from lgjax.execution import batched, with_derivatives
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -67,8 +66,6 @@ def forward_dynamics(
     v: jax.Array,
     tau: jax.Array,
     wrenches: jax.Array | None = None,
-    *,
-    execution: Execution = "scalarized",
 ) -> jax.Array:
     """Accelerations vdot (nv,) under the generalized forces tau (nv,): M^-1 (tau - `bias_forces`).
 
@@ -77,31 +74,24 @@ def forward_dynamics(
     Source: [featherstone2008] section 7.3; [kim2012] section 2.2.
     """
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
-    return differentiable(execution)(model, q, v, tau, applied)
-
-
-@lru_cache
-def differentiable(execution: Execution):
-    """`articulated_body` with derivatives taken from inverse dynamics at the solution, not through the recursion."""
-    forces = lambda model, q, v, vdot, applied: newton_euler(model, q, v, vdot, applied, execution)
-    solve = lambda model, q, f: solve_mass_matrix(model, q, f, execution=execution)
-    return with_derivatives(by_inverse_dynamics(partial(articulated_body, execution), forces, solve), execution)
-
-
-@partial(jax.jit, static_argnums=0)  # one trace, however often a program evaluates it
-def articulated_body(execution: Execution, model: Model, q: Configuration, v, tau, applied: Wrench | None) -> jax.Array:
-    """Accelerations (nv,). applied: Wrench (nbodies, 3) in joint frames, or None."""
-    return batch_behind(partial(_three_passes, execution), execution)(model, q, v, tau, applied)
+    return differentiable(model, q, v, tau, applied)
 
 
 # ---- the passes
-def _three_passes(execution: Execution, model: Model, q: Configuration, v, tau, applied: Wrench | None) -> jax.Array:
-    walk = tree_traversal(model.tree, model.dtype, execution)
+@jax.jit  # one trace, however often a program evaluates it
+@batched
+def articulated_body(model: Model, q: Configuration, v, tau, applied: Wrench | None) -> jax.Array:
+    """Accelerations (nv,). applied: Wrench (nbodies, 3) in joint frames, or None."""
+    walk = TreeTraversal(model.tree, model.dtype)
     drives = list(zip(*map(walk.velocities, (model.armature, model.damping, v, tau)), strict=True))
     bodies = walk.bodies(body_data(model))
     moving = velocity_pass(walk, bodies, q, v, applied)
     articulated = walk.inward(articulate, (NO_INERTIA, NO_WRENCH), bodies, moving, drives)
     return walk.to_velocities(walk.outward(accelerate, Twist(ZERO3, -model.gravity), articulated))
+
+
+# Derivatives are taken from inverse dynamics at the solution, not through the recursion.
+differentiable = with_derivatives(by_inverse_dynamics(articulated_body, newton_euler, solve_mass_matrix))
 
 
 def velocity_pass(walk: TreeTraversal, bodies: list, q: Configuration, v, applied: Wrench | None) -> list:

@@ -47,8 +47,8 @@ from lgjax.dynamics.spatial import (
     to_child,
     to_parent,
 )
-from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal, tree_traversal
-from lgjax.execution.call import batch_behind, with_derivatives
+from lgjax.dynamics.traversal.traversal import TreeTraversal
+from lgjax.execution import batched, with_derivatives
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -65,8 +65,6 @@ def hybrid_dynamics(
     tau: jax.Array,
     prescribed: Sequence[int],
     wrenches: jax.Array | None = None,
-    *,
-    execution: Execution = "scalarized",
 ) -> tuple[jax.Array, jax.Array]:
     """Accelerations and forces (nv,) where some accelerations are prescribed and the other forces given.
 
@@ -78,7 +76,7 @@ def hybrid_dynamics(
     given = prescribed_mask(model, prescribed)
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
     x, f = jnp.where(given, vdot, 0), jnp.where(given, 0, tau)
-    return _differentiable(execution, tuple(given.tolist()))(model, q, v, x, f, applied)
+    return _differentiable(tuple(given.tolist()))(model, q, v, x, f, applied)
 
 
 def prescribed_mask(model: Model, indices: Sequence[int], name: str = "prescribed") -> np.ndarray:
@@ -89,30 +87,28 @@ def prescribed_mask(model: Model, indices: Sequence[int], name: str = "prescribe
 
 
 @lru_cache
-def _differentiable(execution: Execution, given: tuple[bool, ...]):
+def _differentiable(given: tuple[bool, ...]):
     """Hybrid dynamics with its derivatives; forward dynamics if nothing is prescribed, inverse dynamics if all is."""
     mask = np.asarray(given, bool)
-    inverse = lambda model, q, v, x, applied: newton_euler(model, q, v, x, applied, execution)
+    inverse = lambda model, q, v, x, applied: newton_euler(model, q, v, x, applied)
     if not mask.any():
-        return lambda model, q, v, x, f, applied: (differentiable(execution)(model, q, v, f, applied), f)
+        return lambda model, q, v, x, f, applied: (differentiable(model, q, v, f, applied), f)
     if mask.all():
         return lambda model, q, v, x, f, applied: (x, inverse(model, q, v, x, applied))
-    solve = lambda model, q, f, x: _solve_at_rest(model, q, f, x, mask, execution=execution)
-    rules = by_partial_inverse_dynamics(partial(_recursion, execution, given), inverse, solve, mask)
-    return with_derivatives(rules, execution)
+    solve = lambda model, q, f, x: _solve_at_rest(model, q, f, x, mask)
+    rules = by_partial_inverse_dynamics(partial(_recursion, given), inverse, solve, mask)
+    return with_derivatives(rules)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _recursion(execution: Execution, given: tuple[bool, ...], model: Model, q: Configuration, v, vdot, tau, applied):
+@partial(jax.jit, static_argnums=0)
+def _recursion(given: tuple[bool, ...], model: Model, q: Configuration, v, vdot, tau, applied):
     """Accelerations and forces (nv,). vdot, tau: (nv,), zero where not given. applied: as in `articulated_body`."""
-    return batch_behind(partial(_three_passes, execution, np.asarray(given)), execution)(
-        model, q, v, vdot, tau, applied
-    )
+    return batched(partial(_three_passes, np.asarray(given)))(model, q, v, vdot, tau, applied)
 
 
 # ---- the passes
-def _three_passes(execution: Execution, given: np.ndarray, model: Model, q: Configuration, v, vdot, tau, applied):
-    walk = tree_traversal(model.tree, model.dtype, execution)
+def _three_passes(given: np.ndarray, model: Model, q: Configuration, v, vdot, tau, applied):
+    walk = TreeTraversal(model.tree, model.dtype)
     drives, bodies = _drives(walk, model, given, vdot, tau - model.damping * v), walk.bodies(body_data(model))
     moving = velocity_pass(walk, bodies, q, v, applied)
     articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, moving, drives)
@@ -120,9 +116,9 @@ def _three_passes(execution: Execution, given: np.ndarray, model: Model, q: Conf
     return x, jnp.where(given, through + model.armature * x + model.damping * v, tau)
 
 
-def _two_passes_at_rest(execution: Execution, given: np.ndarray, model: Model, q: Configuration, vdot, tau):
+def _two_passes_at_rest(given: np.ndarray, model: Model, q: Configuration, vdot, tau):
     """Accelerations and the forces (nv,) that the joints transmit, without velocities, gravity and damping."""
-    walk = tree_traversal(model.tree, model.dtype, execution)
+    walk = TreeTraversal(model.tree, model.dtype)
     drives, bodies = _drives(walk, model, given, vdot, tau), walk.bodies(body_data(model))
     zero = NO_INERTIA, NO_WRENCH
     return _accelerations(
@@ -187,9 +183,7 @@ def _accelerate(kind, A_parent: Twist, body: HybridJoint):
 
 
 # ---- what derivatives need
-def _solve_at_rest(
-    model: Model, q: Configuration, forces, vdot, given: np.ndarray, *, execution: Execution
-) -> tuple[jax.Array, jax.Array]:
+def _solve_at_rest(model: Model, q: Configuration, forces, vdot, given: np.ndarray) -> tuple[jax.Array, jax.Array]:
     """Accelerations x and forces `needed` (nv,) with M x = forces + needed; x is vdot where `given`, else needed is 0.
 
     The result is linear in forces and vdot and takes time proportional to the number of bodies. In reverse mode it is
@@ -201,12 +195,10 @@ def _solve_at_rest(
 
     def rows(unknown):
         x, needed = unknown
-        return jnp.stack(
-            [mass_times(still, q, x, execution) - jnp.where(given, needed, 0), jnp.where(given, -x, needed)]
-        )
+        return jnp.stack([mass_times(still, q, x) - jnp.where(given, needed, 0), jnp.where(given, -x, needed)])
 
     def solve(_, right):
-        return jnp.stack(_exchanged(still, q, *right, given=tuple(given.tolist()), execution=execution))
+        return jnp.stack(_exchanged(still, q, *right, given=tuple(given.tolist())))
 
     # one array: in reverse mode a right side is linear as a whole
     right = jnp.stack([forces, jnp.where(given, -vdot, 0)])
@@ -214,10 +206,10 @@ def _solve_at_rest(
     return x, needed
 
 
-@partial(jax.jit, static_argnames=("given", "execution"))  # one trace, however often a program evaluates it
-def _exchanged(model: Model, q: Configuration, f, less, *, given: tuple[bool, ...], execution: Execution):
+@partial(jax.jit, static_argnames="given")  # one trace, however often a program evaluates it
+def _exchanged(model: Model, q: Configuration, f, less, *, given: tuple[bool, ...]):
     """Unknowns of `_solve_at_rest`. less: (nv,), minus the accelerations where given, the needed forces elsewhere."""
     mask = np.asarray(given)
-    program = batch_behind(partial(_two_passes_at_rest, execution, mask), execution)
+    program = batched(partial(_two_passes_at_rest, mask))
     x, through = program(model, q, jnp.where(mask, -less, 0), f)
     return x, jnp.where(mask, through + model.armature * x - f, less)

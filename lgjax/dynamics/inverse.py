@@ -7,8 +7,6 @@ Read first: `spatial.py`; `traversal/` does the walking. Next: `forward.py`.
 Source: [featherstone2008] section 5.3; [kim2012] section 2.1.
 """
 
-from functools import partial
-
 import jax
 
 from lgjax.dynamics.spatial import (
@@ -29,8 +27,8 @@ from lgjax.dynamics.spatial import (
     twist_of_child,
     velocity_product,
 )
-from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
-from lgjax.execution.call import batch_behind
+from lgjax.dynamics.traversal.traversal import TreeTraversal
+from lgjax.execution import batched
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -43,8 +41,6 @@ def inverse_dynamics(
     v: jax.Array,
     vdot: jax.Array,
     wrenches: jax.Array | None = None,
-    *,
-    execution: Execution = "scalarized",
 ) -> jax.Array:
     """Generalized forces tau (nv,) that produce the accelerations vdot (nv,): M vdot + `bias_forces`.
 
@@ -52,7 +48,7 @@ def inverse_dynamics(
     Armature and joint damping are included. N m and N. Source: [featherstone2008] section 5.3; [kim2012] section 2.1.
     """
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
-    return newton_euler(model, q, v, vdot, applied, execution)
+    return newton_euler(model, q, v, vdot, applied)
 
 
 @checked_arguments()
@@ -61,36 +57,31 @@ def bias_forces(
     q: Configuration,
     v: jax.Array,
     wrenches: jax.Array | None = None,
-    *,
-    execution: Execution = "scalarized",
 ) -> jax.Array:
     """Generalized forces (nv,) at zero acceleration: Coriolis, centrifugal, gravity, damping and applied wrenches.
 
     v, wrenches: as in `inverse_dynamics`; the joints balance the wrenches, which therefore enter with a minus sign.
     N m and N. Source: [featherstone2008] section 5.3, with zero accelerations.
     """
-    return inverse_dynamics(model, q, v, 0 * v, wrenches, execution=execution)
+    return inverse_dynamics(model, q, v, 0 * v, wrenches)
 
 
 @checked_arguments()
-def gravity_forces(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> jax.Array:
+def gravity_forces(model: Model, q: Configuration) -> jax.Array:
     """Generalized forces (nv,) that hold the mechanism at rest: the gradient of the potential energy.
 
     N m and N. Source: [featherstone2008] section 5.3, with zero velocities and accelerations.
     """
     rest = 0 * model.armature
-    return inverse_dynamics(model, q, rest, rest, execution=execution)
-
-
-@partial(jax.jit, static_argnames="execution")  # one trace, however often a program evaluates it
-def newton_euler(model: Model, q: Configuration, v, vdot, applied: Wrench | None, execution: Execution) -> jax.Array:
-    """Generalized forces (nv,). applied: Wrench (nbodies, 3) in joint frames, or None."""
-    return batch_behind(partial(_two_passes, execution), execution)(model, q, v, vdot, applied)
+    return inverse_dynamics(model, q, rest, rest)
 
 
 # ---- the passes
-def _two_passes(execution: Execution, model: Model, q: Configuration, v, vdot, applied: Wrench | None) -> jax.Array:
-    walk = tree_traversal(model.tree, model.dtype, execution)
+@jax.jit  # one trace, however often a program evaluates it
+@batched
+def newton_euler(model: Model, q: Configuration, v, vdot, applied: Wrench | None) -> jax.Array:
+    """Generalized forces (nv,). applied: Wrench (nbodies, 3) in joint frames, or None."""
+    walk = TreeTraversal(model.tree, model.dtype)
     bodies = walk.bodies(body_data(model))
     outside = walk.bodies(applied)
     speeds = list(zip(walk.velocities(v), walk.velocities(vdot), strict=True))

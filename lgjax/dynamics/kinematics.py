@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.spatial import EYE3, NO_MOTION, WORLD_FRAME, BodyData, add, body_data, joint_twist, place_joint
-from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
-from lgjax.execution.call import batch_behind
+from lgjax.dynamics.traversal.traversal import TreeTraversal
+from lgjax.execution import batched
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
@@ -24,16 +23,13 @@ from lgjax.numerics.messages import listed
 
 
 @checked_arguments()
-def forward_kinematics(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> Pose:
+@batched
+def forward_kinematics(model: Model, q: Configuration) -> Pose:
     """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), meters.
 
     Source: [featherstone2008] chapter 4.
     """
-    return batch_behind(partial(_poses, execution), execution)(model, q)
-
-
-def _poses(execution: Execution, model: Model, q: Configuration) -> Pose:
-    walk = tree_traversal(model.tree, model.dtype, execution)
+    walk = TreeTraversal(model.tree, model.dtype)
     bodies = walk.bodies((body_data(model), model.links))
     return walk.to_bodies(walk.outward(_outward_pose, WORLD_FRAME, bodies, walk.configurations(q)))
 
@@ -83,22 +79,17 @@ class World(NamedTuple):
     subspace: Any = None
 
 
-def world_kinematics(
-    model: Model, q: Configuration, v=None, execution: Execution = "scalarized", rates: Sequence = ()
-) -> World:
+@batched
+def world_kinematics(model: Model, q: Configuration, v=None, rates: Sequence = ()) -> World:
     """Kinematics in world axes about the point `origin_of` the model, which keeps them accurate far from the origin.
 
     rates: velocities, accelerations, ... (nv,) along which `bend` is wanted; it stays None where no joint's motions
     depend on coordinates.
     """
     rates = list(rates) if model.tree.varying else []
-    return batch_behind(partial(_world, execution), execution)(model, q, v, rates)
-
-
-def _world(execution: Execution, model: Model, q: Configuration, v, rates: Sequence) -> World:
     origin = origin_of(model, q)
     root = Pose(EYE3, -origin)
-    walk = tree_traversal(model.tree, model.dtype, execution)
+    walk = TreeTraversal(model.tree, model.dtype)
     out = walk.outward(
         _outward_world,
         (root, NO_MOTION),
@@ -158,7 +149,7 @@ def body_twists(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
 
     v: (nv,) body-frame velocities. Source: [featherstone2008] section 5.3.
     """
-    return batch_behind(_body_twists)(model, q, v)
+    return batched(_body_twists)(model, q, v)
 
 
 def _body_twists(model: Model, q: Configuration, v) -> jax.Array:

@@ -1,6 +1,5 @@
 """Mass matrix and Coriolis matrix from sums over subtrees."""
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -16,8 +15,7 @@ from lgjax.dynamics.subtree_sums import (
     products,
     related,
 )
-from lgjax.dynamics.traversal.traversal import Execution
-from lgjax.execution.call import batch_behind, one_kernel
+from lgjax.execution import batched
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
@@ -39,16 +37,16 @@ def world_inertia(poses: Pose, inertia: Inertia) -> Inertia:
 
 
 @checked_arguments()
-def mass_matrix(model: Model, q: Configuration, *, execution: Execution = "scalarized") -> jax.Array:
+@batched
+def mass_matrix(model: Model, q: Configuration) -> jax.Array:
     """Mass matrix (nv, nv), armature on the diagonal. Source: composite rigid bodies, [ali2026] eq. (13)."""
-    rows = batch_behind(partial(_motions_and_momenta, execution), execution)
-    return one_kernel(lambda model, q: mass_matrix_of(model, *rows(model, q)))(model, q)
+    return mass_matrix_of(model, *_motions_and_momenta(model, q))
 
 
-def _motions_and_momenta(execution: Execution, model: Model, q: Configuration) -> tuple[jax.Array, jax.Array]:
+def _motions_and_momenta(model: Model, q: Configuration) -> tuple[jax.Array, jax.Array]:
     """Motions (nv, 6) of the joints and momenta of what they carry, in world axes."""
     read = lambda joint, inertia: (joint.twist(joint.S), joint.wrench(momenta(inertia, joint.S)))
-    subtrees = Subtrees(model, q, execution=execution)
+    subtrees = Subtrees(model, q)
     return subtrees.rows(read, subtrees.sums(lambda body, joint: body.inertia, inertia_to_parent, NO_MASS))
 
 
@@ -103,22 +101,19 @@ def _to_parent(R, p, own: _Carried) -> _Carried:
 
 
 @checked_arguments()
-def coriolis_matrix(model: Model, q: Configuration, v: jax.Array, *, execution: Execution = "scalarized") -> jax.Array:
+@batched
+def coriolis_matrix(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
     """Admissible Coriolis matrix C (nv, nv): C v + gravity = bias without damping, and dM/dt - 2 C is skew.
 
     C = J^T (M dJ/dt - ad_V^T M J) with the stacked spatial Jacobian J. Source: [ali2026] Lemma 1, eq. (21).
     """
-    return one_kernel(partial(_coriolis_matrix, execution))(model, q, v)
-
-
-def _coriolis_matrix(execution: Execution, model: Model, q: Configuration, v) -> jax.Array:
-    S, S_rate, rows, rated, columns = batch_behind(partial(_coriolis_rows, execution), execution)(model, q, v)
+    S, S_rate, rows, rated, columns = _coriolis_rows(model, q, v)
     deep, shallow = related(model.tree)
     below = products(jnp.concatenate([rows, rated], 1), jnp.concatenate([S_rate, S], 1).T)
     return jnp.where(deep, below, jnp.where(shallow, products(S, columns.T), 0))
 
 
-def _coriolis_rows(execution: Execution, model: Model, q: Configuration, v) -> tuple[jax.Array, ...]:
+def _coriolis_rows(model: Model, q: Configuration, v) -> tuple[jax.Array, ...]:
     def read(joint: JointTerms, total: _Carried):
         inertia, rate = total
         wrenches = (
@@ -128,6 +123,6 @@ def _coriolis_rows(execution: Execution, model: Model, q: Configuration, v) -> t
         )
         return *map(joint.twist, (joint.S, joint.S_rate)), *map(joint.wrench, wrenches)
 
-    subtrees = Subtrees(model, q, v, execution=execution)
+    subtrees = Subtrees(model, q, v)
     own = lambda body, joint: _Carried(body.inertia, _rate(body.inertia, joint.V))
     return subtrees.rows(read, subtrees.sums(own, _to_parent, NOTHING))

@@ -3,7 +3,6 @@
 Read first: `forward.py`, the same passes with velocities and gravity. Source: [kim2012] section 2.2.
 """
 
-from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -34,8 +33,8 @@ from lgjax.dynamics.spatial import (
     to_child,
     to_parent,
 )
-from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
-from lgjax.execution.call import batch_behind, with_derivatives
+from lgjax.dynamics.traversal.traversal import TreeTraversal
+from lgjax.execution import batched, with_derivatives
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -43,29 +42,23 @@ from lgjax.numerics import small_matrix as sm
 
 
 @checked_arguments()
-def solve_mass_matrix(
-    model: Model, q: Configuration, f: jax.Array, *, execution: Execution = "scalarized"
-) -> jax.Array:
+def solve_mass_matrix(model: Model, q: Configuration, f: jax.Array) -> jax.Array:
     """M^-1 f (nv,) for generalized forces f (nv,), armature included, in time proportional to the number of bodies.
 
     For several right sides map it over f with `jax.vmap`: the inertias are then found once. In reverse mode it is its
     own transpose.
     Source: [kim2012] section 2.2.
     """
-    return _differentiable(execution)(model, q, f)
+    return _solved(model, q, f)
 
 
-@lru_cache
-def _differentiable(execution: Execution):
-    return with_derivatives(partial(_solved, execution), execution)
-
-
-def _solved(execution: Execution, model: Model, q: Configuration, f) -> jax.Array:
+@with_derivatives
+def _solved(model: Model, q: Configuration, f) -> jax.Array:
     still = at_rest(model)
     return lax.custom_linear_solve(
-        lambda x: mass_times(still, q, x, execution),
+        lambda x: mass_times(still, q, x),
         f,
-        lambda _, f: _at_rest(still, q, f, execution=execution),
+        lambda _, f: _at_rest(still, q, f),
         symmetric=True,
     )
 
@@ -76,18 +69,15 @@ def at_rest(model: Model) -> Model:
     return model.replace(gravity=zeros(model.gravity), damping=zeros(model.damping))
 
 
-def mass_times(still: Model, q: Configuration, x, execution: Execution) -> jax.Array:
+def mass_times(still: Model, q: Configuration, x) -> jax.Array:
     """M x (nv,) of `at_rest(model)`, which derivatives of a solution with respect to model and configuration need."""
-    return newton_euler(still, q, jnp.zeros_like(x), x, None, execution)
+    return newton_euler(still, q, jnp.zeros_like(x), x, None)
 
 
-@partial(jax.jit, static_argnames="execution")  # one trace, however often a program evaluates it
-def _at_rest(model: Model, q: Configuration, f, *, execution: Execution) -> jax.Array:
-    return batch_behind(partial(_two_passes, execution), execution)(model, q, f)
-
-
-def _two_passes(execution: Execution, model: Model, q: Configuration, f) -> jax.Array:
-    walk = tree_traversal(model.tree, model.dtype, execution)
+@jax.jit  # one trace, however often a program evaluates it
+@batched
+def _at_rest(model: Model, q: Configuration, f) -> jax.Array:
+    walk = TreeTraversal(model.tree, model.dtype)
     drives = list(zip(walk.velocities(model.armature), walk.velocities(f), strict=True))
     bodies = walk.bodies(body_data(model))
     articulated = walk.inward(_articulate, (NO_INERTIA, NO_WRENCH), bodies, walk.configurations(q), drives)

@@ -14,7 +14,6 @@ Source: [kim2012] section 4; [singh2022] with the rate B as twelve numbers.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -33,8 +32,8 @@ from lgjax.dynamics.subtree_sums import (
     products,
     related,
 )
-from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal
-from lgjax.execution.call import batch_behind, one_kernel
+from lgjax.dynamics.traversal.traversal import TreeTraversal
+from lgjax.execution import batched
 from lgjax.groups import se3
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
@@ -71,25 +70,20 @@ class HybridPartials(NamedTuple):
 
 
 @checked_arguments()
+@batched
 def inverse_dynamics_partials(
     model: Model,
     q: Configuration,
     v: jax.Array,
     vdot: jax.Array,
     wrenches: jax.Array | None = None,
-    *,
-    execution: Execution = "scalarized",
 ) -> InversePartials:
     """Derivatives of `inverse_dynamics` with respect to q, v and vdot, three matrices (nv, nv).
 
     Column j of the first is the derivative along retract(model, q, e_j). Arguments as in inverse_dynamics; wrenches
     are held in the body frames. Source: [kim2012] section 4; [singh2022].
     """
-    return one_kernel(partial(_inverse_partials, execution))(model, q, v, vdot, wrenches)
-
-
-def _inverse_partials(execution: Execution, model: Model, q: Configuration, v, vdot, wrenches) -> InversePartials:
-    rows, bent = batch_behind(partial(joint_rows, execution), execution)(model, q, v, vdot, wrenches)
+    rows, bent = joint_rows(model, q, v, vdot, wrenches)
     by_q, by_v, _ = row_products(model, rows, rows)
     M = mass_matrix_of(model, rows.S, rows.momenta)
     return InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M)
@@ -113,8 +107,6 @@ def forward_dynamics_partials(
     v: jax.Array,
     tau: jax.Array,
     wrenches: jax.Array | None = None,
-    *,
-    execution: Execution = "scalarized",
 ) -> ForwardPartials:
     """Derivatives of `forward_dynamics` with respect to q, v and tau, three matrices (nv, nv).
 
@@ -122,8 +114,8 @@ def forward_dynamics_partials(
     are held in the body frames. d(vdot) = M^-1 (d(tau) - what inverse dynamics says at constant vdot).
     Source: [kim2012] section 4.
     """
-    vdot = forward_dynamics(model, q, v, tau, wrenches, execution=execution)
-    inverse = inverse_dynamics_partials(model, q, v, vdot, wrenches, execution=execution)
+    vdot = forward_dynamics(model, q, v, tau, wrenches)
+    inverse = inverse_dynamics_partials(model, q, v, vdot, wrenches)
     return ForwardPartials(*_solved(inverse, np.zeros(model.nv, bool)))
 
 
@@ -136,8 +128,6 @@ def hybrid_dynamics_partials(
     tau: jax.Array,
     prescribed: Sequence[int],
     wrenches: jax.Array | None = None,
-    *,
-    execution: Execution = "scalarized",
 ) -> HybridPartials:
     """Derivatives of what `hybrid_dynamics` solves for, three matrices (nv, nv).
 
@@ -146,8 +136,8 @@ def hybrid_dynamics_partials(
     in forward_dynamics_partials. Source: [kim2012] sections 2.3 and 4.
     """
     given = prescribed_mask(model, prescribed)
-    vdot, _ = hybrid_dynamics(model, q, v, vdot, tau, prescribed, wrenches, execution=execution)
-    inverse = inverse_dynamics_partials(model, q, v, vdot, wrenches, execution=execution)
+    vdot, _ = hybrid_dynamics(model, q, v, vdot, tau, prescribed, wrenches)
+    inverse = inverse_dynamics_partials(model, q, v, vdot, wrenches)
     return HybridPartials(*_solved(inverse, given))
 
 
@@ -216,13 +206,13 @@ class _Sum(NamedTuple):
 NOTHING = _Sum(NO_MASS, _InertiaRate(ZERO33, ZERO3), NO_WRENCH)
 
 
-def joint_rows(execution: Execution, model: Model, q: Configuration, v, vdot, wrenches) -> tuple[JointRows, tuple]:
+def joint_rows(model: Model, q: Configuration, v, vdot, wrenches) -> tuple[JointRows, tuple]:
     """The rows, and what is added to the derivative with respect to q where joint motions depend on coordinates."""
-    return _rows(_read, execution, model, q, v, vdot, wrenches)
+    return _rows(_read, model, q, v, vdot, wrenches)
 
 
-def _rows(read: Callable, execution: Execution, model: Model, q: Configuration, v, vdot, wrenches) -> tuple:
-    subtrees = Subtrees(model, q, v, vdot, execution=execution)
+def _rows(read: Callable, model: Model, q: Configuration, v, vdot, wrenches) -> tuple:
+    subtrees = Subtrees(model, q, v, vdot)
     applied = [] if wrenches is None else [subtrees.walk.bodies(applied_wrenches(model.links, wrenches))]
     sums = subtrees.sums(_own, _to_parent, NOTHING, *applied)
     bent = _bent(model, subtrees.walk, sums, q, v, vdot) if model.tree.varying else ()

@@ -9,16 +9,13 @@ and joint j, if it carries the body, feels S_j . [n, f]. One pass outward finds 
 matrix is their product. Source: [featherstone2008] section 5.3; [rucker2022] section II for the parameters.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.kinematics import ancestor_mask
 from lgjax.dynamics.subtree_sums import Subtrees, products
-from lgjax.dynamics.traversal.traversal import Execution
-from lgjax.execution.call import batch_behind, one_kernel
+from lgjax.execution import batched
 from lgjax.groups import se3
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
@@ -27,28 +24,23 @@ from lgjax.numerics import small_matrix as sm
 
 
 @checked_arguments()
-def regressor(
-    model: Model, q: Configuration, v: jax.Array, vdot: jax.Array, *, execution: Execution = "scalarized"
-) -> jax.Array:
+@batched
+def regressor(model: Model, q: Configuration, v: jax.Array, vdot: jax.Array) -> jax.Array:
     """The matrix Y (nv, 10 nbodies) with Y @ inertial_parameters(model) = the forces that the inertias need.
 
     These are `inverse_dynamics` without armature and damping, whose part is armature vdot + damping v. Columns 10 i to
     10 i + 9 belong to body i, in the order of `inertial_parameters`. Of the model's inertias nothing is read.
     v, vdot: (nv,), as in `inverse_dynamics`. Source: [featherstone2008] section 5.3, see the head of this file.
     """
-    return one_kernel(partial(_regressor, execution))(model, q, v, vdot)
-
-
-def _regressor(execution: Execution, model: Model, q: Configuration, v, vdot) -> jax.Array:
-    motions, wrenches = batch_behind(partial(_rows, execution), execution)(model, q, v, vdot)
+    motions, wrenches = _rows(model, q, v, vdot)
     carried = ancestor_mask(model.tree).T[np.asarray(model.tree.v_body)]  # (nv, nbodies)
     flat = jnp.moveaxis(wrenches, 1, 0).reshape(6, -1)  # (nbodies, 6, 10), by body
     return jnp.where(np.repeat(carried, 10, 1), products(motions, flat), 0)
 
 
-def _rows(execution: Execution, model: Model, q: Configuration, v, vdot) -> tuple[jax.Array, jax.Array]:
+def _rows(model: Model, q: Configuration, v, vdot) -> tuple[jax.Array, jax.Array]:
     """Joint motions (nv, 6), and wrenches (nbodies, 6, 10) per unit of each parameter, in world axes about a point."""
-    subtrees = Subtrees(model, q, v, vdot, execution=execution)
+    subtrees = Subtrees(model, q, v, vdot)
     motions = subtrees.each(lambda kind, body, joint: joint.twist(joint.S))
     wrenches = subtrees.each(_wrenches, subtrees.walk.bodies(model.links))
     return subtrees.walk.to_velocities(motions), subtrees.walk.to_bodies(wrenches)

@@ -15,7 +15,7 @@ import numpy as np
 
 from lgjax.dynamics.kinematics import ancestor_mask, origin_of
 from lgjax.dynamics.spatial import EYE3, NO_MOTION, ZERO3, Twist, body_data, place_joint, to_child, twist_of_child
-from lgjax.dynamics.traversal.traversal import Execution, tree_traversal
+from lgjax.dynamics.traversal.traversal import TreeTraversal
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.configuration import Configuration
@@ -55,8 +55,8 @@ class JointTerms(NamedTuple):
 class Subtrees:
     """The joints of a model at one instant, and sums over what they carry."""
 
-    def __init__(self, model: Model, q: Configuration, v=None, vdot=None, *, execution: Execution = "scalarized"):
-        self.model, self.walk = model, tree_traversal(model.tree, model.dtype, execution)
+    def __init__(self, model: Model, q: Configuration, v=None, vdot=None):
+        self.model, self.walk = model, TreeTraversal(model.tree, model.dtype)
         rates = [self.walk.velocities(x) for x in (v, vdot) if x is not None]
         speeds = list(zip(*rates, strict=True)) or [()] * len(self.walk.runs)
         world = Pose(EYE3, -origin_of(model, q)), (NO_MOTION, Twist(ZERO3, -model.gravity))[: len(rates)]
@@ -97,13 +97,13 @@ class Subtrees:
         body, pieces = np.asarray(tree.v_body), []
         of_base = np.isin(body, bases)
         if len(bases):
-            six = self.walk.side_by_side(partial(_of_base, read), *at(bases))
+            six = jax.vmap(partial(_of_base, read))(*at(bases))
             pieces.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), six))
         if not of_base.all():
             motions = [[j.S for j in joints], [j.S_rate for j in joints]]
             S, S_rate = (None if rows[0] is None else self.walk.to_velocities(rows)[~of_base] for rows in motions)
             joint, total = at(body[~of_base])
-            pieces.append(self.walk.side_by_side(read, joint._replace(S=S, S_rate=S_rate), total, *data))
+            pieces.append(jax.vmap(read)(joint._replace(S=S, S_rate=S_rate), total, *data))
         if len(pieces) == 1:
             return pieces[0]
         order = np.argsort(~of_base, kind="stable").argsort()  # rows of bases are first in the pieces

@@ -1,7 +1,12 @@
-"""Execution of body steps for a batch of systems: plain, or traced once and emitted again on scalars.
+"""How a function of one system runs for a batch: as one kernel on each machine, or plainly in XLA.
 
-This room knows JAX and no mechanism; `_jax.py` holds every use of JAX that its documentation does not cover, and
-`compiled.py` makes calls outside jit fast, `cache.py` keeps programs on disk, `kernels/` writes kernels for GPUs and
-native functions for CPUs.
-Read first: `scalars/interpreter.py`, then `step.py`; `dynamics/traversal` calls `executors.py`.
+`batched` makes an operation of a function of one system; `plain` turns kernels off; `compiled` makes calls outside jit
+fast. This room touches JAX beyond its public interface, in `_jax.py`, and no mechanism.
+
+Read first: `operation.py`. Next: `scalars/program.py`, the form in which both machines read a function, and `kernels/`,
+which writes it down for them.
 """
+
+from lgjax.execution.operation import batched, is_plain, plain, with_derivatives
+
+__all__ = ["batched", "is_plain", "plain", "with_derivatives"]

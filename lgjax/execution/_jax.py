@@ -3,32 +3,23 @@
 The rest of the library imports these names from here, and `tests/execution/test_jax.py` keeps it so.  Everything
 below is at the same place in JAX 0.4.34 to 0.12; what is older is marked.
 
-Literal, Jaxpr, ClosedJaxpr, jaxpr_as_fun (jax.extend.core, 0.4.30), the context manager of an equation (0.4.30) and
-    dce_jaxpr (0.4.30): programs are read and run again on scalars (`scalars/`), on series (`path_series.py`) and
-    with the batch axis last (`batch_last/`).  Without them only `execution="plain"` is left.
-Primitive (jax.extend.core, 0.4.30) and the tables of rules in jax.interpreters (0.4.30), in `register`: functions with
-    rules of their own (`jax.custom_jvp`) are no substitute, see `scan.py`.  Without them only `execution="plain"` is
-    left.
-dce_rules (0.4.30), in `prune`: results that nobody asks for are not computed.  Without the rule results stay right and
-    programs grow.  JAX 0.12 gives the rule one argument more.
+Literal, Jaxpr, ClosedJaxpr, jaxpr_as_fun (jax.extend.core, 0.4.30) and dce_jaxpr (0.4.30): programs are read and run
+    again on scalars (`scalars/`) and on series (`path_series.py`).  Without them only `plain` is left.
+Primitive (jax.extend.core, 0.4.30) and the tables of rules in jax.interpreters (0.4.30), in `register`: a
+    `jax.custom_jvp` whose rule finds other batch axes than its function is wrong under a derivative of a jitted vmap
+    (jax-ml/jax#16374).  Without them only `plain` is left.
 update(weak_type=...) of a type (0.4.30) and to_tangent_aval (0.4.34): shapes of results and types of derivatives.
-Zero, instantiate_zeros, is_undefined_primal (jax.interpreters.ad, 0.4.30): tell a rule what does not move and what is
-    linear.  Without them scalarized steps have no derivatives.
+Zero, is_undefined_primal (jax.interpreters.ad, 0.4.30): tell a rule what does not move and what is linear.  Without
+    them kernels have no derivatives.
 module_context.lowering_parameters.for_export (0.4.34), in `is_exported`: whether a program leaves this process, which
     functions in its memory cannot.
 module_context.axis_context of a lowering (0.4.30), in `on_one_device`: whether a program is for one device.  Without it
-    a batch is not cut into the parts that fit into a cache.
-inlineable="false" (0.4.34, through jax.experimental.xla_metadata), in `call_apart`: an attribute of a call that XLA's
-    inliner for CPUs reads.  Without it XLA fuses across the layers of a step and recomputes for each output what the
-    outputs share: the same numbers, forward dynamics of the quadruped 2.5 times slower (XLA of jaxlib 0.10.2).
-xla_cpu_small_call="true" (tried with jaxlib 0.8.3 to 0.12), in `compiled_as_one`: an attribute of a call that XLA for
-    CPUs compiles as one function (`one_function.py`).  Without it: the same numbers, compiled and run more slowly.
-dynamic_slice_p (0.4.30), in `dynamic_slice`: bound without the arithmetic on negative indices that `lax.dynamic_slice`
-    adds, so that XLA cuts an input of a level in the kernel that reads it.  Without it: the same numbers, more slowly.
+    batches that are divided among devices have no kernels.
 num_consts, num_carry of a scan's equation, ft_in from JAX 0.11 on, in `scan_arguments`: which arguments are carried.
     Without it a program with a loop is no kernel.
-cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr of a while loop's equation, in `while_parts`: loops with the batch
-    last.  Without them such a loop has to be left to `jax.vmap`.
+unroll of a scan's equation (0.4.30), in `is_written_out`: recursions are written out in a kernel, other loops are not.
+cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr of a while loop's equation, in `while_parts`: without them a
+    program with such a loop is no kernel.
 Tracer (jax.core, 0.4.30), in `is_traced`: whether a value is known.
 reset_cache (jax.experimental.compilation_cache, 0.4.30): a folder of programs chosen after the first program is used
     (`cache.py`).  Without it `cache_programs` must come before anything is compiled.
@@ -40,20 +31,17 @@ unsafe_am_i_under_a_jit (jax._src.core, 0.4.36), in `is_inside_jit`: whether a c
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import jax
-from jax import lax
 from jax._src.core import trace_state_clean, unsafe_am_i_under_a_jit
 from jax.core import Tracer
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
-from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
-Zero, instantiate_zeros, is_undefined_primal = ad.Zero, ad.instantiate_zeros, ad.is_undefined_primal
+Zero, is_undefined_primal = ad.Zero, ad.is_undefined_primal
 dce_jaxpr = pe.dce_jaxpr
 
 __all__ = [
@@ -64,24 +52,18 @@ __all__ = [
     "alone",
     "altered",
     "as_function",
-    "call_apart",
-    "compiled_as_one",
-    "context",
     "dce_jaxpr",
-    "dynamic_slice",
     "hoisted",
-    "instantiate_zeros",
-    "is_apart",
     "is_exported",
     "is_high",
     "is_inside_jit",
     "is_traced",
     "is_undefined_primal",
+    "is_written_out",
     "jaxprs_in",
     "no_tangent",
     "numbers_in",
     "on_one_device",
-    "prune",
     "register",
     "reset_cache",
     "reshaped",
@@ -166,20 +148,15 @@ def scan_arguments(eqn: Any) -> tuple[int, int]:
     return len(constants), len(carry)
 
 
+def is_written_out(eqn: Any) -> bool:
+    """Whether an equation is a scan with unroll > 1, which programs of scalars repeat turn by turn."""
+    return eqn.primitive.name == "scan" and eqn.params["unroll"] > 1
+
+
 def while_parts(eqn: Any) -> tuple[tuple[int, Any], tuple[int, Any]]:
     """Of condition and body of a while loop: the number of its constants, which come first, and its jaxpr."""
     of = lambda name: (eqn.params[f"{name}_nconsts"], eqn.params[f"{name}_jaxpr"])
     return of("cond"), of("body")
-
-
-def context(eqn: Any) -> AbstractContextManager:
-    """The context in which an equation was traced, to be entered again around its replacement."""
-    return eqn.ctx.manager
-
-
-def dynamic_slice(stack: Any, start: Sequence, sizes: Sequence[int]) -> jax.Array:
-    """A box cut out of an array; `start` is not negative."""
-    return lax.dynamic_slice_p.bind(stack, *start, slice_sizes=tuple(sizes))
 
 
 def is_high(jaxpr: Jaxpr) -> bool:
@@ -187,45 +164,8 @@ def is_high(jaxpr: Jaxpr) -> bool:
     return getattr(jaxpr, "is_high", False)
 
 
-def call_apart(function: Callable) -> Callable:
-    """`function` as a call that XLA for CPUs does not inline: nothing is fused across its border."""
-
-    def call(*args):
-        with set_xla_metadata(inlineable="false"):
-            return _named(function)(*args)
-
-    return call
-
-
-def _named(function: Callable) -> Callable:
-    """Jitted under the name by which `is_apart` knows it; the function keeps it, so that JAX finds its trace again."""
-    found = getattr(function, "_lgjax_apart", None)
-    if found is None:
-
-        def lgjax_apart(*args):
-            with set_xla_metadata(inlineable=None):  # jitted functions within, such as jnp.where, are inlined
-                return function(*args)
-
-        found = jax.jit(lgjax_apart)
-        with suppress(AttributeError, TypeError):
-            function._lgjax_apart = found  # type: ignore[attr-defined]
-    return found
-
-
-def is_apart(eqn: Any) -> bool:
-    """Whether an equation is such a call."""
-    return eqn.primitive.name == "jit" and eqn.params["name"] == "lgjax_apart"
-
-
-def compiled_as_one(function: Any, args: Sequence, fits: Callable[[Any], bool]) -> list | None:
-    """The results of a jitted function as a call that XLA for CPUs compiles as one function, if its jaxpr fits."""
-    with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
-        traced = function.trace(*map(jax.typeof, args))  # the call finds this trace again, if in the same context
-        return function(*args) if fits(traced.jaxpr.jaxpr) else None
-
-
 def jaxprs_in(eqn: Any) -> list:
-    """The jaxprs among the parameters of an equation; the loop of a `lane_scan` has its own as `level`."""
+    """The jaxprs among the parameters of an equation."""
     return [x.jaxpr for x in _programs_in(eqn)]
 
 
@@ -245,8 +185,7 @@ def numbers_in(program: ClosedJaxpr, seen: set | None = None) -> list:
 
 def _programs_in(eqn: Any) -> list[ClosedJaxpr]:
     leaves = jax.tree.leaves(eqn.params, is_leaf=lambda x: isinstance(x, Jaxpr | ClosedJaxpr))
-    jaxprs = [getattr(x, "level", x) for x in leaves if hasattr(x, "eqns") or hasattr(x, "level")]
-    return [x if isinstance(x, ClosedJaxpr) else ClosedJaxpr(x, ()) for x in jaxprs]
+    return [x if isinstance(x, ClosedJaxpr) else ClosedJaxpr(x, ()) for x in leaves if hasattr(x, "eqns")]
 
 
 # ---- primitives
@@ -280,11 +219,6 @@ def register(
         ad.primitive_jvps[primitive] = jvp
     if transpose is not None:
         ad.primitive_transposes[primitive] = transpose
-
-
-def prune(primitive: Primitive, rule: Callable[[list[bool], Any], Any]) -> None:
-    """Drop what nobody reads: rule(which results are asked for, equation) -> (which operands it needs, equation)."""
-    pe.dce_rules[primitive] = lambda asked, *others: rule(asked, others[-1])
 
 
 def on_one_device(ctx: Any) -> bool:

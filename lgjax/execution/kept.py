@@ -1,8 +1,8 @@
 """Values that a derivative reads instead of computing them again.
 
-The derivative of a kernel reads the arguments of the kernel alone, and repeats what it needs (`call.py`). Where that is
-long, as a solver is, the function marks its result with `keep`. Then the kernel has it as a further result if it is
-differentiated, and a reverse pass holds it for each step. Read first: `call.py`.
+The derivative of a kernel reads the arguments of the kernel alone, and repeats what it needs (`operation.py`). Where
+that is long, as a solver is, the function marks its result with `keep`. Then the kernel has it as a further result if
+it is differentiated, and a reverse pass holds it for each step. Read first: `operation.py`.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import jax
 
 from lgjax.execution._jax import Literal, Primitive, alone, altered, dce_jaxpr, jaxprs_in, no_tangent, register
-from lgjax.execution.batch_last.evaluation import Arrays, traced
+from lgjax.execution.jaxprs import Arrays, traced
 
 Tree = TypeVar("Tree")
 
@@ -36,6 +36,12 @@ register(
 def keeps(jaxpr: Any) -> bool:
     """Whether anything is marked in a jaxpr."""
     return any(eqn.primitive is keep_p or any(map(keeps, jaxprs_in(eqn))) for eqn in jaxpr.eqns)
+
+
+def keeps_itself(jaxpr: Any) -> bool:
+    """The same, but for what is marked in batched functions inside."""
+    inside = lambda eqn: eqn.primitive.name != "batched" and any(map(keeps_itself, jaxprs_in(eqn)))
+    return any(eqn.primitive is keep_p or inside(eqn) for eqn in jaxpr.eqns)
 
 
 def linearized(jaxpr: Any, moving: Sequence[int], moved: Sequence[bool]) -> tuple[Any, Any, list, list[bool]]:
@@ -76,7 +82,7 @@ def linearized(jaxpr: Any, moving: Sequence[int], moved: Sequence[bool]) -> tupl
 
 
 # Calls whose jaxpr, a parameter, may stand in their place.
-CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "lane_call": "jaxpr", "system_call": "jaxpr", "custom_vmap_call": "call"}
+CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "batched": "jaxpr", "custom_vmap_call": "call"}
 
 
 def _inlined(jaxpr: Any, args: Sequence, constants: Sequence = ()) -> Arrays:

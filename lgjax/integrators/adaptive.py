@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.control import ELEMENTARY, StepSizeController, error_ratio
 from lgjax.integrators.field import Field, held, saved_times, scalar_event, state_on, strong
@@ -137,7 +137,7 @@ class _Problem:
             return self.attempt_planned(s, t1)
         last = jnp.abs(t1 - s.t) <= jnp.abs(s.h) * (1.0 + 1e-3)
         h = jnp.where(last, t1 - s.t, s.h)
-        y1, carry, error = one_kernel(self.trial)(s.t, s.y, h, s.carry)
+        y1, carry, error = batched(self.trial)(s.t, s.y, h, s.carry)
         accept = error <= 1.0  # false for NaN
         k = 1 + min(order_of(self.method), self.method.order_hat)
         factor = self.controller.factor(error, s.error, k, accept)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.groups.homogeneous_space import HomogeneousSpace
 from lgjax.integrators.commutator_free import CommutatorFreeTable
 from lgjax.integrators.control import StepSizeController
@@ -124,7 +124,7 @@ def integrate(
 
     following = partial(method.step, space, field)
     if not method.one_step_is_one_call:
-        following = one_kernel(following)
+        following = batched(following)
 
     def step(state: tuple[Point, Any], i: Array) -> tuple[Point, Any]:
         return following(time(i), state[0], h, state[1])

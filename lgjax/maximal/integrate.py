@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.execution.compiled import compiled
 from lgjax.groups.homogeneous_space import (
     HomogeneousSpace,
@@ -211,8 +211,8 @@ def _integrate(
     def keep(carry: _Carry) -> tuple[AbsoluteConfiguration, Array, Array, Array]:
         return carry.state.q, carry.state.v, carry.state.multipliers, carry.iterations
 
-    first = one_kernel(begin)(q, v)
-    carry, kept = scan_saved(one_kernel(step), first, saves, keep, checkpoint=checkpoint)
+    first = batched(begin)(q, v)
+    carry, kept = scan_saved(batched(step), first, saves, keep, checkpoint=checkpoint)
     q, v, multipliers, iterations = saves.with_start(keep(first), kept)
     between = jnp.diff(iterations, prepend=jnp.zeros((1,), jnp.int32))
     undamped = flag(Status.MULTIPLIERS_UNDAMPED, system.nc > 0 and method.spectral_radius == 1.0)

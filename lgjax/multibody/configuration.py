@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from lgjax.execution.call import batch_behind
+from lgjax.execution import batched
 from lgjax.groups import HomogeneousSpace, se3, so3
 from lgjax.groups.arguments import cached
 from lgjax.groups.se3 import Pose
@@ -196,14 +196,14 @@ def mechanical_space(tree: Tree) -> HomogeneousSpace:
     """
     turning = _turning(tree)
 
-    @batch_behind
+    @batched
     def move(xi, y):
         q = displaced(tree, y[0], xi[0])
         # Millions of products in float32 would leave the group.
         poses, balls = se3.normalize(q.free_poses), so3.normalize(q.ball_rotations)
         return Configuration(poses, q.joints, balls), y[1] + xi[1]
 
-    @batch_behind
+    @batched
     def dexpinv(sigma, xi):
         frees, _, balls = split_velocity(tree, sigma[0])
         xi_frees, xi_joints, xi_balls = split_velocity(tree, xi[0])

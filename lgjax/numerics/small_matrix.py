@@ -47,8 +47,7 @@ def _sum(terms: Iterable[Array]) -> Array:
 
 
 def largest(x: Array) -> Array:
-    """Largest entry (...) of a vector (..., n), 0 of an empty one: by halves, as no library can be called within a
-    program that is compiled as one function, `execution/one_function.py`."""
+    """Largest entry (...) of a vector (..., n), 0 of an empty one: by halves."""
     if not x.shape[-1]:
         return jnp.zeros(x.shape[:-1], x.dtype)
     while (n := x.shape[-1]) > 1:

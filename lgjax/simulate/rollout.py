@@ -12,7 +12,7 @@ from lgjax.contact.contacts import Contacts
 from lgjax.dynamics.loops.loop import Loop
 from lgjax.dynamics.loops.project import Metric, check_metric
 from lgjax.dynamics.loops.status import LoopStatus
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.execution.compiled import compiled
 from lgjax.integrators import RK4, Method, MuntheKaas
 from lgjax.integrators.field import strong
@@ -172,7 +172,7 @@ def _rollout(parts, q, v, applied, dt, steps, method, save_every, remat, checkpo
         q, v, seen, carry = stepper.step(forces, t, q, v, h, seen, carry)
         return (q, v, seen, record), (() if drive.remembers else carry, memory)
 
-    one = one_kernel(following, in_place=True) if drive.in_kernel else following
+    one = batched(following, in_place=True) if drive.in_kernel else following
     step = lambda state, i: one(state, time(i), dt)
     _, kept = scan_saved(step, start, saves, lambda state: state[0], remat=remat, checkpoint=checkpoint)
     qs, vs, seen, record = saves.with_start(start[0], kept)

@@ -10,7 +10,7 @@ from lgjax.contact.cones.algebra import plus_blocks, plus_diagonal, solve
 from lgjax.contact.cones.attempts import attempt
 from lgjax.contact.cones.law import ConeProblem, step_of_rows
 from lgjax.contact.cones.solver import CYCLE, solve_cones
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from tests.oracles.pinocchio_contacts import violation
 
 H = 2e-3
@@ -168,7 +168,7 @@ def test_elimination_is_as_exact_as_a_library(n, kernel):
     A = np.moveaxis(left * np.logspace(0, -10, n) @ right, 0, -1)
     A[: n // 2, : n // 2, :20] *= 1e-14
     y = random.normal(size=(n, 50))
-    x = np.asarray(jax.jit(over_last(one_kernel(solve) if kernel else solve))(A, y))
+    x = np.asarray(jax.jit(over_last(batched(solve) if kernel else solve))(A, y))
     expected = np.linalg.solve(np.moveaxis(A, 2, 0), y.T[..., None])[..., 0].T
     miss = lambda x: np.abs(np.einsum("ijb,jb->ib", A, x) - y) / np.einsum("ijb,jb->ib", np.abs(A), np.abs(x))
     assert np.max(miss(x)) < 3 * np.max(miss(expected)) + np.finfo(float).eps

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ import pytest
 import lgjax
 from lgjax import Configuration
 from lgjax.dynamics.forward import forward_dynamics
+from lgjax.execution import plain
 from lgjax.robots.robot import Robot
 from tests.dynamics import trees
 from tests.test_surface import names as public_names
@@ -154,14 +155,9 @@ def test_every_function_is_in_the_table():
     assert {"forward_dynamics", "closed_form", "project_velocity", "retract", "rollout"} <= set(FUNCTIONS)
 
 
-SETTINGS = {"execution": "plain"}
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_right_arguments_pass(name):
     f, given = FUNCTIONS[name], right(name)
-    if "execution" in inspect.signature(f).parameters:
-        f = partial(f, **SETTINGS)
     arrays = {k: x for k, x in given.items() if k in (*VECTORS, *CONFIGURATIONS, "model", "wrenches")}
     rest = {k: x for k, x in given.items() if k not in arrays}
     call = lambda arrays: [x for x in jax.tree.leaves(f(**arrays, **rest)) if hasattr(x, "dtype")]
@@ -184,7 +180,7 @@ def test_arrays_of_numpy_and_weakly_typed_ones_are_taken():
     assert weak.dtype == jnp.float64
     assert weak.weak_type
     for v in (np.zeros(2, np.float32), weak):
-        assert lgjax.forward_dynamics(model, q, v, zero, execution="plain").dtype == jnp.float32
+        assert plain()(lgjax.forward_dynamics)(model, q, v, zero).dtype == jnp.float32
     with pytest.raises(ValueError, match="v is float64, the model is float32"):
         lgjax.forward_dynamics(model, q, np.zeros(2), zero)
 

@@ -26,6 +26,7 @@ from jax.experimental import jet
 
 import lgjax
 from lgjax import Configuration, Pose, se3
+from lgjax.execution import plain
 from lgjax.multibody.configuration import join_velocity, split_velocity
 from tests.dynamics import trees
 
@@ -99,9 +100,7 @@ class Motion:
 
     def body_forces(self, t):
         vdot = rate(self.body_velocity)(t)
-        return lgjax.inverse_dynamics(
-            self.model, self.q(t), self.body_velocity(t), vdot, self.wrenches(t), execution="plain"
-        )
+        return plain()(lgjax.inverse_dynamics)(self.model, self.q(t), self.body_velocity(t), vdot, self.wrenches(t))
 
     def both(self, f, change):
         """A function of time in body and in spatial coordinates, (2, nv)."""
@@ -339,7 +338,7 @@ def test_articulated_inertias_are_factorized_once_for_all_orders(frame):
         return len(ones) + sum(map(count, inner))
 
     def reciprocals(order):
-        run = lambda v, tau, w: lgjax.forward_dynamics_time_derivatives(model, q, v, tau, frame, w, execution="plain")
+        run = lambda v, tau, w: plain()(lgjax.forward_dynamics_time_derivatives)(model, q, v, tau, frame, w)
         return count(jax.make_jaxpr(run)(v[0], v[: order + 1], wrenches[: order + 1]).jaxpr)
 
     assert reciprocals(0) == reciprocals(2) > 0

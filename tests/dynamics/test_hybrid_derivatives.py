@@ -9,6 +9,7 @@ import pytest
 from jax import jit
 
 import lgjax
+from lgjax.execution import plain
 from tests.dynamics import trees
 from tests.oracles import lagrange
 
@@ -137,7 +138,7 @@ def test_each_argument_can_be_differentiated_alone():
     q, v, vdot, tau, wrenches = jax.tree.map(lambda x: x[0], trees.random_states(model, 1))
 
     def value(*given):
-        found = lgjax.hybrid_dynamics(model, q, *given[:3], (1,), given[3], execution="plain")
+        found = plain()(lgjax.hybrid_dynamics)(model, q, *given[:3], (1,), given[3])
         return jnp.sum(jnp.sin(jnp.concatenate(found)))
 
     at = (v, vdot, tau, wrenches)
@@ -148,12 +149,12 @@ def test_each_argument_can_be_differentiated_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("execution", ["plain", "scalarized"])
-def test_a_batch_of_models_in_single_precision(execution):
+@pytest.mark.parametrize("run", [plain(), lambda f: f], ids=["plain", "kernel"])
+def test_a_batch_of_models_in_single_precision(run):
     """Gradients of every system with numbers of its own are those of one after the other in double precision."""
     model, n = model_of("ground"), 3
     given, at = prescribed(model, "some"), Point(model)
-    function = at.hybrid(given, execution=execution)
+    function = run(at.hybrid(given))
     gradient = jax.grad(lambda x: sum(jnp.sum(jnp.sin(y / 10)) for y in function(x)))
     steps = jnp.linspace(0.0, 0.05, n)
     many = jax.vmap(lambda s: jax.tree.map(lambda x, dx: x + s * dx, at.values, at.direction(5)))(steps)

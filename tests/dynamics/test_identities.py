@@ -12,6 +12,7 @@ from jax import jit
 
 import lgjax
 from lgjax import Pose, se3
+from lgjax.execution import plain
 from tests.dynamics import trees
 
 # "every joint" is a random tree on a floating base as well, and has the spherical joint of "shoulder".
@@ -249,35 +250,27 @@ def test_a_rigid_motion_of_the_world_changes_nothing_that_is_measured_on_the_bod
 
 
 EXECUTED = {
-    "forward_dynamics": lambda m, q, v, a, tau, w, how: lgjax.forward_dynamics(m, q, v, tau, w, execution=how),
-    "inverse_dynamics": lambda m, q, v, a, tau, w, how: lgjax.inverse_dynamics(m, q, v, a, w, execution=how),
-    "without wrenches": lambda m, q, v, a, tau, w, how: lgjax.forward_dynamics(m, q, v, tau, execution=how),
-    "gravity_forces": lambda m, q, v, a, tau, w, how: lgjax.gravity_forces(m, q, execution=how),
-    "forward_kinematics": lambda m, q, v, a, tau, w, how: lgjax.forward_kinematics(m, q, execution=how),
-    "mass_matrix": lambda m, q, v, a, tau, w, how: lgjax.mass_matrix(m, q, execution=how),
-    "coriolis_matrix": lambda m, q, v, a, tau, w, how: lgjax.coriolis_matrix(m, q, v, execution=how),
-    "partials": lambda m, q, v, a, tau, w, how: lgjax.forward_dynamics_partials(m, q, v, tau, w, execution=how),
+    "forward_dynamics": lambda m, q, v, a, tau, w: lgjax.forward_dynamics(m, q, v, tau, w),
+    "inverse_dynamics": lambda m, q, v, a, tau, w: lgjax.inverse_dynamics(m, q, v, a, w),
+    "without wrenches": lambda m, q, v, a, tau, w: lgjax.forward_dynamics(m, q, v, tau),
+    "gravity_forces": lambda m, q, v, a, tau, w: lgjax.gravity_forces(m, q),
+    "forward_kinematics": lambda m, q, v, a, tau, w: lgjax.forward_kinematics(m, q),
+    "mass_matrix": lambda m, q, v, a, tau, w: lgjax.mass_matrix(m, q),
+    "coriolis_matrix": lambda m, q, v, a, tau, w: lgjax.coriolis_matrix(m, q, v),
+    "partials": lambda m, q, v, a, tau, w: lgjax.forward_dynamics_partials(m, q, v, tau, w),
 }
 
 
 @pytest.mark.parametrize("name", ["chain", "forest"])
-def test_plain_and_scalarized_execution_agree(name):
+def test_kernels_agree_with_plain_execution(name):
     model = trees.model(name)
     states = trees.random_states(model)
 
-    def run(how):
-        def all_of(model, *state):
-            return {key: f(model, *state, how) for key, f in EXECUTED.items()}
+    def all_of(model, *state):
+        return {key: f(model, *state) for key, f in EXECUTED.items()}
 
-        return jit(jax.vmap(all_of, (None, 0, 0, 0, 0, 0)))(model, *states)
-
-    jax.tree.map(lambda a, b: close(a, b, 1e-12), run("scalarized"), run("plain"))
-
-
-def test_an_unknown_execution_is_refused():
-    model = trees.model("pendulum")
-    with pytest.raises(ValueError, match="execution is one of scalarized, plain, scan, not 'fast'"):
-        lgjax.gravity_forces(model, lgjax.neutral(model), execution="fast")
+    run = lambda f: jit(jax.vmap(f, (None, 0, 0, 0, 0, 0)))(model, *states)
+    jax.tree.map(lambda a, b: close(a, b, 1e-12), run(all_of), run(plain()(all_of)))
 
 
 def test_merging_fixed_joints_adds_inertias():

@@ -10,6 +10,7 @@ from jax import jit
 
 import lgjax
 from lgjax import se3
+from lgjax.execution import plain
 from tests.dynamics import trees
 
 ORDER = 2
@@ -51,7 +52,7 @@ def nested(model, q, v, wrenches, order: int, frame: str):
 
     def forces(q, t):
         applied = polynomial(wrenches, t)
-        tau = lgjax.inverse_dynamics(model, q, velocity(q, t), along(velocity)(q, t), applied, execution="plain")
+        tau = plain()(lgjax.inverse_dynamics)(model, q, velocity(q, t), along(velocity)(q, t), applied)
         if not floating:
             return tau
         base = se3.coAd(se3.inverse(jax.tree.map(lambda x: x[0], q.free_poses)), tau[:6])
@@ -131,18 +132,15 @@ def test_hybrid_dynamics_in_the_spatial_frame_with_the_whole_base_prescribed():
     assert np.all(relative(found, tau) < 1e-11)
 
 
-def test_both_executions_agree():
+def test_kernels_agree_with_plain_execution():
     model = model_of(True)
     q, v, wrenches = motion(model, 1)
 
-    def both(execution):
-        def run(q, v, w):
-            tau = lgjax.inverse_dynamics_time_derivatives(model, q, v, 1, wrenches=w, execution=execution)
-            return tau, lgjax.forward_dynamics_time_derivatives(model, q, v[0], tau, wrenches=w, execution=execution)
+    def run(q, v, w):
+        tau = lgjax.inverse_dynamics_time_derivatives(model, q, v, 1, wrenches=w)
+        return tau, lgjax.forward_dynamics_time_derivatives(model, q, v[0], tau, wrenches=w)
 
-        return jit(run)(q, v, wrenches)
-
-    for a, b in zip(both("plain"), both("scalarized"), strict=True):
+    for a, b in zip(jit(plain()(run))(q, v, wrenches), jit(run)(q, v, wrenches), strict=True):
         assert np.all(relative(a, b) < 1e-13)
 
 

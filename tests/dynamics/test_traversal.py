@@ -7,7 +7,7 @@ import pytest
 
 import lgjax
 from lgjax.dynamics.traversal.layout import layout
-from lgjax.dynamics.traversal.traversal import tree_traversal
+from lgjax.dynamics.traversal.traversal import TreeTraversal
 from tests.dynamics import trees
 
 SHAPES = {
@@ -83,11 +83,10 @@ def test_a_chain_with_children_does_not_idle_beside_a_longer_one():
 
 
 @pytest.mark.parametrize("name", ["random 7", "forest"])
-@pytest.mark.parametrize("execution", ["plain", "scalarized"])
-def test_data_by_run_comes_back_in_body_order(name, execution):
+def test_data_by_run_comes_back_in_body_order(name):
     """What goes in by body and by velocity comes out in the same places."""
     tree = tree_of(name)
-    walk = tree_traversal(tree, np.dtype(float), execution)
+    walk = TreeTraversal(tree, np.dtype(float))
     values = np.random.default_rng(0).normal(size=(tree.nbodies, 2, 3))
     np.testing.assert_array_equal(walk.to_bodies(walk.bodies(values)), values)
     v = np.arange(1.0, tree.nv + 1)
@@ -95,11 +94,10 @@ def test_data_by_run_comes_back_in_body_order(name, execution):
 
 
 @pytest.mark.parametrize("name", ["random 7", "star", "forest", "random 10", *GROWN])
-@pytest.mark.parametrize("execution", ["plain", "scalarized"])
-def test_recursions_visit_paths_and_subtrees(name, execution):
+def test_recursions_visit_paths_and_subtrees(name):
     """Outward sums give the sum over each path from the world, inward sums that over each subtree."""
     tree = tree_of(name)
-    walk = tree_traversal(tree, np.dtype(float), execution)
+    walk = TreeTraversal(tree, np.dtype(float))
     own = np.random.default_rng(0).integers(1, 1000, size=(tree.nbodies, 1)).astype(float)
     add = lambda kind, carry, x: (carry + x, carry + x)
     paths = walk.to_bodies(walk.outward(add, np.zeros(1), walk.bodies(own)))

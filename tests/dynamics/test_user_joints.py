@@ -13,6 +13,7 @@ import pytest
 
 import lgjax
 from lgjax import Pose, se3, so3
+from lgjax.execution import plain
 from tests.dynamics import trees
 
 PITCH = 0.2
@@ -102,7 +103,7 @@ def along(names: tuple[str, ...], order: int):
     rate = lambda f: lambda t: jax.jvp(f, (t,), (jnp.ones_like(t),))[1]
     v, vdot = rate(q), rate(rate(q))
     at = lambda joints: lgjax.neutral(robot)._replace(joints=joints)
-    forces = lambda t: lgjax.inverse_dynamics(robot, at(q(t)), v(t), vdot(t), execution="plain")
+    forces = lambda t: plain()(lgjax.inverse_dynamics)(robot, at(q(t)), v(t), vdot(t))
 
     def stack(f, order):
         stack = [f]
@@ -162,7 +163,7 @@ def test_a_ball_in_rotation_vectors_moves_as_a_spherical_joint(order):
 
     def forces(t):
         at = lgjax.neutral(theirs)._replace(ball_rotations=so3.exp(q(t))[None])
-        return turning(q(t)).T @ lgjax.inverse_dynamics(theirs, at, spin(t), rate(spin)(t), execution="plain")
+        return turning(q(t)).T @ plain()(lgjax.inverse_dynamics)(theirs, at, spin(t), rate(spin)(t))
 
     def stack(f, order):
         functions = [f]
@@ -206,9 +207,9 @@ def test_a_subspace_that_agrees_at_all_samples_is_not_taken_for_constant():
     u = x - 3
     slope, curve = -8 * u * (1 - u * u) ** 3, -8 * (1 - u * u) ** 3 + 48 * u * u * (1 - u * u) ** 2
     expected = 2.0 * ((1 + slope**2) * vdot + slope * curve * v**2)
-    tau = lgjax.inverse_dynamics(robot, q, jnp.array([v]), jnp.array([vdot]), execution="plain")
+    tau = plain()(lgjax.inverse_dynamics)(robot, q, jnp.array([v]), jnp.array([vdot]))
     np.testing.assert_allclose(tau, [expected], rtol=1e-12)
-    back = lgjax.forward_dynamics(robot, q, jnp.array([v]), tau, execution="plain")
+    back = plain()(lgjax.forward_dynamics)(robot, q, jnp.array([v]), tau)
     np.testing.assert_allclose(back, [vdot], rtol=1e-12)
 
 

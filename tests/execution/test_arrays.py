@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.execution.kernels import native, programs
 from lgjax.execution.scalars import arrays, loops
 from lgjax.execution.scalars.program import program_of
@@ -187,7 +187,7 @@ def written(function, small):
 
 def on_processor(function, *args):
     """Through one native function."""
-    run = jax.jit(jax.vmap(one_kernel(function))).lower(*args)
+    run = jax.jit(jax.vmap(batched(function))).lower(*args)
     assert "lgjax_" in run.as_text()
     return jax.tree.leaves(run.compile()(*args))
 

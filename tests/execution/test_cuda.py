@@ -12,10 +12,10 @@ import pytest
 
 import lgjax
 from lgjax import specialize
-from lgjax.execution import call
-from lgjax.execution.call import batch_behind, one_kernel
+from lgjax.execution import batched
 from lgjax.execution.kernels import cuda
 from lgjax.execution.kernels.cuda import TARGET
+from lgjax.execution.operation import _directions
 from tests.dynamics import trees
 
 SIZE = 40
@@ -23,8 +23,8 @@ SIZE = 40
 FREE = {"transpose", "reshape", "broadcast_in_dim", "constant", "concatenate", "slice", "custom_call", "pad"}
 
 
-def lowered(function, *batched) -> str:
-    return jax.jit(jax.vmap(function)).trace(*batched).lower(lowering_platforms=("cuda",)).as_text()
+def lowered(function, *args) -> str:
+    return jax.jit(jax.vmap(function)).trace(*args).lower(lowering_platforms=("cuda",)).as_text()
 
 
 def launches(text: str) -> int:
@@ -126,12 +126,12 @@ def layouts(text: str) -> list[list[int]]:
     ]
 
 
-@pytest.mark.parametrize("together", [15000, 0])
+@pytest.mark.parametrize("together", [20000, 0])
 def test_the_batch_stays_where_the_user_has_it(robot, monkeypatch, together):
     """With the batch in front, kernels read and write it there, one after the other: the transposes move nothing."""
     model, (q, v, _, tau, _) = robot
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(call, "TOGETHER", together)
+    monkeypatch.setattr("lgjax.execution.operation.TOGETHER", together)
     jax.clear_caches()
     forward = partial(lgjax.forward_dynamics, model)
     gradient = jax.grad(lambda q, v, tau: jnp.sum(forward(q, v, tau)), (0, 1, 2))
@@ -150,7 +150,7 @@ def test_the_batch_stays_where_the_user_has_it(robot, monkeypatch, together):
 def test_large_arrays_do_not_go_through_shared_memory(robot):
     model, (q, *_) = robot
     wide = lambda q: jnp.outer(jnp.arange(400.0, dtype=q.joints.dtype), lgjax.mass_matrix(model, q)[0])
-    found = layouts(lowered(batch_behind(wide), q))
+    found = layouts(lowered(batched(wide), q))
     assert found[-1][0] == 2  # 4000 numbers of a system
     assert found[0][-1] == len(found[0]) - 1
 
@@ -169,17 +169,12 @@ def test_directions_are_the_last_arguments_of_the_same_kind():
     """As many as there are, each once."""
     aval = lambda n: jax.ShapeDtypeStruct((n,), jnp.float32)
     of = lambda f, *sizes: jax.make_jaxpr(f)(*map(aval, sizes)).jaxpr
-    directions = call._directions
+    directions = _directions
     assert directions(of(lambda x, a, b: (b, a), 2, 2, 2), [True] * 3, 8) == {0: 1, 1: 2}
     assert directions(of(lambda x, a: (x, a), 2, 2), [True, False], 8) == {0: 0}
     assert directions(of(lambda x, a: (a, x, x), 3, 2), [True] * 2, 8) == {0: 1, 1: 0}
     assert directions(of(lambda x: (x, x, x), 2), [True], None) == {0: 0}
     assert directions(of(lambda x: (x[0],), 2), [True], 8) == {}
-
-
-def test_the_scan_can_be_asked_for(robot):
-    model, (q, v, _, tau, _) = robot
-    assert launches(lowered(partial(lgjax.forward_dynamics, model, execution="scan"), q, v, tau)) == 0
 
 
 def test_one_system_is_a_batch_of_one(robot):
@@ -192,7 +187,7 @@ def test_one_system_is_a_batch_of_one(robot):
 def test_on_a_cpu_a_piece_is_what_it_consists_of():
     f = lambda state, a: (jnp.sin(state[0]) * a, state[1] + a)
     state, a = (jnp.ones(3), jnp.arange(3.0)), jnp.asarray(2.0)
-    g = one_kernel(f)
+    g = batched(f)
     same = lambda x, y: jax.tree.map(np.testing.assert_array_equal, x, y)
     same(g(state, a), f(state, a))
     batch = (jnp.ones((4, 3)), jnp.arange(12.0).reshape(4, 3))
@@ -207,7 +202,7 @@ def test_on_a_cpu_a_piece_is_what_it_consists_of():
 
 def test_arrays_that_are_known_are_part_of_a_kernel():
     """They are read from its text: the launch gets x alone."""
-    f = batch_behind(lambda x: x * jnp.asarray([1.0, 2.0, 3.0]))
+    f = batched(lambda x: x * jnp.asarray([1.0, 2.0, 3.0]))
     text = jax.jit(jax.vmap(f)).trace(jnp.ones((SIZE, 3))).lower(lowering_platforms=("cuda",)).as_text()
     call = next(line for line in text.splitlines() if TARGET in line)
     assert re.search(r"@\S+\(%\w+\)", call)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.execution.kept import keep, keeps
 from lgjax.execution.kernels import native
 
@@ -45,7 +45,7 @@ def test_derivatives_are_those_of_the_function_itself(case, in_place):
 
     scalar = lambda x: jax.vmap(root)(x)
     plain = through(lambda s, t: (jnp.sin(scalar(2.0 + s[0] ** 2)) + t * s[0][::-1], s[1] + 1))
-    kernel = through(one_kernel(lambda s, t: (jnp.sin(scalar(2.0 + s[0] ** 2)) + t * s[0][::-1], s[1] + 1), in_place))
+    kernel = through(batched(lambda s, t: (jnp.sin(scalar(2.0 + s[0] ** 2)) + t * s[0][::-1], s[1] + 1), in_place))
     x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 7, 3)))
     shape = {"one system": x[0, 0], "a batch": x[0], "a batch of batches": x}[case]
     t = jnp.asarray([0.3, 0.5]) if case == "a batch of batches" else jnp.asarray(0.3)

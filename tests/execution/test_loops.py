@@ -1,11 +1,11 @@
-"""Loops with the batch behind are those of `jax.vmap`, whatever the carried values depend on."""
+"""Loops of batched functions are those of `jax.vmap`, whatever the carried values depend on."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lgjax.execution.call import batch_behind
+from lgjax.execution import batched
 from lgjax.numerics.loops import iterate_while
 
 SIZE, LENGTH = 5, 4
@@ -75,25 +75,13 @@ LOOPS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("batched", [(0, 0), (0, None), (None, 0)], ids=str)
+@pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)], ids=str)
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda f: f.__name__)
-def test_a_loop_with_the_batch_behind_is_the_loop_of_vmap(loop, batched):
-    args = [a if axis == 0 else a[0] for a, axis in zip((X, ROWS), batched, strict=True)]
-    expected = jax.jit(jax.vmap(loop, batched))(*args)
-    found = jax.jit(jax.vmap(batch_behind(loop, "scan"), batched))(*args)
+def test_a_loop_of_a_batched_function_is_the_loop_of_vmap(loop, axes):
+    args = [a if axis == 0 else a[0] for a, axis in zip((X, ROWS), axes, strict=True)]
+    expected = jax.jit(jax.vmap(loop, axes))(*args)
+    found = jax.jit(jax.vmap(batched(loop), axes))(*args)
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
         np.testing.assert_allclose(one, other, rtol=1e-14)
-
-
-def test_large_arrays_of_a_loop_are_not_transposed():
-    """The rows come with the batch last and stay so: the program moves no axis of theirs."""
-
-    def loop(rows):
-        return jax.lax.scan(lambda carry, row: (carry + row, None), jnp.zeros((7, 11)), rows)[0]
-
-    behind = jax.vmap(batch_behind(loop, "scan"), -1, -1)
-    text = jax.jit(behind).lower(jax.ShapeDtypeStruct((13, 7, 11, 16), jnp.float64)).as_text()
-    assert "stablehlo.while" in text
-    assert "stablehlo.transpose" not in text

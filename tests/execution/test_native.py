@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import lgjax
+from lgjax.execution import plain
 from lgjax.execution.kernels import native
 from tests.dynamics import trees
 from tests.execution import random_programs
@@ -115,8 +116,8 @@ def test_algorithms(dtype):
     model = trees.model("forest").astype("float64")
     states = trees.random_states(model, 19)
     own, *short = jax.tree.map(lambda x: jnp.asarray(x, dtype), (model, *states))
-    plain = lambda m, q, v, vdot, tau, w: lgjax.forward_dynamics(m, q, v, tau, w, execution="plain")
-    expected = jax.vmap(plain, (None, *[0] * len(states)))(model, *states)
+    reference = plain()(lambda m, q, v, vdot, tau, w: lgjax.forward_dynamics(m, q, v, tau, w))
+    expected = jax.vmap(reference, (None, *[0] * len(states)))(model, *states)
     got = jax.jit(jax.vmap(ALGORITHMS["forward"], (None, *[0] * len(states))))(own, *short)
     close(got, expected, 4e3 * np.finfo(dtype).eps)
 

@@ -10,13 +10,14 @@ from jax import jit
 
 import lgjax
 from lgjax import models, specialize
+from lgjax.execution import plain
 from lgjax.execution.scalars.program import program_of
 from tests.dynamics import trees
 
 FUNCTIONS = {
     "forward dynamics": lambda m, q, v, tau: lgjax.forward_dynamics(m, q, v, tau),
     "energy": lambda m, q, v, tau: lgjax.total_energy(m, q, v),
-    "inverse dynamics, plain": lambda m, q, v, tau: lgjax.inverse_dynamics(m, q, v, tau, execution="plain"),
+    "inverse dynamics, plain": lambda m, q, v, tau: plain()(lgjax.inverse_dynamics)(m, q, v, tau),
     "gradient": jax.grad(lambda m, q, v, tau: jnp.sum(lgjax.inverse_dynamics(m, q, v, tau)), (1, 2, 3)),
 }
 

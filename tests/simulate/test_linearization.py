@@ -10,6 +10,7 @@ import pytest
 
 import lgjax
 from lgjax import integrators
+from lgjax.execution import plain
 from lgjax.multibody.configuration import mechanical_space
 from tests.dynamics import trees
 from tests.oracles.pinocchio_trees import pinocchio_tree
@@ -36,7 +37,7 @@ def states(name, at_rest=False):
 
 def step(model, method, q, v, tau, wrenches):
     """By the recursions as one reads them, which have no derivative rules of the step."""
-    dynamics = partial(lgjax.forward_dynamics, execution="plain")
+    dynamics = plain()(lgjax.forward_dynamics)
     field = lambda t, y: (y[1], dynamics(model, *y, tau, wrenches))
     space, method = mechanical_space(model.tree), method.with_scanned_stages()
     return method.step(space, field, jnp.zeros(()), (q, v), jnp.asarray(DT), ())[0]

@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import solve_discrete_are
 from scipy.optimize import lsq_linear
 
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.simulate.control.linear_quadratic import algebra, riccati
 
 SIZES = 1, 7, algebra.SMALL, algebra.SMALL + 1
@@ -19,7 +19,7 @@ def arrays(dtype, *shapes):
 
 
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
-@pytest.mark.parametrize("wrap", [lambda f: f, one_kernel], ids=["plain", "kernel"])
+@pytest.mark.parametrize("wrap", [lambda f: f, batched], ids=["plain", "kernel"])
 @pytest.mark.parametrize("m", SIZES)
 def test_a_definite_matrix_is_solved_with_and_another_one_gives_nan_alone(m, wrap, dtype):
     root, right = arrays(dtype, (3, m, m), (3, m, 4))
@@ -49,7 +49,7 @@ def test_controls_within_a_box_are_the_best_ones(m, spread):
     H, g = (H + np.swapaxes(H, 1, 2)) / 2, 3 * np.sqrt(spread) * rng.normal(size=(count, m))
     lower, upper = -rng.uniform(0, 2, (count, m)), rng.uniform(0, 2, (count, m))
     given = [jnp.asarray(x) for x in (H, g, 0 * H, lower, upper)]
-    best_within = jax.jit(jax.vmap(one_kernel(riccati._boxed)))
+    best_within = jax.jit(jax.vmap(batched(riccati._boxed)))
     found = np.asarray(best_within(*given)[0])
     value = lambda n, k: k @ H[n] @ k / 2 + g[n] @ k
     for n in range(count):
@@ -82,7 +82,7 @@ def test_the_cost_to_go_stays_symmetric_and_ends_at_the_algebraic_equation(n, bo
     @jax.vmap
     def value(A, B):
         e = riccati.Expansion(A, B, still, jnp.zeros_like(free), Q, cost, R, still)
-        before = one_kernel(lambda values: riccati._step(values, e, -free, free, jnp.zeros((), dtype), boxed)[0])
+        before = batched(lambda values: riccati._step(values, e, -free, free, jnp.zeros((), dtype), boxed)[0])
         start = riccati._first_values((still, Q), ())
         return jax.lax.fori_loop(0, 300, lambda _, values: before(values), start)[0].xx
 

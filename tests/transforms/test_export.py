@@ -11,7 +11,6 @@ import lgjax
 MODEL = lgjax.models.chain(3)
 FUNCTIONS = {
     "forward": lambda v, x: lgjax.forward_dynamics(MODEL, lgjax.neutral(MODEL), v, x),
-    "scan": lambda v, x: lgjax.forward_dynamics(MODEL, lgjax.neutral(MODEL), v, x, execution="scan"),
     "mass": lambda v, x: lgjax.mass_matrix(MODEL, lgjax.retract(MODEL, lgjax.neutral(MODEL), v)),
     "gradient": jax.grad(lambda v, x: jnp.sum(lgjax.forward_dynamics(MODEL, lgjax.neutral(MODEL), v, x) ** 2)),
     "rollout": lambda v, x: lgjax.rollout(MODEL, lgjax.neutral(MODEL), v, lambda t, q, v: x, 0.01, 3).v,

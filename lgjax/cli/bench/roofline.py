@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.cli.bench.timing import compiled
-from lgjax.execution.call import batch_behind
+from lgjax.execution import batched
 
 
 def measured_roofs(dtype, batch: int = 2**24, repeats: int = 5, chain: int = 512) -> dict[str, float]:
@@ -23,7 +23,7 @@ def measured_roofs(dtype, batch: int = 2**24, repeats: int = 5, chain: int = 512
             x = x * 0.5 + 0.25
         return x
 
-    chained, _ = compiled(jax.jit(jax.vmap(batch_behind(multiply_add))), x, repeats=repeats)
+    chained, _ = compiled(jax.jit(jax.vmap(batched(multiply_add))), x, repeats=repeats)
     itemsize = np.dtype(dtype).itemsize
     return {
         "bytes per second": 2 * itemsize * batch / copy["median"],

@@ -13,7 +13,7 @@ from lgjax.dynamics.inverse_kinematics.search import full, ranges, room, search
 from lgjax.dynamics.inverse_kinematics.steps import bounded_step
 from lgjax.dynamics.inverse_kinematics.targets import Target, checked_targets, moving, rows
 from lgjax.dynamics.loops.loop import Loop, as_loops
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.execution.compiled import compiled
 from lgjax.multibody.arguments import checked_arguments, checked_configuration
 from lgjax.multibody.configuration import Configuration, join_velocity, retract
@@ -134,7 +134,7 @@ def inverse_kinematics(
 
 def _solve(settings: _Settings, p: _Problem) -> InverseKinematics:
     active = np.asarray(settings.active)
-    outcome = one_kernel(partial(_found, settings))(jax.lax.stop_gradient(p))
+    outcome = batched(partial(_found, settings))(jax.lax.stop_gradient(p))
     q, status, multipliers, reached = outcome.q, outcome.status, outcome.multipliers, outcome.reached
     n = len(active)
     held_low, held_high = outcome.held
@@ -151,7 +151,7 @@ def _solve(settings: _Settings, p: _Problem) -> InverseKinematics:
         return jnp.concatenate([first, at.error - stiff * force])
 
     start = jnp.concatenate([jnp.zeros(n, p.model.dtype), multipliers])
-    z, _ = implicit(one_kernel(residual), lambda z: (z, None), start)
+    z, _ = implicit(batched(residual), lambda z: (z, None), start)
     moved = retract(p.model, q, full(p.model, active, z[:n]))
     return InverseKinematics(moved, status, outcome.error, outcome.iterations, outcome.guesses)
 

@@ -17,7 +17,6 @@ import numpy as np
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
 from lgjax.dynamics.mass_matrix import world_inertia
 from lgjax.dynamics.time_derivatives.time_stacks import Frame, check_frame
-from lgjax.dynamics.traversal.traversal import Execution
 from lgjax.groups import se3
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
@@ -51,8 +50,6 @@ def closed_form(
     v: jax.Array,
     vdot: jax.Array,
     frame: Frame = "body",
-    *,
-    execution: Execution = "scalarized",
 ) -> ClosedForm:
     """The equations of motion as matrices, from v and vdot (nv,).
 
@@ -62,7 +59,7 @@ def closed_form(
     of bodies times nv^2. Raises ValueError for other shapes, dtypes or frames. Source: [ali2026] eqs. (10)-(19), (21).
     """
     check_frame(frame)
-    world = world_kinematics(model, q, execution=execution, rates=[v, vdot])
+    world = world_kinematics(model, q, rates=[v, vdot])
     inertia = jax.tree.map(lambda x: x[:, None], world_inertia(world.poses, model.inertias))
     body = np.asarray(model.tree.v_body)
     moves = ancestor_mask(model.tree)[:, body]  # P: [i, j] true iff velocity j moves body i

@@ -14,7 +14,6 @@ from lgjax.dynamics.time_derivatives.poses import pose_series
 from lgjax.dynamics.time_derivatives.series import hybrid_series, inverse_series
 from lgjax.dynamics.time_derivatives.spatial_frame import SPATIAL_FRAME
 from lgjax.dynamics.time_derivatives.time_stacks import Frame, check_frame, checked_order, coefficients, derivatives
-from lgjax.dynamics.traversal.traversal import Execution
 from lgjax.multibody.arguments import checked_arguments, checked_array, described, hint
 from lgjax.multibody.configuration import Configuration, join_velocity, split_velocity
 from lgjax.multibody.model import Model
@@ -31,8 +30,6 @@ def inverse_dynamics_time_derivatives(
     order: int,
     frame: Frame = "body",
     wrenches: jax.Array | None = None,
-    *,
-    execution: Execution = "scalarized",
 ) -> jax.Array:
     """Generalized forces and their time derivatives, (order + 1, nv).
 
@@ -45,7 +42,7 @@ def inverse_dynamics_time_derivatives(
     base = _Base(model, q, frame)
     speeds = base.to_body_twists(rates)
     x = [(k + 1) * speed for k, speed in enumerate(speeds[1:])]
-    forces = inverse_series(model, q, speeds[0], x, _applied(model, wrenches, order), execution, FORMULATIONS[frame])
+    forces = inverse_series(model, q, speeds[0], x, _applied(model, wrenches, order), FORMULATIONS[frame])
     return derivatives(base.to_frame_wrenches(forces, speeds))
 
 
@@ -57,14 +54,12 @@ def forward_dynamics_time_derivatives(
     tau: jax.Array,
     frame: Frame = "body",
     wrenches: jax.Array | None = None,
-    *,
-    execution: Execution = "scalarized",
 ) -> jax.Array:
     """Accelerations and their time derivatives, (order + 1, nv), from tau (order + 1, nv) and v (nv,).
 
     wrenches and frame: as in inverse_dynamics_time_derivatives. Source: [ali2026] Alg. 3.
     """
-    return hybrid_dynamics_time_derivatives(model, q, v, None, tau, (), frame, wrenches, execution=execution)[0]
+    return hybrid_dynamics_time_derivatives(model, q, v, None, tau, (), frame, wrenches)[0]
 
 
 @checked_arguments("v", "vdot", "tau", "wrenches")
@@ -77,8 +72,6 @@ def hybrid_dynamics_time_derivatives(
     prescribed: Sequence[int],
     frame: Frame = "body",
     wrenches: jax.Array | None = None,
-    *,
-    execution: Execution = "scalarized",
 ) -> tuple[jax.Array, jax.Array]:
     """Accelerations and forces with their time derivatives, (order + 1, nv) each; v: (nv,).
 
@@ -112,7 +105,7 @@ def hybrid_dynamics_time_derivatives(
 
     applied = _applied(model, wrenches, order)
     found, forces = hybrid_series(
-        model, q, first[0], inputs, order, given if masked else None, applied, execution, FORMULATIONS[frame]
+        model, q, first[0], inputs, order, given if masked else None, applied, FORMULATIONS[frame]
     )
     speeds = [first[0], *(x / (k + 1) for k, x in enumerate(found))]
     out = base.to_frame_twists(speeds)

@@ -23,8 +23,7 @@ from lgjax.dynamics.partials import InversePartials, inverse_of_definite, joint_
 from lgjax.dynamics.subtree_sums import products
 from lgjax.dynamics.time_derivatives.derivatives import forward_dynamics_time_derivatives
 from lgjax.dynamics.time_derivatives.time_stacks import checked_order
-from lgjax.dynamics.traversal.traversal import Execution
-from lgjax.execution.call import batch_behind
+from lgjax.execution import batched
 from lgjax.groups import se3, so3
 from lgjax.multibody.arguments import checked_arguments, checked_array, described, hint
 from lgjax.multibody.configuration import Configuration, displaced, join_velocity, split_velocity
@@ -61,8 +60,6 @@ def inverse_dynamics_time_derivative_partials(
     v: jax.Array,
     order: int,
     wrenches: jax.Array | None = None,
-    *,
-    execution: Execution = "scalarized",
 ) -> InverseTimeDerivativePartials:
     """Jacobians of `inverse_dynamics_time_derivatives`, whose arguments these are, in the body frame.
 
@@ -71,7 +68,7 @@ def inverse_dynamics_time_derivative_partials(
     """
     order = checked_order(order)
     v = checked_array("v", v, (order + 2, model.nv), model.dtype, model=model)
-    moved = _Motion(model, q, v, _applied(model, wrenches, order), order, execution)
+    moved = _Motion(model, q, v, _applied(model, wrenches, order), order)
     found = [moved.force(k) for k in range(order + 1)]
     zero = jnp.zeros((model.nv, model.nv), model.dtype)
     by_v = [[row.get(m, zero) for m in range(order + 2)] for row in found]
@@ -85,8 +82,6 @@ def forward_dynamics_time_derivative_partials(
     v: jax.Array,
     tau: jax.Array,
     wrenches: jax.Array | None = None,
-    *,
-    execution: Execution = "scalarized",
 ) -> ForwardTimeDerivativePartials:
     """Jacobians of `forward_dynamics_time_derivatives`, whose arguments these are, in the body frame.
 
@@ -99,8 +94,8 @@ def forward_dynamics_time_derivative_partials(
     order = len(tau) - 1
     tau = checked_array("tau", tau, (order + 1, model.nv), model.dtype, model=model)
     applied = _applied(model, wrenches, order)
-    rates = forward_dynamics_time_derivatives(model, q, v, tau, "body", applied, execution=execution)
-    moved = _Motion(model, q, jnp.concatenate([v[None], rates]), applied, order, execution)
+    rates = forward_dynamics_time_derivatives(model, q, v, tau, "body", applied)
+    moved = _Motion(model, q, jnp.concatenate([v[None], rates]), applied, order)
     inverse = inverse_of_definite(moved.matrices[0].vdot)
     identity = sm.identity(model.nv, model.dtype)
     moved.velocity = [{"v": identity}]
@@ -138,9 +133,9 @@ def _add(total: Change, factor: float, matrix, change: Change | None) -> None:
 class _Motion:
     """A motion, derivatives of the three matrices along it, and changes of its velocity and configuration."""
 
-    def __init__(self, model: Model, q: Configuration, v, wrenches, order: int, execution: Execution):
+    def __init__(self, model: Model, q: Configuration, v, wrenches, order: int):
         self.model, self.v = model, v
-        self.matrices = _along(model, q, v, wrenches, order, execution)
+        self.matrices = _along(model, q, v, wrenches, order)
         identity = sm.identity(model.nv, model.dtype)
         self.velocity: list[Change] = [{m: identity} for m in range(order + 2)]
         self.displacement: list[Change] = [{"q": identity}]
@@ -180,9 +175,9 @@ def _ad(tree: Tree, v, columns):
     return jax.vmap(one, 1, 1)(columns)
 
 
-def _along(model: Model, q: Configuration, v, wrenches, order: int, execution: Execution) -> list[InversePartials]:
+def _along(model: Model, q: Configuration, v, wrenches, order: int) -> list[InversePartials]:
     """The three matrices and their time derivatives along the motion, order + 1 of each."""
-    series = batch_behind(partial(_rows_along, execution, order), execution)(model, q, v, wrenches)
+    series = batched(partial(_rows_along, order))(model, q, v, wrenches)
     found = []
     for k in range(order + 1):
         terms = [row_products(model, series[j][0], series[k - j][0]) for j in range(k + 1)]
@@ -193,12 +188,12 @@ def _along(model: Model, q: Configuration, v, wrenches, order: int, execution: E
     return [InversePartials(found[0].q, *damped), *found[1:]]
 
 
-def _rows_along(execution: Execution, order: int, model: Model, q: Configuration, v, wrenches) -> list:
+def _rows_along(order: int, model: Model, q: Configuration, v, wrenches) -> list:
     """`joint_rows` and their time derivatives along the motion, by nested forward mode in its one direction."""
 
     def rows(q, t):
         applied = None if wrenches is None else _polynomial(wrenches, t)
-        return joint_rows(execution, model, q, _polynomial(v, t), _polynomial(v[1:], t), applied)
+        return joint_rows(model, q, _polynomial(v, t), _polynomial(v[1:], t), applied)
 
     def along(f):
         def more(q, t):

@@ -26,35 +26,34 @@ from lgjax.dynamics.articulated import (
 from lgjax.dynamics.spatial import NO_WRENCH, Twist, Wrench, add, body_data, joint_twist, project
 from lgjax.dynamics.time_derivatives.body_frame import BODY_FRAME
 from lgjax.dynamics.time_derivatives.formulation import Formulation
-from lgjax.dynamics.traversal.traversal import Execution, TreeTraversal, tree_traversal
-from lgjax.execution.call import batch_behind
+from lgjax.dynamics.traversal.traversal import TreeTraversal
+from lgjax.execution import batched
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
 
 
 # ---- inverse dynamics: one sweep out, one in
-@partial(jax.jit, static_argnames=("execution", "formulation"))  # one trace, however often a program evaluates it
+@partial(jax.jit, static_argnames="formulation")  # one trace, however often a program evaluates it
 def inverse_series(
     model: Model,
     q: Configuration,
     v,
     x,
     applied,
-    execution: Execution,
     formulation: Formulation = BODY_FRAME,
 ) -> list[jax.Array]:
     """Coefficients of the forces from v (nv,) and the coefficients x of the accelerations, a sequence of (nv,).
 
     applied: coefficients of the wrenches on the bodies, a sequence of Wrench (nbodies, 3) in joint frames, or None.
     """
-    program = partial(_inverse_series, execution, formulation)
-    return batch_behind(program, execution)(model, q, v, list(x), applied)
+    program = partial(_inverse_series, formulation)
+    return batched(program)(model, q, v, list(x), applied)
 
 
-def _inverse_series(execution: Execution, frame: Formulation, model: Model, q: Configuration, v, x, applied) -> list:
+def _inverse_series(frame: Formulation, model: Model, q: Configuration, v, x, applied) -> list:
     orders = range(len(x))
-    walk = tree_traversal(model.tree, model.dtype, execution)
+    walk = TreeTraversal(model.tree, model.dtype)
 
     def outward(kind, parent, body, q, speed, x, applied):
         carry, parent_accelerations = parent
@@ -127,7 +126,6 @@ def hybrid_series(
     order: int,
     given,
     applied,
-    execution: Execution,
     formulation: Formulation = BODY_FRAME,
 ) -> tuple[list[jax.Array], list[jax.Array]]:
     """Coefficients of the accelerations and of the forces, sequences of order + 1 arrays (nv,).
@@ -136,16 +134,16 @@ def hybrid_series(
     which may depend on the coefficients of the velocity found so far, speeds[0..k]. given: (nv,) NumPy bool, where the
     acceleration is prescribed and the force unknown; None: nowhere, and x is not read. applied: as in inverse_series.
     """
-    program = partial(_hybrid_series, inputs, order, given, execution, formulation)
-    return batch_behind(program, execution)(model, q, v, applied)
+    program = partial(_hybrid_series, inputs, order, given, formulation)
+    return batched(program)(model, q, v, applied)
 
 
 def _hybrid_series(
-    inputs: Callable, order: int, given, execution: Execution, formulation: Formulation, model: Model, q, v, applied
+    inputs: Callable, order: int, given, formulation: Formulation, model: Model, q, v, applied
 ) -> tuple[list[jax.Array], list[jax.Array]]:
     orders = range(order + 1)
     sweeps = _Sweeps(formulation, given is not None, orders[-1])
-    walk = tree_traversal(model.tree, model.dtype, execution)
+    walk = TreeTraversal(model.tree, model.dtype)
     none = [None] * len(walk.runs)
     bodies, applied = walk.bodies(body_data(model)), _applied(walk, applied)
     masks = none if given is None else walk.velocities(given.astype(model.dtype))  # NumPy: it folds

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from lgjax.dynamics.spatial import applied_wrenches
 from lgjax.dynamics.time_derivatives.series import hybrid_series
-from lgjax.dynamics.traversal.traversal import Execution
 from lgjax.multibody.arguments import checked_arguments, checked_array
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
@@ -19,8 +18,6 @@ def motion_series(
     model: Model,
     tau: Callable | None = None,
     wrenches: Callable | None = None,
-    *,
-    execution: Execution = "scalarized",
 ) -> Callable:
     """series(t, (q, v), order) for `Taylor`: the coefficients of (v, vdot) along the motion, each (order, nv).
 
@@ -29,10 +26,10 @@ def motion_series(
     Source: [ali2026] Alg. 3.
     """
     checks.functions(tau=tau, wrenches=wrenches)
-    return partial(_series, model, tau, wrenches, execution)
+    return partial(_series, model, tau, wrenches)
 
 
-def _series(model: Model, tau: Any, wrenches: Any, execution: Execution, t, state, order: int):
+def _series(model: Model, tau: Any, wrenches: Any, t, state, order: int):
     q, v = state
     forces, applied = jnp.zeros((order, model.nv), v.dtype), None
     if tau is not None:
@@ -41,7 +38,7 @@ def _series(model: Model, tau: Any, wrenches: Any, execution: Execution, t, stat
         series = checked_result("wrenches", wrenches(t, order), (order, model.nbodies, 6), v.dtype)
         applied = [applied_wrenches(model.links, w) for w in series]
     inputs = lambda k, speeds: (None, forces[k])
-    rates, _ = hybrid_series(model, q, v, inputs, order - 1, None, applied, execution)
+    rates, _ = hybrid_series(model, q, v, inputs, order - 1, None, applied)
     speeds = [v, *(x / (k + 1) for k, x in enumerate(rates[:-1]))]
     return jnp.stack(speeds), jnp.stack(rates)
 

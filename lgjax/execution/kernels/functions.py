@@ -16,7 +16,7 @@ from lgjax.execution.kernels.writer import Operand, Writer, kind_of, like
 def write(out: Writer, name: str, what: Any, operands: list[Operand]) -> str:
     """An operation of a graph; NotImplementedError, naming it, if there is no text for it."""
     if name == "convert":
-        return _converted(out, operands[0], np.dtype(what.keywords["new_dtype"]))
+        return _converted(out, operands[0], what)
     if name == "integer_pow":
         return _power(out, operands[0], what.params["y"])
     if name == "round":

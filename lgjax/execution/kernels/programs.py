@@ -14,7 +14,7 @@ from lgjax.execution._jax import Literal, jaxprs_in
 from lgjax.execution.kernels.functions import is_instruction
 from lgjax.execution.scalars.indexing import MOVES
 from lgjax.execution.scalars.interpreter import HANDLED
-from lgjax.execution.scalars.program import ScalarProgram, dtype_of, heaviest, longest, repeats, size_of
+from lgjax.execution.scalars.program import ScalarProgram, dtype_of, heaviest, repeats, size_of
 from lgjax.execution.scalars.unrolling import RULES
 
 # `size_of` a program, of which larger ones have arrays in memory, and so have those with loops that end by what they
@@ -24,7 +24,6 @@ ENTRIES = 20_000  # of its arguments and results, each a load or a store
 HEAVIEST = 200_000  # products of a product of matrices: XLA has better ways for more
 LARGEST = 3_000_000  # `size_of` a program, an estimate that may be ten times too large
 MOST = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s
-LONGEST = 48  # levels of a recursion: longer ones stay loops, which compile in a time that does not grow with them
 MOVED = HANDLED | RULES | set(MOVES)  # operations that become others, or only move numbers
 BYTES = {"float32": 4, "float64": 8, "int32": 4, "bool": 1}  # of a number in the arrays of a kernel
 
@@ -53,8 +52,6 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
         raise NotImplementedError("so many operations in one kernel")
     if heaviest(jaxpr) > HEAVIEST:
         raise NotImplementedError("an operation on so many numbers in a kernel")
-    if longest(jaxpr) > LONGEST:
-        raise NotImplementedError(f"a chain of more than {LONGEST} bodies in a kernel")
     program = ScalarProgram(jaxpr, memory=size_of(jaxpr) > SCALARS or repeats(jaxpr))
     if program.lines > MOST:
         raise NotImplementedError(f"{program.lines} operations in one kernel")
@@ -73,12 +70,7 @@ def is_program(jaxpr: Any) -> bool:
         of_arrays(map(dtype_of, (*jaxpr.invars, *jaxpr.outvars)))
     except NotImplementedError:
         return False
-    small = (
-        entries_of(jaxpr) <= ENTRIES
-        and size_of(jaxpr) <= LARGEST
-        and heaviest(jaxpr) <= HEAVIEST
-        and longest(jaxpr) <= LONGEST
-    )
+    small = entries_of(jaxpr) <= ENTRIES and size_of(jaxpr) <= LARGEST and heaviest(jaxpr) <= HEAVIEST
     return small and _writable(jaxpr)
 
 

@@ -1,13 +1,14 @@
 """Evaluation of a function of small arrays on scalars, with its constant zeros and ones folded away.
 
-A body step is written on 3-vectors and 3x3 blocks. Here it is traced once to a jaxpr, which is then evaluated on NumPy
-object arrays whose entries are Python numbers (known at trace time) or nodes of a graph of scalars. Products with 0 and
-1 disappear, so a rotation about z costs what it would cost written out by hand, and XLA sees elementwise arithmetic
-only, on one array per scalar with one value per body.
+An algorithm is written on 3-vectors and 3x3 blocks. Its jaxpr is evaluated on NumPy object arrays, whose entries are
+Python numbers (known at trace time) or nodes of a graph of scalars. Products with 0 and 1 disappear, so that a rotation
+about z costs what it would cost written out by hand.
+
+Read first: `graph.py`. Next: `unrolling.py`, for whole programs with loops.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from typing import Any
@@ -15,30 +16,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from lgjax.execution._jax import ClosedJaxpr, Literal, is_traced
+from lgjax.execution._jax import ClosedJaxpr, Literal
 from lgjax.execution.scalars import indexing
 from lgjax.execution.scalars.entries import boxed, map_objects, objects
-from lgjax.execution.scalars.graph import Graph, Scalar, View, is_number
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """A small array whose entries are lane arrays or Python numbers; a leaf to pytree functions."""
-
-    entries: np.ndarray
-    dtype: Any
-
-
-def is_known(entry) -> bool:
-    """Whether an entry of a block is a number, or stands for something that no operation touches."""
-    return not isinstance(entry, (jax.Array, View))
+from lgjax.execution.scalars.graph import Graph, Scalar, is_number
 
 
 @dataclass(frozen=True)
 class PerEntry:
-    """An elementwise primitive, to be applied to arrays of lanes of which some are numbers."""
+    """An elementwise primitive, with its parameters and the dtypes of its operands."""
 
     primitive: Any
     params: dict
@@ -52,11 +39,6 @@ class PerEntry:
     def types(self) -> list[type]:
         """Of numbers."""
         return [{"f": float, "b": bool}.get(dtype.kind, int) for dtype in self.dtypes]
-
-    def __call__(self, *xs):
-        shape = next(jnp.shape(x) for x in xs if jnp.ndim(x))
-        full = [x if jnp.ndim(x) else jnp.full(shape, x, d) for x, d in zip(xs, self.dtypes, strict=True)]
-        return self.primitive.bind(*full, **self.params)
 
 
 class Interpreter:
@@ -81,15 +63,7 @@ class Interpreter:
             self.elementwise[name] = np.frompyfunc(self._unary(name, on_number), 1, 1)
 
     def _unary(self, name: str, on_number: Callable) -> Callable:
-        return lambda a: float(on_number(a)) if is_number(a) else self.graph.node(name, getattr(lax, name), a)
-
-    def scalar(self, name: str, emit: Any, args: Sequence[Scalar]) -> Scalar:
-        """An operation of another graph."""
-        if isinstance(emit, PerEntry):
-            return self.per_entry(emit, *args)
-        if name == "convert":
-            return self._converted(args[0], None, emit.keywords["new_dtype"])
-        return self.elementwise[name](*args)
+        return lambda a: float(on_number(a)) if is_number(a) else self.graph.node(name, None, a)
 
     def evaluate(self, jaxpr, consts, args) -> list[np.ndarray]:
         env: dict[Any, np.ndarray] = {}
@@ -106,7 +80,7 @@ class Interpreter:
     def _apply(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
         name, params = eqn.primitive.name, eqn.params
         if name == "div" and eqn.outvars[0].aval.dtype.kind != "f":
-            return [boxed(np.frompyfunc(partial(self.per_entry, _emission(eqn)), len(inputs), 1)(*inputs))]
+            return [boxed(np.frompyfunc(partial(self.per_entry, _operation(eqn)), len(inputs), 1)(*inputs))]
         if name in self.elementwise:
             return [boxed(self.elementwise[name](*inputs))]
         if name == "convert_element_type" and (kinds := _change_of_kind(eqn)):
@@ -131,31 +105,29 @@ class Interpreter:
                 closed = inner if hasattr(inner, "consts") else ClosedJaxpr(inner, ())
                 return self.evaluate(closed.jaxpr, list(map(objects, closed.consts)), inputs)
         if all(is_number(x) for array in inputs for x in array.flat):
-            return _constants(_emission(eqn), inputs)
+            return _constants(_operation(eqn), inputs)
         if name in PER_ENTRY:
-            return [boxed(np.frompyfunc(partial(self.per_entry, _emission(eqn)), len(inputs), 1)(*inputs))]
+            return [boxed(np.frompyfunc(partial(self.per_entry, _operation(eqn)), len(inputs), 1)(*inputs))]
         raise self._refusal(name)
 
     def _refusal(self, name: str) -> Exception:
-        return NotImplementedError(
-            f"a body step uses {name!r}, which cannot be scalarized; run it with execution='plain'"
-        )
+        return NotImplementedError(f"{name!r} cannot be done scalar by scalar")
 
-    def per_entry(self, emit: PerEntry, *xs: Scalar) -> Scalar:
+    def per_entry(self, what: PerEntry, *xs: Scalar) -> Scalar:
         """Any other elementwise primitive, a node for each entry."""
         # A folded zero may be of another type, which says something else where all operands are numbers.
-        xs = tuple(t(x) if is_number(x) and type(x) is not t else x for x, t in zip(xs, emit.types, strict=True))
-        if emit.key[0] == "select_n" and is_number(xs[0]):
+        xs = tuple(t(x) if is_number(x) and type(x) is not t else x for x, t in zip(xs, what.types, strict=True))
+        if what.key[0] == "select_n" and is_number(xs[0]):
             return xs[1 + int(xs[0])]
         if all(map(is_number, xs)):
-            return _constants(emit, [boxed(x) for x in xs])[0].item()
-        return self.graph.node(emit.key[0], emit, *xs, key=emit.key)
+            return _constants(what, [boxed(x) for x in xs])[0].item()
+        return self.graph.node(what.key[0], what, *xs, key=what.key)
 
     def _converted(self, a, old, new):
         """A truth value or an integer as a number of another kind."""
         if is_number(a):
             return np.dtype(new).type(a).item()
-        return self.graph.node("convert", partial(lax.convert_element_type, new_dtype=new), a, key=str(new))
+        return self.graph.node("convert", np.dtype(new), a, key=str(new))
 
     def _reduce_sum(self, params, x):
         kept = [axis for axis in range(x.ndim) if axis not in params["axes"]]
@@ -195,35 +167,21 @@ _ON_NUMBERS: dict[str, Callable] = {
 } | {name: lambda params, *xs, same=same: same(*xs) for name, same in _SAME.items()}
 
 
-def known(eqn, inputs: list) -> np.ndarray | None:
-    """The integers or truth values that an equation makes of such literals, as NumPy has them; None for others."""
-    rule = _ON_NUMBERS.get(eqn.primitive.name) or _PLACED.get(eqn.primitive.name)
-    if rule is None or eqn.outvars[0].aval.dtype.kind not in "ib" or not all(map(is_constant, inputs)):
-        return None
-    out = rule(eqn.params, *(np.asarray(x, atom.aval.dtype) for x, atom in zip(inputs, eqn.invars, strict=True)))
-    return np.asarray(out, eqn.outvars[0].aval.dtype)
-
-
-def is_constant(x) -> bool:
-    """Whether a value is an array of integers or truth values that is known while tracing."""
-    return not is_traced(x) and np.asarray(x).dtype.kind in "ib"
-
-
-def _emission(eqn) -> PerEntry:
+def _operation(eqn) -> PerEntry:
     return PerEntry(eqn.primitive, eqn.params, [atom.aval.dtype for atom in eqn.invars])
 
 
-def _constants(emit: PerEntry, inputs) -> list[np.ndarray]:
+def _constants(what: PerEntry, inputs) -> list[np.ndarray]:
     """Evaluate an equation whose inputs are all known now."""
-    pairs = list(zip(inputs, emit.dtypes, strict=True))
-    if (rule := _ON_NUMBERS.get(emit.primitive.name)) is not None:
+    pairs = list(zip(inputs, what.dtypes, strict=True))
+    if (rule := _ON_NUMBERS.get(what.primitive.name)) is not None:
         numbers = [np.array(x.tolist(), dtype).reshape(x.shape) for x, dtype in pairs]
         with np.errstate(all="ignore"):
-            return [objects(rule(emit.params, *numbers))]
+            return [objects(rule(what.params, *numbers))]
     with jax.ensure_compile_time_eval():
         values = [jnp.asarray(np.array(x.tolist(), dtype=dtype).reshape(x.shape)) for x, dtype in pairs]
-        outs = emit.primitive.bind(*values, **emit.params)
-    return [objects(x) for x in (outs if emit.primitive.multiple_results else [outs])]
+        outs = what.primitive.bind(*values, **what.params)
+    return [objects(x) for x in (outs if what.primitive.multiple_results else [outs])]
 
 
 def _change_of_kind(eqn) -> tuple | None:
@@ -303,4 +261,3 @@ HANDLED = frozenset({
     "add", "add_any", "sub", "mul", "div", "neg", "square", "one_minus_square", "copy", "stop_gradient", "sin", "cos",
     "sqrt", "rsqrt", "abs", "keep", "first_order", "unstack", "split", "reduce_sum", "dot_general", *REARRANGEMENTS,
 })  # fmt: skip
-_PLACED = {name: REARRANGEMENTS[name] for name in ("broadcast_in_dim", "concatenate", "reshape", "slice", "squeeze")}

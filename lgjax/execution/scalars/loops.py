@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lgjax.execution._jax import Literal, jaxprs_in, scan_arguments, while_parts
+from lgjax.execution._jax import Literal, is_written_out, jaxprs_in, scan_arguments, while_parts
 from lgjax.execution.scalars import indexing, reductions
 from lgjax.execution.scalars.arrays import KEPT, Arrays
 from lgjax.execution.scalars.entries import boxed, map_objects, objects
@@ -50,6 +50,8 @@ class Loops(Interpreter):
     # -- loops of a known number of turns
     def _scan(self, eqn, inputs: list) -> list:
         """A loop if it can be one, but few turns that save or read something are written out unless they are long."""
+        if is_written_out(eqn):
+            return self._written_out(eqn, inputs)
         params, body = eqn.params, eqn.params["jaxpr"]
         first, count = scan_arguments(eqn)
         if self.memory:
@@ -80,6 +82,18 @@ class Loops(Interpreter):
         scalars = lambda k, out: out if k < len(carry) else self.arrays.scalars(out)
         saving = lambda carry, now: [scalars(k, x) for k, x in enumerate(step(carry, now))]
         return turn_by_turn(saving, carry, xs, length, params["reverse"], kept)
+
+    def _written_out(self, eqn, inputs: list) -> list:
+        """The levels of a recursion, on scalars: arrays of a level have zeros that fold."""
+        params, body, (first, count) = eqn.params, eqn.params["jaxpr"], scan_arguments(eqn)
+        inputs, memory = list(map(self.arrays.scalars, inputs)), self.memory
+        constants, carry, xs = inputs[:first], inputs[first : first + count], inputs[first + count :]
+        self.memory = False
+        step = lambda carry, now: self.closed(body, [*constants, *carry, *now])
+        kept = len(body.jaxpr.outvars) - count
+        outs = turn_by_turn(step, carry, xs, params["length"], params["reverse"], kept)
+        self.memory = memory
+        return outs
 
     def _for_loop(self, x: Any, atom: Any, least: int, carried: bool = False) -> Any:
         """What a loop is given: arrays of `least` entries in memory, but for known ones that it does not carry."""

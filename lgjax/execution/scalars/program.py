@@ -1,7 +1,7 @@
 """A whole function of small arrays as one straight line of operations on scalars, with loops where it has any.
 
-It does for everything that is computed for one system what `step.py` does for a body step: levels and bodies are
-unrolled, and known numbers are folded. Kernels are written from such programs (`kernels/translation.py`).
+Levels and bodies of recursions are written out, and known numbers are folded. Kernels are written from such programs
+(`kernels/translation.py`).
 
 Read first: `interpreter.py`, `unrolling.py`. Next: `sums.py`, `ordering.py`, `kernels/translation.py`.
 """
@@ -13,13 +13,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from lgjax.execution._jax import is_traced, jaxprs_in
+from lgjax.execution._jax import is_traced, is_written_out, jaxprs_in
 from lgjax.execution.scalars.entries import map_objects, objects
 from lgjax.execution.scalars.graph import Graph
 from lgjax.execution.scalars.regions import Region
 from lgjax.execution.scalars.unrolling import Unrolling
-from lgjax.execution.scan import loop_p
-from lgjax.execution.step import step_p
+
+# Of operations on small arrays, such as rotations and placements of bodies, this part is left when zeros are folded.
+SMALL, FOLDED = 128, 0.4
+LONG = 48  # turns of a loop
 
 
 class ScalarProgram(Region):
@@ -68,17 +70,15 @@ def program_of(function: Callable, *specs: Any, memory: bool = False) -> ScalarP
     return ScalarProgram(closed.jaxpr, closed.consts, memory)
 
 
-def size_of(jaxpr: Any) -> int:
-    """An estimate, about three times the number of operations of its program; bodies of scans count once."""
-    total = 0
-    for eqn in jaxpr.eqns:
-        if eqn.primitive is step_p:
-            total += _work(eqn) * len(eqn.params["traced"].graph.ops)
-        elif eqn.primitive is loop_p:
-            total += eqn.params["loop"].length * size_of(eqn.params["loop"].level)
-        else:
-            total += sum(map(size_of, jaxprs_in(eqn))) or _work(eqn)
-    return total
+def size_of(jaxpr: Any) -> float:
+    """An estimate, about three times the number of operations of its program; turns of loops count once."""
+    own = lambda eqn: _work(eqn) * (FOLDED if max((x.aval.size for x in eqn.outvars), default=0) < SMALL else 1)
+    return sum(turns(eqn) * sum(map(size_of, jaxprs_in(eqn))) or own(eqn) for eqn in jaxpr.eqns)
+
+
+def turns(eqn: Any) -> int:
+    """How often a program repeats what an equation holds: the turns of a scan that is written out, else once."""
+    return eqn.params["length"] if is_written_out(eqn) else 1
 
 
 def _work(eqn: Any) -> int:
@@ -97,11 +97,6 @@ def heaviest(jaxpr: Any) -> int:
 
 
 def repeats(jaxpr: Any) -> bool:
-    """Whether it has a loop that ends by what it computes."""
-    return any(eqn.primitive.name == "while" or any(map(repeats, jaxprs_in(eqn))) for eqn in jaxpr.eqns)
-
-
-def longest(jaxpr: Any) -> int:
-    """The levels of the longest recursion, which are written out one after the other."""
-    own = [eqn.params["loop"].length for eqn in jaxpr.eqns if eqn.primitive is loop_p]
-    return max([*own, *(longest(inner) for eqn in jaxpr.eqns for inner in jaxprs_in(eqn))], default=0)
+    """Whether it has a loop that ends by what it computes, or a long one, such as over the levels of a rope."""
+    long = lambda eqn: eqn.primitive.name == "scan" and not is_written_out(eqn) and eqn.params["length"] > LONG
+    return any(eqn.primitive.name == "while" or long(eqn) or any(map(repeats, jaxprs_in(eqn))) for eqn in jaxpr.eqns)

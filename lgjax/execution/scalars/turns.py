@@ -40,9 +40,9 @@ class TurnGraph(Graph):
             return None
         return self.ops[x.index][2][0], self.ops[x.index][1]
 
-    def node(self, name: str, emit: Any, *args: Scalar, key: Any = None) -> Ref:
+    def node(self, name: str, what: Any, *args: Scalar, key: Any = None) -> Ref:
         found = self._folded(name, args, key)
-        return super().node(name, emit, *args, key=key) if found is None else found
+        return super().node(name, what, *args, key=key) if found is None else found
 
     def _folded(self, name: str, args: Sequence[Scalar], key: Any) -> Any:
         tables = [self.by_turn(a) for a in args]

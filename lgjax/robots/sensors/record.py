@@ -13,7 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from lgjax.dynamics.joint_parameters import parameter
-from lgjax.execution.call import batch_behind
+from lgjax.execution import batched
 from lgjax.execution.compiled import compiled
 from lgjax.groups import s3, so3
 from lgjax.multibody.arguments import checked_array, checked_model
@@ -217,7 +217,7 @@ class Sensors:
 @compiled
 def _readings(sensors: Sensors, instant: Instant) -> Array:
     """Readings of one system: under `jax.vmap` one function of all that is read."""
-    return batch_behind(_values)(sensors, instant)
+    return batched(_values)(sensors, instant)
 
 
 def _values(sensors: Sensors, instant: Instant) -> Array:
@@ -244,7 +244,7 @@ def _clipped(sensors: Sensors, values: Array) -> Array:
 
 @compiled
 def _with_errors(sensors: Sensors, values: Array, error: Array) -> Array:
-    return batch_behind(_erroneous)(sensors, values, error)
+    return batched(_erroneous)(sensors, values, error)
 
 
 def _erroneous(sensors: Sensors, values: Array, error: Array) -> Array:

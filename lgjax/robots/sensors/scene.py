@@ -26,8 +26,8 @@ from lgjax.dynamics.spatial import (
     twist_of_child,
     velocity_product,
 )
-from lgjax.dynamics.traversal.traversal import tree_traversal
-from lgjax.execution.call import batch_behind
+from lgjax.dynamics.traversal.traversal import TreeTraversal
+from lgjax.execution import batched
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.inertia import Inertia
@@ -59,7 +59,7 @@ class Scene:
     @cached_property
     def moving(self) -> Moving:
         """Poses, and the twists and accelerations that are needed."""
-        return batch_behind(_moving)(self.model, self.instant.q, self._rates)
+        return batched(_moving)(self.model, self.instant.q, self._rates)
 
     @cached_property
     def world(self) -> World:
@@ -82,7 +82,7 @@ class Scene:
 
 def _moving(model: Model, q, rates: list) -> Moving:
     origin = origin_of(model, q)
-    walk = tree_traversal(model.tree, model.dtype)
+    walk = TreeTraversal(model.tree, model.dtype)
     speeds = list(zip(*(walk.velocities(x) for x in rates), strict=True)) or [()] * len(walk.runs)
     world = Pose(EYE3, -origin), (NO_MOTION, Twist(ZERO3, -model.gravity))[: len(rates)]
     found = walk.outward(_outward, world, walk.bodies(body_data(model)), walk.configurations(q), speeds)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.numerics import small_matrix as sm
 from lgjax.simulate.control.cost import Cost, QuadraticModel
 from lgjax.simulate.control.costs import _value_and_slopes
@@ -30,8 +30,8 @@ def expand(problem: Problem, states: Any, controls: Array, prices: Prices | None
     by_step: tuple = ()
     if prices is not None:
         by_step = jnp.broadcast_to(prices.penalty, problem.steps), prices.equal, prices.unequal
-    steps = jax.vmap(one_kernel(partial(_one, problem)))(problem.times(), before, after, controls, *by_step)
-    return steps, one_kernel(partial(_end, problem))(prices, last)
+    steps = jax.vmap(batched(partial(_one, problem)))(problem.times(), before, after, controls, *by_step)
+    return steps, batched(partial(_end, problem))(prices, last)
 
 
 def _one(problem: Problem, t: Array, state: Any, after: Any, control: Array, *by: Array) -> Expansion:

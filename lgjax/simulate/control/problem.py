@@ -10,7 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from lgjax.contact.contacts import Contacts
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation, right_translation
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import state_dtype, strong
@@ -296,13 +296,13 @@ class Problem(NamedTuple):
     def cost_and_size(self, states: State, controls: Array) -> tuple[Array, Array]:
         """Cost () of states (steps + 1, ...) and controls (steps, controls), and the scale of its round-off."""
         before, last = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[-1], states)
-        stages, end = jax.vmap(one_kernel(self.stage))(self.times(), before, controls), one_kernel(self.end)(last)
+        stages, end = jax.vmap(batched(self.stage))(self.times(), before, controls), batched(self.end)(last)
         return jnp.sum(stages) + end, jnp.sum(jnp.abs(stages)) + jnp.abs(end)
 
     def simulate(self, start: State, controls: Array) -> State:
         """All states from `start` on, itself first."""
 
-        one = one_kernel(self.system.step)
+        one = batched(self.system.step)
 
         def step(state: State, control: Array) -> tuple[State, State]:
             state = one(state, control)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.rank import product
@@ -231,9 +231,9 @@ class RegulatorSearch(NamedTuple):
 
         def step(state: Any, inputs: Any) -> tuple[Any, Any]:
             nominal, control, k, gain, gap = inputs
-            error = one_kernel(system.difference)(nominal, state)
+            error = batched(system.difference)(nominal, state)
             control = within(control + size * k + product(gain, error), problem.lower, problem.upper)
-            state = one_kernel(moved)(state, control, (size - 1) * gap)
+            state = batched(moved)(state, control, (size - 1) * gap)
             return state, (state, control)
 
         inputs = (before, iterate.controls, move.push, move.feedback, move.gap)

@@ -21,8 +21,7 @@ from lgjax.dynamics.partials import (
     forward_dynamics_partials,
     inverse_dynamics_partials,
 )
-from lgjax.execution.call import batch_behind
-from lgjax.execution.executors import EXECUTORS, side_by_side
+from lgjax.execution import batched
 from lgjax.groups import se3, so3
 from lgjax.multibody.configuration import Configuration, displaced, join_velocity, retract, split_velocity
 from lgjax.multibody.model import Model
@@ -50,7 +49,7 @@ def advanced(model: Model, state: Any, vdot: Array, h: Array) -> Any:
     """The state after the step."""
     q, v = state
     after = v + h * vdot
-    return batch_behind(partial(displaced, model.tree))(q, h * after), after
+    return batched(partial(displaced, model.tree))(q, h * after), after
 
 
 def semi_implicit_step(model: Model, dt: Any, substeps: int) -> Any:
@@ -186,7 +185,7 @@ def tangents_with_activations(model: Model) -> tuple[Callable, Callable]:
 
 
 def displacement(tree: Tree, q0: Configuration, q1: Configuration) -> Array:
-    """`difference` without checks, with logarithms on scalars: XLA would compute each anew for all of its entries."""
+    """`difference` without checks."""
     frees = logarithms(se3, q0.free_poses, q1.free_poses)
     balls = logarithms(so3, q0.ball_rotations, q1.ball_rotations)
     return join_velocity(tree, frees, q1.joints - q0.joints, balls)
@@ -195,8 +194,7 @@ def displacement(tree: Tree, q0: Configuration, q1: Configuration) -> Array:
 def logarithms(group: Any, starts: Any, ends: Any) -> Array:
     """log(start^-1 end) of every row."""
     log = lambda start, end: group.log(group.compose(group.inverse(start), end))
-    rows = len(jax.tree.leaves(starts)[0])
-    return side_by_side(EXECUTORS["scalarized"], log, starts, ends) if rows else log(starts, ends)
+    return jax.vmap(log)(starts, ends)
 
 
 def relative_states(model: Model) -> Callable[[Array, Array], Array]:
@@ -224,6 +222,4 @@ def relative_to(tree: Tree, away: Array, changes: Array) -> Array:
 
 def matrices(maps: Sequence[Callable[[Array, Array], Array]], x: Array) -> tuple[Array, ...]:
     """Matrices (n, n), each of a linear map: its columns are map(x, e_j), for one x (n,)."""
-    by_columns = lambda along, x: jax.vmap(partial(along, x), 1, 1)(sm.identity(len(x), x.dtype))
-    found = side_by_side(EXECUTORS["scalarized"], lambda x: tuple(by_columns(along, x) for along in maps), x[None])
-    return tuple(matrix[0] for matrix in found)
+    return tuple(jax.vmap(partial(along, x), 1, 1)(sm.identity(len(x), x.dtype)) for along in maps)

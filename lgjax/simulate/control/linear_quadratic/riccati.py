@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.execution.call import one_kernel
+from lgjax.execution import batched
 from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.rank import product
 from lgjax.simulate.control.linear_quadratic.algebra import definite, solved
@@ -100,7 +100,7 @@ def backward(
     parts: those that nothing couples, all of them or none. Where the Hessian of a step is not positive definite, push,
     feedback, slope and curve of its part are NaN, at that step and all earlier ones.
     """
-    step = one_kernel(partial(_step, boxed=boxed, parts=parts))
+    step = batched(partial(_step, boxed=boxed, parts=parts))
     before = lambda values, inputs: step(values, *inputs, regularization)
     values, found = jax.lax.scan(before, _first_values(last, parts), (expansion, below, above), reverse=True)
     return _regulator(values, found)
@@ -277,7 +277,7 @@ def within_box(quu: Array, qu: Array, below: Array, above: Array, solve: Callabl
 def linear_motion(A: Matrix, B: Matrix | Columns, gap: Array, regulator: Regulator) -> tuple[Array, Array]:
     """Tangents (steps + 1, states) and changes (steps, controls) under the regulator, from the start's zero."""
 
-    @one_kernel
+    @batched
     def step(x: Array, inputs: Any) -> tuple[Array, Any]:
         A, B, gap, k, gain = inputs
         u = k + product(gain, x)

@@ -1,4 +1,4 @@
-"""A function with its batch behind is the function: for one, batches, batches of batches and derivatives."""
+"""A batched function is the function: for one system, batches, batches of batches and derivatives."""
 
 import jax
 import jax.numpy as jnp
@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from jax import jit, lax
 
-from lgjax.execution._jax import call_apart
-from lgjax.execution.call import batch_behind, call_p, one_kernel
-from lgjax.execution.kernels import native
-from lgjax.execution.scan import lane_scan
+from lgjax.execution import batched, plain
 
 INDEX = np.array([[2, 0], [1, 1]])
 FUNCTIONS = {
@@ -35,15 +32,15 @@ FUNCTIONS = {
     "scattered": lambda x, y: x.at[0, np.array([0, 2, 2])].add(y[1]),
     "by what is traced": lambda x, y: x[:, jnp.argmax(y[0])],
     "sums and products": lambda x, y: (x.sum(0), x @ y.T, jnp.einsum("ij,kj->ik", x, x), jnp.cumsum(y, 1)),
-    "levels": lambda x, y: lane_scan(lambda c, r: (c * r + x[1], jnp.cos(c)), x[0], y, 2),
+    "levels": lambda x, y: lax.scan(lambda c, r: (c * r + x[1], jnp.cos(c)), x[0], y, unroll=2),
     "control": lambda x, y: lax.cond(jnp.sum(x) > 0, lambda: x, lambda: jnp.linalg.solve(y @ y.T + jnp.eye(2), x)),
     "rule of its own": lambda x, y: jax.nn.relu(x) * y,
-    "inside another": lambda x, y: batch_behind(lambda a: (a * y, y))(x),
+    "inside another": lambda x, y: batched(lambda a: (a * y, y))(x),
     "a part alone": lambda x, y: (x * 2.0, jnp.ones(3), 7),
     "integers": lambda x, y: (jnp.argmax(x, 1), x > y, x),
 }
 X, Y = jax.random.normal(jax.random.key(2), (2, 4, 5, 2, 3), float)
-WRAPS = pytest.mark.parametrize("wrap", [batch_behind, one_kernel], ids=lambda f: f.__name__)
+WRAPS = pytest.mark.parametrize("wrap", [batched, lambda f: plain()(batched(f))], ids=["kernel", "plain"])
 AXES = [(0, None), (None, 0), (0, 0), (2, 1)]
 SLOW = pytest.mark.slow
 SIZES = [1, 8, 9, 17, 300, 1600, *(pytest.param(n, marks=SLOW) for n in (7, 16, 256, 521))]
@@ -110,7 +107,7 @@ def test_a_batch_of_any_size(name, size):
     def found(f):
         return jax.vmap(f)(x, y), jax.grad(lambda s: total(jax.vmap(f, (None, 0)))(s, y))(x[0])
 
-    close(*(jit(found, static_argnums=0)(f) for f in (batch_behind(FUNCTIONS[name]), FUNCTIONS[name])))
+    close(*(jit(found, static_argnums=0)(f) for f in (batched(FUNCTIONS[name]), FUNCTIONS[name])))
 
 
 @WRAPS
@@ -125,15 +122,7 @@ def test_integers_of_a_batch_outside_jit(dtype):
     """Known when they come, and yet each system has its own."""
     n = (jnp.arange(8) % 3).astype(dtype).reshape(4, 2)
     f = lambda n, x: jnp.where(jnp.broadcast_to(n[:, None], (2, 3)).astype(bool), x, -x)
-    close(jax.vmap(batch_behind(f), (0, None))(n, X[0, 0]), jax.vmap(f, (0, None))(n, X[0, 0]))
-
-
-def test_large_batches_put_no_more_aside():
-    rows = jnp.ones((100, 3), "float32")
-    f = batch_behind(lambda x: jnp.sum(lane_scan(lambda c, r: (c + r, jnp.sin(c)), x, rows, 100)[1] ** 2))
-    program = lambda size: jit(jax.vmap(f)).lower(jnp.zeros((size, 3), "float32")).compile()
-    few, many = (program(size).memory_analysis().temp_size_in_bytes for size in (1040, 16640))
-    assert 1040 * rows.nbytes < few < many < 1.5 * few
+    close(jax.vmap(batched(f), (0, None))(n, X[0, 0]), jax.vmap(f, (0, None))(n, X[0, 0]))
 
 
 @WRAPS
@@ -145,46 +134,10 @@ def test_what_a_function_closes_over_may_be_batched_and_moved(wrap):
     close(found(wrap), found(lambda f: f))
 
 
-def test_transposes_stand_at_the_ends(monkeypatch):
-    """Between the first and the last operation the batch is the last axis of everything."""
-    monkeypatch.setattr(native, "usable", lambda: False)
-    f = batch_behind(lambda x, y: FUNCTIONS["gathered"](*FUNCTIONS["shapes"](x, y)[:2]))
-    (eqn,) = (e for e in jax.make_jaxpr(jax.vmap(f))(X[0], Y[0]).eqns if e.primitive is call_p)
-    text = jit(lambda *a: call_p.bind(*a, **eqn.params)).lower(*(x.aval for x in eqn.invars)).as_text()
-    orders = [line.split("dims = [")[1].split("]")[0] for line in text.splitlines() if "stablehlo.transpose" in line]
-    assert orders == ["1, 0, 2"]  # of the one in the function
-
-
-def test_what_a_cpu_takes_one_number_at_a_time_has_a_loop_of_its_own_in_batches():
-    """Beside it nothing else would be vectorized, and what uses its result twice would compute it twice."""
-    both = batch_behind(lambda x: jnp.sin(x) * jnp.exp(x) + jnp.arctan2(jnp.cos(x), x), "scan")
-    x = jax.random.normal(jax.random.key(3), (32, 5), float)
-    computations = jit(jax.vmap(both)).lower(x).compile().as_text().split("\n\n")
-    for name in ("sine", "cosine", "atan2"):
-        (within,) = (text for text in computations if f" {name}(" in text)
-        assert " exponential(" not in within
-        assert " multiply(" not in within
-
-
-@pytest.mark.parametrize("size", [None, 3])
-def test_a_call_apart_stays_one_in_a_batch(size):
-    """Nothing is fused across its border, so that what is used often is computed once."""
-    inner = call_apart(lambda x, y: x * jnp.sum(y))
-    both = batch_behind(lambda x, y: inner(x, y)[:, None] * inner(x, 2 * y), "scan")
-    shape = (5,) if size is None else (size, 5)
-    x, y = jax.random.normal(jax.random.key(0), (2, *shape), float)
-    run = both if size is None else jax.vmap(both)
-    text = jit(run).lower(x, y).as_text()
-    assert text.count("call @lgjax_apart") == (0 if size is None else 2)
-    expected = x[..., None] * x[..., None, :] * 2 * jnp.sum(y, -1)[..., None, None] ** 2
-    np.testing.assert_allclose(jit(run)(x, y), expected, rtol=1e-13)
-
-
 @pytest.mark.parametrize("size", [1, 4])
-@pytest.mark.parametrize("call", [batch_behind, one_kernel])
-def test_a_kernel_holds_batches_of_what_would_be_one_alone(call, size):
-    inner = call(lambda x, a: jnp.outer(jnp.sin(x), x) * a)
-    outer = one_kernel(lambda x, a: jnp.sum(jax.vmap(inner, (0, None))(x, a), 0))
+def test_a_kernel_holds_batches_of_what_would_be_one_alone(size):
+    inner = batched(lambda x, a: jnp.outer(jnp.sin(x), x) * a)
+    outer = batched(lambda x, a: jnp.sum(jax.vmap(inner, (0, None))(x, a), 0))
     x, a = jax.random.normal(jax.random.key(0), (3, size, 2), float), jnp.asarray([0.5, 2.0, 3.0])
     expected = jnp.sum(jnp.sin(x)[..., None] * x[:, :, None], 1) * a[:, None, None]
     np.testing.assert_allclose(jit(jax.vmap(outer))(x, a), expected, rtol=1e-14)

@@ -1,0 +1,92 @@
+"""Jaxprs as functions that can be differentiated and batched: what the rules of `operation.py` are made of.
+
+Read first: `_jax.py`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lgjax.execution._jax import as_function, dce_jaxpr, is_traced, with_constants
+
+Arrays = list[jax.Array]
+
+
+def traced(function: Callable, *args) -> tuple[Any, list]:
+    """The jaxpr of traced arrays that the function closes over and of its arguments, and those arrays.
+
+    Known arrays that it closes over are literals of the jaxpr: a kernel folds them.
+    """
+    closed = jax.make_jaxpr(function)(*args)
+    constants = [value for value in closed.consts if is_traced(value)]
+    if constants:
+
+        def run(constants, args):
+            given = iter(constants)
+            return as_function(closed.jaxpr, [next(given) if is_traced(x) else x for x in closed.consts])(*args)
+
+        closed = jax.make_jaxpr(run)(constants, closed.in_avals)
+    known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    return with_constants(closed.jaxpr, known), constants
+
+
+def evaluate(jaxpr, args: Iterable) -> Arrays:
+    return as_function(jaxpr)(*args)
+
+
+def tangents(jaxpr, moving: Sequence[int], moved: Sequence[bool]) -> tuple[Any, list, list[bool]]:
+    """The jaxpr of the tangents of the results `moved`, the arrays it closes over, and which arguments it needs.
+
+    Its own arguments are those arrays, the arguments it needs, and the tangents of the arguments `moving`.
+    """
+    avals = [x.aval for x in jaxpr.invars]
+
+    def along(args, directions):
+        def of(*values):
+            merged = dict(enumerate(args)) | dict(zip(moving, values, strict=True))
+            return [y for y, m in zip(evaluate(jaxpr, merged.values()), moved, strict=True) if m]
+
+        return jax.jvp(of, [args[n] for n in moving], directions)[1]
+
+    full, more = traced(along, avals, [avals[n] for n in moving])
+    always = [*[True] * len(more), *[False] * len(avals), *[True] * len(moving)]
+    short, used = dce_jaxpr(full, [True] * len(full.outvars), always)
+    return short, more, used[len(more) : len(more) + len(avals)]
+
+
+def transposed(jaxpr, linear: Sequence[int], wanted: Sequence[bool]) -> tuple[Any, list]:
+    """The jaxpr of the cotangents of the arguments `linear`, and the arrays it closes over.
+
+    Its own arguments are those arrays, the other arguments, and the cotangents of the results `wanted`.
+    """
+    fixed = [n for n in range(len(jaxpr.invars)) if n not in linear]
+
+    def back(values, given):
+        known = dict(zip(fixed, values, strict=True))
+
+        def of(*values):
+            both = known | dict(zip(linear, values, strict=True))
+            out = evaluate(jaxpr, (both[n] for n in range(len(both))))
+            return [y for y, w in zip(out, wanted, strict=True) if w]
+
+        return list(jax.linear_transpose(of, *(jaxpr.invars[n].aval for n in linear))(list(given)))
+
+    outs = [x.aval for x, w in zip(jaxpr.outvars, wanted, strict=True) if w]
+    return traced(back, [jaxpr.invars[n].aval for n in fixed], outs)
+
+
+def merged(x, own: int | None, size: int | None, axis: int | None, more: int) -> jax.Array:
+    """An argument with the axes of both batches as its last one, whether or not it has them."""
+    x = (
+        lax.broadcast_in_dim(x, (*jnp.shape(x), more), range(jnp.ndim(x)))
+        if axis is None
+        else jnp.moveaxis(x, axis, -1)
+    )
+    if size is None:
+        return x
+    if own is None:
+        x = jnp.broadcast_to(x[..., None, :], (*x.shape[:-1], size, more))
+    return x.reshape(*x.shape[:-2], size * more)

@@ -1,0 +1,333 @@
+"""Functions of one system as operations, which run for a batch as one kernel on each platform.
+
+`batched(function)` traces the function for one system and binds its jaxpr as one operation. Under `jax.vmap` it stays
+one, with a batch axis. On a CPU it is lowered to a native function (`kernels/native.py`), on a GPU to a kernel with a
+thread for each system (`kernels/cuda.py`); both are written from the same scalar program of the jaxpr. Where there is
+no kernel, as in `jax.export` or under `plain`, XLA runs the jaxpr under `jax.vmap`.
+
+Tangents and cotangents are operations of the same kind. They are computed from the arguments alone, so that a reverse
+pass stores nothing else. A function that is too large for a kernel is what it consists of: its jaxpr, in which smaller
+functions are kernels.
+
+Read first: `jaxprs.py`. Next: `kernels/programs.py`, which says what a kernel can be.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial, wraps
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lgjax.execution._jax import (
+    Literal,
+    Primitive,
+    Zero,
+    alone,
+    as_function,
+    dce_jaxpr,
+    is_exported,
+    is_high,
+    is_undefined_primal,
+    no_tangent,
+    on_one_device,
+    register,
+    reshaped,
+    scan_arguments,
+)
+from lgjax.execution.jaxprs import Arrays, evaluate, merged, tangents, traced, transposed
+from lgjax.execution.kept import keeps, keeps_itself, linearized
+from lgjax.execution.kernels import native
+from lgjax.execution.kernels.cuda import as_kernel
+from lgjax.execution.kernels.native import as_native
+from lgjax.execution.kernels.programs import is_program
+from lgjax.execution.scalars.program import size_of
+
+TOGETHER = 20000  # largest `size_of` x 32-bit words of a number, for derivatives in one kernel; a quadruped has 17,000
+
+_without_kernels = jax.make_user_context(False)
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    """A context, or decorator, in which XLA runs the algorithms as they are written, under `jax.vmap`, without kernels.
+
+    It is the reference that kernels are tested against, and belongs to what is traced within: programs that were
+    compiled outside of it are not used.
+
+    >>> with plain():
+    ...     reference = jax.jit(jax.vmap(lambda x: batched(jnp.sin)(x)))(jnp.zeros(3))
+    """
+    with _without_kernels(True):
+        yield
+
+
+def is_plain() -> bool:
+    """Whether functions that are traced here run without kernels, see `plain`."""
+    return bool(_without_kernels.value)
+
+
+def batched(function: Callable, in_place: bool = False) -> Callable:
+    """`function` of pytrees of arrays of one system, as one kernel for a batch; each derivative is one, too.
+
+    in_place: for function(state, ...) -> the next state. In a loop the kernel writes it over the previous state.
+    """
+
+    def bind(jaxpr, values, constants: int):
+        state = range(constants, constants + len(jaxpr.outvars)) if in_place else ()
+        if not keeps_itself(jaxpr):  # no result needs what is marked for derivatives
+            # What is not read, such as the time in many steps, would have to be kept for a reverse pass.
+            jaxpr, read = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), [n in state for n in range(len(values))])
+            values, constants = [x for x, r in zip(values, read, strict=True) if r], sum(read[:constants])
+        how = {"state": range(constants, constants + len(jaxpr.outvars))} if in_place else {"how": "behind"}
+        return _bound(jaxpr, values, **how)
+
+    return _as_operation(function, bind)
+
+
+def with_derivatives(function: Callable) -> Callable:
+    """`function` of pytrees of arrays that has derivative rules of its own.
+
+    On a GPU each derivative is one kernel, which reads the arguments alone and computes the results again, sharing most
+    of the work. Large functions stay several kernels: one would need more registers than a thread has. On a CPU all do:
+    what one hands to the next stays in its caches.
+    """
+
+    def bind(jaxpr, values, _):
+        words = max((x.aval.dtype.itemsize for x in jaxpr.invars), default=4) / 4
+        small = words * size_of(jaxpr) <= TOGETHER
+        return _bound(jaxpr, values, how="behind") if small else evaluate(jaxpr, values)
+
+    together = jax.jit(_as_operation(function, bind))  # one trace, however often a program evaluates it
+    return wraps(function)(lambda *args: (together if jax.default_backend() == "gpu" else function)(*args))
+
+
+def _as_operation(function: Callable, bind: Callable[[Any, list, int], list]) -> Callable:
+    """`function` of pytrees of arrays as an operation on arrays.
+
+    bind(jaxpr, arrays, how many of them come before those of the arguments) -> the arrays of the result.
+    """
+
+    @wraps(function)
+    def call(*args, **kwargs):
+        if is_plain():
+            return function(*args, **kwargs)
+        trees: list = []
+
+        def flat(*leaves):
+            args, kwargs = jax.tree.unflatten(form, leaves)
+            out, tree = jax.tree.flatten(function(*args, **kwargs))
+            trees.append(tree)
+            return out
+
+        leaves, form = jax.tree.flatten((args, kwargs))
+        jaxpr, constants = traced(flat, *leaves)
+        values = [*constants, *leaves]
+        whole = jaxpr.effects or is_high(jaxpr)
+        outs = evaluate(jaxpr, values) if whole else bind(jaxpr, values, len(constants))
+        return jax.tree.unflatten(trees[0], outs)
+
+    return call
+
+
+# ---- the operation
+def _bound(jaxpr, values: Sequence, **parameters) -> Arrays:
+    """The results for one system, for which no argument is batched.
+
+    Its parameter `how` says how arrays lie in memory. "front": its caller has the batch first in all of them, "behind":
+    last, or mixed. "step": a derivative of a step in a loop, a kernel that writes its results over its directions.
+    state: the arguments of an `in_place` function that its results are written over.
+    """
+    return batched_p.bind(*values, jaxpr=jaxpr, batched=(False,) * len(values), size=None, **parameters)
+
+
+def _run(*args, jaxpr, batched, size, **_) -> Arrays:
+    """The jaxpr under `jax.vmap`."""
+    run = lambda *args: evaluate(jaxpr, args)
+    if size is None:
+        return run(*args)
+    return jax.vmap(run, [-1 if b else None for b in batched], -1, axis_size=size)(*args)
+
+
+def _launched(kernel: Callable, ctx) -> Callable:
+    """One kernel for a program that is for one device, else XLA's operations, which it divides among devices."""
+    return partial(_by, kernel) if on_one_device(ctx) else _run
+
+
+def _by(kernel: Callable, *args, jaxpr, batched, size, how: str = "behind", state: range | None = None) -> Arrays:
+    shapes, over = _shapes(jaxpr=jaxpr, batched=batched, size=size), {}
+    if state is not None:
+        over = {k: n for k, n in enumerate(state) if size is None or batched[n]}
+    if how == "step":
+        over = _directions(jaxpr, batched, size)
+    known = isinstance(size, int | None)  # that of a program of `jax.export` may stay open
+    run = kernel(jaxpr, batched, size, shapes, over, how == "front") if known else None
+    return _run(*args, jaxpr=jaxpr, batched=batched, size=size) if run is None else run(*args)
+
+
+def _directions(jaxpr, batched, size: int | None) -> dict[int, int]:
+    """Of the results of a derivative, which argument each is written over: of the same kind, not yet taken.
+
+    Among the last arguments, which are the directions, or cotangents.
+    """
+    kinds = lambda variables: [(x.aval.shape, x.aval.dtype) for x in variables]
+    first = len(jaxpr.invars) - min(len(jaxpr.outvars), len(jaxpr.invars))
+    free = [n for n in range(first, len(jaxpr.invars)) if batched[n] or size is None]
+    given, found = kinds(jaxpr.invars), {}
+    for k, kind in enumerate(kinds(jaxpr.outvars)):
+        n = next((n for n in free if given[n] == kind), None)
+        if n is not None:
+            found[k] = n
+            free.remove(n)
+    return found
+
+
+def _shapes(*_, jaxpr, batched, size, **others) -> list:
+    behind = () if size is None else (size,)
+    return [reshaped(x.aval, (*x.aval.shape, *behind)) for x in jaxpr.outvars]
+
+
+def _vmap(args, axes, *, jaxpr, batched, size, **others):
+    if others.get("how") in ("behind", "front"):
+        others["how"] = "front" if size is None and all(axis in (0, None) for axis in axes) else "behind"
+    more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
+    together = tuple(b or axis is not None for b, axis in zip(batched, axes, strict=True))
+    args = [
+        merged(x, size if b else None, size, axis, more) if t else x
+        for x, b, axis, t in zip(args, batched, axes, together, strict=True)
+    ]
+    outs = batched_p.bind(*args, jaxpr=jaxpr, batched=together, size=more * (1 if size is None else size), **others)
+    apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
+    if others.get("how") == "front":  # there it costs nothing, and others see it
+        return [jnp.moveaxis(x, -1, 0) for x in apart], [0] * len(apart)
+    return apart, [x.ndim - 1 for x in apart]
+
+
+# ---- derivatives
+def _jvp(primals, directions, *, jaxpr, batched, size, **others):
+    """The operation, and one for its tangents, which reads the arguments alone.
+
+    The way back repeats each turn of a loop, so that only the values at its start are stored.
+    """
+    moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
+    moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
+    marks = Marks(jaxpr, primals, directions, batched, size, moving, moved)
+    if not is_program(jaxpr):
+        return _by_parts(marks)
+    if keeps(jaxpr):
+        return _with_kept(marks, **others)
+    short, more, needed = tangents(_with_turns(jaxpr), moving, moved)
+    outs = batched_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, **others)
+    return outs, _along(marks, short, more, needed, outs, [], **others)
+
+
+class Marks(NamedTuple):
+    """An operation to be differentiated. moving: arguments that have directions. moved: results that are floating."""
+
+    jaxpr: Any
+    primals: Sequence
+    directions: Sequence
+    batched: Sequence[bool]
+    size: int | None
+    moving: list[int]
+    moved: list[bool]
+
+
+def _with_kept(op: Marks, state: range | None = None, **others):
+    """The kernel hands what is marked in it to that of its derivative."""
+    values, short, more, needed = linearized(op.jaxpr, op.moving, op.moved)
+    marks = (*[False] * len(more), *op.batched)
+    own = {} if state is None else {"state": range(state.start + len(more), state.stop + len(more))}
+    found = batched_p.bind(*more, *op.primals, jaxpr=values, batched=marks, size=op.size, **own, **others)
+    outs, stored = found[: len(op.moved)], found[len(op.moved) :]
+    return outs, _along(op, short, more, needed, outs, stored, state=state, **others)
+
+
+def _along(op: Marks, jaxpr, more, needed, outs, stored, state: range | None = None, how: str = "step") -> list:
+    """Tangents of the results `outs`, of a jaxpr of arrays, of the arguments it needs, of stored values, of directions.
+
+    That of a step in place is written over the directions.
+    """
+    chosen = lambda values: [x for x, n in zip(values, needed, strict=True) if n]
+    args = [*more, *chosen(op.primals), *stored, *(op.directions[n] for n in op.moving)]
+    wide = op.size is not None
+    marks = (*[False] * len(more), *chosen(op.batched), *[wide] * len(stored), *(op.batched[n] for n in op.moving))
+    found = iter(batched_p.bind(*args, jaxpr=jaxpr, batched=marks, size=op.size, how=how))
+    return [next(found) if m else no_tangent(x) for x, m in zip(outs, op.moved, strict=True)]
+
+
+def _by_parts(op: Marks) -> tuple[Arrays, list]:
+    """Results and tangents of what an operation consists of, where it is too large for a kernel."""
+
+    def of(*values):
+        args = dict(enumerate(op.primals)) | dict(zip(op.moving, values, strict=True))
+        return _run(*args.values(), jaxpr=op.jaxpr, batched=op.batched, size=op.size)
+
+    outs, found = jax.jvp(of, [op.primals[n] for n in op.moving], [op.directions[n] for n in op.moving])
+    return outs, [t if m else no_tangent(x) for x, t, m in zip(outs, found, op.moved, strict=True)]
+
+
+def _with_turns(jaxpr) -> Any:
+    """A jaxpr in which the bodies of loops are operations of their own."""
+    if not any(_is_loop(eqn) for eqn in jaxpr.eqns):
+        return jaxpr
+    found, closed = traced(lambda args: _turn_by_turn(jaxpr, args), [x.aval for x in jaxpr.invars])
+    assert not closed
+    return found
+
+
+def _is_loop(eqn) -> bool:
+    """Whether an equation is a scan that is not written out."""
+    return eqn.primitive.name == "scan" and eqn.params["unroll"] == 1
+
+
+def _turn_by_turn(jaxpr, args: Sequence) -> list:
+    env = dict(zip(jaxpr.invars, args, strict=True))
+    read = lambda atom: atom.val if isinstance(atom, Literal) else env[atom]
+    for eqn in jaxpr.eqns:
+        values = [read(atom) for atom in eqn.invars]
+        outs = _loop(eqn, values) if _is_loop(eqn) else alone(jaxpr, eqn)(*values)
+        env.update(zip(eqn.outvars, outs, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _loop(eqn, values: list) -> list:
+    first, carried = scan_arguments(eqn)
+    constants, start, xs = values[:first], values[first : first + carried], values[first + carried :]
+    body = as_function(eqn.params["jaxpr"].jaxpr, eqn.params["jaxpr"].consts)
+    turn = batched(lambda carry, x: body(*constants, *carry, *x))
+
+    def step(carry, x):
+        outs = turn(carry, x)
+        return outs[: len(start)], outs[len(start) :]
+
+    final, ys = lax.scan(step, start, xs, eqn.params["length"], eqn.params["reverse"])
+    return [*final, *ys]
+
+
+def _transpose(given, *args, jaxpr, batched, size, state: range | None = None, how: str = "step"):
+    linear = [n for n, x in enumerate(args) if is_undefined_primal(x)]
+    known = [n for n in range(len(args)) if n not in linear]
+    wanted = [not isinstance(ct, Zero) for ct in given]
+    backwards, more = transposed(jaxpr, linear, wanted)
+    cts = [ct for ct, w in zip(given, wanted, strict=True) if w]
+    marks = (*[False] * len(more), *(batched[n] for n in known), *[size is not None] * len(cts))
+    values = [*more, *(args[n] for n in known), *cts]
+    found = batched_p.bind(*values, jaxpr=backwards, batched=marks, size=size, how=how)
+    sums = {n: x if size is None or batched[n] else x.sum(-1) for n, x in zip(linear, found, strict=True)}
+    return [sums.get(n) for n in range(len(args))]
+
+
+batched_p = Primitive("batched")
+register(
+    batched_p,
+    _run,
+    _shapes,
+    _vmap,
+    _jvp,
+    _transpose,
+    cpu=lambda ctx: _launched(as_native, ctx) if native.usable() and not is_exported(ctx) else _run,
+    cuda=partial(_launched, as_kernel),
+)
