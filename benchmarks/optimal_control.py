@@ -125,7 +125,7 @@ def problem_of(form: str, given: dict[str, Any]) -> tuple[Any, Any]:
     import numpy as np
 
     from lgjax import control
-    from lgjax.simulate.control.problem import check_problem
+    from lgjax.simulate.control.check_problem import check_problem
 
     model, costs, n = given["model"], control.costs, given["model"].nv
     start = given["q"], jnp.zeros(n)

@@ -1,5 +1,7 @@
 """A second call outside jit, with other values of the same structure, traces and compiles nothing."""
 
+from dataclasses import dataclass
+from functools import partial
 from types import FunctionType, ModuleType
 
 import jax
@@ -88,17 +90,82 @@ def test_a_function_written_anew_is_the_same_function(programs):
     assert not np.array_equal(first, end(make(3.0)))
 
 
+def test_the_numbers_that_a_function_holds_may_change(programs):
+    """In closures, defaults and partial calls, and in records of users, as arrays and as Python floats."""
+
+    @dataclass(frozen=True)
+    class Gains:
+        p: float
+        d: jax.Array
+
+    def held(gains):
+        return lambda t, q, v: -gains.p * q.joints - gains.d * v
+
+    makers = {
+        "closure": lambda k: lambda t, q, v: -k * v,
+        "array": lambda k: (lambda gain: lambda t, q, v: -gain * v)(jnp.full(2, k)),
+        "NumPy": lambda k: (lambda gain: lambda t, q, v: -gain * v)(np.full(2, k)),
+        "default": lambda k: lambda t, q, v, gain=k: -gain * v,
+        "Partial": lambda k: jax.tree_util.Partial(brake, k),
+        "partial": lambda k: partial(brake, k),
+        "record": lambda k: held(Gains(k, jnp.full(2, k))),
+        "a function within": lambda k: (lambda f: lambda t, q, v: f(v) + f(2 * v))(lambda v: -k * v),
+    }
+    expected = end(lambda t, q, v: -2.0 * v)
+    for name, make in makers.items():
+        end(make(1.0))
+        assert programs.of(lambda make=make: end(make(2.0))) == [], name
+        if name not in ("record", "a function within"):
+            np.testing.assert_allclose(end(make(2.0)), expected, rtol=1e-14, err_msg=name)
+    assert "backend_compile_duration" in programs.of(lambda: end(lambda t, q, v: -2.5 * v))
+
+
 def brake(gain, t, q, v):
     return -gain * v
 
 
-def test_the_numbers_of_a_partial_call_may_change(programs):
-    """What getting started advises for a controller with other numbers; a new function compiles again."""
-    end(jax.tree_util.Partial(brake, 1.0))
-    assert programs.of(lambda: end(jax.tree_util.Partial(brake, 2.0))) == []
-    assert "backend_compile_duration" in programs.of(lambda: end(lambda t, q, v: -2.5 * v))
-    expected = end(lambda t, q, v: brake(2.0, t, q, v))
-    np.testing.assert_array_equal(end(jax.tree_util.Partial(brake, 2.0)), expected)
+def test_a_function_that_tests_its_numbers_compiles_for_each_of_them(programs):
+    def make(gain):
+        def push(t, q, v):
+            return -gain * v if gain > 1 else gain * np.sqrt(gain) * v
+
+        return push
+
+    end(make(2.0))
+    assert "backend_compile_duration" in programs.of(lambda: end(make(3.0)))
+    np.testing.assert_array_equal(end(make(0.25)), end(lambda t, q, v: 0.125 * v))
+    assert programs.of(lambda: end(make(3.0))) == []
+
+
+def test_derivatives_by_what_a_function_holds_compile_once(programs):
+    speed = jax.grad(lambda gain: jnp.sum(lgjax.rollout(MODEL, Q, V + 1, lambda t, q, v: -gain * v, 1e-3, 3).v ** 2))
+    speed(0.3)
+    assert programs.of(speed, 0.7) == []
+    np.testing.assert_allclose(speed(0.7), jax.jit(speed)(0.7), rtol=1e-9)
+
+
+def test_functions_that_share_a_variable_or_read_themselves_are_left_as_they_are():
+    count = 0
+
+    def counting(gain):
+        def push(t, q, v):
+            nonlocal count
+            count += 1
+            return -gain * v
+
+        return push
+
+    def endless(gain):
+        def push(t, q, v, depth=2):
+            return push(t, q, v, depth - 1) if depth else -gain * v
+
+        return push
+
+    for make in (counting, endless):
+        for gain in (1.0, 2.0):
+            expected = end(jax.tree_util.Partial(brake, gain))
+            np.testing.assert_allclose(end(make(gain)), expected, rtol=1e-14)
+    assert count > 0
 
 
 def test_what_a_function_reads_is_never_stale():

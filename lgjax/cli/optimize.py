@@ -27,7 +27,7 @@ from lgjax.robots.robot import Robot
 from lgjax.saving.arrays import write_arrays
 from lgjax.simulate import control
 from lgjax.simulate.control import ControlSystem, OptimizedControls, OptimizeStatus, optimize_controls
-from lgjax.simulate.control.problem import box
+from lgjax.simulate.control.check_problem import box
 
 METHODS = {
     "shooting": control.Shooting,

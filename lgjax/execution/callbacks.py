@@ -67,13 +67,14 @@ def contents(function: Any) -> tuple[Hashable, ...] | None:
     """Hashable contents of a function, equal for functions that do the same; None if any can change in place."""
     found: list[Hashable] = []
     try:
-        _read(function, found, set())
+        read(function, found, {})
     except ChangingError:
         return None
     return tuple(found)
 
 
-def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
+def read(value: Any, found: list[Hashable], seen: dict[int, int]) -> None:
+    """Append the contents of a value; `seen` numbers those that have been read. ChangingError if one can change."""
     if is_traced(value):
         raise ChangingError
     if type(value) in EXACT or isinstance(value, np.generic | np.dtype | enum.Enum):
@@ -81,17 +82,17 @@ def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
         found.append((type(value), repr(value) if isinstance(value, float | complex | np.generic) else value))
         return
     if id(value) in seen:
-        found.append(Same(value))
+        found.append(("again", seen[id(value)]))
         return
-    seen.add(id(value))
-    if isinstance(value, FunctionType) and not _settled(value):
-        if set(vars(value)) - MARKS or _imports(value.__code__):
+    seen[id(value)] = len(seen)
+    if isinstance(value, FunctionType) and not is_settled(value):
+        if set(vars(value)) - MARKS or has_imports(value.__code__):
             raise ChangingError  # attributes of the function, or a module that it names only inside
         found.append(value.__code__)
-        cells = [cell.cell_contents for cell in value.__closure__ or () if not _empty(cell)]
-        globals_ = [value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__]
+        cells = [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
+        globals_ = [value.__globals__[name] for name in names_in(value.__code__) if name in value.__globals__]
         parts = [*cells, *globals_, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-    elif isinstance(value, type | ModuleType) and not _of_a_library(getattr(value, "__module__", value.__name__)):
+    elif isinstance(value, type | ModuleType) and not is_of_a_library(getattr(value, "__module__", value.__name__)):
         raise ChangingError  # attributes of a user's module or class, such as a gain, can be set
     elif isinstance(value, BuiltinFunctionType) and not isinstance(value.__self__, ModuleType | type | None):
         raise ChangingError  # a method of something that may change, such as `dictionary.get`
@@ -111,28 +112,29 @@ def _read(value: Any, found: list[Hashable], seen: set[int]) -> None:
     elif is_dataclass(value) and type(value).__dataclass_params__.frozen:  # type: ignore[attr-defined]
         found.append((type(value), 0))
         parts = [*(getattr(value, field.name) for field in fields(value)), *members(type(value), seen)]
-    elif _of_a_library(type(value).__module__) and hasattr(value, "__wrapped__"):  # jax.jit(function) and its like
+    elif is_of_a_library(type(value).__module__) and hasattr(value, "__wrapped__"):  # jax.jit(function) and its like
         found.append(type(value))
         parts = [getattr(value, "__wrapped__")]  # noqa: B009
-    elif _of_a_library(type(value).__module__) and type(value).__hash__ not in (None, object.__hash__):
+    elif is_of_a_library(type(value).__module__) and type(value).__hash__ not in (None, object.__hash__):
         found.append((type(value), value))  # a value, such as the structure of a pytree
         return
     else:
         raise ChangingError
     for part in parts:
-        _read(part, found, seen)
+        read(part, found, seen)
 
 
-def members(kind: type, seen: set[int] | None = None) -> list[Any]:
+def members(kind: type, seen: dict[int, int] | None = None) -> list[Any]:
     """What an instance of a user's class may read of it: the methods and values of it and of its bases.
 
     seen: where the classes are noted, whose members need not be read again.
     """
-    mine = [base for base in kind.__mro__ if not _of_a_library(base.__module__)]
+    mine = [base for base in kind.__mro__ if not is_of_a_library(base.__module__)]
     if seen is not None:
-        seen.update(map(id, mine))
+        for base in mine:
+            seen.setdefault(id(base), len(seen))
     found = [_plain(x) for base in mine for name, x in vars(base).items() if name not in MADE]
-    hidden = lambda x: isinstance(x, FunctionType) and _of_a_library(x.__globals__["__name__"])
+    hidden = lambda x: isinstance(x, FunctionType) and is_of_a_library(x.__globals__["__name__"])
     return [x for x in found if not hidden(x)]
 
 
@@ -144,30 +146,30 @@ def _plain(attribute: Any) -> Any:
         if isinstance(attribute, kind):
             return getattr(attribute, name)
     inner = getattr(attribute, "method", None)  # of the methods of equinox
-    return inner if isinstance(inner, FunctionType) and _of_a_library(type(attribute).__module__) else attribute
+    return inner if isinstance(inner, FunctionType) and is_of_a_library(type(attribute).__module__) else attribute
 
 
 @lru_cache(1024)
-def _imports(code: CodeType) -> bool:
+def has_imports(code: CodeType) -> bool:
     """Whether code, or a function within it, imports a module that is no library's."""
     named = [x.argval for x in dis.get_instructions(code) if x.opname == "IMPORT_NAME"]
-    inner = any(_imports(constant) for constant in code.co_consts if isinstance(constant, CodeType))
-    return inner or not all(map(_of_a_library, named))
+    inner = any(has_imports(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return inner or not all(map(is_of_a_library, named))
 
 
-def _of_a_library(module: str | None) -> bool:
+def is_of_a_library(module: str | None) -> bool:
     return (module or "").split(".")[0] in LIBRARIES
 
 
-def _settled(function: FunctionType) -> bool:
+def is_settled(function: FunctionType) -> bool:
     """Whether it is a library's and reads nothing of a user's: without a closure, or a library's wrapper of such."""
     if not function.__closure__:
-        return _of_a_library(function.__module__)
+        return is_of_a_library(function.__module__)
     inner = getattr(function, "__wrapped__", None)
-    return isinstance(inner, FunctionType) and _of_a_library(function.__globals__["__name__"]) and _settled(inner)
+    return isinstance(inner, FunctionType) and is_of_a_library(function.__globals__["__name__"]) and is_settled(inner)
 
 
-def _empty(cell) -> bool:
+def is_empty(cell) -> bool:
     try:
         cell.cell_contents  # noqa: B018
     except ValueError:
@@ -175,9 +177,9 @@ def _empty(cell) -> bool:
     return False
 
 
-def _names(code: CodeType) -> list[str]:
+def names_in(code: CodeType) -> list[str]:
     """The globals that code and the functions within it may name; attributes are among them."""
-    inner = [name for constant in code.co_consts if isinstance(constant, CodeType) for name in _names(constant)]
+    inner = [name for constant in code.co_consts if isinstance(constant, CodeType) for name in names_in(constant)]
     return [*code.co_names, *inner]
 
 
@@ -197,9 +199,9 @@ def reads(function: Any) -> tuple[set[str], list[Any]]:
             left += [value.func, *value.args, *value.keywords.values()]
         elif isinstance(value, tuple | list):
             left += value
-        elif isinstance(value, FunctionType) and not _of_a_library(value.__module__):
-            names = _names(value.__code__)
-            cells = [cell.cell_contents for cell in value.__closure__ or () if not _empty(cell)]
+        elif isinstance(value, FunctionType) and not is_of_a_library(value.__module__):
+            names = names_in(value.__code__)
+            cells = [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
             globals_ = [value.__globals__[name] for name in names if name in value.__globals__]
             defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
             words.update(names)
@@ -218,9 +220,9 @@ def _collect(value: Any, found: list[Any], seen: set[int]) -> None:
     if id(value) in seen or isinstance(value, (*NUMBERS, *FIXED, jax.Array, np.ndarray)):
         return
     seen.add(id(value))
-    called = callable(value) and (hasattr(value, "__wrapped__") or not _of_a_library(type(value).__module__))
+    called = callable(value) and (hasattr(value, "__wrapped__") or not is_of_a_library(type(value).__module__))
     if isinstance(value, FunctionType | MethodType | partial) or called:
-        if not (isinstance(value, FunctionType) and _settled(value)):
+        if not (isinstance(value, FunctionType) and is_settled(value)):
             found.append(value)
         return
     inside = value if isinstance(value, tuple | list | frozenset) else getattr(value, "__dict__", {}).values()

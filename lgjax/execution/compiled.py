@@ -7,8 +7,10 @@ sees unless asked for; the command line asks.
 
 import logging
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import fields, is_dataclass
 from functools import lru_cache, wraps
+from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
 import jax
@@ -16,6 +18,7 @@ import numpy as np
 
 from lgjax.execution._jax import is_inside_jit, is_traced
 from lgjax.execution.callbacks import Same, contents, functions_in, members
+from lgjax.execution.forms import NEEDS_NUMBERS, Form, form_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,11 +40,12 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
     Floating arrays and numbers among the leaves of its arguments may change from call to call; everything else belongs
     to the structure, by value: integers (arrays of them too), text, methods, None.  Users' functions belong to it by
-    their code and what they read besides their arguments (`callbacks.contents`): a lambda written anew for each call
-    counts as the same one.  Where something that a function reads can change in place, and for values that cannot be
-    compared, each call is traced, as it is without this decorator.
+    their code and what they read besides their arguments: a lambda written anew for each call counts as the same one.
+    Floating numbers that they hold may change too (`forms.form_of`), unless the function needs them to be known, as for
+    an `if`: then they belong to the structure (`callbacks.contents`).  Where something that a function reads can change
+    in place, and for values that cannot be compared, each call is traced, as it is without this decorator.
 
-    Inside jit, and where a function reads what is traced, this is `function` itself.
+    Inside jit this is `function` itself.
     """
 
     @wraps(function)
@@ -49,28 +53,52 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
         if is_inside_jit():
             return function(*args, **kwargs)
         leaves, treedef = jax.tree.flatten((args, kwargs))
-        arrays, static = [], []
-        for leaf in leaves:
-            sort = SORTS.get(type(leaf)) or _sort(leaf)
-            mark = ARRAY if sort is float else sort(leaf)
-            if mark is None:
-                return function(*args, **kwargs)
-            static.append(mark)
-            if mark is ARRAY:
-                arrays.append(leaf)
-        try:
-            structure = _structure(function, treedef, tuple(static))
-        except TypeError:  # something in it cannot be hashed
-            return function(*args, **kwargs)
-        program = structure.program()
-        if program is not None:
+        sorts = [SORTS.get(type(leaf)) or _sort(leaf) for leaf in leaves]
+        refused = []
+        for closed in (False, True, None) if _function in sorts else (None,):
+            structure, arrays = _looked_up(function, treedef, leaves, sorts, closed)
+            program = None if structure is None or structure.needs_numbers else structure.program()
+            if program is None:
+                continue
             try:
-                return program(arrays)
-            except (TypeError, ValueError):
-                pass  # the error of an ordinary call names values, not tracers
-        return function(*args, **kwargs)
+                found = program(arrays)
+            except NEEDS_NUMBERS:  # or an error of the ordinary call, which names values, not tracers
+                refused.append(structure)
+            else:
+                break
+        else:
+            found = function(*args, **kwargs)
+        for structure in refused:
+            structure.needs_numbers = True
+        return found
 
     return call
+
+
+def _looked_up(function: Callable, treedef: Any, leaves: list, sorts: list, closed: bool | None) -> tuple[Any, list]:
+    """The structure of a call, None if it can have no program, and its arrays.
+
+    closed: of functions the numbers are arrays too, if True only what is no user's, if None none.
+    """
+    arrays, static = [], []
+    for leaf, sort in zip(leaves, sorts, strict=True):
+        found = form_of(leaf, closed) if closed is not None and sort is _function else None
+        if found is not None:
+            static.append(found[0])
+            arrays += found[1]
+            continue
+        mark = ARRAY if sort is float else sort(leaf)
+        if mark is None:
+            return None, []
+        static.append(mark)
+        if mark is ARRAY:
+            arrays.append(leaf)
+    if closed is not None and not any(type(mark) is Form for mark in static):
+        return None, []
+    try:
+        return _structure(function, treedef, tuple(static)), arrays
+    except TypeError:  # something in it cannot be hashed
+        return None, []
 
 
 # ---- leaves: their markers in the structure, None if there can be no program
@@ -120,9 +148,14 @@ def _sort(leaf: Any) -> Callable[[Any], Any]:
         return SORTS.setdefault(type(leaf), _tracer)
     if isinstance(leaf, jax.Array | np.ndarray | np.generic):
         return SORTS.setdefault(type(leaf), _array)
-    if isinstance(leaf, type) or (type(leaf).__hash__ not in (None, object.__hash__) and not callable(leaf)):
+    if isinstance(leaf, type) or (type(leaf).__hash__ not in (None, object.__hash__) and not _calls(leaf)):
         return _value
     return _function
+
+
+def _calls(leaf: Any) -> bool:
+    """Whether a leaf is a function, or a record that holds one, such as a `ControlSystem`."""
+    return callable(leaf) or (is_dataclass(leaf) and any(callable(getattr(leaf, x.name)) for x in fields(leaf)))
 
 
 # ---- programs
@@ -131,7 +164,8 @@ class _Structure:
 
     def __init__(self, function: Callable, treedef: Any, static: tuple):
         self.function, self.treedef, self.static = function, treedef, static
-        held = [x.leaf if isinstance(x, _Known) else x[1] for x in static if x is not ARRAY]
+        self.needs_numbers = False  # whether it failed with numbers of functions as arguments
+        held = [x.leaf if isinstance(x, _Known) else x[1] for x in static if x is not ARRAY and type(x) is not Form]
         held = [x for x in held if not callable(x) or isinstance(x, type)]  # functions themselves are in the structure
         self.functions = [*functions_in((*_auxiliary(treedef), *held)), *_methods(treedef)]
         self.only = None if self.functions else self._compile()
@@ -147,12 +181,19 @@ class _Structure:
 
         def run(arrays):
             stream = iter(arrays)
-            leaves = [next(stream) if x is ARRAY else x.leaf if isinstance(x, _Known) else x[1] for x in static]
-            args, kwargs = treedef.unflatten(leaves)
+            args, kwargs = treedef.unflatten([_leaf(mark, stream) for mark in static])
             return function(*args, **kwargs)
 
         run.__name__ = getattr(function, "__name__", "run")
         return jax.jit(run)
+
+
+def _leaf(mark: Any, arrays: Iterator) -> Any:
+    if mark is ARRAY:
+        return next(arrays)
+    if type(mark) is Form:
+        return mark.filled(list(islice(arrays, mark.count)))
+    return mark.leaf if isinstance(mark, _Known) else mark[1]
 
 
 _structure = lru_cache(STRUCTURES)(_Structure)

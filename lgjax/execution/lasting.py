@@ -1,10 +1,10 @@
 """For drivers on the host, such as searches: programs that last from one call to the next, and batches in groups.
 
-Read first: `compiled.py`.
+Read first: `compiled.py`, then `forms.py` for the numbers that functions hold.
 """
 
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import jax
@@ -13,42 +13,57 @@ import numpy as np
 
 from lgjax.execution.callbacks import contents
 from lgjax.execution.compiled import compile_ahead
+from lgjax.execution.forms import NEEDS_NUMBERS as NEEDS_NUMBERS
+from lgjax.execution.forms import form_of
 
 KEPT = 16  # sets of programs that are kept, the most recently used
+SHAPES = 8  # programs of one name in a set, of arguments of other shapes or devices
 GROUP = 32  # systems that one core of a CPU works on side by side
 
 _kept: dict[Hashable, "Programs"] = {}
 
 
 class Programs:
-    """Compiled programs of functions that read the same, by name, and by kind and devices of their arguments."""
+    """Compiled programs of functions that read the same, by name, and by kind and devices of their arguments.
+
+    needs_numbers: set by drivers where the functions have failed with their numbers as arguments.
+    """
 
     def __init__(self) -> None:
-        self.known: dict[Hashable, Callable] = {}
+        self.known: dict[str, dict[Hashable, Callable]] = {}
+        self.needs_numbers = False
 
     def compiled(self, name: str, function: Callable, *args: Any) -> Callable:
         """The program of `function` for arguments like these."""
         leaves, treedef = jax.tree.flatten(args)
-        key = name, treedef, tuple((x.shape, x.dtype, x.sharding) for x in map(jnp.asarray, leaves))
-        if key not in self.known:
-            self.known[key] = compile_ahead(jax.jit(function), *args)[1]
-        return self.known[key]
+        key = treedef, tuple((x.shape, x.dtype, x.weak_type, x.sharding) for x in map(jnp.asarray, leaves))
+        make = lambda: compile_ahead(jax.jit(function), *args)[1]
+        return _recent(self.known.setdefault(name, {}), key, make, SHAPES)
 
 
-def programs_of(read: Any, *values: Hashable) -> Programs:
-    """The programs of functions that read `read` (see `contents`) and these values.
+def programs_of(read: Any) -> Iterator[tuple[Programs, list[Any], Callable[[list[Any]], Any]]]:
+    """Programs of functions that read `read`, its numbers, and `read` as a function of these, in several ways.
 
-    New ones where what they read can change in place.
+    The programs of the first have all numbers as arguments, so other numbers take the same ones. A function that needs
+    them to be known fails with one of NEEDS_NUMBERS; then take the next, whose programs hold those of users' functions,
+    and in the end all. The last are new ones if what they read can change in place.
     """
-    found = contents(read)
-    if found is None:
-        return Programs()
-    key = found, values
-    programs = _kept.pop(key, None) or Programs()
-    _kept[key] = programs
-    while len(_kept) > KEPT:
-        del _kept[next(iter(_kept))]
-    return programs
+    for closed in (False, True):
+        found = form_of(read, closed)
+        programs = Programs() if found is None else _recent(_kept, found[0], Programs, KEPT)
+        if found is not None and not programs.needs_numbers:
+            yield programs, found[1], found[0].filled
+    key = contents(read)
+    yield Programs() if key is None else _recent(_kept, key, Programs, KEPT), [], lambda _: read
+
+
+def _recent(kept: dict, key: Hashable, make: Callable[[], Any], most: int) -> Any:
+    """The value of a key, made if it is not there; of `most` at most, the most recently used."""
+    value = kept.pop(key) if key in kept else make()
+    kept[key] = value
+    while len(kept) > most:
+        del kept[next(iter(kept))]
+    return value
 
 
 def in_groups(function: Callable, trees: Any, *others: Any) -> Any:

@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.execution._jax import is_traced, runs_at_once
+from lgjax.execution._jax import is_traced
+from lgjax.execution._jax import runs_at_once as runs_at_once
 from lgjax.numerics.messages import described as described
 from lgjax.numerics.messages import entries as entries
 from lgjax.numerics.messages import shown as shown

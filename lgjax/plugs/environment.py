@@ -22,8 +22,9 @@ from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.numerics.tangents import moves_if_kept
 from lgjax.robots.robot import Robot
+from lgjax.simulate.control.check_problem import box
 from lgjax.simulate.control.mechanism_step import contact_steps
-from lgjax.simulate.control.problem import ControlSystem, box, within
+from lgjax.simulate.control.problem import ControlSystem, within
 from lgjax.simulate.robot_step import robot_steps
 from lgjax.simulate.robots import robot_parts
 

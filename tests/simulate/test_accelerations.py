@@ -149,7 +149,7 @@ def test_factored_costs_are_their_quadratic_models(weights):
     state, a = (lgjax.random_configuration(jax.random.key(0), model), jnp.asarray(RNG.normal(size=n))), jnp.ones(n)
     cost = weights[0] * costs.forces(model, 1.0) + weights[1] * costs.forces(model, 0.0, RNG.normal(size=(3, n)))
     cost = cost + costs.state(model, (lgjax.neutral(model), jnp.zeros(n)))
-    found, roots = cost.factored(system, jnp.zeros(()), state, a, 0.3)
+    found, roots = cost.factored(system, jnp.zeros(()), state, a, 0.3, True)
     whole = cost.expand(system, jnp.zeros(()), state, a).scaled(0.3)
     assert len(roots) == sum(weight >= 0 for weight in weights)
     x, u = slice(2 * n), slice(2 * n, None)

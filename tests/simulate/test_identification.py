@@ -305,3 +305,25 @@ def test_records_side_by_side_are_as_likely_as_one_after_the_other():
     x = jnp.linspace(-0.1, 0.1, 26)
     together = idn.log_likelihood(model, stacked, linear_unknowns())(x)
     np.testing.assert_allclose(together, idn.log_likelihood(model, halves, linear_unknowns())(x), rtol=1e-12)
+
+
+def test_other_numbers_take_the_program_that_is_there():
+    """Records, guess and prior differ; a cost that a user writes counts by what it does."""
+    count = [0]
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: count.__setitem__(0, count[0] + event.endswith("backend_compile_duration"))
+    )
+
+    def estimate(k):
+        model = arm().replace(damping=arm().damping * k)
+        record = torque_record(arm().replace(damping=arm().damping + k))
+        return idn.identify(model, record, idn.masses(model) + idn.viscous(model), prior=1.0 + k)
+
+    first = estimate(1.0)
+    torque_record(arm())
+    before = count[0]
+    second = estimate(2.0)
+    assert count[0] == before
+    assert first.success
+    assert second.success
+    assert abs(float(first.x[2] - second.x[2])) > 1e-3

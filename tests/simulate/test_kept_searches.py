@@ -1,51 +1,134 @@
-"""Searches whose system, costs and method do the same are compiled once."""
+"""Searches whose system, costs and method differ in numbers alone are compiled once."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import lgjax
 from lgjax.execution import lasting
-from lgjax.simulate.control import FDDP, ILQR, ControlSystem, SemiImplicitEuler, costs
+from lgjax.simulate.control import FDDP, ILQR, ControlSystem, SemiImplicitEuler, Shooting, Stagewise, costs
 
 METHOD = FDDP()
 
 
-def test_another_start_and_other_guesses_take_the_programs_that_are_there():
-    """As long as system and costs do the same; with another target, or another method, a search is another one."""
-    events = []
-    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
-    compiled = lambda: sum(event.endswith("backend_compile_duration") for event in events)
+class Programs:
+    """How many programs XLA has compiled."""
+
+    def __init__(self):
+        self.count = 0
+        jax.monitoring.register_event_duration_secs_listener(self._note)
+
+    def _note(self, event, *_, **__):
+        self.count += event.endswith("backend_compile_duration")
+
+    def of(self, function, *args, **options):
+        before = self.count
+        found = jax.block_until_ready(function(*args, **options))
+        return self.count - before, found
+
+
+@pytest.fixture(scope="module")
+def programs():
+    return Programs()
+
+
+def arm_search(angle, target, guess, method=METHOD, length=1.0, weight=0.1, bound=30.0):
+    """A search whose every number is another: start, target, weights, bounds, guess and the model's gravity."""
+    arm = lgjax.models.chain(2)
+    arm = arm.replace(gravity=length * arm.gravity)
+    system = ControlSystem.of_model(arm, 0.05, method=SemiImplicitEuler())
+    end = lambda state: 50.0 * jnp.sum((state[0].joints - target) ** 2) + jnp.sum(state[1] ** 2)
+    start = lgjax.configuration(arm, joints=jnp.stack([angle, 0.2])), jnp.zeros(2)
+    return lgjax.optimize_controls(
+        system, start, jnp.full((2, 8, 2), guess), steps=8, running=weight * costs.control(target, 1.0), terminal=end,
+        method=method, bounds=(-bound, bound),
+    )  # fmt: skip
+
+
+def alone(*given, **options):
+    lasting._kept.clear()
+    return arm_search(*given, **options)
+
+
+def test_a_search_with_other_numbers_takes_the_programs_that_are_there(programs):
+    arm_search(0.1, 0.3, 0.0)
+    cases = [
+        ((0.4, 0.3, 1.0), {}), ((0.4, 0.5, 1.0), {}),
+        ((0.4, 0.5, 0.0), {"length": 0.5, "weight": 0.2, "bound": 20.0}),
+    ]  # fmt: skip
+    for given, options in cases:
+        count, found = programs.of(arm_search, *given, **options)
+        assert count == 0
+        expected = alone(*given, **options)
+        np.testing.assert_array_equal(found.controls, expected.controls)
+        np.testing.assert_array_equal(found.iterations, expected.iterations)
+        assert np.all(found.success)
+    assert programs.of(arm_search, 0.4, 0.5, 1.0, method=ILQR())[0] > 0
+
+
+def test_inside_jit_and_vmap_a_search_is_the_same_and_compiles_once(programs):
+    first, second = (jnp.array([[0.1, 0.3], [0.4, 0.5]]) + 0.1 * k for k in range(2))
+    search = lambda x: arm_search(x[0], x[1], 0.0)
+    for function in (jax.vmap(search), jax.jit(jax.vmap(search))):
+        programs.of(function, first)
+        count, found = programs.of(function, second)
+        assert count == 0
+        for k, x in enumerate(second):
+            expected = search(x)
+            np.testing.assert_allclose(found.controls[k], expected.controls, rtol=1e-9, atol=1e-9)
+            np.testing.assert_array_equal(found.status[k], expected.status)
+            np.testing.assert_array_equal(found.iterations[k], expected.iterations)
+    with pytest.raises(TypeError, match="optimize_controls cannot be differentiated"):
+        jax.grad(lambda x: search(x).cost[0])(first[0])
+
+
+def test_a_cost_that_tests_its_numbers_compiles_for_each_of_them(programs):
+    space = lgjax.groups.vector_space(1)
+    system = ControlSystem.on_space(space, lambda x, u: x + 0.1 * u, 1)
+
+    def search(weight, goal):
+        end = lambda x: jnp.sum((x - goal) ** 2) if weight > 1 else jnp.sum((x + goal) ** 2)
+        return lgjax.optimize_controls(
+            system, jnp.zeros(1), np.zeros((1, 3, 1)), steps=3, terminal=end, running=lambda t, x, u: 1e-3 * u @ u,
+            method=ILQR(), progress=False,
+        ).states[0, -1, 0]  # fmt: skip
+
+    first = search(2.0, 1.0)
+    np.testing.assert_allclose(search(0.5, 1.0), -first, rtol=1e-9)
+    assert programs.of(search, 2.0, 1.0)[0] == 0
+    assert programs.of(search, 2.0, 3.0)[0] > 0
+
+
+@pytest.mark.parametrize("method", [ILQR(), FDDP(), Shooting()], ids=["ilqr", "fddp", "shooting"])
+@pytest.mark.parametrize("held", [False, True])
+def test_the_unit_of_the_cost_changes_neither_iterations_nor_status(method, held):
+    """A cost in other units has the same minimum; powers of two change no digit of it."""
     arm = lgjax.models.chain(2)
     system = ControlSystem.of_model(arm, 0.05, method=SemiImplicitEuler())
-    effort = costs.control(0.0, 0.1)
+    start = lgjax.configuration(arm, joints=[0.1, 0.2]), jnp.zeros(2)
+    rest = Stagewise(terminal=lambda state: state[1]) if held else None
 
-    def found(angle, target, guess, method=METHOD):
-        end = lambda state: 50.0 * jnp.sum((state[0].joints - target) ** 2) + jnp.sum(state[1] ** 2)
-        start = lgjax.configuration(arm, joints=[angle, 0.2]), jnp.zeros(2)
+    def found(unit):
         return lgjax.optimize_controls(
-            system, start, np.full((2, 8, 2), guess), steps=8, running=effort, terminal=end, method=method,
-            progress=False,
+            system, start, np.zeros((1, 8, 2)), steps=8, method=method, progress=False, equality=rest,
+            running=lambda t, x, u: unit * 1e-2 * jnp.sum(u**2),
+            terminal=lambda x: unit * (50.0 * jnp.sum((x[0].joints - 0.5) ** 2) + jnp.sum(x[1] ** 2)),
         )  # fmt: skip
 
-    def fresh(*given, **options):
-        lasting._kept.clear()
-        return found(*given, **options)
-
-    first = found(0.1, 0.3, 0.0)
-    before = compiled()
-    second = found(0.4, 0.3, 1.0)
-    assert compiled() == before
-    assert second.compile_seconds < 1
-    third = found(0.4, 0.5, 1.0)
-    assert compiled() > before
-    other = found(0.4, 0.5, 1.0, method=ILQR())
-    for got, expected in (
-        (first, fresh(0.1, 0.3, 0.0)), (second, fresh(0.4, 0.3, 1.0)), (third, fresh(0.4, 0.5, 1.0)),
-        (other, fresh(0.4, 0.5, 1.0, method=ILQR())),
-    ):  # fmt: skip
-        np.testing.assert_array_equal(got.controls, expected.controls)
-        np.testing.assert_array_equal(got.iterations, expected.iterations)
+    plain = found(1.0)
+    assert plain.success.all()
+    for unit in (2.0**-20, 2.0**20):
+        other = found(unit)
+        np.testing.assert_array_equal(other.status, plain.status)
+        np.testing.assert_array_equal(other.iterations, plain.iterations)
+        np.testing.assert_allclose(other.cost, unit * plain.cost, rtol=1e-9)
+        np.testing.assert_allclose(other.controls, plain.controls, rtol=1e-6, atol=1e-6)
+    for unit in (1e-6, 1e6):
+        other = found(unit)
+        np.testing.assert_array_equal(other.status, plain.status)
+        if method != Shooting():  # which round-off leads on other ways
+            assert abs(int(other.iterations[0]) - int(plain.iterations[0])) <= 1
 
 
 def test_searches_that_are_kept_are_few_and_read_nothing_that_can_change(monkeypatch):
@@ -61,9 +144,10 @@ def test_searches_that_are_kept_are_few_and_read_nothing_that_can_change(monkeyp
     first = reached()
     goal[0] = -2.0
     np.testing.assert_allclose(reached(), -first, rtol=1e-6)
-    for bound in (1, 2, 3, 4):
+    lasting._kept.clear()
+    for count in (1, 2, 3, 4):
         lgjax.optimize_controls(
-            system, jnp.zeros(1), guesses, terminal=lambda x: x @ x, bounds=(-bound, bound),
-            **{**fixed, "method": ILQR(iterations=1)},
+            system, jnp.zeros(1), np.zeros((1, count, 1)), terminal=lambda x: x @ x,
+            **{**fixed, "method": ILQR(iterations=1), "steps": count},
         )  # fmt: skip
-        assert len(lasting._kept) == min(bound, 3)
+        assert len(lasting._kept) == min(count, 3)

@@ -14,9 +14,9 @@ from jax import jit
 import lgjax
 from lgjax.simulate.control import ILQR, MultipleShooting, OptimizeStatus, Shooting, optimize
 from lgjax.simulate.control.bounds import bounded, unbounded
+from lgjax.simulate.control.check_problem import check_problem
 from lgjax.simulate.control.directions import backward
 from lgjax.simulate.control.expansion import expand
-from lgjax.simulate.control.problem import check_problem
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 N, NX, NU = 12, 4, 2

@@ -7,11 +7,11 @@ import pytest
 
 import lgjax
 from lgjax.simulate.control import FDDP, ControlSystem, Stagewise, costs, directions
-from lgjax.simulate.control.couplings import independent_parts
+from lgjax.simulate.control.check_problem import check_problem
+from lgjax.simulate.control.directions import independent_parts
 from lgjax.simulate.control.expansion import expand
 from lgjax.simulate.control.linear_quadratic.parts import Part, block, columns_of, connected, cut, spread, together
 from lgjax.simulate.control.linear_quadratic.sparse import Columns, Diagonal, Pattern, Sparse, dense
-from lgjax.simulate.control.problem import check_problem
 from tests.dynamics import trees
 
 RNG = np.random.default_rng(11)

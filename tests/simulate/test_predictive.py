@@ -1,5 +1,7 @@
 """Predictive control is the linear-quadratic regulator where that is exact, and swings a pendulum up within bounds."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 import scipy.linalg
 
 import lgjax
-from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, PredictiveController
+from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, PredictiveController, Stagewise
 
 A, B = np.array([[1.0, 0.1], [0.2, 1.05]]), np.array([[0.0], [0.1]])
 Q, R = np.diag([1.0, 0.5]), np.array([[0.1]])
@@ -136,3 +138,86 @@ def test_memories_on_the_host_are_memories():
         np.testing.assert_allclose(controller.step(x[k], memory)[0], expected[k], rtol=1e-12)
     with pytest.raises(TypeError, match=r"memory.status must be an array of shape \(\) and dtype int32"):
         controller.step(x[0], memory._replace(status=np.zeros((), np.int64)))
+
+
+# ---- time, references and constraints
+def follower(method, **options):
+    """A point whose control is its speed, which is to be where the reference is; the time decides nothing else."""
+    space = lgjax.groups.vector_space(1)
+    system = ControlSystem.on_space(space, lambda x, u: x + 0.1 * u, 1, 0.1)
+    return PredictiveController(system=system, steps=6, iterations=3, method=method, **options)
+
+
+@pytest.mark.parametrize("method", [ILQR(), FDDP()], ids=["ilqr", "fddp"])
+@pytest.mark.parametrize("form", ["absolute time", "reference", "least squares"])
+def test_a_motion_is_followed_at_the_time_that_it_is_now(method, form):
+    """x' = x + u / 10 with next to no price of u can be at the sine at every step; the plan must look ahead by one."""
+    path = lambda t: jnp.sin(2 * t)[None]
+    if form == "absolute time":
+        costs = {"running": lambda t, x, u: 10 * jnp.sum((x - path(t)) ** 2) + 1e-8 * u @ u}
+    elif form == "reference":
+        costs = {
+            "reference": path, "running": lambda t, x, u, goal: 10 * jnp.sum((x - goal) ** 2) + 1e-8 * u @ u,
+            "terminal": lambda x, goal: jnp.sum((x - goal) ** 2),
+        }  # fmt: skip
+    else:
+        miss = lgjax.control.costs.LeastSquares(lambda t, x, u, goal: 3 * (x - goal))
+        costs = {
+            "reference": path, "running": miss + 1e-8 * lgjax.control.costs.control(),
+            "terminal": lgjax.control.costs.LeastSquares(lambda x, goal: x - goal),
+        }  # fmt: skip
+    controller = follower(method, **costs)
+    t0 = 0.7
+    memory = controller.init(jnp.sin(jnp.array([2 * t0])), t=t0)
+    states, _, _ = controller.closed_loop(jnp.sin(jnp.array([2 * t0])), memory, 20)
+    times = t0 + 0.1 * np.arange(1, 21)
+    np.testing.assert_allclose(states[:, 0], np.sin(2 * times), atol=1e-5)
+
+
+@pytest.mark.parametrize("method", [ILQR(penalty=100.0), FDDP(penalty=100.0)], ids=["ilqr", "fddp"])
+def test_constraints_are_those_of_the_whole_search(method):
+    """Of a motion that comes to rest where a limit holds it, short of where the cost is least, with a fixed end."""
+    space = lgjax.groups.vector_space(1)
+    system = ControlSystem.on_space(space, lambda x, u: x + 0.2 * (u - x), 1, 0.2)
+    problem = {
+        "running": lambda t, x, u: jnp.sum((x - 3) ** 2) + u @ u / 2, "equality": Stagewise(terminal=lambda x: x - 1.0),
+        "inequality": Stagewise(running=lambda t, x, u: u - 1.0),
+    }  # fmt: skip
+    controller = PredictiveController(system=system, steps=6, iterations=3, method=method, **problem)
+    x, memory = jnp.array([0.9]), controller.init(jnp.array([0.9]), 1.0)
+    for _ in range(60):
+        control, memory = controller.step(x, memory)
+        x = system.step(x, control)
+    np.testing.assert_allclose(x, 1.0, atol=1e-4)
+    whole = lgjax.optimize_controls(
+        system, x, np.ones((1, 6, 1)), steps=6, method=method, progress=False, **problem
+    )  # fmt: skip
+    assert whole.success.all()
+    np.testing.assert_allclose(memory.plan, whole.controls[0], atol=1e-4)
+    free = replace(controller, inequality=None, equality=None)
+    assert free.step(x, free.init(x, 1.0))[0] > 1.1
+    with pytest.raises(ValueError, match="takes no equality constraint that may couple steps"):
+        follower(method, running=problem["running"], equality=lambda x, u: x[-1]).init(x)
+
+
+def test_controllers_that_differ_in_numbers_take_one_program():
+    count = [0]
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: count.__setitem__(0, count[0] + event.endswith("backend_compile_duration"))
+    )
+
+    def drive(goal, bound, x):
+        controller = follower(ILQR(), running=lambda t, x, u: jnp.sum((x - goal) ** 2) + 1e-3 * u @ u,
+                              bounds=(-bound, bound))  # fmt: skip
+        memory = controller.init(x)
+        for _ in range(3):
+            control, memory = controller.step(x, memory)
+        states, _, _ = controller.closed_loop(x, memory, 4)
+        return control, states
+
+    drive(1.0, 5.0, jnp.zeros(1))
+    before = count[0]
+    control, states = drive(-2.0, 3.0, jnp.ones(1))
+    assert count[0] == before
+    np.testing.assert_allclose(control, -3.0, atol=1e-9)
+    np.testing.assert_allclose(states[0], 0.7, atol=1e-9)

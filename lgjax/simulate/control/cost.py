@@ -1,11 +1,13 @@
 """What a cost is to searches: a number, a quadratic model, and what it couples. Next: `costs.py`, which users call."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from lgjax.numerics import checks
 from lgjax.simulate.control.linear_quadratic.sparse import Diagonal
 
 Array = jax.Array
@@ -42,13 +44,19 @@ class Cost:
         """Its quadratic model; t and control are None at the end."""
         raise NotImplementedError
 
-    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: Any) -> tuple[QuadraticModel, tuple]:
+    def factored(
+        self, system: Any, t: Any, state: Any, control: Any, factor: Any, positive: bool = False
+    ) -> tuple[QuadraticModel, tuple]:
         """The model of a step, scaled by `factor`, and roots J (k, dim + controls) of what its Hessian lacks.
 
         The whole Hessian also includes J^T J of every root. Whoever needs it multiplies the roots out, while they are
-        still in the caches.
+        still in the caches. positive: whether the factor is known to be so; it may be traced.
         """
         return self.expand(system, t, state, control).scaled(jnp.asarray(factor, control.dtype)), ()
+
+    def following(self, reference: Any) -> "Cost":
+        """The same cost with a reference as the last argument of what the user wrote; this one has nothing of it."""
+        return self
 
     def couples(self) -> Groups | None:
         """Groups of velocities that its Hessian couples, besides those of one joint; None if these are not known.
@@ -60,14 +68,15 @@ class Cost:
     def __add__(self, other: "Cost") -> "Cost":
         if not isinstance(other, Cost):
             return NotImplemented
-        return Sum((*_terms(self), *_terms(other)))
+        return _sum((*_terms(self), *_terms(other)))
 
     def __radd__(self, other: Any) -> "Cost":
         """So that `sum` of a list of costs is one."""
         return self if isinstance(other, int | float) and other == 0 else NotImplemented
 
     def __mul__(self, factor: float) -> "Cost":
-        return Sum(tuple((factor * f, term) for f, term in _terms(self)))
+        good = checks.known(factor) and bool(np.all(np.asarray(factor) >= 0))
+        return _sum(tuple((factor * f, term, good and positive) for f, term, positive in _terms(self)))
 
     __rmul__ = __mul__
 
@@ -76,14 +85,24 @@ class Cost:
 
 
 def _terms(cost: Cost) -> tuple:
-    return cost.terms if isinstance(cost, Sum) else ((1.0, cost),)
+    return (
+        tuple((*x, y) for x, y in zip(cost.terms, cost.positive, strict=True))
+        if isinstance(cost, Sum)
+        else ((1.0, cost, True),)
+    )
 
 
+def _sum(terms: tuple) -> "Sum":
+    return Sum(tuple((factor, term) for factor, term, _ in terms), tuple(positive for _, _, positive in terms))
+
+
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Sum(Cost):
-    """Costs times factors."""
+    """Costs times factors. positive: which factors are known not to be negative."""
 
     terms: tuple[tuple[Any, Cost], ...]
+    positive: tuple[bool, ...] = field(metadata={"static": True})
 
     def __call__(self, *args: Any) -> Array:
         total = self.terms[0][0] * self.terms[0][1](*args)
@@ -98,14 +117,22 @@ class Sum(Cost):
             total = total + part
         return total
 
-    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: Any) -> tuple[QuadraticModel, tuple]:
+    def factored(
+        self, system: Any, t: Any, state: Any, control: Any, factor: Any, positive: bool = False
+    ) -> tuple[QuadraticModel, tuple]:
         # a factor that is an array could round a Python number to its own precision
         known = lambda own: own if isinstance(own, float | int) else jnp.asarray(own, control.dtype)
-        found = [term.factored(system, t, state, control, factor * known(own)) for own, term in self.terms]
+        found = [
+            term.factored(system, t, state, control, factor * known(own), positive and good)
+            for (own, term), good in zip(self.terms, self.positive, strict=True)
+        ]
         total, roots = found[0]
         for model, more in found[1:]:
             total, roots = total + model, (*roots, *more)
         return total, roots
+
+    def following(self, reference: Any) -> Cost:
+        return Sum(tuple((factor, term.following(reference)) for factor, term in self.terms), self.positive)
 
     def couples(self) -> Groups | None:
         found = [term.couples() for _, term in self.terms]

@@ -65,6 +65,9 @@ class LeastSquares(Cost):
             return QuadraticModel(x=first, xx=second)
         return QuadraticModel(first[:dim], first[dim:], second[:dim, :dim], second[dim:, :dim], second[dim:, dim:])
 
+    def following(self, reference: Any) -> Cost:
+        return LeastSquares(lambda *args: self.residual(*args, reference))
+
 
 def _dtype(state: Any) -> Any:
     return jax.tree.leaves(state)[0].dtype
@@ -150,6 +153,7 @@ class _Displacement(_SquaredResidual):
         return []
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class _Effort(Cost):
     """½ |weights * (control - target)|²."""
@@ -167,7 +171,7 @@ class _Effort(Cost):
         return jnp.sum(r * r) / 2
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
-        squares = jnp.broadcast_to(jnp.asarray(self.weights**2, control.dtype), control.shape)
+        squares = jnp.broadcast_to(jnp.asarray(self.weights, control.dtype) ** 2, control.shape)
         return QuadraticModel(u=squares * (control - jnp.asarray(self.target, control.dtype)), uu=Diagonal(squares))
 
     def couples(self) -> Groups:
@@ -201,17 +205,20 @@ class _Forces(Cost):
         second = _squared(slopes)
         return QuadraticModel(gradient[:n], gradient[n:], second[:n, :n], second[n:, :n], second[n:, n:])
 
-    def factored(self, system: Any, t: Any, state: Any, control: Any, factor: Any) -> tuple[QuadraticModel, tuple]:
-        if not isinstance(factor, float) or factor < 0:
+    def factored(
+        self, system: Any, t: Any, state: Any, control: Any, factor: Any, positive: bool = False
+    ) -> tuple[QuadraticModel, tuple]:
+        if not positive:
             return super().factored(system, t, state, control, factor)
-        n, (gradient, slopes) = 2 * self.model.nv, self._gradient_and_slopes(state, control, math.sqrt(factor))
+        root = math.sqrt(factor) if isinstance(factor, float) else jnp.sqrt(jnp.asarray(factor, control.dtype))
+        n, (gradient, slopes) = 2 * self.model.nv, self._gradient_and_slopes(state, control, root)
         return QuadraticModel(gradient[:n], gradient[n:]), (slopes,)
 
     def couples(self) -> Groups | None:
         tree = self.model.tree
         return None if self.weights.ndim == 2 else [_path(tree, body) for body in range(tree.nbodies)]
 
-    def _gradient_and_slopes(self, state: Any, control: Array, root: float = 1) -> tuple[Array, Array]:
+    def _gradient_and_slopes(self, state: Any, control: Array, root: Any = 1) -> tuple[Array, Array]:
         q, v = state
         forces, slopes = force_slopes(self.model, q, v, control)
         slopes = jnp.concatenate([self._weighed(x, root) for x in slopes], 1)
@@ -316,7 +323,12 @@ def control(target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
     (controls,). With `ControlSystem.with_rates()`, whose controls are the rates of torques, this is the cost of the
     torque rate. Raises ValueError where it is used as a terminal cost.
     """
-    fixed = lambda name, value: checks.fixed(checks.finite(name, checks.real(name, value)))
+
+    def fixed(name: str, value: ArrayLike) -> Any:
+        if checks.known(value):
+            return checks.fixed(checks.finite(name, checks.real(name, value)))
+        return checks.floats(name, value, (), checks.float_dtype(value))
+
     return _Effort(fixed("target", target), fixed("weights", weights))
 
 

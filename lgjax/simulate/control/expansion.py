@@ -30,11 +30,11 @@ def expand(problem: Problem, states: Any, controls: Array, prices: Prices | None
     by_step: tuple = ()
     if prices is not None:
         by_step = jnp.broadcast_to(prices.penalty, problem.steps), prices.equal, prices.unequal
-    steps = jax.vmap(batched(partial(_one, problem)))(problem.times(), before, after, controls, *by_step)
+    steps = jax.vmap(batched(partial(_one, problem)))(problem.moments(), before, after, controls, *by_step)
     return steps, batched(partial(_end, problem))(prices, last)
 
 
-def _one(problem: Problem, t: Array, state: Any, after: Any, control: Array, *by: Array) -> Expansion:
+def _one(problem: Problem, moment: Any, state: Any, after: Any, control: Array, *by: Array) -> Expansion:
     system, nx = problem.system, problem.dim
     zero = jnp.zeros(nx + problem.system.controls, control.dtype)
     move = lambda z: (system.retract(state, z[:nx]), control + z[nx:])
@@ -43,9 +43,9 @@ def _one(problem: Problem, t: Array, state: Any, after: Any, control: Array, *by
         A, B = slopes[:, :nx], slopes[:, nx:]
     else:
         A, B, gap = _about(system, after, *system.slopes(state, control))
-    model, roots = _stage(problem, t, state, control, zero)
+    model, roots = _stage(problem, moment, state, control, zero)
     if by:
-        values = lambda z: _values(problem, "stage", t, *move(z))
+        values = lambda z: _values(problem, "stage", problem.running_at(moment)[0], *move(z))
         first, second = _pushed(values, zero, *by)
         model = model + QuadraticModel(first[:nx], first[nx:], second[:nx, :nx], second[nx:, :nx], second[nx:, nx:])
     lx, lu = (jnp.zeros(n, control.dtype) if x is None else x for x, n in ((model.x, nx), (model.u, len(zero) - nx)))
@@ -68,14 +68,15 @@ def _about(system: ControlSystem, after: Any, end: Any, A: Any, B: Any) -> tuple
     return jnp.matmul(by, A, precision="highest"), jnp.matmul(by, B, precision="highest"), gap
 
 
-def _stage(problem: Problem, t: Array, state: Any, control: Array, zero: Array) -> tuple[QuadraticModel, tuple]:
+def _stage(problem: Problem, moment: Any, state: Any, control: Array, zero: Array) -> tuple[QuadraticModel, tuple]:
     """Of the cost of one step, and `Expansion.roots`."""
     system, nx = problem.system, problem.dim
-    if problem.running is None:
+    t, running = problem.running_at(moment)
+    if running is None:
         return QuadraticModel(), ()
-    if isinstance(problem.running, Cost) and not system.free_time:
-        return problem.running.factored(system, t, state, control, float(system.dt))
-    cost = lambda z: problem.stage(t, system.retract(state, z[:nx]), control + z[nx:])
+    if isinstance(running, Cost) and not system.free_time:
+        return running.factored(system, t, state, control, float(system.dt), True)
+    cost = lambda z: problem.stage(moment, system.retract(state, z[:nx]), control + z[nx:])
     first, second = jax.grad(cost)(zero), jax.hessian(cost)(zero)
     return QuadraticModel(first[:nx], first[nx:], second[:nx, :nx], second[nx:, :nx], second[nx:, nx:]), ()
 
@@ -84,10 +85,11 @@ def _end(problem: Problem, prices: Prices | None, last: Any) -> tuple[Array, Arr
     """Gradient and Hessian of what the last state costs."""
     system = problem.system
     zero = jnp.zeros(problem.dim, problem.dtype)
-    if problem.terminal is None:
+    terminal = problem.terminal_cost()
+    if terminal is None:
         first, second = zero, sm.diagonal(zero)
-    elif isinstance(problem.terminal, Cost):
-        model = problem.terminal.expand(system, None, last, None)
+    elif isinstance(terminal, Cost):
+        model = terminal.expand(system, None, last, None)
         assert model.x is not None
         assert model.xx is not None
         first, second = model.x, dense(model.xx)

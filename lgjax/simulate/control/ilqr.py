@@ -22,10 +22,11 @@ class ILQR(RegulatorMethod):
     line_search   "best": steps of ten lengths side by side, and the best is taken, as suits a GPU; "first": one after
                   the other, and the first that gains enough is taken, as suits a CPU.
     feasibility   largest violation of a constraint with which a guess may converge.
-    penalty       weight of the squared violations at first.
+    penalty       weight of the squared violations at first, relative to the cost of the guess.
     growth        factor by which this weight rises where the violation does not shrink fast enough.
     iterations    largest number of iterations from a guess.
-    tolerance     norm of the gradient with respect to the controls at which a guess has converged.
+    tolerance     a guess has converged when the square root of twice the decrease that Newton's step would bring is at
+                  most this, relative to the square root of the cost.
     patience      number of iterations in a row before a guess is STALLED that each gain less than `improvement` and do
                   not shrink the gradient.
     improvement   gain of one iteration, as a fraction of the cost, below which it counts as none.

@@ -1,7 +1,10 @@
 """Options that all methods of `optimize_controls` share: when a search ends and how it is divided into rounds."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+import jax
 
 from lgjax.numerics import checks
 from lgjax.simulate.control.problem import Problem
@@ -14,7 +17,7 @@ class ControlMethod:
     """Options of every method.
 
     iterations    largest number of iterations from a guess.
-    tolerance     norm of the gradient with respect to the decision variables at which a guess has converged.
+    tolerance     relative to the cost, at which a guess has converged; see each method for what it compares.
     patience      number of iterations in a row before a guess is STALLED that each gain less than `improvement` and do
                   not shrink the gradient.
     improvement   gain of one iteration, as a fraction of the cost, below which it counts as none.
@@ -38,3 +41,15 @@ class ControlMethod:
     def search(self, problem: Problem, knots: int) -> Any:
         """The method applied to a problem, for guesses with `knots` controls each; ValueError where it cannot be."""
         raise NotImplementedError
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def not_differentiated(name: str, found: Any) -> Any:
+    """`found`; derivatives of a search that stops before its end are not those of what it looks for."""
+    return found
+
+
+@not_differentiated.defjvp
+def _refuse(name: str, primals: Any, tangents: Any) -> Any:
+    raise TypeError(f"{name} cannot be differentiated; to hold its result fixed, give it jax.lax.stop_gradient of its "
+                    "arguments")  # fmt: skip

@@ -6,21 +6,23 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.execution.lasting import in_groups, programs_of
+from lgjax.execution.compiled import compiled
+from lgjax.execution.lasting import NEEDS_NUMBERS, in_groups, programs_of
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.saving.arrays import read_arrays, write_arrays
 from lgjax.saving.identity import fingerprint
 from lgjax.saving.progress import shown_bar, uninterrupted
+from lgjax.simulate.control.check_problem import check_problem
 from lgjax.simulate.control.fddp import FDDP
-from lgjax.simulate.control.method import ControlMethod
-from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, check_problem
+from lgjax.simulate.control.method import ControlMethod, not_differentiated
+from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 
 Array = jax.Array
@@ -40,6 +42,7 @@ class OptimizedControls(NamedTuple):
     controls: (guesses, steps, controls), of every step. states: leaves (guesses, steps + 1, ...). cost: (guesses,).
     gradient_norm: with respect to the decision variables. violation: the largest of all constraints, gaps included.
     status: (guesses,) of `OptimizeStatus`. iterations: (guesses,). seconds: computing, compile_seconds: before that.
+    Inside `jit` and `vmap` arrays are JAX's, and history and seconds are None.
     """
 
     controls: np.ndarray
@@ -86,17 +89,20 @@ def optimize_controls(
                 first; for `FDDP` (guesses, steps, ...), the states after every step. None takes those to which the
                 guessed controls lead.
 
-    A guess ends CONVERGED when the norm of its gradient is at most `method.tolerance` and the constraints hold. By
-    `ILQR` and `FDDP` it does so too at a larger gradient that shrinks no more, if the decrease that Newton's step would
-    bring is lost in the round-off of the cost. A guess ends STALLED when neither its cost nor its gradient improves,
-    and after `method.iterations` in any case. An interrupt (Ctrl-C) returns the best
+    A guess ends CONVERGED at a minimum to within `method.tolerance`, which is relative to the cost, if the constraints
+    hold. By `ILQR` and `FDDP` it does so too where the gradient shrinks no more and the decrease that Newton's step
+    would bring is lost in the round-off of the cost. A guess ends STALLED when neither its cost nor its gradient
+    improves, and after `method.iterations` in any case. An interrupt (Ctrl-C) returns the best
     so far. With `checkpoint`, the name of a file, the search is saved after every round and goes on from there when it
     is called again, to the same bits; only shooting with constraints that is given more `iterations` than before ends a
     round elsewhere than if it had had them at once. A file of another problem is refused, as far as names of functions
     and the values that they captured tell. progress None shows a bar if tqdm is installed and there is a terminal, True
-    insists. It compiles once and reuses the program for another start, other guesses and other nodes of the same
-    shapes. For this, system, costs, constraints, bounds and method must be the same, and the functions must read
-    nothing that can change in place, such as a NumPy array.
+    insists.
+
+    It compiles once. Another start, other guesses, bounds and nodes of the same shapes, and other numbers in the model,
+    costs and constraints are arguments of the program, unless a function needs to know its numbers, as in `if x > 0`,
+    or reads something else that can change in place, such as a list. Inside `jit` and `vmap` the result has neither
+    history nor times, and derivatives raise TypeError.
     Raises ValueError or TypeError naming what is wrong, before anything is computed.
     """
     if not isinstance(method, ControlMethod):
@@ -113,8 +119,11 @@ def optimize_controls(
         several = ("segments - 1", method.parts(problem.steps) - 1) if between else ("steps", problem.steps)
         nodes = _checked_nodes(problem, nodes, len(guesses), *several)
     checks.truths(progress=progress)
-    checks.on_host("optimize_controls", problem.start, guesses, nodes)
-    return _drive(search, guesses, nodes, progress, checkpoint)
+    if checks.runs_at_once():
+        return _drive(search, guesses, nodes, progress, checkpoint)
+    if checkpoint is not None or progress:
+        raise TypeError("inside jit, vmap or a derivative optimize_controls takes neither checkpoint nor progress")
+    return _whole(search, guesses, nodes)
 
 
 def _checked_guesses(problem: Problem, guesses: Any) -> Array:
@@ -146,47 +155,73 @@ def _checked_nodes(problem: Problem, nodes: Any, guesses: int, what: str, count:
 def _drive(search: Any, guesses: Array, nodes: Any, progress, checkpoint) -> OptimizedControls:
     """A round of `every` iterations after the other, all guesses side by side, until all have ended."""
     iterations, started = search.method.iterations, time.perf_counter()
-    problem, limit = search.problem, jnp.asarray(iterations, jnp.int32)
-    start, bounds = problem.start, tuple(np.asarray(x).tobytes() for x in (problem.lower, problem.upper))
-    read = search._replace(problem=problem._replace(start=None, lower=None, upper=None))
-    programs, of = programs_of(read, *bounds, str(problem.dtype)), partial(_from, search)
-    checks.holds_nothing_traced("optimize_controls", of(_begun), start, guesses, nodes)  # nor do system and costs
-    first = programs.compiled("begin", of(_begun), start, guesses, nodes)(start, guesses, nodes)
+    limit = jnp.asarray(iterations, jnp.int32)
+    first, program = _programs(search, guesses, nodes, limit)
     saved = _Checkpoint(checkpoint, search, first)
     iterate, records = saved.load(first, iterations)
-    checks.holds_nothing_traced("optimize_controls", of(_round), start, first, limit)
-    program = programs.compiled("round", of(_round), start, first, limit)
     compile_seconds = time.perf_counter() - started
     started = time.perf_counter()
     try:
         with _bar(progress, iterations) as bar:
             while np.any(np.asarray(iterate.status) == OptimizeStatus.RUNNING):
-                iterate, record = jax.block_until_ready(program(start, iterate, limit))
+                iterate, record = jax.block_until_ready(program(iterate))
                 records.append(np.asarray(record))
                 saved.save(iterate, records)
                 _show(bar, iterate)
     except KeyboardInterrupt:
         pass  # the iterate is that of the last finished chunk
     seconds = time.perf_counter() - started
-    best, host = iterate.best, np.asarray
+    found = jax.tree.map(np.asarray, _result(iterate))
+    return found._replace(history=_history(records, len(guesses)), seconds=seconds, compile_seconds=compile_seconds)
+
+
+def _programs(search: Any, guesses: Array, nodes: Any, limit: Array) -> tuple[Any, Callable[[Any], Any]]:
+    """The first iterate, and the function of an iterate that does a round."""
+    start, read = search.problem.start, search._replace(problem=search.problem._replace(start=None))
+    refused = []
+    for programs, numbers, filled in programs_of(read):
+        begin, go_on = _from(filled, _begun), _from(filled, _round)
+        try:
+            first = programs.compiled("begin", begin, numbers, start, guesses, nodes)(numbers, start, guesses, nodes)
+            program = programs.compiled("round", go_on, numbers, start, limit, first)
+        except NEEDS_NUMBERS:
+            if not numbers:
+                raise
+            refused.append(programs)
+        else:
+            for other in refused:
+                other.needs_numbers = True
+            return first, partial(program, numbers, start, limit)
+    raise AssertionError("the last of them hold all numbers")
+
+
+def _from(filled: Callable, function: Callable) -> Callable:
+    """`function` of a search and arrays, as one of numbers, the start and these arrays."""
+
+    def run(numbers: list, start: Any, *args: Any) -> Any:
+        search = filled(numbers)
+        return function(search._replace(problem=search.problem._replace(start=start)), *args)
+
+    return run
+
+
+def _result(iterate: Any) -> OptimizedControls:
+    """What a search has found, without its history."""
+    best, none = iterate.best, cast(Any, None)
     return OptimizedControls(
-        controls=host(best.controls),
-        states=jax.tree.map(host, best.states),
-        cost=host(best.cost),
-        gradient_norm=host(best.gradient_norm),
-        violation=host(best.violation),
-        status=host(iterate.status),
-        iterations=host(iterate.iteration),
-        history=_history(records, len(guesses)),
-        seconds=seconds,
-        compile_seconds=compile_seconds,
-    )
+        best.controls, best.states, best.cost, best.gradient_norm, best.violation, iterate.status, iterate.iteration,
+        none, none, none,
+    )  # fmt: skip
 
 
-def _from(search: Any, function: Callable) -> Callable:
-    """`function` of a search and arrays, as one of the start and these arrays."""
-    at = lambda start: search._replace(problem=search.problem._replace(start=start))
-    return lambda start, *args: function(at(start), *args)
+@compiled
+def _whole(search: Any, guesses: Array, nodes: Any) -> OptimizedControls:
+    """The whole search as one function, for `jit` and `vmap`."""
+    limit = jnp.asarray(search.method.iterations, jnp.int32)
+    running = lambda iterate: jnp.any(iterate.status == OptimizeStatus.RUNNING)
+    first = _begun(search, guesses, nodes)
+    last = iterate_while(running, lambda iterate: _round(search, limit, iterate)[0], first)
+    return not_differentiated("optimize_controls", _result(last))
 
 
 def _begun(search: Any, guesses: Array, nodes: Any) -> Any:
@@ -194,7 +229,7 @@ def _begun(search: Any, guesses: Array, nodes: Any) -> Any:
     return jax.vmap(search.init, in_axes=(0, None if nodes is None else 0))(guesses, nodes)
 
 
-def _round(search: Any, iterates: Any, iterations: Array) -> tuple[Any, Array]:
+def _round(search: Any, iterations: Array, iterates: Any) -> tuple[Any, Array]:
     """A round of `every` iterations of every guess, and the numbers of each iteration."""
     every = search.method.every
 

@@ -4,7 +4,7 @@ Read first: `regulator.py`, whose iterations these are.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -12,10 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from lgjax.execution.compiled import compiled
+from lgjax.integrators.field import state_dtype, strong
 from lgjax.numerics import checks
+from lgjax.simulate.control.check_problem import box, check_problem
 from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.ilqr import ILQR
-from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, check_problem, within
+from lgjax.simulate.control.method import not_differentiated
+from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, within
+from lgjax.simulate.control.stagewise import Prices, Stagewise
 
 Array = jax.Array
 
@@ -24,23 +29,32 @@ class PredictiveMemory(NamedTuple):
     """Memory of a predictive controller: the plan (steps, controls) from now on, and how its search went.
 
     cost: () of the plan. status: () int32, `OptimizeStatus` of the last search; MAX_ITERATIONS is the rule, since the
-    number of iterations is fixed. first: (steps, controls), the plan given to `init`. nodes: for `FDDP` the states
-    after each step of the plan, leaves (steps, ...); None for `ILQR`.
+    number of iterations is fixed. first: (steps, controls), the plan given to `init`. t: () the time now, s. nodes: for
+    `FDDP` the states after each step of the plan, leaves (steps, ...); None for `ILQR`. multipliers: of the
+    constraints, None without any.
     """
 
     plan: Array
     cost: Array
     status: Array
     first: Array
+    t: Array
     nodes: Any = None
+    multipliers: Prices | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictiveController:
     """Controls that minimize the cost of the next `steps` steps, by a fixed number of iterations from the last plan.
 
-    system, running, terminal, bounds: as in `optimize_controls`; the time t in the running cost counts from now, s.
+    system, running, terminal, bounds: as in `optimize_controls`; the time t in the running cost is that of the memory,
+    which begins with the one given to `init`, 0 by default, and advances by system.dt at each step.
     steps         number of steps of system.dt that are planned ahead, the horizon.
+    equality      `Stagewise` constraints, as in `optimize_controls`, and inequality. Their multipliers are remembered
+                  and change after each iteration; the penalty stays as it is. A larger one leaves smaller violations.
+    reference     a function of the time t, s, such as a motion to follow. The value is one more argument, the last, of
+                  costs that are functions or `LeastSquares`: running(t, state, control, reference(t)) and
+                  terminal(state, reference(t at the end of the horizon)).
     iterations    of the method at each step, never more.
     every         steps of `rollout` for which a control is held, each of system.dt / every seconds.
     method        `ILQR(...)` or `FDDP(...)`; its own `iterations` and `every` have no effect. `FDDP` remembers planned
@@ -48,13 +62,14 @@ class PredictiveController:
                   unstable motion from there.
 
     Use: memory = controller.init(state), then control, memory = controller.step(state, memory). Both are pure: map them
-    over a batch with `jax.vmap` or scan them, inside `jit`: outside, every call compiles. Derivatives of `step` by the
-    state or the memory raise TypeError; use `jax.lax.stop_gradient` of both to hold the control fixed. `closed_loop`
-    drives the system itself. If the system was made by `ControlSystem.of_model`, `rollout` and `ensemble` take the
-    controller too, for a mechanism whose parameters may differ from those of the system. A plan has no feedback: after
-    a disturbance it may lead far away. A search begins with the plan that was given to `init` where the last plan leads
-    out of the finite numbers, and, by `ILQR`, where it costs more. A search that fails keeps its plan, moved into the
-    bounds. Raises TypeError or ValueError naming what does not fit.
+    over a batch with `jax.vmap` or scan them, inside `jit` or outside. Outside, they compile once, also for another
+    controller that differs in numbers only: in targets, weights, bounds or the model (see `optimize_controls`).
+    Derivatives of `step` by the state or the memory raise TypeError; use `jax.lax.stop_gradient` of both to hold the
+    control fixed. `closed_loop` drives the system itself. If the system was made by `ControlSystem.of_model`, `rollout`
+    and `ensemble` take the controller too, for a mechanism whose parameters may differ from those of the system. A plan
+    has no feedback: after a disturbance it may lead far away. A search begins with the plan that was given to `init`
+    where the last plan leads out of the finite numbers, and, by `ILQR`, where it costs more. A search that fails keeps
+    its plan, moved into the bounds. Raises TypeError or ValueError naming what does not fit.
     Source: [tassa2014] section IV for warm starts of the regulator.
     """
 
@@ -63,13 +78,16 @@ class PredictiveController:
     running: Callable[..., Any] | None = None
     terminal: Callable[..., Any] | None = None
     bounds: Any = None
+    equality: Stagewise | None = None
+    inequality: Stagewise | None = None
+    reference: Callable[[Array], Any] | None = None
     iterations: int = 2
     every: int = 1
     method: ILQR | FDDP = ILQR()  # noqa: RUF009 (a hashable value)
 
     def __post_init__(self) -> None:
         checks.of_kind("system", self.system, ControlSystem)
-        checks.functions(running=self.running, terminal=self.terminal)
+        checks.functions(running=self.running, terminal=self.terminal, reference=self.reference)
         checks.integer("steps", self.steps)
         checks.integer("iterations", self.iterations)
         checks.integer("every", self.every)
@@ -77,57 +95,42 @@ class PredictiveController:
             raise ValueError("a predictive controller acts at equal times: its system must not have free_time")
         if not isinstance(self.method, ILQR | FDDP):
             raise TypeError(f"method must be ILQR(...) or FDDP(...), got {checks.shown(self.method)}")
+        if checks.known(self.bounds):
+            box(self.bounds, self.system.controls, float)
 
-    def init(self, state: Any, plan: ArrayLike = 0.0) -> PredictiveMemory:
-        """The memory before the first step. plan: the first guess, (steps, controls) or one number."""
-        problem = self._problem(state)
-        state, dtype = problem.start, problem.dtype
-        plan = checks.array("plan", plan, (self.steps, self.system.controls), dtype)
-        nodes = None
-        if isinstance(self.method, FDDP):
-            nodes = self._led_to(state, plan)
-        running = jnp.asarray(OptimizeStatus.RUNNING, jnp.int32)
-        return PredictiveMemory(plan, jnp.full((), jnp.inf, dtype), running, plan, nodes)
+    def init(self, state: Any, plan: ArrayLike = 0.0, t: ArrayLike = 0.0) -> PredictiveMemory:
+        """The memory before the first step, at time t. plan: the first guess, (steps, controls) or one number."""
+        plan = checks.floats("plan", plan, (self.steps, self.system.controls), state_dtype(strong(state)))
+        return _init(*self._apart(), state, plan, t)
 
     def step(self, state: Any, memory: PredictiveMemory) -> tuple[Array, PredictiveMemory]:
         """The control (controls,) to apply now, and the memory for the next step."""
-        problem = self._problem(state)
-        start, memory = _not_differentiated((problem.start, self._checked(memory, problem)))
-        problem = problem._replace(start=start)
-        search = self.method.search(problem, self.steps)
-
-        def turn(_: Any, iterate: Any) -> Any:
-            moved = search.advance(iterate)
-            going = search.unfinished(iterate)
-            return jax.tree.map(lambda a, b: jnp.where(going, a, b), moved, iterate)
-
-        found = jax.lax.fori_loop(0, self.iterations, turn, self._start(search, memory))
-        found = search.settle(found, jnp.asarray(self.iterations, jnp.int32))
-        good = jnp.isfinite(found.cost)
-        plan = jnp.where(good, found.controls, within(memory.plan, problem.lower, problem.upper))
-        # what was planned for one step later, and the last control once more
-        later = jnp.concatenate([plan[1:], plan[-1:]])
-        nodes = None if memory.nodes is None else self._nodes_later(found.states, memory.nodes, good, plan[-1])
-        return _not_differentiated((plan[0], PredictiveMemory(later, found.cost, found.status, memory.first, nodes)))
-
-    def _problem(self, state: Any) -> Problem:
-        """The motion from here that is to be found."""
-        return check_problem(self.system, state, self.steps, self.running, self.terminal, None, None, self.bounds)
-
-    def _checked(self, memory: Any, problem: Problem) -> PredictiveMemory:
-        """The memory, whose plans and nodes fit the problem."""
         checks.of_kind("memory", memory, PredictiveMemory)
+        if not _is_array(memory.status, (), jnp.int32):
+            raise TypeError(_misfit("status", memory.status, (), jnp.int32))
+        return _step(*self._apart(), state, memory._replace(status=None))  # which no search reads
+
+    def _apart(self) -> tuple["PredictiveController", Any]:
+        """The controller without its bounds, and these, which are numbers of a program."""
+        return replace(self, bounds=None), self.bounds
+
+    def _problem(self, bounds: Any, state: Any, t: ArrayLike) -> Problem:
+        """The motion from here that is to be found."""
+        return check_problem(
+            self.system, state, self.steps, self.running, self.terminal, self.equality, self.inequality, bounds,
+            t0=t, reference=self.reference,
+        )  # fmt: skip
+
+    def _checked(self, memory: PredictiveMemory, problem: Problem) -> PredictiveMemory:
+        """The memory, whose plans and nodes fit the problem."""
 
         def fitting(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
-            numeric = isinstance(value, jax.Array | np.ndarray | np.generic)
-            if not numeric or (value.shape, value.dtype) != (shape, dtype):
-                want = f"an array of shape {shape} and dtype {np.dtype(dtype)}"
-                raise TypeError(f"memory.{name} must be {want}, to fit the state, got {checks.shown(value)}")
+            if not _is_array(value, shape, dtype):
+                raise TypeError(_misfit(name, value, shape, dtype))
             return jnp.asarray(value)
 
-        shapes = {"cost": (), **dict.fromkeys(("plan", "first"), (self.steps, self.system.controls))}
+        shapes = {"cost": (), "t": (), **dict.fromkeys(("plan", "first"), (self.steps, self.system.controls))}
         found = {name: fitting(name, getattr(memory, name), shape, problem.dtype) for name, shape in shapes.items()}
-        found["status"] = fitting("status", memory.status, (), jnp.int32)
         if not isinstance(self.method, FDDP):
             return memory._replace(**found, nodes=None)
         if jax.tree.structure(memory.nodes) != jax.tree.structure(problem.start):
@@ -143,7 +146,8 @@ class PredictiveController:
         # with nodes, the cost does not tell how far the plan is from a motion
         worse = lost if memory.nodes is not None else lost | (first.cost < last.cost)
         worse = worse & (first.status != OptimizeStatus.NOT_FINITE)
-        return jax.tree.map(lambda a, b: jnp.where(worse, a, b), first, last)
+        found = jax.tree.map(lambda a, b: jnp.where(worse, a, b), first, last)
+        return found if memory.multipliers is None else found._replace(prices=memory.multipliers)
 
     def _led_to(self, state: Any, plan: Array) -> Any:
         """The states (steps, ...) after each step of a plan."""
@@ -171,26 +175,79 @@ class PredictiveController:
         (steps,) int32 of the searches, `OptimizeStatus`.
         """
 
-        def step(carry: Any, _: None) -> tuple[Any, Any]:
-            state, memory = carry
-            control, memory = self.step(state, memory)
-            state = self.system.step(state, control)
-            return (state, memory), (state, control, memory.status)
-
-        problem = self._problem(state)
-        start = problem.start, self._checked(memory, problem)
-        return jax.lax.scan(step, start, None, checks.integer("steps", steps))[1]
+        checks.of_kind("memory", memory, PredictiveMemory)
+        return _closed_loop(*self._apart(), state, memory._replace(status=None), checks.integer("steps", steps))
 
 
-@jax.custom_jvp
-def _not_differentiated(found: Any) -> Any:
-    """`found`; derivatives of a search that stops before its end are not those of what it looks for."""
-    return found
+@compiled
+def _init(controller: PredictiveController, bounds: Any, state: Any, plan: Array, t: ArrayLike) -> PredictiveMemory:
+    problem = controller._problem(bounds, state, t)
+    state, dtype = problem.start, problem.dtype
+    plan = checks.array("plan", plan, (controller.steps, controller.system.controls), dtype)
+    nodes = controller._led_to(state, plan) if isinstance(controller.method, FDDP) else None
+    search = controller.method.search(problem, controller.steps)
+    multipliers = search.init(plan, nodes).prices if search.constrained else None
+    running = jnp.asarray(OptimizeStatus.RUNNING, jnp.int32)
+    now = jnp.asarray(t, dtype)
+    return PredictiveMemory(plan, jnp.full((), jnp.inf, dtype), running, plan, now, nodes, multipliers)
 
 
-@_not_differentiated.defjvp
-def _refuse(primals: Any, tangents: Any) -> Any:
-    raise TypeError(
-        "PredictiveController.step cannot be differentiated; to hold its control fixed, give it "
-        "jax.lax.stop_gradient of state and memory"
-    )
+@compiled
+def _step(controller: PredictiveController, bounds: Any, state: Any, memory: PredictiveMemory) -> Any:
+    problem = controller._problem(bounds, state, memory.t)
+    held = problem.start, controller._checked(memory, problem)
+    start, memory = not_differentiated("PredictiveController.step", held)
+    problem = problem._replace(start=start, t0=memory.t)
+    search = controller.method.search(problem, controller.steps)
+
+    def turn(_: Any, iterate: Any) -> Any:
+        moved = search.advance(iterate)
+        if search.constrained:
+            # after every iteration: what the horizon's shift by a step makes of them is mended sooner
+            moved = moved._replace(prices=search.raised(moved.states, moved.controls, iterate.prices))
+        going = search.unfinished(iterate)
+        return jax.tree.map(lambda a, b: jnp.where(going, a, b), moved, iterate)
+
+    found = jax.lax.fori_loop(0, controller.iterations, turn, controller._start(search, memory))
+    found = search.settle(found, jnp.asarray(controller.iterations, jnp.int32))
+    good = jnp.isfinite(found.cost)
+    plan = jnp.where(good, found.controls, within(memory.plan, problem.lower, problem.upper))
+    nodes = None if memory.nodes is None else controller._nodes_later(found.states, memory.nodes, good, plan[-1])
+    multipliers = memory.multipliers
+    if multipliers is not None:
+        new = found.prices._replace(equal=_later(found.prices.equal), unequal=_later(found.prices.unequal))
+        multipliers = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, multipliers)
+    later = PredictiveMemory(
+        _later(plan), found.cost, found.status, memory.first, memory.t + jnp.asarray(problem.system.dt, problem.dtype),
+        nodes, multipliers,
+    )  # fmt: skip
+    return not_differentiated("PredictiveController.step", (plan[0], later))
+
+
+@compiled
+def _closed_loop(
+    controller: PredictiveController, bounds: Any, state: Any, memory: PredictiveMemory, steps: int
+) -> Any:
+    def step(carry: Any, _: None) -> tuple[Any, Any]:
+        state, memory = carry
+        control, memory = _step(controller, bounds, state, memory)
+        state = controller.system.step(state, control)
+        return (state, memory._replace(status=None)), (state, control, memory.status)
+
+    start = strong(state), jax.tree.map(jnp.asarray, memory)
+    return jax.lax.scan(step, start, None, steps)[1]
+
+
+def _later(x: Array) -> Array:
+    """What was planned for one step later, and the last once more."""
+    return jnp.concatenate([x[1:], x[-1:]])
+
+
+def _is_array(value: Any, shape: tuple[int, ...], dtype: Any) -> bool:
+    numeric = isinstance(value, jax.Array | np.ndarray | np.generic)
+    return numeric and (value.shape, value.dtype) == (shape, dtype)
+
+
+def _misfit(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> str:
+    want = f"an array of shape {shape} and dtype {np.dtype(dtype)}"
+    return f"memory.{name} must be {want}, to fit the state, got {checks.shown(value)}"

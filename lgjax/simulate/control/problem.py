@@ -1,7 +1,7 @@
 """Problems of optimal control: a discrete system on a manifold, its trajectories, their cost, and checks of them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -13,13 +13,14 @@ from lgjax.contact.contacts import Contacts
 from lgjax.execution import batched
 from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation, right_translation
 from lgjax.integrators import RK4, MuntheKaas
-from lgjax.integrators.field import state_dtype, strong
+from lgjax.integrators.field import state_dtype
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.records import Made, makes
 from lgjax.numerics.status import NOT_FINITE, Flags
 from lgjax.robots.robot import Robot
+from lgjax.simulate.control.cost import Cost
 from lgjax.simulate.control.linear_quadratic.sparse import Columns, Matrix, dense, of_other
 from lgjax.simulate.control.mechanism_step import forces_of_controls, mechanism_step
 from lgjax.simulate.control.semi_implicit import (
@@ -32,7 +33,6 @@ from lgjax.simulate.control.semi_implicit import (
     tangents_of_states,
     tangents_with_activations,
 )
-from lgjax.simulate.control.stagewise import Stagewise
 from lgjax.simulate.robot_step import robot_steps
 from lgjax.simulate.robots import RobotParts, driven_velocities, robot_parts
 
@@ -261,8 +261,19 @@ def _log(space: HomogeneousSpace, y0: Any, y1: Any) -> Any:
     return group.log(group.compose(y1, group.inverse(y0)))
 
 
+class Moment(NamedTuple):
+    """The time of a step, and what is to be followed then."""
+
+    t: Array
+    reference: Any
+
+
 class Problem(NamedTuple):
-    """Checked inputs of `optimize_controls`; see there. dim: of the tangent space of the states."""
+    """Checked inputs of `optimize_controls`; see there. dim: of the tangent space of the states.
+
+    t0: time of the start, s. reference: function of the time whose value costs take as one more argument, None for
+    none.
+    """
 
     system: ControlSystem
     start: State
@@ -275,28 +286,50 @@ class Problem(NamedTuple):
     lower: Array
     upper: Array
     bounded: bool
+    t0: Any = 0.0
+    reference: Callable[[Array], Any] | None = None
 
     @property
     def dtype(self) -> Any:
         return state_dtype(self.start)
 
     def times(self) -> Array:
-        return jnp.arange(self.steps, dtype=jnp.int32).astype(self.dtype) * jnp.asarray(self.system.dt, self.dtype)
+        steps = jnp.arange(self.steps, dtype=jnp.int32).astype(self.dtype) * jnp.asarray(self.system.dt, self.dtype)
+        return steps + jnp.asarray(self.t0, self.dtype)
 
-    def stage(self, t: Array, state: State, control: Array) -> Array:
+    def moments(self) -> Any:
+        """Times (steps,) of the steps, with a reference `Moment`s of them."""
+        times = self.times()
+        return times if self.reference is None else Moment(times, jax.vmap(self.reference)(times))
+
+    def running_at(self, moment: Any) -> tuple[Array, Any]:
+        """Time and running cost of a step."""
+        if self.reference is None:
+            return moment, self.running
+        return moment.t, following(self.running, moment.reference)
+
+    def terminal_cost(self) -> Any:
+        if self.reference is None:
+            return self.terminal
+        end = jnp.asarray(self.steps * self.system.dt, self.dtype) + jnp.asarray(self.t0, self.dtype)
+        return following(self.terminal, self.reference(end))
+
+    def stage(self, moment: Any, state: State, control: Array) -> Array:
         """Cost () of one step."""
-        if self.running is None:
+        t, running = self.running_at(moment)
+        if running is None:
             return jnp.zeros((), self.dtype)
         dt = jnp.asarray(self.system.dt, self.dtype)
-        return (dt * control[-1] if self.system.free_time else dt) * self.running(t, state, control)
+        return (dt * control[-1] if self.system.free_time else dt) * running(t, state, control)
 
     def end(self, state: State) -> Array:
-        return jnp.zeros((), self.dtype) if self.terminal is None else self.terminal(state)
+        terminal = self.terminal_cost()
+        return jnp.zeros((), self.dtype) if terminal is None else terminal(state)
 
     def cost_and_size(self, states: State, controls: Array) -> tuple[Array, Array]:
         """Cost () of states (steps + 1, ...) and controls (steps, controls), and the scale of its round-off."""
         before, last = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[-1], states)
-        stages, end = jax.vmap(batched(self.stage))(self.times(), before, controls), batched(self.end)(last)
+        stages, end = jax.vmap(batched(self.stage))(self.moments(), before, controls), batched(self.end)(last)
         return jnp.sum(stages) + end, jnp.sum(jnp.abs(stages)) + jnp.abs(end)
 
     def simulate(self, start: State, controls: Array) -> State:
@@ -312,81 +345,11 @@ class Problem(NamedTuple):
         return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states)
 
 
-def _number(name: str, result: Any, dtype: Any) -> None:
-    shape = getattr(result, "shape", None)
-    if shape != ():
-        raise ValueError(f"{name} must return one number, got {'shape ' + str(shape) if shape else result}")
-    if result.dtype != dtype:
-        raise TypeError(f"{name} returns {result.dtype}, the state is {dtype}")
-
-
-def box(bounds: Any, controls: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper bounds (controls,) of `bounds`; ValueError where they do not fit or cross."""
-    if bounds is None:
-        bounds = (-np.inf, np.inf)
-    try:
-        low, high = (np.broadcast_to(checks.real("bounds", b).astype(dtype), (controls,)) for b in bounds)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"bounds are (lower, upper), each one number or ({controls},): {error}") from error
-    for i in np.flatnonzero(~(low < high)):
-        if low[i] == high[i]:
-            hint = "leave a joint without a motor out with ControlSystem.of_model(..., controls=, actuation=)"
-            raise ValueError(f"both bounds of control {i} are {low[i]:g}: {hint}")
-        raise ValueError(f"bounds of control {i} cross: lower {low[i]:g}, upper {high[i]:g}")
-    return low, high
-
-
-def check_problem(
-    system: ControlSystem, start: State, steps: int, running, terminal, equality, inequality, bounds
-) -> Problem:
-    """Check everything about a problem that can be known before it is solved."""
-    checks.of_kind("system", system, ControlSystem)
-    checks.functions(running=running, terminal=terminal, equality=equality, inequality=inequality)
-    steps = checks.integer("steps", steps)
-    if not 0 < system.dt < np.inf:
-        raise ValueError(f"dt of the system must be positive and finite, got {system.dt}")
-    start = strong(start)
-    checks.finite_leaves("the initial state", start)
-    dtype = state_dtype(start)
-    control = jax.ShapeDtypeStruct((system.controls,), dtype)
-    after = jax.eval_shape(system.step, start, control)
-    told = [(jax.tree.structure(x), [(a.shape, a.dtype) for a in jax.tree.leaves(x)]) for x in (start, after)]
-    if told[0] != told[1]:
-        raise ValueError(f"step must return a state like its own, {told[0]}, got {told[1]}")
-    dim = jax.eval_shape(system.difference, start, start).shape[0]
-    time = jax.ShapeDtypeStruct((), dtype)
-    if running is None and terminal is None:
-        raise ValueError("there is nothing to optimize: give a running cost, a terminal cost or both")
-    if running is not None:
-        _number("the running cost", jax.eval_shape(running, time, start, control), dtype)
-    if terminal is not None:
-        _number("the terminal cost", jax.eval_shape(terminal, start), dtype)
-    states = jax.tree.map(lambda x: jax.ShapeDtypeStruct((steps + 1, *x.shape), x.dtype), start)
-    whole = jax.ShapeDtypeStruct((steps, system.controls), dtype)
-    equality, inequality = (
-        replace(c, dt=float(system.dt)) if isinstance(c, Stagewise) else c for c in (equality, inequality)
-    )
-    for name, constraint in (("equality", equality), ("inequality", inequality)):
-        if isinstance(constraint, Stagewise):
-            for part, got in (
-                ("running", constraint.running and jax.eval_shape(constraint.running, time, start, control)),
-                ("terminal", constraint.terminal and jax.eval_shape(constraint.terminal, start)),
-            ):
-                if got is not None and (not hasattr(got, "shape") or len(got.shape) != 1):
-                    raise ValueError(f"{name}.{part} must return one vector, got {getattr(got, 'shape', got)}")
-        elif constraint is not None:
-            got = jax.eval_shape(constraint, states, whole)
-            if not hasattr(got, "shape") or len(got.shape) != 1:
-                raise ValueError(f"{name} must return one vector, got {getattr(got, 'shape', got)}")
-    low, high = box(bounds, system.controls, dtype)
-    lower, upper = jnp.asarray(low), jnp.asarray(high)
-    if system.free_time and not low[-1] > 0:
-        raise ValueError(
-            f"the last control of a system with free time is the length of a step over dt: its lower bound must be "
-            f"positive, got {low[-1]:g}"
-        )
-    bounded = bool(np.any(np.isfinite(low)) or np.any(np.isfinite(high)))
-    return Problem(system, start, steps, dim, running, terminal, equality, inequality, lower, upper, bounded)
+def following(cost: Any, reference: Any) -> Any:
+    """A cost that takes a reference as its last argument, with this one."""
+    if cost is None:
+        return None
+    return cost.following(reference) if isinstance(cost, Cost) else lambda *args: cost(*args, reference)
 
 
 def within(controls: Array, lower: Array, upper: Array) -> Array:

@@ -37,7 +37,7 @@ class RegulatorMethod(ControlMethod):
     line_search   "best": steps of ten lengths side by side, and the best is taken, as suits a GPU; "first": one after
                   the other, and the first that gains enough is taken, as suits a CPU.
     feasibility   the largest violation with which a guess may converge; gaps are violations.
-    penalty       weight of the squared violations of constraints at first.
+    penalty       weight of the squared violations of constraints at first, relative to the cost of the guess.
     growth        factor by which the weight rises where the violation does not shrink fast enough.
     """
 
@@ -89,17 +89,17 @@ class RegulatorSearch(NamedTuple):
             states = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), problem.start, nodes)
         number = lambda value: jnp.asarray(value, controls.dtype)
         equal, unequal = self._constraints(states, controls)
-        prices = Prices(
-            0 * equal[0], 0 * unequal[0], 0 * equal[1], 0 * unequal[1], number(self.method.penalty)
-        )  # fmt: skip
+        prices = Prices(0 * equal[0], 0 * unequal[0], 0 * equal[1], 0 * unequal[1], number(self.method.penalty))
         found = self._measured(states, controls, prices, nodes is not None)
+        unit = jnp.where(jnp.isfinite(found.size) & (found.size > 0), found.size, 1)
+        prices = prices._replace(penalty=prices.penalty * unit)
         count = jnp.zeros((), jnp.int32)
         finite = jnp.isfinite(found.cost) & jnp.isfinite(found.gaps) & jnp.isfinite(found.violation)
         status = jnp.where(finite, OptimizeStatus.RUNNING, OptimizeStatus.NOT_FINITE).astype(jnp.int32)
         return RegulatorIterate(
             states, controls, found.cost, found.size, number(jnp.inf), number(jnp.inf),
             jnp.maximum(found.violation, found.widest), prices,
-            number(0), number(jnp.inf), number(0), number(1), count, count, status,
+            number(0), number(jnp.inf), number(0), number(1), unit, jnp.zeros((), bool), count, count, status,
         )  # fmt: skip
 
     def begin(self, iterate: RegulatorIterate) -> RegulatorIterate:
@@ -131,9 +131,9 @@ class RegulatorSearch(NamedTuple):
         norm = jnp.sqrt(jnp.sum(found.gradient * found.gradient))
         finite = jnp.isfinite(norm)
         unmet = jnp.maximum(iterate.violation, here.unpaid)
-        minimal = (norm <= self.method.tolerance) | self._drowned(iterate, here, move, weight, norm)
+        near, minimal = self._minimal(iterate, here, move, weight, norm)
         good = minimal & (unmet <= self.method.feasibility)
-        reprice = self._settled(iterate, minimal | (norm <= unmet), unmet, taken) & ~good & finite
+        reprice = self._settled(iterate, minimal | (norm <= unmet * iterate.unit), unmet, taken) & ~good & finite
         step = taken & finite & ~good & ~reprice
         stepped = self._stepped(iterate, best, here, weight, step, self._slack(iterate, here, move, weight))
         shrunk = norm < SHRUNK * iterate.least_norm
@@ -142,9 +142,10 @@ class RegulatorSearch(NamedTuple):
             least_norm=jnp.where(shrunk, norm, iterate.least_norm),
             gradient_norm=jnp.where(finite, norm, iterate.gradient_norm),
             iteration=iterate.iteration + 1,
+            near=near,
         )
         new = new._replace(status=self._verdict(new, finite, good, reprice))
-        return self._repriced(new, reprice, minimal | (norm <= unmet)) if self.constrained else new
+        return self._repriced(new, reprice, minimal | (norm <= unmet * iterate.unit)) if self.constrained else new
 
     def _stepped(self, old: RegulatorIterate, best: Candidate, here: Candidate, weight, step, slack) -> Any:
         """The iterate with the step, and the regularization for the next one.
@@ -155,8 +156,9 @@ class RegulatorSearch(NamedTuple):
         gain = self._merit(here, weight) - self._merit(best, weight)
         much = gain > jnp.maximum(self.method.improvement * jnp.abs(old.cost), slack)
         factor = jnp.where(step, jnp.minimum(old.factor / 2, 0.5), jnp.maximum(old.factor * 2, 2.0))
-        regularization = jnp.maximum(old.regularization, LEAST) * factor
-        regularization = jnp.where(step & (regularization < LEAST), 0, regularization)
+        least = LEAST * old.unit
+        regularization = jnp.maximum(old.regularization, least) * factor
+        regularization = jnp.where(step & (regularization < least), 0, regularization)
         return old._replace(
             states=jax.tree.map(take, best.states, old.states), controls=take(best.controls, old.controls),
             cost=take(best.cost, old.cost), size=take(best.size, old.size),
@@ -166,7 +168,7 @@ class RegulatorSearch(NamedTuple):
         )  # fmt: skip
 
     def _verdict(self, new: RegulatorIterate, finite: Array, good: Array, reprice: Array) -> Array:
-        stuck = (new.regularization > LARGEST) | (new.waited >= self.method.patience)
+        stuck = (new.regularization > LARGEST * new.unit) | (new.waited >= self.method.patience)
         ended = jnp.where(stuck & ~reprice, OptimizeStatus.STALLED, new.status)
         return jnp.where(~finite, OptimizeStatus.NOT_FINITE, jnp.where(good, OptimizeStatus.CONVERGED, ended)).astype(
             jnp.int32
@@ -176,7 +178,7 @@ class RegulatorSearch(NamedTuple):
     def _constraints(self, states: Any, controls: Array) -> tuple[Any, Any]:
         """(steps, end) of equalities and of inequalities."""
         none = jnp.zeros((len(controls), 0), controls.dtype), jnp.zeros(0, controls.dtype)
-        of = lambda constraint: none if constraint is None else constraint.split(states, controls)
+        of = lambda constraint: none if constraint is None else constraint.split(self.problem.times(), states, controls)
         return of(self.problem.equality), of(self.problem.inequality)
 
     def _measured(self, states: Any, controls: Array, prices: Prices, gaps: Any) -> Candidate:
@@ -255,17 +257,26 @@ class RegulatorSearch(NamedTuple):
         few = (8 + self.problem.steps**0.5) * eps
         return terms * jnp.where(near, max(few, eps ** (2 / 3)), few)
 
-    def _drowned(self, iterate: RegulatorIterate, here: Candidate, move: Move, weight: Array, norm: Array) -> Array:
-        """Whether no digit of the cost can tell the trajectory from the minimum, nor further iterations the gradient.
+    def _minimal(self, iterate: RegulatorIterate, here: Candidate, move: Move, weight: Array, norm: Array) -> Any:
+        """Whether the trajectory is near a minimum, and whether it is one by the tolerance or the digits of the cost.
 
         What Newton's step would gain, -slope - curve / 2, is the distance to the minimum in units of the cost: unlike
         the norm of the gradient it depends on no scale of the controls, and where a motion is unstable the gradient is
-        of round-off alone at the minimum. It counts where regularization is less than half of the curve, and, to reach
-        the accuracy that the dtype allows, once the gradient has ceased to shrink.
+        of round-off alone at the minimum. It counts where regularization is less than half of the curve. The tolerance
+        bounds its root, as a share of the cost; a trajectory is near if it keeps to it, and a minimum if the one before
+        was near too, so that the last step of Newton's is taken. Where the gain is less than the digits of the cost
+        can tell, the gradient must have ceased to shrink, to reach the accuracy that the dtype allows.
+        Source: [boyd2004] section 9.5 for Newton's decrement.
         """
+        square = float(self.method.tolerance) ** 2
         firm = 2 * iterate.regularization * jnp.sum(move.push * move.push) <= move.curve
-        small = -(move.slope + move.curve / 2) <= self._slack(iterate, here, move, weight)
-        return firm & small & (iterate.waited >= FEW) & (norm >= SHRUNK * iterate.least_norm)
+        gain = -(move.slope + move.curve / 2)
+        eps = float(jnp.finfo(norm.dtype).eps)
+        # a cost that falls to zero has no share to compare with but that of the guess
+        near = (2 * gain <= square * jnp.maximum(iterate.size, eps * iterate.unit)) & firm
+        drowned = firm & (gain <= self._slack(iterate, here, move, weight))
+        drowned = drowned & (iterate.waited >= FEW) & (norm >= SHRUNK * iterate.least_norm)
+        return near, (near & iterate.near) | (norm <= square * iterate.size) | drowned
 
     def _merit(self, found: Candidate, weight: Array) -> Array:
         return found.cost + found.charge + (weight * found.gaps if self.gapped else 0)
@@ -318,22 +329,29 @@ class RegulatorSearch(NamedTuple):
         """Whether the prices are due: a minimum, or the gradient is no larger than what they mend, or no step helps."""
         if not self.constrained:
             return jnp.zeros((), bool)
-        stuck = (~taken & (iterate.regularization > LARGEST / 4)) | (iterate.waited >= self.method.patience - 1)
+        stuck = (~taken & (iterate.regularization > LARGEST * iterate.unit / 4)) | (
+            iterate.waited >= self.method.patience - 1
+        )
         return due | (stuck & (unmet > self.method.feasibility))
+
+    def raised(self, states: Any, controls: Array, prices: Prices) -> Prices:
+        """New multipliers for the constraints at a trajectory, of the same penalty."""
+        (equal, equal_end), (unequal, unequal_end) = self._constraints(states, controls)
+        weight = prices.penalty
+        pushed = lambda by, value: jnp.maximum(by + weight * value, 0)
+        return Prices(
+            prices.equal + weight * equal, pushed(prices.unequal, unequal), prices.equal_end + weight * equal_end,
+            pushed(prices.unequal_end, unequal_end), weight,
+        )  # fmt: skip
 
     def _repriced(self, iterate: RegulatorIterate, reprice: Array, minimized: Array) -> RegulatorIterate:
         """New multipliers; the penalty grows where the violation did not shrink by four. INFEASIBLE where it cannot."""
-        (equal, equal_end), (unequal, unequal_end) = self._constraints(iterate.states, iterate.controls)
-        old, weight = iterate.prices, iterate.prices.penalty
-        raised = lambda by, value: jnp.maximum(by + weight * value, 0)
+        old, weight = self.raised(iterate.states, iterate.controls, iterate.prices), iterate.prices.penalty
         better = iterate.violation <= jnp.maximum(iterate.last_violation / 4, self.method.feasibility)
         better = better | ~minimized  # a stiffer problem would be solved no better
-        most = self.method.penalty / jnp.sqrt(jnp.asarray(jnp.finfo(weight.dtype).eps, weight.dtype))
+        most = iterate.unit * float(self.method.penalty / jnp.finfo(weight.dtype).eps ** 0.5)
         grown = jnp.where(better, weight, self.method.growth * weight)
-        new = Prices(
-            old.equal + weight * equal, raised(old.unequal, unequal), old.equal_end + weight * equal_end,
-            raised(old.unequal_end, unequal_end), jnp.minimum(grown, most),
-        )  # fmt: skip
+        new = old._replace(penalty=jnp.minimum(grown, most))
         hopeless = (grown > most) & minimized & (iterate.violation > 0.9 * iterate.last_violation)
         status = jnp.where(hopeless, OptimizeStatus.INFEASIBLE, iterate.status).astype(jnp.int32)
         changed = iterate._replace(

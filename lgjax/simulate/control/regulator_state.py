@@ -13,6 +13,8 @@ class RegulatorIterate(NamedTuple):
     """One guess in progress. states (steps + 1), controls (steps, controls), regularization and its factor.
 
     size: of the cost, the sum of the absolute values of its terms. least_norm: of the gradient until now.
+    unit: the size of the cost of the guess, in which regularization and penalty are measured.
+    near: whether the iterate before this one was near a minimum.
     prices: of the constraints. gap_weight: of the gaps in the merit. last_violation: when the prices changed last.
     """
 
@@ -28,6 +30,8 @@ class RegulatorIterate(NamedTuple):
     last_violation: Array
     regularization: Array
     factor: Array
+    unit: Array
+    near: Array
     waited: Array
     iteration: Array
     status: Array

@@ -17,6 +17,8 @@ from lgjax.simulate.control.problem import OptimizeStatus, Problem
 
 Array = jax.Array
 
+FLOOR = 1e-4  # share of the size of the guess's cost below which tolerances shrink no further
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shooting(ControlMethod):
@@ -30,10 +32,11 @@ class Shooting(ControlMethod):
     optimizer     of optax, such as `optax.adam(0.05)`; None takes L-BFGS.
     hold          controls between the knots: "constant", or "linear", interpolated at the middle of each step.
     feasibility   largest violation of a constraint with which a guess may converge.
-    penalty       weight of the squared violations at first.
+    penalty       weight of the squared violations at first, relative to the cost of the guess.
     growth        factor by which this weight rises where the violation does not shrink fast enough.
     iterations    largest number of iterations from a guess.
-    tolerance     norm of the gradient with respect to the free variables at which a guess has converged.
+    tolerance     norm of the gradient with respect to the free variables, relative to the cost, at which a guess has
+                  converged.
     patience      number of iterations in a row before a guess is STALLED that each gain less than `improvement` and do
                   not shrink the gradient.
     improvement   gain of one iteration, as a fraction of the cost, below which it counts as none.
@@ -106,7 +109,7 @@ class Best(NamedTuple):
 
 
 class ShootingIterate(NamedTuple):
-    """One guess in progress.
+    """One guess in progress. What is minimized is measured in units of the size of the cost of the guess, `unit`.
 
     free (knots, controls): controls before their bounds. nodes: the states where segments begin, the first left out,
     and tangents (segments - 1, dim) by which they are moved, the decision variables of multiple shooting.
@@ -118,7 +121,9 @@ class ShootingIterate(NamedTuple):
     memory: Any  # of the optimizer
     multipliers: tuple[Array, Array]
     penalty: Array
-    value: Array  # of the augmented Lagrangian
+    unit: Array
+    size: Array  # of the cost, the sum of the absolute values of its terms
+    value: Array  # of the augmented Lagrangian, over the unit
     gradient: tuple[Array, Array]
     gradient_norm: Array
     least_norm: Array  # of the gradient until now
@@ -174,22 +179,22 @@ class ShootingSearch(NamedTuple):
         states = jax.tree.map(lambda x, end: jnp.concatenate([flat(x), end[-1:]]), parts, ends)
         return states, controls, gaps.reshape(-1)
 
-    def evaluate(self, variables: Any, nodes: Any) -> tuple[Array, Array, Array, Any, Array]:
-        """Cost, equalities (gaps first), inequalities, states, controls."""
+    def evaluate(self, variables: Any, nodes: Any) -> tuple[Any, Array, Array, Any, Array]:
+        """Cost and its size, equalities (gaps first), inequalities, states, controls."""
         states, controls, gaps = self.trajectory(variables, nodes)
         problem, none = self.problem, jnp.zeros(0, controls.dtype)
         equal = none if problem.equality is None else problem.equality(states, controls)
         unequal = none if problem.inequality is None else problem.inequality(states, controls)
-        return problem.cost_and_size(states, controls)[0], jnp.concatenate([gaps, equal]), unequal, states, controls
+        return problem.cost_and_size(states, controls), jnp.concatenate([gaps, equal]), unequal, states, controls
 
     def merit(self, variables: Any, iterate: ShootingIterate) -> tuple[Array, Any]:
-        """The augmented Lagrangian, and (cost, violation, states, controls)."""
-        cost, equal, unequal, states, controls = self.evaluate(variables, iterate.nodes)
+        """The augmented Lagrangian over the unit, and (cost, its size, violation, states, controls)."""
+        (cost, size), equal, unequal, states, controls = self.evaluate(variables, iterate.nodes)
         (equal_by, unequal_by), weight = iterate.multipliers, iterate.penalty
         pushed = jnp.maximum(unequal_by + weight * unequal, 0)
-        value = cost + jnp.sum(equal_by * equal) + weight / 2 * jnp.sum(equal * equal)
+        value = cost / iterate.unit + jnp.sum(equal_by * equal) + weight / 2 * jnp.sum(equal * equal)
         value = value + jnp.sum(pushed * pushed - unequal_by * unequal_by) / (2 * weight)
-        return value, (cost, _violation(equal, unequal), states, controls)
+        return value, (cost, size, _violation(equal, unequal), states, controls)
 
     # ---- the search
     def init(self, guess: Array, nodes: Any) -> ShootingIterate:
@@ -201,12 +206,14 @@ class ShootingSearch(NamedTuple):
         if nodes is None:
             every = problem.steps // self.segments
             nodes = jax.tree.map(lambda x: x[every:-1:every], states)
-        _, equal, unequal, _, controls = self.evaluate(variables, nodes)
+        (_, size), equal, unequal, _, controls = self.evaluate(variables, nodes)
+        unit = jnp.where(jnp.isfinite(size) & (size > 0), size, 1)
         number = lambda value: jnp.asarray(value, dtype)
         infinite, count = number(jnp.inf), jnp.zeros((), jnp.int32)
         return ShootingIterate(
             variables, nodes, self.optimizer.init(variables), (0 * equal, 0 * unequal), number(self.method.penalty),
-            infinite, jax.tree.map(jnp.zeros_like, variables), infinite, infinite, infinite, infinite, infinite,
+            unit, size, infinite, jax.tree.map(jnp.zeros_like, variables), infinite, infinite, infinite, infinite,
+            infinite,
             Best(controls, states, infinite, infinite, infinite), count, count,
             jnp.asarray(OptimizeStatus.RUNNING, jnp.int32),
         )  # fmt: skip
@@ -238,12 +245,16 @@ class ShootingSearch(NamedTuple):
 
     def unfinished(self, iterate: ShootingIterate) -> Array:
         """Whether the optimizer has more to do before the multipliers change."""
-        return (iterate.status == OptimizeStatus.RUNNING) & (iterate.gradient_norm > self.method.tolerance)
+        return (iterate.status == OptimizeStatus.RUNNING) & (iterate.gradient_norm > self._tolerance(iterate))
+
+    def _tolerance(self, iterate: ShootingIterate) -> Array:
+        """Of the gradient, for a cost of this size; for one that falls to zero a share of that of the guess."""
+        return self.method.tolerance * jnp.maximum(iterate.size, FLOOR * iterate.unit)
 
     def settle(self, iterate: ShootingIterate, iterations: Array) -> ShootingIterate:
         """Work at the end of a round: new multipliers, new charts at the nodes, and the verdict."""
         running = iterate.status == OptimizeStatus.RUNNING
-        good = (iterate.gradient_norm <= self.method.tolerance) & (iterate.violation <= self.method.feasibility)
+        good = (iterate.gradient_norm <= self._tolerance(iterate)) & (iterate.violation <= self.method.feasibility)
         stalled = iterate.waited >= self.method.patience
         verdict = jnp.where(
             good,
@@ -272,7 +283,9 @@ class ShootingSearch(NamedTuple):
             jnp.maximum(iterate.multipliers[1] + weight * unequal, 0),
         )
         better = iterate.violation <= jnp.maximum(iterate.last_violation / 4, self.method.feasibility)
-        better = better | (iterate.gradient_norm > iterate.violation)  # a stiffer problem would be solved no better
+        better = better | (
+            iterate.gradient_norm > iterate.violation * iterate.unit
+        )  # a stiffer problem would be solved no better
         most = self.method.penalty / jnp.sqrt(jnp.asarray(jnp.finfo(weight.dtype).eps, weight.dtype))
         grown = jnp.where(better, weight, jnp.minimum(self.method.growth * weight, most))
         return iterate._replace(multipliers=multipliers, penalty=grown, last_violation=iterate.violation)
@@ -289,9 +302,9 @@ class ShootingSearch(NamedTuple):
         return iterate._replace(variables=variables, nodes=nodes, memory=memory)
 
     def _arrive(self, old: ShootingIterate, variables, memory, value, gradient, found) -> ShootingIterate:
-        cost, violation, states, controls = found
+        cost, size, violation, states, controls = found
         free, lower, upper = variables[0], self.problem.lower, self.problem.upper
-        norm = optax.tree.norm((unflattened(free, gradient[0], lower, upper), gradient[1]))
+        norm = old.unit * optax.tree.norm((unflattened(free, gradient[0], lower, upper), gradient[1]))
         finite = jnp.isfinite(value) & jnp.isfinite(norm) & jnp.isfinite(cost)
         best = Best(controls, states, cost, norm, violation)
         least = self.method.improvement * jnp.abs(cost)
@@ -304,7 +317,7 @@ class ShootingSearch(NamedTuple):
         best = jax.tree.map(lambda a, b: jnp.where(better & finite, a, b), best, old.best)
         shrunk = norm < SHRUNK * old.least_norm
         new = old._replace(
-            variables=variables, memory=memory, value=value, gradient=gradient, gradient_norm=norm,
+            variables=variables, memory=memory, value=value, gradient=gradient, gradient_norm=norm, size=size,
             least_norm=jnp.where(shrunk, norm, old.least_norm), cost=cost, violation=violation, best=best,
             waited=jnp.where(much | shrunk, 0, old.waited + 1), iteration=old.iteration + 1,
         )  # fmt: skip

@@ -44,12 +44,12 @@ class Stagewise:
 
     def __call__(self, states: Any, controls: Array) -> Array:
         """All values, flat; leaves of states (steps + 1, ...), controls (steps, controls)."""
-        stages, last = self.split(states, controls)
+        times = jnp.arange(len(controls), dtype=jnp.int32).astype(controls.dtype) * jnp.asarray(self.dt, controls.dtype)
+        stages, last = self.split(times, states, controls)
         return jnp.concatenate([stages.reshape(-1), last])
 
-    def split(self, states: Any, controls: Array) -> tuple[Array, Array]:
+    def split(self, times: Array, states: Any, controls: Array) -> tuple[Array, Array]:
         """Values (steps, k) of the steps, and those of the end."""
-        times = jnp.arange(len(controls), dtype=jnp.int32).astype(controls.dtype) * jnp.asarray(self.dt, controls.dtype)
         before, last = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[-1], states)
         return jax.vmap(self.stage)(times, before, controls), self.end(last)
 

@@ -5,6 +5,7 @@ Read first: `unknowns.py` for the coordinates, `records.py` for the residuals wh
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from lgjax.execution.compiled import compiled
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
@@ -112,8 +114,8 @@ def identify(
 
     Traced numbers, `jit` and `vmap` over records and guesses are welcome; the result is differentiable with respect to
     both, but for `directions`, once and twice, by the implicit function theorem; what is unseen is held. Nothing is
-    raised for numbers: the status tells, x is the best that was found and never NaN. Compiles at every call outside
-    `jit`. Needs the extra `identify`.
+    raised for numbers: the status tells, x is the best that was found and never NaN. Outside `jit` it compiles once for
+    records of the same kind and shapes, whatever their numbers and those of the guess. Needs the extra `identify`.
     Source: [more1978] for the method; [rucker2022] for inertias; [sola2018] for residuals on groups.
     """
     _optimistix()
@@ -123,14 +125,28 @@ def identify(
     tolerance = half if tolerance is None else checks.number("tolerance", tolerance, 0.0)
     rank_tolerance = half if rank_tolerance is None else checks.number("rank_tolerance", rank_tolerance, 0.0)
     problem = _checked(mechanism, records, unknowns, gear, prior)
+    return _found(problem, unknowns, _Options(iterations, tolerance, rank_tolerance))
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Options of a search, which its program contains."""
+
+    iterations: int
+    tolerance: float
+    rank_tolerance: float
+
+
+@compiled
+def _found(problem: "_Problem", unknowns: Unknowns, options: _Options) -> Identified:
     leaves, treedef = jax.tree.flatten(problem)
     arrays = {i: x for i, x in enumerate(leaves) if isinstance(x, jax.Array)}
 
     def run(arrays: dict[int, Array]) -> Identified:
         given = treedef.unflatten([arrays.get(i, x) for i, x in enumerate(leaves)])
-        return _search(given, unknowns, iterations, tolerance, rank_tolerance)
+        return _search(given, unknowns, options.iterations, options.tolerance, options.rank_tolerance)
 
-    return jax.jit(run)(arrays)
+    return jax.jit(run)(arrays)  # one program also where calls have none of their own
 
 
 def _search(problem: "_Problem", unknowns: Unknowns, iterations: int, tolerance: float, rank_tolerance: float):
