@@ -3,114 +3,16 @@
 The names that most work needs are here; the rest is in the namespaces below.
 """
 
-import inspect
-import sys
-import types
+# ruff: noqa: F405
 
-# Namespaces.  They are not in __all__, which lists functions and types of mechanics; nor is the setting cache_programs.
-from lgjax import collisions as collisions
-from lgjax import contact as contact
-from lgjax import forces as forces
-from lgjax import groups as groups
-from lgjax import integrators as integrators
-from lgjax import maximal as maximal
-from lgjax import multibody as multibody
-from lgjax import plot as plot
-from lgjax import plugs as plugs
-from lgjax import saving as saving
-from lgjax import shapes as shapes
-from lgjax import systems as systems
-from lgjax import view as view
+import importlib as _importlib
+import sys as _sys
+import types as _types
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-# The flat names.
-from lgjax.contact.contacts import Contacts
-from lgjax.dynamics import centroidal as centroidal
-from lgjax.dynamics import loops as loops
-from lgjax.dynamics import time_derivatives as time_derivatives
-from lgjax.dynamics.centroidal import centroidal_momentum_matrix
-from lgjax.dynamics.energy import center_of_mass, kinetic_energy, momentum, potential_energy, total_energy
-from lgjax.dynamics.forward import forward_dynamics
-from lgjax.dynamics.hybrid import hybrid_dynamics
-from lgjax.dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics
-from lgjax.dynamics.inverse_kinematics import IKStatus, InverseKinematics, inverse_kinematics
-from lgjax.dynamics.jacobians import jacobian, jacobian_derivative
-from lgjax.dynamics.kinematics import body_twists, forward_kinematics, frame_pose
-from lgjax.dynamics.loops import (
-    Loop,
-    constrained_forward_dynamics,
-    constrained_hybrid_dynamics,
-    constrained_inverse_dynamics,
-    project_positions,
-    project_velocity,
-)
-from lgjax.dynamics.mass_matrix import coriolis_matrix, mass_matrix
-from lgjax.dynamics.mass_solve import solve_mass_matrix
-from lgjax.dynamics.partials import forward_dynamics_partials, hybrid_dynamics_partials, inverse_dynamics_partials
-from lgjax.dynamics.time_derivatives.derivatives import (
-    forward_dynamics_time_derivatives,
-    hybrid_dynamics_time_derivatives,
-    inverse_dynamics_time_derivatives,
-)
-from lgjax.execution.cache import cache_programs as cache_programs
-from lgjax.groups import (
-    S3,
-    SE3,
-    SO3,
-    Pose,
-    R3xSO3,
-    Rn,
-    left_translation,
-    product,
-    r3_so3,
-    right_translation,
-    s3,
-    se3,
-    so3,
-    ts2,
-)
-from lgjax.integrators import (
-    CF4,
-    CROUCH_GROSSMAN3,
-    DORMAND_PRINCE54,
-    RK4,
-    CommutatorFree,
-    MuntheKaas,
-    Solution,
-    SymplecticLie,
-    Taylor,
-    integrate,
-    integrate_adaptive,
-)
-from lgjax.maximal.generalized_alpha import GeneralizedAlpha
-from lgjax.multibody import conventions as conventions
-from lgjax.multibody import models as models
-from lgjax.multibody.build import Body, Joint, build
-from lgjax.multibody.configuration import configuration, difference, neutral, random_configuration, retract
-from lgjax.multibody.importers import load_mjcf, load_urdf
-from lgjax.multibody.joints import joint_kind
-from lgjax.multibody.model import Configuration, Model
-from lgjax.multibody.specialized import specialize
-from lgjax.multibody.tree import Tree
-from lgjax.robots import actuators as actuators
-from lgjax.robots import sensors as sensors
-from lgjax.robots.load import load_robot
-from lgjax.robots.robot import Robot
-from lgjax.simulate import control as control
-from lgjax.simulate import ensemble as ensembles
-from lgjax.simulate import identification as identification
-from lgjax.simulate.control.linearization import linearize
-from lgjax.simulate.control.optimize import optimize_controls
-from lgjax.simulate.ensemble.ensemble import Spread, ensemble, load_ensemble
-from lgjax.simulate.ensemble.monte_carlo import monte_carlo
-from lgjax.simulate.rollout import rollout
-
-# Namespaces that are kept elsewhere can be imported by their public names too, as in `from lgjax.control import FDDP`.
-# They are no packages there, or Python would load a second copy of what they consist of.
-for _name, _space in list(vars().items()):
-    if inspect.ismodule(_space) and _space.__name__.startswith("lgjax.") and _space.__name__ != f"lgjax.{_name}":
-        _shown = types.ModuleType(f"lgjax.{_name}", _space.__doc__)
-        vars(_shown).update((key, value) for key, value in vars(_space).items() if not key.startswith("__"))
-        sys.modules[_shown.__name__] = _shown
+if _TYPE_CHECKING:
+    from lgjax.surface import *  # noqa: F403 (for type checkers, which read no functions)
 
 __version__ = "0.2.0"
 
@@ -201,3 +103,52 @@ __all__ = [
     "total_energy",
     "ts2",
 ]
+
+# They are not in __all__, which lists functions and types of mechanics; nor is the setting cache_programs.
+_SPACES = (
+    "actuators", "centroidal", "collisions", "contact", "control", "conventions", "ensembles", "forces", "groups",
+    "identification", "integrators", "loops", "maximal", "models", "multibody", "plot", "plugs", "saving", "sensors",
+    "shapes", "systems", "time_derivatives", "view",
+)  # fmt: skip
+# Kept elsewhere. They are no packages here, or Python would load a second copy of what they consist of.
+_ELSEWHERE = {
+    "actuators": "robots.actuators",
+    "centroidal": "dynamics.centroidal",
+    "control": "simulate.control",
+    "conventions": "multibody.conventions",
+    "ensembles": "simulate.ensemble",
+    "identification": "simulate.identification",
+    "loops": "dynamics.loops",
+    "models": "multibody.models",
+    "sensors": "robots.sensors",
+    "time_derivatives": "dynamics.time_derivatives",
+}
+
+
+class _Space(_types.ModuleType):
+    """A namespace under its public name, for `from lgjax.control import FDDP`."""
+
+    def __getattr__(self, name: str) -> _Any:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(name)
+        home = _importlib.import_module(f"lgjax.{_ELSEWHERE[self.__name__.partition('.')[2]]}")
+        vars(self).update((key, value) for key, value in vars(home).items() if not key.startswith("__"))
+        return getattr(home, name)
+
+
+for _name in _ELSEWHERE:
+    _sys.modules[f"lgjax.{_name}"] = _Space(f"lgjax.{_name}")
+
+
+def __getattr__(name: str) -> _Any:
+    """The first use of a name imports all of them."""
+    if not name.startswith("__"):
+        shown = vars(_importlib.import_module("lgjax.surface"))
+        if name in shown and not name.startswith("_"):
+            globals().update((key, value) for key, value in shown.items() if not key.startswith("_"))
+            return shown[name]
+    raise AttributeError(f"module 'lgjax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_SPACES, "cache_programs", *(name for name in globals() if name.startswith("__"))})
