@@ -5,20 +5,17 @@ Exit codes: 0 success, 1 the run failed or has samples that are not finite, 2 ba
 
 import argparse
 import gc
+import importlib
 import logging
 import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NoReturn
-
-import jax
+from typing import Any, NoReturn
 
 import lgjax
-from lgjax.cli import cache, info, optimize, rollout, view
-from lgjax.cli.arguments import as_option, fail, reason, spelled
-from lgjax.cli.bench import command as bench
+from lgjax.cli.commands import COMMANDS, MODULES, fail
 
 
 class _Parser(argparse.ArgumentParser):
@@ -28,9 +25,9 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (without the program's name) and return the exit code."""
-    own_program = argv is None
+    own_program, argv = argv is None, sys.argv[1:] if argv is None else list(argv)
     try:
-        args = _parser().parse_args(argv)
+        args = _parsed(argv)
         if own_program:
             gc.freeze()  # what is imported stays; to look through it again and again takes a third of the tracing
         with _messages(args):
@@ -44,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, ImportError, OSError) as error:
+        from lgjax.cli.arguments import as_option, reason, spelled
+
         return fail(2, spelled(reason(error), as_option))
     return _leave(code) if own_program and code == 130 else code
 
@@ -76,6 +75,8 @@ def _messages(args: argparse.Namespace) -> Iterator[None]:
 
 def _keep_programs(args: argparse.Namespace) -> None:
     """Commands that have the option --no-cache keep their programs, where JAX has not been told another folder."""
+    import jax
+
     if not getattr(args, "cache", False) or jax.config.values["jax_compilation_cache_dir"]:
         return
     try:
@@ -84,10 +85,50 @@ def _keep_programs(args: argparse.Namespace) -> None:
         logging.getLogger("lgjax").info("compiled programs are not kept: %s", error)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="lgjax", description="Batched rigid-body dynamics on Lie groups.")
+def _parsed(argv: list[str]) -> argparse.Namespace:
+    """The arguments of a command. Help, and what is no command, ends the program without importing one."""
+    parser, commands = _parser()
+    if not argv:
+        parser.print_help()
+        parser.exit(0)
+    if argv[0] in COMMANDS:
+        _add(argv[0], commands)
+    elif not argv[0].startswith("-"):
+        from lgjax.numerics.messages import nearest
+
+        known = f"commands: {', '.join(COMMANDS)}{nearest(argv[0], COMMANDS)}"
+        parser.error(f"unknown command {argv[0]!r}; {known}")
+    args, rest = parser.parse_known_args(argv)
+    if rest or not hasattr(args, "run"):
+        from lgjax.numerics.messages import nearest
+
+        actions = commands.choices.get(argv[0], parser)._actions
+        wrong = next((word for word in rest if word.startswith("--")), "")
+        hint = nearest(wrong.partition("=")[0], [x for action in actions for x in action.option_strings])
+        parser.error(f"unrecognized arguments: {' '.join(rest)}{hint if wrong else ''}")
+    return args
+
+
+def _parser() -> tuple[argparse.ArgumentParser, Any]:
+    """The parser, and its commands, which have only names and help as long as they are not imported."""
+    width = max(map(len, COMMANDS))
+    parser = _Parser(
+        prog="lgjax", usage="lgjax [-h] [--version] COMMAND ...",
+        description="Batched rigid-body dynamics on Lie groups.",
+        epilog="commands:\n" + "\n".join(f"  {name:{width}}  {text}" for name, text in COMMANDS.items())
+        + "\n\n`lgjax COMMAND --help` shows the options of a command.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"lgjax {lgjax.__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (rollout, info, view, bench, optimize, cache):
-        command.add(commands)
-    return parser
+    return parser, parser.add_subparsers(prog="lgjax", metavar="COMMAND", help=argparse.SUPPRESS)
+
+
+def _add(command: str, commands: Any) -> None:
+    importlib.import_module(MODULES[command]).add(commands)
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """The parser of a command."""
+    _, commands = _parser()
+    _add(command, commands)
+    return commands.choices[command]

@@ -4,13 +4,13 @@ import argparse
 import json
 import os
 import re
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lgjax import plot
+from lgjax.cli.commands import fail as fail
 from lgjax.execution.compiled import logger
 from lgjax.multibody import models
 from lgjax.multibody.importers import LOADERS
@@ -27,12 +27,6 @@ class Help(argparse.ArgumentDefaultsHelpFormatter):
         if action.default in (None, False, []) or isinstance(action, argparse._StoreFalseAction):
             return action.help
         return super()._get_help_string(action)
-
-
-def fail(code: int, message: str) -> int:
-    """Print an error as one line and return the exit code."""
-    print(f"lgjax: error: {' '.join(message.split())}", file=sys.stderr)
-    return code
 
 
 def reason(error: Exception) -> str:

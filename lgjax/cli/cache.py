@@ -9,7 +9,6 @@ from lgjax.execution.cache import cache_folder, clear_programs, jax_folder, kept
 def add(commands: Any) -> None:
     parser = commands.add_parser(
         "cache",
-        help="show or remove the compiled programs that are kept",
         description="Show the compiled programs that other commands and lgjax.cache_programs() keep, by versions and "
         f"processor. They are in {cache_folder()}; the environment variable LGJAX_CACHE names another folder. Where "
         "JAX_COMPILATION_CACHE_DIR names one, JAX keeps all programs there, and --clear removes none.",

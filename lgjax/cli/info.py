@@ -28,7 +28,9 @@ WORDS = {
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("info", help="show the tree, joints and masses of a model, and what else a file has")
+    parser = commands.add_parser(
+        "info", description="Show the tree, joints and masses of a model, and what else a file has."
+    )
     add_model(parser)
     add_keyframe(parser, "show this keyframe of a file, by its name")
     parser.set_defaults(run=run)

@@ -76,7 +76,6 @@ WEIGHTS = {"goal": 100.0, "rest": 1.0, "effort": 1e-4}
 def add(commands: Any) -> None:
     parser = commands.add_parser(
         "optimize",
-        help="find controls for a problem described in a small file",
         description="Find the joint forces that bring a mechanism to a goal, for a problem such as\n" + EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -13,7 +13,7 @@ from lgjax.execution.compiled import logger
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.configuration import Configuration, neutral
 from lgjax.multibody.model import Model
-from lgjax.numerics.messages import listed
+from lgjax.numerics.messages import listed, nearest
 from lgjax.robots.actuators import Actuators
 from lgjax.robots.load import INITIAL
 from lgjax.robots.robot import Robot
@@ -36,7 +36,9 @@ def start_of(mechanism: Model | Robot, keyframe: str | None = None) -> Start:
     """A keyframe by its name; by default the state that a file shows, or the neutral one at rest."""
     model, keys = checked_model(mechanism), mechanism.keyframes if isinstance(mechanism, Robot) else {}
     if keyframe is not None and keyframe not in keys:
-        raise ValueError(f"{model.name} has no keyframe {keyframe!r}; keyframes: {listed(keys) or 'none'}")
+        raise ValueError(
+            f"{model.name} has no keyframe {keyframe!r}; keyframes: {listed(keys) or 'none'}{nearest(keyframe, keys)}"
+        )
     actuators = mechanism.actuators if isinstance(mechanism, Robot) else None
     if (key := keys.get(keyframe or INITIAL)) is not None:
         return Start(key.q, key.v, *((None, None) if actuators is None else (key.control, key.activation)))
@@ -73,7 +75,7 @@ def _pushes(actuators: Actuators | None, control: jax.Array | None) -> bool:
 
 def check_method(name: str) -> None:
     if name.upper() not in METHODS:
-        raise ValueError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
+        raise ValueError(f"unknown method {name!r}; known: {', '.join(METHODS)}{nearest(name, METHODS)}")
 
 
 def contacts_of(mechanism: Model | Robot) -> Contacts | None:

@@ -53,7 +53,6 @@ SPREADS = {
 def add(commands: Any) -> None:
     parser = commands.add_parser(
         "rollout",
-        help="integrate a batch of randomized copies of a model",
         description="Integrate a batch of copies of a model from randomized states, and report speed and energy error. "
         "Of a file its loops, passive forces and actuators act, under the controls of the keyframe or zero ones; with "
         "TIME_STEPPING it touches its ground, too.",

@@ -32,7 +32,6 @@ class Stored(NamedTuple):
 def add(commands: Any) -> None:
     parser = commands.add_parser(
         "view",
-        help="show a model or a motion in three dimensions",
         description="Show a model, or a motion that `lgjax rollout --out FILE.npz` wrote, in the browser or as a page.",
     )
     add_model(parser)

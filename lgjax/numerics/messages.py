@@ -1,6 +1,7 @@
 """Values in the messages of errors: one line of bounded length, whatever was given."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import jax
@@ -42,6 +43,13 @@ def listed(names: Iterable[str]) -> str:
     """Names, the first ones of many."""
     found = list(names)
     return ", ".join(found) if len(found) <= MOST else f"{', '.join(found[:MOST])}, ... ({len(found)} in all)"
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The question whether a known name was meant, for the end of a message; nothing if none is near."""
+    lower = {known.lower(): known for known in names}
+    found = get_close_matches(name.lower(), lower, 1, 0.6)
+    return f"; did you mean {lower[found[0]]!r}?" if found else ""
 
 
 def why(error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pytest
 import lgjax
 from lgjax import models
 from lgjax.cli import main, optimize
+from lgjax.cli.commands import COMMANDS
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 TINY = ["--batch", "3", "--steps", "4", "--save-every", "2", "--method", "LIE_EULER", "--quiet"]
@@ -219,8 +222,7 @@ BAD_INPUT = {
     "view": (["view", "chain:1", "--html", "/proc/x.html"], "cannot open '/proc/x.html': No such file or directory"),
     "times": (["bench", "chain:1", "--json", "/proc"], "cannot write '/proc': it is a folder"),
     "spelling": (["rollout", "chain:1", "--devices", "99"], "error: --devices 99 asked for"),
-    "command": (["fly"], "invalid choice: 'fly'"),
-    "none": ([], "the following arguments are required: COMMAND"),
+    "command": (["fly"], "unknown command 'fly'"),
 }  # fmt: skip
 
 
@@ -322,6 +324,58 @@ def test_help_is_there(argv, capsys):
         main(argv)
     assert stop.value.code == 0
     assert "lgjax" in capsys.readouterr().out
+
+
+def test_help_imports_no_jax_and_is_shown_without_a_command():
+    code = "import sys; from lgjax.cli import main\ntry: main({})\nfinally: assert 'jax' not in sys.modules"
+    shown = [
+        subprocess.run([sys.executable, "-c", code.format(argv)], capture_output=True, text=True, check=True).stdout
+        for argv in ([], ["--help"])
+    ]
+    assert shown[0] == shown[1]
+    assert all(f"  {name} " in shown[0] for name in COMMANDS)
+
+
+NEAR = [
+    (["rolout"], "unknown command 'rolout'; ", "did you mean 'rollout'?"),
+    (["rollout", "arm", "--bach", "3"], "unrecognized arguments: --bach 3; ", "did you mean '--batch'?"),
+    (["--verson"], "unrecognized arguments: --verson; ", "did you mean '--version'?"),
+    (["info", "qadruped"], "unknown model 'qadruped'; ", "did you mean 'quadruped'?"),
+    (["rollout", "chan:3"], "unknown model 'chan:3'; ", "did you mean 'chain'?"),
+    (["rollout", "--method", "rk5"], "unknown method 'rk5'; ", "did you mean 'RK6'?"),
+    (["zzzz"], "unknown command 'zzzz'; ", "cache, completion"),
+]
+
+
+@pytest.mark.parametrize(("argv", "what", "hint"), NEAR, ids=[what for _, what, _ in NEAR])
+def test_the_nearest_name_is_suggested(argv, what, hint, capsys):
+    code, line = failing(capsys, *argv)
+    assert code == 2
+    assert line.startswith(f"lgjax: error: {what}")
+    assert line.endswith(f"{hint}\n")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_bash_completes_commands_options_choices_and_files(capsys, tmp_path):
+    assert main(["completion", "zsh"]) == 0
+    assert capsys.readouterr().out.startswith("autoload -U +X bashcompinit && bashcompinit\n_lgjax() {")
+    assert main(["completion", "bash"]) == 0
+    (tmp_path / "robot.urdf").write_text("")
+    script = capsys.readouterr().out + (
+        'complete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _lgjax; echo "${COMPREPLY[@]}"; }\n'
+    )
+
+    def completed(*words):
+        line = f"complete_words lgjax {' '.join(map(shlex.quote, words))}"
+        run = subprocess.run(["bash", "-c", script + line], capture_output=True, text=True, check=True, cwd=tmp_path)
+        return run.stdout.split()
+
+    assert completed("ro") == ["rollout", "robot.urdf"]
+    assert completed("rollout", "--ba") == ["--batch"]
+    assert completed("rollout", "qu") == ["quadruped"]
+    assert completed("info", "rob") == ["robot.urdf"]
+    assert completed("rollout", "--store", "n") == ["none"]
+    assert "RK4" in completed("rollout", "--method", "RK")
 
 
 @pytest.mark.parametrize("command", ["rollout", "bench"])

@@ -57,7 +57,6 @@ FUNCTIONS: dict[str, tuple[Callable, int]] = {
 def add(commands: Any) -> None:
     parser = commands.add_parser(
         "bench",
-        help="time the algorithms on this machine",
         description="Time the algorithms for one model over batch sizes: microseconds per evaluation (rollouts: per "
         "RK4 step), median and quartiles in the steady state, seconds to compile and of the first call, and the "
         "largest difference to float64 relative to the largest entry. Ctrl-C "

@@ -15,6 +15,7 @@ from lgjax.multibody.joints import JointKind
 from lgjax.multibody.model import Model
 from lgjax.multibody.models.multirotor_with_arms import aerial_manipulator
 from lgjax.numerics import checks
+from lgjax.numerics.messages import nearest
 
 LARGEST = 100_000  # bodies of a model that is asked for by name
 QUADRUPED_LEGS = {"FL": (1, 1), "FR": (1, -1), "RL": (-1, 1), "RR": (-1, -1)}
@@ -271,7 +272,7 @@ def by_name(name: str, floating_base: bool | None = None) -> Model:
     start, _, sizes = name.partition(":")
     patterns = {pattern.partition(":")[0]: pattern for pattern in BUILT_IN}
     if start not in patterns:
-        raise ValueError(f"unknown model {name!r}; built in: {', '.join(BUILT_IN)}")
+        raise ValueError(f"unknown model {name!r}; built in: {', '.join(BUILT_IN)}{nearest(start, patterns)}")
     make, expected = BUILT_IN[patterns[start]], patterns[start].partition(":")[2]
     numbers = [int(part) for part in sizes.split("x") if part.isdecimal()]
     if "x".join(map(str, numbers)) != sizes or len(numbers) != len(expected.split("x") if expected else ()):
