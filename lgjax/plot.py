@@ -46,18 +46,19 @@ def save(made: Any, path: str | os.PathLike) -> None:
     made.savefig(path, dpi=150)
 
 
-def rollout_figure(model: Model, result: Any, samples: int = 16) -> Any:
+def rollout_figure(model: Model, result: Any, samples: int = 16, conserved: bool = True) -> Any:
     """Figure of an ensemble in three panels: path of the base, joint coordinates of one sample, energy error.
 
     result: ts (T,) in s, q with leading axes (batch, T), energy (batch, T) in J, as of `lgjax.ensemble`. Draws at most
     `samples` paths, of the last body if no base is free, and the largest and the median |E - E(0)| of the batch.
+    conserved: False if drives, contacts or other forces change the energy, which is then not called an error.
     """
     model, samples = checked_model(model, leaves=True), checks.integer("samples", samples)
     result = _checked_rollouts(model, result)
     made = figure(15, 4.5)
     _draw_path(made.add_subplot(1, 3, 1, projection="3d"), model, result, samples)
     _draw_joints(made.add_subplot(1, 3, 2), model, result)
-    _draw_energy(made.add_subplot(1, 3, 3), result)
+    _draw_energy(made.add_subplot(1, 3, 3), result, checks.truth("conserved", conserved))
     batch = np.shape(result.energy)[0]
     made.suptitle(f"{model.name}, {batch} sample{'s' * (batch > 1)}")
     return made
@@ -385,7 +386,7 @@ def _draw_joints(axes: Any, model: Model, result: Any, labeled: int = 12) -> Non
     axes.set(title="joint coordinates of sample 0", xlabel="t (s)", ylabel="rad or m")
 
 
-def _draw_energy(axes: Any, result: Any) -> None:
+def _draw_energy(axes: Any, result: Any, conserved: bool) -> None:
     energy = np.asarray(result.energy)
     error = np.abs(energy - energy[:, :1])[:, 1:]
     # An error of zero has no place on a logarithmic axis: it is drawn at the rounding of the energy itself.
@@ -397,4 +398,5 @@ def _draw_energy(axes: Any, result: Any) -> None:
         axes.semilogy(times[columns], np.nanmax(error[:, columns], 0), label="largest")
         axes.semilogy(times[columns], np.nanmedian(error[:, columns], 0), label="median")
         axes.legend()
-    axes.set(title="energy error", xlabel="t (s)", ylabel="|E - E(0)| (J)")
+    title = "energy error" if conserved else "change of mechanical energy"
+    axes.set(title=title, xlabel="t (s)", ylabel="|E - E(0)| (J)")

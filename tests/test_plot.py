@@ -1,8 +1,12 @@
 """Figures by their properties: labels with units, finite limits, curves that hold the numbers and can be told apart."""
 
+from types import SimpleNamespace
+
+import jax
 import numpy as np
 import pytest
 
+import lgjax
 from lgjax import plot
 from lgjax.collisions.bounce import Impacts
 from lgjax.simulate.contact_rollout import ContactRecord
@@ -129,3 +133,11 @@ def test_a_contact_figure_shows_the_record():
     assert [x.get_text() for x in states.get_yticklabels()] == [("left", "right", "tail")[i] for i in chosen]
     with pytest.raises(ValueError, match="one system"):
         plot.contact_figure(TS, RECORD._replace(force=FORCE[0]))
+
+
+@pytest.mark.parametrize(("conserved", "title"), [(True, "energy error"), (False, "change of mechanical energy")])
+def test_only_energy_that_should_stay_has_an_error(conserved, title):
+    model = lgjax.models.chain(1)
+    q = jax.tree.map(lambda x: np.broadcast_to(x, (2, 11, *x.shape)), lgjax.neutral(model))
+    made = plot.rollout_figure(model, SimpleNamespace(ts=TS, q=q, energy=SAMPLES[:2, :, 0]), conserved=conserved)
+    assert made.axes[2].get_title() == title

@@ -54,6 +54,11 @@ def test_flat_names_are_few_and_exist():
         assert hasattr(lgjax, name), name
 
 
+def test_the_list_of_names_is_that_of_the_library_alone():
+    shown = {name for name in dir(lgjax) if not name.startswith("__")}
+    assert shown == {*lgjax.__all__, *NAMESPACES, "cache_programs"}
+
+
 @pytest.mark.parametrize("name", NAMESPACES)
 def test_namespaces_hold_what_they_list(name):
     space = getattr(lgjax, name)

@@ -31,7 +31,7 @@ from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.robots.robot import Robot
 from lgjax.saving.arrays import write_arrays
-from lgjax.simulate.ensemble.ensemble import STORES, Spread, ensemble, load_ensemble
+from lgjax.simulate.ensemble.ensemble import STORES, Spread, ensemble
 from lgjax.view import html as draw_page
 
 SPREADS = {
@@ -164,24 +164,20 @@ def _files(args: argparse.Namespace) -> list[Path]:
 
 def _report(args: argparse.Namespace, mechanism: Model | Robot, result: Any, steps: int, conserved: bool) -> int:
     model = checked_model(mechanism)
-    if (args.out or args.plot or args.view or args.view_html) and result.folder is not None:
-        stored, count = load_ensemble(result.folder), len(result.status)  # an interrupted run may have written one more
-        q, v, energy = jax.tree.map(lambda x: x[:count], (stored.q, stored.v, stored.energy))
-        result = result._replace(q=q, v=v, energy=energy)
     if args.statistics:
         found = {"times": result.ts, "names": _observed(model), **result.statistics._asdict()}
         write_arrays(args.statistics, found)
     if args.out:
         write_arrays(args.out, {**_arrays(model, result), "model": np.array(view.remembered(args))})
     if args.plot:
-        plot.save(plot.rollout_figure(model, result), args.plot)
+        plot.save(plot.rollout_figure(model, result, conserved=conserved), args.plot)
     if args.view_html:
         draw_page(mechanism, result, args.view_html, follow=args.follow, contacts=contacts_of(mechanism))
     good = result.success
     print(f"{model.name}: {model.nbodies} bodies, nv {model.nv}, batch {good.size}, {steps} steps of {args.dt:g} s")
     print(f"compiled in {result.compile_seconds:.1f} s, computed in {result.seconds:.2f} s:", end=" ")
     print(f"{result.simulated_seconds_per_second:.4g} simulated seconds per second")
-    if args.store == "all" and hasattr(result, "energy"):
+    if args.store == "all" and (result.folder is None or _files(args)):
         energy = np.asarray(result.energy, float)[good]
         drift = f"{np.max(np.abs(energy - energy[:, :1])):.3g} J" if energy.size else "not known"
         print(f"largest {'energy error' if conserved else 'change of mechanical energy'} {drift}")

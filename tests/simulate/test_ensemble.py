@@ -1,5 +1,6 @@
 """Ensembles of a mechanism: what is random, what is observed, what is stored; chunks do not show."""
 
+import shutil
 import sys
 from functools import cache, partial
 from itertools import product
@@ -69,19 +70,27 @@ def test_each_trajectory_is_a_rollout_of_its_randomized_copy():
 
 def test_what_is_stored_is_chosen(tmp_path):
     e = run(store="final", chunk=2, folder=tmp_path / "final")
-    for name in ("q", "v", "energy", "mass_factors", "parameters"):
-        with pytest.raises(AttributeError, match=rf"{name}: .*load_ensemble\('{tmp_path / 'final'}'\) reads them"):
-            getattr(e, name)
     final = lgjax.load_ensemble(tmp_path / "final")
     last = lambda e: jax.tree.map(lambda x: x[:, -1:], (e.q, e.v, e.energy))
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-13), (final.q, final.v, final.energy), last(whole())
     )
     np.testing.assert_allclose(final.mass_factors, whole().mass_factors, rtol=1e-14)
+    for name in ("q", "v", "energy", "mass_factors"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(e, name), getattr(final, name))
+    assert e.parameters is None
     np.testing.assert_array_equal(final.ts, whole().ts)
     assert final.chunk == e.chunk == 2
     jax.tree.map(np.testing.assert_array_equal, final.statistics, e.statistics)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12), e.statistics, whole().statistics)
+
+    other = run(store="final", chunk=2, folder=tmp_path / "other", key=jax.random.key(5))
+    shutil.rmtree(tmp_path / "final")
+    (tmp_path / "other").rename(tmp_path / "final")  # another run at the same place
+    assert np.max(np.abs(e.v - final.v)) > 0
+    assert other.folder != e.folder
+    shutil.rmtree(tmp_path / "final")
+    e = run(store="final", chunk=2, folder=tmp_path / "final")
 
     again = {"store": "final", "chunk": 2, "folder": tmp_path / "final", "resume": True}
     np.testing.assert_array_equal(run(**again).statistics.mean, e.statistics.mean)

@@ -1,6 +1,8 @@
 """Batches of rollouts with random initial states, parameters and controls."""
 
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -31,6 +33,7 @@ from lgjax.simulate.ensemble.storage import load_run
 from lgjax.simulate.rollout import Trajectory, rollout
 
 STORES = ("all", "final", "none")
+STORED = ("q", "v", "energy", "mass_factors", "parameters")
 
 
 class _Fields(NamedTuple):
@@ -53,18 +56,31 @@ class _Fields(NamedTuple):
 
 
 def _stored(name: str) -> property:
-    """A field that raises AttributeError, saying where the states are, if it is not in memory."""
+    """A field that is read from the folder of the ensemble if it is there; AttributeError if it is nowhere."""
 
     def get(result: "Ensemble") -> Any:
         value = getattr(super(Ensemble, result), name)
         if value is None and result.folder is not None:
-            way = f"lgjax.load_ensemble({result.folder!r}) reads them"
-            raise AttributeError(f"{name}: the states of this ensemble are in the folder {result.folder!r}; {way}")
+            value = getattr(_opened(result.folder, len(result.status), _written(result.folder)), name)
         if value is None and name != "parameters":  # which not every ensemble has
             raise AttributeError(f'{name}: this ensemble kept no states (store="none"); store "all" or "final" ones')
         return value
 
     return property(get)
+
+
+def _written(folder: str) -> int:
+    return max((file.stat().st_mtime_ns for file in Path(folder).glob("*")), default=0)
+
+
+@lru_cache(1)
+def _opened(folder: str, count: int, written: int) -> _Fields:
+    """The first `count` trajectories in a folder, kept for the next field. written: when, as another run may follow."""
+    found = load_ensemble(folder)
+    first = lambda x: None if x is None else jax.tree.map(lambda x: x[:count], x)
+    q, v, energy, factors, parameters = (getattr(super(Ensemble, found), name) for name in STORED)
+    names = zip(STORED, map(first, (q, v, energy, factors, parameters or None)), strict=True)
+    return _Fields(*found)._replace(**dict(names))
 
 
 class Ensemble(_Fields):
@@ -76,10 +92,10 @@ class Ensemble(_Fields):
     seconds: time spent computing, compile_seconds: before that, compiling.
     statistics: of what was observed, over the good trajectories; its arrays begin with (T, d). parameters: of the
     controllers, (batch, ...). chunk: trajectories at a time and device. complete: False if the run was interrupted, so
-    that there are fewer trajectories than asked for. folder: where the states are, if they are not here.
+    that there are fewer trajectories than asked for. folder: where the states are, if they are not in memory.
 
-    With store="final" the states have T = 1. With store="none" q, v, energy and mass_factors raise AttributeError, and
-    where the states are in a folder so do they and parameters; `load_ensemble` reads them.
+    With store="final" the states have T = 1. With store="none" q, v, energy and mass_factors raise AttributeError. If
+    they are in a folder, the first use of one reads them all; parameters are then a dictionary of names and arrays.
     """
 
     __slots__ = ()
