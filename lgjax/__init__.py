@@ -147,6 +147,10 @@ def __getattr__(name: str) -> _Any:
         if name in shown and not name.startswith("_"):
             globals().update((key, value) for key, value in shown.items() if not key.startswith("_"))
             return shown[name]
+        if "view" in shown and not name.startswith("_"):  # while the names are imported, some are not there yet
+            known = {space: shown[space] for space in _SPACES if space in shown}
+            place = _importlib.import_module("lgjax.moved").place(name, known)
+            raise AttributeError(f"module 'lgjax' has no attribute {name!r}{place}")
     raise AttributeError(f"module 'lgjax' has no attribute {name!r}")
 
 

@@ -50,8 +50,7 @@ def rollout_figure(model: Model, result: Any, samples: int = 16, conserved: bool
     """Figure of an ensemble in three panels: path of the base, joint coordinates of one sample, energy error.
 
     result: ts (T,) in s, q with leading axes (batch, T), energy (batch, T) in J, as of `lgjax.ensemble`. Draws at most
-    `samples` paths, of the last body if no base is free, and the largest and the median |E - E(0)| of the batch.
-    conserved: False if drives, contacts or other forces change the energy, which is then not called an error.
+    `samples` paths, of the last body if no base is free, and the largest and median |E - E(0)|, an error if `conserved`.
     """
     model, samples = checked_model(model, leaves=True), checks.integer("samples", samples)
     result = _checked_rollouts(model, result)
@@ -59,8 +58,7 @@ def rollout_figure(model: Model, result: Any, samples: int = 16, conserved: bool
     _draw_path(made.add_subplot(1, 3, 1, projection="3d"), model, result, samples)
     _draw_joints(made.add_subplot(1, 3, 2), model, result)
     _draw_energy(made.add_subplot(1, 3, 3), result, checks.truth("conserved", conserved))
-    batch = np.shape(result.energy)[0]
-    made.suptitle(f"{model.name}, {batch} sample{'s' * (batch > 1)}")
+    made.suptitle(f"{model.name}, {(n := len(result.energy))} sample{'s' * (n > 1)}")
     return made
 
 

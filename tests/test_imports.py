@@ -49,7 +49,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 def room(path: Path) -> str:
     """The room of a file of the library; the package's own __init__ is ''."""
     name = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    return {"__init__": "", "surface": "", "__main__": "cli"}.get(name, name)
+    return {"__init__": "", "surface": "", "moved": "", "__main__": "cli"}.get(name, name)
 
 
 def imports(path: Path):

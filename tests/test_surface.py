@@ -3,11 +3,13 @@
 import importlib
 import inspect
 import pkgutil
+import re
 from types import ModuleType
 
 import pytest
 
 import lgjax
+from lgjax.moved import RENAMED
 
 NAMESPACES = (
     *(
@@ -57,6 +59,32 @@ def test_flat_names_are_few_and_exist():
 def test_the_list_of_names_is_that_of_the_library_alone():
     shown = {name for name in dir(lgjax) if not name.startswith("__")}
     assert shown == {*lgjax.__all__, *NAMESPACES, "cache_programs"}
+
+
+MOVED = {
+    "TS2": "there is lgjax.groups.TS2",
+    "BounceSolution": "there is lgjax.collisions.BounceSolution",
+    "ControlSystem": "there is lgjax.control.ControlSystem",
+    "inverse_dynamics_derivatives": "it is now lgjax.inverse_dynamics_time_derivatives",
+    "integrate_constrained": "it is now lgjax.maximal.integrate",
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_name_that_is_not_flat_says_where_it_is(name):
+    with pytest.raises(AttributeError, match=f"^module 'lgjax' has no attribute '{name}'; {MOVED[name]}$"):
+        getattr(lgjax, name)
+    with pytest.raises(AttributeError, match=r"^module 'lgjax' has no attribute 'nonsense'$"):
+        lgjax.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("new", sorted(set(RENAMED.values())))
+def test_the_new_names_exist(new):
+    for path in re.findall(r"(?:lgjax|jax)(?:\.\w+)+", new):
+        module, *names = path.split(".")
+        thing = importlib.import_module(module)
+        for name in names:
+            thing = getattr(thing, name)
 
 
 @pytest.mark.parametrize("name", NAMESPACES)
