@@ -50,7 +50,7 @@ def rollout_figure(model: Model, result: Any, samples: int = 16, conserved: bool
     """Figure of an ensemble in three panels: path of the base, joint coordinates of one sample, energy error.
 
     result: ts (T,) in s, q with leading axes (batch, T), energy (batch, T) in J, as of `lgjax.ensemble`. Draws at most
-    `samples` paths, of the last body if no base is free, and the largest and median |E - E(0)|, an error if `conserved`.
+    `samples` paths, of the last body if no base is free, and the change of energy, which is an error if `conserved`.
     """
     model, samples = checked_model(model, leaves=True), checks.integer("samples", samples)
     result = _checked_rollouts(model, result)
