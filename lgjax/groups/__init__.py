@@ -6,6 +6,7 @@ Read first: `so3.py`, then `lie_group.py` and `homogeneous_space.py`.
 from lgjax.groups import r3_so3, s3, se3, so3, ts2, vector
 from lgjax.groups.charts import cayley_coordinates, second_kind_coordinates
 from lgjax.groups.cotangent import Covector, coadjoint_orbit, cotangent_bundle, cotangent_group
+from lgjax.groups.functions_of_ad import function_of_ad
 from lgjax.groups.homogeneous_space import (
     HomogeneousSpace,
     frame_space,
@@ -42,6 +43,7 @@ __all__ = [
     "cotangent_bundle",
     "cotangent_group",
     "frame_space",
+    "function_of_ad",
     "left_translation",
     "power_space",
     "product",

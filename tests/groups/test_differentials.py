@@ -1,11 +1,14 @@
 """Differentials of exp, log and cay, and derivatives of the maps themselves, at zero and across the switches."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
 
-from lgjax.groups import S3, SE3, SO3
+from lgjax.groups import S3, SE3, SO3, function_of_ad
 from tests.groups.cases import CASES, DTYPES, GROUPS, SWITCHES, close, eps, vectors
 from tests.oracles import matrix_groups as oracle
 
@@ -159,3 +162,47 @@ def test_derivative_of_log_is_dexpinv(group, dtype):
 
     expected = jax.vmap(lambda a: jax.vmap(lambda e: group.dexpinv(a, e), out_axes=1)(basis))(u)
     close(jax.jit(jax.vmap(jacobian))(u), expected, 60 * eps(dtype))
+
+
+BERNOULLI = [1.0, -1 / 2, 1 / 6, 0.0, -1 / 30, 0.0, 1 / 42, 0.0, -1 / 30, 0.0, 5 / 66, 0.0, -691 / 2730, 0.0, 7 / 6]
+ANALYTIC = {  # φ by its series, and what it is of a matrix
+    "exp": ([1 / math.factorial(k) for k in range(40)], scipy.linalg.expm),
+    "dexp": ([1 / math.factorial(k + 1) for k in range(40)], oracle.dexp_matrix),
+    "cubic": ([2.0, 0.5, -1.0, 0.25], lambda m: 2.0 * np.eye(len(m)) + 0.5 * m - m @ m + 0.25 * m @ m @ m),
+    "constant": ([3.0], lambda m: 3.0 * np.eye(len(m))),
+}
+
+
+@each_matrix_group
+@each_dtype
+@pytest.mark.parametrize("phi", ANALYTIC)
+def test_a_function_of_ad_is_that_function_of_the_matrix(name, dtype, phi):
+    case = CASES[name]
+    coefficients, of_matrix = ANALYTIC[phi]
+    u, x = vectors(case.group, dtype), vectors(case.group, dtype, 1)
+    u = u * jnp.minimum(1.0, 3.0 / jnp.linalg.norm(u, axis=-1, keepdims=True))
+    pairs = list(zip(np.asarray(u, np.float64), np.asarray(x, np.float64)))
+    expected = np.stack([of_matrix(oracle.ad_matrix(case.hat, a)) @ b for a, b in pairs])
+    found = function_of_ad(case.group, coefficients, u, x)
+    assert found.dtype == dtype
+    close(found, expected, 400 * eps(dtype))
+
+
+@each_group
+def test_a_function_of_ad_with_the_coefficients_of_a_differential_is_that_one(name):
+    group = GROUPS[name]
+    u, x = 0.1 * vectors(group, jnp.float64), vectors(group, jnp.float64, 1)
+    u = u * jnp.minimum(1.0, 0.3 / jnp.linalg.norm(u, axis=-1, keepdims=True))
+    series = [b / math.factorial(k) for k, b in enumerate(BERNOULLI)]
+    close(function_of_ad(group, series, u, x), group.dexpinv(u, x), 1e-13)
+
+
+def test_a_function_of_ad_has_derivatives_at_zero_and_checks_its_arguments():
+    series, zero, x = ANALYTIC["exp"][0], jnp.zeros(6), jnp.arange(6.0)
+    jacobian = jax.jacrev(lambda u: function_of_ad(SE3, series, u, x))(zero)
+    close(jacobian, np.stack([SE3.ad(e, x) for e in jnp.eye(6)], axis=1), 1e-15)
+    assert np.all(np.isfinite(jax.hessian(lambda u: function_of_ad(SE3, series, u, x))(zero)))
+    with pytest.raises(ValueError, match=r"u has shape \(3,\), the algebra of SE3 takes"):
+        function_of_ad(SE3, series, jnp.zeros(3), x)
+    with pytest.raises(ValueError, match="coefficients"):
+        function_of_ad(SE3, [1.0, np.nan], zero, x)
