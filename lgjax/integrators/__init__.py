@@ -26,6 +26,7 @@ from lgjax.integrators.reversible import integrate_reversible, reversible_steps
 from lgjax.integrators.symplectic import SymplecticLie
 from lgjax.integrators.tableau import (
     BOGACKI_SHAMPINE32,
+    BOGACKI_SHAMPINE32_ONE_COMMUTATOR,
     DORMAND_PRINCE54,
     HEUN2,
     LIE_EULER,
@@ -39,6 +40,7 @@ from lgjax.integrators.taylor import Taylor
 
 __all__ = [
     "BOGACKI_SHAMPINE32",
+    "BOGACKI_SHAMPINE32_ONE_COMMUTATOR",
     "CF3",
     "CF4",
     "CF32_A",

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from lgjax.execution import batched
 from lgjax.groups.homogeneous_space import HomogeneousSpace
-from lgjax.integrators.control import ELEMENTARY, StepSizeController, error_ratio
+from lgjax.integrators.control import ELEMENTARY, StepSizeController, error_ratio, exponent_ratio
 from lgjax.integrators.field import Field, held, saved_times, scalar_event, state_on, strong
 from lgjax.integrators.integrate import Status, check_method
 from lgjax.integrators.method import Method, order_of
@@ -128,6 +128,9 @@ class _Problem:
 
     def trial(self, t: Array, y: Point, h: Array, carry: Any) -> tuple[Point, Any, Array]:
         """A step from (t, y): the point, what is carried on, and the error in units of the tolerance."""
+        if self.method.judges_exponents:
+            sigma, sigma_hat = self.method.embedded_exponents(self.space, self.field, t, y, h)
+            return self.space.move(sigma, y), carry, exponent_ratio(sigma, sigma_hat, self.rtol, self.atol)
         y1, y_hat, carry = self.method.embedded_step(self.space, self.field, t, y, h, carry)
         return y1, carry, error_ratio(self.space, self.start, y, y1, y_hat, self.rtol, self.atol)
 

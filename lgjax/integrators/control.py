@@ -93,6 +93,13 @@ def error_ratio(
     return largest([gap / jnp.maximum(*pair) for gap, pair in zip(lengths, allowed, strict=True)])
 
 
+def exponent_ratio(sigma: Any, sigma_hat: Any, rtol: Array, atol: Array) -> Array:
+    """|sigma - sigma_hat| / (atol + rtol |sigma|).  Source: [celledoni2021] section 4.1."""
+    flat = lambda x: jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(x)])
+    gap = jax.tree.map(jnp.subtract, sigma, sigma_hat)
+    return length(flat(gap)) / (atol + rtol * length(flat(sigma)))
+
+
 def length(x: Array) -> Array:
     """`norm`, of few entries without a reduction."""
     if not 0 < x.shape[-1] <= FEW:

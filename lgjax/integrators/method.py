@@ -36,6 +36,11 @@ class Method(Protocol):
         return None
 
     @property
+    def judges_exponents(self) -> bool:
+        """Whether `integrate_adaptive` compares the exponents of `embedded_exponents` instead of points."""
+        return False
+
+    @property
     def symmetric(self) -> bool:
         """Whether a step of -h undoes a step of h, as `integrate_reversible` and compositions require."""
         return False

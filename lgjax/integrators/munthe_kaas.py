@@ -24,6 +24,7 @@ Array = jax.Array
 Algebra = Any
 Point = Any
 
+ERRORS = ("space", "algebra")
 MANY = 7  # stages; more of them, one after the other, compile for more than a minute where the field is a tree
 
 
@@ -78,7 +79,22 @@ def munthe_kaas_step(
     commutators: int | None = None,
     scan_stages: bool = False,
 ) -> tuple[Point, Point | None]:
-    """One step of size h from (t, y): the new point and, if the tableau has b_hat, that of the embedded method.
+    """One step of size h from (t, y): the new point and, if the tableau has b_hat, that of the embedded method."""
+    sigma, sigma_hat = munthe_kaas_exponents(space, field, t, y, h, tableau, commutators, scan_stages)
+    return space.move(sigma, y), None if sigma_hat is None else space.move(sigma_hat, y)
+
+
+def munthe_kaas_exponents(
+    space: HomogeneousSpace,
+    field: Field,
+    t: Array,
+    y: Point,
+    h: Array,
+    tableau: Tableau,
+    commutators: int | None = None,
+    scan_stages: bool = False,
+) -> tuple[Algebra, Algebra | None]:
+    """The exponents of one step of size h from (t, y) and, if the tableau has b_hat, of its embedded method.
 
     commutators None takes the space's exact dexpinv, k its series up to k nested brackets.  scan_stages=True traces the
     field once, in a `lax.scan` over the stages: compile time then does not grow with their number.  Same numbers.
@@ -97,8 +113,7 @@ def munthe_kaas_step(
         return truncated_dexpinv(space, sigma, xi, commutators)
 
     loop = _scanned_stages if scan_stages else _unrolled_stages
-    sigma, sigma_hat = loop(space, tableau, y, increment, pull_back)
-    return space.move(sigma, y), None if sigma_hat is None else space.move(sigma_hat, y)
+    return loop(space, tableau, y, increment, pull_back)
 
 
 def _bracket_terms(space: HomogeneousSpace, tableau: Tableau, row: int, increments: list[Algebra]) -> Algebra | None:
@@ -116,8 +131,19 @@ def _unrolled_stages(space: HomogeneousSpace, tableau: Tableau, y: Point, increm
             increments.append(increment(c, y))
         else:
             increments.append(pull_back(sigma, increment(c, space.move(sigma, y))))
-    sigma = _add(_combination(tableau.b, increments), _bracket_terms(space, tableau, tableau.stages, increments))
-    return sigma, None if tableau.b_hat is None else _combination(tableau.b_hat, increments)
+    return _updates(space, tableau, increments)
+
+
+def _updates(space: HomogeneousSpace, tableau: Tableau, increments: list[Algebra]) -> tuple[Any, Any]:
+    """The exponents of the update and of the embedded one; brackets that both use are computed once."""
+    shared = [space.bracket(increments[p], increments[q]) for p, q in tableau.update_brackets]
+    found = [_combination(tableau.b, increments)]
+    if tableau.b_hat is not None:
+        found.append(_combination(tableau.b_hat, increments))
+    for i, total in enumerate(found):
+        weights = tuple(tableau.bracket_weight(tableau.stages + i, pair) for pair in tableau.update_brackets)
+        found[i] = _add(total, _combination(weights, shared))
+    return found[0], found[1] if len(found) > 1 else None
 
 
 def _scanned_stages(space: HomogeneousSpace, tableau: Tableau, y: Point, increment: Any, pull_back: Any) -> Any:
@@ -135,10 +161,10 @@ def _scanned_stages(space: HomogeneousSpace, tableau: Tableau, y: Point, increme
         for j, weight in enumerate(row):
             columns[j, r - j - 1] = weight
     # Bracket coefficients by stage; a bracket of increments not yet known meets the zeros of the buffer and a zero.
-    weights = np.zeros((stages, len(tableau.brackets)))
-    for n, (row, weight, _, _) in enumerate(tableau.brackets):
-        if row < stages:
-            weights[row, n] = weight
+    brackets = [bracket for bracket in tableau.brackets if bracket[0] < stages]
+    weights = np.zeros((stages, len(brackets)))
+    for n, (row, weight, _, _) in enumerate(brackets):
+        weights[row, n] = weight
 
     shape = jax.eval_shape(increment, jnp.zeros((), dtype), y)
     zero = jax.tree.map(lambda x: jnp.zeros(x.shape, dtype), shape)
@@ -147,7 +173,7 @@ def _scanned_stages(space: HomogeneousSpace, tableau: Tableau, y: Point, increme
         pending, history = carry
         c, column, bracket_weights, i = xs
         sigma, *later = pending
-        for n, (_, _, p, q) in enumerate(tableau.brackets):
+        for n, (_, _, p, q) in enumerate(brackets):
             kp, kq = (jax.tree.map(lambda x, at=at: x[at], history) for at in (p, q))
             term = jax.tree.map(lambda x, n=n: bracket_weights[n] * x, space.bracket(kp, kq))
             sigma = _add(sigma, term)
@@ -164,11 +190,9 @@ def _scanned_stages(space: HomogeneousSpace, tableau: Tableau, y: Point, increme
     history = jax.tree.map(lambda x: jnp.stack([x] * stages), zero) if tableau.brackets else ()
     xs = (jnp.asarray(tableau.c, dtype), jnp.asarray(columns, dtype), jnp.asarray(weights, dtype), np.arange(stages))
     (pending, history), _ = jax.lax.scan(body, ((zero,) * len(extended), history), xs)
-    sigma = pending[0]
     if tableau.brackets:
-        increments = [jax.tree.map(lambda x, at=at: x[at], history) for at in range(stages)]
-        sigma = _add(sigma, _bracket_terms(space, tableau, stages, increments))
-    return sigma, None if tableau.b_hat is None else pending[1]
+        return _updates(space, tableau, [jax.tree.map(lambda x, at=at: x[at], history) for at in range(stages)])
+    return pending[0], None if tableau.b_hat is None else pending[1]
 
 
 def _chained_stages(space: HomogeneousSpace, tableau: Tableau, y: Point, increment: Any, pull_back: Any) -> Any:
@@ -203,6 +227,9 @@ class MuntheKaas(Method):
     commutators  None: the exact dexpinv of the space; k: its series up to k nested brackets.
     scan_stages  True for fields that are expensive to compile: the field is traced once per step, not once per stage.
                  None: for tableaux of more than 7 stages.
+    error        what `integrate_adaptive` takes as the error of a step: "space", the distance of the two points, part
+                 by part, or "algebra", the length of the difference of their exponents, against atol + rtol times that
+                 of the exponent.  Source: [celledoni2021] section 4.1.
 
     Like every method it offers ``init(space, field, t, y) -> carry``, which checks its inputs, and
     ``step(space, field, t, y, h, carry) -> (y, carry)``; here the carry is empty.  For error control there is
@@ -213,8 +240,10 @@ class MuntheKaas(Method):
     tableau: Tableau
     commutators: int | None = None
     scan_stages: bool | None = None
+    error: str = "space"
 
     def __post_init__(self) -> None:
+        checks.choice("error", self.error, ERRORS)
         if not isinstance(self.tableau, Tableau):
             raise TypeError(f"MuntheKaas takes a Tableau, got {checks.shown(self.tableau)}")
         checks.truths(scan_stages=self.scan_stages)
@@ -243,6 +272,11 @@ class MuntheKaas(Method):
         """Order of the embedded method."""
         hat = self.tableau.order_hat
         return hat if hat is None else min(hat, self.order)
+
+    @property
+    def judges_exponents(self) -> bool:
+        """Whether the error of a step is that of its exponent."""
+        return self.error == "algebra"
 
     @property
     def _scanned(self) -> bool:
@@ -276,3 +310,11 @@ class MuntheKaas(Method):
             raise ValueError(f"{self.tableau.name} has no embedded method")
         y1, y_hat = munthe_kaas_step(space, field, t, y, h, self.tableau, self.commutators, self._scanned)
         return y1, y_hat, carry
+
+    def embedded_exponents(
+        self, space: HomogeneousSpace, field: Field, t: Array, y: Point, h: Array
+    ) -> tuple[Algebra, Algebra]:
+        """The exponents of one step and of the embedded method."""
+        if self.tableau.b_hat is None:
+            raise ValueError(f"{self.tableau.name} has no embedded method")
+        return munthe_kaas_exponents(space, field, t, y, h, self.tableau, self.commutators, self._scanned)

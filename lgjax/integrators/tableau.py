@@ -76,7 +76,8 @@ class Tableau:
     order     the order of b, checked by all rooted-tree conditions up to it.
     b_hat, order_hat    weights of an embedded method for error control, and their order.
     brackets  (row, coefficient, p, q) adds coefficient [k_p, k_q] to the exponent of stage `row` (from 0; row s is the
-              update).  A tableau with brackets corrects for the manifold itself and needs no dexpinv.
+              update, s + 1 the embedded one).  A tableau with brackets corrects for the manifold itself and needs no
+              dexpinv.
     """
 
     a: tuple[Row, ...]
@@ -109,8 +110,18 @@ class Tableau:
         object.__setattr__(self, "brackets", tuple(map(tuple, self.brackets)))
         for row, coefficient, p, q in self.brackets:
             checks.number(f"{self.name}: the coefficient of bracket [k_{p}, k_{q}]", coefficient)
-            if not (0 < row <= stages and min(p, q) >= 0 and max(p, q) < row):
+            last = stages if self.b_hat is None else stages + 1
+            if not (0 < row <= last and min(p, q) >= 0 and max(p, q) < min(row, stages)):
                 raise ValueError(f"{self.name}: bracket [k_{p}, k_{q}] in row {row} is not explicit")
+
+    @property
+    def update_brackets(self) -> tuple[tuple[int, int], ...]:
+        """The pairs (p, q) of the brackets of the update and of the embedded one, each once."""
+        return tuple(dict.fromkeys((p, q) for row, _, p, q in self.brackets if row >= self.stages))
+
+    def bracket_weight(self, row: int, pair: tuple[int, int]) -> float:
+        """Coefficient of [k_p, k_q] in a row."""
+        return math.fsum(weight for at, weight, *indices in self.brackets if (at, tuple(indices)) == (row, pair))
 
     @property
     def chained(self) -> bool:
@@ -179,6 +190,19 @@ BOGACKI_SHAMPINE32 = Tableau(
     b_hat=(7 / 24, 1 / 4, 1 / 3, 1 / 8),
     order_hat=2,
     name="BOGACKI_SHAMPINE32",
+)
+
+# The same for the manifold with one commutator, which the update and the embedded one share.  The exponent's own
+# bracket is -[F_0, F_1] h³ / 12 with F_0 + t F_1 the field along the motion, and [k_0, k_1] is [F_0, F_1] h³ / 2.
+BOGACKI_SHAMPINE32_ONE_COMMUTATOR = Tableau(
+    a=BOGACKI_SHAMPINE32.a,
+    b=BOGACKI_SHAMPINE32.b,
+    c=BOGACKI_SHAMPINE32.c,
+    order=3,
+    b_hat=BOGACKI_SHAMPINE32.b_hat,
+    order_hat=2,
+    brackets=((4, -1 / 6, 0, 1), (5, -1 / 6, 0, 1)),
+    name="BOGACKI_SHAMPINE32_ONE_COMMUTATOR",
 )
 
 # Dormand and Prince, J. Comput. Appl. Math. 6 (1980).

@@ -19,9 +19,10 @@ from lgjax.maximal.parts import (
     VectorNode,
 )
 from lgjax.maximal.system import AbsoluteConfiguration, System, compose_rotation_vectors
-from lgjax.numerics.newton import NewtonRule
+from lgjax.numerics.newton import EXUDYN_RULE, NewtonRule
 
 __all__ = [
+    "EXUDYN_RULE",
     "AbsoluteConfiguration",
     "Body",
     "Bushing",

@@ -17,6 +17,7 @@ from lgjax.numerics.loops import iterate_while
 Array = jax.Array
 
 MODES = ("full", "modified")
+COUNTS = ("matrix", "call")
 
 
 class Evaluation(NamedTuple):
@@ -55,21 +56,31 @@ class NewtonRule:
 
     mode: "full" computes it in every iteration; "modified" keeps the last one, from one call to the next, until it has
     served `max_age` iterations within a call or one of them left more than `contractivity` of the error.
-    Source: [holzinger2024] section 3.4; contractivity and age as in the code that its authors published.
+    patience: the iteration of a call from which on contractivity is judged.
+    count: what `max_age` counts, iterations with one "matrix" or those of a "call"; with the latter all further ones
+    compute the matrix.
+    `EXUDYN_RULE` is the rule of the code that the source's authors published, but for its restarts.
+    Source: [holzinger2024] section 3.4.
     """
 
     mode: str = "full"
     max_iterations: int = 30
     max_age: int = 8
     contractivity: float = 0.5
+    patience: int = 1
+    count: str = "matrix"
 
     def __post_init__(self) -> None:
         # Stored as Python numbers, so that equal settings are equal rules.
         store = partial(object.__setattr__, self)
         checks.choice("newton", self.mode, MODES)
-        for name in ("max_iterations", "max_age"):
+        checks.choice("count", self.count, COUNTS)
+        for name in ("max_iterations", "max_age", "patience"):
             store(name, checks.integer(name, getattr(self, name)))
         store("contractivity", checks.number("contractivity", self.contractivity, 0.0, 1.0, inside=True))
+
+
+EXUDYN_RULE = NewtonRule("modified", patience=3, count="call")
 
 
 def only_if(wanted: Array, make: Callable[[], Any], otherwise: Any) -> Any:
@@ -108,7 +119,8 @@ def newton(
             fresh, kept, age = make(), s.factor, zero
         else:
             # Error of the last iteration against the one before: infinite at first, when nothing is known.
-            stale = (s.now.error > rule.contractivity * s.before) | (s.age >= rule.max_age)
+            slow = (s.now.error > rule.contractivity * s.before) & (s.iterations >= rule.patience)
+            stale = slow | (s.age >= rule.max_age if rule.count == "matrix" else s.iterations > rule.max_age)
             fresh, age = only_if(stale, make, s.factor), jnp.where(stale, zero, s.age) + 1
             kept = fresh
         x = s.x - solve(fresh, s.now.residual)

@@ -9,6 +9,7 @@ from jax import jit
 from lgjax.groups import SO3, TS2, TangentPoint, left_translation, vector_space
 from lgjax.integrators import (
     BOGACKI_SHAMPINE32,
+    BOGACKI_SHAMPINE32_ONE_COMMUTATOR,
     CF32_A,
     CF32_B,
     CF43,
@@ -31,6 +32,8 @@ PAIRS = {
     "RKMK 5(4)": MuntheKaas(DORMAND_PRINCE54, scan_stages=True),
     "RKMK 8(5)": MuntheKaas(DORMAND_PRINCE85, scan_stages=True),
     "RKMK 3(2)": MuntheKaas(BOGACKI_SHAMPINE32, scan_stages=True),
+    "RKMK 5(4), algebra": MuntheKaas(DORMAND_PRINCE54, scan_stages=True, error="algebra"),
+    "RKMK 3(2), one commutator": MuntheKaas(BOGACKI_SHAMPINE32_ONE_COMMUTATOR, scan_stages=True),
     "CF 3(2) A": CommutatorFree(CF32_A),
     "CF 3(2) B": CommutatorFree(CF32_B),
     "CF 4(3)": CommutatorFree(CF43),

@@ -1,5 +1,7 @@
 """Order, exactness and the two ways of running stages of Munthe-Kaas methods."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from lgjax.groups import SE3, SO3, product_space, right_translation, vector_space
 from lgjax.integrators import (
     BOGACKI_SHAMPINE32,
+    BOGACKI_SHAMPINE32_ONE_COMMUTATOR,
     DORMAND_PRINCE54,
     DORMAND_PRINCE85,
     HEUN2,
@@ -22,7 +25,8 @@ from lgjax.integrators import (
 from lgjax.integrators.munthe_kaas import dexpinv_coefficients, truncated_dexpinv
 from tests.integrators.problems import INERTIA, PROBLEMS, errors, observed_order, start
 
-TABLEAUX = (LIE_EULER, HEUN2, RK3, RK4, RK4_TWO_COMMUTATORS, BOGACKI_SHAMPINE32, DORMAND_PRINCE54, RK6)
+PAIR = BOGACKI_SHAMPINE32_ONE_COMMUTATOR
+TABLEAUX = (LIE_EULER, HEUN2, RK3, RK4, RK4_TWO_COMMUTATORS, BOGACKI_SHAMPINE32, PAIR, DORMAND_PRINCE54, RK6)
 
 
 def legs_for(order):
@@ -62,7 +66,7 @@ def test_series_of_dexpinv_has_bernoulli_coefficients_and_converges():
     np.testing.assert_allclose(truncated_dexpinv(space, sigma, xi, 20), space.dexpinv(sigma, xi), rtol=1e-13)
 
 
-@pytest.mark.parametrize("tableau", [RK4, RK4_TWO_COMMUTATORS, DORMAND_PRINCE54, RK6], ids=repr)
+@pytest.mark.parametrize("tableau", [RK4, RK4_TWO_COMMUTATORS, PAIR, DORMAND_PRINCE54, RK6], ids=repr)
 def test_scanned_stages_are_unrolled_stages(tableau):
     space = product_space(right_translation(SO3), vector_space(3))
     inertia = jnp.asarray(INERTIA)
@@ -147,3 +151,24 @@ def test_many_stages_trace_the_field_once():
     assert traced(MuntheKaas(DORMAND_PRINCE54)) == 7
     assert traced(MuntheKaas(DORMAND_PRINCE85)) < stages
     assert traced(MuntheKaas(DORMAND_PRINCE85, scan_stages=False)) == stages
+
+
+@pytest.mark.parametrize("scanned", [False, True])
+def test_both_methods_of_a_pair_share_their_commutator(scanned):
+    """One bracket per step, which adds the same to both exponents."""
+    space, calls = right_translation(SO3), []
+
+    def bracket(x, y):
+        calls.append(1)
+        return SO3.ad(x, y)
+
+    counted = dataclasses.replace(space, bracket=bracket)
+    field = PROBLEMS["SO3 right"].field
+    t, y, h = jnp.zeros(()), start("SO3 right", jnp.float64), jnp.asarray(0.1)
+    method = MuntheKaas(PAIR, scan_stages=scanned)
+    sigma, sigma_hat = method.embedded_exponents(counted, field, t, y, h)
+    assert len(calls) == 1
+    without = dataclasses.replace(PAIR, brackets=((4, 0.0, 0, 1),))
+    plain, plain_hat = MuntheKaas(without, scan_stages=scanned).embedded_exponents(space, field, t, y, h)
+    np.testing.assert_allclose(sigma - plain, sigma_hat - plain_hat, atol=1e-17)
+    assert np.max(np.abs(sigma - plain)) > 1e-6

@@ -1,5 +1,6 @@
 """Generalized-alpha: coefficients, order with multipliers, Newton's method and its derivative, linear systems."""
 
+import dataclasses
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -13,7 +14,7 @@ from scipy.spatial.transform import Rotation
 
 from lgjax import RK4, SE3, GeneralizedAlpha, MuntheKaas, R3xSO3, SymplecticLie, maximal
 from lgjax.groups import se3
-from lgjax.maximal import NewtonRule
+from lgjax.maximal import EXUDYN_RULE, NewtonRule
 from lgjax.numerics import saddle_point
 from lgjax.numerics.implicit import implicit
 from lgjax.numerics.newton import Evaluation, newton
@@ -370,3 +371,40 @@ def test_inverses_of_all_sizes_alone_and_in_batches(dtype):
         assert one.dtype == dtype
         for actual, expected in ((one, exact[0]), (both, exact)):
             np.testing.assert_allclose(actual, expected, atol=1e2 * float(jnp.finfo(dtype).eps))
+
+
+def test_rules_renew_the_matrix_when_they_say():
+    """A matrix that is wrong by a third leaves a third of the error, one that is wrong by 2.5 makes it grow."""
+    renewed = []
+
+    def count(wrong, rule):
+        made = []
+        evaluate = lambda x: Evaluation(x, jnp.max(jnp.abs(x)) * 1e9, None)
+        factorize = lambda x, _: jax.debug.callback(lambda: made.append(1)) or jnp.ones(())
+        root = newton(evaluate, factorize, lambda f, r: r / f, jnp.ones(1), jnp.asarray(wrong), rule)
+        jax.effects_barrier()
+        renewed.append(len(made))
+        return int(root.iterations)
+
+    assert count(0.4, NewtonRule("modified")) == 2  # grows in the first; the second has the right matrix
+    assert count(0.4, EXUDYN_RULE) == 4  # judged from the third on
+    slow = NewtonRule("modified", contractivity=0.9)
+    assert count(3.0, slow) == 9  # the eight of max_age, and one with the right matrix
+    assert count(3.0, dataclasses.replace(slow, count="call")) == 10
+    assert renewed == [1, 1, 1, 1]
+
+
+@pytest.mark.slow
+def test_exudyn_s_rule_takes_as_many_iterations_as_exudyn():
+    """The top with its tip held; Exudyn starts every step from no accelerations and no multipliers."""
+    from tests.oracles import exudyn_systems
+
+    problem, steps, end = heavy_top_maximal(), 100, 0.01
+    method = GeneralizedAlpha(0.9, predictor="zero", rtol=1e-8)
+    run = lambda rule: maximal.integrate(
+        problem.system, problem.q0, problem.v0, 0.0, end, steps, method, rule, save_every=None
+    )
+    mechanism, _ = exudyn_systems.heavy_top()
+    theirs = mechanism.solve(end, steps, True, rtol=1e-8)
+    assert abs(int(run(EXUDYN_RULE).iterations[0]) - theirs) < 0.03 * theirs
+    assert abs(int(run("modified").iterations[0]) - theirs) > 0.04 * theirs
