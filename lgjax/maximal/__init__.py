@@ -4,6 +4,7 @@
 first: `parts.py`, then `system.py`.
 """
 
+from lgjax.maximal.classical import compose_tait_bryan_angles
 from lgjax.maximal.generalized_alpha import ConstrainedProblem, GeneralizedAlpha
 from lgjax.maximal.integrate import Solution, Status, integrate, unconstrained_problem
 from lgjax.maximal.parts import (
@@ -41,6 +42,7 @@ __all__ = [
     "UserForce",
     "VectorNode",
     "compose_rotation_vectors",
+    "compose_tait_bryan_angles",
     "integrate",
     "unconstrained_problem",
 ]

@@ -19,6 +19,7 @@ from lgjax.groups.homogeneous_space import (
 from lgjax.integrators.field import strong
 from lgjax.integrators.scan_saved import SavedSteps, saved_steps, scan_saved
 from lgjax.maximal.checks import LEAST_COSINE, check_start, start_cosines, start_tolerance
+from lgjax.maximal.classical import ROTATIONS, coordinate_problem
 from lgjax.maximal.generalized_alpha import (
     AlphaState,
     ConstrainedProblem,
@@ -104,6 +105,7 @@ def integrate(
     newton: str | NewtonRule = "full",
     save_every: int | None = 1,
     checkpoint: Checkpoint | None = None,
+    rotations: str = "group",
 ) -> Solution:
     """The motion of a constrained system from (q, v) at t0 to t1 in `steps` equal steps.
 
@@ -113,6 +115,10 @@ def integrate(
     start; multipliers converge with order 2 after a transient of order 1 of the first steps, and with
     spectral_radius=1 not at all.  `checkpoint`, a `lgjax.saving.Checkpoint`, writes a long run to a folder part by
     part, from which it can be resumed.
+
+    rotations: "group" moves them as elements of the group; "euler_parameters" and "tait_bryan" take them as
+    coordinates, four with a constraint of unit length or three angles, which are singular where the second is ± π/2.
+    The classical formulations are here for comparison; the result has the same form.
 
     Raises ValueError where (q, v) is known and breaks a constraint or its rate, where constraints are redundant, or
     where the mass matrix is singular on what the constraints leave free, naming the joint or body and the value; where
@@ -125,8 +131,9 @@ def integrate(
     q, v = _start(system, q, v)
     start, end = checks.scalar("t0", t0, system.dtype), checks.scalar("t1", t1, system.dtype)
     check_start(system, start, q, v)
+    checks.choice("rotations", rotations, ROTATIONS)
     run = compiled(_integrate) if checkpoint is None else _integrate
-    return run(system, q, v, start, (end - start) / saves.steps, saves, method, rule, checkpoint)
+    return run(system, q, v, start, (end - start) / saves.steps, saves, method, rule, checkpoint, rotations)
 
 
 def _check_method(method: Any) -> None:
@@ -195,13 +202,18 @@ def _integrate(
     method: GeneralizedAlpha,
     rule: NewtonRule,
     checkpoint: Checkpoint | None,
+    rotations: str,
 ) -> Solution:
-    problem = constrained_problem(system)
+    plain = constrained_problem(system)
+    made = None if rotations == "group" else coordinate_problem(system, q, v, rotations)
+    problem = plain if made is None else made.problem
     time = lambda i: start + h * i.astype(system.dtype)
 
     def begin(q: AbsoluteConfiguration, v: Array) -> _Carry:
-        first, regular = method.init(problem, start, q, v, h, rule)
-        return _Carry(first, _start_status(system, problem, start, first, regular), jnp.zeros((), jnp.int32))
+        given = (q, v) if made is None else (made.q, made.rate)
+        first, regular = method.init(problem, start, *given, h, rule)
+        status = _start_status(system, plain, start, first._replace(q=q, v=v), regular)
+        return _Carry(first, status, jnp.zeros((), jnp.int32))
 
     def step(carry: _Carry, i: Array) -> _Carry:
         state, report = method.step(problem, time(i), carry.state, h, rule)
@@ -209,10 +221,15 @@ def _integrate(
         return _Carry(_void(state, _good(status)), status, carry.iterations + report.iterations)
 
     def keep(carry: _Carry) -> tuple[AbsoluteConfiguration, Array, Array, Array]:
-        return carry.state.q, carry.state.v, carry.state.multipliers, carry.iterations
+        q, v = carry.state.q, carry.state.v
+        if made is not None:
+            q, v = made.configuration(q), made.velocity(q, v)
+        return q, v, carry.state.multipliers[: system.nc], carry.iterations
 
-    first = batched(begin)(q, v)
-    carry, kept = scan_saved(batched(step), first, saves, keep, checkpoint=checkpoint)
+    # In coordinates the iteration matrix is dense: as one function it would compile for minutes.
+    kernel = one_kernel if made is None else lambda function: function
+    first = kernel(begin)(q, v)
+    carry, kept = scan_saved(kernel(step), first, saves, keep, checkpoint=checkpoint)
     q, v, multipliers, iterations = saves.with_start(keep(first), kept)
     between = jnp.diff(iterations, prepend=jnp.zeros((1,), jnp.int32))
     undamped = flag(Status.MULTIPLIERS_UNDAMPED, system.nc > 0 and method.spectral_radius == 1.0)
