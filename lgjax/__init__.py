@@ -106,9 +106,9 @@ __all__ = [
 
 # They are not in __all__, which lists functions and types of mechanics; nor is the setting cache_programs.
 _SPACES = (
-    "actuators", "centroidal", "collisions", "contact", "control", "conventions", "ensembles", "forces", "groups",
-    "identification", "integrators", "loops", "maximal", "models", "multibody", "plot", "plugs", "saving", "sensors",
-    "shapes", "systems", "time_derivatives", "view",
+    "actuators", "centroidal", "collisions", "contact", "control", "conventions", "ensembles", "execution",
+    "forces", "groups", "identification", "integrators", "loops", "maximal", "models", "multibody", "plot",
+    "plugs", "saving", "sensors", "shapes", "systems", "time_derivatives", "view",
 )  # fmt: skip
 # Kept elsewhere. They are no packages here, or Python would load a second copy of what they consist of.
 _ELSEWHERE = {

@@ -9,6 +9,7 @@ command line shows its help at once.
 # Namespaces.
 from lgjax import collisions as collisions
 from lgjax import contact as contact
+from lgjax import execution as execution
 from lgjax import forces as forces
 from lgjax import groups as groups
 from lgjax import integrators as integrators

@@ -20,6 +20,7 @@ NAMESPACES = (
         "control",
         "conventions",
         "ensembles",
+        "execution",
         "forces",
         "groups",
         "integrators",

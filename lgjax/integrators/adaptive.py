@@ -274,11 +274,7 @@ class _Problem:
         @jax.checkpoint
         def one(state: Any, x: Any) -> Any:
             i, t, after = x
-
-            def step(state: Any) -> Any:
-                return self.step_from(t, *state)(after - t)
-
-            state = jax.lax.cond(i <= accepted, step, lambda state: state, state)
+            state = jax.lax.cond(i <= accepted, lambda s: self.step_from(t, *s)(after - t), lambda s: s, state)
             return state, state[0]
 
         carry = strong(self.method.init(self.space, self.field, t0, y0))

@@ -227,7 +227,7 @@ def _integrate(
         return q, v, carry.state.multipliers[: system.nc], carry.iterations
 
     # In coordinates the iteration matrix is dense: as one function it would compile for minutes.
-    kernel = one_kernel if made is None else lambda function: function
+    kernel = batched if made is None else lambda function: function
     first = kernel(begin)(q, v)
     carry, kept = scan_saved(kernel(step), first, saves, keep, checkpoint=checkpoint)
     q, v, multipliers, iterations = saves.with_start(keep(first), kept)
