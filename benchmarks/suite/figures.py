@@ -1,4 +1,4 @@
-"""The figure of a problem: error against time of every method."""
+"""The figure of a problem: error against time, every method thin, the best of each program thick."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,15 @@ COLORS = {
     "lgjax": "tab:blue", "SciPy": "tab:green", "diffrax": "tab:orange", "MuJoCo": "tab:red", "MJX": "tab:pink",
     "Pinocchio": "tab:purple", "Exudyn": "tab:brown",
 }  # fmt: skip
-MARKERS = "osv^D<>Ph*Xd"
+
+
+def front(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs that no other one beats in both time and error, from fast to slow."""
+    found: list[dict[str, Any]] = []
+    for row in sorted(rows, key=lambda r: r["ms"]):
+        if not found or row["error"] < found[-1]["error"]:
+            found.append(row)
+    return found
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
@@ -17,23 +25,20 @@ def draw(result: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 4.6), layout="constrained")
+    figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     rows = [row for row in result.get("rows", []) if "error" in row]
-    counts: dict[str, int] = {}
-    for program, method in dict.fromkeys((row["program"], row["method"]) for row in rows):
-        mine = [row for row in rows if (row["program"], row["method"]) == (program, method)]
-        number = counts[program] = counts.get(program, -1) + 1
-        axes.loglog(
-            [max(row["error"], 1e-16) for row in mine], [row["ms"] for row in mine],
-            color=COLORS.get(program, "gray"), marker=MARKERS[number % len(MARKERS)], markersize=4, linewidth=1,
-            label=f"{program}, {method}",
-        )  # fmt: skip
+    line = lambda mine, **style: axes.loglog([max(r["error"], 1e-16) for r in mine], [r["ms"] for r in mine], **style)
+    for program in dict.fromkeys(row["program"] for row in rows):
+        color, mine = COLORS.get(program, "gray"), [row for row in rows if row["program"] == program]
+        for method in dict.fromkeys(row["method"] for row in mine):
+            line([row for row in mine if row["method"] == method], color=color, linewidth=0.6, alpha=0.4)
+        line(front(mine), color=color, marker="o", markersize=4, linewidth=2, label=program)
     axes.invert_xaxis()
-    axes.set_xlim(right=max(1e-13, result["apart"]))
+    axes.set_xlim(right=1e-13)
     axes.set_xlabel("error at the end")
     axes.set_ylabel("ms")
     axes.set_title(f"{result['title']}, {result['end']:g} s")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    figure.savefig(path, dpi=110)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=90)
