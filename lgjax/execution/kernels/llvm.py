@@ -269,8 +269,21 @@ class _Body(Translation):
     def _width(self) -> int:
         return self.out.width * self.out.bytes
 
+    def _argument(self, leaf: int, length: int, dtype: np.dtype) -> Memory:
+        array = self.array[f"a{leaf}"]
+        given = ("columns" if array.front else "batch") if array.batched else ""
+        return Memory(f"%{array.name}", length, dtype, known=not array.batched, given=given)
+
     def _element(self, memory: Memory) -> str:
-        return MEMORY[memory.dtype.name] if memory.known else f"[{self._width} x i8]"
+        """The type of a number, and of what is one number further."""
+        name = MEMORY[memory.dtype.name]
+        if memory.known or memory.given == "batch":
+            return name
+        return f"[{self.out.width} x {name}]" if memory.given else f"[{self._width} x i8]"
+
+    def _further(self, memory: Memory, offset: str | int) -> str | int:
+        """So many numbers further, in elements."""
+        return self._scalar(f"mul i64 %n, {offset}") if memory.given == "batch" and offset else offset
 
     def _place_at(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
         address = memory.place
@@ -282,15 +295,20 @@ class _Body(Translation):
                 offset = self._scalar(f"sext i32 {offset} to i64")
             else:
                 offset = turn if step == 1 else self._scalar(f"mul i64 {turn}, {step}")
+            offset = self._further(memory, offset)
             address = self._scalar(f"getelementptr {self._element(memory)}, ptr {address}, i64 {offset}")
         return address
 
     def _read(self, memory: Memory, address: str, first: int) -> str:
-        place = self._scalar(f"getelementptr {self._element(memory)}, ptr {address}, i64 {first}") if first else address
+        further = self._further(memory, first)
+        place = (
+            self._scalar(f"getelementptr {self._element(memory)}, ptr {address}, i64 {further}") if first else address
+        )
         name = MEMORY[memory.dtype.name]
         if memory.known:
             return self._to_all(self._scalar(f"load {name}, ptr {place}"), memory.dtype)
-        found = f"load <{self.out.width} x {name}>, ptr {place}, align {self.out.width * BYTES[memory.dtype.name]}"
+        align = BYTES[memory.dtype.name] * (1 if memory.given else self.out.width)
+        found = f"load <{self.out.width} x {name}>, ptr {place}, align {align}"
         return self._from_memory(self.out.operation(found, kind_of_dtype(memory.dtype)), memory.dtype)
 
     def _pick(self, memory: Memory, address: str, first: int, number: str, step: int) -> str:

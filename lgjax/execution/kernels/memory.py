@@ -27,6 +27,12 @@ class Memory:
     dtype: np.dtype
     known: bool = False
     owners: int = 0
+    given: str = ""  # of an argument: whether its numbers lie in "columns" of one vector each, or one "batch" apart
+
+    @property
+    def kept(self) -> bool:
+        """Whether nothing may be written to it."""
+        return self.known or bool(self.given)
 
 
 @dataclass
@@ -133,7 +139,7 @@ class Holding:
         """A node is written: it holds its arrays, and what it was the last to use is held no more."""
         value = values.get(index)
         arrays = value.arrays if isinstance(value, Ran | Repeated) else [value] if isinstance(value, Memory) else []
-        if arrays := [x for x in arrays if not x.known]:
+        if arrays := [x for x in arrays if not x.kept]:
             self.of[index] = arrays
             for x in arrays:
                 x.owners += 1

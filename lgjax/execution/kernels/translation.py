@@ -188,6 +188,8 @@ class Translation(ABC):
                 if angle not in pairs:
                     pairs[angle] = sine_and_cosine(self.out, self._value(values, args[0]))
                 values[index] = pairs[angle][name == "cos"]
+            elif name == "argument":
+                values[index] = self._argument(*what)
             elif name in ("space", "store", "table"):
                 values[index] = self._array(name, what, [self._value(values, a) for a in args])
             elif name == "entry":
@@ -285,6 +287,10 @@ class Translation(ABC):
         for k, x in enumerate(numbers):
             self._write(memory, address, k, x)
         return memory
+
+    def _argument(self, leaf: int, length: int, dtype: np.dtype) -> Memory:
+        """An argument as an array in memory of the thread."""
+        return self._array("store", dtype, [self._load(leaf, k) for k in range(length)])
 
     def _new(self, length: int, dtype: np.dtype) -> Memory:
         """Memory for an array, where one was that nothing needs any more."""

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from lgjax.execution._jax import is_traced, is_written_out, jaxprs_in
+from lgjax.execution.scalars.arrays import KEPT
 from lgjax.execution.scalars.entries import map_objects, objects
 from lgjax.execution.scalars.graph import Graph
 from lgjax.execution.scalars.regions import Region
@@ -37,9 +38,13 @@ class ScalarProgram(Region):
         enter = lambda aval: map_objects(lambda _: graph.input(), np.empty(aval.shape, object))
         self.dtypes, self.out_dtypes = (list(map(dtype_of, x)) for x in (jaxpr.invars, jaxpr.outvars))
         self.inputs = [enter(x.aval) for x in jaxpr.invars]
-        run = Unrolling(graph, memory)
+        run, whole = Unrolling(graph, memory), memory and has_long_loops(jaxpr)
+        given = [
+            run.arrays.argument(n, x.aval) if whole and x.aval.size >= KEPT else nodes
+            for n, (x, nodes) in enumerate(zip(jaxpr.invars, self.inputs, strict=True))
+        ]
         with np.errstate(all="ignore"):  # of known numbers, 0 / 0 is no number, as in the kernel
-            found = run.evaluate(jaxpr, list(map(objects, constants)), self.inputs)
+            found = run.evaluate(jaxpr, list(map(objects, constants)), given)
         self.outputs = list(map(run.arrays.scalars, found))
         super().__init__(graph, [x for out in self.outputs for x in out.flat])
         graph.close()
@@ -97,6 +102,14 @@ def heaviest(jaxpr: Any) -> int:
 
 
 def repeats(jaxpr: Any) -> bool:
-    """Whether it has a loop that ends by what it computes, or a long one, such as over the levels of a rope."""
+    """Whether it has a loop that ends by what it computes, or a long one."""
+    has_while = lambda jaxpr: any(
+        eqn.primitive.name == "while" or any(map(has_while, jaxprs_in(eqn))) for eqn in jaxpr.eqns
+    )
+    return has_while(jaxpr) or has_long_loops(jaxpr)
+
+
+def has_long_loops(jaxpr: Any) -> bool:
+    """Whether it has a long loop, such as over the levels of a rope: what it reads turn by turn stays in memory."""
     long = lambda eqn: eqn.primitive.name == "scan" and not is_written_out(eqn) and eqn.params["length"] > LONG
-    return any(eqn.primitive.name == "while" or long(eqn) or any(map(repeats, jaxprs_in(eqn))) for eqn in jaxpr.eqns)
+    return any(long(eqn) or any(map(has_long_loops, jaxprs_in(eqn))) for eqn in jaxpr.eqns)

@@ -14,7 +14,7 @@ from lgjax.execution.scalars.ordering import asked_for, frugal, orders_of, waiti
 from lgjax.execution.scalars.sums import with_sums
 
 TURNS = 10  # of a loop that ends by what it computes, in estimates of time
-NOT_COUNTED = ("input", "loop", "while", "fill", "result", "saved", "table", "space")
+NOT_COUNTED = ("input", "loop", "while", "fill", "result", "saved", "table", "space", "argument")
 INSIDE = ("loop", "while", "fill")  # nodes with a region of their own
 
 
@@ -124,7 +124,8 @@ class Fill(Region):
     length, dtype: of the array. into: whether the last argument of its node is the array that is filled; else it is a
     new one.
 
-    Nodes that have to do with arrays, whose values are addresses: "space", memory for (length, dtype); "store", numbers
+    Nodes that have to do with arrays, whose values are addresses: "argument", (number, length, dtype) of one that the
+    program is given; "space", memory for (length, dtype); "store", numbers
     that become an array; "table", a known one; "load", an entry: (first, steps) and arguments (array, turns) say that
     it is number first + sum steps turns, where steps may also be tables by turn. "pick", (first, steps,
     step) and arguments (array, number, turns), adds step times a number of each system. "entry" chooses among known

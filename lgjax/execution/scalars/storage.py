@@ -25,6 +25,12 @@ class Storage:
         self.run, self.graph, self.here = run, run.graph, Here(run)
 
     # -- to memory and back
+    def argument(self, n: int, aval: Any) -> Pull:
+        """Argument n of the program, where the caller has it."""
+        dtype = np.dtype(aval.dtype)
+        memory = self.graph.node("argument", (n, aval.size, dtype), key=n)
+        return viewed(View(memory, 0, in_rows(aval.shape)), dtype)
+
     def filled(
         self,
         shape: Sequence[int],
@@ -90,7 +96,8 @@ class Storage:
         return view.axes == in_rows(tuple(map(len, view.axes)))
 
     def _known(self, view: View) -> bool:
-        return self.graph.ops[view.memory.index][0] == "table"
+        """Whether nothing may be written to an array: it is a table, or an argument."""
+        return self.graph.ops[view.memory.index][0] in ("table", "argument")
 
     def settled(self, x: Any) -> Any:
         """In memory, if it is an array."""
