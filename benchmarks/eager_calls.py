@@ -217,6 +217,7 @@ def of_bodies(dtype: str) -> dict[str, Call]:
         "collisions.rigid_state": Call(collisions.rigid_state, lambda k: ((0.0, 0.0, 1.0 + k),)),
         "maximal.integrate": Call(maximal.integrate, cranked),
         "maximal.compose_rotation_vectors": Call(maximal.compose_rotation_vectors, lambda k: (turn(k), turn(k + 1))),
+        "maximal.compose_tait_bryan_angles": Call(maximal.compose_tait_bryan_angles, lambda k: (turn(k), turn(k + 1))),
     }
 
 

@@ -91,6 +91,7 @@ def of_groups() -> dict[str, tuple[Callable, tuple]]:
         "product": (groups.product, (groups.SO3, groups.SE3)),
         "product_space": (groups.product_space, (groups.TS2, groups.vector_space(2))),
         "power_space": (groups.power_space, (groups.TS2, 3)),
+        "function_of_ad": (groups.function_of_ad, (groups.SE3, (1.0, 0.5), vector(6), vector(6))),
         "frame_space": (groups.frame_space, ("frame", 2, lambda xi, y: y + xi, lambda a, b: jnp.sum(a - b))),
     }
     for name in (
@@ -348,6 +349,7 @@ def of_maximal() -> dict[str, tuple[Callable, tuple, dict]]:
             lambda q, v: maximal.unconstrained_problem(_free(), q, v)[2], (_free_state(), jnp.zeros(6)), {},
         ),
         "maximal.compose_rotation_vectors": (maximal.compose_rotation_vectors, (vector(3), vector(3)), {}),
+        "maximal.compose_tait_bryan_angles": (maximal.compose_tait_bryan_angles, (vector(3), vector(3)), {}),
     }  # fmt: skip
 
 
