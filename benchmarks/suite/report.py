@@ -30,14 +30,14 @@ def summary(result: dict[str, Any]) -> list[str]:
     rows, lines = result["rows"], []
     for goal in GOALS:
         mine, theirs = best(rows, goal, True), best(rows, goal, False)
-        ratio = f"{theirs['ms'] / mine['ms']:.1f}" if mine and theirs else "-"
+        ratio = f"{theirs['ms'] / mine['ms']:.2g}" if mine and theirs else "-"
         lines.append(f"| {result['title']} | {goal:g} | {cell(mine)} | {cell(theirs)} | {ratio} |")
     mine, theirs = best(rows, 1e-8, True, "batch ms"), best(rows, 1e-8, False, "batch ms")
     if mine and theirs:
         ratio = theirs["batch ms"] / mine["batch ms"]
         lines.append(
             f"| {result['title']} | 1e-08, each of 1000 | {cell(mine, 'batch ms')} | {cell(theirs, 'batch ms')} "
-            f"| {ratio:.1f} |"
+            f"| {ratio:.2g} |"
         )
     return lines
 
