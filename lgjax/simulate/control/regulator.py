@@ -297,6 +297,10 @@ class RegulatorSearch(NamedTuple):
         share = BOLD if self.method.line_search == "first" else MEEK
         slack = self._slack(iterate, here, move, weight)
 
+        # beside larger terms no digit of the present cost is left, and motions so far away have none either
+        most = jnp.maximum(here.size, iterate.unit) / float(jnp.finfo(merit.dtype).eps)
+        sound = lambda found: found.size <= most
+
         def good(found: Candidate, size: Array) -> Array:
             expected = -(size * (move.slope + move.closing) + size * size / 2 * move.curve) + size * weight * here.gaps
             after = self._merit(found, weight)
@@ -304,7 +308,7 @@ class RegulatorSearch(NamedTuple):
             enough = (merit - after > share * jnp.maximum(expected, 0)) | (
                 (size == 1) & (jnp.abs(merit - after) <= slack) & (expected <= slack)
             )
-            return solved & enough & jnp.isfinite(after) & jnp.isfinite(found.violation)
+            return solved & enough & sound(found) & jnp.isfinite(after) & jnp.isfinite(found.violation)
 
         if self.method.line_search == "best":
             found = jax.vmap(lambda size: self._tried(iterate, move, size))(sizes)
