@@ -100,10 +100,18 @@ def test_a_cost_that_tests_its_numbers_compiles_for_each_of_them(programs):
     assert programs.of(search, 2.0, 3.0)[0] > 0
 
 
-@pytest.mark.parametrize("method", [ILQR(), FDDP(), Shooting()], ids=["ilqr", "fddp", "shooting"])
-@pytest.mark.parametrize("held", [False, True])
+UNITS = {
+    f"{held}-{type(method).__name__.lower()}": (method, held) for held in (False, True)
+    for method in (ILQR(), FDDP(), Shooting()) if not (held and method == Shooting())
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "held"), UNITS.values(), ids=UNITS)
 def test_the_unit_of_the_cost_changes_neither_iterations_nor_status(method, held):
-    """A cost in other units has the same minimum; powers of two change no digit of it."""
+    """A cost in other units has the same minimum; powers of two change no digit of it.
+
+    Of shooting with constraints the penalty is in the unit of the cost, so that it is left out.
+    """
     arm = lgjax.models.chain(2)
     system = ControlSystem.of_model(arm, 0.05, method=SemiImplicitEuler())
     start = lgjax.configuration(arm, joints=[0.1, 0.2]), jnp.zeros(2)

@@ -78,7 +78,7 @@ def test_ilqr_solves_the_regulator_in_one_step(dtype, tolerance):
 
 @pytest.mark.parametrize(
     ("method", "tolerance"),
-    [(Shooting(), 1e-6), (MultipleShooting(segments=3, iterations=900), 1e-4)],
+    [(Shooting(tolerance=1e-7), 1e-6), (MultipleShooting(segments=3, iterations=900, tolerance=1e-7), 1e-4)],
     ids=["shooting", "multiple_shooting"],
 )
 def test_shooting_finds_the_controls_of_the_dense_normal_equations(method, tolerance):
@@ -170,7 +170,7 @@ def test_three_methods_turn_a_satellite_the_same_way_and_stay_on_the_group():
             satellite(),
             REST,
             guesses,
-            method=MultipleShooting(segments=4, iterations=1000, feasibility=1e-7),
+            method=MultipleShooting(segments=4, iterations=1000, feasibility=1e-7, tolerance=1e-7),
             **TURN,
         ),
     }

@@ -32,7 +32,7 @@ class Shooting(ControlMethod):
     optimizer     of optax, such as `optax.adam(0.05)`; None takes L-BFGS.
     hold          controls between the knots: "constant", or "linear", interpolated at the middle of each step.
     feasibility   largest violation of a constraint with which a guess may converge.
-    penalty       weight of the squared violations at first, relative to the cost of the guess.
+    penalty       weight of the squared violations at first, in the unit of the cost.
     growth        factor by which this weight rises where the violation does not shrink fast enough.
     iterations    largest number of iterations from a guess.
     tolerance     norm of the gradient with respect to the free variables, relative to the cost, at which a guess has
@@ -207,7 +207,8 @@ class ShootingSearch(NamedTuple):
             every = problem.steps // self.segments
             nodes = jax.tree.map(lambda x: x[every:-1:every], states)
         (_, size), equal, unequal, _, controls = self.evaluate(variables, nodes)
-        unit = jnp.where(jnp.isfinite(size) & (size > 0), size, 1)
+        # with constraints the penalty is in units of the cost: that of a guess, which may be far off, is too stiff
+        unit = jnp.where(jnp.isfinite(size) & (size > 0) & (not self.constrained), size, 1)
         number = lambda value: jnp.asarray(value, dtype)
         infinite, count = number(jnp.inf), jnp.zeros((), jnp.int32)
         return ShootingIterate(
@@ -283,9 +284,8 @@ class ShootingSearch(NamedTuple):
             jnp.maximum(iterate.multipliers[1] + weight * unequal, 0),
         )
         better = iterate.violation <= jnp.maximum(iterate.last_violation / 4, self.method.feasibility)
-        better = better | (
-            iterate.gradient_norm > iterate.violation * iterate.unit
-        )  # a stiffer problem would be solved no better
+        # a stiffer problem would be solved no better
+        better = better | (iterate.gradient_norm > iterate.violation)
         most = self.method.penalty / jnp.sqrt(jnp.asarray(jnp.finfo(weight.dtype).eps, weight.dtype))
         grown = jnp.where(better, weight, jnp.minimum(self.method.growth * weight, most))
         return iterate._replace(multipliers=multipliers, penalty=grown, last_violation=iterate.violation)
