@@ -6,11 +6,14 @@ Read first: `contact.py` says what a shape is, `convex.py` has the shapes, `solv
 from lgjax.shapes.combined import complement, intersection, union
 from lgjax.shapes.contact import Contact, Gap, Plane, Shape, gap, gap_derivatives
 from lgjax.shapes.convex import box, capsule, cylinder, ellipsoid, placed, polyhedron, rounded, sphere
+from lgjax.shapes.distance import Distance, DistanceStatus, distance
 from lgjax.shapes.implicit import implicit, support
 from lgjax.shapes.mass_properties import mass_properties, recentered
 
 __all__ = [
     "Contact",
+    "Distance",
+    "DistanceStatus",
     "Gap",
     "Plane",
     "Shape",
@@ -18,6 +21,7 @@ __all__ = [
     "capsule",
     "complement",
     "cylinder",
+    "distance",
     "ellipsoid",
     "gap",
     "gap_derivatives",

@@ -35,6 +35,9 @@ class Union(Shape):
     def middle(self) -> Array:
         return self.parts[0].middle()
 
+    def core(self) -> None:
+        raise ValueError("a union is not convex and has no signed distance from bodies: take its parts one by one")
+
 
 def parts_of(shape: Shape) -> list[Shape]:
     """The shapes that a union is made of, also through unions in it, placed as they are; any other shape alone."""
@@ -81,6 +84,9 @@ class Complement(Shape):
     def support(self, direction: Array) -> Contact:
         raise ValueError("a complement alone is unbounded and has no farthest point: intersect it with a convex shape")
 
+    def core(self) -> None:
+        raise ValueError("a complement is not convex and has no signed distance from bodies")
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -102,6 +108,9 @@ class Difference(Shape):
 
     def middle(self) -> Array:
         return self.body.middle()
+
+    def core(self) -> None:
+        raise ValueError("a shape without a part of it is not convex and has no signed distance from bodies")
 
 
 def _seam(parts, point: Array) -> Array:

@@ -5,7 +5,7 @@ enough: the support point, the point of the body farthest along a direction. Onl
 plane, and a union needs no more than the farther of its parts.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +57,13 @@ class Shape:
     def middle(self) -> Array:
         """A point (3,) near the middle of the shape."""
         raise NotImplementedError
+
+    def core(self) -> "tuple[Any, Any] | None":
+        """The shape without its rounding, a `Core` of `cores.py`, and the radius; None where no formula has it.
+
+        Raises ValueError for a shape that is not convex.
+        """
+        return None
 
     def astype(self, dtype) -> "Shape":
         """The same shape with every array in `dtype`."""

@@ -20,6 +20,7 @@ from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
 from lgjax.shapes.contact import SHAPE, Array, Contact, Shape, farthest, tie, unit
+from lgjax.shapes.cores import Brick, Core, Drum, Egg, Hull
 
 
 @jax.tree_util.register_dataclass
@@ -38,6 +39,9 @@ class Ellipsoid(Shape):
         z = (point - self.center) / self.semi_axes
         return sm.dot(z, z)[None] - 1
 
+    def core(self) -> tuple[Core, Any]:
+        return Egg(self.semi_axes, self.center), 0.0
+
     def middle(self) -> Array:
         return self.center
 
@@ -46,6 +50,9 @@ class Ellipsoid(Shape):
 @dataclass(frozen=True)
 class Sphere(Ellipsoid):
     """An ellipsoid with three equal semi-axes: a kind of its own, known also where the radius is traced."""
+
+    def core(self) -> tuple[Core, Any]:
+        return Hull(self.center[None]), self.semi_axes[0]
 
 
 @jax.tree_util.register_dataclass
@@ -66,6 +73,9 @@ class Box(Shape):
     def constraints(self, point: Array) -> Array:
         z = (point - self.center) / self.half_extents
         return sm.join(z - 1, -z - 1)
+
+    def core(self) -> tuple[Core, Any]:
+        return Brick(self.half_extents, self.center), 0.0
 
     def middle(self) -> Array:
         return self.center
@@ -92,6 +102,11 @@ class Capsule(Shape):
         z = point - self.center
         beyond = z - sm.stack(0 * z[0], 0 * z[1], jnp.clip(z[2], -self.half_length, self.half_length))
         return (sm.dot(beyond, beyond) / (self.radius * self.radius))[None] - 1
+
+    def core(self) -> tuple[Core, Any]:
+        zero = jnp.zeros_like(self.half_length)
+        along = sm.stack(zero, zero, self.half_length)
+        return Hull(jnp.stack([self.center - along, self.center + along])), self.radius
 
     def middle(self) -> Array:
         return self.center
@@ -121,6 +136,9 @@ class Cylinder(Shape):
         along = z[2] / self.half_length
         return sm.stack(around, along - 1, -along - 1)
 
+    def core(self) -> tuple[Core, Any]:
+        return Drum(self.radius, self.half_length, self.center), 0.0
+
     def middle(self) -> Array:
         return self.center
 
@@ -134,6 +152,9 @@ class Polyhedron(Shape):
 
     def support(self, direction: Array) -> Contact:
         return farthest(self.vertices, unit(direction))
+
+    def core(self) -> tuple[Core, Any]:
+        return Hull(self.vertices), 0.0
 
     def middle(self) -> Array:
         return jnp.mean(self.vertices, axis=0)
@@ -155,6 +176,9 @@ class Facets(Polyhedron):
         a, b, c = (self.vertices[np.array(corner)] for corner in zip(*self.faces, strict=True))
         normal = sm.cross(b - a, c - a)
         return sm.dot(normal, point - a) / sm.dot(normal, a - self.middle())
+
+    def core(self) -> tuple[Core, Any]:
+        return Hull(self.vertices, self.faces), 0.0
 
 
 def faces_of(vertices, merge: bool = False) -> np.ndarray:

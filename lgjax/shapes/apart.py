@@ -1,0 +1,123 @@
+"""The nearest points of two cores that are apart, by the method of Gilbert, Johnson and Keerthi.
+
+A simplex of support points of the difference D comes ever nearer to the origin: its nearest point v gives a normal,
+along which the next support point is found, and that one replaces a corner without which v is the same.
+
+Source: Gilbert, Johnson, Keerthi, A fast procedure for computing the distance between complex objects (1988).
+Read first: `minkowski.py`.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.small_angle import norm
+from lgjax.shapes.contact import Array
+from lgjax.shapes.minkowski import Difference, Found, judged
+
+STEPS = 60
+
+
+class _Simplex(NamedTuple):
+    """Points (3, 3) of D with labels (3, k) and weights (3,), 0 for none, and their point v (3,) nearest to 0.
+
+    best: Found so far. count: steps. going: whether there will be another one.
+    """
+
+    points: Array
+    labels: Array
+    weights: Array
+    v: Array
+    normal: Array
+    gap: Array
+    count: Array
+    going: Array
+
+
+def nearest(D: Difference, start: Array, size: Array, margin: Array) -> tuple[Found, Array]:
+    """The nearest point of D to the origin, from a unit normal, and whether it is farther than the margin ()."""
+    w, label = D.support(start)
+    zero = jnp.zeros_like(margin)
+    weights = sm.stack(zero + 1, zero, zero)
+    count = jnp.zeros((), jnp.int32)
+    points, labels = jnp.stack([w] * 3), jnp.stack([label] * 3)
+    begin = _Simplex(points, labels, weights, w, start, -sm.dot(start, w), count, norm(w) > margin)
+    end = iterate_while(lambda state: state.going, lambda state: _approach(D, state, margin), begin)
+    # Labels without weight are those of another point.
+    none = end.weights[:, None] <= 0
+    labels = jnp.where(none, end.labels[jnp.argmax(end.weights)], end.labels)
+    return judged(D, end.normal, labels, size), norm(end.v) > margin
+
+
+def _approach(D: Difference, state: _Simplex, margin: Array) -> _Simplex:
+    eps = float(jnp.finfo(margin.dtype).eps)
+    length = norm(state.v)
+    normal = -state.v / length
+    w, label = D.support(normal)
+    gap = -sm.dot(normal, w)
+    points = jnp.concatenate([w[None], state.points])
+    labels = jnp.concatenate([label[None], state.labels])
+    v, weights, inside = _closest(w, state.points, state.weights > 0)
+    nearer = norm(v) < length * (1 - 2 * eps)
+    # One of the four has no weight.
+    dropped = jnp.argmin(weights)
+    kept = np.arange(3) + (np.arange(3) >= dropped)
+    take = lambda x, old: jnp.where(nearer, x[kept], old)
+    better = gap > state.gap
+    going = nearer & ~inside & (length - gap > 16 * eps * length) & (norm(v) > margin) & (state.count < STEPS)
+    return _Simplex(
+        take(points, state.points),
+        take(labels, state.labels),
+        take(weights, state.weights),
+        jnp.where(inside, jnp.zeros_like(v), jnp.where(nearer, v, state.v)),
+        jnp.where(better, normal, state.normal),
+        jnp.where(better, gap, state.gap),
+        state.count + 1,
+        going,
+    )
+
+
+def _closest(w: Array, others: Array, there: Array) -> tuple[Array, Array, Array]:
+    """The point (3,) nearest to 0 of the simplex of w and up to three others, weights (4,), whether 0 is inside.
+
+    w is one of its corners: all faces with w are tried, and of those in which 0 projects the nearest is taken.
+    """
+    e = [others[k] - w for k in range(3)]
+    square = [sm.dot(x, x) for x in e]
+    zero, one = jnp.zeros_like(square[0]), jnp.ones_like(square[0])
+    tiny = float(jnp.finfo(w.dtype).eps) ** 1.5
+    best, least, weights = w, sm.dot(w, w), [zero] * 3
+
+    def offer(state, valid, v, shares):
+        best, least, weights = state
+        length = sm.dot(v, v)
+        valid = valid & (length < least)
+        weights = [jnp.where(valid, x, y) for x, y in zip(shares, weights, strict=True)]
+        return jnp.where(valid, v, best), jnp.where(valid, length, least), weights
+
+    state = best, least, weights
+    for k in range(3):
+        full = there[k] & (square[k] > 0)
+        share = -sm.dot(w, e[k]) / jnp.where(full, square[k], one)
+        valid = full & (share > 0) & (share < 1)
+        state = offer(state, valid, w + share * e[k], [share if i == k else zero for i in range(3)])
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        N = sm.cross(e[i], e[j])
+        area = sm.dot(N, N)
+        full = there[i] & there[j] & (area > tiny * square[i] * square[j])
+        area = jnp.where(full, area, one)
+        v = N * (sm.dot(N, w) / area)
+        first, second = sm.dot(sm.cross(v - w, e[j]), N) / area, sm.dot(sm.cross(e[i], v - w), N) / area
+        valid = full & (first > 0) & (second > 0) & (first + second < 1)
+        shares = [first if k == i else second if k == j else zero for k in range(3)]
+        state = offer(state, valid, v, shares)
+    c = [sm.cross(e[1], e[2]), sm.cross(e[2], e[0]), sm.cross(e[0], e[1])]
+    volume = sm.dot(e[0], c[0])
+    full = jnp.all(there) & (volume * volume > tiny * square[0] * square[1] * square[2])
+    shares = [-sm.dot(w, x) / jnp.where(full, volume, one) for x in c]
+    inside = full & (shares[0] > 0) & (shares[1] > 0) & (shares[2] > 0) & (shares[0] + shares[1] + shares[2] < 1)
+    v, _, shares = state
+    return v, sm.stack(1 - shares[0] - shares[1] - shares[2], *shares), inside

@@ -1,0 +1,229 @@
+"""Cores of shapes: what is left of a convex shape without its rounding, as labels of support points.
+
+A support point is found in two parts. `label` decides from a direction what cannot change smoothly: the corner of a
+box, the end of a cylinder. `point` is the point of that label, a smooth function of the direction and of the shape's
+numbers. Labels are arrays of floats (k,), so that a search can carry them. Read first: `contact.py`.
+"""
+
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.small_angle import norm
+from lgjax.shapes.contact import Array, Shape
+
+# Signs of the corners of a box, and directions in which a search for the deepest normal begins.
+AXES = np.concatenate([np.eye(3), -np.eye(3)])
+SPREAD = np.array([[x, y, z] for x in (-1, 0, 1) for y in (-1, 0, 1) for z in (-1, 0, 1) if (x, y, z) != (0, 0, 0)])
+SPREAD = SPREAD / np.linalg.norm(SPREAD, axis=1, keepdims=True)
+
+
+class Core:
+    """Protocol of a core; a pytree whose arrays are leaves. Directions and points (3,) in the frame of the shape."""
+
+    # Whether `normals` and `edges` hold every face normal and every direction of an edge of a polytope.
+    polytope = False
+    # Whether labels hold points that stay where a search found them, until they are settled.
+    stays = False
+
+    def label(self, direction: Array) -> Array:
+        """The label (k,) of the support point along a direction."""
+        raise NotImplementedError
+
+    def point(self, label: Array, direction: Array) -> Array:
+        """The support point (3,) of a label, as it moves with the direction."""
+        raise NotImplementedError
+
+    def settled(self, label: Array) -> Array:
+        """The same label, for points that a search kept where it found them: from now on they move."""
+        return label
+
+    def middle(self) -> Array:
+        """A point (3,) in the middle."""
+        raise NotImplementedError
+
+    def size(self) -> Array:
+        """About half of the largest extent ()."""
+        raise NotImplementedError
+
+    def normals(self) -> Array:
+        """Unit directions (m, 3) that are or may be near normals of faces."""
+        return jnp.asarray(SPREAD, self.middle().dtype)
+
+    def edges(self) -> Array:
+        """Directions (m, 3) of straight edges, of any length."""
+        return jnp.zeros((0, 3), self.middle().dtype)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Brick(Core):
+    """A box; the label is the signs of a corner."""
+
+    half_extents: Array
+    center: Array
+    polytope = True
+
+    def label(self, direction: Array) -> Array:
+        return jnp.where(direction >= 0, jnp.ones_like(direction), -jnp.ones_like(direction))
+
+    def point(self, label: Array, direction: Array) -> Array:
+        return self.center + label * self.half_extents
+
+    def middle(self) -> Array:
+        return self.center
+
+    def size(self) -> Array:
+        return norm(self.half_extents)
+
+    def normals(self) -> Array:
+        return jnp.asarray(AXES, self.center.dtype)
+
+    def edges(self) -> Array:
+        return jnp.asarray(np.eye(3), self.center.dtype)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Hull(Core):
+    """The hull of points (n, 3); the label is the number of a point. faces: as in `Facets`, () if not known."""
+
+    points: Array
+    faces: tuple[tuple[int, int, int], ...] = field(default=(), metadata={"static": True})
+
+    @property
+    def polytope(self) -> bool:
+        return len(self.points) <= 2
+
+    def label(self, direction: Array) -> Array:
+        best = jnp.argmax(sm.matvec(self.points, direction))
+        return best.astype(direction.dtype)[None]
+
+    def point(self, label: Array, direction: Array) -> Array:
+        if len(self.points) == 1:
+            return self.points[0]
+        return self.points[label[0].astype(jnp.int32)]
+
+    def middle(self) -> Array:
+        return jnp.mean(self.points, axis=0)
+
+    def size(self) -> Array:
+        return jnp.max(norm(self.points - self.middle()))
+
+    def normals(self) -> Array:
+        if len(self.points) <= 2:
+            return jnp.zeros((0, 3), self.points.dtype)
+        if not self.faces:
+            return jnp.concatenate([super().normals(), self._outward(self.points)])
+        a, b, c = (self.points[np.array(corner)] for corner in zip(*self.faces, strict=True))
+        return self._outward(sm.cross(b - a, c - a) + self.middle())
+
+    def _outward(self, points: Array) -> Array:
+        away = points - self.middle()
+        length = norm(away)[:, None]
+        return away / jnp.where(length > 0, length, jnp.ones_like(length))
+
+    def edges(self) -> Array:
+        return self.points[1:] - self.points[:1] if len(self.points) == 2 else super().edges()
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Egg(Core):
+    """An ellipsoid; its label says nothing."""
+
+    semi_axes: Array
+    center: Array
+
+    def label(self, direction: Array) -> Array:
+        return jnp.zeros_like(direction[:1])
+
+    def point(self, label: Array, direction: Array) -> Array:
+        u = self.semi_axes * direction
+        return self.center + self.semi_axes * u / norm(u)
+
+    def middle(self) -> Array:
+        return self.center
+
+    def size(self) -> Array:
+        return jnp.max(self.semi_axes)
+
+    def normals(self) -> Array:
+        return jnp.asarray(AXES, self.center.dtype)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Drum(Core):
+    """A cylinder; the label is the end (1 or -1) and the point of its rim, (0, 0) for one that moves."""
+
+    radius: Array
+    half_length: Array
+    center: Array
+    stays = True
+
+    def label(self, direction: Array) -> Array:
+        one = jnp.ones_like(direction[2])
+        out = self._outward(direction)
+        return sm.stack(jnp.where(direction[2] >= 0, one, -one), out[0], out[1])
+
+    def _outward(self, direction: Array) -> Array:
+        length = norm(direction[:2])
+        upright = length == 0
+        flat = jnp.where(upright, jnp.asarray(np.array([1.0, 0.0]), direction.dtype), direction[:2])
+        return flat / jnp.where(upright, jnp.ones_like(length), length)
+
+    def point(self, label: Array, direction: Array) -> Array:
+        moves = (label[1] == 0) & (label[2] == 0)
+        out = jnp.where(moves, self._outward(direction), label[1:])
+        return self.center + sm.stack(self.radius * out[0], self.radius * out[1], self.half_length * label[0])
+
+    def settled(self, label: Array) -> Array:
+        return jnp.concatenate([label[:1], jnp.zeros_like(label[1:])])
+
+    def middle(self) -> Array:
+        return self.center
+
+    def size(self) -> Array:
+        return self.radius + self.half_length
+
+    def normals(self) -> Array:
+        turns = np.pi / 4 * np.arange(8)
+        around = np.stack([np.cos(turns), np.sin(turns), 0 * turns], 1)
+        return jnp.asarray(np.concatenate([AXES[[2, 5]], around]), self.center.dtype)
+
+    def edges(self) -> Array:
+        return jnp.asarray(np.eye(3)[2:], self.center.dtype)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Other(Core):
+    """A convex shape of which only the support point is a formula or a search.
+
+    The label is the point itself, and whether it stays there. A point that stays has the derivatives of the support
+    point in the shape's numbers.
+    """
+
+    shape: Shape
+    stays = True
+
+    def label(self, direction: Array) -> Array:
+        return sm.join(jnp.ones_like(direction[:1]), self.shape.support(direction).point)
+
+    def point(self, label: Array, direction: Array) -> Array:
+        found = self.shape.support(direction).point
+        return jnp.where(label[0] > 0, label[1:] + found - jax.lax.stop_gradient(found), found)
+
+    def settled(self, label: Array) -> Array:
+        return jnp.zeros_like(label)
+
+    def middle(self) -> Array:
+        return self.shape.middle()
+
+    def size(self) -> Array:
+        ends = [self.shape.support(jnp.asarray(axis, self.middle().dtype)).point for axis in AXES[:3]]
+        return jnp.max(jnp.stack([norm(end - self.middle()) for end in ends]))

@@ -1,0 +1,169 @@
+"""Signed distance of two convex bodies, with the points and the normal where they are nearest, and their derivatives.
+
+Every shape is a core and a radius of rounding. `minkowski.py` searches the cores for a normal and for up to three pairs
+of support points that hold it. Newton's method on the conditions of the optimum, with these pairs, goes to round-off,
+and the implicit function of the same conditions gives all derivatives. Read first: `cores.py`, then `minkowski.py`.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lgjax.execution.call import batch_behind
+from lgjax.execution.compiled import compiled
+from lgjax.groups import se3
+from lgjax.groups.arguments import takes
+from lgjax.groups.se3 import Pose
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.implicit import by_columns, implicit
+from lgjax.numerics.rank import longest_row, pseudo_inverse
+from lgjax.numerics.small_angle import norm
+from lgjax.numerics.status import NOT_FINITE, Flags, flag
+from lgjax.shapes.apart import nearest
+from lgjax.shapes.contact import POSE, SHAPE, Array, Shape
+from lgjax.shapes.convex import Placed, Rounded
+from lgjax.shapes.cores import Core, Other
+from lgjax.shapes.minkowski import Difference, Found, conditions, polished, shares
+from lgjax.shapes.overlap import STARTS, shallowest
+
+TOLERANCE = 1e-9  # of the status, relative to the size of the bodies; 64 units of round-off if that is more
+
+
+class DistanceStatus(Flags):
+    """Flags of `distance`; 0: nothing to report."""
+
+    OK = 0
+    NOT_FINITE = NOT_FINITE  # a number of a shape or of a pose is infinite or NaN, or a support point was not found
+    NOT_SOLVED = 2048  # the error bound is above the tolerance: the distance may be less exact
+
+
+class Distance(NamedTuple):
+    """Result of `distance`, world frame.
+
+    distance: () m, negative where the bodies overlap: minus the shortest way that separates them. point_a, point_b:
+    (3,) m, the points of both bodies at its ends. normal: (3,) from a to b, of length 1: point_b - point_a = distance
+    normal. error: () m, bound of the error of the distance. status: () int32, `DistanceStatus`.
+    """
+
+    distance: Array
+    point_a: Array
+    point_b: Array
+    normal: Array
+    error: Array
+    status: Array
+
+
+@compiled
+@takes(True, a=SHAPE, pose_a=POSE, b=SHAPE, pose_b=POSE)
+def distance(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose) -> Distance:
+    """Signed distance of two convex shapes at poses (body to world), apart, touching or overlapping.
+
+    It is the largest s(n) = min n·y - max n·x over unit normals n, x in a and y in b. Any n gives a lower bound s(n)
+    of it, the two points an upper bound of its size; `error` is their difference, to round-off at most 1e-9 of the
+    size of the bodies in float64 and 1e-5 in float32, else the status says NOT_SOLVED. Where bodies overlap the search
+    starts from several normals, of which the best end is taken: for two boxes, capsules or spheres the bound is that of
+    the least overlap; for other shapes that overlap deeply another normal might be better still.
+
+    Derivatives are exact to any order where the optimum is regular. At an edge or a corner, where different features
+    of a body touch on both sides, they are those of one side: of the pairs of corners that the search has found. Where
+    many points are nearest (parallel faces and edges) the points are one pair of them, which moves with the bodies. A
+    rotation in which nothing defines the normal (concentric spheres) has derivative zero.
+
+    Raises ValueError for shapes that are not convex: unions and complements.
+    """
+    return _distance(a, pose_a, b, pose_b)
+
+
+def core_of(shape: Shape) -> tuple[Core, Pose | None, Any]:
+    """The core of a shape, its pose in the shape's frame, None for none, and the radius of its rounding."""
+    if isinstance(shape, Placed):
+        core, pose, radius = core_of(shape.shape)
+        return core, shape.pose if pose is None else se3.compose(shape.pose, pose), radius
+    if isinstance(shape, Rounded):
+        core, pose, radius = core_of(shape.shape)
+        return core, pose, radius + shape.radius
+    core, radius = shape.core() or (Other(shape), 0.0)
+    return core, None, radius
+
+
+def _distance(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose) -> Distance:
+    origin = pose_a.translation
+    (core_a, in_a, radius_a), (core_b, in_b, radius_b) = core_of(a), core_of(b)
+    relative = lambda pose, own: pose if own is None else se3.compose(pose, own)
+    place_a = relative(Pose(pose_a.rotation, jnp.zeros_like(origin)), in_a)
+    place_b = relative(Pose(pose_b.rotation, pose_b.translation - origin), in_b)
+    D = Difference(core_a, place_a, core_b, place_b)
+    rounding = radius_a + radius_b
+    normal, found, size = normal_of(D)
+    weights, w = shares(D, normal, found.labels, size)
+    ends = [D.points(label, normal) for label in found.labels]
+    mean = lambda points: sum(weights[k] * points[k] for k in range(3))
+    x, y = mean([end[0] for end in ends]), mean([end[1] for end in ends])
+    # At fixed shares, which change only along the plane that the normal is across.
+    held = jax.lax.stop_gradient(weights)
+    between = -sm.dot(normal, sum(held[k] * w[k] for k in range(3)))
+    value = between + jax.lax.stop_gradient(found.gap - between) - rounding
+    return _result(value, x + radius_a * normal + origin, y - radius_b * normal + origin, normal, found.error, size + rounding)
+
+
+def _result(value: Array, x: Array, y: Array, normal: Array, error: Array, size: Array) -> Distance:
+    x, y = _joined(x, y, normal, value)
+    least = max(TOLERANCE, 64 * float(jnp.finfo(size.dtype).eps))
+    status = flag(DistanceStatus.NOT_SOLVED, ~(error <= least * size))
+    status = status | flag(DistanceStatus.NOT_FINITE, ~jnp.isfinite(value + jnp.sum(normal)))
+    return Distance(value, x, y, normal, jax.lax.stop_gradient(error), status)
+
+
+def _joined(x: Array, y: Array, normal: Array, value: Array) -> tuple[Array, Array]:
+    """The points moved by round-off, so that y - x is along the normal."""
+    off = 0.5 * (y - x - value * normal)
+    return x + off, y - off
+
+
+# ---- the normal
+def normal_of(D: Difference) -> tuple[Array, Found, Array]:
+    """The normal (3,) with its derivatives, what the search has found, which has none, and the size () of the pair."""
+    still = jax.lax.stop_gradient(D)
+    size = still.a.size() + still.b.size()
+    away = norm(still.middle())
+    size = jnp.where(size > 0, size, jnp.where(away > 0, away, jnp.ones_like(away)))
+    found = batch_behind(_optimum)(still, size)
+    residual = lambda n: conditions(D, n, found.labels, size)
+    normal, _ = implicit(residual, lambda _: (found.normal, ()), found.normal, by_columns(_inverse))
+    return normal, found, size
+
+
+def _optimum(D: Difference, size: Array) -> Found:
+    """The best normal, by `nearest`, and where the bodies touch or overlap by `shallowest`."""
+    margin = float(jnp.finfo(size.dtype).eps) ** 0.25 * size
+    offset = -D.middle()
+    length = norm(offset)
+    near = length <= float(jnp.finfo(size.dtype).tiny) ** 0.25
+    up = jnp.zeros_like(offset).at[2].set(1.0)
+    start = jnp.where(near, up, offset / jnp.where(near, jnp.ones_like(length), length))
+    apart, far = nearest(D, start, size, 0.5 * margin)
+    starts = jnp.concatenate([_normals(D), jnp.stack([apart.normal, start])])
+    exact = D.a.polytope and D.b.polytope
+    overlap = shallowest(D, starts, 1 if exact else STARTS, size, margin, ~far)
+    return polished(D, jax.tree.map(lambda x, y: jnp.where(far, x, y), apart, overlap), size)
+
+
+def _normals(D: Difference) -> Array:
+    """Normals (m, 3) from which to search: those of the faces, of pairs of edges, and others."""
+    turn = lambda place, directions: sm.matvec(place.rotation, directions)
+    first, second = turn(D.place_a, D.a.normals()), -turn(D.place_b, D.b.normals())
+    edges_a, edges_b = turn(D.place_a, D.a.edges()), turn(D.place_b, D.b.edges())
+    across = sm.cross(edges_a[:, None], edges_b[None]).reshape(-1, 3)
+    size = (norm(edges_a)[:, None] * norm(edges_b)[None]).reshape(-1, 1)
+    length = norm(across)[:, None]
+    # Parallel edges have no common normal; any other does.
+    parallel = length <= float(jnp.finfo(length.dtype).eps) ** 0.5 * size
+    up = jnp.zeros_like(across).at[:, 2].set(1.0)
+    across = jnp.where(parallel, up, across / jnp.where(parallel, jnp.ones_like(length), length))
+    return jnp.concatenate([first, second, across, -across])
+
+
+def _inverse(jacobian: Array) -> Array:
+    """But for directions in which nothing holds the normal."""
+    return pseudo_inverse(jacobian, float(jnp.finfo(jacobian.dtype).eps) ** 0.75 * longest_row(jacobian))
