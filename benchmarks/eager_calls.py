@@ -252,6 +252,7 @@ def of_shapes(dtype: str) -> dict[str, Call]:
         "complement": Call(shapes.complement, lambda k: (one(k),)),
         "implicit": Call(shapes.implicit, lambda k: (bowl, np.zeros(3, dtype), (size(k),))),
         "support": Call(shapes.support, lambda k: (ball, (size(k),))),
+        "distance": Call(shapes.distance, lambda k: (one(k), pose(k), other(k), pose(k + 1))),
         "gap": Call(shapes.gap, lambda k: (one(k), plane(k), pose(k))),
         "gap_derivatives": Call(shapes.gap_derivatives, lambda k: (one(k), plane(k), pose(k))),
         "mass_properties": Call(shapes.mass_properties, lambda k: (shapes.union(*pair(k)),), {"rays": 20}),

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.candidates import Corners, corners_of, parts_of, patch_of, points_towards, segment_of
+from lgjax.contact.candidates import Corners, corners_of, parts_of, patch_of, points_towards
 from lgjax.contact.height_field import HeightField
+from lgjax.contact.pairs import Couples, touching
 from lgjax.dynamics.jacobians import carrier
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
@@ -20,7 +21,7 @@ from lgjax.shapes.contact import Plane, Shape
 
 Array = jax.Array
 Ground = Plane | HeightField
-LEAVES = ("friction", "restitution", "smoothing", "grounds", "corners", "solids", "segments")
+LEAVES = ("friction", "restitution", "smoothing", "grounds", "corners", "solids", "segments", "couples")
 STATIC = ("names", "links", "corner_links", "solid_links", "limited", "dry")
 
 
@@ -32,12 +33,15 @@ class Contacts:
     ground: planes, height fields, or several of them, world frame. shapes: {link: shape or shapes}, where links are
     names of bodies or frames and shapes are of `lgjax.shapes` in the link's frame, m. None takes the collision geometry
     that came with the model (`Model.geometry`, without meshes that were not read and without what touches nothing by
-    its group and mask); a list of links takes only theirs. pairs: (link, link), whose spheres and capsules can touch
-    each other.
+    its group and mask); a list of links takes only theirs. pairs: (link, link), whose shapes can touch each other, any
+    convex ones and unions of them.
 
     A candidate is a point of a shape that may touch a ground: each corner of a shape (one of a sphere, two of a
     capsule, eight of a box), six points of a cylinder, and the support point of any other shape. `names` lists the n
-    candidates. points: a polyhedron with more corners than this, and than eight, has so many candidates: its deepest
+    candidates. Two shapes of a pair have one candidate if one of them is round (two capsules, too), `points` of them if
+    both have faces (boxes, polyhedra, cylinders), and two if one of these is a capsule.
+
+    points: a polyhedron with more corners than this, and than eight, has so many candidates on a ground: its deepest
     corner, and those that spread widest among the next to touch. They jump from corner to corner as the body turns,
     which `TimeStepping` takes; a corner that was not among them may sink in for one step, by a part of its speed times
     dt. For `EventDriven` and `forces.contact` give as many points as there are corners.
@@ -56,8 +60,8 @@ class Contacts:
     exchanged without compiling again.
 
     Raises ValueError, naming it, for an unknown link, a link that is fixed to the world, a shape without support
-    function, pairs of shapes that are not spheres or capsules, of links on one body or given twice, negative friction,
-    restitution outside 0..1, a joint that has no limits or more than one coordinate, or if nothing can touch.
+    function, pairs of shapes that are not convex, of links on one body or given twice, negative friction, restitution
+    outside 0..1, a joint that has no limits or more than one coordinate, or if nothing can touch.
     """
 
     def __init__(
@@ -81,7 +85,10 @@ class Contacts:
         points = checks.integer("points", points)
         fixed = [] if alone and shapes is None else _fixed_shapes(model, shapes, points, own)
         self.names, self.links, usual = _candidates(self.grounds, fixed, dtype, self)
-        usual += self._add_pairs(model, fixed, pairs, dtype)
+        found = touching(model, fixed, pairs, points)
+        self.segments, self.couples, usual = found.segments, found.couples, usual + found.friction
+        self.names = (*self.names, *(f"{first} on {second}" for first, second in found.links))
+        self.links = (*self.links, *found.links)
         self.limited = _limited(model, joint_limits)
         self.dry = _dry(model, joint_friction)
         if not (self.names or self.limited or self.dry):
@@ -97,7 +104,7 @@ class Contacts:
     def none(cls, model: Model) -> "Contacts":
         """The contacts of a mechanism that touches nothing."""
         found = object.__new__(cls)
-        found.grounds, found.corners, found.solids, found.segments = (), None, (), None
+        found.grounds, found.corners, found.solids, found.segments, found.couples = (), None, (), None, ()
         found.names, found.links, found.corner_links, found.solid_links = (), (), (), ()
         found.limited, found.dry = (), ()
         found.friction, found.smoothing = jnp.zeros(0, model.dtype), jnp.zeros((), model.dtype)
@@ -105,43 +112,18 @@ class Contacts:
         return found
 
     # grounds: planes and height fields.  corners: Corners (k,), links of each in `corner_links`.  solids: shapes
-    # without corners, their links in `solid_links`.  segments: two Corners with axes (pairs, 2) and (pairs, 1). links:
-    # for each candidate the link that touches and the other one, None for the ground.
+    # without corners, their links in `solid_links`.  segments: two Corners with axes (pairs, 2) and (pairs, 1).
+    # couples: pairs of other shapes. links: for each candidate the link that touches and the other one, None for the
+    # ground.
     corners: Corners | None
     solids: tuple[Shape, ...]
     segments: tuple[Corners, Corners] | None
+    couples: tuple[Couples, ...]
     # limited, dry: bodies behind the joints whose limits and dry friction are part of the problem.
     corner_links: tuple[str, ...]
     solid_links: tuple[str, ...]
     limited: tuple[int, ...]
     dry: tuple[int, ...]
-
-    def _add_pairs(self, model: Model, fixed: list, pairs: Sequence[tuple[str, str]], dtype) -> list[float]:
-        """Add the candidates of pairs; returns their usual friction."""
-        usual: list[float] = []
-        ends: list[tuple[Corners, Corners]] = []
-        seen: set[tuple[str, str]] = set()
-        if not isinstance(pairs, list | tuple):
-            raise TypeError(f"pairs must be a list of pairs of links, got {checks.shown(pairs)}")
-        for pair in pairs:
-            if not isinstance(pair, list | tuple) or len(pair) != 2:
-                raise TypeError(f"pairs must be a list of pairs of links, got {checks.shown(pair)} in it")
-            first, second = pair
-            parts = _segments(fixed, first), _segments(fixed, second)
-            if carrier(model, first)[0] == carrier(model, second)[0]:
-                raise ValueError(f"the links of a pair move on different bodies, got {first!r} and {second!r} of one")
-            if (first, second) in seen or (second, first) in seen:
-                raise ValueError(f"pairs name {first!r} and {second!r} twice")
-            seen.add((first, second))
-            for a in parts[0]:
-                for b in parts[1]:
-                    ends.append((a[0], b[0]))
-                    usual.append(max(a[1], b[1]))
-                    self.names = (*self.names, f"{first} on {second}")
-                    self.links = (*self.links, (first, second))
-        stack = lambda side: jax.tree.map(lambda *x: jnp.stack(x).astype(dtype), *(pair[side] for pair in ends))
-        self.segments = (stack(0), stack(1)) if ends else None
-        return usual
 
     def __len__(self) -> int:
         """Number of candidates."""
@@ -297,6 +279,7 @@ class _Fixed(NamedTuple):
     link: str
     shape: Shape
     friction: float = 1.0
+    whole: Any = None  # the shape before corners were chosen
 
 
 def _fixed_shapes(
@@ -312,7 +295,7 @@ def _fixed_shapes(
     else:
         given = _of_model(model, None if shapes is None else checks.names("shapes", shapes), grounds)
     found = []
-    for link, shape, friction in given:
+    for link, shape, friction, _ in given:
         if not isinstance(shape, Shape):
             raise TypeError(f"shapes of link {link!r} are of lgjax.shapes, not {checks.shown(shape)}")
         if carrier(model, link)[0] < 0:
@@ -323,7 +306,7 @@ def _fixed_shapes(
                     jax.eval_shape(lambda part=part: part.support(jnp.ones(3, model.dtype)))
                 except (ValueError, NotImplementedError) as error:
                     raise ValueError(f"a shape of link {link!r} has no support function: {error}") from None
-            found.append(_Fixed(link, patch_of(part, points) or part, friction))
+            found.append(_Fixed(link, patch_of(part, points) or part, friction, part))
     return found
 
 
@@ -349,14 +332,14 @@ def _of_model(model: Model, links: Sequence[str] | None, grounds: Sequence[Any])
 def _candidates(grounds: tuple, fixed: list[_Fixed], dtype, into: Contacts):
     """Names, links and usual friction of all candidates on grounds; corners and solids are put into the contacts."""
     corners, corner_links, solids, solid_links, usual, labels = [], [], [], [], [], []
-    for link, shape, friction in fixed:
+    for link, shape, friction, _ in fixed:
         found = corners_of(shape)
         if found is not None:
             corners.append(found)
             corner_links += [link] * len(found.radii)
             usual += [friction] * len(found.radii)
     labels += corner_links
-    for link, shape, friction in fixed:
+    for link, shape, friction, _ in fixed:
         if corners_of(shape) is None:
             solids.append(shape)
             solid_links.append(link)
@@ -374,14 +357,3 @@ def _candidates(grounds: tuple, fixed: list[_Fixed], dtype, into: Contacts):
     into.corners = jax.tree.map(lambda *x: jnp.concatenate(x).astype(dtype), *corners) if corners else None
     into.solids, into.corner_links, into.solid_links = tuple(solids), tuple(corner_links), tuple(solid_links)
     return tuple(names), tuple(links), usual * len(grounds)
-
-
-def _segments(fixed: list[_Fixed], link: str) -> list[tuple[Corners, float]]:
-    """Segments of the shapes of a link, and their usual friction."""
-    own = [one for one in fixed if one.link == link]
-    if not own:
-        raise ValueError(f"a pair names link {link!r}, which has no shape")
-    found = [(segment_of(one.shape), one.friction) for one in own]
-    if any(segment is None for segment, _ in found):
-        raise ValueError(f"pairs are of spheres and capsules; link {link!r} has other shapes, or concave ones")
-    return [(segment, friction) for segment, friction in found if segment is not None]

@@ -8,6 +8,8 @@ the two faces. There a gap that is not 0, a normal where more than two faces mee
 face of a valley are not exact; points of a shape that are no candidates, such as the edges of a box, are not seen. The
 derivative of a gap is right on edges; that of such a normal is not.
 
+Links of a pair touch as `patches.py` says, spheres and capsules as `_pairs` does.
+
 Normals point from the ground, or from the second link of a pair, to the link that touches. Read first: `contacts.py`.
 """
 
@@ -21,6 +23,7 @@ from lgjax.contact.candidates import Corners, Patch, points_towards
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.height_field import HeightField
 from lgjax.contact.nearest import nearest
+from lgjax.contact.patches import patch
 from lgjax.dynamics.jacobians import carrier
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
@@ -72,9 +75,17 @@ def detect(contacts: Contacts, model: Model, poses: Pose, origin: Array) -> Cont
         for link, shape in zip(contacts.solid_links, contacts.solids, strict=True):
             found.append(_solid_on_ground(ground, shape, links[link], origin))
     if contacts.segments is not None:
-        pairs = contacts.links[-len(contacts.segments[0].radii) :]
+        others = sum(len(couples.links) * couples.count for couples in contacts.couples)
+        end = len(contacts.links) - others
+        pairs = contacts.links[end - len(contacts.segments[0].radii) : end]
         ends = [_between(at([pair[k] for pair in pairs]), contacts.segments[k]) for k in (0, 1)]
         found.append(_pairs(*ends))
+    for couples in contacts.couples:
+        places = [at([pair[k] for pair in couples.links]) for k in (0, 1)]
+        # Sequentially: kernels gather at computed places for one pair at a time.
+        of = lambda x, count=couples.count: patch(x[0], x[1], x[2], x[3], count)
+        several = jax.lax.map(of, (couples.first, places[0], couples.second, places[1]))
+        found.append(tuple(x.reshape(-1, *x.shape[2:]) for x in several))
     if not found:
         return ContactPoints(*(jnp.zeros((0, *shape), poses.translation.dtype) for shape in ((), (3,), (3, 3))))
     gap, point, normal = (jnp.concatenate(x) for x in zip(*found, strict=True))

@@ -24,7 +24,7 @@ STEPS = 60
 class _Simplex(NamedTuple):
     """Points (3, 3) of D with labels (3, k) and weights (3,), 0 for none, and their point v (3,) nearest to 0.
 
-    best: Found so far. count: steps. going: whether there will be another one.
+    best: Found so far. steps: so far. going: whether there will be another one.
     """
 
     points: Array
@@ -33,27 +33,27 @@ class _Simplex(NamedTuple):
     v: Array
     normal: Array
     gap: Array
-    count: Array
+    steps: Array
     going: Array
 
 
-def nearest(D: Difference, start: Array, size: Array, margin: Array) -> tuple[Found, Array]:
-    """The nearest point of D to the origin, from a unit normal, and whether it is farther than the margin ()."""
+def nearest(D: Difference, start: Array, size: Array, least: Array) -> tuple[Found, Array]:
+    """The nearest point of D to the origin, from a unit normal, and its distance (), to no less than `least`."""
     w, label = D.support(start)
-    zero = jnp.zeros_like(margin)
+    zero = jnp.zeros_like(least)
     weights = sm.stack(zero + 1, zero, zero)
     count = jnp.zeros((), jnp.int32)
     points, labels = jnp.stack([w] * 3), jnp.stack([label] * 3)
-    begin = _Simplex(points, labels, weights, w, start, -sm.dot(start, w), count, norm(w) > margin)
-    end = iterate_while(lambda state: state.going, lambda state: _approach(D, state, margin), begin)
+    begin = _Simplex(points, labels, weights, w, start, -sm.dot(start, w), count, norm(w) > least)
+    end = iterate_while(lambda state: state.going, lambda state: _approach(D, state, least), begin)
     # Labels without weight are those of another point.
     none = end.weights[:, None] <= 0
     labels = jnp.where(none, end.labels[jnp.argmax(end.weights)], end.labels)
-    return judged(D, end.normal, labels, size), norm(end.v) > margin
+    return judged(D, end.normal, labels, size), norm(end.v)
 
 
-def _approach(D: Difference, state: _Simplex, margin: Array) -> _Simplex:
-    eps = float(jnp.finfo(margin.dtype).eps)
+def _approach(D: Difference, state: _Simplex, least: Array) -> _Simplex:
+    eps = float(jnp.finfo(least.dtype).eps)
     length = norm(state.v)
     normal = -state.v / length
     w, label = D.support(normal)
@@ -63,11 +63,12 @@ def _approach(D: Difference, state: _Simplex, margin: Array) -> _Simplex:
     v, weights, inside = _closest(w, state.points, state.weights > 0)
     nearer = norm(v) < length * (1 - 2 * eps)
     # One of the four has no weight.
-    dropped = jnp.argmin(weights)
-    kept = np.arange(3) + (np.arange(3) >= dropped)
+    dropped = jnp.argmin(weights).astype(jnp.int32)
+    order = np.arange(3, dtype=np.int32)
+    kept = jnp.where(order >= dropped, order + 1, order)
     take = lambda x, old: jnp.where(nearer, x[kept], old)
     better = gap > state.gap
-    going = nearer & ~inside & (length - gap > 16 * eps * length) & (norm(v) > margin) & (state.count < STEPS)
+    going = nearer & ~inside & (length - gap > 16 * eps * length) & (norm(v) > least) & (state.steps < STEPS)
     return _Simplex(
         take(points, state.points),
         take(labels, state.labels),
@@ -75,7 +76,7 @@ def _approach(D: Difference, state: _Simplex, margin: Array) -> _Simplex:
         jnp.where(inside, jnp.zeros_like(v), jnp.where(nearer, v, state.v)),
         jnp.where(better, normal, state.normal),
         jnp.where(better, gap, state.gap),
-        state.count + 1,
+        state.steps + 1,
         going,
     )
 

@@ -208,6 +208,32 @@ def faces_of(vertices, merge: bool = False) -> np.ndarray:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Faced(Polyhedron):
+    """Polyhedron that knows all corners of its faces, in their order, the last one repeated to the longest face."""
+
+    faces: tuple[tuple[int, ...], ...] = field(metadata={"static": True})
+
+    @classmethod
+    def of(cls, solid: Polyhedron) -> "Faced":
+        """With the faces of the hull of known vertices."""
+        points = np.asarray(solid.vertices, float)
+        size, found = np.abs(points - points.mean(0)).max(), []
+        for a, b, c in points[faces_of(solid.vertices, merge=True)]:
+            normal = np.cross(b - a, c - a)
+            normal /= np.linalg.norm(normal)
+            on = np.flatnonzero(np.abs((points - a) @ normal) < 1e-9 * size)
+            place = points[on] - points[on].mean(0)
+            turn = np.arctan2(place @ np.cross(normal, place[0]), place @ place[0])
+            found.append(tuple(int(n) for n in on[np.argsort(turn)]))
+        longest = max(map(len, found))
+        return cls(solid.vertices, tuple(face + face[-1:] * (longest - len(face)) for face in found))
+
+    def core(self) -> tuple[Core, Any]:
+        return Hull(self.vertices, self.faces, whole=True), 0.0
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Rounded(Shape):
     """Points within `radius` () of a shape: corners and edges become parts of spheres and cylinders.
 

@@ -17,6 +17,8 @@ from lgjax.shapes.contact import Array, Shape
 
 # Signs of the corners of a box, and directions in which a search for the deepest normal begins.
 AXES = np.concatenate([np.eye(3), -np.eye(3)])
+FACES = np.array([np.roll([[-1, -1, 0], [1, -1, 0], [1, 1, 0], [-1, 1, 0]], k + 1, 1) for k in range(3)])
+RIM = 8  # points of the rim of a cylinder that stand for it where it lies on its end
 SPREAD = np.array([[x, y, z] for x in (-1, 0, 1) for y in (-1, 0, 1) for z in (-1, 0, 1) if (x, y, z) != (0, 0, 0)])
 SPREAD = SPREAD / np.linalg.norm(SPREAD, axis=1, keepdims=True)
 
@@ -57,6 +59,16 @@ class Core:
         """Directions (m, 3) of straight edges, of any length."""
         return jnp.zeros((0, 3), self.middle().dtype)
 
+    # How many corners a face has that another body can lie on; 0 for a core that is round everywhere, 2 for a segment.
+    corners = 0
+
+    def face(self, direction: Array) -> tuple[Array, Array]:
+        """Corners (m, 3) around the face that looks most along a unit direction, and its unit normal (3,).
+
+        A straight edge of a cylinder is a face without area.
+        """
+        raise NotImplementedError
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -85,14 +97,29 @@ class Brick(Core):
     def edges(self) -> Array:
         return jnp.asarray(np.eye(3), self.center.dtype)
 
+    corners = 4
+
+    def face(self, direction: Array) -> tuple[Array, Array]:
+        up = np.arange(3, dtype=np.int32) == jnp.argmax(jnp.abs(direction)).astype(jnp.int32)
+        side = jnp.where(up, jnp.where(direction >= 0, 1.0, -1.0).astype(direction.dtype), 0)
+        # The corners of the face along z, then those along x and y by exchanging axes.
+        around = jnp.asarray(FACES, direction.dtype)
+        signs = jnp.where(up[0], around[0], jnp.where(up[1], around[1], around[2])) + side
+        return self.center + signs * self.half_extents, side
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Hull(Core):
-    """The hull of points (n, 3); the label is the number of a point. faces: as in `Facets`, () if not known."""
+    """The hull of points (n, 3); the label is the number of a point.
+
+    faces: three corners of each, as in `Facets`, or all in their order, the last one repeated so that all are equally
+    long; () if not known. whole: whether all are there.
+    """
 
     points: Array
-    faces: tuple[tuple[int, int, int], ...] = field(default=(), metadata={"static": True})
+    faces: tuple[tuple[int, ...], ...] = field(default=(), metadata={"static": True})
+    whole: bool = field(default=False, metadata={"static": True})
 
     @property
     def polytope(self) -> bool:
@@ -118,8 +145,9 @@ class Hull(Core):
             return jnp.zeros((0, 3), self.points.dtype)
         if not self.faces:
             return jnp.concatenate([super().normals(), self._outward(self.points)])
-        a, b, c = (self.points[np.array(corner)] for corner in zip(*self.faces, strict=True))
-        return self._outward(sm.cross(b - a, c - a) + self.middle())
+        a, b, c = (self.points[np.array([face[k] for face in self.faces])] for k in range(3))
+        across = sm.cross(b - a, c - a)
+        return across / norm(across)[:, None]
 
     def _outward(self, points: Array) -> Array:
         away = points - self.middle()
@@ -128,6 +156,24 @@ class Hull(Core):
 
     def edges(self) -> Array:
         return self.points[1:] - self.points[:1] if len(self.points) == 2 else super().edges()
+
+    @property
+    def corners(self) -> int:
+        return 2 if len(self.points) == 2 else len(self.faces[0]) if self.whole else 0
+
+    def face(self, direction: Array) -> tuple[Array, Array]:
+        if len(self.points) == 2:
+            along = self.points[1] - self.points[0]
+            square = sm.dot(along, along)
+            across = direction - sm.dot(direction, along) / jnp.where(square > 0, square, jnp.ones_like(square)) * along
+            length = norm(across)
+            steep = length < 0.1
+            across = across / jnp.where(steep, jnp.ones_like(length), length)
+            return self.points, jnp.where(steep, direction, across)
+        normals = self.normals()
+        best = jnp.argmax(sm.matvec(normals, direction)).astype(jnp.int32)
+        index = jnp.asarray(np.array(self.faces, np.int32))[best]
+        return self.points[index], normals[best]
 
 
 @jax.tree_util.register_dataclass
@@ -197,6 +243,26 @@ class Drum(Core):
 
     def edges(self) -> Array:
         return jnp.asarray(np.eye(3)[2:], self.center.dtype)
+
+    corners = RIM
+
+    def face(self, direction: Array) -> tuple[Array, Array]:
+        side = jnp.where(direction[2] >= 0, 1.0, -1.0).astype(direction.dtype)
+        out = self._outward(direction)
+        on_end = jnp.abs(direction[2]) > 0.7
+        # Where it stands nearly upright, which point of the rim is lowest is round-off: from there on a fixed one.
+        upright = norm(direction[:2]) < 1e-6
+        first = jnp.where(upright, jnp.asarray(np.array([1.0, 0.0]), out.dtype), out)
+        turns = 2 * np.pi / RIM * np.arange(RIM)
+        c, s = jnp.asarray(np.cos(turns), out.dtype), jnp.asarray(np.sin(turns), out.dtype)
+        rim = self.radius * jnp.stack([c * first[0] - s * first[1], s * first[0] + c * first[1]], 1)
+        ends = jnp.asarray(np.where(np.arange(RIM) < RIM // 2, 1.0, -1.0), out.dtype)
+        line = jnp.broadcast_to(self.radius * out, (RIM, 2))
+        flat = jnp.where(on_end, rim, line)
+        along = self.half_length * jnp.where(on_end, side, ends)
+        zero = jnp.zeros_like(side)
+        normal = jnp.where(on_end, sm.stack(zero, zero, side), sm.stack(out[0], out[1], zero))
+        return self.center + jnp.concatenate([flat, along[:, None]], 1), normal
 
 
 @jax.tree_util.register_dataclass

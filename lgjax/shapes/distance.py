@@ -17,14 +17,13 @@ from lgjax.groups.arguments import takes
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.implicit import by_columns, implicit
-from lgjax.numerics.rank import longest_row, pseudo_inverse
 from lgjax.numerics.small_angle import norm
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.shapes.apart import nearest
 from lgjax.shapes.contact import POSE, SHAPE, Array, Shape
 from lgjax.shapes.convex import Placed, Rounded
 from lgjax.shapes.cores import Core, Other
-from lgjax.shapes.minkowski import Difference, Found, conditions, polished, shares
+from lgjax.shapes.minkowski import Difference, Found, conditions, polished, shares, weighted
 from lgjax.shapes.overlap import STARTS, shallowest
 
 TOLERANCE = 1e-9  # of the status, relative to the size of the bodies; 64 units of round-off if that is more
@@ -35,7 +34,7 @@ class DistanceStatus(Flags):
 
     OK = 0
     NOT_FINITE = NOT_FINITE  # a number of a shape or of a pose is infinite or NaN, or a support point was not found
-    NOT_SOLVED = 2048  # the error bound is above the tolerance: the distance may be less exact
+    NOT_SOLVED = 2  # the error bound is above the tolerance: the distance may be less exact
 
 
 class Distance(NamedTuple):
@@ -88,23 +87,33 @@ def core_of(shape: Shape) -> tuple[Core, Pose | None, Any]:
 
 
 def _distance(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose) -> Distance:
+    D, radius_a, radius_b = difference(a, pose_a, b, pose_b)
+    found = distance_of(D, radius_a, radius_b)
+    return found._replace(point_a=found.point_a + pose_a.translation, point_b=found.point_b + pose_a.translation)
+
+
+def difference(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose) -> tuple[Difference, Any, Any]:
+    """The cores of two shapes, in world axes about the origin of a's pose, and the radii of their rounding."""
     origin = pose_a.translation
     (core_a, in_a, radius_a), (core_b, in_b, radius_b) = core_of(a), core_of(b)
     relative = lambda pose, own: pose if own is None else se3.compose(pose, own)
     place_a = relative(Pose(pose_a.rotation, jnp.zeros_like(origin)), in_a)
     place_b = relative(Pose(pose_b.rotation, pose_b.translation - origin), in_b)
-    D = Difference(core_a, place_a, core_b, place_b)
-    rounding = radius_a + radius_b
+    return Difference(core_a, place_a, core_b, place_b), radius_a, radius_b
+
+
+def distance_of(D: Difference, radius_a: Any, radius_b: Any) -> Distance:
+    """`distance` of two cores with rounding, in the axes of their difference."""
     normal, found, size = normal_of(D)
     weights, w = shares(D, normal, found.labels, size)
     ends = [D.points(label, normal) for label in found.labels]
-    mean = lambda points: sum(weights[k] * points[k] for k in range(3))
-    x, y = mean([end[0] for end in ends]), mean([end[1] for end in ends])
-    # At fixed shares, which change only along the plane that the normal is across.
+    x, y = weighted(weights, [end[0] for end in ends]), weighted(weights, [end[1] for end in ends])
+    # At fixed weights, which change only along the plane that the normal is across.
     held = jax.lax.stop_gradient(weights)
-    between = -sm.dot(normal, sum(held[k] * w[k] for k in range(3)))
+    between = -sm.dot(normal, weighted(held, w))
+    rounding = radius_a + radius_b
     value = between + jax.lax.stop_gradient(found.gap - between) - rounding
-    return _result(value, x + radius_a * normal + origin, y - radius_b * normal + origin, normal, found.error, size + rounding)
+    return _result(value, x + radius_a * normal, y - radius_b * normal, normal, found.error, size + rounding)
 
 
 def _result(value: Array, x: Array, y: Array, normal: Array, error: Array, size: Array) -> Distance:
@@ -142,11 +151,15 @@ def _optimum(D: Difference, size: Array) -> Found:
     near = length <= float(jnp.finfo(size.dtype).tiny) ** 0.25
     up = jnp.zeros_like(offset).at[2].set(1.0)
     start = jnp.where(near, up, offset / jnp.where(near, jnp.ones_like(length), length))
-    apart, far = nearest(D, start, size, 0.5 * margin)
+    least = 64 * float(jnp.finfo(size.dtype).eps) * size
+    apart, length = nearest(D, start, size, least)
+    apart = polished(D, apart, size)
+    # Where bodies are apart the conditions have no other solution. Farther apart than the margin nothing is better.
+    done = (length > 0.5 * margin) | ((apart.gap > least) & (apart.error <= least))
     starts = jnp.concatenate([_normals(D), jnp.stack([apart.normal, start])])
     exact = D.a.polytope and D.b.polytope
-    overlap = shallowest(D, starts, 1 if exact else STARTS, size, margin, ~far)
-    return polished(D, jax.tree.map(lambda x, y: jnp.where(far, x, y), apart, overlap), size)
+    overlap = shallowest(D, starts, 1 if exact else STARTS, size, margin, ~done)
+    return jax.tree.map(lambda x, y: jnp.where(done, x, y), apart, overlap)
 
 
 def _normals(D: Difference) -> Array:
@@ -165,5 +178,8 @@ def _normals(D: Difference) -> Array:
 
 
 def _inverse(jacobian: Array) -> Array:
-    """But for directions in which nothing holds the normal."""
-    return pseudo_inverse(jacobian, float(jnp.finfo(jacobian.dtype).eps) ** 0.75 * longest_row(jacobian))
+    """Its inverse; 0 where nothing holds the normal in some direction, as where two corners touch."""
+    det = sm.det3(jacobian)
+    held = jnp.abs(det) > float(jnp.finfo(det.dtype).eps) ** 1.5
+    safe = jnp.where(held, jacobian, sm.identity(3, det.dtype))
+    return jnp.where(held, sm.inv3(safe), jnp.zeros_like(jacobian))

@@ -109,10 +109,15 @@ def polished(D: Difference, found: Found, size: Array) -> Found:
     return jax.lax.fori_loop(0, len(choices), polish, found)
 
 
+def weighted(weights: list[Array], points: list[Array]) -> Array:
+    """Sum (3,) of three points, each times its weight ()."""
+    return weights[0] * points[0] + weights[1] * points[1] + weights[2] * points[2]
+
+
 def error_of(D: Difference, normal: Array, labels: Array, gap: Array, size: Array) -> Array:
     """Upper minus lower bound of the distance, and how far the mean of the points is beside the normal, together ()."""
     weights, w = shares(D, normal, labels, size)
-    v = sum(weights[k] * w[k] for k in range(3))
+    v = weighted(weights, w)
     return jnp.abs(norm(v) - jnp.abs(gap)) + norm(v + gap * normal)
 
 

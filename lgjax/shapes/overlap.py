@@ -19,7 +19,7 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.small_angle import norm
 from lgjax.shapes.contact import Array
-from lgjax.shapes.minkowski import Difference, Found, judged, polished
+from lgjax.shapes.minkowski import Difference, Found, judged, polished, weighted
 
 PIVOTS = 60  # along one ray
 ROUNDS = 40  # rays
@@ -34,21 +34,21 @@ class _Search(NamedTuple):
 
     found: Found
     ray: Array
-    count: Array
+    rounds: Array
     going: Array
 
 
 class _Exit(NamedTuple):
     """Points (3, 3) of D, their labels (3, k) and costs (3,), and the normal (3,) of the last pivot.
 
-    count: pivots. going: whether there will be another one.
+    pivots: so far. going: whether there will be another one.
     """
 
     points: Array
     labels: Array
     costs: Array
     normal: Array
-    count: Array
+    pivots: Array
     going: Array
 
 
@@ -63,10 +63,10 @@ def shallowest(D: Difference, starts: Array, count: int, size: Array, margin: Ar
 
     def search(_, state):
         found, gaps = state
-        first = jnp.argmax(gaps)
+        first = jnp.argmax(gaps).astype(jnp.int32)
         new = _from(D, starts[first], size, margin, wanted)
         found = jax.tree.map(lambda x, y: jnp.where(new.gap > found.gap, x, y), new, found)
-        return found, jnp.where(np.arange(len(starts)) == first, -jnp.inf, gaps)
+        return found, jnp.where(np.arange(len(starts), dtype=np.int32) == first, -jnp.inf, gaps)
 
     return jax.lax.fori_loop(0, count, search, (nothing, gaps))[0]
 
@@ -77,14 +77,14 @@ def _from(D: Difference, start: Array, size: Array, margin: Array, wanted: Array
 
     def follow(state: _Search) -> _Search:
         # At first to a few digits: Newton's method finds the others, where the points on curved bodies move.
-        tolerance = jnp.maximum(64 * eps, 1e-3 * 0.1 ** state.count.astype(size.dtype))
+        tolerance = jnp.maximum(64 * eps, 1e-3 * 0.1 ** state.rounds.astype(size.dtype))
         normal, labels = _exit(D, state.ray, margin, tolerance, state.going)
         new = polished(D, judged(D, normal, labels, size), size)
         change, little = new.gap - state.found.gap, 64 * eps * size
         better = (change > little) | ((change >= -little) & (new.error < state.found.error))
         found = jax.tree.map(lambda x, y: jnp.where(better, x, y), new, state.found)
         unfinished = (new.error > 64 * eps * size) & (better | (tolerance > 64 * eps))
-        return _Search(found, found.normal, state.count + 1, unfinished & (state.count < ROUNDS))
+        return _Search(found, found.normal, state.rounds + 1, unfinished & (state.rounds < ROUNDS))
 
     nothing = Found(start, -jnp.inf * jnp.ones_like(size), jnp.stack([D.label(start)] * 3), size)
     begin = _Search(nothing, start, jnp.zeros((), jnp.int32), wanted)
@@ -107,7 +107,7 @@ def _around(normal: Array, margin: Array) -> tuple[Array, Array, Array]:
     sign = jnp.where(z >= 0, jnp.ones_like(z), -jnp.ones_like(z))
     a = -1 / (sign + z)
     t, u = sm.stack(1 + sign * x * x * a, sign * x * y * a, -sign * x), sm.stack(x * y * a, sign + y * y * a, -y)
-    turns = 2 * np.pi / 3 * np.arange(3)
+    turns = 2 * np.pi / 3 * np.arange(3.0)
     points = [normal + float(np.cos(k)) * t + float(np.sin(k)) * u for k in turns]
     costs = jnp.broadcast_to(ARTIFICIAL / margin, (3,))
     return jnp.stack(points), costs, normal + ASIDE[0] * t + ASIDE[1] * u
@@ -120,7 +120,7 @@ def _pivot(D: Difference, state: _Exit, ray: Array, margin: Array, tolerance: Ar
     det = sm.dot(W[0], c[0])
     flat = det == 0
     det = jnp.where(flat, jnp.ones_like(det), det)
-    dual = sum((state.costs[k] / det) * c[k] for k in range(3))
+    dual = weighted(list(state.costs / det), c)
     length = norm(dual)
     usable = ~flat & (length > 0) & (length < jnp.inf)
     normal = jnp.where(usable, dual / jnp.where(usable, length, jnp.ones_like(length)), state.normal)
@@ -134,13 +134,13 @@ def _pivot(D: Difference, state: _Exit, ray: Array, margin: Array, tolerance: Ar
         ratios.append(jnp.where(takes > 0, have / jnp.where(takes > 0, takes, jnp.ones_like(takes)), jnp.inf))
     ratio = jnp.stack(ratios)
     enters = usable & (~genuine | (gain > tolerance)) & (jnp.min(ratio) < jnp.inf)
-    leaves = enters & (np.arange(3) == jnp.argmin(ratio))
+    leaves = enters & (np.arange(3, dtype=np.int32) == jnp.argmin(ratio).astype(jnp.int32))
     choose = lambda x, old: jnp.where(leaves.reshape(3, *[1] * (old.ndim - 1)), x, old)
     return _Exit(
         choose(outer, W),
         choose(label, state.labels),
         choose(jnp.ones_like(gain), state.costs),
         normal,
-        state.count + 1,
-        enters & (state.count < PIVOTS),
+        state.pivots + 1,
+        enters & (state.pivots < PIVOTS),
     )

@@ -154,7 +154,15 @@ BAD = {
     "restitution of the contacts must lie between 0 and 1": lambda m: lgjax.Contacts(m, FLOOR, restitution=1.5),
     "smoothing of the contacts is negative": lambda m: lgjax.Contacts(m, FLOOR, smoothing=-1.0),
     "no support function": lambda m: lgjax.Contacts(m, FLOOR, {"trunk": shapes.complement(shapes.sphere(1.0))}),
-    "pairs are of spheres and capsules": lambda m: lgjax.Contacts(m, FLOOR, pairs=[("trunk", "FL_foot")]),
+    "link 'trunk' cannot be in a pair: .* not convex": lambda m: lgjax.Contacts(
+        m,
+        FLOOR,
+        {
+            "trunk": shapes.intersection(shapes.sphere(1.0), shapes.complement(shapes.sphere(1.0, (1, 0, 0)))),
+            "FL_foot": shapes.sphere(0.1),
+        },
+        pairs=[("trunk", "FL_foot")],
+    ),
     "which has no shape": lambda m: lgjax.Contacts(m, FLOOR, pairs=[("FL_hip", "FL_foot")]),
     "nothing can touch": lambda m: lgjax.Contacts(m),
     "at least two columns": lambda m: HeightField(np.zeros((4, 1)), 1.0),

@@ -1,0 +1,314 @@
+"""Signed distances of convex bodies against closed forms, coal, brute force over normals, and differences."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lgjax import Pose, shapes, so3
+from lgjax.shapes import DistanceStatus
+
+coal = pytest.importorskip("coal")
+
+MANY = 20
+RNG = np.random.default_rng(5)
+CORNERS = np.array(
+    [[1.0, 0.2, -0.3], [-1.0, 0.5, 0.1], [0.2, -1.1, 0.4], [0.1, 0.3, 1.2], [-0.4, -0.5, -0.9], [0.6, 0.7, 0.5]]
+)
+AXES = np.array([0.5, 0.8, 1.1])
+TURN = so3.exp(jnp.array([0.3, -0.5, 0.7]))
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def lens(point, size):
+    z = point / size
+    return jnp.sum(z * z * z * z) - 1
+
+
+# name: (shape, its height along unit directions (m, 3), a body of coal or None)
+SHAPES = {
+    "sphere": (lambda: shapes.sphere(0.7), lambda d: 0.7 + 0 * d[:, 0], lambda: coal.Sphere(0.7)),
+    "capsule": (lambda: shapes.capsule(0.3, 0.8), lambda d: 0.3 + 0.8 * abs(d[:, 2]), lambda: coal.Capsule(0.3, 1.6)),
+    "box": (lambda: shapes.box(AXES), lambda d: abs(d) @ AXES, lambda: coal.Box(*(2 * AXES))),
+    "rounded box": (lambda: shapes.box(AXES, rounding=0.2), lambda d: abs(d) @ AXES + 0.2, None),
+    "cylinder": (
+        lambda: shapes.cylinder(0.6, 0.9),
+        lambda d: 0.6 * np.hypot(d[:, 0], d[:, 1]) + 0.9 * abs(d[:, 2]),
+        lambda: coal.Cylinder(0.6, 1.8),
+    ),
+    "ellipsoid": (
+        lambda: shapes.ellipsoid(AXES),
+        lambda d: np.linalg.norm(d * AXES, axis=1),
+        lambda: coal.Ellipsoid(*AXES),
+    ),
+    "polyhedron": (lambda: shapes.polyhedron(CORNERS), lambda d: (d @ CORNERS.T).max(1), None),
+    "placed": (
+        lambda: shapes.placed(shapes.rounded(shapes.ellipsoid(AXES), 0.1), Pose(TURN, jnp.array([0.2, 0.1, -0.3]))),
+        lambda d: np.linalg.norm(d @ np.asarray(TURN) * AXES, axis=1) + 0.1 + d @ [0.2, 0.1, -0.3],
+        None,
+    ),
+    "implicit": (
+        lambda: shapes.implicit(lens, parameters=(jnp.asarray(AXES),)),
+        lambda d: (np.abs(d * AXES) ** (4 / 3)).sum(1) ** 0.75,
+        None,
+    ),
+}
+PAIRS = [
+    *((one, one) for one in SHAPES if one != "implicit"),
+    ("sphere", "box"),
+    ("capsule", "rounded box"),
+    ("box", "cylinder"),
+    ("box", "polyhedron"),
+    ("cylinder", "ellipsoid"),
+    ("polyhedron", "ellipsoid"),
+    ("capsule", "cylinder"),
+    ("sphere", "implicit"),
+]
+names = pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+
+
+def random_poses(count, far=2.5):
+    turns = np.asarray(so3.exp(jnp.asarray(RNG.normal(size=(count, 3)) * 2)))
+    places = unit(RNG.normal(size=(count, 3))) * RNG.uniform(0.2, far, (count, 1))
+    return turns, places
+
+
+def brute(first, second, R, S, p):
+    """The largest gap between supporting planes, by a search over many normals and random ones around the best."""
+    gap = lambda n: -first(n @ R) - second(-n @ S) + n @ p
+    n = unit(RNG.normal(size=(4000, 3)))
+    best = n[np.argsort(-gap(n))[:5]]
+    width = np.full(5, 0.1)
+    for _ in range(30):
+        tried = unit(best[:, None] + width[:, None, None] * RNG.normal(size=(5, 40, 3)))
+        values = gap(tried.reshape(-1, 3)).reshape(5, 40)
+        better = values.max(1) > gap(best)
+        best = np.where(better[:, None], tried[np.arange(5), values.argmax(1)], best)
+        width = np.where(better, width, 0.6 * width)
+    return gap(best).max(), gap
+
+
+def batch(a, b):
+    return jax.jit(jax.vmap(lambda R, S, p: shapes.distance(a, Pose(R, 0 * p), b, Pose(S, p))))
+
+
+@names
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64], ids=["float32", "float64"])
+def test_distances_are_those_of_the_best_normal(pair, dtype):
+    (a, first, _), (b, second, _) = (SHAPES[name] for name in pair)
+    if "implicit" in pair and dtype == jnp.float32:
+        pytest.skip("one dtype of a slow search")
+    R, S = random_poses(MANY)[0], random_poses(MANY)[0]
+    p = random_poses(MANY)[1]
+    R, S, p = (np.asarray(x, dtype) for x in (R, S, p))
+    found = batch(a().astype(dtype), b().astype(dtype))(R, S, p)
+    assert found.distance.dtype == dtype
+    found = jax.tree.map(lambda x: np.asarray(x, float), found)
+    tolerance = 3e-5 if dtype == jnp.float32 else 3e-9
+    np.testing.assert_array_equal(found.status, 0)
+    for k in range(MANY):
+        best, gap = brute(first, second, *(np.asarray(x[k], float) for x in (R, S, p)))
+        # It is the gap along its normal, no other normal has a larger one, and none was tried in vain.
+        assert abs(found.distance[k] - gap(np.asarray(found.normal[k : k + 1], float))[0]) < tolerance
+        assert best - tolerance < found.distance[k] < best + 1e-2
+    assert np.all(found.error < tolerance)
+    across = found.distance[:, None] * found.normal
+    np.testing.assert_allclose(found.point_b - found.point_a, across, atol=tolerance)
+    # The points are points of the bodies: no supporting plane cuts them off.
+    along = unit(RNG.normal(size=(500, 3)))
+    for k in range(MANY):
+        x, y = np.asarray(found.point_a[k], float), np.asarray(found.point_b[k], float)
+        assert np.all(along @ x <= first(along @ R[k]) + tolerance)
+        assert np.all(along @ y <= second(along @ S[k]) + along @ p[k] + tolerance)
+
+
+@pytest.mark.parametrize(
+    "pair", [(x, y) for x, y in itertools.combinations_with_replacement(SHAPES, 2) if SHAPES[x][2] and SHAPES[y][2]]
+)
+def test_distances_apart_are_those_of_coal(pair):
+    (a, _, first), (b, _, second) = (SHAPES[name] for name in pair)
+    R, S = random_poses(MANY)[0], random_poses(MANY)[0]
+    p = 1.4 * random_poses(MANY)[1]
+    found = batch(a(), b())(R, S, p)
+    request = coal.DistanceRequest()
+    request.gjk_tolerance = 1e-12
+    request.gjk_max_iterations = 1000
+    for k in range(MANY):
+        if found.distance[k] > 1e-3:
+            places = coal.Transform3s(R[k], np.zeros(3)), coal.Transform3s(S[k], p[k])
+            wanted = coal.distance(first(), places[0], second(), places[1], request, coal.DistanceResult())
+            assert abs(found.distance[k] - wanted) < 2e-6  # of coal, for curved bodies
+
+
+def at(turn, place):
+    return Pose(so3.exp(jnp.asarray(turn, float)), jnp.asarray(place, float))
+
+
+STILL = at((0, 0, 0), (0, 0, 0))
+QUARTER = np.pi / 4
+# name: two shapes, the pose of the second, distance, and the normal or None where it is not unique
+CLOSED: dict = {
+    "spheres": (shapes.sphere(0.3), shapes.sphere(0.5), at((1, 2, 3), (0, 3, 4)), 4.2, (0, 0.6, 0.8)),
+    "concentric spheres": (shapes.sphere(0.3), shapes.sphere(0.5), STILL, -0.8, None),
+    "touching spheres": (shapes.sphere(0.5), shapes.sphere(0.5), at((1, 2, 3), (0, 0, 1)), 0.0, (0, 0, 1)),
+    "parallel capsules": (shapes.capsule(0.1, 1), shapes.capsule(0.2, 1), at((0, 0, 0), (1, 0, 0.5)), 0.7, (1, 0, 0)),
+    "crossing capsules": (shapes.capsule(0.1, 1), shapes.capsule(0.2, 1), at((np.pi / 2, 0, 0), (0, 0, 0)), -0.3, None),
+    "equal capsules": (shapes.capsule(0.1, 1), shapes.capsule(0.1, 1), STILL, -0.2, None),
+    "box on box": (shapes.box(1), shapes.box(0.5), at((0, 0, 0.4), (0.2, 0.1, 1.5)), 0.0, (0, 0, 1)),
+    "box over box": (shapes.box(1), shapes.box(0.5), at((0, 0, 0.4), (0.2, 0.1, 1.6)), 0.1, (0, 0, 1)),
+    "box in box": (shapes.box(1), shapes.box(0.5), at((0, 0, 0), (0, 0.1, 0.3)), -1.2, (0, 0, 1)),
+    "equal boxes": (shapes.box(1), shapes.box(1), STILL, -2.0, None),
+    "box beside box": (shapes.box(1), shapes.box(1), at((0, 0, 0), (3, 3, 0)), 2**0.5, (0.5**0.5, 0.5**0.5, 0)),
+    "corner to corner": (shapes.box(1), shapes.box(1), at((0, 0, 0), (3, 3, 3)), 3**0.5, (3**-0.5,) * 3),
+    "touching corners": (shapes.box(1), shapes.box(1), at((0, 0, 0), (2, 2, 2)), 0.0, None),
+    "touching edges": (shapes.box(1), shapes.box(1), at((0, 0, 0), (2, 2, 0)), 0.0, None),
+    "crossing edges": (
+        shapes.placed(shapes.box(1), at((QUARTER, 0, 0), (0, 0, 0))),
+        shapes.placed(shapes.box(1), at((0, QUARTER, 0), (0, 0, 0))),
+        at((0, 0, 0), (0.1, 0.2, 2 * 2**0.5 + 0.1)),
+        0.1,
+        (0, 0, 1),
+    ),
+    "crossing edges that overlap": (
+        shapes.placed(shapes.box(1), at((QUARTER, 0, 0), (0, 0, 0))),
+        shapes.placed(shapes.box(1), at((0, QUARTER, 0), (0, 0, 0))),
+        at((0, 0, 0), (0.1, 0.2, 2 * 2**0.5 - 0.1)),
+        -0.1,
+        (0, 0, 1),
+    ),
+    "cylinder on box": (shapes.box(1), shapes.cylinder(0.3, 0.5), at((0, 0, 1), (0.2, 0.1, 1.5)), 0.0, (0, 0, 1)),
+    "cylinder into box": (shapes.box(1), shapes.cylinder(0.3, 0.5), at((0, 0, 1), (0.2, 0, 1.4)), -0.1, (0, 0, 1)),
+    "lying cylinder": (
+        shapes.box(1),
+        shapes.cylinder(0.3, 0.5),
+        at((np.pi / 2, 0, 0), (0.2, 0, 1.4)),
+        0.1,
+        (0, 0, 1),
+    ),
+    "coaxial cylinders": (shapes.cylinder(0.3, 1), shapes.cylinder(0.2, 1), at((0, 0, 0), (0, 0, 2)), 0.0, (0, 0, 1)),
+    "equal cylinders": (shapes.cylinder(0.3, 1), shapes.cylinder(0.3, 1), STILL, -0.6, None),
+    "equal ellipsoids": (shapes.ellipsoid((1, 2, 3)), shapes.ellipsoid((1, 2, 3)), STILL, -2.0, None),
+    "ellipsoid on box": (shapes.box(1), shapes.ellipsoid((1, 2, 3)), at((0, 0, 0), (0, 0.5, 4)), 0.0, (0, 0, 1)),
+    "sphere on corner": (shapes.box(1), shapes.sphere(0.5), at((0, 0, 0), (1.5,) * 3), 0.75**0.5 - 0.5, (3**-0.5,) * 3),
+    "sphere amid box": (shapes.box((1, 2, 3)), shapes.sphere(0.5), STILL, -1.5, None),
+    "far away": (shapes.box(1), shapes.sphere(1.0), at((0, 0, 0), (1e6, 0, 0)), 1e6 - 2, (1, 0, 0)),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_distances_in_closed_form(name):
+    a, b, pose, wanted, normal = CLOSED[name]
+    found = shapes.distance(a, STILL, b, pose)
+    assert DistanceStatus(int(found.status)) == DistanceStatus.OK
+    np.testing.assert_allclose(found.distance, wanted, atol=1e-12, rtol=1e-15)
+    np.testing.assert_allclose(np.linalg.norm(found.normal), 1, rtol=1e-14)
+    if normal is not None:
+        np.testing.assert_allclose(found.normal, normal, atol=1e-9)
+
+
+@jax.jit
+def first_and_second(a, b, pose):
+    """Derivatives of everything to the pose of b, and the second ones of the distance."""
+
+    def moved(x):
+        there = Pose(pose.rotation @ so3.exp(x[:3]), pose.translation + x[3:])
+        found = shapes.distance(a, STILL, b, there)
+        return found.distance, found.point_a, found.point_b, found.normal
+
+    zero = jnp.zeros(6)
+    return jax.jacfwd(moved)(zero), jax.hessian(lambda x: moved(x)[0])(zero)
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_derivatives_are_finite_where_bodies_touch_and_where_nothing_is_unique(name):
+    a, b, pose, _, _ = CLOSED[name]
+    for leaf in jax.tree.leaves(first_and_second(a, b, pose)):
+        assert np.all(np.isfinite(leaf))
+
+
+@names
+def test_derivatives_are_those_of_differences(pair):
+    """To poses and shapes, forward and reverse; of the distance to second order, of points and normal to first."""
+    a, b = (SHAPES[name][0]() for name in pair)
+    if "implicit" in pair:
+        pytest.skip("derivatives of its search are tested with it")
+    count = 10
+    R, S = random_poses(count)[0], random_poses(count)[0]
+    p = random_poses(count)[1]
+    leaves, tree = jax.tree.flatten((a, b))
+    floats = sum(x.size for x in leaves)
+    change = jnp.asarray(RNG.normal(size=floats))
+    ends = np.cumsum([x.size for x in leaves])[:-1]
+
+    def of(x, R, S, p):
+        some = [leaf + x[6] * 0.1 * c.reshape(leaf.shape) for leaf, c in zip(leaves, jnp.split(change, ends))]
+        first, second = jax.tree.unflatten(tree, some)
+        there = Pose(S @ so3.exp(x[:3]), p + x[3:6])
+        found = shapes.distance(first, Pose(R, 0 * p), second, there)
+        return found.distance, (found.point_a, found.point_b, found.normal)
+
+    zero, eps = jnp.zeros(7), 1e-5
+    both = lambda x, *place: (of(x, *place)[0], jax.grad(of, has_aux=True)(x, *place)[0], of(x, *place)[1])
+    along = jax.jit(jax.vmap(jax.jacfwd(both), (None, 0, 0, 0)))(zero, R, S, p)
+    value = jax.jit(jax.vmap(jax.vmap(both, (0, None, None, None)), (None, 0, 0, 0)))
+    steps = eps * jnp.concatenate([jnp.eye(7), -jnp.eye(7)])
+    there = value(steps, R, S, p)
+    of_pair = jax.tree.map(lambda x: jnp.moveaxis((x[:, :7] - x[:, 7:]) / (2 * eps), 1, -1), there)
+    # Not where another feature touches within the step.
+    second = of_pair[1]
+    smooth = np.max(np.abs(second - jnp.swapaxes(second, 1, 2)), axis=(1, 2)) < 1e-4
+    smooth &= np.max(np.abs(along[1] - second), axis=(1, 2)) < 1e-3 * (1 + np.max(np.abs(second), axis=(1, 2)))
+    assert np.mean(smooth) > 0.7
+    reverse = jax.jit(jax.vmap(jax.grad(of, has_aux=True), (None, 0, 0, 0)))(zero, R, S, p)[0]
+    np.testing.assert_allclose(along[0], reverse, atol=1e-9)
+    np.testing.assert_allclose(along[0], of_pair[0], atol=1e-6)
+    for found, wanted in zip(jax.tree.leaves(along[1:]), jax.tree.leaves(of_pair[1:])):
+        size = 1 + np.max(np.abs(wanted[smooth]))
+        np.testing.assert_allclose(found[smooth], wanted[smooth], atol=1e-5 * size)
+
+
+@pytest.mark.parametrize("pair", [("box", "box"), ("capsule", "cylinder")])
+def test_a_pair_alone_and_in_a_batch_has_the_same_distance(pair):
+    a, b = (SHAPES[name][0]() for name in pair)
+    R, S = random_poses(20)[0], random_poses(20)[0]
+    p = random_poses(20)[1]
+    whole, run = batch(a, b)(R, S, p), batch(a, b)
+    for k in (0, 7, 19):
+        one = run(R[k : k + 1], S[k : k + 1], p[k : k + 1])
+        for x, y in zip(one, whole):
+            np.testing.assert_allclose(x[0], y[k], rtol=1e-12, atol=1e-12)
+
+
+def test_swapped_bodies_have_the_same_distance_and_the_opposite_normal():
+    R, S = random_poses(MANY)[0], random_poses(MANY)[0]
+    p = random_poses(MANY)[1]
+    a, b = SHAPES["box"][0](), SHAPES["cylinder"][0]()
+    there = batch(a, b)(R, S, p)
+    back = jax.vmap(lambda R, S, p: shapes.distance(b, Pose(S, p), a, Pose(R, 0 * p)))(R, S, p)
+    np.testing.assert_allclose(there.distance, back.distance, atol=1e-12)
+    np.testing.assert_allclose(there.normal, -back.normal, atol=1e-6)
+
+
+def test_what_is_not_finite_has_a_status():
+    found = shapes.distance(shapes.sphere(1.0), STILL, shapes.box(1), STILL._replace(translation=jnp.full(3, jnp.nan)))
+    assert DistanceStatus(int(found.status)) & DistanceStatus.NOT_FINITE
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        shapes.union(shapes.sphere(1.0), shapes.box(1)),
+        shapes.complement(shapes.sphere(1.0)),
+        shapes.placed(shapes.union(shapes.sphere(1.0)), STILL),
+        shapes.intersection(shapes.sphere(1.0), shapes.complement(shapes.sphere(1.0, (1, 0, 0)))),
+    ],
+    ids=lambda shape: type(shape).__name__,
+)
+def test_shapes_that_are_not_convex_raise(shape):
+    with pytest.raises(ValueError, match="convex"):
+        shapes.distance(shapes.sphere(1.0), STILL, shape, STILL)
