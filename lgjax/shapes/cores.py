@@ -28,6 +28,8 @@ class Core:
 
     # Whether `normals` and `edges` hold every face normal and every direction of an edge of a polytope.
     polytope = False
+    # From how many normals the least overlap is searched.
+    starts = 6
     # Whether labels hold points that stay where a search found them, until they are settled.
     stays = False
 
@@ -122,6 +124,10 @@ class Hull(Core):
     whole: bool = field(default=False, metadata={"static": True})
 
     @property
+    def starts(self) -> int:
+        return 6 if len(self.points) <= 2 else 16  # many local optima, near normals that are not known
+
+    @property
     def polytope(self) -> bool:
         return len(self.points) <= 2
 
@@ -210,6 +216,7 @@ class Drum(Core):
     half_length: Array
     center: Array
     stays = True
+    starts = 12
 
     def label(self, direction: Array) -> Array:
         one = jnp.ones_like(direction[2])

@@ -24,7 +24,7 @@ from lgjax.shapes.contact import POSE, SHAPE, Array, Shape
 from lgjax.shapes.convex import Placed, Rounded
 from lgjax.shapes.cores import Core, Other
 from lgjax.shapes.minkowski import Difference, Found, conditions, polished, shares, weighted
-from lgjax.shapes.overlap import STARTS, shallowest
+from lgjax.shapes.overlap import shallowest
 
 TOLERANCE = 1e-9  # of the status, relative to the size of the bodies; 64 units of round-off if that is more
 
@@ -157,8 +157,9 @@ def _optimum(D: Difference, size: Array) -> Found:
     # Where bodies are apart the conditions have no other solution. Farther apart than the margin nothing is better.
     done = (length > 0.5 * margin) | ((apart.gap > least) & (apart.error <= least))
     starts = jnp.concatenate([_normals(D), jnp.stack([apart.normal, start])])
-    exact = D.a.polytope and D.b.polytope
-    overlap = shallowest(D, starts, 1 if exact else STARTS, size, margin, ~done)
+    # The starts of two polytopes are all normals that there can be.
+    count = 1 if D.a.polytope and D.b.polytope else max(D.a.starts, D.b.starts)
+    overlap = shallowest(D, starts, count, size, margin, ~done)
     return jax.tree.map(lambda x, y: jnp.where(done, x, y), apart, overlap)
 
 

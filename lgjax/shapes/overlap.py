@@ -23,7 +23,6 @@ from lgjax.shapes.minkowski import Difference, Found, judged, polished, weighted
 
 PIVOTS = 60  # along one ray
 ROUNDS = 40  # rays
-STARTS = 6  # normals from which the search begins, the best of those that the cores propose
 # By how much a ray is turned, so that it does not pass through an edge of D: an odd direction in the plane across it.
 ASIDE = (2.3e-4, 1.1e-4)
 ARTIFICIAL = 1e3  # cost of the points with which a linear program begins, relative to the inverse of the margin
