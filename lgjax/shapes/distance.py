@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.execution.call import batch_behind
+from lgjax.execution import batched
 from lgjax.execution.compiled import compiled
 from lgjax.groups import se3
 from lgjax.groups.arguments import takes
@@ -137,7 +137,7 @@ def normal_of(D: Difference) -> tuple[Array, Found, Array]:
     size = still.a.size() + still.b.size()
     away = norm(still.middle())
     size = jnp.where(size > 0, size, jnp.where(away > 0, away, jnp.ones_like(away)))
-    found = batch_behind(_optimum)(still, size)
+    found = batched(_optimum)(still, size)
     residual = lambda n: conditions(D, n, found.labels, size)
     normal, _ = implicit(residual, lambda _: (found.normal, ()), found.normal, by_columns(_inverse))
     return normal, found, size
