@@ -129,6 +129,10 @@ def test_methods_are_values_and_refuse_nonsense():
     assert len({MuntheKaas(RK4), MuntheKaas(RK4), MuntheKaas(RK4, 2)}) == 2
     with pytest.raises(ValueError, match="got -1"):
         MuntheKaas(RK4, -1)
+    with pytest.raises(ValueError, match="error must be one of"):
+        MuntheKaas(DORMAND_PRINCE54, error="chart")
+    with pytest.raises(ValueError, match="BOGACKI_SHAMPINE32_ONE_COMMUTATOR: bracket"):
+        dataclasses.replace(PAIR, brackets=((6, 1.0, 0, 1),))
     with pytest.raises(ValueError, match="RK4_TWO_COMMUTATORS has its own commutators"):
         MuntheKaas(RK4_TWO_COMMUTATORS, 2)
     with pytest.raises(TypeError, match="takes a Tableau, got 'RK4'"):
