@@ -237,7 +237,7 @@ def andrews() -> Problem:
 
     def sweeps() -> list[Sweep]:
         torque = np.array([p["mom"], *[0.0] * 6])
-        found = library.tree_sweeps(m, 100, None, False, True, torque) + library.absolute_sweeps(m, 400, torque=torque)
+        found = library.tree_sweeps(m, 100, None, False, True, torque)
         found += peers.coordinate_sweeps(coordinates, [*q0, *[0.0] * 7], state, slice(7, 14), 100)
         return found + peers.mujoco_sweeps(m, 400, drive=_DRIVE)
 
