@@ -269,3 +269,14 @@ def test_a_controller_with_such_functions_is_part_of_the_native_function_of_a_st
     jax.clear_caches()
     close(found, jax.jit(jax.vmap(lambda *state: run(*state)))(q, v), 1e3 * np.finfo(float).eps)
     jax.clear_caches()
+
+
+@pytest.mark.parametrize("machine", [launched, native_launched], ids=["gpu", "cpu"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sine_and_cosine_of_all_numbers_are_a_point_of_the_circle(dtype, machine):
+    """Also where an angle has no digits left, and of no number where there is none."""
+    x = jnp.asarray([*np.logspace(-30, 37, 40), *-np.logspace(5, 20, 16), 1e6, 4e6, 4.1e6, 3e15], dtype)
+    sine, cosine = (np.asarray(y, float) for y in machine(lambda x: [jnp.sin(x), jnp.cos(x)], x))
+    np.testing.assert_allclose(sine**2 + cosine**2, 1, atol=1e-6 if dtype == "float32" else 1e-14)
+    for y in machine(lambda x: [jnp.sin(x), jnp.cos(x)], jnp.asarray([np.inf, -np.inf, np.nan], dtype)):
+        assert np.all(np.isnan(y))

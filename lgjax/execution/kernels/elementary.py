@@ -35,11 +35,17 @@ COSINE = {
 }  # fmt: skip
 
 
+FARTHEST = {"f32": 4e6, "f64": 2e15}  # rad, whose quarters of a turn are whole numbers without round-off
+
+
 def sine_and_cosine(out: Writer, x: str) -> tuple[str, str]:
     """Both together, without a branch: an eighth of a turn by polynomials, the rest by symmetry.
 
-    Good to round-off up to 1e4 rad in single, 1e9 rad in double precision; further out they lose digits.
+    Good to round-off up to 1e4 rad in single, 1e9 rad in double precision; further out they lose digits. Where numbers
+    are some turns apart, they are those of zero.
     """
+    near = out.compare("lt", out.floating("abs", x), FARTHEST[out.dtype])
+    x = out.select(near, x, out.floating("mul", x, 0.0))  # of infinity no number
     shifted = out.fma(x, 2 / pi, ROUND[out.dtype])
     turns = out.floating("sub", shifted, ROUND[out.dtype], exact=True)
     for part in HALF_PI[out.dtype]:
