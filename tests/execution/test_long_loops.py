@@ -9,6 +9,7 @@ import lgjax
 from lgjax.execution import batched, plain
 from lgjax.execution.scalars.program import program_of
 from tests.dynamics import trees
+from tests.execution.test_kernel import launched
 
 BODIES = 60  # more than a kernel writes out
 
@@ -43,6 +44,19 @@ def test_arguments_are_read_where_they_are(dtype, axes):
     both = [run(f, (rows, flags), axes, 19) for f in (batched(function), function)]
     tolerance = 20 * float(np.finfo(dtype).eps)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max()), *both)
+
+
+def test_a_gpu_has_the_same_loops():
+    random = np.random.default_rng(0)
+    rows, flags = jnp.asarray(random.normal(size=(5, 70, 3, 3))), jnp.asarray(random.normal(size=(5, 70)) > 0)
+
+    def function(rows, flags):
+        turn = lambda carry, now: (jnp.where(now[1], 0.5 * now[0] @ carry, carry + 1), carry[0])
+        return jax.lax.scan(turn, jnp.ones(3), (rows, flags))
+
+    expected = jax.vmap(function)(rows, flags)
+    for a, b in zip(launched(function, rows, flags, memory=True), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-14 * np.abs(b).max())
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ XLA itself launches a kernel given as PTX (the custom call `__gpu$xla.gpu.ptx`);
 at hand when the program is loaded. Nothing but jaxlib is needed, and programs compile ahead of time on machines without
 a GPU. What cannot be written as a kernel runs as it does on other platforms, with a warning that says why.
 
-Read first: `../call.py`, which asks for kernels; `../scalars/program.py` and `ptx.py`, which make them.
+Read first: `../operation.py`, which asks for kernels; `../scalars/program.py` and `ptx.py`, which make them.
 """
 
 import warnings
@@ -19,7 +19,7 @@ import numpy as np
 from lgjax.execution.kernels.ptx import Kernel, kernel
 from lgjax.execution.kernels.rows import BUDGET, chosen
 from lgjax.execution.kernels.spills import SHARED, block_memory
-from lgjax.execution.scalars.program import ScalarProgram
+from lgjax.execution.scalars.program import ScalarProgram, has_long_loops
 
 TARGET = "__gpu$xla.gpu.ptx"
 # kB of shared memory of a multiprocessor, by compute capability, where it has less than an H100.
@@ -35,7 +35,9 @@ def kernel_of(
     front: which of arguments and results have the batch in front.
     """
     try:
-        return kernel(ScalarProgram(jaxpr), batched, size, in_place, front, _shared_memory())
+        return kernel(
+            ScalarProgram(jaxpr, memory=has_long_loops(jaxpr)), batched, size, in_place, front, _shared_memory()
+        )
     except NotImplementedError as error:
         warnings.warn(f"this runs on the GPU without a kernel of its own, more slowly: {error}", stacklevel=2)
         return None

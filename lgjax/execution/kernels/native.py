@@ -1,10 +1,10 @@
-"""Programs of one system as native functions of a CPU: the connection of `call.py`, `llvm.py`, LLVM and XLA.
+"""Programs of one system as native functions of a CPU: the connection of `operation.py`, `llvm.py`, LLVM and XLA.
 
 `as_native` is called when JAX lowers a program. LLVM compiles the function in this process, or it is loaded from disk;
 XLA calls it through its foreign function interface. The name under which XLA finds a function is a hash of its code. So
 a program from JAX's compilation cache finds it too, since every process lowers a program before it looks there.
 
-Read first: `../call.py`, which asks for kernels; `llvm.py`, which writes them.
+Read first: `../operation.py`, which asks for kernels; `llvm.py`, which writes them.
 """
 
 import ctypes
