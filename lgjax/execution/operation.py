@@ -3,7 +3,7 @@
 `batched(function)` traces the function for one system and binds its jaxpr as one operation. Under `jax.vmap` it stays
 one, with a batch axis. On a CPU it is lowered to a native function (`kernels/native.py`), on a GPU to a kernel with a
 thread for each system (`kernels/cuda.py`); both are written from the same scalar program of the jaxpr. Where there is
-no kernel, as in `jax.export` or under `plain`, XLA runs the jaxpr under `jax.vmap`.
+no kernel, as in `jax.export` for a CPU, XLA runs the jaxpr under `jax.vmap`. Under `plain` there is no operation.
 
 Tangents and cotangents are operations of the same kind. They are computed from the arguments alone, so that a reverse
 pass stores nothing else. A function that is too large for a kernel is what it consists of: its jaxpr, in which smaller
@@ -45,7 +45,8 @@ from lgjax.execution.kernels.native import as_native
 from lgjax.execution.kernels.programs import is_program
 from lgjax.execution.scalars.program import size_of
 
-TOGETHER = 20000  # largest `size_of` x 32-bit words of a number, for derivatives in one kernel; a quadruped has 17,000
+# Largest `size_of` x 32-bit words of a number, for derivatives in one kernel; a specialized quadruped has 17,000.
+TOGETHER = 20000
 
 _without_kernels = jax.make_user_context(False)
 
@@ -91,8 +92,8 @@ def with_derivatives(function: Callable) -> Callable:
     """`function` of pytrees of arrays that has derivative rules of its own.
 
     On a GPU each derivative is one kernel, which reads the arguments alone and computes the results again, sharing most
-    of the work. Large functions stay several kernels: one would need more registers than a thread has. On a CPU all do:
-    what one hands to the next stays in its caches.
+    of the work. Derivatives of large functions stay several kernels, because one would need more registers than a
+    thread has. On a CPU they always stay several native functions: what one hands to the next stays in the cache.
     """
 
     def bind(jaxpr, values, _):
@@ -125,8 +126,8 @@ def _as_operation(function: Callable, bind: Callable[[Any, list, int], list]) ->
         leaves, form = jax.tree.flatten((args, kwargs))
         jaxpr, constants = traced(flat, *leaves)
         values = [*constants, *leaves]
-        whole = jaxpr.effects or is_high(jaxpr)
-        outs = evaluate(jaxpr, values) if whole else bind(jaxpr, values, len(constants))
+        as_it_is = jaxpr.effects or is_high(jaxpr)  # which an operation of our own cannot hold
+        outs = evaluate(jaxpr, values) if as_it_is else bind(jaxpr, values, len(constants))
         return jax.tree.unflatten(trees[0], outs)
 
     return call
@@ -209,21 +210,21 @@ def _vmap(args, axes, *, jaxpr, batched, size, **others):
 def _jvp(primals, directions, *, jaxpr, batched, size, **others):
     """The operation, and one for its tangents, which reads the arguments alone.
 
-    The way back repeats each turn of a loop, so that only the values at its start are stored.
+    Within it, a loop saves what it carries at the start of each turn; the way back repeats the turn.
     """
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
     moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
-    marks = Marks(jaxpr, primals, directions, batched, size, moving, moved)
+    op = Differentiated(jaxpr, primals, directions, batched, size, moving, moved)
     if not is_program(jaxpr):
-        return _by_parts(marks)
+        return _by_parts(op)
     if keeps(jaxpr):
-        return _with_kept(marks, **others)
+        return _with_kept(op, **others)
     short, more, needed = tangents(_with_turns(jaxpr), moving, moved)
     outs = batched_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, **others)
-    return outs, _along(marks, short, more, needed, outs, [], **others)
+    return outs, _along(op, short, more, needed, outs, [], **others)
 
 
-class Marks(NamedTuple):
+class Differentiated(NamedTuple):
     """An operation to be differentiated. moving: arguments that have directions. moved: results that are floating."""
 
     jaxpr: Any
@@ -235,7 +236,7 @@ class Marks(NamedTuple):
     moved: list[bool]
 
 
-def _with_kept(op: Marks, state: range | None = None, **others):
+def _with_kept(op: Differentiated, state: range | None = None, **others):
     """The kernel hands what is marked in it to that of its derivative."""
     values, short, more, needed = linearized(op.jaxpr, op.moving, op.moved)
     marks = (*[False] * len(more), *op.batched)
@@ -245,7 +246,9 @@ def _with_kept(op: Marks, state: range | None = None, **others):
     return outs, _along(op, short, more, needed, outs, stored, state=state, **others)
 
 
-def _along(op: Marks, jaxpr, more, needed, outs, stored, state: range | None = None, how: str = "step") -> list:
+def _along(
+    op: Differentiated, jaxpr, more, needed, outs, stored, state: range | None = None, how: str = "step"
+) -> list:
     """Tangents of the results `outs`, of a jaxpr of arrays, of the arguments it needs, of stored values, of directions.
 
     That of a step in place is written over the directions.
@@ -258,7 +261,7 @@ def _along(op: Marks, jaxpr, more, needed, outs, stored, state: range | None = N
     return [next(found) if m else no_tangent(x) for x, m in zip(outs, op.moved, strict=True)]
 
 
-def _by_parts(op: Marks) -> tuple[Arrays, list]:
+def _by_parts(op: Differentiated) -> tuple[Arrays, list]:
     """Results and tangents of what an operation consists of, where it is too large for a kernel."""
 
     def of(*values):

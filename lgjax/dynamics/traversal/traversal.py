@@ -3,7 +3,7 @@
 Chains of bodies side by side form a run, a rectangle of `length` levels and `width` lanes: one `lax.scan` over the
 levels, of a body step that `jax.vmap` maps over the lanes. Between runs values are gathered from parents or summed over
 children. That is the whole algorithm, and what XLA runs where there are no kernels (`execution.plain`). Kernels are
-written from the same jaxpr, in which all bodies are written out (`execution/`).
+written from the same jaxpr, in which all bodies are written out but those of long chains (`execution/`).
 
 Read first: `TreeTraversal.outward` and `inward`; to see an algorithm, nothing else here is needed.
 """
@@ -20,7 +20,7 @@ from jax import lax
 from lgjax.dynamics.traversal.layout import LaneRun, layout
 from lgjax.multibody.tree import Tree
 
-LONGEST = 48  # levels of a run, of which longer ones are loops in a kernel, too
+LONGEST = 48  # levels of a run that a kernel writes out; of more it has a loop
 
 
 class TreeTraversal:
@@ -130,7 +130,7 @@ def _run(run: LaneRun, step: Callable, carry, data: list, reverse: bool):
         carry, out = step(carry, *data)
         return _silenced(carry, alive), out
 
-    unroll = max(2, run.length) if run.length <= LONGEST else 1  # a kernel writes out what XLA is to unroll
+    unroll = max(2, run.length) if run.length <= LONGEST else 1  # kernels write out what has unroll > 1
     return lax.scan(level, carry, (alive, data), run.length, reverse, unroll)
 
 

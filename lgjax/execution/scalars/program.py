@@ -1,7 +1,7 @@
-"""A whole function of small arrays as one straight line of operations on scalars, with loops where it has any.
+"""A function of one system as a list of operations on scalars, with nodes for loops and for large arrays.
 
-Levels and bodies of recursions are written out, and known numbers are folded. Kernels are written from such programs
-(`kernels/translation.py`).
+Levels of recursions are written out if they are at most 48, and known numbers are folded. Kernels are written from such
+programs (`kernels/translation.py`).
 
 Read first: `interpreter.py`, `unrolling.py`. Next: `sums.py`, `ordering.py`, `kernels/translation.py`.
 """
