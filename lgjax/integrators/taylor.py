@@ -20,6 +20,9 @@ from lgjax.integrators.munthe_kaas import dexpinv_coefficients
 from lgjax.numerics import checks
 from lgjax.numerics.small_angle import norm
 
+# Steps by the last two coefficients are at most some ten times as long as by those before, unless they are left out.
+LEFT_OUT = 30.0
+
 Array = jax.Array
 Point = Any
 Series = Callable[[Array, Point, int], Any]
@@ -33,7 +36,8 @@ class Taylor(Method):
     its own solution from (t, y), every leaf with a leading axis of length `order`. `motion_series` makes it for a
     mechanism.
 
-    With error control a step is as long as its last two coefficients allow, and none is rejected; `substeps` is the
+    With error control a step is as long as its last two coefficients allow, or from order 5 on the last ones that are
+    not left out of the series, and none is rejected; `substeps` is the
     number of parts that are searched for an event. Derivatives are those of the polynomials: where the state hardly
     moves, steps are long, and only a fixed step of `integrate` bounds the error of a gradient.
     """
@@ -78,14 +82,24 @@ class Taylor(Method):
     def step_size(
         self, space: HomogeneousSpace, expansion: Any, start: Point, y: Point, rtol: Array, atol: Array
     ) -> Array:
-        """0.9 (tolerance / |Omega_k|)^(1/k), the least of the last two orders k and of the parts of y."""
-        sizes = []
-        for k in range(max(1, self.order - 1), self.order + 1):
-            last = jax.tree.map(lambda x, k=k: x[k - 1], expansion)
-            ratio = coefficient_ratio(space, last, start, y, rtol, atol)
+        """0.9 (tolerance / |Omega_k|)^(1/k), the least of the last two orders k and of the parts of y.
+
+        Of the two orders before, if both of these are left out of the series, as every second pair is where a pendulum
+        is released from rest: then they say nothing of the next ones.
+        """
+
+        def size(k: int) -> Array:
+            own = jax.tree.map(lambda x: x[k - 1], expansion)
+            ratio = coefficient_ratio(space, own, start, y, rtol, atol)
             tiny = jnp.finfo(ratio.dtype).tiny
-            sizes.append(jnp.where(ratio < tiny, tiny, ratio) ** (-1.0 / k))  # NaN stays
-        return 0.9 * jnp.min(jnp.stack(sizes))
+            return jnp.where(ratio < tiny, tiny, ratio) ** (-1.0 / k)  # NaN stays
+
+        sizes = [size(k) for k in range(max(1, self.order - 3, self.order // 2 + 1), self.order + 1)]
+        last = jnp.min(jnp.stack(sizes[-2:]))
+        if len(sizes) > 2:
+            before = jnp.min(jnp.stack(sizes[:-2]))
+            last = jnp.where(last > LEFT_OUT * before, before, last)
+        return 0.9 * last
 
     def step(self, space: HomogeneousSpace, field: Series, t: Array, y: Point, h: Array, carry: None):
         return self.advance(space, self.expand(space, field, t, y), y, h), None

@@ -278,3 +278,26 @@ def test_a_series_that_is_not_finite_and_too_few_steps_are_reported():
     few = jit(lambda: integrate_adaptive(ROTATIONS, turning, jnp.eye(3), 0.0, 9.0, Taylor(3), 1e-9, 1e-9, 5))()
     assert not few.success
     assert few.accepted == 5
+
+
+def swinging(t, y, order):
+    """Coefficients of (angular velocity, -sin(angle)) along the motion of a pendulum."""
+    angle, speed, sine, cosine = [y[0]], [y[1]], [jnp.sin(y[0])], [jnp.cos(y[0])]
+    for n in range(1, order):
+        angle.append(speed[-1] / n)
+        speed.append(-sine[-1] / n)
+        sine.append(sum(j * angle[j] * cosine[n - j] for j in range(1, n + 1)) / n)
+        cosine.append(-sum(j * angle[j] * sine[n - j] for j in range(1, n + 1)) / n)
+    return jnp.stack([jnp.stack(speed), -jnp.stack(sine)], 1)
+
+
+@pytest.mark.parametrize("order", range(5, 13))
+def test_coefficients_that_are_left_out_do_not_make_a_step_longer(order):
+    """Released at rest where its rod is level, only every fourth coefficient of a pendulum's motion is not zero."""
+    run = lambda y: integrate_adaptive(vector_space(2), swinging, y, 0.0, 3.0, Taylor(order), 1e-9, 1e-9, 400)
+    level, near = (jit(run)(jnp.array([angle, 0.0])) for angle in (jnp.pi / 2, 1.5))
+    for solution, start in ((level, jnp.pi / 2), (near, 1.5)):
+        assert solution.status == 0
+        energy = 0.5 * solution.ys[-1, 1] ** 2 - jnp.cos(solution.ys[-1, 0])
+        np.testing.assert_allclose(energy, -jnp.cos(start), atol=3e-8)
+    assert int(level.accepted) < 1.5 * int(near.accepted) + 3
