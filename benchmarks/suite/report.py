@@ -5,6 +5,7 @@ python -m benchmarks.suite.report [--folder docs/benchmarks/suite]
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def summary(result: dict[str, Any]) -> list[str]:
 
 
 def errors(result: dict[str, Any]) -> list[str]:
-    """The finest run of every method: error, evaluations, change of energy and momentum."""
+    """The most accurate run of every method: error, evaluations, change of energy and momentum."""
     lines = [
         "| program | setting | error | ms | evaluations | energy | momentum |",
         "|---|---|---|---|---|---|---|",
@@ -51,7 +52,7 @@ def errors(result: dict[str, Any]) -> list[str]:
     kinds = dict.fromkeys((row["program"], row["method"]) for row in result["rows"])
     for program, method in kinds:
         mine = [r for r in result["rows"] if (r["program"], r["method"]) == (program, method)]
-        done = [r for r in mine if "error" in r]
+        done = [r for r in mine if math.isfinite(r.get("error", math.nan))]
         if not done:
             lines.append(f"| {program}, {method} | {mine[-1]['setting']} | fails | | | | |")
             continue
