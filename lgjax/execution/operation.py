@@ -41,7 +41,6 @@ from lgjax.execution.jaxprs import Arrays, evaluate, merged, tangents, traced, t
 from lgjax.execution.kept import keeps, keeps_itself, linearized
 from lgjax.execution.kernels import native
 from lgjax.execution.kernels.cuda import as_kernel
-from lgjax.execution.kernels.native import as_native
 from lgjax.execution.kernels.programs import is_program
 from lgjax.execution.scalars.program import size_of
 
@@ -331,6 +330,6 @@ register(
     _vmap,
     _jvp,
     _transpose,
-    cpu=lambda ctx: _launched(as_native, ctx) if native.usable() and not is_exported(ctx) else _run,
+    cpu=lambda ctx: _launched(native.as_native, ctx) if native.usable() and not is_exported(ctx) else _run,
     cuda=partial(_launched, as_kernel),
 )
