@@ -93,7 +93,6 @@ def test_what_does_not_fit_is_named(message):
 
 
 ON_HOST = {
-    "optimize_controls": lambda x: search(state=jnp.full(2, x)).cost,
     "ensemble": lambda x: ensemble(v=jnp.full(2, x)).v,
     "monte_carlo": lambda x: carlo(lambda key, x: x, (x,)),
 }
@@ -107,6 +106,15 @@ def test_what_runs_on_the_host_says_so(name, transform):
         TRANSFORMS[transform](ON_HOST[name])(jnp.asarray(1.0))
 
 
+def test_a_search_can_be_traced_but_not_differentiated():
+    cost = lambda x: jnp.sum(search(state=jnp.full(2, x)).cost)
+    x = jnp.asarray(1.0)
+    for found in (jax.jit(cost)(x), jax.vmap(cost)(x[None])[0]):
+        np.testing.assert_allclose(found, cost(x), rtol=1e-9)
+    with pytest.raises(TypeError, match=r"^optimize_controls cannot be differentiated"):
+        jax.grad(cost)(x)
+
+
 @pytest.mark.parametrize("kept", [False, True], ids=["returned", "in a folder"])
 def test_what_is_traced_in_a_closure_is_found(kept, tmp_path):
     simulate = lambda x: lambda key: lgjax.ensembles.Sample(x * jax.random.normal(key, (1,)))
@@ -116,5 +124,5 @@ def test_what_is_traced_in_a_closure_is_found(kept, tmp_path):
     with pytest.raises(TypeError, match=r"^ensemble runs on the host"):
         jax.grad(lambda x: ensemble(controller=lambda t, q, v: x * v, folder=folder).statistics.mean[0])(1.0)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(TypeError, match=r"^optimize_controls runs on the host"):
+    with pytest.raises(TypeError, match=r"^optimize_controls cannot be differentiated"):
         jax.grad(lambda x: search(running=lambda t, y, u: x * (u @ u)).cost[0])(1.0)

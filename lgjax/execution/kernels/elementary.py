@@ -33,8 +33,6 @@ COSINE = {
         2.087572162384293e-9, -1.1359559340742566e-11,
     ),
 }  # fmt: skip
-
-
 FARTHEST = {"f32": 4e6, "f64": 2e15}  # rad, whose quarters of a turn are whole numbers without round-off
 
 
@@ -44,8 +42,7 @@ def sine_and_cosine(out: Writer, x: str) -> tuple[str, str]:
     Good to round-off up to 1e4 rad in single, 1e9 rad in double precision; further out they lose digits. Where numbers
     are some turns apart, they are those of zero.
     """
-    near = out.compare("lt", out.floating("abs", x), FARTHEST[out.dtype])
-    x = out.select(near, x, out.floating("mul", x, 0.0))  # of infinity no number
+    x = out.select(out.compare("lt", out.floating("abs", x), FARTHEST[out.dtype]), x, out.floating("mul", x, 0.0))
     shifted = out.fma(x, 2 / pi, ROUND[out.dtype])
     turns = out.floating("sub", shifted, ROUND[out.dtype], exact=True)
     for part in HALF_PI[out.dtype]:
