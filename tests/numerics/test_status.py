@@ -15,13 +15,14 @@ from lgjax.integrators import Status
 from lgjax.maximal import Status as MaximalStatus
 from lgjax.numerics.status import Flags, flag
 from lgjax.plugs.environment import EnvironmentStatus
+from lgjax.shapes import DistanceStatus
 from lgjax.simulate.control import OptimizeStatus
 from lgjax.simulate.identification import IdentifyStatus
 from lgjax.simulate.rollout import Trajectory
 
 STATUSES = (
     Status, MaximalStatus, LoopStatus, ContactStatus, BounceStatus, IKStatus, OptimizeStatus, IdentifyStatus,
-    EnvironmentStatus,
+    EnvironmentStatus, DistanceStatus,
 )  # fmt: skip
 
 
