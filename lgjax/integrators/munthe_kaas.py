@@ -69,21 +69,6 @@ def _add(total: Algebra | None, term: Algebra | None) -> Algebra | None:
     return jax.tree.map(jnp.add, total, term)
 
 
-def munthe_kaas_step(
-    space: HomogeneousSpace,
-    field: Field,
-    t: Array,
-    y: Point,
-    h: Array,
-    tableau: Tableau,
-    commutators: int | None = None,
-    scan_stages: bool = False,
-) -> tuple[Point, Point | None]:
-    """One step of size h from (t, y): the new point and, if the tableau has b_hat, that of the embedded method."""
-    sigma, sigma_hat = munthe_kaas_exponents(space, field, t, y, h, tableau, commutators, scan_stages)
-    return space.move(sigma, y), None if sigma_hat is None else space.move(sigma_hat, y)
-
-
 def munthe_kaas_exponents(
     space: HomogeneousSpace,
     field: Field,
@@ -299,17 +284,14 @@ class MuntheKaas(Method):
         self, space: HomogeneousSpace, field: Field, t: Array, y: Point, h: Array, carry: tuple[()]
     ) -> tuple[Point, tuple[()]]:
         """The point after one step of size h."""
-        y1, _ = munthe_kaas_step(space, field, t, y, h, self.tableau, self.commutators, self._scanned)
-        return y1, carry
+        return space.move(self._exponents(space, field, t, y, h)[0], y), carry
 
     def embedded_step(
         self, space: HomogeneousSpace, field: Field, t: Array, y: Point, h: Array, carry: tuple[()]
     ) -> tuple[Point, Point, tuple[()]]:
         """The point after one step and that of the embedded method, whose distance estimates the error."""
-        if self.tableau.b_hat is None:
-            raise ValueError(f"{self.tableau.name} has no embedded method")
-        y1, y_hat = munthe_kaas_step(space, field, t, y, h, self.tableau, self.commutators, self._scanned)
-        return y1, y_hat, carry
+        sigma, sigma_hat = self.embedded_exponents(space, field, t, y, h)
+        return space.move(sigma, y), space.move(sigma_hat, y), carry
 
     def embedded_exponents(
         self, space: HomogeneousSpace, field: Field, t: Array, y: Point, h: Array
@@ -317,4 +299,7 @@ class MuntheKaas(Method):
         """The exponents of one step and of the embedded method."""
         if self.tableau.b_hat is None:
             raise ValueError(f"{self.tableau.name} has no embedded method")
+        return self._exponents(space, field, t, y, h)
+
+    def _exponents(self, space: HomogeneousSpace, field: Field, t: Array, y: Point, h: Array) -> tuple[Any, Any]:
         return munthe_kaas_exponents(space, field, t, y, h, self.tableau, self.commutators, self._scanned)
