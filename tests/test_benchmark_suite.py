@@ -1,15 +1,17 @@
 """Reference problems: their kept ends are right, and methods reach them with their order."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.suite import measure
+from benchmarks.suite.figures import ended, front
 from benchmarks.suite.mechanisms import ORDER, PUBLISHED
 from benchmarks.suite.problems import problems
-from benchmarks.suite.report import best, page
+from benchmarks.suite.report import best, errors, page
 
 KEPT = measure.kept_references()
 PROBLEMS = {problem.name: problem for problem in problems()}
@@ -100,3 +102,12 @@ def test_the_closed_form_is_computed_again(name):
     way, state = PROBLEMS[name].references()[0]
     assert way == KEPT[name]["ways"][0]
     np.testing.assert_allclose([float(x) for x in state], exact(name), atol=1e-15)
+
+
+def test_runs_that_left_the_finite_numbers_count_as_failed():
+    own = {"program": "lgjax", "method": "RKMK 8", "evaluations": 1, "drift": {}}
+    found = ((3, math.nan), (6, 1e-3), (12, math.inf), (24, 1e-6))
+    rows = [own | {"setting": n, "error": error, "ms": 1.0 * n} for n, error in found]
+    assert [row["setting"] for row in ended([*rows, {"setting": 48}])] == [6, 24]
+    assert [row["setting"] for row in front(ended(rows))] == [6, 24]
+    assert "| 24 steps | 1.0e-06 |" in errors({"rows": rows})[-1]

@@ -1,12 +1,19 @@
 """The figure of a problem: error against time, every method thin, the best of each program thick."""
 
+import math
 from pathlib import Path
 from typing import Any
 
+WORST = 10.0  # errors above which a run is not drawn
 COLORS = {
     "lgjax": "tab:blue", "SciPy": "tab:green", "diffrax": "tab:orange", "MuJoCo": "tab:red", "MJX": "tab:pink",
     "Pinocchio": "tab:purple", "Exudyn": "tab:brown",
 }  # fmt: skip
+
+
+def ended(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs with an error that is a number: others have failed, or left the finite numbers."""
+    return [row for row in rows if math.isfinite(row.get("error", math.nan))]
 
 
 def front(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -27,7 +34,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
-    rows = [row for row in result.get("rows", []) if "error" in row]
+    rows = [row for row in ended(result.get("rows", [])) if row["error"] < WORST]
     line = lambda mine, **style: axes.loglog([max(r["error"], 1e-16) for r in mine], [r["ms"] for r in mine], **style)
     for program in dict.fromkeys(row["program"] for row in rows):
         color, mine = COLORS.get(program, "gray"), [row for row in rows if row["program"] == program]

@@ -5,9 +5,10 @@ python -m benchmarks.suite.report [--folder docs/benchmarks/suite]
 
 import argparse
 import json
-import math
 from pathlib import Path
 from typing import Any
+
+from benchmarks.suite.figures import draw, ended
 
 GOALS = (1e-6, 1e-8, 1e-10)
 HEAD = Path(__file__).parent / "page_head.md"
@@ -52,7 +53,7 @@ def errors(result: dict[str, Any]) -> list[str]:
     kinds = dict.fromkeys((row["program"], row["method"]) for row in result["rows"])
     for program, method in kinds:
         mine = [r for r in result["rows"] if (r["program"], r["method"]) == (program, method)]
-        done = [r for r in mine if math.isfinite(r.get("error", math.nan))]
+        done = ended(mine)
         if not done:
             lines.append(f"| {program}, {method} | {mine[-1]['setting']} | fails | | | | |")
             continue
@@ -90,7 +91,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", default="docs/benchmarks/suite")
     args = parser.parse_args()
-    from benchmarks.suite.figures import draw
     from benchmarks.suite.measure import kept_references
 
     folder = Path(args.folder)
