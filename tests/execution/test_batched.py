@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax import jit, lax
 
-from lgjax.execution import batched, plain
+from lgjax.execution import batched, is_plain, plain
 
 INDEX = np.array([[2, 0], [1, 1]])
 FUNCTIONS = {
@@ -141,3 +141,28 @@ def test_a_kernel_holds_batches_of_what_would_be_one_alone(size):
     x, a = jax.random.normal(jax.random.key(0), (3, size, 2), float), jnp.asarray([0.5, 2.0, 3.0])
     expected = jnp.sum(jnp.sin(x)[..., None] * x[:, :, None], 1) * a[:, None, None]
     np.testing.assert_allclose(jit(jax.vmap(outer))(x, a), expected, rtol=1e-14)
+
+
+def test_within_plain_there_are_no_operations_and_programs_of_their_own():
+    traces = []
+
+    @jax.jit
+    def run(x):
+        traces.append(is_plain())
+        return jax.vmap(batched(jnp.sin))(x)
+
+    text = lambda: str(jax.make_jaxpr(run)(X[0, 0]))
+    assert "batched[" in text()
+    with plain():
+        assert "batched[" not in text()
+        close(run(X[0, 0]), jnp.sin(X[0, 0]))
+    run(X[0, 0])
+    assert traces == [False, True]
+    assert "batched[" in text()
+
+
+def test_keywords_and_errors_pass_through():
+    f = batched(lambda x, *, scale: x * scale["by"])
+    close(jax.vmap(lambda x: f(x, scale={"by": 2.0 * x}))(X[0, 0]), 2 * X[0, 0] ** 2)
+    with pytest.raises(KeyError):
+        f(X[0, 0], scale={})

@@ -46,6 +46,20 @@ def test_arguments_are_read_where_they_are(dtype, axes):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max()), *both)
 
 
+@pytest.mark.parametrize("axes", [(0, 0), (-1, -1), (None, 0)], ids=str)
+def test_an_argument_that_a_loop_carries_stays_as_it_is(axes):
+    random = np.random.default_rng(1)
+    start, rows = jnp.asarray(random.normal(size=(19, 5, 6))), jnp.asarray(random.normal(size=(19, 70, 5, 6)))
+
+    def function(start, rows):
+        final, _ = jax.lax.scan(lambda x, row: (0.9 * x + row * x[::-1], None), start, rows)
+        again, _ = jax.lax.scan(lambda x, row: (0.5 * x - row, None), start, rows)
+        return final, again, 2 * start, start
+
+    both = [run(f, (start, rows), axes, 19) for f in (batched(function), function)]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-13 * np.abs(b).max()), *both)
+
+
 def test_a_gpu_has_the_same_loops():
     random = np.random.default_rng(0)
     rows, flags = jnp.asarray(random.normal(size=(5, 70, 3, 3))), jnp.asarray(random.normal(size=(5, 70)) > 0)
