@@ -54,7 +54,8 @@ def test_an_argument_that_a_loop_carries_stays_as_it_is(axes):
     def function(start, rows):
         final, _ = jax.lax.scan(lambda x, row: (0.9 * x + row * x[::-1], None), start, rows)
         again, _ = jax.lax.scan(lambda x, row: (0.5 * x - row, None), start, rows)
-        return final, again, 2 * start, start
+        other, _ = jax.lax.scan(lambda x, row: (0.9 * x + row * final, None), jnp.sin(again), rows)  # in new memory
+        return final, again, other
 
     both = [run(f, (start, rows), axes, 19) for f in (batched(function), function)]
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-13 * np.abs(b).max()), *both)
