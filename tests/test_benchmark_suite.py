@@ -110,4 +110,5 @@ def test_runs_that_left_the_finite_numbers_count_as_failed():
     rows = [own | {"setting": n, "error": error, "ms": 1.0 * n} for n, error in found]
     assert [row["setting"] for row in ended([*rows, {"setting": 48}])] == [6, 24]
     assert [row["setting"] for row in front(ended(rows))] == [6, 24]
-    assert "| 24 steps | 1.0e-06 |" in errors({"rows": rows})[-1]
+    results = [{"title": title, "rows": rows[:n]} for title, n in (("all", 4), ("none", 1))]
+    assert errors(results)[-1] == "| lgjax RKMK 8 | 1e-06 | fails |"
