@@ -122,6 +122,10 @@ def skip(app, what, name, thing, skipping, options):
     return True if described or name in {"tree_flatten", "tree_unflatten"} else None
 
 
+def examples(app, name, source):
+    source[0] = gallery_source.linked(source[0])
+
+
 def formula(self, node):
     self.body.append(mathml(node.astext()))
     raise nodes.SkipNode
@@ -138,6 +142,7 @@ def mathml(text: str, display: bool = False) -> str:
 
 def setup(app):
     app.add_html_math_renderer("mathml", (formula, None), (displayed, None))
+    app.connect("source-read", examples)
     app.connect("autodoc-process-docstring", docstring)
     app.connect("autodoc-process-signature", signature)
     app.connect("autodoc-skip-member", skip)

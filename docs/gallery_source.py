@@ -1,6 +1,7 @@
-"""The examples as sphinx-gallery wants them: a copy of each with its section of examples.md as the first docstring.
+"""The examples as sphinx-gallery wants them: a copy of each with its section of examples/README.md as first docstring.
 
-`conf.py` calls `write`. A section of examples.md is a heading "## NN Title", the picture, and paragraphs.
+`conf.py` calls `write`, and `linked` for every page. A section of examples/README.md is a heading "## NN Title", the
+picture, and paragraphs.
 """
 
 import ast
@@ -9,7 +10,8 @@ import shutil
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-SECTION = re.compile(r"^## (\d\d) (.+?)\n+!\[(.*?)\]\((images/gallery/(\S+?)\.png)\)\n+(.*?)(?=^## |\Z)", re.M | re.S)
+PICTURE = r"!\[(.*?)\]\(\.\./docs/(images/gallery/(\S+?)\.png)\)"
+SECTION = re.compile(rf"^## (\d\d) (.+?)\n+{PICTURE}\n+(.*?)(?=^## |\Z)", re.M | re.S)
 
 
 def sections(text: str) -> dict[str, tuple[str, str, str, str]]:
@@ -21,9 +23,15 @@ def sections(text: str) -> dict[str, tuple[str, str, str, str]]:
 
 
 def restructured(text: str) -> str:
-    """Markdown of examples.md, which has code, links to pages, and nothing else, as reStructuredText."""
+    """Markdown of examples/README.md, which has code, links to pages, and nothing else, as reStructuredText."""
     text = re.sub(r"`([^`]+)`", r"``\1``", text)
-    return re.sub(r"\[([^\]]+)\]\(([^)\s]+)\.md\)", r":doc:`\1 </\2>`", text)
+    return re.sub(r"\[([^\]]+)\]\(\.\./docs/([^)\s]+)\.md\)", r":doc:`\1 </\2>`", text)
+
+
+def linked(text: str) -> str:
+    """A page of docs with its links to examples, which are outside of docs, leading to their pages of the gallery."""
+    text = re.sub(r"\]\(\.\./((?:\.\./)*)examples/README\.md\)", r"](\1gallery/index.rst)", text)
+    return re.sub(r"\]\(\.\./((?:\.\./)*)examples/(\d\w+)\.py\)", r"](\1gallery/\2.rst)", text)
 
 
 def write(docs: Path = DOCS) -> Path:
@@ -36,11 +44,12 @@ def write(docs: Path = DOCS) -> Path:
         "these pages.\n",
         encoding="utf-8",
     )
-    for stem, (title, shown, path, body) in sections((docs / "examples.md").read_text(encoding="utf-8")).items():
+    readme = (docs.parent / "examples" / "README.md").read_text(encoding="utf-8")
+    for stem, (title, shown, path, body) in sections(readme).items():
         source = (docs.parent / "examples" / f"{stem}.py").read_text(encoding="utf-8")
         first = ast.parse(source).body[0]
         code = "\n".join(source.splitlines()[first.end_lineno :])
-        top = f"{title}\n{'=' * len(title)}\n\n.. image:: /{path}\n   :alt: {shown}\n\n{restructured(body).strip()}\n"
+        top = f"{title}\n{'=' * len(title)}\n\n.. image:: /{path}\n   :alt: {shown}\n\n{restructured(body).strip()}\n\n``python examples/{stem}.py``\n"
         header = f'r"""\n{top}"""'
         thumbnail = f"# sphinx_gallery_thumbnail_path = '{path}'\n"
         (folder / f"{stem}.py").write_text(f"{header}\n{thumbnail}{code}\n", encoding="utf-8")

@@ -16,7 +16,11 @@ README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 PAGES = [README, *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("coming_from/*.md"))]
 OTHERS = [page for page in sorted(DOCS.glob("*/*.md")) if page not in PAGES]
-LINKED = [*PAGES, *OTHERS, *(ROOT / page for page in ("benchmarks/README.md", "CHANGELOG.md", "tests/soak/LOG.md"))]
+LINKED = [
+    *PAGES,
+    *OTHERS,
+    *(ROOT / page for page in ("benchmarks/README.md", "examples/README.md", "CHANGELOG.md", "tests/soak/LOG.md")),
+]
 
 
 def text(path: Path) -> str:

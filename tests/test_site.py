@@ -68,12 +68,12 @@ def test_the_reference_has_a_page_for_each_namespace():
 
 
 def test_every_example_is_in_the_gallery_with_a_small_picture():
-    sections = source_of_the_gallery().sections((ROOT / "docs" / "examples.md").read_text(encoding="utf-8"))
+    sections = source_of_the_gallery().sections((ROOT / "examples" / "README.md").read_text(encoding="utf-8"))
     assert sorted(sections) == [path.stem for path in EXAMPLES]
     for stem, (title, shown, path, body) in sections.items():
         assert title.startswith(stem[:2])
         assert shown
-        assert f"examples/{stem}.py" in body
+        assert body.strip()
         assert (ROOT / "docs" / path).stat().st_size < LARGEST
     assert {path.stem for path in GALLERY.glob("*.png")} == set(sections)
 
@@ -82,10 +82,18 @@ def test_every_example_is_in_the_gallery_with_a_small_picture():
 def test_the_gallery_has_the_code_of_an_example(path, tmp_path):
     module = source_of_the_gallery()
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "examples.md").write_text((ROOT / "docs" / "examples.md").read_text(encoding="utf-8"))
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     made = (module.write(tmp_path / "docs") / path.name).read_text(encoding="utf-8")
     compile(made, path.name, "exec")
     last = path.read_text(encoding="utf-8").rstrip().splitlines()[-1]
     assert made.rstrip().endswith(last)
     assert made.count("sphinx_gallery_thumbnail_path") == 1
+    assert f"python examples/{path.name}" in made
+
+
+def test_links_to_examples_lead_to_the_gallery_on_the_site():
+    linked = source_of_the_gallery().linked
+    assert linked("[a](../examples/README.md)") == "[a](gallery/index.rst)"
+    assert linked("[b](../../examples/02_heavy_top.py)") == "[b](../gallery/02_heavy_top.rst)"
+    pages = "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").rglob("*.md")))
+    assert "examples/" not in "".join(re.findall(r"\]\([^)]*\)", linked(pages)))

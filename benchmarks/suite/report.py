@@ -39,7 +39,10 @@ def summary(result: dict[str, Any]) -> str:
 
 def errors(results: list[dict[str, Any]]) -> list[str]:
     """A table with the smallest error of every method on every problem."""
-    lines = ["| program | " + " | ".join(result["title"] for result in results) + " |", "|---" * (len(results) + 1) + "|"]
+    lines = [
+        "| program | " + " | ".join(result["title"] for result in results) + " |",
+        "|---" * (len(results) + 1) + "|",
+    ]
     kinds = dict.fromkeys((row["program"], method(row)) for result in results for row in result["rows"])
     for program, name in sorted(kinds, key=lambda kind: kind[0] != "lgjax"):  # else in the order of the runs
         cells = []
@@ -63,7 +66,10 @@ def page(folder: Path, order: list[str]) -> str:
     lines = [HEAD.read_text().rstrip(), ""]
     lines.append(f"* **Device:** {first['device']}, one core, shared. **Precision:** float64.")
     lines += [f"* **Versions:** {versions}.", f"* **Date:** {first['date']}.", ""]
-    lines += ["| problem | " + " | ".join(f"{goal:g}" for goal in GOALS) + " | 1e-08, each of 1000 |", "|---|---|---|---|"]
+    lines += [
+        "| problem | " + " | ".join(f"{goal:g}" for goal in GOALS) + " | 1e-08, each of 1000 |",
+        "|---|---|---|---|",
+    ]
     lines += [summary(result) for result in results]
     lines += ["", "## Smallest errors", "", *errors(results)]
     for result in results:
