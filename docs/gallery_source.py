@@ -49,7 +49,8 @@ def write(docs: Path = DOCS) -> Path:
         source = (docs.parent / "examples" / f"{stem}.py").read_text(encoding="utf-8")
         first = ast.parse(source).body[0]
         code = "\n".join(source.splitlines()[first.end_lineno :])
-        top = f"{title}\n{'=' * len(title)}\n\n.. image:: /{path}\n   :alt: {shown}\n\n{restructured(body).strip()}\n\n``python examples/{stem}.py``\n"
+        text = f"{restructured(body).strip()}\n\n``python examples/{stem}.py``\n"
+        top = f"{title}\n{'=' * len(title)}\n\n.. image:: /{path}\n   :alt: {shown}\n\n{text}"
         header = f'r"""\n{top}"""'
         thumbnail = f"# sphinx_gallery_thumbnail_path = '{path}'\n"
         (folder / f"{stem}.py").write_text(f"{header}\n{thumbnail}{code}\n", encoding="utf-8")
