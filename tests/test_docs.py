@@ -54,6 +54,46 @@ def test_the_readme_is_short_and_has_the_test_command():
     assert re.search(r"<!-- test command -->\n```bash\n[^\n]+\n```", text(README))
 
 
+WORDS = {  # at most, of a page or of all pages of a folder: readers finish what is short
+    "docs": 38_000,
+    "docs/benchmarks": 9_000,
+    "docs/papers": 6_000,
+    "docs/benchmarks/suite.md": 2_500,
+    "docs/contact.md": 1_900,
+    "docs/control.md": 1_400,
+    "docs/life_of_a_program.md": 1_000,
+    "docs/trust.md": 900,
+}
+LONGEST = 1_700  # words of any other page
+
+
+def words(place: Path) -> int:
+    """As `wc -w` counts them."""
+    return sum(len(text(page).split()) for page in (sorted(place.rglob("*.md")) if place.is_dir() else [place]))
+
+
+def test_words_are_counted_on_pages_and_in_folders(tmp_path):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "a.md").write_text("# One two\n\n| three |\n")
+    (tmp_path / "below" / "b.md").write_text("six\n")
+    assert words(tmp_path / "a.md") == 6
+    assert words(tmp_path) == 7
+
+
+@pytest.mark.parametrize("place", WORDS)
+def test_pages_are_short_enough_to_be_read(place):
+    assert 0 < words(ROOT / place) <= WORDS[place], "shorten before you add: readers do not finish long pages"
+
+
+def test_every_other_page_is_short():
+    assert {name(page): words(page) for page in DOCS.rglob("*.md") if words(page) > LONGEST}.keys() <= WORDS.keys()
+
+
+def test_the_list_of_unreleased_changes_is_short():
+    section = re.search(r"^## Unreleased\n(.*?)^## ", text(ROOT / "CHANGELOG.md"), re.M | re.S)
+    assert section is None or len(section[1].split()) <= 900
+
+
 @pytest.mark.parametrize("page", LINKED, ids=name)
 def test_links_lead_to_files(page):
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text(page))
