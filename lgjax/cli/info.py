@@ -142,7 +142,7 @@ def _drives(robot: Robot) -> list[tuple[str, str, str, str]]:
 
 
 def kind_of(actuators: Actuators, i: int) -> str:
-    """What an actuator is, by its law: of position, velocity, ..., with its activation and its delay."""
+    """Kind of an actuator by its law: position, velocity, ..., with its activation and its delay."""
     (gain, *by_state), (constant, stiffness, damping) = (
         np.asarray(x, float)[i] for x in (actuators.gain, actuators.bias)
     )

@@ -44,7 +44,7 @@ def add(commands: Any) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What all commands that show something take."""
+    """Add the options of all commands that show something."""
     parser.add_argument("--port", type=positive_int, help="port of the viewer; a free one if not given")
     parser.add_argument("--follow", action="store_true", help="move the camera of the viewer with the first robot")
 

@@ -41,7 +41,7 @@ class Settings(NamedTuple):
 
 
 class Coupled(NamedTuple):
-    """What all contacts and joints do together.
+    """Solution of all contacts and joints together.
 
     y: (nv, 2) of impulses and displacements, as `FactoredDynamics.respond` takes it. impulse: (n, 3). velocity: (n, 3)
     after the impulses. joint_impulse: (nv,). residual, sweeps: as in `Impact`. guesses: the solutions, from which

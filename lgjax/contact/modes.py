@@ -276,7 +276,7 @@ def settle(
 
 # ---- resets
 class Law(NamedTuple):
-    """What the law of contact is asked at a reset. b: (3 n, 2) velocities or accelerations of the contacts without the
+    """Problem of the law of contact at a reset. b: (3 n, 2) velocities or accelerations of the contacts without the
     unknown impulses or forces. friction: (n,). touching: (n,) bool, contacts that may push. scale: () what G x + b
     compare with.
     """
@@ -308,7 +308,7 @@ class Law(NamedTuple):
 
 
 def law_of_impact(now: Instant, contacts: Contacts, touching: Array, restitution: Array) -> Law:
-    """Of impulses (N s), without and with Newton's restitution (n,) along normals."""
+    """Law of impulses (N s), without and with Newton's restitution (n,) along normals."""
     u = now.u
     back = _rows(restitution * jnp.minimum(u[::3], 0), jnp.zeros_like(restitution))
     scale = jax.lax.stop_gradient(1e-6 + jnp.max(jnp.abs(u)))
@@ -325,8 +325,10 @@ def impulses(now: Instant, x: Array) -> Array:
 
 
 class Choice(NamedTuple):
-    """Of the next mode, before the law of contact is asked. can: (n,) bool, contacts that may be closed. rests: (n,)
-    bool, those that do not slide now. law: of forces (N) and accelerations.
+    """Candidates for the next mode, before the law of contact decides.
+
+    can: (n,) bool, contacts that may be closed. rests: (n,) bool, those that do not slide now. law: of forces (N) and
+    accelerations.
     """
 
     can: Array

@@ -36,7 +36,7 @@ class Couples:
 
 
 class Touching(NamedTuple):
-    """What pairs add to the contacts: segments of spheres and capsules, other couples, and for each candidate its
+    """Additions of pairs to the contacts: segments of spheres and capsules, other couples, and for each candidate its
     links and usual friction, in this order."""
 
     segments: tuple[Corners, Corners] | None

@@ -66,7 +66,7 @@ TURNS_OF_BODIES, TURNS = 8, 0
 
 
 class Impact(NamedTuple):
-    """What a step does to a tree at q_m.
+    """Effect of a step on a tree at q_m.
 
     v: (nv,) after the step. lift: (nv,) displacement out of the ground. impulse: (n, 3) N s and velocity: (n, 3) m/s
     after the impulses, both in the contact frames. gap: (n,) m, at q_m. joint_impulse: (nv,) N m s or N s, of joint
@@ -106,7 +106,7 @@ def _move(tree, q: Configuration, v, displacement):
 
 
 class Forces(NamedTuple):
-    """What acts in the middle of a step.
+    """Forces that act in the middle of a step.
 
     tau: (nv,). wrenches: (nbodies, 6), body frame, or None. loops: a tuple of `Loop`. implicit: see `Implicit`.
     """

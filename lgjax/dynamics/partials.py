@@ -157,7 +157,7 @@ def _solved(inverse: InversePartials, given: np.ndarray):
 
 
 def inverse_of_definite(M):
-    """Of a positive definite matrix, as wanted anyhow; products with it are faster than solves in a batch."""
+    """Inverse of a positive definite matrix; in a batch, products with it are faster than solves."""
     factor = jax.lax.linalg.cholesky(M)
     root = jax.lax.linalg.triangular_solve(factor, sm.identity(len(M), M.dtype), left_side=True, lower=True)
     return products(root.T, root)

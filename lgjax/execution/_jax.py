@@ -154,7 +154,7 @@ def is_written_out(eqn: Any) -> bool:
 
 
 def while_parts(eqn: Any) -> tuple[tuple[int, Any], tuple[int, Any]]:
-    """Of condition and body of a while loop: the number of its constants, which come first, and its jaxpr."""
+    """Return for condition and body of a while loop the number of constants, which come first, and the jaxpr."""
     of = lambda name: (eqn.params[f"{name}_nconsts"], eqn.params[f"{name}_jaxpr"])
     return of("cond"), of("body")
 

@@ -125,7 +125,7 @@ def read(value: Any, found: list[Hashable], seen: dict[int, int]) -> None:
 
 
 def members(kind: type, seen: dict[int, int] | None = None) -> list[Any]:
-    """What an instance of a user's class may read of it: the methods and values of it and of its bases.
+    """Return the methods and values that an instance of a user's class may read, those of its bases included.
 
     seen: where the classes are noted, whose members need not be read again.
     """

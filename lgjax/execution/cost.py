@@ -1,4 +1,4 @@
-"""What a kernel of a function does for each system: counted from its program, on any machine.
+"""Work of a kernel of a function for each system, counted from its program on any machine.
 
 Read first: `scalars/program.py`.
 """

@@ -120,7 +120,7 @@ def normalize(g: Array) -> Array:
 
 @takes(g=(4,))
 def parts(g: Array, start: Array | None = None) -> tuple[Array]:
-    """Those of the rotation that a quaternion covers, so that errors are angles as on SO(3)."""
+    """Parts of the rotation that a quaternion covers, so that errors are angles as on SO(3)."""
     return so3.parts(to_rotation(g), start)
 
 

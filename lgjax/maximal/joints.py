@@ -48,7 +48,7 @@ class JointArrays(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Of all joints: rotations of the two bodies (k, 3, 3), d (k, 3) in the world."""
+    """Both sides of all joints: rotations of the two bodies (k, 3, 3), d (k, 3) in the world."""
 
     rotation_a: Array
     rotation_b: Array

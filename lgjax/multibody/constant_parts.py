@@ -32,7 +32,7 @@ class Constants:
 
 
 class SpecializedPart:
-    """What is added to the class of a part: its known arrays (NumPy) are constants, its leaves are its `inputs`.
+    """Part of a specialized model: its known arrays (NumPy) are constants, its leaves are its `inputs`.
 
     Pass it anywhere its class is expected. Only inputs can be batched and differentiated; what replaces a constant is
     an input. `general` returns all numbers as leaves.

@@ -1,1 +1,1 @@
-"""What a robot's file holds besides its mechanism: actuators, sensors, and the record of all of it."""
+"""Contents of a robot's file besides its mechanism: actuators, sensors, and the record of all of it."""

@@ -36,7 +36,7 @@ class Keyframe(NamedTuple):
 
 @dataclass(frozen=True)
 class ContactGeometry:
-    """What of a robot can touch, and what it touches; static, as numbers.
+    """Shapes of a robot that can touch, and those that they touch; static, as numbers.
 
     shapes: those of `model.geometry`, with their groups, masks and friction. surfaces: of each, its name, MuJoCo's
     filters and friction, contact dimension and priority. excludes: pairs of bodies that never touch. pairs: two indices

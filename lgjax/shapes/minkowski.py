@@ -163,7 +163,7 @@ def _triangle(w: list[Array], size: Array) -> _Triangle:
 
 
 def conditions(D: Difference, n: Array, labels: Array, size: Array) -> Array:
-    """What vanishes (3,) at the optimum: n is across the triangle of the points, or its side, or along its point.
+    """Conditions (3,) at the optimum: n is across the triangle of the points, or its side, or along its point.
 
     Across a side, n is also across the line from the origin to it; and n has length 1.
     """

@@ -32,7 +32,7 @@ STICKS = 1e-6  # a contact may slide whose friction is this close to its cone, r
 
 
 class ContactRecord(NamedTuple):
-    """What happened at n contacts, with a leading time axis (T,), as the states.
+    """Record of n contacts, with a leading time axis (T,), as the states.
 
     force: (T, n, 3) N, mean over the step that led to the state, in the contact frames (normal, two tangents); zero at
     the start. velocity: (T, n, 3) m/s of the contacts after that step. gap: (T, n) m, at the state. state: (T, n)

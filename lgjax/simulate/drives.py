@@ -41,7 +41,7 @@ class ControllerWithMemory(Protocol):
 
 
 class ControlRecord(NamedTuple):
-    """What a controller with memory did, with a leading time axis (T,), as the states.
+    """Record of a controller with memory, with a leading time axis (T,), as the states.
 
     controls: (T, controls), during the step that led to a state; zero at the start. status: (T,) int32, that of its
     memory then, or 0 if it has none.

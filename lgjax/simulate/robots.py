@@ -27,7 +27,7 @@ Array = jax.Array
 
 
 class ActuatorRecord(NamedTuple):
-    """What actuators with memory did, with a leading time axis (T,), as the states.
+    """Record of actuators with memory, with a leading time axis (T,), as the states.
 
     control: (T, n), as given at the beginning of the step that led to a state; zero at the start. activation: (T, na)
     at the state.
@@ -38,7 +38,7 @@ class ActuatorRecord(NamedTuple):
 
 
 class RobotParts(NamedTuple):
-    """What acts on a mechanism besides a controller. For a Model that is nothing."""
+    """Parts that act on a mechanism besides a controller; none for a Model."""
 
     model: Model
     loops: tuple[Loop, ...] = ()

@@ -23,7 +23,7 @@ Array = jax.Array
 
 
 class Forces(NamedTuple):
-    """What acts during a step, functions of (t, q, v); None for nothing.
+    """Forces during a step, functions of (t, q, v); None for nothing.
 
     tau -> (nv,). wrenches -> (nbodies, 6), body frame. implicit -> `contact.Implicit`, how tau changes with the state.
     """
@@ -43,7 +43,7 @@ class Stepper:
         return ()
 
     def first_carry(self, forces: Forces, t: Array, q: Configuration, v: Array) -> Any:
-        """What `step` needs from the step before, at the first one."""
+        """Carry of the first step, in place of that of a previous one."""
         return ()
 
     def step(

@@ -1,4 +1,4 @@
-"""What a tree touches: the ground, the round parts that touch it, and the forces at rigid contacts as arrows."""
+"""Contacts of a tree, drawn: the ground, the round parts that touch it, and the forces at rigid contacts as arrows."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""What a robot's file shows: visual geometry of a URDF or MJCF as parts of its model's bodies.
+"""Visuals of a robot's file: visual geometry of a URDF or MJCF as parts of its model's bodies.
 
 Meshes that cannot be read are named in a warning; bodies without any geometry get that of `skeleton.py`.
 Read first: `visual_parts`.

@@ -59,7 +59,7 @@ def steady(call: Callable[[], Any], repeats: int = 9, block_seconds: float = 0.2
     waits = jax.default_backend() != "cpu"  # for its device, which is no disturbance
 
     def seconds(calls: int) -> tuple[float, float]:
-        """Of the clock on the wall, and of the processor."""
+        """Seconds of the clock on the wall, and of the processor."""
         wall, work, result = time.perf_counter(), time.process_time(), None
         for _ in range(calls):
             result = call()

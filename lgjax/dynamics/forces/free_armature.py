@@ -1,4 +1,4 @@
-"""What the armature of a free joint adds to a moving body beyond `Model.armature` times its acceleration.
+"""Force of the armature of a free joint on a moving body, beyond `Model.armature` times its acceleration.
 
 Read first: `force.py`. The kinetic energy of an armature, v . a v / 2 of the body velocity [w, v], gives by the
 Euler-Poincare equations a dv/dt + w x a v: the dynamics apply the first part, the mass matrix, and this force the

@@ -31,7 +31,7 @@ def spring_energy(x, r, coefficients: tuple):
 
 
 def spring_slope(x, direction, coefficients: tuple):
-    """What the change of r adds to the diagonal derivative a + b r + c r^2; direction: dr/dx."""
+    """Part of the change of r in the diagonal derivative a + b r + c r^2; direction: dr/dx."""
     _, second, third = coefficients
     found = jnp.zeros_like(x) if second is None else second * x * direction
     return found if third is None else found + 2 * third * x * x

@@ -35,7 +35,7 @@ class Motors(Force):
         return spread(v, self.index, self.gear * jnp.clip(self.command(t, q, v), least, most))
 
     def slopes(self, t, q, v):
-        """That of the line of torque and speed where it limits a motor; those of the command count as zero."""
+        """Slope of the line of torque and speed where it limits a motor; slopes of the command count as zero."""
         least, most, turning = self._range(v)
         wanted = self.command(t, q, v)
         limited = (turning != 0) & (jnp.abs(turning) < 1) & jnp.where(turning > 0, wanted > most, wanted < least)

@@ -1,4 +1,4 @@
-"""What is wanted of a configuration, as rows: errors of frames and residuals of loops, with their Jacobian.
+"""Targets of a configuration as rows: errors of frames and residuals of loops, with their Jacobian.
 
 The error of a frame is the rotation vector log(R^T R_target) in radians and R^T (p_target - p) in meters, both in the
 axes of the frame. Its derivatives along a body twist [w, v] of the frame are -dexpinv(log, w) and -v - w x (...).

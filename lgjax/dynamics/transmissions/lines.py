@@ -42,7 +42,7 @@ class Places:
 
     @staticmethod
     def joined(parts: "Sequence[Places]") -> "Places":
-        """Those of all parts, in their order."""
+        """Places of all parts, in their order."""
         names = tuple(name for part in parts for name in part.names)
         known = [part.offset for part in parts if part.offset is not None]
         if not known:
@@ -132,7 +132,7 @@ def at_point(point, force, torque=None):
 
 
 class Lines(Kind):
-    """What the kinds below share: pairs of pulls on bodies, from unit wrenches in world axes."""
+    """Common part of the kinds below: pairs of pulls on bodies, from unit wrenches in world axes."""
 
     @property
     def bodies(self) -> bool:

@@ -44,7 +44,7 @@ class Kind:
 
     @property
     def alike(self) -> Any:
-        """What is the same in all of those that can be one record."""
+        """Values that are equal in all transmissions that can be one record."""
         return None
 
     @property
@@ -70,7 +70,7 @@ class Kind:
         raise NotImplementedError
 
     def take(self, rows: np.ndarray) -> "Kind":
-        """Those with these indices, in this order."""
+        """Return the transmissions with these indices, in this order."""
         raise NotImplementedError
 
     @property

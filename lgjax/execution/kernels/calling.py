@@ -63,7 +63,7 @@ class Array:
 
     @property
     def bytes(self) -> int:
-        """Of a number."""
+        """Bytes of a number."""
         return self.dtype.itemsize
 
     def columns(self, width: int) -> int:

@@ -1,4 +1,4 @@
-"""What each operation of a program becomes in the instructions of a kernel.
+"""Instructions of a kernel for each operation of a program.
 
 Read first: `writer.py`; sine and the like are in `elementary.py`.
 """

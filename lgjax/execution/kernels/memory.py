@@ -85,7 +85,7 @@ class Ran:
 
     @property
     def bytes(self) -> int:
-        """Of a turn."""
+        """Bytes of a turn."""
         return self.width * len(self.saved)
 
 

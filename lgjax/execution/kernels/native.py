@@ -34,7 +34,7 @@ VECTORS = (("avx512f", 64), ("avx", 32))  # feature of a processor, bytes of its
 
 
 class Machine(NamedTuple):
-    """What LLVM compiles for. registers: bytes of a vector register."""
+    """Machine for which LLVM compiles. registers: bytes of a vector register."""
 
     name: str
     features: str

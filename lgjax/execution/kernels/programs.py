@@ -59,7 +59,7 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
 
 
 def entries_of(jaxpr: Any) -> int:
-    """Of the arguments and the results."""
+    """Number of entries of the arguments and the results."""
     return sum(x.aval.size for x in (*jaxpr.invars, *jaxpr.outvars))
 
 

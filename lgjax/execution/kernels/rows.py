@@ -124,7 +124,7 @@ class Shared:
         self.size, self.now, self.bytes, self.common_bytes = size, 0, 0, 0
 
     def hold(self, arrays: Sequence[tuple[str, int, int, int]], room: int) -> None:
-        """Those of the arrays that are the same for all systems which are worth a copy and have room: most read first.
+        """Choose among the arrays that all systems share those that are worth a copy and have room: most read first.
 
         arrays: (pointer, numbers, bytes of one, how many of the numbers are read). room: bytes of the block. A thread
         copies one in 32 of the numbers.

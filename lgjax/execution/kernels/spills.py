@@ -141,7 +141,7 @@ class Memory:
 
     @property
     def own_bytes(self) -> int:
-        """Of local memory."""
+        """Bytes of local memory."""
         return self.outside * self.width
 
     def begin(self, pointer: str = "") -> Iterator[str]:

@@ -29,7 +29,7 @@ MOVED = {*REARRANGEMENTS, "gather", "dynamic_slice", "unstack", "split"} - {"con
 
 
 class Arrays(Storage):
-    """What an `Unrolling` does with arrays."""
+    """Part of an `Unrolling` that treats arrays."""
 
     def apply(self, eqn: Any, inputs: list) -> list | None:
         """The results of an equation on arrays; None if it is better done on scalars."""

@@ -37,7 +37,7 @@ class PerEntry:
 
     @cached_property
     def types(self) -> list[type]:
-        """Of numbers."""
+        """Types of the numbers."""
         return [{"f": float, "b": bool}.get(dtype.kind, int) for dtype in self.dtypes]
 
 

@@ -56,7 +56,7 @@ class ScalarProgram(Region):
 
 
 def dtype_of(variable: Any) -> np.dtype:
-    """Of a variable of a jaxpr; NotImplementedError if NumPy has no such numbers."""
+    """Dtype of a variable of a jaxpr; NotImplementedError if NumPy has no such numbers."""
     if jax.dtypes.issubdtype(variable.aval.dtype, jax.dtypes.extended):
         raise NotImplementedError(f"arrays of {variable.aval.dtype} in a kernel")
     return np.dtype(variable.aval.dtype)

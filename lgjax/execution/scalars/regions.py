@@ -1,4 +1,4 @@
-"""What scalar programs consist of: graphs with results, some of which run again and again.
+"""Parts of scalar programs: graphs with results, some of them loops.
 
 Read first: `graph.py`. Next: `sums.py`, `ordering.py`; `loops.py`, which makes loops, and `program.py`.
 """
@@ -47,7 +47,7 @@ class Region:
 
     @cached_property
     def order(self) -> list[int]:
-        """That in which the fewest values wait to be used."""
+        """Order in which the fewest values wait to be used."""
         return min(self.orders, key=lambda order: waiting(self.ops, order, self.wanted))
 
     @property

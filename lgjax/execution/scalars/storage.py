@@ -147,7 +147,7 @@ class Storage:
         return viewed(View(body.capture(view.memory), view.first, view.axes, terms), x.dtype)
 
     def at_turn(self, x: Pull, turn: Ref, numbers: Sequence[int]) -> Pull:
-        """Of an array in memory the part at an index of its first axis, by turn."""
+        """Part of an array in memory at an index of its first axis, by turn."""
         view = self.in_memory(x)
         terms = *view.terms, (turn, tuple(view.axes[0][n] for n in numbers))
         return viewed(View(view.memory, view.first, view.axes[1:], terms), x.dtype)

@@ -92,7 +92,7 @@ class Inner:
         return viewed(View(self.graph.input(), 0, in_rows(x.shape)), x.dtype)
 
     def following(self, x: Any, carry: Sequence, k: int) -> Ref:
-        """What carry[k] is followed by: an array of this loop."""
+        """Array of this loop that follows carry[k]."""
         own = carry[k]
         found = self.run.arrays.stored(x, own.dtype)
         others = [place(y).index for n, y in enumerate(carry) if n != k and isinstance(y, Pull)]

@@ -221,7 +221,7 @@ class Ground:
 
 @dataclass(frozen=True)
 class Touching:
-    """What of a robot can touch; surfaces are those of Description.geometry, fixed shapes belong to the world.
+    """Parts of a robot that can touch; surfaces are those of Description.geometry, fixed shapes belong to the world.
 
     excludes: pairs of bodies that never touch. pairs: two indices among the shapes of `geometry`, -1 - k for the k-th
     fixed shape, and the friction of the two.

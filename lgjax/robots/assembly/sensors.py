@@ -45,7 +45,7 @@ OF_JOINT: dict[str, Callable[..., Sensors]] = {
 
 
 class Parts:
-    """What of a robot sensors may read besides its model."""
+    """Parts of a robot that sensors may read besides its model."""
 
     def __init__(
         self,

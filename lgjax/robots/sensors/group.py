@@ -16,7 +16,7 @@ Form = Literal["real", "positive", "direction", "rotation"]
 
 @dataclass(frozen=True)
 class Kind:
-    """What a sensor measures. name: in words. size: entries of a reading. needs: fields of `Instant` that it reads.
+    """Kind of a measurement. name: in words. size: entries of a reading. needs: fields of `Instant` that it reads.
 
     form: "real", "positive" (zero where nothing acts), "direction" (a unit vector) or "rotation" (a quaternion wxyz).
     """

@@ -1,4 +1,4 @@
-"""What a cost is to searches: a number, a quadratic model, and what it couples. Next: `costs.py`, which users call."""
+"""Costs as searches see them: a number, a quadratic model, coupled groups. Next: `costs.py`, which users call."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What a search by iLQR or FDDP carries from iteration to iteration, and what it looks at within one."""
+"""State of a search by iLQR or FDDP, between iterations and within one."""
 
 from typing import Any, NamedTuple
 

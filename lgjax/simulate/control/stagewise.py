@@ -65,7 +65,7 @@ class Prices(NamedTuple):
 
 
 def charge(equal: Array, unequal: Array, equal_by: Array, unequal_by: Array, weight: Array) -> Array:
-    """What the augmented Lagrangian adds to the cost for values of constraints."""
+    """Terms of the augmented Lagrangian for values of constraints."""
     pushed = jnp.maximum(unequal_by + weight * unequal, 0)
     of_equal = jnp.sum(equal_by * equal) + weight / 2 * jnp.sum(equal * equal)
     return of_equal + jnp.sum(pushed * pushed - unequal_by * unequal_by) / (2 * weight)

@@ -73,7 +73,7 @@ class Program:
             return None
 
     def completed(self, start: int, results: Any) -> Any:
-        """What `begun` gave, finished; where memory does not suffice, computed anew in parts, which are on the host."""
+        """Finish the result of `begun`; where memory does not suffice, compute it again in parts on the host."""
         while self.narrower is None:
             try:
                 return jax.block_until_ready(self._called(start) if results is None else results)

@@ -211,7 +211,7 @@ def _log_likelihood(problem: "_Problem", unknowns: Unknowns, x: Array) -> Array:
 
 
 class Visibility(NamedTuple):
-    """Of a derivative of residuals: covariance (p, p), directions (p, p), seen (p,) and identifiable (p,)."""
+    """Visibility of unknowns: covariance (p, p), directions (p, p), seen (p,) and identifiable (p,)."""
 
     covariance: Array
     directions: Array
@@ -220,7 +220,7 @@ class Visibility(NamedTuple):
 
 
 def visibility(J: Array, tolerance: float) -> Visibility:
-    """What residuals with the derivative J (n, p) tell about the p unknowns.
+    """Visibility of p unknowns in residuals with the derivative J (n, p).
 
     Only the covariance has derivatives, in which what is unseen is held: directions have none where they are as well
     seen as others.

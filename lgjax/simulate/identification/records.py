@@ -1,4 +1,4 @@
-"""What was measured, with Gaussian errors: a record compares itself with what a plant predicts.
+"""Records of measurements with Gaussian errors: each compares itself with the prediction of a plant.
 
 A record is anything with `residual(plant) -> (n,)`, the errors in units of their standard deviations, and
 `log_scale() -> ()`, the sum of the logarithms of these. Differences of configurations and poses are those of their

@@ -1,4 +1,4 @@
-"""What an MJCF says before MuJoCo reads it: one pass over its XML, and over that of the files that it includes.
+"""First pass over the XML of an MJCF and of the files that it includes, before MuJoCo reads it.
 
 MuJoCo opens every file that an element names, wherever it lies, while it parses. So the names are checked first: each
 is in the folder of the file or below. The same pass finds what MuJoCo would pass over or read in another way.

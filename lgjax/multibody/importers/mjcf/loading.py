@@ -119,7 +119,7 @@ def check_folder(folder: Any) -> Any:
 def described(
     source: Source, folder: Any, function: str, describe: Callable[[Any, Any, Allowed], Description]
 ) -> Description:
-    """What `describe(mujoco, spec, allowed)` makes of a file; its errors name file and line."""
+    """Return `describe(mujoco, spec, allowed)` of a file; its errors name file and line."""
     folder = check_folder(folder)
     mujoco = require("mujoco", "mjcf", function)
     try:

@@ -46,7 +46,7 @@ def springs(file: Compiled) -> tuple[Spring, ...]:
 
 
 def dampers(file: Compiled) -> tuple[Damper, ...]:
-    """What the damping of a joint has beyond its linear part."""
+    """Dampers for the damping of joints beyond its linear part."""
     if file.disabled("DAMPER", "PASSIVE"):
         return ()
     m, found = file.m, []

@@ -1,4 +1,4 @@
-"""What is deleted from MuJoCo's specification before it is compiled: what needs files and what nothing here reads."""
+"""Deletes from MuJoCo's specification, before it is compiled, what needs files and what nothing here reads."""
 
 import math
 import os
@@ -24,7 +24,7 @@ FELT = ("force", "torque", "subtreecom", "subtreelinvel", "subtreeangmom")
 
 
 class Kept(NamedTuple):
-    """What of a file is read.
+    """Parts of a file that are read.
 
     whole: all of a robot, or the model alone. hulls: meshes that collide, if their files are there. actuators: of a
     whole robot.
@@ -36,7 +36,7 @@ class Kept(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """What is left out of a file: what a user should hear of, and the rest."""
+    """Parts of a file that are left out: those that a warning names, and the rest."""
 
     loud: list[str]
     quiet: list[str]

@@ -1,4 +1,4 @@
-"""What of an MJCF is refused, by name and line, because it would change the motion if it were left out."""
+"""Elements of an MJCF that raise an error with name and line, because leaving them out would change the motion."""
 
 from dataclasses import replace
 from typing import Any

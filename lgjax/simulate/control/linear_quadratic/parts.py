@@ -55,7 +55,7 @@ def block(matrix: Matrix | Diagonal, rows: Sequence[int], columns: Sequence[int]
 
 
 def columns_of(columns: Columns, part: Part) -> Columns:
-    """Those of the part's own matrix, in which the columns of its controls follow each other."""
+    """Columns of the part's own matrix, in which those of its controls follow each other."""
     start = part.states.index(columns.start + part.controls[0])
     return replace(columns, start=start, stop=start + len(part.controls))
 

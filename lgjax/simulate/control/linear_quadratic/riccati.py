@@ -52,7 +52,7 @@ class Expansion(NamedTuple):
     roots: tuple[Array, ...] = ()
 
     def of(self, part: Part) -> "Expansion":
-        """That of a part of the problem."""
+        """Expansion of a part of the problem."""
         x, u = part
         among = lambda matrix, rows, columns: None if matrix is None else block(matrix, rows, columns)
         both = (*x, *(len(self.lx) + k for k in u))
