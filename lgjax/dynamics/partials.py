@@ -39,7 +39,10 @@ from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
+from lgjax.numerics import definite
 from lgjax.numerics import small_matrix as sm
+
+FEW = 16  # velocities, up to which the mass matrix is inverted in a kernel; a library inverts larger ones
 
 
 class InversePartials(NamedTuple):
@@ -158,8 +161,15 @@ def _solved(inverse: InversePartials, given: np.ndarray):
 
 def inverse_of_definite(M):
     """Inverse of a positive definite matrix; in a batch, products with it are faster than solves."""
+    if len(M) <= FEW:
+        return batched(_small_inverse)(M)
     factor = jax.lax.linalg.cholesky(M)
     root = jax.lax.linalg.triangular_solve(factor, sm.identity(len(M), M.dtype), left_side=True, lower=True)
+    return products(root.T, root)
+
+
+def _small_inverse(M):
+    root = definite.solved(M, sm.identity(len(M), M.dtype))[0].half
     return products(root.T, root)
 
 

@@ -125,6 +125,9 @@ def scan_in_segments(body: Any, carry: Any, xs: Array, length: int) -> tuple[Any
     A length of 0, or of n or more, is an ordinary scan.
     """
     n = xs.shape[0]
+    if n == 1:  # without a loop, which costs a trace for each derivative
+        carry, y = body(carry, xs[0])
+        return carry, jax.tree.map(lambda y: y[None], y)
     if not 0 < length < n:
         return jax.lax.scan(body, carry, xs)
 

@@ -1,5 +1,6 @@
 """Configuration of a mechanism and the group operations on it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -131,7 +132,7 @@ def split_velocity(tree: Tree, v) -> tuple[jax.Array, jax.Array, jax.Array]:
         index[kind.coordinates].extend(range(start, start + kind.nv))
 
     def take(kind, *shape):
-        return v[np.asarray(index[kind], int)].reshape(shape)
+        return _entries(v, index[kind]).reshape(shape)
 
     return take("free_poses", -1, 6), take("joints", -1), take("ball_rotations", -1, 3)
 
@@ -142,7 +143,14 @@ def join_velocity(tree: Tree, frees, joints, balls) -> jax.Array:
     for kind in tree.kinds:
         order.extend(range(offset[kind.coordinates], offset[kind.coordinates] + kind.nv))
         offset[kind.coordinates] += kind.nv
-    return jnp.concatenate([frees.reshape(-1), joints, balls.reshape(-1)])[np.asarray(order, int)]
+    return _entries(jnp.concatenate([frees.reshape(-1), joints, balls.reshape(-1)]), order)
+
+
+def _entries(x: jax.Array, index: list[int]) -> jax.Array:
+    """x[index], as a slice where the numbers follow each other."""
+    first = index[0] if index else 0
+    following = index == list(range(first, first + len(index)))
+    return x[first : first + len(index)] if following else x[np.asarray(index, int)]
 
 
 @checked_arguments()
@@ -154,21 +162,30 @@ def retract(model: Model, q: Configuration, dv: jax.Array) -> Configuration:
 @checked_arguments()
 def difference(model: Model, q0: Configuration, q1: Configuration) -> jax.Array:
     """Displacement dv (nv,) of least length with retract(model, q0, dv) = q1: log(q0^-1 q1)."""
-    return _log(model.tree, q0, q1)
+    return displacement(model.tree, q0, q1)
 
 
 def displaced(tree: Tree, q: Configuration, dv) -> Configuration:
     """`retract` without checks, for use inside of recursions."""
     frees, joints, balls = split_velocity(tree, dv)
-    return Configuration(
-        se3.compose(q.free_poses, se3.exp(frees)), q.joints + joints, so3.compose(q.ball_rotations, so3.exp(balls))
-    )
+    poses = _of_any(lambda xi, y: se3.compose(y, se3.exp(xi)), frees, q.free_poses)
+    balls = _of_any(lambda xi, y: so3.compose(y, so3.exp(xi)), balls, q.ball_rotations)
+    return Configuration(poses, q.joints + joints, balls)
 
 
-def _log(tree: Tree, q0: Configuration, q1: Configuration) -> jax.Array:
+def _of_any(function: Callable, *rows: Any) -> Any:
+    """function(*rows), of all free or ball joints; the last of the rows if there are none, which saves its trace."""
+    return function(*rows) if jax.tree.leaves(rows)[0].size else rows[-1]
+
+
+def displacement(tree: Tree, q0: Configuration, q1: Configuration) -> jax.Array:
+    """`difference` without checks."""
+    joints = q1.joints - q0.joints
+    if all(kind.coordinates == "joints" for kind in tree.kinds):
+        return joints
     frees = se3.log(se3.compose(se3.inverse(q0.free_poses), q1.free_poses))
     balls = so3.log(so3.compose(so3.inverse(q0.ball_rotations), q1.ball_rotations))
-    return join_velocity(tree, frees, q1.joints - q0.joints, balls)
+    return join_velocity(tree, frees, joints, balls)
 
 
 def _turning(tree: Tree) -> np.ndarray:
@@ -200,22 +217,22 @@ def mechanical_space(tree: Tree) -> HomogeneousSpace:
     def move(xi, y):
         q = displaced(tree, y[0], xi[0])
         # Millions of products in float32 would leave the group.
-        poses, balls = se3.normalize(q.free_poses), so3.normalize(q.ball_rotations)
+        poses, balls = _of_any(se3.normalize, q.free_poses), _of_any(so3.normalize, q.ball_rotations)
         return Configuration(poses, q.joints, balls), y[1] + xi[1]
 
     @batched
     def dexpinv(sigma, xi):
         frees, _, balls = split_velocity(tree, sigma[0])
         xi_frees, xi_joints, xi_balls = split_velocity(tree, xi[0])
-        pulled = join_velocity(tree, se3.dexpinv(-frees, xi_frees), xi_joints, so3.dexpinv(-balls, xi_balls))
-        return pulled, xi[1]
+        xi_frees, xi_balls = _of_any(se3.dexpinv, -frees, xi_frees), _of_any(so3.dexpinv, -balls, xi_balls)
+        return join_velocity(tree, xi_frees, xi_joints, xi_balls), xi[1]
 
     def bracket(x, y):
         (a_free, a, a_ball), (b_free, _, b_ball) = split_velocity(tree, x[0]), split_velocity(tree, y[0])
         return join_velocity(tree, se3.ad(b_free, a_free), 0 * a, so3.ad(b_ball, a_ball)), 0 * x[1]
 
     def distance(y0, y1):
-        gap = jnp.concatenate([_log(tree, y0[0], y1[0]), y1[1] - y0[1]])
+        gap = jnp.concatenate([displacement(tree, y0[0], y1[0]), y1[1] - y0[1]])
         return norm(gap)
 
     def parts(y, start=None):

@@ -8,9 +8,10 @@ from scipy.linalg import solve_discrete_are
 from scipy.optimize import lsq_linear
 
 from lgjax.execution import batched
-from lgjax.simulate.control.linear_quadratic import algebra, riccati
+from lgjax.numerics import definite
+from lgjax.simulate.control.linear_quadratic import riccati
 
-SIZES = 1, 7, algebra.SMALL, algebra.SMALL + 1
+SIZES = 1, 7, definite.SMALL, definite.SMALL + 1
 
 
 def arrays(dtype, *shapes):
@@ -25,7 +26,7 @@ def test_a_definite_matrix_is_solved_with_and_another_one_gives_nan_alone(m, wra
     root, right = arrays(dtype, (3, m, m), (3, m, 4))
     matrix = jnp.matmul(root, jnp.swapaxes(root, 1, 2), precision="highest") + m * jnp.eye(m, dtype=dtype)
     run = lambda f: jax.jit(jax.vmap(wrap(f)))
-    (found, half), (alone, _) = run(algebra.solved)(matrix, right, right[..., :1])
+    (found, half), (alone, _) = run(definite.solved)(matrix, right, right[..., :1])
     exact = lambda x: np.asarray(x, np.float64)
     tolerance = 2000 * float(jnp.finfo(dtype).eps)
     np.testing.assert_allclose(found, np.linalg.solve(exact(matrix), exact(right)), rtol=0, atol=tolerance)
@@ -33,10 +34,10 @@ def test_a_definite_matrix_is_solved_with_and_another_one_gives_nan_alone(m, wra
     np.testing.assert_allclose(half, np.linalg.solve(lower, exact(right)), rtol=0, atol=tolerance)
     np.testing.assert_allclose(alone, found[..., :1], rtol=0, atol=tolerance)
     spoilt = matrix.at[0, m - 1, m - 1].set(-1.0)
-    x = run(algebra.solved)(spoilt, right, right[..., :1])[0].x
+    x = run(definite.solved)(spoilt, right, right[..., :1])[0].x
     assert np.all(np.isnan(x[0]))
     np.testing.assert_array_equal(x[1:], found[1:])
-    np.testing.assert_array_equal(run(algebra.definite)(spoilt), [False, True, True])
+    np.testing.assert_array_equal(run(definite.definite)(spoilt), [False, True, True])
 
 
 @pytest.mark.parametrize("spread", [1e2, 1e4, 1e8])

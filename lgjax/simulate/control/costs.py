@@ -23,7 +23,7 @@ from lgjax.groups import se3
 from lgjax.groups.arguments import Fields, checked
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_configuration
-from lgjax.multibody.configuration import Configuration
+from lgjax.multibody.configuration import Configuration, displacement
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
@@ -31,7 +31,7 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.rank import product
 from lgjax.simulate.control.cost import Cost, Groups, QuadraticModel
 from lgjax.simulate.control.linear_quadratic.sparse import Diagonal
-from lgjax.simulate.control.semi_implicit import displacement, force_slopes, logarithms, matrices, turning
+from lgjax.simulate.control.semi_implicit import force_slopes, matrices, turning
 
 __all__ = ["LeastSquares", "control", "forces", "frame", "frame_position", "momentum", "state"]
 
@@ -251,8 +251,7 @@ def frame(model: Model, name: str, target: Pose, weights: ArrayLike = 1.0) -> Co
 
 
 def _pose_miss(model: Model, name: str, target: Pose, state: Any) -> Array:
-    one = lambda pose: jax.tree.map(lambda x: x[None], pose)
-    return logarithms(se3, one(target), one(frame_pose(model, state[0], name)))[0]
+    return se3.log(se3.compose(se3.inverse(target), frame_pose(model, state[0], name)))
 
 
 def _pose_slopes(model: Model, name: str, target: Pose, system: Any, state: Any) -> tuple[Array, Array]:

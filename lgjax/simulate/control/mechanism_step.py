@@ -21,7 +21,7 @@ from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.simulate.contact_rollout import check_contacts
-from lgjax.simulate.control.semi_implicit import SemiImplicitEuler, semi_implicit_step
+from lgjax.simulate.control.semi_implicit import SemiImplicitEuler, flat_states, semi_implicit_step
 from lgjax.simulate.mechanism_field import mechanism_field
 from lgjax.simulate.robots import RobotParts
 from lgjax.simulate.rollout import stepper_of
@@ -136,6 +136,8 @@ def _is_zero(x: Any) -> bool:
 
 def body_displacement(model: Model, q: Configuration, dq: Configuration) -> Array:
     """The tangent (nv,), body frame, of a change dq of the arrays of q that stays on the manifold."""
+    if flat_states(model):
+        return dq.joints
     turn = so3.vee(sm.matmult(sm.transpose(q.free_poses.rotation), sm.transpose(dq.free_poses.rotation)))
     shift = sm.matvec(sm.transpose(q.free_poses.rotation), dq.free_poses.translation)
     balls = so3.vee(sm.matmult(sm.transpose(q.ball_rotations), sm.transpose(dq.ball_rotations)))

@@ -23,12 +23,12 @@ from lgjax.dynamics.partials import (
 )
 from lgjax.execution import batched
 from lgjax.groups import se3, so3
-from lgjax.multibody.configuration import Configuration, displaced, join_velocity, retract, split_velocity
+from lgjax.multibody.configuration import displaced, displacement, join_velocity, retract, split_velocity
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.rank import product
-from lgjax.simulate.control.linear_quadratic.algebra import solved
+from lgjax.numerics.definite import solved
 from lgjax.simulate.control.linear_quadratic.sparse import Columns, Pattern, Sparse
 
 Array = jax.Array
@@ -182,19 +182,6 @@ def tangents_with_activations(model: Model) -> tuple[Callable, Callable]:
     retract = lambda state, x: (*moved(state[:2], x[:dim]), state[2] + x[dim:])
     difference = lambda a, b: jnp.concatenate([apart(a[:2], b[:2]), b[2] - a[2]])
     return retract, difference
-
-
-def displacement(tree: Tree, q0: Configuration, q1: Configuration) -> Array:
-    """`difference` without checks."""
-    frees = logarithms(se3, q0.free_poses, q1.free_poses)
-    balls = logarithms(so3, q0.ball_rotations, q1.ball_rotations)
-    return join_velocity(tree, frees, q1.joints - q0.joints, balls)
-
-
-def logarithms(group: Any, starts: Any, ends: Any) -> Array:
-    """log(start^-1 end) of every row."""
-    log = lambda start, end: group.log(group.compose(group.inverse(start), end))
-    return jax.vmap(log)(starts, ends)
 
 
 def relative_states(model: Model) -> Callable[[Array, Array], Array]:

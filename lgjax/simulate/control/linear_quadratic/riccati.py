@@ -17,7 +17,7 @@ import numpy as np
 from lgjax.execution import batched
 from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.rank import product
-from lgjax.simulate.control.linear_quadratic.algebra import definite, solved
+from lgjax.numerics.definite import definite, solved
 from lgjax.simulate.control.linear_quadratic.parts import Part, block, columns_of, cut, spread, together
 from lgjax.simulate.control.linear_quadratic.sparse import (
     Columns,

@@ -1,6 +1,6 @@
 """Matrices of which most entries are known numbers, as those of a step from accelerations are, and products with them.
 
-Read first: `algebra.py`.
+Next: `riccati.py`.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Symmetric positive definite systems of the size of a step's controls, by Cholesky's factor U, row by row."""
+"""Symmetric positive definite systems of a few rows, by Cholesky's factor U, row by row."""
 
 from itertools import accumulate, pairwise
 from typing import NamedTuple
