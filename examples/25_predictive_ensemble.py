@@ -25,7 +25,7 @@ NAMES = ("distance of the base (m)", "tilt of the base (rad)", "largest joint er
 
 def to_go(system, target, states, efforts):
     """Cholesky factor of the cost of all that comes after the plan, by Riccati's equation about the hover."""
-    _, A, B = jax.jit(system.slopes)(target, jnp.zeros(12, target[1].dtype))
+    _, A, B = jax.jit(system.jacobians)(target, jnp.zeros(12, target[1].dtype))
     A, B, Q, R = np.asarray(A, float), np.asarray(B, float), np.diag(DT * states**2), np.diag(DT * efforts**2)
     P = Q
     for _ in range(500):

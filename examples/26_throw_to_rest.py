@@ -60,7 +60,7 @@ def main(out: str | None = None, guesses: int = 8, iterations: int = 60, frames:
         return jax.tree.map(lambda x: x[-1], (path.q, path.v))
 
     plain = lgjax.control.ControlSystem.of_model(model, PUSH + LATER)
-    system = replace(plain, step=whole, slopes=None, forces=None, controls=2 * KNOTS)
+    system = replace(plain, step=whole, jacobians=None, forces=None, controls=2 * KNOTS)
     first = jax.random.uniform(jax.random.key(SEED), (guesses, 1, 2 * KNOTS), minval=0.2, maxval=0.8)
     found = lgjax.optimize_controls(
         system, start, first, steps=1, running=lambda t, state, u: jnp.sum(u**2) / KNOTS, bounds=(-1.0, 1.0),

@@ -48,7 +48,7 @@ def test_where_no_rule_relates_the_states_forward_mode_does():
     after = system.retract(system.step((q, v), a), jnp.asarray(0.3 * RNG.normal(size=2 * model.nv)))
 
     def found(system):
-        A, B, gap = _about(system, after, *system.slopes((q, v), a))
+        A, B, gap = _about(system, after, *system.jacobians((q, v), a))
         return dense(A), of_other(dense(A), B), gap
 
     for one, other in zip(found(system), jax.jit(lambda: found(replace(system, relative=None)))(), strict=True):
@@ -103,7 +103,7 @@ def test_single_precision(floating):
         model = lgjax.models.chain(2, floating_base=floating).astype(dtype)
         state = lgjax.neutral(model), jnp.linspace(-1.0, 1.0, model.nv, dtype=dtype)
         system = ControlSystem.of_accelerations(model, 0.1)
-        return jax.jit(system.slopes)(state, jnp.linspace(0.5, -2.0, model.nv, dtype=dtype))
+        return jax.jit(system.jacobians)(state, jnp.linspace(0.5, -2.0, model.nv, dtype=dtype))
 
     for x, y in zip(*map(jax.tree.leaves, (found(jnp.float32), found(jnp.float64))), strict=True):
         assert x.dtype == jnp.float32
@@ -128,7 +128,7 @@ def test_slopes_of_the_step_and_of_the_forces_are_derivatives(floating):
         moved = lambda z: system.difference(after, system.step(system.retract(state, z[: 2 * n]), a + z[2 * n :]))
         models = [[cost.expand(system, time, state, a) for cost in pair] for pair in pairs]
         values = [[cost(time, state, a) for cost in pair] for pair in pairs]
-        return models, values, system.slopes(state, a)[1:], jax.jacfwd(moved)(jnp.zeros(3 * n))
+        return models, values, system.jacobians(state, a)[1:], jax.jacfwd(moved)(jnp.zeros(3 * n))
 
     models, values, slopes, expected = found((q, v), vdot)
     np.testing.assert_allclose(
@@ -143,17 +143,19 @@ def test_slopes_of_the_step_and_of_the_forces_are_derivatives(floating):
 
 @pytest.mark.parametrize("weights", [(2.0, 0.5), (-2.0, 0.5), (0.0, -1.0)])
 def test_factored_costs_are_their_quadratic_models(weights):
-    """Multiplied out; parts with a negative weight have no roots."""
+    """Multiplied out; parts with a negative weight have no factors."""
     model = lgjax.models.chain(2, floating_base=True)
     n, system = model.nv, ControlSystem.of_accelerations(model, 0.1)
     state, a = (lgjax.random_configuration(jax.random.key(0), model), jnp.asarray(RNG.normal(size=n))), jnp.ones(n)
     cost = weights[0] * costs.forces(model, 1.0) + weights[1] * costs.forces(model, 0.0, RNG.normal(size=(3, n)))
     cost = cost + costs.state(model, (lgjax.neutral(model), jnp.zeros(n)))
-    found, roots = cost.factored(system, jnp.zeros(()), state, a, 0.3, True)
+    found, factors = cost.factored(system, jnp.zeros(()), state, a, 0.3, True)
     whole = cost.expand(system, jnp.zeros(()), state, a).scaled(0.3)
-    assert len(roots) == sum(weight >= 0 for weight in weights)
+    assert len(factors) == sum(weight >= 0 for weight in weights)
     x, u = slice(2 * n), slice(2 * n, None)
-    hessian = [_whole(*given) for given in ((found.xx, roots, x, x), (found.ux, roots, u, x), (found.uu, roots, u, u))]
+    hessian = [
+        _whole(*given) for given in ((found.xx, factors, x, x), (found.ux, factors, u, x), (found.uu, factors, u, u))
+    ]
     for one, other in zip((found.x, found.u, *hessian), whole, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-11)
 
@@ -177,7 +179,7 @@ def test_slopes_of_a_step_are_those_of_forward_mode(dtype):
     @jax.jit
     @jax.vmap
     def both(state, a):
-        end, A, B = system.slopes(state, a)
+        end, A, B = system.jacobians(state, a)
         moved = lambda x, u: system.difference(end, system.step(system.retract(state, x), a + u))
         return (dense(A), of_other(dense(A), B)), jax.jacfwd(moved, (0, 1))(jnp.zeros(2 * n, dtype), zero)
 
@@ -191,10 +193,10 @@ def test_linear_motions_by_known_numbers_are_those_by_arrays():
     model = lgjax.models.chain(2, floating_base=True)
     n, system = model.nv, ControlSystem.of_accelerations(model, 0.1)
     draw = lambda key: (lgjax.random_configuration(jax.random.key(key), model), jnp.asarray(RNG.normal(size=n)))
-    slopes = [system.slopes(draw(key), jnp.ones(n))[1:] for key in range(3)]
+    slopes = [system.jacobians(draw(key), jnp.ones(n))[1:] for key in range(3)]
     A, B = (jax.tree.map(lambda *x: jnp.stack(x), *some) for some in zip(*slopes, strict=True))
-    gap, push, feedback = (jnp.asarray(RNG.normal(size=(3, *s))) for s in [(2 * n,), (n,), (n, 2 * n)])
-    regulator = Regulator(push, feedback, *4 * [jnp.zeros(())])
+    gap, feedforward, feedback = (jnp.asarray(RNG.normal(size=(3, *s))) for s in [(2 * n,), (n,), (n, 2 * n)])
+    regulator = Regulator(feedforward, feedback, *4 * [jnp.zeros(())])
     whole = jax.vmap(dense)(A)
     for one, other in zip(
         linear_motion(A, B, gap, regulator),

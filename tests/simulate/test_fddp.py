@@ -216,7 +216,7 @@ def test_the_matrices_of_a_semi_implicit_step_are_its_derivatives(floating):
     def both(state, u):
         after = system.step(state, u)
         moved = lambda z: system.difference(after, system.step(system.retract(state, z[:n]), u + z[n:]))
-        return after, jax.jacfwd(moved)(jnp.zeros(n + len(u))), system.slopes(state, u)
+        return after, jax.jacfwd(moved)(jnp.zeros(n + len(u))), system.jacobians(state, u)
 
     after, expected, (end, A, B) = both((q, v), u)
     np.testing.assert_allclose(np.hstack([A, B]), expected, atol=1e-11)

@@ -56,7 +56,7 @@ def test_least_rates_of_a_force_are_the_solution_of_linear_equations():
     expected = np.linalg.solve(dt * np.eye(n) + w * reach.T @ reach, w * reach.T @ np.array([GOAL, 0, 0]))
     whole = ControlSystem.of_model(RAIL, dt, method=SemiImplicitEuler()).with_rates()
     miss = costs.LeastSquares(lambda state: jnp.concatenate([at_goal(state[0]), state[1]]))
-    for system in (whole, replace(whole, slopes=None)):
+    for system in (whole, replace(whole, jacobians=None)):
         found = lgjax.optimize_controls(
             system, (START, jnp.zeros(1)), np.random.default_rng(0).normal(size=(1, n, 1)), steps=n, progress=False,
             running=costs.control(), terminal=w * miss, method=ILQR(line_search="first"),

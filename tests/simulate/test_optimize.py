@@ -15,8 +15,8 @@ import lgjax
 from lgjax.simulate.control import ILQR, MultipleShooting, OptimizeStatus, Shooting, optimize
 from lgjax.simulate.control.bounds import bounded, unbounded
 from lgjax.simulate.control.check_problem import check_problem
-from lgjax.simulate.control.directions import backward
 from lgjax.simulate.control.expansion import expand
+from lgjax.simulate.control.regulator import regulator_of
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 N, NX, NU = 12, 4, 2
@@ -214,7 +214,7 @@ def test_the_gradient_of_the_regulator_is_that_of_the_whole_cost():
 
     def by_adjoints(controls):
         expansion, last = expand(problem, problem.simulate(start, controls), controls)
-        return backward(problem, expansion, last, controls, jnp.asarray(1e3))[-1]
+        return regulator_of(problem, expansion, last, controls, jnp.asarray(1e3))[-1]
 
     np.testing.assert_allclose(jit(by_adjoints)(controls), jit(jax.grad(whole))(controls), rtol=1e-10, atol=1e-12)
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax.simulate.control import FDDP, ControlSystem, Stagewise, costs, directions
+from lgjax.simulate.control import FDDP, ControlSystem, Stagewise, costs, regulator
 from lgjax.simulate.control.check_problem import check_problem
-from lgjax.simulate.control.directions import independent_parts
-from lgjax.simulate.control.expansion import expand
+from lgjax.simulate.control.expansion import expand, independent_parts
 from lgjax.simulate.control.linear_quadratic.parts import Part, block, columns_of, connected, cut, spread, together
 from lgjax.simulate.control.linear_quadratic.sparse import Columns, Diagonal, Pattern, Sparse, dense
 from tests.dynamics import trees
@@ -86,12 +85,14 @@ def test_the_regulator_of_parts_is_that_of_the_whole(dtype, tolerance, bounds, m
     controls, weight = jnp.clip(draw(size, STEPS, n), problem.lower, problem.upper), jnp.asarray(0.1, dtype)
 
     def found():
-        one = lambda states, controls: directions.directions(problem, True, states, controls, None, weight)
-        return jax.vmap(one)(states, controls).regulator
+        one = lambda states, controls: regulator.regulator_of(
+            problem, *expand(problem, states, controls), controls, weight
+        )
+        return jax.vmap(one)(states, controls)
 
     alone = jax.jit(lambda: found())()
     asked = []
-    monkeypatch.setattr(directions, "independent_parts", lambda problem: asked.append(problem) or ())
+    monkeypatch.setattr(regulator, "independent_parts", lambda problem: asked.append(problem) or ())
     whole = jax.jit(lambda: found())()
     assert asked
     for a, expected in zip(alone, whole, strict=True):
@@ -109,16 +110,16 @@ def test_a_part_without_a_minimum_stops_the_search():
     states = jax.tree.map(lambda x: jnp.stack([x] * (STEPS + 1)), problem.start)
 
     @jax.jit
-    def regulator():
+    def stopped():
         rest = jnp.zeros((STEPS, model.nv))
         e, last = expand(problem, states, rest, None)
         falling = e._replace(luu=jnp.zeros((STEPS, model.nv, model.nv)).at[:, 0, 0].set(-1e6))
-        return directions.backward(problem, falling, last, rest, jnp.zeros(()))
+        return regulator.regulator_of(problem, falling, last, rest, jnp.zeros(()))
 
-    found = regulator()
-    assert not np.isfinite(found.curve)
-    assert not np.any(np.isfinite(found.push[:, list(parts[0].controls)]))
-    assert np.all(np.isfinite(found.push[:, list(parts[1].controls)]))
+    found = stopped()
+    assert not np.isfinite(found.curvature)
+    assert not np.any(np.isfinite(found.feedforward[:, list(parts[0].controls)]))
+    assert np.all(np.isfinite(found.feedforward[:, list(parts[1].controls)]))
 
 
 def test_two_arms_in_one_model_move_as_each_alone():

@@ -168,8 +168,8 @@ def _steps(m: lgjax.Model, q: Any, v: jax.Array, x: jax.Array, **more: Any) -> A
 def _slopes(m: lgjax.Model, q: Any, v: jax.Array, x: jax.Array) -> Any:
     """A semi-implicit step and its matrices, which are known in closed form."""
     driven = control.ControlSystem.of_model(m, H, m.nv, lambda u: jnp.sin(u), method=control.SemiImplicitEuler())
-    assert driven.slopes is not None
-    return driven.slopes((q, v), x)
+    assert driven.jacobians is not None
+    return driven.jacobians((q, v), x)
 
 
 def _accelerated(m: lgjax.Model, q: Any, v: jax.Array, x: jax.Array) -> Any:

@@ -30,15 +30,16 @@ def unbounded(controls: Array, lower: Array, upper: Array, margin: float = 0.01)
     return jnp.where(both, jnp.arcsin(ratio), jnp.where(below | above, hyperbola, controls))
 
 
-def unflattened(free: Array, slope: Array, lower: Array, upper: Array) -> Array:
-    """The slope by the free variables, without the flatness of the map where a control is to leave its bound.
+def unflattened(free: Array, gradient: Array, lower: Array, upper: Array) -> Array:
+    """The gradient by the free variables, without the flatness of the map where a control is to leave its bound.
 
-    At a bound the map is flat, so that the slope vanishes there even where the cost falls from the bound inwards. Such
-    a control is no minimum: its slope is that which it had at the same slope of the cost where the map is steepest.
+    At a bound the map is flat, so that the gradient vanishes there even where the cost falls from the bound inwards.
+    Such a control is no minimum: its gradient is that which it had at the same slope of the cost where the map is
+    steepest.
     """
     both, below, above = jnp.isfinite(lower) & jnp.isfinite(upper), jnp.isfinite(lower), jnp.isfinite(upper)
     steep = jnp.where(both, jnp.cos(free), jnp.where(below | above, free / jnp.sqrt(free * free + 1), 1))
     # the free variable for which this one stands, from the middle between two bounds, or from the only bound
     away = jnp.where(both, jnp.sin(free) * steep, -free)
-    inwards = slope * away > 0
-    return jnp.where(inwards, slope / jnp.where(inwards, jnp.abs(steep), 1), slope)
+    inwards = gradient * away > 0
+    return jnp.where(inwards, gradient / jnp.where(inwards, jnp.abs(steep), 1), gradient)

@@ -47,10 +47,10 @@ class Cost:
     def factored(
         self, system: Any, t: Any, state: Any, control: Any, factor: Any, positive: bool = False
     ) -> tuple[QuadraticModel, tuple]:
-        """The model of a step, scaled by `factor`, and roots J (k, dim + controls) of what its Hessian lacks.
+        """The model of a step, scaled by `factor`, and Gauss-Newton factors J (k, dim + controls).
 
-        The whole Hessian also includes J^T J of every root. Whoever needs it multiplies the roots out, while they are
-        still in the caches. positive: whether the factor is known to be so; it may be traced.
+        The whole Hessian is that of the model and J^T J of every J; the kernel that needs the products computes them.
+        positive: whether `factor` is known to be so; it may be traced.
         """
         return self.expand(system, t, state, control).scaled(jnp.asarray(factor, control.dtype)), ()
 
@@ -61,7 +61,7 @@ class Cost:
     def couples(self) -> Groups | None:
         """Groups of velocities that its Hessian couples, besides those of one joint; None if these are not known.
 
-        Of states (q, v) and accelerations; roots then have a row per velocity.
+        Of states (q, v) and accelerations; factors then have a row per velocity.
         """
         return None
 
@@ -126,10 +126,10 @@ class Sum(Cost):
             term.factored(system, t, state, control, factor * known(own), positive and good)
             for (own, term), good in zip(self.terms, self.positive, strict=True)
         ]
-        total, roots = found[0]
+        total, factors = found[0]
         for model, more in found[1:]:
-            total, roots = total + model, (*roots, *more)
-        return total, roots
+            total, factors = total + model, (*factors, *more)
+        return total, factors
 
     def following(self, reference: Any) -> Cost:
         return Sum(tuple((factor, term.following(reference)) for factor, term in self.terms), self.positive)

@@ -31,7 +31,7 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.rank import product
 from lgjax.simulate.control.cost import Cost, Groups, QuadraticModel
 from lgjax.simulate.control.linear_quadratic.sparse import Diagonal
-from lgjax.simulate.control.semi_implicit import force_slopes, matrices, turning
+from lgjax.simulate.control.semi_implicit import force_jacobians, matrices, turning
 
 __all__ = ["LeastSquares", "control", "forces", "frame", "frame_position", "momentum", "state"]
 
@@ -59,8 +59,8 @@ class LeastSquares(Cost):
         else:
             of = lambda z: self.residual(t, system.retract(state, z[:dim]), control + z[dim:])
             zero = jnp.zeros(dim + control.shape[0], control.dtype)
-        r, slopes = _value_and_slopes(of, zero)
-        first, second = _pulled(slopes, r), _squared(slopes)
+        r, jacobian = value_and_jacobian(of, zero)
+        first, second = _pulled(jacobian, r), _squared(jacobian)
         if control is None:
             return QuadraticModel(x=first, xx=second)
         return QuadraticModel(first[:dim], first[dim:], second[:dim, :dim], second[dim:, :dim], second[dim:, dim:])
@@ -73,23 +73,23 @@ def _dtype(state: Any) -> Any:
     return jax.tree.leaves(state)[0].dtype
 
 
-def _value_and_slopes(function: Callable, zero: Array) -> tuple[Array, Array]:
+def value_and_jacobian(function: Callable, zero: Array) -> tuple[Array, Array]:
     def twice(z: Array) -> tuple[Array, Array]:
         r = function(z)
         return r, r
 
-    slopes, r = jax.jacfwd(twice, has_aux=True)(zero)
-    return r, slopes
+    jacobian, r = jax.jacfwd(twice, has_aux=True)(zero)
+    return r, jacobian
 
 
-def _pulled(slopes: Array, r: Array) -> Array:
+def _pulled(jacobian: Array, r: Array) -> Array:
     """J^T r."""
-    return product(slopes.T, r)
+    return product(jacobian.T, r)
 
 
-def _squared(slopes: Array) -> Array:
+def _squared(jacobian: Array) -> Array:
     """J^T J."""
-    return product(slopes.T, slopes)
+    return product(jacobian.T, jacobian)
 
 
 # ---- terms whose derivatives are known
@@ -106,20 +106,20 @@ class _SquaredResidual(Cost):
 
 @dataclass(frozen=True, eq=False)
 class _OfState(_SquaredResidual):
-    """½ |weights * residual(state)|²; slopes(system, state) -> values and derivatives with respect to q alone.
+    """½ |weights * residual(state)|²; jacobian(system, state) -> values and derivatives with respect to q alone.
 
     path: the velocities that the residual depends on.
     """
 
     residual: Callable[[Any], Array]
-    slopes: Callable[[Any, Any], tuple[Array, Array]]
+    jacobian: Callable[[Any, Any], tuple[Array, Array]]
     weights: Array
     path: tuple[int, ...]
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
-        r, slopes = self.slopes(system, state)
-        r, slopes = self.weights * r, self.weights[:, None] * slopes
-        first, second = _pulled(slopes, r), _squared(slopes)
+        r, jacobian = self.jacobian(system, state)
+        r, jacobian = self.weights * r, self.weights[:, None] * jacobian
+        first, second = _pulled(jacobian, r), _squared(jacobian)
         rest = jax.eval_shape(system.difference, state, state).shape[0] - len(first)
         return QuadraticModel(x=jnp.pad(first, (0, rest)), xx=jnp.pad(second, ((0, rest), (0, rest))))
 
@@ -141,9 +141,9 @@ class _Displacement(_SquaredResidual):
         first, done, boxes = [], 0, []
         for start, stop, group in turns:
             inside[start:stop] = True
-            (slopes,) = matrices((group.dexpinv,), -r[start:stop])
-            first += [squares[done:start] * r[done:start], _pulled(slopes, squares[start:stop] * r[start:stop])]
-            boxes.append(_squared(self.weights[start:stop, None] * slopes))
+            (jacobian,) = matrices((group.dexpinv,), -r[start:stop])
+            first += [squares[done:start] * r[done:start], _pulled(jacobian, squares[start:stop] * r[start:stop])]
+            boxes.append(_squared(self.weights[start:stop, None] * jacobian))
             done = stop
         first = jnp.concatenate([*first, squares[done:] * r[done:]])
         starts = tuple(start for start, _, _ in turns)
@@ -201,8 +201,8 @@ class _Forces(Cost):
         return jnp.sum(r * r) / 2
 
     def expand(self, system: Any, t: Any, state: Any, control: Any) -> QuadraticModel:
-        n, (gradient, slopes) = 2 * self.model.nv, self._gradient_and_slopes(state, control)
-        second = _squared(slopes)
+        n, (gradient, jacobian) = 2 * self.model.nv, self._gradient_and_jacobian(state, control)
+        second = _squared(jacobian)
         return QuadraticModel(gradient[:n], gradient[n:], second[:n, :n], second[n:, :n], second[n:, n:])
 
     def factored(
@@ -211,18 +211,18 @@ class _Forces(Cost):
         if not positive:
             return super().factored(system, t, state, control, factor)
         root = math.sqrt(factor) if isinstance(factor, float) else jnp.sqrt(jnp.asarray(factor, control.dtype))
-        n, (gradient, slopes) = 2 * self.model.nv, self._gradient_and_slopes(state, control, root)
-        return QuadraticModel(gradient[:n], gradient[n:]), (slopes,)
+        n, (gradient, jacobian) = 2 * self.model.nv, self._gradient_and_jacobian(state, control, root)
+        return QuadraticModel(gradient[:n], gradient[n:]), (jacobian,)
 
     def couples(self) -> Groups | None:
         tree = self.model.tree
         return None if self.weights.ndim == 2 else [_path(tree, body) for body in range(tree.nbodies)]
 
-    def _gradient_and_slopes(self, state: Any, control: Array, root: Any = 1) -> tuple[Array, Array]:
+    def _gradient_and_jacobian(self, state: Any, control: Array, root: Any = 1) -> tuple[Array, Array]:
         q, v = state
-        forces, slopes = force_slopes(self.model, q, v, control)
-        slopes = jnp.concatenate([self._weighed(x, root) for x in slopes], 1)
-        return _pulled(slopes, self._weighed(forces - self.target, root)), slopes
+        forces, jacobians = force_jacobians(self.model, q, v, control)
+        jacobian = jnp.concatenate([self._weighed(x, root) for x in jacobians], 1)
+        return _pulled(jacobian, self._weighed(forces - self.target, root)), jacobian
 
 
 def _path(tree: Tree, body: int) -> tuple[int, ...]:
@@ -246,15 +246,15 @@ def frame(model: Model, name: str, target: Pose, weights: ArrayLike = 1.0) -> Co
         target = Pose(*target)
     target = checked({"target": (target, Fields(Pose, ((3, 3), (3,))))}, single=True)["target"]
     target = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), target)
-    miss, slopes = partial(_pose_miss, model, name, target), partial(_pose_slopes, model, name, target)
-    return _OfState(miss, slopes, _weights(weights, 6, model.dtype), path)
+    miss, jacobian = partial(_pose_miss, model, name, target), partial(_pose_jacobian, model, name, target)
+    return _OfState(miss, jacobian, _weights(weights, 6, model.dtype), path)
 
 
 def _pose_miss(model: Model, name: str, target: Pose, state: Any) -> Array:
     return se3.log(se3.compose(se3.inverse(target), frame_pose(model, state[0], name)))
 
 
-def _pose_slopes(model: Model, name: str, target: Pose, system: Any, state: Any) -> tuple[Array, Array]:
+def _pose_jacobian(model: Model, name: str, target: Pose, system: Any, state: Any) -> tuple[Array, Array]:
     r = _pose_miss(model, name, target, state)
     (bent,) = matrices((se3.dexpinv,), -r)
     return r, product(bent, jacobian(model, state[0], name))
@@ -268,15 +268,15 @@ def frame_position(model: Model, name: str, target: ArrayLike, weights: ArrayLik
     """
     path = _path(model.tree, carrier(model, name)[0])
     goal = checks.array("target", target, (3,), model.dtype)
-    miss, slopes = partial(_place_miss, model, name, goal), partial(_place_slopes, model, name, goal)
-    return _OfState(miss, slopes, _weights(weights, 3, model.dtype), path)
+    miss, jacobian = partial(_place_miss, model, name, goal), partial(_place_jacobian, model, name, goal)
+    return _OfState(miss, jacobian, _weights(weights, 3, model.dtype), path)
 
 
 def _place_miss(model: Model, name: str, goal: Array, state: Any) -> Array:
     return frame_pose(model, state[0], name).translation - goal
 
 
-def _place_slopes(model: Model, name: str, goal: Array, system: Any, state: Any) -> tuple[Array, Array]:
+def _place_jacobian(model: Model, name: str, goal: Array, system: Any, state: Any) -> tuple[Array, Array]:
     rotation = frame_pose(model, state[0], name).rotation
     return _place_miss(model, name, goal, state), sm.matmul(rotation, jacobian(model, state[0], name)[3:])
 

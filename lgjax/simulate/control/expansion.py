@@ -9,47 +9,50 @@ import jax.numpy as jnp
 
 from lgjax.execution import batched
 from lgjax.numerics import small_matrix as sm
+from lgjax.simulate.control.augmented_lagrangian import Multipliers, multiplier_estimates
 from lgjax.simulate.control.cost import Cost, QuadraticModel
-from lgjax.simulate.control.costs import _value_and_slopes
+from lgjax.simulate.control.costs import value_and_jacobian
+from lgjax.simulate.control.linear_quadratic.parts import Part, connected
 from lgjax.simulate.control.linear_quadratic.riccati import Expansion
 from lgjax.simulate.control.linear_quadratic.sparse import Sparse, dense, of_other
 from lgjax.simulate.control.problem import ControlSystem, Problem
-from lgjax.simulate.control.stagewise import Prices, forces
 
 Array = jax.Array
 
 
-def expand(problem: Problem, states: Any, controls: Array, prices: Prices | None = None) -> tuple[Expansion, Any]:
+def expand(
+    problem: Problem, states: Any, controls: Array, multipliers: Multipliers | None = None
+) -> tuple[Expansion, Any]:
     """Expansions of all steps, side by side, each a kernel, and gradient and Hessian of what the last state costs.
 
     Hessians are exact, but of a `Cost` and of constraints those of Gauss and Newton; dynamics are linear.
-    prices: of the constraints of the problem, if it has any.
+    multipliers: of the constraints of the problem, if it has any.
     """
     before, after = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[1:], states)
     last = jax.tree.map(lambda x: x[-1], states)
     by_step: tuple = ()
-    if prices is not None:
-        by_step = jnp.broadcast_to(prices.penalty, problem.steps), prices.equal, prices.unequal
+    if multipliers is not None:
+        by_step = multipliers.equal, multipliers.unequal, jnp.broadcast_to(multipliers.penalty, problem.steps)
     steps = jax.vmap(batched(partial(_one, problem)))(problem.moments(), before, after, controls, *by_step)
-    return steps, batched(partial(_end, problem))(prices, last)
+    return steps, batched(partial(_end, problem))(multipliers, last)
 
 
 def _one(problem: Problem, moment: Any, state: Any, after: Any, control: Array, *by: Array) -> Expansion:
     system, nx = problem.system, problem.dim
     zero = jnp.zeros(nx + problem.system.controls, control.dtype)
     move = lambda z: (system.retract(state, z[:nx]), control + z[nx:])
-    if system.slopes is None:
-        gap, slopes = _value_and_slopes(lambda z: system.difference(after, system.step(*move(z))), zero)
-        A, B = slopes[:, :nx], slopes[:, nx:]
+    if system.jacobians is None:
+        gap, jacobian = value_and_jacobian(lambda z: system.difference(after, system.step(*move(z))), zero)
+        A, B = jacobian[:, :nx], jacobian[:, nx:]
     else:
-        A, B, gap = _about(system, after, *system.slopes(state, control))
-    model, roots = _stage(problem, moment, state, control, zero)
+        A, B, gap = _about(system, after, *system.jacobians(state, control))
+    model, factors = _stage(problem, moment, state, control, zero)
     if by:
         values = lambda z: _values(problem, "stage", problem.running_at(moment)[0], *move(z))
-        first, second = _pushed(values, zero, *by)
+        first, second = _augmented(values, zero, *by)
         model = model + QuadraticModel(first[:nx], first[nx:], second[:nx, :nx], second[nx:, :nx], second[nx:, nx:])
     lx, lu = (jnp.zeros(n, control.dtype) if x is None else x for x, n in ((model.x, nx), (model.u, len(zero) - nx)))
-    return Expansion(A, B, lx, lu, model.xx, model.ux, model.uu, gap, roots)
+    return Expansion(A, B, lx, lu, model.xx, model.ux, model.uu, gap, factors)
 
 
 def _about(system: ControlSystem, after: Any, end: Any, A: Any, B: Any) -> tuple[Any, Any, Array]:
@@ -69,7 +72,7 @@ def _about(system: ControlSystem, after: Any, end: Any, A: Any, B: Any) -> tuple
 
 
 def _stage(problem: Problem, moment: Any, state: Any, control: Array, zero: Array) -> tuple[QuadraticModel, tuple]:
-    """Of the cost of one step, and `Expansion.roots`."""
+    """Of the cost of one step, and `Expansion.factors`."""
     system, nx = problem.system, problem.dim
     t, running = problem.running_at(moment)
     if running is None:
@@ -77,11 +80,11 @@ def _stage(problem: Problem, moment: Any, state: Any, control: Array, zero: Arra
     if isinstance(running, Cost) and not system.free_time:
         return running.factored(system, t, state, control, float(system.dt), True)
     cost = lambda z: problem.stage(moment, system.retract(state, z[:nx]), control + z[nx:])
-    first, second = jax.grad(cost)(zero), jax.hessian(cost)(zero)
+    first, second = _gradient_and_hessian(cost, zero)
     return QuadraticModel(first[:nx], first[nx:], second[:nx, :nx], second[nx:, :nx], second[nx:, nx:]), ()
 
 
-def _end(problem: Problem, prices: Prices | None, last: Any) -> tuple[Array, Array]:
+def _end(problem: Problem, multipliers: Multipliers | None, last: Any) -> tuple[Array, Array]:
     """Gradient and Hessian of what the last state costs."""
     system = problem.system
     zero = jnp.zeros(problem.dim, problem.dtype)
@@ -95,10 +98,10 @@ def _end(problem: Problem, prices: Prices | None, last: Any) -> tuple[Array, Arr
         first, second = model.x, dense(model.xx)
     else:
         cost = lambda x: problem.end(system.retract(last, x))
-        first, second = jax.grad(cost)(zero), jax.hessian(cost)(zero)
-    if prices is not None:
+        first, second = _gradient_and_hessian(cost, zero)
+    if multipliers is not None:
         values = lambda x: _values(problem, "end", system.retract(last, x))
-        more = _pushed(values, zero, prices.penalty, prices.equal_end, prices.unequal_end)
+        more = _augmented(values, zero, multipliers.equal_end, multipliers.unequal_end, multipliers.penalty)
         first, second = first + more[0], second + more[1]
     return first, second
 
@@ -110,11 +113,39 @@ def _values(problem: Problem, where: str, *args: Any) -> tuple[Array, Array]:
     return of(problem.equality), of(problem.inequality)
 
 
-def _pushed(values: Callable, zero: Array, weight: Array, equal_by: Array, unequal_by: Array) -> tuple[Array, Array]:
-    """Gradient and Hessian, of Gauss and Newton, of the augmented Lagrangian's part."""
-    both, slopes = _value_and_slopes(lambda z: jnp.concatenate(values(z)), zero)
+def _gradient_and_hessian(cost: Callable, zero: Array) -> tuple[Array, Array]:
+    return value_and_jacobian(jax.grad(cost), zero)
+
+
+def _augmented(
+    values: Callable, zero: Array, equal_by: Array, unequal_by: Array, penalty: Array
+) -> tuple[Array, Array]:
+    """Gradient and Hessian, of Gauss and Newton, of what the augmented Lagrangian adds."""
+    both, jacobian = value_and_jacobian(lambda z: jnp.concatenate(values(z)), zero)
     if not len(both):
         return jnp.zeros_like(zero), jnp.zeros((len(zero), len(zero)), zero.dtype)
     split = len(equal_by)
-    first, second = forces(both[:split], both[split:], equal_by, unequal_by, weight)
-    return sm.tmatvec(slopes, first), sm.tmatmul(slopes, second[:, None] * slopes)
+    equal, unequal = multiplier_estimates(both[:split], both[split:], equal_by, unequal_by, penalty)
+    active = jnp.concatenate([jnp.ones_like(equal), (unequal > 0).astype(unequal.dtype)])
+    first = sm.tmatvec(jacobian, jnp.concatenate([equal, unequal]))
+    return first, sm.tmatmul(jacobian, (penalty * active)[:, None] * jacobian)
+
+
+def independent_parts(problem: Problem) -> tuple[Part, ...]:
+    """Parts whose motions neither steps nor costs couple; () where there is one, or where it is not known.
+
+    A search from accelerations, with costs of this library, falls into the trees that stand on the ground, unless a
+    cost couples these. Directions of search are then those of each part, found with matrices of its own size.
+    """
+    system, costs = problem.system, [x for x in (problem.running, problem.terminal) if x is not None]
+    if not system.joints or system.jacobians is None or problem.equality is not None or problem.inequality is not None:
+        return ()
+    groups = list(system.joints)
+    for cost in costs:
+        coupled = cost.couples() if isinstance(cost, Cost) else None
+        if coupled is None:
+            return ()
+        groups += coupled
+    n = problem.dim // 2
+    sets = connected(n, groups)
+    return tuple(Part((*x, *(n + k for k in x)), tuple(x)) for x in sets) if len(sets) > 1 else ()

@@ -58,5 +58,5 @@ def linearize(
         moved = step((retract(model, q, x[:n]), v + x[n : 2 * n]), tau + x[2 * n :], wrenches)
         return jnp.concatenate([difference(model, after[0], moved[0]), moved[1] - after[1]])
 
-    slopes = jax.jacfwd(deviation)(jnp.zeros(3 * n, model.dtype))
-    return Linearization(slopes[:, : 2 * n], slopes[:, 2 * n :])
+    jacobian = jax.jacfwd(deviation)(jnp.zeros(3 * n, model.dtype))
+    return Linearization(jacobian[:, : 2 * n], jacobian[:, 2 * n :])

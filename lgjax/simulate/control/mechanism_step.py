@@ -118,9 +118,9 @@ def dynamics_by_partials(model: Model) -> Callable[..., Array]:
         still = lambda x, dx: jnp.zeros_like(x) if isinstance(dx, SymbolicZero) else dx
         dq, dv, dtau = jax.tree.map(still, (q, v, tau), tuple(state))
         partials = forward_dynamics_partials(of_model(given), q, v, tau, wrenches)
-        slopes = jnp.concatenate([partials.q, partials.v, partials.tau], 1)
+        jacobian = jnp.concatenate([partials.q, partials.v, partials.tau], 1)
         change = jnp.concatenate([body_displacement(of_model(given), q, dq), dv, dtau])
-        moved = jnp.matmul(slopes, change, precision="highest")
+        moved = jnp.matmul(jacobian, change, precision="highest")
         others, moving = (given, wrenches), (dgiven, dwrenches)
         if not all(isinstance(dx, SymbolicZero) for dx in jax.tree.leaves(moving, is_leaf=_is_zero)):
             along = lambda given, wrenches: forward_dynamics(of_model(given), q, v, tau, wrenches)

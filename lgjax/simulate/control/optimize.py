@@ -242,7 +242,8 @@ def _round(search: Any, iterations: Array, iterates: Any) -> tuple[Any, Array]:
         def body(carry: Any) -> Any:
             iterate, record, i = carry
             iterate = search.advance(iterate)
-            return iterate, record.at[i].set(_numbers(iterate)), i + 1
+            here = (jnp.arange(every, dtype=jnp.int32) == i)[:, None]
+            return iterate, jnp.where(here, _numbers(iterate), record), i + 1
 
         running = iterate.status == OptimizeStatus.RUNNING
         ready = jax.tree.map(lambda a, b: jnp.where(running, a, b), search.begin(iterate), iterate)

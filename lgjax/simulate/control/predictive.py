@@ -15,12 +15,13 @@ from jax.typing import ArrayLike
 from lgjax.execution.compiled import compiled
 from lgjax.integrators.field import state_dtype, strong
 from lgjax.numerics import checks
+from lgjax.simulate.control.augmented_lagrangian import Multipliers
 from lgjax.simulate.control.check_problem import box, check_problem
 from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.ilqr import ILQR
 from lgjax.simulate.control.method import not_differentiated
 from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Problem, within
-from lgjax.simulate.control.stagewise import Prices, Stagewise
+from lgjax.simulate.control.stagewise import Stagewise
 
 Array = jax.Array
 
@@ -40,7 +41,7 @@ class PredictiveMemory(NamedTuple):
     first: Array
     t: Array
     nodes: Any = None
-    multipliers: Prices | None = None
+    multipliers: Multipliers | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +148,7 @@ class PredictiveController:
         worse = lost if memory.nodes is not None else lost | (first.cost < last.cost)
         worse = worse & (first.status != OptimizeStatus.NOT_FINITE)
         found = jax.tree.map(lambda a, b: jnp.where(worse, a, b), first, last)
-        return found if memory.multipliers is None else found._replace(prices=memory.multipliers)
+        return found if memory.multipliers is None else found._replace(multipliers=memory.multipliers)
 
     def _led_to(self, state: Any, plan: Array) -> Any:
         """The states (steps, ...) after each step of a plan."""
@@ -186,7 +187,7 @@ def _init(controller: PredictiveController, bounds: Any, state: Any, plan: Array
     plan = checks.array("plan", plan, (controller.steps, controller.system.controls), dtype)
     nodes = controller._led_to(state, plan) if isinstance(controller.method, FDDP) else None
     search = controller.method.search(problem, controller.steps)
-    multipliers = search.init(plan, nodes).prices if search.constrained else None
+    multipliers = search.init(plan, nodes).multipliers if search.constrained else None
     running = jnp.asarray(OptimizeStatus.RUNNING, jnp.int32)
     now = jnp.asarray(t, dtype)
     return PredictiveMemory(plan, jnp.full((), jnp.inf, dtype), running, plan, now, nodes, multipliers)
@@ -204,7 +205,7 @@ def _step(controller: PredictiveController, bounds: Any, state: Any, memory: Pre
         moved = search.advance(iterate)
         if search.constrained:
             # after every iteration: what the horizon's shift by a step makes of them is mended sooner
-            moved = moved._replace(prices=search.raised(moved.states, moved.controls, iterate.prices))
+            moved = moved._replace(multipliers=search.updated(moved.states, moved.controls, iterate.multipliers))
         going = search.unfinished(iterate)
         return jax.tree.map(lambda a, b: jnp.where(going, a, b), moved, iterate)
 
@@ -215,7 +216,8 @@ def _step(controller: PredictiveController, bounds: Any, state: Any, memory: Pre
     nodes = None if memory.nodes is None else controller._nodes_later(found.states, memory.nodes, good, plan[-1])
     multipliers = memory.multipliers
     if multipliers is not None:
-        new = found.prices._replace(equal=_later(found.prices.equal), unequal=_later(found.prices.unequal))
+        last = found.multipliers
+        new = last._replace(equal=_later(last.equal), unequal=_later(last.unequal))
         multipliers = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, multipliers)
     later = PredictiveMemory(
         _later(plan), found.cost, found.status, memory.first, memory.t + jnp.asarray(problem.system.dt, problem.dtype),

@@ -25,11 +25,11 @@ from lgjax.simulate.control.linear_quadratic.sparse import Columns, Matrix, dens
 from lgjax.simulate.control.mechanism_step import forces_of_controls, mechanism_step
 from lgjax.simulate.control.semi_implicit import (
     SemiImplicitEuler,
-    acceleration_step_slopes,
+    acceleration_step_jacobians,
     advanced,
     flat_states,
     relative_states,
-    semi_implicit_slopes,
+    semi_implicit_jacobians,
     tangents_of_states,
     tangents_with_activations,
 )
@@ -57,15 +57,16 @@ class ControlSystem(Made):
 
     step(state, control (controls,)) -> state after dt seconds. retract(state, tangent (dim,)) -> state;
     difference(state 0, state 1) -> the tangent with retract(state 0, tangent) = state 1, at least for close ones.
-    slopes(state, control) -> the state after the step and its derivatives (dim, dim) and (dim, controls), in tangents
-    at both ends, arrays or `Sparse`, or for controls `Columns` of the first; None where forward mode is fastest.
+    jacobians(state, control) -> the state after the step and its derivatives (dim, dim) and (dim, controls), in
+    tangents at both ends, arrays or `Sparse`, or for controls `Columns` of the first; None where forward mode is
+    fastest.
     flat: whether difference(state 0, retract(state 1, x)) = difference(state 0, state 1) + x.
     relative(gap, changes (dim, k)) -> changes (dim, k) of a difference `gap` (dim,) to states that move by the tangents
     `changes`, to first order; None where forward mode has to find them.
     forces(control) -> tau (nv,) and wrenches (nbodies, 6), or None for none, of a mechanism; None for other systems.
     free_time: whether the last control is the length of a step over dt, which then scales the running cost too.
     joints: the velocities of each joint, where states are (q, v), controls are accelerations, and neither step nor
-    slopes couple a joint with another; () for other systems.
+    jacobians couple a joint with another; () for other systems.
     """
 
     step: Callable[[State, Array], State]
@@ -73,7 +74,7 @@ class ControlSystem(Made):
     difference: Callable[[State, State], Array]
     controls: int
     dt: float = 1.0
-    slopes: Callable[[State, Array], tuple[State, Matrix, Matrix | Columns]] | None = None
+    jacobians: Callable[[State, Array], tuple[State, Matrix, Matrix | Columns]] | None = None
     flat: bool = False
     forces: Callable[[Array], tuple[Array, Array | None]] | None = None
     free_time: bool = False
@@ -136,7 +137,7 @@ class ControlSystem(Made):
                     tau_by = jax.jacfwd(actuation)(control)
                 else:
                     tau_by = jnp.asarray(np.eye(model.nv)[:, driven], model.dtype)
-                return semi_implicit_slopes(model, dt, state, actuation(control), tau_by)
+                return semi_implicit_jacobians(model, dt, state, actuation(control), tau_by)
 
             known = by_partials
 
@@ -160,11 +161,11 @@ class ControlSystem(Made):
         def step(state: State, control: Array) -> State:
             return advanced(model, state, control, jnp.asarray(dt, model.dtype))
 
-        slopes = acceleration_step_slopes(model, dt)
+        jacobians = acceleration_step_jacobians(model, dt)
         moves, relative = tangents_of_states(model), relative_states(model)
         pairs = zip(model.tree.v_start, model.tree.kinds, strict=True)
         joints = tuple(tuple(range(start, start + kind.nv)) for start, kind in pairs)
-        return cls(step, *moves, model.nv, dt, slopes, flat_states(model), relative=relative, joints=joints)
+        return cls(step, *moves, model.nv, dt, jacobians, flat_states(model), relative=relative, joints=joints)
 
     @makes
     def with_rates(self) -> "ControlSystem":
@@ -186,8 +187,8 @@ class ControlSystem(Made):
             return self.retract(state[0], first), state[1] + second
 
         def by_parts(state: State, rate: Array) -> tuple[State, Array, Array]:
-            assert self.slopes is not None
-            after, A, B = self.slopes(state[0], state[1] + dt / 2 * rate)
+            assert self.jacobians is not None
+            after, A, B = self.jacobians(state[0], state[1] + dt / 2 * rate)
             A, B = dense(A), of_other(dense(A), B)
             one, zero = jnp.eye(n, dtype=A.dtype), jnp.zeros((n, len(A)), A.dtype)
             whole = jnp.block([[A, B], [zero, one]])
@@ -200,9 +201,9 @@ class ControlSystem(Made):
             assert self.relative is not None
             return jnp.concatenate([self.relative(gap[:-n], changes[:-n]), changes[-n:]])
 
-        slopes = None if self.slopes is None else by_parts
+        jacobians = None if self.jacobians is None else by_parts
         turned = None if self.relative is None else relative
-        return ControlSystem(step, retract, difference, n, dt, slopes, self.flat, relative=turned)
+        return ControlSystem(step, retract, difference, n, dt, jacobians, self.flat, relative=turned)
 
     @classmethod
     @makes

@@ -1,31 +1,30 @@
-"""State of a search by iLQR or FDDP, between iterations and within one."""
+"""What a search by iLQR or FDDP carries from iteration to iteration, and what it compares within one."""
 
 from typing import Any, NamedTuple
 
 import jax
 
-from lgjax.simulate.control.stagewise import Prices
-
 Array = jax.Array
 
 
 class RegulatorIterate(NamedTuple):
-    """One guess in progress. states (steps + 1), controls (steps, controls), regularization and its factor.
+    """One guess in progress. states (steps + 1), controls (steps, controls), multipliers of the constraints; the rest
+    are numbers.
 
     size: of the cost, the sum of the absolute values of its terms. least_norm: of the gradient until now.
-    unit: the size of the cost of the guess, in which regularization and penalty are measured.
-    near: whether the iterate before this one was near a minimum.
-    prices: of the constraints. gap_weight: of the gaps in the merit. last_violation: when the prices changed last.
+    gap_weight: of the gaps in the merit. last_violation: when the multipliers changed last. regularization and its
+    factor. unit: the size of the cost of the guess, in which regularization and penalty are measured. near: whether the
+    iterate before this one was near a minimum.
     """
 
     states: Any
-    controls: Array
+    controls: Any
+    multipliers: Any
     cost: Array
     size: Array
     gradient_norm: Array
     least_norm: Array
     violation: Array
-    prices: Prices
     gap_weight: Array
     last_violation: Array
     regularization: Array
@@ -40,32 +39,56 @@ class RegulatorIterate(NamedTuple):
     def best(self) -> "RegulatorIterate":
         return self  # its merit never rises
 
+    @property
+    def numbers(self) -> "RegulatorIterate":
+        """Without its arrays."""
+        return self._replace(states=None, controls=None, multipliers=None)
 
-class Candidate(NamedTuple):
-    """A trajectory with what it costs: cost and its size, what the prices add, sum of gaps, largest gap, violation.
 
-    unpaid: the same, and the largest slack of an inequality that still has a price.
+class Trajectory(NamedTuple):
+    """A trajectory with what it costs: the cost and its size, what the augmented Lagrangian adds, the sum of all gaps
+    and the largest one, the largest violation of a constraint, and the larger of this and of the complementarity.
     """
 
     states: Any
-    controls: Array
+    controls: Any
     cost: Array
     size: Array
-    charge: Array
+    augmentation: Array
     gaps: Array
-    widest: Array
+    largest_gap: Array
     violation: Array
-    unpaid: Array
+    infeasibility: Array
+
+    @property
+    def numbers(self) -> "Trajectory":
+        """Without its arrays."""
+        return self._replace(states=None, controls=None)
 
 
-class Move(NamedTuple):
-    """A step: pushes and gains, slope, curve and closing of gaps, tangents x and u of the linear model, gaps."""
+class Prediction(NamedTuple):
+    """What the quadratic model says of a step of size s: the cost changes by s (slope + gap_cost) + s² curvature / 2.
 
-    push: Array
-    feedback: Array
+    gap_cost: what closing the gaps adds. gradient_norm: of the cost with respect to the controls. square: of the
+    changes of the controls, summed.
+    """
+
     slope: Array
-    curve: Array
-    closing: Array
+    curvature: Array
+    gap_cost: Array
+    gradient_norm: Array
+    square: Array
+    controls_square: Array
+
+
+class Direction(NamedTuple):
+    """Where to search: changes and gains of the controls, gaps (steps, dim), for "linear" tangents x of the states and
+    changes u of the controls, and what to expect.
+    """
+
+    feedforward: Array
+    feedback: Array
+    gap: Array
     x: Any
     u: Any
-    gap: Array
+    expected: Prediction

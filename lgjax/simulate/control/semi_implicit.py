@@ -27,8 +27,8 @@ from lgjax.multibody.configuration import displaced, displacement, join_velocity
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
-from lgjax.numerics.rank import product
 from lgjax.numerics.definite import solved
+from lgjax.numerics.rank import product
 from lgjax.simulate.control.linear_quadratic.sparse import Columns, Pattern, Sparse
 
 Array = jax.Array
@@ -64,17 +64,17 @@ def semi_implicit_step(model: Model, dt: Any, substeps: int) -> Any:
     return step
 
 
-def semi_implicit_slopes(model: Model, dt: Any, state: Any, tau: Array, tau_by: Array) -> Any:
+def semi_implicit_jacobians(model: Model, dt: Any, state: Any, tau: Array, tau_by: Array) -> Any:
     """The state after one step, and A (2 nv, 2 nv) and B (2 nv, k) of it; tau_by (nv, k): derivatives of tau."""
     h, n = jnp.asarray(dt, model.dtype), model.nv
     q, v = state
     vdot = forward_dynamics(model, q, v, tau)
-    by_v = h * _acceleration_slopes(model, q, v, vdot, tau, tau_by)
+    by_v = h * _acceleration_jacobian(model, q, v, vdot, tau, tau_by)
     by_v = jnp.concatenate([by_v[:, :n], by_v[:, n : 2 * n] + sm.identity(n, h.dtype), by_v[:, 2 * n :]], 1)
     return _with_configuration(model, h, advanced(model, state, vdot, h), by_v)
 
 
-def acceleration_step_slopes(model: Model, dt: float) -> Callable[[Any, Array], tuple[Any, Sparse, Columns]]:
+def acceleration_step_jacobians(model: Model, dt: float) -> Callable[[Any, Array], tuple[Any, Sparse, Columns]]:
     """The function (state, vdot) -> state after a step at the acceleration vdot, and A and B of it.
 
     Where coordinates are joints', the matrices are the same everywhere: q' = q + h v + h^2 vdot, v' = v + h vdot. Free
@@ -90,7 +90,7 @@ def acceleration_step_slopes(model: Model, dt: float) -> Callable[[Any, Array], 
         np.block([[ahead, h * ahead], [still, one]]), (*corners, *((row, n + column) for row, column in corners))
     )
 
-    def slopes(state: Any, vdot: Array) -> tuple[Any, Sparse, Columns]:
+    def jacobians(state: Any, vdot: Array) -> tuple[Any, Sparse, Columns]:
         end = advanced(model, state, vdot, jnp.asarray(h))
         by_q, by_step = [], []
         for start, stop, group in turns:
@@ -100,7 +100,7 @@ def acceleration_step_slopes(model: Model, dt: float) -> Callable[[Any, Array], 
             by_step.append(h * bent)
         return end, Sparse(by_q + by_step, of_state), Columns(dt, n, 2 * n)
 
-    return slopes
+    return jacobians
 
 
 def _with_configuration(model: Model, h: Array, after: Any, by_v: Array) -> Any:
@@ -119,19 +119,19 @@ def _with_configuration(model: Model, h: Array, after: Any, by_v: Array) -> Any:
     return after, both[:, : 2 * n], both[:, 2 * n :]
 
 
-def _acceleration_slopes(model: Model, q: Any, v: Array, vdot: Array, tau: Array, tau_by: Array) -> Array:
+def _acceleration_jacobian(model: Model, q: Any, v: Array, vdot: Array, tau: Array, tau_by: Array) -> Array:
     """Derivatives (nv, 2 nv + k) of vdot with respect to q, v and the controls.
 
     For few joints one elimination solves for the accelerations. Source: [kim2012] section 4.
     """
     if model.nv > FEW:
-        slopes = forward_dynamics_partials(model, q, v, tau)
-        return jnp.concatenate([slopes.q, slopes.v, jnp.matmul(slopes.tau, tau_by, precision="highest")], 1)
-    _, (by_q, by_v, M) = force_slopes(model, q, v, vdot)
+        partials = forward_dynamics_partials(model, q, v, tau)
+        return jnp.concatenate([partials.q, partials.v, jnp.matmul(partials.tau, tau_by, precision="highest")], 1)
+    _, (by_q, by_v, M) = force_jacobians(model, q, v, vdot)
     return solved(M, jnp.concatenate([-by_q, -by_v, tau_by], 1))[0].x
 
 
-def force_slopes(model: Model, q: Any, v: Array, vdot: Array) -> tuple[Array, InversePartials]:
+def force_jacobians(model: Model, q: Any, v: Array, vdot: Array) -> tuple[Array, InversePartials]:
     """`inverse_dynamics` and `inverse_dynamics_partials`."""
     return inverse_dynamics(model, q, v, vdot), inverse_dynamics_partials(model, q, v, vdot)
 

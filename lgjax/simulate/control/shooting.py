@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from lgjax.numerics import checks
+from lgjax.simulate.control.augmented_lagrangian import augmentation, multiplier_estimates, violation
 from lgjax.simulate.control.bounds import bounded, unbounded, unflattened
 from lgjax.simulate.control.method import SHRUNK, ControlMethod
 from lgjax.simulate.control.problem import OptimizeStatus, Problem
@@ -190,11 +191,8 @@ class ShootingSearch(NamedTuple):
     def merit(self, variables: Any, iterate: ShootingIterate) -> tuple[Array, Any]:
         """The augmented Lagrangian over the unit, and (cost, its size, violation, states, controls)."""
         (cost, size), equal, unequal, states, controls = self.evaluate(variables, iterate.nodes)
-        (equal_by, unequal_by), weight = iterate.multipliers, iterate.penalty
-        pushed = jnp.maximum(unequal_by + weight * unequal, 0)
-        value = cost / iterate.unit + jnp.sum(equal_by * equal) + weight / 2 * jnp.sum(equal * equal)
-        value = value + jnp.sum(pushed * pushed - unequal_by * unequal_by) / (2 * weight)
-        return value, (cost, size, _violation(equal, unequal), states, controls)
+        value = cost / iterate.unit + augmentation(equal, unequal, *iterate.multipliers, iterate.penalty)
+        return value, (cost, size, violation(equal, unequal), states, controls)
 
     # ---- the search
     def init(self, guess: Array, nodes: Any) -> ShootingIterate:
@@ -269,20 +267,17 @@ class ShootingSearch(NamedTuple):
         status = jnp.where(running, verdict, iterate.status)
         if not self.constrained:
             return iterate._replace(status=status)
-        moved = self._charted(self._priced(iterate))._replace(status=status, iteration=iterate.iteration + 1)
+        moved = self._charted(self._with_multipliers(iterate))._replace(status=status, iteration=iterate.iteration + 1)
         # An interrupted search goes on from here, a finished one keeps what it ended with.
         going = running & (verdict == OptimizeStatus.RUNNING)
         kept = iterate._replace(status=status)
         return jax.tree.map(lambda a, b: jnp.where(going, a, b), moved, kept)
 
-    def _priced(self, iterate: ShootingIterate) -> ShootingIterate:
+    def _with_multipliers(self, iterate: ShootingIterate) -> ShootingIterate:
         """New multipliers; the penalty grows where the violation did not shrink by four."""
         _, equal, unequal, _, _ = self.evaluate(iterate.variables, iterate.nodes)
         weight = iterate.penalty
-        multipliers = (
-            iterate.multipliers[0] + weight * equal,
-            jnp.maximum(iterate.multipliers[1] + weight * unequal, 0),
-        )
+        multipliers = multiplier_estimates(equal, unequal, *iterate.multipliers, weight)
         better = iterate.violation <= jnp.maximum(iterate.last_violation / 4, self.method.feasibility)
         # a stiffer problem would be solved no better
         better = better | (iterate.gradient_norm > iterate.violation)
@@ -323,11 +318,6 @@ class ShootingSearch(NamedTuple):
         )  # fmt: skip
         lost = old._replace(status=jnp.asarray(OptimizeStatus.NOT_FINITE, jnp.int32), iteration=old.iteration + 1)
         return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, lost)
-
-
-def _violation(equal: Array, unequal: Array) -> Array:
-    both = jnp.concatenate([jnp.abs(equal), jnp.maximum(unequal, 0)])
-    return jnp.max(both, initial=0)
 
 
 def _searched(memory: Any) -> tuple[Any, Any]:

@@ -1,11 +1,8 @@
-"""Constraints that hold at every step by themselves, and what an augmented Lagrangian adds for them.
-
-Source: [howell2019] for augmented Lagrangians of trajectories.
-"""
+"""Constraints that hold at every step by themselves."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,33 +49,3 @@ class Stagewise:
         """Values (steps, k) of the steps, and those of the end."""
         before, last = jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[-1], states)
         return jax.vmap(self.stage)(times, before, controls), self.end(last)
-
-
-class Prices(NamedTuple):
-    """Multipliers of equalities and inequalities, (steps, k) of the steps and (k,) of the end, and the penalty ()."""
-
-    equal: Array
-    unequal: Array
-    equal_end: Array
-    unequal_end: Array
-    penalty: Array
-
-
-def charge(equal: Array, unequal: Array, equal_by: Array, unequal_by: Array, weight: Array) -> Array:
-    """Terms of the augmented Lagrangian for values of constraints."""
-    pushed = jnp.maximum(unequal_by + weight * unequal, 0)
-    of_equal = jnp.sum(equal_by * equal) + weight / 2 * jnp.sum(equal * equal)
-    return of_equal + jnp.sum(pushed * pushed - unequal_by * unequal_by) / (2 * weight)
-
-
-def forces(equal: Array, unequal: Array, equal_by: Array, unequal_by: Array, weight: Array) -> tuple[Array, Array]:
-    """Its derivatives with respect to all values, equalities first, and its second ones, a diagonal."""
-    pushed = jnp.maximum(unequal_by + weight * unequal, 0)
-    first = jnp.concatenate([equal_by + weight * equal, pushed])
-    return first, weight * jnp.concatenate([jnp.ones_like(equal), (pushed > 0).astype(unequal.dtype)])
-
-
-def violation(equal: Array, unequal: Array) -> Array:
-    """The largest, 0 without constraints."""
-    both = jnp.concatenate([jnp.abs(equal).reshape(-1), jnp.maximum(unequal, 0).reshape(-1)])
-    return jnp.max(both, initial=0)

@@ -17,7 +17,7 @@ Array = jax.Array
 
 
 class Part(NamedTuple):
-    """Which tangents of the state and which controls, in rising order; roots of the cost have a row per control."""
+    """Which tangents of the state and which controls, in rising order; factors of the cost have a row per control."""
 
     states: tuple[int, ...]
     controls: tuple[int, ...]

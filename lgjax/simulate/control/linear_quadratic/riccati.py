@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.execution import batched
+from lgjax.numerics.definite import definite, solved
 from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.rank import product
-from lgjax.numerics.definite import definite, solved
 from lgjax.simulate.control.linear_quadratic.parts import Part, block, columns_of, cut, spread, together
 from lgjax.simulate.control.linear_quadratic.sparse import (
     Columns,
@@ -31,14 +31,15 @@ from lgjax.simulate.control.linear_quadratic.sparse import (
 
 Array = jax.Array
 
-BOX_SWEEPS, BOX_LENGTHS = 100, (1.0, 0.5, 0.2)
+BOX_ITERATIONS, BOX_LENGTHS = 100, (1.0, 0.5, 0.2)
 
 
 class Expansion(NamedTuple):
     """Dynamics x' = A x + B u + gap to first and cost to second order in tangents x and changes u of the controls.
 
     A and B are arrays or `Sparse`, B also `Columns` of A. Parts of the Hessian are arrays, or lxx and luu `Diagonal`;
-    one that is None is zero. The whole Hessian of the cost also includes J^T J of every root J (k, states + controls).
+    one that is None is zero. The whole Hessian of the cost also includes J^T J of every Gauss-Newton factor J
+    (k, states + controls).
     """
 
     A: Any
@@ -49,7 +50,7 @@ class Expansion(NamedTuple):
     lux: Any
     luu: Any
     gap: Array
-    roots: tuple[Array, ...] = ()
+    factors: tuple[Array, ...] = ()
 
     def of(self, part: Part) -> "Expansion":
         """Expansion of a part of the problem."""
@@ -60,28 +61,28 @@ class Expansion(NamedTuple):
         return Expansion(
             block(self.A, x, x), B, cut(self.lx, 0, x), cut(self.lu, 0, u), among(self.lxx, x, x),
             among(self.lux, u, x), among(self.luu, u, u), cut(self.gap, 0, x),
-            tuple(cut(cut(root, 0, u), 1, both) for root in self.roots),
+            tuple(cut(cut(factor, 0, u), 1, both) for factor in self.factors),
         )  # fmt: skip
 
 
-def _whole(cost: Any, roots: Sequence[Array], rows: slice, columns: slice) -> Any:
-    """A part of the Hessian, from what is kept of it and from the roots."""
-    products = [product(root[:, rows].T, root[:, columns]) for root in roots]
+def _whole(cost: Any, factors: Sequence[Array], rows: slice, columns: slice) -> Any:
+    """A part of the Hessian, from what is kept of it and from the factors."""
+    products = [product(factor[:, rows].T, factor[:, columns]) for factor in factors]
     return sum(products, 0 if cost is None else dense(cost))
 
 
 class Regulator(NamedTuple):
-    """Changes `push` (controls,) and gains `feedback` (controls, states) of every step, and what is expected of them.
+    """Changes `feedforward` (controls,) and gains `feedback` (controls, states) of every step, and what to expect.
 
-    slope, curve: of the cost along the changes of the controls. closing: what closing the gaps adds to it. gradient: of
-    the whole cost with respect to the controls, zero where a bound holds its control.
+    slope, curvature: of the cost along the changes of the controls. gap_cost: what closing the gaps adds to it.
+    gradient: of the whole cost with respect to the controls, zero where a bound holds its control.
     """
 
-    push: Array
+    feedforward: Array
     feedback: Array
     slope: Array
-    curve: Array
-    closing: Array
+    curvature: Array
+    gap_cost: Array
     gradient: Array
 
 
@@ -97,8 +98,8 @@ def backward(
     """The regulator; arrays (steps, ...). below, above: (steps, controls), how far the controls may change.
 
     boxed: whether there are bounds at all. regularization: a cost of squared changes of the controls, half of it each.
-    parts: those that nothing couples, all of them or none. Where the Hessian of a step is not positive definite, push,
-    feedback, slope and curve of its part are NaN, at that step and all earlier ones.
+    parts: those that nothing couples, all of them or none. Where the Hessian of a step is not positive definite,
+    feedforward, feedback, slope and curvature of its part are NaN, at that step and all earlier ones.
     """
     step = batched(partial(_step, boxed=boxed, parts=parts))
     before = lambda values, inputs: step(values, *inputs, regularization)
@@ -107,14 +108,14 @@ def backward(
 
 
 class Value(NamedTuple):
-    """The cost to go about a state: gradient, Hessian, adjoint, and slope, curve and closing of the steps ahead."""
+    """The cost to go about a state: gradient, Hessian, adjoint, and the sums of the steps ahead, see `Regulator`."""
 
     x: Array
     xx: Array
     adjoint: Array
     slope: Array
-    curve: Array
-    closing: Array
+    curvature: Array
+    gap_cost: Array
 
 
 Values = tuple[Value, ...]  # of the parts of a problem
@@ -136,7 +137,7 @@ def _step(
     boxed: bool,
     parts: Sequence[Part] = (),
 ) -> tuple[Values, tuple[Array, Array, Array]]:
-    """The values one step earlier, and push, feedback and gradient of the step."""
+    """The values one step earlier, and feedforward, feedback and gradient of the step."""
     if not parts:
         value, found = _step_of_part(values[0], e, below, above, regularization, boxed)
         return (value,), found
@@ -146,18 +147,18 @@ def _step(
         for value, part in zip(values, parts, strict=True)
     ]
     new, found = zip(*done, strict=True)
-    push, feedback, gradient = zip(*found, strict=True)
+    feedforward, feedback, gradient = zip(*found, strict=True)
     feedback = [spread(gain, 1, part.states, len(e.lx)) for gain, part in zip(feedback, parts, strict=True)]
     rows = lambda pieces: together(pieces, [part.controls for part in parts])
-    return new, (rows(push), rows(feedback), rows(gradient))
+    return new, (rows(feedforward), rows(feedback), rows(gradient))
 
 
 def _regulator(values: Values, found: tuple[Array, Array, Array]) -> Regulator:
-    """From the values of the first state, and push, feedback and gradient of all steps."""
-    push, feedback, gradient = found
+    """From the values of the first state, and feedforward, feedback and gradient of all steps."""
+    feedforward, feedback, gradient = found
     total = lambda numbers: jnp.sum(jnp.stack(numbers), 0)
-    slope, curve = total([value.slope for value in values]), total([value.curve for value in values])
-    return Regulator(push, feedback, slope, curve, total([value.closing for value in values]), gradient)
+    slope, curvature = total([value.slope for value in values]), total([value.curvature for value in values])
+    return Regulator(feedforward, feedback, slope, curvature, total([value.gap_cost for value in values]), gradient)
 
 
 def _step_of_part(
@@ -165,9 +166,9 @@ def _step_of_part(
 ) -> tuple[Value, tuple[Array, Array, Array]]:
     x = slice(len(e.lx))
     across, by_x = product(value.xx, e.gap), after(value.xx, e.A)
-    closing = value.closing + jnp.sum(e.gap * (value.x + across / 2))
-    slopes = jnp.stack([value.x + across, value.adjoint], 1)
-    of_x, of_u = before_both(e.A, e.B, slopes)
+    gap_cost = value.gap_cost + jnp.sum(e.gap * (value.x + across / 2))
+    gradients = jnp.stack([value.x + across, value.adjoint], 1)
+    of_x, of_u = before_both(e.A, e.B, gradients)
     qx, qu = e.lx + of_x[:, 0], e.lu + of_u[:, 0]
     xx, qux, quu = _hessian(value.xx, by_x, e, regularization)
     if boxed:
@@ -175,18 +176,18 @@ def _step_of_part(
         moved, turned = product(quu, k), product(quu, gain)
         vx = qx + product(gain.T, moved + qu) + product(qux.T, k)
         cross = product(gain.T, turned / 2 + qux)
-        vxx = _whole(e.lxx, e.roots, x, x) + _symmetric(xx) + cross + cross.T
-        curve = jnp.sum(k * moved)
+        vxx = _whole(e.lxx, e.factors, x, x) + _symmetric(xx) + cross + cross.T
+        curvature = jnp.sum(k * moved)
     else:
         (gain, by_x), (k, by_one) = solved(quu, qux, qu[:, None])
         k, gain = -k[:, 0], -gain
-        vxx = _whole(e.lxx, e.roots, x, x) + _symmetric(xx - product(by_x.T, by_x))
+        vxx = _whole(e.lxx, e.factors, x, x) + _symmetric(xx - product(by_x.T, by_x))
         vx = qx - product(by_x.T, by_one[:, 0])
-        curve = jnp.sum(by_one * by_one)
+        curvature = jnp.sum(by_one * by_one)
     gradient = e.lu + of_u[:, 1]
     held = ((below >= 0) & (gradient > 0)) | ((above <= 0) & (gradient < 0))
     slope = value.slope + jnp.sum(k * qu)
-    new = Value(vx, vxx, e.lx + of_x[:, 1], slope, value.curve + curve, closing)
+    new = Value(vx, vxx, e.lx + of_x[:, 1], slope, value.curvature + curvature, gap_cost)
     return new, (k, gain, jnp.where(held, 0, gradient))
 
 
@@ -207,7 +208,7 @@ def _hessian(vxx: Array, by_x: Array, e: Expansion, regularization: Array) -> tu
         uu = e.B.of(ux, 1)
     else:
         ux, uu = before(e.B, by_x), before(e.B, after(vxx, e.B))
-    qux, quu = _whole(e.lux, e.roots, u, x) + ux, _whole(e.luu, e.roots, u, u) + uu
+    qux, quu = _whole(e.lux, e.factors, u, x) + ux, _whole(e.luu, e.factors, u, u) + uu
     return xx, qux, quu + regularization * np.eye(len(e.lu), dtype=e.lx.dtype)
 
 
@@ -228,31 +229,31 @@ def _boxed(quu: Array, qu: Array, qux: Array, below: Array, above: Array) -> tup
     return jnp.where(good, k, jnp.nan), jnp.where(good, gain, jnp.nan)
 
 
-def _held(k: Array, slope: Array, below: Array, above: Array) -> Array:
+def _held(k: Array, gradient: Array, below: Array, above: Array) -> Array:
     """Which of the controls their bounds hold."""
-    return ((k <= below) & (slope > 0)) | ((k >= above) & (slope < 0))
+    return ((k <= below) & (gradient > 0)) | ((k >= above) & (gradient < 0))
 
 
 def within_box(quu: Array, qu: Array, below: Array, above: Array, solve: Callable[[Array, Array], Array]) -> Array:
     """The k within its box that minimizes k^T quu k / 2 + qu^T k.
 
-    A sweep takes Newton's step of the controls that are not fixed at a bound, and projects it into the box. Where that
-    does not lower the quadratic by a share of what the whole step would, it goes until the first control meets a bound,
-    which is fixed there; and where none does, one is set free again that wants to leave its bound. So sweeps cannot go
-    round in circles. solve(fixed, right): the solution of quu x = right in the rows and columns that are not fixed, and
-    zero in the others.
+    An iteration takes Newton's step of the controls that are not fixed at a bound, and projects it into the box. Where
+    that does not lower the quadratic by a share of what the whole step would, it goes until the first control meets a
+    bound, which is fixed there; and where none does, one is set free again that wants to leave its bound. So it ends.
+    solve(fixed, right): the solution of quu x = right in the rows and columns that are not fixed, and zero in the
+    others.
     Source: [tassa2014] section III for projections; [nocedal2006] section 16.5 for active sets.
     """
 
-    def sweep(state: Any) -> Any:
+    def iteration(state: Any) -> Any:
         count, k, fixed, _ = state
-        slope = qu + product(quu, k)
-        step = jnp.where(fixed, 0, solve(fixed, -slope))
-        gain = -jnp.sum(slope * step) / 2
+        gradient = qu + product(quu, k)
+        step = jnp.where(fixed, 0, solve(fixed, -gradient))
+        gain = -jnp.sum(gradient * step) / 2
         best, least = k, jnp.zeros_like(gain)
         for length in BOX_LENGTHS:
             there = jnp.clip(k + length * step, below, above)
-            value = jnp.sum((there - k) * (slope + product(quu, there - k) / 2))
+            value = jnp.sum((there - k) * (gradient + product(quu, there - k) / 2))
             best, least = jnp.where(value < least, there, best), jnp.minimum(value, least)
         good = least < -gain / 10
         bound = jnp.where(step > 0, above, below)
@@ -260,9 +261,9 @@ def within_box(quu: Array, qu: Array, below: Array, above: Array, solve: Callabl
         length = jnp.minimum(jnp.min(room), 1)
         met = (room <= length) & (length < 1)
         new = jnp.where(good, best, jnp.where(met, bound, jnp.clip(k + length * step, below, above)))
-        slope = qu + product(quu, new)
-        held = _held(new, slope, below, above)
-        leaving = jnp.where(fixed & ~held, jnp.abs(slope), 0)
+        gradient = qu + product(quu, new)
+        held = _held(new, gradient, below, above)
+        leaving = jnp.where(fixed & ~held, jnp.abs(gradient), 0)
         freed = fixed & ~((leaving > 0) & (leaving == jnp.max(leaving)))
         then = jnp.where(good, held, jnp.where(length < 1, fixed | met, freed))
         ended = jnp.all(new == k + step) & jnp.all(then == fixed)
@@ -271,7 +272,7 @@ def within_box(quu: Array, qu: Array, below: Array, above: Array, solve: Callabl
     k = jnp.clip(jnp.zeros_like(qu), below, above)
     fixed = _held(k, qu + product(quu, k), below, above)
     start = jnp.zeros((), jnp.int32), k, fixed, jnp.ones((), bool)
-    return iterate_while(lambda state: (state[0] < BOX_SWEEPS) & state[3], sweep, start)[1]
+    return iterate_while(lambda state: (state[0] < BOX_ITERATIONS) & state[3], iteration, start)[1]
 
 
 def linear_motion(A: Matrix, B: Matrix | Columns, gap: Array, regulator: Regulator) -> tuple[Array, Array]:
@@ -283,6 +284,6 @@ def linear_motion(A: Matrix, B: Matrix | Columns, gap: Array, regulator: Regulat
         u = k + product(gain, x)
         return moved(A, B, x, u) + gap, (x, u)
 
-    steps = A, B, gap, regulator.push, regulator.feedback
+    steps = A, B, gap, regulator.feedforward, regulator.feedback
     end, (x, u) = jax.lax.scan(step, jnp.zeros_like(gap[0]), steps)
     return jnp.concatenate([x, end[None]]), u
