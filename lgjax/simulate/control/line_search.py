@@ -47,20 +47,24 @@ class LineSearch(NamedTuple):
             return states, within(iterate.controls + size * direction.u, problem.lower, problem.upper)
 
         @batched
-        def step(state: Any, size: Array, lower: Array, upper: Array, inputs: Any) -> tuple[Any, Array]:
-            nominal, control, feedforward, gain, gap = inputs
+        def corrected(state: Any, size: Array, lower: Array, upper: Array, inputs: Any) -> Array:
+            nominal, control, feedforward, gain, _ = inputs
             error = system.difference(nominal, state)
-            control = within(control + size * feedforward + product(gain, error), lower, upper)
-            after = system.step(state, control)
-            return system.retract(after, (size - 1) * gap) if self.gapped else after, control
+            return within(control + size * feedforward + product(gain, error), lower, upper)
 
-        def scanned(state: Any, inputs: Any) -> tuple[Any, tuple[Any, Array]]:
-            after, control = step(state, size, problem.lower, problem.upper, inputs)
+        @batched
+        def moved(state: Any, control: Array, gap: Array) -> Any:
+            after = system.step(state, control)
+            return system.retract(after, gap) if self.gapped else after
+
+        def step(state: Any, inputs: Any) -> tuple[Any, tuple[Any, Array]]:
+            control = corrected(state, size, problem.lower, problem.upper, inputs)
+            after = moved(state, control, (size - 1) * inputs[-1])
             return after, (after, control)
 
         before = jax.tree.map(lambda x: x[:-1], iterate.states)
         inputs = before, iterate.controls, direction.feedforward, direction.feedback, direction.gap
-        _, (states, controls) = jax.lax.scan(scanned, problem.start, inputs)
+        _, (states, controls) = jax.lax.scan(step, problem.start, inputs)
         return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), problem.start, states), controls
 
     def constraints(self, states: Any, controls: Array) -> tuple[Any, Any]:
