@@ -1,6 +1,7 @@
 """Configuration of a mechanism and the group operations on it."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import jax
@@ -188,6 +189,7 @@ def displacement(tree: Tree, q0: Configuration, q1: Configuration) -> jax.Array:
     return join_velocity(tree, frees, joints, balls)
 
 
+@cache
 def _turning(tree: Tree) -> np.ndarray:
     """Mask (n,) of the scalar coordinates that are angles, because they turn their body; the others are lengths."""
     turns = [np.zeros(0, bool)]
@@ -211,8 +213,6 @@ def mechanical_space(tree: Tree) -> HomogeneousSpace:
     and each length of a joint, measured from the start; each free body's angular and its linear velocity; the rates of
     all angles and of all ball joints together, and those of all lengths.
     """
-    turning = _turning(tree)
-
     @batched
     def move(xi, y):
         q = displaced(tree, y[0], xi[0])
@@ -238,6 +238,7 @@ def mechanical_space(tree: Tree) -> HomogeneousSpace:
     def parts(y, start=None):
         q, v = y
         frees, rates, balls = split_velocity(tree, v)
+        turning = _turning(tree)
         lengths = q.joints if start is None else q.joints - start[0].joints
         angles = q.joints[turning]
         return (

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -54,6 +54,7 @@ def mechanism_step(
     def step(state: Any, tau: Array, wrenches: Array | None) -> Any:
         applied = None if wrenches is None else lambda t, q, v: wrenches
         field = mechanism_field(model, lambda t, q, v: tau, applied, dynamics=by_partials)
+        cast(Any, field).fits = True  # tau and wrenches are checked in `forces_of_controls`
         zero, end = jnp.zeros((), model.dtype), jnp.asarray(dt, model.dtype)
         path = integrate(mechanical_space(model.tree), field, state, zero, end, substeps, scanned, None)
         return jax.tree.map(lambda x: x[0], path.ys)
