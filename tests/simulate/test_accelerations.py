@@ -13,7 +13,7 @@ from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, Se
 from lgjax.simulate.control.expansion import _about
 from lgjax.simulate.control.linear_quadratic.riccati import Regulator, _whole, linear_motion
 from lgjax.simulate.control.linear_quadratic.sparse import dense, of_other
-from lgjax.simulate.control.semi_implicit import force_slopes
+from lgjax.simulate.control.semi_implicit import force_jacobians
 from tests.dynamics import trees
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
@@ -89,7 +89,7 @@ def test_a_batch_goes_on_until_its_last_guess_has_ended(monkeypatch):
 def test_forces_and_their_slopes_come_from_one_pass(name):
     model = trees.model(name)
     q, (v, vdot) = lgjax.random_configuration(jax.random.key(4), model), jnp.asarray(RNG.normal(size=(2, model.nv)))
-    forces, slopes = jax.jit(force_slopes)(model, q, v, vdot)
+    forces, slopes = jax.jit(force_jacobians)(model, q, v, vdot)
     np.testing.assert_allclose(forces, lgjax.inverse_dynamics(model, q, v, vdot), atol=1e-11)
     expected = lgjax.inverse_dynamics_partials(model, q, v, vdot)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-10), slopes, expected)

@@ -24,7 +24,7 @@ class Multipliers(NamedTuple):
 
 
 def augmentation(equal: Array, unequal: Array, equal_by: Array, unequal_by: Array, penalty: Array) -> Array:
-    """What L adds to the cost. equal, unequal: values c and d of constraints; equal_by, unequal_by: λ and μ."""
+    """Terms of L besides the cost. equal, unequal: values c and d of constraints; equal_by, unequal_by: λ and μ."""
     _, estimates = multiplier_estimates(equal, unequal, equal_by, unequal_by, penalty)
     of_equal = jnp.sum(equal_by * equal) + penalty / 2 * jnp.sum(equal * equal)
     return of_equal + jnp.sum(estimates * estimates - unequal_by * unequal_by) / (2 * penalty)

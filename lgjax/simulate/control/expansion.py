@@ -72,7 +72,7 @@ def _about(system: ControlSystem, after: Any, end: Any, A: Any, B: Any) -> tuple
 
 
 def _stage(problem: Problem, moment: Any, state: Any, control: Array, zero: Array) -> tuple[QuadraticModel, tuple]:
-    """Of the cost of one step, and `Expansion.factors`."""
+    """The quadratic model of the cost of one step, and `Expansion.factors`."""
     system, nx = problem.system, problem.dim
     t, running = problem.running_at(moment)
     if running is None:

@@ -40,11 +40,8 @@ class LineSearch(NamedTuple):
 
     # ---- trajectories
     def rollout(self, iterate: RegulatorIterate, direction: Direction, size: Array) -> tuple[Any, Array]:
-        """States and controls for a step of this size; of every gap 1 - size is left."""
+        """States and controls under the regulator for a step of this size; of every gap 1 - size is left."""
         problem, system = self.problem, self.problem.system
-        if self.linear:
-            states = jax.vmap(lambda state, x: system.retract(state, size * x))(iterate.states, direction.x)
-            return states, within(iterate.controls + size * direction.u, problem.lower, problem.upper)
 
         @batched
         def corrected(state: Any, size: Array, lower: Array, upper: Array, inputs: Any) -> Array:
@@ -66,6 +63,12 @@ class LineSearch(NamedTuple):
         inputs = before, iterate.controls, direction.feedforward, direction.feedback, direction.gap
         _, (states, controls) = jax.lax.scan(step, problem.start, inputs)
         return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), problem.start, states), controls
+
+    def linear_rollout(self, iterate: RegulatorIterate, direction: Direction, size: Array) -> tuple[Any, Array]:
+        """States and controls of the linear model for a step of this size."""
+        retract = batched(lambda state, x, size: self.problem.system.retract(state, size * x))
+        states = jax.vmap(retract, (0, 0, None))(iterate.states, direction.x, size)
+        return states, within(iterate.controls + size * direction.u, self.problem.lower, self.problem.upper)
 
     def constraints(self, states: Any, controls: Array) -> tuple[Any, Any]:
         """(steps, end) of equalities and of inequalities."""
@@ -96,7 +99,8 @@ class LineSearch(NamedTuple):
 
     def trial(self, iterate: RegulatorIterate, direction: Direction, size: Array) -> Trajectory:
         """The trajectory for a step of this size."""
-        states, controls = batched(self.rollout)(iterate, direction, size)
+        rollout = self.linear_rollout if self.linear else batched(self.rollout)
+        states, controls = rollout(iterate, direction, size)
         gaps = (1 - size) * direction.gap if self.gapped else False
         return self.measured(states, controls, iterate.multipliers, True if self.linear else gaps)
 

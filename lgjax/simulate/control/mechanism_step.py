@@ -41,7 +41,7 @@ def mechanism_step(
     """
     if isinstance(method, SemiImplicitEuler):
         if contacts is not None:
-            raise ValueError("SemiImplicitEuler knows no contacts: take contact.TimeStepping or contact.EventDriven")
+            raise ValueError("SemiImplicitEuler takes no contacts: use contact.TimeStepping or contact.EventDriven")
         return semi_implicit_step(model, dt, substeps)
     check_contacts(contacts, method, None)
     if contacts is not None or isinstance(method, TimeStepping):

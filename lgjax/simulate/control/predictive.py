@@ -1,4 +1,4 @@
-"""Predictive control: the first control of an optimal motion from here, found anew at every step.
+"""Predictive control: the first control of an optimal motion from here, found again at every step.
 
 Read first: `regulator.py`, whose iterations these are.
 """

@@ -81,6 +81,10 @@ class ControlSystem(Made):
     relative: Callable[[Array, Array], Array] | None = None
     joints: tuple[tuple[int, ...], ...] = ()
 
+    @property
+    def slopes(self) -> Any:
+        raise AttributeError("ControlSystem.slopes is now ControlSystem.jacobians")
+
     @classmethod
     @makes
     def of_model(

@@ -1,4 +1,4 @@
-"""What iLQR and FDDP share: expand, solve Riccati's recursion, search along a line, and update multipliers.
+"""Common search of iLQR and FDDP: expand, solve Riccati's recursion, search along a line, and update multipliers.
 
 Both are one search. An iterate has states and controls; gaps between a step's end and the next state are zero for iLQR.
 The merit of a trajectory is its augmented Lagrangian and a multiple of the sum of its gaps, which no iteration raises.

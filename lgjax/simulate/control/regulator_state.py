@@ -1,4 +1,4 @@
-"""What a search by iLQR or FDDP carries from iteration to iteration, and what it compares within one."""
+"""State of a search by iLQR or FDDP, between iterations and within one."""
 
 from typing import Any, NamedTuple
 
@@ -67,7 +67,7 @@ class Trajectory(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What the quadratic model says of a step of size s: the cost changes by s (slope + gap_cost) + s² curvature / 2.
+    """Change of the cost by a step of size s, by the quadratic model: s (slope + gap_cost) + s² curvature / 2.
 
     gap_cost: what closing the gaps adds. gradient_norm: of the cost with respect to the controls. square: of the
     changes of the controls, summed.
@@ -82,8 +82,8 @@ class Prediction(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """Where to search: changes and gains of the controls, gaps (steps, dim), for "linear" tangents x of the states and
-    changes u of the controls, and what to expect.
+    """Direction of search: changes and gains of the controls, gaps (steps, dim), for "linear" tangents x of the states
+    and changes u of the controls, and what to expect.
     """
 
     feedforward: Array

@@ -53,7 +53,7 @@ class Expansion(NamedTuple):
     factors: tuple[Array, ...] = ()
 
     def of(self, part: Part) -> "Expansion":
-        """Expansion of a part of the problem."""
+        """The expansion of a part of the problem."""
         x, u = part
         among = lambda matrix, rows, columns: None if matrix is None else block(matrix, rows, columns)
         both = (*x, *(len(self.lx) + k for k in u))
