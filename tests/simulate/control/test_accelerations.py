@@ -111,7 +111,7 @@ def test_single_precision(floating):
 
 
 @pytest.mark.parametrize("floating", [False, True])
-def test_slopes_of_the_step_and_of_the_forces_are_derivatives(floating):
+def test_jacobians_of_the_step_and_of_the_forces_are_derivatives(floating):
     model = lgjax.models.chain(2, floating_base=floating)
     n, system = model.nv, ControlSystem.of_accelerations(model, 0.1)
     q, (v, vdot) = lgjax.random_configuration(jax.random.key(0), model), jnp.asarray(RNG.normal(size=(2, n)))
@@ -170,7 +170,7 @@ def test_factors_of_costs_keep_the_precision_of_the_controls():
 
 
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
-def test_slopes_of_a_step_are_those_of_forward_mode(dtype):
+def test_jacobians_of_a_step_are_those_of_forward_mode(dtype):
     """At rest, at the identity, and in motion; B is known as columns of A."""
     model = lgjax.build([trees.body("base", None, "free", 1), trees.body("ball", "base", "spherical", 2)], dtype=dtype)
     n, system = model.nv, ControlSystem.of_accelerations(model, 0.1)
@@ -193,8 +193,8 @@ def test_linear_motions_by_known_numbers_are_those_by_arrays():
     model = lgjax.models.chain(2, floating_base=True)
     n, system = model.nv, ControlSystem.of_accelerations(model, 0.1)
     draw = lambda key: (lgjax.random_configuration(jax.random.key(key), model), jnp.asarray(RNG.normal(size=n)))
-    slopes = [system.jacobians(draw(key), jnp.ones(n))[1:] for key in range(3)]
-    A, B = (jax.tree.map(lambda *x: jnp.stack(x), *some) for some in zip(*slopes, strict=True))
+    jacobians = [system.jacobians(draw(key), jnp.ones(n))[1:] for key in range(3)]
+    A, B = (jax.tree.map(lambda *x: jnp.stack(x), *some) for some in zip(*jacobians, strict=True))
     gap, feedforward, feedback = (jnp.asarray(RNG.normal(size=(3, *s))) for s in [(2 * n,), (n,), (n, 2 * n)])
     regulator = Regulator(feedforward, feedback, *4 * [jnp.zeros(())])
     whole = jax.vmap(dense)(A)
