@@ -77,14 +77,35 @@ def batched(function: Callable, in_place: bool = False) -> Callable:
 
     def bind(jaxpr, values, constants: int):
         state = range(constants, constants + len(jaxpr.outvars)) if in_place else ()
-        if not keeps_itself(jaxpr):  # no result needs what is marked for derivatives
-            # What is not read, such as the time in many steps, would have to be kept for a reverse pass.
-            jaxpr, read = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), [n in state for n in range(len(values))])
-            values, constants = [x for x, r in zip(values, read, strict=True) if r], sum(read[:constants])
+        jaxpr, values, constants = _without_unread(jaxpr, values, constants, state)
         how = {"state": range(constants, constants + len(jaxpr.outvars))} if in_place else {"how": "behind"}
         return _bound(jaxpr, values, **how)
 
     return _as_operation(function, bind)
+
+
+def batched_or_parts(function: Callable) -> Callable:
+    """`batched(function)` if it can be a kernel on a CPU, else what it consists of, in the layout of its caller.
+
+    For functions with long loops, whose arrays can be too many for a kernel: `batched` then runs with the batch last.
+    """
+
+    def bind(jaxpr, values, constants: int):
+        jaxpr, values, _ = _without_unread(jaxpr, values, constants)
+        return _bound(jaxpr, values, how="behind") if is_program(jaxpr) else evaluate(jaxpr, values)
+
+    return _as_operation(function, bind)
+
+
+def _without_unread(jaxpr, values: Sequence, constants: int, always: Sequence[int] = ()) -> tuple[Any, Sequence, int]:
+    """A jaxpr and its arguments without those that it does not read, but for `always`, and how many are constants.
+
+    They, such as the time in many steps, would have to be kept for a reverse pass.
+    """
+    if keeps_itself(jaxpr):  # no result needs what is marked for derivatives
+        return jaxpr, values, constants
+    jaxpr, read = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), [n in always for n in range(len(values))])
+    return jaxpr, [x for x, r in zip(values, read, strict=True) if r], sum(read[:constants])
 
 
 def with_derivatives(function: Callable) -> Callable:

@@ -213,6 +213,7 @@ def mechanical_space(tree: Tree) -> HomogeneousSpace:
     and each length of a joint, measured from the start; each free body's angular and its linear velocity; the rates of
     all angles and of all ball joints together, and those of all lengths.
     """
+
     @batched
     def move(xi, y):
         q = displaced(tree, y[0], xi[0])

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.execution import batched
+from lgjax.execution.operation import batched_or_parts
 from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.rank import product
 from lgjax.simulate.control.augmented_lagrangian import Multipliers, augmentation, complementarity, violation
@@ -99,7 +100,7 @@ class LineSearch(NamedTuple):
 
     def trial(self, iterate: RegulatorIterate, direction: Direction, size: Array) -> Trajectory:
         """The trajectory for a step of this size."""
-        rollout = self.linear_rollout if self.linear else batched(self.rollout)
+        rollout = self.linear_rollout if self.linear else batched_or_parts(self.rollout)
         states, controls = rollout(iterate, direction, size)
         gaps = (1 - size) * direction.gap if self.gapped else False
         return self.measured(states, controls, iterate.multipliers, True if self.linear else gaps)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.execution import batched
+from lgjax.execution.operation import batched_or_parts
 from lgjax.numerics import checks
 from lgjax.simulate.control.augmented_lagrangian import Multipliers, multiplier_estimates
 from lgjax.simulate.control.expansion import expand, independent_parts
@@ -76,7 +77,7 @@ class RegulatorSearch(LineSearch):
         problem = self.problem
         controls = within(guess, problem.lower, problem.upper)
         if nodes is None:
-            states = batched(problem.simulate)(problem.start, controls)
+            states = batched_or_parts(problem.simulate)(problem.start, controls)
         else:
             states = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), problem.start, nodes)
         number = lambda value: jnp.asarray(value, controls.dtype)
@@ -108,7 +109,7 @@ class RegulatorSearch(LineSearch):
         multipliers = iterate.multipliers if self.constrained else None
         with jax.default_matmul_precision("highest"):
             expansion, last = expand(self.problem, iterate.states, iterate.controls, multipliers)
-            direction = batched(self._direction)(expansion, last, iterate.controls, iterate.regularization)
+            direction = batched_or_parts(self._direction)(expansion, last, iterate.controls, iterate.regularization)
             here = self._here(iterate, direction.gap)
             trial, accepted = self.search(iterate, here, direction)
             numbers = iterate.numbers, here.numbers, direction.expected, trial.numbers, accepted
