@@ -8,8 +8,8 @@ from lgjax.contact.bilateral import Implicit
 from lgjax.contact.detection import ContactPoints
 from lgjax.contact.event_driven import EventDriven
 from lgjax.contact.height_field import HeightField
+from lgjax.contact.status import ContactStatus
 from lgjax.contact.time_stepping import (
-    ContactStatus,
     ContactStep,
     TimeStepping,
     contact_points,

@@ -22,7 +22,7 @@ from lgjax.shapes.contact import Plane, Shape
 Array = jax.Array
 Ground = Plane | HeightField
 LEAVES = ("friction", "restitution", "smoothing", "grounds", "corners", "solids", "segments", "couples")
-STATIC = ("names", "links", "corner_links", "solid_links", "limited", "dry")
+STATIC = ("names", "links", "corner_links", "solid_links", "limited", "dry", "nearest")
 
 
 @jax.tree_util.register_pytree_node_class
@@ -40,6 +40,10 @@ class Contacts:
     capsule, eight of a box), six points of a cylinder, and the support point of any other shape. `names` lists the n
     candidates. Two shapes of a pair have one candidate if one of them is round (two capsules, too), `points` of them if
     both have faces (boxes, polyhedra, cylinders), and two if one of these is a capsule.
+
+    nearest: how many candidates act in a step of `TimeStepping`, None for all: those whose gaps would be least at the
+    end of the step without contacts. The status says TOO_MANY_NEAR where more of them meet. It saves time where few of
+    many candidates are near. With it, restitution takes all contacts for one part of the mechanism.
 
     points: a polyhedron with more corners than this, and than eight, has so many candidates on a ground: its deepest
     corner, and those that spread widest among the next to touch. They jump from corner to corner as the body turns,
@@ -76,6 +80,7 @@ class Contacts:
         joint_limits: bool | Sequence[str] = False,
         joint_friction: bool | Sequence[str] = False,
         points: int = 4,
+        nearest: int | None = None,
     ):
         mechanism, model = model, checked_model(model, leaves=True)
         dtype = model.dtype
@@ -94,6 +99,8 @@ class Contacts:
         if not (self.names or self.limited or self.dry):
             raise ValueError("nothing can touch: give a ground or pairs, and shapes")
         count = (len(self.names),)
+        bound = len(self.names) if nearest is None else checks.integer("nearest", nearest)
+        self.nearest = bound if bound < len(self.names) else None
         if own:
             usual = np.maximum(usual, np.repeat([one.friction for one in own], len(usual) // len(own)))
         self.friction = _law("friction", np.asarray(usual, float) if friction is None else friction, count, dtype)
@@ -106,7 +113,7 @@ class Contacts:
         found = object.__new__(cls)
         found.grounds, found.corners, found.solids, found.segments, found.couples = (), None, (), None, ()
         found.names, found.links, found.corner_links, found.solid_links = (), (), (), ()
-        found.limited, found.dry = (), ()
+        found.limited, found.dry, found.nearest = (), (), None
         found.friction, found.smoothing = jnp.zeros(0, model.dtype), jnp.zeros((), model.dtype)
         found.restitution = None
         return found
@@ -124,6 +131,8 @@ class Contacts:
     solid_links: tuple[str, ...]
     limited: tuple[int, ...]
     dry: tuple[int, ...]
+    # nearest: how many act at a time; None for all.
+    nearest: int | None
 
     def __len__(self) -> int:
         """Number of candidates."""
@@ -165,10 +174,7 @@ class Contacts:
     @classmethod
     def tree_unflatten(cls, static, leaves) -> "Contacts":
         contacts = object.__new__(cls)
-        contacts.names, contacts.links, contacts.corner_links, contacts.solid_links, contacts.limited, contacts.dry = (
-            static
-        )
-        for name, value in zip(LEAVES, leaves, strict=True):
+        for name, value in zip((*LEAVES, *STATIC), (*leaves, *static), strict=True):
             setattr(contacts, name, value)
         return contacts
 

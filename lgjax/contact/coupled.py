@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact.bounded import ChosenRows
 from lgjax.contact.cones.algebra import diagonal, plus_diagonal
 from lgjax.contact.cones.law import ConeProblem, largest_part
 from lgjax.contact.cones.solver import in_turn, solve_cones
-from lgjax.contact.responses import delassus, impulses, joint_impulses, response, twists
-from lgjax.contact.rows import Acting
+from lgjax.contact.rows import Acting, BodyRows
 from lgjax.execution.kept import keep
 from lgjax.numerics.rank import product
 
@@ -78,18 +78,11 @@ def _(settings, acting, primals, tangents):
 
 
 def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled:
-    columns, turned, v_free, points, joints, (friction, restitution, h, smoothing), held = data
-    n, nv, limited = len(points.gap), len(v_free), acting.limited
-    wrenches = acting.wrenches(points) if n else []
-    signs = jnp.concatenate([joints.side, jnp.ones_like(joints.dry)])
-    moving = lambda v: twists(columns, acting.ways, v, len(acting.sides))
-    turning = lambda v: signs * v[np.asarray(acting.joints, int)]
-    rates = lambda v: acting.rates(wrenches, moving(v) if n else [], turning(v))
-    y = impulses(columns, acting.ways, wrenches)
-    if acting.joints:
-        y = [*y, joint_impulses(columns, acting.ways, signs)]
-    G = delassus(columns, acting.ways, y)
-    G = acting.gathered(acting.gathered(G).T)
+    columns, turned, v_free, points, joints, (friction, restitution, h, smoothing), held, moved = data
+    n, limited = len(points.gap), acting.limited
+    every = columns, points, joints
+    rows = BodyRows(acting, *every) if moved is None else ChosenRows(acting, *every, moved)
+    G, rates = rows.matrix(), rows.rates
     if held is not None:
         G = _held_fast(G, jnp.stack([rates(answer) for answer in held[0]]), held[1])
     u = rates(v_free)
@@ -126,8 +119,8 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
     lift, left = _lift(settings, G[normals][:, normals], gap + 0.5 * h * after[normals], start[2], h)
     pushed = _spread(normals, lift, x)
-    both = [response(acting.ways, y, acting.spread(f), nv) for f in (x, pushed)]
-    at_joints = jnp.zeros_like(v_free).at[np.asarray(acting.joints, int)].add(signs * x[3 * n :])
+    both = [rows.response(f) for f in (x, pushed)]
+    at_joints = jnp.zeros_like(v_free).at[np.asarray(acting.joints, int)].add(rows.signs * x[3 * n :])
     cube = lambda x: x[: 3 * n].reshape(n, 3)
     residual = jnp.maximum(residual, left / h)
     solutions = plain, further, lift

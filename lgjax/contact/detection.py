@@ -13,7 +13,7 @@ Links of a pair touch as `patches.py` says, spheres and capsules as `_pairs` doe
 Normals point from the ground, or from the second link of a pair, to the link that touches. Read first: `contacts.py`.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,11 +24,13 @@ from lgjax.contact.contacts import Contacts
 from lgjax.contact.height_field import HeightField
 from lgjax.contact.nearest import nearest
 from lgjax.contact.patches import patch
+from lgjax.contact.status import ContactStatus
 from lgjax.dynamics.jacobians import carrier
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.status import flag
 
 Array = jax.Array
 
@@ -40,12 +42,21 @@ class ContactPoints(NamedTuple):
     """Candidates at a configuration.
 
     gap: (n,) m, negative inside. point: (n, 3) world frame, where they touch or would. frame: (n, 3, 3) world frame,
-    rows the normal and two tangents.
+    rows the normal and two tangents. status: () int32, `ContactStatus`: NOT_SOLVED where the distance of a pair that is
+    near is not found to its tolerance.
     """
 
     gap: Array
     point: Array
     frame: Array
+    status: Any = None
+
+    def wrenches(self) -> Array:
+        """(n, 3, 6): wrenches of unit forces along the axes of the frames, about the origin of the points."""
+        point, frame = self.point[:, None], self.frame
+        lever = lambda i, j: point[:, :, i] * frame[:, :, j] - point[:, :, j] * frame[:, :, i]
+        moment = jnp.stack([lever(1, 2), lever(2, 0), lever(0, 1)], 2)
+        return jnp.concatenate([moment, frame], 2)
 
 
 def sides(contacts: Contacts, model: Model) -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +76,7 @@ def detect(contacts: Contacts, model: Model, poses: Pose, origin: Array) -> Cont
         body, offset = carrier(model, link)
         links[link] = se3.compose(jax.tree.map(lambda x, b=body: x[b], poses), offset)
     at = lambda names: jax.tree.map(lambda *x: jnp.stack(x), *(links[name] for name in names))
-    found = []
+    found, inexact = [], jnp.zeros((), bool)
     balls = None
     if contacts.corners is not None:
         balls = Corners(at(contacts.corner_links).act(contacts.corners.centers), contacts.corners.radii)
@@ -83,13 +94,16 @@ def detect(contacts: Contacts, model: Model, poses: Pose, origin: Array) -> Cont
     for couples in contacts.couples:
         places = [at([pair[k] for pair in couples.links]) for k in (0, 1)]
         # Sequentially: kernels gather at computed places for one pair at a time.
-        of = lambda x, count=couples.count: patch(x[0], x[1], x[2], x[3], count)
-        several = jax.lax.map(of, (couples.first, places[0], couples.second, places[1]))
+        of = lambda x, count=couples.count: patch(x[0], x[1], x[2], x[3], count, contacts.smoothing)
+        *several, failed = jax.lax.map(of, (couples.first, places[0], couples.second, places[1]))
         found.append(tuple(x.reshape(-1, *x.shape[2:]) for x in several))
+        inexact = inexact | jnp.any(failed)
+    status = flag(ContactStatus.NOT_SOLVED, inexact)
     if not found:
-        return ContactPoints(*(jnp.zeros((0, *shape), poses.translation.dtype) for shape in ((), (3,), (3, 3))))
+        empty = (jnp.zeros((0, *shape), poses.translation.dtype) for shape in ((), (3,), (3, 3)))
+        return ContactPoints(*empty, status)
     gap, point, normal = (jnp.concatenate(x) for x in zip(*found, strict=True))
-    return ContactPoints(gap, point, frames(normal))
+    return ContactPoints(gap, point, frames(normal), status)
 
 
 def _between(place: Pose, segment: Corners) -> Corners:

@@ -30,7 +30,7 @@ from lgjax.contact.modes import (
     touching,
 )
 from lgjax.contact.modes import tangents as tangents_of
-from lgjax.contact.time_stepping import ContactStatus
+from lgjax.contact.status import ContactStatus
 from lgjax.groups.homogeneous_space import product_space, vector_space
 from lgjax.integrators.control import ELEMENTARY, error_ratio
 from lgjax.multibody.configuration import Configuration, mechanical_space

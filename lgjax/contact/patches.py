@@ -8,19 +8,24 @@ widest, as in `candidates.py`; they do not jump while bodies rest on each other.
 Read first: `lgjax/shapes/distance.py`.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lgjax.contact.candidates import ASIDE, SLOPE
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
 from lgjax.shapes.contact import Array, Shape
-from lgjax.shapes.distance import core_of, difference, distance_of
+from lgjax.shapes.distance import DistanceStatus, core_of, difference, distance_of
+from lgjax.shapes.minkowski import Difference
 
 SAME = 1e-6  # lengths relative to the size of a body below which points count as one
+# A pair is searched for where the balls around its bodies are not farther apart than this part of their radii, and than
+# so many times the smoothing.
+REACH, FELT = 1 / 8, 8.0
 
 
 class Polygon(NamedTuple):
@@ -37,15 +42,47 @@ def points_of(a: Shape, b: Shape, count: int) -> int:
     return 1 if corners[0] == 0 or corners[1] == 2 else min(count, 2 if corners[0] == 2 else count)
 
 
-def patch(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose, count: int) -> tuple[Array, Array, Array]:
-    """Gaps (k,), points (k, 3) halfway between the bodies, and normals (k, 3) from b to a, for k = points_of."""
+def patch(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose, count: int, smoothing: Array) -> tuple[Array, ...]:
+    """Gaps (k,), points (k, 3) halfway between the bodies, normals (k, 3) from b to a, and whether they are inexact ().
+
+    k = points_of. Bodies of which the balls around them are far apart are not searched for: see `_apart`.
+    """
     D, radius_a, radius_b = difference(a, pose_a, b, pose_b)
+    count = points_of(a, b, count)
+    near = lambda D, radii: _near(D, radii, count)
+    if D.a.bounded and D.b.bounded:
+        still = jax.lax.stop_gradient(D)
+        size = still.a.size() + still.b.size()
+        least = norm(still.middle()) - size - jax.lax.stop_gradient(radius_a + radius_b)
+        far = least > REACH * size + FELT * jax.lax.stop_gradient(smoothing)
+        apart = lambda D, radii: _apart(D, radii, count)
+        gap, point, normal, inexact = jax.lax.cond(far, apart, near, D, (radius_a, radius_b))
+    else:
+        gap, point, normal, inexact = near(D, (radius_a, radius_b))
+    return gap, point + pose_a.translation, normal, inexact
+
+
+def _apart(D: Difference, radii: tuple[Any, Any], count: int) -> tuple[Array, ...]:
+    """As `_near`, of the balls around two bodies: the first gap is less than the distance, others are open."""
+    middle, size = D.middle(), D.a.size() + D.b.size()
+    length = norm(middle)
+    n = -middle / length
+    gap = length - size - radii[0] - radii[1]
+    point = D.place_a.act(D.a.middle()) + (D.a.size() + radii[0] + 0.5 * gap) * n
+    every = lambda x: jnp.broadcast_to(x, (count, *x.shape))
+    open_too = jnp.where(np.arange(count) > 0, size, jnp.zeros_like(size))
+    return gap + open_too, every(point), every(-n), jnp.zeros((), bool)
+
+
+def _near(D: Difference, radii: tuple[Any, Any], count: int) -> tuple[Array, ...]:
+    """Gaps (k,), points (k, 3) in the axes of D, normals (k, 3), and whether the distance is inexact ()."""
+    radius_a, radius_b = radii
     near = distance_of(D, radius_a, radius_b)
+    inexact = (near.status & int(DistanceStatus.NOT_SOLVED)) > 0
     n = near.normal
     middle = 0.5 * (near.point_a + near.point_b)
-    count = points_of(a, b, count)
     if count == 1:
-        return near.distance[None], middle[None] + pose_a.translation, -n[None]
+        return near.distance[None], middle[None], -n[None], inexact
     size = jax.lax.stop_gradient(D.a.size() + D.b.size())
     first = _face(D.a.face(sm.tmatvec(D.place_a.rotation, n)), D.place_a, n, size)
     second = _face(D.b.face(-sm.tmatvec(D.place_b.rotation, n)), D.place_b, n, size)
@@ -60,7 +97,7 @@ def patch(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose, count: int) -> tuple[A
     index, there = _chosen(*jax.lax.stop_gradient((points, gaps, n, aside, size)), inside, count)
     taken = jnp.stack([points[i] for i in index])
     gap = jnp.stack([jnp.where(t, gaps[i], near.distance + size) for i, t in zip(index, there, strict=True)])
-    return gap, taken + pose_a.translation, jnp.broadcast_to(-n, taken.shape)
+    return gap, taken, jnp.broadcast_to(-n, taken.shape), inexact
 
 
 def _face(face: tuple[Array, Array], place: Pose, n: Array, size: Array) -> Polygon:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.detection import ContactPoints, sides
-from lgjax.contact.responses import Ways, way
+from lgjax.contact.responses import Columns, Ways, delassus, impulses, joint_impulses, response, twists, way
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics.rank import product
@@ -77,10 +77,7 @@ class Acting(NamedTuple):
 
     def wrenches(self, points: ContactPoints) -> list[Array]:
         """(3 k, 6) for each body: wrenches of unit forces along the axes of its k contact frames."""
-        point, frame = points.point[:, None], points.frame
-        lever = lambda i, j: point[:, :, i] * frame[:, :, j] - point[:, :, j] * frame[:, :, i]
-        moment = jnp.stack([lever(1, 2), lever(2, 0), lever(0, 1)], 2)
-        P = jnp.concatenate([moment, frame], 2)
+        P = points.wrenches()
         return [jnp.concatenate([P[c] if sign > 0 else -P[c] for c, sign in own]) for own in self.sides]
 
     def rates(self, wrenches: list[Array], twists: list[Array], joints: Array) -> Array:
@@ -104,6 +101,32 @@ class Acting(NamedTuple):
         """Forces (3 k,) at the contacts of each body, and (joints,) at the joints, from those of all rows."""
         bodies = [jnp.concatenate([forces[3 * c : 3 * c + 3] for c, _ in own]) for own in self.sides]
         return [*bodies, forces[len(forces) - len(self.joints) :]] if self.joints else bodies
+
+
+class BodyRows:
+    """All rows of contacts that act on known bodies, and of joints: what velocities they have, and what forces do."""
+
+    def __init__(self, acting: Acting, columns: Columns, points: ContactPoints, joints: JointRows):
+        self.acting, self.columns = acting, columns
+        self.signs = jnp.concatenate([joints.side, jnp.ones_like(joints.dry)])
+        self.wrenches = acting.wrenches(points) if len(points.gap) else []
+        self.y = impulses(columns, acting.ways, self.wrenches)
+        if acting.joints:
+            self.y.append(joint_impulses(columns, acting.ways, self.signs))
+
+    def matrix(self) -> Array:
+        """J M^-1 J^T (rows, rows)."""
+        G = delassus(self.columns, self.acting.ways, self.y)
+        return self.acting.gathered(self.acting.gathered(G).T)
+
+    def rates(self, v: Array) -> Array:
+        """J v of velocities v (nv,)."""
+        moving = twists(self.columns, self.acting.ways, v, len(self.acting.sides)) if self.wrenches else []
+        return self.acting.rates(self.wrenches, moving, self.signs * v[np.asarray(self.acting.joints, int)])
+
+    def response(self, x: Array) -> Array:
+        """The y (nv,) of forces x (rows,), as `FactoredDynamics.respond` takes it."""
+        return response(self.acting.ways, self.y, self.acting.spread(x), len(self.columns.inverse))
 
 
 def _islands(

@@ -40,6 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact.bilateral import Bilateral, Implicit, bilateral, joined, own_inertia
+from lgjax.contact.bounded import acting_of, choose, velocities
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.coupled import Settings, coupled
 from lgjax.contact.detection import detect
@@ -71,7 +72,8 @@ class Impact(NamedTuple):
     v: (nv,) after the step. lift: (nv,) displacement out of the ground. impulse: (n, 3) N s and velocity: (n, 3) m/s
     after the impulses, both in the contact frames. gap: (n,) m, at q_m. joint_impulse: (nv,) N m s or N s, of joint
     limits and dry friction. residual: () m/s, the violation of the law. sweeps: () of the solver. held: the rows of
-    loops and implicit forces, None without any. passed_on: () bool, `coupled._passed_on`.
+    loops and implicit forces, None without any. passed_on: () bool, `coupled._passed_on`. inexact: () bool, whether the
+    distance of a pair is. left_out: () bool, whether a contact met that was left out, see `bounded.py`.
     """
 
     v: Array
@@ -84,6 +86,8 @@ class Impact(NamedTuple):
     sweeps: Array
     held: Bilateral | None
     passed_on: Array
+    inexact: Array
+    left_out: Array
 
 
 def move(model: Model, q: Configuration, v: Array, displacement: Array) -> tuple[Configuration, Array]:
@@ -164,12 +168,21 @@ def _impact(
     joints = joint_rows(contacts, model, q, h)
     laws = contacts.friction, contacts.restitution, h, contacts.smoothing
     acting = Acting.of(contacts, model, together)
+    inexact, points = points.status != 0, points._replace(status=None)
     if not (len(contacts) or acting.joints):
-        return _untouched(v_free, points.gap, held)
-    full = jnp.concatenate([guess.reshape(-1), jnp.zeros(len(acting.joints), guess.dtype)])
-    none = jnp.zeros(len(contacts) + len(joints.gap), guess.dtype)
+        return _untouched(v_free, points.gap, held, inexact)
     rows = None if held is None else (held.answers, held.inverse)
-    found = coupled(settings, acting, (free.columns, turned, v_free, points, joints, laws, rows), (full, full, none))
+    every, chosen, moved = points, None, None
+    if contacts.nearest is not None:
+        before = velocities(contacts, model, free.columns.S, points, v_free)[:, 0]
+        chosen = choose(contacts, model, points.gap + 0.5 * h * before)
+        acting, moved = acting_of(contacts, model.tree, acting), chosen.moved
+        points, laws, guess = jax.tree.map(chosen.of, (points, laws[:2], guess))
+        laws = *laws, h, contacts.smoothing
+    full = jnp.concatenate([guess.reshape(-1), jnp.zeros(len(acting.joints), guess.dtype)])
+    none = jnp.zeros(len(points.gap) + len(joints.gap), guess.dtype)
+    data = free.columns, turned, v_free, points, joints, laws, rows, moved
+    found = coupled(settings, acting, data, (full, full, none))
     dv, dq = free.respond(found.y)
     if held is not None:
         dv, dq = held.allowed(dv), held.allowed(dq)
@@ -177,15 +190,23 @@ def _impact(
     if rest is not None:
         kept = _kept(acting.islands, model, q, after, found.excess)
         after, lift = kept * after, dq + 0.5 * h * (1 - kept) * after
+    impulse, velocity, left_out = found.impulse, found.velocity, jnp.zeros((), bool)
+    if chosen is not None:
+        impulse, velocity = (
+            chosen.among_all(impulse, len(contacts)),
+            velocities(contacts, model, free.columns.S, every, after),
+        )
+        met = every.gap + 0.5 * h * jnp.minimum(before, velocity[:, 0]) < 0
+        left_out = jnp.any(met & chosen.waiting)
     more = found.joint_impulse, found.residual, found.sweeps
-    return Impact(after, lift, found.impulse, found.velocity, points.gap, *more, held, found.passed_on)
+    return Impact(after, lift, impulse, velocity, every.gap, *more, held, found.passed_on, inexact, left_out)
 
 
-def _untouched(v, gap, held) -> Impact:
+def _untouched(v, gap, held, inexact) -> Impact:
     """Free flight: neither contacts nor joints have rows."""
     none, zero = jnp.zeros((0, 3), v.dtype), jnp.zeros_like(jnp.sum(v))
     still, never = jnp.zeros_like(v), jnp.zeros((), bool)
-    return Impact(v, still, none, none, gap, still, zero, jnp.zeros((), jnp.int32), held, never)
+    return Impact(v, still, none, none, gap, still, zero, jnp.zeros((), jnp.int32), held, never, inexact, never)
 
 
 def _kept(islands, model: Model, q, v, excess) -> Array:

@@ -16,6 +16,7 @@ from lgjax.contact.bilateral import Implicit
 from lgjax.contact.contacts import Contacts, in_range
 from lgjax.contact.coupled import Settings
 from lgjax.contact.detection import ContactPoints, detect, sides
+from lgjax.contact.status import ContactStatus
 from lgjax.contact.step import Forces, Impact, impact, move
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
 from lgjax.dynamics.loops import Loop, loop_constraint, loop_residual
@@ -29,7 +30,7 @@ from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.rank import product
 from lgjax.numerics.small_angle import norm
-from lgjax.numerics.status import NOT_FINITE, Flags, flag
+from lgjax.numerics.status import flag
 
 Array = jax.Array
 
@@ -41,16 +42,6 @@ UNSOLVED = 100.0
 # Iterations that close the loops at the end of a step. Each divides what is open by the inverse of the angle by which
 # the mechanism turns in half a step.
 CLOSING_STEPS = 5
-
-
-class ContactStatus(Flags):
-    """Flags of a run with rigid contacts; 0: nothing to report. AT_ONCE alone is a success, too."""
-
-    OK = 0
-    NOT_FINITE = NOT_FINITE  # the state is infinite or NaN
-    NOT_SOLVED = 128  # in some step the law of contact is violated or a traced number has none, see `TimeStepping`
-    TOO_MANY_PARTS = 256  # a step of `EventDriven` needed more than max_parts and stopped early
-    AT_ONCE = 512  # impacts that would follow each other were simultaneous in a step of `TimeStepping`
 
 
 @dataclass(frozen=True)
@@ -180,10 +171,11 @@ def _second_half(settings: Settings, model: Model, contacts: Contacts, q, v, for
     if forces.loops:
         v, gap, slip = _at_rest(model, forces.loops, found, new, v)
     close = found.residual <= settings.limit * (1 + jnp.max(jnp.abs(found.v)))
-    failed = ~(close & (h > 0) & in_range(contacts, model))
+    failed = ~(close & (h > 0) & in_range(contacts, model)) | found.inexact
     bad = ~jnp.isfinite(jnp.sum(v) + found.residual)
     status = flag(ContactStatus.NOT_SOLVED, failed) | flag(ContactStatus.NOT_FINITE, bad)
     status = status | flag(ContactStatus.AT_ONCE, found.passed_on)
+    status = status | flag(ContactStatus.TOO_MANY_NEAR, found.left_out)
     if forces.loops:
         assert found.held is not None
         status = status | flag(LoopStatus.OPEN, gap > float(jnp.finfo(v.dtype).eps) ** 0.5)

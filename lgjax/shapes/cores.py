@@ -30,6 +30,8 @@ class Core:
     polytope = False
     # From how many normals the least overlap is searched.
     starts = 6
+    # Whether all of it lies within `size` of its middle.
+    bounded = True
     # Whether labels hold points that stay where a search found them, until they are settled.
     stays = False
 
@@ -283,6 +285,7 @@ class Other(Core):
 
     shape: Shape
     stays = True
+    bounded = False
 
     def label(self, direction: Array) -> Array:
         return sm.join(jnp.ones_like(direction[:1]), self.shape.support(direction).point)

@@ -60,6 +60,7 @@ class _Seen(NamedTuple):
     joint_impulse: Array
     early: Array
     at_once: Array
+    left_out: Array
     loops: Any = ()  # the record of closed loops, see `loop_rollout`
 
 
@@ -74,7 +75,7 @@ class _ContactSteps(Stepper):
 
     def first_seen(self, q, v):
         none, zero = jnp.zeros((len(self.contacts), 3), v.dtype), jnp.zeros((), v.dtype)
-        return _Seen(none, none, zero, zero, jnp.zeros_like(v), zero, zero, self._loops_seen(q, v))
+        return _Seen(none, none, zero, zero, jnp.zeros_like(v), zero, zero, zero, self._loops_seen(q, v))
 
     def _loops_seen(self, q, v):
         return watched(self.model, self.loops, q, v) if self.loops else ()
@@ -82,6 +83,7 @@ class _ContactSteps(Stepper):
     def status(self, seen):
         found = flag(ContactStatus.NOT_SOLVED, seen.failed > 0) | flag(ContactStatus.TOO_MANY_PARTS, seen.early > 0)
         found = found | flag(ContactStatus.AT_ONCE, seen.at_once > 0)
+        found = found | flag(ContactStatus.TOO_MANY_NEAR, seen.left_out > 0)
         return found | loop_status(seen.loops) if self.loops else found
 
     def report(self, qs, vs, seen, h):
@@ -127,6 +129,7 @@ class TimeSteps(_ContactSteps):
             residual=jnp.maximum(seen.residual, found.residual),
             failed=jnp.maximum(seen.failed, had(ContactStatus.NOT_SOLVED)),
             at_once=jnp.maximum(seen.at_once, had(ContactStatus.AT_ONCE)),
+            left_out=jnp.maximum(seen.left_out, had(ContactStatus.TOO_MANY_NEAR)),
             joint_impulse=found.joint_impulse,
             loops=jnp.maximum(seen.loops, closed) if self.loops else (),
         )

@@ -1,0 +1,126 @@
+"""A bound on how many contacts act in a step: the nearest ones enter the problem, the others wait.
+
+Which ones is known only in the step, so their rows are found otherwise than in `rows.py`: a contact may act on any
+body. A number 1 or 0 for each velocity says whether it moves the body, and the forces of all contacts go to the world
+side by side, along all velocities. Read first: `responses.py`, `rows.py`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.contact.contacts import Contacts
+from lgjax.contact.detection import ContactPoints, sides
+from lgjax.contact.responses import Columns, joint_impulses
+from lgjax.contact.rows import Acting, JointRows
+from lgjax.dynamics.kinematics import ancestor_mask
+from lgjax.multibody.model import Model
+from lgjax.multibody.tree import Tree
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.rank import product
+
+Array = jax.Array
+
+
+class Chosen(NamedTuple):
+    """The contacts that act. index: (k,) int32 among the candidates. moved: (k, 2, nv) 1 where a velocity moves the
+    body that touches, and the one that is touched, 0 elsewhere. waiting: (n,) bool, the other candidates.
+    """
+
+    index: Array
+    moved: Array
+    waiting: Array
+
+    def of(self, x: Array) -> Array:
+        """The entries (k, ...) of those that act among those of all candidates (n, ...)."""
+        _, found = jax.lax.scan(lambda _, i: (None, _at(x, i)), None, self.index)
+        return found
+
+    def among_all(self, x: Array, count: int) -> Array:
+        """Entries (n, ...) of all candidates, 0 for those that do not act, from those of the others (k, ...)."""
+
+        def put(i, found):
+            return jax.lax.dynamic_update_index_in_dim(found, x[i], self.index[i], 0)
+
+        return jax.lax.fori_loop(0, len(x), put, jnp.zeros((count, *x.shape[1:]), x.dtype))
+
+
+def _at(x: Array, i: Array) -> Array:
+    return jax.lax.dynamic_index_in_dim(x, i, 0, keepdims=False)
+
+
+def choose(contacts: Contacts, model: Model, gap: Array) -> Chosen:
+    """The `contacts.nearest` candidates of the least gaps (n,), of which those at the end of free flight will do."""
+    n, k = len(contacts), contacts.nearest
+    assert k is not None
+    dtype = gap.dtype
+    numbers = np.arange(n, dtype=np.int32)
+
+    def take(i, state):
+        gaps, index = state
+        first = jnp.argmin(gaps).astype(jnp.int32)
+        return jnp.where(numbers == first, jnp.inf, gaps), jax.lax.dynamic_update_index_in_dim(index, first, i, 0)
+
+    gaps = jax.lax.stop_gradient(jnp.where(gap < jnp.inf, gap, jnp.finfo(dtype).max))
+    left, index = jax.lax.fori_loop(0, k, take, (gaps, jnp.zeros(k, jnp.int32)))
+    chosen = Chosen(index, jnp.zeros((k, 2, model.nv), dtype), left < jnp.inf)
+    mask = np.concatenate([ancestor_mask(model.tree)[:, list(model.tree.v_body)], np.zeros((1, model.nv), bool)])
+    table = np.stack([mask[bodies] for bodies in sides(contacts, model)], 1)  # of the ground, -1, none
+    return chosen._replace(moved=chosen.of(jnp.asarray(table, dtype)))
+
+
+def velocities(contacts: Contacts, model: Model, S: Array, points: ContactPoints, v: Array) -> Array:
+    """Velocities (n, 3) m/s of all candidates in their frames, from the motions S (nv, 6)."""
+    mask = jnp.asarray(ancestor_mask(model.tree)[:, list(model.tree.v_body)], v.dtype)
+    twist = jnp.concatenate([product(mask, S * v[:, None]), jnp.zeros((1, 6), v.dtype)])
+    on, under = (twist[bodies] for bodies in sides(contacts, model))
+    relative = on - under
+    linear = relative[:, 3:] + sm.cross(relative[:, :3], points.point)
+    return sm.matvec(points.frame, linear)
+
+
+def acting_of(contacts: Contacts, tree: Tree, acting: Acting) -> Acting:
+    """What is static about the contacts that act; they are one island, for which bodies they couple is not."""
+    assert contacts.nearest is not None
+    count = 3 * contacts.nearest + len(acting.joints)
+    ways = acting.ways._replace(dofs=acting.ways.dofs[len(acting.sides) :])
+    island = tuple(range(count)), tuple(range(tree.nv))
+    return Acting(ways, (), acting.joints, acting.limited, (island,))
+
+
+class ChosenRows:
+    """As `rows.BodyRows`, of contacts that may act on any body; moved: see `Chosen`."""
+
+    def __init__(self, acting: Acting, columns: Columns, points: ContactPoints, joints: JointRows, moved: Array):
+        k, nv = len(points.gap), len(columns.inverse)
+        self.acting, self.columns, self.moved = acting, columns, moved
+        self.signs = jnp.concatenate([joints.side, jnp.ones_like(joints.dry)])
+        self.wrenches = points.wrenches()
+        P = self.wrenches.reshape(3 * k, 6)
+
+        def onward(P, velocity):
+            S_free, U, inverse, moved = velocity
+            on = jnp.repeat(moved, 3, 0)  # (3 k, 2)
+            felt = on * sm.matvec(P, S_free)
+            return P - (felt * inverse)[..., None] * U, felt[:, 0] + felt[:, 1]
+
+        along = columns.S_free, columns.U, columns.inverse, jnp.moveaxis(moved, 2, 0)
+        _, self.y = jax.lax.scan(onward, jnp.stack([P, -P], 1), along, reverse=True)  # (nv, 3 k)
+        if acting.joints:
+            own = joint_impulses(columns, acting.ways, self.signs)
+            rows = np.asarray(acting.ways.dofs[-1], int)
+            every = jnp.zeros((nv, own.shape[1]), own.dtype).at[rows].set(own, unique_indices=True)
+            self.y = jnp.concatenate([self.y, every], 1)
+
+    def matrix(self) -> Array:
+        return product((self.columns.inverse[:, None] * self.y).T, self.y)
+
+    def rates(self, v: Array) -> Array:
+        twist = product(self.moved[:, 0] - self.moved[:, 1], self.columns.S * v[:, None])
+        at_joints = self.signs * v[np.asarray(self.acting.joints, int)]
+        return jnp.concatenate([jnp.sum(self.wrenches * twist[:, None], -1).reshape(-1), at_joints])
+
+    def response(self, x: Array) -> Array:
+        return product(self.y, x)

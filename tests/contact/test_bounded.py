@@ -1,0 +1,136 @@
+"""A bound on how many contacts act at a time, pairs that are far apart, and what the status says of both."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import lgjax
+from lgjax import Pose, shapes
+from lgjax.contact import ContactStatus, contact_points, contact_step, patches
+from lgjax.multibody.build import Body, Joint, build
+from lgjax.shapes import DistanceStatus
+
+RADIUS = 0.1
+FLOOR = shapes.Plane((0.0, 0.0, 1.0))
+
+
+def balls(names=("first", "second"), others=()):
+    free = [Body(n, None, Joint(f"{n}_free", "free"), mass=1.0, inertia=0.004 * np.eye(3)) for n in names]
+    return build([*free, *others])
+
+
+def contacts_of(model, names, **options):
+    solid = {name: shapes.sphere(RADIUS) for name in names}
+    return lgjax.Contacts(model, FLOOR, solid, list(itertools.combinations(names, 2)), 0.4, **options)
+
+
+def start_of(model, heights):
+    places = jnp.array([[0.21 * k, 0.01 * k, z] for k, z in enumerate(heights)])
+    upright = jnp.broadcast_to(jnp.eye(3), (len(heights), 3, 3))
+    return lgjax.configuration(model, (upright, places), jnp.zeros(model.nv - 6 * len(heights)))
+
+
+def test_contacts_that_wait_change_nothing_where_they_do_not_meet():
+    """A ball falls on another one, which lies on the floor: two contacts of three are enough."""
+    names = "first", "second"
+    model = balls(names)
+    q = lgjax.neutral(model)._replace(
+        free_poses=Pose(jnp.broadcast_to(jnp.eye(3), (2, 3, 3)), jnp.array([[0, 0, RADIUS], [0.05, 0.02, 0.294]]))
+    )
+    v = jnp.zeros(12).at[11].set(-1.0)
+
+    def run(contacts):
+        def step(state, _):
+            found = contact_step(model, contacts, *state[:2], jnp.zeros(12), 2e-3, state[2])
+            return (found.q, found.v, found.impulse), (found.impulse, found.velocity, found.status)
+
+        return jax.lax.scan(step, (q, v, jnp.zeros((3, 3))), None, length=20)
+
+    expected, found = (jax.jit(run)(contacts_of(model, names, nearest=n)) for n in (None, 2))
+    assert np.max(found[1][0][:, 2, 0]) > 0.1  # they meet
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-9), found, expected)
+
+
+def test_with_joints_restitution_and_derivatives_contacts_that_wait_change_nothing():
+    """Of two balls on the floor one runs into the other, a third is high above: three contacts of six are enough."""
+    names = "first", "second", "third"
+    hinge = Joint("hinge", "revolute", (0, 1, 0), lower=-0.02, upper=0.5, friction=0.1)
+    rod = Body("rod", None, hinge, mass=1.0, com=(0.3, 0, 0), inertia=0.01 * np.eye(3))
+    model = balls(names, [rod])
+    q = start_of(model, (RADIUS, RADIUS, 1.0))
+    v = jnp.zeros(19).at[3].set(1.0).at[5].set(-0.5).at[18].set(-2.0)
+
+    def run(contacts, v):
+        def step(state, _):
+            found = contact_step(model, contacts, *state[:2], jnp.zeros(19), 2e-3, state[2])
+            return (found.q, found.v, found.impulse), (found.impulse, found.velocity, found.joint_impulse, found.status)
+
+        (q_end, v_end, _), seen = jax.lax.scan(step, (q, v, jnp.zeros((6, 3))), None, length=20)
+        return jnp.sum(q_end.free_poses.translation[1] * jnp.arange(1, 4.0)), (q_end, v_end, seen)
+
+    for restitution in (None, 0.7):
+        more = {"restitution": restitution, "joint_limits": True, "joint_friction": True}
+        every, few = (contacts_of(model, names, nearest=n, **more) for n in (None, 3))
+        at = jax.jit(jax.value_and_grad(run, 1, has_aux=True))
+        (_, expected), slope = at(every, v)
+        (_, found), same = at(few, v)
+        assert np.max(np.abs(found[2][0][:, 3])) > 0.1  # they meet
+        assert np.max(np.abs(found[2][2][:, -1])) > 1e-2  # and so does the rod its limit
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-9), found, expected)
+        np.testing.assert_allclose(same, slope, atol=1e-8)
+
+
+def test_the_status_says_where_more_contacts_meet_than_may_act():
+    """At rest two balls on the floor have two; when one runs into the other there are three, or else it flies."""
+    names = "first", "second"
+    model = balls(names)
+    q, rest = start_of(model, (RADIUS, RADIUS)), jnp.zeros(12)
+    contacts = contacts_of(model, names, nearest=2)
+    step = jax.jit(jax.vmap(lambda v: contact_step(model, contacts, q, v, jnp.zeros(12), 2e-3).status))
+    status = step(jnp.stack([rest, rest.at[3].set(20.0), rest.at[3].set(20.0).at[5].set(1.0)]))
+    np.testing.assert_array_equal(status, [0, ContactStatus.TOO_MANY_NEAR, 0])
+
+
+def two_boxes():
+    bodies = [Body(n, None, Joint(n + "_free", "free"), mass=1.0, inertia=0.01 * np.eye(3)) for n in ("a", "b")]
+    model = build(bodies)
+    solid = {"a": shapes.box((0.1, 0.2, 0.15)), "b": shapes.box(0.2)}
+    return model, lgjax.Contacts(model, (), solid, [("a", "b")]), solid
+
+
+def test_gaps_of_bodies_far_apart_are_less_than_their_distance():
+    """Near ones have their distance; a gap never exceeds it, and its normal separates the bodies."""
+    model, contacts, solid = two_boxes()
+    rng = np.random.default_rng(2)
+    turns = lgjax.so3.exp(jnp.asarray(rng.normal(size=(40, 2, 3))))
+    far = np.linspace(0.3, 2.0, 40)[:, None] * np.asarray(lgjax.so3.exp(jnp.asarray(rng.normal(size=(40, 3)))))[:, 0]
+    places = jnp.stack([jnp.zeros_like(far), jnp.asarray(far)], 1)
+
+    def both(R, p):
+        q = lgjax.neutral(model)._replace(free_poses=Pose(R, p))
+        pose = lambda k: Pose(R[k], p[k])
+        found = contact_points(model, contacts, q)
+        return found.gap, found.status, shapes.distance(solid["a"], pose(0), solid["b"], pose(1)).distance
+
+    gap, status, distance = map(np.asarray, jax.jit(jax.vmap(both))(turns, places))
+    assert not np.any(status)
+    least, size = np.min(gap, 1), np.linalg.norm([0.1, 0.2, 0.15]) + 0.2 * np.sqrt(3)
+    assert np.all(least <= distance + 1e-12)
+    searched = np.linalg.norm(far, axis=1) < size * (1 + patches.REACH)
+    assert 5 < np.sum(searched) < 35
+    np.testing.assert_allclose(least[searched], distance[searched], atol=1e-9)
+    np.testing.assert_allclose(least[~searched], np.linalg.norm(far, axis=1)[~searched] - size, atol=1e-12)
+
+
+def test_a_distance_that_is_not_found_is_in_the_status_of_the_step(monkeypatch):
+    model, contacts, _ = two_boxes()
+    exact = patches.distance_of
+    failed, rest = jnp.int32(DistanceStatus.NOT_SOLVED), jnp.zeros(12)
+    monkeypatch.setattr(patches, "distance_of", lambda *x: exact(*x)._replace(status=failed))
+    for away, expected in ((0.32, ContactStatus.NOT_SOLVED), (2.0, 0)):
+        p = jnp.array([[0.0, 0, 0], [away, 0, 0]])
+        q = lgjax.neutral(model)._replace(free_poses=Pose(jnp.broadcast_to(jnp.eye(3), (2, 3, 3)), p))
+        assert contact_points(model, contacts, q).status == expected
+        assert jax.jit(lambda q: contact_step(model, contacts, q, rest, rest, 1e-3).status)(q) == expected
