@@ -34,7 +34,7 @@ class Contacts:
     names of bodies or frames and shapes are of `lgjax.shapes` in the link's frame, m. None takes the collision geometry
     that came with the model (`Model.geometry`, without meshes that were not read and without what touches nothing by
     its group and mask); a list of links takes only theirs. pairs: (link, link), whose shapes can touch each other, any
-    convex ones and unions of them.
+    convex ones and unions of them; of links in `Robot.pairs` only the shapes that their file lets.
 
     A candidate is a point of a shape that may touch a ground: each corner of a shape (one of a sphere, two of a
     capsule, eight of a box), six points of a cylinder, and the support point of any other shape. `names` lists the n
@@ -88,9 +88,12 @@ class Contacts:
         self.grounds = _grounds([Plane(np.asarray(one.normal, float), one.offset) for one in own] or ground, dtype)
         alone = not self.grounds and not pairs  # joints alone
         points = checks.integer("points", points)
+        filters = getattr(mechanism, "shape_pairs", {}) if pairs and not isinstance(shapes, Mapping) else {}
         fixed = [] if alone and shapes is None else _fixed_shapes(model, shapes, points, own)
         self.names, self.links, usual = _candidates(self.grounds, fixed, dtype, self)
-        found = touching(model, fixed, pairs, points)
+        missing = {k for pair in filters for k in pair} - {one.number for one in fixed}  # which only pairs touch
+        fixed = fixed + (_checked(model, _numbered(model, sorted(missing)), points) if shapes is None else [])
+        found = touching(model, fixed, pairs, points, filters)
         self.segments, self.couples, usual = found.segments, found.couples, usual + found.friction
         self.names = (*self.names, *(f"{first} on {second}" for first, second in found.links))
         self.links = (*self.links, *found.links)
@@ -285,6 +288,7 @@ class _Fixed(NamedTuple):
     link: str
     shape: Shape
     friction: float = 1.0
+    number: int = -1  # among those of the model
     whole: Any = None  # the shape before corners were chosen
 
 
@@ -300,8 +304,12 @@ def _fixed_shapes(
         ]
     else:
         given = _of_model(model, None if shapes is None else checks.names("shapes", shapes), grounds)
+    return _checked(model, given, points)
+
+
+def _checked(model: Model, given: Sequence[_Fixed], points: int) -> list[_Fixed]:
     found = []
-    for link, shape, friction, _ in given:
+    for link, shape, friction, number, _ in given:
         if not isinstance(shape, Shape):
             raise TypeError(f"shapes of link {link!r} are of lgjax.shapes, not {checks.shown(shape)}")
         if carrier(model, link)[0] < 0:
@@ -312,7 +320,7 @@ def _fixed_shapes(
                     jax.eval_shape(lambda part=part: part.support(jnp.ones(3, model.dtype)))
                 except (ValueError, NotImplementedError) as error:
                     raise ValueError(f"a shape of link {link!r} has no support function: {error}") from None
-            found.append(_Fixed(link, patch_of(part, points) or part, friction, part))
+            found.append(_Fixed(link, patch_of(part, points) or part, friction, number, part))
     return found
 
 
@@ -331,21 +339,28 @@ def _of_model(model: Model, links: Sequence[str] | None, grounds: Sequence[Any])
                 carrier(model, link)  # which knows the names
                 raise ValueError(f"link {link!r} of {model.name!r} came with no collision geometry: give it a shape")
         taken = [one for one in model.geometry if one.link in set(links)]
+    which = {id(one) for one in taken}
+    return _numbered(model, [k for k, one in enumerate(model.geometry) if id(one) in which])
+
+
+def _numbered(model: Model, numbers: Sequence[int]) -> list[_Fixed]:
+    """Shapes that came with the model, by their numbers."""
     usual = lambda one: 1.0 if one.friction is None else float(one.friction)
-    return [_Fixed(one.link, one.shape(model.dtype), usual(one)) for one in taken]
+    chosen = [(k, model.geometry[k]) for k in numbers]
+    return [_Fixed(one.link, one.shape(model.dtype), usual(one), k) for k, one in chosen]
 
 
 def _candidates(grounds: tuple, fixed: list[_Fixed], dtype, into: Contacts):
     """Names, links and usual friction of all candidates on grounds; corners and solids are put into the contacts."""
     corners, corner_links, solids, solid_links, usual, labels = [], [], [], [], [], []
-    for link, shape, friction, _ in fixed:
+    for link, shape, friction, *_ in fixed:
         found = corners_of(shape)
         if found is not None:
             corners.append(found)
             corner_links += [link] * len(found.radii)
             usual += [friction] * len(found.radii)
     labels += corner_links
-    for link, shape, friction, _ in fixed:
+    for link, shape, friction, *_ in fixed:
         if corners_of(shape) is None:
             solids.append(shape)
             solid_links.append(link)

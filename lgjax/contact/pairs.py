@@ -3,7 +3,7 @@
 Read first: `contacts.py`. Next: `patches.py`, where two shapes touch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -45,26 +45,30 @@ class Touching(NamedTuple):
     friction: list[float]
 
 
-def touching(model: Model, fixed: Sequence[Any], pairs: Any, points: int) -> Touching:
-    """The candidates of pairs of links; fixed: shapes with their links and frictions, `contacts._Fixed`."""
+def touching(
+    model: Model, fixed: Sequence[Any], pairs: Any, points: int, filters: Mapping[tuple[int, int], float | None]
+) -> Touching:
+    """The candidates of pairs of links; fixed: shapes with their links and frictions, `contacts._Fixed`.
+
+    filters: the pairs of numbers of shapes that a file lets touch, with friction, see `Robot.shape_pairs`. Links that
+    they join touch with no other shapes.
+    """
     ends: list[tuple[Corners, Corners]] = []
     links: list[tuple[str, str]] = []
     usual: list[float] = []
     groups: dict[Any, list] = {}
     for first, second in _checked(model, pairs):
-        for a in _shapes(fixed, first):
-            for b in _shapes(fixed, second):
-                friction = max(a.friction, b.friction)
-                segments = segment_of(a.whole), segment_of(b.whole)
-                if segments[0] is not None and segments[1] is not None:
-                    ends.append((segments[0], segments[1]))
-                    links.append((first, second))
-                    usual.append(friction)
-                    continue
-                both = _convex(a.whole, first), _convex(b.whole, second)
-                leaves, structure = jax.tree.flatten(both)
-                key = structure, tuple(x.shape for x in leaves)
-                groups.setdefault(key, []).append((both, (first, second), friction))
+        for a, b, friction in _together(_shapes(fixed, first), _shapes(fixed, second), filters):
+            segments = segment_of(a.whole), segment_of(b.whole)
+            if segments[0] is not None and segments[1] is not None:
+                ends.append((segments[0], segments[1]))
+                links.append((first, second))
+                usual.append(friction)
+                continue
+            both = _convex(a.whole, first), _convex(b.whole, second)
+            leaves, structure = jax.tree.flatten(both)
+            key = structure, tuple(x.shape for x in leaves)
+            groups.setdefault(key, []).append((both, (first, second), friction))
     couples = []
     for group in groups.values():
         first, second = jax.tree.map(lambda *x: jnp.stack(x), *(both for both, _, _ in group))
@@ -99,6 +103,16 @@ def _shapes(fixed: Sequence[Any], link: str) -> list[Any]:
     if not own:
         raise ValueError(f"a pair names link {link!r}, which has no shape")
     return own
+
+
+def _together(first: Sequence[Any], second: Sequence[Any], filters: Mapping) -> list[tuple[Any, Any, float]]:
+    """The shapes of two links that touch each other, with their friction."""
+    pairs = [(a, b) for a in first for b in second]
+    key = lambda a, b: (min(a.number, b.number), max(a.number, b.number))
+    allowed = [(a, b) for a, b in pairs if key(a, b) in filters]
+    own = lambda a, b: filters.get(key(a, b))
+    usual = lambda a, b: max(a.friction, b.friction) if own(a, b) is None else own(a, b)
+    return [(a, b, usual(a, b)) for a, b in allowed or pairs]
 
 
 def _convex(shape: Shape, link: str) -> Shape:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.dynamics.forces import Force, Sum
+from lgjax.dynamics.jacobians import carrier
 from lgjax.dynamics.loops import Loop
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
@@ -92,6 +94,39 @@ class Robot(Mechanism):
 
     def __repr__(self) -> str:
         return f"<Robot {self.model.name!r}: {', '.join(_parts(self))}>"
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of links whose shapes may touch as the file says, for `Contacts(robot, pairs=robot.pairs)`.
+
+        `Contacts` then lets those shapes touch that the file lets: see `shape_pairs`. For fewer pairs filter the list.
+        """
+        shapes = self.contacts.shapes
+        return tuple(dict.fromkeys((shapes[i].link, shapes[j].link) for i, j in self.shape_pairs))
+
+    @property
+    def shape_pairs(self) -> dict[tuple[int, int], float | None]:
+        """Pairs of numbers of `contacts.shapes` that may touch, with their friction if the file has one for the pair.
+
+        As in MuJoCo: those whose group and mask meet, on bodies that move against each other, are no parent and child
+        (but see `ContactGeometry.parents`) and are not excluded; and all <pair> elements. All but parent and child in a
+        URDF. Shapes that do not move, and meshes that were not read, are in none.
+        """
+        shapes, parents = self.contacts.shapes, self.model.tree.parents
+        body = [-1 if one.kind == "mesh" else carrier(self.model, one.link)[0] for one in shapes]
+        related = lambda i, j: (
+            not self.contacts.parents and (parents[body[i]] == body[j] or parents[body[j]] == body[i])
+        )
+        found: dict[tuple[int, int], float | None] = {}
+        for i, j in combinations(range(len(shapes)), 2):
+            if body[i] < 0 or body[j] < 0 or body[i] == body[j] or related(i, j):
+                continue
+            if shapes[i].meets(shapes[j]) and not self.contacts.excluded(shapes[i].link, shapes[j].link):
+                found[i, j] = None
+        for i, j, friction in self.contacts.pairs:
+            if min(i, j) >= 0 and min(body[i], body[j]) >= 0:
+                found[min(i, j), max(i, j)] = float(friction[0])
+        return found
 
     def astype(self, dtype: Any) -> "Robot":
         """The same robot with all floating-point arrays in `dtype`."""

@@ -1,0 +1,111 @@
+"""Which shapes of a robot's file may touch one another: MuJoCo's own list, and what contacts make of it."""
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lgjax
+from lgjax import shapes
+
+mujoco = pytest.importorskip("mujoco")
+
+FINGERS = """<mujoco><default><geom type="box" size=".02 .03 .05"/></default><worldbody>
+  <geom name="floor" type="plane" size="1 1 1"/>
+  <body name="palm" pos="0 0 1"><freejoint/><geom name="palm"/><geom name="ghost" contype="0" conaffinity="0"/>
+    <body name="wrist"><geom name="wrist" pos="0 0 -.1"/>
+      <body name="left" pos="-.1 0 -.2"><joint type="slide" axis="1 0 0"/><geom name="l1" contype="2" conaffinity="1"/>
+        <geom name="l2" type="capsule" size=".01 .02" pos="0 0 .1" contype="4" conaffinity="4"/></body>
+      <body name="right" pos=".1 0 -.2"><joint type="slide" axis="1 0 0"/><geom name="r1" contype="2" conaffinity="2"/>
+        <geom name="r2" type="sphere" size=".01" pos="0 0 .1" contype="1" conaffinity="4"/>
+        <body name="tip" pos="0 0 -.2"><joint type="hinge" axis="0 1 0"/><geom name="t" type="cylinder" size=".01 .02"/>
+        </body></body></body></body>
+  <body name="cube" pos="0 0 .5"><freejoint/><geom name="cube" contype="7" conaffinity="7"/></body>
+</worldbody>{}</mujoco>"""
+FILTERS = """<contact><exclude body1="cube" body2="tip"/><pair geom1="ghost" geom2="cube" friction=".3 .3 0 0 0"/>
+  <pair geom1="palm" geom2="l1"/></contact>"""
+CHAIN = "".join(
+    f'<body name="b{k}" pos="0 0 .3"><joint type="hinge" axis="0 1 0"/><geom size=".05"/>' for k in range(5)
+)
+MODELS = {
+    "masks": FINGERS.format(""),
+    "exclude and pair": FINGERS.format(FILTERS),
+    "parents": FINGERS.format('<option><flag filterparent="disable"/></option>'),
+    "chain": f"<mujoco><worldbody>{CHAIN}{'</body>' * 5}</worldbody></mujoco>",
+}
+
+
+def of_mujoco(text):
+    """The pairs of geoms on moving bodies that MuJoCo looks at: balls with a margin of 100 m all meet one another."""
+    spec = mujoco.MjSpec.from_string(text)
+    spec.memory = 2**27
+    for one in (*spec.geoms, *spec.pairs):
+        one.margin = 100.0
+    for one in spec.geoms:
+        if one.type != mujoco.mjtGeom.mjGEOM_PLANE:
+            one.type = mujoco.mjtGeom.mjGEOM_SPHERE
+    m = spec.compile()
+    data = mujoco.MjData(m)
+    mujoco.mj_fwdPosition(m, data)
+    pairs = {tuple(sorted(map(int, data.contact[k].geom))) for k in range(data.ncon)}
+    moves = lambda g: m.body_weldid[m.geom_bodyid[g]] > 0
+    place = {g: k for k, g in enumerate(g for g in range(m.ngeom) if moves(g) and counts(m, g))}
+    return {(place[a], place[b]) for a, b in pairs if moves(a) and moves(b)}
+
+
+def counts(m, g):
+    """Whether a geom is among a robot's shapes."""
+    return m.geom_contype[g] or m.geom_conaffinity[g] or g in m.pair_geom1 or g in m.pair_geom2
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_pairs_of_a_robot_are_those_of_mujoco(name):
+    robot = lgjax.load_robot(MODELS[name])
+    expected = of_mujoco(MODELS[name])
+    assert len(expected) > 5
+    assert set(robot.shape_pairs) == expected
+    link = [shape.link for shape in robot.contacts.shapes]
+    assert set(map(frozenset, robot.pairs)) == {frozenset((link[a], link[b])) for a, b in expected}
+
+
+def test_contacts_of_the_pairs_of_a_robot_are_those_of_their_shapes():
+    """Friction is the larger of two, or that of the pair; boxes touch with four points, others with fewer."""
+    robot = lgjax.load_robot(MODELS["exclude and pair"])
+    link = [shape.link for shape in robot.contacts.shapes]
+    kinds = [shape.kind for shape in robot.contacts.shapes]
+    contacts = lgjax.Contacts(robot, pairs=robot.pairs)
+    round_ones = {"sphere": 1, "capsule": 2}
+    number = lambda a, b: 1 if {a, b} <= set(round_ones) else min(round_ones.get(a, 4), round_ones.get(b, 4))
+    expected = {}
+    for a, b in robot.shape_pairs:
+        expected.setdefault((link[a], link[b]), []).append(number(kinds[a], kinds[b]))
+    found = {pair: contacts.links.count(pair) for pair in set(contacts.links)}
+    assert found == {pair: sum(each) for pair, each in expected.items()}
+    own = np.asarray(contacts.friction)[[k for k, pair in enumerate(contacts.links) if set(pair) == {"palm", "cube"}]]
+    np.testing.assert_allclose(sorted(own), [0.3] * 4 + [1.0] * 4)
+
+
+def test_all_links_of_a_urdf_may_touch_but_parent_and_child():
+    box = "<collision><geometry><box size='.1 .1 .1'/></geometry></collision>"
+    mass = "<inertial><mass value='1'/><inertia ixx='.01' iyy='.01' izz='.01' ixy='0' ixz='0' iyz='0'/></inertial>"
+    links = "".join(f"<link name='l{k}'>{mass}{box}</link>" for k in range(5))
+    kinds = "continuous", "fixed", "continuous", "continuous"
+    joints = "".join(
+        f"<joint name='j{k}' type='{kind}'><parent link='l{k}'/><child link='l{k + 1}'/><axis xyz='0 1 0'/></joint>"
+        for k, kind in enumerate(kinds)
+    )
+    robot = lgjax.load_robot(f"<robot name='r'>{links}{joints}</robot>", floating_base=True)
+    body = [0, 1, 1, 2, 3]  # l1 and l2 move as one
+    expected = {(f"l{a}", f"l{b}") for a, b in itertools.combinations(range(5), 2) if body[b] - body[a] > 1}
+    assert set(robot.pairs) == expected
+
+
+def test_links_that_no_file_pairs_touch_with_all_their_shapes():
+    robot = lgjax.load_robot(MODELS["masks"])
+    assert not {("palm", "left"), ("left", "palm")} & set(robot.pairs)
+    assert len(lgjax.Contacts(robot, pairs=[("palm", "left")])) == 4 + 2
+    given = {"palm": shapes.sphere(0.1), "left": shapes.sphere(0.1)}
+    contacts = lgjax.Contacts(robot, (), given, [("palm", "left")])
+    assert contacts.names == ("palm on left",)
+    assert jnp.all(contacts.friction == 1)
