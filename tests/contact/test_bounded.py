@@ -9,6 +9,10 @@ import numpy as np
 import lgjax
 from lgjax import Pose, shapes
 from lgjax.contact import ContactStatus, contact_points, contact_step, patches
+from lgjax.contact.bounded import ChosenRows, acting_of, choose, velocities
+from lgjax.contact.detection import detect
+from lgjax.contact.responses import FactoredDynamics
+from lgjax.contact.rows import Acting, BodyRows, joint_rows
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.shapes import DistanceStatus
 
@@ -30,6 +34,41 @@ def start_of(model, heights):
     places = jnp.array([[0.21 * k, 0.01 * k, z] for k, z in enumerate(heights)])
     upright = jnp.broadcast_to(jnp.eye(3), (len(heights), 3, 3))
     return lgjax.configuration(model, (upright, places), jnp.zeros(model.nv - 6 * len(heights)))
+
+
+def test_rows_that_may_act_on_any_body_are_those_of_known_bodies():
+    """J M^-1 J^T, J v, and the response to forces, of a quadruped that touches the floor, itself and has limits."""
+    model = lgjax.models.quadruped()
+    shape = {f"{leg}_foot": shapes.sphere(0.02) for leg in ("FL", "FR", "RL", "RR")} | {"trunk": shapes.sphere(0.1)}
+    pairs = [("FL_foot", "FR_foot"), ("trunk", "RR_foot")]
+    contacts = lgjax.Contacts(
+        model, FLOOR, shape, pairs, joint_limits=True, joint_friction=["FL_calf_joint"], nearest=5
+    )
+    q = lgjax.random_configuration(jax.random.key(0), model)
+    v, x = (jnp.asarray(np.random.default_rng(k).normal(size=n)) for k, n in ((0, model.nv), (1, 15 + 13)))
+    index = np.array([6, 0, 4, 5, 2])  # of seven
+    order = np.concatenate([(3 * index[:, None] + np.arange(3)).ravel(), 21 + np.arange(13)])
+
+    def both(q, v):
+        free = FactoredDynamics(model, q, v, jnp.zeros_like(v), None, model.armature)
+        points = detect(contacts, model, free.poses, free.origin)
+        joints, acting = joint_rows(contacts, model, q, 1e-3), Acting.of(contacts, model)
+        chosen = choose(contacts, model, jnp.full(7, 9.0).at[index].set(jnp.arange(5.0)))
+        some = jax.tree.map(chosen.of, points._replace(status=None))
+        chosen_rows = ChosenRows(acting_of(contacts, model.tree, acting), free.columns, some, joints, chosen.moved)
+        rows = BodyRows(acting, free.columns, points, joints)
+        every = jnp.zeros(21 + 13).at[order].set(x)
+        normal = velocities(contacts, model, free.columns.S, points, v)
+        found = chosen_rows.matrix(), chosen_rows.rates(v), chosen_rows.response(x), normal.reshape(-1), chosen.index
+        return found, (
+            rows.matrix()[order][:, order],
+            rows.rates(v)[order],
+            rows.response(every),
+            rows.rates(v)[:21],
+            index,
+        )
+
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-10), *jax.jit(both)(q, v))
 
 
 def test_contacts_that_wait_change_nothing_where_they_do_not_meet():
@@ -70,16 +109,16 @@ def test_with_joints_restitution_and_derivatives_contacts_that_wait_change_nothi
         (q_end, v_end, _), seen = jax.lax.scan(step, (q, v, jnp.zeros((6, 3))), None, length=20)
         return jnp.sum(q_end.free_poses.translation[1] * jnp.arange(1, 4.0)), (q_end, v_end, seen)
 
-    for restitution in (None, 0.7):
-        more = {"restitution": restitution, "joint_limits": True, "joint_friction": True}
-        every, few = (contacts_of(model, names, nearest=n, **more) for n in (None, 3))
-        at = jax.jit(jax.value_and_grad(run, 1, has_aux=True))
-        (_, expected), slope = at(every, v)
-        (_, found), same = at(few, v)
-        assert np.max(np.abs(found[2][0][:, 3])) > 0.1  # they meet
-        assert np.max(np.abs(found[2][2][:, -1])) > 1e-2  # and so does the rod its limit
-        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-9), found, expected)
-        np.testing.assert_allclose(same, slope, atol=1e-8)
+    more = {"restitution": 0.7, "joint_limits": True, "joint_friction": True}
+    every, few = (contacts_of(model, names, nearest=n, **more) for n in (None, 3))
+    at = jax.jit(jax.value_and_grad(run, 1, has_aux=True))
+    (_, found), slope = at(few, v)
+    assert np.max(np.abs(found[2][0][:, 3])) > 0.1  # they meet
+    assert np.max(np.abs(found[2][2][:, -1])) > 1e-2  # and so does the rod its limit
+    expected = jax.jit(run)(every, v)[1]
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-9), found, expected)
+    ends = [at(few, v + dv)[0][0] for dv in 1e-6 * np.concatenate([np.eye(19), -np.eye(19)])]
+    np.testing.assert_allclose(slope, (np.array(ends[:19]) - np.array(ends[19:])) / 2e-6, atol=1e-6)
 
 
 def test_the_status_says_where_more_contacts_meet_than_may_act():

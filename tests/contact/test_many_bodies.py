@@ -1,0 +1,165 @@
+"""Free bodies in one model: stacks, rolling, cradles, balls in flight, dominoes, boxes that drop on each other."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import lgjax
+from lgjax import Pose, shapes
+from lgjax.contact import ContactStatus
+from lgjax.multibody.build import Body, Joint, build
+
+STEP = lgjax.contact.TimeStepping()
+G = 9.81
+HALF = 0.1
+FLOOR = shapes.Plane((0.0, 0.0, 1.0))
+
+
+def free_bodies(count, inertia, mass=1.0, gravity=(0, 0, -G)):
+    names = [f"b{k}" for k in range(count)]
+    bodies = [Body(n, None, Joint(f"{n}_free", "free"), mass=mass, inertia=inertia) for n in names]
+    return build(bodies, gravity=gravity), names
+
+
+def upright(model, places):
+    places = jnp.asarray(places)
+    return lgjax.neutral(model)._replace(free_poses=Pose(jnp.broadcast_to(jnp.eye(3), (len(places), 3, 3)), places))
+
+
+def cube(half=HALF, mass=1.0):
+    return 2 / 3 * mass * half**2 * np.eye(3)
+
+
+def stack(count, seconds, dt):
+    """Largest displacement of boxes that rest on each other, status, and the loads of all of them."""
+    model, names = free_bodies(count, cube())
+    rng = np.random.default_rng(1)
+    places = np.stack([*(0.02 * rng.uniform(-1, 1, (2, count))), HALF * (1 + 2 * np.arange(count))], 1)
+    solid = dict.fromkeys(names, shapes.box(HALF))
+    pairs = list(zip(names[1:], names[:-1], strict=True))
+    contacts = lgjax.Contacts(model, FLOOR, solid, pairs, 0.5, nearest=4 * count)
+    q, steps = upright(model, places), round(seconds / dt)
+    run = lambda q, v: lgjax.rollout(model, q, v, None, dt, steps, STEP, steps // 10, contacts=contacts)
+    path = jax.jit(run)(q, jnp.zeros(6 * count))
+    moved = jnp.max(jnp.abs(path.q.free_poses.translation - places))
+    force = np.asarray(path.contacts.force[-1, :, 0])
+    load = [np.sum(force[: 8 * count].reshape(count, 8)[0]), *np.sum(force[8 * count :].reshape(-1, 4), 1)]
+    return float(moved), int(path.status), np.array(load)
+
+
+def test_ten_boxes_stay_on_each_other_for_ten_seconds():
+    """They lie up to 2 cm aside. They move by less than 1e-9 m, and each carries the weight of those above."""
+    moved, status, load = stack(10, 10.0, 5e-3)
+    assert status == 0
+    assert moved < 1e-9
+    np.testing.assert_allclose(load, G * np.arange(10, 0, -1), rtol=1e-8)
+
+
+def test_a_box_rolls_on_balls_as_in_closed_form():
+    """Balls between the floor and a box that a force F pulls go half as fast as the box, which gets the acceleration
+    F / (M + 7/20 n m): SimBenchmark's rolling box."""
+    count, radius, mass, force = 3, 0.1, 1.5, 8.0
+    names = [f"ball{k}" for k in range(count)]
+    own = 0.4 * mass * radius**2 * np.eye(3)
+    bodies = [Body(n, None, Joint(f"{n}_free", "free"), mass=mass, inertia=own) for n in names]
+    bodies.append(Body("box", None, Joint("box_free", "free"), mass=4.0, inertia=np.eye(3)))
+    model = build(bodies)
+    solid = dict.fromkeys(names, shapes.sphere(radius)) | {"box": shapes.box((1.0, 1.0, 0.05))}
+    contacts = lgjax.Contacts(model, FLOOR, solid, [(n, "box") for n in names], 0.6, nearest=2 * count)
+    turns = 2 * np.pi / 3 * np.arange(3)
+    places = [(0.5 * np.cos(t), 0.5 * np.sin(t), radius) for t in turns] + [(0.0, 0.0, 2 * radius + 0.05)]
+    pull = lambda t, q, v: jnp.zeros(24).at[21].set(force)  # forward, along x of the box, which does not turn
+    path = lgjax.rollout(model, upright(model, places), jnp.zeros(24), pull, 1e-3, 200, STEP, None, contacts=contacts)
+    assert path.status == 0
+    expected = 0.2 * force / (4.0 + 7 / 20 * count * mass)
+    R, v = np.asarray(path.q.free_poses.rotation[-1]), np.asarray(path.v[-1]).reshape(4, 6)
+    linear = np.einsum("kij,kj->ki", R, v[:, 3:])
+    np.testing.assert_allclose(linear[3], [expected, 0, 0], atol=1e-7)
+    np.testing.assert_allclose(linear[:3], np.tile([expected / 2, 0, 0], (3, 1)), atol=1e-7)
+
+
+def test_elastic_balls_keep_energy_and_momentum():
+    """Balls without friction that fly into each other, all pairs of which may meet: SimBenchmark's elastic balls."""
+    count, radius = 6, 0.1
+    model, names = free_bodies(count, 0.4 * radius**2 * np.eye(3), gravity=(0, 0, 0))
+    pairs = list(itertools.combinations(names, 2))
+    solid = dict.fromkeys(names, shapes.sphere(radius))
+    contacts = lgjax.Contacts(model, (), solid, pairs, 0.0, 1.0, nearest=4)
+    rng = np.random.default_rng(4)
+    places = 0.3 * np.array(list(itertools.product((-1, 1), (-1, 0, 1), (0,))), float)
+    places = places + 0.03 * rng.normal(size=(8, 6, 3))
+    v = np.zeros((8, 6, 6))
+    v[..., 3:] = -3 * places + 0.5 * rng.normal(size=(8, 6, 3))
+    run = lambda p, v: lgjax.rollout(model, upright(model, p), v, None, 1e-3, 300, STEP, 1, contacts=contacts)
+    path = jax.jit(jax.vmap(run))(places, v.reshape(8, 36))
+    hits = np.sum(np.max(np.asarray(path.contacts.force[..., 0]), 1) > 0)
+    assert hits > 20
+    assert not np.any(np.asarray(path.status) & ~int(ContactStatus.AT_ONCE))
+    linear = np.asarray(path.v).reshape(8, -1, 6, 6)[..., 3:]
+    energy = 0.5 * np.sum(linear**2, (2, 3))
+    np.testing.assert_allclose(energy, np.broadcast_to(energy[:, :1], energy.shape), rtol=1e-11)
+    momentum = np.sum(linear, 2)
+    np.testing.assert_allclose(momentum, np.broadcast_to(momentum[:, :1], momentum.shape), atol=1e-12)
+
+
+def test_a_cradle_of_boxes_passes_the_velocity_on():
+    """One after the other, through gaps longer than a step's travel, the ends of the boxes flat against each other: of
+    masses m, M a hit leaves (m - M) / (m + M) and 2 m / (m + M) of the velocity."""
+    masses = 1.0, 1.0, 3.0
+    rail = lambda n, m: Body(n, None, Joint(f"{n}_x", "prismatic", (1, 0, 0)), mass=m, inertia=np.eye(3))
+    model = build([rail(n, m) for n, m in zip("abc", masses, strict=True)], gravity=(0, 0, 0))
+    solid = dict.fromkeys("abc", shapes.box(HALF))
+    contacts = lgjax.Contacts(model, (), solid, [("a", "b"), ("b", "c")], 0.0, 1.0)
+    q = lgjax.configuration(model, joints=jnp.array([0.0, 0.203, 0.407]))
+    path = lgjax.rollout(model, q, jnp.array([1.0, 0, 0]), None, 1e-3, 20, STEP, None, contacts=contacts)
+    assert path.status == 0
+    np.testing.assert_allclose(path.v[-1], [0.0, -0.5, 0.5], atol=1e-12)
+
+
+def dominoes(dt, push=0.6):
+    """Tilts of three dominoes after 0.6 s, the first of which is pushed."""
+    half = np.array([0.01, 0.04, 0.1])
+    model, names = free_bodies(3, np.diag((np.sum(half**2) - half**2) / 3))
+    solid = dict.fromkeys(names, shapes.box(half))
+    contacts = lgjax.Contacts(model, FLOOR, solid, [("b0", "b1"), ("b1", "b2")], 0.5, nearest=14)
+    q = upright(model, [(0.08 * k, 0.0, half[2]) for k in range(3)])
+    tip = np.zeros(18)
+    tip[1], tip[3] = push / half[2], push  # about the lower edge
+    path = lgjax.rollout(model, q, jnp.asarray(tip), None, dt, round(0.3 / dt), STEP, None, contacts=contacts)
+    return np.asarray(path.q.free_poses.rotation[-1, :, 0, 2]), int(path.status)
+
+
+def test_dominoes_fall_as_with_very_small_steps():
+    """The error is of order one: steps of 2 ms err by less than four times those of 0.5 ms, up to the last digits."""
+    exact, status = dominoes(1e-4)
+    assert status == 0
+    assert np.all(exact[:2] > 0.1)  # the wave has reached the second
+    errors = [np.max(np.abs(dominoes(dt)[0] - exact)) for dt in (2e-3, 5e-4)]
+    assert errors[0] < 0.05
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_boxes_that_drop_on_each_other_never_gain_energy():
+    """From random heights, attitudes and velocities, with and without restitution."""
+    model, _ = free_bodies(2, cube())
+    solid = {"b0": shapes.box(HALF), "b1": shapes.box((0.15, 0.1, 0.05))}
+    contacts = lgjax.Contacts(model, FLOOR, solid, [("b1", "b0")], 0.4, 0.0, nearest=12)
+    rng = np.random.default_rng(7)
+    turns = lgjax.so3.exp(jnp.asarray(rng.normal(size=(32, 2, 3))))
+    places = np.stack([np.tile([0.0, 0.0, 0.3], (32, 1)), 0.05 * rng.normal(size=(32, 3)) + [0, 0, 0.7]], 1)
+    v = 0.5 * rng.normal(size=(32, 12))
+
+    def run(R, p, v, e):
+        here = contacts.replace(restitution=e)
+        q = lgjax.neutral(model)._replace(free_poses=Pose(R, p))
+        path = lgjax.rollout(model, q, v, None, 2e-3, 500, STEP, 1, contacts=here)
+        energy = jax.vmap(lambda q, v: lgjax.total_energy(model, q, v))(path.q, path.v)
+        return energy, path.status, jnp.max(path.contacts.force[:, 16:, 0])
+
+    e = jnp.asarray(np.linspace(0, 1, 32))
+    energy, status, force = map(np.asarray, jax.jit(jax.vmap(run))(turns, jnp.asarray(places), v, e))
+    assert np.sum(force > 1) > 16
+    assert not np.any(status & ~int(ContactStatus.AT_ONCE))
+    assert np.max(np.diff(energy, axis=1)) < 1e-9
