@@ -1,4 +1,4 @@
-"""Contacts of a tree, drawn: the ground, the round parts that touch it, and the forces at rigid contacts as arrows."""
+"""Contacts of a tree, drawn: the ground, the round parts that touch it, forces as arrows, and patches of pairs."""
 
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from lgjax.view.scene import DARK, STEEL, Part
 
 CELLS = 150  # of a height field along each axis; finer ones are thinned out
 HULL_OPACITY = 0.35
+NORMAL = 0.1  # length of a normal of a pair, in widths of the robot
 LONGEST = 2.0  # of an arrow, in widths of the robot; the robot's weight is one width
 
 
@@ -104,6 +105,42 @@ def surface(field: HeightField) -> Mesh:
     a, b, c, d = (n.ravel() for n in (number[:-1, :-1], number[1:, :-1], number[1:, 1:], number[:-1, 1:]))
     faces = np.concatenate([np.stack([a, b, c], 1), np.stack([a, c, d], 1)])
     return Mesh(np.stack([x, y, heights[np.ix_(rows, columns)]], axis=-1).reshape(-1, 3), faces)
+
+
+def patch_lines(model: Model, contacts: Contacts, m: Motion, i: int, width: float) -> np.ndarray | None:
+    """Lines (T, N, k, 2, 3) of system i: around the points at which a pair touches, and its normal, away from the
+    second link. None without pairs; what does not touch, and the other systems, have lines without length."""
+    groups, n = [], len(contacts.links)
+    start = n - sum(len(couples.links) * couples.count for couples in contacts.couples)
+    groups += [range(k, k + 1) for k in range(start) if contacts.links[k][1] is not None]
+    for couples in contacts.couples:
+        groups += [range(start + k * couples.count, start + (k + 1) * couples.count) for k in range(len(couples.links))]
+        start += len(couples.links) * couples.count
+    if not groups or m.forces is None:
+        return None
+    points = over_states(lambda q: contact_points(model, contacts, q), jax.tree.map(lambda x: x[i : i + 1], m.q))
+    point, frame = (np.asarray(x)[:, 0] for x in (points.point, points.frame))
+    acts = np.asarray(m.forces)[i, :, :, 0] > 0
+    lines = np.zeros((len(point), m.systems, sum(len(group) + 1 for group in groups), 2, 3))
+    for t in range(len(point)):
+        drawn = []
+        for group in groups:
+            drawn += outlined(point[t, group], frame[t, group[0]], acts[t, group], NORMAL * width)
+        lines[t, i] = drawn
+    return lines
+
+
+def outlined(points: np.ndarray, frame: np.ndarray, acts: np.ndarray, length: float) -> list[np.ndarray]:
+    """The outline of those of points (k, 3) that act, and the normal on it, as k + 1 lines (2, 3)."""
+    taken = points[acts]
+    if not len(taken):
+        return [np.zeros((2, 3))] * (len(points) + 1)
+    middle = taken.mean(0)
+    x, y = (taken - middle) @ frame[1], (taken - middle) @ frame[2]
+    around = taken[np.argsort(np.arctan2(y, x))]
+    edges = list(np.stack([around, np.roll(around, -1, 0)], 1))
+    edges += [np.stack([middle, middle])] * (len(points) - len(taken))
+    return [*edges, np.stack([middle, middle + length * frame[0]])]
 
 
 def force_arrows(model: Model, contacts: Contacts, m: Motion, i: int, width: float) -> np.ndarray:

@@ -114,17 +114,20 @@ def tree_scene(
     arrows = _arrows(model, m, wrenches, poses, i)
     balls = [] if contacts is None else touching.balls_of(model, touching.checked_contacts(contacts))
     parts, scenery, ground = [*visual_parts(model, visuals, balls), *skeleton.of_loops(model, closures)], (), None
+    lines = None
     if contacts is not None:
         parts += touching.ball_parts(model, balls)
         scenery, ground = touching.grounds(contacts, poses.translation)
         if m.forces is not None:
             forces = touching.force_arrows(model, contacts, m, i, _width(poses, i))
             arrows += [(forces, FORCE)]
+            lines = touching.patch_lines(model, contacts, m, i, _width(poses, i))
     return Scene(
         name=model.name, ts=m.ts, body_names=model.body_names, rotation=poses.rotation, position=poses.translation,
         reference=reference, parts=tuple(parts),
         traced=0 if model.tree.n_free else model.nbodies - 1, good=good_systems(given, m),
-        charts=lambda i: _tree_charts(model, m, i), scenery=scenery, ground=ground, **_joined(arrows),
+        charts=lambda i: _tree_charts(model, m, i), scenery=scenery, ground=ground, lines=lines,
+        **_joined(arrows),
     )  # fmt: skip
 
 

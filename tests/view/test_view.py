@@ -16,7 +16,7 @@ import lgjax
 from lgjax import collisions, maximal, shapes, systems
 from lgjax.cli import main
 from lgjax.view import geometry
-from lgjax.view.contacts import surface
+from lgjax.view.contacts import outlined, surface
 from lgjax.view.scene import quaternions
 from lgjax.view.sources import scene_of
 from tests.view.browser import opened, program
@@ -139,6 +139,34 @@ def test_forces_of_zero_are_out_of_sight(chain, tmp_path):
         assert near.sum() == shown
         places = np.asarray(one.free_poses.translation)[k] if shown else np.zeros((0, 3))
         np.testing.assert_allclose(points[near, 0], places, atol=1e-3)
+
+
+def test_a_pair_that_touches_has_its_outline_and_its_normal():
+    """The points that act lie around their middle in order, from which the normal rises."""
+    corners = np.array([[1.0, 1, 0], [-1, -1, 0], [9, 9, 9], [1, -1, 0], [-1, 1, 0]])
+    frame = np.array([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]])
+    lines = np.array(outlined(corners, frame, np.array([True, True, False, True, True]), 0.5))
+    np.testing.assert_allclose(np.linalg.norm(lines[:, 1] - lines[:, 0], axis=1), [2, 2, 2, 2, 0, 0.5])
+    np.testing.assert_allclose(lines[:4, 1], np.roll(lines[:4, 0], -1, 0))
+    np.testing.assert_allclose(lines[-1], [[0, 0, 0], [0, 0, 0.5]])
+
+
+def test_balls_that_touch_show_their_normal_in_the_system_that_is_looked_at():
+    rail = lambda n: lgjax.Body(n, None, lgjax.Joint(f"{n}_x", "prismatic", (1, 0, 0)), mass=1.0, inertia=np.eye(3))
+    model = lgjax.build([rail("a"), rail("b")])
+    contacts = lgjax.Contacts(model, (), {"a": shapes.sphere(0.1), "b": shapes.sphere(0.1)}, [("a", "b")])
+    q = lgjax.Configuration(
+        jax.tree.map(lambda x: jnp.zeros((2, 3, *x.shape)), lgjax.neutral(model).free_poses),
+        jnp.array([0.0, 0.2]) + jnp.zeros((2, 3, 2)),
+        jnp.zeros((2, 3, 0, 3, 3)),
+    )
+    force = np.zeros((2, 3, 1, 3))
+    force[1, 2, 0, 0] = 4.0
+    scene = scene_of(model, Moving(q, np.arange(3.0), contacts=SimpleNamespace(force=force)), contacts=contacts, highlight=1)
+    assert scene.lines.shape == (3, 2, 2, 2, 3)
+    np.testing.assert_allclose(scene.lines[2, 1, 1], [[0.1, 0, 0], [0.1 - 0.1 * 0.3, 0, 0]], atol=1e-6)
+    assert not np.any(scene.lines[:, 0])
+    assert not np.any(scene.lines[:2])
 
 
 def test_contact_forces_are_arrows_from_the_points_that_touch(chain):
