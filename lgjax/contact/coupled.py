@@ -147,7 +147,9 @@ def _held_fast(G, W, inverse):
 
 
 def _excess(islands, restitution, u, before, after, x, pushed, h) -> Array:
-    """Work, J, of the displacements beyond the energy that the impulses x have lost; (islands,).
+    """Work, J, of the displacements and impulses x together, where it is positive; (islands,).
+
+    Impulses have positive work where forces press a point together that moves away at first, as when a body turns.
 
     0 without restitution (n,). pushed: impulses of the displacements, as x. Gravity and motors change the velocities
     from `before` to u.
@@ -157,7 +159,7 @@ def _excess(islands, restitution, u, before, after, x, pushed, h) -> Array:
         own = np.asarray(rows, int)
         gained = 0.5 * jnp.sum(x[own] * (before[own] + after[own]))
         work = jnp.sum(pushed[own] * (before[own] - u[own])) / h
-        excess = jnp.maximum(work + jnp.minimum(gained, jnp.zeros_like(work)), jnp.zeros_like(work))
+        excess = jnp.maximum(work + gained, jnp.zeros_like(work))
         contacts = np.unique(own[own < 3 * len(restitution)] // 3)
         return jnp.where(jnp.any(restitution[contacts] > 0), excess, 0 * excess)
 

@@ -26,6 +26,7 @@ SAME = 1e-6  # lengths relative to the size of a body below which points count a
 # A pair is searched for where the balls around its bodies are not farther apart than this part of their radii, and than
 # so many times the smoothing.
 REACH, FELT = 1 / 8, 8.0
+COUNTS = 1e3  # so many times the error of a distance count beside it
 
 
 class Polygon(NamedTuple):
@@ -78,7 +79,8 @@ def _near(D: Difference, radii: tuple[Any, Any], count: int) -> tuple[Array, ...
     """Gaps (k,), points (k, 3) in the axes of D, normals (k, 3), and whether the distance is inexact ()."""
     radius_a, radius_b = radii
     near = distance_of(D, radius_a, radius_b)
-    inexact = (near.status & int(DistanceStatus.NOT_SOLVED)) > 0
+    # An error far below the distance decides nothing.
+    inexact = ((near.status & int(DistanceStatus.NOT_SOLVED)) > 0) & (near.distance < COUNTS * near.error)
     n = near.normal
     middle = 0.5 * (near.point_a + near.point_b)
     if count == 1:

@@ -167,8 +167,8 @@ def test_a_distance_that_is_not_found_is_in_the_status_of_the_step(monkeypatch):
     model, contacts, _ = two_boxes()
     exact = patches.distance_of
     failed, rest = jnp.int32(DistanceStatus.NOT_SOLVED), jnp.zeros(12)
-    monkeypatch.setattr(patches, "distance_of", lambda *x: exact(*x)._replace(status=failed))
-    for away, expected in ((0.32, ContactStatus.NOT_SOLVED), (2.0, 0)):
+    monkeypatch.setattr(patches, "distance_of", lambda *x: exact(*x)._replace(status=failed, error=jnp.float64(1e-4)))
+    for away, expected in ((0.32, ContactStatus.NOT_SOLVED), (0.45, 0), (2.0, 0)):
         p = jnp.array([[0.0, 0, 0], [away, 0, 0]])
         q = lgjax.neutral(model)._replace(free_poses=Pose(jnp.broadcast_to(jnp.eye(3), (2, 3, 3)), p))
         assert contact_points(model, contacts, q).status == expected

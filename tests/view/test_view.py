@@ -162,7 +162,9 @@ def test_balls_that_touch_show_their_normal_in_the_system_that_is_looked_at():
     )
     force = np.zeros((2, 3, 1, 3))
     force[1, 2, 0, 0] = 4.0
-    scene = scene_of(model, Moving(q, np.arange(3.0), contacts=SimpleNamespace(force=force)), contacts=contacts, highlight=1)
+    scene = scene_of(
+        model, Moving(q, np.arange(3.0), contacts=SimpleNamespace(force=force)), contacts=contacts, highlight=1
+    )
     assert scene.lines.shape == (3, 2, 2, 2, 3)
     np.testing.assert_allclose(scene.lines[2, 1, 1], [[0.1, 0, 0], [0.1 - 0.1 * 0.3, 0, 0]], atol=1e-6)
     assert not np.any(scene.lines[:, 0])
