@@ -99,7 +99,7 @@ def test_with_joints_restitution_and_derivatives_contacts_that_wait_change_nothi
     rod = Body("rod", None, hinge, mass=1.0, com=(0.3, 0, 0), inertia=0.01 * np.eye(3))
     model = balls(names, [rod])
     q = start_of(model, (RADIUS, RADIUS, 1.0))
-    v = jnp.zeros(19).at[3].set(1.0).at[5].set(-0.5).at[18].set(-2.0)
+    v = jnp.zeros(19).at[3].set(1.0).at[5].set(-0.5).at[11].set(-0.2).at[18].set(-2.0)
 
     def run(contacts, v):
         def step(state, _):
@@ -163,13 +163,28 @@ def test_gaps_of_bodies_far_apart_are_less_than_their_distance():
     np.testing.assert_allclose(least[~searched], np.linalg.norm(far, axis=1)[~searched] - size, atol=1e-12)
 
 
+def test_a_distance_that_is_not_found_is_in_the_status(monkeypatch):
+    """Where bodies are nearer than the error matters, and not where they are farther away."""
+    model, contacts, _ = two_boxes()
+    failing(monkeypatch)
+    for away, expected in ((0.32, ContactStatus.NOT_SOLVED), (0.45, 0), (2.0, 0)):
+        assert contact_points(model, contacts, apart(model, away)).status == expected
+
+
 def test_a_distance_that_is_not_found_is_in_the_status_of_the_step(monkeypatch):
     model, contacts, _ = two_boxes()
-    exact = patches.distance_of
-    failed, rest = jnp.int32(DistanceStatus.NOT_SOLVED), jnp.zeros(12)
+    failing(monkeypatch)
+    step = jax.jit(jax.vmap(lambda q: contact_step(model, contacts, q, jnp.zeros(12), jnp.zeros(12), 1e-3).status))
+    places = jax.tree.map(lambda *x: jnp.stack(x), *(apart(model, away) for away in (0.32, 0.45, 2.0)))
+    np.testing.assert_array_equal(step(places), [ContactStatus.NOT_SOLVED, 0, 0])
+
+
+def failing(monkeypatch):
+    """Distances that are said to be uncertain by 0.1 mm."""
+    exact, failed = patches.distance_of, jnp.int32(DistanceStatus.NOT_SOLVED)
     monkeypatch.setattr(patches, "distance_of", lambda *x: exact(*x)._replace(status=failed, error=jnp.float64(1e-4)))
-    for away, expected in ((0.32, ContactStatus.NOT_SOLVED), (0.45, 0), (2.0, 0)):
-        p = jnp.array([[0.0, 0, 0], [away, 0, 0]])
-        q = lgjax.neutral(model)._replace(free_poses=Pose(jnp.broadcast_to(jnp.eye(3), (2, 3, 3)), p))
-        assert contact_points(model, contacts, q).status == expected
-        assert jax.jit(lambda q: contact_step(model, contacts, q, rest, rest, 1e-3).status)(q) == expected
+
+
+def apart(model, away):
+    p = jnp.array([[0.0, 0, 0], [away, 0, 0]])
+    return lgjax.neutral(model)._replace(free_poses=Pose(jnp.broadcast_to(jnp.eye(3), (2, 3, 3)), p))
