@@ -42,8 +42,8 @@ class ContactPoints(NamedTuple):
     """Candidates at a configuration.
 
     gap: (n,) m, negative inside. point: (n, 3) world frame, where they touch or would. frame: (n, 3, 3) world frame,
-    rows the normal and two tangents. status: () int32, `ContactStatus`: NOT_SOLVED where a pair touches, or nearly so,
-    and its distance is not found to its tolerance.
+    rows the normal and two tangents. status: () int32, `ContactStatus`: NOT_SOLVED where the distance of a pair that is
+    near is not found to 1e-4 of its size.
     """
 
     gap: Array
