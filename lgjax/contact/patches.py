@@ -26,8 +26,8 @@ SAME = 1e-6  # lengths relative to the size of a body below which points count a
 # A pair is searched for where the balls around its bodies are not farther apart than this part of their radii, and than
 # so many times the smoothing.
 REACH, FELT = 1 / 8, 8.0
-# Errors of a distance that count, relative to the size of the bodies. Where faces are nearly parallel the last digits of
-# the normal may be missing, which moves nothing by more than this.
+# Errors of a distance that count, relative to the size of the bodies. Where faces are nearly parallel, the last digits
+# of the normal may be missing, which moves nothing by more than this.
 COUNTS = 1e-4
 
 
