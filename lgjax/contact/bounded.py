@@ -25,24 +25,24 @@ Array = jax.Array
 
 
 class Chosen(NamedTuple):
-    """The contacts that act. index: (k,) int32 among the candidates. moved: (k, 2, nv) 1 where a velocity moves the
+    """The contacts that act. which: (k,) int32 among the candidates. moved: (k, 2, nv) 1 where a velocity moves the
     body that touches, and the one that is touched, 0 elsewhere. waiting: (n,) bool, the other candidates.
     """
 
-    index: Array
+    which: Array
     moved: Array
     waiting: Array
 
     def of(self, x: Array) -> Array:
         """The entries (k, ...) of those that act among those of all candidates (n, ...)."""
-        _, found = jax.lax.scan(lambda _, i: (None, _at(x, i)), None, self.index)
+        _, found = jax.lax.scan(lambda _, i: (None, _at(x, i)), None, self.which)
         return found
 
     def among_all(self, x: Array, count: int) -> Array:
         """Entries (n, ...) of all candidates, 0 for those that do not act, from those of the others (k, ...)."""
 
         def put(i, found):
-            return jax.lax.dynamic_update_index_in_dim(found, x[i], self.index[i], 0)
+            return jax.lax.dynamic_update_index_in_dim(found, x[i], self.which[i], 0)
 
         return jax.lax.fori_loop(0, len(x), put, jnp.zeros((count, *x.shape[1:]), x.dtype))
 

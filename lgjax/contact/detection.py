@@ -100,8 +100,8 @@ def detect(contacts: Contacts, model: Model, poses: Pose, origin: Array) -> Cont
         inexact = inexact | jnp.any(failed)
     status = flag(ContactStatus.NOT_SOLVED, inexact)
     if not found:
-        empty = (jnp.zeros((0, *shape), poses.translation.dtype) for shape in ((), (3,), (3, 3)))
-        return ContactPoints(*empty, status)
+        empty = lambda *shape: jnp.zeros((0, *shape), poses.translation.dtype)
+        return ContactPoints(empty(), empty(3), empty(3, 3), status)
     gap, point, normal = (jnp.concatenate(x) for x in zip(*found, strict=True))
     return ContactPoints(gap, point, frames(normal), status)
 

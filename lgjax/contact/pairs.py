@@ -110,9 +110,12 @@ def _together(first: Sequence[Any], second: Sequence[Any], filters: Mapping) -> 
     pairs = [(a, b) for a in first for b in second]
     key = lambda a, b: (min(a.number, b.number), max(a.number, b.number))
     allowed = [(a, b) for a, b in pairs if key(a, b) in filters]
-    own = lambda a, b: filters.get(key(a, b))
-    usual = lambda a, b: max(a.friction, b.friction) if own(a, b) is None else own(a, b)
-    return [(a, b, usual(a, b)) for a, b in allowed or pairs]
+
+    def friction(a, b) -> float:
+        own = filters.get(key(a, b))
+        return max(a.friction, b.friction) if own is None else own
+
+    return [(a, b, friction(a, b)) for a, b in allowed or pairs]
 
 
 def _convex(shape: Shape, link: str) -> Shape:

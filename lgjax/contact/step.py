@@ -172,7 +172,7 @@ def _impact(
     if not (len(contacts) or acting.joints):
         return _untouched(v_free, points.gap, held, inexact)
     rows = None if held is None else (held.answers, held.inverse)
-    every, chosen, moved = points, None, None
+    every, chosen, moved, before = points, None, None, v_free
     if contacts.nearest is not None:
         before = velocities(contacts, model, free.columns.S, points, v_free)[:, 0]
         chosen = choose(contacts, model, points.gap + 0.5 * h * before)

@@ -59,7 +59,7 @@ def test_rows_that_may_act_on_any_body_are_those_of_known_bodies():
         rows = BodyRows(acting, free.columns, points, joints)
         every = jnp.zeros(21 + 13).at[order].set(x)
         normal = velocities(contacts, model, free.columns.S, points, v)
-        found = chosen_rows.matrix(), chosen_rows.rates(v), chosen_rows.response(x), normal.reshape(-1), chosen.index
+        found = chosen_rows.matrix(), chosen_rows.rates(v), chosen_rows.response(x), normal.reshape(-1), chosen.which
         return found, (
             rows.matrix()[order][:, order],
             rows.rates(v)[order],
