@@ -118,7 +118,9 @@ def _on_ground(ground, balls: Corners, origin: Array) -> tuple[Array, Array, Arr
         offset = ground.offset + sm.dot(ground.normal, origin)
         gap = sm.dot(normal, centers) + offset - radii
         return gap, centers - radii[:, None] * normal, normal
-    distance, normal = nearest(ground, centers, radii, origin)
+    # Sequentially: a kernel then writes the search once, and looks heights up for one ball at a time.
+    one = lambda ball: [x[0] for x in nearest(ground, ball.centers[None], ball.radii[None], origin)]
+    distance, normal = jax.lax.map(one, balls)
     return distance - radii, centers - radii[:, None] * normal, normal
 
 

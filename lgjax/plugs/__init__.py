@@ -4,16 +4,23 @@ An environment for reinforcement learning, a vector field for diffrax, dynamics 
 `environment.py`; `flat.py` has the flat coordinates of the other two.
 """
 
-from lgjax.plugs.environment import Environment, EnvironmentState, EnvironmentStatus
+from lgjax.plugs.environment import Environment, EnvironmentParams, EnvironmentState, EnvironmentStatus
 from lgjax.plugs.flat import flat_field, flat_state, from_flat_state
+from lgjax.plugs.legged import Walk, random_params, walking_quadruped
 from lgjax.plugs.openscvx import openscvx_dynamics
+from lgjax.plugs.space import Space
 
 __all__ = [
     "Environment",
+    "EnvironmentParams",
     "EnvironmentState",
     "EnvironmentStatus",
+    "Space",
+    "Walk",
     "flat_field",
     "flat_state",
     "from_flat_state",
     "openscvx_dynamics",
+    "random_params",
+    "walking_quadruped",
 ]

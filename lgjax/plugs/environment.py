@@ -6,21 +6,25 @@ observation, state, reward, done, info. Map both over a batch with `jax.vmap`, s
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lgjax.contact.contacts import Contacts
 from lgjax.dynamics.time_derivatives.taylor_series import checked_result
+from lgjax.execution._jax import is_inside_jit
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import strong
 from lgjax.multibody.arguments import checked_array, checked_configuration, checked_model
-from lgjax.multibody.configuration import Configuration, neutral
+from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.numerics.tangents import moves_if_kept
+from lgjax.plugs.space import Space
 from lgjax.robots.robot import Robot
 from lgjax.simulate.control.check_problem import box
 from lgjax.simulate.control.mechanism_step import contact_steps
@@ -29,6 +33,7 @@ from lgjax.simulate.robot_step import robot_steps
 from lgjax.simulate.robots import robot_parts
 
 Array = jax.Array
+NUMBERS = (jax.Array, np.ndarray, np.generic, float, int)
 
 
 class EnvironmentStatus(Flags):
@@ -43,13 +48,21 @@ class EnvironmentStatus(Flags):
 class EnvironmentState(NamedTuple):
     """State of an episode: the configuration q, the velocity v (nv,), and step () int32, the number of steps taken.
 
-    activation: (na,) of a robot's actuators, () without any.
+    activation: (na,) of a robot's actuators, () without any. memory: that of the environment's functions, () without.
     """
 
     q: Configuration
     v: Array
     step: Array
     activation: Any = ()
+    memory: Any = ()
+
+
+class EnvironmentParams(NamedTuple):
+    """Parameters of an episode: a model with the tree of the environment's, and contacts like its own, None for those."""
+
+    model: Model
+    contacts: Contacts | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,11 +70,15 @@ class Environment:
     """Episodes of a mechanism that starts at random, takes actions and earns rewards.
 
     model       the mechanism, or a `Robot`, whose actions are the controls of its actuators and whose loops, forces and
-                contacts act. An episode may have another model with the same tree, its parameters `params`.
+                contacts act. An episode may have another model with the same tree, its parameters `params`, and
+                other contacts: `EnvironmentParams`.
     dt          length of a step, s; the action is held during it. steps: in an episode, the horizon.
     start       (key, model) -> (q, v), drawn at random. observe: (model, q, v) -> vector (observation_size,).
     reward      (model, q, v, action) -> number, from the state after a step and the action that led to it.
     failed      (model, q, v) -> bool, True where an episode ends before its horizon; None for never.
+    remember    (model, q, v, action, memory) -> memory after a step, such as the last action; None for no memory.
+                With it `start` returns (q, v, memory), a pytree of arrays, and the other three functions take it as one
+                more argument: `observe` and `failed` the memory after the step, `reward` the one before.
     bounds      (lower, upper) to which actions are clipped, numbers or (actions,); None for no bounds.
     actions     number of entries of an action, by default one for each joint velocity but those of free joints.
     actuation, wrenches, method, substeps, contacts: as in `control.ControlSystem.of_model`.
@@ -76,10 +93,11 @@ class Environment:
     model: Any
     dt: float
     steps: int
-    start: Callable[[Array, Model], tuple[Configuration, Array]]
-    observe: Callable[[Model, Configuration, Array], Array]
-    reward: Callable[[Model, Configuration, Array, Array], Array]
-    failed: Callable[[Model, Configuration, Array], Array] | None = None
+    start: Callable[[Array, Model], tuple]
+    observe: Callable[..., Array]
+    reward: Callable[..., Array]
+    failed: Callable[..., Array] | None = None
+    remember: Callable[..., Any] | None = None
     bounds: Any = None
     actions: int | None = None
     actuation: Callable[[Array], Array] | None = None
@@ -92,7 +110,7 @@ class Environment:
         checked_model(self.model, leaves=True)
         for name in ("start", "observe", "reward"):
             checks.function(name, getattr(self, name))
-        checks.functions(failed=self.failed)
+        checks.functions(failed=self.failed, remember=self.remember)
         checks.integer("steps", self.steps)
         checks.number("dt", self.dt, 0.0, inside=True)
         box(self.bounds, self.num_actions, self.mechanism.dtype)
@@ -121,29 +139,71 @@ class Environment:
     @property
     def observation_size(self) -> int:
         """Number of entries of an observation."""
-        v = jnp.zeros(self.mechanism.nv, self.mechanism.dtype)
-        return jax.eval_shape(self._observation, self.mechanism, neutral(self.mechanism), v).shape[0]
+        return jax.eval_shape(self._reset, jax.random.key(0), None)[0].shape[0]
+
+    @property
+    def action_space(self) -> Space:
+        """Shape, bounds and dtype of an action."""
+        lower, upper = box(self.bounds, self.num_actions, self.mechanism.dtype)
+        return Space(lower.shape, lower, upper)
+
+    @property
+    def observation_space(self) -> Space:
+        """Shape, bounds and dtype of an observation: finite numbers without bounds."""
+        endless = np.full(self.observation_size, np.inf, self.mechanism.dtype)
+        return Space(endless.shape, -endless, endless)
 
     # ---- an episode
-    def reset(self, key: Array, params: Model | None = None) -> tuple[Array, EnvironmentState]:
-        """First observation and state of an episode. params: a `Model` with the tree of `model`; None for `model`."""
-        model = self._mechanism(params)
-        checks.random_key("key", key)
-        q, v = self._state("start", strong(self.start(key, model), "start"), model)
-        return self._observation(model, q, v), EnvironmentState(q, v, jnp.zeros((), jnp.int32), self._at_rest())
+    def reset(self, key: Array, params: Model | EnvironmentParams | None = None) -> tuple[Array, EnvironmentState]:
+        """First observation and state of an episode.
+
+        params: a `Model` with the tree of `model`, or `EnvironmentParams`; None for `model`.
+        """
+        return self._call("_reset", key, params)
 
     def step(
-        self, key: Array, state: EnvironmentState, action: Array, params: Model | None = None
+        self, key: Array, state: EnvironmentState, action: Array, params: Model | EnvironmentParams | None = None
     ) -> tuple[Array, EnvironmentState, Array, Array, dict[str, Array]]:
         """Observation, state, reward (), done () bool and info, one step after `state` under an action (actions,).
 
         key: for the start of the next episode, if this one ends. params: as in `reset`.
         """
-        model = self._mechanism(params)
+        return self._call("_step", key, state, action, params)
+
+    def _call(self, name: str, *args: Any) -> Any:
+        """A method as one program outside `jit`, which is compiled once."""
+        function = getattr(self, name)
+        if is_inside_jit() or not all(isinstance(x, NUMBERS) for x in jax.tree.leaves(args)):
+            return function(*args)
+        return self._programs.setdefault(name, jax.jit(function))(*args)
+
+    @cached_property
+    def _programs(self) -> dict[str, Any]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_programs"}
+
+    def _reset(self, key: Array, params: Any) -> tuple[Array, EnvironmentState]:
+        model, _ = self._parameters(params)
         checks.random_key("key", key)
-        observation, after, reward, status, contact = self._advance(model, state, action)
+        found = strong(self.start(key, model), "start")
+        memory = ()
+        if self.remember is not None:
+            if not isinstance(found, tuple) or len(found) != 3:
+                raise TypeError(f"start must be (q, v, memory), got {checks.shown(found)}")
+            *found, memory = found
+            found = tuple(found)
+        q, v = self._state("start", found, model)
+        state = EnvironmentState(q, v, jnp.zeros((), jnp.int32), self._at_rest(), memory)
+        return self._observation(model, q, v, *self._of(memory)), state
+
+    def _step(self, key: Array, state: EnvironmentState, action: Array, params: Any) -> tuple:
+        model, contacts = self._parameters(params)
+        checks.random_key("key", key)
+        observation, after, reward, status, contact = self._advance(model, contacts, state, action)
         done = status != 0
-        first = self.reset(key, model)
+        first = self._reset(key, params)
         pick = lambda new, old: jnp.where(done, new, old)
         return (
             *jax.tree.map(pick, first, (observation, after)),
@@ -155,19 +215,35 @@ class Environment:
     def system(self, model: Model) -> ControlSystem:
         """The mechanism as the `ControlSystem` that `PredictiveController` and `optimize_controls` take."""
         mechanism = model if self.robot is None else self.robot.replace(model=model)
-        return ControlSystem.of_model(
-            mechanism, self.dt, self.actions, self.actuation, self.wrenches, self.method, self.substeps, self.contacts
-        )
+        return self._system(model, self.contacts)
 
     # ---- its parts
-    def _mechanism(self, params: Model | None) -> Model:
-        if params is None:
-            return self.mechanism
-        if not isinstance(params, Model) or params.tree != self.mechanism.tree:
+    def _system(self, model: Model, contacts: Contacts | None) -> ControlSystem:
+        mechanism = model if self.robot is None else self.robot.replace(model=model)
+        return ControlSystem.of_model(
+            mechanism, self.dt, self.actions, self.actuation, self.wrenches, self.method, self.substeps, contacts
+        )
+
+    def _parameters(self, params: Any) -> tuple[Model, Contacts | None]:
+        model, contacts = params if isinstance(params, EnvironmentParams) else (params, None)
+        if contacts is None:
+            contacts = self.contacts
+        elif jax.tree.structure(contacts) != jax.tree.structure(self.contacts):
             raise TypeError(
-                f"params must be a Model with the tree of {self.mechanism.name!r}, got {checks.shown(params)}"
+                f"params.contacts must be the environment's contacts with other numbers, got {checks.shown(contacts)}: "
+                "make them by `contacts.replace`"
             )
-        return checked_model(params, leaves=True, argument="params")
+        if model is None:
+            return self.mechanism, contacts
+        if not isinstance(model, Model) or model.tree != self.mechanism.tree:
+            raise TypeError(
+                f"params must be a Model with the tree of {self.mechanism.name!r}, got {checks.shown(model)}"
+            )
+        return checked_model(model, leaves=True, argument="params"), contacts
+
+    def _of(self, memory: Any) -> tuple:
+        """The memory as a further argument of the functions, where there is one."""
+        return () if self.remember is None else (memory,)
 
     def _state(self, name: str, state: Any, model: Model) -> tuple[Configuration, Array]:
         """The pair (q, v), in which both are of the model."""
@@ -176,38 +252,50 @@ class Environment:
         q = checked_configuration(f"{name}.q", state[0], model)
         return q, checked_array(f"{name}.v", state[1], (model.nv,), model.dtype, model=model)
 
-    def _observation(self, model: Model, q: Configuration, v: Array) -> Array:
-        found = self.observe(model, q, v)
+    def _observation(self, model: Model, q: Configuration, v: Array, *memory: Any) -> Array:
+        found = self.observe(model, q, v, *memory)
         if not hasattr(found, "shape") or len(found.shape) != 1:
             raise ValueError(f"observe must return one vector, got {getattr(found, 'shape', found)}")
         return checked_result("observe", found, found.shape, model.dtype)
 
-    def _advance(self, model: Model, state: EnvironmentState, action: Array) -> tuple[Array, Any, Array, Array, Array]:
-        system = self.system(model)
+    def _advance(self, model: Model, contacts: Contacts | None, state: EnvironmentState, action: Array) -> tuple:
+        system = self._system(model, contacts)
         lower, upper = map(jnp.asarray, box(self.bounds, system.controls, model.dtype))
         action = within(checks.array("action", action, (system.controls,), model.dtype), lower, upper)
         checks.of_kind("state", state, EnvironmentState)
 
         def moved(before: Any, action: Array) -> tuple[Array, Any]:
-            (q, v, *activation), contact = self._moved(model, system, before, action)
-            observation = self._observation(model, q, v)
-            reward = checked_result("reward", self.reward(model, q, v, action), (), model.dtype)
+            (q, v, *activation), contact = self._moved(model, contacts, system, before[:-1], action)
+            old = self._of(before[-1])
+            memory = self._remembered(model, q, v, action, before[-1])
+            observation = self._observation(model, q, v, *self._of(memory))
+            reward = checked_result("reward", self.reward(model, q, v, action, *old), (), model.dtype)
             finite = jnp.isfinite(reward)
             for x in (*jax.tree.leaves(q), v, *activation, observation):
                 finite = finite & jnp.all(jnp.isfinite(x))
-            return finite, (q, v, activation, contact, observation, reward)
+            return finite, (q, v, activation, memory, contact, observation, reward)
 
-        before = *self._state("state", state[:2], model), *([state.activation] if self._activations() else [])
-        finite, (q, v, activation, contact, observation, reward) = moves_if_kept(moved, before, action)
+        activation = [state.activation] if self._activations() else []
+        before = *self._state("state", state[:2], model), *activation, state.memory
+        finite, (q, v, activation, memory, contact, observation, reward) = moves_if_kept(moved, before, action)
         count = checked_array("state.step", state.step, (), jnp.int32, "the count of steps") + 1
         status = flag(EnvironmentStatus.NOT_FINITE, ~finite) | flag(EnvironmentStatus.HORIZON, count >= self.steps)
         if self.failed is not None:
-            failed = jnp.asarray(self.failed(model, q, v))
+            failed = jnp.asarray(self.failed(model, q, v, *self._of(memory)))
             if failed.shape != () or failed.dtype != bool:
                 raise ValueError(f"failed must return one bool, got {failed.dtype}{list(failed.shape)}")
             status = status | flag(EnvironmentStatus.FAILED, failed)
-        after = EnvironmentState(q, v, count, *activation)
+        after = EnvironmentState(q, v, count, *(activation or ((),)), memory)
         return observation, after, jnp.where(finite, reward, 0), status, contact
+
+    def _remembered(self, model: Model, q: Configuration, v: Array, action: Array, memory: Any) -> Any:
+        if self.remember is None:
+            return memory
+        after = strong(self.remember(model, q, v, action, memory), "remember")
+        kinds = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype), tree)
+        if jax.tree.structure(after) != jax.tree.structure(memory) or kinds(after) != kinds(memory):
+            raise TypeError(f"remember must return a memory like that of start, {kinds(memory)}, got {kinds(after)}")
+        return after
 
     def _activations(self) -> int:
         """Number of activations of a robot's actuators."""
@@ -218,14 +306,14 @@ class Environment:
         """Activations at the start of an episode."""
         return jnp.zeros(self._activations(), self.mechanism.dtype) if self._activations() else ()
 
-    def _moved(self, model: Model, system: ControlSystem, before: Any, action: Array) -> tuple[Any, Array]:
+    def _moved(self, model: Model, contacts: Any, system: ControlSystem, before: Any, action: Array) -> Any:
         """State after a step, and the `ContactStatus` of it."""
         robot = None if self.robot is None else self.robot.replace(model=model)
         if robot is not None and system.forces is None:
-            parts = robot_parts(robot, None, self.contacts, self.method)
+            parts = robot_parts(robot, None, contacts, self.method)
             return robot_steps(parts, self.method, self.substeps)(before, action, self.dt)
-        if self.contacts is None:
+        if contacts is None:
             return system.step(before, action), jnp.zeros((), jnp.int32)
-        steps = contact_steps(model, self.contacts, self.dt, self.method, self.substeps)
+        steps = contact_steps(model, contacts, self.dt, self.method, self.substeps)
         assert system.forces is not None
         return steps(before, *system.forces(action))

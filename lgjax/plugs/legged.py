@@ -1,0 +1,168 @@
+"""A quadruped that learns to walk: an `Environment` with servos, a commanded velocity, and ground that may be rough.
+
+Read first: `environment.py`. `walking_quadruped` is the environment, `random_params` draws grounds, frictions and
+masses for the robots of a batch.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.contact import TimeStepping
+from lgjax.contact.contacts import Contacts
+from lgjax.contact.height_field import HeightField
+from lgjax.groups import se3, so3
+from lgjax.multibody.configuration import Configuration
+from lgjax.multibody.model import Model
+from lgjax.multibody.models import quadruped
+from lgjax.numerics import checks
+from lgjax.plugs.environment import Environment, EnvironmentParams
+from lgjax.robots import actuators
+from lgjax.robots.robot import Robot
+from lgjax.shapes.contact import Plane
+
+Array = jax.Array
+
+FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")
+STAND = np.tile([0.0, 0.8, -1.6], 4)  # joint angles, rad
+HEIGHT = 0.32  # of the trunk above flat ground at the start, m
+LOW, TILT = 0.16, 0.5  # an episode ends below this height, m, and at this cosine of the trunk's tilt
+NODES, SPACING, CORNER = (20, 12), 0.3, (-1.2, -1.65)  # of rough ground, which reaches 4.5 m ahead
+PLATFORM = 0.6  # half the side of the level square where episodes begin, m
+WIDTH = 0.25  # m/s and rad/s, at which the rewards for the commanded velocity fall to 1/e
+# Weights of what costs, per step.
+COSTS = {"bounce": 1.0, "sway": 0.05, "tilt": 1.0, "action": 0.01, "change": 0.02}
+
+
+class Walk(NamedTuple):
+    """Memory of an episode: command (3,), the velocity along x and y, m/s, and about z, rad/s; the last action (12,)."""
+
+    command: Array
+    action: Array
+
+
+def walking_quadruped(
+    command: Sequence[float] = (0.5, 0.0, 0.0),
+    spread: Sequence[float] = (0.0, 0.0, 0.0),
+    rough: bool = False,
+    dtype: Any = jnp.float32,
+    dt: float = 0.02,
+    substeps: int = 4,
+    steps: int = 500,
+    stiffness: float = 40.0,
+    damping: float = 1.5,
+    reach: float = 0.4,
+    friction: float = 0.8,
+) -> Environment:
+    """The built-in quadruped, which is to walk at a commanded velocity, on flat ground or on a height field.
+
+    command: velocity of the trunk in its own frame along x and y, m/s, and about z, rad/s; each episode draws its own
+    from command ± spread. rough: whether the ground is a height field, flat until `random_params` gives it heights.
+    dt: time of a control step, s, which is `substeps` steps of `TimeStepping`; an episode has `steps` control steps.
+
+    An action (12,), between -1 and 1 as a rule and clipped at ±4, moves the targets of the joints' servos by `reach`
+    (rad) from where they stand. stiffness (N m/rad), damping (N m s/rad): of the servos, whose torques stay within the
+    efforts of the model.
+
+    The observation (48,) has, in the frame of the trunk: the upward direction (3), the angular velocity over 4 and the
+    linear velocity (6), the command (3); then the joint angles from those of the stand (12), the joint velocities over
+    20 (12), the last action (12). The reward is exp(-|e|^2 / w^2) + exp(-d^2 / w^2) / 2 with the errors e and d of the
+    commanded linear and angular velocity and w = 0.25 m/s and rad/s, less costs of vertical velocity, roll and pitch
+    rates, tilt, actions and their changes. An episode fails when the trunk is too low or tilts by more than 60°.
+    """
+    model = quadruped().astype(dtype)
+    ground = HeightField(np.zeros(NODES, dtype), SPACING, CORNER) if rough else Plane((0.0, 0.0, 1.0))
+    limit = checks.number("reach", reach, 0.0, inside=True)
+    servos = actuators.position(model, kp=stiffness, kv=damping).within(model)
+    stand = jnp.asarray(STAND, dtype)
+    servos = servos.replace(
+        gain=servos.gain.at[:, 0].multiply(limit), bias=servos.bias.at[:, 0].set(stiffness * stand)
+    )
+    middle, half = jnp.asarray(command, dtype), jnp.asarray(spread, dtype)
+
+    def start(key: Array, model: Model) -> tuple[Configuration, Array, Walk]:
+        keys = jax.random.split(key, 4)
+        draw = lambda key, *shape: jax.random.uniform(key, shape, dtype, -1.0, 1.0)
+        turn = so3.exp(jnp.asarray([0.05, 0.05, 0.1], dtype) * draw(keys[0], 3))
+        place = jnp.asarray([0.0, 0.0, HEIGHT], dtype)
+        q = _configuration(model, turn, place, stand + 0.1 * draw(keys[1], 12))
+        v = 0.2 * draw(keys[2], model.nv)
+        return q, v, Walk(middle + half * draw(keys[3], 3), jnp.zeros(12, dtype))
+
+    return Environment(
+        model=Robot(model, actuators=servos), dt=dt, steps=steps, start=start, observe=_observe, reward=_reward,
+        failed=_failed, remember=_remember, bounds=(-4.0, 4.0), method=TimeStepping(1e-4, 50), substeps=substeps,
+        contacts=Contacts(model, ground, FEET, friction=friction),
+    )  # fmt: skip
+
+
+def random_params(
+    key: Array,
+    environment: Environment,
+    masses: tuple[float, float] = (0.8, 1.25),
+    friction: tuple[float, float] = (0.5, 1.0),
+    roughness: float = 0.0,
+) -> EnvironmentParams:
+    """Parameters for one robot of a batch; map over keys with `jax.vmap`.
+
+    masses: range of a factor on the density of each body. friction: range of the coefficient of all contacts.
+    roughness: standard deviation of the heights, m, of a ground that is a `HeightField`; it is level within 0.6 m of
+    the origin, along x and along y. Raises ValueError for roughness on another ground.
+    """
+    model, contacts = environment.mechanism, environment.contacts
+    keys = jax.random.split(key, 3)
+    draw = lambda key, shape, ends: jax.random.uniform(key, shape, model.dtype, *map(float, ends))
+    heavier = model.replace(inertias=model.inertias.scaled(draw(keys[0], (model.nbodies,), masses)))
+    if contacts is None:
+        return EnvironmentParams(heavier)
+    contacts = contacts.replace(friction=jnp.broadcast_to(draw(keys[1], (), friction), contacts.friction.shape))
+    if roughness:
+        if [type(ground) for ground in contacts.grounds] != [HeightField]:
+            raise ValueError("roughness needs an environment on one height field: walking_quadruped(rough=True)")
+        (field,) = contacts.grounds
+        heights = roughness * _level(field) * jax.random.normal(keys[2], field.heights.shape, model.dtype)
+        contacts = contacts.replace(grounds=HeightField(heights, field.spacing, field.corner))
+    return EnvironmentParams(heavier, contacts)
+
+
+def _level(field: HeightField) -> Array:
+    """0 at the nodes of a height field around the origin, 1 at the others."""
+    index = [jnp.arange(n, dtype=jnp.int32).astype(field.heights.dtype) for n in field.heights.shape]
+    x, y = (jnp.abs(field.corner[k] + field.spacing[k] * index[k]) > PLATFORM for k in (0, 1))
+    return (x[:, None] | y[None, :]).astype(field.heights.dtype)
+
+
+def _configuration(model: Model, rotation: Array, place: Array, joints: Array) -> Configuration:
+    balls = jnp.zeros((0, 3, 3), model.dtype)
+    return Configuration(se3.Pose(rotation[None], place[None]), joints, balls)
+
+
+def _observe(model: Model, q: Configuration, v: Array, memory: Walk) -> Array:
+    upward = q.free_poses.rotation[0, 2]
+    moving = [v[:3] / 4, v[3:6], memory.command]
+    joints = [q.joints - jnp.asarray(STAND, v.dtype), v[6:] / 20, memory.action]
+    return jnp.concatenate([upward, *moving, *joints])
+
+
+def _reward(model: Model, q: Configuration, v: Array, action: Array, memory: Walk) -> Array:
+    near = lambda error: jnp.exp(-jnp.sum(error**2) / WIDTH**2)
+    follows = near(v[3:5] - memory.command[:2]) + 0.5 * near(v[2] - memory.command[2])
+    costs = {
+        "bounce": v[5] ** 2,
+        "sway": jnp.sum(v[:2] ** 2),
+        "tilt": jnp.sum(q.free_poses.rotation[0, 2, :2] ** 2),
+        "action": jnp.sum(action**2),
+        "change": jnp.sum((action - memory.action) ** 2),
+    }
+    return follows - sum(weight * costs[name] for name, weight in COSTS.items())
+
+
+def _failed(model: Model, q: Configuration, v: Array, memory: Walk) -> Array:
+    return (q.free_poses.translation[0, 2] < LOW) | (q.free_poses.rotation[0, 2, 2] < TILT)
+
+
+def _remember(model: Model, q: Configuration, v: Array, action: Array, memory: Walk) -> Walk:
+    return memory._replace(action=action)
