@@ -8,8 +8,8 @@ python examples/29_walk_by_ppo.py [--out walk.png] [--rough] [--updates 600]
 """
 
 import argparse
+import pathlib
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +19,7 @@ import optax
 
 import lgjax
 from lgjax import plugs
-from lgjax.plot import figure, save
+from lgjax.plot import COLORS, figure, save
 
 SEED = 0
 SPEED, WITHIN, SHARE = 0.5, 0.1, 0.95  # of the goal
@@ -147,8 +147,9 @@ def trainer(env, params, optimizer):
     return jax.jit(lambda learner, keys: jax.lax.scan(update, learner, keys))
 
 
-def train(env, params, updates, report, robots):
-    """The trained agent, and the course: environment steps, seconds, mean rewards and falls at each report."""
+def train(env, params, updates, report):
+    """The trained agent, and the course: steps, seconds, mean rewards and falls per episode at each report."""
+    robots = len(params.contacts.friction)
     optimizer = optax.chain(
         optax.clip_by_global_norm(1.0),
         optax.adam(optax.linear_schedule(RATE, 0.1 * RATE, updates * EPOCHS * BATCHES)),
@@ -180,8 +181,16 @@ def train(env, params, updates, report, robots):
     return learner[0], {name: np.asarray(x) for name, x in course.items()}
 
 
+class Path(NamedTuple):
+    """An episode: configurations, forward speeds, and whether the robot has fallen, all (steps,)."""
+
+    q: Any
+    speed: Any
+    fell: Any
+
+
 def walk(env, agent, params, key):
-    """States (steps,) of an episode without noise, from a new start, and whether it has ended by a fall."""
+    """An episode without noise, from a new start."""
     first, later = jax.random.split(key)
     observation, state = env.reset(first, params)
 
@@ -189,25 +198,80 @@ def walk(env, agent, params, key):
         observation, state, fell = carry
         observation, state, _, done, info = env.step(later, state, output(agent.mean, observation), params)
         fell = fell | (done & (info["status"] != int(plugs.EnvironmentStatus.HORIZON)))
-        return (observation, state, fell), (state.q, info["observation"][6:9], fell)
+        return (observation, state, fell), Path(state.q, info["observation"][6], fell)
 
     return jax.lax.scan(step, (observation, state, jnp.zeros((), bool)), None, env.steps)[1]
 
 
-if __name__ == "__main__":
-    import sys, pickle
+def main(out: str | None = None, updates: int = 400, robots: int = 1024, tests: int = 200, rough: bool = False,
+         steps: int = 500, report: int = 10) -> dict:  # fmt: skip
+    """The course of the training and the share of new robots that reach the goal; a figure in `out`, with a GIF."""
+    env = plugs.walking_quadruped((SPEED, 0.0, 0.0), rough=rough, steps=steps)
+    draw = jax.jit(jax.vmap(lambda key: plugs.random_params(key, env, roughness=0.02 * rough)))
+    with jax.numpy_dtype_promotion("standard"):  # as optax asks
+        agent, course = train(env, draw(jax.random.split(jax.random.key(SEED + 1), robots)), updates, report)
+        keys = jax.random.split(jax.random.key(SEED + 2), tests)
+        path = jax.jit(jax.vmap(lambda key, params: walk(env, agent, params, key)))(keys, draw(keys))
+    speed, fell = np.asarray(path.speed), np.asarray(path.fell)[:, -1]
+    good = ~fell & (np.abs(np.mean(speed[:, steps // 10 :], 1) - SPEED) < WITHIN)
+    print(f"{np.sum(good)} of {tests} new robots walk {steps * env.dt:g} s within {WITHIN} m/s of {SPEED} m/s")
+    if out:
+        figures(out, course, path, fell)
+        moving_picture(pathlib.Path(out).with_suffix(".gif"), env.mechanism, jax.tree.map(lambda x: x[np.argmax(good)], path.q))
+    return {"course": course, "share": np.mean(good), "agent": agent}
 
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
-    robots, updates = int(sys.argv[1]), int(sys.argv[2])
-    env = plugs.walking_quadruped(**eval(sys.argv[3]))
-    keys = jax.random.split(jax.random.key(5), robots)
-    params = jax.jit(jax.vmap(lambda key: plugs.random_params(key, env)))(keys)
-    agent, course = train(env, params, updates, 10, robots)
-    pickle.dump((agent, course), open(sys.argv[4], "wb"))
-    t = time.time()
-    qs, vs, fell = jax.jit(jax.vmap(lambda k, p: walk(env, agent, p, k)))(keys[:200], jax.tree.map(lambda x: x[:200], params))
-    print("eval", time.time() - t)
-    fell = np.asarray(fell)[:, -1]
-    print("fell", fell.mean(), "vx", np.asarray(vs)[:, 100:, 0].mean(), np.asarray(vs)[:, 100:, 0].mean(1).std(), "vy", np.asarray(vs)[:, :, 1].mean())
-    x = np.asarray(qs.free_poses.translation)[:, -2, 0]
-    print("x end", x.mean(), x.min(), x.max(), "z", np.asarray(qs.free_poses.translation)[:, 100:, 0, 2].mean())
+
+# ---- pictures
+def figures(out, course, path, fell):
+    made = figure(15, 4)
+    learning, running, seen = made.subplots(1, 3)
+    learning.plot(course["steps"] / 1e6, course["reward"])
+    learning.set(title="training: mean reward of a step, at most 1.5", xlabel="steps of all robots (millions)")
+    running.plot(course["seconds"], course["reward"], label="wall time")
+    running.plot(course["processor"], course["reward"], "--", label="processor time")
+    running.set(title="the same against time, with compilation", xlabel="s")
+    running.legend(fontsize=8)
+    ts = 0.02 * np.arange(1, path.speed.shape[1] + 1)
+    for falls, name in ((False, "walk on"), (True, "fall")):
+        chosen = path.speed[:60][fell[:60] == falls]
+        if len(chosen):
+            seen.plot(ts, chosen.T, color=COLORS[falls], linewidth=0.5)[0].set_label(f"{len(chosen)} {name}")
+    seen.axhline(SPEED, color="black", linestyle=":", linewidth=0.8)
+    seen.set(title="forward speed of new robots (m/s)", xlabel="t (s)", ylim=(-0.5, 1.2))
+    seen.legend(fontsize=8, loc="lower right")
+    save(made, out)
+
+
+def moving_picture(path, model, q, every=3, seconds=5.0):
+    """A GIF of the legs and the trunk from the side, in real time."""
+    from PIL import Image
+
+    parts = [(f"{leg}_thigh", f"{leg}_calf", f"{leg}_foot") for leg in ("FL", "RL", "FR", "RR")]
+    parts.append(("FL_hip", "RL_hip", "RR_hip", "FR_hip", "FL_hip"))
+    place = lambda q: [jnp.stack([lgjax.frame_pose(model, q, n).translation for n in names]) for names in parts]
+    lines = [np.asarray(x) for x in jax.jit(jax.vmap(place))(q)]
+    frames = []
+    for n in range(0, min(len(lines[0]), int(seconds / 0.02)), every):
+        made = figure(4.8, 2.4)
+        axis = made.add_subplot()
+        for k, line in enumerate(lines):
+            near, trunk = k in (2, 3), k == 4
+            color = COLORS[6] if trunk else COLORS[0] if near else COLORS[5]
+            axis.plot(line[n, :, 0], line[n, :, 2], "-", color=color, linewidth=4 if trunk else 3)
+        middle = np.mean(lines[4][n, :, 0])
+        axis.axhline(-0.02, color="0.5", linewidth=1)
+        axis.set(xlim=(middle - 0.5, middle + 0.5), ylim=(-0.05, 0.45), aspect="equal", yticks=[])
+        axis.set_xlabel("x (m)")
+        made.canvas.draw()
+        picture = Image.fromarray(np.asarray(made.canvas.buffer_rgba())[..., :3])
+        frames.append(picture.quantize(16))
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=int(20 * every), loop=0, optimize=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--updates", type=int, default=400)
+    parser.add_argument("--rough", action="store_true", help="train and test on height fields")
+    parser.add_argument("--out", default="walk.png")
+    given = parser.parse_args()
+    main(given.out, given.updates, rough=given.rough)

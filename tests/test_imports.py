@@ -40,6 +40,7 @@ EXTRAS = {
     "simulate": {"tqdm", "optimistix"},
     "plot": {"matplotlib"},
     "shapes": {"scipy"},
+    "plugs": {"gymnasium"},
     "view": {"viser"},
     "cli": {"pinocchio", "mujoco"},
 }
@@ -124,9 +125,9 @@ def test_the_core_needs_no_extra():
     out = run(
         "import sys\n"
         "for name in ('yourdfpy', 'lxml', 'mujoco', 'matplotlib', 'tqdm', 'scipy', 'pinocchio', 'viser', 'trimesh',\n"
-        "             'optimistix', 'diffrax', 'openscvx'):\n"
+        "             'optimistix', 'diffrax', 'openscvx', 'gymnasium'):\n"
         "    sys.modules[name] = None\n"
-        "import lgjax, lgjax.cli, lgjax.plot\n"
+        "import lgjax, lgjax.cli, lgjax.plot, numpy as np\n"
         "assert lgjax.models.quadruped().nv == 18\n"
         "from lgjax.saving.progress import progress_bar\n"
         "with progress_bar(None, 5, 1.0) as bar:\n"
@@ -134,7 +135,8 @@ def test_the_core_needs_no_extra():
         "text = '<robot/>'\n"
         "for ask in (lambda: lgjax.load_urdf(text), lambda: lgjax.load_mjcf(text), lambda: lgjax.plot.figure(1, 1),\n"
         "            lambda: lgjax.view.show(lgjax.models.chain(1)), lambda: progress_bar(True, 5, 1.0),\n"
-        "            lambda: lgjax.identification.identify(lgjax.models.chain(1), (), None)):\n"
+        "            lambda: lgjax.identification.identify(lgjax.models.chain(1), (), None),\n"
+        "            lambda: lgjax.plugs.Space((1,), np.zeros(1), np.ones(1)).gymnasium()):\n"
         "    try:\n"
         "        ask()\n"
         "    except ImportError as error:\n"
@@ -147,6 +149,7 @@ def test_the_core_needs_no_extra():
         "the viewer needs the package viser: pip install 'lgjax[view]'",
         "a progress bar needs tqdm: pip install 'lgjax[progress]'",
         "identify needs the package optimistix: pip install 'lgjax[identify]'",
+        "spaces and vectors need the package gymnasium: pip install 'lgjax[gymnasium]'",
     ]
 
 

@@ -6,6 +6,7 @@ An environment for reinforcement learning, a vector field for diffrax, dynamics 
 
 from lgjax.plugs.environment import Environment, EnvironmentParams, EnvironmentState, EnvironmentStatus
 from lgjax.plugs.flat import flat_field, flat_state, from_flat_state
+from lgjax.plugs.gymnasium_vector import gymnasium_vector
 from lgjax.plugs.legged import Walk, random_params, walking_quadruped
 from lgjax.plugs.openscvx import openscvx_dynamics
 from lgjax.plugs.space import Space
@@ -20,6 +21,7 @@ __all__ = [
     "flat_field",
     "flat_state",
     "from_flat_state",
+    "gymnasium_vector",
     "openscvx_dynamics",
     "random_params",
     "walking_quadruped",

@@ -1,5 +1,7 @@
 """Environments: a step is that of the dynamics, episodes end and begin anew, gradients pass, for batches of models."""
 
+import copy
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 import scipy.integrate
 
 import lgjax
-from lgjax.plugs import Environment, EnvironmentStatus
+from lgjax.plugs import Environment, EnvironmentParams, EnvironmentStatus
 from lgjax.plugs.environment import EnvironmentState
 
 STEPS, DT = 5, 0.05
@@ -211,3 +213,98 @@ def test_a_reward_that_branches_has_the_gradients_of_its_members():
     np.testing.assert_allclose(found, each(keys, actions), rtol=1e-12)
     assert np.any(np.asarray(found) > 0)
     assert np.any(np.asarray(found) < 0)
+
+
+# ---- a memory, contacts of an episode's own, calls outside jit
+def with_memory(**options):
+    """An environment that remembers the last two actions and counts, from a number that `start` draws."""
+    return environment(
+        start=lambda key, model: (*start(key, model), (jnp.zeros(2), jax.random.uniform(key))),
+        observe=lambda model, q, v, memory: jnp.concatenate([q.joints, memory[0], memory[1][None]]),
+        reward=lambda model, q, v, u, memory: 100 * memory[0][1] + 10 * memory[0][0] + u[0],
+        failed=lambda model, q, v, memory: memory[1] >= 3.0,
+        remember=lambda model, q, v, u, memory: (jnp.stack([u[0], memory[0][0]]), memory[1] + 1.0),
+        **options,
+    )
+
+
+def test_a_memory_is_that_of_the_episode():
+    """Rewards see it before a step, observations and failures after it, and an episode begins with a new one."""
+    env, key = with_memory(), jax.random.key(4)
+    drawn = float(jax.random.uniform(key))
+    _, (_, states, rewards, done, info) = jax.jit(lambda u: episodes(env, key, u))(jnp.arange(1.0, 7.0)[:, None] / 8)
+    # the third count is above 3, whatever the first
+    ends = 3 if drawn > 0 else 4
+    np.testing.assert_array_equal(done[:ends], np.arange(ends) == ends - 1)
+    assert int(info["status"][ends - 1]) == EnvironmentStatus.FAILED
+    u = np.arange(1.0, 7.0) / 8
+    for k in range(ends):
+        last, before = (u[k - 1] if k > 0 else 0), (u[k - 2] if k > 1 else 0)
+        assert rewards[k] == pytest.approx(100 * before + 10 * last + u[k], abs=1e-12)
+        np.testing.assert_allclose(info["observation"][k, 1:], [u[k], last, drawn + k + 1], atol=1e-12)
+    np.testing.assert_array_equal(states.memory[0][ends - 1], 0)
+    assert 0 <= float(states.memory[1][ends - 1]) < 1
+    assert rewards[ends] == pytest.approx(u[ends], abs=1e-12)
+
+
+def test_a_memory_that_does_not_fit_is_refused():
+    reset = lambda env: env.reset(jax.random.key(0))
+    with pytest.raises(TypeError, match=r"start must be \(q, v, memory\), got"):
+        reset(environment(remember=lambda *given: given[-1]))
+    changed = with_memory()
+    grown = lambda model, q, v, u, memory: (jnp.zeros(3), memory[1])
+    env = environment(**{n: getattr(changed, n) for n in ("start", "observe", "reward")}, remember=grown)
+    with pytest.raises(TypeError, match="remember must return a memory like that of start"):
+        env.step(jax.random.key(0), reset(env)[1], jnp.zeros(1))
+
+
+def slider(**options):
+    """A box of 1 kg that slides on a plane, pushed along x by the action, N."""
+    box = lgjax.build([lgjax.Body("box", None, lgjax.Joint("free", "free"), mass=1.0, inertia=0.01 * np.eye(3))])
+    plane, ball = lgjax.shapes.Plane((0.0, 0.0, 1.0)), lgjax.shapes.sphere(0.1)
+    at_rest = lambda key, m: (lgjax.configuration(m, (jnp.eye(3), jnp.array([0.0, 0.0, 0.1]))), jnp.zeros(6))
+    return Environment(
+        model=box, dt=0.01, steps=9, start=at_rest, observe=lambda m, q, v: v, reward=lambda m, q, v, u: v[3],
+        actions=1, wrenches=lambda u: jnp.zeros((1, 6)).at[0, 3].set(u[0]), method=lgjax.contact.TimeStepping(),
+        contacts=lgjax.Contacts(box, plane, {"box": ball}, friction=0.5), **options,
+    )  # fmt: skip
+
+
+def test_each_episode_has_a_friction_of_its_own():
+    """A ball of 1 kg with I = m r² that is pushed with F slides at a = F/m - mu g, or rolls at F / (2 m)."""
+    env, push = slider(), 20.0
+    frictions = jnp.asarray([0.0, 0.2, 2.0])
+    rolling = push / (1 + 0.01 / 0.1**2)
+    expected = 0.01 * np.maximum(push - 9.81 * np.asarray(frictions), rolling)
+
+    def speed(friction):
+        params = EnvironmentParams(env.mechanism, env.contacts.replace(friction=friction[None]))
+        _, state = env.reset(jax.random.key(0), params)
+        return env.step(jax.random.key(0), state, jnp.asarray([push]), params)[2]
+
+    program = jax.jit(jax.vmap(speed))
+    np.testing.assert_allclose(program(frictions), expected, rtol=1e-6)
+    with pytest.raises(TypeError, match=r"params\.contacts must be the environment's contacts with other numbers"):
+        env.reset(jax.random.key(0), EnvironmentParams(env.mechanism, "floor"))
+
+
+def test_calls_outside_jit_are_traced_once():
+    """And again only for arguments of another structure; also of an environment that was copied."""
+    traces = []
+
+    def seen(model, q, v):
+        traces.append("observe")
+        return jnp.concatenate([q.joints, v])
+
+    env = environment(observe=seen)
+    for made in (env, copy.copy(env)):
+        traces.clear()
+        state = made.reset(jax.random.key(0))[1]
+        first = len(traces)
+        for k in range(4):
+            _, state, *_ = made.step(jax.random.key(k), state, jnp.full(1, 0.1 * k))
+            after = len(traces) if k == 0 else after
+        assert first > 0
+        assert len(traces) == after
+        made.reset(jax.random.key(9))
+        assert len(traces) == after
