@@ -33,7 +33,6 @@ from lgjax.simulate.robot_step import robot_steps
 from lgjax.simulate.robots import robot_parts
 
 Array = jax.Array
-NUMBERS = (jax.Array, np.ndarray, np.generic, float, int)
 
 
 class EnvironmentStatus(Flags):
@@ -173,7 +172,7 @@ class Environment:
     def _call(self, name: str, *args: Any) -> Any:
         """A method as one program outside `jit`, which is compiled once."""
         function = getattr(self, name)
-        if is_inside_jit() or not all(isinstance(x, NUMBERS) for x in jax.tree.leaves(args)):
+        if is_inside_jit() or not all(isinstance(x, jax.Array | np.ndarray) for x in jax.tree.leaves(args)):
             return function(*args)
         return self._programs.setdefault(name, jax.jit(function))(*args)
 

@@ -28,9 +28,9 @@ Array = jax.Array
 
 FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")
 STAND = np.tile([0.0, 0.8, -1.6], 4)  # joint angles, rad
-HEIGHT = 0.32  # of the trunk above flat ground at the start, m
+HEIGHT = 0.345  # of the trunk above flat ground at the start, m
 LOW, TILT = 0.16, 0.5  # an episode ends below this height, m, and at this cosine of the trunk's tilt
-NODES, SPACING, CORNER = (20, 12), 0.3, (-1.2, -1.65)  # of rough ground, which reaches 4.5 m ahead
+NODES, SPACING, CORNER = (20, 13), 0.3, (-1.2, -1.8)  # of rough ground, which reaches 4.5 m ahead
 PLATFORM = 0.6  # half the side of the level square where episodes begin, m
 WIDTH = 0.25  # m/s and rad/s, at which the rewards for the commanded velocity fall to 1/e
 # Weights of what costs, per step.
@@ -84,13 +84,12 @@ def walking_quadruped(
     middle, half = jnp.asarray(command, dtype), jnp.asarray(spread, dtype)
 
     def start(key: Array, model: Model) -> tuple[Configuration, Array, Walk]:
-        keys = jax.random.split(key, 4)
-        draw = lambda key, *shape: jax.random.uniform(key, shape, dtype, -1.0, 1.0)
-        turn = so3.exp(jnp.asarray([0.05, 0.05, 0.1], dtype) * draw(keys[0], 3))
+        # One draw for all, since a step draws the start of the next episode, too.
+        x = jax.random.uniform(key, (36,), dtype, -1.0, 1.0)
+        turn = so3.exp(jnp.asarray([0.05, 0.05, 0.1], dtype) * x[:3])
         place = jnp.asarray([0.0, 0.0, HEIGHT], dtype)
-        q = _configuration(model, turn, place, stand + 0.1 * draw(keys[1], 12))
-        v = 0.2 * draw(keys[2], model.nv)
-        return q, v, Walk(middle + half * draw(keys[3], 3), jnp.zeros(12, dtype))
+        q = _configuration(model, turn, place, stand + 0.1 * x[3:15])
+        return q, 0.2 * x[15:33], Walk(middle + half * x[33:], jnp.zeros(12, dtype))
 
     return Environment(
         model=Robot(model, actuators=servos), dt=dt, steps=steps, start=start, observe=_observe, reward=_reward,
@@ -129,9 +128,10 @@ def random_params(
 
 
 def _level(field: HeightField) -> Array:
-    """0 at the nodes of a height field around the origin, 1 at the others."""
+    """0 at the nodes of a height field whose cells reach into the square around the origin, 1 at the others."""
     index = [jnp.arange(n, dtype=jnp.int32).astype(field.heights.dtype) for n in field.heights.shape]
-    x, y = (jnp.abs(field.corner[k] + field.spacing[k] * index[k]) > PLATFORM for k in (0, 1))
+    away = [jnp.abs(field.corner[k] + field.spacing[k] * index[k]) for k in (0, 1)]
+    x, y = (away[k] > PLATFORM + 0.99 * field.spacing[k] for k in (0, 1))
     return (x[:, None] | y[None, :]).astype(field.heights.dtype)
 
 

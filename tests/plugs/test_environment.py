@@ -283,7 +283,7 @@ def test_each_episode_has_a_friction_of_its_own():
         return env.step(jax.random.key(0), state, jnp.asarray([push]), params)[2]
 
     program = jax.jit(jax.vmap(speed))
-    np.testing.assert_allclose(program(frictions), expected, rtol=1e-6)
+    np.testing.assert_allclose(program(frictions), expected, rtol=2e-5)  # the ball turns by 1e-2 in the step
     with pytest.raises(TypeError, match=r"params\.contacts must be the environment's contacts with other numbers"):
         env.reset(jax.random.key(0), EnvironmentParams(env.mechanism, "floor"))
 

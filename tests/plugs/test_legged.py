@@ -87,7 +87,7 @@ def test_walks_start_above_the_ground_in_the_ranges_that_are_said(dtype):
     np.testing.assert_array_equal(states.memory.action, 0)
     np.testing.assert_array_equal(states.step, 0)
     gaps = jax.jit(jax.vmap(lambda q: lgjax.contact.contact_points(env.mechanism, env.contacts, q).gap))(states.q)
-    assert 0.0 < np.min(np.min(gaps, 1)) < np.max(np.min(gaps, 1)) < 0.05
+    assert 0.0 < np.min(np.min(gaps, 1)) < np.max(np.min(gaps, 1)) < 0.06
     failed = jax.vmap(lambda s: env.failed(env.mechanism, s.q, s.v, s.memory))(states)
     assert not np.any(failed)
 
@@ -117,10 +117,9 @@ def test_random_robots_have_masses_frictions_and_grounds_of_their_own():
     np.testing.assert_array_equal(friction, friction[:, :1] * np.ones(4))  # one ground under all feet
     (field,) = found.contacts.grounds
     one = jax.tree.map(lambda x: x[0], field)
-    places = jnp.asarray(RNG.uniform(-0.55, 0.55, (50, 2)))
+    places = jnp.asarray(RNG.uniform(-0.6, 0.6, (50, 2)))
     assert np.all(np.abs(one(places)[0]) < 1e-12)  # level where episodes begin
-    heights = np.asarray(field.heights)
-    np.testing.assert_allclose(heights[:, 10:].std(), 0.02, rtol=0.05)
+    np.testing.assert_allclose(np.std(field.heights[:, 10:]), 0.02, rtol=0.05)
     with pytest.raises(ValueError, match=r"roughness needs .* walking_quadruped\(rough=True\)"):
         plugs.random_params(jax.random.key(0), environment(), roughness=0.1)
 
