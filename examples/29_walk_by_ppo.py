@@ -217,7 +217,9 @@ def main(out: str | None = None, updates: int = 400, robots: int = 1024, tests: 
     print(f"{np.sum(good)} of {tests} new robots walk {steps * env.dt:g} s within {WITHIN} m/s of {SPEED} m/s")
     if out:
         figures(out, course, path, fell)
-        moving_picture(pathlib.Path(out).with_suffix(".gif"), env.mechanism, jax.tree.map(lambda x: x[np.argmax(good)], path.q))
+        moving_picture(
+            pathlib.Path(out).with_suffix(".gif"), env.mechanism, jax.tree.map(lambda x: x[np.argmax(good)], path.q)
+        )
     return {"course": course, "share": np.mean(good), "agent": agent}
 
 
@@ -242,7 +244,7 @@ def figures(out, course, path, fell):
     save(made, out)
 
 
-def moving_picture(path, model, q, every=3, seconds=5.0):
+def moving_picture(path, model, q, every=3, seconds=3.0):
     """A GIF of the legs and the trunk from the side, in real time."""
     from PIL import Image
 
@@ -259,7 +261,7 @@ def moving_picture(path, model, q, every=3, seconds=5.0):
             color = COLORS[6] if trunk else COLORS[0] if near else COLORS[5]
             axis.plot(line[n, :, 0], line[n, :, 2], "-", color=color, linewidth=4 if trunk else 3)
         middle = np.mean(lines[4][n, :, 0])
-        axis.axhline(-0.02, color="0.5", linewidth=1)
+        axis.axhline(0.0, color="0.5", linewidth=1)
         axis.set(xlim=(middle - 0.5, middle + 0.5), ylim=(-0.05, 0.45), aspect="equal", yticks=[])
         axis.set_xlabel("x (m)")
         made.canvas.draw()

@@ -44,6 +44,7 @@ SMALL = {
     "25_predictive_ensemble": {"batch": 2, "duration": 0.08},
     "26_throw_to_rest": {"guesses": 2, "iterations": 2, "frames": 20},
     "28_inverse_kinematics": {"points": 4, "frames": 8},
+    "29_walk_by_ppo": {"updates": 2, "robots": 2, "tests": 2, "steps": 10, "report": 1},
     "30_tower_and_ball": {"boxes": 2, "steps": 4, "batch": 2},
 }
 

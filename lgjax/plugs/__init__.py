@@ -1,7 +1,7 @@
-"""Plugs: mechanisms in the conventions of other JAX programs, none of which is imported.
+"""Plugs: mechanisms in the conventions of other programs, none of which is imported before it is needed.
 
-An environment for reinforcement learning, a vector field for diffrax, dynamics for OpenSCvx. Read first:
-`environment.py`; `flat.py` has the flat coordinates of the other two.
+An environment for reinforcement learning, a quadruped that is to walk, vector environments of gymnasium, a vector field
+for diffrax, dynamics for OpenSCvx. Read first: `environment.py`; `flat.py` has the flat coordinates of the last two.
 """
 
 from lgjax.plugs.environment import Environment, EnvironmentParams, EnvironmentState, EnvironmentStatus

@@ -58,7 +58,7 @@ class EnvironmentState(NamedTuple):
 
 
 class EnvironmentParams(NamedTuple):
-    """Parameters of an episode: a model with the tree of the environment's, and contacts like its own, None for those."""
+    """Parameters of an episode: a model of the same tree, and contacts with the same shapes, None for its own."""
 
     model: Model
     contacts: Contacts | None = None
@@ -86,6 +86,7 @@ class Environment:
     Its info has "observation", the last of the episode, "status", an `EnvironmentStatus`, and "contact", the
     `ContactStatus` of the step, 0 without contacts; a contact that is not solved does not end the episode. A state that
     is not finite ends it with reward 0 and derivative 0. Gradients pass through the dynamics and stop at a reset.
+    Outside `jit` both are compiled once; what their functions read besides their arguments is then fixed.
     Raises TypeError or ValueError naming the argument for wrong sizes, shapes and dtypes.
     """
 
@@ -213,7 +214,6 @@ class Environment:
 
     def system(self, model: Model) -> ControlSystem:
         """The mechanism as the `ControlSystem` that `PredictiveController` and `optimize_controls` take."""
-        mechanism = model if self.robot is None else self.robot.replace(model=model)
         return self._system(model, self.contacts)
 
     # ---- its parts
@@ -284,7 +284,7 @@ class Environment:
             if failed.shape != () or failed.dtype != bool:
                 raise ValueError(f"failed must return one bool, got {failed.dtype}{list(failed.shape)}")
             status = status | flag(EnvironmentStatus.FAILED, failed)
-        after = EnvironmentState(q, v, count, *(activation or ((),)), memory)
+        after = EnvironmentState(q, v, count, activation[0] if activation else (), memory)
         return observation, after, jnp.where(finite, reward, 0), status, contact
 
     def _remembered(self, model: Model, q: Configuration, v: Array, action: Array, memory: Any) -> Any:

@@ -42,7 +42,7 @@ def gymnasium_vector(
     for leaf in jax.tree.leaves(params):
         if np.shape(leaf)[:1] != (batch,):
             raise ValueError(f"params have an array of shape {np.shape(leaf)}, expected a leading axis of {batch}")
-    return _vector_class()(environment, batch, params, seed)
+    return _vector_class()(environment, batch, params, checks.integer("seed", seed, 0))
 
 
 @cache

@@ -38,7 +38,7 @@ COSTS = {"bounce": 1.0, "sway": 0.05, "tilt": 1.0, "action": 0.01, "change": 0.0
 
 
 class Walk(NamedTuple):
-    """Memory of an episode: command (3,), the velocity along x and y, m/s, and about z, rad/s; the last action (12,)."""
+    """Memory of an episode: command (3,), velocity along x and y, m/s, and about z, rad/s; the last action (12,)."""
 
     command: Array
     action: Array
@@ -73,15 +73,14 @@ def walking_quadruped(
     commanded linear and angular velocity and w = 0.25 m/s and rad/s, less costs of vertical velocity, roll and pitch
     rates, tilt, actions and their changes. An episode fails when the trunk is too low or tilts by more than 60°.
     """
+    if dtype not in (jnp.float32, jnp.float64):
+        raise TypeError(f"dtype must be jnp.float32 or jnp.float64, got {checks.shown(dtype)}")
     model = quadruped().astype(dtype)
-    ground = HeightField(np.zeros(NODES, dtype), SPACING, CORNER) if rough else Plane((0.0, 0.0, 1.0))
-    limit = checks.number("reach", reach, 0.0, inside=True)
-    servos = actuators.position(model, kp=stiffness, kv=damping).within(model)
+    wide = checks.truth("rough", rough)
+    ground = HeightField(np.zeros(NODES, dtype), SPACING, CORNER) if wide else Plane((0.0, 0.0, 1.0))
     stand = jnp.asarray(STAND, dtype)
-    servos = servos.replace(
-        gain=servos.gain.at[:, 0].multiply(limit), bias=servos.bias.at[:, 0].set(stiffness * stand)
-    )
-    middle, half = jnp.asarray(command, dtype), jnp.asarray(spread, dtype)
+    servos = _servos(model, stand, stiffness, damping, reach)
+    middle, half = (jnp.asarray(checks.numbers(*x, (3,)), dtype) for x in (("command", command), ("spread", spread)))
 
     def start(key: Array, model: Model) -> tuple[Configuration, Array, Walk]:
         # One draw for all, since a step draws the start of the next episode, too.
@@ -98,6 +97,14 @@ def walking_quadruped(
     )  # fmt: skip
 
 
+def _servos(model: Model, stand: Array, stiffness: float, damping: float, reach: float) -> actuators.Actuators:
+    """Position servos whose targets are stand + reach * control."""
+    kp, kv = (checks.number(*x, 0.0) for x in (("stiffness", stiffness), ("damping", damping)))
+    made = actuators.position(model, kp=kp, kv=kv).within(model)
+    gain = made.gain.at[:, 0].multiply(checks.number("reach", reach, 0.0, inside=True))
+    return made.replace(gain=gain, bias=made.bias.at[:, 0].set(kp * stand))
+
+
 def random_params(
     key: Array,
     environment: Environment,
@@ -111,20 +118,32 @@ def random_params(
     roughness: standard deviation of the heights, m, of a ground that is a `HeightField`; it is level within 0.6 m of
     the origin, along x and along y. Raises ValueError for roughness on another ground.
     """
+    checks.random_key("key", key)
+    checks.of_kind("environment", environment, Environment)
     model, contacts = environment.mechanism, environment.contacts
     keys = jax.random.split(key, 3)
-    draw = lambda key, shape, ends: jax.random.uniform(key, shape, model.dtype, *map(float, ends))
-    heavier = model.replace(inertias=model.inertias.scaled(draw(keys[0], (model.nbodies,), masses)))
+    draw = lambda key, shape, ends: jax.random.uniform(key, shape, model.dtype, *ends)
+    factors = draw(keys[0], (model.nbodies,), _range("masses", masses))
+    heavier = model.replace(inertias=model.inertias.scaled(factors))
+    most = _range("friction", friction)
     if contacts is None:
         return EnvironmentParams(heavier)
-    contacts = contacts.replace(friction=jnp.broadcast_to(draw(keys[1], (), friction), contacts.friction.shape))
-    if roughness:
-        if [type(ground) for ground in contacts.grounds] != [HeightField]:
+    contacts = contacts.replace(friction=jnp.broadcast_to(draw(keys[1], (), most), contacts.friction.shape))
+    if checks.number("roughness", roughness, 0.0):
+        field = contacts.grounds[0] if len(contacts.grounds) == 1 else None
+        if not isinstance(field, HeightField):
             raise ValueError("roughness needs an environment on one height field: walking_quadruped(rough=True)")
-        (field,) = contacts.grounds
         heights = roughness * _level(field) * jax.random.normal(keys[2], field.heights.shape, model.dtype)
         contacts = contacts.replace(grounds=HeightField(heights, field.spacing, field.corner))
     return EnvironmentParams(heavier, contacts)
+
+
+def _range(name: str, ends: Any) -> tuple[float, float]:
+    """Two numbers that are not negative, the smaller one first."""
+    low, high = map(float, checks.numbers(name, ends, (2,)))
+    if not 0 <= low <= high:
+        raise ValueError(f"{name} must be a range (low, high) with 0 <= low <= high, got {(low, high)}")
+    return low, high
 
 
 def _level(field: HeightField) -> Array:

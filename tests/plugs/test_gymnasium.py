@@ -17,11 +17,13 @@ from gymnasium.utils import env_checker  # noqa: E402
 class Single(gymnasium.Env):
     """One copy behind the interface of a single environment, for gymnasium's checks and its own vector."""
 
-    metadata: dict = {"render_modes": []}
-
     def __init__(self, env, seed=0):
+        self.metadata = {"render_modes": []}
         self.vector = plugs.gymnasium_vector(env, 1, seed=seed)
-        self.action_space, self.observation_space = self.vector.single_action_space, self.vector.single_observation_space
+        self.action_space, self.observation_space = (
+            self.vector.single_action_space,
+            self.vector.single_observation_space,
+        )
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -97,8 +99,8 @@ def test_a_vector_takes_the_steps_of_its_environment():
     assert len(set(observations[:, 0])) == 3
     states = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 3), params)[1]
     kinds = set()
+    observations, _ = vector.reset()
     for k in range(3 * STEPS):
-        observations = vector.reset()[0] if k == 0 else after
         actions = np.random.default_rng(k).uniform(-2, 2, (3, 1))
         joints, v, count = observations[:, :1], observations[:, 1:], vector._state.step
         states = states._replace(q=states.q._replace(joints=jnp.asarray(joints)), v=jnp.asarray(v), step=count)
@@ -115,6 +117,7 @@ def test_a_vector_takes_the_steps_of_its_environment():
                 assert after[n, 1] == 0
                 assert told["final_info"]["status"][n] == info["status"][n]
         kinds |= set(np.asarray(info["status"]).tolist())
+        observations = after
     assert {0, int(EnvironmentStatus.FAILED), int(EnvironmentStatus.HORIZON)} <= kinds
 
 

@@ -95,7 +95,7 @@ def test_walks_start_above_the_ground_in_the_ranges_that_are_said(dtype):
 def test_the_servos_pull_to_the_targets_within_the_efforts():
     """tau = 40 (stand + 0.4 a - q) - 1.5 v, within 24, 24 and 36 N m."""
     env = environment()
-    model, q, v = state()
+    _, q, v = state()
     for action in (0.3 * RNG.normal(size=12), np.full(12, 4.0)):
         wanted = 40 * (STAND + 0.4 * action - q.joints) - 1.5 * v[6:]
         most = np.tile([24.0, 24.0, 36.0], 4)
@@ -130,7 +130,7 @@ def run(env, params, states, actions):
     keys = jax.random.split(jax.random.key(9), actions.shape[1])
 
     def step(states, actions):
-        _, states, reward, done, info = jax.vmap(env.step, (0, 0, 0, axes))(keys, states, actions, params)
+        _, states, reward, _, info = jax.vmap(env.step, (0, 0, 0, axes))(keys, states, actions, params)
         return states, (reward, info["observation"], info["status"], info["contact"])
 
     return jax.lax.scan(step, states, actions)
@@ -170,7 +170,7 @@ def test_what_a_learner_differentiates_is_the_slope_of_the_reward():
         return reward, info["status"]
 
     actions = jnp.asarray(0.2 * RNG.normal(size=(2, 12)))
-    program = jax.jit(lambda a: (jax.value_and_grad(lambda a: (jnp.sum(rewards(a)[0]), rewards(a)[1]), has_aux=True)(a)))
+    program = jax.jit(lambda a: jax.value_and_grad(lambda a: (jnp.sum(rewards(a)[0]), rewards(a)[1]), has_aux=True)(a))
     (_, status), slope = program(actions)
     assert status[0] == 0
     assert status[1] & EnvironmentStatus.NOT_FINITE

@@ -24,6 +24,7 @@ from tests.soak.door_drivers import Calls, model, states, touching
 # Calls that cannot be traced.
 EAGER = (
     *("ensemble", "monte_carlo", "load_", "optimize_controls", "plot.", "view.", "joint_kind", "saving."),
+    *("plugs.gymnasium", "plugs.walking"),
     *("integrators.Tableau", "integrators.CommutatorFreeTable", "integrators.Flow", "integrators.Composition"),
 )
 MJCF = """<mujoco model="m"><worldbody><body name="a"><joint name="j" axis="0 1 0"/>
@@ -122,6 +123,16 @@ def of_environments() -> Calls:
         "plugs.Environment.reset": (made.reset, (key,), {"params": m}),
         "plugs.Environment.step": (made.step, (key, state, jnp.zeros(2)), {"params": m}),
         "plugs.Environment.system": (lambda **given: made.system(**given) and (), (), {"model": m}),
+        "plugs.walking_quadruped": (lambda **given: plugs.walking_quadruped(**given) and (), (), {
+            "command": (0.5, 0.0, 0.0), "spread": (0.1, 0.0, 0.0), "rough": True, "dtype": jnp.float64, "dt": 0.02,
+            "substeps": 4, "steps": 9, "stiffness": 40.0, "damping": 1.5, "reach": 0.4, "friction": 0.8,
+        }),
+        "plugs.random_params": (plugs.random_params, (key, plugs.walking_quadruped(rough=True)), {
+            "masses": (0.8, 1.2), "friction": (0.5, 1.0), "roughness": 0.02,
+        }),
+        "plugs.gymnasium_vector": (lambda **given: plugs.gymnasium_vector(**given) and (), (), {
+            "environment": made, "batch": 2, "params": None, "seed": 1,
+        }),
     }  # fmt: skip
 
 
