@@ -23,8 +23,9 @@ def sections(text: str) -> dict[str, tuple[str, str, str, str]]:
 
 
 def restructured(text: str) -> str:
-    """Markdown of examples/README.md, which has code, links to pages, and nothing else, as reStructuredText."""
+    """Markdown of examples/README.md: code, pictures and links to pages, as reStructuredText."""
     text = re.sub(r"`([^`]+)`", r"``\1``", text)
+    text = re.sub(r"^!\[(.*?)\]\(\.\./docs/(\S+)\)$", r".. image:: /\2\n   :alt: \1", text, flags=re.M)
     return re.sub(r"\[([^\]]+)\]\(\.\./docs/([^)\s]+)\.md\)", r":doc:`\1 </\2>`", text)
 
 

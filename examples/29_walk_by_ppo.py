@@ -239,7 +239,7 @@ def figures(out, course, path, fell):
         if len(chosen):
             seen.plot(ts, chosen.T, color=COLORS[falls], linewidth=0.5)[0].set_label(f"{len(chosen)} {name}")
     seen.axhline(SPEED, color="black", linestyle=":", linewidth=0.8)
-    seen.set(title="forward speed of new robots (m/s)", xlabel="t (s)", ylim=(-0.5, 1.2))
+    seen.set(title="forward speed of new robots (m/s)", xlabel="t (s)", ylim=(0.0, 1.0))
     seen.legend(fontsize=8, loc="lower right")
     save(made, out)
 
