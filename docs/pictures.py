@@ -7,6 +7,7 @@ one here. Look at every picture before you commit it.
 """
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,8 @@ def main(wanted: list[str]) -> None:
             subprocess.run([sys.executable, __file__, "--one", script.stem, str(path)], check=True)
             target = FOLDER / f"{script.stem}.png"
             shrink(path, target)
+            if (moving := path.with_suffix(".gif")).exists():
+                shutil.copy(moving, target.with_suffix(".gif"))
             size = target.stat().st_size / 1000
         print(f"{target.name}: {time.perf_counter() - began:.0f} s, {size:.0f} kB", flush=True)
 

@@ -266,7 +266,7 @@ def moving_picture(path, model, q, every=3, seconds=3.0):
         axis.set_xlabel("x (m)")
         made.canvas.draw()
         picture = Image.fromarray(np.asarray(made.canvas.buffer_rgba())[..., :3])
-        frames.append(picture.quantize(16))
+        frames.append(picture.quantize(16, palette=frames[0] if frames else None, dither=Image.Dither.NONE))
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=int(20 * every), loop=0, optimize=True)
 
 
