@@ -2,9 +2,9 @@
 
     python benchmarks/walking.py [--batches 1024 4096] [--steps 50] [--out FILE]
 
-Each robot has its own friction and masses, on rough ground its own terrain. Actions are random, small and held, so that robots stand. The column
-`physics` has the four contact steps of an environment step alone, of the same robots in the same states. Time is the
-processor time of the process, which has one core; `share` is the part of the wall time that it had it.
+Each robot has its own friction and masses, on rough ground its own terrain. Actions are random, small and held, so that
+robots stand. The column `physics` has the four contact steps of an environment step alone. Time is the processor time
+of the process, which has one core; `share` is the part of the wall time that it had it.
 """
 
 import argparse
