@@ -104,7 +104,7 @@ def advantages(steps, last):
 
     def back(carry, step):
         estimate, after = carry
-        goes_on = jnp.where(step.done, 0.0, 1.0)
+        goes_on = 1 - step.done.astype(last.dtype)
         surprise = step.reward + DISCOUNT * goes_on * after - step.value
         estimate = surprise + DISCOUNT * TRACE * goes_on * estimate
         return (estimate, step.value), estimate
@@ -157,7 +157,7 @@ def train(env, params, updates, report):
     keys = jax.random.split(jax.random.key(SEED), 4)
     observation, state = jax.jit(jax.vmap(env.reset))(jax.random.split(keys[0], robots), params)
     # Robots that begin at different times of their episodes do not end them all at once.
-    state = state._replace(step=jax.random.randint(keys[1], (robots,), 0, env.steps))
+    state = state._replace(step=jax.random.randint(keys[1], (robots,), 0, env.steps, jnp.int32))
     agent = new_agent(keys[2], env)
     learner = agent, optimizer.init(agent), (observation, state)
     began, work = time.perf_counter(), time.process_time()
