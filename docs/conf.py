@@ -2,16 +2,20 @@
 
 sphinx-build -W --keep-going -j auto docs build/site
 
-The build needs no network and runs no example. Formulas are MathML, which browsers draw themselves: KaTeX would need
+The build needs no network and runs no example; notebooks hold their results. It runs the code of the start page alone,
+for the motion that the page shows. Formulas are MathML, which browsers draw themselves: KaTeX would need
 Node during the build, or a script and a megabyte of fonts on every page. docutils, which Sphinx needs anyway, does it.
 """
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math import latex2mathml
+from sphinx.errors import ExtensionError
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))
@@ -25,7 +29,13 @@ author = "lgjax contributors"
 copyright = "lgjax contributors, MIT license"
 version = release = lgjax.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+]
 exclude_patterns = ["_examples", "**/sg_execution_times.rst", "sg_execution_times.rst"]
 nitpicky = False  # names of other libraries are not linked
 
@@ -36,6 +46,7 @@ html_theme = "furo"
 html_title = f"lgjax {version}"
 html_math_renderer = "mathml"
 html_show_sourcelink = False
+nb_execution_mode = "off"
 
 # In docstrings `name` is code, and a link where the name is documented.
 default_role = "py:obj"
@@ -126,6 +137,19 @@ def examples(app, name, source):
     source[0] = gallery_source.linked(source[0])
 
 
+def moving(app, error):
+    """Run the code of the start page where the site is, and with it the viewer's page that the start page shows."""
+    page, made = DOCS / "index.md", Path(app.outdir) / "_static" / "trot.html"
+    if error or app.builder.format != "html" or (made.exists() and made.stat().st_mtime > page.stat().st_mtime):
+        return
+    code = "".join(re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S))
+    paths = os.pathsep.join(filter(None, (str(DOCS.parent), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": paths}
+    run = subprocess.run([sys.executable, "-c", code], cwd=made.parent, env=environment, capture_output=True, text=True)
+    if run.returncode or not made.exists():
+        raise ExtensionError(f"the code of {page.name} did not write {made.name}: {run.stderr}")
+
+
 def formula(self, node):
     self.body.append(mathml(node.astext()))
     raise nodes.SkipNode
@@ -143,6 +167,7 @@ def mathml(text: str, display: bool = False) -> str:
 def setup(app):
     app.add_html_math_renderer("mathml", (formula, None), (displayed, None))
     app.connect("source-read", examples)
+    app.connect("build-finished", moving)
     app.connect("autodoc-process-docstring", docstring)
     app.connect("autodoc-process-signature", signature)
     app.connect("autodoc-skip-member", skip)
