@@ -1,6 +1,7 @@
 """The Python of README.md and docs runs as printed; links, names and cited keys exist; docstrings start well."""
 
 import inspect
+import json
 import pkgutil
 import re
 import subprocess
@@ -14,6 +15,7 @@ import lgjax
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
+NOTEBOOKS = sorted((DOCS / "tutorials").glob("*.ipynb"))
 PAGES = [README, *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("coming_from/*.md"))]
 OTHERS = [page for page in sorted(DOCS.glob("*/*.md")) if page not in PAGES]
 LINKED = [
@@ -27,7 +29,13 @@ def text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def cells(path: Path, kind: str) -> list[dict]:
+    return [cell for cell in json.loads(text(path))["cells"] if cell["cell_type"] == kind]
+
+
 def blocks(path: Path) -> list[str]:
+    if path.suffix == ".ipynb":
+        return ["".join([*cell["source"], "\n"]) for cell in cells(path, "code")]
     return re.findall(r"^```python\n(.*?)^```$", text(path), re.M | re.S)
 
 
@@ -36,7 +44,7 @@ def name(path: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)
+@pytest.mark.parametrize("page", [page for page in [*PAGES, *NOTEBOOKS] if blocks(page)], ids=name)
 def test_the_python_of_a_page_runs(page, tmp_path):
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks(page)), encoding="utf-8")
@@ -47,6 +55,31 @@ def test_the_python_of_a_page_runs(page, tmp_path):
 def test_enough_pages_have_python_that_runs():
     assert blocks(README)
     assert sum(len(blocks(page)) for page in PAGES) > 20
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=name)
+def test_a_notebook_holds_the_results_of_one_run_in_order(page):
+    code = cells(page, "code")
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    results = [result for cell in code for result in cell["outputs"]]
+    assert {result["output_type"] for result in results} <= {"stream", "execute_result", "display_data"}
+    assert any("image/png" in result.get("data", {}) for result in results)
+    assert page.stat().st_size < 300_000
+
+
+def test_the_start_page_writes_and_shows_one_motion():
+    page = text(DOCS / "index.md")
+    written = re.findall(r'"(\w+\.html)"\)', "".join(blocks(DOCS / "index.md")))
+    assert written == re.findall(r'<iframe src="_static/(\w+\.html)"', page)
+    assert f'"_static" / "{written[0]}"' in text(DOCS / "conf.py")
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=name)
+def test_links_of_a_notebook_lead_to_files(page):
+    prose = "".join(line for cell in cells(page, "markdown") for line in cell["source"])
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", prose)
+    assert links
+    assert not [link for link in links if not (page.parent / link).exists()]
 
 
 def test_the_readme_is_short_and_has_the_test_command():
@@ -106,8 +139,8 @@ def test_every_page_is_in_the_menu_of_the_site():
     for page in DOCS.rglob("*.md"):
         for block in re.findall(r"```\{toctree\}\n(.*?)```", text(page), re.S):
             names = [line for line in block.splitlines() if line and not line.startswith(":")]
-            listed |= {(page.parent / f"{name}.md").resolve() for name in names}
-    assert set(DOCS.rglob("*.md")) - listed == {DOCS / "index.md"}
+            listed |= {(page.parent / f"{name}{end}").resolve() for name in names for end in (".md", ".ipynb")}
+    assert {*DOCS.rglob("*.md"), *NOTEBOOKS} - listed == {DOCS / "index.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
