@@ -252,6 +252,17 @@ def test_random_friction_that_a_function_hides_is_refused(name):
         run_rubbing(HIDDEN[name](rubbing()))
 
 
+def test_random_friction_of_joints_is_not_taken_for_that_of_contacts():
+    resting = lgjax.Contacts(model(), lgjax.shapes.Plane((0.0, 0.0, 1.0), 9.0), {"rod0": lgjax.shapes.sphere(0.1)})
+    with pytest.raises(ValueError, match=r"has neither; for random friction of contacts let sample= draw it"):
+        run(spread=Spread(friction=0.1), contacts=resting, method=lgjax.contact.TimeStepping())
+
+
+def test_contacts_that_are_a_function_need_draws_with_parameters():
+    with pytest.raises(ValueError, match=r"draws have none: pass sample="):
+        run(contacts=lambda friction: friction, method=lgjax.contact.TimeStepping())
+
+
 def test_functions_may_use_the_friction_of_the_model_where_the_copies_have_their_own():
     """A controller that cancels the nominal friction; and one that has nothing to do with friction."""
     model = rubbing()
