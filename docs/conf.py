@@ -36,7 +36,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_examples", "**/sg_execution_times.rst", "sg_execution_times.rst"]
+exclude_patterns = ["_examples", "gallery/*.ipynb", "**/sg_execution_times.rst", "sg_execution_times.rst"]
 nitpicky = False  # names of other libraries are not linked
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
@@ -130,6 +130,7 @@ def signature(app, what, name, thing, options, arguments, returns):
 def skip(app, what, name, thing, skipping, options):
     """Leave out the fields of named tuples, which the docstring of the class describes, and the methods of pytrees."""
     described = str(getattr(thing, "__doc__", "")).startswith("Alias for field number")
+    described |= isinstance(thing, property) and not thing.__doc__  # a field that is made when it is used
     return True if described or name in {"tree_flatten", "tree_unflatten"} else None
 
 
