@@ -63,6 +63,7 @@ def test_a_notebook_holds_the_results_of_one_run_in_order(page):
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     results = [result for cell in code for result in cell["outputs"]]
     assert {result["output_type"] for result in results} <= {"stream", "execute_result", "display_data"}
+    assert "stderr" not in {result.get("name") for result in results}
     assert any("image/png" in result.get("data", {}) for result in results)
     assert page.stat().st_size < 300_000
 
