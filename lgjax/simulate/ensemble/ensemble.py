@@ -233,13 +233,13 @@ def _observer(observe: Callable | None, draw: Draw) -> Callable:
 def _check_friction(model: Model, spread: Spread, controller: Any, contacts: Any) -> None:
     """ValueError for random friction that would not act: a function holds it, or it is meant for contacts."""
     joints = model.damping, model.friction
-    if contacts is not None and checks.known(spread.friction, *joints):
-        if np.any(np.asarray(spread.friction)) and not any(np.any(np.asarray(x)) for x in joints):
-            raise ValueError(
-                "spread.friction has no effect: it scales damping and dry friction of joints, and the model has neither; "
-                "for random friction of contacts let sample= draw it as Draw(..., parameters), and pass "
-                "contacts=lambda friction: contacts.replace(friction=friction)"
-            )
+    asked = contacts is not None and checks.known(spread.friction, *joints) and np.any(np.asarray(spread.friction))
+    if asked and not any(np.any(np.asarray(x)) for x in joints):
+        raise ValueError(
+            "spread.friction has no effect: it scales damping and dry friction of joints, and the model has neither; "
+            "for random friction of contacts let sample= draw it as Draw(..., parameters), and pass "
+            "contacts=lambda friction: contacts.replace(friction=friction)"
+        )
     known = checks.known(spread.friction, model.friction)
     if not known or not np.any(np.asarray(spread.friction) * np.asarray(model.friction)):
         return
@@ -262,8 +262,8 @@ def _contacts(contacts: Any, draw: Draw) -> Any:
         return contacts
     if draw.parameters is None:
         raise ValueError(
-            "contacts is a function of the parameters of a draw, but draws have none: pass sample=, a function of a key "
-            "that returns lgjax.ensembles.Draw(model, q, v, parameters)"
+            "contacts is a function of the parameters of a draw, but draws have none: pass sample=, a function of a "
+            "key that returns lgjax.ensembles.Draw(model, q, v, parameters)"
         )
     return contacts(draw.parameters)
 
