@@ -184,8 +184,14 @@ def numbers_in(program: ClosedJaxpr, seen: set | None = None) -> list:
 
 
 def _programs_in(eqn: Any) -> list[ClosedJaxpr]:
-    leaves = jax.tree.leaves(eqn.params, is_leaf=lambda x: isinstance(x, Jaxpr | ClosedJaxpr))
-    return [x if isinstance(x, ClosedJaxpr) else ClosedJaxpr(x, ()) for x in leaves if hasattr(x, "eqns")]
+    found = []
+    for value in eqn.params.values():
+        for x in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(x, ClosedJaxpr):
+                found.append(x)
+            elif isinstance(x, Jaxpr):
+                found.append(ClosedJaxpr(x, ()))
+    return found
 
 
 # ---- primitives

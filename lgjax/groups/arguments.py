@@ -52,8 +52,9 @@ Form = tuple[int | str, ...] | Fields | Record | Maybe | Callable[[], Any] | Non
 def takes(single: bool = False, /, **forms: Form) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function of arrays (..., *form) and tuples of them, whose leading axes broadcast; by argument name.
 
-    single: no leading axes. Raises TypeError for what is no array of real numbers or not the tuple expected, ValueError
-    for shapes.
+    single: no leading axes. Functions of arrays alone are traced once for each shape (`jax.jit`), however often a
+    program calls them. Raises TypeError for what is no array of real numbers or not the tuple expected, ValueError for
+    shapes.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -61,6 +62,8 @@ def takes(single: bool = False, /, **forms: Form) -> Callable[[Callable[P, R]], 
         positional = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
         names = tuple(parameters) if positional else tuple(forms)
         order = tuple(forms.get(name) for name in names)
+        if positional and all(isinstance(form, tuple) and not isinstance(form, Record | Maybe) for form in order):
+            function = wraps(function)(jax.jit(function))
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
