@@ -1,4 +1,4 @@
-"""Derivatives at degenerate states: `tests/soak/gradients.py` finds what is wrong, and a few places hold."""
+"""Derivatives at degenerate states: `soak/gradients.py` finds what is wrong, and a few places hold."""
 
 from functools import partial
 
@@ -9,8 +9,8 @@ import pytest
 
 import lgjax
 from lgjax import groups
-from tests.soak import gradient_mechanics, gradients
-from tests.soak.gradient_subjects import Subject
+from soak import gradient_mechanics, gradients
+from soak.gradient_subjects import Subject
 
 PI = np.pi
 

@@ -21,7 +21,7 @@ OTHERS = [page for page in sorted(DOCS.glob("*/*.md")) if page not in PAGES]
 LINKED = [
     *PAGES,
     *OTHERS,
-    *(ROOT / page for page in ("benchmarks/README.md", "examples/README.md", "CHANGELOG.md", "tests/soak/LOG.md")),
+    *(ROOT / page for page in ("benchmarks/README.md", "examples/README.md", "CHANGELOG.md", "soak/LOG.md")),
 ]
 
 

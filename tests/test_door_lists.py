@@ -1,12 +1,12 @@
-"""Every public function stands in a list of `tests/soak/doors.py`, but for those that are named here."""
+"""Every public function stands in a list of `soak/doors.py`, but for those that are named here."""
 
 import inspect
 import pkgutil
 import re
 
-from tests.soak.door_calls import doors
-from tests.soak.door_drivers import drivers
-from tests.soak.door_plugs import others
+from soak.door_calls import doors
+from soak.door_drivers import drivers
+from soak.door_plugs import others
 from tests.test_site import public
 
 # Without arguments; and parts of a state for the errors of adaptive steps, which the library asks for itself.

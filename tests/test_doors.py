@@ -1,4 +1,4 @@
-"""Arguments that do not fit, found by `tests/soak/doors.py`: each is named in one sentence, nothing passes silently."""
+"""Arguments that do not fit, found by `soak/doors.py`: each is named in one sentence, nothing passes silently."""
 
 import re
 from functools import cache
@@ -12,8 +12,8 @@ import lgjax
 from lgjax import collisions, forces, groups, identification, integrators, maximal, shapes, systems
 from lgjax.execution.callbacks import contents
 from lgjax.simulate.identification.record_checks import check_record
-from tests.soak import doors
-from tests.soak.door_calls import of_groups
+from soak import doors
+from soak.door_calls import of_groups
 
 BODY = lgjax.Body("b", None, lgjax.Joint("j", "revolute"), mass=1.0, inertia=np.eye(3))
 

@@ -1,6 +1,6 @@
 """Broken and hostile files end in one line that names the place; what other tools write is read as they read it.
 
-Each test is something that the mutations of `tests/soak` or the robots of other packages have found.
+Each test is something that the mutations of `soak` or the robots of other packages have found.
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 import lgjax
 from lgjax import load_mjcf, load_urdf
 from lgjax.cli import main
-from tests.soak.plain import mass_matrix
+from soak.plain import mass_matrix
 
 INERTIA = '<inertia ixx="{ixx}" iyy=".25" izz=".3" ixy=".01" ixz=".02" iyz=".03"/>'
 SOLID = f'<inertial><origin xyz=".1 0 .02" rpy=".1 .2 .3"/><mass value="{{mass}}"/>{INERTIA}</inertial>'

@@ -378,7 +378,7 @@ def test_geometries_meet_as_mujoco_filters_them():
 @pytest.mark.slow
 def test_collision_meshes_of_published_robots_are_found_and_have_hulls_near_them():
     """Of example-robot-data: 64 vertices are nearer than 3 % of the size, and inside SciPy's hull."""
-    from tests.soak.packages import files
+    from soak.packages import files
 
     found = {}
     for path in files("urdf", ("example-robot-data",)):

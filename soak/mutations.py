@@ -11,7 +11,7 @@ from typing import Any
 
 from lxml import etree
 
-from tests.soak.attacks import ATTACKS, attribute, element
+from soak.attacks import ATTACKS, attribute, element
 
 NUMBERS = (
     *("0", "-0", "1", "-1", "2.5", "-3.75e-1", "1e-3", "+4", ".5", "7.", "1e-320", "1e-200", "5e-324", "1e16", "1e60"),

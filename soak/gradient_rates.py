@@ -10,8 +10,8 @@ import numpy as np
 
 import lgjax
 from lgjax import control, time_derivatives
-from tests.soak.gradient_mechanics import SHORT, cart, of_mechanism, points
-from tests.soak.gradient_subjects import Subject
+from soak.gradient_mechanics import SHORT, cart, of_mechanism, points
+from soak.gradient_subjects import Subject
 
 
 @cache

@@ -14,7 +14,7 @@ import numpy as np
 
 import lgjax
 from lgjax import collisions, contact, control, forces, integrators, shapes
-from tests.soak.gradient_subjects import Subject, weigh
+from soak.gradient_subjects import Subject, weigh
 
 PI = np.pi
 SHORT = "forward over reverse"

@@ -1,4 +1,4 @@
-"""The machines of `tests.soak` find what they are made for, and one seed of each part passes."""
+"""The machines of `soak` find what they are made for, and one seed of each part passes."""
 
 import collections
 import sys
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import soak
-from tests.soak import __main__ as command
-from tests.soak import agreement_records, agreements, broken_files, packages
-from tests.soak.mutations import mutate
+import soak
+from soak import __main__ as command
+from soak import agreement_records, agreements, broken_files, packages
+from soak.mutations import mutate
 
 LINK = b"<link name='a'><inertial><mass value='1'/></inertial></link>"
 ROBOT = b"<robot name='r'>" + LINK + b"<joint name='j' type='fixed'/></robot>"
@@ -36,7 +36,7 @@ def test_failures_are_printed_with_what_reproduces_them(monkeypatch, capsys, par
     monkeypatch.setattr(sys, "argv", ["soak", "--part", part, "--seed", str(seed)])
     assert command.main() == code
     said = capsys.readouterr().out
-    assert (f"again: python -m tests.soak --part {part} --seed {seed}" in said) == bool(code)
+    assert (f"again: python -m soak --part {part} --seed {seed}" in said) == bool(code)
 
 
 def test_opening_a_file_in_a_watched_folder_is_seen(tmp_path):
@@ -108,7 +108,7 @@ def test_mutated_files(part):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["solo12.urdf", "ur5_gripper.urdf", "romeo_small.urdf"])
 def test_robots_agree_with_pinocchio(name):
-    from tests.soak import robots
+    from soak import robots
 
     path = next(path for path in packages.files("urdf", ("example-robot-data",)) if path.name == name)
     assert robots.agreement("urdf", path, 0) == ("agrees", None)
@@ -116,7 +116,7 @@ def test_robots_agree_with_pinocchio(name):
 
 @pytest.mark.slow
 def test_an_mjcf_agrees_with_mujoco():
-    from tests.soak import robots
+    from soak import robots
 
     path = next(path for path in packages.files("mjcf", ()) if path.name == "crane.xml")
     assert robots.agreement("mjcf", path, 0) == ("agrees", None)
@@ -127,7 +127,7 @@ def test_an_mjcf_agrees_with_mujoco():
     ("name", "floating"), [("double_pendulum.urdf", False), ("z1.urdf", False), ("solo.urdf", True)]
 )
 def test_ten_seconds_keep_their_energy(name, floating):
-    from tests.soak import robots
+    from soak import robots
 
     path = next(path for path in packages.files("urdf", ("example-robot-data",)) if path.name == name)
     done, error, _ = robots.energy_error(robots.load("urdf", path, (floating,)), floating, 0)
@@ -138,7 +138,7 @@ def test_ten_seconds_keep_their_energy(name, floating):
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["clocks", "short_memory", "shut_folders"])
 def test_runs_go_on_after_faults(part, monkeypatch):
-    from tests.soak import faults
+    from soak import faults
 
     monkeypatch.setattr(faults, "TRIALS", 3)
     result = command.run(part, 0)
@@ -147,7 +147,7 @@ def test_runs_go_on_after_faults(part, monkeypatch):
 
 
 def test_the_smoke_tests_of_ci_and_the_readme_are_found():
-    from tests.soak import versions
+    from soak import versions
 
     assert all((versions.ROOT / word).exists() for words in versions.smoke_tests() for word in words if "/" in word)
     assert "lgjax.rollout" in versions.twelve_lines()

@@ -11,7 +11,7 @@ import numpy as np
 
 import lgjax
 from lgjax import identification as idn
-from tests.soak import Result
+from soak import Result
 
 SEEDS, T, SIGMA = 100, 60, np.linspace(0.02, 0.08, 7)
 WITHIN = 0.9973  # probability of three standard deviations

@@ -9,7 +9,7 @@ import pinocchio
 
 import lgjax
 from lgjax.conventions import to_pinocchio
-from tests.soak.answers import Answer, first, mechanics, states, unnamed
+from soak.answers import Answer, first, mechanics, states, unnamed
 
 UNBOUNDED = 1e9  # limits beyond are none
 

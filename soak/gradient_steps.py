@@ -11,8 +11,8 @@ import numpy as np
 import lgjax
 from lgjax import collisions, contact, forces, groups, identification, integrators, shapes, systems
 from lgjax.multibody import conventions, mechanical_space
-from tests.soak.gradient_drivers import H, _numbers
-from tests.soak.gradient_mechanics import (
+from soak.gradient_drivers import H, _numbers
+from soak.gradient_mechanics import (
     SHORT,
     SIZES,
     _stacked,
@@ -24,8 +24,8 @@ from tests.soak.gradient_mechanics import (
     tree,
     turn,
 )
-from tests.soak.gradient_rates import shoulder
-from tests.soak.gradient_subjects import Subject
+from soak.gradient_rates import shoulder
+from soak.gradient_subjects import Subject
 
 STATES = 150
 MOMENTS = {"equal moments": (0.1, 0.1, 0.1), "two equal moments": (0.1, 0.1, 0.15), "uneven": (0.1, 0.15, 0.2)}

@@ -2,7 +2,7 @@
 
 The run is that of `tests/simulate/random_pendulums.py`, in a folder, twenty chunks of three trajectories. Whatever
 happens to it, a resumed run has to equal the uninterrupted one bit by bit, or to refuse in one line.
-`python -m tests.soak.faults FOLDER OUT` is the process that is interrupted.
+`python -m soak.faults FOLDER OUT` is the process that is interrupted.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ import jax
 import numpy as np
 
 import lgjax
+from soak import Result
 from tests.simulate.random_pendulums import everything, run
-from tests.soak import Result
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 KILLS, TRIALS, WORKERS = 30, 70, 5  # of one call
 PATIENCE = 120  # s that a process has to notice that another one died
@@ -94,7 +94,7 @@ def interruptions(seed: int) -> Result:
 
 def _interrupted(folder: Path, sent: signal.Signals, after: float) -> tuple[int, str]:
     """Exit code and output of a process that gets a signal so many seconds after its run has begun."""
-    command = [sys.executable, "-m", "tests.soak.faults", str(folder / "run")]
+    command = [sys.executable, "-m", "soak.faults", str(folder / "run")]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     for line in process.stdout:
@@ -336,7 +336,7 @@ def dying_workers(seed: int) -> Result:
             free.bind(("localhost", 0))
             port, place = free.getsockname()[1], Path(folder) / "run"
             free.close()
-            command = [sys.executable, "-m", "tests.soak.faults", str(place), str(port)]
+            command = [sys.executable, "-m", "soak.faults", str(place), str(port)]
             pipes = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
             jobs = [subprocess.Popen([*command, str(i)], **pipes) for i in range(2)]
             for line in jobs[0].stdout:

@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.soak import Result
-from tests.soak.gradient_subjects import Subject, subjects
+from soak import Result
+from soak.gradient_subjects import Subject, subjects
 
 
 class Outcome(NamedTuple):

@@ -17,10 +17,10 @@ import numpy as np
 
 import lgjax
 from lgjax.conventions import from_mujoco, to_mujoco
+from soak import packages
+from soak.agreement_records import Records
+from soak.beside_mujoco import smooth
 from tests import conftest
-from tests.soak import packages
-from tests.soak.agreement_records import Records
-from tests.soak.beside_mujoco import smooth
 
 ROBOTS, STATES, MOST = 20, 5, 60
 IMPEDANCES = (0.99, 0.999, 0.9999)  # MuJoCo takes no more than the last
@@ -46,7 +46,7 @@ def hold_all(match: str, keep: Records, say: Callable[[str], None]) -> int:
 
 def held_robots(match: str) -> Iterator[tuple[Path, lgjax.Robot, Any]]:
     """Robots with loops, one from each folder."""
-    from tests.soak.agreements import loaded, read_by_other
+    from soak.agreements import loaded, read_by_other
 
     folders: set[Path] = set()
     for path in packages.files("mjcf"):

@@ -1,4 +1,4 @@
-"""`python -m tests.soak.versions ENVIRONMENT ...`: which environments pass, as rows of a table in Markdown.
+"""`python -m soak.versions ENVIRONMENT ...`: which environments pass, as rows of a table in Markdown.
 
 An environment is a folder with bin/python, in which JAX, optax, pytest, pytest-timeout and pytest-xdist are installed.
 Each runs what `.ci/run` runs with the lowest and the highest JAX, and the Python block of README.md.
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = """
 import platform, jax, jaxlib, numpy
 print(platform.python_version(), jax.__version__, jaxlib.__version__, numpy.__version__)

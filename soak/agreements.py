@@ -1,4 +1,4 @@
-"""`python -m tests.soak.agreements`: what `lgjax.load_robot` makes of robot files beside MuJoCo and Pinocchio.
+"""`python -m soak.agreements`: what `lgjax.load_robot` makes of robot files beside MuJoCo and Pinocchio.
 
 Of all files in installed packages that the reader of their form reads: which load, and how far mass matrices, forces,
 actuators, tendons and sensors are from the reader's at random states. With `--driven`: motions, see `driven.py`; with
@@ -18,14 +18,14 @@ import mujoco
 import numpy as np
 
 import lgjax
+from soak import packages
+from soak.agreement_records import Records, dropped_of_urdf, fingerprint, silently_dropped, summary
+from soak.answers import Answer
+from soak.beside_mujoco import beside_mujoco, described
+from soak.beside_pinocchio import beside_pinocchio
+from soak.robots import _quiet
+from soak.second_readers import by_pinocchio, without_looks
 from tests import conftest
-from tests.soak import packages
-from tests.soak.agreement_records import Records, dropped_of_urdf, fingerprint, silently_dropped, summary
-from tests.soak.answers import Answer
-from tests.soak.beside_mujoco import beside_mujoco, described
-from tests.soak.beside_pinocchio import beside_pinocchio
-from tests.soak.robots import _quiet
-from tests.soak.second_readers import by_pinocchio, without_looks
 
 OUT = r"ignore=\(([^)]*)\)"  # in a message: what may be left out
 MEMORY = 5e9  # bytes of this process after which it forgets what it compiled
@@ -125,7 +125,7 @@ def judge_all(forms: list[str], pattern: str, keep: Records, seed: int, count: i
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.soak.agreements", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m soak.agreements", description=__doc__)
     parser.add_argument("--form", action="append", choices=("urdf", "mjcf"), help="this form alone")
     parser.add_argument("--states", type=int, default=100, help="random states of each robot")
     parser.add_argument("--seed", type=int, default=0)
@@ -138,11 +138,11 @@ def main() -> int:
     forms = arguments.form or ["urdf", "mjcf"]
     keep = Records(arguments.keep, say)
     if arguments.driven:
-        from tests.soak.driven import drive_all
+        from soak.driven import drive_all
 
         return drive_all(arguments.match, keep, say)
     if arguments.held:
-        from tests.soak.held import hold_all
+        from soak.held import hold_all
 
         return hold_all(arguments.match, keep, say)
     judge_all(forms, arguments.match, keep, arguments.seed, arguments.states)

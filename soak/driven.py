@@ -18,11 +18,11 @@ import numpy as np
 
 import lgjax
 from lgjax.conventions import from_mujoco, to_mujoco
+from soak import packages
+from soak.agreement_records import Records
+from soak.beside_mujoco import smooth
+from soak.robots import _quiet
 from tests import conftest
-from tests.soak import packages
-from tests.soak.agreement_records import Records
-from tests.soak.beside_mujoco import smooth
-from tests.soak.robots import _quiet
 
 ROBOTS, SECONDS, SAVED = 20, 1.0, 10
 LARGEST_STEP = 1 / 512  # s
@@ -62,7 +62,7 @@ def drive_all(match: str, keep: Records, say: Callable[[str], None]) -> int:
 
 def driven_robots(match: str) -> Iterator[tuple[Path, lgjax.Robot, Any]]:
     """Different robots that load and have actuators, from different folders."""
-    from tests.soak.agreements import loaded, read_by_other
+    from soak.agreements import loaded, read_by_other
 
     folders: dict[Path, int] = {}
     shapes, count = set(), 0

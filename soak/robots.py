@@ -25,9 +25,9 @@ import pinocchio
 import lgjax
 from lgjax.multibody import mechanical_space
 from lgjax.simulate.mechanism_field import mechanism_field
-from tests.soak import Result, packages
-from tests.soak.answers import first, mechanics, states, unnamed
-from tests.soak.second_readers import by_pinocchio, without_looks
+from soak import Result, packages
+from soak.answers import first, mechanics, states, unnamed
+from soak.second_readers import by_pinocchio, without_looks
 
 FILES = 20  # of one seed
 STATES = 100

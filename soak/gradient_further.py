@@ -11,8 +11,8 @@ import numpy as np
 import lgjax
 from lgjax import collisions, contact, control, groups, identification, maximal, shapes
 from lgjax.multibody import conventions
-from tests.soak.gradient_drivers import ALONG_Y, H, _method, _numbers, _turned
-from tests.soak.gradient_mechanics import (
+from soak.gradient_drivers import ALONG_Y, H, _method, _numbers, _turned
+from soak.gradient_mechanics import (
     SHORT,
     _stacked,
     _touching,
@@ -25,7 +25,7 @@ from tests.soak.gradient_mechanics import (
     tree,
     turn,
 )
-from tests.soak.gradient_subjects import Subject
+from soak.gradient_subjects import Subject
 
 STATES = 150
 

@@ -21,9 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.soak import Result
-from tests.soak.attacks import OUTSIDE
-from tests.soak.mutations import mutate
+from soak import Result
+from soak.attacks import OUTSIDE
+from soak.mutations import mutate
 
 CASES = 250  # of one call of a part
 MEMORY = 2 << 30  # bytes that one case may add
@@ -86,7 +86,7 @@ def _run(form: str, seed: int) -> Result:
 
 def _lines(form: str, start: int, end: int) -> Iterator[str]:
     """What a worker says, until it ends or is silent for too long."""
-    command = [sys.executable, "-m", "tests.soak.broken_files", form, str(start), str(end)]
+    command = [sys.executable, "-m", "soak.broken_files", form, str(start), str(end)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0) as worker:
         assert worker.stdout is not None
         os.set_blocking(worker.stdout.fileno(), False)
@@ -126,7 +126,7 @@ class Watch:
 
 def files(form: str) -> list[Path]:
     """Small real files of the format, in a fixed order."""
-    from tests.soak import packages
+    from soak import packages
 
     return [path for path in packages.files(form) if path.stat().st_size < 60_000]
 
@@ -205,7 +205,7 @@ def _judge(error: BaseException | None, path: Path) -> str | None:
 
 
 def _second(form: str, path: Path, model: Any, floating: bool, case: int) -> tuple[str, str | None]:
-    from tests.soak import second_readers as second
+    from soak import second_readers as second
 
     ours = model is not None
     try:

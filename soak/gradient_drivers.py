@@ -12,8 +12,8 @@ import lgjax
 from lgjax import collisions, identification, maximal, shapes
 from lgjax.groups import SE3, LieGroup, R3xSO3, so3
 from lgjax.multibody.build import rotation_to
-from tests.soak.gradient_mechanics import PI, SHORT, SIZES, SPEEDS, _stacked, _words, speed, tree, turn
-from tests.soak.gradient_subjects import Subject
+from soak.gradient_mechanics import PI, SHORT, SIZES, SPEEDS, _stacked, _words, speed, tree, turn
+from soak.gradient_subjects import Subject
 
 STATES = 150
 

@@ -12,11 +12,11 @@ import lgjax
 from lgjax import collisions, groups, identification, integrators, maximal, systems, time_derivatives
 from lgjax.collisions.impact import ContactPoint, Laws
 from lgjax.groups import so3
-from tests.soak.gradient_drivers import H, _numbers, _placed, _record, _turned, _unknowns, rods
-from tests.soak.gradient_mechanics import SHORT, _stacked, cart, degenerate, of_mechanism, points, speed, turn
-from tests.soak.gradient_rates import shoulder
-from tests.soak.gradient_steps import INERTIA, MK
-from tests.soak.gradient_subjects import Subject, weigh
+from soak.gradient_drivers import H, _numbers, _placed, _record, _turned, _unknowns, rods
+from soak.gradient_mechanics import SHORT, _stacked, cart, degenerate, of_mechanism, points, speed, turn
+from soak.gradient_rates import shoulder
+from soak.gradient_steps import INERTIA, MK
+from soak.gradient_subjects import Subject, weigh
 
 STATES = 150
 

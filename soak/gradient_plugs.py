@@ -15,10 +15,10 @@ import numpy as np
 
 import lgjax
 from lgjax import control, forces, plugs
-from tests.soak.gradient_drivers import H
-from tests.soak.gradient_mechanics import SHORT, ball, cart, of_mechanism, points, tree
-from tests.soak.gradient_rates import shoulder
-from tests.soak.gradient_subjects import Subject
+from soak.gradient_drivers import H
+from soak.gradient_mechanics import SHORT, ball, cart, of_mechanism, points, tree
+from soak.gradient_rates import shoulder
+from soak.gradient_subjects import Subject
 
 
 # ---- plugs

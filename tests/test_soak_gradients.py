@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.soak.gradient_subjects import Subject
-from tests.soak.gradients import examine
+from soak.gradient_subjects import Subject
+from soak.gradients import examine
 
 DIRECTION = np.asarray([0.6, -0.8])
 

@@ -10,7 +10,7 @@ import numpy as np
 import pinocchio
 from lxml import etree
 
-from tests.soak.plain import mass_matrix
+from soak.plain import mass_matrix
 
 MOST = 200  # velocities of the largest mechanism whose mass matrix is compared
 SIMPLE = {"revolute", "prismatic", "spherical", "free"}

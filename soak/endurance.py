@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
+from soak import Result
 from tests import optimized
 from tests.conftest import resident
-from tests.soak import Result
 
 STEPS, TREE_STEPS, TRAJECTORIES = 10_000_000, 1_000_000, 1_000_000
 DTYPES = (jnp.float64, jnp.float32)  # by turns of the seed

@@ -18,8 +18,8 @@ from lgjax import collisions, control, groups, integrators, maximal, plot, plugs
 from lgjax.multibody.models import multirotor_with_arms as manipulator
 from lgjax.view import sources
 from lgjax.view.scene import finished
+from soak.door_drivers import Calls, model, states, touching
 from tests.dynamics import trees
-from tests.soak.door_drivers import Calls, model, states, touching
 
 # Calls that cannot be traced.
 EAGER = (

@@ -1,4 +1,4 @@
-"""`python -m tests.soak --hours H [--part NAME] [--seed S]`: parts in turn, seed after seed, until the time is over.
+"""`python -m soak --hours H [--part NAME] [--seed S]`: parts in turn, seed after seed, until the time is over.
 
 Each failure is printed with what reproduces it. The exit code is 1 if there was one.
 """
@@ -11,11 +11,11 @@ import sys
 import time
 import traceback
 
-from tests.soak import PARTS, Result
+from soak import PARTS, Result
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m soak", description=__doc__)
     parser.add_argument(
         "--hours", type=float, default=0.0, help="begin no part after this time; 0: one seed of each part"
     )
@@ -34,7 +34,7 @@ def main() -> int:
             failures += len(result.failures)
             print(f"{part} seed {seed}: {_words(result.counts)}", flush=True)  # noqa: T201
             for failure in result.failures:
-                print(f"FAILED {failure}\n  again: python -m tests.soak --part {part} --seed {seed}", flush=True)  # noqa: T201
+                print(f"FAILED {failure}\n  again: python -m soak --part {part} --seed {seed}", flush=True)  # noqa: T201
         if time.monotonic() > end:
             break
     for part, count in counts.items():

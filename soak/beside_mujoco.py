@@ -24,7 +24,7 @@ from lgjax.multibody.importers.mjcf.sensors import READ, kind_of
 from lgjax.multibody.importers.source import read
 from lgjax.robots.assembly.transmissions import tendon_lengths
 from lgjax.sensors import ContactForces, Instant
-from tests.soak.answers import Answer, first, states
+from soak.answers import Answer, first, states
 
 
 class Given(NamedTuple):

@@ -24,10 +24,10 @@ import numpy as np
 import lgjax
 from lgjax import systems
 from lgjax.view.scene import Scene
-from tests.soak import Result
-from tests.soak.door_calls import doors
-from tests.soak.door_drivers import drivers
-from tests.soak.door_plugs import EAGER, others
+from soak import Result
+from soak.door_calls import doors
+from soak.door_drivers import drivers
+from soak.door_plugs import EAGER, others
 
 SECONDS = 45.0  # of one part
 # Arrays of any length are meant: fields of other sizes, regressors of other columns, vectors of any space R^n.
