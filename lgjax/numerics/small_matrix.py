@@ -4,6 +4,9 @@ A float32 ``dot`` runs in TF32 on recent GPUs unless told otherwise, and a batch
 elementwise work anyway, so nothing here calls ``dot_general``: every contraction is an explicit sum of
 products, which XLA fuses with its surroundings.  Every function broadcasts over leading axes and keeps
 the dtype of its arguments.
+
+The functions are `jax.jit`: however often a program calls one, it is traced, differentiated and transposed
+once for each shape. Otherwise tracing them is most of what a program waits for before it is compiled.
 """
 
 import operator
