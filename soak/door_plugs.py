@@ -211,7 +211,7 @@ def of_descriptions() -> Calls:
         }),
         "time_derivatives.motion_series": (_series, (), {
             "model": model(), "tau": lambda t, order: jnp.zeros((order, 2)),
-            "wrenches": lambda t, order: jnp.zeros((order, 2, 6)), "execution": "scalarized",
+            "wrenches": lambda t, order: jnp.zeros((order, 2, 6)),
         }),
     }  # fmt: skip
 

@@ -5,9 +5,9 @@ law event by event, `compliant.py` for the soft one.
 """
 
 from lgjax.contact.bilateral import Implicit
-from lgjax.contact.detection import ContactPoints
 from lgjax.contact.event_driven import EventDriven
-from lgjax.contact.height_field import HeightField
+from lgjax.contact.geometry.detection import ContactPoints
+from lgjax.contact.geometry.height_field import HeightField
 from lgjax.contact.status import ContactStatus
 from lgjax.contact.time_stepping import (
     ContactStep,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact.contacts import Contacts
-from lgjax.contact.detection import ContactPoints, sides
+from lgjax.contact.geometry.detection import ContactPoints, sides
 from lgjax.contact.responses import Columns, joint_impulses
 from lgjax.contact.rows import Acting, JointRows
 from lgjax.dynamics.kinematics import ancestor_mask

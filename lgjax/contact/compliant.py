@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.contact.contacts import Contacts
-from lgjax.contact.detection import detect
+from lgjax.contact.geometry.detection import detect
 from lgjax.contact.time_stepping import columns_at
 from lgjax.dynamics.forces import Force
 from lgjax.dynamics.kinematics import world_kinematics

@@ -1,6 +1,7 @@
 """Where a tree can touch: shapes fixed to its links, the ground, and pairs of links.
 
-Read first: `candidates.py`, what of a shape can touch. Next: `detection.py`, which finds gaps and normals.
+Read first: `geometry/candidates.py`, what of a shape can touch. Next: `geometry/detection.py`, which finds gaps and
+normals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.candidates import Corners, corners_of, parts_of, patch_of, points_towards
-from lgjax.contact.height_field import HeightField
-from lgjax.contact.pairs import Couples, touching
+from lgjax.contact.geometry.candidates import Corners, corners_of, parts_of, patch_of, points_towards
+from lgjax.contact.geometry.height_field import HeightField
+from lgjax.contact.geometry.pairs import Couples, touching
 from lgjax.dynamics.jacobians import carrier
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
@@ -38,8 +39,10 @@ class Contacts:
 
     A candidate is a point of a shape that may touch a ground: each corner of a shape (one of a sphere, two of a
     capsule, eight of a box), six points of a cylinder, and the support point of any other shape. `names` lists the n
-    candidates. Two shapes of a pair have one candidate if one of them is round (two capsules, too), `points` of them if
-    both have faces (boxes, polyhedra, cylinders), and two if one of these is a capsule.
+    candidates. Two shapes of a pair have one candidate if one of them is round (two capsules, too), `points` of them
+    if both have faces (boxes, polyhedra, cylinders), and two if one of these is a capsule. While the balls around two
+    shapes are farther apart than an eighth of their radii, their gap is that of the balls: shapes that pass each other
+    and move by more than this in a step may touch before they meet.
 
     nearest: how many candidates act in a step of `TimeStepping`, None for all: those whose gaps would be least at the
     end of the step without contacts. The status says TOO_MANY_NEAR where more of them meet. It saves time where few of

@@ -19,7 +19,7 @@ import numpy as np
 from lgjax.contact.cones.law import ConeProblem, largest_part
 from lgjax.contact.cones.solver import solve_cones
 from lgjax.contact.contacts import Contacts
-from lgjax.contact.detection import detect
+from lgjax.contact.geometry.detection import detect
 from lgjax.contact.time_stepping import columns_at
 from lgjax.dynamics.kinematics import World, ancestor_mask, world_kinematics
 from lgjax.dynamics.spatial import applied_wrenches

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact.contacts import Contacts
-from lgjax.contact.detection import ContactPoints, sides
+from lgjax.contact.geometry.detection import ContactPoints, sides
 from lgjax.contact.responses import Columns, Ways, delassus, impulses, joint_impulses, response, twists, way
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model

@@ -1,4 +1,4 @@
-"""What the status of a run with rigid contacts can say. Read first: `lgjax/numerics/status.py`."""
+"""Flags of the status of a run with rigid contacts. Read first: `lgjax/numerics/status.py`."""
 
 from lgjax.numerics.status import NOT_FINITE, Flags
 

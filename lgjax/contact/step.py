@@ -43,7 +43,7 @@ from lgjax.contact.bilateral import Bilateral, Implicit, bilateral, joined, own_
 from lgjax.contact.bounded import acting_of, choose, velocities
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.coupled import Settings, coupled
-from lgjax.contact.detection import detect
+from lgjax.contact.geometry.detection import detect
 from lgjax.contact.responses import FactoredDynamics
 from lgjax.contact.rows import Acting, joint_rows
 from lgjax.dynamics.energy import kinetic_energy

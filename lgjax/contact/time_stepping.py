@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from lgjax.contact.bilateral import Implicit
 from lgjax.contact.contacts import Contacts, in_range
 from lgjax.contact.coupled import Settings
-from lgjax.contact.detection import ContactPoints, detect, sides
+from lgjax.contact.geometry.detection import ContactPoints, detect, sides
 from lgjax.contact.status import ContactStatus
 from lgjax.contact.step import Forces, Impact, impact, move
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics

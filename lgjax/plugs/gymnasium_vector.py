@@ -51,7 +51,7 @@ def _vector_class() -> type:
 
 
 class _Batch:
-    """What is the environment's own in a `VectorEnv`."""
+    """The part of a `VectorEnv` that is not of gymnasium."""
 
     def __init__(self, environment: Environment, batch: int, params: Any, seed: int):
         library = gymnasium()

@@ -13,7 +13,7 @@ import numpy as np
 
 from lgjax.contact import TimeStepping
 from lgjax.contact.contacts import Contacts
-from lgjax.contact.height_field import HeightField
+from lgjax.contact.geometry.height_field import HeightField
 from lgjax.groups import se3, so3
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 
 from lgjax.contact import HeightField, contact_points
-from lgjax.contact.candidates import Patch
 from lgjax.contact.contacts import Contacts
+from lgjax.contact.geometry.candidates import Patch
 from lgjax.dynamics.jacobians import carrier
 from lgjax.groups import se3
 from lgjax.multibody.model import Model

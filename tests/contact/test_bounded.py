@@ -8,9 +8,10 @@ import numpy as np
 
 import lgjax
 from lgjax import Pose, shapes
-from lgjax.contact import ContactStatus, contact_points, contact_step, patches
+from lgjax.contact import ContactStatus, contact_points, contact_step
 from lgjax.contact.bounded import ChosenRows, acting_of, choose, velocities
-from lgjax.contact.detection import detect
+from lgjax.contact.geometry import patches
+from lgjax.contact.geometry.detection import detect
 from lgjax.contact.responses import FactoredDynamics
 from lgjax.contact.rows import Acting, BodyRows, joint_rows
 from lgjax.multibody.build import Body, Joint, build

@@ -9,7 +9,7 @@ import pytest
 
 import lgjax
 from lgjax.contact import HeightField, contact_points, contact_velocities
-from lgjax.contact.nearest import nearest
+from lgjax.contact.geometry.nearest import nearest
 from tests.contact.test_closed_forms import STEP, G, ball, free_body
 
 DTYPES = pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])

@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 
 import lgjax
 from lgjax.contact import HeightField, TimeStepping, contact_points
-from lgjax.contact.candidates import Patch
+from lgjax.contact.geometry.candidates import Patch
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.multibody.geometry import geometry, hull
 from lgjax.multibody.importers.meshes import simplified

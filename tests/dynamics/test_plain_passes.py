@@ -43,11 +43,11 @@ def test_order_0_of_the_series_is_the_plain_passes(name, frame):
     def both(q, v, vdot, tau, wrenches):
         applied = [applied_wrenches(model.links, wrenches)]
         series = lambda x, tau, mask: hybrid_series(
-            model, q, v, lambda k, speeds: (x, tau), 0, mask, applied, "scalarized", formulation
+            model, q, v, lambda k, speeds: (x, tau), 0, mask, applied, formulation
         )
         mixed = series(jnp.where(given, vdot, 0), jnp.where(given, 0, tau), given)
         by_series = (
-            inverse_series(model, q, v, [vdot], applied, "scalarized", formulation)[0],
+            inverse_series(model, q, v, [vdot], applied, formulation)[0],
             series(None, tau, None)[0][0],
             mixed[0][0],
             mixed[1][0],

@@ -1,6 +1,7 @@
 """Control: linearization of a step; optimization of controls over a rollout by shooting and iLQR.
 
-Read first: `problem.py` states the problem, `regulator.py` and `shooting.py` are the methods, `optimize.py` drives.
+Read first: `problem.py` states the problem, `regulator/search.py` and `shooting.py` are the methods, `optimize.py`
+drives.
 """
 
 from lgjax.simulate.control import costs

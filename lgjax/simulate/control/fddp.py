@@ -1,13 +1,13 @@
 """Feasibility-driven differential dynamic programming: states and controls of every step from any guess.
 
-Read first: `regulator.py`, which is the search.
+Read first: `regulator/search.py`, which is the search.
 """
 
 from dataclasses import dataclass
 
 from lgjax.numerics import checks
 from lgjax.simulate.control.problem import Problem
-from lgjax.simulate.control.regulator import RegulatorMethod, RegulatorSearch
+from lgjax.simulate.control.regulator.search import RegulatorMethod, RegulatorSearch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,13 @@
 """Iterative linear-quadratic regulator on a manifold: errors of states live in tangent spaces along the trajectory.
 
-Read first: `regulator.py`, which is the search.
+Read first: `regulator/search.py`, which is the search.
 Source: [mayne1966], [tassa2014] for boxes on the controls; errors as in [sola2018].
 """
 
 from dataclasses import dataclass
 
 from lgjax.simulate.control.problem import Problem
-from lgjax.simulate.control.regulator import RegulatorMethod, RegulatorSearch
+from lgjax.simulate.control.regulator.search import RegulatorMethod, RegulatorSearch
 
 
 @dataclass(frozen=True, kw_only=True)

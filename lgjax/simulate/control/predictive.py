@@ -1,6 +1,6 @@
 """Predictive control: the first control of an optimal motion from here, found again at every step.
 
-Read first: `regulator.py`, whose iterations these are.
+Read first: `regulator/search.py`, whose iterations these are.
 """
 
 from collections.abc import Callable

@@ -10,9 +10,9 @@ import pytest
 import lgjax
 from lgjax.execution import lasting
 from lgjax.simulate.control import FDDP, ILQR, ControlSystem, OptimizeStatus, SemiImplicitEuler, costs
-from lgjax.simulate.control.expansion import _about
 from lgjax.simulate.control.linear_quadratic.riccati import Regulator, _whole, linear_motion
 from lgjax.simulate.control.linear_quadratic.sparse import dense, of_other
+from lgjax.simulate.control.regulator.expansion import _about
 from lgjax.simulate.control.semi_implicit import force_jacobians
 from tests.dynamics import trees
 

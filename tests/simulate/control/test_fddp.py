@@ -9,6 +9,7 @@ import scipy.optimize
 
 import lgjax
 from lgjax.simulate.control import FDDP, ILQR, OptimizeStatus, Stagewise, costs, optimize
+from tests.simulate.control.problems import LinearQuadratic, solve
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 N, NX, NU = 8, 3, 2
@@ -17,20 +18,8 @@ A, B = np.eye(NX) + 0.2 * RNG.normal(size=(NX, NX)), RNG.normal(size=(NX, NU))
 Q, R = np.diag([1.0, 2.0, 0.5]), np.array([[0.3, 0.1], [0.1, 0.2]])
 X0 = RNG.normal(size=NX)
 GUESSES, NODES = RNG.normal(size=(3, N, NU)), RNG.normal(size=(3, N, NX))
-
-
-def linear(dtype=float):
-    a, b = jnp.asarray(A, dtype), jnp.asarray(B, dtype)
-    return lgjax.control.ControlSystem.on_space(lgjax.groups.vector_space(NX), lambda x, u: a @ x + b @ u, NU)
-
-
-def quadratic(P, dtype=float):
-    q, r, p = (jnp.asarray(x, dtype) for x in (Q, R, P))
-    return {"running": lambda t, x, u: (x @ q @ x + u @ r @ u) / 2, "terminal": lambda x: x @ p @ x / 2}
-
-
-def solve(system, state, guesses, **options):
-    return lgjax.optimize_controls(system, state, guesses, progress=False, **options)
+PROBLEM = LinearQuadratic(A, B, Q, R)
+linear, quadratic = PROBLEM.system, PROBLEM.costs
 
 
 # ---- linear and quadratic: closed forms

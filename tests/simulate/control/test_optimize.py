@@ -15,8 +15,9 @@ import lgjax
 from lgjax.simulate.control import ILQR, MultipleShooting, OptimizeStatus, Shooting, optimize
 from lgjax.simulate.control.bounds import bounded, unbounded
 from lgjax.simulate.control.check_problem import check_problem
-from lgjax.simulate.control.expansion import expand
-from lgjax.simulate.control.regulator import regulator_of
+from lgjax.simulate.control.regulator.expansion import expand
+from lgjax.simulate.control.regulator.search import regulator_of
+from tests.simulate.control.problems import LinearQuadratic, solve
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
 N, NX, NU = 12, 4, 2
@@ -25,20 +26,8 @@ A, B = np.eye(NX) + 0.2 * RNG.normal(size=(NX, NX)), RNG.normal(size=(NX, NU))
 Q, R = np.diag([1.0, 2.0, 0.5, 1.0]), np.array([[0.3, 0.1], [0.1, 0.2]])
 X0 = RNG.normal(size=NX)
 GUESSES = RNG.normal(size=(3, N, NU))
-
-
-def linear(dtype=float):
-    a, b = jnp.asarray(A, dtype), jnp.asarray(B, dtype)
-    return lgjax.control.ControlSystem.on_space(lgjax.groups.vector_space(NX), lambda x, u: a @ x + b @ u, NU)
-
-
-def quadratic(P, dtype=float):
-    q, r, p = (jnp.asarray(x, dtype) for x in (Q, R, P))
-    return {"running": lambda t, x, u: (x @ q @ x + u @ r @ u) / 2, "terminal": lambda x: x @ p @ x / 2}
-
-
-def solve(system, state, guesses, **options):
-    return lgjax.optimize_controls(system, state, guesses, progress=False, **options)
+PROBLEM = LinearQuadratic(A, B, Q, R)
+linear, quadratic = PROBLEM.system, PROBLEM.costs
 
 
 @cache

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax.simulate.control import FDDP, ControlSystem, Stagewise, costs, regulator
+from lgjax.simulate.control import FDDP, ControlSystem, Stagewise, costs
 from lgjax.simulate.control.check_problem import check_problem
-from lgjax.simulate.control.expansion import expand, independent_parts
 from lgjax.simulate.control.linear_quadratic.parts import Part, block, columns_of, connected, cut, spread, together
 from lgjax.simulate.control.linear_quadratic.sparse import Columns, Diagonal, Pattern, Sparse, dense
+from lgjax.simulate.control.regulator import search
+from lgjax.simulate.control.regulator.expansion import expand, independent_parts
 from tests.dynamics import trees
 
 RNG = np.random.default_rng(11)
@@ -85,14 +86,14 @@ def test_the_regulator_of_parts_is_that_of_the_whole(dtype, tolerance, bounds, m
     controls, weight = jnp.clip(draw(size, STEPS, n), problem.lower, problem.upper), jnp.asarray(0.1, dtype)
 
     def found():
-        one = lambda states, controls: regulator.regulator_of(
+        one = lambda states, controls: search.regulator_of(
             problem, *expand(problem, states, controls), controls, weight
         )
         return jax.vmap(one)(states, controls)
 
     alone = jax.jit(lambda: found())()
     asked = []
-    monkeypatch.setattr(regulator, "independent_parts", lambda problem: asked.append(problem) or ())
+    monkeypatch.setattr(search, "independent_parts", lambda problem: asked.append(problem) or ())
     whole = jax.jit(lambda: found())()
     assert asked
     for a, expected in zip(alone, whole, strict=True):
@@ -114,7 +115,7 @@ def test_a_part_without_a_minimum_stops_the_search():
         rest = jnp.zeros((STEPS, model.nv))
         e, last = expand(problem, states, rest, None)
         falling = e._replace(luu=jnp.zeros((STEPS, model.nv, model.nv)).at[:, 0, 0].set(-1e6))
-        return regulator.regulator_of(problem, falling, last, rest, jnp.zeros(()))
+        return search.regulator_of(problem, falling, last, rest, jnp.zeros(()))
 
     found = stopped()
     assert not np.isfinite(found.curvature)

@@ -15,7 +15,7 @@ from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.rank import product
 from lgjax.simulate.control.augmented_lagrangian import Multipliers, augmentation, complementarity, violation
 from lgjax.simulate.control.problem import OptimizeStatus, Problem, within
-from lgjax.simulate.control.regulator_state import Direction, Prediction, RegulatorIterate, Trajectory
+from lgjax.simulate.control.regulator.state import Direction, Prediction, RegulatorIterate, Trajectory
 
 Array = jax.Array
 

@@ -10,7 +10,8 @@ derivative of a gap is right on edges; that of such a normal is not.
 
 Links of a pair touch as `patches.py` says, spheres and capsules as `_pairs` does.
 
-Normals point from the ground, or from the second link of a pair, to the link that touches. Read first: `contacts.py`.
+Normals point from the ground, or from the second link of a pair, to the link that touches.
+Read first: `../contacts.py`.
 """
 
 from typing import Any, NamedTuple
@@ -19,11 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.candidates import Corners, Patch, points_towards
 from lgjax.contact.contacts import Contacts
-from lgjax.contact.height_field import HeightField
-from lgjax.contact.nearest import nearest
-from lgjax.contact.patches import patch
+from lgjax.contact.geometry.candidates import Corners, Patch, points_towards
+from lgjax.contact.geometry.height_field import HeightField
+from lgjax.contact.geometry.nearest import nearest
+from lgjax.contact.geometry.patches import patch
 from lgjax.contact.status import ContactStatus
 from lgjax.dynamics.jacobians import carrier
 from lgjax.groups import se3

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.candidates import ASIDE, SLOPE
+from lgjax.contact.geometry.candidates import ASIDE, SLOPE
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm

@@ -16,12 +16,12 @@ from lgjax.execution import batched
 from lgjax.execution.operation import batched_or_parts
 from lgjax.numerics import checks
 from lgjax.simulate.control.augmented_lagrangian import Multipliers, multiplier_estimates
-from lgjax.simulate.control.expansion import expand, independent_parts
-from lgjax.simulate.control.line_search import LineSearch
 from lgjax.simulate.control.linear_quadratic import riccati
 from lgjax.simulate.control.method import SHRUNK, ControlMethod
 from lgjax.simulate.control.problem import OptimizeStatus, Problem, within
-from lgjax.simulate.control.regulator_state import Direction, Prediction, RegulatorIterate, Trajectory
+from lgjax.simulate.control.regulator.expansion import expand, independent_parts
+from lgjax.simulate.control.regulator.line_search import LineSearch
+from lgjax.simulate.control.regulator.state import Direction, Prediction, RegulatorIterate, Trajectory
 from lgjax.simulate.control.stagewise import Stagewise
 
 Array = jax.Array

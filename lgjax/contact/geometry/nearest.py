@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.height_field import HeightField
+from lgjax.contact.geometry.height_field import HeightField
 from lgjax.numerics import small_matrix as sm
 
 Array = jax.Array

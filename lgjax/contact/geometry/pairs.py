@@ -1,6 +1,6 @@
 """Pairs of links that can touch each other: their shapes, in groups that are computed alike.
 
-Read first: `contacts.py`. Next: `patches.py`, where two shapes touch.
+Read first: `../contacts.py`. Next: `patches.py`, where two shapes touch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lgjax.contact.candidates import Corners, segment_of
-from lgjax.contact.patches import points_of
+from lgjax.contact.geometry.candidates import Corners, segment_of
+from lgjax.contact.geometry.patches import points_of
 from lgjax.dynamics.jacobians import carrier
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks

@@ -1,0 +1,1 @@
+"""The search of iLQR and FDDP. Read first: `search.py`."""
