@@ -19,8 +19,6 @@ FLAGS = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split
 JAXLIB = tuple(map(int, version("jaxlib").split(".")[:3]))
 if JAXLIB < (0, 11):  # an XLA ends its process at a flag that it lacks
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")
-if JAXLIB >= (0, 10, 2):
-    FLAGS.append("--xla_cpu_opt_preset=FAST_COMPILE")
 if (0, 10, 2) <= JAXLIB < (0, 12):  # its sums of arrays with seven axes and more end the process (jax-ml/jax#39257)
     FLAGS.append("--xla_cpu_experimental_ynn_fusion_type=")
 # glibc gives memory back after each pass of the compiler, and fetches it again for the next: a tenth of its time.

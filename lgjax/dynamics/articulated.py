@@ -3,6 +3,7 @@
 All quantities are in joint frames, angular parts first. Source: [featherstone2008] section 7.2.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -28,12 +29,14 @@ class ArticulatedInertia(NamedTuple):
 NO_INERTIA = ArticulatedInertia(ZERO33, ZERO33, ZERO33)
 
 
+@jax.jit
 def add_inertia(children: ArticulatedInertia, own: Inertia) -> ArticulatedInertia:
     """I_A of a body: the sum of what its children hand on, and its own rigid-body inertia."""
     mass = sm.diagonal(sm.stack(own.mass, own.mass, own.mass))
     return ArticulatedInertia(children.J + own.rotational, children.H + sm.hat(own.moment), children.M + mass)
 
 
+@jax.jit
 def inertia_columns(inertia: ArticulatedInertia, S):
     """U = I S as (angular (3, nv), linear (3, nv))."""
     return (
@@ -42,16 +45,19 @@ def inertia_columns(inertia: ArticulatedInertia, S):
     )
 
 
+@jax.jit
 def joint_inertia(S, U, armature):
     """D = S^T U + armature, (nv, nv): the inertia that opposes the joint's motions."""
     return sm.tmatmul(S[0], U[0]) + sm.tmatmul(S[1], U[1]) + sm.diagonal(armature)
 
 
+@jax.jit
 def joint_wrench(U, x) -> Wrench:
     """U x, the wrench that accelerates a joint by x (nv,)."""
     return Wrench(sm.matvec(U[0], x), sm.matvec(U[1], x))
 
 
+@partial(jax.jit, static_argnames="axes")
 def through_joint(inertia: ArticulatedInertia, U, factor, axes: tuple[int, ...] = (), armature: Any = None):
     """I_a = I_A - U D^-1 U^T, felt through a joint that is free to move. factor: that of D, by `small_matrix.ldl`.
 
@@ -83,6 +89,7 @@ def _with_columns(inertia: ArticulatedInertia, axes: tuple[int, ...], w, v) -> A
     return ArticulatedInertia(block(inertia.J, 0, 0), block(inertia.H, 0, 3), block(inertia.M, 3, 3))
 
 
+@jax.jit
 def shift(inertia: ArticulatedInertia, R, p) -> ArticulatedInertia:
     """Ad^-T I Ad^-1: an inertia of the child in the parent's axes about the parent's origin; (R, p) its pose there."""
     turn = lambda X: sm.matmul(sm.matmul(R, X), R.T)

@@ -9,6 +9,7 @@ Source: [kim2012] section 2; [featherstone2008] chapter 2.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -80,22 +81,26 @@ def _about_com(inertia: Inertia) -> tuple[jax.Array, jax.Array]:
     return c, inertia.rotational - shifted
 
 
+@jax.jit
 def to_child(R, p, motion: Twist) -> Twist:
     """Ad^-1 applied to a twist of the parent: the same motion in the frame of the child at the pose (R, p)."""
     return Twist(sm.tmatvec(R, motion.w), sm.tmatvec(R, motion.v + sm.cross(motion.w, p)))
 
 
+@jax.jit
 def to_parent(R, p, force: Wrench) -> Wrench:
     """Ad^-T applied to a wrench on the child: the same wrench in the parent's axes about the parent's origin."""
     f = sm.matvec(R, force.f)
     return Wrench(sm.matvec(R, force.n) + sm.cross(p, f), f)
 
 
+@jax.jit
 def joint_twist(S, qd) -> Twist:
     """S qd, the twist of a body relative to its parent."""
     return Twist(sm.matvec(S[0], qd), sm.matvec(S[1], qd))
 
 
+@jax.jit
 def project(S, x: Twist | Wrench):
     """S^T x, (nv,): the components of a wrench along motions S, or of a twist along wrenches S."""
     return sm.tmatvec(S[0], x[0]) + sm.tmatvec(S[1], x[1])
@@ -123,16 +128,19 @@ class PlacedJoint(NamedTuple):
     S: tuple[jax.Array, jax.Array]
 
 
+@partial(jax.jit, static_argnames="kind")
 def place_joint(kind: JointKind, body: BodyData, q) -> PlacedJoint:
     """The joint that carries a body, at the coordinates q."""
     return PlacedJoint(Pose(*place(kind, body.placement, body.screw, q)), kind.subspace(q, body.screw))
 
 
+@jax.jit
 def twist_of_child(joint: PlacedJoint, parent: Twist, qd) -> Twist:
     """V = Ad^-1 V_parent + S qd; with accelerations for V_parent and qd, Ad^-1 A_parent + S dqd/dt."""
     return add(to_child(*joint.pose, parent), joint_twist(joint.S, qd))
 
 
+@partial(jax.jit, static_argnames="kind")
 def velocity_product(kind: JointKind, body: BodyData, q, S, qd, V: Twist) -> Twist:
     """V x S qd + dS/dt qd, which velocities add to a body's acceleration Ad^-1 A_parent + S dqd/dt.
 
@@ -143,6 +151,7 @@ def velocity_product(kind: JointKind, body: BodyData, q, S, qd, V: Twist) -> Twi
     return add(c, joint_twist(subspace_coefficient(kind, body.screw, q, [qd]), qd)) if kind.varying else c
 
 
+@jax.jit
 def gyroscopic_wrench(body: BodyData, V: Twist) -> Wrench:
     """V x* I V, the wrench that keeps the twist of a body constant.
 

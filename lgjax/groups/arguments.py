@@ -52,8 +52,9 @@ Form = tuple[int | str, ...] | Fields | Record | Maybe | Callable[[], Any] | Non
 def takes(single: bool = False, /, **forms: Form) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function of arrays (..., *form) and tuples of them, whose leading axes broadcast; by argument name.
 
-    single: no leading axes. Raises TypeError for what is no array of real numbers or not the tuple expected, ValueError
-    for shapes.
+    single: no leading axes. Functions of arrays alone are traced once for each shape (`jax.jit`), however often a
+    program calls them. Raises TypeError for what is no array of real numbers or not the tuple expected, ValueError for
+    shapes.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -61,11 +62,13 @@ def takes(single: bool = False, /, **forms: Form) -> Callable[[Callable[P, R]], 
         positional = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
         names = tuple(parameters) if positional else tuple(forms)
         order = tuple(forms.get(name) for name in names)
+        of_arrays = all(isinstance(form, tuple) and not isinstance(form, Record | Maybe) for form in order)
+        run: Callable = jax.jit(function) if positional and of_arrays else function
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             if not single and not kwargs and len(args) == len(order) and _fit(args, order):
-                return function(*args)  # type: ignore[call-arg]
+                return run(*args)
             if len(args) > len(names):
                 return function(*args, **kwargs)  # which raises Python's own error
             given = dict(zip(names, args, strict=False)) | kwargs
@@ -73,7 +76,7 @@ def takes(single: bool = False, /, **forms: Form) -> Callable[[Callable[P, R]], 
                 return function(*args, **kwargs)  # and here
             wanted = dict(zip(names, order, strict=True))
             found = checked({name: (value, _resolved(wanted[name])) for name, value in given.items()}, single)
-            return function(*(found[name] for name in names[: len(args)]), **{name: found[name] for name in kwargs})  # type: ignore[arg-type]
+            return run(*(found[name] for name in names[: len(args)]), **{name: found[name] for name in kwargs})
 
         return call
 

@@ -67,6 +67,7 @@ def _closed_form(k: int, s: Array) -> Array:
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
+@partial(jax.jit, static_argnums=0)
 def stumpff(k: int, s: Array) -> Array:
     """The Stumpff function c_k(s) = Σ_j (-s)^j / (2j + k)! of s = θ² >= 0, elementwise.
 
@@ -89,6 +90,7 @@ def _stumpff_jvp(k: int, primals: tuple[Array], tangents: tuple[Array]) -> tuple
     return stumpff(k, s), 0.5 * stumpff_rate(k, s) * ds
 
 
+@partial(jax.jit, static_argnums=0)
 def stumpff_rate(k: int, s: Array) -> Array:
     """(1/θ) d/dθ of c_k, that is 2 dc_k/ds = k c_{k+2} - c_{k+1}."""
     if k == 0:
@@ -96,6 +98,7 @@ def stumpff_rate(k: int, s: Array) -> Array:
     return k * stumpff(k + 2, s) - stumpff(k + 1, s)
 
 
+@jax.jit
 def cotc(s: Array) -> Array:
     """(1 - (θ/2) cot(θ/2)) / θ² as a function of s = θ², the second coefficient of dexpinv; singular at θ = 2π.
 
@@ -105,6 +108,7 @@ def cotc(s: Array) -> Array:
     return (stumpff(3, s) - 2.0 * stumpff(4, s)) / (2.0 * stumpff(2, s))
 
 
+@jax.jit
 def cotc_rate(s: Array) -> Array:
     """(1/θ) d/dθ of `cotc`.  Source: [celledoni2021] section 2.3, g̃_2 for dexpinv.
 
@@ -115,6 +119,7 @@ def cotc_rate(s: Array) -> Array:
     return (5.0 * c5 - c4 - 8.0 * c6) / (2.0 * stumpff(2, s)) + 2.0 * d * d
 
 
+@jax.jit
 def arctan_ratio(t: Array) -> Array:
     """arctan(√t) / √t for 0 <= t <= 3 - 2√2, elementwise: the angle behind a tangent.
 
@@ -134,6 +139,7 @@ def arctan_ratio(t: Array) -> Array:
 _TANH_CUTOFF = 0.25  # the series of tanh(√s) / √s converges below (π/2)²
 
 
+@jax.jit
 def tanh_ratio(s: Array) -> Array:
     """tanh(√s) / √s of s >= 0, elementwise, with accurate first and second derivatives, including at s = 0."""
     s = jnp.asarray(s)
@@ -149,6 +155,7 @@ def tanh_ratio(s: Array) -> Array:
     return jnp.where(near, total, jnp.tanh(root) / root)
 
 
+@jax.jit
 def rotation_vector_ratio(q0: Array, x: Array) -> Array:
     """Ratio r with rotation vector = r v for a quaternion (q0, v), q0 >= 0, x = |v|², of any positive length.
 
@@ -161,6 +168,7 @@ def rotation_vector_ratio(q0: Array, x: Array) -> Array:
     return 8.0 * arctan_ratio(t / (secant * secant)) / (length * secant)
 
 
+@jax.jit
 def norm(x: Array) -> Array:
     """Euclidean length (...) of a vector (..., n), with derivative zero instead of NaN at the origin."""
     square = jnp.sum(x * x, axis=-1)
@@ -168,6 +176,7 @@ def norm(x: Array) -> Array:
     return jnp.where(origin, jnp.zeros_like(square), jnp.sqrt(jnp.where(origin, jnp.ones_like(square), square)))
 
 
+@jax.jit
 def length_and_direction(x: Array) -> tuple[Array, Array]:
     """Length (...) and unit vector (..., n) of x; both are zero, with derivative zero, at the origin and next to it.
 

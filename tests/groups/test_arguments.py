@@ -11,6 +11,7 @@ from lgjax import groups
 from lgjax.execution._jax import is_traced
 from lgjax.groups import SE3, SO3, Covector, Pose, Rn, TangentPoint, r3_so3, s3, se3, so3, ts2
 from lgjax.groups.arguments import checked
+from lgjax.numerics import small_matrix
 
 X, U, G = jnp.ones(3), jnp.ones(6), jnp.eye(3)
 POSE = Pose(G, X)
@@ -131,3 +132,21 @@ def test_records_are_the_same_objects_again():
     assert Rn(3) is Rn(np.int64(3))
     assert groups.left_translation(SO3) is groups.left_translation(SO3)
     assert hash(groups.product(SO3, Rn(2))) == hash(groups.product(SO3, Rn(2)))
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (se3.exp, (jnp.ones(6),)),
+        (se3.compose, (se3.identity(jnp.float64),) * 2),
+        (s3.log, (jnp.asarray([1.0, 0.0, 0.0, 0.0]),)),
+        (small_matrix.matmul, (jnp.eye(3),) * 2),
+    ],
+)
+def test_a_function_is_traced_once_however_often_a_program_calls_it(function, args):
+    """Nor is its derivative traced again."""
+    several = lambda *args: [function(*args) for _ in range(3)]
+    for run in (several, lambda *args: jax.jvp(several, args, args)):
+        eqns = jax.make_jaxpr(run)(*args).eqns
+        assert [eqn.primitive.name for eqn in eqns] == [eqns[0].primitive.name] * 3
+        assert len({id(eqn.params["jaxpr"].jaxpr) for eqn in eqns}) == 1

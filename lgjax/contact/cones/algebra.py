@@ -12,17 +12,20 @@ SEGMENT = 16  # columns that are eliminated by one loop
 SMALL = 200  # rows of a system that is solved here; a library solves larger ones
 
 
+@jax.jit
 def diagonal(G: Array) -> Array:
     """(n,) of G (n, n)."""
     return G.reshape(-1)[:: len(G) + 1]
 
 
+@jax.jit
 def plus_diagonal(G: Array, d: Array) -> Array:
     """G (m, n) + diag d (m,)."""
     m, n = G.shape
     return G.reshape(-1).at[np.arange(0, m * (n + 1), n + 1)].add(d, unique_indices=True).reshape(G.shape)
 
 
+@jax.jit
 def plus_blocks(G: Array, blocks: Array) -> Array:
     """G (m, n) + blocks (k, r, r) on the diagonal of its first k r rows."""
     (k, r, *_), n = blocks.shape, G.shape[1]
@@ -41,6 +44,7 @@ def solve(matrix: Array, y: Array) -> Array:
     )
 
 
+@jax.jit
 def _eliminate(columns: Array, y: Array) -> Array:
     """`solve` for a matrix of columns (n, n), by Gaussian elimination with partial pivoting.
 

@@ -70,6 +70,7 @@ def interior_steps(p: ConeProblem, coupling: Array) -> tuple[_Point, Callable, C
     return _middle(problem), lambda z, _: _step(problem, z, coupling), lambda z: problem.unit * z.x
 
 
+@jax.jit
 def _scaled(p: ConeProblem) -> _Scaled:
     k, like = len(p.friction), jnp.ones_like(p.b[0])
     fast = jnp.max(jnp.abs(p.b))
@@ -85,6 +86,7 @@ def _scaled(p: ConeProblem) -> _Scaled:
     return _Scaled(G, p.b / fast * scale, p.low / size, p.high / size, barrier, scale * size)
 
 
+@jax.jit
 def _middle(s: _Scaled) -> _Point:
     """The point from which the method starts."""
     k = len(s.barrier)
@@ -97,6 +99,7 @@ def _middle(s: _Scaled) -> _Point:
     return _Point(jnp.concatenate([tips.reshape(3 * k), inside]), tips, lower, upper, jnp.full_like(s.b[0], 0.7))
 
 
+@jax.jit
 def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
     """The next point: a step of Newton's method, as far as the cones allow."""
     k = len(s.barrier)
@@ -129,6 +132,7 @@ def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
     return _Point(move(z.x, dx), move(z.w, dw), move(z.lower, lower), move(z.upper, upper), part)
 
 
+@jax.jit
 def _contacts(s: _Scaled, z: _Point, aim: Array, coupling: Array) -> tuple[Array, Array, Array, Array]:
     """Of contacts: the matrix (3 k, n) and the right side (3 k,) of the linear equations for dx.
 
@@ -155,6 +159,7 @@ def _contacts(s: _Scaled, z: _Point, aim: Array, coupling: Array) -> tuple[Array
     return plus_blocks(matrix, arrow), right.reshape(3 * k), rise, miss
 
 
+@jax.jit
 def _rows(s: _Scaled, z: _Point, own: Array, force: Array) -> tuple[Array, Array]:
     """Of further rows: the matrix (r, n), to which bounds add `own` (r,), and the right side (r,)."""
     first = 3 * len(s.barrier)
@@ -163,6 +168,7 @@ def _rows(s: _Scaled, z: _Point, own: Array, force: Array) -> tuple[Array, Array
     return matrix, jnp.where(held, 0, force - u[first:])
 
 
+@jax.jit
 def _product(x: Array, w: Array) -> Array:
     """x o w of vectors x (k, 3) and w (k, 3, ...)."""
     x = x.reshape(*x.shape, *[1] * (w.ndim - 2))
@@ -170,6 +176,7 @@ def _product(x: Array, w: Array) -> Array:
     return jnp.stack([part(0, 0) + part(1, 1) + part(2, 2), part(0, 1) + part(1, 0), part(0, 2) + part(2, 0)], 1)
 
 
+@jax.jit
 def _to_edge(y: Array, change: Array) -> Array:
     """The parts (k,) of changes (k, 3) that lead from y to the edge of the cone; infinite where none does."""
     form = lambda a, b: a[:, 0] * b[:, 0] - a[:, 1] * b[:, 1] - a[:, 2] * b[:, 2]
@@ -182,6 +189,7 @@ def _to_edge(y: Array, change: Array) -> Array:
     return jnp.minimum(jnp.where(meets, c / jnp.where(meets, rest, 1), jnp.inf), _to_zero(y[:, 0], change[:, 0]))
 
 
+@jax.jit
 def _to_zero(y: Array, change: Array) -> Array:
     """The parts (r,) of changes that lead from y > 0 to 0; infinite where none does."""
     falls = change < 0

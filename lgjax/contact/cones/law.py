@@ -15,6 +15,7 @@ the projections.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -43,6 +44,7 @@ class ConeProblem(NamedTuple):
     barrier: Array
 
 
+@partial(jax.jit, static_argnames="k")
 def steps_of_parts(G: Array, k: int) -> tuple[Array, Array, Array]:
     """Step sizes, impulse per velocity: (k,) of normals, (k,) of tangents, (r,) of further rows."""
     sizes = diagonal(G)
@@ -50,6 +52,7 @@ def steps_of_parts(G: Array, k: int) -> tuple[Array, Array, Array]:
     return 1 / blocks[:, 0], 2 / (blocks[:, 1] + blocks[:, 2]), 1 / sizes[3 * k :]
 
 
+@jax.jit
 def push(x: Array, barrier: Array) -> Array:
     """The impulse x_n >= 0 nearest to x or, with a barrier, the one on the smooth curve x_n (x_n - x) = barrier."""
     smooth = barrier > 0
@@ -61,6 +64,7 @@ def push(x: Array, barrier: Array) -> Array:
     return jnp.where(smooth, soft, jnp.maximum(x, jnp.zeros_like(x)))
 
 
+@jax.jit
 def disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
     """The point of the disc nearest to (x0, x1)."""
     square = x0 * x0 + x1 * x1
@@ -71,6 +75,7 @@ def disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
     return part * x0, part * x1
 
 
+@jax.jit
 def scaled_disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
     """`disc` for derivatives: the first and second ones stay in the range of the dtype, however short the vector is.
 
@@ -84,17 +89,20 @@ def scaled_disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
     return size * y0, size * y1
 
 
+@jax.jit
 def natural_map(p: ConeProblem, x: Array) -> Array:
     """One projected step of impulses (n,), all contacts at once; impulses obey the law if they are a fixed point."""
     return project(p, x - step_of_rows(p.G, len(p.friction)) * (product(p.G, x) + p.b))
 
 
+@partial(jax.jit, static_argnames="k")
 def step_of_rows(G: Array, k: int) -> Array:
     """Step sizes, impulse per velocity, of all rows (n,)."""
     normal, tangent, rows = steps_of_parts(G, k)
     return jnp.concatenate([jnp.stack([normal, tangent, tangent], 1).reshape(3 * k), rows])
 
 
+@jax.jit
 def project(p: ConeProblem, z: Array) -> Array:
     """The impulses (n,) that the law allows, projected from z = x - step (G x + b)."""
     k = len(p.friction)
@@ -122,6 +130,7 @@ def largest_part(G, u, x, step, islands: Sequence[Sequence[int]] = ()) -> Array:
     return _largest_part(u, x, step, bend, pull)
 
 
+@jax.jit
 def _largest_part(u, x, step, bend, pull) -> Array:
     dot = lambda a, b: jnp.sum(a * b)
     start = jnp.minimum(dot(x, u + 0.5 * pull), 0)
