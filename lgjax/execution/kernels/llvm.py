@@ -311,15 +311,17 @@ class _Body(Translation):
         found = f"load <{self.out.width} x {name}>, ptr {place}, align {align}"
         return self._from_memory(self.out.operation(found, kind_of_dtype(memory.dtype)), memory.dtype)
 
-    def _pick(self, memory: Memory, address: str, first: int, number: str, step: int) -> str:
-        width, name = self.out.width, MEMORY[memory.dtype.name]
-        size, found = BYTES[memory.dtype.name], "poison"
+    def _pick(self, memory: Memory, address: str, first: int, number: str) -> str:
+        width, name, element = self.out.width, MEMORY[memory.dtype.name], self._element(memory)
+        if first:
+            address = self._scalar(f"getelementptr {element}, ptr {address}, i64 {self._further(memory, first)}")
+        found = "poison"
         for lane in range(width):
             own = self._scalar(f"extractelement {self.out.types['i']} {number}, i64 {lane}")
-            entry = self._scalar(f"sext i32 {own} to i64")
-            offset = self._scalar(f"mul i64 {entry}, {step * self._width}")
-            place = self._scalar(f"getelementptr i8, ptr {address}, i64 {offset}")
-            place = self._scalar(f"getelementptr i8, ptr {place}, i64 {first * self._width + lane * size}")
+            offset = self._further(memory, self._scalar(f"sext i32 {own} to i64"))
+            place = self._scalar(f"getelementptr {element}, ptr {address}, i64 {offset}")
+            if lane and not memory.known:
+                place = self._scalar(f"getelementptr {name}, ptr {place}, i64 {lane}")
             own = self._scalar(f"load {name}, ptr {place}")
             found = self._scalar(f"insertelement <{width} x {name}> {found}, {name} {own}, i64 {lane}")
         vector = f"<{width} x {name}>"

@@ -27,7 +27,8 @@ class Memory:
     dtype: np.dtype
     known: bool = False
     owners: int = 0
-    given: str = ""  # of an argument: whether its numbers lie in "columns" of one vector each, or one "batch" apart
+    # Of an argument: whether its numbers lie in "columns" of one vector each, or one "batch" apart, or are for "all".
+    given: str = ""
 
     @property
     def kept(self) -> bool:

@@ -14,7 +14,8 @@ from lgjax.execution._jax import Literal, jaxprs_in
 from lgjax.execution.kernels.functions import is_instruction
 from lgjax.execution.scalars.indexing import MOVES
 from lgjax.execution.scalars.interpreter import HANDLED
-from lgjax.execution.scalars.program import ScalarProgram, dtype_of, heaviest, repeats, size_of
+from lgjax.execution.scalars.lookups import looked_up
+from lgjax.execution.scalars.program import ScalarProgram, dtype_of, heaviest, needs_memory, size_of
 from lgjax.execution.scalars.unrolling import RULES
 
 # `size_of` a program, of which larger ones have arrays in memory, and so have those with loops that end by what they
@@ -52,15 +53,16 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
         raise NotImplementedError("so many operations in one kernel")
     if heaviest(jaxpr) > HEAVIEST:
         raise NotImplementedError("an operation on so many numbers in a kernel")
-    program = ScalarProgram(jaxpr, memory=size_of(jaxpr) > SCALARS or repeats(jaxpr))
+    program = ScalarProgram(jaxpr, memory=size_of(jaxpr) > SCALARS or needs_memory(jaxpr))
     if program.lines > MOST:
         raise NotImplementedError(f"{program.lines} operations in one kernel")
     return program
 
 
 def entries_of(jaxpr: Any) -> int:
-    """Number of entries of the arguments and the results."""
-    return sum(x.aval.size for x in (*jaxpr.invars, *jaxpr.outvars))
+    """Number of entries of the results and of the arguments but for those that are looked up."""
+    read, _ = looked_up(jaxpr)
+    return sum(x.aval.size for n, x in enumerate((*jaxpr.invars, *jaxpr.outvars)) if n not in read)
 
 
 @remembered

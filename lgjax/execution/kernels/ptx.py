@@ -293,7 +293,18 @@ class _Body(Translation):
     def _width(self) -> int:
         return 8 if self.out.double else 4
 
+    def _argument(self, leaf: int, length: int, dtype: np.dtype) -> Memory:
+        """Where the caller has it, unless threads of a block copy its rows."""
+        name, width = f"a{leaf}", MEMORY[dtype.name][1]
+        if name in self.shared.rows:
+            return super()._argument(leaf, length, dtype)
+        self.pointers[name] = width, self.batched[leaf]
+        return Memory(f"%{name}", length, dtype, given="batch" if self.batched[leaf] else "all")
+
     def _bytes(self, memory: Memory) -> int:
+        """From a number to the next."""
+        if memory.given:
+            return MEMORY[memory.dtype.name][1] * (self.size if memory.given == "batch" else 1)
         return 4 if memory.known and not np.issubdtype(memory.dtype, np.floating) else self._width
 
     def _place_at(self, memory: Memory, steps: tuple, turns: list[str]) -> str:
@@ -306,14 +317,18 @@ class _Body(Translation):
         return address
 
     def _read(self, memory: Memory, address: str, first: int) -> str:
-        floating, place = np.issubdtype(memory.dtype, np.floating), f"[{address}+{first * self._bytes(memory)}]"
+        floating, further = np.issubdtype(memory.dtype, np.floating), first * self._bytes(memory)
+        if further > FAR:
+            address, further = self.out.operation("add.u64", address, further, kind="q"), 0
         suffix = self.out.dtype if floating else "s32" if memory.known else "u32"
         space = "const" if memory.known else "local"
-        found = self.out.operation(f"ld.{space}.{suffix}", place, kind="f" if floating else "i")
+        if memory.given:
+            suffix, space = MEMORY[memory.dtype.name][0], "global" if self.in_place else "global.nc"
+        found = self.out.operation(f"ld.{space}.{suffix}", f"[{address}+{further}]", kind="f" if floating else "i")
         return self.out.operation("setp.ne.u32", found, 0, kind="p") if memory.dtype == BOOL else found
 
-    def _pick(self, memory: Memory, address: str, first: int, number: str, step: int) -> str:
-        offset = self.out.operation("mul.wide.s32", number, step * self._bytes(memory), kind="q")
+    def _pick(self, memory: Memory, address: str, first: int, number: str) -> str:
+        offset = self.out.operation("mul.wide.s32", number, self._bytes(memory), kind="q")
         return self._read(memory, self.out.operation("add.u64", address, offset, kind="q"), first)
 
     def _write(self, memory: Memory, address: str, first: int, value: Any) -> None:

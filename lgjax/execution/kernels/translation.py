@@ -97,8 +97,8 @@ class Translation(ABC):
         """The number `first` numbers behind an address."""
 
     @abstractmethod
-    def _pick(self, memory: Memory, address: str, first: int, number: str, step: int) -> str:
-        """The same, step times a number of each system further."""
+    def _pick(self, memory: Memory, address: str, first: int, number: str) -> str:
+        """The same, so many numbers further as a number of each system says."""
 
     @abstractmethod
     def _write(self, memory: Memory, address: str, first: int, value: Any) -> None: ...
@@ -199,7 +199,7 @@ class Translation(ABC):
                 values[index] = self._read(memory, self._address_of(memory, what[1], turns), what[0])
             elif name == "pick":
                 memory, number, *turns = (self._value(values, a) for a in args)
-                values[index] = self._pick(memory, self._address_of(memory, what[1], turns), what[0], number, what[2])
+                values[index] = self._pick(memory, self._address_of(memory, what[1], turns), what[0], number)
             else:
                 values[index] = write(self.out, name, what, [self._value(values, a) for a in args])
             holding.done(place, index, values)

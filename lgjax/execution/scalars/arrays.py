@@ -17,6 +17,7 @@ from lgjax.execution.scalars import indexing
 from lgjax.execution.scalars.entries import boxed, objects
 from lgjax.execution.scalars.graph import Ref, Scalar, is_number
 from lgjax.execution.scalars.interpreter import ELEMENTWISE, REARRANGEMENTS
+from lgjax.execution.scalars.lookups import is_table
 from lgjax.execution.scalars.pulls import Index, Pull, View, even, in_rows, viewed
 from lgjax.execution.scalars.storage import Storage
 
@@ -25,6 +26,7 @@ WORK = 512  # products in a product of matrices, from which on it is
 KEPT = 24  # entries of a result of arrays, of which smaller ones become scalars
 ALONE = ELEMENTWISE | {"add_any", "square", "one_minus_square", "copy", "stop_gradient"}
 REDUCED = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min", "reduce_and": "and", "reduce_or": "or"}
+LOOKUPS = {"gather", "dynamic_slice"}
 MOVED = {*REARRANGEMENTS, "gather", "dynamic_slice", "unstack", "split"} - {"concatenate", "pad", "stack"}
 
 
@@ -36,6 +38,8 @@ class Arrays(Storage):
         name, outs = eqn.primitive.name, eqn.outvars
         if (name in MOVED or name in _RULES) and not any(x.aval.size for x in outs):
             return [np.empty(x.aval.shape, object) for x in outs]
+        if name in LOOKUPS and is_table(inputs[0]) and not indexing.is_known(name, inputs):
+            inputs = [self.pulled(inputs[0], eqn.invars[0].aval.dtype), *inputs[1:]]
         some = any(isinstance(x, Pull) for x in inputs)
         if not some and (not self._large(eqn, inputs) or all(is_number(a) for x in inputs for a in x.flat)):
             return None
@@ -81,11 +85,8 @@ class Arrays(Storage):
         name, x, others = eqn.primitive.name, inputs[0], inputs[1:]
         if not isinstance(x, Pull):
             return None
-        if name == "dynamic_slice" and not indexing.is_known(name, inputs):
-            found = self._slice(x, others, eqn.params["slice_sizes"])
-            return None if found is None else [found]
-        if name == "gather" and not indexing.is_known(name, inputs):
-            return None
+        if name in LOOKUPS and not indexing.is_known(name, inputs):
+            return self._looked_up(eqn, x, others)
         if name == "convert_element_type":
             return None
         if x.view is None and len(eqn.outvars) == 1 and (found := self._renamed(eqn, x)) is not None:
@@ -152,17 +153,37 @@ class Arrays(Storage):
 
         return Pull(shape, x.dtype, at)
 
-    def _slice(self, x: Pull, starts: Sequence[np.ndarray], sizes: Sequence[int]) -> Pull | None:
-        """A slice that begins where a turn says, or where a number says that is not known."""
-        view = self.in_memory(x)
-        for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-            where = indexing.within(self.graph, start[()], len(view.axes[axis]) - size)
-            found = self._part(view, axis, where, size)
-            if found is None and size == 1:
-                found = self.in_memory(self._looked_up(viewed(view, x.dtype), axis, where))
+    def _looked_up(self, eqn: Any, x: Pull, others: Sequence) -> list | None:
+        """A slice, or slices, that begin where a turn says, or where numbers say that are not known."""
+        if eqn.primitive.name == "dynamic_slice":
+            found = self._slice(x, [start[()] for start in others], eqn.params["slice_sizes"])
+            return None if found is None else [found]
+        indices = self.scalars(others[0])
+
+        def box(starts: Sequence[Scalar], sizes: Sequence[int]) -> np.ndarray:
+            found = self._slice(x, starts, sizes)
             if found is None:
+                raise NotImplementedError("a gather of uneven entries at numbers that are not known")
+            return self.scalars(found)
+
+        return [indexing.gathered(self.graph, eqn, x.shape, indices, box)]
+
+    def _slice(self, x: Pull, starts: Sequence[Scalar], sizes: Sequence[int]) -> Pull | None:
+        view, later = self.in_memory(x), []
+        for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+            where = indexing.within(self.graph, start, len(view.axes[axis]) - size)
+            found = self._part(view, axis, where, size)
+            if found is None:
+                later.append((axis, where, size))
+            view = found or view
+        if not later:
+            return viewed(view, x.dtype)
+        if all(even(view.axes[axis]) for axis, *_ in later):
+            return self._picked(view, x.dtype, later)
+        for axis, where, size in later:
+            if size != 1:
                 return None
-            view = found
+            view = self.in_memory(self._searched(viewed(view, x.dtype), axis, where))
         return viewed(view, x.dtype)
 
     def _part(self, view: View, axis: int, where: Scalar, size: int) -> View | None:
@@ -181,24 +202,25 @@ class Arrays(Storage):
     def _by_turn(self, x: Scalar) -> tuple[Ref, tuple] | None:
         return self.graph.by_turn(x) if hasattr(self.graph, "by_turn") else None
 
-    def _looked_up(self, x: Pull, axis: int, where: Scalar) -> Pull:
-        """One entry of an axis, at a number that is not known."""
-        view = self.in_memory(x)
-        shape = tuple(1 if k == axis else n for k, n in enumerate(x.shape))
-        if not even(view.axes[axis]) or self._known(view):
-            return self._searched(x, axis, where, shape)
-        own = View(view.memory, view.first, (*view.axes[:axis], (0,), *view.axes[axis + 1 :]), view.terms)
-        step = view.axes[axis][1]
+    def _picked(self, view: View, dtype: np.dtype, places: Sequence[tuple[int, Scalar, int]]) -> Pull:
+        """`size` entries of each of some axes, from numbers on that are not known: places (axis, number, size)."""
+        axes, number = list(view.axes), 0
+        for axis, where, size in places:
+            row = axes[axis]
+            number = self.graph.add(number, self.graph.mul(where, row[1] - row[0]))
+            axes[axis] = row[:size]
+        own = View(view.memory, view.first, tuple(axes), view.terms)
 
         def entry(body: Any, index: Sequence[Index]) -> Scalar:
-            first, steps, turns = own.place(body, index)
-            args = body.capture(view.memory), body.capture(where), *turns
-            return body.graph.node("pick", (first, steps, step), *args, key=(first, steps, step))
+            *what, turns = own.place(body, index)
+            args = body.capture(view.memory), body.capture(number), *turns
+            return body.graph.node("pick", tuple(what), *args, key=tuple(what))
 
-        return Pull(shape, x.dtype, entry)
+        return Pull(tuple(map(len, axes)), dtype, entry)
 
-    def _searched(self, x: Pull, axis: int, where: Scalar, shape: Sequence[int]) -> Pull:
-        """The same; all entries are looked at."""
+    def _searched(self, x: Pull, axis: int, where: Scalar) -> Pull:
+        """One entry of an axis, at a number that is not known; all entries are looked at."""
+        shape = tuple(1 if k == axis else n for k, n in enumerate(x.shape))
 
         def entry(body: Any, total: Scalar, index: Sequence[Index], inside: Sequence[Index]) -> Scalar:
             own = list(index)

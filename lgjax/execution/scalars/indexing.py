@@ -15,7 +15,8 @@ import numpy as np
 from lgjax.execution.scalars.entries import boxed, map_objects
 from lgjax.execution.scalars.graph import Graph, Scalar, is_number
 
-CHOICES = 40_000  # between entries, in one operation: a grid of heights with 40,000 nodes stays an array
+LOOKED_UP = 64  # entries of an array, of which larger ones stay in memory (`lookups.py`)
+CHOICES = 40_000  # between entries, in one operation
 
 
 def is_known(name: str, inputs: Sequence[np.ndarray]) -> bool:
@@ -118,22 +119,27 @@ def _dynamic_update_slice(graph: Graph, eqn: Any, x: np.ndarray, update: np.ndar
 
 
 def _gather(graph: Graph, eqn: Any, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    return gathered(graph, eqn, x.shape, indices, lambda starts, sizes: box(graph, x, starts, sizes))
+
+
+def gathered(graph: Graph, eqn: Any, of: Sequence[int], indices: np.ndarray, part: Callable) -> np.ndarray:
+    """The slices of an array of shape `of` that part(starts, sizes) finds."""
     numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
     if numbers.operand_batching_dims:
         raise NotImplementedError("a gather with a batch of its own, at numbers that are not known")
-    kept = [axis for axis in range(x.ndim) if axis not in numbers.collapsed_slice_dims]
+    kept = [axis for axis in range(len(of)) if axis not in numbers.collapsed_slice_dims]
     shape = [sizes[axis] for axis in kept]
     out = np.empty((*indices.shape[:-1], *shape), object)
     for index in np.ndindex(*indices.shape[:-1]):
-        starts: list[Scalar] = [0] * x.ndim
+        starts: list[Scalar] = [0] * len(of)
         for axis, start in zip(numbers.start_index_map, indices[index], strict=True):
             starts[axis] = start
-        found = box(graph, x, starts, sizes).reshape(shape)
+        found = part(starts, sizes).reshape(shape)
         if _drops(eqn):
             inside: Scalar = True
             for axis in numbers.start_index_map:
                 inside = both(graph, inside, compared(graph, "ge", starts[axis], 0))
-                inside = both(graph, inside, compared(graph, "le", starts[axis], x.shape[axis] - sizes[axis]))
+                inside = both(graph, inside, compared(graph, "le", starts[axis], of[axis] - sizes[axis]))
             found = map_objects(partial(selected, graph, inside, _fill(eqn)), found)
         out[index] = found if shape else found[()]
     batch = indices.ndim - 1

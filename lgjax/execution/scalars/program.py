@@ -17,6 +17,7 @@ from lgjax.execution._jax import is_traced, is_written_out, jaxprs_in
 from lgjax.execution.scalars.arrays import KEPT
 from lgjax.execution.scalars.entries import map_objects, objects
 from lgjax.execution.scalars.graph import Graph
+from lgjax.execution.scalars.lookups import looked_up
 from lgjax.execution.scalars.regions import Region
 from lgjax.execution.scalars.unrolling import Unrolling
 
@@ -35,12 +36,17 @@ class ScalarProgram(Region):
     def __init__(self, jaxpr: Any, constants: Sequence = (), memory: bool = False):
         """memory: whether large arrays stay arrays, see `arrays.py`."""
         graph = Graph()
-        enter = lambda aval: map_objects(lambda _: graph.input(), np.empty(aval.shape, object))
         self.dtypes, self.out_dtypes = (list(map(dtype_of, x)) for x in (jaxpr.invars, jaxpr.outvars))
-        self.inputs = [enter(x.aval) for x in jaxpr.invars]
         run, whole = Unrolling(graph, memory), memory and has_long_loops(jaxpr)
+        read = looked_up(jaxpr)[0] if memory else frozenset()
+        enter = lambda aval: map_objects(lambda _: graph.input(), np.empty(aval.shape, object))
+        # The entries of what is looked up are nowhere scalars: one node stands for all.
+        self.inputs = [
+            np.full(x.aval.shape, graph.input(), object) if n in read else enter(x.aval)
+            for n, x in enumerate(jaxpr.invars)
+        ]
         given = [
-            run.arrays.argument(n, x.aval) if whole and x.aval.size >= KEPT else nodes
+            run.arrays.argument(n, x.aval) if n in read or (whole and x.aval.size >= KEPT) else nodes
             for n, (x, nodes) in enumerate(zip(jaxpr.invars, self.inputs, strict=True))
         ]
         with np.errstate(all="ignore"):  # of known numbers, 0 / 0 is no number, as in the kernel
@@ -107,6 +113,11 @@ def repeats(jaxpr: Any) -> bool:
         eqn.primitive.name == "while" or any(map(has_while, jaxprs_in(eqn))) for eqn in jaxpr.eqns
     )
     return has_while(jaxpr) or has_long_loops(jaxpr)
+
+
+def needs_memory(jaxpr: Any) -> bool:
+    """Whether some of its arrays are better left in memory: it repeats something, or looks up entries of large ones."""
+    return repeats(jaxpr) or looked_up(jaxpr)[1]
 
 
 def has_long_loops(jaxpr: Any) -> bool:

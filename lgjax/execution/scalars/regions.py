@@ -127,8 +127,8 @@ class Fill(Region):
     Nodes that have to do with arrays, whose values are addresses: "argument", (number, length, dtype) of one that the
     program is given; "space", memory for (length, dtype); "store", numbers
     that become an array; "table", a known one; "load", an entry: (first, steps) and arguments (array, turns) say that
-    it is number first + sum steps turns, where steps may also be tables by turn. "pick", (first, steps,
-    step) and arguments (array, number, turns), adds step times a number of each system. "entry" chooses among known
+    it is number first + sum steps turns, where steps may also be tables by turn. "pick", the same with arguments
+    (array, number, turns), adds a number of each system. "entry" chooses among known
     numbers by turn.
     """
 

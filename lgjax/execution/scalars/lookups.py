@@ -1,0 +1,73 @@
+"""Which arguments of a program are read at numbers that it computes: such arrays, as grids of heights, stay in memory.
+
+Read first: `indexing.py`, which reads small ones by choices. Next: `program.py`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from lgjax.execution._jax import Literal, jaxprs_in, while_parts
+from lgjax.execution.scalars.graph import is_number
+from lgjax.execution.scalars.indexing import LOOKED_UP
+from lgjax.execution.scalars.pulls import Pull
+
+NUMBERED = {"dynamic_slice", "gather"}
+RENAMED = {"reshape", "squeeze", "expand_dims", "broadcast_in_dim", "transpose", "slice", "copy"}
+
+
+def is_table(x: Any) -> bool:
+    """Whether an array is known, and so large that what is looked up in it is better read from memory."""
+    if isinstance(x, Pull) or x.size < LOOKED_UP or not all(map(is_number, x.flat)):
+        return False
+    return len(set(map(repr, x.flat))) > 1  # what is the same everywhere is no choice
+
+
+def looked_up(jaxpr: Any) -> tuple[frozenset[int], bool]:
+    """The large arguments that are read at numbers not known, and whether any large array is, be it a known one."""
+    arguments, some = _found(jaxpr, frozenset())
+    return frozenset(n for n in arguments if jaxpr.invars[n].aval.size >= LOOKED_UP), some
+
+
+def _found(jaxpr: Any, given: frozenset[int]) -> tuple[set[int], bool]:
+    """The same, with small arguments; those `given` are known."""
+    known = _known(jaxpr, given)
+    read, some = set(), False
+    for eqn in reversed(jaxpr.eqns):
+        name, operands = eqn.primitive.name, eqn.invars
+        if name in NUMBERED:
+            if not known.issuperset(_variables(operands[1:])):
+                read.update(_variables(operands[:1]))
+                some = some or operands[0].aval.size >= LOOKED_UP
+        elif name in RENAMED and not read.isdisjoint(eqn.outvars):
+            read.update(_variables(operands[:1]))
+        for inner, outside in _inside(eqn):
+            own = frozenset(n for n, x in enumerate(outside) if x is not None and known.issuperset(_variables([x])))
+            found, inside = _found(inner, own)
+            read.update(_variables(outside[n] for n in found))
+            some = some or inside
+    return {n for n, x in enumerate(jaxpr.invars) if x in read}, some
+
+
+def _known(jaxpr: Any, given: frozenset[int]) -> set:
+    known = {*jaxpr.constvars, *(jaxpr.invars[n] for n in given)}
+    for eqn in jaxpr.eqns:
+        if known.issuperset(_variables(eqn.invars)):
+            known.update(eqn.outvars)
+    return known
+
+
+def _inside(eqn: Any) -> Iterator[tuple[Any, Sequence]]:
+    """Each jaxpr within an equation with what its arguments are outside; None for what changes from turn to turn."""
+    if eqn.primitive.name == "while":
+        (first, condition), (second, body) = while_parts(eqn)
+        carried = [None] * (len(eqn.invars) - first - second)
+        yield condition.jaxpr, [*eqn.invars[:first], *carried]
+        yield body.jaxpr, [*eqn.invars[first : first + second], *carried]
+        return
+    given = eqn.invars[eqn.primitive.name == "cond" :]
+    for inner in jaxprs_in(eqn):
+        yield inner, given if len(inner.invars) == len(given) else [None] * len(inner.invars)
+
+
+def _variables(atoms: Iterable) -> list:
+    return [x for x in atoms if x is not None and not isinstance(x, Literal)]
