@@ -55,6 +55,9 @@ FUNCTIONS = {
 }
 
 
+OTHERS = [("filled", "float64"), ("filled", "int32"), ("in a loop", "float64"), ("a window", "int32")]
+
+
 def arguments(name, dtype):
     grid = jnp.asarray(WHOLE if dtype == "int32" else GRID > 0 if dtype == "bool" else GRID, dtype)
     inside = name == "inside"
@@ -67,8 +70,7 @@ def equal(found, right):
         np.testing.assert_allclose(a, b, rtol=0, atol=0 if a.dtype.kind != "f" else 30 * np.finfo(a.dtype).eps)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(("name", "dtype"), [*((x, "float32") for x in FUNCTIONS), *OTHERS])
 def test_on_a_processor(name, dtype):
     """Of an array for all systems, known or not, and of one for each, which lie one after the other or side by side."""
     function, (grid, k) = FUNCTIONS[name], arguments(name, dtype)
