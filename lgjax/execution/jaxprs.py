@@ -4,7 +4,9 @@ Read first: `_jax.py`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,21 @@ from jax import lax
 from lgjax.execution._jax import as_function, dce_jaxpr, is_traced, with_constants
 
 Arrays = list[jax.Array]
+
+
+def remembered(function: Callable) -> Callable:
+    """Keep the results of function(jaxpr, ...) while the jaxpr exists: a cache that holds jaxprs holds their memory."""
+    known: WeakKeyDictionary[Any, dict] = WeakKeyDictionary()
+
+    @wraps(function)
+    def call(jaxpr: Any, *others: Any) -> Any:
+        found = known.setdefault(jaxpr, {})
+        if others not in found:
+            found[others] = function(jaxpr, *others)
+        return found[others]
+
+    call.cache_clear = known.clear  # type: ignore[attr-defined]
+    return call
 
 
 def traced(function: Callable, *args) -> tuple[Any, list]:

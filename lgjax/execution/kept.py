@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import jax
 
 from lgjax.execution._jax import Literal, Primitive, alone, altered, dce_jaxpr, jaxprs_in, no_tangent, register
-from lgjax.execution.jaxprs import Arrays, traced
+from lgjax.execution.jaxprs import Arrays, remembered, traced
 
 Tree = TypeVar("Tree")
 
@@ -33,11 +33,13 @@ register(
 )
 
 
+@remembered
 def keeps(jaxpr: Any) -> bool:
     """Whether anything is marked in a jaxpr."""
     return any(eqn.primitive is keep_p or any(map(keeps, jaxprs_in(eqn))) for eqn in jaxpr.eqns)
 
 
+@remembered
 def keeps_itself(jaxpr: Any) -> bool:
     """The same, but for what is marked in batched functions inside."""
     inside = lambda eqn: eqn.primitive.name != "batched" and any(map(keeps_itself, jaxprs_in(eqn)))

@@ -22,9 +22,10 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.execution.cache import keep_object, kept_object
+from lgjax.execution.jaxprs import remembered
 from lgjax.execution.kernels.calling import NAME, Interface
 from lgjax.execution.kernels.llvm import ALONE, kernel_text
-from lgjax.execution.kernels.programs import program_of_jaxpr, remembered
+from lgjax.execution.kernels.programs import program_of_jaxpr
 
 logger = logging.getLogger("lgjax")
 

@@ -3,14 +3,14 @@
 Read first: `../scalars/program.py`. Next: `translation.py`.
 """
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache, wraps
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from lgjax.execution._jax import Literal, jaxprs_in
+from lgjax.execution.jaxprs import remembered
 from lgjax.execution.kernels.functions import is_instruction
 from lgjax.execution.scalars.indexing import MOVES
 from lgjax.execution.scalars.interpreter import HANDLED
@@ -27,21 +27,6 @@ LARGEST = 3_000_000  # `size_of` a program, an estimate that may be ten times to
 MOST = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s
 MOVED = HANDLED | RULES | set(MOVES)  # operations that become others, or only move numbers
 BYTES = {"float32": 4, "float64": 8, "int32": 4, "bool": 1}  # of a number in the arrays of a kernel
-
-
-def remembered(function: Callable) -> Callable:
-    """Keep the results of function(jaxpr, ...) while the jaxpr exists: a cache that holds jaxprs holds their memory."""
-    known: WeakKeyDictionary[Any, dict] = WeakKeyDictionary()
-
-    @wraps(function)
-    def call(jaxpr: Any, *others: Any) -> Any:
-        found = known.setdefault(jaxpr, {})
-        if others not in found:
-            found[others] = function(jaxpr, *others)
-        return found[others]
-
-    call.cache_clear = known.clear  # type: ignore[attr-defined]
-    return call
 
 
 @lru_cache(maxsize=4)  # a large one takes tens of megabytes

@@ -6,6 +6,7 @@ programs (`kernels/translation.py`).
 Read first: `interpreter.py`, `unrolling.py`. Next: `sums.py`, `ordering.py`, `kernels/translation.py`.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -14,6 +15,7 @@ import jax
 import numpy as np
 
 from lgjax.execution._jax import is_traced, is_written_out, jaxprs_in
+from lgjax.execution.jaxprs import remembered
 from lgjax.execution.scalars.arrays import KEPT
 from lgjax.execution.scalars.entries import map_objects, objects
 from lgjax.execution.scalars.graph import Graph
@@ -81,6 +83,7 @@ def program_of(function: Callable, *specs: Any, memory: bool = False) -> ScalarP
     return ScalarProgram(closed.jaxpr, closed.consts, memory)
 
 
+@remembered
 def size_of(jaxpr: Any) -> float:
     """An estimate, about three times the number of operations of its program; turns of loops count once."""
     own = lambda eqn: _work(eqn) * (FOLDED if max((x.aval.size for x in eqn.outvars), default=0) < SMALL else 1)
@@ -94,13 +97,14 @@ def turns(eqn: Any) -> int:
 
 def _work(eqn: Any) -> int:
     """Entries that an equation makes; products, for a product of matrices."""
-    entries = max((int(np.prod(x.aval.shape)) for x in eqn.outvars), default=1)
+    entries = max((x.aval.size for x in eqn.outvars), default=1)
     if eqn.primitive.name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
-        entries *= int(np.prod([eqn.invars[0].aval.shape[axis] for axis in contracted]))
+        entries *= math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
     return entries
 
 
+@remembered
 def heaviest(jaxpr: Any) -> int:
     """The work of the largest operation."""
     own = [_work(eqn) for eqn in jaxpr.eqns if not jaxprs_in(eqn)]
