@@ -214,6 +214,45 @@ def tree_sweeps(
     return found
 
 
+def contact_sweeps(
+    m: Mechanism, balls: dict[str, float], law: dict[str, Any], first: int, parts: int
+) -> list[Sweep]:
+    """Of balls, {body: radius}, on the plane z = 0 with a law of contact, by `TimeStepping` and, in parts of the time,
+    `EventDriven`.
+    """
+    model = lgjax.load_robot(m.xml).model
+    q, v, *_ = lgjax.conventions.from_mujoco(model, np.array(m.qpos, float), np.array(m.qvel, float))
+    ground = lgjax.shapes.Plane((0.0, 0.0, 1.0))
+    contacts = lgjax.Contacts(model, ground, {b: lgjax.shapes.sphere(r) for b, r in balls.items()}, **law)
+    many = lambda batch: jnp.asarray(spread(v, batch))
+
+    def roll(q: Any, v: Any, h: Any, steps: int, method: Any) -> Any:
+        s = lgjax.rollout(model, q, v, None, h, steps, method, save_every=None, contacts=contacts)
+        return *jax.tree.map(lambda x: x[-1], (s.q, s.v)), s.status
+
+    def leg(y: Any, t: Any, h: Any, steps: int) -> Any:
+        q, v, status = roll(*y[:2], h, steps, lgjax.contact.TimeStepping())
+        return q, v, y[2] | status
+
+    stepped = _in_legs(leg, lambda v: (q, v, jnp.zeros((), jnp.int32)), v, many, first)
+    events = lambda end, v, small: roll(q, v, end / parts, parts, lgjax.contact.EventDriven(small, small))
+    adapted = _tolerant(events, v, many)
+
+    def prepare(solve: Callable, end: float, setting: Any, batch: int | None) -> Any:
+        def finish(result: Any) -> Any:
+            q, v, status = _first(result, batch)
+            if status:
+                raise RuntimeError(f"status {status}")
+            return np.concatenate([q.joints, v]), None
+
+        return solve(end, setting, batch), finish
+
+    return [
+        Sweep("lgjax", "TimeStepping", partial(prepare, stepped), doubling(first, 4, 8), batched=True),
+        Sweep("lgjax", "EventDriven", partial(prepare, adapted), TOLERANCES[1::2], steps=False, batched=True),
+    ]
+
+
 def _pins(m: Mechanism) -> tuple[Any, ...]:
     """The points that equalities hold together, of mechanisms that move in a plane."""
     from lgjax import Loop

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-HEAD = '<option gravity="{}"><flag contact="disable"/></option><compiler angle="radian"/><size memory="1M"/>'
+HEAD = '<option gravity="{}">{}</option><compiler angle="radian"/><size memory="1M"/>'
+FREE = '<flag contact="disable"/>'
 BALL, SLIDE, HINGE = 1, 2, 3
 
 
@@ -51,10 +52,11 @@ class Mechanism:
     qpos: tuple[float, ...]
     qvel: tuple[float, ...]
     gravity: tuple[float, ...] = (0.0, 0.0, 0.0)
+    contact: bool = False
 
     @property
     def xml(self) -> str:
-        head = HEAD.format(" ".join(map(repr, self.gravity)))
+        head = HEAD.format(" ".join(map(repr, self.gravity)), "" if self.contact else FREE)
         return f"<mujoco>{head}{self.inside}</mujoco>"
 
     @cached_property

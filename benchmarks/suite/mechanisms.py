@@ -16,8 +16,8 @@ G = 9.81
 DOWN = (0.0, 0.0, -G)
 
 
-def _energy(m: Mechanism) -> Callable[[np.ndarray], float]:
-    """Kinetic and potential energy by MuJoCo, of a state of hinges."""
+def mujoco_energy(m: Mechanism) -> Callable[[np.ndarray], float]:
+    """Kinetic and potential energy by MuJoCo, of a state of hinges and slides."""
 
     def energy(state: np.ndarray) -> float:
         import mujoco
@@ -62,7 +62,7 @@ def pendulum() -> Problem:
         return found + peers.mujoco_sweeps(m, 100) + peers.pinocchio_sweeps(m, 100) + peers.exudyn_sweeps(m, 400)
 
     text = "1 kg at 1 m with a moment of 0.01 kg m², let go horizontally"
-    return Problem("pendulum", "Pendulum", text, 10.0, 1, {"energy": _energy(m)}, references, sweeps)
+    return Problem("pendulum", "Pendulum", text, 10.0, 1, {"energy": mujoco_energy(m)}, references, sweeps)
 
 
 def four_bars(n: int = 3) -> Problem:
@@ -101,7 +101,7 @@ def four_bars(n: int = 3) -> Problem:
         return found + peers.mujoco_sweeps(m, 1600) + peers.exudyn_sweeps(m, 1600)
 
     text = f"{n} four-bars of uniform rods of 1 m and 1 kg, upright, 1 m/s; SciPy and diffrax have one angle"
-    return Problem("four_bars", "Four-bars through singular positions", text, 10.0, size, {"energy": _energy(m)},
+    return Problem("four_bars", "Four-bars through singular positions", text, 10.0, size, {"energy": mujoco_energy(m)},
                    references, sweeps)  # fmt: skip
 
 

@@ -74,8 +74,11 @@ def coordinate_sweeps(
     return found
 
 
-def mujoco_sweeps(m: Mechanism, first: int, drive: str = "") -> list[Sweep]:
-    """MuJoCo C by its `rollout`, which steps without Python, on one thread.  drive: actuators with constant forces."""
+def mujoco_sweeps(m: Mechanism, first: int, drive: str = "", solref: Callable | None = None) -> list[Sweep]:
+    """MuJoCo C by its `rollout`, which steps without Python, on one thread.
+
+    drive: actuators with constant forces. solref: of the contacts of all shapes, for a size of the steps.
+    """
     import mujoco
     from mujoco.rollout import rollout
 
@@ -85,6 +88,8 @@ def mujoco_sweeps(m: Mechanism, first: int, drive: str = "") -> list[Sweep]:
     def prepare(kind: str, end: float, steps: int, batch: int | None) -> Any:
         model = mujoco.MjModel.from_xml_string(m.xml.replace("</mujoco>", f"{drive}</mujoco>"))
         model.opt.timestep, model.opt.integrator = end / steps, kinds[kind][0]
+        if solref:
+            model.geom_solref[:] = solref(end / steps)
         data = mujoco.MjData(model)
         data.qpos[:], data.qvel[:] = m.qpos, m.qvel
         start = np.zeros((batch or 1, mujoco.mj_stateSize(model, full)))
