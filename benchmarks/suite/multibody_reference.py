@@ -1,0 +1,241 @@
+"""Two sets of equations of trees of bodies for references: Kane's with Jacobians, and Newton's and Euler's with forces of
+joints as unknowns.  They share nothing but `Link`, the data, and no code with the library.
+
+Both give rate(t, y) for the integrators of `reference.py`, on numbers of any kind: mpmath's, or numpy.longdouble.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.suite.problem import matrix
+
+Array = Any
+GROUND = -1
+
+
+class Link(NamedTuple):
+    """A body with its joint to the parent; all frames of bodies are parallel at zero coordinates.
+
+    kind: "hinge" (one angle), "ball" (a quaternion) or "free" (a place of the center of mass, which is the origin of
+    the body's frame then, and a quaternion). at: the joint in the parent's frame; it is the origin of the body's frame.
+    """
+
+    parent: int
+    kind: str
+    at: Sequence[Any]
+    axis: Sequence[Any]
+    com: Sequence[Any]
+    mass: Any
+    inertia: Sequence[Any]  # about the center of mass, along the body's axes
+
+
+def cross(a: Array, b: Array) -> Array:
+    return np.array([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
+
+
+def turned(quaternion: Array, omega: Array) -> list[Any]:
+    """The rate of a quaternion; omega in the body."""
+    a, b, c, d = quaternion
+    p, q, r = omega
+    return [(-b * p - c * q - d * r) / 2, (a * p + c * r - d * q) / 2, (a * q + d * p - b * r) / 2,
+            (a * r + b * q - c * p) / 2]  # fmt: skip
+
+
+def solved(a: Array, b: Array) -> Array:
+    """Elimination with pivots, a row operation at a time."""
+    rows = np.concatenate([a, b[:, None]], axis=1)
+    n = len(rows)
+    for k in range(n):
+        pivot = k + max(range(n - k), key=lambda i: abs(rows[k + i, k]))
+        rows[[k, pivot]] = rows[[pivot, k]]
+        below = k + 1 + np.flatnonzero(rows[k + 1 :, k])
+        rows[below, k:] -= (rows[below, k] / rows[k, k])[:, None] * rows[k, k:]
+    x = rows[:, n]
+    for k in reversed(range(n)):
+        x[k] = (x[k] - rows[k, k + 1 : n] @ x[k + 1 :]) / rows[k, k]
+    return x
+
+
+class Tree:
+    """Links, and gravity, in one kind of number."""
+
+    def __init__(self, links: Sequence[Link], gravity: Sequence[Any], number: Any) -> None:
+        make = lambda values: np.array([number(str(x)) for x in values])
+        self.links = [
+            k._replace(at=make(k.at), axis=make(k.axis), com=make(k.com), mass=number(str(k.mass)), inertia=make(k.inertia))
+            for k in links
+        ]  # fmt: skip
+        self.gravity, self.number = make(gravity), number
+        self.one, self.zero = number("1"), number("0")
+        self.positions = sum({"hinge": 1, "ball": 4, "free": 7}[k.kind] for k in links)
+        self.rates = sum({"hinge": 1, "ball": 3, "free": 6}[k.kind] for k in links)
+
+    def joint(self, link: Link, q: Array) -> tuple[Array, int]:
+        """The rotation of a joint, and how many of the coordinates q are its own."""
+        if link.kind == "hinge":
+            sqrt = lambda x: x ** (self.one / 2)
+            half = q[0] / 2
+            c, s = (np.cos(half), np.sin(half)) if self.number is np.longdouble else _mp_circle(half)
+            return np.array(matrix([c, *(s * x / sqrt(link.axis @ link.axis) for x in link.axis)])), 1
+        place = 3 if link.kind == "free" else 0
+        return np.array(matrix(list(q[place : place + 4]))), place + 4
+
+    def bodies(self, y: Array) -> list[tuple[Array, Array, Array, Array, Array]]:
+        """Of every body, in the world: rotation, origin, velocity of the origin, angular velocity, own joint's rate."""
+        found, q, v = [], y[: self.positions], y[self.positions :]
+        eye, none = np.array(matrix([self.one, *[self.zero] * 3])), np.array([self.zero] * 3)
+        for link in self.links:
+            r, x, u, w = found[link.parent][:4] if link.parent >= 0 else (eye, none, none, none)
+            turn, used = self.joint(link, q)
+            x_joint, rotation = x + r @ link.at, r @ turn
+            velocity = u + cross(w, x_joint - x)
+            if link.kind == "hinge":
+                own, taken = rotation @ link.axis * v[0], 1
+            elif link.kind == "ball":
+                own, taken = rotation @ v[:3], 3
+            else:
+                x_joint, velocity, own, taken = np.array(q[:3]), np.array(v[:3]), rotation @ v[3:6], 6
+            found.append((rotation, x_joint, velocity, w + own, own))
+            q, v = q[used:], v[taken:]
+        return found
+
+    def kane(self, t: Any, y: Array) -> list[Any]:
+        """The rate of joint coordinates: M v̇ = -Σ Jᵀ (inertial forces without v̇)."""
+        y = np.asarray(y)
+        states, n, none = self.bodies(y), self.rates, np.array([self.zero] * 3)
+        mass, force = np.full((n, n), self.zero), np.full(n, self.zero)
+        angular, linear, biases, at = [], [], [], 0
+        for link, (rotation, x, _, w, own) in zip(self.links, states, strict=True):
+            p = link.parent
+            jw = angular[p].copy() if p >= 0 else np.full((3, n), self.zero)
+            jv = linear[p].copy() if p >= 0 else np.full((3, n), self.zero)
+            alpha, a = biases[p] if p >= 0 else (none, none)
+            x_parent, w_parent = (states[p][1], states[p][3]) if p >= 0 else (none, none)
+            d = x - x_parent
+            jv = jv - np.stack([cross(d, jw[:, j]) for j in range(n)], axis=1)
+            a = a + cross(alpha, d) + cross(w_parent, cross(w_parent, d))
+            alpha = alpha + cross(w_parent, own)
+            columns = {"hinge": [rotation @ link.axis], "ball": list(rotation.T), "free": list(rotation.T)}[link.kind]
+            if link.kind == "free":
+                for i in range(3):
+                    jv[i, at + i] = self.one
+                at += 3
+            for column in columns:
+                jw[:, at] = column
+                at += 1
+            angular, linear, biases = [*angular, jw], [*linear, jv], [*biases, (alpha, a)]
+            c = rotation @ link.com
+            jc = jv - np.stack([cross(c, jw[:, j]) for j in range(n)], axis=1)
+            ac = a + cross(alpha, c) + cross(w, cross(w, c)) - self.gravity
+            inertia = rotation @ (link.inertia[:, None] * rotation.T)
+            mass = mass + link.mass * (jc.T @ jc) + jw.T @ inertia @ jw
+            force = force - link.mass * (jc.T @ ac) - jw.T @ (inertia @ alpha + cross(w, inertia @ w))
+        return [*self._turned(y), *solved(mass, force)]
+
+    def _turned(self, y: Array) -> list[Any]:
+        """The rates of the coordinates."""
+        found, q, v = [], y[: self.positions], y[self.positions :]
+        for link in self.links:
+            if link.kind == "hinge":
+                found, q, v = [*found, v[0]], q[1:], v[1:]
+                continue
+            if link.kind == "free":
+                found, q, v = [*found, *v[:3]], q[3:], v[3:]
+            found, q, v = [*found, *turned(q[:4], v[:3])], q[4:], v[3:]
+        return found
+
+    def absolute_start(self, y: Array) -> list[Any]:
+        """Of every body: center of mass, quaternion, velocity, angular velocity in the world."""
+        found = []
+        for link, (rotation, x, u, w, _) in zip(self.links, self.bodies(np.asarray(y)), strict=True):
+            c = rotation @ link.com
+            found += [*(x + c), *_quaternion(rotation, self.one), *(u + cross(w, c)), *w]
+        return found
+
+    def newton_euler(self, t: Any, y: Array) -> list[Any]:
+        """The rate of all bodies on their own, with the forces of joints as unknowns."""
+        y, n = np.asarray(y).reshape(-1, 13), len(self.links)
+        rows = sum({"hinge": 5, "ball": 3, "free": 0}[k.kind] for k in self.links)
+        m, b, row = np.full((6 * n + rows,) * 2, self.zero), np.full(6 * n + rows, self.zero), 6 * n
+        r = [np.array(matrix(list(s[3:7]))) for s in y]
+        for i, (link, s) in enumerate(zip(self.links, y, strict=True)):
+            w, inertia = s[10:], r[i] @ (link.inertia[:, None] * r[i].T)
+            for k in range(3):
+                m[6 * i + k, 6 * i + k] = link.mass
+            m[6 * i + 3 : 6 * i + 6, 6 * i + 3 : 6 * i + 6] = inertia
+            b[6 * i : 6 * i + 3], b[6 * i + 3 : 6 * i + 6] = link.mass * self.gravity, -cross(w, inertia @ w)
+            if link.kind == "free":
+                continue
+            p = link.parent
+            ends = [(i, -r[i] @ link.com, self.one)]
+            if p >= 0:
+                ends.append((p, r[p] @ (link.at - self.links[p].com), -self.one))
+            axes = np.array(matrix([self.one, *[self.zero] * 3]))
+            for k in range(3):  # the two points of the joint have one acceleration
+                for e, arm, sign in ends:
+                    m[row, 6 * e : 6 * e + 3] = sign * axes[k]
+                    m[row, 6 * e + 3 : 6 * e + 6] = sign * cross(arm, axes[k])
+                    b[row] -= sign * cross(y[e][10:], cross(y[e][10:], arm))[k]
+                row += 1
+            if link.kind == "hinge":  # directions of the parent across the axis see no relative turn
+                w_p, r_p = (y[p][10:], r[p]) if p >= 0 else (0 * w, axes)
+                first = cross(link.axis, axes[int(np.argmin([abs(x) for x in link.axis]))])
+                for u in (r_p @ first, r_p @ cross(link.axis, first)):
+                    for e, _, sign in ends:
+                        m[row, 6 * e + 3 : 6 * e + 6] = sign * u
+                    b[row] = -(w - w_p) @ cross(w_p, u)
+                    row += 1
+        m[: 6 * n, 6 * n :] = m[6 * n :, : 6 * n].T
+        x = solved(m, b)[: 6 * n].reshape(n, 6)
+        rate = []
+        for i, s in enumerate(y):
+            rate += [*s[7:10], *turned(s[3:7], r[i].T @ s[10:]), *x[i]]
+        return rate
+
+    def from_absolute(self, y: Array, atan2: Any) -> list[Any]:
+        """The suite's state: matrices, then places of free bodies and angles, then rates."""
+        y = np.asarray(y).reshape(-1, 13)
+        r = [np.array(matrix(list(s[3:7]))) for s in y]
+        balls, joints, rates, none = [], [], [], np.array([self.zero] * 3)
+        for i, (link, s) in enumerate(zip(self.links, y, strict=True)):
+            p = link.parent
+            relative = r[p].T @ r[i] if p >= 0 else r[i]
+            w = s[10:] - (y[p][10:] if p >= 0 else none)
+            if link.kind == "hinge":
+                a = link.axis
+                u = cross(a, np.roll(a, 1))
+                joints.append(atan2(cross(a, u) @ relative @ u, u @ relative @ u))
+                rates.append(a @ r[i].T @ w)
+                continue
+            balls += list(relative.ravel())
+            if link.kind == "free":
+                joints += list(s[:3])
+                rates += list(s[7:10])
+            rates += list(r[i].T @ w)
+        return [*balls, *joints, *rates]
+
+    def from_joints(self, y: Array) -> list[Any]:
+        """The same from joint coordinates."""
+        balls, joints, q = [], [], np.asarray(y)
+        for link in self.links:
+            if link.kind == "hinge":
+                joints, q = [*joints, q[0]], q[1:]
+                continue
+            if link.kind == "free":
+                joints, q = [*joints, *q[:3]], q[3:]
+            balls, q = [*balls, *(x for row in matrix(list(q[:4])) for x in row)], q[4:]
+        return [*balls, *joints, *q]
+
+
+def _mp_circle(angle: Any) -> tuple[Any, Any]:
+    import mpmath
+
+    return mpmath.mp.cos(angle), mpmath.mp.sin(angle)
+
+
+def _quaternion(r: Array, one: Any) -> list[Any]:
+    """Of a rotation by less than half a turn."""
+    w = (one + r[0, 0] + r[1, 1] + r[2, 2]) ** (one / 2) / 2
+    return [w, (r[2, 1] - r[1, 2]) / (4 * w), (r[0, 2] - r[2, 0]) / (4 * w), (r[1, 0] - r[0, 1]) / (4 * w)]
