@@ -1,6 +1,6 @@
 """Balls on a plane: one that bounces to rest, one that slides and then rolls, 49 with restitutions from 0 to 1.
 
-Motions are chains of parabolas, so closed forms hold between impacts; the accumulation of bounces is a geometric series.
+Flights are parabolas, so a closed form holds between impacts; the times of bounces are a geometric series.
 A ball moves in the plane: x, z of its center above the ground, its angle about y, and their rates.
 """
 
@@ -25,7 +25,7 @@ def ball(
     height, speed, rate = start
     qpos, qvel = (0.0, height, 0.0), (speed, 0.0, rate)
     joints = '<joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint type="hinge" axis="0 1 0"/>'
-    m = Mechanism(_body("ball", joints, f"0 0 {RADIUS!r}", friction), qpos, qvel, DOWN, contact=True)
+    m = Mechanism(world(body("ball", joints, f"0 0 {RADIUS!r}", friction)), qpos, qvel, DOWN, contact=True)
 
     def references() -> list[tuple[str, Any]]:
         numbers = reference.vector([height, speed, rate, friction, restitution, end, G, RADIUS])
@@ -41,13 +41,17 @@ def ball(
     return Problem(name, title, text, end, 3, {"energy": mujoco_energy(m)}, references, sweeps)
 
 
-def _body(name: str, joints: str, pos: str, friction: float, ground: bool = True) -> str:
-    """A ball and the ground."""
-    plane = f'<geom type="plane" size="50 50 1" friction="{friction!r} 0 0" solimp=".9999 .9999 .001"/>' if ground else ""
+def world(balls: str) -> str:
+    """The ground, and balls."""
+    return f'<worldbody><geom type="plane" size="50 50 1"/>{balls}</worldbody>'
+
+
+def body(name: str, joints: str, pos: str, friction: float, others: str = "") -> str:
+    """A ball; its numbers of contact go before those of the ground."""
     return (
-        f'<worldbody>{plane}<body name="{name}" pos="{pos}">{joints}<inertial pos="0 0 0" mass="{MASS!r}" diaginertia='
+        f'<body name="{name}" pos="{pos}">{joints}<inertial pos="0 0 0" mass="{MASS!r}" diaginertia='
         f'"{SPIN!r} {SPIN!r} {SPIN!r}"/><geom type="sphere" size="{RADIUS!r}" friction="{friction!r} 0 0" priority="1" '
-        'solimp=".9999 .9999 .001"/></body></worldbody>'
+        f'solimp=".9999 .9999 .001" {others}/></body>'
     )
 
 
@@ -129,12 +133,71 @@ class Automaton:
         return flies
 
 
+def grid(n: int = 49, end: float = 4.0, height: float = 5.0) -> Problem:
+    """n balls with restitutions from 0 to 1: some have come to rest, some bounce."""
+    restitution = np.arange(n) / (n - 1)
+    slide = '<joint type="slide" axis="0 0 1"/>'
+    touches = 'contype="2" conaffinity="1"'
+    balls = [body(f"ball{i}", slide, f"{i % 7} {i // 7} {RADIUS!r}", 0.0, touches) for i in range(n)]
+    start = ((height,) * n, (0.0,) * n, DOWN)
+    whole = Mechanism(world("".join(balls)), *start, contact=True)
+    one = Mechanism(world(balls[0]), (height,), (0.0,), DOWN, contact=True)
+
+    def gathered(found: Any) -> list[Any]:
+        return [z for z, _ in found] + [v for _, v in found]
+
+    def references() -> list[tuple[str, Any]]:
+        numbers = [x / (n - 1) for x in reference.vector(range(n))]
+        h, g, t = reference.vector([height, G, end])
+        ways = (("closed form", flight_in_closed_form), ("impact by impact", flight_by_impacts))
+        return [(name, gathered([way(h, e, t, g) for e in numbers])) for name, way in ways]
+
+    def scipy(end: float, tolerance: float, batch: int | None) -> Any:
+        balls = [Automaton(height, 0.0, 0.0, 0.0, e) for e in restitution]
+        call = lambda: [ball.run(end, tolerance) for ball in balls]
+        return call, lambda found: (np.array(gathered([y[[1, 4]] for y, _ in found])), sum(n for _, n in found))
+
+    def sweeps() -> list[Sweep]:
+        law = {"friction": 0.0, "restitution": 0.0}
+        found = library.contact_sweeps(one, {"ball0": RADIUS}, law, 250, 16, restitution)
+        found.append(Sweep("SciPy", "DOP853, events by hand", scipy, library.TOLERANCES, steps=False))
+        stiff = lambda h: np.concatenate([spring([0.0], h), spring(restitution, h)])
+        return found + peers.mujoco_sweeps(whole, 250, solref=stiff)
+
+    energy = lambda s: MASS * np.sum(G * s[:n] + 0.5 * s[n:] ** 2)
+    invariants = {"energy": energy, "momentum": lambda s: MASS * np.sum(s[n:])}
+    text = f"{n} balls dropped from {height:g} m with restitutions from 0 to 1; after {end:g} s some rest, some bounce"
+    return Problem("balls", f"{n} balls", text, end, n, invariants, references, sweeps)
+
+
+def flight_in_closed_form(h: Any, e: Any, t: Any, g: Any) -> tuple[Any, Any]:
+    """Height and speed of a ball; the number of its impacts follows from the geometric series of its flights."""
+    m = reference.mp()
+    fall = m.sqrt(2 * h / g)
+    if e < 1 and t >= fall * (1 + e) / (1 - e):
+        return 0 * h, 0 * h
+    left = (t / fall - 1) / 2  # = e + e² + ... + eᵏ, and a part of the next flight
+    k = m.floor(left) if e == 1 else m.floor(m.log(1 - left * (1 - e) / e, e))
+    since = t - fall * (1 + 2 * (k if e == 1 else e * (1 - e**k) / (1 - e)))
+    speed = e ** (k + 1) * g * fall
+    return speed * since - g * since**2 / 2, speed - g * since
+
+
+def flight_by_impacts(h: Any, e: Any, t: Any, g: Any) -> tuple[Any, Any]:
+    """The same, one flight after the other."""
+    v = reference.mp().sqrt(2 * g * h)
+    t = t - v / g
+    v = e * v
+    while t > 2 * v / g and v > reference.mp().mpf(10) ** -40:
+        t, v = t - 2 * v / g, e * v
+    return (0 * h, 0 * h) if t > 2 * v / g else (v * t - g * t**2 / 2, v - g * t)
+
+
 def problems() -> list[Problem]:
     return [
-        ball("bouncing_ball", "Ball that bounces to rest", "dropped from 1 m at 3 m/s, restitution 0.5, friction 0.05; "
-             "its bounces end at 1.354 s, and then it slides", 1.5, (1.0, 3.0, 0.0), 0.05, 0.5),
-        ball("rolling_ball", "Ball that slides, turns back and rolls", "1 m/s forward, 30 rad/s backward, friction 0.3; "
-             "it rolls after 0.388 s", 1.0, (0.0, 1.0, -30.0), 0.3, 0.0),
+        ball("bouncing_ball", "Ball that bounces to rest", "dropped from 1 m at 3 m/s, restitution 0.5, friction "
+             "0.05; its bounces end at 1.354 s, then it slides", 1.5, (1.0, 3.0, 0.0), 0.05, 0.5),
+        ball("rolling_ball", "Ball that slides, turns back and rolls", "1 m/s forward, 30 rad/s backward, friction "
+             "0.3; it rolls after 0.388 s", 1.0, (0.0, 1.0, -30.0), 0.3, 0.0),
+        grid(),
     ]  # fmt: skip
-
-

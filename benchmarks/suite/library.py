@@ -215,10 +215,10 @@ def tree_sweeps(
 
 
 def contact_sweeps(
-    m: Mechanism, balls: dict[str, float], law: dict[str, Any], first: int, parts: int
+    m: Mechanism, balls: dict[str, float], law: dict[str, Any], first: int, parts: int, each: Any = None
 ) -> list[Sweep]:
     """Of balls, {body: radius}, on the plane z = 0 with a law of contact, by `TimeStepping` and, in parts of the time,
-    `EventDriven`.
+    `EventDriven`.  each: a restitution for each of many copies, which `jax.vmap` moves.
     """
     model = lgjax.load_robot(m.xml).model
     q, v, *_ = lgjax.conventions.from_mujoco(model, np.array(m.qpos, float), np.array(m.qvel, float))
@@ -226,30 +226,39 @@ def contact_sweeps(
     contacts = lgjax.Contacts(model, ground, {b: lgjax.shapes.sphere(r) for b, r in balls.items()}, **law)
     many = lambda batch: jnp.asarray(spread(v, batch))
 
+    copies = 1 if each is None else len(each)
+
     def roll(q: Any, v: Any, h: Any, steps: int, method: Any) -> Any:
-        s = lgjax.rollout(model, q, v, None, h, steps, method, save_every=None, contacts=contacts)
-        return *jax.tree.map(lambda x: x[-1], (s.q, s.v)), s.status
+        def one(q: Any, v: Any, law: Any) -> Any:
+            s = lgjax.rollout(model, q, v, None, h, steps, method, save_every=None, contacts=contacts.replace(**law))
+            return *jax.tree.map(lambda x: x[-1], (s.q, s.v)), s.status
+
+        return one(q, v, {}) if each is None else jax.vmap(one)(q, v, {"restitution": each[:, None]})
+
+    def start(v: Any) -> Any:
+        return (q, v) if each is None else jax.tree.map(lambda x: jnp.stack([x] * copies), (q, v))
 
     def leg(y: Any, t: Any, h: Any, steps: int) -> Any:
         q, v, status = roll(*y[:2], h, steps, lgjax.contact.TimeStepping())
         return q, v, y[2] | status
 
-    stepped = _in_legs(leg, lambda v: (q, v, jnp.zeros((), jnp.int32)), v, many, first)
-    events = lambda end, v, small: roll(q, v, end / parts, parts, lgjax.contact.EventDriven(small, small))
+    status = jnp.zeros(() if each is None else copies, jnp.int32)
+    stepped = _in_legs(leg, lambda v: (*start(v), status), v, many, first)
+    events = lambda end, v, small: roll(*start(v), end / parts, parts, lgjax.contact.EventDriven(small, small))
     adapted = _tolerant(events, v, many)
 
     def prepare(solve: Callable, end: float, setting: Any, batch: int | None) -> Any:
         def finish(result: Any) -> Any:
             q, v, status = _first(result, batch)
-            if status:
+            if np.any(status):
                 raise RuntimeError(f"status {status}")
-            return np.concatenate([q.joints, v]), None
+            return np.concatenate([q.joints.ravel(), v.ravel()]), None
 
         return solve(end, setting, batch), finish
 
     return [
-        Sweep("lgjax", "TimeStepping", partial(prepare, stepped), doubling(first, 4, 8), batched=True),
-        Sweep("lgjax", "EventDriven", partial(prepare, adapted), TOLERANCES[1::2], steps=False, batched=True),
+        Sweep("lgjax", "TimeStepping", partial(prepare, stepped), doubling(first, 4, 8), batched=copies == 1),
+        Sweep("lgjax", "EventDriven", partial(prepare, adapted), TOLERANCES[1::2], steps=False, batched=copies == 1),
     ]
 
 

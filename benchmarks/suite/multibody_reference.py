@@ -1,5 +1,5 @@
-"""Two sets of equations of trees of bodies for references: Kane's with Jacobians, and Newton's and Euler's with forces of
-joints as unknowns.  They share nothing but `Link`, the data, and no code with the library.
+"""Two sets of equations of trees of bodies for references: Kane's with Jacobians, and Newton's and Euler's with the
+forces of joints as unknowns.  They share nothing but the data, and no code with the library.
 
 Both give rate(t, y) for the integrators of `reference.py`, on numbers of any kind: mpmath's, or numpy.longdouble.
 """
@@ -29,6 +29,19 @@ class Link(NamedTuple):
     com: Sequence[Any]
     mass: Any
     inertia: Sequence[Any]  # about the center of mass, along the body's axes
+
+
+class Loop(NamedTuple):
+    """A joint that closes a loop, only in the second set: two bodies share a point, and `across` directions across an
+    axis see no relative turn (2 make a hinge; fewer where the rest follows from the other joints).
+    """
+
+    child: int
+    parent: int
+    at_child: Array
+    at_parent: Array
+    axis: Array
+    across: int
 
 
 def cross(a: Array, b: Array) -> Array:
@@ -61,12 +74,18 @@ def solved(a: Array, b: Array) -> Array:
 class Tree:
     """Links, and gravity, in one kind of number."""
 
-    def __init__(self, links: Sequence[Link], gravity: Sequence[Any], number: Any) -> None:
+    def __init__(self, links: Sequence[Link], gravity: Sequence[Any], number: Any, loops: Sequence[Loop] = ()) -> None:
         make = lambda values: np.array([number(str(x)) for x in values])
-        self.links = [
-            k._replace(at=make(k.at), axis=make(k.axis), com=make(k.com), mass=number(str(k.mass)), inertia=make(k.inertia))
-            for k in links
-        ]  # fmt: skip
+        exact = lambda k, names: k._replace(**{name: make(getattr(k, name)) for name in names})
+        self.links = [exact(k, ("at", "axis", "com", "inertia"))._replace(mass=number(str(k.mass))) for k in links]
+        hinges = {"hinge": 2, "ball": 0}
+        none = make((0, 0, 0))
+        self.joints = [
+            Loop(i, k.parent, none, k.at, k.axis, hinges[k.kind]) for i, k in enumerate(self.links) if k.kind in hinges
+        ]
+        self.joints += [
+            k._replace(**{f: make(getattr(k, f)) for f in ("at_child", "at_parent", "axis")}) for k in loops
+        ]
         self.gravity, self.number = make(gravity), number
         self.one, self.zero = number("1"), number("0")
         self.positions = sum({"hinge": 1, "ball": 4, "free": 7}[k.kind] for k in links)
@@ -102,8 +121,12 @@ class Tree:
         return found
 
     def kane(self, t: Any, y: Array) -> list[Any]:
-        """The rate of joint coordinates: M v̇ = -Σ Jᵀ (inertial forces without v̇)."""
+        """The rate of joint coordinates."""
         y = np.asarray(y)
+        return [*self._turned(y), *solved(*self.mass_and_force(y))]
+
+    def mass_and_force(self, y: Array) -> tuple[Array, Array]:
+        """M v̇ = -Σ Jᵀ (inertial forces without v̇)."""
         states, n, none = self.bodies(y), self.rates, np.array([self.zero] * 3)
         mass, force = np.full((n, n), self.zero), np.full(n, self.zero)
         angular, linear, biases, at = [], [], [], 0
@@ -132,7 +155,7 @@ class Tree:
             inertia = rotation @ (link.inertia[:, None] * rotation.T)
             mass = mass + link.mass * (jc.T @ jc) + jw.T @ inertia @ jw
             force = force - link.mass * (jc.T @ ac) - jw.T @ (inertia @ alpha + cross(w, inertia @ w))
-        return [*self._turned(y), *solved(mass, force)]
+        return mass, force
 
     def _turned(self, y: Array) -> list[Any]:
         """The rates of the coordinates."""
@@ -157,42 +180,47 @@ class Tree:
     def newton_euler(self, t: Any, y: Array) -> list[Any]:
         """The rate of all bodies on their own, with the forces of joints as unknowns."""
         y, n = np.asarray(y).reshape(-1, 13), len(self.links)
-        rows = sum({"hinge": 5, "ball": 3, "free": 0}[k.kind] for k in self.links)
-        m, b, row = np.full((6 * n + rows,) * 2, self.zero), np.full(6 * n + rows, self.zero), 6 * n
+        size = 6 * n + sum(3 + k.across for k in self.joints)
+        m, b = np.full((size, size), self.zero), np.full(size, self.zero)
         r = [np.array(matrix(list(s[3:7]))) for s in y]
         for i, (link, s) in enumerate(zip(self.links, y, strict=True)):
-            w, inertia = s[10:], r[i] @ (link.inertia[:, None] * r[i].T)
+            inertia = r[i] @ (link.inertia[:, None] * r[i].T)
             for k in range(3):
                 m[6 * i + k, 6 * i + k] = link.mass
             m[6 * i + 3 : 6 * i + 6, 6 * i + 3 : 6 * i + 6] = inertia
-            b[6 * i : 6 * i + 3], b[6 * i + 3 : 6 * i + 6] = link.mass * self.gravity, -cross(w, inertia @ w)
-            if link.kind == "free":
-                continue
-            p = link.parent
-            ends = [(i, -r[i] @ link.com, self.one)]
-            if p >= 0:
-                ends.append((p, r[p] @ (link.at - self.links[p].com), -self.one))
-            axes = np.array(matrix([self.one, *[self.zero] * 3]))
-            for k in range(3):  # the two points of the joint have one acceleration
-                for e, arm, sign in ends:
-                    m[row, 6 * e : 6 * e + 3] = sign * axes[k]
-                    m[row, 6 * e + 3 : 6 * e + 6] = sign * cross(arm, axes[k])
-                    b[row] -= sign * cross(y[e][10:], cross(y[e][10:], arm))[k]
-                row += 1
-            if link.kind == "hinge":  # directions of the parent across the axis see no relative turn
-                w_p, r_p = (y[p][10:], r[p]) if p >= 0 else (0 * w, axes)
-                first = cross(link.axis, axes[int(np.argmin([abs(x) for x in link.axis]))])
-                for u in (r_p @ first, r_p @ cross(link.axis, first)):
-                    for e, _, sign in ends:
-                        m[row, 6 * e + 3 : 6 * e + 6] = sign * u
-                    b[row] = -(w - w_p) @ cross(w_p, u)
-                    row += 1
+            b[6 * i : 6 * i + 3] = link.mass * self.gravity
+            b[6 * i + 3 : 6 * i + 6] = -cross(s[10:], inertia @ s[10:])
+        row = 6 * n
+        for joint in self.joints:
+            row = self._holds(joint, y[:, 10:], r, m, b, row)
         m[: 6 * n, 6 * n :] = m[6 * n :, : 6 * n].T
         x = solved(m, b)[: 6 * n].reshape(n, 6)
         rate = []
         for i, s in enumerate(y):
             rate += [*s[7:10], *turned(s[3:7], r[i].T @ s[10:]), *x[i]]
         return rate
+
+    def _holds(self, joint: Loop, w: Array, r: list[Array], m: Array, b: Array, row: int) -> int:
+        """Write the rows of a joint; gives the next row."""
+        c, p, one = joint.child, joint.parent, self.one
+        axes = np.array(matrix([one, *[self.zero] * 3]))
+        ends = [(c, r[c] @ (joint.at_child - self.links[c].com), one)]
+        if p >= 0:
+            ends.append((p, r[p] @ (joint.at_parent - self.links[p].com), -one))
+        for k in range(3):  # the two points of the joint have one acceleration
+            for e, arm, sign in ends:
+                m[row, 6 * e : 6 * e + 3] = sign * axes[k]
+                m[row, 6 * e + 3 : 6 * e + 6] = sign * cross(arm, axes[k])
+                b[row] -= sign * cross(w[e], cross(w[e], arm))[k]
+            row += 1
+        w_p, r_p = (w[p], r[p]) if p >= 0 else (0 * w[c], axes)
+        first = cross(joint.axis, axes[int(np.argmin([abs(x) for x in joint.axis]))])
+        for u in (r_p @ first, r_p @ cross(joint.axis, first))[: joint.across]:
+            for e, _, sign in ends:
+                m[row, 6 * e + 3 : 6 * e + 6] = sign * u
+            b[row] = -(w[c] - w_p) @ cross(w_p, u)
+            row += 1
+        return row
 
     def from_absolute(self, y: Array, atan2: Any) -> list[Any]:
         """The suite's state: matrices, then places of free bodies and angles, then rates."""
