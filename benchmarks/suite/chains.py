@@ -70,7 +70,8 @@ def planar(n: int = 6, end: float = 2.0) -> Problem:
     def sweeps() -> list[Sweep]:
         found = library.tree_sweeps(m, 200, group=False)
         found += peers.coordinate_sweeps(rate, [quarter] * n + [0.0] * n, state, slice(n, 2 * n), 100)
-        return found + peers.mujoco_sweeps(m, 200) + peers.pinocchio_sweeps(m, 200) + peers.exudyn_sweeps(m, 400)
+        found += peers.mujoco_sweeps(m, 200) + peers.pinocchio_sweeps(m, 200) + peers.exudyn_sweeps(m, 400)
+        return found + peers.mjx_sweeps(m, 200) + peers.drake_sweeps(m)
 
     text = f"{n} uniform rods of 1 m and 1 kg, let go level"
     return Problem("chain", "Chain of pendulums", text, end, n, {"energy": mujoco_energy(m)}, references, sweeps)
@@ -127,7 +128,7 @@ def spatial(n: int = 4, end: float = 2.0) -> Problem:
         found = library.tree_sweeps(m, 200)
         found += peers.coordinate_sweeps(rate, start, state, slice(4 * n, 7 * n), 100)
         found += peers.mujoco_sweeps(m, 200) + peers.pinocchio_sweeps(m, 200) + peers.exudyn_sweeps(m, 400)
-        return found + peers.mjx_sweeps(m, 200)
+        return found + peers.mjx_sweeps(m, 200) + peers.drake_sweeps(m)
 
     def energy(s: np.ndarray) -> float:
         r, w = s[: 9 * n].reshape(n, 3, 3), s[9 * n :].reshape(n, 3)

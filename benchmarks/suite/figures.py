@@ -7,7 +7,7 @@ from typing import Any
 WORST = 10.0  # errors above which a run is not drawn
 COLORS = {
     "lgjax": "tab:blue", "SciPy": "tab:green", "diffrax": "tab:orange", "MuJoCo": "tab:red", "MJX": "tab:pink",
-    "Pinocchio": "tab:purple", "Exudyn": "tab:brown",
+    "Drake": "tab:olive", "Pinocchio": "tab:purple", "Exudyn": "tab:brown",
 }  # fmt: skip
 
 

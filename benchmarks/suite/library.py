@@ -149,11 +149,11 @@ def group_sweeps(
 
 
 def tree_sweeps(
-    m: Mechanism, first: int, taylor: int | None = 12, group: bool = True, loops: bool = False, torque: Any = None
+    m: Mechanism, first: int, taylor: int | None = 12, group: bool = True, loops: Any = None, torque: Any = None
 ) -> list[Sweep]:
-    """Of the mechanism as a tree, by `rollout`; with planar loops closed by projection after every step.
+    """Of the mechanism as a tree, by `rollout`; with loops, by projection after every step.
 
-    torque (nv,) is a constant force of the joints.
+    loops: those, or True for the planar ones of the file. torque (nv,) is a constant force of the joints.
     """
     robot = lgjax.load_robot(m.xml)
     q, v, *_ = lgjax.conventions.from_mujoco(robot.model, np.array(m.qpos, float), np.array(m.qvel, float))
@@ -163,7 +163,7 @@ def tree_sweeps(
         q, v = s
         return np.concatenate([q.ball_rotations.ravel(), q.joints.ravel(), v.ravel()])
 
-    closed = _pins(m) if loops else None
+    closed = _pins(m) if loops is True else loops
     drive = None
     if robot.forces is not None or torque is not None:
         constant = jnp.zeros(robot.model.nv) if torque is None else jnp.asarray(torque)

@@ -59,7 +59,8 @@ def pendulum() -> Problem:
         rate = lambda t, y, xp: [y[1] + 0 * t, -k * xp.sin(y[0])]
         found = library.tree_sweeps(m, 100, group=False) + library.absolute_sweeps(m, 400)
         found += peers.coordinate_sweeps(rate, [start, 0.0], lambda y: np.asarray(y), slice(1, 2), 100)
-        return found + peers.mujoco_sweeps(m, 100) + peers.pinocchio_sweeps(m, 100) + peers.exudyn_sweeps(m, 400)
+        found += peers.mujoco_sweeps(m, 100) + peers.pinocchio_sweeps(m, 100) + peers.exudyn_sweeps(m, 400)
+        return found + peers.mjx_sweeps(m, 100) + peers.drake_sweeps(m)
 
     text = "1 kg at 1 m with a moment of 0.01 kg m², let go horizontally"
     return Problem("pendulum", "Pendulum", text, 10.0, 1, {"energy": mujoco_energy(m)}, references, sweeps)

@@ -96,7 +96,7 @@ class Tree:
         if link.kind == "hinge":
             sqrt = lambda x: x ** (self.one / 2)
             half = q[0] / 2
-            c, s = (np.cos(half), np.sin(half)) if self.number is np.longdouble else _mp_circle(half)
+            c, s = _circle(half)
             return np.array(matrix([c, *(s * x / sqrt(link.axis @ link.axis) for x in link.axis)])), 1
         place = 3 if link.kind == "free" else 0
         return np.array(matrix(list(q[place : place + 4]))), place + 4
@@ -257,7 +257,9 @@ class Tree:
         return [*balls, *joints, *q]
 
 
-def _mp_circle(angle: Any) -> tuple[Any, Any]:
+def _circle(angle: Any) -> tuple[Any, Any]:
+    if isinstance(angle, (float, np.longdouble)):
+        return np.cos(angle), np.sin(angle)
     import mpmath
 
     return mpmath.mp.cos(angle), mpmath.mp.sin(angle)

@@ -36,7 +36,8 @@ def run(problem: Problem, reference: dict[str, Any], args: argparse.Namespace, f
                 measure.batch_row(problem, sweep, mine, seconds, measure.BATCH)
             rows += mine
             print(f"{time.perf_counter() - started:4.0f} s {problem.name}: {sweep.name}: {summary(mine)}", flush=True)
-        if args.programs:  # of these alone: keep the rows of the others
+        if args.programs:  # of these alone: keep the rows and versions of the others
+            where["versions"] = known.get("environment", where)["versions"] | where["versions"]
             rows += [row for row in known.get("rows", []) if row["program"] not in args.programs.split(",")]
         known = known | {"command": command, "environment": where, "rows": rows}
     file.write_text(json.dumps(head | apart | known, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""The sweeps of other programs: SciPy and diffrax on coordinates, MuJoCo, MJX, Pinocchio, Exudyn on the mechanism."""
+"""The sweeps of other programs: SciPy and diffrax on coordinates, the others on the mechanism."""
 
 import importlib.util
 from collections.abc import Callable
@@ -117,36 +117,95 @@ def mujoco_sweeps(m: Mechanism, first: int, drive: str = "", solref: Callable | 
 
 
 def mjx_sweeps(m: Mechanism, first: int) -> list[Sweep]:
-    """MJX with RK4, where it is installed."""
+    """MJX with RK4, where it is installed; one program for all steps."""
     if importlib.util.find_spec("mujoco.mjx") is None:
         return []
-    import mujoco
 
-    def prepare(end: float, steps: int, batch: int | None) -> Any:
+    @cache
+    def compiled(batch: int | None) -> Any:
         import jax
         import jax.numpy as jnp
+        import mujoco
         from mujoco import mjx
 
         file = mujoco.MjModel.from_xml_string(m.xml)
-        file.opt.timestep, file.opt.integrator = end / steps, 1
+        file.opt.integrator = mujoco.mjtIntegrator.mjINT_RK4
         model = mjx.put_model(file)
-        data = mjx.make_data(model).replace(qpos=jnp.asarray(m.qpos))
+        data = mjx.make_data(model).replace(qpos=jnp.asarray(m.qpos, float))
 
-        def run(v: Any) -> Any:
-            step = lambda _, d: mjx.step(model, d)
-            d = jax.lax.fori_loop(0, steps, step, data.replace(qvel=v))
+        def run(v: Any, h: Any, steps: Any) -> Any:
+            own = model.tree_replace({"opt.timestep": h})
+            d = jax.lax.fori_loop(0, steps, lambda _, d: mjx.step(own, d), data.replace(qvel=v))
             return d.qpos, d.qvel
 
         v = jnp.asarray(spread(np.array(m.qvel), batch) if batch else np.array(m.qvel, float))
-        program = jax.jit(jax.vmap(run) if batch else run).lower(v).compile()
+        return jax.jit(jax.vmap(run, (0, None, None)) if batch else run).lower(v, jnp.ones(()), 1).compile(), v
+
+    def prepare(end: float, steps: int, batch: int | None) -> Any:
+        import jax
+
+        program, v = compiled(batch)
+        h, n = jax.numpy.asarray(end / steps), jax.numpy.asarray(steps)
 
         def finish(result: Any) -> Any:
             q, v = (np.asarray(x[0] if batch else x) for x in result)
             return m.state(q, v), 4.0 * steps
 
-        return lambda: jax.block_until_ready(program(v)), finish
+        return lambda: jax.block_until_ready(program(v, h, n)), finish
 
     return [Sweep("MJX", "RK4", prepare, doubling(first, 4, 4), batched=True)]
+
+
+def drake_sweeps(m: Mechanism) -> list[Sweep]:
+    """Drake's continuous plant with error control, where it is installed; its ball joints have three angles."""
+    if importlib.util.find_spec("pydrake") is None:
+        return []
+
+    @cache
+    def plant() -> Any:
+        from pydrake.multibody.parsing import Parser
+        from pydrake.multibody.plant import MultibodyPlant
+
+        made = MultibodyPlant(0.0)
+        Parser(made).AddModelsFromString(m.xml.replace("<mujoco>", '<mujoco model="m">'), "xml")
+        made.mutable_gravity_field().set_gravity_vector(np.array(m.gravity))
+        made.Finalize()
+        return made
+
+    def prepare(scheme: str, end: float, tolerance: float, batch: int | None) -> Any:
+        from pydrake.systems.analysis import ApplySimulatorConfig, Simulator, SimulatorConfig
+
+        p = plant()
+        simulator = Simulator(p)
+        config = SimulatorConfig(integration_scheme=scheme, accuracy=tolerance, max_step_size=end)
+        ApplySimulatorConfig(config, simulator)
+        context, file = simulator.get_mutable_context(), m.file
+        joints = [joint for joint in map(p.get_joint, p.GetJointIndices()) if joint.num_velocities()]
+
+        def call() -> Any:
+            context.SetTime(0.0)
+            for k, joint in enumerate(joints):
+                at, rate = int(file.jnt_qposadr[k]), int(file.jnt_dofadr[k])
+                if joint.num_velocities() == 3:  # starts at the identity
+                    joint.set_angles(context, np.zeros(3))
+                    joint.set_angular_velocity(context, np.array(m.qvel[rate : rate + 3]))
+                else:
+                    joint.set_angle(context, m.qpos[at])
+                    joint.set_angular_rate(context, m.qvel[rate])
+            simulator.Initialize()
+            simulator.AdvanceTo(end)
+            return simulator.get_integrator().get_num_derivative_evaluations()
+
+        def finish(count: float) -> Any:
+            bodies = [p.GetBodyByName(part.name) for part in m.parts]
+            rotations = [p.EvalBodyPoseInWorld(context, b).rotation().matrix() for b in bodies]
+            omegas = [p.EvalBodySpatialVelocityInWorld(context, b).rotational() for b in bodies]
+            return m.from_bodies(np.array(rotations), np.array(omegas)), float(count)
+
+        return call, finish
+
+    names = {"runge_kutta3": "RK3", "runge_kutta5": "RK5"}
+    return [Sweep("Drake", names[s], partial(prepare, s), TOLERANCES, steps=False) for s in names]
 
 
 def pinocchio_sweeps(m: Mechanism, first: int) -> list[Sweep]:

@@ -1,8 +1,9 @@
 """All problems of the suite, in the order of the page."""
 
-from benchmarks.suite import balls, chains, mechanisms, rigid_bodies
+from benchmarks.suite import balls, chains, mechanisms, rigid_bodies, spatial
 from benchmarks.suite.problem import Problem
 
 
 def problems() -> list[Problem]:
-    return [*rigid_bodies.problems(), *mechanisms.problems(), *chains.problems(), *balls.problems()]
+    rooms = (rigid_bodies, mechanisms, spatial, chains, balls)
+    return [problem for room in rooms for problem in room.problems()]

@@ -5,7 +5,6 @@ python -m benchmarks.suite.report [--folder docs/benchmarks/suite]
 
 import argparse
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -37,26 +36,21 @@ def summary(result: dict[str, Any]) -> str:
     return f"| {result['title']} | " + " | ".join(cells) + " |"
 
 
+PROGRAMS = ("lgjax", "SciPy", "diffrax", "MuJoCo", "MJX", "Drake", "Pinocchio", "Exudyn")
+
+
 def errors(results: list[dict[str, Any]]) -> list[str]:
-    """A table with the smallest error of every method on every problem."""
-    lines = [
-        "| program | " + " | ".join(result["title"] for result in results) + " |",
-        "|---" * (len(results) + 1) + "|",
-    ]
-    kinds = dict.fromkeys((row["program"], method(row)) for result in results for row in result["rows"])
-    for program, name in sorted(kinds, key=lambda kind: kind[0] != "lgjax"):  # else in the order of the runs
+    """A table with the smallest error of every program on every problem."""
+    present = [p for p in PROGRAMS if any(row["program"] == p for result in results for row in result["rows"])]
+    lines = [f"| problem | {' | '.join(present)} |", "|---" * (len(present) + 1) + "|"]
+    for result in results:
         cells = []
-        for result in results:
-            mine = [row for row in result["rows"] if (row["program"], method(row)) == (program, name)]
+        for program in present:
+            mine = [row for row in result["rows"] if row["program"] == program]
             least = min((row["error"] for row in ended(mine)), default=None)
-            cells.append("fails" if mine and least is None else "" if least is None else f"{least:.0e}")
-        lines.append(f"| {program} {name} | " + " | ".join(cells) + " |")
+            cells.append("fails" if mine and least is None else "-" if least is None else f"{least:.0e}")
+        lines.append(f"| {result['title']} | {' | '.join(cells)} |")
     return lines
-
-
-def method(row: dict[str, Any]) -> str:
-    """The method without the group that it runs on, which differs between problems."""
-    return re.sub(r" on SO\(3\) x R.|, tree with loops", lambda found: ", tree" * ("tree" in found[0]), row["method"])
 
 
 def page(folder: Path, order: list[str]) -> str:

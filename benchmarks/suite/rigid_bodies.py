@@ -244,7 +244,7 @@ def problem(
         rate = body_rate(body.inertia, body.lever, body.gravity, body.turning)
         found += peers.coordinate_sweeps(rate, body.start(), body.from_coordinates, slice(4, 7), first)
         found += peers.mujoco_sweeps(m, first) + peers.pinocchio_sweeps(m, first)
-        return found + peers.exudyn_sweeps(m, 4 * first) + peers.mjx_sweeps(m, first)
+        return found + peers.exudyn_sweeps(m, 4 * first) + peers.mjx_sweeps(m, first) + peers.drake_sweeps(m)
 
     m = body.mechanism()
     references = lambda: body.references(end, steps, closed)

@@ -16,8 +16,8 @@ import jax
 from lgjax.saving.arrays import write_file
 
 PACKAGES = (
-    "jax", "jaxlib", "numpy", "scipy", "diffrax", "pin", "mujoco", "mujoco-mjx", "exudyn", "adam-robotics", "jaxsim",
-    "frax", "brax",
+    "jax", "jaxlib", "numpy", "scipy", "diffrax", "pin", "mujoco", "mujoco-mjx", "drake", "exudyn", "adam-robotics",
+    "jaxsim", "frax", "brax",
 )  # fmt: skip
 
 
