@@ -56,8 +56,8 @@ def body(name: str, joints: str, pos: str, friction: float, others: str = "") ->
 
 
 def spring(restitution: Any, h: float) -> np.ndarray:
-    """MuJoCo's solref of a spring that bounces with a restitution, and takes about 60 steps of h for it."""
-    e, rate = np.maximum(restitution, 0.01), 0.05 / h
+    """MuJoCo's solref of a spring that bounces with a restitution in about 5 steps of h; softer ones are less exact."""
+    e, rate = np.maximum(restitution, 0.01), 0.6 / h
     damping = -np.log(e) / np.hypot(np.pi, np.log(e))
     return np.stack([np.full(np.shape(e), -(rate**2)), -2 * rate * damping], axis=-1)
 

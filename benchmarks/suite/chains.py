@@ -1,4 +1,4 @@
-"""Chains of rods of 1 m and 1 kg: hinged in the plane, and on ball joints in space.
+"""Trees of bodies: chains of rods, hinged in the plane and on ball joints in space, and a robot without gravity.
 
 Generalized-alpha of this library compiles for minutes on these, and is left out.
 """
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from benchmarks.suite import library, peers, reference
 from benchmarks.suite.mechanism import Mechanism
@@ -145,5 +146,59 @@ def spatial(n: int = 4, end: float = 2.0) -> Problem:
     return Problem("ball_chain", "Chain on ball joints", text, end, m.positions, {"energy": energy}, references, sweeps)
 
 
+def robot(end: float = 1.0) -> Problem:
+    """A body with four legs of two links, without gravity; it tumbles, and its legs swing."""
+    hips = [(x, y, -0.1) for x in (0.3, -0.3) for y in (0.2, -0.2)]
+    links = [Link(GROUND, "free", (0, 0, 0), (0, 0, 1), (0, 0, 0), 10, (0.2, 0.4, 0.5))]
+    bodies = ""
+    for k, hip in enumerate(hips):
+        axes = ((1, 0, 0) if k % 2 else (0, 1, 0), (0, 1, 0))
+        thigh = Link(0, "hinge", hip, axes[0], (0, 0, "-0.15"), 1, (0.02, 0.02, 0.005))
+        links += [thigh, thigh._replace(parent=2 * k + 1, at=(0, 0, "-0.3"), axis=axes[1])]
+        bodies += _leg(f"thigh{k}", hip, axes[0], _leg(f"shank{k}", (0, 0, -0.3), axes[1]))
+    base = '<freejoint/><inertial pos="0 0 0" mass="10" diaginertia="0.2 0.4 0.5"/>'
+    rates = (0.3, -0.2, 0.5, 1.0, 2.0, -1.5, 2.0, -3.0, -1.0, 2.5, 1.5, -2.0, 3.0, 1.0)
+    m = Mechanism(
+        f'<worldbody><body name="base">{base}{bodies}</body></worldbody>', (0, 0, 0, 1, 0, 0, 0, *(0,) * 8), rates
+    )
+    tree = Tree(links, (0, 0, 0), float)
+
+    def moved(state: np.ndarray) -> Any:
+        """Of every body: mass, place and velocity of its center, momentum of its turning; and the energy."""
+        q = Rotation.from_matrix(state[:9].reshape(3, 3)).as_quat(scalar_first=True)
+        y = np.concatenate([state[9:12], q, state[12:]])
+        found, energy = [], 0.0
+        for link, (turn, x, u, w, _) in zip(tree.links, tree.bodies(y), strict=True):
+            c, spin = turn @ link.com, turn @ (link.inertia * (turn.T @ w))
+            found.append((link.mass, x + c, u + np.cross(w, c), spin))
+            energy += 0.5 * link.mass * found[-1][2] @ found[-1][2] + 0.5 * spin @ w
+        return found, energy
+
+    def momentum(state: np.ndarray) -> np.ndarray:
+        bodies, _ = moved(state)
+        linear, angular = sum(m * u for m, _, u, _ in bodies), sum(m * np.cross(x, u) + s for m, x, u, s in bodies)
+        return np.concatenate([linear, angular])
+
+    def sweeps() -> list[Sweep]:
+        found = library.tree_sweeps(m, 100) + peers.mujoco_sweeps(m, 100)
+        return found + peers.pinocchio_sweeps(m, 100) + peers.mjx_sweeps(m, 100)
+
+    start = [0, 0, 0, 1, 0, 0, 0, *(0,) * 8, *rates]
+    references = lambda: tree_references(links, start, end, 40, (0, 0, 0))
+    invariants = {"energy": lambda state: moved(state)[1], "momentum": momentum}
+    text = (
+        "a body of 10 kg with four legs of two links of 1 kg, all turning and moving; no coordinates for SciPy, diffrax"
+    )
+    return Problem("robot", "Robot without gravity", text, end, m.positions, invariants, references, sweeps)
+
+
+def _leg(name: str, place: Any, axis: Any, inside: str = "") -> str:
+    at, along = (" ".join(map(str, x)) for x in (place, axis))
+    return (
+        f'<body name="{name}" pos="{at}"><joint type="hinge" axis="{along}"/><inertial pos="0 0 -0.15" mass="1" '
+        f'diaginertia="0.02 0.02 0.005"/>{inside}</body>'
+    )
+
+
 def problems() -> list[Problem]:
-    return [planar(), spatial()]
+    return [planar(), spatial(), robot()]

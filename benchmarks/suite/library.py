@@ -161,6 +161,9 @@ def tree_sweeps(
 
     def state(s: Any) -> np.ndarray:
         q, v = s
+        if np.size(q.free_poses.translation):
+            qpos, qvel, *_ = lgjax.conventions.to_mujoco(robot.model, q, v)
+            return m.state(np.asarray(qpos), np.asarray(qvel))
         return np.concatenate([q.ball_rotations.ravel(), q.joints.ravel(), v.ravel()])
 
     closed = _pins(m) if loops is True else loops

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 HEAD = '<option gravity="{}">{}</option><compiler angle="radian"/><size memory="1M"/>'
-FREE = '<flag contact="disable"/>'
-BALL, SLIDE, HINGE = 1, 2, 3
+APART = '<flag contact="disable"/>'
+FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3
 
 
 class Part(NamedTuple):
@@ -56,7 +56,7 @@ class Mechanism:
 
     @property
     def xml(self) -> str:
-        head = HEAD.format(" ".join(map(repr, self.gravity)), "" if self.contact else FREE)
+        head = HEAD.format(" ".join(map(repr, self.gravity)), "" if self.contact else APART)
         return f"<mujoco>{head}{self.inside}</mujoco>"
 
     @cached_property
@@ -67,21 +67,24 @@ class Mechanism:
         return mujoco.MjModel.from_xml_string(self.xml)
 
     def state(self, qpos: Any, qvel: Any) -> np.ndarray:
-        """The state from MuJoCo's coordinates: matrices of balls, joints, velocities."""
+        """The state from MuJoCo's coordinates: matrices, places of free bodies and angles of joints, velocities."""
         from scipy.spatial.transform import Rotation
 
         m, balls, joints = self.file, [], []
         for kind, at in zip(m.jnt_type, m.jnt_qposadr, strict=True):
-            if kind == BALL:
-                balls.append(Rotation.from_quat(qpos[at : at + 4], scalar_first=True).as_matrix().ravel())
-            else:
+            if kind in (FREE, BALL):
+                turn = at + 3 * (kind == FREE)
+                balls.append(Rotation.from_quat(qpos[turn : turn + 4], scalar_first=True).as_matrix().ravel())
+            if kind == FREE:
+                joints.append(qpos[at : at + 3])
+            elif kind != BALL:
                 joints.append(qpos[at : at + 1])
         return np.concatenate([*balls, *joints, np.asarray(qvel)])
 
     @property
     def positions(self) -> int:
         """Number of the entries of a state that are positions."""
-        return sum(9 if kind == BALL else 1 for kind in self.file.jnt_type)
+        return sum({FREE: 12, BALL: 9}.get(int(kind), 1) for kind in self.file.jnt_type)
 
     def start(self) -> Any:
         """MuJoCo's data of the start."""

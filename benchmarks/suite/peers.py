@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.suite.mechanism import Mechanism
-from benchmarks.suite.problem import Sweep, doubling, spread
+from benchmarks.suite.problem import Sweep, doubling, matrix, spread
 
 TOLERANCES = (1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
 
@@ -246,8 +246,13 @@ def pinocchio_sweeps(m: Mechanism, first: int) -> list[Sweep]:
                 q, v = step(data, q, v, h)
             return q, v
 
-        back = np.argsort(swap)
-        return call, lambda s: (m.state(s[0][back], s[1]), float(calls * steps))
+        def finish(s: Any) -> Any:
+            qpos, v = s[0][np.argsort(swap)], s[1].copy()
+            if model.joints[1].nq == 7:  # a free body, whose velocity is along its own axes
+                v[:3] = matrix(qpos[3:7]) @ v[:3]
+            return m.state(qpos, v), float(calls * steps)
+
+        return call, finish
 
     return [
         Sweep("Pinocchio", "semi-implicit Euler", partial(prepare, euler, 1), doubling(first, 3, 8)),
@@ -258,7 +263,9 @@ def pinocchio_sweeps(m: Mechanism, first: int) -> list[Sweep]:
 def _xyzw(joint: Any) -> list[int]:
     """MuJoCo's indices of a joint's coordinates in Pinocchio's order."""
     at = joint.idx_q
-    return [at + 1, at + 2, at + 3, at] if joint.nq == 4 else [at + i for i in range(joint.nq)]
+    quaternion = [1, 2, 3, 0]
+    order = {4: quaternion, 7: [0, 1, 2, *(3 + i for i in quaternion)]}.get(joint.nq, range(joint.nq))
+    return [at + i for i in order]
 
 
 def exudyn_sweeps(m: Mechanism, first: int, rho: float = 0.9) -> list[Sweep]:
