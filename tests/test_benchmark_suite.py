@@ -112,8 +112,13 @@ def test_runs_that_left_the_finite_numbers_count_as_failed():
     rows = [own | {"setting": n, "error": error, "ms": 1.0 * n} for n, error in found]
     assert [row["setting"] for row in ended([*rows, {"setting": 48}])] == [6, 24]
     assert [row["setting"] for row in front(ended(rows))] == [6, 24]
-    results = [{"title": title, "rows": rows[:n]} for title, n in (("all", 4), ("none", 1))]
-    assert errors(results) == ["| problem | lgjax |", "|---|---|", "| all | 1e-06 |", "| none | fails |"]
+    results = [{"title": title, "apart": 1e-14, "rows": rows[:n]} for title, n in (("all", 4), ("none", 1))]
+    assert errors(results) == [
+        "| problem | references | lgjax |",
+        "|---|---|---|",
+        "| all | 1e-14 | 1e-06 |",
+        "| none | 1e-14 | fails |",
+    ]
 
 
 STARTS = {"bouncing_ball": (1.0, 3.0, 0.0, 0.05, 0.5), "rolling_ball": (0.0, 1.0, -30.0, 0.3, 0.0)}

@@ -27,7 +27,7 @@ def cell(rows: list[dict[str, Any]], goal: float, what: str = "ms") -> str:
     if theirs is None:
         return f"{ours}, -" if mine else "-"
     ratio = f", {float(f'{theirs[what] / mine[what]:.2g}'):g}" if mine else ""
-    return f"{ours}, {theirs[what]:.3g} ({theirs['program']} {theirs['method']}){ratio}"
+    return f"{ours}, {theirs[what]:.3g} ({theirs['program']}){ratio}"
 
 
 def summary(result: dict[str, Any]) -> str:
@@ -40,11 +40,11 @@ PROGRAMS = ("lgjax", "SciPy", "diffrax", "MuJoCo", "MJX", "Drake", "Pinocchio", 
 
 
 def errors(results: list[dict[str, Any]]) -> list[str]:
-    """A table with the smallest error of every program on every problem."""
+    """A table of how far the references are apart, and of the smallest error of every program, for every problem."""
     present = [p for p in PROGRAMS if any(row["program"] == p for result in results for row in result["rows"])]
-    lines = [f"| problem | {' | '.join(present)} |", "|---" * (len(present) + 1) + "|"]
+    lines = [f"| problem | references | {' | '.join(present)} |", "|---" * (len(present) + 2) + "|"]
     for result in results:
-        cells = []
+        cells = [f"{result['apart']:.0e}"]
         for program in present:
             mine = [row for row in result["rows"] if row["program"] == program]
             least = min((row["error"] for row in ended(mine)), default=None)
@@ -69,7 +69,7 @@ def page(folder: Path, order: list[str]) -> str:
     for result in results:
         title, text = result["title"], f"{result['text']}; {result['end']:g} s."
         text = text if text[1] == " " else text[0].upper() + text[1:]  # not of "m = 15"
-        lines += ["", f"## {title}", "", f"{text} The references agree to {result['apart']:.0e}.", ""]
+        lines += ["", f"## {title}", "", text, ""]
         lines += [f"![{title}](suite/{result['name']}.png)"]
     return "\n".join(lines) + "\n"
 
