@@ -184,7 +184,7 @@ def robot(end: float = 1.0) -> Problem:
         return found + peers.pinocchio_sweeps(m, 100) + peers.mjx_sweeps(m, 100)
 
     start = [0, 0, 0, 1, 0, 0, 0, *(0,) * 8, *rates]
-    references = lambda: tree_references(links, start, end, 40, (0, 0, 0))
+    references = lambda: tree_references(links, start, end, 25, (0, 0, 0))
     invariants = {"energy": lambda state: moved(state)[1], "momentum": momentum}
     text = (
         "a body of 10 kg with four legs of two links of 1 kg, all turning and moving; no coordinates for SciPy, diffrax"

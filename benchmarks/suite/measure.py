@@ -24,7 +24,11 @@ def compute_reference(problem: Problem) -> dict[str, Any]:
     (_, first), *others = ways
     speed = max([mp().mpf(1)] + [abs(x) for x in first[problem.positions :]])
     weight = [1] * problem.positions + [1 / speed] * (len(first) - problem.positions)
-    apart = [max(abs(a - b) * w for a, b, w in zip(first, other, weight, strict=True)) for _, other in others]
+    turn, apart = 2 * mp().pi, []
+    for _, other in others:
+        gaps = [a - b for a, b in zip(first, other, strict=True)]
+        gaps[: problem.positions] = [x - turn * mp().nint(x / turn) for x in gaps[: problem.positions]]
+        apart.append(max(abs(x) * w for x, w in zip(gaps, weight, strict=True)))
     digits = [mp().nstr(x, 25) for x in first]
     return {"end": problem.end, "ways": [name for name, _ in ways], "apart": float(max(apart)), "state": digits}
 

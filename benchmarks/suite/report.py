@@ -53,6 +53,17 @@ def errors(results: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def long_runs(results: list[dict[str, Any]]) -> list[str]:
+    """A table of what a million steps change, of the problems that have such runs."""
+    kept = ("energy", "momentum")
+    lines = ["| problem | method | step (s) | energy | momentum |", "|---|---|---|---|---|"]
+    for result in results:
+        for row in result.get("long", {}).get("rows", []):
+            drift = " | ".join(f"{row['drift'][name]:.0e}" if name in row["drift"] else "-" for name in kept)
+            lines.append(f"| {result['title']} | {row['program']} {row['method']} | {row['step']:.2g} | {drift} |")
+    return ["", "## After a million steps", "", *lines] if len(lines) > 2 else []
+
+
 def page(folder: Path, order: list[str]) -> str:
     results = [json.loads((folder / f"{name}.json").read_text()) for name in order]
     first = results[0]["environment"]
@@ -65,7 +76,7 @@ def page(folder: Path, order: list[str]) -> str:
         "|---|---|---|---|",
     ]
     lines += [summary(result) for result in results]
-    lines += ["", "## Smallest errors", "", *errors(results)]
+    lines += ["", "## Smallest errors", "", *errors(results), *long_runs(results)]
     for result in results:
         title, text = result["title"], f"{result['text']}; {result['end']:g} s."
         text = text if text[1] == " " else text[0].upper() + text[1:]  # not of "m = 15"
