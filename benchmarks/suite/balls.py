@@ -195,9 +195,9 @@ def flight_by_impacts(h: Any, e: Any, t: Any, g: Any) -> tuple[Any, Any]:
 
 def problems() -> list[Problem]:
     return [
-        ball("bouncing_ball", "Ball that bounces to rest", "dropped from 1 m at 3 m/s, restitution 0.5, friction "
+        ball("bouncing_ball", "Bouncing ball", "dropped from 1 m at 3 m/s, restitution 0.5, friction "
              "0.05; its bounces end at 1.354 s, then it slides", 1.5, (1.0, 3.0, 0.0), 0.05, 0.5),
-        ball("rolling_ball", "Ball that slides, turns back and rolls", "1 m/s forward, 30 rad/s backward, friction "
+        ball("rolling_ball", "Rolling ball", "1 m/s forward, 30 rad/s backward, friction "
              "0.3; it rolls after 0.388 s", 1.0, (0.0, 1.0, -30.0), 0.3, 0.0),
         grid(),
     ]  # fmt: skip
