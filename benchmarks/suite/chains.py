@@ -186,9 +186,7 @@ def robot(end: float = 1.0) -> Problem:
     start = [0, 0, 0, 1, 0, 0, 0, *(0,) * 8, *rates]
     references = lambda: tree_references(links, start, end, 25, (0, 0, 0))
     invariants = {"energy": lambda state: moved(state)[1], "momentum": momentum}
-    text = (
-        "a body of 10 kg with four legs of two links of 1 kg, all turning and moving; no coordinates for SciPy, diffrax"
-    )
+    text = "four legs of two links of 1 kg on a body of 10 kg, all moving; SciPy and diffrax were not run"
     return Problem("robot", "Robot without gravity", text, end, m.positions, invariants, references, sweeps)
 
 
