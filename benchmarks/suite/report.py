@@ -67,10 +67,11 @@ def long_runs(results: list[dict[str, Any]]) -> list[str]:
 def page(folder: Path, order: list[str]) -> str:
     results = [json.loads((folder / f"{name}.json").read_text()) for name in order]
     first = results[0]["environment"]
+    dates = ", ".join(sorted({result["environment"]["date"] for result in results}))
     versions = ", ".join(f"{k} {v}" for k, v in first["versions"].items())
     lines = [HEAD.read_text().rstrip(), ""]
     lines.append(f"* **Device:** {first['device']}, one core, shared. **Precision:** float64.")
-    lines += [f"* **Versions:** {versions}.", f"* **Date:** {first['date']}.", ""]
+    lines += [f"* **Versions:** {versions}.", f"* **Dates:** {dates}.", ""]
     lines += [
         "| problem | " + " | ".join(f"{goal:g}" for goal in GOALS) + " | 1e-08, each of 1000 |",
         "|---|---|---|---|",
