@@ -13,7 +13,15 @@ from lgjax.numerics import small_matrix as sm
 
 @checked_arguments()
 def kinetic_energy(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
-    """Kinetic energy (), J, that of the armature included: v . M v / 2, with body-frame velocities v (nv,).
+    """Kinetic energy, that of the armature included: v . M v / 2.
+
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+
+    Returns:
+        (), J.
 
     Source: [featherstone2008] section 2.13.
     """
@@ -35,15 +43,34 @@ def potential_energy(model: Model, q: Configuration) -> jax.Array:
 
 @checked_arguments()
 def total_energy(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
-    """Kinetic plus potential energy (), J, with body-frame velocities v (nv,). Source: that of the two functions."""
+    """Kinetic plus potential energy.
+
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+
+    Returns:
+        (), J, that of gravity zero at the world origin.
+
+    Source: that of `kinetic_energy` and `potential_energy`.
+    """
     return kinetic_energy(model, q, v) + potential_energy(model, q)
 
 
 @checked_arguments()
 def momentum(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
-    """Total momentum (6,) in world axes: [angular about the world origin, linear], kg m^2/s and kg m/s.
+    """Total momentum in world axes: [angular about the world origin, linear].
 
-    v: (nv,) body-frame velocities. Source: [featherstone2008] section 2.12.
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+
+    Returns:
+        (6,), kg m^2/s and kg m/s.
+
+    Source: [featherstone2008] section 2.12.
     """
     world = world_kinematics(model, q, v)
     total = jnp.sum(_momenta(model, world), 0)

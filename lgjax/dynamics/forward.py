@@ -67,10 +67,26 @@ def forward_dynamics(
     tau: jax.Array,
     wrenches: jax.Array | None = None,
 ) -> jax.Array:
-    """Accelerations vdot (nv,) under the generalized forces tau (nv,): M^-1 (tau - `bias_forces`).
+    """Accelerations under the generalized forces tau: M^-1 (tau - `bias_forces`). Armature and damping are included.
 
-    v: (nv,) body-frame velocities. wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin.
-    Armature and joint damping are included. rad/s^2 and m/s^2; N m and N.
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+        tau: (nv,) generalized forces, N m and N.
+        wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin, N m and N; None for none.
+
+    Returns:
+        vdot (nv,), rad/s^2 and m/s^2.
+
+    Raises:
+        TypeError, ValueError: naming the argument, for a wrong shape or dtype.
+
+    Example:
+        >>> arm = lgjax.models.chain(2)  # hangs down, at rest
+        >>> lgjax.forward_dynamics(arm, lgjax.neutral(arm), jnp.zeros(2), jnp.zeros(2))
+        Array([0., 0.], dtype=float32)
+
     Source: [featherstone2008] section 7.3; [kim2012] section 2.2.
     """
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)

@@ -66,11 +66,24 @@ def hybrid_dynamics(
     prescribed: Sequence[int],
     wrenches: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Accelerations and forces (nv,) where some accelerations are prescribed and the other forces given.
+    """Accelerations and forces where some accelerations are prescribed and the other forces given.
 
-    prescribed: static velocity indices, those of a floating base included, at which vdot is given and tau is solved
-    for; elsewhere tau is given and vdot is solved for. Other entries of vdot and tau are not read. v, wrenches and
-    units: as in forward_dynamics. Raises ValueError for an index that is out of range or named twice.
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+        vdot: (nv,) accelerations, rad/s^2 and m/s^2; only the prescribed entries are read.
+        tau: (nv,) forces, N m and N; only the other entries are read.
+        prescribed: static velocity indices, those of a floating base included, at which vdot is given and tau is solved
+            for; elsewhere tau is given and vdot is solved for.
+        wrenches: as in `forward_dynamics`.
+
+    Returns:
+        (vdot, tau), both (nv,) and complete.
+
+    Raises:
+        ValueError: for an index that is out of range or named twice.
+
     Source: [kim2012] section 2.3; [featherstone2008] section 9.2.
     """
     given = prescribed_mask(model, prescribed)

@@ -42,10 +42,19 @@ def inverse_dynamics(
     vdot: jax.Array,
     wrenches: jax.Array | None = None,
 ) -> jax.Array:
-    """Generalized forces tau (nv,) that produce the accelerations vdot (nv,): M vdot + `bias_forces`.
+    """Generalized forces for the accelerations vdot: M vdot + `bias_forces`. Armature and damping are included.
 
-    v: (nv,) body-frame velocities. wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin.
-    Armature and joint damping are included. N m and N. Source: [featherstone2008] section 5.3; [kim2012] section 2.1.
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+        vdot: (nv,) accelerations, rad/s^2 and m/s^2.
+        wrenches: (nbodies, 6), [n, f] on each body, body frame, at the body origin, N m and N; None for none.
+
+    Returns:
+        tau (nv,), N m and N.
+
+    Source: [featherstone2008] section 5.3; [kim2012] section 2.1.
     """
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
     return newton_euler(model, q, v, vdot, applied)
@@ -58,10 +67,18 @@ def bias_forces(
     v: jax.Array,
     wrenches: jax.Array | None = None,
 ) -> jax.Array:
-    """Generalized forces (nv,) at zero acceleration: Coriolis, centrifugal, gravity, damping and applied wrenches.
+    """Generalized forces at zero acceleration: Coriolis, centrifugal, gravity, damping and applied wrenches.
 
-    v, wrenches: as in `inverse_dynamics`; the joints balance the wrenches, which therefore enter with a minus sign.
-    N m and N. Source: [featherstone2008] section 5.3, with zero accelerations.
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+        wrenches: as in `inverse_dynamics`; the joints balance them, so they enter with a minus sign.
+
+    Returns:
+        (nv,), N m and N.
+
+    Source: [featherstone2008] section 5.3, with zero accelerations.
     """
     return inverse_dynamics(model, q, v, 0 * v, wrenches)
 

@@ -20,11 +20,22 @@ View = Literal["body", "world", "spatial"]
 
 @checked_arguments()
 def jacobian(model: Model, q: Configuration, body: str | int, frame: View = "body") -> jax.Array:
-    """Jacobian (6, nv) of a body or of a frame fixed to one: J v is its velocity [w, v].
+    """Jacobian of a body or of a frame fixed to one: J v is its velocity [w, v].
 
-    body: name of a body or of a frame (`tree.frames`), or index of a body. frame: "body", at its origin in its own
-    axes; "world", at its origin in world axes; "spatial", at the world origin in world axes. Raises ValueError for an
-    unknown name. Source: [kim2012] section 2.1.
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        body: name of a body or of a frame (`tree.frames`), or index of a body.
+        frame: "body", at its origin in its own axes; "world", at its origin in world axes; "spatial", at the world
+            origin in world axes.
+
+    Returns:
+        J (6, nv).
+
+    Raises:
+        ValueError: for an unknown name.
+
+    Source: [kim2012] section 2.1.
     """
     place, moves, world = _located(model, q, None, body, frame)
     return jnp.where(moves[:, None], _moved(place, world, frame, world.S), 0).T
@@ -34,9 +45,18 @@ def jacobian(model: Model, q: Configuration, body: str | int, frame: View = "bod
 def jacobian_derivative(
     model: Model, q: Configuration, v: jax.Array, body: str | int, frame: View = "body"
 ) -> jax.Array:
-    """Time derivative (6, nv) of `jacobian` along the motion v (nv,): the velocity changes at dJ/dt v + J vdot.
+    """Time derivative of `jacobian` along the motion v: the velocity changes at dJ/dt v + J vdot.
 
-    body, frame: as in `jacobian`. Source: [featherstone2008] section 2.10.
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+        body, frame: as in `jacobian`.
+
+    Returns:
+        dJ/dt (6, nv).
+
+    Source: [featherstone2008] section 2.10.
     """
     place, moves, world = _located(model, q, v, body, frame)
     V = world.twists[np.asarray(model.tree.v_body)]

@@ -44,7 +44,15 @@ def _outward_pose(kind, parent, data, q):
 def frame_pose(model: Model, q: Configuration, name: str) -> Pose:
     """World pose T_world_frame of a named frame, meters: a body, or a link on fixed joints.
 
-    Raises ValueError for an unknown name. Source: as `forward_kinematics`.
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        name: of a body, or of a frame in `model.tree.frames`.
+
+    Raises:
+        ValueError: for an unknown name.
+
+    Source: as `forward_kinematics`.
     """
     names = [frame for frame, _ in model.tree.frames]
     poses = forward_kinematics(model, q)
@@ -145,9 +153,17 @@ def ancestor_mask(tree: Tree) -> np.ndarray:
 
 @checked_arguments()
 def body_twists(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
-    """Velocities (nbodies, 6) of the bodies, [w, v] in each body frame, at its origin, rad/s and m/s.
+    """Velocities of the bodies, [w, v] in each body frame, at its origin.
 
-    v: (nv,) body-frame velocities. Source: [featherstone2008] section 5.3.
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+
+    Returns:
+        (nbodies, 6), rad/s and m/s.
+
+    Source: [featherstone2008] section 5.3.
     """
     return batched(_body_twists)(model, q, v)
 

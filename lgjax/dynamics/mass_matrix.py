@@ -103,9 +103,19 @@ def _to_parent(R, p, own: _Carried) -> _Carried:
 @checked_arguments()
 @batched
 def coriolis_matrix(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
-    """Admissible Coriolis matrix C (nv, nv): C v + gravity = bias without damping, and dM/dt - 2 C is skew.
+    """Admissible Coriolis matrix C: C v + gravity = bias without damping, and dM/dt - 2 C is skew.
 
-    C = J^T (M dJ/dt - ad_V^T M J) with the stacked spatial Jacobian J. Source: [ali2026] Lemma 1, eq. (21).
+    C = J^T (M dJ/dt - ad_V^T M J) with the stacked spatial Jacobian J.
+
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+
+    Returns:
+        C (nv, nv).
+
+    Source: [ali2026] Lemma 1, eq. (21).
     """
     S, S_rate, rows, rated, columns = _coriolis_rows(model, q, v)
     deep, shallow = related(model.tree)

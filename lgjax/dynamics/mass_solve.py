@@ -43,10 +43,19 @@ from lgjax.numerics import small_matrix as sm
 
 @checked_arguments()
 def solve_mass_matrix(model: Model, q: Configuration, f: jax.Array) -> jax.Array:
-    """M^-1 f (nv,) for generalized forces f (nv,), armature included, in time proportional to the number of bodies.
+    """M^-1 f, armature included, in time proportional to the number of bodies.
 
     For several right sides map it over f with `jax.vmap`: the inertias are then found once. In reverse mode it is its
     own transpose.
+
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        f: (nv,) generalized forces, N m and N.
+
+    Returns:
+        (nv,) accelerations, rad/s^2 and m/s^2.
+
     Source: [kim2012] section 2.2.
     """
     return _solved(model, q, f)

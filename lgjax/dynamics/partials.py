@@ -81,10 +81,16 @@ def inverse_dynamics_partials(
     vdot: jax.Array,
     wrenches: jax.Array | None = None,
 ) -> InversePartials:
-    """Derivatives of `inverse_dynamics` with respect to q, v and vdot, three matrices (nv, nv).
+    """Derivatives of `inverse_dynamics` with respect to q, v and vdot; wrenches are held in the body frames.
 
-    Column j of the first is the derivative along retract(model, q, e_j). Arguments as in inverse_dynamics; wrenches
-    are held in the body frames. Source: [kim2012] section 4; [singh2022].
+    Args:
+        model: the mechanism.
+        q, v, vdot, wrenches: as in `inverse_dynamics`.
+
+    Returns:
+        three matrices (nv, nv). Column j of the first is the derivative along retract(model, q, e_j).
+
+    Source: [kim2012] section 4; [singh2022].
     """
     rows, bent = joint_rows(model, q, v, vdot, wrenches)
     by_q, by_v, _ = row_products(model, rows, rows)
@@ -111,10 +117,17 @@ def forward_dynamics_partials(
     tau: jax.Array,
     wrenches: jax.Array | None = None,
 ) -> ForwardPartials:
-    """Derivatives of `forward_dynamics` with respect to q, v and tau, three matrices (nv, nv).
+    """Derivatives of `forward_dynamics` with respect to q, v and tau: M^-1 (d(tau) - d(`inverse_dynamics`)).
 
-    Column j of the first is the derivative along retract(model, q, e_j). Arguments as in forward_dynamics; wrenches
-    are held in the body frames. d(vdot) = M^-1 (d(tau) - what inverse dynamics says at constant vdot).
+    The last term is taken at constant vdot. Wrenches are held in the body frames.
+
+    Args:
+        model: the mechanism.
+        q, v, tau, wrenches: as in `forward_dynamics`.
+
+    Returns:
+        three matrices (nv, nv). Column j of the first is the derivative along retract(model, q, e_j).
+
     Source: [kim2012] section 4.
     """
     vdot = forward_dynamics(model, q, v, tau, wrenches)
@@ -132,11 +145,20 @@ def hybrid_dynamics_partials(
     prescribed: Sequence[int],
     wrenches: jax.Array | None = None,
 ) -> HybridPartials:
-    """Derivatives of what `hybrid_dynamics` solves for, three matrices (nv, nv).
+    """Derivatives of what `hybrid_dynamics` solves for, with displacements as in `forward_dynamics_partials`.
 
-    Row i is that of tau[i] where i is prescribed and of vdot[i] elsewhere; column j of the last is with respect to
-    vdot[j] where j is prescribed and to tau[j] elsewhere. Arguments and errors as in hybrid_dynamics, displacements as
-    in forward_dynamics_partials. Source: [kim2012] sections 2.3 and 4.
+    Args:
+        model: the mechanism.
+        q, v, vdot, tau, prescribed, wrenches: as in `hybrid_dynamics`.
+
+    Returns:
+        three matrices (nv, nv). Row i is that of tau[i] where i is prescribed and of vdot[i] elsewhere; column j of the
+        last is with respect to vdot[j] where j is prescribed and to tau[j] elsewhere.
+
+    Raises:
+        ValueError: as `hybrid_dynamics`.
+
+    Source: [kim2012] sections 2.3 and 4.
     """
     given = prescribed_mask(model, prescribed)
     vdot, _ = hybrid_dynamics(model, q, v, vdot, tau, prescribed, wrenches)

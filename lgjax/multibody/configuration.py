@@ -67,10 +67,20 @@ def configuration(
 ) -> Configuration:
     """Make a configuration from its parts, checked; parts not given are neutral.
 
-    base: world pose of the floating base, as a Pose or a 4x4 matrix (leading axis n_free if there are several).
-    joints: (n,) in the order of the scalar coordinates, or {joint name: value} for some of them.
-    ball_rotations: (n_ball, 3, 3). Raises ValueError naming the part, for a wrong shape, a non-finite value, an unknown
-    joint or a matrix that is not a rotation.
+    Args:
+        model: the mechanism.
+        base: world pose of the floating base, as a Pose or a 4x4 matrix, m (leading axis n_free if there are several).
+        joints: (n,) in the order of the scalar coordinates, or {joint name: value} for some of them, rad and m.
+        ball_rotations: (n_ball, 3, 3).
+
+    Raises:
+        ValueError: naming the part, for a wrong shape, a non-finite value, an unknown joint or a matrix that is not a
+            rotation.
+
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> lgjax.configuration(arm, joints={arm.joint_names[1]: 0.5}).joints
+        Array([0. , 0.5], dtype=float32)
     """
     model = checked_model(model)
     q, dtype = neutral(model), model.dtype
@@ -156,13 +166,27 @@ def _entries(x: jax.Array, index: list[int]) -> jax.Array:
 
 @checked_arguments()
 def retract(model: Model, q: Configuration, dv: jax.Array) -> Configuration:
-    """Configuration q exp(dv), reached by the body-frame displacement dv (nv,), exactly on the manifold."""
+    """Configuration q exp(dv), exactly on the manifold.
+
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        dv: (nv,) displacement, body frame, rad and m.
+    """
     return displaced(model.tree, q, dv)
 
 
 @checked_arguments()
 def difference(model: Model, q0: Configuration, q1: Configuration) -> jax.Array:
-    """Displacement dv (nv,) of least length with retract(model, q0, dv) = q1: log(q0^-1 q1)."""
+    """Displacement of least length with retract(model, q0, dv) = q1: log(q0^-1 q1).
+
+    Args:
+        model: the mechanism.
+        q0, q1: two of its configurations.
+
+    Returns:
+        dv (nv,), body frame of q0, rad and m.
+    """
     return displacement(model.tree, q0, q1)
 
 

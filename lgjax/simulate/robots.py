@@ -131,8 +131,13 @@ class Actuated(Drive):
         return self._forces(control, lambda t: None), record, memory
 
     def _control(self, t, q, v):
-        shape = (len(self.actuators),)
-        return checked_result("controller", self.controller(t, q, v), shape, v.dtype)
+        shape, found = (len(self.actuators),), self.controller(t, q, v)
+        if v.shape != shape and getattr(found, "shape", shape) == v.shape:
+            raise ValueError(
+                f"controller returned shape {found.shape}, expected {shape}, the controls of the robot's actuators: "
+                "to return joint forces, give rollout the robot's model"
+            )
+        return checked_result("controller", found, shape, v.dtype)
 
     def _forces(self, control, activation) -> Forces:
         def tau(t, q, v):

@@ -237,3 +237,11 @@ def test_passive_forces_and_torques_of_a_robot_are_identified_with_their_spring(
     np.testing.assert_allclose(found.x, 0.3, atol=1e-6)
     with pytest.raises(ValueError, match="TorqueRecord"):
         identification.identify(pendulum(), torques, identification.viscous(robot))
+
+
+def test_joint_forces_in_place_of_controls_raise_an_error_that_names_the_model():
+    """A robot with a free body has fewer actuators than velocities."""
+    robot = lgjax.load_robot(lgjax.models.urdf("quadruped"), meshes="ignore")
+    forces_instead = lambda t, q, v: jnp.zeros(robot.model.nv)
+    with pytest.raises(ValueError, match=r"returned shape \(18,\), expected \(12,\), the controls .*the robot's model"):
+        lgjax.rollout(robot, *start(robot), forces_instead, 1e-3, 2, TimeStepping())

@@ -108,13 +108,23 @@ def project_positions(
 ) -> Projection:
     """The configuration with closed loops that is nearest to q: retract(q, d) with the least d^T M(q) d.
 
-    metric "mass": M is the mass matrix at q; "plain": the identity. Steps toward the constraints and along them at
-    once, none longer than half a radian or meter in an entry, and taken only if they come closer to one of the two
-    goals; a few for loops that are nearly closed, tens from far away. Nearest means a local minimum. tolerance: of the
-    residual's length, by default eps^(3/4); rank: see `constrained_forward_dynamics`; both may be traced. Derivatives
-    in everything that is traced are those of the implicit function, of any order and in both modes, and cost no
-    iterations; they hold where `converged` does. Always ends.
-    Raises ValueError for an unknown metric and for max_iterations below 1.
+    Steps toward the constraints and along them at once, none longer than half a radian or meter in an entry, and taken
+    only if they come closer to one of the two goals; a few for loops that are nearly closed, tens from far away.
+    Nearest means a local minimum. Always ends. Derivatives in everything that is traced are those of the implicit
+    function, of any order and in both modes, and cost no iterations; they hold where `converged` does.
+
+    Args:
+        model: the mechanism.
+        loops: one `Loop` or several.
+        q: a configuration.
+        metric: "mass": M is the mass matrix at q; "plain": the identity.
+        tolerance: of the residual's length, by default eps^(3/4); may be traced.
+        rank: relative size below which constraints count as dependent, `tolerance` of `constrained_forward_dynamics`;
+            may be traced.
+        max_iterations: largest number of steps, static.
+
+    Raises:
+        ValueError: for an unknown metric and for max_iterations below 1.
     """
     check_metric(metric)
     several = as_loops(model, loops)
@@ -135,10 +145,19 @@ def check_metric(metric: str) -> None:
 def project_velocity(
     model: Model, loops: Loop | Sequence[Loop], q: Configuration, v: jax.Array, *, tolerance: Any = None
 ) -> jax.Array:
-    """The velocity (nv,) nearest to v in the kinetic-energy metric that keeps the loops closed, A v = 0.
+    """The velocity nearest to v in the kinetic-energy metric that keeps the loops closed, A v = 0.
 
     It is what is left of v after an impulse of the constraints; the kinetic energy never grows.
-    tolerance: see `constrained_forward_dynamics`.
+
+    Args:
+        model: the mechanism.
+        loops: one `Loop` or several.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+        tolerance: as in `constrained_forward_dynamics`.
+
+    Returns:
+        (nv,), body frame.
     """
     return velocity_projection(model, loops, q, v, "mass", tolerance)[0]
 

@@ -31,11 +31,21 @@ def inverse_dynamics_time_derivatives(
     frame: Frame = "body",
     wrenches: jax.Array | None = None,
 ) -> jax.Array:
-    """Generalized forces and their time derivatives, (order + 1, nv).
+    """Generalized forces and their time derivatives, to any order.
 
-    v: (order + 2, nv), the velocity and its derivatives. wrenches: (order + 1, nbodies, 6) with their derivatives, body
-    frame, at the body origin. frame "spatial": the base part of v and of the result is the twist and wrench in world
-    axes about the world origin, and the component-wise derivatives of those. Source: [ali2026] Alg. 2.
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (order + 2, nv), the velocity and its derivatives.
+        order: of the highest derivative, static.
+        frame: "body"; or "spatial", where the base part of v and of the result is the twist and wrench in world axes
+            about the world origin, and the component-wise derivatives of those.
+        wrenches: (order + 1, nbodies, 6) with their derivatives, body frame, at the body origin; None for none.
+
+    Returns:
+        (order + 1, nv).
+
+    Source: [ali2026] Alg. 2.
     """
     order = checked_order(order)
     rates = coefficients(checked_array("v", v, (order + 2, model.nv), model.dtype, model=model))
@@ -55,9 +65,19 @@ def forward_dynamics_time_derivatives(
     frame: Frame = "body",
     wrenches: jax.Array | None = None,
 ) -> jax.Array:
-    """Accelerations and their time derivatives, (order + 1, nv), from tau (order + 1, nv) and v (nv,).
+    """Accelerations and their time derivatives, to the order of the given forces.
 
-    wrenches and frame: as in inverse_dynamics_time_derivatives. Source: [ali2026] Alg. 3.
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities.
+        tau: (order + 1, nv), the forces and their time derivatives.
+        frame, wrenches: as in `inverse_dynamics_time_derivatives`.
+
+    Returns:
+        (order + 1, nv).
+
+    Source: [ali2026] Alg. 3.
     """
     return hybrid_dynamics_time_derivatives(model, q, v, None, tau, (), frame, wrenches)[0]
 
@@ -73,11 +93,25 @@ def hybrid_dynamics_time_derivatives(
     frame: Frame = "body",
     wrenches: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Accelerations and forces with their time derivatives, (order + 1, nv) each; v: (nv,).
+    """Accelerations and forces with their time derivatives, where some accelerations are prescribed.
 
-    prescribed: static velocity indices at which vdot is given and tau solved for; elsewhere the reverse. In the spatial
-    frame a base is prescribed as a whole or not at all. wrenches and frame: as in inverse_dynamics_time_derivatives.
-    Raises ValueError for stacks of the wrong length or dtype and for bad indices. Source: [ali2026] Alg. 4.
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities.
+        vdot: (order + 1, nv), read where it is prescribed; None if nothing is prescribed.
+        tau: (order + 1, nv), read elsewhere.
+        prescribed: static velocity indices at which vdot is given and tau solved for; elsewhere the reverse. In the
+            spatial frame a base is prescribed as a whole or not at all.
+        frame, wrenches: as in `inverse_dynamics_time_derivatives`.
+
+    Returns:
+        (vdot, tau), both (order + 1, nv) and complete.
+
+    Raises:
+        ValueError: for stacks of the wrong length or dtype and for bad indices.
+
+    Source: [ali2026] Alg. 4.
     """
     shape = tau.shape if isinstance(tau, jax.Array | np.ndarray) else ()
     if len(shape) != 2 or not shape[0]:
