@@ -336,41 +336,36 @@ def _check_settings(method: Any, controller: Any, event: Any, direction: Any) ->
 
 
 def integrate_adaptive(
-    space: HomogeneousSpace,
-    field: Field,
-    y0: Point,
-    t0: Any,
-    t1: Any,
-    method: Any,
-    rtol: Any,
-    atol: Any,
-    max_steps: int,
-    save_at: Any = None,
-    controller: StepSizeController = ELEMENTARY,
-    event: Callable[[Array, Point], Array] | None = None,
-    direction: int = 0,
-) -> AdaptiveSolution:
+    space: HomogeneousSpace, field: Field, y0: Point, t0: Any, t1: Any, method: Any, rtol: Any, atol: Any,
+    max_steps: int, save_at: Any = None, controller: StepSizeController = ELEMENTARY,
+    event: Callable[[Array, Point], Array] | None = None, direction: int = 0,
+) -> AdaptiveSolution:  # fmt: skip
     """Integrate y' = field(t, y) on a space from t0 to t1 with steps that keep the estimated error within tolerance.
 
-    method    MuntheKaas or CommutatorFree of an embedded pair; or Taylor, with a series as the field.
-    rtol, atol   the distance between the two results of a step stays below atol + rtol size, part by part of the state:
-              rotations have size 1, vectors their length, positions their distance from the start. A few units of
-              round-off are always allowed. Traced, like t0, t1 and save_at: new values compile nothing.
-    max_steps static bound on attempted steps; where it is reached before t1, the status says so.
-    save_at   times (n,) between t0 and t1, ends included, at which to return states by dense output of the method's
-              order; without it only the end is returned, with a leading axis of length 1.
-    controller   ELEMENTARY, the rule of eq. (33), or PI_CONTROL; Taylor has its own.
-    event     event(t, y) -> scalar: where its sign changes the run ends, at that point to round-off, with `stopped`.
-              It is evaluated after every step, and by Taylor at `substeps` points within; what changes twice in between
-              is missed, as is what happens at t0 or while it is NaN. Derivatives account for the change of its time.
-              States at times of save_at after it are NaN, which is not a failure.
-    direction 1 or -1: only events that rise or fall along the run. A run that starts where one was stopped needs it.
+    `status` says what went wrong on the way and for traced arguments, under vmap for each trajectory. Transforms with
+    jit, vmap and grad in both modes; derivatives hold the accepted step sizes fixed and take the time of max_steps
+    steps. Called outside `jit` it computes the scan of the derivatives in vain.
 
-    t1 < t0 integrates backwards.  Raises like `integrate`, and for known tolerances that are not positive or known
-    times of save_at outside the run.  For traced ones, and for everything that happens on the way, `status` says what
-    went wrong, under vmap for each trajectory.  Transforms with jit, vmap and grad in both modes; derivatives hold the
-    accepted step sizes fixed and take the time of max_steps steps.  Called outside `jit` it computes the scan of the
-    derivatives in vain.
+    Args:
+        space, field, y0, t0, t1: as in `integrate`.
+        method: MuntheKaas or CommutatorFree of an embedded pair; or Taylor, with a series as the field.
+        rtol, atol: the distance between the two results of a step stays below atol + rtol size, part by part of the
+            state: rotations have size 1, vectors their length, positions their distance from the start. A few units of
+            round-off are always allowed. Traced, like t0, t1 and save_at: new values compile nothing.
+        max_steps: static bound on attempted steps; where it is reached before t1, the status says so.
+        save_at: times (n,) between t0 and t1, ends included, at which to return states by dense output of the method's
+            order; without it only the end is returned, with a leading axis of length 1.
+        controller: ELEMENTARY, the rule of eq. (33), or PI_CONTROL; Taylor has its own.
+        event: (t, y) -> scalar: where its sign changes the run ends, at that point to round-off, with `stopped`. It is
+            evaluated after every step, and by Taylor at `substeps` points within; what changes twice in between is
+            missed, as is what happens at t0 or while it is NaN. Derivatives account for the change of its time. States
+            at times of save_at after it are NaN, which is not a failure.
+        direction: 1 or -1: only events that rise or fall along the run. A run that starts where one was stopped needs
+            it.
+
+    Raises:
+        TypeError, ValueError: as `integrate`, and for known tolerances that are not positive or known times of save_at
+            outside the run.
     """
     _check_settings(method, controller, event, direction)
     max_steps, (y0, dtype) = checks.integer("max_steps", max_steps), state_on(space, y0)

@@ -83,33 +83,40 @@ def finite_status(ys: Any) -> Array:
 
 
 def integrate(
-    space: HomogeneousSpace,
-    field: Field,
-    y0: Point,
-    t0: Any,
-    t1: Any,
-    steps: int,
-    method: Method,
-    save_every: int | None = 1,
-    remat: bool | int = False,
-    checkpoint: Checkpoint | None = None,
-) -> Solution:
+    space: HomogeneousSpace, field: Field, y0: Point, t0: Any, t1: Any, steps: int, method: Method,
+    save_every: int | None = 1, remat: bool | int = False, checkpoint: Checkpoint | None = None,
+) -> Solution:  # fmt: skip
     """Integrate y' = field(t, y) on a space from t0 to t1 in `steps` equal steps.
 
-    field(t, y) returns an algebra element in the form that ``space.dim`` says (for a left translation the spatial, for
-    a right translation the body velocity), in the dtype of the state.  t0 and t1 may be traced and are taken in the
-    dtype of the state; t1 < t0 integrates backwards.  `steps`, `method` and `save_every` are static.
+    Transforms with jit, vmap, and grad in both modes. Called outside `jit` it compiles at every call, like `lax.scan`;
+    inside, new values of y0, t0 and t1 compile nothing.
 
-    Returns the states at t0 and after every `save_every` steps (a divisor of `steps`), so steps / save_every + 1 of
-    them; for save_every=None only the final one, with a leading axis of length 1.
+    Args:
+        space: where the states live, such as `right_translation(SO3)`.
+        field: (t, y) -> algebra element in the form that ``space.dim`` says (for a left translation the spatial, for a
+            right translation the body velocity), in the dtype of the state.
+        y0: the state at t0, a point of the space.
+        t0, t1: may be traced and are taken in the dtype of the state; t1 < t0 integrates backwards.
+        steps: number of steps, static.
+        method: such as `MuntheKaas(RK4)`, static.
+        save_every: static, a divisor of `steps`: the states at t0 and after every `save_every` steps are returned, so
+            steps / save_every + 1 of them; for None only the final one, with a leading axis of length 1.
+        remat: static: reverse mode keeps every `remat`-th state, about every √steps-th if True, and recomputes the
+            others. Derivatives are the same to round-off; memory is that of √steps steps, at the price of a second
+            forward run.
+        checkpoint: a `lgjax.saving.Checkpoint`, which writes a long run to a folder in parts, so that it can be
+            resumed.
 
-    remat       static: reverse mode keeps every `remat`-th state, about every √steps-th if True, and recomputes the
-                others. Derivatives are the same to round-off; memory is that of √steps steps, at the price of a second
-                forward run.
-    checkpoint  a `lgjax.saving.Checkpoint`, which writes a long run to a folder in parts, so that it can be resumed.
+    Raises:
+        TypeError, ValueError: naming what does not fit.
 
-    Transforms with jit, vmap, and grad in both modes.  Called outside `jit` it compiles at every call, like `lax.scan`;
-    inside, new values of y0, t0 and t1 compile nothing.  Raises TypeError or ValueError naming what does not fit.
+    Example:
+        >>> space = lgjax.right_translation(lgjax.SO3)
+        >>> turn = lambda t, R: jnp.array([0.0, 0.0, 1.0])  # rad/s, about z
+        >>> run = lgjax.integrate(space, turn, jnp.eye(3), 0.0, 0.5, 10, lgjax.MuntheKaas(lgjax.RK4), save_every=None)
+        >>> lgjax.so3.log(run.ys[-1]).round(4)
+        Array([0. , 0. , 0.5], dtype=float32)
+
     Source: that of the method.
     """
     check_method("integrate", method)

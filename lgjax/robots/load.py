@@ -46,40 +46,40 @@ INITIAL = "initial"  # name of the state that a file shows
 
 
 def load_robot(
-    path_or_text: str | os.PathLike,
-    floating_base: bool | None = None,
-    check_inertia: Literal["error", "warn"] = "error",
-    folder: str | os.PathLike | None = None,
-    ignore: Sequence[str] = (),
-    packages: Mapping[str, str | os.PathLike] | None = None,
-    meshes: Literal["hull", "ignore"] = "hull",
-    mesh_vertices: int | None = 64,
-) -> Robot:
-    """Load everything in a URDF or an MJCF as a `Robot`, from a file or its text (a string that starts with '<').
+    path_or_text: str | os.PathLike, floating_base: bool | None = None,
+    check_inertia: Literal["error", "warn"] = "error", folder: str | os.PathLike | None = None,
+    ignore: Sequence[str] = (), packages: Mapping[str, str | os.PathLike] | None = None,
+    meshes: Literal["hull", "ignore"] = "hull", mesh_vertices: int | None = 64,
+) -> Robot:  # fmt: skip
+    """Load everything in a URDF or an MJCF as a `Robot`, from a file or its text; the root element decides the format.
 
-    The root element decides the format. Bodies, joints, names and frames are those of `load_urdf` and `load_mjcf`.
-    From a URDF it also reads mimic joints as exact loops, collision meshes as convex hulls, and one motor for each
-    driven joint, with the reduction of its <transmission>, and limited to the effort of the joint. Without
-    transmissions all joints are driven but those that mimic others. From an MJCF it also reads connect, weld, joint and
-    tendon equalities as loops, exact where MuJoCo's are soft; springs, dampers, tendons, gravity compensation, fluid,
-    armature; actuators, which take MuJoCo's controls; sensors, keyframes, contact filters and friction, and planes of
-    the world as grounds. Limits and dry friction of joints are data of the model, as in `load_mjcf`. Those of tendons
-    are forces: soft stops, which yield at rest as MuJoCo's do, and friction smoothed near zero speed.
+    Bodies, joints, names and frames are those of `load_urdf` and `load_mjcf`. From a URDF it also reads mimic joints as
+    exact loops, collision meshes as convex hulls, and one motor for each driven joint, with the reduction of its
+    <transmission>, and limited to the effort of the joint. Without transmissions all joints are driven but those that
+    mimic others. From an MJCF it also reads connect, weld, joint and tendon equalities as loops, exact where MuJoCo's
+    are soft; springs, dampers, tendons, gravity compensation, fluid, armature; actuators, which take MuJoCo's controls;
+    sensors, keyframes, contact filters and friction, and planes of the world as grounds. Limits and dry friction of
+    joints are data of the model; those of tendons are forces: soft stops, which yield at rest as MuJoCo's do, and
+    friction smoothed near zero speed. `Robot.ignored` lists what is left out; a warning names what affects the motion.
 
-    floating_base: True puts the root link of a URDF on a free joint, False fixes it to the world. None fixes a root
-    link that is called "world" or that has no mass, counting all links fixed to it, and lets any other float.
-    check_inertia: as in `load_urdf`. folder: an MJCF may read files in it and below; the folder of the file by default.
-    packages: {name: folder} for package://name/... in a URDF; other packages are searched for in the folder of the file
-    and above it, then in ROS_PACKAGE_PATH and AMENT_PREFIX_PATH. meshes: "hull" turns collision meshes into convex
-    hulls of at most `mesh_vertices` vertices, "ignore" opens no mesh.
-    ignore: kinds of elements to leave out: "actuator", "armature" (of free joints), "contact", "damping" (of higher
-    order), "equality", "fluid", "gravcomp", "keyframe", "mimic" (frees the joints), "sensor", "spring", "tendon"
-    (forces of tendons), "transmission".
+    Args:
+        path_or_text: name of the file, or its text, a string that starts with '<'.
+        floating_base: True puts the root link of a URDF on a free joint, False fixes it to the world. None fixes a root
+            link that is called "world" or that has no mass, counting all links fixed to it, and lets any other float.
+        check_inertia: as in `load_urdf`.
+        folder: an MJCF may read files in it and below; the folder of the file by default.
+        ignore: kinds of elements to leave out: "actuator", "armature" (of free joints), "contact", "damping" (of higher
+            order), "equality", "fluid", "gravcomp", "keyframe", "mimic" (frees the joints), "sensor", "spring",
+            "tendon" (forces of tendons), "transmission".
+        packages: {name: folder} for package://name/... in a URDF; other packages are searched for in the folder of the
+            file and above it, then in ROS_PACKAGE_PATH and AMENT_PREFIX_PATH.
+        meshes, mesh_vertices: "hull" turns collision meshes into convex hulls of at most so many vertices, with None of
+            any number; "ignore" opens no mesh.
 
-    `Robot.ignored` lists what is left out; one warning names the entries that change motion or contact.
-    Raises ImportError without the extra `urdf` or `mjcf`. Raises ValueError, in one line that names file, element, line
-    and a remedy, for what would change the motion and is not supported (muscles, tendons that wrap around geoms,
-    flexible bodies, plugins, ...), and for broken files, as `load_urdf` and `load_mjcf` do.
+    Raises:
+        ImportError: without the extra `urdf` or `mjcf`.
+        ValueError: in one line that names file, element, line and a remedy, for broken files and for unsupported parts
+            that would change the motion (muscles, tendons that wrap around geoms, flexible bodies, plugins, ...).
     """
     left_out = checked_ignore(ignore)
     checks.choice("meshes", meshes, ("hull", "ignore"))

@@ -79,41 +79,46 @@ class _Settings(NamedTuple):
 
 @checked_arguments("targets", "rest", compiles=False, whole=True)
 def inverse_kinematics(
-    model: Model,
-    targets: Mapping[str, Any],
-    q0: Configuration,
-    *,
-    center_of_mass: Any = None,
-    rest: Configuration | None = None,
-    weights: Mapping[str, Any] | None = None,
-    joints: Sequence[str] | None = None,
-    loops: Loop | Sequence[Loop] | None = None,
-    guesses: int = 8,
-    tolerance: Any = None,
-    max_iterations: int = 40,
-) -> InverseKinematics:
-    """Configuration within the joint limits that puts frames at target poses. Returns an `InverseKinematics`.
+    model: Model, targets: Mapping[str, Any], q0: Configuration, *, center_of_mass: Any = None,
+    rest: Configuration | None = None, weights: Mapping[str, Any] | None = None, joints: Sequence[str] | None = None,
+    loops: Loop | Sequence[Loop] | None = None, guesses: int = 8, tolerance: Any = None, max_iterations: int = 40,
+) -> InverseKinematics:  # fmt: skip
+    """Configuration within the joint limits that puts frames at target poses.
 
-    model: a `Model` or a `Robot`. targets: {name of a frame or body: target} in the world: a Pose or a 4x4 matrix, a
-    position (3,) in meters alone, or a rotation (3, 3) alone. q0: first guess of the search. If it does not lead to
-    the targets, the search starts again from other guesses, which spread the joints over their ranges and leave free
-    bases and ball joints as in q0; `guesses` counts q0. If no guess leads to the targets, the result is the
-    configuration with the smallest sum of squares of weighted errors that was found.
+    If q0 does not lead to the targets, the search starts again from other guesses, which spread the joints over their
+    ranges and leave free bases and ball joints as in q0. If no guess leads to the targets, the result is the
+    configuration with the smallest sum of squares of weighted errors that was found. To ignore limits, replace `lower`
+    and `upper` of the model. For a batch of targets or guesses use jax.vmap.
 
-    center_of_mass: target (3,) of the whole mechanism in the world, m. rest: of the configurations that reach the
-    targets, return the one nearest to this one: a local minimum of the distance, found by descent from the first
-    solution. weights: {frame: (per radian, per meter)}, by default 1 and the inverse of half the length of the chain to
-    the frame, and 1 per meter of the center of mass; they matter if targets are out of reach. joints: names of the
-    joints that may move, by default all that targets and loops depend on, free bases included; the others stay as in
-    q0. loops: closed in the result, by default those of a Robot; `()` for none. tolerance: of `error`, rad and m; 1e-8
-    by default, 1e-5 in float32. max_iterations: of each descent. To ignore limits, replace `lower` and `upper` of the
-    model.
+    Derivatives with respect to targets, rest, limits and parameters of the model are those of the implicit function, of
+    any order and in both modes, and take no iterations. With `rest` they follow the nearest solution, without it the
+    smallest change of q. Derivatives with respect to q0 are zero.
 
-    For a batch of targets or guesses use jax.vmap. Derivatives with respect to targets, rest, limits and parameters of
-    the model are those of the implicit function, of any order and in both modes, and take no iterations. With `rest`
-    they follow the nearest solution, without it the smallest change of q. Derivatives with respect to q0 are zero.
-    Raises TypeError for targets that are not a dict, ValueError for unknown names and for numbers of the wrong shape or
-    out of range. Source: [more1978], [sugihara2011], [rosen1961]; limits by projection.
+    Args:
+        model: a `Model` or a `Robot`.
+        targets: {name of a frame or body: target} in the world: a Pose or a 4x4 matrix, a position (3,) in meters
+            alone, or a rotation (3, 3) alone.
+        q0: first guess of the search.
+        center_of_mass: target (3,) of the whole mechanism in the world, m.
+        rest: of the configurations that reach the targets, return the one nearest to this one: a local minimum of the
+            distance, found by descent from the first solution.
+        weights: {frame: (per radian, per meter)}, by default 1 and the inverse of half the length of the chain to the
+            frame, and 1 per meter of the center of mass; they matter if targets are out of reach.
+        joints: names of the joints that may move, by default all that targets and loops depend on, free bases included;
+            the others stay as in q0.
+        loops: closed in the result, by default those of a Robot; `()` for none.
+        guesses: how many are tried at most, q0 included.
+        tolerance: of `error`, rad and m; 1e-8 by default, 1e-5 in float32.
+        max_iterations: of each descent.
+
+    Returns:
+        an `InverseKinematics`: q, status, error, iterations.
+
+    Raises:
+        TypeError: for targets that are not a dict.
+        ValueError: for unknown names and for numbers of the wrong shape or out of range.
+
+    Source: [more1978], [sugihara2011], [rosen1961]; limits by projection.
     """
     given = loops if loops is not None else getattr(model, "loops", ())
     whole: Any = model

@@ -59,13 +59,23 @@ def constrained_forward_dynamics(
     beta: Any = 0.0,
     tolerance: Any = None,
 ) -> ConstrainedDynamics:
-    """Accelerations under the forces tau (nv,) of a mechanism with closed loops: M vdot + b = tau + A^T lambda.
+    """Accelerations under the forces tau of a mechanism with closed loops: M vdot + b = tau + A^T lambda.
 
-    The constraints hold as d^2 phi/dt^2 = -2 alpha dphi/dt - beta^2 phi (Baumgarte); alpha and beta (1/s) are traced.
-    wrenches: as in forward_dynamics. tolerance: relative size below which constraints count as dependent, by default
-    half the digits of the dtype; dependent ones are left out of the solve, the status says REDUNDANT and `rank` how
-    many count, and INCONSISTENT where they contradict one another. Nothing is assumed of q and v: see
-    `project_positions` and `project_velocity`. Source: [kim2012] eqs. 54-55; the solve is derived in the comments.
+    The constraints hold as d^2 phi/dt^2 = -2 alpha dphi/dt - beta^2 phi (Baumgarte). Dependent ones are left out of the
+    solve; the status says REDUNDANT and `rank` how many count, and INCONSISTENT where they contradict one another.
+    Nothing is assumed of q and v: see `project_positions` and `project_velocity`.
+
+    Args:
+        model: the mechanism.
+        loops: one `Loop` or several.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+        tau: (nv,) generalized forces, N m and N.
+        wrenches: as in `forward_dynamics`.
+        alpha, beta: 1/s, traced.
+        tolerance: relative size below which constraints count as dependent, by default half the digits of the dtype.
+
+    Source: [kim2012] eqs. 54-55; the solve is derived in the comments.
     """
     return constrained_hybrid_dynamics(
         model, loops, q, v, 0 * tau, tau, (), wrenches, alpha=alpha, beta=beta, tolerance=tolerance
@@ -74,27 +84,29 @@ def constrained_forward_dynamics(
 
 @checked_arguments()
 def constrained_hybrid_dynamics(
-    model: Model,
-    loops: Loop | Sequence[Loop],
-    q: Configuration,
-    v: jax.Array,
-    vdot: jax.Array,
-    tau: jax.Array,
-    prescribed: Sequence[int],
-    wrenches: jax.Array | None = None,
-    *,
-    minimum: Minimum = "constraint_force",
-    alpha: Any = 0.0,
-    beta: Any = 0.0,
-    tolerance: Any = None,
-) -> ConstrainedDynamics:
+    model: Model, loops: Loop | Sequence[Loop], q: Configuration, v: jax.Array, vdot: jax.Array, tau: jax.Array,
+    prescribed: Sequence[int], wrenches: jax.Array | None = None, *, minimum: Minimum = "constraint_force",
+    alpha: Any = 0.0, beta: Any = 0.0, tolerance: Any = None,
+) -> ConstrainedDynamics:  # fmt: skip
     """Accelerations and forces of a mechanism with closed loops where some accelerations are prescribed.
 
-    prescribed: as in hybrid_dynamics, static. Where the prescribed motion alone decides some of the constraints, the
-    forces that drive it can work against one another: the status says OVERACTUATED, and `minimum` chooses the least
-    multipliers or the least forces of the prescribed joints. Where it contradicts a constraint the status says
-    INCONSISTENT and the residual how much. Everything else as in constrained_forward_dynamics.
-    Raises ValueError for prescribed indices that are out of range or named twice, and for an unknown `minimum`.
+    Where the prescribed motion alone decides some of the constraints, the forces that drive it can work against one
+    another: the status says OVERACTUATED. Where it contradicts a constraint the status says INCONSISTENT and the
+    residual how much.
+
+    Args:
+        model: the mechanism.
+        loops: one `Loop` or several.
+        q: its configuration.
+        v, vdot, tau, prescribed: as in `hybrid_dynamics`.
+        wrenches: as in `forward_dynamics`.
+        minimum: which of several solutions is returned: that with the least multipliers, "constraint_force", or with
+            the least forces of the prescribed joints, "torque".
+        alpha, beta, tolerance: as in `constrained_forward_dynamics`.
+
+    Raises:
+        ValueError: for prescribed indices that are out of range or named twice, and for an unknown `minimum`.
+
     Source: derived from [kim2012] eq. 54, sections 2.3 and 3.
     """
     check_minimum(minimum)

@@ -27,27 +27,32 @@ from lgjax.numerics.rank import independent_rows, longest_row, product, pseudo_i
 
 @checked_arguments()
 def constrained_inverse_dynamics(
-    model: Model,
-    loops: Loop | Sequence[Loop],
-    q: Configuration,
-    v: jax.Array,
-    vdot: jax.Array,
-    actuated: Sequence[int],
-    tau: jax.Array | None = None,
-    wrenches: jax.Array | None = None,
-    *,
-    minimum: Minimum = "constraint_force",
-    tolerance: Any = None,
-) -> ConstrainedDynamics:
-    """Forces of the actuated joints that give a mechanism with closed loops the accelerations vdot (nv,).
+    model: Model, loops: Loop | Sequence[Loop], q: Configuration, v: jax.Array, vdot: jax.Array,
+    actuated: Sequence[int], tau: jax.Array | None = None, wrenches: jax.Array | None = None, *,
+    minimum: Minimum = "constraint_force", tolerance: Any = None,
+) -> ConstrainedDynamics:  # fmt: skip
+    """Forces of the actuated joints that give a mechanism with closed loops the accelerations vdot.
 
-    actuated: static velocity indices whose force is found; at the others it is that of `tau` (nv,), by default zero.
     The passive joints determine the multipliers, A_p^T lambda = tau_r - tau at p with tau_r = M vdot + b, and these the
-    actuators, tau = tau_r - A^T lambda. Where more than one solution exists the status says OVERACTUATED, and `minimum`
-    chooses the least multipliers or the least actuator forces (in the units that they have). Where none exists it says
-    UNDERACTUATED: the solution is that with the least residual, the force that is missing at the passive joints.
-    q, v and vdot are to be consistent with the loops: SLIPPING and INCONSISTENT say that the last two are not.
-    Raises ValueError for actuated indices that are out of range or named twice, and for an unknown `minimum`.
+    actuators, tau = tau_r - A^T lambda. Where more than one solution exists the status says OVERACTUATED. Where none
+    exists it says UNDERACTUATED: the solution is that with the least residual, the force that is missing at the passive
+    joints.
+
+    Args:
+        model: the mechanism.
+        loops: one `Loop` or several.
+        q, v, vdot: configuration, (nv,) velocities and (nv,) accelerations, to be consistent with the loops: SLIPPING
+            and INCONSISTENT say that the last two are not.
+        actuated: static velocity indices whose force is found.
+        tau: (nv,) forces of the other joints, N m and N, by default zero.
+        wrenches: as in `forward_dynamics`.
+        minimum: which of several solutions is returned: that with the least multipliers, "constraint_force", or with
+            the least actuator forces (in the units that they have), "torque".
+        tolerance: as in `constrained_forward_dynamics`.
+
+    Raises:
+        ValueError: for actuated indices that are out of range or named twice, and for an unknown `minimum`.
+
     Source: [kim2012] eqs. 56-66.
     """
     check_minimum(minimum)

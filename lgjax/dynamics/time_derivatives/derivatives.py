@@ -84,15 +84,9 @@ def forward_dynamics_time_derivatives(
 
 @checked_arguments("v", "vdot", "tau", "wrenches")
 def hybrid_dynamics_time_derivatives(
-    model: Model,
-    q: Configuration,
-    v: jax.Array,
-    vdot: jax.Array | None,
-    tau: jax.Array,
-    prescribed: Sequence[int],
-    frame: Frame = "body",
-    wrenches: jax.Array | None = None,
-) -> tuple[jax.Array, jax.Array]:
+    model: Model, q: Configuration, v: jax.Array, vdot: jax.Array | None, tau: jax.Array, prescribed: Sequence[int],
+    frame: Frame = "body", wrenches: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array]:  # fmt: skip
     """Accelerations and forces with their time derivatives, where some accelerations are prescribed.
 
     Args:

@@ -28,18 +28,24 @@ def joint_kind(
 ) -> JointKind:
     """Make a kind of joint with nv scalar coordinates q, to pass to `Joint(kind=...)`.
 
-    transform(q (nv,)) -> Pose(rotation (3, 3), translation (3,)): the child frame after the joint in the frame before
-    it, any smooth JAX function. subspace(q) -> S (6, nv): the twist of the child relative to that frame is S dq/dt,
-    [w, v] in the child frame. Both keep the dtype of q. z of the joint frame is along `Joint.axis`.
+    The functions are checked at `samples`. Recursions are compiled once for each kind, so make it once.
 
-    The functions are checked at `samples` (n, nv), by default zero and random coordinates within +-1. Raises ValueError
-    naming the kind for wrong shapes and dtypes, values that are not finite, matrices that are not rotations, and a
-    subspace that is not the derivative of the map, R^T dR/dq = hat(S_w), R^T dp/dq = S_v, with the place and size of
-    the mismatch. Recursions are compiled once for each kind, so make it once.
+    Args:
+        name: of the kind, in errors.
+        transform: q (nv,) -> Pose(rotation (3, 3), translation (3,)): the child frame after the joint in the frame
+            before it, any smooth JAX function that keeps the dtype of q. z of the joint frame is along `Joint.axis`.
+        subspace: q -> S (6, nv), in the dtype of q: the twist of the child relative to that frame is S dq/dt, [w, v] in
+            the child frame.
+        nv: number of coordinates.
+        samples: (n, nv), by default zero and random coordinates within +-1.
+        constant_subspace: whether S is the same for all q, which makes the recursions cheaper. None derives it: S is
+            constant if none of it is computed from the entries of q. True declares it, with a ValueError if S differs
+            between two samples.
 
-    constant_subspace: whether S is the same for all q, which makes the recursions cheaper. None derives it: S is
-    constant if none of it is computed from the entries of q. True declares it, with a ValueError if S differs between
-    two samples.
+    Raises:
+        ValueError: naming the kind, for wrong shapes and dtypes, values that are not finite, matrices that are not
+            rotations, and a subspace that is not the derivative of the map, R^T dR/dq = hat(S_w), R^T dp/dq = S_v, with
+            the place and size of the mismatch.
     """
     _check_kinds(name, transform, subspace)
     if isinstance(nv, bool) or not isinstance(nv, int | np.integer) or not 1 <= nv <= 6:

@@ -43,9 +43,24 @@ def linearize(
     """Derivatives of one step of dt seconds under the forces tau, held, with respect to state and forces.
 
     They are those of the step itself, which is what a controller in discrete time needs, not an approximation of the
-    continuous system. tau: (nv,). wrenches: (nbodies, 6), body frame, at the body origin, held too. method: of fixed
-    steps. Each stage of the method takes the matrices of `forward_dynamics_partials`, and its tangents are chained.
-    Raises ValueError or TypeError naming what does not fit; where the step is not finite, so are the matrices not.
+    continuous system. Each stage of the method takes the matrices of `forward_dynamics_partials`, and its tangents are
+    chained. Where the step is not finite, so are the matrices not.
+
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+        tau: (nv,) generalized forces, N m and N.
+        dt: length of the step, s.
+        method: of fixed steps, static.
+        wrenches: (nbodies, 6), body frame, at the body origin, held too.
+
+    Returns:
+        a `control.Linearization`: A (2 nv, 2 nv) and B (2 nv, nv).
+
+    Raises:
+        TypeError, ValueError: naming what does not fit.
+
     Source: [sola2018] section 4 for derivatives on manifolds; [kim2012] section 4.
     """
     if isinstance(method, Method) and method.needs_series:

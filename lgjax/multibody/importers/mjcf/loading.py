@@ -41,7 +41,7 @@ def load_mjcf(
     check_inertia: Literal["error", "warn"] = "error",
     folder: str | os.PathLike | None = None,
 ) -> Model:
-    """Load a Model from an MJCF file, or from its text (a string that starts with '<').
+    """Load a Model from an MJCF file, or from its text.
 
     A model alone: `lgjax.load_robot` reads actuators, sensors, springs, constraints and keyframes too. Body frames are
     those of the file and children are in file order. Joints may be hinge, slide, ball and free. A body with several
@@ -55,15 +55,22 @@ def load_mjcf(
     Boxes, spheres, capsules, cylinders and ellipsoids of moving bodies that collide are kept as `Model.geometry`, but
     not those fitted to a mesh that need not be opened. Actuators, sensors and keyframes are left out with a warning;
     other geoms, contact pairs, cameras, lights and tendons without effect without one. Mesh files are opened only where
-    a body has no <inertial> and so needs the shape. Every file that is opened, included ones too, lies in `folder` or
-    below it when links are followed: by default the folder of the file, and for text the current one. With
-    check_inertia="warn" an <inertial> that breaks the triangle inequality, which MuJoCo refuses, is accepted unchanged.
+    a body has no <inertial> and so needs the shape.
 
-    Raises ImportError without the extra `mjcf`; ValueError in one line, naming file and element, for a file that cannot
-    be read, files outside the folder, entities, what MuJoCo's compiler refuses, flexible bodies, plugins, for what
-    `load_robot` reads and would change the motion (mocap bodies, springs, active equality constraints, tendons with
-    stiffness, damping, friction, armature or limits, fluid forces, gravity compensation, nonlinear damping, armature of
-    free joints and of actuators), and for what `build` refuses.
+    Args:
+        path_or_text: name of the file, or its text, a string that starts with '<'.
+        check_inertia: with "warn", an <inertial> that breaks the triangle inequality, which MuJoCo refuses, is accepted
+            unchanged.
+        folder: every file that is opened, included ones too, lies in it or below it when links are followed: by default
+            the folder of the file, and for text the current one.
+
+    Raises:
+        ImportError: without the extra `mjcf`.
+        ValueError: in one line, naming file and element, for a file that cannot be read, files outside the folder,
+            entities, what MuJoCo's compiler refuses, flexible bodies, plugins, for what `load_robot` reads and would
+            change the motion (mocap bodies, springs, active equality constraints, tendons with stiffness, damping,
+            friction, armature or limits, fluid forces, gravity compensation, nonlinear damping, armature of free joints
+            and of actuators), and for what `build` refuses.
     """
     require("mujoco", "mjcf", "load_mjcf")
     check_folder(folder)

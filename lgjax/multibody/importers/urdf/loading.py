@@ -19,34 +19,39 @@ from lgjax.numerics import checks
 
 
 def load_urdf(
-    path_or_text: str | os.PathLike,
-    floating_base: bool = True,
-    mimic: Literal["error", "independent"] = "error",
+    path_or_text: str | os.PathLike, floating_base: bool = True, mimic: Literal["error", "independent"] = "error",
     check_inertia: Literal["error", "warn"] = "error",
-) -> Model:
-    """Load a Model from a URDF file, or from its text (a string that starts with '<').
+) -> Model:  # fmt: skip
+    """Load a Model from a URDF file, or from its text.
 
     A model alone: `lgjax.load_robot` reads mimic joints, transmissions and collision meshes too. Body frames are the
     link frames; children are in the order of the joints in the file; links on fixed joints are merged into the body
-    that carries them. floating_base: give the root link a free joint, or fix it to the world; a root link called
-    "world" that floats is warned of. mimic: "error" refuses joints that follow others, "independent" gives them
-    coordinates of their own. Limits, damping and friction are read, and of collision geometry boxes, spheres, cylinders
-    and capsules (`Model.geometry`). Visual geometry and tags of other tools are not part of the dynamics and are
-    ignored, and no mesh is opened. Namespaces are ignored: a name without a prefix is the format's. Where a value is
-    absent that could be meant by something else (an element, a text, a misspelt or unknown name, an attribute in
-    another element), that is an error. A revolute or prismatic joint must have a <limit>, where lower and upper are 0
-    if absent, as the format says; an absent effort or velocity is no limit.
+    that carries them. Limits, damping and friction are read, and of collision geometry boxes, spheres, cylinders and
+    capsules (`Model.geometry`). Visual geometry and tags of other tools are not part of the dynamics and are ignored,
+    and no mesh is opened. Namespaces are ignored: a name without a prefix is the format's. Where a value is absent that
+    could be meant by something else (an element, a text, a misspelt or unknown name, an attribute in another element),
+    that is an error. A revolute or prismatic joint must have a <limit>, where lower and upper are 0 if absent, as the
+    format says; an absent effort or velocity is no limit.
 
     A spherical joint is written type="spherical", as Bullet and MuJoCo read it, or <drake:joint type="ball">, as Drake
-    reads it; its damping is that of each of its three velocities, and limits of its angles are ignored.
-    The axis of a planar joint is the normal of its plane, as the format says, also where it is omitted and so is x;
-    x and y of the plane are those of the link where the axis is z. A floating joint constrains nothing, so its link is
-    a free body beside the others, whatever its parent: the configuration has its pose in the world, and the origin in
-    the file is ignored. A massless root link that carries nothing but such links is the world itself.
+    reads it; its damping is that of each of its three velocities, and limits of its angles are ignored. The axis of a
+    planar joint is the normal of its plane, as the format says, also where it is omitted and so is x; x and y of the
+    plane are those of the link where the axis is z. A floating joint constrains nothing, so its link is a free body
+    beside the others, whatever its parent: the configuration has its pose in the world, and the origin in the file is
+    ignored. A massless root link that carries nothing but such links is the world itself.
 
-    Raises ImportError without the extra `urdf`; ValueError in one line, naming file, element, value and line, for a
-    file that cannot be read or is not a URDF, unknown types, missing, misplaced or malformed numbers, misspelt names,
-    links and joints that do not form one tree, and for what `build` refuses.
+    Args:
+        path_or_text: name of the file, or its text, a string that starts with '<'.
+        floating_base: give the root link a free joint, or fix it to the world; a root link called "world" that floats
+            is warned of.
+        mimic: "error" refuses joints that follow others, "independent" gives them coordinates of their own.
+        check_inertia: as in `build`.
+
+    Raises:
+        ImportError: without the extra `urdf`.
+        ValueError: in one line, naming file, element, value and line, for a file that cannot be read or is not a URDF,
+            unknown types, missing, misplaced or malformed numbers, misspelt names, links and joints that do not form
+            one tree, and for what `build` refuses.
     """
     floating_base = checks.truth("floating_base", floating_base)
     if mimic not in ("error", "independent"):
