@@ -25,6 +25,7 @@ from lgjax.multibody.joints import (
     JointKind,
 )
 from lgjax.multibody.model import Model
+from lgjax.multibody.parts import Body, Joint
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
 from lgjax.numerics.messages import listed
@@ -42,55 +43,6 @@ KINDS: dict[str, JointKind | None] = {
     "free": FREE,
     "fixed": None,
 }
-Numbers = float | tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Joint:
-    """Joint between a body and its parent; axis (3,) and origin (3,) are in the body frame at q = 0.
-
-    kind, with the scalar coordinates q of those that have several:
-    revolute, continuous, prismatic; helical: an angle, with an advance of `pitch` meters per radian along the axis;
-    cylindrical: angle about the axis, displacement along it; universal: angle about the axis, then about `second_axis`,
-    which turns with it; planar: angle about the axis, which is normal to the plane, then displacements along
-    `second_axis` and along the direction that completes a right-handed frame, neither of which turns;
-    spherical, free and fixed, which have no axis; or your own kind, from `joint_kind`, with z along the axis.
-    second_axis (3,) is perpendicular to the axis and x of the joint frame; None carries x along with the shortest
-    rotation of z to the axis. SI units and radians. Limits, damping, friction and armature: one number for all
-    coordinates of the joint, or one for each; `friction` and the limits are kept as data and not applied by the
-    dynamics.
-    """
-
-    name: str
-    kind: str | JointKind
-    axis: tuple[float, ...] = (0.0, 0.0, 1.0)
-    origin: tuple[float, ...] = (0.0, 0.0, 0.0)
-    lower: Numbers = -np.inf
-    upper: Numbers = np.inf
-    effort: Numbers = np.inf
-    velocity_limit: Numbers = np.inf
-    damping: Numbers = 0.0
-    friction: Numbers = 0.0
-    armature: Numbers = 0.0
-    pitch: float = 0.0
-    second_axis: tuple[float, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Body:
-    """Rigid body: the pose of its frame in its parent's frame at q = 0, and its inertia.
-
-    parent None is the world. com (3,) in the body frame; inertia (3, 3) about com, axes of the body frame.
-    """
-
-    name: str
-    parent: str | None
-    joint: Joint
-    rotation: np.ndarray = field(default_factory=lambda: np.eye(3))
-    position: np.ndarray = field(default_factory=lambda: np.zeros(3))
-    mass: float = 0.0
-    com: np.ndarray = field(default_factory=lambda: np.zeros(3))
-    inertia: np.ndarray = field(default_factory=lambda: np.zeros((3, 3)))
 
 
 @dataclass
@@ -108,21 +60,25 @@ class _Moving:
 
 
 def build(
-    bodies: Iterable[Body],
-    name: str = "model",
-    gravity: ArrayLike | Sequence[float] = GRAVITY,
-    check_inertia: Literal["error", "warn"] = "error",
-    dtype: DTypeLike | None = None,
+    bodies: Iterable[Body], name: str = "model", gravity: ArrayLike | Sequence[float] = GRAVITY,
+    check_inertia: Literal["error", "warn"] = "error", dtype: DTypeLike | None = None,
     geometry: Iterable[Geometry] = (),
-) -> Model:
+) -> Model:  # fmt: skip
     """Build a Model from bodies in any order; links on fixed joints are merged into the body that carries them.
 
-    The moving bodies are numbered depth first, children in the order given. dtype defaults to JAX's default float.
-    geometry: shapes fixed to bodies, for contacts; the dynamics do not use it.
-    Raises ValueError naming the body and the value: duplicate names, a missing parent, a cycle, an unknown joint
-    kind, a zero axis, non-finite or wrongly shaped values, numbers too large for the dtype, negative limits of force or
-    velocity, a lower limit above the upper one, negative mass, an inertia that is not positive semi-definite or breaks
-    the triangle inequality (1e-6 relative) after merging; `check_inertia="warn"` turns the last into a warning.
+    Args:
+        bodies: `Body`s. The moving ones are numbered depth first, children in the order given.
+        name: of the model.
+        gravity: (3,) in the world, m/s^2.
+        check_inertia: "warn" turns the error for the triangle inequality into a warning.
+        dtype: by default JAX's default float.
+        geometry: shapes fixed to bodies, for contacts; the dynamics do not use it.
+
+    Raises:
+        ValueError: naming the body and the value: duplicate names, a missing parent, a cycle, an unknown joint kind, a
+            zero axis, non-finite or wrongly shaped values, numbers too large for the dtype, negative limits of force or
+            velocity, a lower limit above the upper one, negative mass, an inertia that is not positive semi-definite or
+            breaks the triangle inequality (1e-6 relative) after merging.
     """
     checks.choice("check_inertia", check_inertia, ("error", "warn"))
     if not isinstance(name, str):

@@ -61,51 +61,51 @@ class Trajectory(NamedTuple):
 
 @checked_arguments("wrenches", compiles=False, whole=True)
 def rollout(
-    model: Model | Robot,
-    q: Configuration,
-    v: jax.Array,
-    controller: Controller | ControllerWithMemory | ArrayLike | None,
-    dt: ArrayLike,
-    steps: int,
+    model: Model | Robot, q: Configuration, v: jax.Array,
+    controller: Controller | ControllerWithMemory | ArrayLike | None, dt: ArrayLike, steps: int,
     method: Method = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
-    save_every: int | None = 1,
-    wrenches: Controller | None = None,
-    remat: bool | int = False,
-    checkpoint: Checkpoint | None = None,
-    *,
-    loops: Loop | Sequence[Loop] | None = None,
-    project: Metric | None = "mass",
-    alpha: Any = 0.0,
-    beta: Any = 0.0,
-    tolerance: Any = None,
+    save_every: int | None = 1, wrenches: Controller | None = None, remat: bool | int = False,
+    checkpoint: Checkpoint | None = None, *, loops: Loop | Sequence[Loop] | None = None,
+    project: Metric | None = "mass", alpha: Any = 0.0, beta: Any = 0.0, tolerance: Any = None,
     contacts: Contacts | None = None,
-) -> Trajectory:
-    """Motion from (q, v) over `steps` steps of dt seconds; v: (nv,) body-frame velocities.
+) -> Trajectory:  # fmt: skip
+    """Motion from (q, v) over `steps` steps of dt seconds, differentiable in everything that is traced, in both modes.
 
-    controller(t, q, v) -> tau (nv,), evaluated at every stage of the method; None is no force. wrenches(t, q, v) ->
-    (nbodies, 6), body frame, at the body origin. dt may be traced; steps, method and save_every (a divisor of steps, or
-    None for the final state alone) are static. Differentiable in everything that is traced, in both modes. remat:
-    reverse mode takes the memory of √steps steps only, see `integrate`, `rollout_memory`. checkpoint: a
-    `lgjax.saving.Checkpoint`, which writes a long run to a folder part by part, from which it can be resumed.
-
-    loops: closed loops. After every step positions and velocities are moved to the nearest ones that keep them closed,
-    in the kinetic-energy metric (project="mass") or the plain one ("plain"); None relies on alpha and beta, 1/s, of
-    `constrained_forward_dynamics`. tolerance: of the positions, see `project_positions`, which makes a closed start.
-
-    contacts: rigid contacts; dt > 0. method=contact.TimeStepping() evaluates the controller once a step, half way; or
-    contact.EventDriven(). Compliant ones are a controller, `forces.contact`. TimeStepping also runs without contacts,
-    and solves loops and contacts together. Damping of joints and the stiffness and damping of a `forces.Force` act at
-    the end of its step, so stiff ones stay stable.
-
-    A controller with memory, such as `control.PredictiveController`, acts at every step, or at one of `every` steps. A
-    `Robot` brings its loops, forces and actuators: controller(t, q, v) -> controls (n,) of its actuators, or an array
-    of constant ones; None is zero. With activations or delays controls are taken once a step and held. TimeStepping and
-    EventDriven take the contacts with the ground of its file. loops=() and contacts=() leave them out.
+    A `Robot` brings its loops, forces and actuators. With activations or delays controls are taken once a step and
+    held. A controller with memory, such as `control.PredictiveController`, acts at every step, or at one of `every`
+    steps.
 
     Outside jit a call compiles once for each structure of its arguments. A controller belongs to it by its code and the
     numbers and JAX arrays that it reads: pass numbers that change as leaves, `jax.tree_util.Partial(law, gain)`. If it
     reads what can change in place (lists, NumPy arrays, objects), and with checkpoint, every call compiles.
-    Raises ValueError for results of the wrong shape and for a known start at which loops are open.
+
+    Args:
+        model: a `Model` or a `Robot`.
+        q: configuration at the start; with loops it has to be closed, see `project_positions`.
+        v: (nv,) velocities at the start, body frame, rad/s and m/s.
+        controller: (t, q, v) -> tau (nv,), N m and N, evaluated at every stage of the method; None is no force. Of a
+            robot's actuators it returns the controls (n,), or is an array of constant ones.
+        dt: length of a step, s; may be traced.
+        steps: number of steps, static.
+        method: integrator, static. `contact.TimeStepping()` evaluates the controller once a step, half way, solves
+            loops and contacts together, and takes damping of joints and the stiffness and damping of a `forces.Force`
+            at the end of the step, so stiff ones stay stable. It also runs without contacts.
+        save_every: a divisor of steps, or None for the final state alone, static.
+        wrenches: (t, q, v) -> (nbodies, 6), body frame, at the body origin, N m and N.
+        remat: reverse mode takes the memory of √steps steps only, see `integrate`, `control.rollout_memory`.
+        checkpoint: a `lgjax.saving.Checkpoint`, which writes a long run to a folder part by part, to be resumed from
+            there.
+        loops: closed loops; None takes those of a robot, () none.
+        project: after every step positions and velocities are moved to the nearest ones that keep loops closed, in the
+            kinetic-energy metric, "mass", or the plain one, "plain"; None relies on alpha and beta.
+        alpha, beta: 1/s, of `constrained_forward_dynamics`.
+        tolerance: of the positions of loops, see `project_positions`.
+        contacts: rigid ones, for TimeStepping and `contact.EventDriven`, dt > 0; None takes those of a robot with the
+            ground of its file, () none. Compliant ones are a controller, `forces.contact`.
+
+    Raises:
+        ValueError: for results of the wrong shape and for a known start at which loops are open.
+
     Source: that of the method.
     """
     parts = robot_parts(model, loops, contacts, method)

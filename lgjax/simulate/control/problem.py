@@ -88,24 +88,27 @@ class ControlSystem(Made):
     @classmethod
     @makes
     def of_model(
-        cls,
-        model: Model | Robot,
-        dt: float,
-        controls: int | None = None,
-        actuation: Callable[[Array], Array] | None = None,
-        wrenches: Callable[[Array], Array] | None = None,
+        cls, model: Model | Robot, dt: float, controls: int | None = None,
+        actuation: Callable[[Array], Array] | None = None, wrenches: Callable[[Array], Array] | None = None,
         method: Any = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
-        substeps: int = 1,
-        contacts: Contacts | None = None,
-        free_time: bool = False,
-    ) -> "ControlSystem":
+        substeps: int = 1, contacts: Contacts | None = None, free_time: bool = False,
+    ) -> "ControlSystem":  # fmt: skip
         """A mechanism with states (q, v), its controls held over dt seconds, which are `substeps` steps of the method.
 
-        actuation(control) -> tau (nv,), wrenches(control) -> (nbodies, 6) as `rollout` takes them, for drives that are
-        not joint torques. contacts: rigid ones, with method=contact.TimeStepping() or contact.EventDriven(). By default
-        the controls are the forces of all joints but the free ones, in body order; of a `Robot` with actuators theirs,
-        and its passive forces, loops and contacts act, unless actuation or wrenches are given; with activations states
-        are (q, v, activation). free_time: one more control, the last, is the length of a step over dt; bound it.
+        By default the controls are the forces of all joints but the free ones, in body order. Those of a `Robot` are
+        the controls of its actuators, and its passive forces, loops and contacts act, unless actuation or wrenches are
+        given; with activations states are (q, v, activation).
+
+        Args:
+            model: a `Model` or a `Robot`.
+            dt: length of a step, s.
+            substeps: number of steps of the method in it.
+            controls: their number, needed with actuation or wrenches.
+            actuation, wrenches: control -> tau (nv,), and -> (nbodies, 6) as `rollout` takes them, for other drives
+                than joint torques.
+            method, contacts: an integrator or `control.SemiImplicitEuler()`; with rigid contacts,
+                contact.TimeStepping() or contact.EventDriven().
+            free_time: one more control, the last, is the length of a step over dt; bound it.
         """
         mechanism, model = model, checked_model(model, leaves=True)
         dt, free_time = checks.number("dt", dt), checks.truth("free_time", free_time)
@@ -135,16 +138,7 @@ class ControlSystem(Made):
         known = None
         plain = isinstance(method, SemiImplicitEuler) and substeps == 1 and not free_time
         if plain and wrenches is None and actuation is not None:
-
-            def by_partials(state: State, control: Array) -> tuple[State, Array, Array]:
-                if driven is None:
-                    tau_by = jax.jacfwd(actuation)(control)
-                else:
-                    tau_by = jnp.asarray(np.eye(model.nv)[:, driven], model.dtype)
-                return semi_implicit_jacobians(model, dt, state, actuation(control), tau_by)
-
-            known = by_partials
-
+            known = _by_partials(model, dt, actuation, driven)
         known_too = known, flat_states(model), forces, free_time, relative_states(model)
         return cls(step, *tangents_of_states(model), controls + free_time, dt, *known_too)
 
@@ -231,6 +225,19 @@ class ControlSystem(Made):
             checks.integer("controls", controls),
             dt,
         )
+
+
+def _by_partials(model: Model, dt: float, actuation: Callable, driven: tuple[int, ...] | None) -> Callable:
+    """Jacobians of a semi-implicit step in closed form; driven: the velocities that have a control each, or None."""
+
+    def jacobians(state: State, control: Array) -> tuple[State, Array, Array]:
+        if driven is None:
+            tau_by = jax.jacfwd(actuation)(control)
+        else:
+            tau_by = jnp.asarray(np.eye(model.nv)[:, driven], model.dtype)
+        return semi_implicit_jacobians(model, dt, state, actuation(control), tau_by)
+
+    return jacobians
 
 
 def _of_robot(parts: RobotParts, dt: float, controls: Any, method: Any, substeps: int, free_time: bool):

@@ -110,41 +110,41 @@ class Ensemble(_Fields):
 
 
 def ensemble(
-    model: Model | Robot,
-    controller: Callable | ControllerWithMemory | jax.Array | None = None,
-    *,
-    batch: int,
-    steps: int,
-    dt: float,
-    key: jax.Array,
+    model: Model | Robot, controller: Callable | ControllerWithMemory | jax.Array | None = None, *, batch: int,
+    steps: int, dt: float, key: jax.Array,
     method: Method = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
-    q: Configuration | None = None,
-    v: jax.Array | None = None,
+    q: Configuration | None = None, v: jax.Array | None = None,
     spread: Spread = Spread(),  # noqa: B008 (a tuple)
-    sample: Callable[[jax.Array], Draw] | None = None,
-    observe: Callable | None = None,
-    events: Callable | None = None,
-    save_every: int | None = None,
-    store: str = "all",
-    contacts: Any = None,
-    wrenches: Callable | None = None,
+    sample: Callable[[jax.Array], Draw] | None = None, observe: Callable | None = None, events: Callable | None = None,
+    save_every: int | None = None, store: str = "all", contacts: Any = None, wrenches: Callable | None = None,
     **options: Any,
-) -> Ensemble:
+) -> Ensemble:  # fmt: skip
     """`batch` rollouts of randomized copies of a model or a `Robot`, in chunks, on all devices.
 
-    Trajectory i is made of `key` and i alone: of sample(key_i) -> `Draw`, or of (q, v), neutral and zero by default,
-    and the model, all randomized by `spread`. controller(t, q, v) -> tau (nv,), or controller(t, q, v, parameters) for
-    draws that have parameters, or one with memory, such as `control.PredictiveController`, or a `forces.Force`, which
-    acts with each copy's own numbers; of a robot controls, as `rollout` takes them. wrenches: as there, with the
-    parameters too; contacts: as there, or a function of the parameters. Statistics are taken of observe(t, q, v) ->
-    (d,) at every saved time, by default of positions of free bodies, scalar joints and velocities; of a robot's
-    `sensors`, without errors, with each copy's own numbers. events(t, q, v) -> (e,) bool: statistics.events counts the
-    trajectories in which they occur at a saved time. store: "all" saved states, "final" ones or "none". A robot with
-    loops starts at the nearest closed state.
+    Trajectory i is made of `key` and i alone. Ctrl-C raises KeyboardInterrupt, whose attribute `result` is the
+    `Ensemble` of what was computed; `load_ensemble` reads a folder.
 
-    `options` go to `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
-    compiler_options. `load_ensemble` reads a folder. Raises ValueError for input that does not fit, before any work.
-    Ctrl-C raises KeyboardInterrupt, whose attribute `result` is the `Ensemble` of what was computed.
+    Args:
+        model: what is copied. A robot with loops starts at the nearest closed state.
+        controller: as in `rollout`, with memory too; of draws that have parameters (t, q, v, parameters) -> tau. A
+            `forces.Force` acts with each copy's own numbers.
+        batch: number of trajectories.
+        steps, dt, method: as in `rollout`.
+        key: of `jax.random`.
+        q, v: the start before `spread` acts, by default neutral and zero.
+        spread, sample: what is random in model and state, a `Spread`; or key_i -> `Draw` in place of q, v and spread.
+        observe: (t, q, v) -> (d,), for statistics at every saved time, by default positions of free bodies, scalar
+            joints and velocities; or a robot's `sensors`, without errors, with each copy's own numbers.
+        events: (t, q, v) -> (e,) bool: statistics.events counts the trajectories in which they occur at a saved time.
+        save_every: a divisor of steps, or None for the final state alone.
+        store: "all" saved states, "final" ones or "none".
+        contacts: as in `rollout`, or a function of the parameters.
+        wrenches: as in `rollout`, with the parameters as one more argument where there are any.
+        options: of `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
+            compiler_options.
+
+    Raises:
+        TypeError, ValueError: for input that does not fit, before any work.
     """
     mechanism, model = model, checked_model(model, leaves=True)
     checks.functions(sample=sample, observe=observe, events=events)

@@ -59,44 +59,44 @@ class MonteCarlo(NamedTuple):
 
 
 def monte_carlo(
-    simulate: Callable[..., Sample],
-    arguments: tuple = (),
-    *,
-    batch: int,
-    key: jax.Array,
-    chunk: int | None = None,
-    devices: int | None = None,
-    folder: Any = None,
-    resume: bool = False,
-    tag: str = "",
-    quantiles: tuple[float, ...] = QUANTILES,
-    limit: float = 1e100,
-    duration: float = 0.0,
-    common: dict[str, Any] | None = None,
-    checkpoint_every: float = 30.0,
-    progress: bool | None = None,
+    simulate: Callable[..., Sample], arguments: tuple = (), *, batch: int, key: jax.Array, chunk: int | None = None,
+    devices: int | None = None, folder: Any = None, resume: bool = False, tag: str = "",
+    quantiles: tuple[float, ...] = QUANTILES, limit: float = 1e100, duration: float = 0.0,
+    common: dict[str, Any] | None = None, checkpoint_every: float = 30.0, progress: bool | None = None,
     compiler_options: dict[str, Any] | None = None,
-) -> MonteCarlo:
+) -> MonteCarlo:  # fmt: skip
     """`batch` simulations simulate(key_i, *arguments) -> `Sample`, with key_i made of `key` and the number i alone.
 
-    simulate is any function that JAX can trace: of rollouts, of bouncing bodies, of constrained systems. Each device
-    runs `chunk` of them at a time; None: at most 4096 (65536 on a GPU), in at most half of the memory. The same chunk
-    gives bit by bit the same results on however many devices and processes, resumed or not; another changes round-off.
-    A device that runs out of memory gets less at a time, with a RuntimeWarning, and the run goes on. A trajectory that
-    is not valid, or has a value that is not finite or beyond `limit`, is reported and enters no statistics.
+    The same chunk gives bit by bit the same results on however many devices and processes, resumed or not; another
+    changes round-off. A device that runs out of memory gets less at a time, with a RuntimeWarning, and the run goes on.
+    After `jax.distributed.initialize` all processes call this with the same arguments, each simulates its part, and all
+    get the same result; they must see the same folder. Ctrl-C writes a checkpoint and raises KeyboardInterrupt, whose
+    attribute `result` holds what was computed.
 
-    devices: how many of the local ones, None for all. After `jax.distributed.initialize` all processes call this with
-    the same arguments, each simulates its part, and all get the same result; they must see the same folder.
-    folder: where records go, with statistics and, every `checkpoint_every` seconds and at the end, a checkpoint;
-    `load_run` reads it, see `storage.py`. resume=True goes on with a run that was stopped in any way, or begins one.
-    It is refused where `key`, `arguments`, `limit`, the name of `simulate` or what it captured is not as it was. Its
-    code and its globals are not looked at: change `tag`, any text, when you change them. common: arrays that are stored
-    once. Ctrl-C writes a checkpoint and raises KeyboardInterrupt, whose attribute `result` holds what was computed.
-    duration: simulated seconds of each, for the rate. progress: None shows a bar on a terminal, True always.
+    Args:
+        simulate: any function that JAX can trace: of rollouts, of bouncing bodies, of constrained systems.
+        arguments: its further arguments, pytrees of arrays.
+        batch: number of simulations.
+        key: of `jax.random`.
+        chunk: how many each device runs at a time; None: at most 4096 (65536 on a GPU), in at most half of the memory.
+        devices: how many of the local ones, None for all.
+        folder: where records go, with statistics and checkpoints; `load_run` reads it, see `storage.py`.
+        resume: go on with a run that was stopped in any way, or begin one. It is refused where `key`, `arguments`,
+            `limit`, the name of `simulate` or what it captured is not as it was; its code and its globals are not
+            looked at.
+        tag: any text, to change when these change.
+        quantiles: of the values, in statistics.
+        limit: a trajectory that is not valid, or has a value that is not finite or beyond this, is reported and enters
+            no statistics.
+        duration, common: simulated seconds of each, for the rate; and arrays that are stored once.
+        checkpoint_every: seconds between checkpoints; the last one is written at the end.
+        progress: None shows a bar on a terminal, True always.
+        compiler_options: of XLA.
 
-    Raises ValueError for sizes that are not positive, more devices than there are, a folder that cannot be written or
-    holds another run, a checkpoint that cannot be read: before anything is computed or changed. OSError if writing
-    fails later; what was written until then is kept.
+    Raises:
+        ValueError: for sizes that are not positive, more devices than there are, a folder that cannot be written or
+            holds another run, a checkpoint that cannot be read: before anything is computed or changed.
+        OSError: if writing fails later; what was written until then is kept.
     """
     batch, chunk, limit = _check(batch, chunk, quantiles, limit)
     if not isinstance(checkpoint_every, float):  # which may be infinite

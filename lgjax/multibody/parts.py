@@ -1,0 +1,74 @@
+"""Joints and bodies as they are described to `build`."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lgjax.multibody.joints import JointKind
+
+Numbers = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Joint between a body and its parent. SI units and radians; vectors are in the body frame at q = 0.
+
+    Kinds, with their scalar coordinates; or your own, from `joint_kind`, with z along the axis:
+
+    "revolute", "continuous"  angle about the axis
+    "prismatic"               displacement along it
+    "helical"                 angle about it, with an advance of `pitch` meters per radian along it
+    "cylindrical"             angle about it, displacement along it
+    "universal"               angle about it, then about `second_axis`, which turns with it
+    "planar"                  angle about it, normal to the plane, then displacements along `second_axis` and along the
+                              direction that completes a right-handed frame, neither of which turns
+    "spherical", "free"       no axis, no scalar coordinates
+    "fixed"                   no axis, no motion
+
+    Args:
+        name: of the joint.
+        kind: one of the above.
+        axis, origin: (3,) of the joint.
+        lower, upper, effort, velocity_limit, friction: limits and dry friction, data that the dynamics do not apply.
+        damping, armature: viscous damping, and inertia added on the joint side. Like limits and friction, one number
+            for all coordinates of the joint, or one for each.
+        pitch: of a helical joint, m/rad.
+        second_axis: (3,), perpendicular to the axis, x of the joint frame; None carries x along with the shortest
+            rotation of z to the axis.
+    """
+
+    name: str
+    kind: str | JointKind
+    axis: tuple[float, ...] = (0.0, 0.0, 1.0)
+    origin: tuple[float, ...] = (0.0, 0.0, 0.0)
+    lower: Numbers = -np.inf
+    upper: Numbers = np.inf
+    effort: Numbers = np.inf
+    velocity_limit: Numbers = np.inf
+    damping: Numbers = 0.0
+    friction: Numbers = 0.0
+    armature: Numbers = 0.0
+    pitch: float = 0.0
+    second_axis: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Body:
+    """Rigid body: the pose of its frame in its parent's frame at q = 0, and its inertia. SI units.
+
+    Args:
+        name: of the body.
+        parent: name of the body that carries it, None for the world.
+        joint: the `Joint` between the two.
+        rotation, position: (3, 3) and (3,), the pose.
+        mass, com, inertia: com (3,) in the body frame; inertia (3, 3) about com, axes of the body frame.
+    """
+
+    name: str
+    parent: str | None
+    joint: Joint
+    rotation: np.ndarray = field(default_factory=lambda: np.eye(3))
+    position: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    mass: float = 0.0
+    com: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    inertia: np.ndarray = field(default_factory=lambda: np.zeros((3, 3)))
